@@ -17,6 +17,7 @@ const ENTRIES = [
   'src/threads/actor-thread-entry',
   'src/threads/capture-process-entry',
   'src/threads/capture-reader-entry',
+  'src/threads/otel-export-entry',
   'src/threads/compute-thread-entry',
   'src/threads/server-thread-entry',
   'src/threads/student-thread-entry',

@@ -10,6 +10,7 @@ import { z } from 'zod';
 import { foldEmail } from './domain/account.ts';
 import { isRunHeader } from './domain/client-run.ts';
 import { RELEGATION_WIRES, type RelegationWire } from './domain/exchange.ts';
+import { joinTracesPath, readPairs } from './domain/otel-settings.ts';
 import { DEFAULT_PLAN_CAPS, type PlanCaps } from './domain/plans.ts';
 import type { Prices } from './domain/price.ts';
 import { listRouteSecrets, readUpstreamRoutes, type UpstreamRoute } from './domain/upstream-route.ts';
@@ -151,6 +152,19 @@ export interface Config {
     /** What an answer must not show of those headers. Secret. */
     readonly route_secrets: readonly string[];
   };
+  /** Where captured turns go as spans; null: nowhere. */
+  readonly otel: {
+    /** The whole address of the signal. */
+    readonly url: string;
+    readonly encoding: 'protobuf' | 'json';
+    /** Secret: never print. */
+    readonly headers: Readonly<Record<string, string>>;
+    readonly timeout_ms: number;
+    readonly compresses: boolean;
+    /** Of the resource. */
+    readonly attributes: Readonly<Record<string, string>>;
+    readonly has_content: boolean;
+  } | null;
   readonly capture: {
     /** false: forward only. For measuring what capture costs. */
     readonly enabled: boolean;
@@ -244,6 +258,7 @@ const EMBEDDING_API_BASE = 'https://api.openai.com/v1';
 
 /** Their values may carry a password or a key: an error names them without the value. */
 export const SECRET_NAMES: ReadonlySet<string> = new Set([
+  'OTEL_EXPORTER_OTLP_HEADERS',
   'GW_ROUTES',
   'VECTOR_STORE_URL',
   'AUTH_DB_URL',
@@ -313,6 +328,32 @@ function base(placeholder = false) {
     .transform((text) => text.replace(/\/+$/, ''))
     .describe(placeholder ? `${BASE_RULE}; {region} stands for the region` : BASE_RULE);
 }
+
+const otlpUrl = z
+  .string()
+  .refine((text) => /^https?:\/\/[^\s\\@#]+$/i.test(text) && URL.canParse(text))
+  .describe('allowed is an http:// or https:// address without credentials and #');
+
+const otlpHeaders = z
+  .string()
+  .transform((text) => readPairs(text))
+  .refine((pairs) =>
+    pairs?.every(
+      ([name, value]) =>
+        /^[a-z\d!#$%&'*+.^_`|~-]{1,100}$/i.test(name) && /^[\t\x20-\x7e]{0,8192}$/.test(value),
+    ),
+  )
+  .transform((pairs) => Object.fromEntries((pairs ?? []).map(([name, value]) => [name.toLowerCase(), value])))
+  .describe('allowed are headers as name=value with commas between them, values percent-encoded');
+
+const otlpAttributes = z
+  .string()
+  .transform((text) => readPairs(text))
+  .refine((pairs) => pairs !== null && pairs.length <= 128)
+  .transform((pairs) => Object.fromEntries(pairs ?? []))
+  .describe(
+    'allowed are up to 128 attributes as name=value with commas between them, values percent-encoded',
+  );
 
 const label = z
   .string()
@@ -584,6 +625,21 @@ const VARIABLES = {
   GW_NOTE: [note, ''],
   SVC_RUN_HEADERS: [runHeaders, undefined],
   GW_CAPTURE: [onOff, 'on'],
+  OTEL_EXPORTER_OTLP_ENDPOINT: [otlpUrl, undefined],
+  OTEL_EXPORTER_OTLP_TRACES_ENDPOINT: [otlpUrl, undefined],
+  OTEL_EXPORTER_OTLP_PROTOCOL: [
+    z
+      .enum(['http/protobuf', 'http/json'])
+      .describe('allowed is http/protobuf or http/json (grpc: send to the HTTP port of the collector)'),
+    'http/protobuf',
+  ],
+  OTEL_EXPORTER_OTLP_HEADERS: [otlpHeaders, undefined],
+  OTEL_EXPORTER_OTLP_TIMEOUT: [wholeNumber(1, 600_000, ' of milliseconds'), '10000'],
+  OTEL_EXPORTER_OTLP_COMPRESSION: [z.enum(['none', 'gzip']).describe('allowed is gzip or none'), 'none'],
+  OTEL_SERVICE_NAME: [note, undefined],
+  OTEL_RESOURCE_ATTRIBUTES: [otlpAttributes, undefined],
+  OTEL_SDK_DISABLED: [wordFlag, 'false'],
+  GW_OTEL_CONTENT: [onOff, 'off'],
   SVC_REDACT: [flag, '1'],
   SVC_DISTILL_DIR: [path, undefined],
   GW_RELEGATION: [relegationMode, 'on'],
@@ -763,6 +819,22 @@ function readRoutes(text: string | null): UpstreamRoute[] {
   }
 }
 
+/** Off without an address, and when the standard's switch is thrown. */
+function readOtel(v: Variables): Config['otel'] {
+  const { OTEL_EXPORTER_OTLP_ENDPOINT: base, OTEL_EXPORTER_OTLP_TRACES_ENDPOINT: traces } = v;
+  if (v.OTEL_SDK_DISABLED || (base === null && traces === null)) return null;
+  const named = v.OTEL_SERVICE_NAME === null ? {} : { 'service.name': v.OTEL_SERVICE_NAME };
+  return Object.freeze({
+    url: traces === null ? joinTracesPath(base!) : new URL(traces).href,
+    encoding: v.OTEL_EXPORTER_OTLP_PROTOCOL === 'http/json' ? 'json' : 'protobuf',
+    headers: Object.freeze(v.OTEL_EXPORTER_OTLP_HEADERS ?? {}),
+    timeout_ms: v.OTEL_EXPORTER_OTLP_TIMEOUT,
+    compresses: v.OTEL_EXPORTER_OTLP_COMPRESSION === 'gzip',
+    attributes: Object.freeze({ 'service.name': 'understudy', ...v.OTEL_RESOURCE_ATTRIBUTES, ...named }),
+    has_content: v.GW_OTEL_CONTENT,
+  });
+}
+
 /** Off without a directory, and when it is said. */
 function readRelegation(v: Variables): Config['relegation'] {
   const { SVC_DISTILL_DIR: directory, GW_RELEGATION: mode } = v;
@@ -865,6 +937,7 @@ function freezeConfig(v: Variables, db: string | undefined): Config {
       routes: Object.freeze(routes),
       route_secrets: Object.freeze(listRouteSecrets(routes)),
     }),
+    otel: readOtel(v),
     capture: Object.freeze({
       enabled: v.GW_CAPTURE,
       db: db === undefined ? join(data_dir, 'capture.mdb') : resolve(db),

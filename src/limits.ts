@@ -452,6 +452,30 @@ export const OTLP_BOUNDS = {
   /** Of a conversation that stands as JSON in one attribute; a longer one is not looked into. */
   messages_characters: MIB,
 } as const;
+/**
+ * The export of captured turns over OTLP: how often it looks for new ones, what goes into one request, exchanges that may wait before the
+ * oldest are given up, waits between attempts and the longest that a collector may ask for, what a stop waits, V8's heap and the waits
+ * between starts of its process, ends without progress after which a batch is given up, what an answer may hold, runs that are remembered,
+ * turns that are looked at again at a start, tool calls of one turn, and characters of a text and of a conversation.
+ */
+export const OTEL_EXPORT = {
+  look_ms: 1_000,
+  batch_exchanges: 64,
+  batch_bytes: 2 * MIB,
+  waiting_exchanges: 100_000,
+  retry_ms: { first: 1_000, last: MINUTE_MS },
+  retry_after_ms_max: 5 * MINUTE_MS,
+  stop_ms: 5_000,
+  heap_mb: 512,
+  restart_ms: { first: 1_000, last: MINUTE_MS },
+  ends_per_batch: 3,
+  answer_bytes: 64 * KIB,
+  runs: 10_000,
+  looked_back: 2_000,
+  tools_per_turn: 128,
+  text_characters: 32_768,
+  messages_characters: 131_072,
+} as const;
 /** What a 422 tells of the request: errors listed, and of an offending value characters, values and levels. */
 export const ECHO_BOUNDS = { errors: 100, characters: 16_384, values: 100, depth: 8 } as const;
 /** Verified credentials that a server thread remembers, and for how long (document 2: about 60 seconds). */

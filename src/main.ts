@@ -39,11 +39,13 @@ import { createDeferred } from './std/deferred.ts';
 import { resolveModuleUrl } from './std/module-url.ts';
 import { SharedLocks } from './std/shared-locks.ts';
 import { quoteForShell } from './std/shell-word.ts';
+import { readLastId } from './storage/capture/last-id.ts';
 import { databasePaths } from './storage/lmdb/stores.ts';
 import { findLoosePlaces } from './storage/loose-places.ts';
 import type { HostOptions } from './threads/actor-thread-entry.ts';
 import { CaptureReaderProcess } from './threads/capture-reader-process.ts';
 import { openCapture } from './threads/capture-start.ts';
+import { OtelExportProcess } from './threads/otel-export-process.ts';
 import { ProcessClaims } from './threads/process-claims.ts';
 import { startServerActors } from './threads/server-actors.ts';
 import { type Parts, ServerThread } from './threads/server-thread.ts';
@@ -121,13 +123,17 @@ async function startAll(
 
   const ownMemory = memory === null ? null : new MemoryPart(memory, 0, config.server_threads);
   const writer = isCapturing ? new CaptureWriterClient(actors.client, ownMemory) : null;
+  let otel: OtelExportProcess | null = null;
   if (writer !== null) {
     await openCapture(writer, config.capture.db);
+    otel = openOtelExport(config, log);
+    // Behind the last flush of the writer: what was captured last goes out, too.
+    if (otel !== null) stops.push(() => otel!.close());
     stops.push(() => writer.flush(CAPTURE_STOP_MS).catch(() => {}));
   }
   // Behind all that may refuse the start: that is told in one line.
   warnOfLoosePlaces(given, log);
-  const first = await startServers({ config, parts, shared, memory, log, stops }, actors, writer);
+  const first = await startServers({ config, parts, shared, memory, log, stops }, actors, { writer, otel });
   stops.push(async () => claims.announceEnd());
   const isOwnSecret = config.auth.jwt_secret !== given.auth.jwt_secret;
   return {
@@ -233,7 +239,7 @@ async function startActors({ config, parts, shared, memory, log, stops }: Starti
 async function startServers(
   { config: given, parts, shared, memory, log, stops }: Starting,
   { threads, placement, client, compute, isReady }: StartedActors,
-  writer: CaptureWriterClient | null,
+  { writer, otel }: { writer: CaptureWriterClient | null; otel: OtelExportProcess | null },
 ): Promise<ServerThread> {
   const student = parts.gateway ? await openStudent(given, log) : null;
   if (student !== null) {
@@ -252,6 +258,7 @@ async function startServers(
     servers: captures,
     relegation: student,
     connections: () => connections.counts(),
+    otel: otel === null ? null : () => otel.state(),
   });
   const processMetrics = new ProcessMetrics(
     {
@@ -355,6 +362,37 @@ async function openStudent({ relegation, log_level }: Config, log: Log): Promise
     prices,
     log_level,
     log,
+  });
+}
+
+/** null where no collector is named. What was captured before the export was on stays where it is. */
+function openOtelExport(
+  { otel, capture, gateway, data_key, version }: Config,
+  log: Log,
+): OtelExportProcess | null {
+  if (otel === null) return null;
+  const { attributes, has_content, ...collector } = otel;
+  return new OtelExportProcess({
+    entry: resolveModuleUrl('./threads/otel-export-entry.ts', import.meta.url),
+    options: {
+      db: capture.db,
+      data_key,
+      collector,
+      has_content,
+      source: {
+        resource: { 'service.version': version, ...attributes },
+        scope: { name: 'understudy.gateway', version },
+      },
+      servers: [
+        ...gateway.routes.map(({ prefix, base }) => ({ prefix, base })),
+        { prefix: '/gemini', base: gateway.gemini_base },
+        { prefix: '/bedrock', base: gateway.bedrock_base },
+        { prefix: '/', base: gateway.upstream_base },
+      ],
+      position_path: `${capture.db}.otel-position`,
+      after_id: readLastId(capture.db),
+    },
+    tell: (words, facts) => log.warn(facts, words),
   });
 }
 

@@ -18,6 +18,7 @@ export const UNIT = [
   'test/label/labelled-target.test.ts',
   'test/native/{byte,vector}-engine.test.ts',
   'test/runtime/{claims,host,recorder}.test.ts',
+  'test/otel/conventions.test.ts',
   'test/redaction/key-shapes.test.ts',
   'test/search/{embedder-config,embedder-features,word-tokens}.test.ts',
   'test/sim/simulation.test.ts',

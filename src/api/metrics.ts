@@ -222,6 +222,13 @@ const CAPTURE_COUNTERS = [
   ['exchanges', 'withheld_by_cause', 'withheld_total', 'Stored exchanges of which a body was withheld'],
 ] as const;
 
+/** The same of the export of spans, where it is on. */
+const OTEL_NUMBERS = [
+  ['exchanges', GROWS, 'exported_exchanges_total', 'Captured turns that a collector has taken'],
+  ['spans', GROWS, 'exported_spans_total', 'Spans that a collector has taken'],
+  ['waiting', VARIES, 'waiting_exchanges', 'Stored exchanges that the export has not looked at yet'],
+] as const;
+
 /** The same of relegation, where it is on. */
 const RELEGATION_COUNTERS = [
   ['served', 'served_total', 'Steps that the student served'],
@@ -373,6 +380,7 @@ function describeCapture(stats: Record<string, Record<string, unknown>> | null):
       addCounts(registry, `understudy_capture_${name}`, help, 'cause', values as Record<string, number>);
   }
   addHealth(registry, stats);
+  if (stats.otel !== undefined) addOtel(registry, stats.otel);
   if (stats.relegation?.enabled === true) addRelegation(registry, stats.relegation);
   return registry;
 }
@@ -415,6 +423,19 @@ function addHealth(registry: Registry, stats: Record<string, unknown>): void {
     help: 'How long the writer has had the oldest batch that it has not answered',
     registers,
   }).set(Number(writer?.oldest_append_ms ?? 0) / 1_000);
+}
+
+function addOtel(registry: Registry, otel: Record<string, unknown>): void {
+  const registers = [registry];
+  for (const [of, Kind, name, help] of OTEL_NUMBERS)
+    new Kind({ name: `understudy_otel_${name}`, help, registers }).inc(Number(otel[of]));
+  const failing = 'understudy_otel_failing';
+  new Gauge({ name: failing, help: '1 while the collector does not take spans', registers }).set(
+    otel.failing === null ? 0 : 1,
+  );
+  const givenUp = 'Spans and exchanges that no collector will get, by cause';
+  const counts = otel.given_up_by_cause as Record<string, number>;
+  addCounts(registry, 'understudy_otel_given_up_total', givenUp, 'cause', counts);
 }
 
 function addRelegation(registry: Registry, relegation: Record<string, unknown>): void {

@@ -46,6 +46,15 @@ const GATEWAY_VARIABLES = `  GW_UPSTREAM_BASE      where requests go            
   GW_NOTE               tag on what is captured      none
   SVC_RUN_HEADERS       headers of your own that name runs, beside those of known clients   none
   GW_CAPTURE            off: forward only            on
+  OTEL_EXPORTER_OTLP_ENDPOINT         sends captured turns as spans to a collector      none
+  OTEL_EXPORTER_OTLP_TRACES_ENDPOINT  the same, the whole address                       none
+  OTEL_EXPORTER_OTLP_PROTOCOL         http/protobuf or http/json                        http/protobuf
+  OTEL_EXPORTER_OTLP_HEADERS          name=value, by comma                              none
+  OTEL_EXPORTER_OTLP_TIMEOUT          of one request, in milliseconds                   10000
+  OTEL_EXPORTER_OTLP_COMPRESSION      gzip or none                                      none
+  OTEL_SERVICE_NAME, OTEL_RESOURCE_ATTRIBUTES   what the spans say of their source      understudy, none
+  OTEL_SDK_DISABLED     true: sends none             false
+  GW_OTEL_CONTENT       on: texts of messages and tools go along                        off
   SVC_REDACT            mask keys in stored bodies   1
   GW_MAX_QUEUE          exchanges waiting to be written; beyond it they are dropped, never delayed   10000
   GW_MAX_QUEUE_BYTES    the same in bytes            268435456

@@ -1,5 +1,5 @@
 /** What OTLP answers: a partial success, or a status that says what is wrong, in the encoding of the request. Pure; any thread. */
-import { BinaryWriter, WireType } from '@bufbuild/protobuf/wire';
+import { BinaryReader, BinaryWriter, WireType } from '@bufbuild/protobuf/wire';
 
 export type OtlpEncoding = 'protobuf' | 'json';
 
@@ -23,6 +23,26 @@ export function writePartialSuccess(
   writer.tag(1, WireType.Varint).int64(count);
   writer.tag(2, WireType.LengthDelimited).string(reason);
   return writer.join().finish();
+}
+
+/** `partial_success.rejected_spans` of an answer in protobuf; 0 where it says nothing. @throws what the reader throws */
+export function readRejectedSpans(answer: Uint8Array): number {
+  let rejected = 0;
+  const outer = new BinaryReader(answer);
+  while (outer.pos < outer.len) {
+    const [field, wire] = outer.tag();
+    if (field !== 1 || wire !== WireType.LengthDelimited) {
+      outer.skip(wire, field);
+      continue;
+    }
+    const inner = new BinaryReader(outer.bytes());
+    while (inner.pos < inner.len) {
+      const [part, form] = inner.tag();
+      if (part === 1 && form === WireType.Varint) rejected = Number(inner.int64());
+      else inner.skip(form, part);
+    }
+  }
+  return rejected;
 }
 
 /** google.rpc.Status without its code, which OTLP does not use. */

@@ -59,6 +59,7 @@ describe('with nothing set', () => {
         routes: [],
         route_secrets: [],
       },
+      otel: null,
       capture: {
         enabled: true,
         db: resolve('data', 'capture.mdb'),

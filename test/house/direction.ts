@@ -84,7 +84,7 @@ const MAY_IMPORT: Record<Room, readonly Room[]> = {
   integrations: ['client'],
   mcp: ['limits', 'contract', 'client'],
   // What OpenTelemetry's protocol carries, in and out.
-  otel: ['limits'],
+  otel: ['std', 'limits', 'domain'],
   // What an agent's client calls at each of its events, as a process of its own.
   hooks: ['std', 'client'],
   // Runs in a browser: of ours it knows the shapes of what the API answers, as types.
@@ -140,6 +140,7 @@ const MAY_IMPORT: Record<Room, readonly Room[]> = {
     'search',
     'runtime',
     'analysis',
+    'otel',
     'actors',
     'actor clients',
   ],
@@ -222,7 +223,7 @@ const MAY_IMPORT_TYPES: Partial<Record<Room, readonly Room[]>> = {
 const PACKAGE_ROOMS: Readonly<Record<string, readonly Room[]>> = {
   'uWebSockets.js': ['http', 'bench'],
   lmdb: ['storage'],
-  undici: ['student serving', 'search', 'bench'],
+  undici: ['student serving', 'search', 'otel', 'bench'],
   // native/compile.mjs takes its headers; nobody loads the package.
   'hnswlib-node': [],
   'onnxruntime-node': ['search'],

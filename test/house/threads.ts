@@ -11,8 +11,12 @@ const ENTRIES = {
   actor: ['src/threads/actor-thread-entry.ts'],
   compute: ['src/threads/compute-thread-entry.ts'],
   student: ['src/threads/student-thread-entry.ts'],
-  // Both processes of capture: one writes, the other reads.
-  capture: ['src/threads/capture-process-entry.ts', 'src/threads/capture-reader-entry.ts'],
+  // The processes of capture: one writes, one reads for the API, one exports.
+  capture: [
+    'src/threads/capture-process-entry.ts',
+    'src/threads/capture-reader-entry.ts',
+    'src/threads/otel-export-entry.ts',
+  ],
 } as const satisfies Record<string, readonly string[]>;
 
 type Thread = keyof typeof ENTRIES;

@@ -78,6 +78,8 @@ export interface CaptureControlOptions {
   relegation?: RelegationState | null;
   /** Of the whole process, for the stats. */
   connections?: () => object;
+  /** The export of captured turns; null or left out: there is none. */
+  otel?: (() => object) | null;
 }
 
 /** Relegation as the operator has it, and the student that there is. */
@@ -132,7 +134,7 @@ export class CaptureControl implements CaptureAdmin {
   }
 
   async stats(): Promise<object> {
-    const { writer, version, db_path, max_queue, connections } = this.#options;
+    const { writer, version, db_path, max_queue, connections, otel } = this.#options;
     if (writer?.alive) {
       // A writer that is busy or restarting must not keep the health check waiting: the last known state will do.
       this.#lastState = await writer.state().catch(() => this.#lastState);
@@ -161,6 +163,7 @@ export class CaptureControl implements CaptureAdmin {
       },
       exchanges: { ...exchanges, withheld_by_cause: withheld ?? zeroCounts(WITHHELD_CAUSES) },
       relegation: await this.#describeRelegation(),
+      ...(otel == null ? {} : { otel: otel() }),
       ...(connections === undefined ? {} : { connections: connections() }),
     };
   }

@@ -1,7 +1,7 @@
 /**
  * The last id that was given, in a file of its own beside the database. If the database is damaged, the next one goes on
  * after that id. The writer writes it after each commit, in place and without a sync, in a few microseconds; it may be one batch
- * behind. The file also shows that the database is one of ours. Capture process.
+ * behind. The file also shows that the database is one of ours. Capture process; the main thread reads it at the start.
  */
 import { closeSync, openSync, readFileSync, writeSync } from 'node:fs';
 

@@ -1,0 +1,28 @@
+/**
+ * What OpenTelemetry's own variables mean: addresses, headers and attributes as its specification writes them. Pure; main thread, at the
+ * start.
+ */
+
+/** Pairs `name=value` with commas between them, values percent-encoded. @returns null for what is none */
+export function readPairs(text: string): [name: string, value: string][] | null {
+  const pairs: [string, string][] = [];
+  for (const part of text.split(',')) {
+    if (part.trim() === '') continue;
+    const at = part.indexOf('=');
+    const name = part.slice(0, Math.max(0, at)).trim();
+    if (name === '') return null;
+    try {
+      pairs.push([name, decodeURIComponent(part.slice(at + 1).trim())]);
+    } catch {
+      return null;
+    }
+  }
+  return pairs;
+}
+
+/** The signal's own path goes behind the address of all signals, whatever stands there. */
+export function joinTracesPath(base: string): string {
+  const url = new URL(base);
+  url.pathname = `${url.pathname.replace(/\/$/, '')}/v1/traces`;
+  return url.href;
+}

@@ -1,0 +1,122 @@
+/**
+ * Sends export requests to a collector over HTTP, one at a time, as OTLP 1.9.0 says: which answers may be tried again, and when. Runs in
+ * the exporting capture reader.
+ */
+import { gzipSync } from 'node:zlib';
+import { Agent, request } from 'undici';
+import { OTEL_EXPORT } from '../limits.ts';
+import { type OtlpEncoding, readRejectedSpans } from './answers.ts';
+
+export interface CollectorOptions {
+  /** The whole address of the signal. */
+  url: string;
+  encoding: OtlpEncoding;
+  headers: Readonly<Record<string, string>>;
+  timeout_ms: number;
+  compresses: boolean;
+}
+
+/**
+ * `taken`: `rejected` of the spans were not. `refused`: never to be sent again. `later`: to be sent again, no sooner than the collector
+ * says. Reasons hold nothing of what was sent.
+ */
+export type Delivery =
+  | { type: 'taken'; rejected: number }
+  | { type: 'refused'; reason: string }
+  | { type: 'later'; reason: string; after_ms: number | null };
+
+/** OTLP/HTTP, "Failures": every other answer of 400 and more is for good. */
+const RETRYABLE = new Set([429, 502, 503, 504]);
+
+export class Collector {
+  readonly #options: CollectorOptions;
+  readonly #agent: Agent;
+
+  constructor(options: CollectorOptions) {
+    this.#options = options;
+    this.#agent = new Agent({
+      connections: 1,
+      connect: { timeout: options.timeout_ms },
+      headersTimeout: options.timeout_ms,
+      bodyTimeout: options.timeout_ms,
+    });
+  }
+
+  /** Never rejects. */
+  async send(body: Uint8Array): Promise<Delivery> {
+    const { url, encoding, headers, timeout_ms, compresses } = this.#options;
+    try {
+      const answer = await request(url, {
+        method: 'POST',
+        dispatcher: this.#agent,
+        headers: {
+          'user-agent': 'understudy-otlp-exporter',
+          ...headers,
+          'content-type': encoding === 'json' ? 'application/json' : 'application/x-protobuf',
+          ...(compresses ? { 'content-encoding': 'gzip' } : {}),
+        },
+        body: compresses ? gzipSync(body, { level: 1 }) : body,
+        signal: AbortSignal.timeout(timeout_ms),
+      });
+      const { statusCode } = answer;
+      const bytes = await readSome(answer.body);
+      if (statusCode >= 200 && statusCode < 300)
+        return { type: 'taken', rejected: readRejected(encoding, answer.headers['content-type'], bytes) };
+      const reason = `status ${statusCode}`;
+      if (!RETRYABLE.has(statusCode)) return { type: 'refused', reason };
+      return { type: 'later', reason, after_ms: readRetryAfter(answer.headers['retry-after']) };
+    } catch (thrown) {
+      const { code, name } = thrown as NodeJS.ErrnoException;
+      return { type: 'later', reason: code ?? name, after_ms: null };
+    }
+  }
+
+  close(): Promise<void> {
+    return this.#agent.destroy();
+  }
+}
+
+/** The beginning of an answer; the rest is left, with the connection. */
+async function readSome(body: AsyncIterable<Buffer> & { destroy(): unknown }): Promise<Buffer> {
+  const pieces: Buffer[] = [];
+  let bytes = 0;
+  for await (const piece of body) {
+    pieces.push(piece);
+    bytes += piece.length;
+    if (bytes > OTEL_EXPORT.answer_bytes) break;
+  }
+  return Buffer.concat(pieces);
+}
+
+/** Spans that a partial success did not take; 0 for an answer that says nothing of it. */
+function readRejected(encoding: OtlpEncoding, type: string | string[] | undefined, bytes: Buffer): number {
+  const isJson = type === undefined ? encoding === 'json' : String(type).includes('json');
+  try {
+    if (isJson) {
+      const { partialSuccess } = JSON.parse(bytes.toString()) as {
+        partialSuccess?: { rejectedSpans?: string | number };
+      };
+      return asCount(Number(partialSuccess?.rejectedSpans ?? 0));
+    }
+    return asCount(readRejectedSpans(bytes));
+  } catch {
+    return 0;
+  }
+}
+
+function asCount(value: number): number {
+  return Number.isSafeInteger(value) && value > 0 ? value : 0;
+}
+
+/** A date is the wall clock's, and so is what is left until then; bounded by the caller. */
+function leftUntil(dateMs: number): number {
+  const nowMs = Date.now();
+  return dateMs - nowMs;
+}
+
+/** Seconds or a date; null where neither stands there. */
+function readRetryAfter(value: string | string[] | undefined): number | null {
+  const text = String(value ?? '').trim();
+  const ms = /^\d{1,9}$/.test(text) ? Number(text) * 1_000 : leftUntil(Date.parse(text));
+  return Number.isFinite(ms) ? Math.min(Math.max(0, ms), OTEL_EXPORT.retry_after_ms_max) : null;
+}

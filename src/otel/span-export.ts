@@ -1,0 +1,271 @@
+/**
+ * Sends captured turns to a collector as spans: reads what is stored from a kept position on, one batch after the other, and moves the
+ * position when the collector has taken a batch. The store is the queue, so nothing of it waits in memory. Runs in the exporting capture
+ * reader.
+ *
+ * At least once: what was sent and not answered goes again after a restart, as the same spans. What is given up is counted: what the
+ * collector refuses, what it rejects of a batch, what cannot be read, and the oldest when too much waits.
+ */
+
+import { randomBytes } from 'node:crypto';
+import { readFileSync, renameSync, writeFileSync } from 'node:fs';
+import { setImmediate as nextTurn, setTimeout as pause } from 'node:timers/promises';
+import type { ExchangeRecord } from '../domain/exchange.ts';
+import type { NormalTurn } from '../domain/turn.ts';
+import { OTEL_EXPORT } from '../limits.ts';
+import type { OtlpEncoding } from './answers.ts';
+import { Collector, type CollectorOptions } from './collector.ts';
+import type { ExportProgress, GivenUpCause } from './export-progress.ts';
+import { type ServerPlace, TurnSpans } from './turn-spans.ts';
+import { type SpanSource, type WrittenSpan, writeSpansJson, writeSpansProtobuf } from './write-spans.ts';
+
+/** Exchanges as they are stored. */
+export interface TurnSource {
+  /** Looks at what is there. @returns the last id; 0 for none */
+  refresh(): number;
+  /** Ids and kinds from an id on, ascending; some may be missing. */
+  from(id: number): Iterable<{ id: number; kind: ExchangeRecord['kind'] }>;
+  /** @returns null where it cannot be read */
+  record(id: number): ExchangeRecord | null;
+  turn(id: number): NormalTurn | null;
+}
+
+export interface SpanExportOptions {
+  collector: Omit<CollectorOptions, 'encoding'> & { encoding: OtlpEncoding };
+  source: SpanSource;
+  has_content: boolean;
+  servers: readonly ServerPlace[];
+  /** Where the position is kept. */
+  position_path: string;
+  /** From where on, where none is kept yet: what came before the export was on stays where it is. */
+  after_id: number;
+  /** The batch at the position ended this process again and again. */
+  gives_up_first: boolean;
+}
+
+interface Position {
+  version: 1;
+  /** Names this database to collectors. */
+  instance: string;
+  id: number;
+}
+
+/** Exchanges of one request. */
+interface Batch {
+  spans: WrittenSpan[];
+  last_id: number;
+  exchanges: number;
+  missing: number;
+}
+
+export class SpanExport {
+  readonly #options: SpanExportOptions;
+  readonly #turns: TurnSource;
+  readonly #tell: (progress: ExportProgress) => void;
+  readonly #collector: Collector;
+  readonly #spans: TurnSpans;
+  readonly #instance: string;
+  /** Aborted when the service stops. */
+  readonly #stopping = new AbortController();
+  #position: number;
+  #lastId = 0;
+  #failures = 0;
+  #failing: string | null = null;
+  #givesUpFirst: boolean;
+
+  constructor(options: SpanExportOptions, turns: TurnSource, tell: (progress: ExportProgress) => void) {
+    this.#options = options;
+    this.#turns = turns;
+    this.#tell = tell;
+    this.#collector = new Collector(options.collector);
+    this.#givesUpFirst = options.gives_up_first;
+    const kept = readPosition(options.position_path);
+    this.#instance = kept?.instance ?? randomBytes(8).toString('hex');
+    this.#position = kept?.id ?? options.after_id;
+    this.#spans = new TurnSpans({ ...options, instance: this.#instance });
+  }
+
+  /** Goes on until it is stopped; then sends what is stored by then, each batch once. */
+  async run(): Promise<void> {
+    this.#keepPosition();
+    this.#lookBack();
+    for (;;) {
+      const isLast = this.#stopping.signal.aborted;
+      const isDone = await this.#sendAll(isLast);
+      if (isLast) break;
+      if (isDone) await this.#wait(OTEL_EXPORT.look_ms);
+    }
+    await this.#collector.close();
+  }
+
+  /** What is stored by now still goes out, unless the collector fails. */
+  stop(): void {
+    this.#stopping.abort();
+  }
+
+  /** @returns false when it failed and has waited: it should be called again */
+  async #sendAll(isLast: boolean): Promise<boolean> {
+    this.#lastId = this.#turns.refresh();
+    if (this.#position > this.#lastId) {
+      // Another database lies there now.
+      this.#position = 0;
+    }
+    this.#leaveBehind();
+    while (this.#position < this.#lastId) {
+      const batch = await this.#read();
+      if (this.#givesUpFirst) {
+        this.#givesUpFirst = false;
+        this.#advance(batch, { exchanges: 0, spans: 0, given_up: { unreadable: batch.exchanges } });
+        continue;
+      }
+      if (!(await this.#send(batch))) return false;
+      if (this.#stopping.signal.aborted && !isLast) return true;
+    }
+    this.#report({ exchanges: 0, spans: 0, given_up: {} });
+    return true;
+  }
+
+  /** The oldest are given up where too many wait. */
+  #leaveBehind(): void {
+    const waiting = this.#lastId - this.#position;
+    if (waiting <= OTEL_EXPORT.waiting_exchanges) return;
+    const left = waiting - OTEL_EXPORT.waiting_exchanges;
+    this.#position += left;
+    this.#keepPosition();
+    this.#report({ exchanges: 0, spans: 0, given_up: { behind: left } });
+  }
+
+  async #read(): Promise<Batch> {
+    const batch: Batch = { spans: [], last_id: this.#lastId, exchanges: 0, missing: 0 };
+    let expected = this.#position + 1;
+    let bytes = 0;
+    for (const { id, kind } of this.#turns.from(expected)) {
+      if (id > this.#lastId) break;
+      batch.missing += id - expected;
+      expected = id + 1;
+      if (kind !== 'turn') continue;
+      const record = this.#turns.record(id);
+      if (record === null) batch.missing += 1;
+      else {
+        const spans = this.#spans.make(record, this.#turns.turn(id));
+        batch.spans.push(...spans);
+        batch.exchanges += 1;
+        for (const span of spans) bytes += roughBytes(span);
+      }
+      if (batch.exchanges >= OTEL_EXPORT.batch_exchanges || bytes >= OTEL_EXPORT.batch_bytes) {
+        batch.last_id = id;
+        return batch;
+      }
+      // The stop has its turn.
+      await nextTurn();
+    }
+    batch.missing += this.#lastId + 1 - expected;
+    return batch;
+  }
+
+  /** @returns false when it is to be sent again, or no more */
+  async #send(batch: Batch): Promise<boolean> {
+    const missing: Partial<Record<GivenUpCause, number>> =
+      batch.missing > 0 ? { unreadable: batch.missing } : {};
+    if (batch.spans.length === 0) {
+      this.#advance(batch, { exchanges: 0, spans: 0, given_up: missing });
+      return true;
+    }
+    const { collector, source } = this.#options;
+    const body = (collector.encoding === 'json' ? writeSpansJson : writeSpansProtobuf)(
+      {
+        ...source,
+        resource: {
+          ...source.resource,
+          'service.instance.id': source.resource['service.instance.id'] ?? this.#instance,
+        },
+      },
+      batch.spans,
+    );
+    const delivery = await this.#collector.send(body);
+    const { exchanges } = batch;
+    switch (delivery.type) {
+      case 'taken': {
+        const rejected = Math.min(delivery.rejected, batch.spans.length);
+        this.#failing = null;
+        this.#failures = 0;
+        const given_up = rejected > 0 ? { ...missing, rejected } : missing;
+        this.#advance(batch, { exchanges, spans: batch.spans.length - rejected, given_up });
+        return true;
+      }
+      case 'refused':
+        this.#failing = delivery.reason;
+        this.#failures = 0;
+        this.#advance(batch, {
+          exchanges: 0,
+          spans: 0,
+          given_up: { ...missing, refused: batch.spans.length },
+        });
+        return true;
+      case 'later': {
+        if (this.#stopping.signal.aborted) return false;
+        this.#failing = delivery.reason;
+        this.#report({ exchanges: 0, spans: 0, given_up: {} });
+        const { first, last } = OTEL_EXPORT.retry_ms;
+        const backoff_ms = Math.min(last, first * 2 ** this.#failures) * (0.5 + Math.random() / 2);
+        this.#failures = Math.min(this.#failures + 1, 30);
+        await this.#wait(Math.max(delivery.after_ms ?? 0, backoff_ms));
+        return false;
+      }
+    }
+  }
+
+  /** Ends at once when the service stops. */
+  async #wait(ms: number): Promise<void> {
+    await pause(ms, undefined, { signal: this.#stopping.signal }).catch(() => {});
+  }
+
+  #advance({ last_id }: Batch, counts: Pick<ExportProgress, 'exchanges' | 'spans' | 'given_up'>): void {
+    this.#position = last_id;
+    this.#keepPosition();
+    this.#report(counts);
+  }
+
+  #report(counts: Pick<ExportProgress, 'exchanges' | 'spans' | 'given_up'>): void {
+    this.#tell({ position: this.#position, last_id: this.#lastId, failing: this.#failing, ...counts });
+  }
+
+  #keepPosition(): void {
+    const position: Position = { version: 1, instance: this.#instance, id: this.#position };
+    const partial = `${this.#options.position_path}.new`;
+    writeFileSync(partial, `${JSON.stringify(position)}\n`, { mode: 0o600 });
+    renameSync(partial, this.#options.position_path);
+  }
+
+  /** Tool calls that were asked for before the position have their results behind it. */
+  #lookBack(): void {
+    if (this.#turns.refresh() < this.#position) return;
+    for (const { id, kind } of this.#turns.from(Math.max(1, this.#position + 1 - OTEL_EXPORT.looked_back))) {
+      if (id > this.#position) return;
+      const record = kind === 'turn' ? this.#turns.record(id) : null;
+      if (record !== null) this.#spans.remember(record, record.request.headers);
+    }
+  }
+}
+
+/** @returns null where there is none, or none that can be read */
+function readPosition(path: string): Position | null {
+  try {
+    const kept = JSON.parse(readFileSync(path, 'utf8')) as Position;
+    const isWhole =
+      kept.version === 1 &&
+      /^[\da-f]{16}$/.test(kept.instance) &&
+      Number.isSafeInteger(kept.id) &&
+      kept.id >= 0;
+    return isWhole ? kept : null;
+  } catch {
+    return null;
+  }
+}
+
+function roughBytes({ attributes, name }: WrittenSpan): number {
+  let bytes = 300 + name.length;
+  for (const [key, value] of Object.entries(attributes))
+    bytes += key.length + 16 + (typeof value === 'string' ? value.length : 0);
+  return bytes;
+}

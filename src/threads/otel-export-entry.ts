@@ -1,0 +1,53 @@
+/**
+ * Entry of the exporting capture reader: reads the capture database and sends its turns to a collector, in a process of its own, since
+ * LMDB maps the database and trusts its pages, and a collector may be slow. Started and watched by `OtelExportProcess`. Composition
+ * root of this process, which lives as long as its channel; signals that ask a whole group of processes to end are for the parent.
+ */
+import { constants, setPriority } from 'node:os';
+import { SpanExport, type TurnSource } from '../otel/span-export.ts';
+import { decodeExchange } from '../providers/decode.ts';
+import { normalizeTurn } from '../providers/normal-turn.ts';
+import { FollowedFiles } from '../storage/capture/followed-files.ts';
+import type { FromOtelExport, OtelExportOptions, ToOtelExport } from './otel-export-protocol.ts';
+
+let running: SpanExport | null = null;
+
+function openTurns({ db, data_key }: OtelExportOptions): TurnSource {
+  const files = new FollowedFiles(db, { decode: decodeExchange, data_key });
+  return {
+    refresh: () => files.refresh(),
+    from: (from_id) => files.summaries({ from_id }),
+    record: (id) => files.exchange(id) ?? null,
+    turn: (id) => {
+      const copy = files.copy(id);
+      return copy === undefined ? null : normalizeTurn(copy);
+    },
+  };
+}
+
+function tell(message: FromOtelExport): void {
+  // A parent that is gone is told nothing.
+  if (process.connected) process.send!(message, undefined, undefined, () => {});
+}
+
+function take(message: ToOtelExport): void {
+  if (message.type === 'finish') {
+    running?.stop();
+    return;
+  }
+  const { options } = message;
+  running = new SpanExport(options, openTurns(options), (progress) => tell({ progress }));
+  running.run().then(
+    () => process.exit(0),
+    (thrown: unknown) => {
+      process.stderr.write(`the export of spans ended: ${(thrown as Error).stack}\n`);
+      process.exit(1);
+    },
+  );
+}
+
+// Whoever serves goes before who tells of it.
+setPriority(constants.priority.PRIORITY_LOW);
+for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) process.on(signal, () => {});
+process.on('message', take);
+process.once('disconnect', () => process.exit(0));

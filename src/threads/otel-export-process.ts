@@ -1,0 +1,137 @@
+/**
+ * The exporting capture reader from the outside: started with the service, started again with a growing pause when it ended by itself, and
+ * given a moment at the end to send what is left. Main thread.
+ */
+import { type ChildProcess, spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { fileURLToPath } from 'node:url';
+import { OTEL_EXPORT } from '../limits.ts';
+import { type ExportProgress, GIVEN_UP_CAUSES, type GivenUpCause } from '../otel/export-progress.ts';
+import type { FromOtelExport, OtelExportOptions, ToOtelExport } from './otel-export-protocol.ts';
+
+export interface OtelExportParts {
+  entry: URL;
+  options: Omit<OtelExportOptions, 'gives_up_first'>;
+  /** Told of each end that nobody asked for, and when the collector begins to fail or takes again. */
+  tell: (words: string, facts: object) => void;
+}
+
+/** As `/__gw/stats` has it. */
+export interface OtelExportState {
+  /** Without a query. */
+  endpoint: string;
+  exchanges: number;
+  spans: number;
+  given_up_by_cause: Record<GivenUpCause, number>;
+  /** Stored exchanges that were not looked at yet. */
+  waiting: number;
+  position: number;
+  /** Why nothing is taken now; null: it is. */
+  failing: string | null;
+  process: { pid: number | null; restarts: number };
+}
+
+export class OtelExportProcess {
+  readonly #parts: OtelExportParts;
+  readonly #givenUp = Object.fromEntries(GIVEN_UP_CAUSES.map((cause) => [cause, 0])) as Record<
+    GivenUpCause,
+    number
+  >;
+  #child: ChildProcess | null = null;
+  #exchanges = 0;
+  #spans = 0;
+  #position: number;
+  #lastId: number;
+  #failing: string | null = null;
+  #restarts = 0;
+  /** Ends of itself since the position moved. */
+  #endsHere = 0;
+  #restart: NodeJS.Timeout | null = null;
+  #isClosed = false;
+
+  constructor(parts: OtelExportParts) {
+    this.#parts = parts;
+    this.#position = parts.options.after_id;
+    this.#lastId = parts.options.after_id;
+    this.#start();
+  }
+
+  state(): OtelExportState {
+    const { url } = this.#parts.options.collector;
+    return {
+      endpoint: url.replace(/\?.*$/, ''),
+      exchanges: this.#exchanges,
+      spans: this.#spans,
+      given_up_by_cause: { ...this.#givenUp },
+      waiting: Math.max(0, this.#lastId - this.#position),
+      position: this.#position,
+      failing: this.#failing,
+      process: { pid: this.#child?.pid ?? null, restarts: this.#restarts },
+    };
+  }
+
+  /** Within `OTEL_EXPORT.stop_ms`; what did not go out by then goes after the next start. */
+  async close(): Promise<void> {
+    this.#isClosed = true;
+    if (this.#restart !== null) clearTimeout(this.#restart);
+    const child = this.#child;
+    if (child === null) return;
+    const ended = once(child, 'exit');
+    this.#send(child, { type: 'finish' });
+    const deadline = setTimeout(() => child.kill('SIGKILL'), OTEL_EXPORT.stop_ms);
+    await ended;
+    clearTimeout(deadline);
+  }
+
+  #start(): void {
+    const { entry, options } = this.#parts;
+    const flags = process.execArgv.filter(
+      (flag) => !/^--(?:inspect|max-old-space-size|input-type|eval|e\b)/.test(flag),
+    );
+    const child = spawn(
+      process.execPath,
+      [...flags, `--max-old-space-size=${OTEL_EXPORT.heap_mb}`, '--v8-pool-size=1', fileURLToPath(entry)],
+      { stdio: ['ignore', 2, 2, 'ipc'], serialization: 'advanced' },
+    );
+    this.#child = child;
+    child.on('message', (message) => this.#take((message as FromOtelExport).progress));
+    child.once('exit', (code, signal) => this.#noteEnd(signal ?? `exit ${code}`));
+    child.on('error', (error) => {
+      if (child.pid === undefined) this.#noteEnd(error.message);
+    });
+    const gives_up_first = this.#endsHere >= OTEL_EXPORT.ends_per_batch;
+    if (gives_up_first) this.#endsHere = 0;
+    this.#send(child, { type: 'open', options: { ...options, gives_up_first } });
+  }
+
+  /** What cannot be sent goes to a process that is about to end. */
+  #send(child: ChildProcess, message: ToOtelExport): void {
+    if (child.connected) child.send(message, undefined, undefined, () => {});
+  }
+
+  #take({ position, last_id, exchanges, spans, given_up, failing }: ExportProgress): void {
+    if (position !== this.#position) this.#endsHere = 0;
+    this.#position = position;
+    this.#lastId = last_id;
+    this.#exchanges += exchanges;
+    this.#spans += spans;
+    for (const cause of GIVEN_UP_CAUSES) this.#givenUp[cause] += given_up[cause] ?? 0;
+    if ((failing === null) !== (this.#failing === null)) {
+      const words =
+        failing === null ? 'the collector takes spans again' : 'the collector does not take spans';
+      this.#parts.tell(words, { reason: failing, waiting: last_id - position });
+    }
+    this.#failing = failing;
+  }
+
+  #noteEnd(reason: string): void {
+    this.#child = null;
+    if (this.#isClosed) return;
+    const { first, last } = OTEL_EXPORT.restart_ms;
+    const pause_ms = Math.min(last, first * 2 ** this.#endsHere);
+    this.#endsHere += 1;
+    this.#restarts += 1;
+    this.#parts.tell('the process that exports spans ended', { reason, restart_in_ms: pause_ms });
+    this.#restart = setTimeout(() => this.#start(), pause_ms).unref();
+  }
+}
