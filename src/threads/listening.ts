@@ -1,9 +1,10 @@
 /** How the listeners of a server thread take requests, and where they are reached. Server threads. */
+import { isMainThread } from 'node:worker_threads';
 import type { Config } from '../config.ts';
 import type { CertificateOutcome } from '../http/certificate-watch.ts';
 import type { ServerOptions } from '../http/server.ts';
 import { UPLOAD_PACE_WINDOW_MS } from '../limits.ts';
-import type { CertificateFiles } from '../std/certificate-files.ts';
+import { CertificateError, type CertificateFiles } from '../std/certificate-files.ts';
 
 /** The least pace of an upload, where there is one. */
 export function paceOf({ connections }: Config): Pick<ServerOptions, 'pace'> {
@@ -17,17 +18,31 @@ interface ListenerLog {
   error(fields: object, message: string): void;
 }
 
-/** The certificate, where there is one; says when another takes its place, or could not. */
+/** What was last told of a certificate file, and by which listener. */
+const told = new Map<string, { text: string; by: object }>();
+
+/**
+ * The certificate, where there is one; says when another takes its place, or could not. All listeners of the process see the same
+ * files change, so the first of the main thread speaks for all. A failure that only another thread has is told, too.
+ */
 export function tlsOf(tls: CertificateFiles | null, log: ListenerLog): Pick<ServerOptions, 'tls'> {
   if (tls === null) return {};
   const onChange = (outcome: CertificateOutcome): void => {
+    const text = 'facts' in outcome ? String(outcome.facts.valid_to_ms) : outcome.thrown.message;
+    const isOfFiles = 'facts' in outcome || outcome.thrown instanceof CertificateError;
+    if (isOfFiles && !isMainThread) return;
+    const last = told.get(tls.cert);
+    if (last?.text === text && last.by !== onChange) return;
+    told.set(tls.cert, { text, by: onChange });
     if ('facts' in outcome) {
       const until = new Date(outcome.facts.valid_to_ms).toISOString();
       log.info({ cert: tls.cert, valid_until: until }, 'new connections get the new certificate');
       return;
     }
-    const reason = outcome.thrown.message;
-    log.error({ ...tls, reason }, 'the changed certificate or key cannot be used: the earlier one stays');
+    log.error(
+      { ...tls, reason: text },
+      'the changed certificate or key cannot be used: the earlier one stays',
+    );
   };
   return { tls: { files: tls, onChange } };
 }

@@ -15,6 +15,7 @@ import { type FakeProvider, startFakeProvider } from '../../src/demo/fake-provid
 import { CliChild } from '../cli/child.ts';
 import { TEST_CERTIFICATE, TEST_KEY } from '../fixtures/certificate.ts';
 import { issueCertificate } from '../fixtures/issued-certificate.ts';
+import { PATIENCE_MS } from '../fixtures/patience.ts';
 
 const run = promisify(execFile);
 const hasCurl = await run('curl', ['--version']).then(
@@ -38,7 +39,13 @@ beforeAll(async () => {
   service = new CliChild(['up'], {
     cwd: folder,
     env: {
-      ...{ DATA_DIR: join(folder, 'data'), PORT: '0', GW_PORT: '0', GW_UPSTREAM_BASE: provider.url },
+      ...{
+        DATA_DIR: join(folder, 'data'),
+        SERVER_THREADS: '2',
+        PORT: '0',
+        GW_PORT: '0',
+        GW_UPSTREAM_BASE: provider.url,
+      },
       ...{ TLS_CERT: files.cert, TLS_KEY: files.key, GW_TLS_CERT: files.cert, GW_TLS_KEY: files.key },
     },
   });
@@ -111,6 +118,39 @@ describe('a client that insists on HTTPS', () => {
     };
     expect(stats.exchanges.turns).toBeGreaterThanOrEqual(4);
     expect(stats.exchanges.dropped).toBe(0);
+  });
+});
+
+describe('a certificate that changes', () => {
+  const lines = (words: RegExp) =>
+    `${service.stdout}\n${service.stderr}`.split('\n').filter((line) => words.test(line));
+  const STAYS = /the earlier one stays/;
+  const TAKEN = /new connections get the new certificate/;
+
+  it('is told of once, whatever the number of ports and threads; a key of another stays out', {
+    timeout: 60_000,
+  }, async () => {
+    const other = await issueCertificate('other');
+    const write = (cert: string, key: string) => {
+      writeFileSync(join(folder, 'cert.pem'), cert);
+      writeFileSync(join(folder, 'key.pem'), key, { mode: 0o600 });
+    };
+    const poll = (words: RegExp) => expect.poll(() => lines(words), { timeout: PATIENCE_MS });
+    const health = () =>
+      fetch(`${api}/health`, { dispatcher: new Agent({ connect: { ca: TEST_CERTIFICATE } }) });
+    write(other.cert, TEST_KEY);
+    await poll(STAYS).toHaveLength(1);
+    expect(lines(STAYS)[0]).toContain('the key is not the one of the certificate');
+    expect((await health()).status).toBe(200);
+    write(other.cert, other.key);
+    await poll(TAKEN).toHaveLength(1);
+    write(TEST_CERTIFICATE, other.key);
+    await poll(STAYS).toHaveLength(2);
+    write(TEST_CERTIFICATE, TEST_KEY);
+    // All that belongs to the first changes is there by the last.
+    await poll(TAKEN).toHaveLength(2);
+    expect(lines(STAYS)).toHaveLength(2);
+    expect((await health()).status).toBe(200);
   });
 });
 
