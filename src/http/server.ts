@@ -84,6 +84,9 @@ interface AddressListener {
   listen(host: string, port: number, options: number, done: (socket: us_listen_socket | false) => void): void;
 }
 
+/** Ports that the system picks are tried so often. */
+const PORT_TRIES = 5;
+
 type NativeModule = typeof import('uWebSockets.js');
 type TemplatedApp = ReturnType<NativeModule['App']>;
 
@@ -192,7 +195,7 @@ class Listener implements HttpServer {
     const { host, port, isShared, tls, pace, switches_protocols = false } = this.#options;
     // A new certificate needs a new listener beside the first, so the port is shared, and others are looked for before.
     const isOwn = tls !== undefined && !isShared;
-    this.#listenSocket = await this.#listenOn(isOwn ? await findPort(host, port) : port, isShared || isOwn);
+    this.#listenSocket = isOwn ? await this.#listenBeside(host, port) : await this.#listenOn(port, isShared);
     listeners.add(this);
     this.port = this.#native.us_socket_local_port(this.#listenSocket as never);
     if (this.#mark !== '') {
@@ -208,6 +211,19 @@ class Listener implements HttpServer {
     if (tls !== undefined)
       this.#certificate = new CertificateWatch(tls.files, () => this.#renewCertificate(), tls.onChange);
     return this;
+  }
+
+  /** On a port that can be shared with a later listener of ours, and is nobody else's. */
+  async #listenBeside(host: string, port: number): Promise<us_listen_socket> {
+    for (let left = port === 0 ? PORT_TRIES : 1; ; left--) {
+      try {
+        return await this.#listenOn(await findPort(host, port), true);
+      } catch (thrown) {
+        // The port that was found belongs to somebody else by now, a connection that has just begun, say.
+        if (left === 1) throw thrown;
+        this.#apps.pop()?.close();
+      }
+    }
   }
 
   #listenOn(port: number, isShared: boolean): Promise<us_listen_socket> {
