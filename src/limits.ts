@@ -46,6 +46,8 @@ export const CAPTURE_RESTART_MS = { first: 100, last: 10_000 } as const;
 export const CAPTURE_CALM_MS = 5 * MINUTE_MS;
 /** What a server thread keeps for use again of the memory that request bodies arrive in. */
 export const FREE_BODY_PIECES_BYTES = 32 * MIB;
+/** Kept of a body that is announced to be longer than GW_MAX_CAPTURE_BYTES: enough to see what it was. */
+export const CUT_BODY_BYTES = 16 * MIB;
 /** A batch that the writer has had for so long without an answer: it is stuck. A commit takes milliseconds. */
 export const CAPTURE_STUCK_MS = 10_000;
 /** What a stop gives the writer at least, however long the drain took; and the last flush and the end of its process. */

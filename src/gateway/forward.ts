@@ -125,6 +125,8 @@ export class Forward implements AnswerHandler {
   #responseHeaders: string[] = [];
   /** The last piece of the request that lies where capture has its copy. */
   #lent: Buffer | null = null;
+  /** The last piece of an upload, while the system has not taken all of it. */
+  #leaving: Buffer | null = null;
   /** What of the request, and of the answer, capture has no copy of yet: it is made when they have been passed on. */
   #unkept: readonly Buffer[] = NO_PIECES;
   #unkeptAnswer: Buffer[] = [];
@@ -235,7 +237,18 @@ export class Forward implements AnswerHandler {
   readonly #onBody = (chunk: Buffer, isLast: boolean): void => {
     if (this.#tee !== null && chunk !== this.#lent) this.#tee.add(this.#tee.request, chunk);
     this.#uploadPiece(chunk, isLast);
+    if (isLast || !this.#ownsBody || chunk === this.#lent) return;
+    this.#leaving = chunk;
+    this.#reuse();
   };
+
+  /** The memory of a piece that has left takes the next one. A request that may be sent again is asked of capture's copy. */
+  #reuse(): void {
+    const piece = this.#leaving;
+    if (piece === null || this.#connection?.hasTakenUpload(this) !== true) return;
+    this.#leaving = null;
+    this.#stream.pieces.giveBack(piece);
+  }
 
   /** The client's side is over: everything handed to the system, or the client gone. */
   readonly #onClosed = (aborted: boolean): void => {
@@ -244,6 +257,7 @@ export class Forward implements AnswerHandler {
     // What was sent has left by now, or its socket is closed: a connection rests only when the system has taken all. So
     // the memory that it lies in may go to others.
     this.#sent = null;
+    this.#leaving = null;
     this.#finish(aborted);
     if (this.#ownsBody) this.#stream.pieces.release();
   };
@@ -332,6 +346,7 @@ export class Forward implements AnswerHandler {
   }
 
   onUploadDrained(): void {
+    this.#reuse();
     this.#stream.resumeBody();
   }
 

@@ -12,7 +12,7 @@ const POOL_BYTES = 64 * 1024;
 let pool = Buffer.allocUnsafeSlow(POOL_BYTES);
 let poolUsed = 0;
 
-/** So much of one body is kept for use again at its end: what comes beyond goes to the collector as it is passed on. */
+/** So much of one body is kept for use again at its end: what comes beyond is given back as it is passed on, or collected. */
 const TAKEN_BYTES_MAX = 1 << 20;
 /** Lengths of the memories that are used again; the library reads no more than the last at once. */
 const SIZES = [16, 32, 64, 128, 192, 256, 384, 512].map((kib) => kib * 1024);
@@ -29,28 +29,47 @@ export class BodyPieces {
     const { byteLength } = bytes;
     if (byteLength <= POOLED_BYTES) return keepSmall(bytes);
     const size = SIZES.findIndex((length) => length >= byteLength);
-    if (size < 0 || this.#takenBytes >= TAKEN_BYTES_MAX) return Buffer.from(new Uint8Array(bytes));
+    if (size < 0) return Buffer.from(new Uint8Array(bytes));
     let memory = free[size]!.pop();
     if (memory === undefined) memory = Buffer.allocUnsafeSlow(SIZES[size]!);
     else freeBytes -= memory.length;
-    this.#taken ??= [];
-    this.#taken.push(memory);
-    this.#takenBytes += memory.length;
+    if (this.#takenBytes < TAKEN_BYTES_MAX) {
+      this.#taken ??= [];
+      this.#taken.push(memory);
+      this.#takenBytes += memory.length;
+    }
     const kept = memory.subarray(0, byteLength);
     kept.set(new Uint8Array(bytes));
     return kept;
   }
 
+  /**
+   * Nobody looks at this piece any more, of any owner's. Of a long upload the next piece lies where the last one was; left to the
+   * collector, tens of megabytes would wait for it, and for good when the upload stalls.
+   */
+  giveBack(piece: Buffer): void {
+    const { byteLength } = piece.buffer;
+    if (piece.length <= POOLED_BYTES || piece.byteOffset !== 0 || !SIZES.includes(byteLength)) return;
+    const at = this.#taken?.findLastIndex(({ buffer }) => buffer === piece.buffer) ?? -1;
+    if (at >= 0) {
+      this.#taken!.splice(at, 1);
+      this.#takenBytes -= byteLength;
+    }
+    keepFree(Buffer.from(piece.buffer));
+  }
+
   /** Nobody looks at any of the pieces any more. Who does not say so leaves them to the collector. */
   release(): void {
     if (this.#taken === null) return;
-    for (const memory of this.#taken) {
-      if (freeBytes + memory.length > FREE_BODY_PIECES_BYTES) continue;
-      free[SIZES.indexOf(memory.length)]!.push(memory);
-      freeBytes += memory.length;
-    }
+    for (const memory of this.#taken) keepFree(memory);
     this.#taken = null;
   }
+}
+
+function keepFree(memory: Buffer): void {
+  if (freeBytes + memory.length > FREE_BODY_PIECES_BYTES) return;
+  free[SIZES.indexOf(memory.length)]!.push(memory);
+  freeBytes += memory.length;
 }
 
 function keepSmall(bytes: ArrayBuffer): Buffer {

@@ -11,21 +11,28 @@ const sizes = fc.oneof(fc.nat(100), fc.nat(20_000), fc.nat(600_000));
 it('keeps pieces of any length, whatever others do with theirs', () => {
   fc.assert(
     fc.property(
-      fc.array(fc.record({ pieces: fc.array(sizes, { maxLength: 3 }), released: fc.boolean() }), {
-        maxLength: 6,
-      }),
+      fc.array(
+        fc.record({
+          pieces: fc.array(fc.record({ size: sizes, givenBack: fc.boolean() }), { maxLength: 6 }),
+          released: fc.boolean(),
+        }),
+        {
+          maxLength: 6,
+        },
+      ),
       (bodies) => {
         let seed = 0;
         const held: { kept: Buffer; value: number }[] = [];
         for (const { pieces, released } of bodies) {
           const body = new BodyPieces();
-          for (const size of pieces) {
+          for (const { size, givenBack } of pieces) {
             const value = ++seed % 256;
             const source = new Uint8Array(size).fill(value);
             const kept = body.keep(source.buffer);
             source.fill(0);
             expect(kept.length).toBe(size);
-            if (!released) held.push({ kept, value });
+            if (givenBack) body.giveBack(kept);
+            else if (!released) held.push({ kept, value });
           }
           if (released) body.release();
           for (const { kept, value } of held) expect(kept.every((byte) => byte === value)).toBe(true);
@@ -44,6 +51,17 @@ it('uses the memory of released pieces again, once', () => {
   const second = new BodyPieces().keep(new ArrayBuffer(450_000));
   expect(second.buffer === first.buffer).toBe(true);
   expect(new BodyPieces().keep(new ArrayBuffer(450_000)).buffer === first.buffer).toBe(false);
+});
+
+it('puts the next piece where one lay that was given back, for the whole of a long body', () => {
+  const body = new BodyPieces();
+  const memories = new Set<ArrayBufferLike>();
+  for (let i = 0; i < 100; i++) {
+    const piece = body.keep(new ArrayBuffer(i % 2 === 0 ? 500_000 : 501_000));
+    memories.add(piece.buffer);
+    body.giveBack(piece);
+  }
+  expect(memories.size).toBe(1);
 });
 
 it('holds only the beginning of a body that is passed on as it comes', async () => {

@@ -5,6 +5,8 @@
  * notices neither. Server threads.
  */
 
+import { CUT_BODY_BYTES } from '../../limits.ts';
+
 /** Bytes that all open and queued exchanges of a server thread hold together. */
 export interface ByteBudget {
   /** Takes bytes from the budget. @returns false when they are not there; nothing is taken then */
@@ -147,7 +149,7 @@ export class Tee {
     if (this.#isClosed) return;
     side.bytes += chunk.length;
     if (this.lost) return;
-    const room = this.#bodyBytesMax - side.kept_bytes;
+    const room = this.#mostOf(side) - side.kept_bytes;
     const kept = chunk.length <= room ? chunk : chunk.subarray(0, Math.max(room, 0));
     if (kept.length < chunk.length) this.truncated = true;
     if (kept.length === 0) return;
@@ -156,6 +158,12 @@ export class Tee {
       return;
     }
     side.append(kept, this.#memory);
+  }
+
+  /** Nobody can read the whole of a body that is announced to be longer than what is kept, so little of it is. */
+  #mostOf({ announced_bytes }: BodyCopy): number {
+    const most = this.#bodyBytesMax;
+    return announced_bytes > most ? Math.min(most, CUT_BODY_BYTES) : most;
   }
 
   /**

@@ -168,6 +168,11 @@ export class UpstreamConnection implements ResponseSink {
     return !this.#isUploadBlocked;
   }
 
+  /** The system has taken all of the upload that was written: nobody looks at its pieces any more. */
+  hasTakenUpload(handler: AnswerHandler): boolean {
+    return handler === this.#handler && this.#isConnected && this.#socket!.writableLength === 0;
+  }
+
   /** Stops reading the answer. Some of it may still come. */
   pause(handler: AnswerHandler): void {
     if (handler !== this.#handler || this.#isPaused || this.#isOver) return;
