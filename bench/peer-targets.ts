@@ -1,10 +1,11 @@
 /** Other proxies for `npm run bench -- peers`, as far as they are installed; used in the bench's own process. */
 import { spawn, spawnSync } from 'node:child_process';
-import { mkdirSync, openSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdirSync, openSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
+import { setTimeout as delay } from 'node:timers/promises';
 import { awaitHttp, end, findFreePort, findNginx, keep, startTargets } from './targets.ts';
 
-export const PEERS = ['nginx', 'haproxy', 'mitmproxy', 'forwarder', 'gateway'] as const;
+export const PEERS = ['nginx', 'haproxy', 'mitmproxy', 'portkey', 'forwarder', 'gateway'] as const;
 export type PeerName = (typeof PEERS)[number];
 
 export interface Peer {
@@ -13,8 +14,17 @@ export interface Peer {
   version: string;
   port: number;
   pid: number;
+  /** That its requests must carry, each with its CRLF. */
+  headers: string;
   stop: () => Promise<void>;
 }
+
+/** Where the Portkey gateway is looked for: it brings a hundred packages, which nobody else here needs. */
+const PORTKEY = join(import.meta.dirname, '.peers/node_modules/@portkey-ai/gateway');
+/** How what is not installed gets here. */
+export const INSTALL: Partial<Record<PeerName, string>> = {
+  portkey: 'npm install --prefix bench/.peers --no-package-lock --ignore-scripts @portkey-ai/gateway@1.15.2',
+};
 
 /** First line of what the command says of itself; null where it is not installed. */
 function findVersion(command: string, flag: string): string | null {
@@ -31,11 +41,12 @@ export async function startPeer(name: PeerName, upstreamPort: number, dir: strin
     const version = name === 'haproxy' ? findVersion('haproxy', '-v') : findVersion('mitmdump', '--version');
     return version === null ? null : startOther(name, version, upstreamPort, join(dir, name));
   }
+  if (name === 'portkey') return existsSync(PORTKEY) ? startPortkey(upstreamPort, join(dir, name)) : null;
   const nginx = findNginx();
   if (name === 'nginx' && nginx === null) return null;
   const [target] = await startTargets([name], upstreamPort, dir);
   const { port, pid, stop } = target!;
-  return { name, version: name === 'nginx' ? nginx! : '', port, pid: pid!, stop };
+  return { name, version: name === 'nginx' ? nginx! : '', port, pid: pid!, headers: '', stop };
 }
 
 async function startOther(
@@ -52,8 +63,27 @@ async function startOther(
     name === 'haproxy' ? haproxyLine(port, upstreamPort, dir) : mitmLine(port, upstreamPort, dir);
   const child = keep(spawn(command, args, { cwd: dir, stdio: ['ignore', log, log] }));
   await awaitHttp(child, port, '/?reply=4096', logFile);
-  return { name, version, port, pid: child.pid!, stop: () => end(child) };
+  return { name, version, port, pid: child.pid!, headers: '', stop: () => end(child) };
 }
+
+/** It is told with each request where that goes. It keeps no log of it, and captures nothing. */
+async function startPortkey(upstreamPort: number, dir: string): Promise<Peer> {
+  mkdirSync(dir, { recursive: true });
+  const port = await findFreePort();
+  const log = openSync(join(dir, 'log'), 'w');
+  const entry = join(PORTKEY, 'build/start-server.js');
+  const args = [entry, `--port=${port}`, '--headless'];
+  const child = keep(spawn(process.execPath, args, { cwd: dir, stdio: ['ignore', log, log] }));
+  await awaitHttp(child, port, '/', join(dir, 'log'));
+  // What it shows meanwhile takes it a few seconds.
+  await delay(PORTKEY_BANNER_MS);
+  const { version } = JSON.parse(readFileSync(join(PORTKEY, 'package.json'), 'utf8')) as { version: string };
+  const headers =
+    'x-portkey-provider: anthropic\r\n' + `x-portkey-custom-host: http://127.0.0.1:${upstreamPort}/v1\r\n`;
+  return { name: 'portkey', version, port, pid: child.pid!, headers, stop: () => end(child) };
+}
+
+const PORTKEY_BANNER_MS = 3_000;
 
 function haproxyLine(port: number, upstreamPort: number, dir: string): [string, string[]] {
   const file = join(dir, 'haproxy.cfg');

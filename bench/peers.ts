@@ -1,13 +1,13 @@
 /**
- * The gateway beside other proxies: `npm run bench -- peers`. The same 4 KB requests over 32 connections through nginx, HAProxy
- * and mitmproxy (which writes its flows), as far as they are installed, and the gateway with capture and without, in
+ * The gateway beside other proxies: `npm run bench -- peers`. The same 4 KB requests over 32 connections through nginx, HAProxy,
+ * mitmproxy (which writes its flows) and the Portkey gateway, as far as they are installed, and the gateway with capture and without, in
  * alternating rounds. Each has one thread or worker. Own process.
  */
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import type { LoadJobs } from './load.ts';
-import { PEERS, type Peer, type PeerName, startPeer } from './peer-targets.ts';
+import { INSTALL, PEERS, type Peer, type PeerName, startPeer } from './peer-targets.ts';
 import { readAnonBytes, readCpuUs } from './process-meter.ts';
 import { takeMedian } from './quantiles.ts';
 import { type Provenance, readLastResult, saveResult, takeProvenance } from './results.ts';
@@ -50,12 +50,12 @@ export async function runPeersBench({ quick, save, say }: PeersBenchOptions): Pr
     stops.push(upstream.stop);
     const { child } = await startBenchProcess<{ ready: true }>('load.ts');
     stops.push(() => child.disconnect());
-    const load = (port: number, seconds: number) =>
+    const load = ({ port, headers }: Peer, seconds: number) =>
       new Promise<LoadJobs['throughput'][1]>((resolve, reject) => {
         child.once('message', (answer: { result?: LoadJobs['throughput'][1]; error?: string }) =>
           answer.result === undefined ? reject(new Error(answer.error)) : resolve(answer.result),
         );
-        const workload = { kind: 'plain', bytes: BODY_BYTES };
+        const workload = { kind: 'plain', bytes: BODY_BYTES, headers };
         child.send({ kind: 'throughput', job: { port, connections: CONNECTIONS, seconds, workload } });
       });
     const peers: Peer[] = [];
@@ -63,21 +63,23 @@ export async function runPeersBench({ quick, save, say }: PeersBenchOptions): Pr
       say(`starting ${name}`);
       const peer = await startPeer(name, upstream.port, join(dir, name));
       if (peer === null) {
-        console.log(`${name} is not installed: left out`);
+        const how = INSTALL[name];
+        console.log(`${name} is not installed: left out${how === undefined ? '' : ` (${how})`}`);
         continue;
       }
       stops.push(peer.stop);
       peers.push(peer);
-      await load(peer.port, WARM_UP_S[size]);
+      await load(peer, WARM_UP_S[size]);
     }
     const rounds = new Map(
       peers.map(({ name }) => [name, [] as { per_s: number; p99_ms: number; cpu_us: number }[]]),
     );
     for (let round = 0; round < ROUNDS[size]; round++) {
-      for (const { name, port, pid } of peers) {
+      for (const peer of peers) {
+        const { name, pid } = peer;
         say(`round ${round + 1}: ${name}`);
         const before = readCpuUs(pid);
-        const { answered, failed, requestsPerS, latencyUs } = await load(port, ROUND_S[size]);
+        const { answered, failed, requestsPerS, latencyUs } = await load(peer, ROUND_S[size]);
         if (failed > 0) throw new Error(`${failed} requests through ${name} failed`);
         const cpu_us = (readCpuUs(pid) - before) / answered;
         rounds.get(name)!.push({ per_s: requestsPerS, p99_ms: latencyUs.p99 / 1_000, cpu_us });

@@ -16,7 +16,7 @@ const USAGE = `npm run bench -- SUITE … [options]
   packing            bytes under a load that never pauses, beside those at rest
   cores              gateway beside nginx, steps and retrieval with 1, 2, 4, … threads, each with a core; needs taskset
   start              processor time, memory and idle time of 1, 4 and 16 server threads
-  peers              4 KB through what is installed of nginx, HAProxy, mitmproxy, and through the gateway
+  peers              4 KB through what is installed of nginx, HAProxy, mitmproxy and Portkey, and through the gateway
   steps              scoring a step, beside a bare JSON echo; long runs; many runs
   retrieve           patterns: 1,000 to 100,000, recall beside the exact answer, restart
   findings           findings and live stream: latencies, idle readers, deliveries

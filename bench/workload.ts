@@ -141,7 +141,9 @@ function requestHead(path: string, port: number, contentLength: number, extra: s
 }
 
 /** What a load sends. `bytes` is the size of the answer, and of the request body on average; `conversation` grows (see below). */
-export type Workload = { kind: 'plain'; bytes: number } | { kind: 'conversation' };
+export type Workload =
+  /** `headers`: further ones, each with its CRLF. */
+  { kind: 'plain'; bytes: number; headers?: string } | { kind: 'conversation' };
 
 /** Gives the bytes of a connection's next request, head included; valid until the next call. */
 export type RequestSource = () => Buffer;
@@ -152,9 +154,9 @@ let requestNumber = 0;
 const SPREAD_BYTES = 96;
 
 /** Requests of about one size, each with a body and a length of its own, to be sent on one connection to `port`. */
-export function makePlainRequests(bytes: number, port: number): RequestSource {
+export function makePlainRequests(bytes: number, port: number, headers = ''): RequestSource {
   const bytesMin = bytes - SPREAD_BYTES;
-  const head = requestHead(`/v1/messages?reply=${bytes}`, port, bytesMin, '');
+  const head = requestHead(`/v1/messages?reply=${bytes}`, port, bytesMin, headers);
   const lengthAt = head.length - 4 - String(bytesMin).length;
   const buffer = Buffer.alloc(head.length + bytes + SPREAD_BYTES);
   buffer.write(head, 0, 'latin1');
@@ -235,6 +237,6 @@ export function makeConversationRequests(port: number, agent: number): RequestSo
 
 /** The requests of one connection under `workload`; `connection` tells the connections of a load apart. */
 export function makeRequests(workload: Workload, port: number, connection: number): RequestSource {
-  if (workload.kind === 'plain') return makePlainRequests(workload.bytes, port);
+  if (workload.kind === 'plain') return makePlainRequests(workload.bytes, port, workload.headers);
   return makeConversationRequests(port, connection);
 }
