@@ -68,7 +68,6 @@ export async function bundleService(root: URL = new URL('./', import.meta.url)):
     format: 'esm',
     platform: 'node',
     target: 'node22',
-    keepNames: true,
     external: LEFT_OUT,
     banner: { js: REQUIRE },
     plugins: [placesOfSources(folder), QUICK_HTTP],

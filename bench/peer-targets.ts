@@ -20,10 +20,11 @@ export interface Peer {
 }
 
 /** Where the Portkey gateway is looked for: it brings a hundred packages, which nobody else here needs. */
-const PORTKEY = join(import.meta.dirname, '.peers/node_modules/@portkey-ai/gateway');
+const PORTKEY = join(import.meta.dirname, '../node_modules/.peers/node_modules/@portkey-ai/gateway');
 /** How what is not installed gets here. */
 export const INSTALL: Partial<Record<PeerName, string>> = {
-  portkey: 'npm install --prefix bench/.peers --no-package-lock --ignore-scripts @portkey-ai/gateway@1.15.2',
+  portkey:
+    'npm install --prefix node_modules/.peers --no-package-lock --ignore-scripts @portkey-ai/gateway@1.15.2',
 };
 
 /** First line of what the command says of itself; null where it is not installed. */
@@ -78,8 +79,7 @@ async function startPortkey(upstreamPort: number, dir: string): Promise<Peer> {
   // What it shows meanwhile takes it a few seconds.
   await delay(PORTKEY_BANNER_MS);
   const { version } = JSON.parse(readFileSync(join(PORTKEY, 'package.json'), 'utf8')) as { version: string };
-  const headers =
-    'x-portkey-provider: anthropic\r\n' + `x-portkey-custom-host: http://127.0.0.1:${upstreamPort}/v1\r\n`;
+  const headers = `x-portkey-provider: anthropic\r\nx-portkey-custom-host: http://127.0.0.1:${upstreamPort}/v1\r\n`;
   return { name: 'portkey', version, port, pid: child.pid!, headers, stop: () => end(child) };
 }
 
