@@ -3,21 +3,22 @@
  * a serious finding of axe, a complaint of the browser or a request to elsewhere; then what a reader does and what happens to
  * them. Skipped where there is no Chromium.
  */
-import { readFileSync } from 'node:fs';
-import { createRequire } from 'node:module';
 import type { Browser } from 'playwright-core';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { createStory } from '../../src/demo/story.ts';
+import { runHere } from '../cli/here.ts';
+import { PATIENCE_MS } from '../fixtures/patience.ts';
 import { findChromium, openBrowser, Visit } from './browser.ts';
 import { CODEBASE, EXPERIMENT, LOOPING, seedRecords } from './seeded-runs.ts';
-import { RUN_ID, SeededService } from './seeded-service.ts';
+import { captureSession, RUN_ID, SESSION, SeededService } from './seeded-service.ts';
 
-const AXE = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8');
 /** Every page of the menu, and what one opens from it. */
 const SCREENS = [
   '',
   'conversations',
   `conversations/${RUN_ID}`,
+  `conversations/${SESSION}`,
+  `conversations?session=${SESSION}`,
   'runs',
   `runs/${LOOPING}`,
   'patterns',
@@ -35,24 +36,24 @@ const SCREENS = [
   'settings',
   'feedback',
 ];
+/** Of one of the two models that are captured. */
+const PRICES = '{"claude-demo-large": {"input": 3, "output": 15}}';
 const WIDTHS = [320, 390, 1_280];
+/** A run's id travels in a header, so it is ASCII. */
+const MARKED_RUN = 'run <img src=x onerror=alert(3)>';
+const POLL = { timeout: PATIENCE_MS };
 /** Markup, a long word, a mark that turns the order, right-to-left words and emoji. */
 const PAYLOAD = `<img src=x onerror="alert(1)"><script>alert(2)</script> \u202e שלום 👩🏽‍🚀 ${'x'.repeat(400)}`;
-
-interface AxeFinding {
-  id: string;
-  impact: string | null;
-  nodes: { html: string }[];
-}
 
 describe.skipIf(findChromium() === null)('the dashboard in Chromium', () => {
   const service = new SeededService();
   let browser: Browser;
 
   beforeAll(async () => {
-    await service.start();
+    await service.start({ GW_PRICES: PRICES, RETENTION_DAYS: '90', RETENTION_DAYS_CAPTURES: '7' });
     browser = await openBrowser();
     await service.captureRun();
+    await captureSession(service);
     await seedRecords(service);
     const { org_id } = service;
     await service.call('POST', '/api-keys/', { name: 'ci', org_id });
@@ -72,10 +73,117 @@ describe.skipIf(findChromium() === null)('the dashboard in Chromium', () => {
       for (const screen of SCREENS) {
         await visit.goTo(screen);
         expect(await visit.overflow(), screen).toBeLessThanOrEqual(0);
-        expect(await findSerious(visit), screen).toEqual([]);
+        expect(await visit.findSerious(), screen).toEqual([]);
       }
       expect(visit.complaints).toEqual([]);
     });
+  });
+
+  it('is looked at by axe, which finds what is wrong', async () => {
+    await using visit = await Visit.open(browser, service.api, service.token);
+    await visit.goTo('settings');
+    expect(await visit.findSerious()).toEqual([]);
+    await visit.page.evaluate(`{
+      const faint = document.createElement('p');
+      faint.textContent = 'hard to read';
+      faint.style.color = '#ddd';
+      faint.style.background = '#eee';
+      document.querySelector('main').append(document.createElement('button'), faint);
+    }`);
+    const found = await visit.findSerious();
+    expect(found.some((one) => one.startsWith('button-name'))).toBe(true);
+    expect(found.some((one) => one.startsWith('color-contrast'))).toBe(true);
+  });
+
+  it('says what conversations cost, and where a price is not known', async () => {
+    await using visit = await Visit.open(browser, service.api, service.token);
+    const { page } = visit;
+    await visit.goTo('conversations');
+    const rowOf = (id: string) => page.locator(`a.run-row[href*="conversations/${encodeURIComponent(id)}"]`);
+    const { run } = (await service.call('GET', `/capture/runs/${RUN_ID}`)) as {
+      run: { cost_usd: number; unpriced_turns: number; input_tokens: number; output_tokens: number };
+    };
+    expect(run.unpriced_turns).toBe(0);
+    expect(run.cost_usd).toBeGreaterThan(0);
+    const shown = `$${run.cost_usd.toFixed(run.cost_usd < 0.1 ? 4 : 2)}`;
+    expect(await rowOf(RUN_ID).first().locator('.run-cost').textContent()).toBe(shown);
+    expect(await rowOf(SESSION).first().locator('.run-cost').textContent()).toBe('no price');
+    await visit.goTo(`conversations/${RUN_ID}`);
+    expect(await page.locator('.stat', { hasText: 'Cost' }).textContent()).toContain(shown);
+    await visit.goTo(`conversations/${SESSION}`);
+    expect(await page.locator('.stat', { hasText: 'Cost' }).textContent()).toContain(
+      'GW_PRICES tells prices',
+    );
+  });
+
+  it('shows the runs of a session with what they are, and leads from one to the other', async () => {
+    await using visit = await Visit.open(browser, service.api, service.token);
+    const { page } = visit;
+    await visit.goTo(`conversations/${SESSION}`);
+    const family = page.getByRole('navigation', { name: 'Runs that belong together' });
+    await family.getByText('2 child runs').waitFor();
+    await family.getByRole('link', { name: `${SESSION}:agent-of-the-session` }).click();
+    await family.getByText('sub-agent').waitFor();
+    await family.getByRole('link', { name: SESSION, exact: true }).waitFor();
+    await family.getByRole('link', { name: 'All runs of its session' }).click();
+    await page.getByText('Runs of the session').waitFor();
+    await expect.poll(() => page.locator('.virtual-list a.run-row').count()).toBe(3);
+    expect(await page.locator('.virtual-list a.run-row.part').count()).toBe(2);
+    await page.locator('select', { hasText: 'agents’ own' }).selectOption('yes');
+    await expect.poll(() => page.locator('.virtual-list a.run-row').count()).toBe(1);
+    expect(visit.complaints).toEqual([]);
+  });
+
+  it('says what is kept how long, and how often each key was used', async () => {
+    const { org_id } = service;
+    const made = (await service.call('POST', '/api-keys/', { name: 'busy', org_id })) as { raw_key: string };
+    for (let at = 0; at < 3; at++)
+      await fetch(`${service.api}/v1/monitor/runs`, { headers: { authorization: `Bearer ${made.raw_key}` } });
+    await using visit = await Visit.open(browser, service.api, service.token);
+    const { page } = visit;
+    await visit.goTo('settings');
+    const kept = page.getByRole('table', { name: 'Retention' });
+    expect(await kept.getByRole('row', { name: /^Captured conversations/ }).textContent()).toContain(
+      '7 days',
+    );
+    expect(await kept.getByRole('row', { name: /^Findings/ }).textContent()).toContain('90 days');
+    // Counts are written every two seconds.
+    await expect
+      .poll(async () => {
+        const { keys } = (await service.call('GET', `/usage/keys?org_id=${org_id}`)) as {
+          keys: { name: string; requests: number }[];
+        };
+        return keys.find(({ name }) => name === 'busy')?.requests;
+      }, POLL)
+      .toBe(3);
+    await visit.goTo('usage');
+    const row = page.getByRole('table', { name: 'Requests by key' }).getByRole('row', { name: /^busy/ });
+    expect(await row.locator('td').last().textContent()).toBe('3');
+    await visit.goTo('keys');
+    const key = page.getByRole('table', { name: 'API keys' }).getByRole('row', { name: /^busy/ });
+    await expect.poll(() => key.locator('[data-heading^=Requests]').textContent(), POLL).toBe('3');
+  });
+
+  it('deletes an organization when its name was typed, and not before', async () => {
+    const made = (await service.call('POST', '/organizations/', { name: PAYLOAD.slice(0, 80) })) as {
+      id: string;
+      name: string;
+    };
+    await using visit = await Visit.open(browser, service.api, service.token);
+    const { page } = visit;
+    await visit.goTo(`settings?org=${made.id}`);
+    await page.getByRole('button', { name: 'Delete the organization' }).click();
+    const dialog = page.getByRole('dialog');
+    await dialog.getByRole('textbox').fill('another name');
+    await dialog.getByRole('button', { name: 'Delete the organization' }).click();
+    // The browser says what is wrong: nothing is sent.
+    expect(await dialog.locator('input:invalid').count()).toBe(1);
+    await dialog.getByRole('textbox').fill(made.name);
+    await dialog.getByRole('button', { name: 'Delete the organization' }).click();
+    await page.getByRole('heading', { level: 1, name: 'Home' }).waitFor();
+    const left = (await service.call('GET', '/organizations/')) as { id: string }[];
+    expect(left.map(({ id }) => id)).not.toContain(made.id);
+    expect(visit.complaints).toEqual([]);
   });
 
   it('shows what people and agents wrote as text, whatever it is', async () => {
@@ -85,11 +193,39 @@ describe.skipIf(findChromium() === null)('the dashboard in Chromium', () => {
       name: PAYLOAD.slice(0, 90),
     })) as { id: string };
     await service.call('PATCH', '/auth/me', { display_name: PAYLOAD.slice(0, 150) });
+    const { org_id } = service;
+    await service.call('PATCH', `/organizations/${org_id}`, { name: PAYLOAD.slice(0, 90) });
+    await service.call('POST', '/api-keys/', { name: PAYLOAD.slice(0, 45), org_id });
+    await service.capture(MARKED_RUN, {
+      model: PAYLOAD.slice(0, 90),
+      system: PAYLOAD,
+      tools: [{ name: 'read', description: PAYLOAD, input_schema: { type: 'object' } }],
+      messages: [
+        { role: 'user', content: PAYLOAD },
+        {
+          role: 'assistant',
+          content: [
+            {
+              type: 'tool_use',
+              id: 'toolu_1',
+              name: PAYLOAD.slice(0, 60),
+              input: { [PAYLOAD.slice(0, 60)]: PAYLOAD },
+            },
+          ],
+        },
+        { role: 'user', content: [{ type: 'tool_result', tool_use_id: 'toolu_1', content: PAYLOAD }] },
+      ],
+    });
     await using visit = await Visit.open(browser, service.api, service.token, { width: 390 });
     for (const screen of [
       'conversations/run-with-payload',
+      `conversations/${encodeURIComponent(MARKED_RUN)}`,
       'conversations',
       'projects',
+      'keys',
+      'usage',
+      'members',
+      'student',
       'audit',
       'settings',
       '',
@@ -105,6 +241,7 @@ describe.skipIf(findChromium() === null)('the dashboard in Chromium', () => {
     expect(visit.complaints).toEqual([]);
     await service.call('DELETE', `/projects/${project.id}`);
     await service.call('PATCH', '/auth/me', { display_name: 'Owner' });
+    await service.call('PATCH', `/organizations/${org_id}`, { name: 'Owner' });
   });
 
   it('goes on by itself after a time without network, and after a restart of the service', async () => {
@@ -190,18 +327,65 @@ describe.skipIf(findChromium() === null)('the first run', () => {
   });
 });
 
-/** What axe finds serious or critical. It is put in by the debugger, which the page's policy does not bind. */
-async function findSerious({ page }: Visit): Promise<string[]> {
-  const session = await page.context().newCDPSession(page);
-  await session.send('Runtime.evaluate', { expression: AXE });
-  const expression = "axe.run({ resultTypes: ['violations'] }).then(({ violations }) => violations)";
-  const { result } = await session.send('Runtime.evaluate', {
-    expression,
-    awaitPromise: true,
-    returnByValue: true,
+describe.skipIf(findChromium() === null)('an account', () => {
+  it('is deleted when its address was typed, and signed out', async () => {
+    await using service = new SeededService();
+    await service.start();
+    const browser = await openBrowser();
+    try {
+      const made = await runHere(['token', '--email', 'leaver@example.com'], {
+        DATA_DIR: service.dir,
+        AUTH_DB_URL: 'embedded:',
+      });
+      const token = made.stdout.trim();
+      await using visit = await Visit.open(browser, service.api, token);
+      const { page } = visit;
+      await visit.goTo('settings');
+      await page.getByRole('button', { name: 'Delete my account' }).click();
+      const dialog = page.getByRole('dialog');
+      await dialog.getByRole('textbox').fill('leaver@example.com');
+      await dialog.getByRole('button', { name: 'Delete my account' }).click();
+      await page.getByRole('heading', { name: 'Sign in to Understudy' }).waitFor();
+      const known = await fetch(`${service.api}/auth/me`, { headers: { authorization: `Bearer ${token}` } });
+      expect(known.status).toBe(401);
+    } finally {
+      await browser.close();
+    }
   });
-  await session.detach();
-  return (result.value as AxeFinding[])
-    .filter(({ impact }) => impact === 'serious' || impact === 'critical')
-    .flatMap(({ id, nodes }) => nodes.map(({ html }) => `${id}: ${html.slice(0, 160)}`));
-}
+});
+
+describe.skipIf(findChromium() === null)('too many requests', () => {
+  it('are told kindly, and go on by themselves', async () => {
+    await using service = new SeededService();
+    await service.start({ RATE_LIMIT_PER_SEC: '2', RATE_LIMIT_BURST: '14' });
+    await service.captureRun();
+    const browser = await openBrowser();
+    try {
+      const context = await browser.newContext();
+      const page = await context.newPage();
+      const said: string[] = [];
+      await page.exposeFunction('noteWords', (words: string) => said.push(words));
+      await page.addInitScript(`new MutationObserver(() => {
+        const words = document.body?.textContent ?? '';
+        if (words.includes('Too many requests')) noteWords(words);
+      }).observe(document, { childList: true, subtree: true, characterData: true })`);
+      const limited: (string | undefined)[] = [];
+      page.on('response', (response) => {
+        if (response.status() === 429) limited.push(response.headers()['retry-after']);
+      });
+      await page.goto(`${service.api}/#token=${service.token}&next=conversations`);
+      await page.locator(`a[href*="conversations/${RUN_ID}"]`).waitFor(POLL);
+      // Each page asks for more than there is left.
+      for (const name of ['Home', 'Student', 'Usage', 'Home', 'Conversations'])
+        await page.getByRole('link', { name, exact: true }).first().click();
+      await expect.poll(() => limited.length, POLL).toBeGreaterThan(0);
+      await expect.poll(() => said.join(' '), POLL).toMatch(/goes? on (?:by itself )?in a moment/);
+      expect(limited.every((wait) => Number(wait) > 0)).toBe(true);
+      await page.locator(`a[href*="conversations/${RUN_ID}"]`).first().waitFor(POLL);
+      await expect.poll(() => page.getByText('Too many requests').count(), POLL).toBe(0);
+      await context.close();
+    } finally {
+      await browser.close();
+    }
+  });
+});

@@ -1,6 +1,16 @@
 /** A real Chromium on the dashboard of a real service, and what goes wrong in the page. */
 import { spawnSync } from 'node:child_process';
+import { readFileSync } from 'node:fs';
+import { createRequire } from 'node:module';
 import { type Browser, type BrowserContext, chromium, type Page } from 'playwright-core';
+
+const AXE = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8');
+
+interface AxeFinding {
+  id: string;
+  impact: string | null;
+  nodes: { html: string }[];
+}
 
 /** The system's own. */
 const PROGRAMS = ['chromium', 'chromium-browser', 'google-chrome'];
@@ -79,6 +89,22 @@ export class Visit {
     await this.page.locator('main .page').waitFor();
     await this.page.locator('main h1').first().waitFor();
     await this.page.locator('.skeleton').first().waitFor({ state: 'hidden' });
+  }
+
+  /** What axe finds serious or critical. It is put in by the debugger, which the page's policy does not bind. */
+  async findSerious(): Promise<string[]> {
+    const session = await this.context.newCDPSession(this.page);
+    await session.send('Runtime.evaluate', { expression: AXE });
+    const expression = "axe.run({ resultTypes: ['violations'] }).then(({ violations }) => violations)";
+    const { result } = await session.send('Runtime.evaluate', {
+      expression,
+      awaitPromise: true,
+      returnByValue: true,
+    });
+    await session.detach();
+    return (result.value as AxeFinding[])
+      .filter(({ impact }) => impact === 'serious' || impact === 'critical')
+      .flatMap(({ id, nodes }) => nodes.map(({ html }) => `${id}: ${html.slice(0, 160)}`));
   }
 
   /** How many pixels the page is wider than the window. */

@@ -67,6 +67,18 @@ export class SeededService {
     }
   }
 
+  /** One exchange of the Messages API, as a client sends it. */
+  async capture(run_id: string, body: object, headers: Record<string, string> = {}): Promise<void> {
+    const named = run_id === '' ? {} : { 'x-svc-run': run_id };
+    const response = await fetch(`${this.gateway}/v1/messages`, {
+      method: 'POST',
+      headers: { 'content-type': 'application/json', 'x-api-key': 'no-key-needed', ...named, ...headers },
+      body: JSON.stringify({ model: 'claude-of-no-price', max_tokens: 100, ...body }),
+    });
+    await response.arrayBuffer();
+    await fetch(`${this.gateway}/__gw/flush`, { method: 'POST' });
+  }
+
   async call(method: string, path: string, body?: unknown): Promise<unknown> {
     const response = await fetch(this.api + path, {
       method,
@@ -82,6 +94,26 @@ export class SeededService {
     await this.#provider?.close();
     rmSync(this.dir, { recursive: true, force: true });
   }
+}
+
+export const SESSION = 'session-of-a-coding-agent';
+
+/** A session of Claude Code: its own run, a sub-agent and a call beside the work, by the headers that it sends. */
+export async function captureSession(service: SeededService): Promise<void> {
+  const session = { 'x-claude-code-session-id': SESSION };
+  const tools = [{ name: 'read', description: 'Reads a file', input_schema: { type: 'object' } }];
+  const ask = (text: string) => ({ messages: [{ role: 'user', content: text }] });
+  service.script = () => ({ text: 'Done.' });
+  await service.capture('', { ...ask('Move the parser into modules'), tools }, session);
+  await service.capture(
+    '',
+    { ...ask('Where is parse() called?'), tools },
+    {
+      ...session,
+      'x-claude-code-agent-id': 'agent-of-the-session',
+    },
+  );
+  await service.capture('', ask('Name this session'), session);
 }
 
 async function findFreePort(): Promise<number> {

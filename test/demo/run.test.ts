@@ -4,10 +4,12 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { afterAll, beforeAll, expect, it } from 'vitest';
-import { OVERLOADED_TURN, STORY_TURNS } from '../../src/demo/story.ts';
+import { OVERLOADED_TURN, STORY_TURNS, TASK } from '../../src/demo/story.ts';
 import { decodeExchange } from '../../src/providers/decode.ts';
 import { CaptureReader } from '../../src/storage/capture/reader.ts';
 import { CliChild } from '../cli/child.ts';
+import { findChromium, openBrowser } from '../dashboard/browser.ts';
+import { PATIENCE_MS } from '../fixtures/patience.ts';
 
 const ENTRY = fileURLToPath(new URL('../../src/demo/run.ts', import.meta.url));
 
@@ -51,6 +53,23 @@ it('ends on a terminal with a link to its run in the dashboard', async () => {
   const captured = await fetch(`${url}/capture/runs/demo`, { headers });
   expect(await captured.json()).toMatchObject({ run: { golden: true, turns: STORY_TURNS + 1 } });
   expect((await fetch(`${url}/`)).status).toBe(200);
+  demo.process.kill('SIGTERM');
+  await demo.ended;
+});
+
+it.skipIf(findChromium() === null)('ends with a link that shows its run in Chromium', async () => {
+  await using demo = new CliChild([], { entry: ENTRY, env: { DATA_DIR: dir }, terminal: true });
+  const [link] = await demo.waitForOutput(/http:\/\/\S+\/#token=\S+&next=conversations\/demo/);
+  const browser = await openBrowser();
+  try {
+    const page = await browser.newPage();
+    await page.goto(link!);
+    await page.getByRole('heading', { level: 1, name: TASK }).waitFor({ timeout: PATIENCE_MS });
+    await page.locator('.turn').nth(STORY_TURNS).waitFor({ timeout: PATIENCE_MS });
+    expect(page.url()).not.toContain('token');
+  } finally {
+    await browser.close();
+  }
   demo.process.kill('SIGTERM');
   await demo.ended;
 });

@@ -1,12 +1,9 @@
 /** What a conversation cost, and what is not known of it. Browser. */
+import type { CapturedRun } from '../core/captured.ts';
 import { countOf } from '../core/format.ts';
 import { formatUsd } from '../core/money.ts';
 
-interface Costs {
-  cost_usd: number | null;
-  unpriced_turns: number;
-  turns: number;
-}
+type Costs = Pick<CapturedRun, 'cost_usd' | 'unpriced_turns' | 'turns'>;
 
 /** As short as a column is wide; what is missing is said when it is pointed at. */
 export function Cost({ of: { cost_usd, unpriced_turns, turns } }: { of: Costs }) {

@@ -1,0 +1,171 @@
+/**
+ * The Student page in Chromium with a student that was really taught: an agent's runs are captured, a round of `loop` makes the
+ * student, the service serves with it, and the upstream changes its mind. Skipped where there is no Chromium.
+ */
+import { mkdirSync } from 'node:fs';
+import { join } from 'node:path';
+import type { Browser } from 'playwright-core';
+import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
+import { makeOrder, OrderRun, orderScript } from '../../bench/order-agent.ts';
+import { createPrng } from '../../src/std/prng.ts';
+import { runHere } from '../cli/here.ts';
+import { PATIENCE_MS } from '../fixtures/patience.ts';
+import { findChromium, openBrowser, Visit } from './browser.ts';
+import { SeededService } from './seeded-service.ts';
+
+const POLL = { timeout: PATIENCE_MS };
+/** As many as each kind of answer needs for its proof. */
+const TAUGHT = 60;
+const PRICES = '{"claude-demo-large": {"input": 3, "output": 15}}';
+
+type OrderContent = Parameters<OrderRun['take']>[0];
+
+/** The agent answers orders through the gateway, each as a labelled run. */
+async function answerOrders(
+  service: SeededService,
+  numbers: readonly number[],
+  task?: string,
+): Promise<void> {
+  for (const number of numbers) {
+    const order = makeOrder(createPrng(number), 'shipped');
+    const run = task === undefined ? new OrderRun(order) : new OrderRun(order, false, task);
+    for (let seq = 1, isOver = false; !isOver; seq++) {
+      const response = await fetch(`${service.gateway}/v1/messages`, {
+        method: 'POST',
+        headers: {
+          'content-type': 'application/json',
+          'x-api-key': 'no-key-needed',
+          // Without it the provider would refuse the request, and no student serves it.
+          'anthropic-version': '2023-06-01',
+          'x-svc-run': `order-${number}`,
+          'x-svc-seq': String(seq),
+        },
+        body: JSON.stringify(run.body()),
+      });
+      const { content } = (await response.json()) as { content: OrderContent };
+      isOver = run.take(content);
+    }
+  }
+  await fetch(`${service.gateway}/__gw/flush`, { method: 'POST' });
+}
+
+const range = (from: number, count: number) => Array.from({ length: count }, (_, at) => from + at);
+
+describe.skipIf(findChromium() === null)('the Student page', () => {
+  const service = new SeededService();
+  const directory = join(service.dir, 'student');
+  let browser: Browser;
+
+  beforeAll(async () => {
+    mkdirSync(directory);
+    service.script = orderScript;
+    await service.start({
+      SVC_DISTILL_DIR: directory,
+      // Every other covered step goes to the upstream as well.
+      GW_RELEGATION_AUDIT: '0.5',
+      GW_STUDENT_TIMEOUT_MS: '60000',
+      GW_PRICES: PRICES,
+    });
+    browser = await openBrowser();
+    await answerOrders(service, range(0, TAUGHT));
+    const round = await runHere(
+      ['loop', '--db', join(service.dir, 'capture.mdb'), '--out', directory, '--once'],
+      { DATA_DIR: service.dir },
+    );
+    expect(round.stdout + round.stderr).toContain('is published');
+    const serving = async () =>
+      ((await service.call('GET', '/capture/stats')) as { relegation: { version: number | null } }).relegation
+        .version;
+    await vi.waitFor(async () => expect(await serving()).toBe(1), POLL);
+    await answerOrders(service, range(100, 30));
+    // From here on the upstream writes another parcel than the agent's order says.
+    service.script = (request) => {
+      const answer = orderScript(request);
+      const calls = 'tool_calls' in answer ? answer.tool_calls : undefined;
+      for (const call of calls ?? [])
+        if (call.name === 'track_parcel') call.input = { parcel_id: 'PX-OTHER' };
+      return answer;
+    };
+    await answerOrders(service, range(200, 30));
+    await answerOrders(service, [300], 'Say hello to the new warehouse.');
+  }, 3 * PATIENCE_MS);
+  afterAll(async () => {
+    await browser?.close();
+    await service[Symbol.asyncDispose]();
+  });
+
+  it.each(['light', 'dark'] as const)('is whole at three widths, %s', async (scheme) => {
+    for (const width of [320, 390, 1_280]) {
+      await using visit = await Visit.open(browser, service.api, service.token, { width, scheme });
+      const { page } = visit;
+      await visit.goTo('student');
+      await page.locator('.side-by-side').first().waitFor();
+      for (const summary of await page.locator('.student-agent > summary').all()) await summary.click();
+      expect(await visit.overflow(), String(width)).toBeLessThanOrEqual(0);
+      expect(await visit.findSerious(), String(width)).toEqual([]);
+      expect(visit.complaints).toEqual([]);
+    }
+  });
+
+  it('shows what serves, what it served, and its agent', async () => {
+    await using visit = await Visit.open(browser, service.api, service.token);
+    const { page } = visit;
+    await visit.goTo('student');
+    const report = (await service.call('GET', '/capture/student')) as {
+      versions: { golden_runs: number }[];
+      ledger: { served: number; compared: number; wrong: number; saved_usd: number }[];
+    };
+    expect(report.versions).toHaveLength(1);
+    const ledger = report.ledger[0]!;
+    expect(ledger.served).toBeGreaterThan(0);
+    expect(ledger.wrong).toBeGreaterThan(0);
+    const row = page.getByRole('table', { name: 'Ledger' }).locator('tbody tr');
+    expect(await row.locator('[data-heading=Served]').textContent()).toBe(String(ledger.served));
+    expect(await row.locator('[data-heading=Audited]').textContent()).toBe(String(ledger.compared));
+    expect(await row.locator('[data-heading=Wrong]').textContent()).toBe(String(ledger.wrong));
+    expect(await row.locator('[data-heading=Saved]').textContent()).toMatch(/^\$0\.\d+$/);
+    await page.locator('.student-agent > summary').click();
+    await page.locator('.kinds').getByText('track_parcel').first().waitFor();
+  });
+
+  it('shows disagreements side by side, and leads to the turn', async () => {
+    await using visit = await Visit.open(browser, service.api, service.token);
+    const { page } = visit;
+    await visit.goTo('student');
+    const panel = page.locator('.panel', { has: page.getByRole('heading', { name: 'Disagreements' }) });
+    const first = panel.locator('.told-step').first();
+    const row = first.getByRole('row', { name: /parcel_id/ });
+    expect(await row.locator('td').nth(0).textContent()).toMatch(/^PX\d{8}$/);
+    expect(await row.locator('td').nth(1).textContent()).toBe('PX-OTHER');
+    await first.getByRole('link').click();
+    await page.locator('.turn-place.pointed-out').waitFor();
+    const turn = page.locator('.turn-place.pointed-out');
+    await turn.getByText('What the student said').click();
+    await turn.getByRole('table', { name: 'Both answers' }).waitFor();
+    expect(visit.complaints).toEqual([]);
+  });
+
+  it('explains in words why a step was left to the upstream, and what was new in it', async () => {
+    await using visit = await Visit.open(browser, service.api, service.token);
+    const { page } = visit;
+    const { steps } = (await service.call('GET', '/capture/steps?outcome=refused&limit=1')) as {
+      steps: { exchange_id: number; run_id: string; relegation: { words: string } }[];
+    };
+    const [newest] = steps;
+    expect(newest!.run_id).toBe('order-300');
+    await visit.goTo('student');
+    const panel = page.locator('.panel', {
+      has: page.getByRole('heading', { name: 'Left to the upstream' }),
+    });
+    const group = panel.locator('.told-step', { hasText: newest!.relegation.words }).first();
+    await group.locator('summary').first().click();
+    const step = group.locator('.told-step', { hasText: 'order-300' }).first();
+    await step.getByText('What was new in it').click();
+    await step.locator('.opinion').waitFor();
+    expect(await step.locator('.opinion').textContent()).toMatch(/version 1/);
+    await step.getByRole('link', { name: 'order-300' }).click();
+    await page.getByRole('heading', { level: 1, name: 'Say hello to the new warehouse.' }).waitFor();
+    await page.getByText('Why not the student').first().waitFor();
+    expect(visit.complaints).toEqual([]);
+  });
+});
