@@ -3,6 +3,7 @@
  * the Config. A bad value ends the start with one line. Main thread, before anything else runs.
  */
 
+import { X509Certificate } from 'node:crypto';
 import { readFileSync, statSync } from 'node:fs';
 import { isIP } from 'node:net';
 import { join, resolve } from 'node:path';
@@ -13,6 +14,7 @@ import { RELEGATION_WIRES, type RelegationWire } from './domain/exchange.ts';
 import { joinTracesPath, readPairs } from './domain/otel-settings.ts';
 import { DEFAULT_PLAN_CAPS, type PlanCaps } from './domain/plans.ts';
 import type { Prices } from './domain/price.ts';
+import { DEFAULT_HOSTS_WORD, type ProxyHost, readProxyHosts } from './domain/proxy-host.ts';
 import { listRouteSecrets, readUpstreamRoutes, type UpstreamRoute } from './domain/upstream-route.ts';
 import {
   ALLOWED_HOSTS_MAX,
@@ -31,6 +33,7 @@ import {
   STUDENT_TIMEOUT_MAX_MS,
   THREADS_BY_CORES,
   THREADS_MAX,
+  UPSTREAM_CA_BYTES,
 } from './limits.ts';
 import { type CertificateError, type CertificateFiles, checkCertificate } from './std/certificate-files.ts';
 import { readKeyFile } from './std/key-file.ts';
@@ -151,6 +154,8 @@ export interface Config {
     readonly routes: readonly UpstreamRoute[];
     /** What an answer must not show of those headers. Secret. */
     readonly route_secrets: readonly string[];
+    /** Certificate authorities that upstreams may have besides the usual ones, PEM; null: none. */
+    readonly upstream_ca: string | null;
   };
   /** Where captured turns go as spans; null: nowhere. */
   readonly otel: {
@@ -164,6 +169,17 @@ export interface Config {
     /** Of the resource. */
     readonly attributes: Readonly<Record<string, string>>;
     readonly has_content: boolean;
+  } | null;
+  /** For `HTTPS_PROXY`; null: there is none. */
+  readonly proxy: {
+    readonly host: string;
+    readonly port: number;
+    /** Whose tunnels are opened up. */
+    readonly hosts: readonly ProxyHost[];
+    /** Clients must show one of them; none: nobody is asked. Secret: never print. */
+    readonly keys: readonly string[];
+    /** Where all other tunnels may lead. */
+    readonly blind: 'all' | 'public' | 'off';
   } | null;
   readonly capture: {
     /** false: forward only. For measuring what capture costs. */
@@ -234,8 +250,8 @@ const DEV_ORIGINS: readonly string[] = ['localhost', '127.0.0.1'].flatMap((name)
 
 /** Flags that stand in for a variable; a flag wins over the environment. */
 export interface ConfigFlags {
-  /** Which listener `--host` and `--port` speak of. */
-  listener: 'api' | 'gateway';
+  /** Which listener `--host` and `--port` speak of. `proxy`: it has a port, too, where nobody names one. */
+  listener: 'api' | 'gateway' | 'proxy';
   host?: string | undefined;
   port?: string | undefined;
   db?: string | undefined;
@@ -260,6 +276,7 @@ const EMBEDDING_API_BASE = 'https://api.openai.com/v1';
 export const SECRET_NAMES: ReadonlySet<string> = new Set([
   'OTEL_EXPORTER_OTLP_HEADERS',
   'GW_ROUTES',
+  'GW_PROXY_KEYS',
   'VECTOR_STORE_URL',
   'AUTH_DB_URL',
   'AUTH_DB_CONN_URL',
@@ -522,6 +539,28 @@ const routesText = z
   .max(ROUTES_FILE_BYTES)
   .describe('allowed is a JSON object, or the path of a file that holds one');
 
+const proxyHosts = z
+  .string()
+  .transform((text, context) => {
+    const hosts = readProxyHosts(splitList(text).map((word) => word.toLowerCase()));
+    if (hosts !== null) return Object.freeze(hosts);
+    context.addIssue('not hosts');
+    return z.NEVER;
+  })
+  .describe(
+    `allowed are host names like llm.example.com, *.example.com for all below, with a port or without, and the word ${DEFAULT_HOSTS_WORD}, separated by commas`,
+  );
+
+const proxyKeys = z
+  .string()
+  .transform((text) => splitList(text))
+  .refine((list) => list.length <= STATIC_KEYS_MAX && list.every((key) => /^[\w.~-]{16,256}$/.test(key)))
+  .describe(
+    `allowed are up to ${STATIC_KEYS_MAX} keys of 16 to 256 letters, digits, dots, dashes, tildes and underscores, separated by commas`,
+  );
+
+const blindReach = z.enum(['all', 'public', 'off']).describe('allowed is all, public or off');
+
 /** @returns undefined for what is no JSON */
 function parseJson(text: string): unknown {
   try {
@@ -622,6 +661,12 @@ const VARIABLES = {
   GW_GEMINI_BASE: [base(), 'https://generativelanguage.googleapis.com'],
   GW_BEDROCK_BASE: [base(true), 'https://bedrock-runtime.{region}.amazonaws.com'],
   GW_ROUTES: [routesText, undefined],
+  GW_UPSTREAM_CA: [path, undefined],
+  GW_PROXY_PORT: [port, undefined],
+  GW_PROXY_HOST: [host, '127.0.0.1'],
+  GW_PROXY_HOSTS: [proxyHosts, DEFAULT_HOSTS_WORD],
+  GW_PROXY_KEYS: [proxyKeys, undefined],
+  GW_PROXY_BLIND: [blindReach, undefined],
   GW_NOTE: [note, ''],
   SVC_RUN_HEADERS: [runHeaders, undefined],
   GW_CAPTURE: [onOff, 'on'],
@@ -685,10 +730,10 @@ type Variables = {
  * @throws ConfigError at the first value that is not allowed
  */
 export function loadConfig(flags: ConfigFlags, env: NodeJS.ProcessEnv = process.env): Config {
-  const onGateway = flags.listener === 'gateway';
+  const prefix = LISTENER_PREFIXES[flags.listener];
   const flagOf: Partial<Record<VariableName, [flag: string, text: string | undefined]>> = {
-    [onGateway ? 'GW_HOST' : 'HOST']: ['--host', flags.host],
-    [onGateway ? 'GW_PORT' : 'PORT']: ['--port', flags.port],
+    [`${prefix}HOST`]: ['--host', flags.host],
+    [`${prefix}PORT`]: ['--port', flags.port],
     GW_NOTE: ['--note', flags.note],
   };
   const values: Partial<Record<VariableName, unknown>> = {};
@@ -700,8 +745,13 @@ export function loadConfig(flags: ConfigFlags, env: NodeJS.ProcessEnv = process.
       text === undefined ? null : parseText(flagText === undefined ? name : flagName!, schema, text);
   }
   const db = flags.db === undefined ? undefined : parseText('--db', path, flags.db);
+  if (flags.listener === 'proxy') values.GW_PROXY_PORT ??= PROXY_PORT;
   return freezeConfig(values as Variables, db);
 }
+
+const LISTENER_PREFIXES = { api: '', gateway: 'GW_', proxy: 'GW_PROXY_' } as const;
+/** Of `understudy proxy`. */
+const PROXY_PORT = 8788;
 
 /** Where an agent's side finds the API, and with what it proves who it is. */
 export interface AgentConnection {
@@ -835,6 +885,57 @@ function readOtel(v: Variables): Config['otel'] {
   });
 }
 
+/**
+ * @throws ConfigError when it would be open to a network without a key
+ */
+function readProxy(v: Variables): Config['proxy'] {
+  const { GW_PROXY_PORT: port, GW_PROXY_HOST: host, GW_PROXY_KEYS: keys, GW_PROXY_BLIND: blind } = v;
+  if (port === null) return null;
+  const isNear = isLoopback(host);
+  if (!isNear && (keys ?? []).length === 0) {
+    throw new ConfigError(
+      'GW_PROXY_HOST',
+      host,
+      'beyond loopback a proxy needs keys, since whoever can connect could use it: set GW_PROXY_KEYS',
+    );
+  }
+  return Object.freeze({
+    host,
+    port,
+    hosts: v.GW_PROXY_HOSTS,
+    keys: Object.freeze([...new Set(keys ?? [])]),
+    blind: blind ?? (isNear ? 'all' : 'public'),
+  });
+}
+
+/** @throws ConfigError when the file is none of certificates */
+function readUpstreamCa(file: string | null): string | null {
+  if (file === null) return null;
+  const refuse = (why: string) => new ConfigError('GW_UPSTREAM_CA', file, why);
+  let text: string;
+  try {
+    const stat = statSync(file);
+    if (!stat.isFile() || stat.size > UPSTREAM_CA_BYTES) throw new Error('it is no file of certificates');
+    text = readFileSync(file, 'latin1');
+  } catch (thrown) {
+    const { code, message } = thrown as NodeJS.ErrnoException;
+    throw refuse(
+      code === 'ENOENT' ? 'there is no such file' : `the file cannot be read (${code ?? message})`,
+    );
+  }
+  const certificates = text.match(PEM_CERTIFICATE) ?? [];
+  if (certificates.length === 0)
+    throw refuse('the file holds no certificate in PEM (-----BEGIN CERTIFICATE-----)');
+  try {
+    for (const certificate of certificates) new X509Certificate(certificate);
+  } catch {
+    throw refuse('a certificate of the file cannot be read');
+  }
+  return certificates.join('\n');
+}
+
+const PEM_CERTIFICATE = /-----BEGIN CERTIFICATE-----[^-]+-----END CERTIFICATE-----/g;
+
 /** Off without a directory, and when it is said. */
 function readRelegation(v: Variables): Config['relegation'] {
   const { SVC_DISTILL_DIR: directory, GW_RELEGATION: mode } = v;
@@ -936,8 +1037,10 @@ function freezeConfig(v: Variables, db: string | undefined): Config {
       bedrock_base: v.GW_BEDROCK_BASE,
       routes: Object.freeze(routes),
       route_secrets: Object.freeze(listRouteSecrets(routes)),
+      upstream_ca: readUpstreamCa(v.GW_UPSTREAM_CA),
     }),
     otel: readOtel(v),
+    proxy: readProxy(v),
     capture: Object.freeze({
       enabled: v.GW_CAPTURE,
       db: db === undefined ? join(data_dir, 'capture.mdb') : resolve(db),

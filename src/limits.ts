@@ -714,6 +714,42 @@ export const CAPTURE_BATCH_BYTES = 16 * MIB;
 /** Pools kept at once. Regions come from clients, so their number must be bounded; there are some 40 real ones. */
 export const UPSTREAM_POOLS_MAX = 64;
 
+// ---- proxy mode ----
+
+/** Tunnels at once, of both kinds; a further CONNECT gets 503. Where descriptors are few, a share of them. */
+export const PROXY_TUNNELS_MAX = 1_024;
+/** Descriptors that a terminated tunnel may need: the client's, both ends of the way to the gateway, the upstream's. */
+export const PROXY_TUNNEL_DESCRIPTORS = 4;
+/** Entries of GW_PROXY_HOSTS with those that `default` stands for: each is a name in the authority's certificate. */
+export const PROXY_HOSTS_MAX = 500;
+/** Hosts at once that have a way to the gateway; wildcards are for any number. */
+export const PROXY_ROUTES_MAX = 256;
+/** Certificates that are kept, one a host. */
+export const PROXY_LEAVES_MAX = 256;
+/** The head of a CONNECT, and how long it and the TLS handshake behind it may take, each. */
+export const PROXY_HEAD_BYTES = 16 * KIB;
+export const PROXY_HEAD_MS = 10_000;
+export const PROXY_HANDSHAKE_MS = 10_000;
+/** To set up a blind tunnel before the client gets its 504. */
+export const PROXY_CONNECT_MS = 30_000;
+/** A blind tunnel through which nothing passes for so long is ended; and one of which one side has ended. */
+export const PROXY_IDLE_MS = HOUR_MS;
+export const PROXY_HALF_OPEN_MS = MINUTE_MS;
+/** A client that does not take what is left of an answer whose connection has ended. */
+export const PROXY_LINGER_MS = 30_000;
+/** Requests at once on one HTTP/2 connection, and how long one without any is kept. */
+export const PROXY_STREAMS_MAX = 100;
+export const PROXY_SESSION_IDLE_MS = MINUTE_MS;
+/** How long certificates are good for, and how much of that is left when there is another. */
+export const PROXY_AUTHORITY_DAYS = { lifetime: 730, renewal: 120 } as const;
+export const PROXY_LEAF_HOURS = { lifetime: 48, renewal: 24 } as const;
+/** V8's heap of the proxy thread; bytes that pass lie beside it. */
+export const PROXY_HEAP_MB = 256;
+/** Wait before the proxy thread is started again: doubles from the first to the last. */
+export const PROXY_RESTART_MS = { first: 200, last: 30_000 } as const;
+/** GW_UPSTREAM_CA. */
+export const UPSTREAM_CA_BYTES = 1 * MIB;
+
 assert(DEFAULTS.GW_MAX_CAPTURE_BYTES <= CAPTURE_BYTES_MAX, 'the default body cap is inside its own range');
 assert(
   2 * DEFAULTS.GW_MAX_CAPTURE_BYTES <= DEFAULTS.GW_MAX_QUEUE_BYTES,

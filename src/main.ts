@@ -29,6 +29,7 @@ import {
   RATE_SLOTS,
 } from './limits.ts';
 import { createLog, type Log } from './log.ts';
+import { TunnelCounts } from './proxy/tunnel-counts.ts';
 import type { ActorClient } from './runtime/actor-client.ts';
 import { ActorThreads } from './runtime/actor-threads.ts';
 import { allocateClaims } from './runtime/claims.ts';
@@ -47,6 +48,8 @@ import { CaptureReaderProcess } from './threads/capture-reader-process.ts';
 import { openCapture } from './threads/capture-start.ts';
 import { OtelExportProcess } from './threads/otel-export-process.ts';
 import { ProcessClaims } from './threads/process-claims.ts';
+import { startProxy } from './threads/proxy-start.ts';
+import type { ProxyThread, RoutedServer } from './threads/proxy-thread.ts';
 import { startServerActors } from './threads/server-actors.ts';
 import { type Parts, ServerThread } from './threads/server-thread.ts';
 import { ServerThreads } from './threads/server-threads.ts';
@@ -57,6 +60,8 @@ export interface RunningUnderstudy {
   /** Without a trailing slash; null when the part was not asked for. */
   api_url: string | null;
   gateway_url: string | null;
+  /** What clients set HTTPS_PROXY to; null without a proxy. */
+  proxy_url: string | null;
   /** A token for the first user, where this service signs its own; null where tokens come from elsewhere. For terminals alone. */
   owner_token: string | null;
   /** Drains and closes everything. Called once. */
@@ -133,12 +138,16 @@ async function startAll(
   }
   // Behind all that may refuse the start: that is told in one line.
   warnOfLoosePlaces(given, log);
-  const first = await startServers({ config, parts, shared, memory, log, stops }, actors, { writer, otel });
+  const { first, proxy } = await startServers({ config, parts, shared, memory, log, stops }, actors, {
+    writer,
+    otel,
+  });
   stops.push(async () => claims.announceEnd());
   const isOwnSecret = config.auth.jwt_secret !== given.auth.jwt_secret;
   return {
     api_url: first.api_url,
     gateway_url: first.gateway_url,
+    proxy_url: proxy?.url ?? null,
     owner_token: isOwnSecret ? await signOwnerToken(config) : null,
   };
 }
@@ -233,14 +242,27 @@ async function startActors({ config, parts, shared, memory, log, stops }: Starti
 }
 
 /**
- * The student, and the server threads, the main one first.
- * @returns the main thread's
+ * The student, the server threads, the main one first, and the proxy before them.
+ * @returns the main thread's, and the proxy
  */
 async function startServers(
   { config: given, parts, shared, memory, log, stops }: Starting,
   { threads, placement, client, compute, isReady }: StartedActors,
   { writer, otel }: { writer: CaptureWriterClient | null; otel: OtelExportProcess | null },
-): Promise<ServerThread> {
+): Promise<{ first: ServerThread; proxy: ProxyThread | null }> {
+  const routed: RoutedServer[] = [];
+  const counts = new TunnelCounts();
+  const hasProxy = parts.gateway && given.proxy !== null;
+  let proxy: ProxyThread | null = null;
+  // Behind the servers: what is left of their answers passes through it.
+  stops.push(async () => proxy?.stop());
+  const openProxy = async (): Promise<ProxyThread | null> => {
+    if (!hasProxy) return null;
+    const own_ports = [first.api_url, first.gateway_url].flatMap((url) => portOf(url));
+    proxy = await startProxy(config, { servers: routed, own_ports, counts, log }, connections.descriptors);
+    stops.push(async () => proxy?.drain());
+    return proxy;
+  };
   const student = parts.gateway ? await openStudent(given, log) : null;
   if (student !== null) {
     stops.push(() => student.close());
@@ -259,6 +281,7 @@ async function startServers(
     relegation: student,
     connections: () => connections.counts(),
     otel: otel === null ? null : () => otel.state(),
+    ...(hasProxy ? { proxy: () => counts.read() } : {}),
   });
   const processMetrics = new ProcessMetrics(
     {
@@ -315,7 +338,10 @@ async function startServers(
     withdraw: () => first.withdrawStudent(),
   });
   first.tend();
-  if (others === null) return first;
+  routed.push(first);
+  if (others === null) {
+    return { first, proxy: await openProxy() };
+  }
 
   // Every server thread lets its requests finish before the first host of actors goes: they are of all runs.
   stops.push(() => others.drain());
@@ -323,7 +349,13 @@ async function startServers(
   captures.push(...others.captures);
   meters.push(...others.servers);
   if (student !== null) others.connectStudent(student);
-  return first;
+  routed.push(...others.servers);
+  return { first, proxy: await openProxy() };
+}
+
+/** @returns none for a part that was not asked for */
+function portOf(url: string | null): number[] {
+  return url === null ? [] : [Number(new URL(url).port)];
 }
 
 /** Others read nothing that is made from now on; what is there already is for the operator to close. */

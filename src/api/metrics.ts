@@ -382,6 +382,7 @@ function describeCapture(stats: Record<string, Record<string, unknown>> | null):
   addHealth(registry, stats);
   if (stats.otel !== undefined) addOtel(registry, stats.otel);
   if (stats.relegation?.enabled === true) addRelegation(registry, stats.relegation);
+  if (stats.proxy !== undefined) addProxy(registry, stats.proxy as never);
   return registry;
 }
 
@@ -479,6 +480,26 @@ function addRelegation(registry: Registry, relegation: Record<string, unknown>):
     help: '1 when there is a student to ask',
     registers,
   }).set(relegation.student === null ? 0 : 1);
+}
+
+/** Of the proxy's tunnels, where there is a proxy. */
+function addProxy(
+  registry: Registry,
+  { open, tunnels, refused }: Record<string, Record<string, number>>,
+): void {
+  const registers = [registry];
+  const name = 'understudy_proxy_tunnels_open';
+  const gauge = new Gauge({ name, help: 'Tunnels that are open, by kind', labelNames: ['kind'], registers });
+  for (const [kind, count] of Object.entries(open ?? {})) gauge.set({ kind }, count);
+  addCounts(
+    registry,
+    'understudy_proxy_tunnels_total',
+    'Tunnels that were opened, by kind',
+    'kind',
+    tunnels ?? {},
+  );
+  const why = 'Clients of the proxy that got no tunnel, by reason';
+  addCounts(registry, 'understudy_proxy_refused_total', why, 'reason', refused ?? {});
 }
 
 /** Of one agent, over the days that the ledger keeps. */

@@ -9,6 +9,8 @@ import { quoteForShell } from '../std/shell-word.ts';
 export interface StartedAddresses {
   api_url: string | null;
   gateway_url: string | null;
+  /** Left out or null without a proxy. */
+  proxy_url?: string | null;
   /** Signs the first user in; null where tokens come from elsewhere. */
   owner_token: string | null;
 }
@@ -29,7 +31,7 @@ export interface BannerSurroundings {
 /** @returns lines of text, the last one ended */
 export function renderBanner(
   config: Config,
-  { api_url, gateway_url, owner_token }: StartedAddresses,
+  { api_url, gateway_url, proxy_url = null, owner_token }: StartedAddresses,
   surroundings: BannerSurroundings,
 ): string {
   const { has_color, cwd } = surroundings;
@@ -41,6 +43,7 @@ export function renderBanner(
   }
   if (gateway_url !== null) {
     sections.push([bold('Point an agent at the gateway:'), ...renderAgentLines(toLocalUrl(gateway_url))]);
+    if (proxy_url !== null) sections.push(renderProxyLines(proxy_url, surroundings, bold));
     sections.push(renderCaptureLines(config, surroundings, bold));
   }
   return `${sections.map((lines) => lines.join('\n')).join('\n\n')}\n\n`;
@@ -120,6 +123,17 @@ function renderAgentLines(url: string): string[] {
     ([client, setting, hint]) =>
       `  ${client.padEnd(9)} ${setting}${hint === undefined ? '' : `   (${hint})`}`,
   );
+}
+
+function renderProxyLines(
+  url: string,
+  surroundings: BannerSurroundings,
+  bold: (text: string) => string,
+): string[] {
+  return [
+    bold('Or through the proxy, where a client loses something with another base URL:'),
+    `  HTTPS_PROXY=${toLocalUrl(url)}   (all that it needs: ${renderCommand('proxy --trust', surroundings)})`,
+  ];
 }
 
 function renderCaptureLines(

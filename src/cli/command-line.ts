@@ -25,6 +25,7 @@ const COMMANDS: Record<string, Command> = {
   up: startCommand('up'),
   serve: startCommand('serve'),
   gateway: startCommand('gateway'),
+  proxy: startCommand('proxy'),
   inspect: {
     summary: 'show what a capture database holds: runs, turns, gaps, bodies',
     is_guarded: true,

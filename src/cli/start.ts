@@ -13,22 +13,35 @@ import { renderBanner } from './banner.ts';
 import { type FlagValues, readFlags } from './flags.ts';
 import { type CliIo, EXIT } from './io.ts';
 
-export type StartCommand = 'up' | 'serve' | 'gateway';
+export type StartCommand = 'up' | 'serve' | 'gateway' | 'proxy';
 
 export const START_SUMMARIES: Record<StartCommand, string> = {
   up: 'start everything: the API and the gateway',
   serve: 'start the API alone',
   gateway: 'start the gateway alone',
+  proxy: 'start the gateway with a proxy for HTTPS_PROXY; --trust says what clients set',
 };
 
 const PARTS: Record<StartCommand, { api: boolean; gateway: boolean }> = {
   up: { api: true, gateway: true },
   serve: { api: true, gateway: false },
   gateway: { api: false, gateway: true },
+  proxy: { api: false, gateway: true },
 };
+
+/** Whose address --host and --port are. */
+const LISTENERS = { up: 'gateway', serve: 'api', gateway: 'gateway', proxy: 'proxy' } as const;
 
 const LISTENER = { host: 'text', port: 'text' } as const;
 const LISTENER_AND_CAPTURE = { ...LISTENER, db: 'text', note: 'text' } as const;
+const LISTENER_CAPTURE_AND_TRUST = { ...LISTENER_AND_CAPTURE, trust: 'switch' } as const;
+
+const FLAGS = {
+  up: LISTENER_AND_CAPTURE,
+  serve: LISTENER,
+  gateway: LISTENER_AND_CAPTURE,
+  proxy: LISTENER_CAPTURE_AND_TRUST,
+} as const;
 
 /**
  * One press of Ctrl-C reaches a process under `npm start` twice, from the terminal and passed on by npm. Only a signal
@@ -42,6 +55,12 @@ const GATEWAY_VARIABLES = `  GW_UPSTREAM_BASE      where requests go            
   GW_BEDROCK_BASE       behind /bedrock/{region}     https://bedrock-runtime.{region}.amazonaws.com
   GW_ROUTES             more upstreams by prefix: {"/openai": "openai", "/own": {"base": "http://…"}}, or a file
   GW_HOST, GW_PORT      where it listens             127.0.0.1, 8787
+  GW_UPSTREAM_CA        PEM file of authorities that upstreams may have besides the usual ones   none
+  GW_PROXY_PORT         a proxy for HTTPS_PROXY, too (understudy proxy --help)   none
+  GW_PROXY_HOST         where that listens; beyond loopback it needs keys   127.0.0.1
+  GW_PROXY_HOSTS        whose tunnels it opens up: names, *.names, default, by comma   default
+  GW_PROXY_KEYS         of which its clients must show one, by comma   none
+  GW_PROXY_BLIND        where all other tunnels may lead: all, public, off   all; beyond loopback public
   GW_TLS_CERT, GW_TLS_KEY  PEM files: it listens over TLS, and reads them again when they change   none
   GW_NOTE               tag on what is captured      none
   SVC_RUN_HEADERS       headers of your own that name runs, beside those of known clients   none
@@ -154,6 +173,24 @@ While it runs:
   GET  /__gw/stats      health, queue, counts        GET  /__gw/routes   what goes where
   POST /__gw/flush      write what waits             POST /__gw/rotate   seal the file, open a new one
 `,
+  proxy: `Starts the gateway with a proxy beside it, until SIGTERM or Ctrl-C: for clients that lose something with another base
+URL. They set HTTPS_PROXY. Tunnels to model providers are opened up, and what passes is forwarded and kept as by the
+gateway; all other tunnels pass blind. Guide: docs/proxy.md.
+
+Usage: understudy proxy [--host ADDRESS] [--port N] [--db FILE] [--note TEXT]
+       understudy proxy --trust
+
+  --trust          print the line that sets HTTPS_PROXY and the authority to trust, and end: eval "$(understudy proxy --trust)"
+  --host ADDRESS   where the proxy listens (GW_PROXY_HOST); beyond loopback it needs GW_PROXY_KEYS
+  --port N         its port (GW_PROXY_PORT), 8788 when nobody names one; 0 for any free one
+  --db FILE        capture database; DATA_DIR/capture.mdb when not given
+  --note TEXT      tag on everything captured by this process (GW_NOTE)
+
+Variables, with what they are when unset:
+${GATEWAY_VARIABLES}${COMMON_VARIABLES}
+Example:
+  GW_PROXY_HOSTS=default,llm.example.com understudy proxy
+`,
 };
 
 /**
@@ -162,13 +199,16 @@ While it runs:
  * @throws UsageError, ConfigError, or what the start itself threw (a port in use)
  */
 export async function runStart(command: StartCommand, argv: string[], io: CliIo): Promise<number> {
-  const kinds = PARTS[command].gateway ? LISTENER_AND_CAPTURE : LISTENER;
-  const flags: FlagValues<typeof LISTENER_AND_CAPTURE> = readFlags(argv, kinds);
+  const { trust, ...flags }: FlagValues<typeof LISTENER_CAPTURE_AND_TRUST> = readFlags(
+    argv,
+    FLAGS[command] as typeof LISTENER_CAPTURE_AND_TRUST,
+  );
   if (flags.help) {
     await io.out(HELP[command]);
     return EXIT.done;
   }
-  const config = loadConfig({ listener: command === 'serve' ? 'api' : 'gateway', ...flags });
+  const config = loadConfig({ listener: LISTENERS[command], ...flags });
+  if (trust === true) return (await import('./proxy.ts')).runTrust(config, io);
   raiseParserHeadLimit();
   const { startUnderstudy } = await import('../main.ts');
   const stopAsked = waitForSignal();

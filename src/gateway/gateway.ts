@@ -13,7 +13,7 @@ import type { CaptureQueue } from './capture/capture-queue.ts';
 import { Forward, type ForwardContext, replyError } from './forward.ts';
 import { filterRequestHeaders } from './headers.ts';
 import type { Relegation } from './relegation/relegation.ts';
-import { type Destination, type RouteBases, RouteTable } from './route-table.ts';
+import { type Destination, type ProxiedRoute, type RouteBases, RouteTable } from './route-table.ts';
 import { Tunnel } from './tunnel/tunnel.ts';
 import { TunnelCapture } from './tunnel/tunnel-capture.ts';
 import { UpstreamPools } from './upstream/upstream-pools.ts';
@@ -28,6 +28,8 @@ export interface GatewayOptions {
   relegation?: Relegation | null;
   /** Host names of its own under which the admin routes answer, beside those that every network has. */
   allowed_hosts?: readonly string[];
+  /** Certificate authorities that upstreams may have besides the usual ones, PEM; null or left out: none. */
+  upstream_ca?: string | null;
 }
 
 /** What a client that cannot have its WebSocket needs to see, to go on without. */
@@ -35,7 +37,7 @@ const UPGRADE_LINES = 'Upgrade: websocket\r\nConnection: Upgrade\r\n';
 
 export class Gateway {
   readonly routes: RouteTable;
-  readonly #pools = new UpstreamPools();
+  readonly #pools: UpstreamPools;
   readonly #context: ForwardContext;
   readonly #admin: CaptureAdmin;
   readonly #relegation: Relegation | null;
@@ -44,6 +46,7 @@ export class Gateway {
   #ending: NodeJS.Timeout | null = null;
 
   constructor(options: GatewayOptions) {
+    this.#pools = new UpstreamPools(options.upstream_ca ?? null);
     this.routes = new RouteTable(options.bases, this.#pools);
     this.#context = { capture: options.capture, note: options.note };
     this.#admin = options.admin;
@@ -78,6 +81,35 @@ export class Gateway {
       );
       return;
     }
+    this.#send(stream, destination);
+  };
+
+  /**
+   * The handler of a listener for what the proxy has decrypted: all of it goes to the one host that the client named, whatever
+   * its path.
+   */
+  handlerOf(route: ProxiedRoute): (stream: HttpStream) => void {
+    return (stream) => {
+      const { head } = stream;
+      if (head.method === 'CONNECT') {
+        replyError(stream, new CatalogueError('method_not_allowed'));
+        return;
+      }
+      if (!stream.is_switch && isWebSocketUpgrade(head.headers)) {
+        replyError(stream, new CatalogueError('upgrade_required'), UPGRADE_LINES);
+        return;
+      }
+      const destination = this.routes.resolveProxied(route, head);
+      if (destination === null) {
+        replyError(stream, new CatalogueError('foreign_host', 'Host must be the host of the tunnel'));
+        return;
+      }
+      this.#send(stream, destination);
+    };
+  }
+
+  #send(stream: HttpStream, destination: Destination): void {
+    const { head } = stream;
     if (stream.is_switch) {
       this.#tunnel(stream, destination);
       return;
@@ -85,7 +117,7 @@ export class Gateway {
     const requestClass = classifyRequest(destination.route, head.method, destination.path);
     if (this.#relegation?.take(this.#context, stream, destination, requestClass)) return;
     new Forward(this.#context, stream, destination, requestClass).start();
-  };
+  }
 
   /** Tunnels have no end of their own: each ends when nothing passes through it. */
   endTunnels(): void {

@@ -4,6 +4,7 @@
  */
 
 import type { UpstreamRoute } from '../domain/upstream-route.ts';
+import type { RequestHead } from '../http/http-stream.ts';
 import { BEDROCK_REGION, BEDROCK_REGION_CHARACTERS, ROUTE_REGION } from '../limits.ts';
 import type { ClassifiedRoute } from '../providers/classify.ts';
 import type { Upstream, UpstreamPools } from './upstream/upstream-pools.ts';
@@ -28,6 +29,14 @@ export interface Destination {
   path: string;
   /** Headers that go to the upstream in place of the client's own; left out: none. Secret. */
   headers?: AddedHeaders;
+}
+
+/** Where everything goes that a client sends through one of the proxy's tunnels. */
+export interface ProxiedRoute {
+  /** As `Host` names it: lower case, with a port where it is not the usual one. */
+  authority: string;
+  /** Label of what it answers. */
+  provider: string;
 }
 
 /** Headers that a route adds, as the head of a request takes them. */
@@ -88,6 +97,24 @@ export class RouteTable {
       route: 'default',
       provider: this.#bases.provider,
       upstream: this.#pools.get(this.#bases.upstream_base),
+      path,
+    };
+  }
+
+  /**
+   * @param head of a request within the tunnel
+   * @returns the host of the tunnel; null for a request that names another. The default upstream keeps its part in relegation.
+   */
+  resolveProxied({ authority, provider }: ProxiedRoute, { path, headers }: RequestHead): Destination | null {
+    for (let at = 0; at < headers.length; at += 2) {
+      if (headers[at] === 'host' && headers[at + 1]!.toLowerCase() !== authority) return null;
+    }
+    const base = `https://${authority}`;
+    const isDefault = this.#bases.upstream_base === base;
+    return {
+      route: isDefault ? 'default' : 'named',
+      provider: isDefault ? this.#bases.provider : provider,
+      upstream: this.#pools.get(base),
       path,
     };
   }

@@ -40,7 +40,8 @@ export class ConnectionWatch {
   readonly #log: WatchLog;
   readonly #total: number;
   readonly #byAddress: number;
-  readonly #descriptors = socketEngine.readDescriptorLimit();
+  /** That this process may have; 0 where nobody says. */
+  readonly descriptors = socketEngine.readDescriptorLimit();
   readonly #counters = new Float64Array(COUNTERS.length);
   /** What was counted of each trouble when it was last looked at, and when it was last told. */
   readonly #noticed: Record<Trouble, number>;
@@ -50,7 +51,7 @@ export class ConnectionWatch {
   /** Caps from now on. */
   constructor({ total, by_address }: ConnectionCaps, log: WatchLog) {
     this.#log = log;
-    this.#total = total ?? deriveTotal(this.#descriptors);
+    this.#total = total ?? deriveTotal(this.descriptors);
     this.#byAddress = by_address ?? PUBLIC_ADDRESS_CONNECTIONS;
     socketEngine.capConnections(this.#total, this.#byAddress, by_address === null ? 0 : 1);
     const { refused, accept_pauses } = this.counts();
@@ -82,8 +83,8 @@ export class ConnectionWatch {
 
   #look(): void {
     const { open, refused, accept_pauses } = this.counts();
-    this.#say('descriptors', accept_pauses, { descriptors: this.#descriptors, open }, () => {
-      const limit = this.#descriptors === 0 ? '' : ` (ulimit -n is ${this.#descriptors})`;
+    this.#say('descriptors', accept_pauses, { descriptors: this.descriptors, open }, () => {
+      const limit = this.descriptors === 0 ? '' : ` (ulimit -n is ${this.descriptors})`;
       return `no descriptor is left for a new connection${limit}: it waits until others close. Raise the limit, or lower MAX_CONNECTIONS`;
     });
     this.#say('total', refused.total, { open, max: this.#total }, () => {

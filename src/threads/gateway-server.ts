@@ -14,7 +14,8 @@ import { Gateway } from '../gateway/gateway.ts';
 import { Relegation } from '../gateway/relegation/relegation.ts';
 import type { RelegationCounters } from '../gateway/relegation/relegation-ledger.ts';
 import { StudentLink } from '../gateway/relegation/student-link.ts';
-import { type HttpServer, startServer } from '../http/server.ts';
+import type { ProxiedRoute } from '../gateway/route-table.ts';
+import { type HttpServer, type ServerOptions, startServer } from '../http/server.ts';
 import { CAPTURE_STOP_MS, DRAIN_DEADLINE_MS } from '../limits.ts';
 import type { StudentFacts } from '../student/serving/protocol.ts';
 import { paceOf, tlsOf, urlOf } from './listening.ts';
@@ -38,6 +39,10 @@ export class GatewayServer {
   readonly #queue: CaptureQueue | null;
   readonly #relegation: Relegation | null;
   readonly #log: ApiLog;
+  readonly #config: Config;
+  /** Listeners for what the proxy has decrypted, by the host that it is for. */
+  readonly #routes = new Map<string, Promise<HttpServer>>();
+  #isDraining = false;
 
   /** @throws Error when the address cannot be bound; nothing listens then */
   static async start({ config, writer, admin, log }: GatewayServices): Promise<GatewayServer> {
@@ -58,11 +63,12 @@ export class GatewayServer {
       admin,
       relegation,
       allowed_hosts: config.allowed_hosts,
+      upstream_ca: config.gateway.upstream_ca,
     });
     try {
       const server = await listen(config, gateway, log);
       const url = urlOf(server, config.gateway.tls);
-      return new GatewayServer({ server, url, gateway, queue, relegation, log });
+      return new GatewayServer({ server, url, gateway, queue, relegation, log, config });
     } catch (thrown) {
       await gateway.close();
       throw thrown;
@@ -76,12 +82,14 @@ export class GatewayServer {
     queue: CaptureQueue | null;
     relegation: Relegation | null;
     log: ApiLog;
+    config: Config;
   }) {
     this.#server = parts.server;
     this.#gateway = parts.gateway;
     this.#queue = parts.queue;
     this.#relegation = parts.relegation;
     this.#log = parts.log;
+    this.#config = parts.config;
     this.url = parts.url;
     this.port = parts.server.port;
   }
@@ -117,10 +125,27 @@ export class GatewayServer {
     this.#queue?.kill();
   }
 
+  /**
+   * Listens for what the proxy has decrypted of one host, on loopback. Whoever else connects there reaches that host with keys of
+   * their own, as through the gateway's port.
+   * @returns the port, the same at every call
+   */
+  async openRoute(route: ProxiedRoute): Promise<number> {
+    if (this.#isDraining) throw new Error('the gateway is being drained');
+    const known = this.#routes.get(route.authority);
+    const server = known ?? startServer(describeListener(this.#config, this.#gateway.handlerOf(route)));
+    this.#routes.set(route.authority, server);
+    if (known === undefined) server.catch(() => this.#routes.delete(route.authority));
+    return (await server).port;
+  }
+
   /** Lets the requests in flight finish. */
-  drain(deadlineMs: number = DRAIN_DEADLINE_MS): Promise<void> {
+  async drain(deadlineMs: number = DRAIN_DEADLINE_MS): Promise<void> {
+    this.#isDraining = true;
     this.#gateway.endTunnels();
-    return this.#server.drain(deadlineMs);
+    const routes = await Promise.allSettled(this.#routes.values());
+    const servers = routes.flatMap((route) => (route.status === 'fulfilled' ? [route.value] : []));
+    await Promise.all([this.#server, ...servers].map((server) => server.drain(deadlineMs)));
   }
 
   /**
@@ -152,15 +177,25 @@ function openQueue(config: Config, writer: CaptureWriterClient, log: ApiLog): Ca
 
 function listen(config: Config, gateway: Gateway, log: ApiLog): Promise<HttpServer> {
   return startServer({
+    ...describeListener(config, gateway.onStream),
     host: config.gateway.host,
     port: config.gateway.port,
     isShared: config.server_threads > 1,
-    ...paceOf(config),
     ...tlsOf(config.gateway.tls, log),
-    switches_protocols: true,
-    onStream: gateway.onStream,
-    describeError: (status, message) => JSON.stringify(toMessagesBody(errorOfStatus(status, message))),
   });
+}
+
+/** On loopback, at any free port, without TLS. */
+function describeListener(config: Config, onStream: ServerOptions['onStream']): ServerOptions {
+  return {
+    host: '127.0.0.1',
+    port: 0,
+    isShared: false,
+    ...paceOf(config),
+    switches_protocols: true,
+    onStream,
+    describeError: (status, message) => JSON.stringify(toMessagesBody(errorOfStatus(status, message))),
+  };
 }
 
 /** The only line that says so: after it the process is gone. */

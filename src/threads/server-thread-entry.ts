@@ -84,6 +84,10 @@ export default async function serverThread(task: ServerThreadTask): Promise<void
     counters: async () => (await server?.counters()) ?? null,
     relegation: async () => (await server?.relegation()) ?? null,
     attachStudent: (port, facts) => (server === null ? port.close() : server.attachStudent(port, facts)),
+    openRoute: async (route) => {
+      if (server === null) throw new Error('the server is being drained');
+      return server.openRoute(route);
+    },
     withdrawStudent: () => server?.withdrawStudent(),
     metrics: async () => (await server?.metrics()) ?? [],
     settle: async (deadlineMs) => server?.settle(deadlineMs),

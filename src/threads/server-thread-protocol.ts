@@ -8,6 +8,7 @@ import type { CaptureQuestion } from '../domain/captured-run.ts';
 import type { ErrorData } from '../errors.ts';
 import type { CaptureAdmin } from '../gateway/admin.ts';
 import type { ThreadCapture } from '../gateway/capture/capture-control.ts';
+import type { ProxiedRoute } from '../gateway/route-table.ts';
 import type { HostStats } from '../runtime/host-stats.ts';
 import type { LinkEnd } from '../runtime/message-port-link.ts';
 import type { Placement } from '../runtime/protocol.ts';
@@ -44,6 +45,8 @@ export interface ServerThreadControl extends ThreadCapture {
   /** Resolves once it listens. */
   start(): Promise<void>;
   metrics(): Promise<MetricsData>;
+  /** Listens for what the proxy has decrypted of one host, on loopback. */
+  openRoute(route: ProxiedRoute): Promise<number>;
   /** A port to the student. */
   attachStudent(port: MessagePort, facts: StudentFacts): void;
   /** There is no student any more. */

@@ -8,6 +8,7 @@ import type { MetricsData } from '../api/metrics.ts';
 import type { ThreadCapture } from '../gateway/capture/capture-control.ts';
 import type { CaptureCounters } from '../gateway/capture/capture-queue.ts';
 import type { RelegationCounters } from '../gateway/relegation/relegation-ledger.ts';
+import type { ProxiedRoute } from '../gateway/route-table.ts';
 import type { ComputeTask } from '../runtime/actor-thread.ts';
 import type { StudentFacts } from '../student/serving/protocol.ts';
 import { ApiServer, type ApiServices } from './api-server.ts';
@@ -72,6 +73,15 @@ export class ServerThread implements ThreadCapture {
 
   async relegation(): Promise<RelegationCounters | null> {
     return this.#gateway?.relegationCounters() ?? null;
+  }
+
+  /**
+   * Listens for what the proxy has decrypted of one host.
+   * @returns the port, on loopback
+   */
+  async openRoute(route: ProxiedRoute): Promise<number> {
+    if (this.#gateway === null) throw new Error('there is no gateway here');
+    return this.#gateway.openRoute(route);
   }
 
   /** There is a student, or another one; the port is the thread's from now on. */

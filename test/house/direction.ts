@@ -39,6 +39,7 @@ type Room =
   | 'actors'
   | 'actor clients'
   | 'threads'
+  | 'proxy'
   | 'main'
   | 'cli'
   | 'demo'
@@ -60,6 +61,8 @@ const MAY_IMPORT: Record<Room, readonly Room[]> = {
   domain: ['native', 'redaction', 'std', 'limits', 'errors'],
   contract: ['limits', 'errors', 'domain'],
   http: ['native', 'std', 'redaction', 'limits', 'errors', 'contract'],
+  // What HTTPS_PROXY leads to: it hands what it opens up to the gateway, over loopback.
+  proxy: ['std', 'limits', 'domain'],
   auth: ['std', 'limits', 'errors', 'domain', 'accounts'],
   billing: ['limits', 'errors'],
   api: [
@@ -133,6 +136,7 @@ const MAY_IMPORT: Record<Room, readonly Room[]> = {
     'billing',
     'gateway',
     'providers',
+    'proxy',
     'student model',
     'student directory',
     'student serving',
@@ -153,6 +157,7 @@ const MAY_IMPORT: Record<Room, readonly Room[]> = {
     'api',
     'auth',
     'gateway',
+    'proxy',
     'storage',
     'search',
     'runtime',
@@ -168,6 +173,7 @@ const MAY_IMPORT: Record<Room, readonly Room[]> = {
     'contract',
     'auth',
     'providers',
+    'proxy',
     'student model',
     'student directory',
     'student serving',
@@ -234,6 +240,8 @@ const PACKAGE_ROOMS: Readonly<Record<string, readonly Room[]>> = {
   stripe: ['billing'],
   'prom-client': ['api'],
   jstat: ['domain', 'student model'],
+  '@peculiar/x509': ['proxy'],
+  'reflect-metadata': ['proxy'],
   piscina: ['runtime', 'threads'],
   comlink: ['runtime', 'threads'],
   pino: ['log'],

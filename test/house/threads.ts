@@ -11,6 +11,7 @@ const ENTRIES = {
   actor: ['src/threads/actor-thread-entry.ts'],
   compute: ['src/threads/compute-thread-entry.ts'],
   student: ['src/threads/student-thread-entry.ts'],
+  proxy: ['src/threads/proxy-thread-entry.ts'],
   // The processes of capture: one writes, one reads for the API, one exports.
   capture: [
     'src/threads/capture-process-entry.ts',
@@ -29,6 +30,7 @@ const WORDS: Readonly<Record<Thread | 'any' | 'outside', RegExp>> = {
   actor: /\bactor threads?\b/i,
   compute: /\bcompute threads?\b/i,
   student: /\bstudent['’]s thread\b/i,
+  proxy: /\bproxy thread\b/i,
   capture: /\bcapture (process|reader)\b/i,
   // Not of the running service.
   outside: /\b(command line|round['’]s own thread|browser|development|demo|pool thread)\b/i,

@@ -80,6 +80,8 @@ export interface CaptureControlOptions {
   connections?: () => object;
   /** The export of captured turns; null or left out: there is none. */
   otel?: (() => object) | null;
+  /** Of the proxy's tunnels; left out: there is no proxy. */
+  proxy?: () => object;
 }
 
 /** Relegation as the operator has it, and the student that there is. */
@@ -134,7 +136,7 @@ export class CaptureControl implements CaptureAdmin {
   }
 
   async stats(): Promise<object> {
-    const { writer, version, db_path, max_queue, connections, otel } = this.#options;
+    const { writer, version, db_path, max_queue, connections, otel, proxy } = this.#options;
     if (writer?.alive) {
       // A writer that is busy or restarting must not keep the health check waiting: the last known state will do.
       this.#lastState = await writer.state().catch(() => this.#lastState);
@@ -165,6 +167,7 @@ export class CaptureControl implements CaptureAdmin {
       relegation: await this.#describeRelegation(),
       ...(otel == null ? {} : { otel: otel() }),
       ...(connections === undefined ? {} : { connections: connections() }),
+      ...(proxy === undefined ? {} : { proxy: proxy() }),
     };
   }
 

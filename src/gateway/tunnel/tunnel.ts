@@ -88,6 +88,8 @@ export class Tunnel {
       agent: false,
       maxHeaderSize: TUNNEL_HEAD_BYTES,
       ALPNProtocols: ['http/1.1'],
+      rejectUnauthorized: true,
+      ...(upstream.trust !== undefined && { secureContext: upstream.trust }),
     };
     try {
       this.#request = protocol === 'https:' ? requestSecure(options) : requestPlain(options);

@@ -2,6 +2,7 @@
  * The connections to one upstream: as many as there are requests at once; the one used last is used first, and one that
  * was not used for a while is closed. Server threads; each server thread has its own.
  */
+import type { SecureContext } from 'node:tls';
 import { UPSTREAM_IDLE_MS, UPSTREAM_SWEEP_MS, UPSTREAM_TIMEOUT_MS } from '../../limits.ts';
 import { UpstreamError } from './answer-error.ts';
 import {
@@ -24,6 +25,7 @@ const SILENT_SWEEPS_MAX = Math.ceil(UPSTREAM_TIMEOUT_MS / UPSTREAM_SWEEP_MS);
 
 export class ConnectionPool implements ConnectionOwner {
   session: Buffer | undefined;
+  readonly trust: SecureContext | undefined;
   readonly #url: URL;
   readonly #all = new Set<UpstreamConnection>();
   readonly #idle: UpstreamConnection[] = [];
@@ -36,9 +38,13 @@ export class ConnectionPool implements ConnectionOwner {
   #isClosing = false;
   #isDestroyed = false;
 
-  /** @param origin http or https, host and port */
-  constructor(origin: string) {
+  /**
+   * @param origin http or https, host and port
+   * @param trust whom its certificate may be from; left out: the usual authorities
+   */
+  constructor(origin: string, trust?: SecureContext) {
     this.#url = new URL(origin);
+    this.trust = trust;
   }
 
   /** Sends a request. Errors of any kind come through the handler's methods. */

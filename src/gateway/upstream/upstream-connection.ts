@@ -8,7 +8,7 @@
  */
 
 import { connect as connectTcp, isIP, type Socket, type TcpNetConnectOpts } from 'node:net';
-import { connect as connectTls, TLSSocket } from 'node:tls';
+import { connect as connectTls, type SecureContext, TLSSocket } from 'node:tls';
 import { getSystemErrorName } from 'node:util';
 import { SEND_HEAD_BYTES, socketEngine } from '../../../native/socket-engine.ts';
 import { UPSTREAM_CONNECT_MS } from '../../limits.ts';
@@ -47,6 +47,8 @@ export interface AnswerHandler {
 export interface ConnectionOwner {
   /** TLS session to begin with, of an earlier connection to the same place. */
   session: Buffer | undefined;
+  /** Whom a certificate may be from; undefined: the usual authorities. */
+  readonly trust: SecureContext | undefined;
   /** Its answer came whole and it may carry another request. */
   onRest(connection: UpstreamConnection): void;
   /** It has ended, or takes no more requests. */
@@ -229,6 +231,9 @@ export class UpstreamConnection implements ResponseSink {
           ...(isIP(host) === 0 && { servername: host }),
           ALPNProtocols: ['http/1.1'],
           session: this.#owner.session,
+          // Whatever NODE_TLS_REJECT_UNAUTHORIZED says: what passes here carries keys.
+          rejectUnauthorized: true,
+          ...(this.#owner.trust !== undefined && { secureContext: this.#owner.trust }),
         })
       : connectTcp(options);
     this.#outliveFailedWrites(socket);

@@ -3,6 +3,7 @@
  * its own.
  */
 
+import { createSecureContext, getCACertificates, type SecureContext } from 'node:tls';
 import { UPSTREAM_POOLS_MAX } from '../../limits.ts';
 import { ConnectionPool } from './connection-pool.ts';
 
@@ -15,10 +16,18 @@ export interface Upstream {
   host: string;
   /** Path of the base, put before the client's; '' for none. */
   base_path: string;
+  /** Whom its certificate may be from; undefined: the usual authorities. It is verified in any case. */
+  trust: SecureContext | undefined;
 }
 
 export class UpstreamPools {
   readonly #upstreams = new Map<string, Upstream>();
+  readonly #trust: SecureContext | undefined;
+
+  /** @param ca authorities that are trusted besides the usual ones, PEM; null: none */
+  constructor(ca: string | null = null) {
+    if (ca !== null) this.#trust = createSecureContext({ ca: [...getCACertificates('default'), ca] });
+  }
 
   /**
    * @param base http or https URL, perhaps with a path, without a trailing slash
@@ -29,10 +38,11 @@ export class UpstreamPools {
     if (known !== undefined) return known;
     const url = new URL(base);
     const upstream: Upstream = {
-      pool: new ConnectionPool(url.origin),
+      pool: new ConnectionPool(url.origin, this.#trust),
       origin: url.origin,
       host: url.host,
       base_path: url.pathname === '/' ? '' : url.pathname,
+      trust: this.#trust,
     };
     this.#upstreams.set(base, upstream);
     if (this.#upstreams.size > UPSTREAM_POOLS_MAX) this.#evict(base);

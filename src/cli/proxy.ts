@@ -1,0 +1,37 @@
+/**
+ * `understudy proxy --trust`: prints the line that makes the clients of one shell use the proxy and trust its authority. It changes
+ * nothing on the machine beyond DATA_DIR. Command line.
+ */
+import { X509Certificate } from 'node:crypto';
+import { type Config, isLoopback } from '../config.ts';
+import { listDomains } from '../domain/proxy-host.ts';
+import { authorityPath, bundlePath, showAuthority } from '../proxy/authority.ts';
+import { quoteForShell } from '../std/shell-word.ts';
+import { type CliIo, EXIT } from './io.ts';
+
+/** Clients that trust one file besides the usual authorities. */
+const EXTRA_VARIABLES = ['NODE_EXTRA_CA_CERTS', 'CODEX_CA_CERTIFICATE'];
+/** Clients that trust one file and nothing else: it holds the usual authorities, too. */
+const BUNDLE_VARIABLES = ['SSL_CERT_FILE', 'REQUESTS_CA_BUNDLE', 'CURL_CA_BUNDLE', 'AWS_CA_BUNDLE'];
+
+/**
+ * @param config with a proxy
+ * @returns the exit status
+ */
+export async function runTrust(config: Config, io: CliIo): Promise<number> {
+  const { data_dir, proxy } = config;
+  const { cert, valid_to_ms } = await showAuthority(data_dir, listDomains(proxy!.hosts), Date.now());
+  const host = proxy!.host.includes(':') ? `[${proxy!.host}]` : proxy!.host;
+  // Elsewhere it listens on every address, and its clients are on other machines: they know its name.
+  const address = isLoopback(proxy!.host) ? host : 'any:KEY@HOST';
+  const settings = [
+    ['HTTPS_PROXY', `http://${address}:${proxy!.port}`],
+    ...EXTRA_VARIABLES.map((name) => [name, authorityPath(data_dir)]),
+    ...BUNDLE_VARIABLES.map((name) => [name, bundlePath(data_dir)]),
+  ];
+  await io.out(`export ${settings.map(([name, value]) => `${name}=${quoteForShell(value!)}`).join(' ')}\n`);
+  const until = new Date(valid_to_ms).toISOString().slice(0, 10);
+  io.err(`SHA-256 ${new X509Certificate(cert).fingerprint256}, until ${until}; good for the hosts of GW_PROXY_HOSTS alone.
+`);
+  return EXIT.done;
+}

@@ -1,0 +1,122 @@
+/**
+ * The provider hosts whose tunnels the proxy opens up: which they are, how an operator names them, and whether a host is one.
+ * Everything else passes blind. Pure; main thread at the start, proxy thread for each tunnel.
+ */
+import { PROXY_HOSTS_MAX } from '../limits.ts';
+
+/** A host, or all below one. */
+export interface ProxyHost {
+  /** Lower case; `*.` before it stands for one label or more. */
+  readonly pattern: string;
+  readonly port: number;
+  /** Label of what it answers. */
+  readonly provider: string;
+}
+
+/** What stands in GW_PROXY_HOSTS for the list below. */
+export const DEFAULT_HOSTS_WORD = 'default';
+
+const HTTPS_PORT = 443;
+
+/** Regions with a host of their own, by the providers' references (read 2026-11). A further one is named in GW_PROXY_HOSTS. */
+const BEDROCK_REGIONS = [
+  ...['us-east-1', 'us-east-2', 'us-west-1', 'us-west-2', 'us-gov-east-1', 'us-gov-west-1'],
+  ...['ca-central-1', 'ca-west-1', 'mx-central-1', 'sa-east-1', 'af-south-1', 'il-central-1'],
+  ...['eu-central-1', 'eu-central-2', 'eu-north-1', 'eu-south-1', 'eu-south-2'],
+  ...['eu-west-1', 'eu-west-2', 'eu-west-3', 'me-central-1', 'me-south-1'],
+  ...['ap-east-2', 'ap-northeast-1', 'ap-northeast-2', 'ap-northeast-3', 'ap-south-1', 'ap-south-2'],
+  ...['ap-southeast-1', 'ap-southeast-2', 'ap-southeast-3', 'ap-southeast-4', 'ap-southeast-5'],
+  'ap-southeast-7',
+];
+const VERTEX_REGIONS = [
+  ...['us-central1', 'us-east1', 'us-east4', 'us-east5', 'us-south1', 'us-west1', 'us-west2', 'us-west3'],
+  ...['us-west4', 'northamerica-northeast1', 'northamerica-northeast2', 'southamerica-east1'],
+  ...['southamerica-west1', 'europe-central2', 'europe-north1', 'europe-southwest1', 'europe-west1'],
+  ...['europe-west2', 'europe-west3', 'europe-west4', 'europe-west6', 'europe-west8', 'europe-west9'],
+  ...['europe-west12', 'asia-east1', 'asia-east2', 'asia-northeast1', 'asia-northeast2', 'asia-northeast3'],
+  ...['asia-south1', 'asia-southeast1', 'asia-southeast2', 'australia-southeast1', 'australia-southeast2'],
+  ...['me-central1', 'me-central2', 'me-west1', 'africa-south1'],
+];
+
+/**
+ * The hosts of the presets that have one (`upstream-route.ts`). Regional ones stand here one by one: the authority's
+ * certificate names whole domains alone, and `amazonaws.com` is more than models.
+ */
+const DEFAULT_HOSTS: Readonly<Record<string, readonly string[]>> = {
+  anthropic: ['api.anthropic.com'],
+  openai: ['api.openai.com'],
+  azure: ['*.openai.azure.com'],
+  gemini: ['generativelanguage.googleapis.com'],
+  vertex: [
+    'aiplatform.googleapis.com',
+    ...VERTEX_REGIONS.map((region) => `${region}-aiplatform.googleapis.com`),
+  ],
+  bedrock: BEDROCK_REGIONS.map((region) => `bedrock-runtime.${region}.amazonaws.com`),
+  openrouter: ['openrouter.ai'],
+  groq: ['api.groq.com'],
+  mistral: ['api.mistral.ai'],
+  deepseek: ['api.deepseek.com'],
+  xai: ['api.x.ai'],
+};
+
+const defaultHosts: readonly ProxyHost[] = Object.entries(DEFAULT_HOSTS).flatMap(([provider, patterns]) =>
+  patterns.map((pattern) => ({ pattern, port: HTTPS_PORT, provider })),
+);
+
+/** Names alone: an address has no name that a certificate could be asked for by. The last label is no number. */
+const PATTERN =
+  /^(\*\.)?([a-z\d_]([a-z\d_-]{0,61}[a-z\d_])?\.)*[a-z_]([a-z\d_-]{0,61}[a-z\d_])?(:([1-9]\d{0,4}))?$/;
+const NAME_CHARACTERS = 253;
+const LABEL_CHARACTERS = 64;
+
+/**
+ * @param words entries of the list, in lower case
+ * @returns the hosts, each once; null when a word names none, or there are too many
+ */
+export function readProxyHosts(words: readonly string[]): ProxyHost[] | null {
+  const hosts = new Map<string, ProxyHost>();
+  for (const word of words) {
+    for (const host of word === DEFAULT_HOSTS_WORD ? defaultHosts : [readHost(word)]) {
+      if (host === null) return null;
+      const key = `${host.pattern}:${host.port}`;
+      if (!hosts.has(key)) hosts.set(key, host);
+    }
+  }
+  return hosts.size === 0 || hosts.size > PROXY_HOSTS_MAX ? null : [...hosts.values()];
+}
+
+function readHost(word: string): ProxyHost | null {
+  if (!PATTERN.test(word)) return null;
+  const colon = word.indexOf(':');
+  const pattern = colon < 0 ? word : word.slice(0, colon);
+  const port = colon < 0 ? HTTPS_PORT : Number(word.slice(colon + 1));
+  if (pattern.length > NAME_CHARACTERS || port > 65_535) return null;
+  // One label with all below it would be a whole top-level domain.
+  if (pattern.startsWith('*.') && !pattern.slice(2).includes('.')) return null;
+  return { pattern, port, provider: nameProvider(pattern) };
+}
+
+/** The label of a default host, or the name itself. */
+function nameProvider(pattern: string): string {
+  const known = defaultHosts.find((host) => matches(host.pattern, pattern));
+  return known?.provider ?? pattern.replace('*.', '').slice(0, LABEL_CHARACTERS);
+}
+
+/** @returns the entry that names a host, or undefined for one that passes blind */
+export function findProxyHost(
+  hosts: readonly ProxyHost[],
+  name: string,
+  port: number,
+): ProxyHost | undefined {
+  return hosts.find((host) => host.port === port && matches(host.pattern, name));
+}
+
+function matches(pattern: string, name: string): boolean {
+  if (!pattern.startsWith('*.')) return pattern === name;
+  return name.length > pattern.length - 1 && name.endsWith(pattern.slice(1));
+}
+
+/** @returns what the authority may speak for: domains, with all below each */
+export function listDomains(hosts: readonly ProxyHost[]): string[] {
+  return [...new Set(hosts.map(({ pattern }) => pattern.replace('*.', '')))].sort();
+}

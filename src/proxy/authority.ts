@@ -1,0 +1,323 @@
+/**
+ * The local certificate authority of proxy mode. Its key is made once and stays in DATA_DIR/secrets; its certificate lies beside
+ * the data, for clients to trust. The certificate names the hosts that it may speak for, so that a stolen key opens no
+ * other. Main thread and command line, to make it; proxy thread, to sign with it.
+ */
+import { createHash, createPrivateKey, createPublicKey, randomBytes, webcrypto } from 'node:crypto';
+import {
+  closeSync,
+  constants,
+  fstatSync,
+  fsyncSync,
+  linkSync,
+  openSync,
+  readFileSync,
+  renameSync,
+  rmSync,
+  writeFileSync,
+} from 'node:fs';
+import { join } from 'node:path';
+import { getCACertificates } from 'node:tls';
+import 'reflect-metadata';
+import * as x509 from '@peculiar/x509';
+import { PROXY_AUTHORITY_DAYS, PROXY_LEAF_HOURS } from '../limits.ts';
+import { namePlace } from '../std/file-place.ts';
+import { makeFolder } from '../std/folder.ts';
+
+const ALGORITHM = { name: 'ECDSA', namedCurve: 'P-256', hash: 'SHA-256' };
+const HOUR_MS = 3_600_000;
+const DAY_MS = 24 * HOUR_MS;
+/** Clocks of clients that are slow see a certificate that is good already. */
+const BACKDATED_MS = HOUR_MS;
+const NAME_CONSTRAINTS = '2.5.29.30';
+const SERVER_AUTH = '1.3.6.1.5.5.7.3.1';
+const FILE_BYTES_MAX = 1 << 20;
+const REFUSED_RIGHTS = 0o077;
+
+/** What a client has to trust, besides what it trusts already. */
+export function authorityPath(dataDir: string): string {
+  return join(dataDir, 'proxy-ca.pem');
+}
+
+/** The same together with everything that this machine trusts, for clients that trust one file and nothing else. */
+export function bundlePath(dataDir: string): string {
+  return join(dataDir, 'proxy-ca-bundle.pem');
+}
+
+/** A certificate for one host. */
+export interface Leaf {
+  /** PEM. */
+  cert: string;
+  valid_to_ms: number;
+}
+
+export class Authority {
+  /** PEM. */
+  readonly cert: string;
+  readonly valid_to_ms: number;
+  readonly #certificate: x509.X509Certificate;
+  readonly #key: webcrypto.CryptoKey;
+
+  constructor(certificate: x509.X509Certificate, key: webcrypto.CryptoKey) {
+    this.#certificate = certificate;
+    this.#key = key;
+    this.cert = `${certificate.toString('pem')}\n`;
+    this.valid_to_ms = certificate.notAfter.getTime();
+  }
+
+  /**
+   * @param host in lower case
+   * @param publicKey of the pair that proves it, SubjectPublicKeyInfo in DER
+   */
+  async issue(host: string, publicKey: Buffer, nowMs: number): Promise<Leaf> {
+    const valid_to_ms = Math.min(nowMs + PROXY_LEAF_HOURS.lifetime * HOUR_MS, this.valid_to_ms);
+    const key = new x509.PublicKey(publicKey);
+    const certificate = await x509.X509CertificateGenerator.create({
+      serialNumber: makeSerial(),
+      // The host stands in its alternative name, which may be longer than a common name may.
+      subject: 'CN=Understudy proxy',
+      issuer: this.#certificate.subject,
+      notBefore: new Date(nowMs - BACKDATED_MS),
+      notAfter: new Date(valid_to_ms),
+      publicKey: key,
+      signingKey: this.#key as never,
+      signingAlgorithm: ALGORITHM,
+      extensions: [
+        new x509.BasicConstraintsExtension(false, undefined, true),
+        new x509.KeyUsagesExtension(x509.KeyUsageFlags.digitalSignature, true),
+        new x509.ExtendedKeyUsageExtension([SERVER_AUTH]),
+        new x509.SubjectAlternativeNameExtension([{ type: 'dns', value: host }]),
+        await x509.AuthorityKeyIdentifierExtension.create(this.#certificate.publicKey),
+        await x509.SubjectKeyIdentifierExtension.create(key),
+      ],
+    });
+    return { cert: `${certificate.toString('pem')}\n`, valid_to_ms };
+  }
+}
+
+/**
+ * The authority of a data directory, made where there is none. A new certificate is made with the same key when the hosts
+ * are others, and when the one that is there runs out soon: clients that trust the earlier one go on until it ends.
+ * @param domains that it may speak for, each with all below it
+ * @throws Error of one line when a file cannot be read, made or understood; its `code` marks it as no fault of ours
+ */
+export async function openAuthority(
+  dataDir: string,
+  domains: readonly string[],
+  nowMs: number,
+): Promise<Authority> {
+  const key = await openKey(dataDir);
+  const place = authorityPath(dataDir);
+  const found = readCertificate(place);
+  const isNew = found === null || !isGood(found, key, domains, nowMs);
+  const authority = new Authority(isNew ? await makeCertificate(key, domains, nowMs) : found, key.signing);
+  if (isNew) writeBehind(place, authority.cert);
+  writeBundle(dataDir, authority);
+  return authority;
+}
+
+/** Written anew each time, since what the machine trusts changes. */
+function writeBundle(dataDir: string, { cert }: Authority): void {
+  const others = new Set([...getCACertificates('bundled'), ...getCACertificates('system')]);
+  writeBehind(bundlePath(dataDir), `${[cert, ...others].map((pem) => pem.trimEnd()).join('\n')}\n`);
+}
+
+/**
+ * The same for somebody who only wants to trust it: a certificate of the key stays as it is, whatever hosts it names, since the
+ * service may have been told of others.
+ */
+export async function showAuthority(
+  dataDir: string,
+  domains: readonly string[],
+  nowMs: number,
+): Promise<Authority> {
+  const key = await openKey(dataDir);
+  const found = readCertificate(authorityPath(dataDir));
+  if (found === null || !isOf(found, key) || found.notAfter.getTime() <= nowMs)
+    return openAuthority(dataDir, domains, nowMs);
+  const authority = new Authority(found, key.signing);
+  writeBundle(dataDir, authority);
+  return authority;
+}
+
+interface AuthorityKey {
+  signing: webcrypto.CryptoKey;
+  /** SubjectPublicKeyInfo in DER. */
+  public: Buffer;
+}
+
+async function openKey(dataDir: string): Promise<AuthorityKey> {
+  x509.cryptoProvider.set(webcrypto as never);
+  const folder = join(dataDir, 'secrets');
+  const file = join(folder, 'proxy-ca.key');
+  makeFolder(folder, 0o700);
+  const pem = readKey(file) ?? (await makeKey(file));
+  try {
+    const key = createPrivateKey(pem);
+    if (key.asymmetricKeyDetails?.namedCurve !== 'prime256v1') throw new Error('another kind of key');
+    const secret = key.export({ type: 'pkcs8', format: 'der' });
+    return {
+      signing: await webcrypto.subtle.importKey('pkcs8', secret, ALGORITHM, false, ['sign']),
+      public: createPublicKey(key).export({ type: 'spki', format: 'der' }),
+    };
+  } catch {
+    throw refuse(
+      `${file} does not hold the key of the proxy's authority: restore it from a backup, or move it away; clients then have to trust a new one`,
+    );
+  }
+}
+
+function readKey(file: string): string | null {
+  let descriptor: number;
+  try {
+    // A named pipe would keep the process until somebody writes to it.
+    descriptor = openSync(file, constants.O_RDONLY | (constants.O_NONBLOCK ?? 0));
+  } catch (thrown) {
+    if ((thrown as NodeJS.ErrnoException).code === 'ENOENT') return null;
+    throw namePlace(thrown, file);
+  }
+  try {
+    const stat = fstatSync(descriptor);
+    if (!stat.isFile() || stat.size > FILE_BYTES_MAX) throw refuse(`${file} is not a file of ours`);
+    if (process.platform !== 'win32' && (stat.mode & REFUSED_RIGHTS) !== 0)
+      throw refuse(
+        `others may read or change ${file}, and be any of the proxy's hosts to your clients: chmod 600 closes it`,
+      );
+    return readFileSync(descriptor, 'latin1');
+  } finally {
+    closeSync(descriptor);
+  }
+}
+
+/** Written aside and put in place whole: of two processes that start at once, one makes it and both read it. */
+async function makeKey(file: string): Promise<string> {
+  const keys = await webcrypto.subtle.generateKey(ALGORITHM, true, ['sign', 'verify']);
+  const der = Buffer.from(await webcrypto.subtle.exportKey('pkcs8', keys.privateKey));
+  const draft = writeDraft(file, x509.PemConverter.encode(der, 'PRIVATE KEY'));
+  try {
+    linkSync(draft, file);
+  } catch (thrown) {
+    if ((thrown as NodeJS.ErrnoException).code !== 'EEXIST') throw namePlace(thrown, file);
+  } finally {
+    rmSync(draft, { force: true });
+  }
+  return readKey(file)!;
+}
+
+/** The file before it, or this one: never half of it. */
+function writeBehind(file: string, text: string): void {
+  const draft = writeDraft(file, text);
+  try {
+    renameSync(draft, file);
+  } catch (thrown) {
+    rmSync(draft, { force: true });
+    throw namePlace(thrown, file);
+  }
+}
+
+function writeDraft(file: string, text: string): string {
+  const draft = `${file}.${randomBytes(6).toString('hex')}`;
+  try {
+    const descriptor = openSync(draft, 'wx', 0o600);
+    try {
+      writeFileSync(descriptor, text);
+      fsyncSync(descriptor);
+    } finally {
+      closeSync(descriptor);
+    }
+  } catch (thrown) {
+    rmSync(draft, { force: true });
+    throw namePlace(thrown, file);
+  }
+  return draft;
+}
+
+/** @returns null when there is none, or nothing that could be one: it can be made again */
+function readCertificate(file: string): x509.X509Certificate | null {
+  try {
+    return new x509.X509Certificate(readFileSync(file, 'latin1'));
+  } catch (thrown) {
+    const { code } = thrown as NodeJS.ErrnoException;
+    if (code === undefined || code === 'ENOENT' || !/^E[A-Z]+$/.test(code)) return null;
+    throw namePlace(thrown, file);
+  }
+}
+
+function isOf(certificate: x509.X509Certificate, key: AuthorityKey): boolean {
+  return Buffer.from(certificate.publicKey.rawData).equals(key.public);
+}
+
+function isGood(
+  certificate: x509.X509Certificate,
+  key: AuthorityKey,
+  domains: readonly string[],
+  nowMs: number,
+): boolean {
+  const left = certificate.notAfter.getTime() - nowMs;
+  const constraints = certificate.getExtension(NAME_CONSTRAINTS);
+  return (
+    isOf(certificate, key) &&
+    left > PROXY_AUTHORITY_DAYS.renewal * DAY_MS &&
+    certificate.notBefore.getTime() <= nowMs &&
+    constraints !== null &&
+    Buffer.from(constraints.value).equals(encodeConstraints(domains))
+  );
+}
+
+function makeCertificate(
+  key: AuthorityKey,
+  domains: readonly string[],
+  nowMs: number,
+): Promise<x509.X509Certificate> {
+  const publicKey = new x509.PublicKey(key.public);
+  // The key's own, so that authorities of two machines are two for a client that trusts both.
+  const name = `CN=Understudy proxy ${createHash('sha256').update(key.public).digest('hex').slice(0, 8)}`;
+  return (async () =>
+    x509.X509CertificateGenerator.create({
+      serialNumber: makeSerial(),
+      subject: name,
+      issuer: name,
+      notBefore: new Date(nowMs - BACKDATED_MS),
+      notAfter: new Date(nowMs + PROXY_AUTHORITY_DAYS.lifetime * DAY_MS),
+      publicKey,
+      signingKey: key.signing as never,
+      signingAlgorithm: ALGORITHM,
+      extensions: [
+        new x509.BasicConstraintsExtension(true, 0, true),
+        new x509.KeyUsagesExtension(x509.KeyUsageFlags.keyCertSign, true),
+        new x509.ExtendedKeyUsageExtension([SERVER_AUTH]),
+        new x509.Extension(NAME_CONSTRAINTS, true, encodeConstraints(domains)),
+        await x509.SubjectKeyIdentifierExtension.create(publicKey),
+      ],
+    }))();
+}
+
+/** NameConstraints (RFC 5280, 4.2.1.10): these domains with all below them, and no address at all. The library has no class for it. */
+function encodeConstraints(domains: readonly string[]): Buffer {
+  const permitted = domains.map((domain) => encode(0x30, encode(0x82, Buffer.from(domain, 'latin1'))));
+  // Address and mask, both zero: every one, of either version.
+  const excluded = [8, 32].map((bytes) => encode(0x30, encode(0x87, Buffer.alloc(bytes))));
+  return encode(0x30, encode(0xa0, ...permitted), encode(0xa1, ...excluded));
+}
+
+/** One value in DER. */
+function encode(tag: number, ...parts: readonly Buffer[]): Buffer {
+  const content = Buffer.concat(parts);
+  const { length } = content;
+  if (length < 0x80) return Buffer.concat([Buffer.of(tag, length), content]);
+  const size = Buffer.alloc(4);
+  size.writeUInt32BE(length);
+  const digits = size.subarray(size.findIndex((byte) => byte !== 0));
+  return Buffer.concat([Buffer.of(tag, 0x80 | digits.length), digits, content]);
+}
+
+/** 127 random bits: positive, and no two alike. */
+function makeSerial(): string {
+  const bytes = randomBytes(16);
+  bytes[0] = (bytes[0]! & 0x7f) | 0x40;
+  return bytes.toString('hex');
+}
+
+function refuse(words: string): Error {
+  return Object.assign(new Error(words), { code: 'EAUTHORITY' });
+}

@@ -1,0 +1,101 @@
+/** A tunnel to a host that is nobody's business here: bytes pass both ways, unread and unkept. Proxy thread. */
+import { connect, isIP, type Socket } from 'node:net';
+import type { Duplex } from 'node:stream';
+import { PROXY_CONNECT_MS, PROXY_HALF_OPEN_MS, PROXY_IDLE_MS } from '../limits.ts';
+import { type ReachableAddresses, UnreachableError } from './reachable-address.ts';
+
+/** Where a client wants to be. */
+export interface Target {
+  /** In lower case, without a last dot; an address without brackets. */
+  host: string;
+  port: number;
+}
+
+/**
+ * Connects to the target.
+ * @throws UnreachableError where the proxy leads nobody to, ETIMEDOUT, or what the system says
+ */
+export async function connectBlind(
+  { host, port }: Target,
+  addresses: ReachableAddresses,
+  givingUp: AbortSignal,
+): Promise<Socket> {
+  if (isIP(host) !== 0 && !addresses.allows(host, port)) throw new UnreachableError();
+  const socket = connect({
+    host,
+    port,
+    lookup: addresses.lookupFor(port),
+    // One side may end while the other still has something to say.
+    allowHalfOpen: true,
+    noDelay: true,
+  });
+  const { promise, resolve, reject } = Promise.withResolvers<Socket>();
+  const timer = setTimeout(() => {
+    reject(Object.assign(new Error('the connection took too long'), { code: 'ETIMEDOUT' }));
+  }, PROXY_CONNECT_MS);
+  const giveUp = () => reject(givingUp.reason as Error);
+  givingUp.addEventListener('abort', giveUp, { once: true });
+  socket.once('connect', () => resolve(socket));
+  socket.once('error', reject);
+  try {
+    return await promise;
+  } catch (thrown) {
+    socket.on('error', () => {});
+    socket.destroy();
+    throw thrown;
+  } finally {
+    clearTimeout(timer);
+    givingUp.removeEventListener('abort', giveUp);
+  }
+}
+
+export class BlindTunnel {
+  /** When bytes last passed, by `performance.now()`. */
+  #busyAtMs = performance.now();
+  readonly #client: Socket;
+  readonly #target: Socket;
+  readonly #onOver: (tunnel: BlindTunnel) => void;
+  #seenBytes = 0;
+  #left = 2;
+
+  /** @param onOver told once, when both sides are gone */
+  constructor(client: Socket, target: Socket, onOver: (tunnel: BlindTunnel) => void) {
+    this.#client = client;
+    this.#target = target;
+    this.#onOver = onOver;
+    for (const [from, to] of [
+      [client, target],
+      [target, client],
+    ] as const)
+      this.#link(from, to);
+  }
+
+  /** Whether bytes have passed within this time. */
+  isBusy(withinMs: number): boolean {
+    const bytes = this.#client.bytesRead + this.#target.bytesRead;
+    if (bytes !== this.#seenBytes) this.#busyAtMs = performance.now();
+    this.#seenBytes = bytes;
+    return performance.now() - this.#busyAtMs < withinMs;
+  }
+
+  /** Ends both sides now. */
+  cut(): void {
+    this.#client.destroy();
+    this.#target.destroy();
+  }
+
+  #link(from: Socket, to: Socket): void {
+    from.setTimeout(PROXY_IDLE_MS, () => this.cut());
+    from.on('error', () => this.cut());
+    from.once('end', () => {
+      for (const socket of [this.#client, this.#target]) socket.setTimeout(PROXY_HALF_OPEN_MS);
+    });
+    from.once('close', (isBroken) => {
+      // What has come is still handed over, unless this side broke off.
+      if (isBroken || to.writableEnded) to.destroySoon();
+      this.#left--;
+      if (this.#left === 0) this.#onOver(this);
+    });
+    (from as Duplex).pipe(to);
+  }
+}

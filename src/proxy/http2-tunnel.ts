@@ -1,0 +1,172 @@
+/**
+ * A client that insists on HTTP/2: each of its streams is an HTTP/1.1 request to the gateway, which knows no other. Bodies pass as
+ * they come; names, values and order of headers stay as far as HTTP/2 has them. Proxy thread.
+ */
+import { Agent, type ClientRequest, type IncomingMessage, request } from 'node:http';
+import {
+  constants,
+  type IncomingHttpHeaders,
+  type OutgoingHttpHeaders,
+  performServerHandshake,
+  type ServerHttp2Session,
+  type ServerHttp2Stream,
+} from 'node:http2';
+import type { TLSSocket } from 'node:tls';
+import { HTTP_HEAD_BYTES, PROXY_SESSION_IDLE_MS, PROXY_STREAMS_MAX, UPSTREAM_HEAD_BYTES } from '../limits.ts';
+
+const { NGHTTP2_CANCEL, NGHTTP2_INTERNAL_ERROR, NGHTTP2_PROTOCOL_ERROR } = constants;
+/** Of one connection in HTTP/1.1, and not allowed in HTTP/2 (RFC 9113, 8.2.2). */
+const CONNECTION_OWN = new Set([
+  ...['connection', 'keep-alive', 'proxy-connection', 'transfer-encoding', 'upgrade', 'http2-settings', 'te'],
+]);
+
+/**
+ * Serves the client's streams until its connection ends.
+ * @param authority that the client has asked for: host, and port where it is not the usual one
+ * @param port of the gateway's listener for this host
+ * @param onOver told once
+ * @returns the session, to be closed when the service stops
+ */
+export function serveHttp2(
+  client: TLSSocket,
+  authority: string,
+  port: number,
+  onOver: () => void,
+): ServerHttp2Session {
+  const session = performServerHandshake(client, {
+    maxSessionMemory: 16,
+    settings: {
+      maxConcurrentStreams: PROXY_STREAMS_MAX,
+      maxHeaderListSize: HTTP_HEAD_BYTES,
+      enablePush: false,
+    },
+  });
+  // Says keep-alive, since the gateway resets an upload that goes on behind the answer otherwise, and keeps none: one that the
+  // gateway is about to close would be lost.
+  const agent = new Agent({ keepAlive: true, maxFreeSockets: 0, maxSockets: PROXY_STREAMS_MAX });
+  let open = 0;
+  // A stream that waits minutes for its answer is not idle.
+  session.setTimeout(PROXY_SESSION_IDLE_MS, () => {
+    if (open === 0) session.close();
+  });
+  session.on('error', () => {});
+  session.once('close', () => {
+    agent.destroy();
+    client.destroySoon();
+    onOver();
+  });
+  session.on('stream', (stream, headers, _flags, rawHeaders) => {
+    open++;
+    stream.once('close', () => {
+      open--;
+    });
+    stream.on('error', () => {});
+    passOn(stream, headers, rawHeaders as unknown as string[], { authority, port, agent });
+  });
+  return session;
+}
+
+function passOn(
+  stream: ServerHttp2Stream,
+  headers: IncomingHttpHeaders,
+  rawHeaders: readonly string[],
+  { authority, port, agent }: { authority: string; port: number; agent: Agent },
+): void {
+  const method = headers[':method'];
+  const path = headers[':path'];
+  // A CONNECT within the tunnel has no path; nor is there a request without a method.
+  if (method === undefined || path === undefined || method === 'CONNECT') {
+    stream.close(NGHTTP2_PROTOCOL_ERROR);
+    return;
+  }
+  const hasBody = !stream.endAfterHeaders;
+  let sent: ClientRequest;
+  try {
+    sent = request({
+      host: '127.0.0.1',
+      port,
+      agent,
+      method,
+      path,
+      headers: toLines(rawHeaders, headers[':authority'] ?? authority, hasBody) as never,
+      maxHeaderSize: UPSTREAM_HEAD_BYTES,
+      setHost: false,
+    });
+  } catch {
+    stream.close(NGHTTP2_PROTOCOL_ERROR);
+    return;
+  }
+  stream.once('close', () => sent.destroy());
+  sent.on('error', () => {
+    if (!stream.closed) stream.close(NGHTTP2_INTERNAL_ERROR);
+  });
+  sent.on('continue', () => inform(stream, 100, []));
+  sent.on('information', ({ statusCode, rawHeaders: lines }) => inform(stream, statusCode, lines));
+  sent.once('response', (answer) => relay(stream, answer));
+  if (hasBody) stream.pipe(sent);
+  else sent.end();
+}
+
+/** Flat pairs in the order that they came in, with what HTTP/1.1 needs in the place of HTTP/2's own. */
+function toLines(rawHeaders: readonly string[], host: string, hasBody: boolean): string[] {
+  const lines = ['host', host];
+  let isFramed = false;
+  // Cookies may come in pieces (RFC 9113, 8.2.3).
+  const cookies: string[] = [];
+  for (let at = 0; at < rawHeaders.length; at += 2) {
+    const name = rawHeaders[at]!;
+    const value = rawHeaders[at + 1]!;
+    if (name.startsWith(':') || name === 'host' || CONNECTION_OWN.has(name)) continue;
+    if (name === 'cookie') {
+      cookies.push(value);
+      continue;
+    }
+    if (name === 'content-length') isFramed = true;
+    lines.push(name, value);
+  }
+  if (cookies.length > 0) lines.push('cookie', cookies.join('; '));
+  if (hasBody && !isFramed) lines.push('transfer-encoding', 'chunked');
+  return lines;
+}
+
+function inform(stream: ServerHttp2Stream, status: number, lines: readonly string[]): void {
+  if (stream.closed || stream.headersSent || status === 101) return;
+  stream.additionalHeaders({ ':status': status, ...collect(lines) });
+}
+
+function relay(stream: ServerHttp2Stream, answer: IncomingMessage): void {
+  if (stream.closed) {
+    answer.destroy();
+    return;
+  }
+  try {
+    stream.respond(
+      { ':status': answer.statusCode!, ...collect(answer.rawHeaders) },
+      { waitForTrailers: true },
+    );
+    stream.once('wantTrailers', () => stream.sendTrailers(collect(answer.rawTrailers)));
+  } catch {
+    // Something that HTTP/2 has no place for, such as a name twice that may stand there once.
+    stream.close(NGHTTP2_INTERNAL_ERROR);
+    return;
+  }
+  answer.on('error', () => stream.close(NGHTTP2_CANCEL));
+  answer.once('close', () => {
+    // Cut off: the client must not take it for whole.
+    if (!answer.complete) stream.close(NGHTTP2_CANCEL);
+  });
+  answer.pipe(stream);
+}
+
+function collect(lines: readonly string[]): OutgoingHttpHeaders {
+  const headers: OutgoingHttpHeaders = {};
+  for (let at = 0; at < lines.length; at += 2) {
+    const name = lines[at]!.toLowerCase();
+    const value = lines[at + 1]!;
+    if (CONNECTION_OWN.has(name)) continue;
+    const before = headers[name];
+    headers[name] =
+      before === undefined ? value : [...(Array.isArray(before) ? before : [`${before}`]), value];
+  }
+  return headers;
+}

@@ -1,0 +1,96 @@
+/**
+ * Which addresses a blind tunnel may lead to. Link-local addresses are never among them, since clouds give a machine's own
+ * credentials away there; nor are the service's own ports. Proxy thread.
+ */
+import { type LookupAddress, lookup } from 'node:dns';
+import { BlockList, isIP, type LookupFunction } from 'node:net';
+import { networkInterfaces } from 'node:os';
+
+/** `all`: whatever this machine's user may reach; `public`: nothing of this machine and its network; `off`: nothing. */
+export type BlindReach = 'all' | 'public' | 'off';
+
+/** Unspecified, link-local and multicast, and where clouds keep credentials: AWS over IPv6, Alibaba. */
+const NEVER = listOf([
+  ...['0.0.0.0/8', '169.254.0.0/16', '224.0.0.0/4', '255.255.255.255/32', '100.100.100.200/32'],
+  ...['::/128', 'fe80::/10', 'ff00::/8', 'fd00:ec2::254/128'],
+  // The same behind translation (RFC 6052).
+  ...['64:ff9b::a9fe:0/112', '64:ff9b::6464:64c8/128'],
+]);
+/** This machine, and networks that are nobody's in public (RFC 6890). */
+const PRIVATE = listOf([
+  ...['127.0.0.0/8', '10.0.0.0/8', '172.16.0.0/12', '192.168.0.0/16', '100.64.0.0/10', '192.0.0.0/24'],
+  ...['192.0.2.0/24', '198.18.0.0/15', '198.51.100.0/24', '203.0.113.0/24', '240.0.0.0/4'],
+  ...['::1/128', 'fc00::/7', 'fec0::/10', '64:ff9b::/96', '64:ff9b:1::/48', '2001:db8::/32', '2002::/16'],
+  '2001::/32',
+]);
+
+function listOf(subnets: readonly string[]): BlockList {
+  const list = new BlockList();
+  for (const subnet of subnets) {
+    const [net = '', bits = ''] = subnet.split('/');
+    list.addSubnet(net, Number(bits), net.includes(':') ? 'ipv6' : 'ipv4');
+  }
+  return list;
+}
+
+/** The client asked for a place that this proxy does not lead to. */
+export class UnreachableError extends Error {
+  readonly code = 'EUNREACHABLE';
+
+  constructor() {
+    super('the proxy does not lead to this address');
+    this.name = 'UnreachableError';
+  }
+}
+
+export class ReachableAddresses {
+  readonly #reach: Exclude<BlindReach, 'off'>;
+  readonly #ownPorts: ReadonlySet<number>;
+
+  /** @param ownPorts that this process listens on */
+  constructor(reach: Exclude<BlindReach, 'off'>, ownPorts: ReadonlySet<number>) {
+    this.#reach = reach;
+    this.#ownPorts = ownPorts;
+  }
+
+  allows(address: string, port: number): boolean {
+    const version = isIP(address);
+    if (version === 0) return false;
+    const family = version === 6 ? 'ipv6' : 'ipv4';
+    if (NEVER.check(address, family)) return false;
+    if (this.#reach === 'public' && PRIVATE.check(address, family)) return false;
+    return !this.#ownPorts.has(port) || !isOwn(address, family);
+  }
+
+  /**
+   * Looks up a name and leaves out what it may not lead to: what is connected to is what was looked at, so a name whose address
+   * changes in between gains nothing.
+   */
+  lookupFor(port: number): LookupFunction {
+    return (name, options, callback) => {
+      lookup(name, { ...options, all: true }, (error, found) => {
+        if (error !== null) {
+          callback(error, []);
+          return;
+        }
+        const allowed: LookupAddress[] = found.filter(({ address }) => this.allows(address, port));
+        const [first] = allowed;
+        if (first === undefined) callback(new UnreachableError(), []);
+        else if (options.all === true) callback(null, allowed);
+        else callback(null, first.address, first.family);
+      });
+    };
+  }
+}
+
+const LOOPBACK = listOf(['127.0.0.0/8', '::1/128']);
+
+function isOwn(address: string, family: 'ipv4' | 'ipv6'): boolean {
+  if (LOOPBACK.check(address, family)) return true;
+  const own = new BlockList();
+  for (const addresses of Object.values(networkInterfaces())) {
+    for (const its of addresses ?? [])
+      own.addAddress(its.address.replace(/%.*$/, ''), its.family === 'IPv6' ? 'ipv6' : 'ipv4');
+  }
+  return own.check(address, family);
+}

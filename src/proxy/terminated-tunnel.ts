@@ -1,0 +1,96 @@
+/**
+ * A tunnel to a named provider: the proxy is the TLS server of its client, and hands what it decrypts to the gateway over
+ * loopback, byte for byte. The gateway sends it to the provider in TLS of its own. Proxy thread.
+ */
+import { connect, type Socket } from 'node:net';
+import { type SecureContext, TLSSocket } from 'node:tls';
+import { PROXY_HANDSHAKE_MS, PROXY_LINGER_MS } from '../limits.ts';
+
+/** What the client and the proxy speak with each other once they have agreed. */
+export type TunnelProtocol = 'http/1.1' | 'h2';
+
+const LOOPBACK = '127.0.0.1';
+
+/**
+ * Is the client's TLS server.
+ * @param host that the client has asked for, and must ask for again: the certificate is for no other
+ * @returns the socket, once the client has agreed, and what it speaks
+ * @throws Error when it does not within the bound; the socket is destroyed then
+ */
+export async function agreeWithClient(
+  client: Socket,
+  host: string,
+  context: SecureContext,
+): Promise<{ socket: TLSSocket; protocol: TunnelProtocol }> {
+  const socket = new TLSSocket(client, {
+    isServer: true,
+    secureContext: context,
+    SNICallback: (name, callback) => {
+      if (isSame(name, host)) callback(null, context);
+      else callback(new Error('another host than that of CONNECT'));
+    },
+    ALPNCallback: ({ protocols }) => chooseProtocol(protocols),
+  } as ConstructorParameters<typeof TLSSocket>[1]);
+  const { promise, resolve, reject } = Promise.withResolvers<void>();
+  const timer = setTimeout(() => reject(new Error('the handshake took too long')), PROXY_HANDSHAKE_MS);
+  socket.once('secure', resolve);
+  socket.on('error', reject);
+  const onClosed = () => reject(new Error('the client went away'));
+  socket.once('close', onClosed);
+  client.once('close', onClosed);
+  try {
+    await promise;
+    // A client that names none has not agreed; one that resumes a session is asked for none anew.
+    if (!isSame((socket as unknown as { servername: unknown }).servername, host))
+      throw new Error('another host than that of CONNECT');
+  } catch (thrown) {
+    socket.destroy();
+    client.destroy();
+    throw thrown;
+  } finally {
+    clearTimeout(timer);
+    socket.off('close', onClosed);
+    client.off('close', onClosed);
+  }
+  // A TLS server of Node's would say so; HTTP/2 waits for it.
+  (socket as unknown as { secureConnecting: boolean }).secureConnecting = false;
+  return { socket, protocol: socket.alpnProtocol === 'h2' ? 'h2' : 'http/1.1' };
+}
+
+/** HTTP/2 only for a client that takes nothing else: HTTP/1.1 passes byte for byte. */
+function chooseProtocol(offered: readonly string[]): string | undefined {
+  return ['http/1.1', 'h2'].find((protocol) => offered.includes(protocol));
+}
+
+function isSame(name: unknown, host: string): boolean {
+  return typeof name === 'string' && name.toLowerCase().replace(/\.$/, '') === host;
+}
+
+/**
+ * Passes bytes between a client and the gateway, both ways, the slower side making the faster one wait.
+ * @param port of the gateway's listener for this host
+ * @param onOver told once, when both sides are gone
+ */
+export function passToGateway(client: TLSSocket, port: number, onOver: () => void): void {
+  const gateway = connect({ host: LOOPBACK, port, noDelay: true });
+  let left = 2;
+  const onClosed = () => {
+    left--;
+    if (left === 0) onOver();
+  };
+  client.on('error', () => gateway.destroy());
+  gateway.on('error', () => client.destroy());
+  client.once('close', () => {
+    gateway.destroy();
+    onClosed();
+  });
+  gateway.once('close', () => {
+    // What is left of the answer goes to a client that takes it.
+    if (!client.destroyed) {
+      client.setTimeout(PROXY_LINGER_MS, () => client.destroy());
+      client.destroySoon();
+    }
+    onClosed();
+  });
+  client.pipe(gateway).pipe(client);
+}

@@ -1,0 +1,101 @@
+/**
+ * Entry of the proxy thread: opens the authority and the listener, and serves clients until the main thread says otherwise,
+ * over comlink. TLS handshakes cost processor time, and anybody who connects can ask for them; here they
+ * keep no server thread waiting. Composition. The proxy thread, and nobody else's.
+ */
+import type { MessagePort } from 'node:worker_threads';
+import * as Comlink from 'comlink';
+import nodeEndpoint from 'comlink/dist/esm/node-adapter.mjs';
+import { listDomains, type ProxyHost } from '../domain/proxy-host.ts';
+import { createLog } from '../log.ts';
+import { openAuthority } from '../proxy/authority.ts';
+import { LeafCertificates } from '../proxy/leaf-certificates.ts';
+import { ProxyServer } from '../proxy/proxy-server.ts';
+import { TunnelCounts } from '../proxy/tunnel-counts.ts';
+import { systemClock } from '../std/clock.ts';
+import { createDeferred } from '../std/deferred.ts';
+
+/** What the proxy thread is started with; the ports are transferred. */
+export interface ProxyTask {
+  host: string;
+  port: number;
+  hosts: readonly ProxyHost[];
+  /** Secret. */
+  keys: readonly string[];
+  blind: 'all' | 'public' | 'off';
+  own_ports: readonly number[];
+  tunnels_max: number;
+  data_dir: string;
+  log_level: string;
+  /** Of `TunnelCounts`. */
+  counts: SharedArrayBuffer;
+  control: MessagePort;
+  /** Leads to the main thread's ProxyServices. */
+  services: MessagePort;
+}
+
+/** What the proxy thread may ask of the main thread; called through comlink. */
+export interface ProxyServices {
+  /** @returns the port of a listener of the gateway for this host; null when there can be none now */
+  openRoute(authority: string, provider: string): Promise<number | null>;
+}
+
+/** What the main thread may ask of it; called through comlink. */
+export interface ProxyControl {
+  /** @returns the port */
+  listen(): Promise<number>;
+  drain(): void;
+  /** Once the gateway is drained: ends what is left, tunnels that are in use after so long at most. */
+  stop(deadlineMs: number): Promise<void>;
+}
+
+/** How often it is looked whether the authority's certificate runs out. */
+const LOOK_MS = 6 * 3_600_000;
+
+/** Runs the thread until it is stopped. */
+export default async function proxy(task: ProxyTask): Promise<void> {
+  const log = createLog(task.log_level);
+  const stopped = createDeferred<void>();
+  const services = Comlink.wrap<ProxyServices>(nodeEndpoint(task.services));
+  const nowMs = () => systemClock.wallMs();
+  const open = () => openAuthority(task.data_dir, listDomains(task.hosts), nowMs());
+  let server: ProxyServer | null = null;
+  let looking: NodeJS.Timeout | null = null;
+  const control: ProxyControl = {
+    listen: async () => {
+      const authority = await open();
+      const leaves = new LeafCertificates(authority, nowMs);
+      const renew = async () => {
+        try {
+          leaves.renew(await open());
+        } catch (thrown) {
+          log.error({ reason: (thrown as Error).message }, 'the proxy’s authority cannot be renewed');
+        }
+      };
+      looking = setInterval(() => void renew(), LOOK_MS).unref();
+      server = new ProxyServer({
+        ...task,
+        leaves,
+        counts: new TunnelCounts(task.counts),
+        openRoute: ({ provider }, { host, port }) =>
+          services.openRoute(port === 443 ? host : `${host}:${port}`, provider),
+        log,
+      });
+      return server.listen();
+    },
+    drain: () => server?.drain(),
+    stop: async (deadlineMs) => {
+      if (looking !== null) clearInterval(looking);
+      server?.drain();
+      await server?.waitForTunnels(deadlineMs);
+      server?.close();
+      stopped.resolve();
+    },
+  };
+  Comlink.expose(control, nodeEndpoint(task.control));
+  await stopped.promise;
+  setImmediate(() => {
+    task.control.close();
+    task.services.close();
+  });
+}

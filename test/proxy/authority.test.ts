@@ -1,0 +1,180 @@
+/** The authority: made once, for some hosts alone, whoever starts first, and renewed before it runs out. Real files. */
+import { X509Certificate } from 'node:crypto';
+import { once } from 'node:events';
+import { chmodSync, mkdtempSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import { type AddressInfo, createServer } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { connect, createServer as createTlsServer } from 'node:tls';
+import { expect, it, onTestFinished } from 'vitest';
+import { findProxyHost, listDomains, readProxyHosts } from '../../src/domain/proxy-host.ts';
+import { type Authority, openAuthority, showAuthority } from '../../src/proxy/authority.ts';
+import { LeafCertificates } from '../../src/proxy/leaf-certificates.ts';
+import { runHere } from '../cli/here.ts';
+import { ProxiedService } from '../fixtures/proxied-service.ts';
+
+const NOW = Date.now();
+const DAY_MS = 86_400_000;
+const DOMAINS = ['api.openai.com', 'openai.azure.com'];
+
+function makeFolder(): string {
+  const folder = mkdtempSync(join(tmpdir(), 'understudy-authority-'));
+  onTestFinished(() => rmSync(folder, { recursive: true }));
+  return folder;
+}
+
+/** @returns null when a client that trusts the authority takes a certificate for this name, else why not */
+async function tryName(authority: Authority, name: string): Promise<string | null> {
+  const context = await new LeafCertificates(authority, () => NOW).get(name);
+  const server = createTlsServer({ SNICallback: (_name, done) => done(null, context) }).listen(
+    0,
+    '127.0.0.1',
+  );
+  await once(server, 'listening');
+  const { port } = server.address() as AddressInfo;
+  const socket = connect({ port, host: '127.0.0.1', ca: authority.cert, servername: name });
+  const outcome = await Promise.race([
+    once(socket, 'secureConnect').then(() => null),
+    new Promise<string>((resolve) => socket.once('error', ({ message }) => resolve(message))),
+  ]);
+  socket.destroy();
+  server.close();
+  return outcome;
+}
+
+it('speaks for its hosts and for nobody else, whoever has the key', async () => {
+  const authority = await openAuthority(makeFolder(), DOMAINS, NOW);
+  expect(await tryName(authority, 'api.openai.com')).toBeNull();
+  expect(await tryName(authority, 'mine.openai.azure.com')).toBeNull();
+  for (const name of ['example.com', 'openai.com', 'notapi.openai.com', 'azure.com'])
+    expect(await tryName(authority, name), name).toMatch(/permitted subtree violation/);
+});
+
+it('lies in files that nobody else reads, and stays the same', async () => {
+  const dir = makeFolder();
+  const first = await openAuthority(dir, DOMAINS, NOW);
+  for (const name of ['secrets/proxy-ca.key', 'proxy-ca.pem', 'proxy-ca-bundle.pem'])
+    expect(statSync(join(dir, name)).mode & 0o777, name).toBe(0o600);
+  expect((await openAuthority(dir, DOMAINS, NOW)).cert).toBe(first.cert);
+  expect(readdirSync(dir, { recursive: true })).toHaveLength(4);
+  // The bundle is for clients that trust nothing else.
+  expect(readFileSync(join(dir, 'proxy-ca-bundle.pem'), 'utf8').match(/BEGIN CERT/g)!.length).toBeGreaterThan(
+    50,
+  );
+});
+
+it('gets a new certificate of the same key for other hosts and before it runs out', async () => {
+  const dir = makeFolder();
+  const first = await openAuthority(dir, DOMAINS, NOW);
+  const key = (authority: Authority) =>
+    new X509Certificate(authority.cert).publicKey.export({ type: 'spki', format: 'pem' });
+  const wider = await openAuthority(dir, [...DOMAINS, 'llm.example.com'], NOW);
+  expect(wider.cert).not.toBe(first.cert);
+  expect(key(wider)).toBe(key(first));
+  // Somebody in another shell changes nothing.
+  expect((await showAuthority(dir, DOMAINS, NOW)).cert).toBe(wider.cert);
+  const later = NOW + 611 * DAY_MS;
+  const renewed = await openAuthority(dir, [...DOMAINS, 'llm.example.com'], later);
+  expect(renewed.cert).not.toBe(wider.cert);
+  expect(key(renewed)).toBe(key(first));
+  expect(renewed.valid_to_ms - later).toBeGreaterThan(700 * DAY_MS);
+  // Clients that still trust the first one take what the key signs now.
+  const leaf = new LeafCertificates(renewed, () => NOW);
+  expect(await leaf.get('api.openai.com')).toBeTruthy();
+  const old = new X509Certificate(first.cert);
+  const { publicKey } = await import('node:crypto').then(({ generateKeyPairSync }) =>
+    generateKeyPairSync('ec', { namedCurve: 'P-256' }),
+  );
+  const { cert } = await renewed.issue(
+    'api.openai.com',
+    publicKey.export({ type: 'spki', format: 'der' }),
+    NOW,
+  );
+  expect(new X509Certificate(cert).verify(old.publicKey)).toBe(true);
+});
+
+it('is one where two begin at once', async () => {
+  const dir = makeFolder();
+  const all = await Promise.all(Array.from({ length: 8 }, () => openAuthority(dir, DOMAINS, NOW)));
+  const keys = all.map(({ cert }) =>
+    new X509Certificate(cert).publicKey.export({ type: 'spki', format: 'pem' }),
+  );
+  expect(new Set(keys).size).toBe(1);
+});
+
+it('says what is wrong with its key', async () => {
+  const dir = makeFolder();
+  await openAuthority(dir, DOMAINS, NOW);
+  const file = join(dir, 'secrets', 'proxy-ca.key');
+  chmodSync(file, 0o644);
+  await expect(openAuthority(dir, DOMAINS, NOW)).rejects.toThrow(/others may read or change .*chmod 600/);
+  chmodSync(file, 0o600);
+  writeFileSync(file, readFileSync(file, 'utf8').slice(0, 100));
+  await expect(openAuthority(dir, DOMAINS, NOW)).rejects.toMatchObject({
+    code: 'EAUTHORITY',
+    message: expect.stringMatching(/does not hold the key .*restore it from a backup/),
+  });
+  // A certificate is made again from the key; a damaged one is no reason to stop.
+  rmSync(file);
+  writeFileSync(join(dir, 'proxy-ca.pem'), 'nothing');
+  expect((await openAuthority(dir, DOMAINS, NOW)).cert).toContain('BEGIN CERTIFICATE');
+});
+
+it('--trust prints one line that a shell takes, and the same authority after a kill', async () => {
+  const service = new ProxiedService();
+  onTestFinished(() => service[Symbol.asyncDispose]());
+  const env = { DATA_DIR: service.data, GW_PROXY_PORT: '8788' };
+  const { stdout, stderr, code } = await runHere(['proxy', '--trust'], env);
+  expect([code, stdout.split('\n').length]).toEqual([0, 2]);
+  expect(stdout).toMatch(
+    /^export HTTPS_PROXY=http:\/\/127\.0\.0\.1:8788 NODE_EXTRA_CA_CERTS=\S+proxy-ca\.pem /,
+  );
+  expect(stdout).toMatch(/SSL_CERT_FILE=\S+proxy-ca-bundle\.pem REQUESTS_CA_BUNDLE=/);
+  expect(stderr).toMatch(/SHA-256 [\dA-F:]{95}/);
+  await service.start('default');
+  const { ca } = service;
+  await service.stop('SIGKILL');
+  await service.start('default');
+  expect(service.ca).toBe(ca);
+  expect((await runHere(['proxy', '--trust'], env)).stdout).toBe(stdout);
+});
+
+it('a damaged key ends the start with one line', async () => {
+  const dir = makeFolder();
+  await openAuthority(dir, DOMAINS, NOW);
+  writeFileSync(join(dir, 'secrets', 'proxy-ca.key'), 'damaged');
+  const { code, stderr } = await runHere(['proxy', '--trust'], { DATA_DIR: dir });
+  expect(code).toBe(1);
+  expect(stderr).toMatch(/^understudy: \S+proxy-ca\.key does not hold the key .*\n$/);
+});
+
+it('a port that somebody else has is told in one line', async () => {
+  const taken = createServer().listen(0, '127.0.0.1');
+  await once(taken, 'listening');
+  onTestFinished(() => void taken.close());
+  const service = new ProxiedService();
+  onTestFinished(() => service[Symbol.asyncDispose]());
+  const { port } = taken.address() as AddressInfo;
+  const started = service.start('default', { GW_PROXY_PORT: String(port) }, 'up');
+  await expect(started).rejects.toThrow(/understudy: cannot listen on 127\.0\.0\.1:\d+: the port is in use/);
+});
+
+it('hosts are those of the presets, by the letter', () => {
+  const hosts = readProxyHosts(['default', '*.llm.example.com:8443'])!;
+  const providerOf = (name: string, port = 443) => findProxyHost(hosts, name, port)?.provider;
+  expect(providerOf('api.anthropic.com')).toBe('anthropic');
+  expect(providerOf('mine.openai.azure.com')).toBe('azure');
+  expect(providerOf('bedrock-runtime.eu-west-1.amazonaws.com')).toBe('bedrock');
+  expect(providerOf('us-east5-aiplatform.googleapis.com')).toBe('vertex');
+  expect(providerOf('a.llm.example.com', 8443)).toBe('llm.example.com');
+  for (const name of [
+    's3.amazonaws.com',
+    'openai.azure.com',
+    'xapi.anthropic.com',
+    'gmail.googleapis.com',
+    'llm.example.com',
+  ])
+    expect(providerOf(name), name).toBeUndefined();
+  expect(providerOf('api.anthropic.com', 80)).toBeUndefined();
+  expect(listDomains(hosts)).toContain('llm.example.com');
+});

@@ -1,0 +1,287 @@
+/**
+ * What hostile or broken clients and upstreams do to the proxy: they harm themselves alone, and are told why where that is
+ * possible. Real sockets, real TLS.
+ */
+import { once } from 'node:events';
+import { writeFileSync } from 'node:fs';
+import { createServer, type Server } from 'node:net';
+import { connect as connectTls } from 'node:tls';
+import { afterAll, beforeAll, expect, it } from 'vitest';
+import { loadConfig } from '../../src/config.ts';
+import { readStats, type Stats } from '../fixtures/capture-gateway.ts';
+import { issueCertificate } from '../fixtures/issued-certificate.ts';
+import {
+  askForTunnel,
+  openSecureTunnel,
+  openSecureUpstream,
+  ProxiedService,
+  type SecureUpstream,
+} from '../fixtures/proxied-service.ts';
+
+const KEY = 'a-key-of-the-proxy-0123';
+const service = new ProxiedService();
+const upstreams: Record<string, SecureUpstream> = {};
+/** Takes connections and says nothing. */
+let silent: Server;
+let asked = 0;
+
+beforeAll(async () => {
+  const answer = (_request: unknown, response: { end(text: string): void }) => {
+    asked++;
+    response.end('whole');
+  };
+  const names = ['good', 'expired', 'unknown', 'misnamed'] as const;
+  const [expired, unknown, misnamed] = await Promise.all([
+    issueCertificate('expired', [-9, -2]),
+    issueCertificate('unknown'),
+    issueCertificate('misnamed', [-1, 30], 'somebody.example'),
+  ]);
+  for (const [at, given] of [undefined, expired, unknown, misnamed].entries())
+    upstreams[names[at]!] = await openSecureUpstream(answer, given);
+  silent = createServer(() => {}).listen(0, '127.0.0.1');
+  await once(silent, 'listening');
+  // Of those that cannot be trusted, two are only wrong in one thing.
+  const { TEST_CERTIFICATE } = await import('../fixtures/certificate.ts');
+  const trusted = `${service.dir}/trusted.pem`;
+  writeFileSync(trusted, [TEST_CERTIFICATE, expired!.cert, misnamed!.cert].join('\n'));
+  const hosts = names.map((name) => `localhost:${upstreams[name]!.port}`);
+  await service.start(hosts.join(','), { GW_UPSTREAM_CA: trusted });
+});
+
+afterAll(async () => {
+  await service[Symbol.asyncDispose]();
+  for (const upstream of Object.values(upstreams)) upstream.close();
+  silent.close();
+});
+
+const good = () => `localhost:${upstreams.good!.port}`;
+const refusals = async () =>
+  ((await readStats(service.gateway)) as Stats & { proxy: { refused: Record<string, number> } }).proxy
+    .refused;
+
+/** One request in a tunnel. @returns all that comes until the end */
+async function ask(authority: string, head: string): Promise<string> {
+  const socket = await openSecureTunnel(service, authority);
+  socket.write(head);
+  let text = '';
+  socket.on('data', (bytes: Buffer) => {
+    text += bytes.toString('latin1');
+  });
+  await once(socket, 'close');
+  return text;
+}
+
+const get = (authority: string) => `GET / HTTP/1.1\r\nHost: ${authority}\r\nConnection: close\r\n\r\n`;
+
+it.each([
+  ['expired', 'CERT_HAS_EXPIRED'],
+  ['unknown', 'DEPTH_ZERO_SELF_SIGNED_CERT'],
+  ['misnamed', 'ERR_TLS_CERT_ALTNAME_INVALID'],
+])(
+  'an upstream whose certificate is %s gets nothing, and the client a 502 that says so',
+  async (name, code) => {
+    asked = 0;
+    const text = await ask(`localhost:${upstreams[name]!.port}`, get(`localhost:${upstreams[name]!.port}`));
+    expect(text).toMatch(/^HTTP\/1\.1 502 /);
+    expect(text).toContain(code);
+    expect(asked).toBe(0);
+  },
+);
+
+it('a request for another host than that of the tunnel is refused, and what two could read in two ways', async () => {
+  asked = 0;
+  expect(await ask(good(), get('api.openai.com'))).toMatch(/^HTTP\/1\.1 421 /);
+  const both = `POST / HTTP/1.1\r\nHost: ${good()}\r\nContent-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\nGET /smuggled HTTP/1.1\r\nHost: x\r\n\r\n`;
+  expect(await ask(good(), both)).toMatch(/^HTTP\/1\.1 400 /);
+  expect(asked).toBe(0);
+  // Within a tunnel the gateway's own paths are the upstream's.
+  expect(await ask(good(), get(good()).replace('GET / ', 'GET /__gw/stats '))).toContain('whole');
+});
+
+it.each([
+  ['another name', { servername: 'api.openai.com' }],
+  ['no name', { servername: '' }],
+  ['a protocol that nobody speaks', { ALPNProtocols: ['smtp'] }],
+])('a handshake with %s comes to nothing', async (_what, options) => {
+  const { handshake } = await refusals();
+  const { socket, status } = await askForTunnel(service.port, good());
+  expect(status).toBe(200);
+  const secure = connectTls({
+    socket,
+    ca: service.ca,
+    servername: 'localhost',
+    checkServerIdentity: () => undefined,
+    ...options,
+  });
+  secure.on('error', () => {});
+  let isAgreed = false;
+  secure.once('secureConnect', () => {
+    isAgreed = true;
+    secure.write(get(good()));
+  });
+  let text = '';
+  secure.on('data', (bytes) => {
+    text += bytes;
+  });
+  await once(socket, 'close');
+  // TLS 1.3 lets a client end its part before the server has looked at the name: it gets nothing all the same.
+  expect([isAgreed && text !== '', text]).toEqual([false, '']);
+  expect((await refusals()).handshake).toBeGreaterThan(handshake!);
+});
+
+it('garbage instead of a handshake ends its own connection, as does one that never comes', async () => {
+  const { handshake } = await refusals();
+  const waiting = await askForTunnel(service.port, good());
+  const half = await askForTunnel(service.port, good());
+  // The beginning of a hello.
+  half.socket.write(Buffer.from('1603010200010001fc0303', 'hex'));
+  const broken = await askForTunnel(service.port, good());
+  broken.socket.write('GET / HTTP/1.1\r\n\r\n');
+  const gone = await askForTunnel(service.port, good());
+  gone.socket.destroy();
+  await once(broken.socket, 'close');
+  expect(await ask(good(), get(good()))).toContain('whole');
+  await Promise.all([once(waiting.socket, 'close'), once(half.socket, 'close')]);
+  await expect.poll(async () => (await refusals()).handshake).toBe(handshake! + 4);
+});
+
+it.each([
+  ['GET / HTTP/1.1\r\nHost: x\r\n\r\n', 400],
+  ['GET http://example.com/ HTTP/1.1\r\nHost: example.com\r\n\r\n', 501],
+  ['CONNECT / HTTP/1.1\r\nHost: x\r\n\r\n', 400],
+  ['CONNECT localhost HTTP/1.1\r\nHost: x\r\n\r\n', 400],
+  ['CONNECT localhost:0 HTTP/1.1\r\nHost: x\r\n\r\n', 400],
+  ['CONNECT localhost:99999 HTTP/1.1\r\nHost: x\r\n\r\n', 400],
+  ['CONNECT user@localhost:443 HTTP/1.1\r\nHost: x\r\n\r\n', 400],
+  ['CONNECT 0x7f.1:443 HTTP/1.1\r\nHost: x\r\n\r\n', 400],
+  ['CONNECT 2130706433:443 HTTP/1.1\r\nHost: x\r\n\r\n', 400],
+  ['CONNECT 127.1:443 HTTP/1.1\r\nHost: x\r\n\r\n', 400],
+  ['CONNECT localhost:443 HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\n\r\nabc', 400],
+  ['CONNECT localhost:443 HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n', 400],
+  ['\x16\x03\x01\x02\x00\x01\x00\x01', 400],
+  [`CONNECT localhost:443 HTTP/1.1\r\nHost: x\r\nX: ${'x'.repeat(20_000)}\r\n\r\n`, 431],
+])('%j gets %i', async (head, status) => {
+  const answer = await askForTunnel(service.port, '', head);
+  expect(answer.status).toBe(status);
+  await once(answer.socket, 'close');
+});
+
+it('a head that comes too slowly is not waited for', async () => {
+  const answer = await askForTunnel(service.port, '', 'CONNECT localhost:443 HTTP/1.1\r\n');
+  expect(answer.status).toBe(408);
+  answer.socket.destroy();
+});
+
+it.each(['169.254.169.254:80', '[fe80::1]:443', '[::ffff:169.254.169.254]:80', '0.0.0.0:80', '[::]:443'])(
+  'nobody is led to %s',
+  async (authority) => {
+    const { status, socket } = await askForTunnel(service.port, authority);
+    expect(status).toBe(403);
+    socket.destroy();
+  },
+);
+
+it('nor to the service’s own ports, by whatever name', async () => {
+  const own = [service.port, Number(new URL(service.gateway).port)];
+  for (const port of own) {
+    for (const host of ['127.0.0.1', 'localhost', '[::1]', '[::ffff:127.0.0.1]', '127.0.0.2']) {
+      const { status, socket } = await askForTunnel(service.port, `${host}:${port}`);
+      expect([host, status]).toEqual([host, 403]);
+      socket.destroy();
+    }
+  }
+});
+
+it('a blind tunnel to nobody gets 502, and one side that ends lets the other finish', async () => {
+  const nobody = createServer().listen(0, '127.0.0.1');
+  await once(nobody, 'listening');
+  const { port } = nobody.address() as { port: number };
+  await new Promise((resolve) => nobody.close(resolve));
+  const refused = await askForTunnel(service.port, `127.0.0.1:${port}`);
+  expect(refused.status).toBe(502);
+  expect(refused.text).toContain('ECONNREFUSED');
+
+  const polite = createServer({ allowHalfOpen: true }, (socket) => {
+    let text = '';
+    socket.on('data', (bytes) => {
+      text += bytes;
+    });
+    socket.on('end', () => socket.end(`you said ${text}`));
+  }).listen(0, '127.0.0.1');
+  await once(polite, 'listening');
+  const { socket, status } = await askForTunnel(
+    service.port,
+    `127.0.0.1:${(polite.address() as { port: number }).port}`,
+  );
+  expect(status).toBe(200);
+  socket.end('all of it');
+  expect(String((await once(socket, 'data'))[0])).toBe('you said all of it');
+  polite.close();
+});
+
+it('tunnels beyond the bound are refused, and there is room again when some end', async () => {
+  const crowded = new ProxiedService();
+  try {
+    // So few descriptors leave room for few tunnels.
+    await crowded.start(good(), { GW_PROXY_KEYS: KEY, GW_PROXY_BLIND: 'off' });
+    const authority = `127.0.0.1:${(silent.address() as { port: number }).port}`;
+    const head = (given: string) => `CONNECT ${authority} HTTP/1.1\r\nHost: x\r\n${given}\r\n`;
+    const basic = (words: string) =>
+      `Proxy-Authorization: Basic ${Buffer.from(words).toString('base64')}\r\n`;
+    const statusOf = async (given: string) => {
+      const { status, socket, text } = await askForTunnel(crowded.port, '', head(given));
+      socket.destroy();
+      return [status, /proxy-authenticate: basic/i.test(text)];
+    };
+    expect(await statusOf('')).toEqual([407, true]);
+    expect(await statusOf(basic(`any:${KEY}x`))).toEqual([407, true]);
+    expect(await statusOf('Proxy-Authorization: Negotiate abc\r\n')).toEqual([407, true]);
+    // The key is right: what is not named is refused all the same, since blind tunnels are off.
+    expect(await statusOf(basic(`any:${KEY}`))).toEqual([403, false]);
+    expect(await statusOf(`Proxy-Authorization: Bearer ${KEY}\r\n`)).toEqual([403, false]);
+  } finally {
+    await crowded[Symbol.asyncDispose]();
+  }
+});
+
+it('an answer that is under way when the service stops comes whole', async () => {
+  const leaving = new ProxiedService();
+  const released = Promise.withResolvers<void>();
+  const slow = await openSecureUpstream((_request, response) => {
+    response.write('first,');
+    void released.promise.then(() => response.end('last'));
+  });
+  try {
+    await leaving.start(`localhost:${slow.port}`);
+    const socket = await openSecureTunnel(leaving, `localhost:${slow.port}`);
+    socket.write(get(`localhost:${slow.port}`));
+    let text = '';
+    socket.on('data', (bytes: Buffer) => {
+      text += bytes;
+    });
+    await expect.poll(() => text).toContain('first,');
+    const stopped = leaving.stop();
+    // It takes nobody new by then.
+    await expect
+      .poll(async () => (await askForTunnel(leaving.port, `localhost:${slow.port}`)).status)
+      .toBe(0);
+    released.resolve();
+    await once(socket, 'close');
+    expect(text).toContain('last');
+    expect(await stopped).toBe(0);
+  } finally {
+    await leaving[Symbol.asyncDispose]();
+    slow.close();
+  }
+});
+
+it('beyond loopback a proxy without keys does not start', () => {
+  const load = (env: Record<string, string>) => loadConfig({ listener: 'gateway' }, env);
+  const open = { GW_PROXY_PORT: '8788', GW_PROXY_HOST: '0.0.0.0' };
+  expect(() => load(open)).toThrow(/GW_PROXY_KEYS/);
+  expect(load({ ...open, GW_PROXY_KEYS: KEY }).proxy).toMatchObject({ blind: 'public' });
+  expect(load({ GW_PROXY_PORT: '8788' }).proxy).toMatchObject({ blind: 'all', keys: [] });
+  expect(load({}).proxy).toBeNull();
+  for (const GW_PROXY_HOSTS of ['*', '*.com', '127.0.0.1', 'a b', 'x:0', 'api..com', '1.2.3.4:443'])
+    expect(() => load({ GW_PROXY_HOSTS }), GW_PROXY_HOSTS).toThrow(/GW_PROXY_HOSTS/);
+});
