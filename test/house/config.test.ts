@@ -58,6 +58,7 @@ describe('with nothing set', () => {
         bedrock_base: 'https://bedrock-runtime.{region}.amazonaws.com',
         routes: [],
         route_secrets: [],
+        upstream_ca: null,
       },
       otel: null,
       capture: {
@@ -72,6 +73,7 @@ describe('with nothing set', () => {
         prices: null,
       },
       operators: { emails: [], org: null },
+      proxy: null,
       relegation: null,
       relegation_wires: ['messages'],
       student_key: '',

@@ -136,12 +136,13 @@ it('garbage instead of a handshake ends its own connection, as does one that nev
   // The beginning of a hello.
   half.socket.write(Buffer.from('1603010200010001fc0303', 'hex'));
   const broken = await askForTunnel(service.port, good());
+  const isOver = [waiting, half, broken].map(({ socket }) => once(socket, 'close'));
   broken.socket.write('GET / HTTP/1.1\r\n\r\n');
   const gone = await askForTunnel(service.port, good());
   gone.socket.destroy();
-  await once(broken.socket, 'close');
+  await isOver[2];
   expect(await ask(good(), get(good()))).toContain('whole');
-  await Promise.all([once(waiting.socket, 'close'), once(half.socket, 'close')]);
+  await Promise.all(isOver);
   await expect.poll(async () => (await refusals()).handshake).toBe(handshake! + 4);
 });
 
@@ -219,17 +220,16 @@ it('a blind tunnel to nobody gets 502, and one side that ends lets the other fin
   polite.close();
 });
 
-it('tunnels beyond the bound are refused, and there is room again when some end', async () => {
-  const crowded = new ProxiedService();
+it('with keys it asks for one, and leads nobody blind where that is off', async () => {
+  const locked = new ProxiedService();
   try {
-    // So few descriptors leave room for few tunnels.
-    await crowded.start(good(), { GW_PROXY_KEYS: KEY, GW_PROXY_BLIND: 'off' });
+    await locked.start(good(), { GW_PROXY_KEYS: KEY, GW_PROXY_BLIND: 'off' });
     const authority = `127.0.0.1:${(silent.address() as { port: number }).port}`;
     const head = (given: string) => `CONNECT ${authority} HTTP/1.1\r\nHost: x\r\n${given}\r\n`;
     const basic = (words: string) =>
       `Proxy-Authorization: Basic ${Buffer.from(words).toString('base64')}\r\n`;
     const statusOf = async (given: string) => {
-      const { status, socket, text } = await askForTunnel(crowded.port, '', head(given));
+      const { status, socket, text } = await askForTunnel(locked.port, '', head(given));
       socket.destroy();
       return [status, /proxy-authenticate: basic/i.test(text)];
     };
@@ -240,7 +240,7 @@ it('tunnels beyond the bound are refused, and there is room again when some end'
     expect(await statusOf(basic(`any:${KEY}`))).toEqual([403, false]);
     expect(await statusOf(`Proxy-Authorization: Bearer ${KEY}\r\n`)).toEqual([403, false]);
   } finally {
-    await crowded[Symbol.asyncDispose]();
+    await locked[Symbol.asyncDispose]();
   }
 });
 
@@ -263,7 +263,7 @@ it('an answer that is under way when the service stops comes whole', async () =>
     const stopped = leaving.stop();
     // It takes nobody new by then.
     await expect
-      .poll(async () => (await askForTunnel(leaving.port, `localhost:${slow.port}`)).status)
+      .poll(async () => (await askForTunnel(leaving.port, '/', 'GET / HTTP/1.1\r\nHost: x\r\n\r\n')).status)
       .toBe(0);
     released.resolve();
     await once(socket, 'close');
