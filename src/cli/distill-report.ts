@@ -1,15 +1,18 @@
 /** What a round of `distill` or `loop` did, for a person and as JSON. Pure; main thread. */
 
+import { join } from 'node:path';
 import { percent } from '../analysis/distill.ts';
 import type { RunFault } from '../analysis/golden-run.ts';
 import type { UntaughtReason } from '../analysis/golden-steps.ts';
 import type { AnswerKindMeasure } from '../analysis/student-measures.ts';
+import type { LeftOut } from '../analysis/training-lines.ts';
 import type { Tier } from '../domain/pattern.ts';
 import { DISTILL_BODY_BYTES } from '../limits.ts';
 import { countOf } from '../std/count-of.ts';
 import { type CurvePoint, KIND_RUNS_MIN, type KindRefusal } from '../student/model/calibration.ts';
 import type { UncoveredReason } from '../student/model/decision.ts';
 import type { StudentManifestDraft } from '../student/model/manifest.ts';
+import type { ExportReport } from './distill-export.ts';
 import type { RoundReport } from './distill-round.ts';
 import { layOutTable, makeHarmlessLine, type Palette } from './terminal-text.ts';
 
@@ -320,6 +323,43 @@ function describeOutcome({ outcome, version, reason, out }: RoundJson, palette: 
       : palette.bad(`The model is not good enough: ${makeHarmlessLine(reason)}\n`);
   const left = outcome === 'kept' ? `version ${version} stays in ${where}` : `no student in ${where}`;
   return palette.bad(`Nothing is published: ${makeHarmlessLine(reason)}; ${left}\n`);
+}
+
+const NOT_EXPORTED: Record<LeftOut, string> = {
+  media: 'hold images, documents or sound',
+  provider_tool: "have tools of the provider's own",
+  other_block: 'hold what the form has no word for',
+  other_answers: 'hold answers of a student or another model',
+  shape: 'cannot be put into the form',
+  no_answer: 'have no answer to teach',
+};
+
+/** For a person: where the lines are, and how a model that was taught them is tried. */
+export function describeExport(report: ExportReport, width: number, palette: Palette): string {
+  const { out, files, golden, runs, held_out, left_out } = report;
+  const table = layOutTable(
+    [
+      { title: 'FILE', align: 'left' },
+      { title: 'RUNS', align: 'right' },
+      { title: 'LINES', align: 'right' },
+      { title: 'BYTES', align: 'right' },
+    ],
+    files.map((its) => [
+      { text: makeHarmlessLine(join(out, its.name)) },
+      { text: number(its.runs) },
+      { text: number(its.lines) },
+      { text: number(its.bytes) },
+    ]),
+    width,
+    palette,
+  );
+  const left = listCounts(left_out, NOT_EXPORTED);
+  return (
+    `${number(golden)} golden of ${countOf(runs, 'run')}\n\n${table}` +
+    (left === '' ? '' : `Conversations left out, as they ${left}\n`) +
+    `\nexport.json names the runs that are kept apart. To try a model that was taught train.jsonl:\n` +
+    `understudy distill --model-url URL --model NAME --held-out ${held_out}\n`
+  );
 }
 
 /** One line a round, for a log. */

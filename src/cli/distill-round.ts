@@ -19,6 +19,7 @@ import { type GoldenMaterial, gatherGolden } from '../analysis/golden-steps.ts';
 import { judgeRound, type PublishedStudent } from '../analysis/loop.ts';
 import { mergePatterns } from '../analysis/merge-patterns.ts';
 import { RunChains } from '../analysis/trace.ts';
+import type { TrainingForm } from '../analysis/training-lines.ts';
 import { type Config, readVersion } from '../config.ts';
 import type { RelegationWire } from '../domain/exchange.ts';
 import { DISTILL_BOUNDS, STUDENT_VALID_MS } from '../limits.ts';
@@ -38,6 +39,7 @@ import {
 import type { StudentKind, StudentManifest } from '../student/model/manifest.ts';
 import { orderShare, readOrders, writeOrders } from '../student/orders.ts';
 import { CaptureFiles } from './capture-files.ts';
+import { type ExportReport, exportGolden } from './distill-export.ts';
 import { listRunsDbs, readOutcomes } from './run-outcomes.ts';
 import { StudentAsker } from './student-asker.ts';
 import { TextEmbedder } from './text-embedder.ts';
@@ -64,6 +66,8 @@ export interface RoundOptions {
   held_out?: number | null;
   /** Says what a model would serve, and publishes nothing. */
   evaluates?: boolean;
+  /** Writes golden runs as lines to fine-tune with in that form, and makes no student. */
+  exports?: TrainingForm | null;
   /** Keep the published student unless the new one is no worse, and do nothing when there is nothing new. */
   compare: boolean;
   /** Of the runs, how much a new version serves. */
@@ -214,6 +218,26 @@ async function withService<Result>(
     return await work({ service });
   } finally {
     await service.close();
+    await source.close();
+  }
+}
+
+/** @throws ExportError, and what a round throws */
+export async function runExport(
+  options: RoundOptions & { exports: TrainingForm },
+  teller: RoundTeller,
+): Promise<ExportReport> {
+  const { out, exports: form, held_out = null, wires = ['messages'], data_key = null, room = 1 } = options;
+  const unreadable = new UnreadableExchanges();
+  const source = await CaptureFiles.open(options.db, { cache_bytes: CACHE_BYTES, data_key, unreadable });
+  try {
+    const chains = await readChains(source, teller, Math.ceil(DISTILL_BOUNDS.runs * room));
+    const runsDbs = options.runs_dbs ?? (await listRunsDbs(options.db, options.data_dir));
+    const outcomes = await readOutcomes(runsDbs, chains, data_key);
+    const report = await exportGolden(source, chains, outcomes, { out, form, held_out, wires }, teller);
+    if (unreadable.count > 0) teller.warn(unreadable.describe());
+    return report;
+  } finally {
     await source.close();
   }
 }

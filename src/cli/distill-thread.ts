@@ -4,6 +4,7 @@ import { Worker } from 'node:worker_threads';
 import { DISTILL_BOUNDS, DISTILL_HEAP_MB } from '../limits.ts';
 import { endThread } from '../std/loading-threads.ts';
 import { resolveModuleUrl } from '../std/module-url.ts';
+import type { ExportReport } from './distill-export.ts';
 import type { RoundJson } from './distill-report.ts';
 import type { RoundOptions, RoundTeller } from './distill-round.ts';
 
@@ -12,7 +13,7 @@ export type RoundMessage =
   | { type: 'tell'; what: string; done: number; of: number }
   | { type: 'announce'; what: string }
   | { type: 'warn'; words: string }
-  | { type: 'done'; round: RoundJson }
+  | { type: 'done'; round: RoundJson | ExportReport }
   /** `is_expected`: something about files, in one line; else a stack. */
   | { type: 'failed'; words: string; is_expected: boolean };
 
@@ -32,7 +33,7 @@ export async function runRoundInThread(
   options: RoundOptions,
   teller: RoundTeller,
   entry: URL = resolveModuleUrl('./round-thread.ts', import.meta.url),
-): Promise<RoundJson> {
+): Promise<RoundJson | ExportReport> {
   for (let halvings = 0; ; halvings += 1) {
     try {
       return await runOnce({ ...options, room: 2 ** -halvings }, teller, entry);
@@ -46,14 +47,18 @@ export async function runRoundInThread(
   }
 }
 
-async function runOnce(options: RoundOptions, teller: RoundTeller, entry: URL): Promise<RoundJson> {
+async function runOnce(
+  options: RoundOptions,
+  teller: RoundTeller,
+  entry: URL,
+): Promise<RoundJson | ExportReport> {
   const { old, young } = DISTILL_HEAP_MB;
   const worker = new Worker(entry, {
     workerData: options,
     resourceLimits: { maxOldGenerationSizeMb: old, maxYoungGenerationSizeMb: young },
   });
   try {
-    return await new Promise<RoundJson>((resolve, reject) => {
+    return await new Promise<RoundJson | ExportReport>((resolve, reject) => {
       worker.on('message', (message: RoundMessage) => {
         switch (message.type) {
           case 'tell':

@@ -3,11 +3,13 @@
  * progress, the report. Main thread.
  */
 
+import { TRAINING_FORMS, type TrainingForm } from '../analysis/training-lines.ts';
 import { loadConfig } from '../config.ts';
+import { type ExportReport, removePartialExport } from './distill-export.ts';
 import { DISTILL_FLAGS_HELP, type DistillFlags, readDistillFlags } from './distill-flags.ts';
-import { describeRound, type RoundJson } from './distill-report.ts';
+import { describeExport, describeRound, type RoundJson } from './distill-report.ts';
 import { RoundFailedError, runRoundInThread } from './distill-thread.ts';
-import { type CliIo, EXIT } from './io.ts';
+import { type CliIo, EXIT, UsageError } from './io.ts';
 import { Progress } from './progress.ts';
 import { choosePalette, formatJson, makeHarmlessLine } from './terminal-text.ts';
 
@@ -17,10 +19,13 @@ and how often it would be wrong. It publishes only a student that stays under th
 
 Usage: understudy distill --out DIR [--db FILE] [--target-error E] [options]
        understudy distill --model-url URL --model NAME [--db FILE] [options]
+       understudy distill --export FORM --out DIR [--db FILE] [--held-out S]
 
 ${DISTILL_FLAGS_HELP}
   --model-url URL      only says what the model at this address would serve, for each agent and kind of answer, and how
                        often it would be wrong: as with --student http and --endpoint, but nothing is published
+  --export FORM        writes golden runs as lines to fine-tune a model with, openai or anthropic, and makes no student: DIR
+                       gets train.jsonl, held-out.jsonl, and export.json, which names the runs that are kept apart
 
 DIR gets patterns.jsonl (a pattern a line), manifest.json (which student, its threshold, what was measured) and the
 student's steps. DIR.work beside it remembers what was made of each run: an interrupted distill goes on where it stopped,
@@ -30,6 +35,7 @@ Examples:
   understudy distill --out student
   SVC_DISTILL_DIR=student understudy gateway
   SVC_STUDENT_KEY=… understudy distill --model-url https://models.example --model small --style chat_completions
+  understudy distill --export openai --out lines
   understudy patterns import --tier e2 student/patterns.jsonl
 
 Exit status: 0 published, evaluated or exported, 1 failed or nothing good enough to publish (patterns are written all the
@@ -58,11 +64,12 @@ export async function runDistill(
   io: CliIo,
   surroundings: DistillSurroundings = {},
 ): Promise<number> {
-  const flags = readDistillFlags(argv, { 'model-url': 'text' });
+  const flags = readDistillFlags(argv, { 'model-url': 'text', export: 'text' });
   if (flags.help) {
     await io.out(HELP);
     return EXIT.done;
   }
+  if (flags.more.export !== undefined) return exportLines(flags, io, surroundings);
   const round = await tryRound(flags, false, io, surroundings);
   if (round === null) return EXIT.failed;
   await printRound(round, flags, io, surroundings);
@@ -93,6 +100,48 @@ export async function tryRound(
   io: CliIo,
   surroundings: DistillSurroundings,
 ): Promise<RoundJson | null> {
+  return (await runInThread(flags, compare, null, io, surroundings)) as RoundJson | null;
+}
+
+/** Writes the lines to fine-tune with. @throws UsageError */
+async function exportLines(
+  flags: DistillFlags,
+  io: CliIo,
+  surroundings: DistillSurroundings,
+): Promise<number> {
+  const form = TRAINING_FORMS.find((known) => known === flags.more.export);
+  if (form === undefined) throw new UsageError(`--export takes ${TRAINING_FORMS.join(' or ')}`);
+  if (flags.more['model-url'] !== undefined || flags.more.student !== undefined)
+    throw new UsageError('--export makes no student, and goes with neither --student nor --model-url');
+  // A signal that ends the command leaves nothing half written behind.
+  const stop = (signal: NodeJS.Signals): void => {
+    removePartialExport(flags.out);
+    process.kill(process.pid, signal);
+  };
+  for (const signal of STOPS) process.once(signal, stop);
+  try {
+    const report = (await runInThread(flags, false, form, io, surroundings)) as ExportReport | null;
+    if (report === null) return EXIT.failed;
+    const columns = surroundings.columns ?? process.stdout.columns;
+    const width = io.is_terminal && columns > 0 ? Math.max(40, columns) : Number.POSITIVE_INFINITY;
+    await io.out(
+      flags.json ? `${formatJson(report, 2)}\n` : describeExport(report, width, choosePalette(io.has_color)),
+    );
+    return EXIT.done;
+  } finally {
+    for (const signal of STOPS) process.off(signal, stop);
+  }
+}
+
+const STOPS = ['SIGINT', 'SIGTERM'] as const;
+
+async function runInThread(
+  flags: DistillFlags,
+  compare: boolean,
+  form: TrainingForm | null,
+  io: CliIo,
+  surroundings: DistillSurroundings,
+): Promise<RoundJson | ExportReport | null> {
   const config = loadConfig({ listener: 'gateway' });
   const progress = new Progress(io, io.is_terminal, surroundings.now ?? Date.now);
   const { out, student, target_error, served_min, never_serve, share, held_out, more } = flags;
@@ -106,6 +155,7 @@ export async function tryRound(
         never_serve,
         held_out,
         evaluates: more['model-url'] !== undefined,
+        exports: form,
         wires: config.relegation_wires,
         compare,
         share,

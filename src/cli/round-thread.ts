@@ -9,8 +9,9 @@ import { DataKeyError } from '../std/data-key.ts';
 import { CaptureFileError } from '../storage/capture/layout.ts';
 import { StudentDirectoryError } from '../student/directory.ts';
 import { OrdersError } from '../student/orders.ts';
+import { ExportError } from './distill-export.ts';
 import { toRoundJson } from './distill-report.ts';
-import { type RoundOptions, runRound } from './distill-round.ts';
+import { type RoundOptions, type RoundTeller, runExport, runRound } from './distill-round.ts';
 import type { RoundMessage } from './distill-thread.ts';
 import { OutcomesError } from './run-outcomes.ts';
 import { ServiceFailedError } from './student-asker.ts';
@@ -24,7 +25,7 @@ const post = (message: RoundMessage): void => port.postMessage(message);
 let toldMs = Number.NEGATIVE_INFINITY;
 
 try {
-  const report = await runRound(options, {
+  const teller: RoundTeller = {
     tell: (what, done, of) => {
       if (performance.now() - toldMs < TELL_MS) return;
       toldMs = performance.now();
@@ -32,8 +33,13 @@ try {
     },
     announce: (what) => post({ type: 'announce', what }),
     warn: (words) => post({ type: 'warn', words }),
-  });
-  post({ type: 'done', round: toRoundJson(report, options.out) });
+  };
+  const { exports: form = null } = options;
+  const round =
+    form === null
+      ? toRoundJson(await runRound(options, teller), options.out)
+      : await runExport({ ...options, exports: form }, teller);
+  post({ type: 'done', round });
 } catch (error) {
   const isExpected =
     error instanceof CaptureFileError ||
@@ -42,7 +48,8 @@ try {
     error instanceof OrdersError ||
     error instanceof TooManyRunsError ||
     error instanceof OutcomesError ||
-    error instanceof ServiceFailedError;
+    error instanceof ServiceFailedError ||
+    error instanceof ExportError;
   const { message, stack = message } = error as Error;
   post({ type: 'failed', words: isExpected ? message : stack, is_expected: isExpected });
 }

@@ -1,0 +1,245 @@
+/**
+ * Golden runs as lines to fine-tune a model with: whole conversations with their tools, in the form of chat-completions or of
+ * Messages. What is thought, cached and shown as an image is no part of a line. Pure; command line.
+ *
+ * A client sends its whole conversation again with each request, so a conversation is one line, made of its last request and
+ * the answer to it. A line teaches what the upstream answered in this run, and nothing else: other answers (a student's,
+ * those that a client brought along, and what capture masked) have the weight 0 in the form of chat-completions, which
+ * knows weights. In the form of Messages a conversation with such an answer is left out.
+ */
+
+import { createHash } from 'node:crypto';
+import {
+  type NormalRequest,
+  type NormalTurn,
+  type TurnBlock,
+  type TurnTool,
+  textOf,
+} from '../domain/turn.ts';
+import { canonicalJson } from '../providers/conversation.ts';
+import { MASK } from '../redaction/mask.ts';
+
+export const TRAINING_FORMS = ['openai', 'anthropic'] as const;
+export type TrainingForm = (typeof TRAINING_FORMS)[number];
+
+/** Why a conversation is none to teach. */
+export const LEFT_OUT = [
+  'media',
+  'provider_tool',
+  'other_block',
+  'other_answers',
+  'shape',
+  'no_answer',
+] as const;
+export type LeftOut = (typeof LEFT_OUT)[number];
+
+/** Identifies an answer in the conversations that go on from it: by its text and calls. */
+export function markAnswer(content: readonly TurnBlock[]): string {
+  const calls = content.flatMap((block) =>
+    block.type === 'tool_call' ? [[block.name, canonicalJson(block.input)]] : [],
+  );
+  return hash(JSON.stringify([textOf(content).trim(), calls]));
+}
+
+/** Hashes of a conversation after each of its messages: equal for conversations that begin alike. */
+export function hashPrefixes({ messages }: NormalRequest): string[] {
+  let last = '';
+  return messages.map(({ role, content }) => {
+    const said = content.filter(({ type }) => type !== 'thinking' && type !== 'cache_point');
+    last = hash(`${last}\n${role}\n${canonicalJson(said)}`);
+    return last;
+  });
+}
+
+function hash(text: string): string {
+  return createHash('sha256').update(text).digest('base64url').slice(0, 22);
+}
+
+/**
+ * @param answered marks of what the upstream answered in the run
+ * @returns the line's value, or why there is none
+ */
+export function makeTrainingLine(
+  form: TrainingForm,
+  { request, answer }: NormalTurn,
+  answered: ReadonlySet<string>,
+): object | LeftOut {
+  const messages = [...request.messages, { role: 'assistant' as const, content: answer.content }];
+  for (const { content } of messages) {
+    const reason = findUnteachable(content);
+    if (reason !== null) return reason;
+  }
+  if (request.tools.some(({ kind }) => kind !== 'function')) return 'provider_tool';
+  const pieces = messages.flatMap(({ role, content }): Piece[] => {
+    const said = content.filter(isSaid);
+    if (said.length === 0) return [];
+    if (role === 'assistant') {
+      const teaches = answered.has(markAnswer(content)) && !JSON.stringify(said).includes(MASK);
+      return [{ role, content: said, teaches }];
+    }
+    return [{ role: role === 'tool' ? 'user' : role, content: said, teaches: false }];
+  });
+  if (pieces.at(-1)?.role !== 'assistant' || !pieces.some(({ teaches }) => teaches)) return 'no_answer';
+  const system = request.system.flatMap((block) => (block.type === 'text' ? [block.text] : [])).join('\n\n');
+  return form === 'openai'
+    ? toChatLine(system, pieces, request)
+    : toMessagesLine(system, pieces, request.tools);
+}
+
+/** What a message says that can be taught. */
+type Said = Extract<TurnBlock, { type: 'text' | 'tool_call' | 'tool_result' }>;
+
+interface Piece {
+  role: 'system' | 'user' | 'assistant';
+  content: Said[];
+  /** An answer of the upstream in this run. */
+  teaches: boolean;
+}
+
+function isSaid(block: TurnBlock): block is Said {
+  return (
+    (block.type === 'text' && block.text !== '') || block.type === 'tool_call' || block.type === 'tool_result'
+  );
+}
+
+function findUnteachable(content: readonly TurnBlock[]): LeftOut | null {
+  for (const block of content) {
+    if (block.type === 'media') return 'media';
+    if (block.type === 'other' || block.type === 'refusal') return 'other_block';
+    if (block.type === 'tool_call' && !isObject(block.input)) return 'shape';
+    if (block.type === 'tool_result') {
+      const within = findUnteachable(block.content);
+      if (within !== null) return within;
+      if (block.call_id === null) return 'shape';
+    }
+  }
+  return null;
+}
+
+function isObject(value: unknown): value is Record<string, unknown> {
+  return typeof value === 'object' && value !== null && !Array.isArray(value);
+}
+
+/** Tools that the fine-tuning of chat-completions takes. */
+const CHAT_TOOLS_MAX = 128;
+
+function toChatLine(
+  system: string,
+  pieces: readonly Piece[],
+  { tools, tool_choice }: NormalRequest,
+): object | LeftOut {
+  if (tools.length > CHAT_TOOLS_MAX) return 'shape';
+  const messages: object[] = system === '' ? [] : [{ role: 'system', content: system }];
+  for (const piece of pieces) {
+    if (piece.role === 'assistant') messages.push(toChatAnswer(piece));
+    else messages.push(...toChatMessages(piece));
+  }
+  const line: Record<string, unknown> = { messages };
+  if (tools.length > 0) {
+    line.tools = tools.map(({ name, description, input_schema }) => ({
+      type: 'function',
+      function: { name, ...(description === '' ? {} : { description }), parameters: toSchema(input_schema) },
+    }));
+    line.parallel_tool_calls = tool_choice?.parallel ?? true;
+  }
+  return line;
+}
+
+function toChatAnswer({ content, teaches }: Piece): object {
+  const text = textOf(content);
+  const calls = content.flatMap((block) =>
+    block.type === 'tool_call'
+      ? [
+          {
+            id: block.id,
+            type: 'function',
+            function: { name: block.name, arguments: JSON.stringify(block.input) },
+          },
+        ]
+      : [],
+  );
+  return {
+    role: 'assistant',
+    ...(text === '' ? {} : { content: text }),
+    ...(calls.length === 0 ? {} : { tool_calls: calls }),
+    weight: teaches ? 1 : 0,
+  };
+}
+
+/** Results stand before what the user says beside them. */
+function toChatMessages({ role, content }: Piece): object[] {
+  const results = content.flatMap((block) =>
+    block.type === 'tool_result'
+      ? [{ role: 'tool', tool_call_id: block.call_id, content: resultText(block) }]
+      : [],
+  );
+  const text = joinTexts(content);
+  return text === '' ? results : [...results, { role, content: text }];
+}
+
+/** There is no mark for a failed call: its words say so. */
+function resultText(block: Extract<TurnBlock, { type: 'tool_result' }>): string {
+  const text = joinTexts(block.content);
+  return block.is_error && !/^error/i.test(text) ? `Error: ${text}` : text;
+}
+
+function joinTexts(content: readonly TurnBlock[]): string {
+  return content.flatMap((block) => (block.type === 'text' ? [block.text] : [])).join('\n');
+}
+
+function toMessagesLine(
+  system: string,
+  pieces: readonly Piece[],
+  tools: readonly TurnTool[],
+): object | LeftOut {
+  if (pieces.some(({ role, teaches }) => role === 'assistant' && !teaches)) return 'other_answers';
+  const messages: { role: 'user' | 'assistant'; content: object[] }[] = [];
+  for (const { role, content } of pieces) {
+    const side = role === 'assistant' ? 'assistant' : 'user';
+    const blocks = content.map(toMessagesBlock);
+    const last = messages.at(-1);
+    // Users and models take turns.
+    if (last?.role === side) last.content.push(...blocks);
+    else messages.push({ role: side, content: blocks });
+  }
+  if (messages[0]?.role !== 'user') return 'shape';
+  return {
+    ...(system === '' ? {} : { system }),
+    ...(tools.length === 0
+      ? {}
+      : {
+          tools: tools.map(({ name, description, input_schema }) => ({
+            name,
+            ...(description === '' ? {} : { description }),
+            input_schema: toSchema(input_schema),
+          })),
+        }),
+    messages: messages.map(({ role, content }) => ({ role, content: flatten(content) })),
+  };
+}
+
+/** A message of one text is that text. */
+function flatten(content: readonly object[]): unknown {
+  const [only] = content as { type: string; text?: string }[];
+  return content.length === 1 && only!.type === 'text' ? only!.text : content;
+}
+
+function toMessagesBlock(block: Said): object {
+  switch (block.type) {
+    case 'text':
+      return { type: 'text', text: block.text };
+    case 'tool_call':
+      return { type: 'tool_use', id: block.id, name: block.name, input: block.input };
+    case 'tool_result':
+      return {
+        type: 'tool_result',
+        tool_use_id: block.call_id,
+        content: joinTexts(block.content),
+        ...(block.is_error ? { is_error: true } : {}),
+      };
+  }
+}
+
+function toSchema(schema: unknown): object {
+  return isObject(schema) ? { ...schema, type: 'object' } : { type: 'object', properties: {} };
+}
