@@ -55,6 +55,7 @@ export class GatewayServer {
             new StudentLink(config.relegation.timeout_ms),
             config.relegation.client_keys,
             config.relegation_wires,
+            config.capture.run_headers,
           );
     const gateway = new Gateway({
       bases: config.gateway,

@@ -215,7 +215,7 @@ describe('a late take-over', () => {
 
 describe('a share of the runs', () => {
   it('is served, each run always alike, and the others are the upstream’s', async () => {
-    await start();
+    await start({ run_headers: ['x-own-run'] });
     const orders = orderShare(NO_ORDERS, 1, 0.5);
     await writeOrders(gateway.directory, orders);
     await expect.poll(async () => (await stats()).share, PATIENCE).toBe(0.5);
@@ -225,7 +225,19 @@ describe('a share of the runs', () => {
     expect(served).toEqual(served.map((_, at) => admitsRun(orders, 1, `=run ${at}`)));
     expect(new Set(served).size).toBe(2);
     expect((await stats()).fallbacks.canary).toBe(served.filter((its) => !its).length);
-    // Without a label a run is known by what it began with.
+    // Coding agents name their sessions, and operators their runs.
+    const sessions = ['x-claude-code-session-id', 'session-id', 'x-own-run'];
+    for (const [at, header] of sessions.flatMap((one) => Array(8).fill(one) as string[]).entries()) {
+      const run = `session number ${at}`;
+      const agents = header === 'x-claude-code-session-id' ? ['', `agent number ${at}`] : [''];
+      for (const agent of agents) {
+        const more: [string, string][] = [[header, run]];
+        if (agent !== '') more.push(['x-claude-code-agent-id', agent]);
+        const result = await rawRequest(gateway.port, stepBytes(stepBody(`serve ${at}`), more));
+        expect(serverOf(result) === 'student').toBe(admitsRun(orders, 1, `=${run}`));
+      }
+    }
+    // Without any of them a run is known by what it began with.
     const tasks = Array.from({ length: 24 }, (_, at) => `serve task ${at}`);
     const first = [];
     for (const task of tasks) first.push(await send(task));

@@ -200,7 +200,7 @@ export class RelegatedExchange implements StepWaiter {
   #ask(): void {
     this.#stopWaiting();
     const { link, mode } = this.#relegation;
-    const { wire, run_id, seq, betas, api_version } = this.#head;
+    const { wire, run_id, session_id, seq, betas, api_version } = this.#head;
     // A copy, since the chunks go on to capture and perhaps to the upstream.
     const body = new Uint8Array(this.#bytes);
     let at = 0;
@@ -208,7 +208,7 @@ export class RelegatedExchange implements StepWaiter {
       body.set(chunk, at);
       at += chunk.length;
     }
-    this.#sent = link.send({ wire, run_id, seq, betas, api_version }, body, this);
+    this.#sent = link.send({ wire, run_id, session_id, seq, betas, api_version }, body, this);
     if (this.#sent === null) {
       this.#takeOver(link.isReady ? 'busy' : 'loading');
       return;
@@ -305,7 +305,7 @@ export class RelegatedExchange implements StepWaiter {
       this.#requestClass,
       tee,
       {
-        run_id: this.#head.run_id,
+        run_id: this.#head.label,
         seq: this.#head.seq,
         status: this.#status,
         started_at_ms: at_ms,

@@ -31,19 +31,23 @@ export class Relegation implements RelegationDesk {
   readonly #credentials: KnownCredentials;
   /** By path. */
   readonly #wires: ReadonlyMap<string, RelegationWire>;
+  readonly #runHeaders: readonly string[];
   /** Of bodies that are still coming in. */
   #heldBytes = 0;
 
   /**
    * @param ownKeys credentials that the student may answer unseen (SVC_STUDENT_KEYS)
    * @param wires whose steps are relegated (GW_RELEGATION_WIRES)
+   * @param runHeaders that name runs (SVC_RUN_HEADERS)
    */
   constructor(
     mode: RelegationMode,
     link: StudentLink,
     ownKeys: readonly string[],
     wires: readonly RelegationWire[] = ['messages'],
+    runHeaders: readonly string[] = [],
   ) {
+    this.#runHeaders = runHeaders;
     this.#wires = new Map(wires.map((wire) => [STEP_PATHS[wire], wire]));
     this.mode = mode;
     this.link = link;
@@ -71,7 +75,7 @@ export class Relegation implements RelegationDesk {
     ) {
       return false;
     }
-    const step = readStepHead(wire, head.headers);
+    const step = readStepHead(wire, head.headers, this.#runHeaders);
     if (step.refusal === 'no_credential') {
       // The upstream refuses it, which takes nobody's run over.
       this.ledger.fallback('no_credential');

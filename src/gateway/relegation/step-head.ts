@@ -1,4 +1,5 @@
 /** What the headers of a request say about its step. Server threads. */
+import { readClientRun } from '../../domain/client-run.ts';
 import {
   API_VERSIONS,
   type ApiVersion,
@@ -11,10 +12,19 @@ import type { StepHead } from './student-link.ts';
 /** What the headers say of a step: what the student is to know, and why it may not be asked. */
 export interface ReadStepHead extends StepHead {
   refusal: FallbackReason | null;
+  /** `x-svc-run`, as capture keeps it; null for none. */
+  label: string | null;
 }
 
-/** Reads a step's headers; credentials are looked for, never kept. */
-export function readStepHead(wire: RelegationWire, headers: readonly string[]): ReadStepHead {
+/**
+ * Reads a step's headers; credentials are looked for, never kept.
+ * @param runHeaders of the operator's own that name runs (SVC_RUN_HEADERS)
+ */
+export function readStepHead(
+  wire: RelegationWire,
+  headers: readonly string[],
+  runHeaders: readonly string[] = [],
+): ReadStepHead {
   const isMessages = wire === 'messages';
   let hasCredential = false;
   let isJson = false;
@@ -23,6 +33,8 @@ export function readStepHead(wire: RelegationWire, headers: readonly string[]): 
   const step: ReadStepHead = {
     wire,
     run_id: null,
+    session_id: null,
+    label: null,
     seq: null,
     betas: [],
     api_version: API_VERSIONS[0],
@@ -51,13 +63,14 @@ export function readStepHead(wire: RelegationWire, headers: readonly string[]): 
         if (!isMessages) step.betas.push(value);
         break;
       case 'x-svc-run':
-        step.run_id = readRunId(value);
+        step.label = readRunId(value);
         break;
       case 'x-svc-seq':
         step.seq = parseSeq(value);
         break;
     }
   }
+  nameRun(step, headers, runHeaders);
   if (!hasCredential) step.refusal = 'no_credential';
   else if (!isJson || isEncoded) step.refusal = 'encoded';
   else if (!isMessages) return step;
@@ -65,4 +78,20 @@ export function readStepHead(wire: RelegationWire, headers: readonly string[]): 
   else if (API_VERSIONS.includes(version as ApiVersion)) step.api_version = version as ApiVersion;
   else step.refusal = 'unsupported';
   return step;
+}
+
+/**
+ * A session of a coding agent holds several conversations: sub-agents, titles, summaries. One share takes all or none of it,
+ * and who serves one of them says nothing of the others.
+ */
+function nameRun(step: ReadStepHead, headers: readonly string[], runHeaders: readonly string[]): void {
+  step.run_id = step.session_id = step.label;
+  if (step.label !== null) return;
+  const pairs: [string, string][] = [];
+  for (let at = 0; at < headers.length; at += 2) pairs.push([headers[at]!, headers[at + 1]!]);
+  const run = readClientRun(pairs, runHeaders);
+  if (run === null) return;
+  step.session_id = run.session_id;
+  const isOwn = pairs.some(([name, value]) => value === run.run_id && runHeaders.includes(name));
+  if (isOwn) step.run_id = run.run_id;
 }

@@ -28,8 +28,10 @@ export interface StepRequest {
   id: number;
   /** The request's whole body. */
   body: Uint8Array;
-  /** Of the run headers; null where there are none. */
+  /** The run by its label, or by an operator's own header; null where there is none. */
   run_id: string | null;
+  /** What belongs together when a version serves a share of the runs: the run, or a client's session; null where nothing says. */
+  session_id: string | null;
   seq: number | null;
   /** Values of the wire's beta header as they came. */
   betas: string[];

@@ -261,7 +261,7 @@ export class StepHandler {
       return;
     }
     entry.place = step.place;
-    if (!watch.admits(() => identifyRun(step.request, message.run_id))) {
+    if (!watch.admits(() => identifyRun(step.request, message.session_id))) {
       this.#decline(message, step, 'canary', post);
       return;
     }

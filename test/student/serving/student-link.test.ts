@@ -19,6 +19,7 @@ const waiter = (name = ''): StepWaiter => ({
 const head = {
   wire: 'messages' as const,
   run_id: 'r',
+  session_id: 'r',
   seq: 1,
   betas: [],
   api_version: '2023-06-01' as const,
