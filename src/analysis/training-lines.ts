@@ -17,7 +17,7 @@ import {
   textOf,
 } from '../domain/turn.ts';
 import { canonicalJson } from '../providers/conversation.ts';
-import { MASK } from '../redaction/mask.ts';
+import { holdsMask } from '../student/model/answer.ts';
 
 export const TRAINING_FORMS = ['openai', 'anthropic'] as const;
 export type TrainingForm = (typeof TRAINING_FORMS)[number];
@@ -74,7 +74,7 @@ export function makeTrainingLine(
     const said = content.filter(isSaid);
     if (said.length === 0) return [];
     if (role === 'assistant') {
-      const teaches = answered.has(markAnswer(content)) && !JSON.stringify(said).includes(MASK);
+      const teaches = answered.has(markAnswer(content)) && !holdsMask(said);
       return [{ role, content: said, teaches }];
     }
     return [{ role: role === 'tool' ? 'user' : role, content: said, teaches: false }];

@@ -26,7 +26,6 @@ import { normalizeTurn } from '../providers/normal-turn.ts';
 import { makeFolder } from '../std/folder.ts';
 import { readStep, wireOf } from '../student/serving/step-reading.ts';
 import type { CaptureFiles } from './capture-files.ts';
-import type { RoundTeller } from './distill-round.ts';
 
 /** What cannot be exported, in one line. */
 export class ExportError extends Error {}
@@ -37,6 +36,11 @@ export interface ExportOptions {
   /** Share of the golden runs that is kept apart; null: as much as a later trial takes. */
   held_out: number | null;
   wires: readonly RelegationWire[];
+}
+
+/** Hears how far an export is; often. */
+export interface ExportTeller {
+  tell(what: string, done: number, of: number): void;
 }
 
 export interface ExportReport {
@@ -78,7 +82,7 @@ export async function exportGolden(
   chains: RunChains,
   outcomes: ReadonlyMap<string, string>,
   options: ExportOptions,
-  teller: RoundTeller,
+  teller: ExportTeller,
 ): Promise<ExportReport> {
   const { out, form } = options;
   await checkFolder(out);
@@ -160,7 +164,7 @@ async function findGolden(
   chains: RunChains,
   outcomes: ReadonlyMap<string, string>,
   wires: readonly RelegationWire[],
-  teller: RoundTeller,
+  teller: ExportTeller,
 ): Promise<ExportedRun[]> {
   const golden: ExportedRun[] = [];
   let lookedAt = 0;

@@ -1,6 +1,6 @@
 /** An answer as the student learns from it. Pure; analysis and the student's thread. */
 
-import type { NormalAnswer } from '../../domain/turn.ts';
+import type { NormalAnswer, TurnBlock } from '../../domain/turn.ts';
 import { STUDENT_CORE } from '../../limits.ts';
 import { MASK } from '../../redaction/mask.ts';
 import type { StudentAnswer, StudentBlock } from './decision.ts';
@@ -50,6 +50,11 @@ export function digestAnswer(answer: NormalAnswer): AnswerDigest | null {
     ...(read ? { cache_read_tokens: read } : {}),
     ...(write ? { cache_write_tokens: write } : {}),
   };
+}
+
+/** Whether capture has masked something in it: what was said there is not known. */
+export function holdsMask(content: readonly TurnBlock[]): boolean {
+  return JSON.stringify(content).includes(MASK);
 }
 
 /** Characters of an input, about; null when it is too large, too deep, masked, or has keys that nobody should copy. */
