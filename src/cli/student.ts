@@ -6,11 +6,11 @@
 import { join } from 'node:path';
 import { percent } from '../analysis/distill.ts';
 import { loadConfig } from '../config.ts';
+import type { StudentReport } from '../domain/student-report.ts';
 import { countOf } from '../std/count-of.ts';
 import { graftAgent } from '../student/agent-graft.ts';
 import { type LedgerCopy, listLedger, readLedgerFile, sumLedger } from '../student/day-ledger.ts';
 import {
-  type KeptVersion,
   listVersions,
   publishStudent,
   readStudentDirectory,
@@ -23,17 +23,16 @@ import type { WatchedAgentReport } from '../student/model/drift-watch.ts';
 import type { LedgerRow } from '../student/model/ledger-row.ts';
 import type { StudentManifest } from '../student/model/manifest.ts';
 import {
-  isSuspendedBy,
   type Order,
   type Orders,
   OrdersError,
   orderShare,
   readOrders,
   resume,
-  shareOf,
   suspend,
   writeOrders,
 } from '../student/orders.ts';
+import { describeAgents, describeVersion } from '../student/student-report.ts';
 import { reportWatched } from '../student/student-watch.ts';
 import { readWatchFile } from '../student/watch-file.ts';
 import { readFlagsAndWords, refuseWords } from './flags.ts';
@@ -206,7 +205,9 @@ async function listAll(place: Place): Promise<number> {
   // Without versions there is nothing to show beside it.
   if (damage !== null && versions.length === 0) throw damage;
   const orders = await readOrders(place.directory);
-  const told = versions.map((kept) => describeVersion(kept, serving?.version ?? null, orders));
+  const told = versions.map((kept) =>
+    withState(describeVersion(kept, serving?.version ?? null, orders), serving?.version ?? null),
+  );
   if (place.is_json) {
     await io.out(`${formatJson({ directory, held: orders.held, versions: told }, 2)}\n`);
     return tellDamage(damage, io);
@@ -253,44 +254,11 @@ function tellDamage(damage: StudentDirectoryError | null, io: CliIo): number {
   return EXIT.failed;
 }
 
-function describeVersion(
-  { version, manifest, problem }: KeptVersion,
-  serving: number | null,
-  orders: Orders,
-) {
-  const share = shareOf(orders, version);
-  const isServing = version === serving;
-  const state = isServing ? (share < 1 ? `serves ${percent(share)}` : 'serves') : 'kept';
-  const measured = manifest?.measured;
-  return {
-    version,
-    state: manifest === null ? 'unreadable' : state,
-    share: isServing ? share : 0,
-    made_at: manifest?.made_at ?? null,
-    valid_until: manifest?.valid_until ?? null,
-    agents: manifest?.coverage.agents?.length ?? null,
-    steps: measured?.steps ?? null,
-    served: measured?.served ?? null,
-    errors: measured?.errors ?? null,
-    problem,
-  };
-}
-
-/** An agent of a version, with what becomes of it now. */
-interface ShownAgent {
-  agent: string;
-  tools: string[];
-  /** null: none of its steps is served. */
-  threshold: number | null;
-  evidence: string;
-  runs: number;
-  measured: { steps: number; served: number; errors: number };
-  state: 'serving' | 'not served' | 'suspended';
-  suspended_by: WatchedAgentReport['suspended_by'];
-  /** What audits have found since. */
-  compared: number;
-  wrong: number;
-  kinds: WatchedAgentReport['kinds'];
+/** A version as the report has it, and what becomes of it in a word. */
+function withState(its: StudentReport['versions'][number], serving: number | null) {
+  const serves = its.share < 1 ? `serves ${percent(its.share)}` : 'serves';
+  const state = its.made_at === null ? 'unreadable' : its.version === serving ? serves : 'kept';
+  return { ...its, state };
 }
 
 async function showVersion(place: Place, wanted: number | null): Promise<number> {
@@ -302,12 +270,21 @@ async function showVersion(place: Place, wanted: number | null): Promise<number>
   const { manifest } =
     version === serving?.version ? { manifest: serving } : await readKept(directory, version);
   const orders = await readOrders(place.directory);
-  const agents = describeAgents(manifest, orders, await readWatched(place, orders));
-  const described = describeVersion({ version, manifest, problem: '' }, serving?.version ?? null, orders);
+  const watched = await readWatched(place, orders);
+  const agents = describeAgents(manifest, orders, watched);
+  const kept = { version, manifest, problem: '' };
+  const described = withState(
+    describeVersion(kept, serving?.version ?? null, orders),
+    serving?.version ?? null,
+  );
   if (place.is_json) {
     const { measured, golden, student } = manifest;
+    const audited = agents.map((its) => ({
+      ...its,
+      audited: watched.find(({ agent }) => agent === its.agent)?.kinds ?? [],
+    }));
     await io.out(
-      `${formatJson({ directory, held: orders.held, ...described, student, measured, golden, agents }, 2)}\n`,
+      `${formatJson({ directory, held: orders.held, ...described, student, measured, golden, agents: audited }, 2)}\n`,
     );
     return EXIT.done;
   }
@@ -320,7 +297,7 @@ async function showVersion(place: Place, wanted: number | null): Promise<number>
       `Served ${measured.served} of ${countOf(measured.steps, 'step')} kept apart, ${measured.in_a_row.served} of them in a row; ${measured.errors} wrong\n\n` +
       layOutAgents(agents, palette),
   );
-  for (const { agent, kinds } of agents)
+  for (const { agent, kinds } of watched)
     for (const { kind, state, compared, wrong } of kinds)
       if (state === 'suspended' || wrong > 0)
         await io.out(
@@ -347,46 +324,7 @@ async function readWatched({ watch_path, io }: Place, orders: Orders): Promise<W
   }
 }
 
-function describeAgents(
-  { coverage }: StudentManifest,
-  orders: Orders,
-  watched: readonly WatchedAgentReport[],
-): ShownAgent[] {
-  const listed = coverage.agents ?? [];
-  const unlisted = watched.filter(({ agent }) => !listed.some((its) => its.agent === agent));
-  const all = [
-    ...listed,
-    ...unlisted.map(({ agent }) => ({
-      agent,
-      tools: [],
-      threshold: coverage.threshold,
-      evidence: 'unknown',
-      runs: 0,
-      measured: { steps: 0, served: 0, errors: 0 },
-    })),
-  ];
-  return all.map(({ agent, tools, threshold, evidence, runs, measured }) => {
-    const its = watched.find((one) => one.agent === agent);
-    const isOrdered = isSuspendedBy(orders, agent, null);
-    const state =
-      its?.state === 'suspended' || isOrdered ? 'suspended' : threshold === null ? 'not served' : 'serving';
-    return {
-      agent,
-      tools,
-      threshold,
-      evidence,
-      runs,
-      measured,
-      state,
-      suspended_by: isOrdered ? 'operator' : (its?.suspended_by ?? null),
-      compared: its?.compared ?? 0,
-      wrong: its?.wrong ?? 0,
-      kinds: its?.kinds ?? [],
-    };
-  });
-}
-
-function layOutAgents(agents: readonly ShownAgent[], palette: Palette): string {
+function layOutAgents(agents: StudentReport['agents'], palette: Palette): string {
   if (agents.length === 0) return 'Its agents are not listed.\n';
   return layOutTable(
     [
@@ -402,7 +340,7 @@ function layOutAgents(agents: readonly ShownAgent[], palette: Palette): string {
     agents.map((its) => [
       { text: makeHarmlessLine(its.agent) },
       {
-        text: its.suspended_by === null ? its.state : `${its.state} (${its.suspended_by})`,
+        text: its.suspended_by === null ? its.state.replace('_', ' ') : `${its.state} (${its.suspended_by})`,
         ...(its.state === 'serving' ? {} : { paint: palette.bad }),
       },
       { text: String(its.runs) },

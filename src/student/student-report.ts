@@ -1,6 +1,6 @@
 /**
  * The student in a directory as somebody looks at it: its versions, the agents of the one that serves with what becomes of
- * them, and what it has served and saved. Reads files alone. Server threads, when an operator asks.
+ * them, and what it has served and saved. Reads files alone. Server threads and the command line, when an operator asks.
  */
 import type { StudentReport } from '../domain/student-report.ts';
 import { GOLDEN_RUNS_MIN, MANIFEST_SHOWN_KINDS } from '../limits.ts';
@@ -62,7 +62,8 @@ export async function reportStudent(places: StudentPlaces | null): Promise<Stude
   };
 }
 
-function describeVersion(
+/** A version that is kept. @param serving the one that serves; null: none does */
+export function describeVersion(
   { version, manifest, problem }: KeptVersion,
   serving: number | null,
   orders: Orders,
@@ -85,12 +86,18 @@ function describeVersion(
   };
 }
 
-function describeAgents(
+/** The agents of a version with what becomes of them, and those that audits or operators have ended beside them. */
+export function describeAgents(
   { coverage }: StudentManifest,
   orders: Orders,
   watched: readonly WatchedAgentReport[],
 ): StudentReport['agents'] {
-  return (coverage.agents ?? []).map((its) => {
+  const listed: ListedAgent[] = coverage.agents ?? [];
+  const known = new Set(listed.map(({ agent }) => agent));
+  const unlisted = watched
+    .filter(({ agent }) => !known.has(agent))
+    .map(({ agent }): ListedAgent => ({ ...UNLISTED, agent }));
+  return [...listed, ...unlisted].map((its) => {
     const seen = watched.find(({ agent }) => agent === its.agent);
     const isOrdered = isSuspendedBy(orders, its.agent, null);
     const isSuspended = seen?.state === 'suspended' || isOrdered;
@@ -119,3 +126,11 @@ function describeAgents(
     };
   });
 }
+
+type ListedAgent = Pick<
+  NonNullable<StudentManifest['coverage']['agents']>[number],
+  'agent' | 'tools' | 'threshold' | 'runs' | 'measured' | 'kinds'
+>;
+
+/** An agent of another version, or one of so many that the manifest has no room for. */
+const UNLISTED = { tools: [], threshold: 0, runs: 0, measured: { steps: 0, served: 0, errors: 0 } };

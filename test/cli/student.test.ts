@@ -147,7 +147,7 @@ describe('agents', () => {
     expect(await json('suspend', 'cluster.0')).toMatchObject({ agent: 'cluster.0', kind: null });
     expect(await json('show')).toMatchObject({
       agents: [
-        { agent: 'triage.0', state: 'serving', kinds: [{ kind: 'book', state: 'suspended' }] },
+        { agent: 'triage.0', state: 'serving', audited: [{ kind: 'book', state: 'suspended' }] },
         { agent: 'cluster.0', state: 'suspended', suspended_by: 'operator' },
       ],
     });
@@ -159,7 +159,7 @@ describe('agents', () => {
     expect(await json('show')).toMatchObject({ agents: [{ state: 'suspended' }, { state: 'suspended' }] });
     await json('resume', '--all');
     expect(await json('show')).toMatchObject({
-      agents: [{ state: 'serving' }, { state: 'serving', kinds: [] }],
+      agents: [{ state: 'serving' }, { state: 'serving', audited: [] }],
     });
     await refuse(1, 'there is no agent x', 'suspend', 'x');
     await refuse(1, '2 agents begin with', 'suspend', '');
@@ -184,7 +184,7 @@ describe('agents', () => {
     });
     expect(await json('show')).toMatchObject({
       agents: [
-        { agent: 'triage.0', compared: 40, wrong: 9, kinds: [{ kind: 'book', state: 'suspended' }] },
+        { agent: 'triage.0', compared: 40, wrong: 9, audited: [{ kind: 'book', state: 'suspended' }] },
         { agent: 'cluster.0', compared: 0 },
         { agent: 'gone.0', state: 'suspended', suspended_by: 'audit' },
       ],
@@ -194,7 +194,7 @@ describe('agents', () => {
     );
     await json('resume', 'triage.0');
     expect(await json('show')).toMatchObject({
-      agents: [{ kinds: [{ kind: 'book', state: 'suspect' }] }, {}, { state: 'suspended' }],
+      agents: [{ audited: [{ kind: 'book', state: 'suspect' }] }, {}, { state: 'suspended' }],
     });
   });
 });
