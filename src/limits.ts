@@ -443,13 +443,14 @@ export const OPEN_BODY_BYTES_MIN = 64 * 1024;
 export const JSON_BOUNDS = { depth: 512, values: 250_000, keys: 10_000 } as const;
 /**
  * What is read of one OTLP request, beyond the bound of its body, which holds before and after gzip: spans or log records, values
- * of attributes, how deep these nest, and tool calls that become steps; of a step's key.
+ * of attributes, how deep these nest, and tool calls that become steps, in all and at once; of a step's key.
  */
 export const OTLP_BOUNDS = {
   records: 20_000,
   values: 250_000,
   depth: 32,
   steps: 2_000,
+  steps_at_once: 32,
   key_characters: 128,
   /** Of a conversation that stands as JSON in one attribute; a longer one is not looked into. */
   messages_characters: MIB,

@@ -8,10 +8,10 @@ export interface AnswerRequest {
   step_index: number;
 }
 
-export interface KeyedAnswerRequest {
+export interface KnownKeysRequest {
   org_id: string;
   run_id: string;
-  key: string;
+  keys: readonly string[];
 }
 
 export class StepAnswersAdapter {
@@ -22,10 +22,9 @@ export class StepAnswersAdapter {
     this.#runs = runs;
   }
 
-  /** @returns the first answer to the step with that key, or null when there is none */
-  async readKeyed({ org_id, run_id, key }: KeyedAnswerRequest): Promise<string | null> {
-    const step_index = this.#runs.get<number>(RUN_STEP_KEYS, [org_id, run_id, key]);
-    return step_index === undefined ? null : this.read({ org_id, run_id, step_index });
+  /** @returns those of the keys that the run has a step of */
+  async findKnown({ org_id, run_id, keys }: KnownKeysRequest): Promise<string[]> {
+    return keys.filter((key) => this.#runs.get(RUN_STEP_KEYS, [org_id, run_id, key]) !== undefined);
   }
 
   /** @returns the first answer to the step, or null when there is no such step */

@@ -6,7 +6,7 @@
  * A step whose index is greater than all before is new. The run looks up any other. The host performs that io only when what was
  * recorded before is stored, so the look-up also finds a first step that is still on its way.
  *
- * A step that has a key instead of an index is always looked up, and gets the next index when nobody knows its key.
+ * Steps that have keys instead of indices are always looked up, and get the next indices where nobody knows their keys.
  */
 
 import { outboxWrite } from '../../src/domain/audit-rows.ts';
@@ -30,9 +30,10 @@ import { RUN_DELETE_STEPS } from '../../src/limits.ts';
 import { maskText, maskValue } from '../../src/redaction/mask.ts';
 import type { Behaviour, Context, Outcome, Refusal, ReplyToken } from '../../src/runtime/protocol.ts';
 import { liveEventTell, liveForgetTell } from '../live-hub/client.ts';
-import type { AnswerRequest, KeyedAnswerRequest } from './adapter.ts';
+import type { AnswerRequest, KnownKeysRequest } from './adapter.ts';
 import {
-  type KeyedStepRequest,
+  type KeyedStepsReply,
+  type KeyedStepsRequest,
   RUN_KIND,
   RUN_REFUSALS,
   type RunProtocol,
@@ -57,10 +58,10 @@ interface Lookup {
   of: number;
 }
 
-/** A step with a key that is being looked up. */
+/** Steps with keys that are being looked up. */
 interface KeyLookup {
   token: ReplyToken;
-  request: KeyedStepRequest;
+  request: KeyedStepsRequest;
   /** Steps that the run had when storage was asked. */
   steps: number;
   of: number;
@@ -68,7 +69,7 @@ interface KeyLookup {
 
 interface RunInternal {
   looked_up: Outcome<string | null, Lookup>;
-  key_looked_up: Outcome<string | null, KeyLookup>;
+  keys_looked_up: Outcome<string[], KeyLookup>;
   /** The next portion of a deletion. */
   sweep: null;
 }
@@ -131,9 +132,9 @@ function createRun(isWatched: boolean): Run {
         if (isWatched) tellStep(state, recorded, seen, context);
       },
 
-      keyed_step(state, request, context) {
+      keyed_steps(state, request, context) {
         if (!isSeen(state, request.project_id)) return context.refuse(refusal('run_not_found'));
-        lookUpKey(state, context.holdReply(), request, context);
+        lookUpKeys(state, context.holdReply(), request, context);
       },
 
       finish(state, { project_id, outcome }, context) {
@@ -221,22 +222,32 @@ function createRun(isWatched: boolean): Run {
         if (isWatched) tellStep(state, recorded, step, context);
       },
 
-      key_looked_up(state, outcome, context) {
+      keys_looked_up(state, outcome, context) {
         const { token, request, steps, of } = outcome.carry;
         if (state.facts === null || state.left_to_delete !== null || state.started_at_ms !== of)
           return context.refuseTo(token, refusal('run_not_found'));
         if (!outcome.ok) return context.refuseTo(token, outcome.error);
-        if (outcome.value !== null) return context.replyTo(token, outcome.value);
-        if (state.finish !== null) return context.refuseTo(token, refusal('run_finished'));
-        // Another step has been recorded since storage was asked: it may be this very one.
-        if (state.steps !== steps) return lookUpKey(state, token, request, context);
-        const step_index = state.last_index + 1;
-        const message = new StepMessage(request.project_id, { ...request.step, step_index });
-        const seen = lookAt(message, context.now_ms);
-        const recorded = record(state, seen, context);
-        context.write([stepKeyRow(state, request.key, step_index)]);
-        context.replyTo(token, recorded.answer);
-        if (isWatched) tellStep(state, recorded, seen, context);
+        // Another step has been recorded since storage was asked: it may be one of these.
+        if (state.steps !== steps) return lookUpKeys(state, token, request, context);
+        const known = new Set(outcome.value);
+        const reply: KeyedStepsReply = { recorded: 0, refused: 0 };
+        let before = state;
+        for (const { key, step } of request.steps) {
+          if (known.has(key)) continue;
+          known.add(key);
+          if (state.finish !== null) {
+            reply.refused += 1;
+            continue;
+          }
+          const step_index = before.last_index + 1;
+          const seen = lookAt(new StepMessage(request.project_id, { ...step, step_index }), context.now_ms);
+          const recorded = record(before, seen, context);
+          context.write([stepKeyRow(before, key, step_index)]);
+          if (isWatched) tellStep(before, recorded, seen, context);
+          before = recorded.state;
+          reply.recorded += 1;
+        }
+        context.replyTo(token, reply);
       },
     },
 
@@ -275,11 +286,16 @@ function lookUp(state: RunState, token: ReplyToken, step: SeenStep, context: Run
   context.io(STEP_ANSWERS_ADAPTER, 'read', request, 'looked_up', { token, step, late_steps, of });
 }
 
-function lookUpKey(state: RunState, token: ReplyToken, request: KeyedStepRequest, context: RunContext): void {
+function lookUpKeys(
+  state: RunState,
+  token: ReplyToken,
+  request: KeyedStepsRequest,
+  context: RunContext,
+): void {
   const { org_id, run_id } = state.facts!;
-  const question: KeyedAnswerRequest = { org_id, run_id, key: request.key };
+  const question: KnownKeysRequest = { org_id, run_id, keys: request.steps.map(({ key }) => key) };
   const { steps, started_at_ms: of } = state;
-  context.io(STEP_ANSWERS_ADAPTER, 'readKeyed', question, 'key_looked_up', { token, request, steps, of });
+  context.io(STEP_ANSWERS_ADAPTER, 'findKnown', question, 'keys_looked_up', { token, request, steps, of });
 }
 
 /** A step that is recorded. */

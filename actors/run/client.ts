@@ -10,6 +10,8 @@ import { RuntimeError } from '../../src/runtime/error.ts';
 import type { TableReader } from '../../src/storage/tables.ts';
 import {
   type EvaluateReply,
+  type KeyedStep,
+  type KeyedStepsReply,
   RUN_REFUSALS,
   type RunProtocol,
   type RunRefusalCode,
@@ -50,14 +52,13 @@ export class RunClient {
     return this.#ask(scope.org_id, runId, 'step', new StepMessage(scope.project_id, step));
   }
 
-  /** A step that its sender names by a key of its own; the same key again is answered as the first time. */
-  keyedStep(
+  /** Steps that their sender names by keys of its own; a key that was there before counts no more. */
+  keyedSteps(
     { org_id, project_id }: RunScope,
     runId: string,
-    key: string,
-    step: Omit<MonitorStep, 'step_index'>,
-  ): Promise<string> {
-    return this.#ask(org_id, runId, 'keyed_step', { project_id, key, step });
+    steps: readonly KeyedStep[],
+  ): Promise<KeyedStepsReply> {
+    return this.#ask(org_id, runId, 'keyed_steps', { project_id, steps });
   }
 
   finish({ org_id, project_id }: RunScope, runId: string, outcome: string): Promise<string> {

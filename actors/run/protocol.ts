@@ -39,18 +39,29 @@ export interface DeleteRequest {
 }
 
 /** A step whose sender has a name for it and no index, such as a span or a tool call. */
-export interface KeyedStepRequest {
-  project_id: string | null;
-  /** Names it within the run; a step with a key that was there before is answered as that one was. */
+export interface KeyedStep {
+  /** Names it within the run: a key that was there before is the same step. */
   key: string;
   step: Omit<MonitorStep, 'step_index'>;
+}
+
+export interface KeyedStepsRequest {
+  project_id: string | null;
+  /** Looked up and recorded together, in this order. */
+  steps: readonly KeyedStep[];
+}
+
+export interface KeyedStepsReply {
+  recorded: number;
+  /** New ones that came too late: the run is finished. */
+  refused: number;
 }
 
 export type RunProtocol = {
   start: { request: RunStart; reply: string };
   step: { request: StepMessage | PackedStep; reply: string };
-  /** Gets the next index of the run, unless its key is known. */
-  keyed_step: { request: KeyedStepRequest; reply: string };
+  /** Each gets the next index of the run, unless its key is known. */
+  keyed_steps: { request: KeyedStepsRequest; reply: KeyedStepsReply };
   finish: { request: { project_id: string | null; outcome: string }; reply: string };
   evaluate: { request: { project_id: string | null }; reply: EvaluateReply };
   /** What a run that is not finished adds up to so far. */

@@ -6,7 +6,7 @@
  */
 import { promisify } from 'node:util';
 import { gunzip } from 'node:zlib';
-import { RunClient } from '../../actors/run/client.ts';
+import { RUN_REFUSALS, RunClient } from '../../actors/run/client.ts';
 import type { Call, HandlerReply, HandlersOf } from '../contract/handler.ts';
 import type { OTEL } from '../contract/otel.ts';
 import type { ApiRequest } from '../contract/route.ts';
@@ -146,18 +146,18 @@ class Intake {
     this.#hidden.checkFree(tenant.org_id, run.run_id);
     // A run that begins with its first tool call would never learn its task.
     let isStarted = run.task !== '' && (await this.#start(tenant, run));
-    for (const { key, step } of steps) {
-      const log = () => this.#runs.keyedStep(tenant, run.run_id, key, boundStep(step));
-      try {
-        await log().catch(async (thrown: unknown) => {
-          const isMissing = thrown instanceof CatalogueError && thrown.code === 'not_found';
-          if (!isMissing || isStarted) throw thrown;
-          isStarted = await this.#start(tenant, run);
-          return log();
-        });
-      } catch (thrown) {
-        reject(1, `Run ${run.run_id}: ${explainRefusal(thrown)}`);
-      }
+    for (let from = 0; from < steps.length; from += OTLP_BOUNDS.steps_at_once) {
+      const some = steps
+        .slice(from, from + OTLP_BOUNDS.steps_at_once)
+        .map(({ key, step }) => ({ key, step: boundStep(step) }));
+      const log = () => this.#runs.keyedSteps(tenant, run.run_id, some);
+      const { refused } = await log().catch(async (thrown: unknown) => {
+        const isMissing = thrown instanceof CatalogueError && thrown.code === 'not_found';
+        if (!isMissing || isStarted) throw thrown;
+        isStarted = await this.#start(tenant, run);
+        return log();
+      });
+      if (refused > 0) reject(refused, `Run ${run.run_id}: ${RUN_REFUSALS.run_finished}`);
     }
   }
 

@@ -37,7 +37,7 @@ export interface SpanExportOptions {
   servers: readonly ServerPlace[];
   /** Where the position is kept. */
   position_path: string;
-  /** From where on, where none is kept yet: what came before the export was on stays where it is. */
+  /** The last one at the start of the service. Where no position is kept, what came before stays where it is. */
   after_id: number;
   /** The batch at the position ended this process again and again. */
   gives_up_first: boolean;
@@ -81,7 +81,8 @@ export class SpanExport {
     this.#givesUpFirst = options.gives_up_first;
     const kept = readPosition(options.position_path);
     this.#instance = kept?.instance ?? randomBytes(8).toString('hex');
-    this.#position = kept?.id ?? options.after_id;
+    // One that was put back from a backup has less in it.
+    this.#position = Math.min(kept?.id ?? options.after_id, options.after_id);
     this.#spans = new TurnSpans({ ...options, instance: this.#instance });
   }
 
@@ -106,10 +107,6 @@ export class SpanExport {
   /** @returns false when it failed and has waited: it should be called again */
   async #sendAll(isLast: boolean): Promise<boolean> {
     this.#lastId = this.#turns.refresh();
-    if (this.#position > this.#lastId) {
-      // Another database lies there now.
-      this.#position = 0;
-    }
     this.#leaveBehind();
     while (this.#position < this.#lastId) {
       const batch = await this.#read();

@@ -58,7 +58,8 @@ export function findRunsOfSpans(spans: readonly OtlpSpan[]): ToldRun[] {
     if (step !== null) run.steps.push(step);
     else run.steps.push(...readResults(span));
   }
-  return told.finish();
+  // A conversation without tools is nothing to monitor.
+  return told.finish().filter(({ steps }) => steps.length > 0);
 }
 
 /** @see findRunsOfSpans */

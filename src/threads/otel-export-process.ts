@@ -101,7 +101,8 @@ export class OtelExportProcess {
     });
     const gives_up_first = this.#endsHere >= OTEL_EXPORT.ends_per_batch;
     if (gives_up_first) this.#endsHere = 0;
-    this.#send(child, { type: 'open', options: { ...options, gives_up_first } });
+    const after_id = Math.max(options.after_id, this.#position);
+    this.#send(child, { type: 'open', options: { ...options, after_id, gives_up_first } });
   }
 
   /** What cannot be sent goes to a process that is about to end. */

@@ -125,20 +125,23 @@ class RunUnderTest {
     }
   }
 
-  /** A step that has a key instead of an index. @returns what it is answered, once looked up */
-  sendKeyed(key: string, projectId: string | null = null): () => KitAnswer {
+  /** Steps that have keys instead of indices. @returns what is answered, once looked up */
+  sendKeyed(keys: string[], projectId: string | null = null): () => KitAnswer {
     const { step_index: _, ...step } = makeStep(0);
-    const answer = this.kit.ask('keyed_step', { project_id: projectId, key, step });
+    const steps = keys.map((key) => ({ key, step }));
+    const answer = this.kit.ask('keyed_steps', { project_id: projectId, steps });
     return () => (answer.type === 'held' ? this.kit.answerTo(answer.token) : answer);
   }
 
-  #lookUp(input: unknown): string | null {
-    const { org_id, run_id, key, ...asked } = input as Record<string, string> & { step_index: number };
-    const step_index =
-      key === undefined
-        ? asked.step_index
-        : this.tables.get<number>('run_step_keys', [org_id!, run_id!, key]);
-    if (step_index === undefined || org_id === undefined || run_id === undefined) return null;
+  #lookUp(input: unknown): unknown {
+    const { org_id, run_id, step_index, keys } = input as {
+      org_id: string;
+      run_id: string;
+      step_index: number;
+      keys?: string[];
+    };
+    if (keys !== undefined)
+      return keys.filter((key) => this.tables.get('run_step_keys', [org_id, run_id, key]) !== undefined);
     return this.tables.get<RunStepRow>('run_steps', [org_id, run_id, step_index])?.answer ?? null;
   }
 
@@ -340,21 +343,24 @@ describe('a step', () => {
     const subject = new RunUnderTest();
     await subject.start();
     await subject.step(makeStep(4));
-    const answers = ['a', 'b', 'a', 'a'].map((key) => subject.sendKeyed(key));
+    const readValue = (answer: () => KitAnswer): unknown => (answer() as { value?: unknown }).value;
+    const answers = [['a', 'b', 'a'], ['b', 'c'], ['a']].map((keys) => subject.sendKeyed(keys));
     await subject.settle();
-    const [first, second, third, fourth] = answers.map((answer) => replyOf(answer()));
-    expect([third, fourth]).toEqual([first, first]);
-    expect(subject.state).toMatchObject({ steps: 3, last_index: 6 });
+    expect(answers.map(readValue)).toEqual([
+      { recorded: 2, refused: 0 },
+      { recorded: 1, refused: 0 },
+      { recorded: 0, refused: 0 },
+    ]);
+    expect(subject.state).toMatchObject({ steps: 4, last_index: 7 });
+    const kept = [...subject.tables.range<RunStepRow>('run_steps', { prefix: ['org_a', 'run-1'] })];
+    expect(kept.map(({ row }) => row[2])).toEqual([4, 5, 6, 7]);
     subject.kit.restart();
-    const again = subject.sendKeyed('b');
     await subject.finish('success');
+    const late = subject.sendKeyed(['b', 'd', 'd']);
     await subject.settle();
-    expect(replyOf(again())).toBe(second);
-    const late = subject.sendKeyed('c');
-    await subject.settle();
-    expect(codeOf(late())).toBe('run_finished');
-    expect(codeOf(subject.sendKeyed('a', 'proj_b')())).toBe('run_not_found');
-    expect(subject.state).toMatchObject({ steps: 3 });
+    expect(readValue(late)).toEqual({ recorded: 0, refused: 1 });
+    expect(codeOf(subject.sendKeyed(['a'], 'proj_b')())).toBe('run_not_found');
+    expect(subject.state).toMatchObject({ steps: 4 });
   });
 
   it('is refused by a run that nobody started, that is finished, or that is of another project', async () => {
@@ -583,7 +589,7 @@ describe('a deleted run', () => {
     const subject = new RunUnderTest();
     await subject.start(makeStart({ experiment_id: 'exp', arm: 'on' }));
     for (let index = 0; index < 2; index++) await subject.step(makeStep(index));
-    subject.sendKeyed('a key');
+    subject.sendKeyed(['a key']);
     await subject.settle();
     const usage = subject.tables.get('usage', ['org_a', '2026-01-31', 'proj_a']);
     expect(codeOf(await remove(subject, 'proj_b'))).toBe('run_not_found');

@@ -60,6 +60,10 @@ beforeAll(async () => {
     arm: 'on',
   });
   await write(inside.raw_key, `/v1/monitor/runs/run-${MARK}/steps`, { step_index: 0, action: MARK });
+  const told = { 'session.id': `run-${MARK}`, tool_name: `told-${MARK}`, tool_use_id: 't', success: 'true' };
+  const attributes = Object.entries(told).map(([key, stringValue]) => ({ key, value: { stringValue } }));
+  const logRecords = [{ body: { stringValue: 'claude_code.tool_result' }, attributes }];
+  await write(inside.raw_key, '/otel/v1/logs', { resourceLogs: [{ scopeLogs: [{ logRecords }] }] });
   await write(inside.raw_key, '/v1/traces', { trace_id: `trace-${MARK}`, outcome: 'success', steps: [] });
   const { patterns } = await write(inside.raw_key, '/v1/patterns', {
     tier: 'e1',
