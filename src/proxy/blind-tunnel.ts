@@ -90,9 +90,9 @@ export class BlindTunnel {
     from.once('end', () => {
       for (const socket of [this.#client, this.#target]) socket.setTimeout(PROXY_HALF_OPEN_MS);
     });
-    from.once('close', (isBroken) => {
-      // What has come is still handed over, unless this side broke off.
-      if (isBroken || to.writableEnded) to.destroySoon();
+    from.once('close', () => {
+      // What has come is still handed over.
+      to.destroySoon();
       this.#left--;
       if (this.#left === 0) this.#onOver(this);
     });

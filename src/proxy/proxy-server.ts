@@ -9,7 +9,7 @@ import type { AddressInfo, Socket } from 'node:net';
 import { isIP } from 'node:net';
 import type { Duplex } from 'node:stream';
 import { findProxyHost, type ProxyHost } from '../domain/proxy-host.ts';
-import { PROXY_HEAD_BYTES, PROXY_HEAD_MS, TUNNEL_IDLE_MS } from '../limits.ts';
+import { PROXY_HANDSHAKE_MS, PROXY_HEAD_BYTES, PROXY_HEAD_MS, TUNNEL_IDLE_MS } from '../limits.ts';
 import { BlindTunnel, connectBlind, type Target } from './blind-tunnel.ts';
 import { serveHttp2 } from './http2-tunnel.ts';
 import type { LeafCertificates } from './leaf-certificates.ts';
@@ -218,7 +218,10 @@ export class ProxyServer {
     giveBack: () => void,
   ): Promise<void> {
     const { leaves, counts, openRoute, log } = this.#options;
-    const [port, context] = await Promise.all([openRoute(named, target), leaves.get(target.host)]);
+    const late = new Promise<null>((resolve) => setTimeout(resolve, PROXY_HANDSHAKE_MS, null).unref());
+    // The gateway may be about to end, and then never answers.
+    const route = Promise.race([openRoute(named, target), late]);
+    const [port, context] = await Promise.all([route, leaves.get(target.host)]);
     if (port === null) {
       giveBack();
       return this.#refuse(client, REFUSALS.capacity);
@@ -299,7 +302,8 @@ function answer(client: Socket, status: string, words: string, headers = ''): vo
     `HTTP/1.1 ${status}\r\nContent-Type: text/plain\r\nContent-Length: ${length}\r\n${headers}Connection: close\r\n\r\n${words}`,
   );
   client.resume();
-  client.setTimeout(PROXY_HEAD_MS, () => client.destroy());
+  // However much it sends.
+  setTimeout(() => client.destroy(), PROXY_HEAD_MS).unref();
 }
 
 /** @returns null for what names no host and port, or announces a body that CONNECT does not have */

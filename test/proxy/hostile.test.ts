@@ -15,6 +15,7 @@ import {
   openSecureTunnel,
   openSecureUpstream,
   ProxiedService,
+  type RawTunnel,
   type SecureUpstream,
 } from '../fixtures/proxied-service.ts';
 
@@ -243,6 +244,30 @@ it('with keys it asks for one, and leads nobody blind where that is off', async 
     await locked[Symbol.asyncDispose]();
   }
 });
+
+it.runIf(process.platform === 'linux')(
+  'tunnels beyond the bound are refused, and there is room again when some end',
+  async () => {
+    const crowded = new ProxiedService();
+    const authority = `127.0.0.1:${(silent.address() as { port: number }).port}`;
+    const opened: RawTunnel[] = [];
+    try {
+      // Half of the descriptors are for tunnels, four for each.
+      await crowded.start(good(), {}, 'proxy', 512);
+      for (let at = 0; at < 64; at++) opened.push(await askForTunnel(crowded.port, authority));
+      expect(new Set(opened.map(({ status }) => status))).toEqual(new Set([200]));
+      expect((await askForTunnel(crowded.port, authority)).status).toBe(503);
+      expect((await askForTunnel(crowded.port, good())).status).toBe(503);
+      // The gateway itself goes on.
+      expect((await readStats(crowded.gateway)).status).toBe('ok');
+      opened[0]!.socket.destroy();
+      await expect.poll(async () => (await askForTunnel(crowded.port, authority)).status).toBe(200);
+    } finally {
+      for (const { socket } of opened) socket.destroy();
+      await crowded[Symbol.asyncDispose]();
+    }
+  },
+);
 
 it('an answer that is under way when the service stops comes whole', async () => {
   const leaving = new ProxiedService();
