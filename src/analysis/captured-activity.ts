@@ -77,31 +77,47 @@ export class RecentExchanges {
   }
 }
 
+/** One pass, and numbers in typed arrays: a month's exchanges are added up while somebody waits. */
 function addUp(passed: readonly Passed[]) {
-  const turns = passed.filter(({ is_turn }) => is_turn);
-  const latencies = turns.map(({ latency_ms }) => latency_ms).sort((a, b) => a - b);
-  const first = turns.flatMap(({ first_byte_ms }) => first_byte_ms ?? []).sort((a, b) => a - b);
-  const charged = passed.flatMap(({ cost_usd }) => (Number.isNaN(cost_usd) ? [] : cost_usd));
-  const unpriced = passed.length - charged.length;
-  const cost_usd = charged.reduce((total, cost) => total + cost, 0);
-  const sum = (of: (one: Passed) => number) => passed.reduce((total, one) => total + of(one), 0);
-  return {
+  const latencies = new Float64Array(passed.length);
+  const first = new Float64Array(passed.length);
+  let answered = 0;
+  const sum = {
     exchanges: passed.length,
-    turns: turns.length,
-    errors: sum(({ failed }) => Number(failed)),
-    student_turns: sum(({ by_student }) => Number(by_student)),
-    input_tokens: sum(({ input_tokens }) => input_tokens),
-    output_tokens: sum(({ output_tokens }) => output_tokens),
-    cost_usd: cost_usd === 0 && unpriced > 0 ? null : cost_usd,
-    unpriced_turns: unpriced,
-    latency_p50_ms: quantile(latencies, 0.5),
-    latency_p95_ms: quantile(latencies, 0.95),
-    first_byte_p50_ms: quantile(first, 0.5),
-    first_byte_p95_ms: quantile(first, 0.95),
+    turns: 0,
+    errors: 0,
+    student_turns: 0,
+    input_tokens: 0,
+    output_tokens: 0,
+  };
+  let cost_usd = 0;
+  let unpriced_turns = 0;
+  for (const one of passed) {
+    if (one.is_turn) {
+      latencies[sum.turns++] = one.latency_ms;
+      if (one.first_byte_ms !== null) first[answered++] = one.first_byte_ms;
+    }
+    if (one.failed) sum.errors += 1;
+    if (one.by_student) sum.student_turns += 1;
+    sum.input_tokens += one.input_tokens;
+    sum.output_tokens += one.output_tokens;
+    if (Number.isNaN(one.cost_usd)) unpriced_turns += 1;
+    else cost_usd += one.cost_usd;
+  }
+  const ascending = latencies.subarray(0, sum.turns).sort();
+  const firstAscending = first.subarray(0, answered).sort();
+  return {
+    ...sum,
+    cost_usd: cost_usd === 0 && unpriced_turns > 0 ? null : cost_usd,
+    unpriced_turns,
+    latency_p50_ms: quantile(ascending, 0.5),
+    latency_p95_ms: quantile(ascending, 0.95),
+    first_byte_p50_ms: quantile(firstAscending, 0.5),
+    first_byte_p95_ms: quantile(firstAscending, 0.95),
   };
 }
 
 /** The nearest rank of ascending values; null of none. */
-function quantile(ascending: readonly number[], share: number): number | null {
+function quantile(ascending: Float64Array, share: number): number | null {
   return ascending[Math.max(0, Math.ceil(ascending.length * share) - 1)] ?? null;
 }

@@ -1,0 +1,160 @@
+/**
+ * How long the dashboard's screens take over a large capture database: `node bench/screens.ts --data D [--times N]`. D is the
+ * folder of a `capture.mdb` (bench/capture-database.ts makes one). The product is started over it as a user does. Then lists are
+ * asked over HTTP on one kept connection, and screens opened in the system's Chromium: each in a new page of one signed-in
+ * session, from the navigation to the frame behind the first rows. Writes nothing to `bench/results`. Own process.
+ */
+import { spawnSync } from 'node:child_process';
+import { Agent, request } from 'node:http';
+import { join } from 'node:path';
+import { parseArgs } from 'node:util';
+import { type BrowserContext, chromium } from 'playwright-core';
+import { PRODUCT_KEY, type Product, startProduct } from './product.ts';
+import { takeQuantiles } from './quantiles.ts';
+
+/** What is asked, and what of it stands in the way of the next: nothing. */
+const LISTS = [
+  '/capture/runs?limit=100',
+  '/capture/runs?limit=50',
+  '/capture/runs?limit=100&golden=true',
+  '/capture/runs?limit=100&golden=false',
+  '/capture/runs?limit=100&own=false',
+  '/capture/runs?limit=100&q=no+run+says+that',
+  '/capture/runs?limit=100&served_by=student',
+  '/capture/activity?hours=24',
+  '/capture/activity?hours=720',
+  '/capture/steps?limit=100',
+  '/capture/student',
+];
+
+/** A screen, and what is there when its first rows are. */
+const SCREENS = [
+  ['conversations', 'a.run-row'],
+  ['conversations?golden=no', 'a.run-row'],
+  ['', '.stat-value'],
+  ['student', '.big-line'],
+  ['conversations/RUN', '.turn'],
+] as const;
+
+/** In the page: when what is looked for was there and a frame was painted, since the navigation. */
+const WATCH = (selector: string) => `(() => {
+  const look = () => {
+    if (document.querySelector(${JSON.stringify(selector)}) === null) return requestAnimationFrame(look);
+    requestAnimationFrame(() => console.debug('painted ' + performance.now()));
+  };
+  look();
+})()`;
+
+const { values } = parseArgs({
+  options: { data: { type: 'string' }, times: { type: 'string', default: '20' } },
+});
+if (values.data === undefined) throw new Error('--data D: the folder of a capture.mdb');
+const times = Number(values.times);
+const product = await startProduct(values.data, { AUTH_DB_URL: 'embedded:' });
+const agent = new Agent({ keepAlive: true, maxSockets: 1 });
+try {
+  const began = performance.now();
+  const { listed_runs, runs } = await readIn(product);
+  console.log(`${listed_runs} runs in the list; the first answer took ${ms(performance.now() - began)}`);
+  for (const path of LISTS) await timeList(product, path);
+  await timeScreens(product, runs[0]!.run_id);
+} finally {
+  agent.destroy();
+  await product.stop();
+}
+
+/** The first answer: the reading process goes through all exchanges once, and says 503 when that takes long. */
+async function readIn(at: Product): Promise<{ listed_runs: number; runs: { run_id: string }[] }> {
+  for (;;) {
+    try {
+      return JSON.parse(await ask(at, '/capture/runs?limit=1'));
+    } catch (thrown) {
+      if (!(thrown as Error).message.includes('being read in')) throw thrown;
+    }
+  }
+}
+
+async function timeList(at: Product, path: string): Promise<void> {
+  await ask(at, path);
+  const took: number[] = [];
+  for (let time = 0; time < times; time++) {
+    const from = performance.now();
+    await ask(at, path);
+    took.push(performance.now() - from);
+  }
+  tell(path, took);
+}
+
+async function timeScreens(at: Product, run_id: string): Promise<void> {
+  const base = `http://127.0.0.1:${at.port}`;
+  const made = spawnSync(
+    process.execPath,
+    [join(import.meta.dirname, '../src/cli/understudy.mjs'), 'token', '--owner'],
+    { env: { PATH: process.env.PATH, DATA_DIR: at.dir, AUTH_DB_URL: 'embedded:' }, encoding: 'utf8' },
+  );
+  const browser = await chromium.launch({
+    executablePath: spawnSync('which', ['chromium'], { encoding: 'utf8' }).stdout.trim(),
+    args: ['--no-sandbox', '--disable-gpu', '--disable-background-networking'],
+  });
+  try {
+    const context = await browser.newContext({ viewport: { width: 1_280, height: 900 } });
+    const first = await context.newPage();
+    await first.goto(`${base}/#token=${made.stdout.trim()}`);
+    await first.locator('main .page').waitFor();
+    await first.close();
+    for (const [screen, selector] of SCREENS) {
+      const took: number[] = [];
+      for (let time = 0; time < times; time++)
+        took.push(await openScreen(context, `${base}/#/${screen.replace('RUN', run_id)}`, selector));
+      tell(`#/${screen}`, took);
+    }
+  } finally {
+    await browser.close();
+  }
+}
+
+async function openScreen(context: BrowserContext, address: string, selector: string): Promise<number> {
+  const page = await context.newPage();
+  try {
+    await page.addInitScript(WATCH(selector));
+    const painted = page.waitForEvent('console', (said) => said.text().startsWith('painted '));
+    await page.goto(address);
+    return Number((await painted).text().split(' ')[1]);
+  } finally {
+    await page.close();
+  }
+}
+
+function tell(what: string, took: number[]): void {
+  const { p50, max } = takeQuantiles(Float64Array.from(took));
+  console.log(`${what.padEnd(48)} p50 ${ms(p50)}  max ${ms(max)}`);
+}
+
+function ms(value: number): string {
+  return `${value.toFixed(1)} ms`;
+}
+
+function ask(at: Product, path: string): Promise<string> {
+  return new Promise((resolve, reject) => {
+    const sent = request(
+      {
+        agent,
+        port: at.port,
+        host: '127.0.0.1',
+        path,
+        headers: { authorization: `Bearer ${PRODUCT_KEY}` },
+      },
+      (response) => {
+        let text = '';
+        response.setEncoding('utf8').on('data', (part: string) => {
+          text += part;
+        });
+        response.on('end', () => {
+          if (response.statusCode === 200) resolve(text);
+          else reject(new Error(`${path}: ${response.statusCode} ${text}`));
+        });
+      },
+    );
+    sent.on('error', reject).end();
+  });
+}
