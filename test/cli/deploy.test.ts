@@ -43,6 +43,16 @@ it('deploy/compose.yaml mounts what is there and sets variables that exist', () 
   }
 });
 
+const hasCaddy = spawnSync('caddy', ['version']).status === 0;
+it.skipIf(!hasCaddy)('deploy/Caddyfile is what Caddy takes, where the machine has it', () => {
+  const { status, stderr } = spawnSync(
+    'caddy',
+    ['validate', '--adapter', 'caddyfile', '--config', join(root, 'deploy/Caddyfile')],
+    { encoding: 'utf8', env: { PATH: process.env.PATH, HOME: folder, XDG_DATA_HOME: folder } },
+  );
+  expect(status, stderr).toBe(0);
+});
+
 const UNITS = ['understudy.service', 'understudy-backup.service', 'understudy-backup.timer'];
 
 describe('the units', () => {
