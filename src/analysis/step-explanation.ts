@@ -123,7 +123,9 @@ export function explainStep(
   else {
     const proposal = student.student.propose(read.step);
     explanation.opinion = describeOpinion(student, read, proposal);
-    mine ??= proposal.answer?.content ?? null;
+    // What a model would say, nobody knows without asking it.
+    if (student.student.knownAgent(read.step)?.service === undefined)
+      mine ??= proposal.answer?.content ?? null;
   }
   if (mine !== null && answered !== null && record.served_by === 'upstream')
     explanation.comparison = compareAnswers(mine, answered);
@@ -174,7 +176,7 @@ function describeOpinion(
         : agent === null
           ? []
           : listNews(agent, step, marks);
-  return {
+  const opinion: StudentOpinion = {
     version: manifest.version,
     decision,
     rule: describeRule(decision, { manifest, proposal, step, agent, kind, limit, model }),
@@ -187,6 +189,45 @@ function describeOpinion(
     nearest: describeNearest(proposal.nearest),
     new_things: fresh.slice(0, NEW_THINGS),
   };
+  const whole = { manifest, model, student };
+  return agent?.service === undefined ? opinion : describeAsking(whole, read, opinion);
+}
+
+/** Of a student that asks a service: whether it asks, which golden answers do not decide. */
+function describeAsking(
+  { manifest, student }: ExplainingStudent,
+  { step }: ReadStep,
+  opinion: StudentOpinion,
+): StudentOpinion {
+  const decided = student.decide(step, manifest.coverage.threshold, 'coverage');
+  const limit = Math.min(manifest.coverage.threshold, student.knownAgent(step)?.limit ?? -1);
+  const score = decided.score?.toFixed(3) ?? '-';
+  const its = {
+    ...opinion,
+    kind: null,
+    score: decided.score,
+    threshold: limit < 0 ? null : limit,
+    doubts: null,
+  };
+  if (decided.covered)
+    return {
+      ...its,
+      decision: 'covered',
+      rule: `the model is asked, since the score ${score} is within the threshold ${limit.toFixed(3)}; which kind of answer it gives decides then`,
+    };
+  if (decided.reason === 'unproven')
+    return {
+      ...its,
+      decision: 'unproven',
+      rule: "no kind of the model's answers is served at such a moment",
+    };
+  if (decided.reason === 'too_far' && decided.score !== null)
+    return {
+      ...its,
+      decision: 'too_far',
+      rule: `its score ${score} is above ${Math.max(0, limit).toFixed(3)}: it is stranger than all that the model was tried on`,
+    };
+  return opinion;
 }
 
 function describeNearest(nearest: Proposal['nearest']): NearestGolden | null {

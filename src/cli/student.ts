@@ -22,6 +22,7 @@ import {
 import type { WatchedAgentReport } from '../student/model/drift-watch.ts';
 import type { LedgerRow } from '../student/model/ledger-row.ts';
 import type { StudentManifest } from '../student/model/manifest.ts';
+import { kindByTools } from '../student/model/service-evidence.ts';
 import {
   type Order,
   type Orders,
@@ -491,7 +492,7 @@ async function order(
     throw new UsageError(`say which: understudy student ${action} AGENT, or --all`);
   // An order in a mistyped directory would stop nothing. What list says of such a one is said here.
   await listVersions(place.directory);
-  const kind = values.kind === undefined ? null : String(values.kind).slice(0, 300);
+  const kind = values.kind === undefined ? null : kindByTools(String(values.kind)).slice(0, 300);
   const agent = word === null ? null : findAgent(word, await listAgents(place));
   const wanted: Order = { agent, kind, at_ms: Date.now() };
   try {

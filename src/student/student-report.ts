@@ -8,6 +8,7 @@ import { listLedger, readLedgerFile } from './day-ledger.ts';
 import { type KeptVersion, listVersions, readStudentManifest, StudentDirectoryError } from './directory.ts';
 import type { WatchedAgentReport } from './model/drift-watch.ts';
 import type { StudentManifest } from './model/manifest.ts';
+import { kindByTools } from './model/service-evidence.ts';
 import { isSuspendedBy, NO_ORDERS, type Orders, readOrders, shareOf } from './orders.ts';
 import { reportWatched } from './student-watch.ts';
 import { readWatchFile } from './watch-file.ts';
@@ -120,8 +121,8 @@ export function describeAgents(
           errors,
           error_at_most,
           is_suspended:
-            isSuspendedBy(orders, its.agent, kind) ||
-            seen?.kinds.find((one) => one.kind === kind)?.state === 'suspended',
+            isSuspendedBy(orders, its.agent, kindByTools(kind)) ||
+            seen?.kinds.find((one) => one.kind === kindByTools(kind))?.state === 'suspended',
         })),
     };
   });

@@ -104,6 +104,14 @@ describe('a model behind the student', () => {
       }
       expect(served).toEqual(Array(9).fill('student'));
       expect(JSON.stringify(gateway.logged)).not.toContain('4711');
+      // Golden steps have no answer here, and the model is asked all the same.
+      const argv = ['relegation', 'explain', '2', '--db', db, '--dir', gateway.directory, '--json'];
+      const explained = JSON.parse((await runHere(argv, env)).stdout) as { opinion: object };
+      expect(explained.opinion).toMatchObject({
+        decision: 'covered',
+        kind: null,
+        rule: expect.stringContaining('the model is asked'),
+      });
     } finally {
       await gateway.close();
       await upstream.close();

@@ -144,6 +144,8 @@ describe('agents', () => {
   it('are suspended and resumed by name, by its beginning, by kind, or all', async () => {
     await publish('one');
     expect(await json('suspend', 'tri', '--kind', 'book')).toMatchObject({ agent: 'triage.0', kind: 'book' });
+    // A model's answers with new values are of the same tools.
+    expect(await json('suspend', 'tri', '--kind', 'book + (new values)')).toMatchObject({ kind: 'book' });
     expect(await json('suspend', 'cluster.0')).toMatchObject({ agent: 'cluster.0', kind: null });
     expect(await json('show')).toMatchObject({
       agents: [

@@ -17,6 +17,11 @@ import type { ServiceEvidence, StudentModel } from './student-model.ts';
 /** Beside the tools in the name of a kind: a value in the answer is new. */
 export const NEW_VALUES = '(new values)';
 
+/** The kind by its tools alone, as operators and the watch know it. */
+export function kindByTools(kind: string): string {
+  return kind.endsWith(` + ${NEW_VALUES}`) ? kind.slice(0, -NEW_VALUES.length - 3) : kind;
+}
+
 /** `look`, or `look + (new values)`: what a service's answer is judged as. */
 export function kindOfServiceAnswer(
   content: readonly TurnBlock[],
