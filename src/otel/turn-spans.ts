@@ -17,6 +17,8 @@ import type { SpanAttributes, WrittenSpan } from './write-spans.ts';
 /** Where the requests of a prefix go. */
 export interface ServerPlace {
   prefix: string;
+  /** Label of what it answers. */
+  provider: string;
   /** With `{region}` where the path names one. */
   base: string;
 }
@@ -109,7 +111,7 @@ export class TurnSpans {
     const { usage, run_id } = record;
     const answer = turn?.answer ?? null;
     const isStudent = record.served_by === 'student';
-    const server = isStudent ? null : this.#serverOf(record.path);
+    const server = isStudent ? null : this.#serverOf(record);
     const isStream = isStreamed(record);
     const finish = answer?.stop_reason ?? record.stop_reason;
     return {
@@ -193,17 +195,24 @@ export class TurnSpans {
     });
   }
 
-  #serverOf(path: string): { address: string; port: number } | null {
-    for (const { prefix, base } of this.#options.servers) {
+  #serverOf({ path, provider, request }: ExchangeRecord): { address: string; port: number } | null {
+    for (const { prefix, base, provider: its } of this.#options.servers) {
+      if (its !== provider) continue;
       if (prefix !== '/' && path !== prefix && !path.startsWith(`${prefix}/`)) continue;
       const [, region = ''] = prefix === '/' ? [] : path.slice(prefix.length).split('/', 2);
-      const url = URL.parse(base.replaceAll('{region}', region));
-      if (url === null) return null;
-      const port = url.port === '' ? (url.protocol === 'https:' ? 443 : 80) : Number(url.port);
-      return { address: url.hostname, port };
+      return readPlace(base.replaceAll('{region}', region));
     }
-    return null;
+    // What came through the proxy names its provider itself.
+    const [, host = ''] = request.headers.find(([name]) => name.toLowerCase() === 'host') ?? [];
+    return host === '' ? null : readPlace(`https://${host}`);
   }
+}
+
+function readPlace(base: string): { address: string; port: number } | null {
+  const url = URL.parse(base);
+  if (url === null) return null;
+  const port = url.port === '' ? (url.protocol === 'https:' ? 443 : 80) : Number(url.port);
+  return { address: url.hostname, port };
 }
 
 /** Runs that are named by the number of an exchange are so in every database. */

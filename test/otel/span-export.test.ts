@@ -47,6 +47,7 @@ class MadeTurns implements TurnSource {
   readonly missing = new Set<number>();
   readonly damaged = new Set<number>();
   kind: ExchangeRecord['kind'] = 'turn';
+  changes: Partial<ExchangeRecord> = {};
 
   refresh(): number {
     return this.last_id;
@@ -57,7 +58,7 @@ class MadeTurns implements TurnSource {
   }
 
   record(id: number): ExchangeRecord | null {
-    return this.damaged.has(id) ? null : makeRecord(id);
+    return this.damaged.has(id) ? null : makeRecord(id, this.changes);
   }
 
   turn(): null {
@@ -86,7 +87,7 @@ async function open(turns: MadeTurns, changes: Partial<SpanExportOptions> = {}) 
         collector: { url, encoding: 'protobuf', headers: {}, timeout_ms: PATIENCE_MS, compresses: false },
         source: { resource: { 'service.name': 's' }, scope: { name: 'n', version: '1' } },
         has_content: false,
-        servers: [{ prefix: '/', base: 'https://api.example.com:8443/x' }],
+        servers: [{ prefix: '/', base: 'https://api.example.com:8443/x', provider: 'openai' }],
         position_path,
         after_id: turns.last_id,
         gives_up_first: false,
@@ -132,6 +133,21 @@ it('goes on where it was, and leaves what came before it was first started', asy
   await start()();
   expect(ids()).toEqual([6, 7, 8, 9]);
   expect(JSON.parse(readFileSync(position_path, 'utf8'))).toMatchObject({ id: 3 });
+});
+
+it('names the server of what came through the proxy by its own host', async () => {
+  const turns = new MadeTurns();
+  turns.changes = { provider: 'other', request: { headers: [['Host', 'api.other.example']], bytes: 1 } };
+  const { collector, sums, start } = await open(turns, { after_id: 0 });
+  turns.last_id = 1;
+  const stop = start();
+  await expect.poll(() => sums.position, settled).toBe(1);
+  await stop();
+  expect(collector.spans[0]!.attributes).toMatchObject({
+    'gen_ai.provider.name': 'other',
+    'server.address': 'api.other.example',
+    'server.port': 443,
+  });
 });
 
 it('counts what is not there, what cannot be read, and a batch that ended its process', async () => {
