@@ -10,6 +10,7 @@
  */
 
 import { createPrng, type Prng } from '../../src/std/prng.ts';
+import type { AgentChange } from './agent-changes.ts';
 import type {
   AgentFamily,
   Fields,
@@ -20,8 +21,11 @@ import type {
   WireBlock,
   WireMessage,
 } from './agent-family.ts';
-import { FAMILIES } from './agent-worlds.ts';
+import { REGULAR_FAMILIES } from './agent-regular-worlds.ts';
+import { FAMILIES as FIRST_FAMILIES } from './agent-worlds.ts';
 
+/** Order matters: seeds of runs depend on it. */
+const FAMILIES: readonly AgentFamily[] = [...FIRST_FAMILIES, ...REGULAR_FAMILIES];
 const MODEL = 'claude-sonnet-4-5';
 const STEPS_MAX = 40;
 /** Characters of a token, about. */
@@ -160,9 +164,22 @@ function makeId(prefix: string, random: Prng): string {
 /** Names of all families. */
 export const FAMILY_NAMES: readonly string[] = FAMILIES.map(({ name }) => name);
 
+/** Whether a change touches what the family has. */
+export function canChange(family: string, change: AgentChange): boolean {
+  const found = FAMILIES.find(({ name }) => name === family);
+  return found !== undefined && change(found) !== null;
+}
+
 /** @param seed of the run; runs of other families with the same seed are unrelated */
-export function startRun(family: string, seed: number, isShifted = false): AgentRun {
+export function startRun(
+  family: string,
+  seed: number,
+  isShifted = false,
+  change: AgentChange | null = null,
+): AgentRun {
   const found = FAMILIES.findIndex(({ name }) => name === family);
   if (found < 0) throw new Error(`no family ${family}: ${FAMILY_NAMES.join(', ')}`);
-  return new AgentRun(FAMILIES[found]!, seed * 16 + found, isShifted);
+  const changed = change === null ? FAMILIES[found]! : change(FAMILIES[found]!);
+  if (changed === null) throw new Error(`family ${family} has nothing of what changes`);
+  return new AgentRun(changed, seed * 16 + found, isShifted);
 }

@@ -3,23 +3,23 @@
 import type { Prng } from '../../src/std/prng.ts';
 import type { Act, AgentFamily, LoggedCall, WireTool } from './agent-family.ts';
 
-function pick<T>(random: Prng, items: readonly T[]): T {
+export function pick<T>(random: Prng, items: readonly T[]): T {
   return items[random.below(items.length)]!;
 }
-function digits(random: Prng, count: number): string {
+export function digits(random: Prng, count: number): string {
   let text = String(1 + random.below(9));
   while (text.length < count) text += String(random.below(10));
   return text;
 }
-function hex(random: Prng, count: number): string {
+export function hex(random: Prng, count: number): string {
   let text = '';
   while (text.length < count) text += random.below(16).toString(16);
   return text;
 }
-function money(random: Prng, from: number, to: number): number {
+export function money(random: Prng, from: number, to: number): number {
   return Math.round((from + random.float() * (to - from)) * 100) / 100;
 }
-function date(random: Prng): string {
+export function date(random: Prng): string {
   const pad = (n: number): string => String(n).padStart(2, '0');
   return `2026-${pad(1 + random.below(12))}-${pad(1 + random.below(28))}`;
 }
@@ -32,7 +32,7 @@ const FAMILY =
     ' ',
   );
 const DOMAINS = ['example.com', 'mail.example.org', 'acme.test', 'post.example.net'];
-function person(random: Prng): { name: string; email: string } {
+export function person(random: Prng): { name: string; email: string } {
   const given = pick(random, GIVEN);
   const family = pick(random, FAMILY);
   return {
@@ -40,7 +40,7 @@ function person(random: Prng): { name: string; email: string } {
     email: `${given}.${family}${random.below(90)}@${pick(random, DOMAINS)}`.toLowerCase(),
   };
 }
-function tool(
+export function tool(
   name: string,
   description: string,
   properties: Record<string, string>,
@@ -63,23 +63,23 @@ const FILLER = [
   'Contact the data team about field definitions.',
   'Viewed recently by another colleague.',
 ];
-function lastOf(log: readonly LoggedCall[], name: string): LoggedCall | undefined {
+export function lastOf(log: readonly LoggedCall[], name: string): LoggedCall | undefined {
   return log.findLast((call) => call.name === name);
 }
 function okOf(log: readonly LoggedCall[], name: string): LoggedCall | undefined {
   return log.findLast((call) => call.name === name && !call.is_error);
 }
-function call(name: string, input: Record<string, unknown>, say?: string): Act {
+export function call(name: string, input: Record<string, unknown>, say?: string): Act {
   return say === undefined ? { calls: [{ name, input }] } : { calls: [{ name, input }], say };
 }
-function maybe(random: Prng, text: string): string | undefined {
+export function maybe(random: Prng, text: string): string | undefined {
   return random.chance(0.5) ? text : undefined;
 }
-const json = (value: unknown): { text: string } => ({ text: JSON.stringify(value) });
-const fail = (text: string): { text: string; is_error: true } => ({ text, is_error: true });
+export const json = (value: unknown): { text: string } => ({ text: JSON.stringify(value) });
+export const fail = (text: string): { text: string; is_error: true } => ({ text, is_error: true });
 
 /** Noise that real prompts carry: when, where, which session. */
-function requestNoise(random: Prng): string {
+export function requestNoise(random: Prng): string {
   return [
     `Current date: ${pick(random, ['Monday', 'Tuesday', 'Wednesday', 'Thursday', 'Friday'])}, ${date(random)}`,
     `Session: ${hex(random, 8)}-${hex(random, 4)}-${hex(random, 12)}`,

@@ -7,6 +7,7 @@ import { type AnswerDigest, digestAnswer } from '../../src/student/model/answer.
 import type { StepDigest } from '../../src/student/model/step.ts';
 import type { LearnedStep } from '../../src/student/model/student-fit.ts';
 import { readStep as readWireStep, WIRES } from '../../src/student/serving/step-reading.ts';
+import type { AgentChange } from './agent-changes.ts';
 import { FAMILY_NAMES, startRun } from './agent-families.ts';
 import type { MessagesAnswer, MessagesRequest } from './agent-family.ts';
 
@@ -49,8 +50,13 @@ export function readAnswer(answer: MessagesAnswer): AnswerDigest {
 }
 
 /** The oracle does a whole run. */
-export function recordRun(family: string, seed: number, isShifted = false): RecordedRun {
-  const run = startRun(family, seed, isShifted);
+export function recordRun(
+  family: string,
+  seed: number,
+  isShifted = false,
+  change: AgentChange | null = null,
+): RecordedRun {
+  const run = startRun(family, seed, isShifted, change);
   const steps: RecordedStep[] = [];
   for (let request = run.nextRequest(); request !== null; request = run.nextRequest()) {
     const answer = run.askOracle();

@@ -25,8 +25,11 @@ import { saveResult, takeProvenance } from '../results.ts';
 import { FAMILY_NAMES, startRun } from './agent-families.ts';
 import type { MessagesAnswer, MessagesRequest, WireBlock } from './agent-family.ts';
 import { evaluateDrift } from './drift.ts';
+import { evaluateAgentDrift } from './drift-agents.ts';
 import { ExactCache, SemanticCache } from './relegation-baselines.ts';
 import { type RecordedStep, readAnswer, readStep, recordRuns } from './relegation-runs.ts';
+import { evaluateTrajectories } from './trajectories.ts';
+import { loadVersion, measureVersion, type StudentVersion, type VersionPoint } from './version-before.ts';
 
 /** Dollars a million tokens, for example. */
 const PRICES = { input: 3, output: 15 } as const;
@@ -81,13 +84,19 @@ interface SeedResult {
   /** By family and kind of answer that was served. */
   by_kind: Record<string, { served: number; errors: number }>;
   uncovered: Record<string, number>;
+  /** The version that `--before` names, on the same runs. */
+  before?: VersionPoint[];
 }
 
 type Ask = (request: MessagesRequest) => { answer: StudentAnswer; score: number } | null;
 
 const makeIndex = (dimensions: number): StudentIndex => new ExactIndex(dimensions);
 
-/** Prints and stores the evaluation. @param args `--seeds N`, `--first-seed N`, `--runs N`, `--no-learning`, `--no-save` */
+/**
+ * Prints and stores the evaluation.
+ * @param args `--seeds N`, `--first-seed N`, `--runs N`, `--before DIR` (a checkout of another version), `--no-learning`, `--no-drift`,
+ *   `--no-trajectories`, `--no-save`
+ */
 export function evaluateRelegation(...args: string[]): void {
   const { values } = parseArgs({
     args,
@@ -95,7 +104,10 @@ export function evaluateRelegation(...args: string[]): void {
       seeds: { type: 'string', default: '3' },
       'first-seed': { type: 'string', default: '1' },
       runs: { type: 'string', default: String(MAIN_RUNS) },
+      before: { type: 'string' },
       'no-learning': { type: 'boolean' },
+      'no-drift': { type: 'boolean' },
+      'no-trajectories': { type: 'boolean' },
       'no-save': { type: 'boolean' },
     },
   });
@@ -103,14 +115,19 @@ export function evaluateRelegation(...args: string[]): void {
   const seeds = Math.max(1, Math.floor(Number(values.seeds)) || 1);
   const first = Math.max(1, Math.floor(Number(values['first-seed'])) || 1);
   const runs = Math.max(1, Math.floor(Number(values.runs)) || MAIN_RUNS);
-  const results = Array.from({ length: seeds }, (_, i) => evaluateSeed(first + i, runs));
+  const before = values.before === undefined ? null : loadVersion(values.before);
+  const results = Array.from({ length: seeds }, (_, i) => evaluateSeed(first + i, runs, before));
   printSeeds(results, runs);
+  printBefore(results);
   printKinds(results);
   const learning =
     values['no-learning'] === true ? [] : LEARNING_RUNS.map((runs) => learn(runs, first, seeds));
   if (learning.length > 0) printLearning(learning);
-  const { goals: watched, ...drift } = evaluateDrift();
-  const goals = { ...judge(results), ...watched };
+  const isDrifting = values['no-drift'] !== true;
+  const { goals: watched = {}, ...drift } = isDrifting ? evaluateDrift() : {};
+  const changed = isDrifting ? evaluateAgentDrift(first) : null;
+  const trajectories = values['no-trajectories'] === true ? null : evaluateTrajectories();
+  const goals: Record<string, boolean> = { ...judge(results), ...watched };
   for (const [goal, isMet] of Object.entries(goals)) console.log(`${isMet ? 'met   ' : 'MISSED'} ${goal}`);
   const result = {
     ...provenance,
@@ -121,12 +138,14 @@ export function evaluateRelegation(...args: string[]): void {
     seeds: results,
     learning,
     drift,
+    changed_agents: changed,
+    trajectories,
     goals,
   };
   if (values['no-save'] !== true) console.log(`\n${saveResult(result)}`);
 }
 
-function evaluateSeed(seed: number, runs: number): SeedResult {
+function evaluateSeed(seed: number, runs: number, before: StudentVersion | null): SeedResult {
   const base = seed * 10_000_000;
   const families = FAMILY_NAMES.length;
   const golden = recordRuns(runs * families, base).flatMap(({ steps }) => steps);
@@ -179,6 +198,7 @@ function evaluateSeed(seed: number, runs: number): SeedResult {
     ),
     by_kind: countByKind(student, held, atGoal),
     uncovered: countUncovered(student, held, calibration),
+    ...(before === null ? {} : { before: measureVersion(before, golden, held) }),
   };
 }
 
@@ -513,6 +533,33 @@ function printSeeds(results: readonly SeedResult[], runs: number): void {
       percent(Math.max(...points.map(({ error }) => error))),
     ]);
   }
+}
+
+/** The version before beside this one, where it was asked. */
+function printBefore(results: readonly SeedResult[]): void {
+  const points = results.flatMap(({ before }) => before ?? []);
+  if (points.length === 0) return;
+  console.log('\nthe version before: coverage and error, then this one');
+  const sum = (list: readonly { served: number; errors: number; steps: number }[]): string[] => {
+    const [served, errors, steps] = (['served', 'errors', 'steps'] as const).map((key) =>
+      list.reduce((all, one) => all + one[key], 0),
+    );
+    return [percent(served! / Math.max(1, steps!)), percent(errors! / Math.max(1, served!))];
+  };
+  for (const [i, target] of CURVE_TARGETS.entries())
+    row(`  target ${100 * target} %`, [
+      ...sum(points.filter((point) => point.target === target)),
+      ...sum(results.map(({ curve }) => curve[i]!.held_out)),
+    ]);
+  for (const family of FAMILY_NAMES)
+    row(`  ${family}`, [
+      ...sum(
+        points
+          .filter(({ target }) => target === GOAL_TARGET)
+          .flatMap((point) => point.by_family[family] ?? []),
+      ),
+      ...sum(results.map(({ by_family }) => by_family[family]!)),
+    ]);
 }
 
 /** Kinds of answers with errors, the worst first, and how much is known of the others. */

@@ -2,10 +2,11 @@
  * `npm run eval -- <what>`: measures the rules and models of the product on labelled data outside the repository.
  *   monitors [file]   the six run monitors over ../shared/agent-runs
  *   retrieval         the embedding model over ../shared/retrieval
- *   relegation        the student on synthetic agents, beside caches
+ *   relegation        the student on synthetic agents, beside caches, and on public trajectories
+ *   trajectories [file]   the latter alone
  */
 
-const WHAT = ['monitors', 'retrieval', 'relegation'] as const;
+const WHAT = ['monitors', 'retrieval', 'relegation', 'trajectories'] as const;
 
 const [what, ...rest] = process.argv.slice(2);
 if (what === 'monitors') {
@@ -18,6 +19,9 @@ if (what === 'monitors') {
 } else if (what === 'relegation') {
   const { evaluateRelegation } = await import('./relegation.ts');
   evaluateRelegation(...rest);
+} else if (what === 'trajectories') {
+  const { evaluateTrajectories } = await import('./trajectories.ts');
+  evaluateTrajectories(rest[0]);
 } else {
   console.error(`usage: npm run eval -- ${WHAT.join(' | ')}`);
   process.exitCode = 2;

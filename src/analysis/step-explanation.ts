@@ -8,7 +8,7 @@ import type { RecordedDecision } from '../domain/exchange.ts';
 import type { NormalRequest, TurnBlock } from '../domain/turn.ts';
 import { decodeContent } from '../providers/content-encoding.ts';
 import { normalizeTurn } from '../providers/normal-turn.ts';
-import { kindOfAnswer } from '../student/model/answer-kind.ts';
+import { kindOfAnswer, nameKind } from '../student/model/answer-kind.ts';
 import type { StudentBlock, UncoveredReason } from '../student/model/decision.ts';
 import type { StudentManifest } from '../student/model/manifest.ts';
 import { NamedMarks } from '../student/model/named-marks.ts';
@@ -237,8 +237,8 @@ function describeNearest(nearest: Proposal['nearest']): NearestGolden | null {
     .toSorted((a, b) => b[1] - a[1])
     .map(([c, runs]) => {
       const template = c < 0 ? null : stage.classes[c]!.template;
-      const names = template?.calls.map(({ name }) => name) ?? [];
-      return { kind: template === null ? null : names.length === 0 ? 'text' : names.join(' + '), runs };
+      const names = template?.calls.flatMap(({ name, each }) => (each ? [name, name] : [name])) ?? [];
+      return { kind: template === null ? null : nameKind(names), runs };
     });
   return { exchange_id: prototype.example ?? null, distance, answers };
 }

@@ -9,6 +9,7 @@
 import { STUDENT_CORE } from '../../limits.ts';
 import type { AnswerTemplate, TemplateNode } from './answer-template.ts';
 import type { StudentBlock } from './decision.ts';
+import { contextOfItem, type EachItem, proposeEach, takeItems } from './each-item.ts';
 import {
   applyRule,
   type ExtractionRule,
@@ -119,8 +120,14 @@ function countRuns(examples: readonly { run_id: string }[]): number {
 /** What must be equal for one template to be possible. */
 function shapeOf(content: readonly StudentBlock[]): string {
   let shape = '';
-  for (const block of content)
-    if (block.type === 'tool_call') shape += `${JSON.stringify(block.name)}${shapeOfValue(block.input)}\n`;
+  // Calls that are alike may be one for each element of a list: then nobody knows how many they are.
+  let before = '';
+  for (const block of content) {
+    if (block.type !== 'tool_call') continue;
+    const its = `${JSON.stringify(block.name)}${shapeOfValue(block.input)}\n`;
+    if (its !== before) shape += its;
+    before = its;
+  }
   if (shape !== '') return shape;
   const json = readJsonAnswer(textOf(content));
   return json === null ? 'text' : `json ${json.indent} ${shapeOfValue(json.value, true)}`;
@@ -150,7 +157,11 @@ function shapeOfValue(value: unknown, tellsNull = false): string {
   if (isPrimitive(value)) return tellsNull && value === null ? 'null' : '_';
   if (Array.isArray(value)) {
     // A long list, or one of plain values, is taken from the context as a whole or not at all.
-    return value.length > 8 ? '_' : `[${value.map((item) => shapeOfValue(item, tellsNull)).join(',')}]`;
+    if (value.length > 8) return '_';
+    const shapes = value.map((item) => shapeOfValue(item, tellsNull));
+    // Of as many elements as another list has, perhaps.
+    const isEven = isObject(value[0]) && shapes.every((shape) => shape === shapes[0]);
+    return isEven ? `[${shapes[0]}…]` : `[${shapes.join(',')}]`;
   }
   if (!isObject(value)) return '_';
   const keys = Object.keys(value).sort();
@@ -168,9 +179,18 @@ function solve(examples: readonly AnswerExample[], supportMin: number): AnswerTe
   const contexts = examples.map(({ context }) => context);
   const solver: Solver = { examples, contexts, supportMin, tools, cuts: [] };
   const template: AnswerTemplate = { calls: [], text: null };
-  for (const [i, call] of calls.entries()) {
-    const values = all.map((blocks) => blocks[i]!.input);
-    template.calls.push({ name: call.name, input: solveValue(solver, values) });
+  if (all.every((blocks) => blocks.length === calls.length))
+    for (const [i, call] of calls.entries()) {
+      const values = all.map((blocks) => blocks[i]!.input);
+      template.calls.push({ name: call.name, input: solveValue(solver, values) });
+    }
+  if (solver.cuts.length > 0 || template.calls.length < calls.length) {
+    const each = solveCallsOfEach(solver, all);
+    if (each !== null) {
+      solver.cuts = [];
+      template.calls = each;
+    } else if (template.calls.length < calls.length)
+      solver.cuts.push(all.map(({ length }) => String(length)));
   }
   const texts = examples.map(({ content }) => textOf(content));
   if (calls.length === 0) {
@@ -198,6 +218,82 @@ interface Solver {
   tools: readonly string[];
   /** Of what could not be solved; empty: all was. */
   cuts: Cuts;
+}
+
+type CallBlock = Extract<StudentBlock, { type: 'tool_call' }>;
+
+/** Calls of which some are one for each element of a list. @returns null where they are not */
+function solveCallsOfEach(
+  solver: Solver,
+  all: readonly (readonly CallBlock[])[],
+): AnswerTemplate['calls'] | null {
+  const parts = all.map(groupCalls);
+  const { length } = parts[0]!;
+  if (parts.some((its) => its.length !== length)) return null;
+  const calls: AnswerTemplate['calls'] = [];
+  for (let p = 0; p < length; p++) {
+    const its = parts.map((part) => part[p]!);
+    const { name } = its[0]![0]!;
+    if (its.some((blocks) => blocks[0]!.name !== name)) return null;
+    const inputs = its.map((blocks) => blocks.map(({ input }) => input));
+    if (its.every((blocks) => blocks.length === 1)) {
+      const alone: Solver = { ...solver, cuts: [] };
+      const input = solveValue(
+        alone,
+        inputs.map(([value]) => value),
+      );
+      if (alone.cuts.length > 0) return null;
+      calls.push({ name, input });
+      continue;
+    }
+    const found = solveEach(solver, inputs);
+    if (found === null) return null;
+    calls.push({ name, input: found.item, each: found.each });
+  }
+  return calls.some(({ each }) => each !== undefined) ? calls : null;
+}
+
+/** Calls that follow each other and are alike. */
+function groupCalls(blocks: readonly CallBlock[]): CallBlock[][] {
+  const groups: CallBlock[][] = [];
+  let before = '';
+  for (const block of blocks) {
+    const shape = shapeOf([block]);
+    if (shape === before) groups[groups.length - 1]!.push(block);
+    else groups.push([block]);
+    before = shape;
+  }
+  return groups;
+}
+
+/** Elements of all lists together that are looked at. */
+const EACH_EXAMPLES = 400;
+
+/** Values of which each example has one for each element of a list in its context. */
+function solveEach(
+  solver: Solver,
+  values: readonly (readonly unknown[])[],
+): { each: EachItem; item: TemplateNode } | null {
+  const counts = values.map(({ length }) => length);
+  // One each time is no list.
+  if (counts.every((count) => count === counts[0]) && counts[0]! < 2) return null;
+  for (const each of proposeEach(solver.contexts, counts)) {
+    const examples: AnswerExample[] = [];
+    const flat: unknown[] = [];
+    for (const [i, { run_id, context }] of solver.examples.entries()) {
+      if (examples.length >= EACH_EXAMPLES) break;
+      for (const [j, item] of takeItems(each, context)!.entries()) {
+        examples.push({ run_id, context: contextOfItem(context, item), content: [] });
+        flat.push(values[i]![j]);
+      }
+    }
+    if (countRuns(examples) < solver.supportMin) continue;
+    const contexts = examples.map(({ context }) => context);
+    const inner: Solver = { ...solver, examples, contexts, cuts: [] };
+    const item = solveValue(inner, flat);
+    if (inner.cuts.length === 0) return { each, item };
+  }
+  return null;
 }
 
 /** Shortest piece of a value that is looked for in the context. */
@@ -313,6 +409,14 @@ function solveValue(solver: Solver, values: readonly unknown[]): TemplateNode {
   if (values.every((value) => Array.isArray(value))) {
     const lists = values as unknown[][];
     const { length } = lists[0]!;
+    if (lists.some((list) => list.length !== length && list.some(isObject))) {
+      const whole = findRules(toExamples(solver, values), solver.supportMin, solver.tools);
+      if (whole.rules !== null) return { is: 'slot', rules: whole.rules };
+      const found = solveEach(solver, lists);
+      if (found !== null) return { is: 'each', ...found };
+      solver.cuts.push(lists.map((list) => String(list.length)));
+      return NOTHING;
+    }
     if (length <= 8 && lists.every((list) => list.length === length)) {
       if (length === 0) return { is: 'list', items: [] };
       const whole = findRules(toExamples(solver, values), solver.supportMin, solver.tools);

@@ -5,6 +5,7 @@
 
 import { STUDENT_CORE } from '../../limits.ts';
 import type { StudentBlock } from './decision.ts';
+import { contextOfItem, type EachItem, takeItems } from './each-item.ts';
 import {
   applyRule,
   type ExtractionRule,
@@ -21,10 +22,13 @@ export type TemplateNode =
   | { is: 'slot'; rules: ProvenRule[] }
   | { is: 'text'; parts: TemplateNode[] }
   | { is: 'object'; fields: [string, TemplateNode][] }
-  | { is: 'list'; items: TemplateNode[] };
+  | { is: 'list'; items: TemplateNode[] }
+  /** One element for each of another list's. */
+  | { is: 'each'; each: EachItem; item: TemplateNode };
 
 export interface AnswerTemplate {
-  calls: { name: string; input: TemplateNode }[];
+  /** `each`: as many calls as a list has elements. */
+  calls: { name: string; input: TemplateNode; each?: EachItem }[];
   /** Text alone; beside calls the commentary, where it could be learnt. */
   text: TemplateNode | null;
   /** Text alone that is JSON, with the spaces of one level; then there is no other text. */
@@ -68,14 +72,24 @@ export function fillTemplate(
     if (text.length > STUDENT_CORE.answer) return 'missing_value';
     return { value: [{ type: 'text', text }], doubt: filled.doubt };
   }
-  for (const { name, input } of template.calls) {
-    const filled = fillNode(input, context);
-    if (typeof filled === 'string') return filled;
-    doubt = Math.max(doubt, filled.doubt);
-    content.push({ type: 'tool_call', id: '', name, input: filled.value });
+  let calls = 0;
+  for (const { name, input, each } of template.calls) {
+    const items = each === undefined ? [NO_ITEM] : (takeItems(each, context) ?? []);
+    // None to call for is another answer.
+    if (items.length === 0) return 'missing_value';
+    calls += items.length;
+    if (calls > STUDENT_CORE.answer_calls) return 'missing_value';
+    for (const item of items) {
+      const filled = fillNode(input, item === NO_ITEM ? context : contextOfItem(context, item));
+      if (typeof filled === 'string') return filled;
+      doubt = Math.max(doubt, filled.doubt);
+      content.push({ type: 'tool_call', id: '', name, input: filled.value });
+    }
   }
   return content.length === 0 ? 'missing_value' : { value: content, doubt };
 }
+
+const NO_ITEM = Symbol('no element');
 
 function fillNode(node: TemplateNode, context: StepContext): Filled<unknown> | Unfilled {
   switch (node.is) {
@@ -99,6 +113,18 @@ function fillNode(node: TemplateNode, context: StepContext): Filled<unknown> | U
         doubt = Math.max(doubt, filled.doubt);
       }
       return { value: text, doubt };
+    }
+    case 'each': {
+      const items: unknown[] = [];
+      let doubt = 0;
+      for (const item of takeItems(node.each, context) ?? [NO_ITEM]) {
+        if (item === NO_ITEM) return 'missing_value';
+        const filled = fillNode(node.item, contextOfItem(context, item));
+        if (typeof filled === 'string') return filled;
+        items.push(filled.value);
+        doubt = Math.max(doubt, filled.doubt);
+      }
+      return { value: items, doubt };
     }
     case 'list': {
       const items: unknown[] = [];

@@ -21,7 +21,7 @@
 
 import { createPrng } from '../../std/prng.ts';
 import { answersAgree } from './agreement.ts';
-import { kindOfAnswer } from './answer-kind.ts';
+import { kindOfAnswer, toolsOfKind } from './answer-kind.ts';
 import { boundKindError, CONFIDENCE, keepsKindError } from './error-bound.ts';
 import { findFinalTools } from './final-tools.ts';
 import { type MakeStudentIndex, Student } from './student.ts';
@@ -233,7 +233,7 @@ function calibrateKind(
   rules: KindRules,
   agent: string,
 ): KindCalibration {
-  const tools = kind.split(' + ');
+  const tools = toolsOfKind(kind);
   const isFinal = tools.some((name) => rules.final?.get(agent)?.has(name) === true);
   const isExcepted = tools.some((name) => rules.never_serve?.includes(name) === true);
   const largest = rules.score_max ?? scoreMaxOf(target);

@@ -6,7 +6,9 @@
 
 import { STUDENT_CORE } from '../../limits.ts';
 import { CUT_KEY, canonicalText, isObject, isPrimitive, type Primitive } from './json-values.ts';
+import { type ListSummary, proposeSummaries, summarizeList } from './list-summary.ts';
 import type { StepDigest } from './step.ts';
+import { cutPart, proposeCuts, type TextCut } from './text-parts.ts';
 import { isOccasional, readTokens, type TextToken } from './text-tokens.ts';
 
 /** A step of a path: a key, an index from the beginning, or one that the context decides. */
@@ -19,7 +21,9 @@ export type PathPart =
   | { pick: 'next'; tool: string }
   /** The first element of which a field has this value. */
   | { pick: 'where'; key: string; is: Primitive }
-  | { pick: 'least' | 'most'; key: string };
+  | { pick: 'least' | 'most'; key: string }
+  /** What a list comes to, or the part of it of which a field has a value. */
+  | ListSummary;
 
 /** A part of a text. */
 export type Span =
@@ -30,7 +34,9 @@ export type Span =
   /** The words behind others that begin with a capital. */
   | { by: 'name'; left: string[] }
   /** What stands between others, at most {@link BETWEEN_TOKENS} tokens. */
-  | { by: 'between'; left: string[]; right: string[] };
+  | { by: 'between'; left: string[]; right: string[] }
+  /** A piece of what another span finds, or of the whole text: of an address, a path, a dotted name. */
+  | { by: 'part'; of: Span | null; cuts: TextCut[] };
 
 const WRITINGS = [
   'same',
@@ -65,10 +71,12 @@ const LAST = '$';
 export class StepContext {
   readonly step: StepDigest;
   readonly #sources = new Map<string, unknown>();
-  readonly #tokens = new Map<string, TextToken[]>();
+  readonly #tokens: Map<string, TextToken[]>;
 
-  constructor(step: StepDigest) {
+  /** @param like one of the same step with other sources: what it has read of texts is used, too */
+  constructor(step: StepDigest, like?: StepContext) {
     this.step = step;
+    this.#tokens = like === undefined ? new Map() : like.#tokens;
     for (const { name, value } of step.sources) this.#sources.set(name, value);
   }
 
@@ -140,6 +148,10 @@ function takePart(value: unknown, part: PathPart, from: string, context: StepCon
       return value.find(
         (item) => isObject(item) && Object.hasOwn(item, part.key) && item[part.key] === part.is,
       );
+    case 'count':
+    case 'sum':
+    case 'join':
+      return value.length < STUDENT_CORE.json_items ? summarizeList(value, part) : undefined;
     default: {
       if (value.length >= STUDENT_CORE.json_items) return undefined;
       return findExtreme(value, part.key, part.pick);
@@ -166,6 +178,10 @@ function findExtreme(items: readonly unknown[], key: string, pick: 'least' | 'mo
 }
 
 function findSpan(text: string, span: Span, context: StepContext): string | undefined {
+  if (span.by === 'part') {
+    const whole = span.of === null ? text : findSpan(text, span.of, context);
+    return whole === undefined ? undefined : cutPart(whole, span.cuts);
+  }
   const tokens = context.tokens(text);
   if ('nth' in span) {
     let left = span.nth >= 0 ? span.nth : -1 - span.nth;
@@ -313,15 +329,25 @@ export function rankRule(rule: ExtractionRule): number {
   if (rule.from.includes('#')) rank += 1;
   if (rule.from.startsWith('call:')) rank += 0.5;
   for (const part of rule.path) {
-    if (typeof part === 'object') rank += part.pick === 'where' ? 0.6 : 0.3;
+    if (typeof part === 'object')
+      rank += part.pick === 'where' ? 0.6 : isSummary(part) ? 1 + (part.filter === undefined ? 0 : 0.5) : 0.3;
     else if (typeof part === 'number') rank += 0.4;
   }
-  if (rule.span !== null) rank += rule.span.by === 'between' ? 1.4 : rule.span.by === 'after' ? 1.2 : 0.8;
+  if (rule.span !== null) rank += rankSpan(rule.span);
   if (rule.writing !== 'same') rank += 0.2;
   return rank;
 }
 
-/** Most rules proposed for one value. */
+function rankSpan(span: Span): number {
+  if (span.by === 'part') return 0.5 + 0.2 * span.cuts.length + (span.of === null ? 0 : rankSpan(span.of));
+  return span.by === 'between' ? 1.4 : span.by === 'after' ? 1.2 : 0.8;
+}
+
+function isSummary(part: PathPart): part is ListSummary {
+  return typeof part === 'object' && (part.pick === 'count' || part.pick === 'sum' || part.pick === 'join');
+}
+
+/** Most rules proposed for one value, those behind that are tried where the others leave room. */
 const PROPOSED = 160;
 
 /** Rules that find the value in this step. @param tools that loops may run over */
@@ -333,6 +359,7 @@ export function proposeRules(
   const rules: ExtractionRule[] = [];
   const canonical = isPrimitive(value) ? '' : canonicalText(value);
   const wanted = typeof value === 'string' ? value : null;
+  const summaries: ExtractionRule[] = [];
   const propose = (from: string, path: PathPart[], span: Span | null, writing: Writing): void => {
     if (rules.length < PROPOSED) rules.push({ from, path, span, writing });
   };
@@ -358,6 +385,13 @@ export function proposeRules(
     if (wanted === null && canonical !== '' && canonicalText(at) === canonical && isWhole(at))
       propose(from, path, null, 'same');
     if (Array.isArray(at)) {
+      if (isPrimitive(value) && value !== null && typeof value !== 'boolean')
+        for (const { part, result } of proposeSummaries(at, value))
+          for (const writing of WRITINGS) {
+            if (writeValue(result, writing) !== value) continue;
+            summaries.push({ from, path: [...path, part], span: null, writing });
+            break;
+          }
       for (let i = 0; i < at.length; i++)
         for (const part of proposeParts(at, i, from, context, tools)) {
           // Only what is inside this element: no need to look where it holds nothing.
@@ -368,7 +402,7 @@ export function proposeRules(
   };
   for (const { name, value: source } of context.step.sources)
     if (name !== 'progress') visit(name, source, [], 0);
-  return rules;
+  return [...rules, ...summaries].slice(0, PROPOSED);
 }
 
 function proposeParts(
@@ -441,39 +475,76 @@ function proposeSpans(
         }
     }
   }
-  for (const { from, to, writing: its } of spots) {
-    const token = tokens[from]!;
-    const keyAt = (at: number): string => (at < 0 ? FIRST : at >= tokens.length ? LAST : tokens[at]!.key);
-    if (from === to) {
-      if (token.kind !== 'word' && token.kind !== 'sign') {
-        for (const by of ['key', 'kind'] as const) {
-          const key = by === 'key' ? token.key : token.kind;
-          let before = 0;
-          let after = 0;
-          for (let i = 0; i < tokens.length; i++)
-            if ((by === 'key' ? tokens[i]!.key : tokens[i]!.kind) === key) {
-              if (i < from) before++;
-              else if (i > from) after++;
-            }
-          if (before < 4) spans.push([{ by, key, nth: before }, its]);
-          if (after < 3) spans.push([{ by, key, nth: -1 - after }, its]);
-        }
-      }
-      spans.push([{ by: 'after', left: [keyAt(from - 1)] }, its]);
-      if (from > 0) spans.push([{ by: 'after', left: [keyAt(from - 2), keyAt(from - 1)] }, its]);
-    }
-    if (isCapital(text, token) && isCapital(text, tokens[to]) && !isCapital(text, tokens[to + 1])) {
-      spans.push([{ by: 'name', left: [keyAt(from - 1)] }, its]);
-      if (from > 0) spans.push([{ by: 'name', left: [keyAt(from - 2), keyAt(from - 1)] }, its]);
-    }
-    if (to - from < BETWEEN_TOKENS) {
-      for (const leftCount of [1, 2]) {
-        const left = leftCount === 1 || from === 0 ? [keyAt(from - 1)] : [keyAt(from - 2), keyAt(from - 1)];
-        spans.push([{ by: 'between', left, right: [keyAt(to + 1)] }, its]);
-        if (to + 1 < tokens.length)
-          spans.push([{ by: 'between', left, right: [keyAt(to + 1), keyAt(to + 2)] }, its]);
+  for (const { from, to, writing: its } of spots)
+    for (const span of spansAt(text, tokens, from, to)) spans.push([span, its]);
+  if (spots.length === 0) spans.push(...proposePieces(text, needle, tokens, writing));
+  return spans;
+}
+
+/** Ways to find the tokens from one place to another again. */
+function spansAt(text: string, tokens: readonly TextToken[], from: number, to: number): Span[] {
+  const spans: Span[] = [];
+  const token = tokens[from]!;
+  const keyAt = (at: number): string => (at < 0 ? FIRST : at >= tokens.length ? LAST : tokens[at]!.key);
+  if (from === to) {
+    if (token.kind !== 'word' && token.kind !== 'sign') {
+      for (const by of ['key', 'kind'] as const) {
+        const key = by === 'key' ? token.key : token.kind;
+        let before = 0;
+        let after = 0;
+        for (let i = 0; i < tokens.length; i++)
+          if ((by === 'key' ? tokens[i]!.key : tokens[i]!.kind) === key) {
+            if (i < from) before++;
+            else if (i > from) after++;
+          }
+        if (before < 4) spans.push({ by, key, nth: before });
+        if (after < 3) spans.push({ by, key, nth: -1 - after });
       }
     }
+    spans.push({ by: 'after', left: [keyAt(from - 1)] });
+    if (from > 0) spans.push({ by: 'after', left: [keyAt(from - 2), keyAt(from - 1)] });
+  }
+  if (isCapital(text, token) && isCapital(text, tokens[to]) && !isCapital(text, tokens[to + 1])) {
+    spans.push({ by: 'name', left: [keyAt(from - 1)] });
+    if (from > 0) spans.push({ by: 'name', left: [keyAt(from - 2), keyAt(from - 1)] });
+  }
+  if (to - from < BETWEEN_TOKENS) {
+    for (const leftCount of [1, 2]) {
+      const left = leftCount === 1 || from === 0 ? [keyAt(from - 1)] : [keyAt(from - 2), keyAt(from - 1)];
+      spans.push({ by: 'between', left, right: [keyAt(to + 1)] });
+      if (to + 1 < tokens.length) spans.push({ by: 'between', left, right: [keyAt(to + 1), keyAt(to + 2)] });
+    }
+  }
+  return spans;
+}
+
+/** Longest text that is cut as a whole, and tokens of a prose that are cut. */
+const CUT_CHARACTERS = 400;
+const CUT_TOKENS = 3;
+
+/** Pieces of an address, a path or a dotted name that are the value. */
+function proposePieces(
+  text: string,
+  needle: string,
+  tokens: readonly TextToken[],
+  writing: Writing,
+): [Span, Writing][] {
+  const spans: [Span, Writing][] = [];
+  if (needle.length > 120 || !text.includes(needle)) return spans;
+  if (text.length <= CUT_CHARACTERS && !/\s/.test(text)) {
+    for (const cuts of proposeCuts(text, needle)) spans.push([{ by: 'part', of: null, cuts }, writing]);
+    return spans;
+  }
+  let tried = 0;
+  for (const [at, { start, end, kind }] of tokens.entries()) {
+    if (kind === 'sign' || kind === 'break' || end - start <= needle.length) continue;
+    const token = text.slice(start, end);
+    if (!token.includes(needle)) continue;
+    const cuts = proposeCuts(token, needle);
+    if (cuts.length === 0) continue;
+    for (const of of spansAt(text, tokens, at, at))
+      for (const its of cuts) spans.push([{ by: 'part', of, cuts: its }, writing]);
+    if (++tried >= CUT_TOKENS) break;
   }
   return spans;
 }

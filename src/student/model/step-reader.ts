@@ -15,7 +15,8 @@ export interface StepSource {
   /**
    * `task`: first words of the user; `said`: the latest ones, where others, `said#1`: all between them; `system`: the system prompt's changing lines;
    * `result:NAME`, `call:NAME`: latest result of the tool and input of its latest call; with `#1` the one before, and
-   * so on. `progress`: how often each tool was called since a result came.
+   * so on. `results:NAME`: all of a tool that was called several times at once.
+   * `progress`: how often each tool was called since a result came.
    */
   name: string;
   /** Text of prose, else a bounded copy of the JSON. */
@@ -172,7 +173,10 @@ export class StepReader {
     const names: string[] = [];
     for (const result of results) {
       if (result.at <= last) break;
-      names.unshift(`${result.name.slice(0, 64)}${result.is_error ? '!' : ''}`);
+      const name = `${result.name.slice(0, 64)}${result.is_error ? '!' : ''}`;
+      // As many as a list had elements: how many they were is no other moment.
+      if (names[0] === name) names[0] = `${name}×`;
+      else if (names[0] !== `${name}×`) names.unshift(name);
     }
     if (said !== '') names.push('said');
     if (names.length > STUDENT_CORE.answer_calls) names.splice(STUDENT_CORE.answer_calls, names.length, '…');
@@ -230,6 +234,8 @@ export class StepReader {
       if (isLatest) this.#noteProgress(name, json, result.at, calls);
     };
     for (const result of results) if (result.at > last) addResult(result);
+    for (const [name, its] of resultsOfOneTool(results, last))
+      add(`results:${name}`, its, STUDENT_CORE.result);
     for (const call of calls) {
       const name = takeName('call', call.name);
       if (name === null) continue;
@@ -274,6 +280,21 @@ export function readPromptValues(
     if (block.type === 'text')
       for (const sentence of sentencesOf(block.text)) values.addSystem(sentence, block.text);
   values.addTask(readTask(messages, findTaskEnd(messages)));
+}
+
+/** Results of tools that were called several times at once, in the order of the calls. */
+function resultsOfOneTool(results: readonly PastResult[], last: number): Map<string, unknown[]> {
+  const found = new Map<string, unknown[]>();
+  for (const { at, name, text } of results) {
+    if (at <= last) break;
+    const key = name.slice(0, 64);
+    const its = found.get(key);
+    const value = parseResult(text) ?? text;
+    if (its === undefined) found.set(key, [value]);
+    else its.unshift(value);
+  }
+  for (const [name, its] of found) if (its.length < 2) found.delete(name);
+  return found;
 }
 
 /** @returns undefined for what is no JSON object or list, or too long to be looked at */

@@ -14,8 +14,10 @@ import { type AnswerClass, type AnswerExample, synthesizeAnswers } from './answe
 import { type AnswerTemplate, fillTemplate } from './answer-template.ts';
 import type { StudentBlock } from './decision.ts';
 import { StepContext } from './extraction.ts';
-import { hashString, isObject, readNumber } from './json-values.ts';
+import { hashString } from './json-values.ts';
 import { learnNovelty } from './novelty.ts';
+import { visitNumbers } from './number-places.ts';
+import { keyOfRelation, learnRelations, RELATION_KIND } from './number-relations.ts';
 import { learnFixedValues } from './prompt-values.ts';
 import { CHANCE, type MarkColumn, weighMarks } from './relevance.ts';
 import type { StepDigest } from './step.ts';
@@ -26,6 +28,7 @@ import {
   keyOfSentence,
   NUMBER_KIND,
   type NumberRange,
+  type NumberRelation,
   type NumberSplit,
   type Prototype,
   type StageMemory,
@@ -251,7 +254,7 @@ function fitGroup(
   const labelCount = Math.max(-1, ...labels) + 1;
   // Answers that no template explains are one label of their own.
   const targets = Uint16Array.from(ofStep, (c) => (c < 0 ? labelCount : labels[c]!));
-  const { columns, splits } = makeColumns(steps, targets, labelCount + 1, agent);
+  const { columns, splits, relations } = makeColumns(steps, targets, labelCount + 1, agent);
   const worths = weighMarks(columns, targets, labelCount + 1, seed);
   const { dimensions, worth } = chooseDimensions(columns, worths, steps.length);
   const decisive = new Set<number>();
@@ -261,6 +264,7 @@ function fitGroup(
       if (at >= 0 && worths[columns.findIndex(({ key }) => key === dimensions[at])]! > 0.02)
         decisive.add(step.marks[m + 1]!);
     }
+  const tells = findTells(columns, targets, labelCount, listKeysAt(steps, decisive));
   const byKey = new Map(columns.map((column) => [column.key, column]));
   const prototypes = makePrototypes(
     steps,
@@ -291,7 +295,8 @@ function fitGroup(
     worth,
     splits: splits.filter(({ key }) => dimensions.includes(key)),
     ranges: measureRanges(steps),
-    tells: findTells(columns, targets, labelCount, listKeysAt(steps, decisive)),
+    relations: relations.filter((one) => one.always !== null || isAsked(one, dimensions, tells)),
+    tells,
     denials: listDenials(steps, targets, runs),
     prototypes,
     novelty: learnNovelty(
@@ -299,6 +304,16 @@ function fitGroup(
       decisive,
     ),
   };
+}
+
+/** Whether what a comparison says goes into anything. */
+function isAsked(
+  relation: NumberRelation,
+  dimensions: readonly number[],
+  tells: readonly [number, number][],
+): boolean {
+  const keys = [-1, 0, 1].map((way) => keyOfRelation(relation, way));
+  return keys.some((key) => dimensions.includes(key) || tells.some(([told]) => told === key));
 }
 
 /** Evenly spread places. */
@@ -360,7 +375,7 @@ function makeColumns(
   targets: Uint16Array,
   classes: number,
   agent: StudentAgent,
-): { columns: MarkColumn[]; splits: NumberSplit[] } {
+): { columns: MarkColumn[]; splits: NumberSplit[]; relations: NumberRelation[] } {
   const all = new Map<number, MarkColumn & { runs: Set<string> }>();
   const known = new Set(agent.known);
   const add = (key: number, kind: number, i: number): void => {
@@ -381,55 +396,84 @@ function makeColumns(
   for (const { split, has } of splits) {
     for (const [i, its] of has.entries()) if (its === 1) add(split.key, NUMBER_KIND, i);
   }
+  const relations = learnRelations(steps.map(({ step }) => step));
+  for (const { relation, ways } of relations) {
+    if (relation.always !== null) continue;
+    for (const [i, way] of ways.entries()) if (way !== 2) add(keyOfRelation(relation, way), RELATION_KIND, i);
+  }
   const columns: MarkColumn[] = [];
   for (const { key, kind, has, count, runs } of all.values())
     if (runs.size >= 2) columns.push({ key, kind, has, count });
-  return { columns, splits: splits.map(({ split }) => split) };
-}
-
-/** Numbers looked at of one step, and elements of each list in it. */
-const NUMBERS = 120;
-const LIST_ITEMS = 8;
-
-function visitNumbers(step: StepDigest, visit: (from: string, path: string[], value: number) => void): void {
-  let left = NUMBERS;
-  const walk = (from: string, at: unknown, path: string[]): void => {
-    if (left <= 0 || path.length > 5) return;
-    const number = readNumber(at);
-    if (number !== undefined) {
-      left--;
-      visit(from, path, number);
-    } else if (Array.isArray(at))
-      for (const item of at.slice(0, LIST_ITEMS)) walk(from, item, [...path, EACH_ITEM]);
-    else if (isObject(at)) for (const key of Object.keys(at)) walk(from, at[key], [...path, key]);
+  return {
+    columns,
+    splits: splits.map(({ split }) => split),
+    relations: relations.map(({ relation }) => relation),
   };
-  for (const { name, value } of step.sources)
-    if (name.startsWith('result:') && !name.includes('#')) walk(name, value, []);
 }
 
 const RANGES = 60;
 const RANGE_STEPS = 8;
 
+/** Of fewer numbers nobody knows how far they reach; of as many pairs one sees whether they grow from run to run. */
+const SLACK_NUMBERS = 20;
+const GROWING = 0.8;
+const RANGE_NUMBERS = 400;
+
+interface SeenRange {
+  from: string;
+  path: string[];
+  least: number;
+  most: number;
+  count: number;
+  latest: StepDigest;
+  /** In the order of the runs; at most {@link RANGE_NUMBERS}. */
+  values: number[];
+}
+
 function measureRanges(steps: readonly LearnedStep[]): NumberRange[] {
-  const ranges = new Map<string, NumberRange & { count: number; latest: StepDigest }>();
+  const ranges = new Map<string, SeenRange>();
   for (const { step } of steps)
-    visitNumbers(step, (from, path, value) => {
+    visitNumbers(step, ({ from, path }, value) => {
       const id = JSON.stringify([from, path]);
       const range = ranges.get(id);
       if (range === undefined) {
         if (ranges.size < 200)
-          ranges.set(id, { from, path, least: value, most: value, count: 1, latest: step });
+          ranges.set(id, { from, path, least: value, most: value, count: 1, latest: step, values: [value] });
         return;
       }
       range.least = Math.min(range.least, value);
       range.most = Math.max(range.most, value);
       if (range.latest !== step) range.count++;
       range.latest = step;
+      if (range.values.length < RANGE_NUMBERS) range.values.push(value);
     });
   return [...ranges.values()]
     .filter(({ count }) => count >= RANGE_STEPS)
     .slice(0, RANGES)
-    .map(({ from, path, least, most }) => ({ from, path, least, most }));
+    .map((range) => {
+      const { from, path, least, most } = range;
+      const slack = measureSlack(range);
+      return slack === null ? { from, path, least, most } : { from, path, least, most, slack };
+    });
+}
+
+/**
+ * A threshold that golden runs came near from one side alone lies beyond their numbers. How far numbers reach beyond what was seen
+ * is told by how far they reach from their middle.
+ * @returns null where numbers grow from run to run, and where there are too few
+ */
+function measureSlack({ values, least, most }: SeenRange): [number, number] | null {
+  if (values.length < SLACK_NUMBERS || isGrowing(values)) return null;
+  const median = values.toSorted((a, b) => a - b)[values.length >> 1]!;
+  const half = (most - least) / 2;
+  return [Math.max(half, median - least), Math.max(half, most - median)];
+}
+
+function isGrowing(values: readonly number[]): boolean {
+  const half = values.length >> 1;
+  let up = 0;
+  for (let i = 0; i < half; i++) if (values[i]! < values[i + half]!) up++;
+  return up >= GROWING * half;
 }
 
 /** Where a number of a result parts what is answered: one or two thresholds a place. */
@@ -441,7 +485,7 @@ function splitNumbers(
   if (classes < 2 || targets.every((target) => target === targets[0])) return [];
   const places = new Map<string, { from: string; path: string[]; values: [number, number][] }>();
   for (const [i, { step }] of steps.entries())
-    visitNumbers(step, (from, path, value) => {
+    visitNumbers(step, ({ from, path }, value) => {
       // Of several numbers nobody knows which one it is that decides.
       if (path.includes(EACH_ITEM)) return;
       const id = JSON.stringify([from, path]);

@@ -67,6 +67,21 @@ export interface NumberSplit {
 /** Part of a path that stands for all elements of a list. */
 export const EACH_ITEM = '[]';
 
+/** Where a number stands. */
+export interface NumberPlace {
+  from: string;
+  /** Keys, {@link EACH_ITEM}, or last what `number-places.ts` makes of a list or a prose. */
+  path: string[];
+}
+
+/** Two places of numbers that are compared. Plain JSON. */
+export interface NumberRelation {
+  a: NumberPlace;
+  b: NumberPlace;
+  /** How a compares with b in all golden steps: below (-1), equal (0), above (1); null: it changes. */
+  always: -1 | 0 | 1 | null;
+}
+
 /** The golden numbers at a place of the context. */
 export interface NumberRange {
   from: string;
@@ -74,6 +89,8 @@ export interface NumberRange {
   path: string[];
   least: number;
   most: number;
+  /** How far below and above those a number is no stranger; left out where numbers grow, and in older models. */
+  slack?: [number, number];
 }
 
 export interface Prototype {
@@ -101,6 +118,8 @@ export interface StageMemory {
   splits: NumberSplit[];
   /** Between which numbers golden steps had what stands at a place. */
   ranges?: NumberRange[];
+  /** Pairs of numbers of which one may be the larger; left out in older models. */
+  relations?: NumberRelation[];
   /** Marks that always came with one label (−1: answers that no template explains), more often than by chance. */
   tells?: [number, number][];
   /** What was denied in golden steps, by label; none where nearly every run denies something of its own. */

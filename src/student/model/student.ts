@@ -20,14 +20,14 @@ import type {
   WantedDecision,
 } from './decision.ts';
 import { StepContext } from './extraction.ts';
-import { isObject, readNumber } from './json-values.ts';
 import { NoveltyIndex } from './novelty.ts';
+import { readNumbersAt } from './number-places.ts';
+import { compareAt, keyOfRelation } from './number-relations.ts';
 import { FixedValues } from './prompt-values.ts';
 import { kindOfServiceAnswer } from './service-evidence.ts';
 import type { StepDigest } from './step.ts';
 import { MARK } from './step-marks.ts';
 import {
-  EACH_ITEM,
   keyOfMark,
   keyOfSentence,
   type Prototype,
@@ -72,6 +72,12 @@ export interface Doubts {
   slots: number;
 }
 
+/** What a step's numbers say beside each other: keys as marks have them; and whether one is as no golden step had it. */
+interface ComparedNumbers {
+  keys: number[];
+  isStrange: boolean;
+}
+
 /** A group, ready to be asked. */
 class ReadyStage {
   readonly group: StageMemory;
@@ -100,19 +106,31 @@ class ReadyStage {
 
   /** Whether a number is far from all golden ones at its place, or has a sign that none had. */
   hasStrangeNumber(step: StepDigest): boolean {
-    return (this.group.ranges ?? []).some(({ from, path, least, most }) => {
-      const slack = FAR * Math.max(most - least, Math.abs(most), Math.abs(least));
-      return readPath(step, from, path).some((found) => {
-        const value = readNumber(found);
-        if (value === undefined) return false;
+    return (this.group.ranges ?? []).some((range) => {
+      const { least, most } = range;
+      const far = FAR * Math.max(most - least, Math.abs(most), Math.abs(least));
+      const [below, above] = range.slack ?? [far, far];
+      return readNumbersAt(step, range).some((value) => {
         if ((value < 0 && least >= 0) || (value > 0 && most <= 0)) return true;
-        return value > most + slack || value < least - slack;
+        return value > most + above || value < least - below;
       });
     });
   }
 
+  #compareNumbers(step: StepDigest): ComparedNumbers {
+    const keys: number[] = [];
+    let isStrange = false;
+    for (const relation of this.group.relations ?? []) {
+      const way = compareAt(relation, step);
+      if (way === undefined) continue;
+      if (relation.always === null) keys.push(keyOfRelation(relation, way));
+      else if (way !== relation.always) isStrange = true;
+    }
+    return { keys, isStrange };
+  }
+
   /** Marks of the step that never came with this label, but always with another; and what it denies that none did. */
-  countContradictions(step: StepDigest, label: number): number {
+  countContradictions(step: StepDigest, compared: readonly number[], label: number): number {
     let count = 0;
     const denials = this.#denials.get(label);
     for (let m = 0; m < step.marks.length && denials !== undefined; m += 3)
@@ -124,12 +142,18 @@ class ReadyStage {
     };
     for (let m = 0; m < step.marks.length; m += 3) ask(keyOfMark(step.marks, m));
     for (const sentence of step.system) ask(keyOfSentence(sentence));
+    for (const key of compared) ask(key);
     return count;
   }
 
   /** What the step's vector is near, nearest first, with the distance: the share of what tells that differs. */
-  findNear(step: StepDigest): { near: { prototype: Prototype; distance: number }[]; between: number } {
+  findNear(step: StepDigest): {
+    near: { prototype: Prototype; distance: number }[];
+    between: number;
+    compared: ComparedNumbers;
+  } {
     const { group } = this;
+    const compared = this.#compareNumbers(step);
     const has = new Uint8Array(group.dimensions.length);
     for (let m = 0; m < step.marks.length; m += 3) {
       const d = this.#dimensions.get(keyOfMark(step.marks, m));
@@ -139,10 +163,14 @@ class ReadyStage {
       const d = this.#dimensions.get(keyOfSentence(sentence));
       if (d !== undefined) has[d] = 1;
     }
+    for (const key of compared.keys) {
+      const d = this.#dimensions.get(key);
+      if (d !== undefined) has[d] = 1;
+    }
     // A number between the golden ones on both sides of a threshold: nobody knows on which side it belongs.
     let between = 0;
     for (const { key, from, path, below, above } of group.splits) {
-      const value = readNumber(readPath(step, from, path)[0]);
+      const [value] = readNumbersAt(step, { from, path });
       if (value === undefined) continue;
       const d = this.#dimensions.get(key)!;
       if (value > (below + above) / 2) has[d] = 1;
@@ -154,7 +182,7 @@ class ReadyStage {
         prototype: group.prototypes[id]!,
         distance: Math.max(0, (1 - similarity) / 2),
       }));
-    return { near, between };
+    return { near, between, compared };
   }
 
   #makeVector(has: Uint8Array): Float32Array {
@@ -164,17 +192,6 @@ class ReadyStage {
     if (length === 0) vector[0] = 1;
     return vector;
   }
-}
-
-/** @returns what stands there: one value, several of a list's elements, or none */
-function readPath(step: StepDigest, from: string, path: readonly string[]): unknown[] {
-  let found: unknown[] = [step.sources.find(({ name }) => name === from)?.value];
-  for (const key of path)
-    found = found.flatMap((at): unknown[] => {
-      if (Array.isArray(at)) return key === EACH_ITEM ? at : [];
-      return isObject(at) && Object.hasOwn(at, key) ? [at[key]] : [];
-    });
-  return found;
 }
 
 /** Neighbours that are farther off than the nearest by this much weigh a third. */
@@ -280,8 +297,8 @@ export class Student {
   assess(step: StepDigest): { agent: string; score: number | null; reason: UncoveredReason } {
     const found = this.#place(step);
     if ('reason' in found) return { agent: found.agent, score: null, reason: found.reason };
-    const { agent, ready, near, between } = found;
-    const { distance, novelty } = measureStrangeness(ready, step, near[0]!.distance + between);
+    const { agent, near, between } = found;
+    const { distance, novelty } = measureStrangeness(found, near[0]!.distance + between, step);
     const score = 1 - (1 - distance) * (1 - novelty);
     return { agent: agent.name, score: Math.max(0, Math.min(1, score)), reason: 'too_far' };
   }
@@ -322,7 +339,7 @@ export class Student {
     });
     let nearest: Proposal['nearest'] = null;
     if (!isPlaced) return none(found.reason);
-    const { agent, ready, near, between } = found;
+    const { agent, ready, near, between, compared } = found;
     const { group } = ready;
     const closest = near[0]!;
     nearest = { ...closest, stage: group };
@@ -370,10 +387,10 @@ export class Student {
     if (content === null) return none(failed, 1);
     const refusal = findRefusal(step, content, group.classes[chosen]!.output_tokens);
     if (refusal !== null) return none(refusal);
-    const against = ready.countContradictions(step, top);
+    const against = ready.countContradictions(step, compared.keys, top);
     const disagreement =
       1 - (most / (all + PRIOR)) * (1 - Math.min(CONTRADICTED.most, CONTRADICTED.each * against));
-    const { distance, novelty } = measureStrangeness(ready, step, closest.distance + between);
+    const { distance, novelty } = measureStrangeness(found, closest.distance + between, step);
     const score = 1 - (1 - disagreement) * (1 - distance) * (1 - novelty) * (1 - slotDoubt);
     return {
       answer: {
@@ -433,13 +450,14 @@ export class Student {
 
 /** @param apart from the nearest golden steps */
 function measureStrangeness(
-  ready: ReadyStage,
-  step: StepDigest,
+  { ready, compared }: PlacedStep,
   apart: number,
+  step: StepDigest,
 ): { distance: number; novelty: number } {
+  const isStrange = compared.isStrange || ready.hasStrangeNumber(step);
   return {
     distance: Math.min(1, DISTANCE_DOUBT * apart),
-    novelty: Math.max(ready.novelty.measure(step.marks), ready.hasStrangeNumber(step) ? STRANGE_NUMBER : 0),
+    novelty: Math.max(ready.novelty.measure(step.marks), isStrange ? STRANGE_NUMBER : 0),
   };
 }
 

@@ -1,0 +1,63 @@
+/**
+ * The elements of a list that something is made for, one for each: calls, and elements of another list. Pure; analysis proposes,
+ * the student's thread applies.
+ */
+
+import { STUDENT_CORE } from '../../limits.ts';
+import { applyRule, type ExtractionRule, StepContext } from './extraction.ts';
+import { isObject } from './json-values.ts';
+import { type ListFilter, listFilters, passesFilter } from './list-summary.ts';
+
+/** A list of the context, or those of its elements of which a field has a value. */
+export interface EachItem {
+  list: ExtractionRule;
+  filter?: ListFilter;
+}
+
+/** Name of the source that one element is. */
+export const ITEM_SOURCE = 'item';
+
+/** @returns its elements in order; undefined where it is not there, or not whole */
+export function takeItems({ list, filter }: EachItem, context: StepContext): unknown[] | undefined {
+  const items = applyRule(list, context);
+  if (!Array.isArray(items) || items.length >= STUDENT_CORE.json_items) return undefined;
+  return filter === undefined ? items : items.filter((item) => passesFilter(item, filter));
+}
+
+/** The context of one element. */
+export function contextOfItem(context: StepContext, item: unknown): StepContext {
+  const { step } = context;
+  return new StepContext(
+    { ...step, sources: [{ name: ITEM_SOURCE, value: item }, ...step.sources] },
+    context,
+  );
+}
+
+const CANDIDATES = 6;
+const LISTS = 24;
+
+/** Lists that have as many elements as are wanted, in every context. @param counts by context */
+export function proposeEach(contexts: readonly StepContext[], counts: readonly number[]): EachItem[] {
+  // The longest tells most.
+  const at = counts.indexOf(Math.max(...counts));
+  const context = contexts[at];
+  if (context === undefined) return [];
+  const found: EachItem[] = [];
+  let lists = 0;
+  const isRight = (each: EachItem): boolean =>
+    contexts.every((its, i) => takeItems(each, its)?.length === counts[i]);
+  const visit = (from: string, value: unknown, path: string[]): void => {
+    if (found.length >= CANDIDATES || lists >= LISTS || path.length > 4) return;
+    if (Array.isArray(value)) {
+      lists++;
+      if (value.length < counts[at]!) return;
+      const list: ExtractionRule = { from, path, span: null, writing: 'same' };
+      if (isRight({ list })) found.push({ list });
+      const keys = isObject(value[0]) ? Object.keys(value[0]).slice(0, 12) : [];
+      for (const filter of listFilters(value, keys))
+        if (found.length < CANDIDATES && isRight({ list, filter })) found.push({ list, filter });
+    } else if (isObject(value)) for (const key of Object.keys(value)) visit(from, value[key], [...path, key]);
+  };
+  for (const { name, value } of context.step.sources) if (name !== 'progress') visit(name, value, []);
+  return found;
+}

@@ -1,0 +1,128 @@
+/**
+ * The numbers of a step by their place: in results, in what lists of them come to, and in the task. Thresholds, ranges and
+ * comparisons are about these. Pure; analysis and the student's thread.
+ */
+
+import { isObject, readNumber } from './json-values.ts';
+import type { StepDigest } from './step.ts';
+import { EACH_ITEM, type NumberPlace } from './student-model.ts';
+import { readTokens } from './text-tokens.ts';
+
+/**
+ * Last part of a path: the length of the list, the sum over it of a field or of two fields' product, the number behind a word of a
+ * prose.
+ */
+const LENGTH = '[#]';
+const SUM = '[+]';
+const TIMES = ' × ';
+const BEHIND = 'behind ';
+
+/** Numbers looked at of one step, elements of each list in it, fields that are summed, and numbers of the task. */
+const NUMBERS = 120;
+const LIST_ITEMS = 8;
+const SUMMED_ITEMS = 40;
+const SUMMED_FIELDS = 6;
+const TASK_NUMBERS = 8;
+const TASK_TOKENS = 400;
+
+/** @param visit places of lists' elements come once for each element */
+export function visitNumbers(step: StepDigest, visit: (place: NumberPlace, value: number) => void): void {
+  let left = NUMBERS;
+  const walk = (from: string, at: unknown, path: string[]): void => {
+    if (left <= 0 || path.length > 5) return;
+    const number = readNumber(at);
+    if (number !== undefined) {
+      left--;
+      visit({ from, path }, number);
+    } else if (Array.isArray(at)) {
+      for (const item of at.slice(0, LIST_ITEMS)) walk(from, item, [...path, EACH_ITEM]);
+      if (at.length >= SUMMED_ITEMS || left <= 0) return;
+      left--;
+      visit({ from, path: [...path, LENGTH] }, at.length);
+      for (const fields of summedFields(at)) {
+        const sum = sumOf(at, fields);
+        if (sum !== undefined && left-- > 0) visit({ from, path: [...path, SUM + fields] }, sum);
+      }
+    } else if (isObject(at)) for (const key of Object.keys(at)) walk(from, at[key], [...path, key]);
+  };
+  for (const { name, value } of step.sources)
+    if (name.startsWith('result:') && !name.includes('#')) walk(name, value, []);
+  const task = taskOf(step);
+  if (task !== '')
+    for (const [word, number] of readTaskNumbers(task))
+      visit({ from: 'task', path: [BEHIND + word] }, number);
+}
+
+/** @returns what stands there: one number, several of a list's elements, or none; anything else is left out */
+export function readNumbersAt(step: StepDigest, { from, path }: NumberPlace): number[] {
+  let found: unknown[] = [step.sources.find(({ name }) => name === from)?.value];
+  for (const key of path)
+    found = found.flatMap((at): unknown[] => {
+      if (typeof at === 'string' && key.startsWith(BEHIND)) {
+        const number = readTaskNumbers(at).get(key.slice(BEHIND.length));
+        return number === undefined ? [] : [number];
+      }
+      if (Array.isArray(at)) {
+        if (key === EACH_ITEM) return at;
+        if (at.length >= SUMMED_ITEMS) return [];
+        if (key === LENGTH) return [at.length];
+        return key.startsWith(SUM) ? [sumOf(at, key.slice(SUM.length))] : [];
+      }
+      return isObject(at) && Object.hasOwn(at, key) ? [at[key]] : [];
+    });
+  return found.flatMap((value) => readNumber(value) ?? []);
+}
+
+function taskOf(step: StepDigest): string {
+  const task = step.sources.find(({ name }) => name === 'task')?.value;
+  return typeof task === 'string' ? task : '';
+}
+
+function summedFields(items: readonly unknown[]): string[] {
+  const [first] = items;
+  if (!isObject(first)) return [];
+  const keys = Object.keys(first)
+    .filter((key) => typeof first[key] === 'number')
+    .slice(0, SUMMED_FIELDS);
+  const [a, b, ...more] = keys;
+  // Of more than three nobody knows which are a price and a quantity.
+  if (a === undefined || b === undefined || more.length > 1) return keys;
+  const c = more[0];
+  return [...keys, a + TIMES + b, ...(c === undefined ? [] : [a + TIMES + c, b + TIMES + c])];
+}
+
+/** @param fields one, or two with {@link TIMES} between them */
+function sumOf(items: readonly unknown[], fields: string): number | undefined {
+  const keys = fields.split(TIMES);
+  let sum = 0;
+  for (const item of items) {
+    let product = 1;
+    for (const key of keys) {
+      const value = isObject(item) && Object.hasOwn(item, key) ? item[key] : undefined;
+      if (typeof value !== 'number') return undefined;
+      product *= value;
+    }
+    sum += product;
+  }
+  return Math.round(sum * 1e6) / 1e6;
+}
+
+/** The task that was read last, since a step's places in it are asked for one after the other. */
+let readTask = '';
+let numbersOfTask = new Map<string, number>();
+
+/** Plain numbers of a prose by the word before each; of a word with several, the first. */
+function readTaskNumbers(text: string): ReadonlyMap<string, number> {
+  if (text === readTask) return numbersOfTask;
+  const numbers = new Map<string, number>();
+  let word = '';
+  for (const { kind, key, start, end } of readTokens(text, TASK_TOKENS)) {
+    if (kind === 'word') word = key;
+    if (kind !== 'number' || numbers.has(word) || numbers.size >= TASK_NUMBERS) continue;
+    const number = Number(text.slice(start, end).replaceAll(',', ''));
+    if (Number.isFinite(number)) numbers.set(word, number);
+  }
+  readTask = text;
+  numbersOfTask = numbers;
+  return numbers;
+}

@@ -1,0 +1,120 @@
+/**
+ * Which of two numbers of a step is the larger one: what is asked for beside what there is, a sum beside a total. Where it changes
+ * from step to step it may tell what is answered; where it never did, a step in which it does is a strange one. Pure;
+ * analysis learns it, the student's thread asks.
+ */
+
+import { hashString } from './json-values.ts';
+import { readNumbersAt, visitNumbers } from './number-places.ts';
+import type { StepDigest } from './step.ts';
+import { EACH_ITEM, type NumberPlace, type NumberRelation } from './student-model.ts';
+
+/** The kind of keys of relations, beside those of marks. */
+export const RELATION_KIND = 14;
+
+/** Places that are compared with each other, and the share of the steps that must have a place. */
+const PLACES = 12;
+const PRESENT = 0.6;
+/** Golden steps before a relation that never changed is one to rely on. */
+const ALWAYS_STEPS = 20;
+/** Steps that must show each way in which two numbers compare. */
+const EACH_WAY = 2;
+
+/** Key of a mark: this relation, this way round. */
+export function keyOfRelation({ a, b }: NumberRelation, way: number): number {
+  return RELATION_KIND * 0x1_0000_0000 + hashString(JSON.stringify([a.from, a.path, b.from, b.path, way]));
+}
+
+/** @returns undefined where one of both is not there */
+export function compareAt({ a, b }: NumberRelation, step: StepDigest): -1 | 0 | 1 | undefined {
+  const [left] = readNumbersAt(step, a);
+  const [right] = readNumbersAt(step, b);
+  if (left === undefined || right === undefined) return undefined;
+  return compare(left, right);
+}
+
+/** Amounts that were added up are equal but for rounding. */
+function compare(left: number, right: number): -1 | 0 | 1 {
+  const difference = left - right;
+  if (Math.abs(difference) <= 1e-6 * Math.max(1, Math.abs(left), Math.abs(right))) return 0;
+  return difference < 0 ? -1 : 1;
+}
+
+interface Column {
+  place: NumberPlace;
+  /** By step; NaN: it is not there. */
+  values: Float64Array;
+  count: number;
+}
+
+/**
+ * Finds places that are worth comparing: those whose numbers are of about one size.
+ * @returns with the way in which each step has it, 2 for none
+ */
+export function learnRelations(
+  steps: readonly StepDigest[],
+): { relation: NumberRelation; ways: Int8Array }[] {
+  const columns = readColumns(steps);
+  const found: { relation: NumberRelation; ways: Int8Array }[] = [];
+  for (const [i, a] of columns.entries())
+    for (const b of columns.slice(i + 1)) {
+      if (!overlap(a.values, b.values)) continue;
+      const ways = new Int8Array(steps.length).fill(2);
+      const counts = [0, 0, 0];
+      for (let s = 0; s < steps.length; s++) {
+        const [left, right] = [a.values[s]!, b.values[s]!];
+        if (Number.isNaN(left) || Number.isNaN(right)) continue;
+        ways[s] = compare(left, right);
+        counts[ways[s]! + 1]!++;
+      }
+      const shown = counts.filter((count) => count >= EACH_WAY).length;
+      const total = counts[0]! + counts[1]! + counts[2]!;
+      const only = counts.indexOf(total);
+      if (only >= 0 && total < ALWAYS_STEPS) continue;
+      if (only < 0 && shown < 2) continue;
+      const always = only < 0 ? null : ((only - 1) as -1 | 0 | 1);
+      found.push({ relation: { a: a.place, b: b.place, always }, ways });
+    }
+  return found;
+}
+
+function readColumns(steps: readonly StepDigest[]): Column[] {
+  const columns = new Map<string, Column>();
+  for (const [s, step] of steps.entries())
+    visitNumbers(step, (place, value) => {
+      if (place.path.includes(EACH_ITEM)) return;
+      const id = JSON.stringify([place.from, place.path]);
+      let column = columns.get(id);
+      if (column === undefined) {
+        if (columns.size >= 100) return;
+        column = { place, values: new Float64Array(steps.length).fill(Number.NaN), count: 0 };
+        columns.set(id, column);
+      }
+      if (Number.isNaN(column.values[s]!)) column.count++;
+      column.values[s] = value;
+    });
+  return [...columns.values()]
+    .filter(({ count, values }) => count >= PRESENT * steps.length && new Set(values).size > 2)
+    .slice(0, PLACES);
+}
+
+/** Whether a good part of each side's numbers lies within the other's. */
+function overlap(a: Float64Array, b: Float64Array): boolean {
+  return shareWithin(a, b) >= 0.2 && shareWithin(b, a) >= 0.2;
+}
+
+function shareWithin(a: Float64Array, b: Float64Array): number {
+  let [least, most] = [Number.POSITIVE_INFINITY, Number.NEGATIVE_INFINITY];
+  for (const value of b) {
+    if (value < least) least = value;
+    if (value > most) most = value;
+  }
+  let inside = 0;
+  let all = 0;
+  for (const value of a) {
+    if (Number.isNaN(value)) continue;
+    all++;
+    if (value >= least && value <= most) inside++;
+  }
+  return all === 0 ? 0 : inside / all;
+}

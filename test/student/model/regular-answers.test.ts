@@ -1,0 +1,256 @@
+/** Answers that are regular in ways that take more than one value: lists, sums, comparisons, pieces of texts. */
+import { describe, expect, it } from 'vitest';
+import { ExactIndex } from '../../../src/search/exact-index.ts';
+import { createPrng } from '../../../src/std/prng.ts';
+import type { AnswerDigest } from '../../../src/student/model/answer.ts';
+import { kindOfAnswer, nameKind, toolsOfKind } from '../../../src/student/model/answer-kind.ts';
+import { proposeSummaries, summarizeList } from '../../../src/student/model/list-summary.ts';
+import { Student } from '../../../src/student/model/student.ts';
+import { fitStudent, type LearnedStep } from '../../../src/student/model/student-fit.ts';
+import { cutPart, proposeCuts } from '../../../src/student/model/text-parts.ts';
+import { callAnswer, called, digest, textAnswer, tool, user } from './made-steps.ts';
+
+const tools = ['look', 'remind', 'approve', 'refuse'].map(tool);
+
+function learn(runs: number, make: (i: number) => Omit<LearnedStep, 'run_id'>): Student {
+  const steps = Array.from({ length: runs }, (_, i) => ({ run_id: `run-${i}`, ...make(i) }));
+  return new Student(fitStudent(steps), (dimensions) => new ExactIndex(dimensions));
+}
+
+function stepOf(result: object, task = 'Please look after this one.') {
+  return digest([user(task), ...called('look', { at: 1 }, JSON.stringify(result))], { tools });
+}
+
+/** @returns what the student answers, or why it does not */
+function ask(student: Student, result: object, task?: string) {
+  const decision = student.decide(stepOf(result, task), 0.5);
+  return decision.covered ? decision.answer!.content : decision.reason;
+}
+
+function calls(name: string, inputs: unknown[]): AnswerDigest {
+  return {
+    ...callAnswer(name, {}),
+    content: inputs.map((input) => ({ type: 'tool_call', id: '', name, input })),
+  };
+}
+
+interface Line {
+  id: string;
+  state: string;
+  amount: number;
+}
+function makeLines(seed: number, count: number): Line[] {
+  const random = createPrng(seed);
+  return Array.from({ length: count }, (_, j) => ({
+    id: `L-${10_000 + random.below(80_000)}`,
+    state: j === 0 || random.chance(0.5) ? 'late' : 'fine',
+    amount: Math.round(random.float() * 90_000) / 100,
+  }));
+}
+const late = (lines: Line[]) => lines.filter(({ state }) => state === 'late');
+
+describe('one call for each element of a list', () => {
+  const made = (lines: Line[]) =>
+    calls(
+      'remind',
+      late(lines).map(({ id, amount }) => ({ line: id, amount })),
+    );
+  const student = learn(40, (i) => {
+    const lines = makeLines(i + 1, 1 + (i % 4));
+    return { step: stepOf({ owner: `C${i}`, lines }), answer: made(lines) };
+  });
+
+  it('is made for as many as there are, in their order', () => {
+    for (const count of [1, 2, 3, 4]) {
+      const lines = makeLines(900 + count, count);
+      expect(ask(student, { owner: 'C77', lines })).toEqual(made(lines).content);
+    }
+  });
+
+  it('is not made for none, nor for more than an answer may call', () => {
+    const none = makeLines(5, 2).map((line) => ({ ...line, state: 'fine' }));
+    expect(typeof ask(student, { owner: 'C77', lines: none })).toBe('string');
+    const many = makeLines(6, 20).map((line) => ({ ...line, state: 'late' }));
+    expect(typeof ask(student, { owner: 'C77', lines: many })).toBe('string');
+  });
+
+  it('is one kind of answer, however many they are', () => {
+    const kind = kindOfAnswer(made(makeLines(1, 4).map((line) => ({ ...line, state: 'late' }))).content);
+    expect(kind).toBe('remind (several)');
+    expect(nameKind(['look', 'remind', 'remind', 'look'])).toBe('look + remind (several) + look');
+    expect(toolsOfKind('look + remind (several)')).toEqual(['look', 'remind']);
+    expect(nameKind([])).toBe('text');
+  });
+
+  it('has results that the next answer may be about, all together', () => {
+    const step = (i: number) => {
+      const lines = makeLines(i + 1, 2 + (i % 3));
+      const content = lines.map(({ id }, j) => ({
+        type: 'tool_call' as const,
+        id: `t${j}`,
+        name: 'look',
+        input: { id },
+      }));
+      const results = lines.map(({ amount }, j) => ({
+        type: 'tool_result' as const,
+        call_id: `t${j}`,
+        name: 'look',
+        is_error: false,
+        content: [{ type: 'text' as const, text: JSON.stringify({ amount }) }],
+      }));
+      const sum = Math.round(100 * lines.reduce((all, { amount }) => all + amount, 0)) / 100;
+      return {
+        step: digest(
+          [user('Please add them up.'), { role: 'assistant', content }, { role: 'tool', content: results }],
+          { tools },
+        ),
+        answer: callAnswer('approve', { sum }),
+      };
+    };
+    const adding = learn(30, step);
+    for (const i of [100, 101, 102]) {
+      const one = step(i);
+      const decision = adding.decide(one.step, 0.5);
+      expect(decision).toMatchObject({ covered: true, answer: { content: one.answer.content } });
+    }
+  });
+});
+
+describe('what a list comes to', () => {
+  it('is counted, added up and written in one line', () => {
+    const lines = [
+      { id: 'a', state: 'late', amount: 0.1, quantity: 3 },
+      { id: 'b', state: 'fine', amount: 0.2, quantity: 1 },
+      { id: 'c', state: 'late', amount: 0.2, quantity: 2 },
+    ];
+    const filter = { key: 'state', is: 'late' };
+    expect(summarizeList(lines, { pick: 'count', filter })).toBe(2);
+    expect(summarizeList(lines, { pick: 'sum', key: 'amount' })).toBe(0.5);
+    expect(summarizeList(lines, { pick: 'sum', key: 'amount', times: 'quantity' })).toBe(0.9);
+    expect(summarizeList(lines, { pick: 'join', key: 'id', by: ', ', last: ' and ' })).toBe('a, b and c');
+    expect(summarizeList([{ id: {} }], { pick: 'join', key: 'id', by: ', ', last: ', ' })).toBeUndefined();
+    expect(summarizeList([{ amount: 'x' }], { pick: 'sum', key: 'amount' })).toBeUndefined();
+    expect(proposeSummaries(lines, 'a, c').map(({ part }) => part)).toContainEqual({
+      pick: 'join',
+      key: 'id',
+      by: ', ',
+      last: ', ',
+      filter,
+    });
+  });
+
+  it('is said in a closing text of fixed wording', () => {
+    const text = (lines: Line[]) =>
+      `Of ${lines.length} lines ${late(lines).length} are late: ${late(lines)
+        .map(({ id }) => id)
+        .join(', ')}.`;
+    const student = learn(40, (i) => {
+      const lines = makeLines(i + 1, 2 + (i % 4));
+      return { step: stepOf({ lines }), answer: textAnswer(text(lines)) };
+    });
+    const lines = makeLines(777, 4);
+    expect(ask(student, { lines })).toEqual([{ type: 'text', text: text(lines) }]);
+  });
+});
+
+describe('a comparison of two numbers', () => {
+  const random = createPrng(8);
+  const number = () => Math.round(random.float() * 100_000) / 100;
+  const answer = (claimed: number, left: number) =>
+    callAnswer(claimed <= left ? 'approve' : 'refuse', { amount: claimed });
+
+  it('tells what is answered', () => {
+    const student = learn(60, () => {
+      const [claimed, left] = [number(), number()];
+      return { step: stepOf({ claimed, left }), answer: answer(claimed, left) };
+    });
+    for (const [claimed, left] of [
+      [300.5, 700.25],
+      [700.25, 300.5],
+      [510.1, 490.2],
+    ] as const)
+      expect(ask(student, { claimed, left })).toEqual(answer(claimed, left).content);
+  });
+
+  it('is strange where all golden runs had it the other way round', () => {
+    const student = learn(60, () => {
+      const [claimed, left] = [number(), number()].sort((a, b) => a - b) as [number, number];
+      return { step: stepOf({ claimed, left }), answer: callAnswer('approve', { amount: claimed }) };
+    });
+    expect(ask(student, { claimed: 300.5, left: 700.25 })).toEqual(
+      callAnswer('approve', { amount: 300.5 }).content,
+    );
+    expect(ask(student, { claimed: 700.25, left: 300.5 })).toBe('too_far');
+  });
+
+  it('sees a sum over a list beside a total', () => {
+    const make = (seed: number, isRight: boolean) => {
+      const lines = makeLines(seed, 3).map(({ amount }) => ({ amount, quantity: 1 + (seed % 3) }));
+      const sum = Math.round(100 * lines.reduce((all, one) => all + one.amount * one.quantity, 0)) / 100;
+      const total = isRight ? sum : Math.round(100 * (sum + 5 + (seed % 17))) / 100;
+      return { lines, total };
+    };
+    const say = (isRight: boolean) => callAnswer(isRight ? 'approve' : 'refuse', {});
+    const student = learn(60, (i) => ({ step: stepOf(make(i + 1, i % 2 === 0)), answer: say(i % 2 === 0) }));
+    expect(ask(student, make(801, true))).toEqual(say(true).content);
+    expect(ask(student, make(802, false))).toEqual(say(false).content);
+  });
+});
+
+describe('a number beyond all golden ones', () => {
+  it('may lie behind a threshold that nobody has seen', () => {
+    const student = learn(60, (i) => ({
+      step: stepOf({ value: 20 + ((i * 37) % 60) * 40 + 0.5 }),
+      answer: callAnswer('approve', {}),
+    }));
+    expect(ask(student, { value: 1_333.25 })).toEqual(callAnswer('approve', {}).content);
+    expect(ask(student, { value: 2_700.25 })).toEqual(callAnswer('approve', {}).content);
+    expect(ask(student, { value: 5_900.25 })).toBe('too_far');
+  });
+
+  it('is none where numbers grow from run to run', () => {
+    const student = learn(60, (i) => ({
+      step: stepOf({ counter: 1_000.5 + 10 * i }),
+      answer: callAnswer('approve', {}),
+    }));
+    expect(ask(student, { counter: 3_000.5 })).toEqual(callAnswer('approve', {}).content);
+  });
+});
+
+describe('pieces of addresses, paths and names', () => {
+  it('are cut out of them', () => {
+    for (const [text, value] of [
+      ['https://git.example.com/acme/web/pull/123', 'acme'],
+      ['https://git.example.com/acme/web/pull/123', '123'],
+      ['refs/heads/fix-12', 'fix-12'],
+      ['src/a/b/report.final.pdf', 'src/a/b'],
+      ['src/a/b/report.pdf', 'report'],
+      ['app.billing.Handler', 'billing'],
+      ['mailto:a@b.example?subject=x', 'a@b.example'],
+    ] as const) {
+      const cuts = proposeCuts(text, value);
+      expect(cuts.length).toBeGreaterThan(0);
+      for (const cut of cuts) expect(cutPart(text, cut)).toBe(value);
+    }
+    expect(proposeCuts('nothing here', 'not')).toEqual([]);
+    expect(cutPart('plain', [{ at: '/', nth: 0 }])).toBeUndefined();
+  });
+
+  it('go into answers, from prose as well', () => {
+    const words = ['amber', 'birch', 'cedar', 'delta', 'ember', 'fjord', 'grove'];
+    const make = (i: number) => {
+      const [owner, repo] = [words[i % 7]!, `${words[(3 * i + 1) % 7]}${i}`];
+      return {
+        task: `Who reviews https://git.example.com/${owner}/${repo}/pull/${100 + i}, please?`,
+        result: { head: `refs/heads/topic-${i}` },
+        answer: callAnswer('approve', { owner, repo, number: 100 + i, branch: `topic-${i}` }),
+      };
+    };
+    const student = learn(40, (i) => {
+      const { task, result, answer } = make(i);
+      return { step: stepOf(result, task), answer };
+    });
+    const live = make(555);
+    expect(ask(student, live.result, live.task)).toEqual(live.answer.content);
+  });
+});
