@@ -50,6 +50,7 @@ export function serveHttp2(
     if (open === 0) session.close();
   });
   session.on('error', () => {});
+  client.once('end', () => session.destroy());
   session.once('close', () => {
     agent.destroy();
     client.destroySoon();

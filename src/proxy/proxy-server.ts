@@ -35,6 +35,7 @@ export interface ProxyServerOptions {
 }
 
 const ESTABLISHED = 'HTTP/1.1 200 Connection Established\r\n\r\n';
+const KEEP_ALIVE_PROBE_MS = 60_000;
 /** Connections beside the tunnels: heads that are on their way. */
 const HEADS_MAX = 256;
 const WAY_IN =
@@ -89,6 +90,9 @@ export class ProxyServer {
         connectionsCheckingInterval: 1_000,
         insecureHTTPParser: false,
         noDelay: true,
+        // Of clients whose machine is gone nothing else tells.
+        keepAlive: true,
+        keepAliveInitialDelay: KEEP_ALIVE_PROBE_MS,
       },
       (request, response) => this.#refusePlain(request, response),
     );

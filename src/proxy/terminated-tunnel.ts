@@ -22,6 +22,8 @@ export async function agreeWithClient(
   host: string,
   context: SecureContext,
 ): Promise<{ socket: TLSSocket; protocol: TunnelProtocol }> {
+  // Who is gone in one direction is gone, as at the gateway: HTTP/2 would wait for such a client to take more.
+  client.allowHalfOpen = false;
   const socket = new TLSSocket(client, {
     isServer: true,
     secureContext: context,

@@ -310,6 +310,23 @@ it('a client that takes HTTP/2 alone gets it, with informational answers, traile
   expect((await ask('/echo', 'a', { ':authority': 'api.openai.com' })).status).toBe(421);
 });
 
+it('a client of HTTP/2 that goes away in the middle of an answer leaves nothing open', async () => {
+  const openNow = async () => (await proxyStats()).open!.terminated;
+  await expect.poll(openNow).toBe(0);
+  const tunnel = await openSecureTunnel(service, `localhost:${upstream.port}`, { ALPNProtocols: ['h2'] });
+  const session = connectHttp2(base(), { createConnection: () => tunnel });
+  session.on('error', () => {});
+  const stream = session.request({ ':path': '/echo', ':method': 'POST' });
+  stream.on('error', () => {});
+  // More than it takes without being read.
+  stream.end('x'.repeat(3_000_000));
+  await once(stream, 'response');
+  stream.pause();
+  expect(await openNow()).toBe(1);
+  tunnel.destroy();
+  await expect.poll(openNow).toBe(0);
+});
+
 it('what is not named passes blind: nothing of it is decoded, kept or told', async () => {
   const canary = `canary-${randomBytes(16).toString('hex')}`;
   const before = await readStats(service.gateway);
