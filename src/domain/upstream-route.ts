@@ -56,7 +56,11 @@ export const UPSTREAM_PRESETS: Readonly<Record<string, Preset>> = {
   gemini: { base: 'https://generativelanguage.googleapis.com' },
   vertex: {
     base: 'https://{region}-aiplatform.googleapis.com',
-    region_bases: { global: 'https://aiplatform.googleapis.com' },
+    region_bases: {
+      global: 'https://aiplatform.googleapis.com',
+      us: 'https://aiplatform.us.rep.googleapis.com',
+      eu: 'https://aiplatform.eu.rep.googleapis.com',
+    },
   },
   bedrock: { base: 'https://bedrock-runtime.{region}.amazonaws.com' },
   openrouter: { base: 'https://openrouter.ai/api' },

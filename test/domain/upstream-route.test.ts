@@ -26,7 +26,11 @@ describe('routes', () => {
       ['/vertex', true, 'https://{region}-aiplatform.googleapis.com', 'vertex'],
       ['/azure', false, 'https://mine.example', 'azure-eu'],
     ]);
-    expect(routes[2]!.region_bases).toEqual({ global: 'https://aiplatform.googleapis.com' });
+    expect(routes[2]!.region_bases).toEqual({
+      global: 'https://aiplatform.googleapis.com',
+      us: 'https://aiplatform.us.rep.googleapis.com',
+      eu: 'https://aiplatform.eu.rep.googleapis.com',
+    });
     expect(routes[3]!.headers).toEqual([['api-key', 'k'.repeat(20)]]);
   });
 
