@@ -100,8 +100,14 @@ function printLatency(result: GatewayResult): void {
 }
 
 function printThroughput(result: GatewayResult): void {
-  for (const cell of result.throughput) {
-    console.log(`\n${nameCell(cell)} connections, as fast as they go, medians of ${cell.rounds.length}`);
+  const cells = [
+    ...result.throughput.map((cell) => ({ cell, over: '' })),
+    ...result.tls.map((cell) => ({ cell, over: ' over TLS' })),
+  ];
+  for (const { cell, over } of cells) {
+    console.log(
+      `\n${nameCell(cell)} connections${over}, as fast as they go, medians of ${cell.rounds.length}`,
+    );
     printTable(
       [
         '',
@@ -146,6 +152,43 @@ function printThroughput(result: GatewayResult): void {
           ),
         ),
       ]),
+    );
+  }
+}
+
+function printMessages(result: GatewayResult): void {
+  for (const { sockets, bytes, rounds } of result.messages) {
+    console.log(
+      `\nWebSocket, ${sockets} sockets, ${bytes} bytes echoed one at a time on each, medians of ${rounds.length}`,
+    );
+    type Sample = NonNullable<(typeof rounds)[number][TargetName]>;
+    const median = (of: (round: (typeof rounds)[number]) => number): number => takeMedian(rounds.map(of));
+    const pick = (name: TargetName, of: (sample: Sample) => number) =>
+      median((round) => (round[name] ? of(round[name]) : Number.NaN));
+    const ratio = (name: TargetName, of: (sample: Sample) => number) =>
+      median(({ [name]: ours, nginx }) => (ours && nginx ? of(ours) / of(nginx) : Number.NaN));
+    printTable(
+      ['', 'messages/s', '/ nginx', 'CPU µs/message', '/ nginx', 'p50 µs', 'p99 µs', 'added p50'],
+      result.plan.targets
+        .filter((name) => rounds.some((round) => round[name]))
+        .map((name) => [
+          name,
+          whole(pick(name, (s) => s.messagesPerS)),
+          fixed(2)(ratio(name, (s) => s.messagesPerS)),
+          fixed(1)(pick(name, (s) => s.cpuUs / s.messages)),
+          fixed(2)(ratio(name, (s) => s.cpuUs / s.messages)),
+          whole(pick(name, (s) => s.latencyUs.p50)),
+          whole(pick(name, (s) => s.latencyUs.p99)),
+          name === 'direct'
+            ? ''
+            : whole(
+                median((round) =>
+                  round[name] && round.direct
+                    ? round[name].latencyUs.p50 - round.direct.latencyUs.p50
+                    : Number.NaN,
+                ),
+              ),
+        ]),
     );
   }
 }
@@ -337,6 +380,7 @@ export function printGatewayReport(result: GatewayResult): boolean {
   );
   printLatency(result);
   printThroughput(result);
+  printMessages(result);
   printStreams(result);
   printStalls(result);
   printCapture(result);

@@ -1,5 +1,6 @@
 /** What the gateway's bench is asked to measure and what it finds: types, kept in bench/results as JSON. Bench process. */
 import type { LatencyResult } from './load-latency.ts';
+import type { MessagesResult } from './load-messages.ts';
 import type { StreamsResult } from './load-streams.ts';
 import type { ThroughputResult } from './load-throughput.ts';
 import type { Provenance } from './results.ts';
@@ -7,7 +8,15 @@ import type { StallResult } from './stall.ts';
 import type { TargetName } from './targets.ts';
 import type { Workload } from './workload.ts';
 
-export type GatewayPhase = 'latency' | 'throughput' | 'conversation' | 'streams' | 'stall' | 'wrk';
+export type GatewayPhase =
+  | 'latency'
+  | 'throughput'
+  | 'conversation'
+  | 'streams'
+  | 'stall'
+  | 'wrk'
+  | 'tls'
+  | 'websocket';
 export const GATEWAY_PHASES: GatewayPhase[] = [
   'latency',
   'throughput',
@@ -15,6 +24,8 @@ export const GATEWAY_PHASES: GatewayPhase[] = [
   'streams',
   'stall',
   'wrk',
+  'tls',
+  'websocket',
 ];
 
 /** What to measure and how long; see QUICK and FULL. */
@@ -57,6 +68,12 @@ export interface StreamsCell {
   rounds: Partial<Record<TargetName, StreamsResult & { cpuUs: number }>>[];
 }
 
+export interface MessagesCell {
+  sockets: number;
+  bytes: number;
+  rounds: Partial<Record<TargetName, MessagesResult & { cpuUs: number }>>[];
+}
+
 /** What capture did under one group of loads: the gateway was started for the group and stopped after it. */
 export interface CaptureTotals {
   group: string;
@@ -79,6 +96,9 @@ export interface GatewayResult extends Provenance {
   plan: GatewayPlan;
   latency: ({ bytes: number } & LatencyResult)[];
   throughput: ThroughputCell[];
+  /** Clients speak TLS to nginx and the gateway, which speak plain HTTP to the upstream; `direct` is without TLS. */
+  tls: ThroughputCell[];
+  messages: MessagesCell[];
   streams: StreamsCell[];
   stalls: StallResult[];
   wrk: { round: number; requestsPerS: Partial<Record<TargetName, number>> }[];

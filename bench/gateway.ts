@@ -12,12 +12,15 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import { gzipSync } from 'node:zlib';
+import type { CertificateFiles } from '../src/std/certificate-files.ts';
+import { issueCertificate } from '../test/fixtures/issued-certificate.ts';
 import { printGatewayReport } from './gateway-report.ts';
 import type {
   GatewayPhase,
   GatewayPlan,
   GatewayResult,
   LoadSample,
+  MessagesCell,
   StreamsCell,
   ThroughputCell,
 } from './gateway-result.ts';
@@ -27,6 +30,7 @@ import { readCpuUs, readDiskBytes, readPeakBytes, readThreadCpuUs, resetPeak } f
 import { saveResult, takeProvenance } from './results.ts';
 import { measureStalls } from './stall.ts';
 import {
+  askServer,
   findNginx,
   startBenchProcess,
   startServer,
@@ -39,6 +43,8 @@ import { CONVERSATION_TURNS, makeAnswer, makeRequests, type Workload } from './w
 
 const SMALL = 4 * 1024;
 const LARGE = 300 * 1024;
+/** Of a WebSocket message. */
+const MESSAGE = 1024;
 const STREAM_FRAMES = 64;
 const STALL_MEGABYTES = 200;
 const SETTLE_LIMIT_MS = 20_000;
@@ -62,7 +68,7 @@ export const FULL: GatewayPlan = {
 
 export const QUICK: GatewayPlan = {
   ...FULL,
-  phases: ['latency', 'throughput', 'conversation', 'streams', 'stall'],
+  phases: ['latency', 'throughput', 'conversation', 'tls', 'websocket', 'streams', 'stall'],
   targets: ['direct', 'nginx', 'forwarder', 'gateway'],
   connections: [1, 32],
   rounds: 1,
@@ -81,8 +87,7 @@ interface GatewayStats {
 }
 
 async function fetchStats(target: Target): Promise<GatewayStats> {
-  const answer = await fetch(`http://127.0.0.1:${target.port}/__gw/stats`);
-  return (await answer.json()) as GatewayStats;
+  return JSON.parse((await askServer(target, '/__gw/stats')).body) as GatewayStats;
 }
 
 /** Lets a target come to rest after a load; for the gateway that is when everything captured is written. */
@@ -100,7 +105,7 @@ async function settle(target: Target): Promise<{ backlog: number; settleS: numbe
     stats = await fetchStats(target);
   }
   // Answers 409 or 404 where nothing is captured: then there is nothing to flush.
-  await (await fetch(`http://127.0.0.1:${target.port}/__gw/flush`, { method: 'POST' })).arrayBuffer();
+  await askServer(target, '/__gw/flush', 'POST');
   return { backlog, settleS: (performance.now() - from) / 1000 };
 }
 
@@ -171,7 +176,8 @@ async function loadOne(
   const { pid } = target;
   const cpuBefore = pid ? readCpuUs(pid) : Number.NaN;
   const threadsBefore = pid ? readThreadCpuUs(pid) : {};
-  const result = await load.ask('throughput', { port: target.port, connections, seconds, workload });
+  const { port, isSecure } = target;
+  const result = await load.ask('throughput', { port, isSecure, connections, seconds, workload });
   const { backlog, settleS } = await settle(target);
   const cpuUs = pid ? readCpuUs(pid) - cpuBefore : Number.NaN;
   const threadCpuUs = pid ? subtractThreads(readThreadCpuUs(pid), threadsBefore) : {};
@@ -243,14 +249,20 @@ async function withTargets(
   group: string,
   gzipOf: Workload | null,
   work: (targets: Target[]) => Promise<void>,
+  upstreamPort = bench.upstreamPort,
+  tls: CertificateFiles | null = null,
 ): Promise<void> {
   const { plan, result } = bench;
   bench.say(`${group}: start`);
+  const isOther = tls !== null || upstreamPort !== bench.upstreamPort;
   const targets = await startTargets(
-    plan.targets,
-    bench.upstreamPort,
+    // That one speaks neither TLS nor WebSocket.
+    isOther ? plan.targets.filter((name) => name !== 'node-http') : plan.targets,
+    upstreamPort,
     join(bench.dir, group.replaceAll(' ', '-')),
     bench.nodeArgs,
+    undefined,
+    tls,
   );
   try {
     for (const target of targets) if (target.pid) resetPeak(target.pid);
@@ -287,6 +299,7 @@ async function measureCell(
   targets: Target[],
   workload: Workload,
   connections: number,
+  into: ThroughputCell[] = bench.result.throughput,
 ): Promise<void> {
   const cell: ThroughputCell = { workload, connections, rounds: [] };
   const label = workload.kind === 'plain' ? `${workload.bytes / 1024} KB` : workload.kind;
@@ -300,7 +313,7 @@ async function measureCell(
     cell.rounds.push(samples);
   }
   letAllRun(targets);
-  bench.result.throughput.push(cell);
+  into.push(cell);
 }
 
 async function warmUp(bench: Bench, targets: Target[], workload: Workload): Promise<void> {
@@ -350,6 +363,59 @@ async function measureConversations(bench: Bench): Promise<void> {
     await warmUp(bench, targets, workload);
     await measureCell(bench, targets, workload, 32);
   });
+}
+
+/** TLS ends at the target; the upstream is the same as without. */
+async function measureTls(bench: Bench): Promise<void> {
+  const workload: Workload = { kind: 'plain', bytes: SMALL };
+  const tls = { cert: join(bench.dir, 'cert.pem'), key: join(bench.dir, 'key.pem') };
+  const { cert, key } = await issueCertificate('bench');
+  writeFileSync(tls.cert, cert);
+  writeFileSync(tls.key, key, { mode: 0o600 });
+  const measure = async (targets: Target[]): Promise<void> => {
+    await warmUp(bench, targets, workload);
+    await measureCell(bench, targets, workload, 32, bench.result.tls);
+  };
+  await withTargets(bench, 'TLS', null, measure, bench.upstreamPort, tls);
+}
+
+async function measureAllMessages(bench: Bench): Promise<void> {
+  const { plan, result, load } = bench;
+  const upstream = await startServer('echo-sockets.ts');
+  const measure = async (targets: Target[]): Promise<void> => {
+    const ask = (target: Target, sockets: number, seconds: number) =>
+      load.ask('messages', { port: target.port, sockets, seconds, bytes: MESSAGE });
+    for (const target of targets) {
+      bench.say(`WebSocket, warm-up: ${target.name}`);
+      await ask(target, 32, plan.warmUpSeconds);
+      await settle(target);
+    }
+    for (const sockets of [1, 32]) {
+      const cell: MessagesCell = { sockets, bytes: MESSAGE, rounds: [] };
+      for (let round = 0; round < plan.rounds; round++) {
+        const samples: MessagesCell['rounds'][number] = {};
+        for (const target of targets) {
+          bench.say(`WebSocket, ${sockets} sockets, round ${round + 1}: ${target.name}`);
+          leaveAlone(target, targets);
+          const before = target.pid ? readCpuUs(target.pid) : Number.NaN;
+          const measured = await ask(target, sockets, plan.seconds);
+          await settle(target);
+          samples[target.name] = {
+            ...measured,
+            cpuUs: target.pid ? readCpuUs(target.pid) - before : Number.NaN,
+          };
+        }
+        cell.rounds.push(samples);
+      }
+      letAllRun(targets);
+      result.messages.push(cell);
+    }
+  };
+  try {
+    await withTargets(bench, 'WebSocket', null, measure, upstream.port);
+  } finally {
+    await upstream.stop();
+  }
 }
 
 async function measureAllStreams(bench: Bench): Promise<void> {
@@ -428,6 +494,8 @@ export async function runGatewayBench(options: GatewayBenchOptions): Promise<boo
     plan,
     latency: [],
     throughput: [],
+    tls: [],
+    messages: [],
     streams: [],
     stalls: [],
     wrk: [],
@@ -442,6 +510,8 @@ export async function runGatewayBench(options: GatewayBenchOptions): Promise<boo
   if (wants('latency', 'throughput', 'wrk'))
     for (const bytes of plan.bodies) await measureBodies(bench, bytes);
   if (wants('conversation')) await measureConversations(bench);
+  if (wants('tls')) await measureTls(bench);
+  if (wants('websocket')) await measureAllMessages(bench);
   if (wants('streams')) await measureAllStreams(bench);
   if (wants('stall')) await measureAllStalls(bench);
 

@@ -8,6 +8,8 @@ export interface ThroughputJob {
   connections: number;
   seconds: number;
   workload: Workload;
+  /** Over TLS, whoever the other side says it is. */
+  isSecure?: boolean;
 }
 
 export interface ThroughputResult {
@@ -32,7 +34,7 @@ export function measureThroughput(job: ThroughputJob): Promise<ThroughputResult>
     const startedAt = process.hrtime.bigint();
     const run = autocannon(
       {
-        url: `http://127.0.0.1:${job.port}/`,
+        url: `${job.isSecure === true ? 'https' : 'http'}://127.0.0.1:${job.port}/`,
         method: 'POST',
         connections: job.connections,
         duration: job.seconds,

@@ -3,6 +3,7 @@
  * one job at a time as a message, answers with its figures, and ends when its parent goes.
  */
 import { type LatencyJob, type LatencyResult, measureLatency } from './load-latency.ts';
+import { type MessagesJob, type MessagesResult, measureMessages } from './load-messages.ts';
 import { measureStreams, type StreamsJob, type StreamsResult } from './load-streams.ts';
 import { measureThroughput, type ThroughputJob, type ThroughputResult } from './load-throughput.ts';
 
@@ -11,12 +12,14 @@ export interface LoadJobs {
   throughput: [job: ThroughputJob, result: ThroughputResult];
   latency: [job: LatencyJob, result: LatencyResult];
   streams: [job: StreamsJob, result: StreamsResult];
+  messages: [job: MessagesJob, result: MessagesResult];
 }
 
 const jobs: { [K in keyof LoadJobs]: (job: LoadJobs[K][0]) => Promise<LoadJobs[K][1]> } = {
   throughput: measureThroughput,
   latency: measureLatency,
   streams: measureStreams,
+  messages: measureMessages,
 };
 
 process.on('message', (message: { kind: keyof LoadJobs; job: never }) => {

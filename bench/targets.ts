@@ -4,9 +4,12 @@
  */
 import { type ChildProcess, fork, spawn, spawnSync } from 'node:child_process';
 import { mkdirSync, openSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { request as requestPlain } from 'node:http';
+import { request as requestSecure } from 'node:https';
 import { createServer } from 'node:net';
 import { join, resolve } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
+import type { CertificateFiles } from '../src/std/certificate-files.ts';
 import { bindToCores } from './product.ts';
 
 const ROOT = resolve(import.meta.dirname, '..');
@@ -21,6 +24,8 @@ export interface Target {
   port: number;
   /** Root of the process tree; null for `direct`, whose cost is not the question. */
   pid: number | null;
+  /** Clients speak TLS to it. */
+  isSecure: boolean;
   /** Where the gateway keeps its database; null for the others. */
   dataDir: string | null;
   /** Ends it and removes its files. */
@@ -94,19 +99,41 @@ export function findFreePort(): Promise<number> {
   });
 }
 
+/** Asks a server of the bench, whoever it says it is. */
+export function askServer(
+  { port, isSecure }: Pick<Target, 'port' | 'isSecure'>,
+  path: string,
+  method = 'GET',
+): Promise<{ status: number; body: string }> {
+  return new Promise((resolve, reject) => {
+    const options = { host: '127.0.0.1', port, path, method, agent: false, rejectUnauthorized: false };
+    const asked = (isSecure ? requestSecure : requestPlain)(options, (answer) => {
+      let body = '';
+      answer.setEncoding('utf8');
+      answer.on('data', (piece: string) => {
+        body += piece;
+      });
+      answer.on('end', () => resolve({ status: answer.statusCode ?? 0, body }));
+      answer.on('error', reject);
+    });
+    asked.on('error', reject);
+    asked.end();
+  });
+}
+
 /** Polls until something answers HTTP on `path`; throws when the child ends first or 20 s have passed. */
 export async function awaitHttp(
   child: ChildProcess,
   port: number,
   path: string,
   logFile: string,
+  isSecure = false,
 ): Promise<void> {
   const until = Date.now() + START_LIMIT_MS;
   for (;;) {
     try {
-      const answer = await fetch(`http://127.0.0.1:${port}${path}`);
-      await answer.arrayBuffer();
-      if (answer.ok) return;
+      const { status } = await askServer({ port, isSecure }, path);
+      if (status >= 200 && status < 300) return;
     } catch {
       // Not listening yet.
     }
@@ -131,6 +158,7 @@ export async function startGateway(
   nodeArgs: string[],
   root = ROOT,
   threads?: number,
+  tls: CertificateFiles | null = null,
 ): Promise<Target> {
   const dataDir = join(dir, name);
   mkdirSync(dataDir, { recursive: true });
@@ -153,15 +181,17 @@ export async function startGateway(
         GW_UPSTREAM_BASE: `http://127.0.0.1:${upstreamPort}`,
         DATA_DIR: dataDir,
         ...(name === 'forwarder' ? { GW_CAPTURE: 'off' } : {}),
+        ...(tls === null ? {} : { GW_TLS_CERT: tls.cert, GW_TLS_KEY: tls.key }),
       },
     }),
   );
-  await awaitHttp(child, port, '/__gw/stats', logFile);
+  const isSecure = tls !== null;
+  await awaitHttp(child, port, '/__gw/stats', logFile, isSecure);
   const stop = async (): Promise<void> => {
     await end(child);
     rmSync(dataDir, { recursive: true, force: true });
   };
-  return { name, port, pid: child.pid ?? null, dataDir, stop };
+  return { name, port, isSecure, pid: child.pid ?? null, dataDir, stop };
 }
 
 /** nginx's version when it is in PATH, else null. */
@@ -174,7 +204,13 @@ export function findNginx(): string | null {
  * nginx set up for the same task as the gateway: pass on as it arrives, keep connections, write no log. Why each line
  * is as it is stands in bench/README.md.
  */
-function makeNginxConfig(port: number, upstreamPort: number, dir: string, workers: number): string {
+function makeNginxConfig(
+  port: number,
+  upstreamPort: number,
+  dir: string,
+  workers: number,
+  tls: CertificateFiles | null,
+): string {
   const temporary = ['client_body', 'proxy', 'fastcgi', 'uwsgi', 'scgi'].map(
     (kind) => `${kind}_temp_path ${dir}/${kind};`,
   );
@@ -198,12 +234,18 @@ http {
     keepalive 1024;
     keepalive_requests 100000000;
   }
+  map $http_upgrade $upgraded {
+    default Upgrade;
+    '' '';
+  }
   server {
-    listen 127.0.0.1:${port} backlog=4096;
+    listen 127.0.0.1:${port} backlog=4096${tls === null ? '' : ' ssl'};
+    ${tls === null ? '' : `ssl_certificate ${tls.cert}; ssl_certificate_key ${tls.key};`}
     location / {
       proxy_pass http://provider;
       proxy_http_version 1.1;
-      proxy_set_header Connection "";
+      proxy_set_header Upgrade $http_upgrade;
+      proxy_set_header Connection $upgraded;
       proxy_buffering off;
       proxy_request_buffering off;
       proxy_buffer_size 64k;
@@ -217,11 +259,16 @@ http {
 `;
 }
 
-async function startNginx(upstreamPort: number, dir: string, threads?: number): Promise<Target> {
+async function startNginx(
+  upstreamPort: number,
+  dir: string,
+  threads?: number,
+  tls: CertificateFiles | null = null,
+): Promise<Target> {
   const own = join(dir, 'nginx');
   mkdirSync(own, { recursive: true });
   const port = await findFreePort();
-  let config = makeNginxConfig(port, upstreamPort, own, threads ?? 1);
+  let config = makeNginxConfig(port, upstreamPort, own, threads ?? 1, tls);
   if (process.getuid?.() !== 0) config = config.replace('user root;\n', '');
   writeFileSync(join(own, 'nginx.conf'), config);
   const logFile = join(dir, 'nginx.log');
@@ -229,13 +276,15 @@ async function startNginx(upstreamPort: number, dir: string, threads?: number): 
   const line = ['nginx', '-p', own, '-c', join(own, 'nginx.conf'), '-e', join(own, 'error.log')];
   const [command, ...rest] = bindToCores(line, threads);
   const child = keep(spawn(command!, rest, { stdio: ['ignore', log, log] }));
-  await awaitHttp(child, port, '/?reply=4096', logFile);
-  return { name: 'nginx', port, pid: child.pid ?? null, dataDir: null, stop: () => end(child) };
+  const isSecure = tls !== null;
+  await awaitHttp(child, port, '/?reply=4096', logFile, isSecure);
+  return { name: 'nginx', port, isSecure, pid: child.pid ?? null, dataDir: null, stop: () => end(child) };
 }
 
 /**
  * Starts the named targets in front of an upstream, with their files under `dir`.
  * @param threads server threads or workers of nginx and gateway, on as many cores; one on any when not given
+ * @param tls what nginx and the gateway show to clients; the others speak without it
  */
 export async function startTargets(
   names: TargetName[],
@@ -243,18 +292,25 @@ export async function startTargets(
   dir: string,
   nodeArgs: string[] = [],
   threads?: number,
+  tls: CertificateFiles | null = null,
 ): Promise<Target[]> {
   mkdirSync(dir, { recursive: true });
   const start = async (name: TargetName): Promise<Target> => {
     if (name === 'direct') {
-      return { name, port: upstreamPort, pid: null, dataDir: null, stop: async () => undefined };
+      return {
+        ...{ name, port: upstreamPort, isSecure: false, pid: null, dataDir: null },
+        stop: async () => undefined,
+      };
     }
-    if (name === 'nginx') return startNginx(upstreamPort, dir, threads);
+    if (name === 'nginx') return startNginx(upstreamPort, dir, threads, tls);
     if (name === 'node-http') {
       const server = await startServer('node-proxy.ts', [String(upstreamPort)]);
-      return { name, port: server.port, pid: server.child.pid ?? null, dataDir: null, stop: server.stop };
+      return {
+        ...{ name, port: server.port, isSecure: false, pid: server.child.pid ?? null, dataDir: null },
+        stop: server.stop,
+      };
     }
-    return startGateway(name, upstreamPort, dir, name === 'gateway' ? nodeArgs : [], ROOT, threads);
+    return startGateway(name, upstreamPort, dir, name === 'gateway' ? nodeArgs : [], ROOT, threads, tls);
   };
   const targets: Target[] = [];
   for (const name of names) targets.push(await start(name));

@@ -1,0 +1,19 @@
+/**
+ * The upstream of the WebSocket rows: echoes every message. So fast (uWebSockets.js) that the bench does not measure it. Started
+ * through fork; says `{port}` when it listens and ends when its parent goes.
+ */
+import uWS from 'uWebSockets.js';
+
+process.on('disconnect', () => process.exit(0));
+uWS
+  .App()
+  .ws('/*', {
+    maxPayloadLength: 1 << 20,
+    idleTimeout: 0,
+    message: (socket, message, isBinary) => void socket.send(message, isBinary),
+  })
+  .any('/*', (response) => void response.end('ok'))
+  .listen('127.0.0.1', 0, (socket) => {
+    if (socket === false) process.exit(1);
+    process.send?.({ port: uWS.us_socket_local_port(socket) });
+  });
