@@ -13,7 +13,7 @@ import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import { gzipSync } from 'node:zlib';
 import type { CertificateFiles } from '../src/std/certificate-files.ts';
-import { issueCertificate } from '../test/fixtures/issued-certificate.ts';
+import { BENCH_CERTIFICATE, BENCH_KEY } from './certificate.ts';
 import { printGatewayReport } from './gateway-report.ts';
 import type {
   GatewayPhase,
@@ -369,9 +369,8 @@ async function measureConversations(bench: Bench): Promise<void> {
 async function measureTls(bench: Bench): Promise<void> {
   const workload: Workload = { kind: 'plain', bytes: SMALL };
   const tls = { cert: join(bench.dir, 'cert.pem'), key: join(bench.dir, 'key.pem') };
-  const { cert, key } = await issueCertificate('bench');
-  writeFileSync(tls.cert, cert);
-  writeFileSync(tls.key, key, { mode: 0o600 });
+  writeFileSync(tls.cert, BENCH_CERTIFICATE);
+  writeFileSync(tls.key, BENCH_KEY, { mode: 0o600 });
   const measure = async (targets: Target[]): Promise<void> => {
     await warmUp(bench, targets, workload);
     await measureCell(bench, targets, workload, 32, bench.result.tls);
