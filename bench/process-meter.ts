@@ -17,7 +17,7 @@ function readOrNull(path: string): string | null {
 }
 
 /** The process and all that descend from it. */
-function listTree(pid: number): number[] {
+export function listTree(pid: number): number[] {
   const found = [pid];
   for (const parent of found) {
     let threads: string[] = [];

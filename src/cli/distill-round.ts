@@ -51,7 +51,7 @@ const CACHE_BYTES = 10 * 1024 * 1024;
 const SUMMARIES_AT_ONCE = 20_000;
 
 /** Names the code that makes digests of runs: another number when it makes others. */
-const DIGEST_CODE = 'digest-12';
+const DIGEST_CODE = 'digest-13';
 
 export interface RoundOptions {
   /** Absolute. */

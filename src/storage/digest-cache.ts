@@ -34,8 +34,9 @@ interface DigestRow {
 const DIGESTS = 'digests';
 const TOTALS = 'totals';
 const TOTAL_KEY = ['bytes'];
-/** Puts that are written together. */
+/** Puts that are written together, at most. */
 const BATCH_BYTES = 1_048_576;
+const BATCH_ROWS = 1_000;
 /** Longest unpacked digest of one run. */
 const UNPACKED_BYTES = 256 * 1_048_576;
 
@@ -99,12 +100,13 @@ export class DigestCache {
     const { run_id: runId, exchanges, last_id, outcome } = key;
     const id = idOf(runId);
     this.#asked.add(id);
-    const packed = compressZstd(packr.pack(digest));
+    // A copy: what zlib gives is the beginning of a buffer of many kilobytes, and most of what is kept is small.
+    const packed = new Uint8Array(compressZstd(packr.pack(digest)));
     if (this.#bytes + this.#pendingBytes + packed.byteLength > DIGEST_CACHE_BYTES) return;
     const value: DigestRow = { exchanges, last_id, outcome, code: this.#code, packed };
     this.#pending.set(id, { op: 'put', table: DIGESTS, row: [id], value });
     this.#pendingBytes += packed.byteLength;
-    if (this.#pendingBytes >= BATCH_BYTES) await this.flush();
+    if (this.#pendingBytes >= BATCH_BYTES || this.#pending.size >= BATCH_ROWS) await this.flush();
   }
 
   /** Writes what waits. */

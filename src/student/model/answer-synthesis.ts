@@ -349,6 +349,20 @@ function solveConcatenation(solver: Solver, values: readonly string[]): Template
   return { is: 'text', parts };
 }
 
+const PARTS_OF_VALUE = /[\p{L}\p{N}_-]+/gu;
+
+/** What is left of a value without what its context holds: `cat config/·.json` and `cat jobs/·.json` are two commands. */
+function leaveOutKnown(value: string, context: StepContext): string {
+  const known = new Set<string>();
+  for (const { name, value: source } of context.step.sources) {
+    // What is alike in all steps tells nothing.
+    if (name === 'system' || name === 'progress') continue;
+    const text = typeof source === 'string' ? source : JSON.stringify(source);
+    for (const [part] of text.matchAll(PARTS_OF_VALUE)) known.add(part);
+  }
+  return value.replace(PARTS_OF_VALUE, (part) => (/\d/.test(part) || known.has(part) ? '·' : part));
+}
+
 function hasValueOf(text: string, contexts: readonly StepContext[]): boolean {
   return readTokens(text, TEXT_PIECES).some(
     (token) =>
@@ -446,6 +460,7 @@ function solveValue(solver: Solver, values: readonly unknown[]): TemplateNode {
       solveText(solver, values as readonly string[], cuts);
     if (text !== null) return text;
     solver.cuts.push(...cuts);
+    solver.cuts.push(values.map((value, i) => leaveOutKnown(value, solver.contexts[i]!)));
   } else if (found.best !== null) solver.cuts.push(found.best.map(String));
   solver.cuts.push(values.map((value) => canonicalText(value)));
   return NOTHING;

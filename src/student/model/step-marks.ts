@@ -40,9 +40,9 @@ export interface PastCall {
 
 /** What came of one. */
 export interface PastResult {
+  /** Of the call; null: nobody knows. */
+  id: string | null;
   name: string;
-  /** undefined: prose. */
-  json: unknown;
   text: string;
   is_error: boolean;
   at: number;

@@ -5,6 +5,7 @@
 
 import type { NormalRequest, TurnBlock, TurnMessage } from '../../domain/turn.ts';
 import { STUDENT_CORE } from '../../limits.ts';
+import { partInstructions } from './instructions.ts';
 import { type CopyBudget, copyBounded, cutText, hashString, mixNumber } from './json-values.ts';
 import { sentencesOf } from './prompt-sentences.ts';
 import { type PlacedValue, PromptValues } from './prompt-values.ts';
@@ -47,9 +48,10 @@ export class StepReader {
     this.marks = marks;
     this.#values = new PromptValues(at_ms);
     this.values = this.#values.values;
-    this.#messages = request.messages;
-    this.#taskEnd = findTaskEnd(request.messages);
-    const changing = this.#readSystem(request.system);
+    const { system, messages, task_end } = partInstructions(request);
+    this.#messages = messages;
+    this.#taskEnd = task_end;
+    const changing = this.#readSystem(system);
     this.#readConversation();
     this.#values.close();
     if (this.#moreNumbers !== 0) this.#numbers.push(hashString('more'), this.#moreNumbers);
@@ -117,6 +119,7 @@ export class StepReader {
         }
       }
     }
+    orderResults(results, calls);
     let turn = 0;
     let talks = 0;
     for (const { role, content } of messages) {
@@ -162,7 +165,8 @@ export class StepReader {
       if (part.type === 'text') text = text === '' ? part.text : `${text}\n${part.text}`;
       else if (isFresh && (part.type === 'media' || part.type === 'other')) this.hasUnread = true;
     }
-    return { name: block.name ?? '?', json: undefined, text, is_error: block.is_error, at };
+    const is_error = block.is_error || FAILED_COMMAND.test(text.slice(0, STUDENT_CORE.string));
+    return { id: block.call_id, name: block.name ?? '?', text, is_error, at };
   }
 
   #nameStage(last: number, said: string, results: readonly PastResult[]): void {
@@ -208,25 +212,27 @@ export class StepReader {
       if (count > STUDENT_CORE.results_back) return null;
       return count === 0 ? key : `${key}#${count}`;
     };
+    const addText = (name: string, text: string, isFresh: boolean): void => {
+      const cut = cutText(
+        text,
+        Math.min(STUDENT_CORE.result, 4 * STUDENT_CORE.string, this.#budget.characters),
+      );
+      this.#budget.characters -= cut.length;
+      this.sources.push({ name, value: cut });
+      if (isFresh) {
+        this.marks.markWords(MARK.fresh_word, hashString(name), cut);
+        this.marks.markLines(hashString(name), cut);
+      } else if (!name.includes('#')) this.marks.markWords(MARK.earlier_word, hashString(name), cut);
+    };
     // Calls are small and say what was looked for: they come before old results.
     const addResult = (result: PastResult): void => {
       const name = takeName('result', result.name);
       if (name === null || this.#budget.characters <= 0) return;
       const isFresh = result.at > last;
-      const json = parseResult(result.text);
-      if (json === undefined) {
-        const cut = cutText(
-          result.text,
-          Math.min(STUDENT_CORE.result, 4 * STUDENT_CORE.string, this.#budget.characters),
-        );
-        this.#budget.characters -= cut.length;
-        this.sources.push({ name, value: cut });
-        if (isFresh) {
-          this.marks.markWords(MARK.fresh_word, hashString(name), cut);
-          this.marks.markLines(hashString(name), cut);
-        } else if (!name.includes('#')) this.marks.markWords(MARK.earlier_word, hashString(name), cut);
-        return;
-      }
+      const { json, text } = readResultText(result.text);
+      if (text !== '' || json === undefined)
+        addText(json === undefined ? name : `beside ${name}`, text, isFresh);
+      if (json === undefined) return;
       const copy = add(name, json, STUDENT_CORE.result);
       if (copy === undefined) return;
       const isLatest = !name.includes('#');
@@ -256,11 +262,6 @@ export class StepReader {
   }
 }
 
-function findTaskEnd(messages: readonly TurnMessage[]): number {
-  const first = messages.findIndex(({ role }) => role === 'assistant');
-  return first < 0 ? messages.length : first;
-}
-
 /** The user's words before any answer: several messages of the user in a row are one to the API. */
 function readTask(messages: readonly TurnMessage[], end: number): string {
   let text = '';
@@ -271,15 +272,13 @@ function readTask(messages: readonly TurnMessage[], end: number): string {
 }
 
 /** Tells the values in the wording of a request's prompt, at the places that its step has them: for explaining. */
-export function readPromptValues(
-  { system, messages }: NormalRequest,
-  tell: (value: PlacedValue) => void,
-): void {
+export function readPromptValues(request: NormalRequest, tell: (value: PlacedValue) => void): void {
+  const { system, messages, task_end } = partInstructions(request);
   const values = new PromptValues(null, tell);
   for (const block of system)
     if (block.type === 'text')
       for (const sentence of sentencesOf(block.text)) values.addSystem(sentence, block.text);
-  values.addTask(readTask(messages, findTaskEnd(messages)));
+  values.addTask(readTask(messages, task_end));
 }
 
 /** Results of tools that were called several times at once, in the order of the calls. */
@@ -289,7 +288,7 @@ function resultsOfOneTool(results: readonly PastResult[], last: number): Map<str
     if (at <= last) break;
     const key = name.slice(0, 64);
     const its = found.get(key);
-    const value = parseResult(text) ?? text;
+    const value = readResultText(text).json ?? text;
     if (its === undefined) found.set(key, [value]);
     else its.unshift(value);
   }
@@ -297,16 +296,52 @@ function resultsOfOneTool(results: readonly PastResult[], last: number): Map<str
   return found;
 }
 
-/** @returns undefined for what is no JSON object or list, or too long to be looked at */
-function parseResult(text: string): unknown {
-  if (text.length > STUDENT_CORE.json_parsed) return undefined;
-  let at = 0;
-  while (at < text.length && text.charCodeAt(at) <= 32) at++;
-  const first = text.charCodeAt(at);
-  if (first !== 123 && first !== 91) return undefined;
-  try {
-    return JSON.parse(text);
-  } catch {
-    return undefined;
+/** What a client of a shell puts before the output of a command that failed, where it marks no error. */
+const FAILED_COMMAND = /^(?:Process exited with|Exit) code:? -?[1-9]/m;
+
+/** Clients give back results as calls end: the order of the calls is the same in every run. Latest first, both. */
+function orderResults(results: PastResult[], calls: readonly PastCall[]): void {
+  const places = new Map<string | null, number>(calls.map(({ id }, place) => [id, place]));
+  const known = results.filter(({ id }) => places.has(id));
+  known.sort((a, b) => places.get(a.id)! - places.get(b.id)!);
+  let next = 0;
+  for (const [at, { id }] of results.entries()) if (places.has(id)) results[at] = known[next++]!;
+}
+
+/** The JSON in a result, and the text that it is not; a shell's client adds lines of its own to what a command printed. */
+function readResultText(text: string): { json?: unknown; text: string } {
+  if (text.length > STUDENT_CORE.json_parsed) return { text };
+  let tries = 0;
+  for (const { index: start } of text.matchAll(LINE_OF_JSON)) {
+    if (++tries > JSON_TRIES) break;
+    const end = findJsonEnd(text, start);
+    // A line that goes on behind it is no JSON.
+    if (end < 0 || !/^[ \t\r]*(?:\n|$)/.test(text.slice(end, end + STUDENT_CORE.string))) continue;
+    try {
+      const json = JSON.parse(text.slice(start, end)) as unknown;
+      return { json, text: `${text.slice(0, start)}${text.slice(end)}`.trim() };
+    } catch {
+      // Something else that begins like it.
+    }
   }
+  return { text };
+}
+
+const LINE_OF_JSON = /(?<=^[ \t]{0,8})[{[]/gm;
+const JSON_TRIES = 3;
+
+/** Behind the bracket that closes the one at `start`; −1: there is none. */
+function findJsonEnd(text: string, start: number): number {
+  let depth = 0;
+  let isString = false;
+  for (let at = start; at < text.length; at++) {
+    const code = text.charCodeAt(at);
+    if (isString) {
+      if (code === 92) at++;
+      else if (code === 34) isString = false;
+    } else if (code === 34) isString = true;
+    else if (code === 123 || code === 91) depth++;
+    else if ((code === 125 || code === 93) && --depth === 0) return at + 1;
+  }
+  return -1;
 }

@@ -376,36 +376,44 @@ function makeColumns(
   classes: number,
   agent: StudentAgent,
 ): { columns: MarkColumn[]; splits: NumberSplit[]; relations: NumberRelation[] } {
-  const all = new Map<number, MarkColumn & { runs: Set<string> }>();
   const known = new Set(agent.known);
-  const add = (key: number, kind: number, i: number): void => {
-    let column = all.get(key);
+  const splits = splitNumbers(steps, targets, classes);
+  const relations = learnRelations(steps.map(({ step }) => step));
+  const visitKeys = (visit: (key: number, kind: number, i: number) => void): void => {
+    for (const [i, { step }] of steps.entries()) {
+      for (let m = 0; m < step.marks.length; m += 3) visit(keyOfMark(step.marks, m), step.marks[m]!, i);
+      for (const sentence of step.system)
+        if (known.has(sentence)) visit(keyOfSentence(sentence), SYSTEM_KIND, i);
+    }
+    for (const { split, has } of splits)
+      for (const [i, its] of has.entries()) if (its === 1) visit(split.key, NUMBER_KIND, i);
+    for (const { relation, ways } of relations) {
+      if (relation.always !== null) continue;
+      for (const [i, way] of ways.entries())
+        if (way !== 2) visit(keyOfRelation(relation, way), RELATION_KIND, i);
+    }
+  };
+  // Most marks are of one run alone, such as ids: a column for each of them would take more memory than all the rest.
+  const onlyRuns = new Map<number, string | null>();
+  visitKeys((key, _kind, i) => {
+    const { run_id } = steps[i]!;
+    const only = onlyRuns.get(key);
+    if (only === undefined) onlyRuns.set(key, run_id);
+    else if (only !== run_id) onlyRuns.set(key, null);
+  });
+  const columns = new Map<number, MarkColumn>();
+  visitKeys((key, kind, i) => {
+    if (onlyRuns.get(key) !== null) return;
+    let column = columns.get(key);
     if (column === undefined) {
-      column = { key, kind, has: new Uint8Array(steps.length), count: 0, runs: new Set() };
-      all.set(key, column);
+      column = { key, kind, has: new Uint8Array(steps.length), count: 0 };
+      columns.set(key, column);
     }
     if (column.has[i] === 0) column.count++;
     column.has[i] = 1;
-    if (column.runs.size < 3) column.runs.add(steps[i]!.run_id);
-  };
-  for (const [i, { step }] of steps.entries()) {
-    for (let m = 0; m < step.marks.length; m += 3) add(keyOfMark(step.marks, m), step.marks[m]!, i);
-    for (const sentence of step.system) if (known.has(sentence)) add(keyOfSentence(sentence), SYSTEM_KIND, i);
-  }
-  const splits = splitNumbers(steps, targets, classes);
-  for (const { split, has } of splits) {
-    for (const [i, its] of has.entries()) if (its === 1) add(split.key, NUMBER_KIND, i);
-  }
-  const relations = learnRelations(steps.map(({ step }) => step));
-  for (const { relation, ways } of relations) {
-    if (relation.always !== null) continue;
-    for (const [i, way] of ways.entries()) if (way !== 2) add(keyOfRelation(relation, way), RELATION_KIND, i);
-  }
-  const columns: MarkColumn[] = [];
-  for (const { key, kind, has, count, runs } of all.values())
-    if (runs.size >= 2) columns.push({ key, kind, has, count });
+  });
   return {
-    columns,
+    columns: [...columns.values()],
     splits: splits.map(({ split }) => split),
     relations: relations.map(({ relation }) => relation),
   };

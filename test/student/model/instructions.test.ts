@@ -1,0 +1,96 @@
+/** What clients say in the user's name, and what they make of results: none of it hides what the user wants. */
+
+import { describe, expect, it } from 'vitest';
+import type { TurnMessage } from '../../../src/domain/turn.ts';
+import { called, digest, user } from './made-steps.ts';
+
+const system = (text: string): TurnMessage => ({ role: 'system', content: [{ type: 'text', text }] });
+const sourceOf = (messages: TurnMessage[], name: string): unknown =>
+  digest(messages).sources.find((source) => source.name === name)?.value;
+
+describe("a client's own words", () => {
+  const WORDS = 'The shell is bash.\nNever push to main.';
+
+  it('belong to the system prompt, and the task is what the user wants', () => {
+    const task = 'Which port does the service listen on?';
+    const inRole = [user(task), system(WORDS)];
+    const inTag: TurnMessage[] = [
+      {
+        role: 'user',
+        content: [
+          { type: 'text', text: `<system-reminder>\n${WORDS}\n</system-reminder>` },
+          { type: 'text', text: task },
+        ],
+      },
+    ];
+    for (const messages of [inRole, inTag]) expect(sourceOf(messages, 'task')).toBe(task);
+    expect(digest([system(WORDS), user(task)])).toEqual(digest(inRole));
+    // Another rule in them is another agent's.
+    const other = digest([user(task), system('The shell is bash.\nAlways push to main.')]);
+    expect(other.system).not.toEqual(digest(inRole).system);
+  });
+
+  it('stay where they are behind an answer, where they may be what the next one is about', () => {
+    const messages = [user('Look.'), ...called('look', {}, 'Seen.'), system('The file has changed.')];
+    expect(digest(messages).stage).toBe('look said');
+    expect(sourceOf(messages, 'said')).toBe('The file has changed.');
+  });
+
+  it('are not what a user has put a tag around', () => {
+    const words = '<query>What now?</query>';
+    expect(sourceOf([user(words)], 'task')).toBe(words);
+    const part = 'Say <system-reminder>x</system-reminder> to me.';
+    expect(sourceOf([user(part)], 'task')).toBe(part);
+  });
+});
+
+describe('results of tools', () => {
+  const calls = ['a', 'b', 'c'];
+  const results = (order: readonly string[]): TurnMessage[] => [
+    user('Count.'),
+    {
+      role: 'assistant',
+      content: calls.map((id) => ({ type: 'tool_call', id, name: 'count', input: { file: id } })),
+    },
+    ...order.map(
+      (id): TurnMessage => ({
+        role: 'tool',
+        content: [
+          {
+            type: 'tool_result',
+            call_id: id,
+            name: 'count',
+            is_error: false,
+            content: [{ type: 'text', text: `${id} has lines` }],
+          },
+        ],
+      }),
+    ),
+  ];
+
+  it('are in the order of their calls, whichever came first', () => {
+    for (const order of [
+      ['b', 'a', 'c'],
+      ['c', 'b', 'a'],
+    ])
+      expect(digest(results(order))).toEqual(digest(results(calls)));
+    expect(sourceOf(results(['c', 'a', 'b']), 'result:count')).toBe('c has lines');
+  });
+
+  it('hold JSON also between lines of a client', () => {
+    const json = { owner: 'Ada', tags: ['x'] };
+    const wrapped = `Process exited with code 0\nOutput:\n${JSON.stringify(json)}\n[one file changed]\n`;
+    const messages = [user('Look.'), ...called('shell', {}, wrapped)];
+    expect(sourceOf(messages, 'result:shell')).toEqual(json);
+    expect(sourceOf(messages, 'beside result:shell')).toContain('exited with code 0');
+    const broken = 'Output:\n{"owner":"Ada"\n';
+    expect(sourceOf([user('Look.'), ...called('shell', {}, broken)], 'result:shell')).toBe(broken);
+  });
+
+  it('of a command that failed are failures, though no field says so', () => {
+    const stageOf = (text: string) => digest([user('Look.'), ...called('shell', {}, text)]).stage;
+    expect(stageOf('Wall time: 0.1 seconds\nProcess exited with code 0\nOutput:\n')).toBe('shell');
+    expect(stageOf('Wall time: 0.1 seconds\nProcess exited with code 1\nOutput:\n')).toBe('shell!');
+    expect(stageOf('Exit code 127\nnot found')).toBe('shell!');
+  });
+});
