@@ -11,8 +11,14 @@ import { text } from 'node:stream/consumers';
 import { PATIENCE_MS } from '../fixtures/patience.ts';
 import type { InstalledClient } from './installed-client.ts';
 
-/** Where a client lives: what it keeps, and what it works on. */
-export class ClientHome {
+/** Folders of a client: what it keeps, and what it works on. */
+export interface ClientPlace {
+  home: string;
+  work: string;
+}
+
+/** Where a client lives; gone with it. */
+export class ClientHome implements ClientPlace {
   readonly #folder = mkdtempSync(join(tmpdir(), 'understudy-client-'));
   readonly home = join(this.#folder, 'home');
   readonly work = join(this.#folder, 'work');
@@ -28,7 +34,7 @@ export class ClientHome {
 }
 
 /** What every client is started with: nothing of the developer's own, and no way to any other host. */
-export function clientEnvironment({ home }: ClientHome): Record<string, string> {
+export function clientEnvironment({ home }: ClientPlace): Record<string, string> {
   return {
     PATH: `${dirname(process.execPath)}:${process.env.PATH}`,
     HOME: home,
@@ -60,7 +66,7 @@ export interface SessionEnd {
 /** Runs the client to its end. @param env added to what every client gets */
 export async function runClient(
   client: InstalledClient,
-  home: ClientHome,
+  home: ClientPlace,
   words: readonly string[],
   env: Readonly<Record<string, string>>,
 ): Promise<SessionEnd> {

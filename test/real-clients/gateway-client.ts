@@ -25,7 +25,7 @@ export async function gatewayClients(): Promise<GatewayClient[]> {
   const [claude, openai, gemini, open] = await Promise.all([claudeCode(), codex(), geminiCli(), opencode()]);
   return [
     { ...claude, session_header: 'x-claude-code-session-id', is_provable: true },
-    { ...openai, session_header: 'thread-id', is_provable: false },
+    { ...openai, session_header: 'thread-id', is_provable: true },
     gemini,
     open,
   ];

@@ -3,7 +3,7 @@ import { join } from 'node:path';
 import type { ScriptedToolCall } from '../../src/demo/script.ts';
 import {
   CLAUDE_SETTINGS,
-  type ClientHome,
+  type ClientPlace,
   readJsonLines,
   runClient,
   type SessionEnd,
@@ -22,7 +22,7 @@ export interface KnownClient {
   name: 'claude-code' | 'codex';
   installed: InstalledClient;
   /** The settings that hold its hooks. */
-  settings(home: ClientHome): string;
+  settings(home: ClientPlace): string;
   /** A call of its shell, in a script of the provider. */
   shell(command: string): ScriptedToolCall;
   /** A call of a tool of an MCP server. */
@@ -30,9 +30,9 @@ export interface KnownClient {
   /** Whether a request that offers these tools was made before the server's were known: it does not wait for a slow one. */
   lacks(server: string, tools: readonly string[]): boolean;
   /** Asks it to do something. @param provider where the model is @param env what the hooks or servers need */
-  ask(home: ClientHome, prompt: string, provider: string, env?: Record<string, string>): Promise<Session>;
+  ask(home: ClientPlace, prompt: string, provider: string, env?: Record<string, string>): Promise<Session>;
   /** Another command of it, such as `mcp add`. */
-  run(home: ClientHome, words: readonly string[], env?: Record<string, string>): Promise<SessionEnd>;
+  run(home: ClientPlace, words: readonly string[], env?: Record<string, string>): Promise<SessionEnd>;
 }
 
 const PROVIDER_KEY = 'provider-key';

@@ -35,6 +35,8 @@ const LEFT_OUT = new Set([
   'store',
 ]);
 const ROLES = new Set(['system', 'developer', 'user', 'assistant']);
+/** Of a message's content; what is none of these nobody reads. */
+const PARTS = new Set(['input_text', 'output_text', 'refusal', 'input_image', 'input_file', 'input_audio']);
 const ID_CHARACTERS = 50;
 
 export const responsesWire: Wire = {
@@ -99,6 +101,10 @@ function checkInput(value: unknown, breaches: Breaches): void {
     if (kind === 'message') {
       breaches.expect(`role ${String(role).slice(0, 64)}`, ROLES.has(String(role)));
       breaches.expect('content', typeof content === 'string' || Array.isArray(content));
+      for (const part of asArray(content)) {
+        const { type: its } = asObject(part);
+        breaches.expect(`part ${String(its).slice(0, 64)}`, PARTS.has(String(its)));
+      }
     } else if (kind.endsWith('_output') && call_id !== undefined) {
       breaches.expect('results', waiting.delete(String(call_id)));
     } else if (kind.endsWith('_call') && call_id !== undefined) {

@@ -1,0 +1,256 @@
+/**
+ * Claude Code and Codex themselves with a student: sessions that do seven kinds of tasks are captured, a round of the command
+ * line learns from them, and new sessions are served as that round has promised. The model is played by one that knows the
+ * tasks, and is the oracle of each answer that the student gives; the gateway is a process of its own.
+ */
+import { mkdirSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { type FakeProvider, startFakeProvider } from '../../src/demo/fake-provider.ts';
+import type { ScriptedAnswer } from '../../src/demo/script.ts';
+import type { RelegationWire } from '../../src/domain/exchange.ts';
+import { type TurnBlock, textOf } from '../../src/domain/turn.ts';
+import { decodeExchange } from '../../src/providers/decode.ts';
+import { asArray, asObject, type JsonObject } from '../../src/providers/json-reading.ts';
+import { normalizeTurn } from '../../src/providers/normal-turn.ts';
+import { CaptureReader } from '../../src/storage/capture/reader.ts';
+import { readManifest, type StudentManifest } from '../../src/student/model/manifest.ts';
+import { CliChild } from '../cli/child.ts';
+import { runHere } from '../cli/here.ts';
+import { flush } from '../fixtures/capture-gateway.ts';
+import { ClientHome } from './client-session.ts';
+import { claudeCode, codex, type KnownClient } from './known-client.ts';
+import { decideTask, layOut, makeTask, TASK_KINDS } from './session-tasks.ts';
+
+/** Nine of each kind: a tool whose calls no other tool's follow, as the only one of a coding agent, takes 31 without an error. */
+const TAUGHT = 9 * TASK_KINDS;
+const NEW = 2 * TASK_KINDS;
+/** Sessions take two seconds each, on a busy machine ten. */
+const ALL_SESSIONS_MS = 1_800_000;
+/** Standard deviations that the live share may lie below the reported one: 99.8 %. */
+const DEVIATIONS = 2.9;
+const WIRES = 'messages,responses';
+const PROVIDER_KEY = 'provider-key';
+
+interface Relegation {
+  student: string | null;
+  served: number;
+  fallback: number;
+  fallbacks: Record<string, number>;
+  ledger: { agent: string; served: number; wrong: number }[];
+}
+
+/** What the model is told: the words of the user, and results in the order of their calls. */
+function readSession(body: JsonObject): { asked: string; results: string[] } {
+  const asked: string[] = [];
+  const calls: unknown[] = [];
+  const results = new Map<unknown, string>();
+  const wordsOf = (content: unknown): string =>
+    typeof content === 'string'
+      ? content
+      : asArray(content)
+          .map((part) => asObject(part).text ?? '')
+          .join('\n');
+  for (const item of [...asArray(body.messages), ...asArray(body.input)].map(asObject)) {
+    if (item.role === 'user') asked.push(wordsOf(item.content));
+    for (const block of [item, ...asArray(item.content).map(asObject)]) {
+      if (block.type === 'tool_use') calls.push(block.id);
+      if (block.type === 'function_call') calls.push(block.call_id);
+      if (block.type === 'tool_result') results.set(block.tool_use_id, wordsOf(block.content));
+      if (block.type === 'function_call_output') results.set(block.call_id, wordsOf(block.output));
+    }
+  }
+  return { asked: asked.join('\n'), results: calls.map((id) => results.get(id) ?? '') };
+}
+
+/** A client with all that it needs to be served by a student. */
+class TaughtClient {
+  readonly client: KnownClient;
+  readonly folder = mkdtempSync(join(tmpdir(), 'understudy-taught-'));
+  readonly home = new ClientHome();
+  provider!: FakeProvider;
+  gateway!: CliChild;
+  url = '';
+
+  constructor(client: KnownClient) {
+    this.client = client;
+  }
+
+  get db(): string {
+    return join(this.folder, 'capture.mdb');
+  }
+
+  get student(): string {
+    return join(this.folder, 'student');
+  }
+
+  decide(body: JsonObject): ScriptedAnswer {
+    const { asked, results } = readSession(body);
+    return decideTask(asked, results, this.client.shell);
+  }
+
+  async start(): Promise<void> {
+    mkdirSync(this.student);
+    this.provider = await startFakeProvider({
+      script: () => this.decide(JSON.parse(String(this.provider.requests.at(-1)!.body)) as JsonObject),
+    });
+    this.gateway = new CliChild(['gateway', '--port', '0', '--db', this.db], {
+      env: {
+        GW_UPSTREAM_BASE: this.provider.url,
+        DATA_DIR: this.folder,
+        SVC_DISTILL_DIR: this.student,
+        SVC_STUDENT_KEYS: PROVIDER_KEY,
+        GW_RELEGATION_WIRES: WIRES,
+        GW_RELEGATION_AUDIT: '0',
+        GW_STUDENT_TIMEOUT_MS: '20000',
+      },
+    });
+    const [, url = ''] = await this.gateway.waitForOutput(/^ {2}Gateway +(http:\/\/\S+) {2}->/m);
+    this.url = url;
+  }
+
+  /** A session in a folder of its own, at one home; it must end as its task wants. */
+  async work(nth: number): Promise<void> {
+    const task = makeTask(nth);
+    const work = join(this.home.work, `session-${nth}`);
+    mkdirSync(work);
+    layOut(task, work);
+    const session = await this.client.ask({ home: this.home.home, work }, task.prompt, this.url);
+    expect(session, `session ${nth}: ${session.stderr}`).toMatchObject({ code: 0, answer: task.answer });
+    for (const [path, content] of Object.entries(task.changed))
+      expect(readFileSync(join(work, path), 'utf8'), `${path} of session ${nth}`).toBe(content);
+  }
+
+  async relegation(): Promise<Relegation> {
+    const stats = (await (await fetch(`${this.url}/__gw/stats`)).json()) as { relegation: Relegation };
+    return stats.relegation;
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.gateway[Symbol.asyncDispose]();
+    await this.provider.close();
+    this.home[Symbol.dispose]();
+    rmSync(this.folder, { recursive: true });
+  }
+}
+
+/** Calls and last words: what an agent acts on. */
+const actsOf = (content: readonly TurnBlock[]) => {
+  const calls = content.filter((block) => block.type === 'tool_call');
+  if (calls.length > 0) return calls.map(({ name, input }) => ({ name, input }));
+  return textOf(content);
+};
+
+for (const client of await Promise.all([claudeCode(), codex()])) {
+  describe.skipIf(client.installed.entry === null)(`${client.name} ${client.installed.needed}`, () => {
+    const wire: RelegationWire = client.name === 'codex' ? 'responses' : 'messages';
+    const taught = new TaughtClient(client);
+    let report = '';
+    let before = 0;
+    beforeAll(async () => {
+      await taught.start();
+      for (let nth = 0; nth < TAUGHT; nth++) await taught.work(nth);
+      await flush(taught.url);
+      const round = await runHere(['loop', '--once', '--db', taught.db, '--out', taught.student], {
+        DATA_DIR: taught.folder,
+        GW_RELEGATION_WIRES: WIRES,
+        EMBED_MODEL: 'off',
+      });
+      report = round.stdout + round.stderr;
+      expect(round.code, report).toBe(0);
+      for (let isReady = false; !isReady; ) isReady = (await taught.relegation()).student === 'exemplar';
+      before = taught.provider.requests.length;
+      for (let nth = TAUGHT; nth < TAUGHT + NEW; nth++) await taught.work(nth);
+      await flush(taught.url);
+    }, ALL_SESSIONS_MS);
+    afterAll(() => taught[Symbol.asyncDispose]());
+
+    it('is served what the round reported, and nothing of it wrong', async () => {
+      const { measured } = readManifest(
+        readFileSync(join(taught.student, 'manifest.json'), 'utf8'),
+      ) as StudentManifest;
+      const { served, fallbacks, ledger } = await taught.relegation();
+      const asked = taught.provider.requests.length - before;
+      const reader = CaptureReader.open(taught.db, { decode: decodeExchange });
+      let given = 0;
+      try {
+        for (const { id, served_by } of reader.summaries()) {
+          if (served_by !== 'student') continue;
+          given++;
+          const copy = reader.copy(id)!;
+          const { text, tool_calls } = taught.decide(
+            JSON.parse(String(Buffer.from(copy.request_body))) as JsonObject,
+          );
+          expect(actsOf(normalizeTurn(copy)!.answer.content), `exchange ${id}`).toEqual(tool_calls ?? text);
+        }
+      } finally {
+        await reader.close();
+      }
+      // The ledger, the stats and what was captured say the same.
+      expect(given).toBe(served);
+      expect(ledger.reduce((sum, one) => sum + one.served, 0)).toBe(served);
+      const [reported, live] = [measured.served / measured.steps, served / (served + asked)];
+      const deviation = Math.sqrt(reported * (1 - reported) * (1 / measured.steps + 1 / (served + asked)));
+      const figures = `${served} of ${served + asked} live, ${measured.served} of ${measured.steps} reported, ${JSON.stringify(fallbacks)}\n${report}`;
+      process.stderr.write(`${client.name}: ${figures.split('\n')[0]}\n`);
+      expect(reported, figures).toBeGreaterThan(0.25);
+      expect(live, figures).toBeGreaterThanOrEqual(reported - DEVIATIONS * deviation);
+    });
+
+    it('is left to the upstream with whatever no golden run sent', async () => {
+      const reader = CaptureReader.open(taught.db, { decode: decodeExchange });
+      const served = [...reader.summaries()].find(({ served_by }) => served_by === 'student')!;
+      const { request_body, request_headers } = reader.copy(served.id)!;
+      await reader.close();
+      const body = JSON.parse(String(Buffer.from(request_body))) as JsonObject;
+      const headers: Record<string, string> = {};
+      for (let at = 0; at < request_headers.length; at += 2) {
+        const [name, value] = [request_headers[at]!.toLowerCase(), request_headers[at + 1]!];
+        if (/^(?:anthropic-|openai-|content-type|x-|user-agent|originator)/.test(name)) headers[name] = value;
+      }
+      headers[wire === 'messages' ? 'x-api-key' : 'authorization'] =
+        wire === 'messages' ? PROVIDER_KEY : `Bearer ${PROVIDER_KEY}`;
+      const ask = async (body: JsonObject, more: Record<string, string> = {}): Promise<string> => {
+        const path = wire === 'messages' ? '/v1/messages?beta=true' : '/v1/responses';
+        const reply = await fetch(`${taught.url}${path}`, {
+          method: 'POST',
+          headers: { ...headers, ...more },
+          body: JSON.stringify(body),
+        });
+        await reply.text();
+        return reply.headers.get('x-svc-served-by') ?? 'upstream';
+      };
+      const listName = wire === 'messages' ? 'messages' : 'input';
+      const list = asArray(body[listName]).map(asObject);
+      const [first, ...others] = list;
+      const [part, ...parts] = asArray(first!.content).map(asObject);
+      const beta = wire === 'messages' ? 'anthropic-beta' : 'openai-beta';
+      const block = { type: 'hologram', text: 'Look at this.' };
+      expect(await ask(body)).toBe('student');
+      const variations: Record<string, Promise<string>> = {
+        'a new field': ask({ ...body, hologram: true }),
+        'another value of a setting': ask({ ...body, temperature: 0.31 }),
+        'a new block': ask({
+          ...body,
+          [listName]: [{ ...first, content: [block, part, ...parts] }, ...others],
+        }),
+        'a new role': ask({ ...body, [listName]: [...list, { role: 'overseer', content: 'Go on.' }] }),
+        'a new beta': ask(body, { [beta]: `${headers[beta] ?? ''},holograms-2026-11-23` }),
+        'a new tool': ask({
+          ...body,
+          tools: [...asArray(body.tools), { type: 'hologram_20261123', name: 'hologram' }],
+        }),
+        'a new word of the system': ask({
+          ...body,
+          [listName]: [
+            ...list,
+            { role: wire === 'messages' ? 'system' : 'developer', content: 'Never use the shell.' },
+          ],
+        }),
+      };
+      for (const [what, by] of Object.entries(variations)) expect(await by, what).toBe('upstream');
+      expect(await ask(body)).toBe('student');
+    });
+  });
+}
