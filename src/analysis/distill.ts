@@ -11,6 +11,7 @@ import { createHash } from 'node:crypto';
 import { GOLDEN_RUNS_MIN } from '../limits.ts';
 import { countOf } from '../std/count-of.ts';
 import { type Calibration, calibrateStudent } from '../student/model/calibration.ts';
+import type { StudentAnswer } from '../student/model/decision.ts';
 import { CONFIDENCE, keepsKindError } from '../student/model/error-bound.ts';
 import {
   MANIFEST_AGENTS,
@@ -35,7 +36,7 @@ import {
 } from './student-measures.ts';
 
 /** Names what comes out: another number when the same runs would give another student. */
-const DISTILL_CODE = 'distill-5';
+const DISTILL_CODE = 'distill-6';
 
 /** Why there is nothing to distil; null: there is. */
 export function describeShortage({ taught, golden, runs, looked_at }: GoldenMaterial): string | null {
@@ -49,6 +50,9 @@ export function describeShortage({ taught, golden, runs, looked_at }: GoldenMate
   return `too few golden runs: ${have}${unfit}, ${of}; a student takes ${GOLDEN_RUNS_MIN}, so ${missing} more ${missing === 1 ? 'is' : 'are'} needed`;
 }
 
+/** Live serving's own check of an answer, for a golden step. */
+export type JudgeFit = (step: GoldenStep, answer: StudentAnswer) => boolean | Promise<boolean>;
+
 export interface TeachOptions {
   target_error: number;
   student: StudentKind;
@@ -57,6 +61,8 @@ export interface TeachOptions {
   tell?: (what: string) => void;
   /** Tools of which no call is ever served. */
   never_serve?: readonly string[];
+  /** Whether the gateway would give that answer to the step's request; left out: whatever the student says. */
+  isFit?: JudgeFit;
   /** For kind `http`. */
   service?: StudentService;
   /** For kind `http`: share of the runs that is kept apart; null: as much as it takes. */
@@ -90,7 +96,7 @@ export async function teachStudent(
   const tell = options.tell ?? (() => {});
   const { target_error, makeIndex, service } = options;
   const never_serve = options.never_serve ?? [];
-  const rules = { target_error, makeIndex, never_serve };
+  const rules = { target_error, makeIndex, never_serve, isFit: options.isFit ?? (() => true) };
   const taught =
     service === undefined
       ? await teachItself(material, rules, tell)
@@ -149,6 +155,7 @@ interface TeachRules {
   target_error: number;
   makeIndex: MakeStudentIndex;
   never_serve: readonly string[];
+  isFit: JudgeFit;
 }
 
 /** A student that answers itself. */
@@ -170,7 +177,7 @@ async function teachItself(
     tell(`measuring on ${countOf(part.length, 'run')}${of}`);
     const student = new Student(model, rules.makeIndex);
     const { threshold } = calibration;
-    const asked = await askAbout(part, ({ step }) => decide(student, step, threshold));
+    const asked = await askAbout(part, (step) => decide(student, step, threshold, rules.isFit));
     rounds.push({ teaching, learned, calibration, model, asked });
   }
   const first = rounds[0]!;
@@ -371,11 +378,18 @@ function describeAgents(
     });
 }
 
-function decide(student: Student, step: GoldenStep['step'], threshold: number): StepVerdict {
-  const decision = student.decide(step, threshold);
-  return decision.covered
-    ? { covered: true, answer: decision.answer }
-    : { covered: false, reason: decision.reason };
+async function decide(
+  student: Student,
+  golden: GoldenStep,
+  threshold: number,
+  isFit: JudgeFit,
+): Promise<StepVerdict> {
+  const decision = student.decide(golden.step, threshold);
+  if (!decision.covered) return { covered: false, reason: decision.reason };
+  const { answer } = decision;
+  // As the gateway: what breaks a rule of the request goes to the upstream.
+  if (answer !== null && !(await isFit(golden, answer))) return { covered: false, reason: 'invalid' };
+  return { covered: true, answer };
 }
 
 /** Equal for a student that would come out the same. */
@@ -443,6 +457,7 @@ export async function compareStudents(
   taught: TaughtStudent,
   published: { manifest: StudentManifest; model: StudentModel },
   makeIndex: MakeStudentIndex,
+  isFit: JudgeFit,
 ): Promise<Comparison | null> {
   const { manifest, model } = published;
   if (manifest.student.kind !== 'exemplar' || taught.draft.student.kind !== 'exemplar') return null;
@@ -450,7 +465,7 @@ export async function compareStudents(
   const student = new Student(model, makeIndex);
   const runs = taught.split.held_out.filter(({ run_id }) => isKeptApart(run_id));
   const threshold = manifest.measured.of?.threshold ?? manifest.coverage.threshold;
-  const before = await askAbout(runs, ({ step }) => decide(student, step, threshold));
+  const before = await askAbout(runs, (step) => decide(student, step, threshold, isFit));
   if (before.length === 0) return null;
   const compared = new Set(runs.map(({ run_id }) => run_id));
   const after = taught.steps.filter(({ run_id }) => compared.has(run_id));

@@ -10,6 +10,7 @@ import {
   type Comparison,
   compareStudents,
   type Gate,
+  type JudgeFit,
   judgeComparison,
   judgeStudent,
   type TaughtStudent,
@@ -31,16 +32,18 @@ export interface Verdict {
 /**
  * Publish what passes the gate and is not worse than what is there.
  * @param published null: nothing to compare with
+ * @param isFit as `teachStudent` had it
  */
 export async function judgeRound(
   taught: TaughtStudent,
   published: PublishedStudent | null,
   gate: Gate,
   makeIndex: MakeStudentIndex,
+  isFit: JudgeFit = () => true,
 ): Promise<Verdict> {
   const short = judgeStudent(taught, gate);
   if (short !== null) return { publish: false, reason: short, comparison: null };
-  const comparison = published === null ? null : await compareStudents(taught, published, makeIndex);
+  const comparison = published === null ? null : await compareStudents(taught, published, makeIndex, isFit);
   const worse = judgeComparison(comparison, gate);
   return { publish: worse === null, reason: worse ?? '', comparison };
 }

@@ -11,6 +11,7 @@ import {
   describeShortage,
   fingerprintMaterial,
   type Gate,
+  type JudgeFit,
   judgeStudent,
   type TaughtStudent,
   teachStudent,
@@ -40,6 +41,7 @@ import type { StudentKind, StudentManifest } from '../student/model/manifest.ts'
 import { orderShare, readOrders, writeOrders } from '../student/orders.ts';
 import { CaptureFiles } from './capture-files.ts';
 import { type ExportReport, exportGolden } from './distill-export.ts';
+import { GoldenRequests } from './golden-requests.ts';
 import { listRunsDbs, readOutcomes } from './run-outcomes.ts';
 import { StudentAsker } from './student-asker.ts';
 import { TextEmbedder } from './text-embedder.ts';
@@ -158,9 +160,12 @@ export async function runRound(options: RoundOptions, teller: RoundTeller): Prom
       valid_until: new Date(madeAtMs + STUDENT_VALID_MS).toISOString(),
       made_by: `understudy ${readVersion()}`,
     };
-    const taughtStudent = await withService(options, (service) =>
-      teachStudent(material, { ...wanted, makeIndex, tell, ...service }, head),
-    );
+    const { taughtStudent, verdict } = await withRequests(options, async ({ isFit, service }) => {
+      const asked = { makeIndex, tell, isFit, ...(service === null ? {} : { service }) };
+      const taughtStudent = await teachStudent(material, { ...wanted, ...asked }, head);
+      const published = options.compare && before !== null ? await readPublished(options.out, warn) : null;
+      return { taughtStudent, verdict: await judgeRound(taughtStudent, published, gate, makeIndex, isFit) };
+    });
     if (options.evaluates === true)
       return {
         ...report,
@@ -168,8 +173,6 @@ export async function runRound(options: RoundOptions, teller: RoundTeller): Prom
         reason: judgeStudent(taughtStudent, gate) ?? '',
         student: taughtStudent,
       };
-    const published = options.compare && before !== null ? await readPublished(options.out, warn) : null;
-    const verdict = await judgeRound(taughtStudent, published, gate, makeIndex);
     if (!verdict.publish) return { ...report, reason: verdict.reason, student: taughtStudent };
     teller.announce('publishing');
     const isHeld = before !== null && (await readOrders(options.out)).held;
@@ -206,18 +209,18 @@ async function findSame(
   return kept === undefined ? null : `nothing new: ${describeWaiting(kept.version)}`;
 }
 
-/** For kind `http` with the service at hand, and the database that golden requests are read from again. */
-async function withService<Result>(
+/** With the database that golden requests are read from again, and for kind `http` the service at hand. */
+async function withRequests<Result>(
   { student, student_key, db, data_key = null }: RoundOptions,
-  work: (service: { service?: StudentAsker }) => Promise<Result>,
+  work: (asked: { isFit: JudgeFit; service: StudentAsker | null }) => Promise<Result>,
 ): Promise<Result> {
-  if (student.kind !== 'http') return work({});
   const source = await CaptureFiles.open(db, { cache_bytes: CACHE_BYTES, data_key });
-  const service = new StudentAsker(student, student_key, source);
+  const requests = new GoldenRequests(source);
+  const service = student.kind === 'http' ? new StudentAsker(student, student_key, requests) : null;
   try {
-    return await work({ service });
+    return await work({ isFit: (step, answer) => requests.isFit(step, answer), service });
   } finally {
-    await service.close();
+    await service?.close();
     await source.close();
   }
 }

@@ -15,7 +15,7 @@ import {
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { makeOrder, OrderRun, orderScript } from '../../bench/order-agent.ts';
+import { makeOrder, OrderRun, orderScript, TOOLS } from '../../bench/order-agent.ts';
 import type { CliIo } from '../../src/cli/io.ts';
 import { UsageError } from '../../src/cli/io.ts';
 import { type RoundEnd, runLoop } from '../../src/cli/loop.ts';
@@ -45,7 +45,12 @@ afterAll(() => rmSync(folder, { recursive: true, force: true }));
  * Runs of the order agent, as a gateway would have captured them. In one batch: whoever reads meanwhile finds all of them
  * or none.
  */
-async function captureOrders(path: string, from: number, to: number): Promise<void> {
+async function captureOrders(
+  path: string,
+  from: number,
+  to: number,
+  change: (body: object) => object = (body) => body,
+): Promise<void> {
   const log = await CaptureLog.open({ path, redact: true, decode: decodeExchange });
   const exchanges: CapturedExchange[] = [];
   for (let at = from; at < to; at += 1) {
@@ -53,7 +58,7 @@ async function captureOrders(path: string, from: number, to: number): Promise<vo
     for (let seq = 1, isOver = false; !isOver; seq += 1) {
       const body = run.body();
       const content = answer(body.messages, `toolu_${at}_${seq}`);
-      exchanges.push(makeExchange(`run-${at}`, seq, body, content));
+      exchanges.push(makeExchange(`run-${at}`, seq, change(body), content));
       isOver = run.take(content);
     }
   }
@@ -158,6 +163,44 @@ describe('what cannot be read or written', () => {
     await expectRefusal(['loop', '--once', '--db', db, '--out', odd], 'has the format svc_student_v9');
   });
 });
+
+describe('a round', () => {
+  it('promises no answer that the gateway would decline', async () => {
+    const strict = join(folder, 'strict.mdb');
+    // The upstream's model has not kept to one schema, and the gateway keeps to all of them.
+    await captureOrders(strict, 0, 60, (body) => ({
+      ...body,
+      tools: TOOLS.map((tool) => ({
+        ...tool,
+        input_schema: {
+          ...tool.input_schema,
+          properties: { ...tool.input_schema.properties, order_id: { type: 'integer' } },
+        },
+      })),
+    }));
+    const measure = async (from: string) => {
+      const { code, stdout } = await runHere(
+        ['distill', '--json', '--db', from, '--out', `${from}.student`],
+        env,
+      );
+      expect(code).toBe(0);
+      return (JSON.parse(stdout) as Round).student;
+    };
+    const fit = await measure(db);
+    const unfit = await measure(strict);
+    expect(fit.measured.uncovered.invalid ?? 0).toBe(0);
+    expect(fit.by_answer.find(({ kind }) => kind === 'get_order')!.served).toBeGreaterThan(5);
+    expect(unfit.measured.uncovered.invalid).toBeGreaterThan(5);
+    expect(unfit.by_answer.find(({ kind }) => kind === 'get_order')!.served).toBe(0);
+  });
+});
+
+interface Round {
+  student: {
+    measured: { uncovered: Record<string, number> };
+    by_answer: { kind: string; served: number }[];
+  };
+}
 
 describe('wrong use', () => {
   it.each([

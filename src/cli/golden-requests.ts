@@ -1,0 +1,52 @@
+/**
+ * The requests of golden steps, read again from the capture database, and whether an answer may be given to one: by the very
+ * check that live answers pass, so that a round's report promises nothing that the gateway then declines. The round's own
+ * thread.
+ */
+
+import type { GoldenStep } from '../analysis/golden-steps.ts';
+import type { NormalRequest } from '../domain/turn.ts';
+import { decodeContent } from '../providers/content-encoding.ts';
+import { asObject } from '../providers/json-reading.ts';
+import type { StudentAnswer } from '../student/model/decision.ts';
+import { type AskedOn, isFitAnswer } from '../student/serving/answer-check.ts';
+import { readStep, wireOf } from '../student/serving/step-reading.ts';
+import { ToolSchemas } from '../student/serving/tool-schemas.ts';
+import type { CaptureFiles } from './capture-files.ts';
+
+/** As it came, and in normal form. */
+export interface GoldenRequest extends AskedOn {
+  request: NormalRequest;
+}
+
+export class GoldenRequests {
+  readonly #source: CaptureFiles;
+  readonly #schemas = new ToolSchemas();
+
+  constructor(source: CaptureFiles) {
+    this.#source = source;
+  }
+
+  /** @returns null for one that is not there any more, or that no student reads */
+  read({ exchange_id }: GoldenStep): GoldenRequest | null {
+    const copy = this.#source.copy(exchange_id);
+    const wire = copy === undefined ? null : wireOf(copy.shape);
+    if (copy === undefined || wire === null) return null;
+    const { bytes } = decodeContent(copy.request_body, copy.request_headers);
+    const body = asObject(JSON.parse(new TextDecoder().decode(bytes)));
+    const read = readStep(wire, body, copy.request_headers);
+    return read === null ? null : { wire, body, request: read.request };
+  }
+
+  isFitFor(asked: GoldenRequest, answer: StudentAnswer): boolean {
+    return isFitAnswer(answer, asked.request, asked, this.#schemas);
+  }
+
+  /** The same for a step whose request nobody holds; one at a time. */
+  async isFit(step: GoldenStep, answer: StudentAnswer): Promise<boolean> {
+    const asked = this.read(step);
+    // Memory that the system has mapped is given back.
+    await this.#source.release();
+    return asked !== null && this.isFitFor(asked, answer);
+  }
+}
