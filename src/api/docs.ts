@@ -225,5 +225,5 @@ function renderJson(schema: Json): string {
     /#\/components\/schemas\/([\w.-]+)/g,
     (ref, name: string) => `<a href="#${name}">${ref}</a>`,
   );
-  return `<pre>${linked}</pre>`;
+  return `<pre tabindex="0">${linked}</pre>`;
 }

@@ -25,6 +25,8 @@ import { makeFolder } from '../storage/folder.ts';
 const SEED = Number(process.env.SEED ?? 7);
 /** The pause before a start doubles with each; the storms kill more often. */
 const KILLS = 3;
+/** Of the services, as the command line's tests start them. */
+const SERVER_THREADS = Number(process.env.TEST_SERVER_THREADS ?? '1');
 
 let upstream: RawUpstream;
 let folder: string;
@@ -147,16 +149,25 @@ describe('a capture process that stands still', () => {
     await flush(started.url);
     const pid = await findCaptureProcess(started.url);
     process.kill(pid, 'SIGSTOP');
-    for (let n = 0; n < 35; n++)
-      await makeCall(started.port, { run: `still-${n}`, seq: 1, stream: n % 2 === 0 });
-    const full = await waitForStats(started.url, ({ writer }) => (writer.process?.silent_ms ?? 0) > 0);
-    expect(full.exchanges).toMatchObject({ attempted: 36, captured: 1, dropped: 15, in_flight: 20 });
-    process.kill(pid, 'SIGCONT');
+    let dropped: number;
+    try {
+      for (let n = 0; n < 35; n++)
+        await makeCall(started.port, { run: `still-${n}`, seq: 1, stream: n % 2 === 0 });
+      const full = await waitForStats(started.url, ({ writer }) => (writer.process?.silent_ms ?? 0) > 0);
+      dropped = full.exchanges.dropped;
+      // Each server thread has its share of the queue, and of several one may be full before the others.
+      if (SERVER_THREADS === 1) expect(dropped).toBe(15);
+      else expect(dropped).toBeGreaterThanOrEqual(15);
+      expect(full.exchanges).toMatchObject({ attempted: 36, captured: 1, in_flight: 35 - dropped });
+    } finally {
+      // One that stands still would not end with the service.
+      process.kill(pid, 'SIGCONT');
+    }
     const after = await waitForStats(started.url, ({ exchanges }) => exchanges.in_flight === 0);
-    expect(after.exchanges).toMatchObject({ captured: 21, dropped: 15 });
+    expect(after.exchanges).toMatchObject({ captured: 36 - dropped, dropped });
     expect(after.writer.process).toMatchObject({ pid, restarts: 0 });
     await stop(started);
-    expect((await readTags()).size).toBe(21);
+    expect((await readTags()).size).toBe(36 - dropped);
   });
 });
 
