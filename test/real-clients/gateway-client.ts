@@ -74,7 +74,7 @@ async function opencode(): Promise<GatewayClient> {
     name: 'opencode',
     installed,
     session_header: 'x-session-affinity',
-    is_provable: false,
+    is_provable: true,
     shell: (command) => ({ name: 'bash', input: { command, description: 'Runs it.' } }),
     ask: async (home, prompt, gateway) => {
       writeJson(join(home.home, '.config', 'opencode', 'opencode.json'), {
