@@ -1,6 +1,9 @@
 /**
- * Environment and flags → one frozen Config. The only reader of `process.env`; everything else is handed its part of
- * the Config. A bad value ends the start with one line. Main thread, before anything else runs.
+ * Environment and flags → one frozen Config. The service's only reader of `process.env`; everything else is handed its part
+ * of the Config. A bad value ends the start with one line. Main thread, before anything else runs.
+ *
+ * Outside the service read it: what is loaded into agents' processes (src/client/environment.ts, src/label/environment.ts), the
+ * container's health check, and src/cli/understudy.mjs, which must choose V8's cache before it loads any of this.
  */
 
 import { X509Certificate } from 'node:crypto';

@@ -261,9 +261,7 @@ function layOutKinds(agents: readonly Agent[], width: number, palette: Palette):
     width,
     palette,
   );
-  return all.length > shown.length
-    ? `${table}and ${countOf(all.length - shown.length, 'other kind')}\n`
-    : table;
+  return table + tellRest(all.length - shown.length);
 }
 
 const REFUSED: Record<KindRefusal, string> = {
@@ -305,9 +303,12 @@ function layOutAnswers(kinds: readonly AnswerKindMeasure[], width: number, palet
     width,
     palette,
   );
-  return kinds.length > shown.length
-    ? `${table}and ${countOf(kinds.length - shown.length, 'other kind')}\n`
-    : table;
+  return table + tellRest(kinds.length - shown.length);
+}
+
+/** The line under a table that is cut. */
+function tellRest(kinds: number): string {
+  return kinds > 0 ? `and ${countOf(kinds, 'other kind')}\n` : '';
 }
 
 /** One line: what is in the directory now. */
