@@ -49,7 +49,7 @@ beforeAll(async () => {
     script: ({ tools, tool_results }) => {
       if (tools.length === 0) return { text: 'Where it is' };
       if (tool_results.length > 0) return { text: 'It is here.' };
-      const name = ['Bash', 'exec_command', 'run_shell_command'].find((one) => tools.includes(one))!;
+      const name = ['Bash', 'exec_command', 'run_shell_command', 'bash'].find((one) => tools.includes(one))!;
       const command = 'echo found';
       const input = name === 'exec_command' ? { cmd: command } : { command, description: 'Runs it.' };
       return { text: 'Let me look.', tool_calls: [{ name, input }] };
@@ -99,7 +99,12 @@ afterAll(async () => {
   rmSync(folder, { recursive: true });
 });
 
-const [claude, openai, gemini] = await Promise.all([claudeCode(), codex(), installClient('gemini-cli')]);
+const [claude, openai, gemini, opencode] = await Promise.all([
+  claudeCode(),
+  codex(),
+  installClient('gemini-cli'),
+  installClient('opencode'),
+]);
 
 interface ProxiedClient {
   name: string;
@@ -137,6 +142,33 @@ const clients: ProxiedClient[] = [
       const said = readJsonLines(end.stdout).filter(({ role }) => role === 'assistant');
       const answer = said.map(({ content }) => content).join('');
       return { ...end, answer: answer.slice(answer.indexOf('It is here.')) };
+    },
+  },
+  {
+    // Its own knowledge of the provider: a key is all that it is told.
+    name: 'opencode',
+    installed: opencode,
+    provider: 'anthropic',
+    shape: 'messages',
+    ask: async (home) => {
+      const words = [
+        'run',
+        '--format',
+        'json',
+        '--auto',
+        '-m',
+        'anthropic/claude-sonnet-4-5',
+        'Where is it?',
+      ];
+      const end = await runClient(opencode, home, words, {
+        OPENCODE_DISABLE_MODELS_FETCH: '1',
+        OPENCODE_DISABLE_AUTOUPDATE: '1',
+        OPENCODE_DISABLE_LSP_DOWNLOAD: '1',
+        ANTHROPIC_API_KEY: 'provider-key',
+        ...trusted,
+      });
+      const said = readJsonLines(end.stdout).findLast(({ type }) => type === 'text');
+      return { ...end, answer: said?.part.text ?? '' };
     },
   },
 ];
