@@ -24,8 +24,8 @@ import {
   STEP_TEXT_CHARACTERS,
 } from '../limits.ts';
 import { type OtlpEncoding, writePartialSuccess, writeStatus } from '../otel/answers.ts';
-import { readLogsJson, readSpansJson } from '../otel/read-json.ts';
-import { readLogsProtobuf, readSpansProtobuf } from '../otel/read-protobuf.ts';
+import { countPointsJson, readLogsJson, readSpansJson } from '../otel/read-json.ts';
+import { countPointsProtobuf, readLogsProtobuf, readSpansProtobuf } from '../otel/read-protobuf.ts';
 import { OtlpFault, type OtlpLog, type OtlpSpan } from '../otel/records.ts';
 import { findRunsOfLogs, findRunsOfSpans, type ToldRun } from '../otel/tool-steps.ts';
 import type { Asker } from '../runtime/actor-client.ts';
@@ -52,8 +52,13 @@ export function otelHandlers(services: OtelServices): HandlersOf<typeof OTEL> {
       intake.take(call, { protobuf: readSpansProtobuf, json: readSpansJson, find: findRunsOfSpans }),
     exportLogs: (call) =>
       intake.take(call, { protobuf: readLogsProtobuf, json: readLogsJson, find: findRunsOfLogs }),
+    exportMetrics: (call) => intake.count(call),
   };
 }
+
+type OtlpCall = Pick<Call<(typeof OTEL)['exportTraces']>, 'tenant' | 'request'>;
+
+const NO_METRICS = 'Metrics are not kept here; OTEL_METRICS_EXPORTER=none saves the sending';
 
 /** How one signal is read. */
 interface Signal<Record extends OtlpSpan | OtlpLog> {
@@ -81,22 +86,42 @@ class Intake {
     this.#maxBytes = max_body_bytes;
   }
 
-  async take<Record extends OtlpSpan | OtlpLog>(
-    { tenant, request }: Pick<Call<(typeof OTEL)['exportTraces']>, 'tenant' | 'request'>,
+  take<Record extends OtlpSpan | OtlpLog>(
+    { tenant, request }: OtlpCall,
     signal: Signal<Record>,
+  ): Promise<HandlerReply> {
+    return this.#read(
+      request,
+      (encoding, body) =>
+        signal.find(encoding === 'json' ? signal.json(parseJsonBody(body) ?? {}) : signal.protobuf(body)),
+      (runs) => this.#log(tenant, runs),
+    );
+  }
+
+  /** Reads metrics and keeps none, so that who sends them beside spans and logs has no errors of it. */
+  count({ request }: OtlpCall): Promise<HandlerReply> {
+    return this.#read(
+      request,
+      (encoding, body) =>
+        encoding === 'json' ? countPointsJson(parseJsonBody(body) ?? {}) : countPointsProtobuf(body),
+      (count) => ({ count, reason: NO_METRICS }),
+    );
+  }
+
+  async #read<Read>(
+    request: ApiRequest,
+    read: (encoding: OtlpEncoding, body: Uint8Array) => Read,
+    use: (read: Read) => Rejections | Promise<Rejections>,
   ): Promise<HandlerReply> {
     const encoding = tellEncoding(request);
     if (encoding === null) return refuse('json', 415, 'Send application/x-protobuf or application/json');
-    let runs: ToldRun[];
+    let found: Read;
     try {
-      const body = await this.#unpack(request);
-      const records = encoding === 'json' ? signal.json(parseJsonBody(body) ?? {}) : signal.protobuf(body);
-      runs = signal.find(records);
+      found = read(encoding, await this.#unpack(request));
     } catch (thrown) {
       return refuseFault(encoding, thrown);
     }
-    const rejections = await this.#log(tenant, runs);
-    return reply(encoding, 200, writePartialSuccess(encoding, request.path, rejections));
+    return reply(encoding, 200, writePartialSuccess(encoding, request.path, await use(found)));
   }
 
   /** @throws OtlpFault; CatalogueError `encoded_body` */

@@ -566,6 +566,33 @@ export const EXAMPLES: Readonly<Record<string, Example>> = {
     },
     replies: { '200': {} },
   },
+  otel_export_metrics: {
+    request: {
+      resourceMetrics: [
+        {
+          scopeMetrics: [
+            {
+              scope: { name: 'com.anthropic.claude_code' },
+              metrics: [
+                {
+                  name: 'claude_code.session.count',
+                  sum: { dataPoints: [{ asInt: '1', timeUnixNano: '1795459740000000000' }] },
+                },
+              ],
+            },
+          ],
+        },
+      ],
+    },
+    replies: {
+      '200': {
+        partialSuccess: {
+          rejectedDataPoints: '1',
+          errorMessage: 'Metrics are not kept here; OTEL_METRICS_EXPORTER=none saves the sending',
+        },
+      },
+    },
+  },
   import_patterns: {
     request: {
       tier: 'e1',

@@ -9,7 +9,10 @@ const OTLP: RawBody = {
 };
 
 /** What is only in an answer that took less than it was sent. */
-const partialSuccess = (rejected: 'rejectedSpans' | 'rejectedLogRecords', id: string) =>
+const partialSuccess = (
+  rejected: 'rejectedSpans' | 'rejectedLogRecords' | 'rejectedDataPoints',
+  id: string,
+) =>
   z
     .object({
       partialSuccess: z
@@ -59,6 +62,22 @@ export const OTEL = {
       200: {
         description: 'Taken, in the encoding of the request',
         schema: partialSuccess('rejectedLogRecords', 'OtelLogsTaken'),
+      },
+      ...refusals,
+    },
+  }),
+  exportMetrics: endpoint({
+    id: 'otel_export_metrics',
+    method: 'POST',
+    path: '/otel/v1/metrics',
+    auth: 'bearer',
+    summary: 'Reads metrics over OTLP and keeps none of them',
+    tag: 'telemetry',
+    raw_body: OTLP,
+    replies: {
+      200: {
+        description: 'Read; every data point is counted as rejected, in the encoding of the request',
+        schema: partialSuccess('rejectedDataPoints', 'OtelMetricsRead'),
       },
       ...refusals,
     },

@@ -339,6 +339,8 @@ const OPERATIONS: Readonly<Record<string, string>> = {
     'Server-sent events. Each has an `id` that grows within the organization, a name, and its data as JSON on one line: the schemas Live… below. Connect again with the header `Last-Event-ID` to go on; what is no longer remembered begins with an event `reset`, whose data is `{}`. A comment every 15 s keeps the connection open. A browser’s `EventSource` cannot send `Authorization`: ask for a ticket first.',
   otel_export_traces:
     'For `OTEL_EXPORTER_OTLP_ENDPOINT=…/otel` with `OTEL_EXPORTER_OTLP_HEADERS=Authorization=Bearer KEY`. The run is that of the session or conversation that a span names, else of its trace. The same span again, or the same tool call as a span and as an event, counts once.',
+  otel_export_metrics:
+    'For agents that send metrics to the same `OTEL_EXPORTER_OTLP_ENDPOINT`: an error here would be in their logs every minute. `OTEL_METRICS_EXPORTER=none` saves the sending.',
   otel_export_logs: 'As `otel_export_traces`, for the events that coding agents send as log records.',
   billing_webhook:
     'For the payment processor. The raw body is signed: header `Stripe-Signature: t=<seconds since 1970>,v1=<hex>`, where `v1` is HMAC-SHA256 over `<t>.<body>` with the endpoint’s secret (`STRIPE_WEBHOOK_SECRET`). A signature that does not hold, or is older than five minutes, is a 400, and nothing of the body is looked at. An event that comes again counts once.',

@@ -3,6 +3,13 @@ import { BinaryReader, BinaryWriter, WireType } from '@bufbuild/protobuf/wire';
 
 export type OtlpEncoding = 'protobuf' | 'json';
 
+/** What each signal calls that which it did not take; in protobuf it is field 1 of all. */
+const REJECTED: Readonly<Record<string, string>> = {
+  traces: 'rejectedSpans',
+  logs: 'rejectedLogRecords',
+  metrics: 'rejectedDataPoints',
+};
+
 /**
  * Export…ServiceResponse: nothing at all when all was taken.
  * @param path of the request: the signals name what they rejected differently
@@ -13,7 +20,7 @@ export function writePartialSuccess(
   { count, reason }: { count: number; reason: string },
 ): Uint8Array {
   if (encoding === 'json') {
-    const rejected = /traces\/?$/.test(path) ? 'rejectedSpans' : 'rejectedLogRecords';
+    const rejected = REJECTED[/\/(\w+)\/?$/.exec(path)?.[1] ?? ''] ?? 'rejectedLogRecords';
     const told = count === 0 ? {} : { partialSuccess: { [rejected]: String(count), errorMessage: reason } };
     return Buffer.from(JSON.stringify(told));
   }

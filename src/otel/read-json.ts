@@ -28,6 +28,23 @@ export function readLogsJson(body: unknown): OtlpLog[] {
   return readRequest(body, ['resourceLogs', 'scopeLogs', 'logRecords'], readLog);
 }
 
+const POINTS_OF = ['gauge', 'sum', 'histogram', 'exponentialHistogram', 'summary'];
+
+/** @returns how many data points a request for metrics holds; they are not looked into @throws OtlpFault */
+export function countPointsJson(body: unknown): number {
+  let points = 0;
+  readRequest(body, ['resourceMetrics', 'scopeMetrics', 'metrics'], (metric, _origin, meter, place) => {
+    for (const kind of POINTS_OF) {
+      const data = asFields(metric[kind] ?? {}, `${place}.${kind}`);
+      for (const _point of listOf(data, 'dataPoints', `${place}.${kind}.`)) {
+        meter.takeValue(0);
+        points++;
+      }
+    }
+  });
+  return points;
+}
+
 type Fields = Readonly<Record<string, unknown>>;
 
 function readRequest<Record>(

@@ -3,6 +3,7 @@
  * steps of runs; then bodies that nobody should send.
  */
 
+import { createRequire } from 'node:module';
 import { gzipSync } from 'node:zlib';
 import { OpenTelemetry } from '@ai-sdk/otel';
 import { ROOT_CONTEXT, SpanStatusCode, trace } from '@opentelemetry/api';
@@ -21,6 +22,8 @@ import {
   type OtlpTarget,
 } from '../fixtures/otel-sdk.ts';
 
+// biome-ignore lint/suspicious/noExplicitAny: generated code
+const otlp: any = createRequire(import.meta.url)('otlp-decoder/build/src/generated/root.js');
 const api = new ControlPlaneChild();
 let key: string;
 let otherKey: string;
@@ -409,6 +412,66 @@ async function post(
   });
   return { status: answer.status, type: answer.headers.get('content-type'), text: await answer.text() };
 }
+
+describe('metrics', () => {
+  const points = [{ asDouble: 1.5, timeUnixNano: 1 }, { asDouble: 2 }];
+  const request = {
+    resourceMetrics: [
+      {
+        scopeMetrics: [
+          {
+            metrics: [
+              { name: 'a.count', sum: { dataPoints: points, isMonotonic: true } },
+              { name: 'b', gauge: { dataPoints: points } },
+              { name: 'c', histogram: { dataPoints: [{ count: 3 }] } },
+              { name: 'd', exponentialHistogram: { dataPoints: [{ count: 3 }] } },
+              { name: 'e', summary: { dataPoints: [{ count: 3 }] } },
+              { name: 'f' },
+            ],
+          },
+          { metrics: [{ name: 'g', sum: { dataPoints: [] } }] },
+        ],
+      },
+    ],
+  };
+  const words = 'Metrics are not kept here; OTEL_METRICS_EXPORTER=none saves the sending';
+
+  it('are answered as a success of which nothing was kept, in either encoding', async () => {
+    expect(await post('/otel/v1/metrics', JSON.stringify(request))).toEqual({
+      status: 200,
+      type: 'application/json',
+      text: JSON.stringify({ partialSuccess: { rejectedDataPoints: '7', errorMessage: words } }),
+    });
+    const { ExportMetricsServiceRequest, ExportMetricsServiceResponse } =
+      otlp.opentelemetry.proto.collector.metrics.v1;
+    const body = gzipSync(ExportMetricsServiceRequest.encode(request).finish());
+    const headers = { 'content-type': 'application/x-protobuf', 'content-encoding': 'gzip' };
+    const answer = await post('/otel/v1/metrics', body, headers);
+    expect(answer).toMatchObject({ status: 200, type: 'application/x-protobuf' });
+    expect(
+      ExportMetricsServiceResponse.toObject(ExportMetricsServiceResponse.decode(Buffer.from(answer.text)), {
+        longs: Number,
+      }),
+    ).toEqual({ partialSuccess: { rejectedDataPoints: 7, errorMessage: words } });
+    expect(await post('/otel/v1/metrics', '{}')).toMatchObject({ status: 200, text: '{}' });
+  });
+
+  it('are refused like the other signals', async () => {
+    expect(await post('/otel/v1/metrics', '{}', {}, '')).toMatchObject({ status: 401 });
+    for (const body of [
+      '[]',
+      '{"resourceMetrics":7}',
+      '{"resourceMetrics":[{"scopeMetrics":[{"metrics":[{"sum":7}]}]}]}',
+    ])
+      expect([body, (await post('/otel/v1/metrics', body)).status]).toEqual([body, 400]);
+    const { ExportMetricsServiceRequest } = otlp.opentelemetry.proto.collector.metrics.v1;
+    const dataPoints = Array.from({ length: OTLP_BOUNDS.values + 1 }, () => ({}));
+    const many = { resourceMetrics: [{ scopeMetrics: [{ metrics: [{ sum: { dataPoints } }] }] }] };
+    const body = ExportMetricsServiceRequest.encode(many).finish();
+    const headers = { 'content-type': 'application/x-protobuf' };
+    expect(await post('/otel/v1/metrics', body, headers)).toMatchObject({ status: 413 });
+  });
+});
 
 describe('a body that nobody should send', () => {
   const PROTOBUF = { 'content-type': 'application/x-protobuf' };
