@@ -23,6 +23,6 @@ export const UNIT = [
   'test/search/{embedder-config,embedder-features,word-tokens}.test.ts',
   'test/sim/simulation.test.ts',
   'test/storage/{accounts-usage,capture-record,packing-share,stream-secrets}.test.ts',
-  'test/student/serving/{request-rules,tool-schemas,step-handler}.test.ts',
+  'test/student/serving/{request-rules,service-step,tool-schemas,step-handler}.test.ts',
   'test/house/{clocks,config,docs,errors,import-direction,permissions,threads,unit-tests}.test.ts',
 ] as const;

@@ -30,10 +30,12 @@ import { askAbout, type MeasuredStep } from './student-measures.ts';
 export interface StudentService {
   /** How many of its answers must agree, and whether the student's own must, too. */
   readonly consistency: Consistency;
+  /** Steps that it could not be told as they were meant, by what could not. */
+  readonly untold: Readonly<Record<string, number>>;
   /**
    * Asks as often as must agree.
    * @param said hashes of words that golden answers of this agent had
-   * @returns an answer each; null for one that failed, or that may not be served
+   * @returns an answer each; null for one that failed, or that may not be served. None where it cannot be asked
    */
   answer(step: GoldenStep, said: ReadonlySet<number>): Promise<(ServiceAnswer | null)[]>;
 }
@@ -150,6 +152,7 @@ export async function calibrateService(
       asked: list.filter((one) => one.answers.length > 0).length,
       requests: answers.length,
       failed: answers.filter((one) => one === null).length,
+      untold: service.untold,
       disagreed: list.filter(
         (one) => one.answers[0] != null && chooseAgreed(one, service.consistency) === null,
       ).length,

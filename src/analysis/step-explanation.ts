@@ -5,8 +5,9 @@
  */
 
 import type { RecordedDecision } from '../domain/exchange.ts';
-import type { NormalRequest, TurnBlock } from '../domain/turn.ts';
+import type { TurnBlock } from '../domain/turn.ts';
 import { decodeContent } from '../providers/content-encoding.ts';
+import { asObject } from '../providers/json-reading.ts';
 import { normalizeTurn } from '../providers/normal-turn.ts';
 import { kindOfAnswer, nameKind } from '../student/model/answer-kind.ts';
 import type { StudentBlock, UncoveredReason } from '../student/model/decision.ts';
@@ -18,6 +19,8 @@ import type { StepDigest } from '../student/model/step.ts';
 import { readPromptValues } from '../student/model/step-reader.ts';
 import { type Doubts, type MakeStudentIndex, type Proposal, Student } from '../student/model/student.ts';
 import type { StudentAgent, StudentModel } from '../student/model/student-model.ts';
+import { writeServiceRequest } from '../student/serving/service-request.ts';
+import { type ReadRequest, readServiceStep, UntranslatableStep } from '../student/serving/service-step.ts';
 import { readStep as readWireStep, wireOf } from '../student/serving/step-reading.ts';
 import { type AnswerComparison, compareAnswers } from './answer-comparison.ts';
 import type { ExchangeSource } from './inspect.ts';
@@ -51,7 +54,7 @@ export interface NearestGolden {
 /** What a student says of the step now. */
 export interface StudentOpinion {
   version: number;
-  decision: 'covered' | UncoveredReason;
+  decision: 'covered' | 'untranslatable' | UncoveredReason;
   /** Which rule decided, in words. */
   rule: string;
   agent: string | null;
@@ -132,9 +135,8 @@ export function explainStep(
   return explanation;
 }
 
-interface ReadStep {
+interface ReadStep extends ReadRequest {
   step: StepDigest;
-  request: NormalRequest;
   marks: NamedMarks;
 }
 
@@ -144,11 +146,11 @@ function readStep(copy: NonNullable<ReturnType<ExchangeSource['copy']>>, at_ms: 
   if (problem !== '' || wire === null) return null;
   try {
     const marks = new NamedMarks();
-    const body: unknown = JSON.parse(new TextDecoder().decode(bytes));
+    const body = asObject(JSON.parse(new TextDecoder().decode(bytes)));
     const read = readWireStep(wire, body, copy.request_headers, at_ms, marks);
     if (read === null) return null;
     for (const { name } of read.step.sources) marks.nameSource(name);
-    return { ...read, marks };
+    return { ...read, wire, body, marks };
   } catch {
     return null;
   }
@@ -196,9 +198,10 @@ function describeOpinion(
 /** Of a student that asks a service: whether it asks, which golden answers do not decide. */
 function describeAsking(
   { manifest, student }: ExplainingStudent,
-  { step }: ReadStep,
+  read: ReadStep,
   opinion: StudentOpinion,
 ): StudentOpinion {
+  const { step } = read;
   const decided = student.decide(step, manifest.coverage.threshold, 'coverage');
   const limit = Math.min(manifest.coverage.threshold, student.knownAgent(step)?.limit ?? -1);
   const score = decided.score?.toFixed(3) ?? '-';
@@ -209,6 +212,13 @@ function describeAsking(
     threshold: limit < 0 ? null : limit,
     doubts: null,
   };
+  const untold = decided.covered ? findUntold(manifest.student, read) : '';
+  if (untold !== '')
+    return {
+      ...its,
+      decision: 'untranslatable',
+      rule: `the model is not asked: it could not be told as it was meant (${untold})`,
+    };
   if (decided.covered)
     return {
       ...its,
@@ -228,6 +238,18 @@ function describeAsking(
       rule: `its score ${score} is above ${Math.max(0, limit).toFixed(3)}: it is stranger than all that the model was tried on`,
     };
   return opinion;
+}
+
+/** What the service cannot be told of a step; '' when it can be told all. */
+function findUntold(student: StudentManifest['student'], read: ReadStep): string {
+  if (student.kind !== 'http') return '';
+  try {
+    writeServiceRequest(student, readServiceStep(read));
+    return '';
+  } catch (thrown) {
+    if (thrown instanceof UntranslatableStep) return thrown.message;
+    throw thrown;
+  }
 }
 
 function describeNearest(nearest: Proposal['nearest']): NearestGolden | null {
@@ -311,7 +333,7 @@ interface Ruling {
   limit: number;
 }
 
-function describeRule(decision: StudentOpinion['decision'], ruling: Ruling): string {
+function describeRule(decision: 'covered' | UncoveredReason, ruling: Ruling): string {
   const { manifest, proposal, step, agent, kind, limit, model } = ruling;
   const score = proposal.score?.toFixed(3) ?? '-';
   const above = `its score ${score} is above the threshold ${Math.max(0, limit).toFixed(3)}`;

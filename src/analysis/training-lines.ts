@@ -18,6 +18,15 @@ import {
 } from '../domain/turn.ts';
 import { canonicalJson } from '../providers/conversation.ts';
 import { holdsMask } from '../student/model/answer.ts';
+import {
+  isPlainObject,
+  joinSystem,
+  type PlainMessage,
+  writeChatMessages,
+  writeChatTools,
+  writeMessages,
+  writeTools,
+} from '../student/serving/plain-conversation.ts';
 
 export const TRAINING_FORMS = ['openai', 'anthropic'] as const;
 export type TrainingForm = (typeof TRAINING_FORMS)[number];
@@ -80,7 +89,7 @@ export function makeTrainingLine(
     return [{ role: role === 'tool' ? 'user' : role, content: said, teaches: false }];
   });
   if (pieces.at(-1)?.role !== 'assistant' || !pieces.some(({ teaches }) => teaches)) return 'no_answer';
-  const system = request.system.flatMap((block) => (block.type === 'text' ? [block.text] : [])).join('\n\n');
+  const system = joinSystem(request.system);
   return form === 'openai'
     ? toChatLine(system, pieces, request)
     : toMessagesLine(system, pieces, request.tools);
@@ -89,8 +98,7 @@ export function makeTrainingLine(
 /** What a message says that can be taught. */
 type Said = Extract<TurnBlock, { type: 'text' | 'tool_call' | 'tool_result' }>;
 
-interface Piece {
-  role: 'system' | 'user' | 'assistant';
+interface Piece extends PlainMessage {
   content: Said[];
   /** An answer of the upstream in this run. */
   teaches: boolean;
@@ -106,7 +114,7 @@ function findUnteachable(content: readonly TurnBlock[]): LeftOut | null {
   for (const block of content) {
     if (block.type === 'media') return 'media';
     if (block.type === 'other' || block.type === 'refusal') return 'other_block';
-    if (block.type === 'tool_call' && !isObject(block.input)) return 'shape';
+    if (block.type === 'tool_call' && !isPlainObject(block.input)) return 'shape';
     if (block.type === 'tool_result') {
       const within = findUnteachable(block.content);
       if (within !== null) return within;
@@ -114,10 +122,6 @@ function findUnteachable(content: readonly TurnBlock[]): LeftOut | null {
     }
   }
   return null;
-}
-
-function isObject(value: unknown): value is Record<string, unknown> {
-  return typeof value === 'object' && value !== null && !Array.isArray(value);
 }
 
 /** Tools that the fine-tuning of chat-completions takes. */
@@ -130,61 +134,15 @@ function toChatLine(
 ): object | LeftOut {
   if (tools.length > CHAT_TOOLS_MAX) return 'shape';
   const messages: object[] = system === '' ? [] : [{ role: 'system', content: system }];
-  for (const piece of pieces) {
-    if (piece.role === 'assistant') messages.push(toChatAnswer(piece));
-    else messages.push(...toChatMessages(piece));
-  }
+  for (const piece of pieces)
+    for (const written of writeChatMessages(piece))
+      messages.push(piece.role === 'assistant' ? { ...written, weight: piece.teaches ? 1 : 0 } : written);
   const line: Record<string, unknown> = { messages };
   if (tools.length > 0) {
-    line.tools = tools.map(({ name, description, input_schema }) => ({
-      type: 'function',
-      function: { name, ...(description === '' ? {} : { description }), parameters: toSchema(input_schema) },
-    }));
+    line.tools = writeChatTools(tools);
     line.parallel_tool_calls = tool_choice?.parallel ?? true;
   }
   return line;
-}
-
-function toChatAnswer({ content, teaches }: Piece): object {
-  const text = textOf(content);
-  const calls = content.flatMap((block) =>
-    block.type === 'tool_call'
-      ? [
-          {
-            id: block.id,
-            type: 'function',
-            function: { name: block.name, arguments: JSON.stringify(block.input) },
-          },
-        ]
-      : [],
-  );
-  return {
-    role: 'assistant',
-    ...(text === '' ? {} : { content: text }),
-    ...(calls.length === 0 ? {} : { tool_calls: calls }),
-    weight: teaches ? 1 : 0,
-  };
-}
-
-/** Results stand before what the user says beside them. */
-function toChatMessages({ role, content }: Piece): object[] {
-  const results = content.flatMap((block) =>
-    block.type === 'tool_result'
-      ? [{ role: 'tool', tool_call_id: block.call_id, content: resultText(block) }]
-      : [],
-  );
-  const text = joinTexts(content);
-  return text === '' ? results : [...results, { role, content: text }];
-}
-
-/** There is no mark for a failed call: its words say so. */
-function resultText(block: Extract<TurnBlock, { type: 'tool_result' }>): string {
-  const text = joinTexts(block.content);
-  return block.is_error && !/^error/i.test(text) ? `Error: ${text}` : text;
-}
-
-function joinTexts(content: readonly TurnBlock[]): string {
-  return content.flatMap((block) => (block.type === 'text' ? [block.text] : [])).join('\n');
 }
 
 function toMessagesLine(
@@ -193,27 +151,13 @@ function toMessagesLine(
   tools: readonly TurnTool[],
 ): object | LeftOut {
   if (pieces.some(({ role, teaches }) => role === 'assistant' && !teaches)) return 'other_answers';
-  const messages: { role: 'user' | 'assistant'; content: object[] }[] = [];
-  for (const { role, content } of pieces) {
-    const side = role === 'assistant' ? 'assistant' : 'user';
-    const blocks = content.map(toMessagesBlock);
-    const last = messages.at(-1);
-    // Users and models take turns.
-    if (last?.role === side) last.content.push(...blocks);
-    else messages.push({ role: side, content: blocks });
-  }
+  const messages = writeMessages(
+    pieces.map(({ role, content }) => ({ role: role === 'assistant' ? role : 'user', content })),
+  );
   if (messages[0]?.role !== 'user') return 'shape';
   return {
     ...(system === '' ? {} : { system }),
-    ...(tools.length === 0
-      ? {}
-      : {
-          tools: tools.map(({ name, description, input_schema }) => ({
-            name,
-            ...(description === '' ? {} : { description }),
-            input_schema: toSchema(input_schema),
-          })),
-        }),
+    ...(tools.length === 0 ? {} : { tools: writeTools(tools) }),
     messages: messages.map(({ role, content }) => ({ role, content: flatten(content) })),
   };
 }
@@ -222,24 +166,4 @@ function toMessagesLine(
 function flatten(content: readonly object[]): unknown {
   const [only] = content as { type: string; text?: string }[];
   return content.length === 1 && only!.type === 'text' ? only!.text : content;
-}
-
-function toMessagesBlock(block: Said): object {
-  switch (block.type) {
-    case 'text':
-      return { type: 'text', text: block.text };
-    case 'tool_call':
-      return { type: 'tool_use', id: block.id, name: block.name, input: block.input };
-    case 'tool_result':
-      return {
-        type: 'tool_result',
-        tool_use_id: block.call_id,
-        content: joinTexts(block.content),
-        ...(block.is_error ? { is_error: true } : {}),
-      };
-  }
-}
-
-function toSchema(schema: unknown): object {
-  return isObject(schema) ? { ...schema, type: 'object' } : { type: 'object', properties: {} };
 }

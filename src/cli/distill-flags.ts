@@ -25,7 +25,8 @@ export const DISTILL_FLAGS_HELP = `  --db FILE            capture database; DATA
   --share S            share of the runs that a new version serves, 0 to 1; 1. See understudy student publish --share
   --student KIND       exemplar (default): answers from golden steps itself. http: the gateway asks a cheaper model, for
                        the agents and kinds of answers in which it agreed with golden answers
-  --endpoint URL       of kind http: base address of the service, up to and without /v1; its key is SVC_STUDENT_KEY
+  --endpoint URL       of kind http: base address of the service, or the address that it is asked at, which ends with
+                       /v1/messages or /v1/chat/completions and says the style; its key is SVC_STUDENT_KEY
   --model NAME         of kind http: the model that is asked for
   --style STYLE        of kind http: messages (default) or chat_completions
   --answers N          of kind http: answers to a step that must agree before it is served, 1 to ${SERVICE_ANSWERS_MAX}; 1
@@ -108,6 +109,13 @@ export function readDistillFlags(argv: string[], more: FlagKinds = {}): DistillF
   };
 }
 
+/** What `/v1/…` at the end of an address says of the service; people copy the address that they know. */
+function readPlace(address: string): { endpoint: string; style: 'messages' | 'chat_completions' | null } {
+  const [, endpoint = address, path] = /^(.*?)\/v1(\/messages|\/chat\/completions)?\/*$/.exec(address) ?? [];
+  const style = path === undefined ? null : path === '/messages' ? 'messages' : 'chat_completions';
+  return { endpoint: endpoint.replace(/\/+$/, ''), style };
+}
+
 function readNumber(name: string, text: string | undefined, unset: number, min: number, max: number): number {
   if (text === undefined) return unset;
   const value = /^\d*\.?\d+$/.test(text) ? Number(text) : Number.NaN;
@@ -168,12 +176,15 @@ function readStudent(values: DistillFlags['more']): StudentKind {
     throw new UsageError(`--model takes 1 to ${MODEL_CHARACTERS} characters`);
   if (style !== undefined && style !== 'messages' && style !== 'chat_completions')
     throw new UsageError('--style takes messages or chat_completions');
+  const place = readPlace(endpoint);
+  if (style !== undefined && place.style !== null && style !== place.style)
+    throw new UsageError(`${named} ends with the path of another style than --style ${style}`);
   const answers = readWhole('--answers', text('answers'), 1, 1, SERVICE_ANSWERS_MAX);
   return {
     kind,
-    endpoint: endpoint.replace(/\/+$/, ''),
+    endpoint: place.endpoint,
     model,
-    style: style ?? 'messages',
+    style: style ?? place.style ?? 'messages',
     ...(answers > 1 ? { answers } : {}),
     ...(values['with-exemplar'] === true ? { with_exemplar: true } : {}),
   };

@@ -136,6 +136,7 @@ function describeService(
     asked,
     requests,
     failed,
+    untold = {},
     disagreed,
     input_tokens,
     output_tokens,
@@ -150,6 +151,9 @@ function describeService(
       `${countOf(asked, 'step')} in ${countOf(requests, 'request')}${unfit}; ${number(input_tokens)} tokens in, ${number(output_tokens)} out`,
     ],
   ];
+  const reasons = Object.entries(untold).map(([why, steps]) => `${countOf(steps, 'step')} with ${why}`);
+  if (reasons.length > 0)
+    facts.push(['not asked', `${reasons.join(', ')}: the model cannot be told such a step`]);
   if (single !== undefined)
     facts.push([
       'agreement',

@@ -5,19 +5,14 @@
  */
 
 import type { GoldenStep } from '../analysis/golden-steps.ts';
-import type { NormalRequest } from '../domain/turn.ts';
 import { decodeContent } from '../providers/content-encoding.ts';
 import { asObject } from '../providers/json-reading.ts';
 import type { StudentAnswer } from '../student/model/decision.ts';
-import { type AskedOn, isFitAnswer } from '../student/serving/answer-check.ts';
+import { isFitAnswer } from '../student/serving/answer-check.ts';
+import type { ReadRequest } from '../student/serving/service-step.ts';
 import { readStep, wireOf } from '../student/serving/step-reading.ts';
 import { ToolSchemas } from '../student/serving/tool-schemas.ts';
 import type { CaptureFiles } from './capture-files.ts';
-
-/** As it came, and in normal form. */
-export interface GoldenRequest extends AskedOn {
-  request: NormalRequest;
-}
 
 export class GoldenRequests {
   readonly #source: CaptureFiles;
@@ -28,7 +23,7 @@ export class GoldenRequests {
   }
 
   /** @returns null for one that is not there any more, or that no student reads */
-  read({ exchange_id }: GoldenStep): GoldenRequest | null {
+  read({ exchange_id }: GoldenStep): ReadRequest | null {
     const copy = this.#source.copy(exchange_id);
     const wire = copy === undefined ? null : wireOf(copy.shape);
     if (copy === undefined || wire === null) return null;
@@ -38,7 +33,7 @@ export class GoldenRequests {
     return read === null ? null : { wire, body, request: read.request };
   }
 
-  isFitFor(asked: GoldenRequest, answer: StudentAnswer): boolean {
+  isFitFor(asked: ReadRequest, answer: StudentAnswer): boolean {
     return isFitAnswer(answer, asked.request, asked, this.#schemas);
   }
 

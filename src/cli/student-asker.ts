@@ -10,16 +10,17 @@ import type {
   ServiceAnswer,
 } from '../analysis/service-calibration.ts';
 import { SERVICE_FAILURES_MAX, STUDENT_TIMEOUT_MS } from '../limits.ts';
-import type { JsonObject } from '../providers/json-reading.ts';
 import type { StudentAnswer } from '../student/model/decision.ts';
 import type { StudentKind } from '../student/model/manifest.ts';
 import { kindOfServiceAnswer } from '../student/model/service-evidence.ts';
-import { UntranslatableStep } from '../student/serving/service-messages.ts';
+import { readServiceStep, type ServiceStep, UntranslatableStep } from '../student/serving/service-step.ts';
 import { StudentService, TOO_LATE } from '../student/serving/student-service.ts';
 import type { GoldenRequests } from './golden-requests.ts';
 
 /** The service does not answer: one line, without its key. */
 export class ServiceFailedError extends Error {}
+
+const UNTOLD_REASONS = 20;
 
 export class StudentAsker implements Service {
   readonly consistency: Consistency;
@@ -27,6 +28,7 @@ export class StudentAsker implements Service {
   readonly #endpoint: string;
   readonly #requests: GoldenRequests;
   #failures = 0;
+  readonly #untold = new Map<string, number>();
 
   /**
    * @param key '' for none
@@ -39,30 +41,38 @@ export class StudentAsker implements Service {
     this.#requests = requests;
   }
 
+  get untold(): Record<string, number> {
+    return Object.fromEntries(this.#untold);
+  }
+
   /** @throws ServiceFailedError when it has failed SERVICE_FAILURES_MAX times in a row */
   async answer(step: GoldenStep, said: ReadonlySet<number>): Promise<(ServiceAnswer | null)[]> {
     const asked = this.#requests.read(step);
-    // As the gateway: the service is asked about steps of this wire alone, and promises no form of its answer.
-    if (asked === null || asked.wire.name !== 'messages' || asked.request.response_schema !== null) return [];
-    const ask = async (): Promise<ServiceAnswer | null> => {
-      const answer = await this.#ask(asked.body);
+    if (asked === null) return [];
+    const ask = async (put: ServiceStep): Promise<ServiceAnswer | null> => {
+      const answer = await this.#ask(put);
       if (answer === null || !this.#requests.isFitFor(asked, answer)) return null;
       return { answer, kind: kindOfServiceAnswer(answer.content, asked.request, said) };
     };
     try {
-      return await Promise.all(Array.from({ length: this.consistency.answers }, ask));
+      const put = readServiceStep(asked);
+      return await Promise.all(Array.from({ length: this.consistency.answers }, () => ask(put)));
     } catch (error) {
-      if (error instanceof UntranslatableStep) return [];
-      throw error;
+      if (!(error instanceof UntranslatableStep)) throw error;
+      // A block of an unknown type has its name in the words: there are not many in any one agent.
+      const why =
+        this.#untold.size < UNTOLD_REASONS || this.#untold.has(error.message) ? error.message : 'other';
+      this.#untold.set(why, (this.#untold.get(why) ?? 0) + 1);
+      return [];
     }
   }
 
   /** @returns null when it failed */
-  async #ask(body: JsonObject): Promise<StudentAnswer | null> {
+  async #ask(step: ServiceStep): Promise<StudentAnswer | null> {
     const late = new AbortController();
     const timer = setTimeout(() => late.abort(TOO_LATE), STUDENT_TIMEOUT_MS.http);
     try {
-      const answer = await this.#service.ask(body, late.signal);
+      const answer = await this.#service.ask(step, late.signal);
       this.#failures = 0;
       return answer;
     } catch (error) {

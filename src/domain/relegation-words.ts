@@ -12,6 +12,7 @@ const DECISIONS: Readonly<Record<string, string>> = {
   canary: 'the version serves a share of the runs, and this run is not in it',
   expired: 'the student is too old',
   failed: 'the student failed',
+  untranslatable: 'the model behind the student cannot be told such a step as it was meant',
   loading: 'the student was not loaded',
   busy: 'the student had enough to do',
   timeout: 'the student was late',

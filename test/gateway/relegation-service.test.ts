@@ -331,13 +331,13 @@ describe('a service that speaks the Messages API', () => {
           role: 'user',
           content: [
             { type: 'text', text: 'serve this' },
-            { type: 'image', source: { type: 'base64', media_type: 'image/png', data: 'AAAA' } },
+            { type: 'document', source: { type: 'base64', media_type: 'application/pdf', data: 'AAAA' } },
           ],
         },
       ]),
     ];
     for (const body of bodies) expect((await send(body)).by).toBe('upstream');
-    expect(gateway.counts().fallbacks).toEqual({ too_far: 1, unsupported: 3 });
+    expect(gateway.counts().fallbacks).toEqual({ too_far: 1, untranslatable: 3 });
     expect(asked).toEqual([]);
   });
 });
@@ -415,7 +415,7 @@ describe('a service that speaks chat-completions', () => {
       stepBody('serve this', { stop_sequences: ['a', 'b', 'c', 'd', 'e'] }),
     ];
     for (const body of untold) expect((await send(body)).by).toBe('upstream');
-    expect(gateway.counts().fallbacks.unsupported).toBe(untold.length);
+    expect(gateway.counts().fallbacks.untranslatable).toBe(untold.length);
   });
 });
 

@@ -111,6 +111,8 @@ const serviceMeasures = z.object({
   asked: count,
   requests: count,
   failed: count,
+  /** Steps that it could not be told as they were meant, by what could not; left out in older manifests. */
+  untold: z.record(z.string().max(100), count).optional(),
   /** Steps of which it had an answer, and others did not agree. */
   disagreed: count,
   /** What it counted for all of them. */

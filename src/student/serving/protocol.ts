@@ -104,6 +104,8 @@ export const DECLINE_REASONS = [
   'canary',
   /** The student is older than it may be. */
   'expired',
+  /** The service behind the student could not be told the step as it was meant. */
+  'untranslatable',
   /** The student, or the service behind it, failed or answered nonsense. */
   'failed',
 ] as const;

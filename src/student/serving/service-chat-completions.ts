@@ -1,92 +1,52 @@
 /**
- * A step for a service that speaks chat-completions, and its answer back. Pure; the student's thread. Source: OpenAI's
- * API reference, "Chat completions", as the services that imitate it understand it.
+ * A step for a service that speaks chat-completions, and its answer back. Pure; the round's own thread and the student's.
+ * Source: OpenAI's API reference, "Chat completions", as the services that imitate it understand it.
  *
- * Results of tools become messages of their own before what the user says beside them. The word for an answer's length
- * is `max_tokens`, which all of these services know.
+ * The word for an answer's length is `max_tokens`, which all of these services know.
  */
 
 import { asArray, asCount, asObject, asText, type JsonObject } from '../../providers/json-reading.ts';
 import type { StudentAnswer, StudentBlock } from '../model/decision.ts';
-import { ownTools, plainBlocks, systemText, UntranslatableStep } from './service-messages.ts';
+import { type PlainMessage, writeChatMessages, writeChatTools } from './plain-conversation.ts';
+import { type ServiceStep, UntranslatableStep } from './service-step.ts';
 
 /** Stop words that these services take. */
 const STOPS_MAX = 4;
 
-/** @throws UntranslatableStep for images, documents, provider's tools and what chat-completions has no word for */
-export function toChatRequest(body: JsonObject, model: string): JsonObject {
-  const messages: JsonObject[] = [];
-  const system = systemText(body.system);
-  if (system !== '') messages.push({ role: 'system', content: system });
-  for (const item of asArray(body.messages)) {
-    const { role, content } = asObject(item);
-    if (role === 'assistant') messages.push(toAssistantMessage(plainBlocks(content)));
-    else messages.push(...toUserMessages(plainBlocks(content)));
+/** @throws UntranslatableStep for what chat-completions has no word for */
+export function toChatRequest(step: ServiceStep, model: string): JsonObject {
+  if (step.stops.length > STOPS_MAX) throw new UntranslatableStep('more stop words than the service takes');
+  if (step.top_k !== null) throw new UntranslatableStep('top_k');
+  const messages: JsonObject[] = step.system === '' ? [] : [{ role: 'system', content: step.system }];
+  for (const message of step.messages) messages.push(...toChatMessages(message));
+  const asked: JsonObject = { model, stream: false, messages };
+  if (step.max_tokens !== null) asked.max_tokens = step.max_tokens;
+  if (step.tools.length > 0) {
+    asked.tools = writeChatTools(step.tools);
+    if (step.choice !== null) {
+      const { mode, names, parallel } = step.choice;
+      asked.tool_choice =
+        mode === 'tool'
+          ? { type: 'function', function: { name: names[0] } }
+          : mode === 'any'
+            ? 'required'
+            : mode;
+      if (parallel === false) asked.parallel_tool_calls = false;
+    }
   }
-  const asked: JsonObject = { model, max_tokens: body.max_tokens, stream: false, messages };
-  const tools = ownTools(body.tools);
-  if (tools.length > 0) {
-    asked.tools = tools.map(({ name, description, input_schema }) => ({
-      type: 'function',
-      function: { name, ...(description === undefined ? {} : { description }), parameters: input_schema },
-    }));
-    const choice = asObject(body.tool_choice);
-    const word = toChoice(choice);
-    if (word !== null) asked.tool_choice = word;
-    if (choice.disable_parallel_tool_use === true) asked.parallel_tool_calls = false;
-  }
-  const stops = asArray(body.stop_sequences);
-  if (stops.length > STOPS_MAX) throw new UntranslatableStep('more stop words than the service takes');
-  if (stops.length > 0) asked.stop = stops;
-  if (typeof body.temperature === 'number') asked.temperature = body.temperature;
-  if (typeof body.top_p === 'number') asked.top_p = body.top_p;
-  // The user's own sampling among the k best has no counterpart.
-  if (typeof body.top_k === 'number') throw new UntranslatableStep('top_k');
+  if (step.stops.length > 0) asked.stop = step.stops;
+  for (const name of ['temperature', 'top_p', 'frequency_penalty', 'presence_penalty', 'seed'] as const)
+    if (step[name] !== null) asked[name] = step[name];
   return asked;
 }
 
-function toChoice({ type, name }: JsonObject): unknown {
-  if (type === 'any') return 'required';
-  if (type === 'tool') return { type: 'function', function: { name } };
-  return type === 'auto' || type === 'none' ? type : null;
-}
-
-function toAssistantMessage(blocks: readonly JsonObject[]): JsonObject {
-  const text = joinTexts(blocks);
-  const calls = blocks
-    .filter(({ type }) => type === 'tool_use')
-    .map(({ id, name, input }) => ({
-      id,
-      type: 'function',
-      function: { name, arguments: JSON.stringify(input ?? {}) },
-    }));
-  if (text === '' && calls.length === 0) throw new UntranslatableStep('a message of which nothing is left');
-  return {
-    role: 'assistant',
-    content: text === '' ? null : text,
-    ...(calls.length > 0 ? { tool_calls: calls } : {}),
-  };
-}
-
-function toUserMessages(blocks: readonly JsonObject[]): JsonObject[] {
-  const messages: JsonObject[] = [];
-  for (const block of blocks) {
-    if (block.type !== 'tool_result') continue;
-    // There is no mark for a failed call: its words must say so.
-    const content = block.is_error === true ? `Error: ${block.content}` : block.content;
-    messages.push({ role: 'tool', tool_call_id: block.tool_use_id, content });
-  }
-  const text = joinTexts(blocks);
-  if (text !== '') messages.push({ role: 'user', content: text });
-  if (messages.length === 0) throw new UntranslatableStep('a message of which nothing is left');
-  return messages;
-}
-
-function joinTexts(blocks: readonly JsonObject[]): string {
-  return blocks
-    .filter(({ type }) => type === 'text')
-    .map(({ text }) => text)
-    .join('\n\n');
+function toChatMessages(message: PlainMessage): JsonObject[] {
+  for (const block of message.content)
+    if (block.type === 'tool_result' && block.content.some(({ type }) => type === 'media'))
+      throw new UntranslatableStep('an image in a result');
+  const written = writeChatMessages(message);
+  // Templates of small models read the field, whether or not there is a text.
+  return message.role === 'assistant' ? written.map((one) => ({ content: null, ...one })) : written;
 }
 
 /** @returns null for what is no whole answer of text and calls */
@@ -99,7 +59,8 @@ export function fromChatAnswer(value: unknown): StudentAnswer | null {
   if (finish !== 'stop' && finish !== 'tool_calls') return null;
   const content: StudentBlock[] = [];
   const text = asText(message.content);
-  if (text !== null) content.push({ type: 'text', text });
+  // A client that sends blanks back would be refused by some.
+  if (text !== null && text.trim() !== '') content.push({ type: 'text', text });
   const calls = asArray(message.tool_calls);
   for (const item of calls) {
     const { type, function: called } = asObject(item);

@@ -1,111 +1,49 @@
 /**
- * A step for a service that speaks the Messages API, and its answer back. The request is made anew from harmless fields
- * alone: no field goes along in which a client may have put a credential or a setting of its own provider.
- * Pure; the student's thread.
+ * A step for a service that speaks the Messages API, and its answer back. Pure; the round's own thread and the student's.
  */
 
-import { asArray, asCount, asObject, asText, type JsonObject } from '../../providers/json-reading.ts';
+import { SERVICE_ANSWER_TOKENS } from '../../limits.ts';
+import { asCount, asObject, type JsonObject } from '../../providers/json-reading.ts';
 import type { StudentAnswer, StudentBlock } from '../model/decision.ts';
+import { writeMessages, writeTools } from './plain-conversation.ts';
+import { type ServiceStep, UntranslatableStep } from './service-step.ts';
 
-/** Settings that go along as they are. */
-const SETTINGS = ['temperature', 'top_p', 'top_k', 'stop_sequences'] as const;
+/** Of the Messages API; other wires take more. */
+const TEMPERATURE_MAX = 1;
+const CALL_ID = /^[\w-]+$/;
 
-/** A step that cannot be put to the service: it holds what would be lost. */
-export class UntranslatableStep extends Error {}
-
-/** @throws UntranslatableStep for images, documents and provider's tools */
-export function toMessagesRequest(body: JsonObject, model: string): JsonObject {
+/** @throws UntranslatableStep for what Messages has no word for */
+export function toMessagesRequest(step: ServiceStep, model: string): JsonObject {
+  if (step.frequency_penalty || step.presence_penalty) throw new UntranslatableStep('a penalty');
+  if ((step.temperature ?? 0) > TEMPERATURE_MAX) throw new UntranslatableStep('a temperature above 1');
+  const messages = writeMessages(step.messages);
+  if (messages[0]?.role !== 'user') throw new UntranslatableStep('a conversation that no user begins');
+  for (const { content } of messages)
+    for (const { type, id } of content)
+      if (type === 'tool_use' && !CALL_ID.test(String(id))) throw new UntranslatableStep('an id of a call');
   const asked: JsonObject = {
     model,
-    max_tokens: body.max_tokens,
+    // Required here. A longer answer ends too early, and is not served.
+    max_tokens: step.max_tokens ?? SERVICE_ANSWER_TOKENS,
     stream: false,
-    messages: asArray(body.messages).map((message) => toMessage(asObject(message))),
+    messages,
   };
-  const system = systemText(body.system);
-  if (system !== '') asked.system = system;
-  const tools = ownTools(body.tools);
-  if (tools.length > 0) asked.tools = tools;
-  const choice = asObject(body.tool_choice);
-  if (tools.length > 0 && typeof choice.type === 'string') {
-    const { type, name, disable_parallel_tool_use: single } = choice;
-    asked.tool_choice = {
-      type,
-      ...(typeof name === 'string' ? { name } : {}),
-      ...(typeof single === 'boolean' ? { disable_parallel_tool_use: single } : {}),
-    };
-  }
-  for (const name of SETTINGS) if (body[name] !== undefined && body[name] !== null) asked[name] = body[name];
-  return asked;
-}
-
-/** A system prompt as one text. */
-export function systemText(system: unknown): string {
-  if (typeof system === 'string') return system;
-  return asArray(system)
-    .map((block) => asText(asObject(block).text) ?? '')
-    .filter((text) => text !== '')
-    .join('\n\n');
-}
-
-/** @throws UntranslatableStep for a tool that the provider runs */
-export function ownTools(tools: unknown): { name: unknown; description?: string; input_schema: unknown }[] {
-  return asArray(tools).map((item) => {
-    const { type, name, description, input_schema } = asObject(item);
-    if (type !== undefined && type !== null && type !== 'custom')
-      throw new UntranslatableStep('a provider’s tool');
-    const words = asText(description);
-    return { name, ...(words === null ? {} : { description: words }), input_schema };
-  });
-}
-
-/** Content as blocks; thinking, which is its own provider's, left out. @throws UntranslatableStep */
-export function plainBlocks(content: unknown): JsonObject[] {
-  if (typeof content === 'string') return content === '' ? [] : [{ type: 'text', text: content }];
-  const blocks: JsonObject[] = [];
-  for (const item of asArray(content)) {
-    const block = asObject(item);
-    switch (block.type) {
-      case 'text':
-        blocks.push({ type: 'text', text: block.text });
-        break;
-      case 'tool_use':
-        blocks.push({ type: 'tool_use', id: block.id, name: block.name, input: block.input });
-        break;
-      case 'tool_result':
-        blocks.push({
-          type: 'tool_result',
-          tool_use_id: block.tool_use_id,
-          content: resultText(block.content),
-          ...(block.is_error === true ? { is_error: true } : {}),
-        });
-        break;
-      case 'thinking':
-      case 'redacted_thinking':
-        break;
-      default:
-        throw new UntranslatableStep(`a block of type ${String(block.type).slice(0, 40)}`);
+  if (step.system !== '') asked.system = step.system;
+  if (step.tools.length > 0) {
+    asked.tools = writeTools(step.tools);
+    if (step.choice !== null) {
+      const { mode, names, parallel } = step.choice;
+      asked.tool_choice = {
+        type: mode,
+        ...(mode === 'tool' ? { name: names[0] } : {}),
+        ...(parallel === false && mode !== 'none' ? { disable_parallel_tool_use: true } : {}),
+      };
     }
   }
-  return blocks;
-}
-
-/** @throws UntranslatableStep for a result with more than text */
-function resultText(content: unknown): string {
-  if (typeof content === 'string') return content;
-  return asArray(content)
-    .map((item) => {
-      const { type, text } = asObject(item);
-      if (type !== 'text' || typeof text !== 'string')
-        throw new UntranslatableStep('a result that is no text');
-      return text;
-    })
-    .join('\n');
-}
-
-function toMessage({ role, content }: JsonObject): JsonObject {
-  const blocks = plainBlocks(content);
-  if (blocks.length === 0) throw new UntranslatableStep('a message of which nothing is left');
-  return { role, content: blocks };
+  if (step.stops.length > 0) asked.stop_sequences = step.stops;
+  for (const name of ['temperature', 'top_p', 'top_k'] as const)
+    if (step[name] !== null) asked[name] = step[name];
+  return asked;
 }
 
 /** @returns null for what is no whole answer of text and calls */
@@ -121,7 +59,8 @@ export function fromMessagesAnswer(value: unknown): StudentAnswer | null {
     if (block.type === 'thinking' || block.type === 'redacted_thinking') continue;
     if (block.type === 'text') {
       if (typeof block.text !== 'string') return null;
-      if (block.text !== '') content.push({ type: 'text', text: block.text });
+      // A client that sends blanks back would be refused.
+      if (block.text.trim() !== '') content.push({ type: 'text', text: block.text });
     } else if (block.type === 'tool_use') {
       if (typeof block.name !== 'string') return null;
       content.push({ type: 'tool_call', id: '', name: block.name, input: block.input });

@@ -37,7 +37,7 @@ import {
   type ServedRuns,
   type StepPlace,
 } from './served-runs.ts';
-import { UntranslatableStep } from './service-messages.ts';
+import { readServiceStep, type ServiceStep, UntranslatableStep } from './service-step.ts';
 import { digestWireStep, readWireRequest, WIRES } from './step-reading.ts';
 import { TOO_LATE } from './student-service.ts';
 import { ToolSchemas } from './tool-schemas.ts';
@@ -59,7 +59,7 @@ export interface AnsweringService {
   readonly answers: number;
   /** What golden steps themselves would answer must agree, too. */
   readonly with_exemplar: boolean;
-  ask(body: JsonObject, signal: AbortSignal): Promise<StudentAnswer>;
+  ask(step: ServiceStep, signal: AbortSignal): Promise<StudentAnswer>;
 }
 
 /** The watch over the student: `StudentWatch`. */
@@ -315,9 +315,7 @@ export class StepHandler {
     const leftMs = Math.max(0, message.expires_at_ms - systemClock.monotonicMs());
     const timer = setTimeout(() => asking.abort(TOO_LATE), leftMs);
     try {
-      if (step.wire.name !== 'messages') throw new UntranslatableStep('another wire than Messages');
-      if (step.request.response_schema !== null) throw new UntranslatableStep('a schema for the answer');
-      const answers = await askTogether(service, step.body, asking);
+      const answers = await askTogether(service, readServiceStep(step), asking);
       // Whoever gave up has told its run what follows from that.
       if (asking.signal.aborted) return;
       const [answer, ...others] = own === null ? answers : [...answers, own];
@@ -330,7 +328,7 @@ export class StepHandler {
       if (asking.signal.aborted && asking.signal.reason !== OTHER_FAILED) return;
       const isPlain = thrown instanceof UntranslatableStep;
       if (!isPlain) this.#options.onError(thrown);
-      this.#decline(message, step, isPlain ? 'unsupported' : 'failed', post, finding);
+      this.#decline(message, step, isPlain ? 'untranslatable' : 'failed', post, finding);
     } finally {
       clearTimeout(timer);
       entry.asking = null;
@@ -491,11 +489,11 @@ function wantedOf(service: AnsweringService | null): WantedDecision {
 /** Asks as often as must agree, at the same time. @throws what the first that fails throws; the others end */
 async function askTogether(
   service: AnsweringService,
-  body: JsonObject,
+  step: ServiceStep,
   asking: AbortController,
 ): Promise<StudentAnswer[]> {
   try {
-    return await Promise.all(Array.from({ length: service.answers }, () => service.ask(body, asking.signal)));
+    return await Promise.all(Array.from({ length: service.answers }, () => service.ask(step, asking.signal)));
   } catch (thrown) {
     if (service.answers > 1) asking.abort(OTHER_FAILED);
     throw thrown;

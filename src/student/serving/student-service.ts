@@ -11,12 +11,13 @@ import {
   STEPS_UNDER_WAY,
   STUDENT_SERVICE_ANSWER_BYTES,
 } from '../../limits.ts';
-import type { JsonObject } from '../../providers/json-reading.ts';
 import { type Clock, systemClock } from '../../std/clock.ts';
 import type { StudentAnswer } from '../model/decision.ts';
 import type { StudentKind } from '../model/manifest.ts';
-import { fromChatAnswer, toChatRequest } from './service-chat-completions.ts';
-import { fromMessagesAnswer, toMessagesRequest } from './service-messages.ts';
+import { fromChatAnswer } from './service-chat-completions.ts';
+import { fromMessagesAnswer } from './service-messages.ts';
+import { writeServiceRequest } from './service-request.ts';
+import type { ServiceStep } from './service-step.ts';
 
 type HttpStudent = Extract<StudentKind, { kind: 'http' }>;
 
@@ -25,7 +26,6 @@ const API_VERSION = '2023-06-01';
 const STYLES = {
   messages: {
     path: '/v1/messages',
-    toRequest: toMessagesRequest,
     fromAnswer: fromMessagesAnswer,
     headers: (key: string) => ({
       'anthropic-version': API_VERSION,
@@ -34,7 +34,6 @@ const STYLES = {
   },
   chat_completions: {
     path: '/v1/chat/completions',
-    toRequest: toChatRequest,
     fromAnswer: fromChatAnswer,
     headers: (key: string) => (key === '' ? {} : { authorization: `Bearer ${key}` }),
   },
@@ -64,6 +63,7 @@ export class StudentService {
   readonly answers: number;
   /** What golden steps themselves would answer must agree, too. */
   readonly with_exemplar: boolean;
+  readonly #student: HttpStudent;
   readonly #clock: Clock;
   /** One after the other. */
   #failures = 0;
@@ -74,11 +74,9 @@ export class StudentService {
   readonly #headers: Record<string, string>;
 
   /** @param key '' for a service that asks for none */
-  constructor(
-    { endpoint, model, style, answers = 1, with_exemplar = false }: HttpStudent,
-    key: string,
-    clock: Clock = systemClock,
-  ) {
+  constructor(student: HttpStudent, key: string, clock: Clock = systemClock) {
+    const { endpoint, model, style, answers = 1, with_exemplar = false } = student;
+    this.#student = student;
     const url = new URL(endpoint);
     this.model = model;
     this.answers = answers;
@@ -99,13 +97,12 @@ export class StudentService {
   }
 
   /**
-   * @param body the live request's parsed JSON
    * @param signal when nobody waits any longer
    * @throws UntranslatableStep for a step that cannot be put to it; ServiceFailure, or another Error, when it fails or answers anything but a whole
    *   answer. Whether that keeps to the request's own rules is not looked at here.
    */
-  async ask(body: JsonObject, signal: AbortSignal): Promise<StudentAnswer> {
-    const asked = JSON.stringify(this.#style.toRequest(body, this.model));
+  async ask(step: ServiceStep, signal: AbortSignal): Promise<StudentAnswer> {
+    const asked = JSON.stringify(writeServiceRequest(this.#student, step));
     if (this.#clock.monotonicMs() < this.#restUntilMs)
       throw new ServiceFailure("the student's service rests after failures");
     try {

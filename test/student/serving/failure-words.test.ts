@@ -2,10 +2,24 @@
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { expect, it } from 'vitest';
+import type { ServiceStep } from '../../../src/student/serving/service-step.ts';
 import { StudentService } from '../../../src/student/serving/student-service.ts';
 import { describeFailure } from '../../../src/threads/student-thread-entry.ts';
 
-const BODY = { max_tokens: 5, messages: [{ role: 'user', content: 'a secret' }] };
+const STEP = {
+  system: '',
+  messages: [{ role: 'user', content: [{ type: 'text', text: 'a secret' }] }],
+  tools: [],
+  choice: null,
+  max_tokens: 10,
+  stops: [],
+  temperature: null,
+  top_p: null,
+  top_k: null,
+  frequency_penalty: null,
+  presence_penalty: null,
+  seed: null,
+} satisfies ServiceStep;
 
 async function failWith(status: number, answer: string | null): Promise<unknown> {
   const server = createServer((request, response) => {
@@ -20,7 +34,7 @@ async function failWith(status: number, answer: string | null): Promise<unknown>
     'k',
   );
   try {
-    return await service.ask(BODY, new AbortController().signal).then(
+    return await service.ask(STEP, new AbortController().signal).then(
       () => expect.unreachable('it must fail'),
       (thrown: unknown) => describeFailure(thrown),
     );

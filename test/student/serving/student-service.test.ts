@@ -3,9 +3,23 @@ import { createServer, type Server } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { afterAll, beforeAll, expect, it } from 'vitest';
 import { SERVICE_FAILURES_MAX, SERVICE_REST_MS } from '../../../src/limits.ts';
+import type { ServiceStep } from '../../../src/student/serving/service-step.ts';
 import { StudentService, TOO_LATE } from '../../../src/student/serving/student-service.ts';
 
-const BODY = { max_tokens: 10, messages: [{ role: 'user', content: 'go' }] };
+const STEP = {
+  system: '',
+  messages: [{ role: 'user', content: [{ type: 'text', text: 'go' }] }],
+  tools: [],
+  choice: null,
+  max_tokens: 10,
+  stops: [],
+  temperature: null,
+  top_p: null,
+  top_k: null,
+  frequency_penalty: null,
+  presence_penalty: null,
+  seed: null,
+} satisfies ServiceStep;
 const MESSAGE = JSON.stringify({
   type: 'message',
   role: 'assistant',
@@ -42,7 +56,7 @@ it('rests after failures in a row, and is asked again after a while', async () =
     clock as ConstructorParameters<typeof StudentService>[2],
   );
   const ask = (signal = new AbortController().signal) =>
-    service.ask(BODY, signal).then(
+    service.ask(STEP, signal).then(
       () => 'answered',
       (error: unknown) => (error instanceof Error ? error.message : String(error)),
     );

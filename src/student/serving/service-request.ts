@@ -1,0 +1,15 @@
+/** What the service behind a student is sent for a step, in the words of its wire. Pure; analysis and the student's thread. */
+
+import type { JsonObject } from '../../providers/json-reading.ts';
+import type { StudentKind } from '../model/manifest.ts';
+import { toChatRequest } from './service-chat-completions.ts';
+import { toMessagesRequest } from './service-messages.ts';
+import type { ServiceStep } from './service-step.ts';
+
+/** @throws UntranslatableStep */
+export function writeServiceRequest(
+  { style, model }: Extract<StudentKind, { kind: 'http' }>,
+  step: ServiceStep,
+): JsonObject {
+  return style === 'messages' ? toMessagesRequest(step, model) : toChatRequest(step, model);
+}

@@ -1,0 +1,153 @@
+/**
+ * A step as it can be put to the service behind a student, whichever wire it came by: made of its normal form and of some
+ * harmless settings, so that no field goes along in which a client may have put a credential or a setting of its own
+ * provider. What the service could not be told as it was meant is refused. Pure; the round's own thread and the student's.
+ *
+ * Settings that speak of a provider's own model or cache (effort, thinking, tiers, verbosity) are left out: they are part of
+ * what an agent is, and the service is measured on that agent without them.
+ */
+
+import type { NormalRequest, TurnBlock, TurnMessage, TurnTool, TurnToolChoice } from '../../domain/turn.ts';
+import type { AskedOn } from './answer-check.ts';
+import { isPlainObject, joinSystem, type PlainBlock, type PlainMessage } from './plain-conversation.ts';
+
+/** What a service is asked, in no wire's words. */
+export interface ServiceStep {
+  system: string;
+  messages: PlainMessage[];
+  /** All run by the client. */
+  tools: readonly TurnTool[];
+  choice: TurnToolChoice | null;
+  /** null: the client does not say. */
+  max_tokens: number | null;
+  stops: string[];
+  /** null, where the client does not say. */
+  temperature: number | null;
+  top_p: number | null;
+  /** Sampling among the k best, which chat-completions has no word for. */
+  top_k: number | null;
+  /** Of chat-completions, which Messages has no words for. */
+  frequency_penalty: number | null;
+  presence_penalty: number | null;
+  seed: number | null;
+}
+
+/** A step that cannot be put to the service: it holds what would be lost. */
+export class UntranslatableStep extends Error {}
+
+/** A step as it came, and in normal form. */
+export interface ReadRequest extends AskedOn {
+  request: NormalRequest;
+}
+
+/** Images of these types both wires take. */
+const IMAGE_TYPES = new Set(['image/png', 'image/jpeg', 'image/gif', 'image/webp']);
+
+/** @throws UntranslatableStep */
+export function readServiceStep({ wire, body, request }: ReadRequest): ServiceStep {
+  if (request.response_schema !== null) refuse('a schema for the answer');
+  if (request.previous_answer_id !== null) refuse('a conversation that the provider keeps');
+  // It weighs the tokens of one model.
+  if (isPlainObject(body.logit_bias) && Object.keys(body.logit_bias).length > 0) refuse('logit_bias');
+  const callable = wire.callable(body);
+  for (const { kind, name } of request.tools) {
+    if (kind !== 'function') refuse('a provider’s tool');
+    if (callable?.has(name) === false) refuse('a tool that is no function');
+  }
+  for (const block of request.system)
+    if (!isText(block) && !isLeftOut(block)) refuse('a system of more than text');
+  const messages = request.messages.map(readMessage);
+  checkResults(messages);
+  return {
+    system: joinSystem(request.system),
+    messages,
+    tools: request.tools,
+    choice: readChoice(request),
+    max_tokens: request.max_output_tokens,
+    stops: wire.stopWords(body),
+    temperature: asNumber(body.temperature),
+    top_p: asNumber(body.top_p),
+    top_k: asNumber(body.top_k),
+    frequency_penalty: asNumber(body.frequency_penalty),
+    presence_penalty: asNumber(body.presence_penalty),
+    seed: asNumber(body.seed),
+  };
+}
+
+function refuse(what: string): never {
+  throw new UntranslatableStep(what);
+}
+
+function asNumber(value: unknown): number | null {
+  return typeof value === 'number' ? value : null;
+}
+
+function isText(block: TurnBlock): block is Extract<TurnBlock, { type: 'text' }> {
+  return block.type === 'text';
+}
+
+/** Thinking is its own provider's, and so is the cache. */
+function isLeftOut({ type }: TurnBlock): boolean {
+  return type === 'thinking' || type === 'cache_point';
+}
+
+function readMessage({ role, content }: TurnMessage): PlainMessage {
+  const blocks = content.flatMap(readBlock);
+  if (blocks.length === 0) refuse('a message of which nothing is left');
+  return { role: role === 'tool' ? 'user' : role, content: blocks };
+}
+
+function readBlock(block: TurnBlock): PlainBlock[] {
+  switch (block.type) {
+    case 'text':
+      return block.text === '' ? [] : [block];
+    case 'tool_call':
+      if (!isPlainObject(block.input)) refuse('a call whose input is no object');
+      return [block];
+    case 'tool_result':
+      if (block.call_id === null) refuse('a result of no call');
+      return [{ ...block, content: block.content.flatMap(readBlock) }];
+    case 'media':
+      checkImage(block);
+      return [block];
+    case 'thinking':
+    case 'cache_point':
+      return [];
+    default:
+      return refuse(`a block of type ${nameBlock(block)}`);
+  }
+}
+
+/** The name may be a client's own invention. */
+function nameBlock(block: Extract<TurnBlock, { type: 'other' | 'refusal' }>): string {
+  return block.type === 'other' ? block.name.slice(0, 40).replaceAll(/[^\w.-]/g, '?') : block.type;
+}
+
+function checkImage({ kind, media_type, source }: Extract<TurnBlock, { type: 'media' }>): void {
+  const isKnown = source === 'url' || (source === 'base64' && IMAGE_TYPES.has(media_type ?? ''));
+  if (kind !== 'image' || !isKnown) refuse('media other than images');
+}
+
+function readChoice({ tool_choice: choice }: NormalRequest): TurnToolChoice | null {
+  if (choice === null) return null;
+  if (choice.mode === 'validated') refuse('a choice of tools');
+  if (choice.mode !== 'tool' && choice.names.length > 0) refuse('a choice among some tools');
+  return choice;
+}
+
+/** Both wires want the results of an answer's calls right behind it, each once. */
+function checkResults(messages: readonly PlainMessage[]): void {
+  const waiting = new Set<string | null>();
+  for (const { role, content } of messages) {
+    if (role === 'assistant' && waiting.size > 0) refuse('a call without its result');
+    for (const block of content) {
+      if (block.type === 'tool_result' && !waiting.delete(block.call_id)) refuse('a result of no call');
+      if (block.type !== 'tool_call') continue;
+      if (role !== 'assistant' || waiting.has(block.id)) refuse('a call that is none');
+      waiting.add(block.id);
+    }
+    const saysMore = role !== 'assistant' && content.some(({ type }) => type !== 'tool_result');
+    if (saysMore && waiting.size > 0) refuse('a call without its result');
+  }
+  if (waiting.size > 0) refuse('a call without its result');
+}
