@@ -689,8 +689,25 @@ export const CAPTURE_READER_RESTART_MS = { first: 500, last: 30_000 } as const;
 export const CAPTURE_ACTIVITY = { exchanges: 50_000, parts: 48, runs: 5_000, hours_max: 720 } as const;
 /** Runs in its list, about a kilobyte each; beyond, the oldest leave it. */
 export const CAPTURE_LISTED_RUNS = 100_000;
-/** How long a question waits until all exchanges are read in; then it is told how far that is. */
-export const CAPTURE_CATCH_UP_MS = 20_000;
+/** How long a question waits for exchanges that are read in; then it is answered from the newest, and told how far that is. */
+export const CAPTURE_CATCH_UP_MS = 300;
+/** How the list of runs is read and kept. */
+export const CAPTURE_LIST = {
+  /** Exchanges that are added at a time; then a question may be answered. */
+  exchanges_added: 4_096,
+  /** The newest ones, which are listed first while many are to be read in. */
+  newest_exchanges: 8_192,
+  /** Kept at the latest after so many exchanges, or changed runs. */
+  exchanges_unsaved: 32_768,
+  runs_unsaved: 500,
+  /** First words and verdicts that nobody has asked for: read for so long, and then none for so long. */
+  reading_ms: 10,
+  pause_ms: 30,
+  /** Of runs that went on later they are not read: more is about to come. */
+  settled_ms: MINUTE_MS,
+} as const;
+/** A process that is told to end keeps what it has found out first, for so long. */
+export const CAPTURE_READER_STOP_MS = 2_000;
 /** Time that a list spends on bodies: what is not read by then (first words, whether golden) is null. */
 export const CAPTURE_LIST_READING_MS = 25;
 /** Exchanges of the longest run that is judged by its bodies. */

@@ -429,7 +429,10 @@ function openOtelExport(
 }
 
 /** Starts nothing before somebody asks. */
-function openCaptureReader({ capture, data_key, relegation }: Config, log: Log): CaptureReaderProcess {
+function openCaptureReader(
+  { capture, data_key, relegation, version }: Config,
+  log: Log,
+): CaptureReaderProcess {
   return new CaptureReaderProcess({
     entry: resolveModuleUrl('./threads/capture-reader-entry.ts', import.meta.url),
     options: {
@@ -437,6 +440,7 @@ function openCaptureReader({ capture, data_key, relegation }: Config, log: Log):
       data_key,
       prices: capture.prices ?? {},
       student: relegation?.directory ?? null,
+      version,
     },
     tell: (ended) => log.error(ended, 'the process that reads captures for the API ended'),
   });

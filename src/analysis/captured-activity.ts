@@ -1,8 +1,8 @@
 /**
  * What passed the gateway lately: the newest captured exchanges, as far as their times and figures go, and what they add up
- * to over a span. Pure; capture reader.
+ * to over a span. Read from the newest on, and no further back than somebody asks. Pure but for the source; capture reader.
  *
- * Memory: some 50 bytes an exchange, at most CAPTURE_ACTIVITY_EXCHANGES of them; older ones are forgotten.
+ * Memory: some 50 bytes an exchange, at most CAPTURE_ACTIVITY.exchanges of them; older ones are not looked at.
  */
 import type { CapturedActivity } from '../domain/captured-run.ts';
 import { hasFailed } from '../domain/golden.ts';
@@ -10,111 +10,294 @@ import type { Prices } from '../domain/price.ts';
 import { CAPTURE_ACTIVITY } from '../limits.ts';
 import { readFreshUsage } from '../providers/fresh-usage.ts';
 import { costOfExchange } from './exchange-cost.ts';
-import type { ListedExchange } from './inspect.ts';
+import type { ExchangeSource, ListedExchange } from './inspect.ts';
 
-/** One exchange, as far as it counts here. */
-interface Passed {
-  started_ms: number;
-  latency_ms: number;
-  first_byte_ms: number | null;
-  is_turn: boolean;
-  failed: boolean;
-  by_student: boolean;
-  input_tokens: number;
-  output_tokens: number;
-  /** Not a number: its price or tokens are not known. */
-  cost_usd: number;
+/** Ids whose figures are kept together. */
+const PART_IDS = 1_024;
+
+/** What earlier readers have kept of it. */
+export interface KeptFigures {
+  figures(from_id: number): Buffer | undefined;
+}
+
+export interface FiguresChanges {
+  figures: { first_id: number; value: Buffer }[];
+  figures_gone: number[];
+}
+
+/** The ids that are there, both included. */
+export interface IdRange {
+  first_id: number;
+  last_id: number;
 }
 
 export class RecentExchanges {
-  readonly #max: number;
   readonly #prices: Prices;
-  readonly #passed: Passed[] = [];
-  /** Where the next one goes once the list is full. */
-  #next = 0;
+  readonly #kept: KeptFigures | null;
+  readonly #max_parts: number;
+  /** By the first of their ids. */
+  readonly #parts = new Map<number, FiguresPart>();
+  /** Parts that are whole and were not kept yet. */
+  readonly #unkept = new Set<FiguresPart>();
+  readonly #gone: number[] = [];
+  #range: IdRange = { first_id: 1, last_id: 0 };
+  /** What completed from then on is all there. */
+  #whole_from_ms = Number.NEGATIVE_INFINITY;
 
-  constructor({ max = CAPTURE_ACTIVITY.exchanges, prices = {} }: { max?: number; prices?: Prices } = {}) {
-    this.#max = max;
+  constructor({
+    max = CAPTURE_ACTIVITY.exchanges,
+    prices = {},
+    kept = null,
+  }: { max?: number; prices?: Prices; kept?: KeptFigures | null } = {}) {
+    this.#max_parts = Math.max(1, Math.ceil(max / PART_IDS));
     this.#prices = prices;
+    this.#kept = kept;
   }
 
-  add(record: ListedExchange): void {
-    const usage = readFreshUsage(record.shape, record.usage);
-    const cost = costOfExchange(record, this.#prices);
-    const passed: Passed = {
-      started_ms: Date.parse(record.started_at),
-      latency_ms: record.duration_ms,
-      first_byte_ms: record.first_byte_ms,
-      is_turn: record.kind === 'turn',
-      failed: hasFailed(record),
-      by_student: record.served_by === 'student',
-      input_tokens: usage.input_tokens ?? 0,
-      output_tokens: usage.output_tokens ?? 0,
-      cost_usd: cost === 'unknown' ? Number.NaN : (cost ?? 0),
-    };
-    if (this.#passed.length < this.#max) this.#passed.push(passed);
-    else this.#passed[this.#next] = passed;
-    this.#next = (this.#next + 1) % this.#max;
+  /**
+   * Brings it up to the newest exchange, and back to what began at `from_ms`.
+   * @param hasTime asked before each part that has to be read; the newest one is always read
+   */
+  follow(source: Pick<ExchangeSource, 'summaries'>, range: IdRange, from_ms: number, hasTime: () => boolean) {
+    this.#range = range;
+    this.#whole_from_ms = Number.POSITIVE_INFINITY;
+    if (range.last_id < range.first_id) {
+      this.#whole_from_ms = Number.NEGATIVE_INFINITY;
+      return;
+    }
+    const newest = startOfPart(range.last_id);
+    const oldest = Math.max(startOfPart(range.first_id), newest - (this.#max_parts - 1) * PART_IDS);
+    for (let from_id = newest; from_id >= oldest; from_id -= PART_IDS) {
+      const part = this.#find(from_id);
+      if (part.next_id <= Math.min(range.last_id, from_id + PART_IDS - 1)) {
+        if (from_id !== newest && !hasTime()) return;
+        part.read(source, range.last_id, this.#prices);
+        if (part.next_id === from_id + PART_IDS) this.#unkept.add(part);
+      }
+      // Exchanges go by when they ended: none before this part began later.
+      if (part.ended_ms < from_ms) {
+        this.#whole_from_ms = part.ended_ms;
+        return;
+      }
+    }
+    if (oldest <= range.first_id) this.#whole_from_ms = Number.NEGATIVE_INFINITY;
+    else this.#whole_from_ms = this.#parts.get(oldest)?.ended_ms ?? Number.POSITIVE_INFINITY;
+    for (const from_id of this.#parts.keys())
+      if (from_id < oldest) {
+        this.#parts.delete(from_id);
+        this.#gone.push(from_id);
+      }
+  }
+
+  get hasChanges(): boolean {
+    return this.#unkept.size > 0;
+  }
+
+  /** What is to be kept since the last call. */
+  takeChanges(): FiguresChanges {
+    const figures = [...this.#unkept].map((part) => ({ first_id: part.from_id, value: part.write() }));
+    this.#unkept.clear();
+    return { figures, figures_gone: this.#gone.splice(0) };
   }
 
   /** What began from `from_ms` on and before `to_ms`, in all and in equal parts of that span. */
   sum(from_ms: number, to_ms: number): Omit<CapturedActivity, 'golden'> {
-    const within = this.#passed.filter(({ started_ms }) => started_ms >= from_ms && started_ms < to_ms);
     const part_ms = (to_ms - from_ms) / CAPTURE_ACTIVITY.parts;
-    const parts: Passed[][] = Array.from({ length: CAPTURE_ACTIVITY.parts }, () => []);
-    for (const one of within) parts[Math.floor((one.started_ms - from_ms) / part_ms)]?.push(one);
-    const oldest = this.#passed.reduce((least, one) => Math.min(least, one.started_ms), to_ms);
+    const all = new Sum();
+    const series = Array.from({ length: CAPTURE_ACTIVITY.parts }, () => new Sum());
+    for (const figures of this.#parts.values()) {
+      if (figures.ended_ms < from_ms || figures.from_id + PART_IDS <= this.#range.first_id) continue;
+      const started = figures.columns.started_ms;
+      for (let at = 0; at < figures.count; at++) {
+        const began_ms = started[at]!;
+        if (began_ms < from_ms || began_ms >= to_ms) continue;
+        all.add(figures, at);
+        series[Math.floor((began_ms - from_ms) / part_ms)]?.add(figures, at);
+      }
+    }
     return {
       from: new Date(from_ms).toISOString(),
       to: new Date(to_ms).toISOString(),
-      is_whole: this.#passed.length < this.#max || oldest <= from_ms,
-      ...addUp(within),
-      series: parts.map((part, at) => ({
+      is_whole: this.#whole_from_ms <= from_ms,
+      ...all.tell(),
+      series: series.map((sum, at) => ({
         at: new Date(from_ms + at * part_ms).toISOString(),
-        ...addUp(part),
+        ...sum.tell(),
       })),
+    };
+  }
+
+  #find(from_id: number): FiguresPart {
+    let part = this.#parts.get(from_id);
+    if (part === undefined) {
+      const kept = this.#kept?.figures(from_id);
+      part = kept === undefined ? new FiguresPart(from_id) : FiguresPart.from(from_id, kept);
+      this.#parts.set(from_id, part);
+    }
+    return part;
+  }
+}
+
+function startOfPart(id: number): number {
+  return id - ((id - 1) % PART_IDS);
+}
+
+const COLUMNS = [
+  'started_ms',
+  'latency_ms',
+  /** Not a number: no answer began. */
+  'first_byte_ms',
+  'input_tokens',
+  'output_tokens',
+  /** Not a number: its price or tokens are not known. */
+  'cost_usd',
+] as const;
+const TURN = 1;
+const FAILED = 2;
+const BY_STUDENT = 4;
+
+/** The figures of exchanges whose ids lie next to each other. */
+class FiguresPart {
+  readonly from_id: number;
+  /** The next exchange that is to be read. */
+  next_id: number;
+  count = 0;
+  /** When the last one ended. */
+  ended_ms = Number.NEGATIVE_INFINITY;
+  readonly columns: Record<(typeof COLUMNS)[number], Float64Array>;
+  readonly flags = new Uint8Array(PART_IDS);
+
+  constructor(from_id: number) {
+    this.from_id = from_id;
+    this.next_id = from_id;
+    this.columns = Object.fromEntries(
+      COLUMNS.map((name) => [name, new Float64Array(PART_IDS)]),
+    ) as FiguresPart['columns'];
+  }
+
+  /** As {@link write} has written it. */
+  static from(from_id: number, bytes: Buffer): FiguresPart {
+    const part = new FiguresPart(from_id);
+    part.next_id = from_id + PART_IDS;
+    part.count = bytes.readUInt32LE(0);
+    part.ended_ms = bytes.readDoubleLE(4);
+    let at = 12;
+    for (const column of [...COLUMNS.map((name) => part.columns[name]), part.flags]) {
+      const length = part.count * column.BYTES_PER_ELEMENT;
+      Buffer.from(column.buffer, 0, length).set(bytes.subarray(at, at + length));
+      at += length;
+    }
+    return part;
+  }
+
+  write(): Buffer {
+    const head = Buffer.allocUnsafe(12);
+    head.writeUInt32LE(this.count, 0);
+    head.writeDoubleLE(this.ended_ms, 4);
+    const columns = [...COLUMNS.map((name) => this.columns[name]), this.flags];
+    return Buffer.concat([
+      head,
+      ...columns.map((column) => Buffer.from(column.buffer, 0, this.count * column.BYTES_PER_ELEMENT)),
+    ]);
+  }
+
+  /** What is there of it beyond what was read. */
+  read(source: Pick<ExchangeSource, 'summaries'>, last_id: number, prices: Prices): void {
+    const end_id = this.from_id + PART_IDS;
+    for (const record of source.summaries({ from_id: this.next_id })) {
+      if (record.id >= end_id) break;
+      this.#add(record, prices);
+      // To look for one more would read the next part's.
+      if (record.id === end_id - 1 || record.id === last_id) break;
+    }
+    // What is damaged is passed over.
+    this.next_id = Math.min(end_id, last_id + 1);
+  }
+
+  #add(record: ListedExchange, prices: Prices): void {
+    const usage = readFreshUsage(record.shape, record.usage);
+    const cost = costOfExchange(record, prices);
+    const at = this.count++;
+    const { columns } = this;
+    columns.started_ms[at] = Date.parse(record.started_at);
+    columns.latency_ms[at] = record.duration_ms;
+    columns.first_byte_ms[at] = record.first_byte_ms ?? Number.NaN;
+    columns.input_tokens[at] = usage.input_tokens ?? 0;
+    columns.output_tokens[at] = usage.output_tokens ?? 0;
+    columns.cost_usd[at] = cost === 'unknown' ? Number.NaN : (cost ?? 0);
+    this.flags[at] =
+      (record.kind === 'turn' ? TURN : 0) |
+      (hasFailed(record) ? FAILED : 0) |
+      (record.served_by === 'student' ? BY_STUDENT : 0);
+    this.ended_ms = Math.max(this.ended_ms, columns.started_ms[at]! + record.duration_ms);
+  }
+}
+
+/** Numbers in typed arrays: a month's exchanges are added up while somebody waits. */
+class Sum {
+  #exchanges = 0;
+  #errors = 0;
+  #studentTurns = 0;
+  #inputTokens = 0;
+  #outputTokens = 0;
+  #costUsd = 0;
+  #unpricedTurns = 0;
+  readonly #latencies = new Numbers();
+  readonly #firstBytes = new Numbers();
+
+  add({ columns, flags }: FiguresPart, at: number): void {
+    const flag = flags[at]!;
+    this.#exchanges += 1;
+    if ((flag & TURN) !== 0) {
+      this.#latencies.add(columns.latency_ms[at]!);
+      const first_byte_ms = columns.first_byte_ms[at]!;
+      if (!Number.isNaN(first_byte_ms)) this.#firstBytes.add(first_byte_ms);
+    }
+    if ((flag & FAILED) !== 0) this.#errors += 1;
+    if ((flag & BY_STUDENT) !== 0) this.#studentTurns += 1;
+    this.#inputTokens += columns.input_tokens[at]!;
+    this.#outputTokens += columns.output_tokens[at]!;
+    const cost_usd = columns.cost_usd[at]!;
+    if (Number.isNaN(cost_usd)) this.#unpricedTurns += 1;
+    else this.#costUsd += cost_usd;
+  }
+
+  tell() {
+    const [latencies, firstBytes] = [this.#latencies.sort(), this.#firstBytes.sort()];
+    return {
+      exchanges: this.#exchanges,
+      turns: latencies.length,
+      errors: this.#errors,
+      student_turns: this.#studentTurns,
+      input_tokens: this.#inputTokens,
+      output_tokens: this.#outputTokens,
+      cost_usd: this.#costUsd === 0 && this.#unpricedTurns > 0 ? null : this.#costUsd,
+      unpriced_turns: this.#unpricedTurns,
+      latency_p50_ms: quantile(latencies, 0.5),
+      latency_p95_ms: quantile(latencies, 0.95),
+      first_byte_p50_ms: quantile(firstBytes, 0.5),
+      first_byte_p95_ms: quantile(firstBytes, 0.95),
     };
   }
 }
 
-/** One pass, and numbers in typed arrays: a month's exchanges are added up while somebody waits. */
-function addUp(passed: readonly Passed[]) {
-  const latencies = new Float64Array(passed.length);
-  const first = new Float64Array(passed.length);
-  let answered = 0;
-  const sum = {
-    exchanges: passed.length,
-    turns: 0,
-    errors: 0,
-    student_turns: 0,
-    input_tokens: 0,
-    output_tokens: 0,
-  };
-  let cost_usd = 0;
-  let unpriced_turns = 0;
-  for (const one of passed) {
-    if (one.is_turn) {
-      latencies[sum.turns++] = one.latency_ms;
-      if (one.first_byte_ms !== null) first[answered++] = one.first_byte_ms;
+/** A growing list of numbers. */
+class Numbers {
+  #values = new Float64Array(64);
+  #count = 0;
+
+  add(value: number): void {
+    if (this.#count === this.#values.length) {
+      const larger = new Float64Array(this.#count * 2);
+      larger.set(this.#values);
+      this.#values = larger;
     }
-    if (one.failed) sum.errors += 1;
-    if (one.by_student) sum.student_turns += 1;
-    sum.input_tokens += one.input_tokens;
-    sum.output_tokens += one.output_tokens;
-    if (Number.isNaN(one.cost_usd)) unpriced_turns += 1;
-    else cost_usd += one.cost_usd;
+    this.#values[this.#count++] = value;
   }
-  const ascending = latencies.subarray(0, sum.turns).sort();
-  const firstAscending = first.subarray(0, answered).sort();
-  return {
-    ...sum,
-    cost_usd: cost_usd === 0 && unpriced_turns > 0 ? null : cost_usd,
-    unpriced_turns,
-    latency_p50_ms: quantile(ascending, 0.5),
-    latency_p95_ms: quantile(ascending, 0.95),
-    first_byte_p50_ms: quantile(firstAscending, 0.5),
-    first_byte_p95_ms: quantile(firstAscending, 0.95),
-  };
+
+  sort(): Float64Array {
+    return this.#values.subarray(0, this.#count).sort();
+  }
 }
 
 /** The nearest rank of ascending values; null of none. */

@@ -626,6 +626,11 @@ function shareName(name: string): string {
   return known ?? name;
 }
 
+/** A list of such names, sharing what others have. */
+export function shareNames(names: readonly string[]): string[] {
+  return names.reduce<string[]>((all, name) => addName(all, name), NO_NAMES);
+}
+
 function formatTime(ms: number): string {
   return Number.isFinite(ms) ? new Date(ms).toISOString() : '';
 }

@@ -107,6 +107,13 @@ export const capturedRunPage = z
       .int()
       .describe('Older runs that the list has no room for; they can be read by their ids'),
     exchanges_without_run: z.int().describe('Exchanges that belong to no run, such as lists of models'),
+    being_read: z
+      .object({
+        exchanges: z.int().describe('Read in so far'),
+        of: z.int().describe('Captured'),
+      })
+      .nullable()
+      .describe('While exchanges are read in, and the newest runs alone are listed; null: all are'),
   })
   .meta({ id: 'CapturedRunPage' });
 

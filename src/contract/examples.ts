@@ -1066,6 +1066,7 @@ export const EXAMPLES: Readonly<Record<string, Example>> = {
         listed_runs: 1,
         left_out_runs: 0,
         exchanges_without_run: 0,
+        being_read: null,
       },
     },
   },

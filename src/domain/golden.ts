@@ -145,13 +145,27 @@ interface LastTurn {
   failed: boolean;
 }
 
+/** A {@link GoldenTally} as plain data, to go on with it later. */
+export type SavedGoldenTally = readonly [
+  turns: number,
+  withSeq: number,
+  lists: readonly (readonly [name: ListName, count: number, first: readonly number[]])[],
+  ranges: readonly (readonly [from: number, to: number])[],
+  rangesOverflow: boolean,
+  failed: readonly FailedCall[],
+  failedOverflow: boolean,
+  hadFailures: boolean,
+  hasUnchecked: boolean,
+  lastTurn: LastTurn | null,
+];
+
 /** Collects one run's exchanges and judges them. */
 export class GoldenTally {
   #turns = 0;
   #withSeq = 0;
   // One of these stands in memory for every run of a database: what mostly stays empty takes no room.
   #lists: IdLists = NO_LISTS;
-  readonly #seqs = new SeqRanges();
+  #seqs = new SeqRanges();
   #failed: readonly FailedCall[] = NO_FAILED_CALLS;
   #failedOverflow = false;
   #hadFailures = false;
@@ -180,6 +194,37 @@ export class GoldenTally {
     }
     this.#addCall(exchange, asked);
     if (exchange.kind === 'turn') this.#addTurn(exchange, link);
+  }
+
+  save(): SavedGoldenTally {
+    return [
+      this.#turns,
+      this.#withSeq,
+      Object.entries(this.#lists).map(([name, list]) => [name as ListName, list.count, list.first] as const),
+      this.#seqs.ranges,
+      this.#seqs.overflow,
+      this.#failed,
+      this.#failedOverflow,
+      this.#hadFailures,
+      this.#hasUnchecked,
+      this.#lastTurn,
+    ];
+  }
+
+  /** As it was when it was saved. */
+  static restore(saved: SavedGoldenTally): GoldenTally {
+    const tally = new GoldenTally();
+    const [turns, withSeq, lists, ranges, rangesOverflow, failed, ...rest] = saved;
+    tally.#turns = turns;
+    tally.#withSeq = withSeq;
+    if (lists.length > 0)
+      tally.#lists = Object.fromEntries(
+        lists.map(([name, count, first]) => [name, new IdList(count, first)]),
+      );
+    tally.#seqs = new SeqRanges(ranges, rangesOverflow);
+    if (failed.length > 0) tally.#failed = failed;
+    [tally.#failedOverflow, tally.#hadFailures, tally.#hasUnchecked, tally.#lastTurn] = rest;
+    return tally;
   }
 
   /** The turn with the highest seq, or without seq the latest; null when there was none. */
@@ -360,8 +405,17 @@ const NO_IDS: readonly number[] = [];
 
 /** Counts ids and remembers the first few. */
 class IdList {
-  count = 0;
-  #first: readonly number[] = NO_IDS;
+  count: number;
+  #first: readonly number[];
+
+  constructor(count = 0, first: readonly number[] = NO_IDS) {
+    this.count = count;
+    this.#first = first;
+  }
+
+  get first(): readonly number[] {
+    return this.#first;
+  }
 
   add(id: number): void {
     this.count += 1;
@@ -383,8 +437,17 @@ const NO_RANGES: [from: number, to: number][] = [];
 
 /** A set of numbers kept as disjoint, sorted ranges. */
 class SeqRanges {
-  overflow = false;
-  #ranges: [from: number, to: number][] = NO_RANGES;
+  overflow: boolean;
+  #ranges: [from: number, to: number][];
+
+  constructor(ranges: SavedGoldenTally[3] = NO_RANGES, overflow = false) {
+    this.#ranges = ranges.length === 0 ? NO_RANGES : ranges.map(([from, to]) => [from, to]);
+    this.overflow = overflow;
+  }
+
+  get ranges(): SavedGoldenTally[3] {
+    return this.#ranges;
+  }
 
   /** @returns false when it is there already */
   add(value: number): boolean {

@@ -39,6 +39,7 @@ import {
 import { CaptureLog } from './capture/log.ts';
 import { CaptureReader } from './capture/reader.ts';
 import { decodeMeta } from './capture/record.ts';
+import { listRunIndexFiles } from './capture/run-index.ts';
 import { rewriteCaptureFile } from './capture-rewrite.ts';
 import { finishPlan, type RekeyPlan, settlePlan, writePlan } from './rekey-plan.ts';
 import { claimWriter, type WriterClaim, WriterClaimedError } from './writer-claim.ts';
@@ -168,7 +169,12 @@ class Erasure {
       key_id: openDataKey(this.#options.data_key)?.id ?? null,
       claims: [capture_db],
       moves: meant.map(({ path }) => ({ from: `${path}${PART}`, to: path })),
-      removals: [...meant.map(({ path }) => `${path}-lock`), ...attachments],
+      removals: [
+        ...meant.map(({ path }) => `${path}-lock`),
+        ...attachments,
+        // It has first words, and is made again from what is left.
+        ...listRunIndexFiles(capture_db),
+      ],
     };
     this.#done = 0;
     this.#of = meant.reduce((sum, { path }) => sum + statSync(path).size, 0);

@@ -18,6 +18,7 @@ import { cutBlock, isInPieces, joinBlock, readRawPlace } from './capture/codec.t
 import type { DecodeExchange } from './capture/exchange-index.ts';
 import { attachmentsFolder, type CaptureEnv, listSealed, rawFolder } from './capture/layout.ts';
 import { CaptureLog } from './capture/log.ts';
+import { listRunIndexFiles } from './capture/run-index.ts';
 import { removeDatabase, rewriteCaptureFile, syncFile } from './capture-rewrite.ts';
 import { checkFileHead, checkRoom } from './lmdb/file-head.ts';
 import { checkSealing, SEALING, SealedTable, type ValueTable } from './lmdb/sealed-table.ts';
@@ -121,6 +122,8 @@ class Rekeying {
         ...findRedoLogs(paths),
         ...all.map((path) => `${path}-lock`),
         rawFolder(capture_db),
+        // Made again from the captures.
+        ...listRunIndexFiles(capture_db),
         join(data_dir, 'pattern-graphs'),
       ],
     };

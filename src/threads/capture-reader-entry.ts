@@ -7,22 +7,19 @@
  * end are for the parent.
  */
 import { constants, setPriority } from 'node:os';
-import { setImmediate as nextTurn } from 'node:timers/promises';
-import { RecentExchanges } from '../analysis/captured-activity.ts';
-import { CapturedRuns, type HasTime, RunWithin } from '../analysis/captured-runs.ts';
+import { setImmediate as nextTurn, setTimeout as pause } from 'node:timers/promises';
+import { type HasTime, RunWithin } from '../analysis/captured-runs.ts';
 import { type ToldExchange, tellConversation } from '../analysis/conversation.ts';
 import { RelegatedSteps, tellDecision } from '../analysis/relegated-steps.ts';
 import { explainStep } from '../analysis/step-explanation.ts';
-import type { CaptureAnswer, CapturedActivity, CaptureQuestion } from '../domain/captured-run.ts';
+import type { CaptureAnswer, CaptureQuestion } from '../domain/captured-run.ts';
 import type { Prices } from '../domain/price.ts';
-import { CAPTURE_CATCH_UP_MS, CAPTURE_LIST_READING_MS, CONVERSATION_PAGE_CHARACTERS } from '../limits.ts';
+import { CAPTURE_LIST_READING_MS, CONVERSATION_PAGE_CHARACTERS } from '../limits.ts';
 import { decodeExchange } from '../providers/decode.ts';
 import { FollowedFiles } from '../storage/capture/followed-files.ts';
-import type { CaptureReaderOptions, FromCaptureReader, ToCaptureReader } from './capture-reader-protocol.ts';
+import { CaptureList } from './capture-list.ts';
+import type { CaptureReaderStart, FromCaptureReader, ToCaptureReader } from './capture-reader-protocol.ts';
 import { ExplainingStudents } from './explaining-students.ts';
-
-/** Exchanges that are added to the list at a time; then a question may be answered. */
-const ADDED_AT_ONCE = 4_096;
 
 type Question<Name extends CaptureQuestion['name']> = Extract<CaptureQuestion, { name: Name }>;
 
@@ -42,18 +39,16 @@ class CaptureLibrary {
   readonly #files: FollowedFiles;
   readonly #prices: Prices;
   readonly #students: ExplainingStudents;
-  #runs: CapturedRuns;
-  #recent: RecentExchanges;
+  readonly #list: CaptureList;
   #steps = new RelegatedSteps();
-  #lastId = 0;
   #kept: KeptConversation | null = null;
 
-  constructor({ db, data_key, prices, student }: CaptureReaderOptions) {
+  constructor(options: CaptureReaderStart) {
+    const { db, data_key, prices, student } = options;
     this.#files = new FollowedFiles(db, { decode: decodeExchange, data_key });
     this.#prices = prices;
     this.#students = new ExplainingStudents(student);
-    this.#runs = new CapturedRuns({ prices });
-    this.#recent = new RecentExchanges({ prices });
+    this.#list = new CaptureList(this.#files, options);
   }
 
   /** @throws CaptureFileError; whatever else reading throws */
@@ -71,78 +66,47 @@ class CaptureLibrary {
       case 'explain':
         return this.#explain(question.id);
     }
-    const refused = await this.#catchUp();
-    if (refused !== null) return refused;
+    this.#list.catchUp();
     switch (question.name) {
       case 'runs':
         return this.#listRuns(question);
       case 'activity':
-        return toJson({
-          ...this.#recent.sum(question.from_ms, question.to_ms),
-          golden: this.#runs.countGolden(this.#files),
-        } satisfies CapturedActivity);
+        return toJson(this.#list.activity(question.from_ms, question.to_ms));
       case 'run':
         return this.#tellRun(question);
     }
   }
 
-  /** Does a piece of what is left to do. @returns false when there is nothing */
-  goOn(): boolean {
-    if (this.#runs.last_id < this.#lastId) {
-      this.#addSome();
-      return true;
-    }
-    return this.#runs.readWanted(this.#files);
+  /** Does a piece of what is left to do. @returns how long to wait until the next one; null: there is none */
+  goOn(): number | null {
+    return this.#list.goOn();
+  }
+
+  /** Keeps what was found out. */
+  close(): void {
+    this.#list.close();
   }
 
   #look(): void {
-    this.#lastId = this.#files.refresh();
-    if (this.#lastId >= this.#runs.last_id) return;
-    // Another database lies there now.
-    this.#runs = new CapturedRuns({ prices: this.#prices });
-    this.#recent = new RecentExchanges({ prices: this.#prices });
+    if (this.#list.look()) return;
     this.#steps = new RelegatedSteps();
     this.#kept = null;
   }
 
-  /** @returns what to answer while much is left to read in */
-  async #catchUp(): Promise<CaptureAnswer | null> {
-    const until = performance.now() + CAPTURE_CATCH_UP_MS;
-    while (this.#runs.last_id < this.#lastId) {
-      this.#addSome();
-      if (performance.now() > until && this.#runs.last_id < this.#lastId) {
-        const detail = `The captures are being read in: ${this.#runs.last_id} of ${this.#lastId} exchanges so far`;
-        return { type: 'refused', detail };
-      }
-      await nextTurn();
-    }
-    return null;
-  }
-
-  #addSome(): void {
-    let added = 0;
-    for (const record of this.#files.summaries({ from_id: this.#runs.last_id + 1 })) {
-      this.#runs.add(record);
-      this.#recent.add(record);
-      if (++added === ADDED_AT_ONCE) return;
-    }
-    // The last ones are damaged.
-    this.#runs.last_id = this.#lastId;
-  }
-
   #listRuns({ limit, before, filter }: Question<'runs'>): CaptureAnswer {
-    const page = this.#runs.page(this.#files, { limit, before, filter }, startTime());
+    const page = this.#list.page({ limit, before, filter }, startTime());
     return toJson({
       runs: page.runs,
       next_cursor: page.next === null ? null : String(page.next),
-      listed_runs: this.#runs.size,
-      left_out_runs: this.#runs.left_out,
-      exchanges_without_run: this.#runs.without_run,
+      listed_runs: this.#list.size,
+      left_out_runs: this.#list.left_out,
+      exchanges_without_run: this.#list.without_run,
+      being_read: this.#list.being_read,
     });
   }
 
   #listSteps({ limit, before, filter }: Question<'steps'>): CaptureAnswer {
-    const page = this.#steps.page(this.#files, this.#lastId, { limit, before, filter }, startTime());
+    const page = this.#steps.page(this.#files, this.#list.last_id, { limit, before, filter }, startTime());
     return toJson({ steps: page.steps, next_cursor: page.next === null ? null : String(page.next) });
   }
 
@@ -161,7 +125,7 @@ class CaptureLibrary {
   }
 
   #tellRun({ run_id, limit, after }: Question<'run'>): CaptureAnswer {
-    const runs = this.#runs.left_out > 0 ? this.#findAlone(run_id) : this.#runs;
+    const runs = this.#list.listOf(run_id);
     const row = runs.row(this.#files, run_id, startTime());
     const range = runs.rangeOf(run_id);
     if (row === undefined || range === undefined) return MISSING;
@@ -182,14 +146,6 @@ class CaptureLibrary {
     this.#kept = hasMore ? { run_id, after: last, epoch, last_id: range.last_id, rest } : null;
     const head = JSON.stringify({ run: row, next_cursor: hasMore ? String(last) : null });
     return { type: 'json', json: Buffer.from(`${head.slice(0, -1)},"turns":[${turns.join(',')}]}`) };
-  }
-
-  /** One that had to leave the list may be there all the same. */
-  #findAlone(runId: string): CapturedRuns {
-    if (this.#runs.rangeOf(runId) !== undefined) return this.#runs;
-    const alone = new CapturedRuns({ max: 1, prices: this.#prices });
-    for (const record of this.#files.summaries({ run_id: runId })) alone.add(record);
-    return alone;
   }
 
   /** The conversation as the last page left it; null when that is another one, or there is more of it by now. */
@@ -259,7 +215,11 @@ async function work(): Promise<void> {
   if (isWorking) return;
   isWorking = true;
   try {
-    while (waiting === 0 && library!.goOn()) await nextTurn();
+    while (waiting === 0) {
+      const pause_ms = library!.goOn();
+      if (pause_ms === null) return;
+      await (pause_ms === 0 ? nextTurn() : pause(pause_ms));
+    }
   } catch {
     // The next question is told what is wrong.
   } finally {
@@ -271,4 +231,10 @@ async function work(): Promise<void> {
 setPriority(constants.priority.PRIORITY_BELOW_NORMAL);
 for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) process.on(signal, () => {});
 process.on('message', take);
-process.once('disconnect', () => process.exit(0));
+process.once('disconnect', () => {
+  try {
+    library?.close();
+  } finally {
+    process.exit(0);
+  }
+});

@@ -12,6 +12,7 @@ import {
   CAPTURE_READER_HEAP_MB,
   CAPTURE_READER_IDLE_MS,
   CAPTURE_READER_RESTART_MS,
+  CAPTURE_READER_STOP_MS,
   CAPTURE_READS_MAX,
 } from '../limits.ts';
 import { createDeferred, type Deferred } from '../std/deferred.ts';
@@ -40,6 +41,9 @@ interface Life {
   is_overdue: boolean;
 }
 
+/** After so many ends that nobody asked for, what it kept is not trusted any more. */
+const SUSPECT_ENDS = 2;
+
 export class CaptureReaderProcess implements CaptureAsker {
   readonly #parts: CaptureReaderParts;
   #life: Life | null = null;
@@ -47,6 +51,8 @@ export class CaptureReaderProcess implements CaptureAsker {
   #idle: NodeJS.Timeout | null = null;
   /** Ends of itself since the last answer. */
   #failures = 0;
+  /** The same since one ended as it should. */
+  #ends = 0;
   #notBefore = Number.NEGATIVE_INFINITY;
   #lastReason = '';
   #isClosed = false;
@@ -79,7 +85,7 @@ export class CaptureReaderProcess implements CaptureAsker {
     return answer.promise;
   }
 
-  /** Ends it at once: it writes nothing. */
+  /** Ends it, within CAPTURE_READER_STOP_MS: it keeps what it has found out. */
   async close(): Promise<void> {
     this.#isClosed = true;
     if (this.#idle !== null) clearTimeout(this.#idle);
@@ -87,8 +93,11 @@ export class CaptureReaderProcess implements CaptureAsker {
     if (life === null) return;
     const ended = createDeferred<void>();
     life.child.once('exit', () => ended.resolve());
-    life.child.kill('SIGKILL');
+    // It looks up between two pieces of work.
+    if (life.child.connected) life.child.disconnect();
+    const late = setTimeout(() => life.child.kill('SIGKILL'), CAPTURE_READER_STOP_MS);
     await ended.promise;
+    clearTimeout(late);
   }
 
   /** @throws CatalogueError during the pause behind an end */
@@ -112,7 +121,7 @@ export class CaptureReaderProcess implements CaptureAsker {
       // Never started, or a message that could not be sent: then it still ends.
       if (child.pid === undefined) this.#noteEnd(life, error.message);
     });
-    this.#send(life, { type: 'open', options });
+    this.#send(life, { type: 'open', options: { ...options, is_suspect: this.#ends >= SUSPECT_ENDS } });
     return life;
   }
 
@@ -135,6 +144,7 @@ export class CaptureReaderProcess implements CaptureAsker {
   /** Nobody asks: it ends of itself, and the next question starts another. */
   #letGo(life: Life): void {
     if (this.#life === life) this.#life = null;
+    this.#ends = 0;
     if (life.child.connected) life.child.disconnect();
   }
 
@@ -154,6 +164,7 @@ export class CaptureReaderProcess implements CaptureAsker {
     const { first, last } = CAPTURE_READER_RESTART_MS;
     const pause_ms = Math.min(last, first * 2 ** this.#failures);
     this.#failures += 1;
+    this.#ends += 1;
     this.#notBefore = performance.now() + pause_ms;
     this.#lastReason = reason;
     this.#parts.tell({ pid: life.child.pid ?? null, reason, restart_in_ms: pause_ms });

@@ -10,10 +10,18 @@ export interface CaptureReaderOptions {
   prices: Prices;
   /** Absolute path of the student's directory; null: there is none to ask. */
   student: string | null;
+  /** Of the program: what another one has kept is not read. */
+  version: string;
+}
+
+/** Of one life of it. */
+export interface CaptureReaderStart extends CaptureReaderOptions {
+  /** Earlier ones ended by themselves: what they kept may be why. */
+  is_suspect: boolean;
 }
 
 export type ToCaptureReader =
-  | { type: 'open'; options: CaptureReaderOptions }
+  | { type: 'open'; options: CaptureReaderStart }
   | { type: 'ask'; id: number; question: CaptureQuestion };
 
 export interface FromCaptureReader {

@@ -85,10 +85,10 @@ describe('the figures of a span', () => {
     exchange({ started_at: new Date(FROM_MS + hours * HOUR_MS).toISOString(), ...over });
 
   it('are the sums of what began in it', () => {
-    const recent = new RecentExchanges({ prices: PRICES });
-    recent.add(at(-1));
-    for (let turn = 1; turn <= 20; turn++) recent.add(at(1, { duration_ms: turn * 10, first_byte_ms: turn }));
-    recent.add(
+    const { recent, add } = follow({ prices: PRICES });
+    add(at(-1));
+    for (let turn = 1; turn <= 20; turn++) add(at(1, { duration_ms: turn * 10, first_byte_ms: turn }));
+    add(
       at(13, {
         status: 529,
         stop_reason: null,
@@ -97,10 +97,10 @@ describe('the figures of a span', () => {
         first_byte_ms: null,
       }),
     );
-    recent.add(at(13, { served_by: 'student', duration_ms: 5, first_byte_ms: 5 }));
-    recent.add(at(13, { kind: 'other', path: '/v1/models', duration_ms: 9_999, usage: usage(null, null) }));
-    recent.add(at(13, { model: 'other' }));
-    recent.add(at(24));
+    add(at(13, { served_by: 'student', duration_ms: 5, first_byte_ms: 5 }));
+    add(at(13, { kind: 'other', path: '/v1/models', duration_ms: 9_999, usage: usage(null, null) }));
+    add(at(13, { model: 'other' }));
+    add(at(24));
     const sum = recent.sum(FROM_MS, FROM_MS + 24 * HOUR_MS);
     expect(sum).toMatchObject({
       is_whole: true,
@@ -132,19 +132,77 @@ describe('the figures of a span', () => {
     });
   });
 
-  it('say what is not known of money, and that older exchanges are forgotten', () => {
-    const recent = new RecentExchanges({ max: 3 });
-    for (let hour = 0; hour < 4; hour++) recent.add(at(hour));
-    const sum = recent.sum(FROM_MS, FROM_MS + 24 * HOUR_MS);
-    expect(sum).toMatchObject({ is_whole: false, exchanges: 3, cost_usd: null, unpriced_turns: 3 });
-    expect(recent.sum(FROM_MS + 2 * HOUR_MS, FROM_MS + 24 * HOUR_MS)).toMatchObject({
-      is_whole: true,
-      exchanges: 2,
-    });
+  it('say what is not known of money', () => {
+    const { recent, add } = follow();
+    for (let hour = 0; hour < 4; hour++) add(at(hour));
+    expect(recent.sum(FROM_MS, FROM_MS + 24 * HOUR_MS)).toMatchObject({ cost_usd: null, unpriced_turns: 4 });
     expect(new RecentExchanges().sum(FROM_MS, FROM_MS + HOUR_MS)).toMatchObject({
+      is_whole: true,
       exchanges: 0,
       cost_usd: 0,
       latency_p50_ms: null,
     });
   });
+
+  it('go as far back as is asked, and say when older exchanges are left out', () => {
+    const source = new Listed();
+    for (let second = 0; second < 3_000; second++) source.add(at(second / 3_600));
+    const range = { first_id: 1, last_id: 3_000 };
+    const look = (recent: RecentExchanges, from_ms: number, hasTime = true) => {
+      recent.follow(source, range, from_ms, () => hasTime);
+      return recent.sum(from_ms, FROM_MS + HOUR_MS);
+    };
+    const recent = new RecentExchanges();
+    // Up to the first part whose exchanges had all ended by then: the ids from 1025 on.
+    expect(look(recent, FROM_MS + 2_500_000)).toMatchObject({ is_whole: true, exchanges: 500 });
+    expect(source.read).toBe(3_000 - 1_024);
+    expect(look(recent, FROM_MS + 500_000, false)).toMatchObject({ is_whole: false, exchanges: 1_976 });
+    expect(look(recent, FROM_MS + 500_000)).toMatchObject({ is_whole: true, exchanges: 2_500 });
+    const small = new RecentExchanges({ max: 2_000 });
+    expect(look(small, FROM_MS)).toMatchObject({ is_whole: false, exchanges: 1_976 });
+    expect(look(small, FROM_MS + 2_500_000)).toMatchObject({ is_whole: true, exchanges: 500 });
+  });
+
+  it('are the same when they were kept', () => {
+    const source = new Listed();
+    for (let second = 0; second < 2_500; second++)
+      source.add(at(second / 3_600, second % 7 === 0 ? { status: 500, first_byte_ms: null } : {}));
+    const range = { first_id: 1, last_id: 2_500 };
+    const first = new RecentExchanges({ prices: PRICES });
+    first.follow(source, range, FROM_MS, () => true);
+    const kept = new Map(first.takeChanges().figures.map(({ first_id, value }) => [first_id, value]));
+    expect([...kept.keys()]).toEqual([1_025, 1]);
+    const read = source.read;
+    const second = new RecentExchanges({ prices: PRICES, kept: { figures: (id) => kept.get(id) } });
+    second.follow(source, range, FROM_MS, () => true);
+    expect(source.read - read).toBe(2_500 - 2_048);
+    expect(second.sum(FROM_MS, FROM_MS + HOUR_MS)).toEqual(first.sum(FROM_MS, FROM_MS + HOUR_MS));
+  });
 });
+
+/** Exchanges by their ids, and how many were read. */
+class Listed {
+  readonly records: ListedExchange[] = [];
+  read = 0;
+
+  add(record: ListedExchange): void {
+    this.records.push({ ...record, id: this.records.length + 1 });
+  }
+
+  *summaries({ from_id = 1 }: { from_id?: number } = {}): Generator<ListedExchange> {
+    for (const record of this.records.slice(from_id - 1)) {
+      this.read++;
+      yield record;
+    }
+  }
+}
+
+function follow(options: ConstructorParameters<typeof RecentExchanges>[0] = {}) {
+  const source = new Listed();
+  const recent = new RecentExchanges(options);
+  const add = (record: ListedExchange) => {
+    source.add(record);
+    recent.follow(source, { first_id: 1, last_id: source.records.length }, FROM_MS, () => true);
+  };
+  return { recent, add };
+}

@@ -21,7 +21,7 @@ function openReader(parts: Partial<CaptureReaderParts> = {}) {
   const ended = createDeferred<Ended>();
   const reader = new CaptureReaderProcess({
     entry: ENTRY,
-    options: { db, data_key: null, prices: {}, student: null },
+    options: { db, data_key: null, prices: {}, student: null, version: '1' },
     tell: (one) => ended.resolve(one),
     ...parts,
   });

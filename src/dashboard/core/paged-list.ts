@@ -36,7 +36,8 @@ export function usePagedList<Page extends CursorPage<unknown>>(
     key,
     async (signal) => {
       const head = await read(undefined, signal);
-      if (rest.cursor === undefined) rest.cursor = head.next_cursor;
+      // As long as nothing behind it was read, the first page says what is behind it.
+      if (rest.pages === 0) rest.cursor = head.next_cursor;
       if (rest.isWanted && rest.cursor !== null && rest.pages < PAGES_MAX) {
         const page = await read(rest.cursor, signal);
         rest.add(page);

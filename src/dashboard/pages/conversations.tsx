@@ -3,6 +3,7 @@ import { useComputed } from '@preact/signals';
 import { address, filterOf, hrefOf, setFilters } from '../core/address.ts';
 import { call } from '../core/api.ts';
 import { type CapturedRun, tokensIn } from '../core/captured.ts';
+import type { Reply } from '../core/contract.ts';
 import { countOf, formatNumber, formatShort, formatSpan } from '../core/format.ts';
 import { memo } from '../core/memo.ts';
 import { usePagedList } from '../core/paged-list.ts';
@@ -36,8 +37,8 @@ function ConversationList() {
     JSON.stringify(filters),
     async (cursor, signal) => {
       const query = { limit: PAGE_ROWS, cursor, ...queryOf(filters) };
-      const { runs, ...page } = await call('GET /capture/runs', { query, signal });
-      return { rows: runs, ...page };
+      const page = await call('GET /capture/runs', { query, signal });
+      return { rows: page.runs, ...page };
     },
     { keyOf: ({ run_id }) => run_id, every_ms: 3_000 },
   );
@@ -49,15 +50,7 @@ function ConversationList() {
     <>
       <PageHead
         title="Conversations"
-        sub={
-          list.data.value === null
-            ? 'What the gateway captured.'
-            : `${countOf(list.data.value.head.listed_runs, 'captured run')}${
-                list.data.value.head.left_out_runs > 0
-                  ? `, and ${formatNumber(list.data.value.head.left_out_runs)} older ones by their ids`
-                  : ''
-              }.`
-        }
+        sub={list.data.value === null ? 'What the gateway captured.' : describeList(list.data.value.head)}
       />
       <FilterBar filters={filters} models={models.value} />
       {filters.session === '' ? null : (
@@ -99,6 +92,15 @@ function ConversationList() {
       </Loaded>
     </>
   );
+}
+
+function describeList({ being_read, listed_runs, left_out_runs }: Reply<'GET /capture/runs'>): string {
+  if (being_read !== null) {
+    const { exchanges, of } = being_read;
+    return `The newest runs. Older ones are being read in: ${formatNumber(exchanges)} of ${countOf(of, 'exchange')} so far.`;
+  }
+  const older = left_out_runs > 0 ? `, and ${formatNumber(left_out_runs)} older ones by their ids` : '';
+  return `${countOf(listed_runs, 'captured run')}${older}.`;
 }
 
 function queryOf({ q, model, golden, served_by, own, session, from, to }: Filters) {

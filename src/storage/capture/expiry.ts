@@ -17,6 +17,7 @@ import { syncPath } from './attachments.ts';
 import { BlockReader } from './blocks.ts';
 import { listDamaged } from './damage.ts';
 import { attachmentsFolder, listSealed, openCaptureEnv, type SealedFile } from './layout.ts';
+import { removeRunIndex } from './run-index.ts';
 
 /** The log, as far as it is needed. */
 export interface ExpiringLog {
@@ -87,6 +88,8 @@ export class CaptureExpiry {
     const first = await log.readFirstStart();
     if (first !== null && first < nowMs - SEAL_AFTER_MS) await log.rotate();
     const removed = await this.#removeFiles(nowMs - days * DAY_MS);
+    // It has first words of what is gone. Who has it open makes it again without them, else the next reader does.
+    if (removed > 0) removeRunIndex(this.#options.path);
     // A process that ended in between has left attachments.
     if (removed > 0 || this.#isFirst) await this.#removeAttachments();
     this.#isFirst = false;

@@ -73,6 +73,11 @@ export class FollowedFiles {
     return this.#parts.at(-1)?.last_id ?? 0;
   }
 
+  /** The first id that is there, as of the last look; 1 when nothing is. */
+  get first_id(): number {
+    return this.#parts[0]?.first_id ?? 1;
+  }
+
   /** Records without headers by id, ascending; what is damaged is left out. @throws CaptureFileError */
   *summaries(filter: { run_id?: string; from_id?: number } = {}): Generator<ExchangeSummary> {
     for (const part of this.#parts) {

@@ -1,0 +1,251 @@
+/**
+ * The kept index of captured runs, `<capture database>.runs`: one row a run, and the figures of the newest exchanges, so that
+ * nobody goes over all exchanges again to list them. It is made of the captures and can always be made again from them: what is
+ * damaged, of another version, of another key or of other captures is removed. Its one writer is the capture reader
+ * (threads/capture-reader-entry.ts), never the gateway or the capture process. Any process may read it.
+ *
+ * To read it: `RunIndex.open(db, { data_key, version, mode: 'read' })`, null where there is none of that version. `state` says up
+ * to which exchange it goes; `newest` gives rows from the newest run down, `find` one run's row. What a row holds
+ * is `analysis/listed-run.ts`'s (`readListedRun`); the version that the capture reader writes is `indexVersion` there.
+ *
+ * Rows hold first words: with a data key they are sealed, and names of runs are told by it. Whatever removes captured exchanges
+ * removes the whole file (expiry, erasure), since LMDB's free pages keep what was removed from them; a change of the key
+ * removes it, too. A backup leaves it out. A commit is not synced: the file may be lost with the machine's power.
+ *
+ * Bound: CAPTURE_LISTED_RUNS rows and CAPTURE_ACTIVITY.exchanges figures; pages of removed rows are used again.
+ */
+import { createHash } from 'node:crypto';
+import { chmodSync, rmSync, statSync } from 'node:fs';
+import { crc32 } from 'node:zlib';
+import { type Database, open, type RootDatabase } from 'lmdb';
+import { type DataKey, openDataKey } from '../../std/data-key.ts';
+import { refuseWithoutRoom } from '../../std/file-place.ts';
+import { checkFileHead, checkRoom } from '../lmdb/file-head.ts';
+import { checkSealing, type FileSealing, SealedTable, type ValueTable } from '../lmdb/sealed-table.ts';
+
+/** What the index holds is not what was written: it is to be removed and made anew. */
+export class RunIndexDamage extends Error {
+  override readonly name = 'RunIndexDamage';
+}
+
+export interface RunIndexOptions {
+  /** Under which the captures are; null: under none. Secret. */
+  data_key: Uint8Array | null;
+  /** Of what rows hold: an index of another one is none. */
+  version: string;
+  /** `write` makes one where there is none that fits. */
+  mode: 'read' | 'write';
+}
+
+export interface KeptRow {
+  /** The run's first exchange: rows go by it. */
+  first_id: number;
+  value: Buffer;
+}
+
+export interface RunIndexChanges {
+  state: string;
+  runs: readonly (KeptRow & { run_id: string })[];
+  gone: readonly { first_id: number; run_id: string }[];
+  /** Figures, by the first exchange of their part. */
+  figures: readonly KeptRow[];
+  figures_gone: readonly number[];
+}
+
+const STATE = Buffer.from('state');
+const VERSION = Buffer.from('version');
+const CHECK_BYTES = 4;
+
+export function runIndexPath(db: string): string {
+  return `${db}.runs`;
+}
+
+/** The files that an index is. */
+export function listRunIndexFiles(db: string): string[] {
+  return [runIndexPath(db), `${runIndexPath(db)}-lock`];
+}
+
+/** Whoever has it open sees that it is gone ({@link RunIndex.isThere}). */
+export function removeRunIndex(db: string): void {
+  for (const path of listRunIndexFiles(db)) rmSync(path, { force: true });
+}
+
+export class RunIndex {
+  readonly #path: string;
+  readonly #root: RootDatabase<Buffer, Buffer>;
+  readonly #meta: ValueTable<Buffer>;
+  readonly #runs: ValueTable<number>;
+  readonly #figures: ValueTable<number>;
+  readonly #names: Database<Buffer, Buffer>;
+  readonly #key: DataKey | null;
+  readonly #inode: bigint;
+
+  /** @throws in mode `write`: Error of the storage */
+  static open(db: string, options: RunIndexOptions): RunIndex | null {
+    const path = runIndexPath(db);
+    try {
+      checkFileHead(path);
+      const index = new RunIndex(path, options);
+      if (index.#meta.get(VERSION)?.toString() === options.version) return index;
+      void index.close();
+    } catch (thrown) {
+      if (options.mode === 'read') return null;
+      if (isTrouble(thrown)) throw thrown;
+    }
+    if (options.mode === 'read') return null;
+    removeRunIndex(db);
+    checkRoom(path);
+    const index = new RunIndex(path, options);
+    chmodSync(path, 0o600);
+    index.#root.transactionSync(() => index.#meta.putSync(VERSION, Buffer.from(options.version)));
+    return index;
+  }
+
+  private constructor(path: string, { data_key, mode }: RunIndexOptions) {
+    const common = { encoding: 'binary', cache: false } as const;
+    const isRead = mode === 'read';
+    this.#path = path;
+    this.#key = openDataKey(data_key);
+    this.#root = open<Buffer, Buffer>({
+      ...common,
+      path,
+      keyEncoding: 'binary',
+      noSubdir: true,
+      maxDbs: 8,
+      overlappingSync: false,
+      noSync: true,
+      readOnly: isRead,
+    });
+    try {
+      const sealing = checkSealing(this.#root, path, this.#key);
+      const table = <Key extends Buffer | number>(name: string, keyEncoding: 'binary' | 'uint32') => {
+        const settings = { ...common, name, keyEncoding } as const;
+        // lmdb-js takes `create` here but does not declare it.
+        const opened: Database<Buffer, Key> | undefined = this.#root.openDB<Buffer, Key>(
+          isRead ? ({ ...settings, create: false } as typeof settings) : settings,
+        );
+        if (opened === undefined) throw new RunIndexDamage(`${path}: ${name} is missing`);
+        return opened;
+      };
+      this.#meta = seal(table<Buffer>('meta', 'binary'), 'meta', sealing);
+      this.#runs = seal(table<number>('runs', 'uint32'), 'runs', sealing);
+      this.#figures = seal(table<number>('figures', 'uint32'), 'figures', sealing);
+      this.#names = table<Buffer>('names', 'binary');
+      this.#inode = inodeOf(path) ?? 0n;
+    } catch (thrown) {
+      void this.#root.close();
+      throw thrown;
+    }
+  }
+
+  /** false: it was removed, or another one stands in its place. */
+  isThere(): boolean {
+    return inodeOf(this.#path) === this.#inode;
+  }
+
+  /** What {@link RunIndexChanges.state} was last; null: nothing was written yet. */
+  get state(): string | null {
+    this.#root.resetReadTxn();
+    return this.#meta.get(STATE)?.toString() ?? null;
+  }
+
+  /**
+   * Up to so many rows of runs that began before an exchange, the newest first.
+   * @throws RunIndexDamage
+   */
+  newest(before: number, limit: number): KeptRow[] {
+    const rows: KeptRow[] = [];
+    for (const { key, value } of this.#runs.getRange({ start: before - 1, reverse: true, limit }))
+      rows.push({ first_id: key, value: this.#check(value) });
+    return rows;
+  }
+
+  /** A run's row; undefined when it has none. @throws RunIndexDamage */
+  find(runId: string): Buffer | undefined {
+    const place = this.#names.get(this.#nameOf(runId));
+    if (place === undefined) return undefined;
+    const value = this.#read(() => this.#runs.get(place.readUInt32LE()));
+    if (value === undefined) throw new RunIndexDamage(`${this.#path}: a row is missing`);
+    return this.#check(value);
+  }
+
+  /** Figures that were kept under that exchange. @throws RunIndexDamage */
+  figures(from_id: number): Buffer | undefined {
+    const value = this.#read(() => this.#figures.get(from_id));
+    return value === undefined ? undefined : this.#check(value);
+  }
+
+  /** All of it or nothing. @throws Error of the storage */
+  write({ state, runs, gone, figures, figures_gone }: RunIndexChanges): void {
+    refuseWithoutRoom(this.#path, 0);
+    this.#root.transactionSync(() => {
+      for (const { first_id, run_id } of gone) {
+        this.#runs.removeSync(first_id);
+        this.#names.removeSync(this.#nameOf(run_id));
+      }
+      for (const { first_id, run_id, value } of runs) {
+        const name = this.#nameOf(run_id);
+        if (this.#names.get(name) === undefined) {
+          const place = Buffer.allocUnsafe(4);
+          place.writeUInt32LE(first_id);
+          this.#names.putSync(name, place);
+        }
+        this.#runs.putSync(first_id, addCheck(value));
+      }
+      for (const from_id of figures_gone) this.#figures.removeSync(from_id);
+      for (const { first_id, value } of figures) this.#figures.putSync(first_id, addCheck(value));
+      this.#meta.putSync(STATE, Buffer.from(state));
+    });
+  }
+
+  async close(): Promise<void> {
+    await this.#root.close();
+  }
+
+  #nameOf(runId: string): Buffer {
+    return this.#key === null
+      ? createHash('sha256').update(runId).digest().subarray(0, 16)
+      : Buffer.from(this.#key.nameOf('captured run', runId), 'hex');
+  }
+
+  #check(value: Buffer): Buffer {
+    const end = value.length - CHECK_BYTES;
+    if (end < 0 || crc32(value.subarray(0, end)) !== value.readUInt32LE(end))
+      throw new RunIndexDamage(`${this.#path}: a row is damaged`);
+    return value.subarray(0, end);
+  }
+
+  #read<Value>(read: () => Value): Value {
+    try {
+      return read();
+    } catch (cause) {
+      throw new RunIndexDamage(`${this.#path}: a row cannot be read`, { cause });
+    }
+  }
+}
+
+function seal<Key extends Buffer | number>(
+  table: Database<Buffer, Key>,
+  name: string,
+  sealing: FileSealing | null,
+): ValueTable<Key> {
+  return sealing === null ? table : new SealedTable(table, name, sealing);
+}
+
+function addCheck(value: Buffer): Buffer {
+  const whole = Buffer.allocUnsafe(value.length + CHECK_BYTES);
+  value.copy(whole);
+  whole.writeUInt32LE(crc32(value), value.length);
+  return whole;
+}
+
+/** Of the disk, not of the file: to make it anew would not help. */
+function isTrouble(thrown: unknown): boolean {
+  return ['EACCES', 'EPERM', 'EROFS', 'ENOSPC', 'EMFILE'].includes(
+    (thrown as NodeJS.ErrnoException).code ?? '',
+  );
+}
+
+function inodeOf(path: string): bigint | null {
+  return statSync(path, { bigint: true, throwIfNoEntry: false })?.ino ?? null;
+}

@@ -1,0 +1,312 @@
+/**
+ * The list of captured runs and the figures of the newest exchanges, as the capture reader has them: they follow the captures, and
+ * what they hold is kept beside those (`storage/capture/run-index.ts`), so that the next reader goes on where this one ended.
+ * While much is to be read in, it answers with the newest runs alone and says so. Capture reader.
+ */
+import { createHash } from 'node:crypto';
+import { RecentExchanges } from '../analysis/captured-activity.ts';
+import {
+  type CapturedRunPage,
+  CapturedRuns,
+  type HasTime,
+  type KeptState,
+  type RunPageQuestion,
+} from '../analysis/captured-runs.ts';
+import { indexVersion } from '../analysis/listed-run.ts';
+import type { CapturedActivity } from '../domain/captured-run.ts';
+import { CAPTURE_CATCH_UP_MS, CAPTURE_LIST } from '../limits.ts';
+import { systemClock } from '../std/clock.ts';
+import type { FollowedFiles } from '../storage/capture/followed-files.ts';
+import { CaptureFileError } from '../storage/capture/layout.ts';
+import { RunIndex, removeRunIndex } from '../storage/capture/run-index.ts';
+import type { CaptureReaderStart } from './capture-reader-protocol.ts';
+
+/** What the index says of itself. */
+interface IndexState extends KeptState {
+  /** By which its costs were found. */
+  prices: string;
+  first_id: number;
+  /** An exchange that it goes over, by which its captures are known again. */
+  mark: { id: number; started_at: string };
+}
+
+/** The newest runs alone. */
+interface NewestRuns {
+  runs: CapturedRuns;
+  /** Runs that began with an earlier exchange may have begun before what was looked at. */
+  not_before: number;
+}
+
+export class CaptureList {
+  readonly #files: FollowedFiles;
+  readonly #options: CaptureReaderStart;
+  readonly #pricesName: string;
+  readonly #catchUpMs: number;
+  #index: RunIndex | null = null;
+  /** false: writing failed, and the index is only read. */
+  #isWritten = true;
+  #isOpened = false;
+  #runs!: CapturedRuns;
+  #recent!: RecentExchanges;
+  #newest: NewestRuns | null = null;
+  #firstId = 1;
+  #lastId = 0;
+  #unsaved = 0;
+
+  /** @param catchUpMs how long a question waits for what is read in */
+  constructor(files: FollowedFiles, options: CaptureReaderStart, catchUpMs: number = CAPTURE_CATCH_UP_MS) {
+    this.#files = files;
+    this.#catchUpMs = catchUpMs;
+    this.#options = options;
+    const { db, prices, is_suspect } = options;
+    this.#pricesName = createHash('sha256').update(JSON.stringify(prices)).digest('hex').slice(0, 16);
+    if (is_suspect) removeRunIndex(db);
+    this.#begin(null);
+  }
+
+  /** The last exchange that is there. */
+  get last_id(): number {
+    return this.#lastId;
+  }
+
+  get size(): number {
+    return this.#current.runs.size;
+  }
+
+  get left_out(): number {
+    return this.#current.runs.left_out;
+  }
+
+  get without_run(): number {
+    return this.#current.runs.without_run;
+  }
+
+  /** How far the exchanges are read in; null: all of them are. */
+  get being_read(): { exchanges: number; of: number } | null {
+    return this.#newest === null ? null : { exchanges: this.#runs.last_id, of: this.#lastId };
+  }
+
+  /** Looks at what is there now. @returns false when what was told before is of other captures */
+  look(): boolean {
+    this.#lastId = this.#files.refresh();
+    const firstId = this.#files.first_id;
+    let isSame = true;
+    if (!this.#isOpened && this.#lastId > 0) this.#open();
+    else if (this.#lastId < this.#runs.last_id || firstId < this.#firstId) {
+      // Another database lies there now.
+      this.#dropIndex();
+      isSame = false;
+    } else if (firstId > this.#firstId || this.#index?.isThere() === false)
+      this.#guard(() => this.#keepAnew(firstId));
+    this.#firstId = firstId;
+    return isSame;
+  }
+
+  /** Reads in what has come, as far as that is quick. */
+  catchUp(): void {
+    // Once it has answered from the newest ones, the rest is read while nobody asks.
+    const until = performance.now() + (this.#newest === null ? this.#catchUpMs : 0);
+    while (this.#runs.last_id < this.#lastId && performance.now() < until) this.#guard(() => this.#addSome());
+    this.#followNewest();
+  }
+
+  page(question: RunPageQuestion, hasTime: HasTime): CapturedRunPage {
+    return this.#guard(() => {
+      const { runs, not_before } = this.#current;
+      return runs.page(this.#files, { ...question, not_before }, hasTime);
+    });
+  }
+
+  activity(from_ms: number, to_ms: number): CapturedActivity {
+    return this.#guard(() => {
+      const until = performance.now() + this.#catchUpMs;
+      const range = { first_id: this.#firstId, last_id: this.#lastId };
+      this.#recent.follow(this.#files, range, from_ms, () => performance.now() < until);
+      return {
+        ...this.#recent.sum(from_ms, to_ms),
+        golden: this.#current.runs.countGolden(this.#files),
+      };
+    });
+  }
+
+  /** The list that a run is in; one of it alone, when it had to leave the list, or is not read in yet. */
+  listOf(runId: string): CapturedRuns {
+    return this.#guard(() => {
+      if (this.#newest === null && (this.#runs.left_out === 0 || this.#runs.rangeOf(runId) !== undefined))
+        return this.#runs;
+      const range = this.#newest?.runs.rangeOf(runId);
+      if (range !== undefined && range.first_id >= this.#newest!.not_before) return this.#newest!.runs;
+      const alone = new CapturedRuns({ max: 1, prices: this.#options.prices });
+      for (const record of this.#files.summaries({ run_id: runId })) alone.add(record);
+      return alone;
+    });
+  }
+
+  /**
+   * Does a piece of what is left to do.
+   * @returns how long to wait until the next one, since that is not in a hurry; null: there is none
+   */
+  goOn(): number | null {
+    return this.#guard(() => {
+      if (this.#runs.last_id < this.#lastId) {
+        this.#addSome();
+        if (this.#unsaved >= CAPTURE_LIST.exchanges_unsaved) this.#save();
+        return 0;
+      }
+      this.#newest = null;
+      if (this.#runs.readWanted(this.#files) || this.#runs.loadSome()) return 0;
+      const from = performance.now();
+      let isMore = true;
+      while (isMore && performance.now() < from + CAPTURE_LIST.reading_ms)
+        isMore = this.#runs.readUnread(this.#files, systemClock.wallMs() - CAPTURE_LIST.settled_ms);
+      if (!isMore || this.#runs.changed >= CAPTURE_LIST.runs_unsaved) this.#save();
+      return isMore ? CAPTURE_LIST.pause_ms : null;
+    });
+  }
+
+  /** Keeps what is new. */
+  close(): void {
+    this.#save();
+    void this.#index?.close();
+  }
+
+  get #current(): NewestRuns {
+    return this.#newest ?? { runs: this.#runs, not_before: 0 };
+  }
+
+  #begin(state: IndexState | null): void {
+    const { prices } = this.#options;
+    const index = this.#index;
+    this.#runs = new CapturedRuns({
+      prices,
+      kept: index === null || state === null ? null : { rows: index, state },
+    });
+    this.#recent = new RecentExchanges({ prices, kept: state === null ? null : index });
+    this.#newest = null;
+    this.#unsaved = 0;
+  }
+
+  /** What an earlier reader has kept, where it is of these captures. */
+  #open(): void {
+    this.#isOpened = true;
+    const { db } = this.#options;
+    this.#index = this.#openIndex();
+    const state = this.#readState();
+    if (state === null && this.#index?.state != null) {
+      void this.#index.close();
+      removeRunIndex(db);
+      this.#index = this.#openIndex();
+    }
+    this.#begin(state);
+    const firstId = this.#files.first_id;
+    if (state !== null && firstId > state.first_id) this.#guard(() => this.#keepAnew(firstId));
+  }
+
+  /** @returns null where none can be had; then all is as quick, until the end of this process */
+  #openIndex(): RunIndex | null {
+    const { db, data_key, version } = this.#options;
+    try {
+      this.#isWritten = true;
+      return RunIndex.open(db, { data_key, version: indexVersion(version), mode: 'write' });
+    } catch {
+      return null;
+    }
+  }
+
+  #readState(): IndexState | null {
+    try {
+      const text = this.#index?.state ?? null;
+      const state = text === null ? null : (JSON.parse(text) as IndexState);
+      if (state === null || state.prices !== this.#pricesName) return null;
+      if (state.last_id > this.#lastId || state.first_id > this.#files.first_id) return null;
+      const [marked] = this.#files.summaries({ from_id: state.mark.id });
+      return marked?.id === state.mark.id && marked.started_at === state.mark.started_at ? state : null;
+    } catch {
+      return null;
+    }
+  }
+
+  /** It is not what was written, or of other captures: all begins anew. */
+  #dropIndex(): void {
+    void this.#index?.close();
+    removeRunIndex(this.#options.db);
+    this.#index = null;
+    this.#isOpened = this.#lastId > 0;
+    if (this.#isOpened) this.#index = this.#openIndex();
+    this.#begin(null);
+  }
+
+  /** Exchanges have gone by age, or the index was removed: what is left goes into a new one. */
+  #keepAnew(firstId: number): void {
+    this.#runs.forgetBefore(this.#files, firstId);
+    this.#newest = null;
+    this.#recent = new RecentExchanges({ prices: this.#options.prices });
+    void this.#index?.close();
+    removeRunIndex(this.#options.db);
+    this.#index = this.#openIndex();
+    this.#firstId = firstId;
+    this.#save();
+  }
+
+  #addSome(): void {
+    let added = 0;
+    for (const record of this.#files.summaries({ from_id: this.#runs.last_id + 1 })) {
+      this.#runs.add(record);
+      this.#unsaved++;
+      if (++added === CAPTURE_LIST.exchanges_added) return;
+    }
+    // The last ones are damaged.
+    this.#runs.last_id = this.#lastId;
+  }
+
+  /** While it is behind: the newest runs, as far as the newest exchanges tell. */
+  #followNewest(): void {
+    if (this.#runs.last_id >= this.#lastId) {
+      this.#newest = null;
+      return;
+    }
+    if (this.#newest === null) {
+      const from_id = Math.max(this.#firstId, this.#lastId - CAPTURE_LIST.newest_exchanges + 1);
+      const isAll = from_id === this.#firstId;
+      const runs = new CapturedRuns({ prices: this.#options.prices });
+      runs.last_id = from_id - 1;
+      this.#newest = { runs, not_before: isAll ? 0 : from_id + CAPTURE_LIST.newest_exchanges / 4 };
+    }
+    const { runs } = this.#newest;
+    for (const record of this.#files.summaries({ from_id: runs.last_id + 1 })) runs.add(record);
+  }
+
+  #save(): void {
+    const index = this.#index;
+    if (index === null || !this.#isWritten || !index.isThere()) return;
+    const { last_id } = this.#runs;
+    if (this.#unsaved === 0 && this.#runs.changed === 0 && !this.#recent.hasChanges) return;
+    this.#unsaved = 0;
+    try {
+      const [marked] = this.#files.summaries({ from_id: Math.max(this.#firstId, last_id - MARK_BACK) });
+      if (marked === undefined) return;
+      const { state, runs, gone } = this.#runs.takeChanges();
+      const mark = { id: marked.id, started_at: marked.started_at };
+      const whole: IndexState = { ...state, prices: this.#pricesName, first_id: this.#firstId, mark };
+      index.write({ state: JSON.stringify(whole), runs, gone, ...this.#recent.takeChanges() });
+    } catch {
+      // A full disk, say: the list goes on in memory, and the next process goes on from what is kept.
+      this.#isWritten = false;
+    }
+  }
+
+  /** An index that cannot be read is removed, and what was asked is answered without. */
+  #guard<Value>(work: () => Value): Value {
+    try {
+      return work();
+    } catch (thrown) {
+      if (this.#index === null || thrown instanceof CaptureFileError) throw thrown;
+      this.#dropIndex();
+      this.catchUp();
+      return work();
+    }
+  }
+}
+
+/** The mark lies so far back: the last exchanges of a file may be damaged. */
+const MARK_BACK = 64;

@@ -1,0 +1,318 @@
+/**
+ * The list of captured runs and what is kept of it beside the captures: the next reader goes on from there and says the same;
+ * whatever removes captures removes it; what is damaged or of something else is made again.
+ */
+import { randomBytes } from 'node:crypto';
+import { existsSync, mkdirSync, readFileSync, rmSync, truncateSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { setImmediate as nextTurn } from 'node:timers/promises';
+import { describe, expect, it, onTestFinished } from 'vitest';
+import { indexVersion, readListedRun } from '../../src/analysis/listed-run.ts';
+import type { CapturedRunFilter, CapturedRunRow } from '../../src/domain/captured-run.ts';
+import { decodeExchange } from '../../src/providers/decode.ts';
+import { createManualClock } from '../../src/std/clock.ts';
+import { CaptureExpiry } from '../../src/storage/capture/expiry.ts';
+import { FollowedFiles } from '../../src/storage/capture/followed-files.ts';
+import { CaptureLog } from '../../src/storage/capture/log.ts';
+import { RunIndex, runIndexPath } from '../../src/storage/capture/run-index.ts';
+import { eraseCaptured } from '../../src/storage/erasure.ts';
+import { rekeyData } from '../../src/storage/rekey.ts';
+import { CaptureList } from '../../src/threads/capture-list.ts';
+import { makeExchange } from '../storage/captured.ts';
+import { makeFolder } from '../storage/folder.ts';
+
+const START_MS = Date.UTC(2026, 9, 1);
+const DAY_MS = 86_400_000;
+const PRICES = { 'claude-x': { input: 3, output: 15 } };
+type Key = Buffer | null;
+
+interface Made {
+  words?: string;
+  seq?: number | null;
+  at_ms?: number;
+  stop?: string;
+  status?: number;
+}
+
+function turn(run_id: string, { words = `Words of ${run_id}.`, seq = null, at_ms, stop, status }: Made = {}) {
+  const request = { model: 'claude-x', messages: [{ role: 'user', content: words }] };
+  const answer = {
+    id: 'msg',
+    type: 'message',
+    role: 'assistant',
+    model: 'claude-x',
+    content: [{ type: 'text', text: 'Done.' }],
+    stop_reason: stop ?? 'end_turn',
+    usage: { input_tokens: 100, output_tokens: 10 },
+  };
+  return makeExchange({
+    run_id,
+    seq,
+    status: status ?? 200,
+    started_at_ms: at_ms ?? START_MS,
+    request_body: Buffer.from(JSON.stringify(request)),
+    response_body: Buffer.from(status === undefined ? JSON.stringify(answer) : '{"type":"error"}'),
+  });
+}
+
+class Captures {
+  readonly folder = makeFolder();
+  readonly db = join(this.folder, 'capture.mdb');
+  key: Key;
+  readonly #lists: CaptureList[] = [];
+  readonly #files: FollowedFiles[] = [];
+
+  constructor(key: Key = null) {
+    this.key = key;
+    onTestFinished(() => this.letGo());
+  }
+
+  /** Readers of this process would keep the file read-only for its writer. */
+  async letGo(): Promise<void> {
+    for (const list of this.#lists.splice(0)) list.close();
+    for (const files of this.#files.splice(0)) files.close();
+    // What closes them goes by the loop.
+    await nextTurn();
+  }
+
+  async log(): Promise<CaptureLog> {
+    await this.letGo();
+    return CaptureLog.open({ path: this.db, redact: true, decode: decodeExchange, data_key: this.key });
+  }
+
+  async append(...turns: Parameters<CaptureLog['append']>[0][number][]): Promise<void> {
+    const log = await this.log();
+    for (const one of turns) await log.append([one]);
+    await log.close();
+  }
+
+  open(options: { version?: string; prices?: typeof PRICES; is_suspect?: boolean } = {}, catchUpMs?: number) {
+    const { db, key: data_key } = this;
+    const files = new FollowedFiles(db, { decode: decodeExchange, data_key });
+    const start = {
+      db,
+      data_key,
+      prices: PRICES,
+      student: null,
+      version: '1',
+      is_suspect: false,
+      ...options,
+    };
+    const list = new CaptureList(files, start, catchUpMs);
+    this.#lists.push(list);
+    this.#files.push(files);
+    list.look();
+    return list;
+  }
+
+  /** What one reader shows after another has kept it. */
+  async readTwice(): Promise<[CapturedRunRow[], CapturedRunRow[]]> {
+    const first = await this.readAll();
+    return [first, await this.readAll()];
+  }
+
+  async readAll(): Promise<CapturedRunRow[]> {
+    const list = this.open();
+    finish(list);
+    const rows = show(list);
+    await this.letGo();
+    return rows;
+  }
+
+  get index(): string {
+    return runIndexPath(this.db);
+  }
+
+  /** Ids of the runs that are kept. */
+  listKept(): string[] {
+    const index = RunIndex.open(this.db, {
+      data_key: this.key,
+      version: indexVersion('1'),
+      mode: 'read',
+    });
+    const rows = index?.newest(1_000, 100) ?? [];
+    void index?.close();
+    return rows.map(({ value }) => readListedRun(value).tally.summary.run_id!);
+  }
+}
+
+function finish(list: CaptureList): void {
+  list.catchUp();
+  while (list.goOn() !== null);
+}
+
+function show(list: CaptureList, filter: CapturedRunFilter = {}): CapturedRunRow[] {
+  list.look();
+  list.catchUp();
+  return list.page({ limit: 100, before: null, filter }, () => true).runs;
+}
+
+const idsOf = (rows: readonly CapturedRunRow[]) => rows.map(({ run_id }) => run_id);
+
+describe.each<[string, () => Key]>([
+  ['as it is', () => null],
+  ['under a key', () => randomBytes(32)],
+])('the kept list, %s', (_, makeKey) => {
+  it('is the same for the next reader, and goes on', async () => {
+    const captures = new Captures(makeKey());
+    await captures.append(
+      turn('first', { seq: 1 }),
+      turn('gap', { seq: 1 }),
+      turn('first', { seq: 2 }),
+      turn('gap', { seq: 4 }),
+      turn('failed', { status: 529 }),
+      turn('linked', { stop: 'tool_use' }),
+    );
+    const [one, other] = await captures.readTwice();
+    expect(idsOf(one)).toEqual(['linked', 'failed', 'gap', 'first']);
+    expect(one.map(({ golden }) => golden)).toEqual([false, false, false, true]);
+    expect(one[3]).toMatchObject({ task: 'Words of first.', turns: 2, cost_usd: 0.0009 });
+    expect(other).toEqual(one);
+    // Runs go on: what was kept of them is added to.
+    await captures.append(turn('new'), turn('gap', { seq: 3 }), turn('gap', { seq: 2 }), turn('failed'));
+    const rows = show(captures.open());
+    await captures.letGo();
+    rmSync(captures.index);
+    expect(rows).toEqual(await captures.readAll());
+    expect(idsOf(rows)).toEqual(['new', 'linked', 'failed', 'gap', 'first']);
+    expect(rows[3]).toMatchObject({ gaps: [], golden: true, turns: 4 });
+  });
+
+  it('is asked for an old run, a filter and a sum before anything else', async () => {
+    const captures = new Captures(makeKey());
+    await captures.append(turn('a', { seq: 1 }), turn('b', { seq: 2 }), turn('c', { seq: 1 }));
+    const [rows] = await captures.readTwice();
+    const run = captures.open().listOf('b');
+    expect(run.rangeOf('b')).toEqual({ first_id: 2, last_id: 2 });
+    expect(idsOf(show(captures.open(), { golden: false }))).toEqual(['b']);
+    expect(idsOf(show(captures.open(), { q: 'words of C' }))).toEqual(['c']);
+    expect(captures.open().activity(START_MS, START_MS + 1)).toMatchObject({
+      exchanges: 3,
+      is_whole: true,
+      golden: { golden: 2, not_golden: 1, not_judged: 0 },
+    });
+    const paged = captures.open();
+    const { runs, next } = paged.page({ limit: 1, before: null, filter: {} }, () => true);
+    expect(paged.page({ limit: 5, before: next, filter: {} }, () => true).runs).toEqual(rows.slice(1));
+    expect(runs).toEqual(rows.slice(0, 1));
+  });
+
+  it('goes where captures go: by erasure, by age and by another key', async () => {
+    const captures = new Captures(makeKey());
+    await captures.append(turn('old', { words: 'CANARY one' }), turn('split', { words: 'CANARY two' }));
+    const log = await captures.log();
+    await log.rotate();
+    await log.append([turn('split', { at_ms: START_MS + 9 * DAY_MS })]);
+    await log.append([turn('young', { at_ms: START_MS + 9 * DAY_MS })]);
+    await captures.readAll();
+    expect(captures.listKept()).toEqual(['young', 'split', 'old']);
+    const reader = captures.open();
+    const expiry = new CaptureExpiry({
+      path: captures.db,
+      data_key: captures.key,
+      days: 5,
+      log,
+      clock: createManualClock(START_MS + 9 * DAY_MS),
+    });
+    await expiry.pass();
+    await log.close();
+    expect(existsSync(captures.index)).toBe(false);
+    // Who has it open keeps what is left.
+    const left = show(reader);
+    expect(left).toMatchObject([
+      { run_id: 'young' },
+      { run_id: 'split', task: 'Words of split.', turns: 1, exchanges: 1 },
+    ]);
+    await captures.letGo();
+    expect(captures.listKept()).toEqual(['young', 'split']);
+    expect(readFileSync(captures.index).includes('CANARY')).toBe(false);
+    expect(show(captures.open())).toEqual(left);
+    await captures.letGo();
+    await eraseCaptured(
+      {
+        data_dir: captures.folder,
+        capture_db: captures.db,
+        data_key: captures.key,
+        decode: decodeExchange,
+        target: { run_id: 'split' },
+        is_dry: false,
+      },
+      () => {},
+    );
+    expect(existsSync(captures.index)).toBe(false);
+    const [erased] = await captures.readTwice();
+    expect(idsOf(erased)).toEqual(['young']);
+    const to = randomBytes(32);
+    const { folder: data_dir, db: capture_db, key: from } = captures;
+    await rekeyData({ data_dir, capture_db, from, to, decode: decodeExchange }, () => {});
+    expect(existsSync(captures.index)).toBe(false);
+    captures.key = to;
+    const [one, other] = await captures.readTwice();
+    expect(one).toEqual(erased);
+    expect(other).toEqual(erased);
+    expect(readFileSync(captures.index).includes('Words of')).toBe(false);
+  });
+
+  it('is made again when it is damaged, of another version, of other prices or of other captures', async () => {
+    const captures = new Captures(makeKey());
+    await captures.append(turn('a'), turn('b'));
+    const rows = await captures.readAll();
+    const whole = readFileSync(captures.index);
+    // Values are looked at when they are read: all of the file but its heads is overwritten, piece by piece.
+    for (let at = 8_192; at < whole.length; at += 4_096) {
+      const broken = Buffer.from(whole);
+      const end = Math.min(at + 4_096, whole.length);
+      for (let byte = at + 64; byte < end; byte++)
+        broken[byte] = broken[byte]! ^ (broken[byte] === 0 ? 0 : 1);
+      if (!isReadable(broken, at)) continue;
+      writeFileSync(captures.index, broken);
+      expect(await captures.readAll()).toEqual(rows);
+    }
+    writeFileSync(captures.index, 'no database');
+    expect(await captures.readAll()).toEqual(rows);
+    truncateSync(captures.index, 5_000);
+    expect(await captures.readAll()).toEqual(rows);
+    const other = captures.open({ version: '2', prices: { 'claude-x': { input: 6, output: 30 } } });
+    expect(show(other).map(({ cost_usd }) => cost_usd)).toEqual([0.0009, 0.0009]);
+    await captures.letGo();
+    const suspect = captures.open({ is_suspect: true });
+    expect(existsSync(captures.index)).toBe(true);
+    expect(show(suspect)).toEqual(rows);
+    await captures.letGo();
+    rmSync(captures.db);
+    await captures.append(turn('other', { at_ms: START_MS + 1 }), turn('captures'), turn('here'));
+    expect(idsOf(await captures.readAll())).toEqual(['here', 'captures', 'other']);
+  });
+});
+
+describe('the list, while it is behind', () => {
+  it('shows the newest runs, says how far it is, and ends with all', async () => {
+    const captures = new Captures();
+    await captures.append(turn('a'), turn('b'), turn('a'));
+    const list = captures.open({}, 0);
+    expect(idsOf(show(list))).toEqual(['b', 'a']);
+    expect(list.being_read).toEqual({ exchanges: 0, of: 3 });
+    expect(list.listOf('a').rangeOf('a')).toEqual({ first_id: 1, last_id: 3 });
+    while (list.goOn() !== null);
+    expect(list.being_read).toBeNull();
+    expect(show(list)).toMatchObject([
+      { run_id: 'b', turns: 1 },
+      { run_id: 'a', turns: 2 },
+    ]);
+  });
+
+  it('is there where nothing can be kept', async () => {
+    const captures = new Captures();
+    await captures.append(turn('a'));
+    // A folder in the file's place.
+    mkdirSync(captures.index);
+    const list = captures.open();
+    finish(list);
+    expect(idsOf(show(list))).toEqual(['a']);
+  });
+});
+
+/** LMDB trusts its own pages: only what looks like a page of values is damaged here. */
+function isReadable(bytes: Buffer, at: number): boolean {
+  return bytes.subarray(at, at + 4_096).includes('Words of');
+}
