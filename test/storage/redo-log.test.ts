@@ -138,6 +138,22 @@ describe('commits behind a redo log', () => {
     await journal.close();
   });
 
+  it('stay in the log while a row is read that they do not change', async () => {
+    const folder = makeFolder();
+    const journal = openJournal(folder);
+    const tables = new LmdbTables(databasePaths(folder).runs, 'process');
+    await commit(journal, step(1, 'b'));
+    journal.settle();
+    await commit(journal, step(1));
+    // No tick lies between, so the log's own clock brings nothing in.
+    expect(tables.get('t', ['b', 1])).toEqual({ at: 1 });
+    expect(tables.get('t', ['a', 2])).toBeUndefined();
+    expect(readElsewhere(folder).rows).toBe(1);
+    expect(tables.get('t', ['a', 1])).toEqual({ at: 1 });
+    expect(readElsewhere(folder).rows).toBe(2);
+    await Promise.all([journal.close(), tables.close()]);
+  });
+
   it('are all read however many there are, snapshots too', async () => {
     const journal = openJournal(makeFolder());
     const keys = Array.from({ length: 100 }, (_, number) => `k${number}`);

@@ -10,7 +10,7 @@ import { REDO_LOG } from '../../limits.ts';
 import { openDataKey } from '../../std/data-key.ts';
 import { RedoLog } from '../redo-log.ts';
 import { applyChange, type Change, mergeCounts, readChanges, writeChange } from './changes.ts';
-import type { Environment } from './environment.ts';
+import type { Environment, Promises } from './environment.ts';
 
 /** What a record of the log promises. */
 interface Promised {
@@ -23,7 +23,7 @@ const SEARCHED_RECORDS = 64;
 /** By a log's identity: number of the last of its records that is in the database. */
 const TAKEN = 'redo';
 
-export class Backlog {
+export class Backlog implements Promises {
   readonly #environment: Environment;
   readonly #log: RedoLog;
   readonly #dropSuperseded: (changes: readonly Change[]) => readonly Change[];
@@ -61,7 +61,7 @@ export class Backlog {
       this.#log.close();
       throw thrown;
     }
-    environment.beforeRead = () => this.settle();
+    environment.promises = this;
   }
 
   /**
@@ -119,7 +119,7 @@ export class Backlog {
     if (this.#isClosed) return;
     this.#isClosed = true;
     if (this.#timer !== null) clearTimeout(this.#timer);
-    this.#environment.beforeRead = null;
+    this.#environment.promises = null;
     try {
       this.settle();
     } finally {

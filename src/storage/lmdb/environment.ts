@@ -27,13 +27,21 @@ const MAX_NAMED = 128;
  */
 const MAP_BYTES = 64 * 2 ** 30;
 
+/** Commits that are promised in a redo log. */
+export interface Promises {
+  /** Brings them to the file. @throws Error of the file; they stay promised */
+  settle(): void;
+  /** Whether one may be of rows whose keys are these bytes and `tailBytes` more. */
+  mayHold(database: string, stem: Buffer, tailBytes: number): boolean;
+}
+
 const opened = new Map<string, { environment: Environment; users: number }>();
 
 export class Environment {
   readonly path: string;
   readonly durability: Durability;
-  /** Brings to the file what this thread has promised elsewhere (backlog.ts); throws when it cannot. */
-  beforeRead: (() => void) | null = null;
+  /** What this thread has promised and not yet brought to the file (backlog.ts). */
+  promises: Promises | null = null;
   /** Null after close, and while it is opened again after a failure. */
   #root: RootDatabase<Buffer, Buffer> | null = null;
   readonly #named = new Map<string, BinaryDatabase>();
@@ -129,7 +137,12 @@ export class Environment {
 
   /** Before anything is read: what this thread was promised is there then. @throws Error of the file */
   settle(): void {
-    this.beforeRead?.();
+    this.promises?.settle();
+  }
+
+  /** The same before a single row is read: mostly nothing was promised of it, and the file has it as it is. */
+  settleRow(database: string, key: Buffer): void {
+    if (this.promises?.mayHold(database, key, 0)) this.settleIfPossible();
   }
 
   /**

@@ -25,8 +25,10 @@ export class LmdbTables implements Tables {
   }
 
   get<Value>(table: string, row: RowKey): Value | undefined {
-    const database = this.#fresh(table);
-    return database === null ? undefined : decodeValue<Value>(database.get(encodeRowKey(row)));
+    const key = encodeRowKey(row);
+    this.#environment.settleRow(databaseOf(table), key);
+    const database = this.#open(table);
+    return database === null ? undefined : decodeValue<Value>(database.get(key));
   }
 
   range<Value>(table: string, range: RowRange): Iterable<Row<Value>> {
@@ -63,12 +65,16 @@ export class LmdbTables implements Tables {
     return this.#environment.close();
   }
 
+  #fresh(table: string): BinaryDatabase | null {
+    this.#environment.settleIfPossible();
+    return this.#open(table);
+  }
+
   /**
    * Reads share one read transaction a tick; a caller expects what another thread committed before it asked.
    * @returns null for a table that is not there and cannot be made, on a full disk: nothing is in it
    */
-  #fresh(table: string): BinaryDatabase | null {
-    this.#environment.settleIfPossible();
+  #open(table: string): BinaryDatabase | null {
     let database: BinaryDatabase;
     try {
       database = tableOf(this.#environment, table);
