@@ -129,8 +129,8 @@ export const DECODED_BODY_BYTES = 128 * MIB;
 export const TURN_JSON_LEVELS = 512;
 /** Blocks, tools and stream events that the normal form of one turn takes; beyond it the turn is marked. */
 export const NORMAL_TURN_ITEMS = 200_000;
-/** Runs that one `understudy trace` makes lines of: some hundred bytes each are in memory meanwhile. */
-export const TRACED_RUNS = 500_000;
+/** Runs that a command knows of at a time, those that went on last: some fifty bytes each. */
+export const CHAINED_RUNS = 1_000_000;
 /** A line of a trace is held back up to this length, so that it goes out whole or not at all; longer ones stream. */
 export const TRACE_LINE_HELD_CHARS = 16 * MIB;
 /** Turns of one run in which patterns are looked for: some 10 KB each are in memory meanwhile. */
@@ -145,8 +145,6 @@ export const DISTILL_BOUNDS = {
   steps_bytes: 32 * MIB,
   /** So many runs one after the other that no agent needs, and older ones are not looked at. */
   passed_over: 50_000,
-  /** Runs that a round knows of, the newest ones: some hundred bytes each. */
-  runs: 120_000,
   /** A round that runs out of memory begins again with half of this, so many times at most. */
   halvings: 6,
   patterns: 2_000,

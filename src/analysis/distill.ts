@@ -405,8 +405,7 @@ export function fingerprintMaterial(
   const hash = createHash('sha256').update(
     JSON.stringify([DISTILL_CODE, target_error, student, never_serve ?? [], held_out ?? null]),
   );
-  for (const { run_id, last_id, steps } of taught)
-    hash.update(JSON.stringify([run_id, last_id, steps.length]));
+  for (const { run_id, mark, steps } of taught) hash.update(JSON.stringify([run_id, mark, steps.length]));
   return hash.digest('base64url');
 }
 

@@ -17,7 +17,8 @@ import { DISTILL_BODY_BYTES } from '../limits.ts';
 import type { StoredExchange } from '../providers/decode.ts';
 import { normalizeTurn } from '../providers/normal-turn.ts';
 import { type ExchangeSource, readRun } from './inspect.ts';
-import { type RunChains, RunSource, type TracedRun } from './trace.ts';
+import type { ChainedRun, RunChains } from './run-chains.ts';
+import { RunSource } from './trace.ts';
 
 /** Why a run does not teach: it is not golden, or one of its bodies is too large to be read here. */
 export type RunFault = GoldenCode | 'too_large';
@@ -38,16 +39,17 @@ export interface AnsweredTurn {
 export function* readAnsweredTurns(
   source: ExchangeSource,
   chains: RunChains,
-  run: TracedRun,
+  run: ChainedRun,
   outcome: string | null,
 ): Generator<AnsweredTurn, RunFault[]> {
+  if (run.is_side) return ['side_call'];
   const own = new RunSource(source, chains, run);
   const ruledOut = ruleOut(own, run.exchanges, outcome);
   if (ruledOut.length > 0) return ruledOut;
   const tally = new GoldenTally();
   let lastSeq = 0;
   let lastCalls = false;
-  for (const { record, turn, link } of readRun(own, run.run_id)) {
+  for (const { record, turn, link } of readRun(own, '')) {
     tally.add(record, link, turn?.conversation ?? null);
     if (turn === null || record.kind !== 'turn') continue;
     const copy = source.copy(record.id);

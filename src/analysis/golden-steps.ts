@@ -2,13 +2,16 @@
  * The golden runs of a capture database as material to distil: their steps as the student takes them, and the patterns in
  * them. Newest runs first, of each agent as many as there is room for. Pure but for what it is handed. Command line.
  *
- * Memory: DISTILL_BOUNDS bounds what is kept of all steps together; of all else there is one run at a time. When the room
+ * Memory: DISTILL_BOUNDS bounds what is kept of all steps together; of all else there is one run at a time. Until all are
+ * found, steps stand in bytes outside the JavaScript heap: as objects they would be gone over with each of a hundred
+ * thousand runs that is read and thrown away. When the room
  * is full, the agent that takes most of it gives up its oldest runs, and its older ones are passed over: so a rare agent
  * has its runs, however busy the others are. Which agent a run is of, its first request tells.
  */
 
 import { createHash } from 'node:crypto';
 import { setImmediate as nextTick } from 'node:timers/promises';
+import { deserialize, serialize } from 'node:v8';
 import {
   type DistilledPattern,
   distilTrace,
@@ -20,13 +23,14 @@ import { type NormalRequest, type NormalTurn, textOf } from '../domain/turn.ts';
 import { DISTILL_BOUNDS } from '../limits.ts';
 import { decodeContent } from '../providers/content-encoding.ts';
 import type { StoredExchange } from '../providers/decode.ts';
+import { compressZstd, decompressZstd } from '../std/zstd.ts';
 import { type AnswerDigest, digestAnswer } from '../student/model/answer.ts';
 import type { StepDigest } from '../student/model/step.ts';
 import { type ReadStep, readStep as readWireStep, wireOf } from '../student/serving/step-reading.ts';
 import { type RunFault, readAnsweredTurns } from './golden-run.ts';
 import type { ExchangeSource } from './inspect.ts';
+import type { ChainedRun, RunChains } from './run-chains.ts';
 import { RunStory } from './run-story.ts';
-import type { RunChains, TracedRun } from './trace.ts';
 
 /** A turn of a golden run that the upstream answered. */
 export interface GoldenStep {
@@ -43,6 +47,8 @@ export interface GoldenRun {
   run_id: string;
   first_id: number;
   last_id: number;
+  /** Another one when its exchanges are others. */
+  mark: string;
   steps: GoldenStep[];
 }
 
@@ -58,6 +64,7 @@ export type UntaughtReason = 'other_shape' | 'served_by_student' | 'unreadable' 
 
 /** What is made of one run; plain data, kept by a {@link DigestStore}. */
 export interface RunDigest {
+  run_id: string;
   /** Why it does not teach; empty: it does. */
   codes: RunFault[];
   steps: GoldenStep[];
@@ -76,17 +83,17 @@ export interface DigestStore {
 }
 
 interface DigestKey {
-  run_id: string;
-  exchanges: number;
-  last_id: number;
-  outcome: string | null;
+  /** Of the run, and what of it. */
+  key: string;
+  /** Of its exchanges, and its outcome. */
+  mark: string;
 }
 
 /** Embeds situations into vectors of length 1; null when it cannot: then equal texts alone are the same. */
 export type EmbedTexts = (texts: readonly string[]) => Promise<Float32Array[] | null>;
 
 export interface GatherOptions {
-  /** Outcomes of finished monitor runs by run id. */
+  /** Outcomes of finished monitor runs, by `keyOfRun`. */
   outcomes: ReadonlyMap<string, string>;
   store: DigestStore | null;
   embed: EmbedTexts;
@@ -142,12 +149,19 @@ export async function gatherGolden(
     patterns: [],
   };
   const room = new TeachingRoom(options.room ?? 1);
-  const runs = [...chains.runs].sort((a, b) => b.last_id - a.last_id);
   let inARow = 0;
-  for (const run of runs) {
+  for (const run of chains.newest) {
     if (inARow >= DISTILL_BOUNDS.passed_over) break;
-    const outcome = options.outcomes.get(run.run_id) ?? null;
-    const key = { run_id: run.run_id, exchanges: run.exchanges, last_id: run.last_id, outcome };
+    if (run.is_side) {
+      // Nothing of it is read.
+      addDigest(material, run, SIDE_CALL, []);
+      material.looked_at += 1;
+      inARow += room.isFull ? 1 : 0;
+      if (material.looked_at % 1_024 === 0) await nextTick();
+      continue;
+    }
+    const outcome = options.outcomes.get(run.key) ?? null;
+    const key = { key: run.key, mark: `${run.mark} ${outcome ?? ''}` };
     let digest = options.store?.get(key) as RunDigest | undefined;
     const agent = digest?.agent ?? (room.isFull ? await peekAgent(source, run, key, options.store) : '');
     if (room.isClosed(agent)) {
@@ -172,10 +186,21 @@ export async function gatherGolden(
     // Timers and signals get their turn.
     if (material.looked_at % 64 === 0) await nextTick();
   }
-  material.taught = room.runs().sort((a, b) => b.last_id - a.last_id);
+  material.taught = room.takeRuns();
   material.steps = material.taught.reduce((sum, { steps }) => sum + steps.length, 0);
   return material;
 }
+
+/** Of a call that a client made beside its work. */
+const SIDE_CALL: RunDigest = {
+  run_id: '',
+  codes: ['side_call'],
+  steps: [],
+  agent: '',
+  bytes: 0,
+  untaught: {},
+  patterns: [],
+};
 
 /** Steps and their bytes that somebody has. */
 interface Taken {
@@ -183,9 +208,27 @@ interface Taken {
   bytes: number;
 }
 
+/** Of one run, unpacked. */
+const PACKED_STEPS_BYTES = 512 * 1_048_576;
+
+/** A golden run whose steps stand in bytes. */
+interface PackedRun extends Taken {
+  run: Omit<GoldenRun, 'steps'>;
+  packed: Uint8Array;
+}
+
+/** Compressed, and no larger than it is: a serializer and a compressor leave room at the end of what they give. */
+function packSteps(steps: readonly GoldenStep[]): Uint8Array {
+  return new Uint8Array(compressZstd(serialize(steps)));
+}
+
+function unpackSteps(packed: Uint8Array): GoldenStep[] {
+  return deserialize(decompressZstd(packed, { maxOutputLength: PACKED_STEPS_BYTES })) as GoldenStep[];
+}
+
 /** What is kept of all agents together. */
 class TeachingRoom {
-  readonly #agents = new Map<string, Taken & { runs: { run: GoldenRun; bytes: number }[] }>();
+  readonly #agents = new Map<string, Taken & { runs: PackedRun[] }>();
   /** Agents that have newer runs enough. */
   readonly #closed = new Set<string>();
   readonly #taken: Taken = { steps: 0, bytes: 0 };
@@ -210,19 +253,28 @@ class TeachingRoom {
   add({ agent, bytes }: RunDigest, run: GoldenRun): boolean {
     const its = this.#agents.get(agent) ?? { runs: [], steps: 0, bytes: 0 };
     this.#agents.set(agent, its);
-    its.runs.push({ run, bytes });
+    const { steps, ...named } = run;
+    const packed = { run: named, steps: steps.length, bytes, packed: packSteps(steps) };
+    its.runs.push(packed);
     for (const taken of [its, this.#taken]) {
-      taken.steps += run.steps.length;
+      taken.steps += steps.length;
       taken.bytes += bytes;
     }
     // One run is taught, however large it is.
     while (this.#shareOf(this.#taken) > 1 && (this.#agents.size > 1 || its.runs.length > 1))
       this.#giveUp(agent);
-    return its.runs.at(-1)?.run === run;
+    return its.runs.at(-1) === packed;
   }
 
-  runs(): GoldenRun[] {
-    return [...this.#agents.values()].flatMap(({ runs }) => runs.map(({ run }) => run));
+  /** All that are kept, the newest first; the room is empty then. */
+  takeRuns(): GoldenRun[] {
+    const packed = [...this.#agents.values()].flatMap(({ runs }) => runs);
+    this.#agents.clear();
+    packed.sort((a, b) => a.run.last_id - b.run.last_id);
+    const runs: GoldenRun[] = [];
+    for (let one = packed.pop(); one !== undefined; one = packed.pop())
+      runs.push({ ...one.run, steps: unpackSteps(one.packed) });
+    return runs;
   }
 
   /** The agent with most of the room gives up its oldest run; of equals, the last that came. */
@@ -233,9 +285,9 @@ class TeachingRoom {
       if (former === undefined || this.#shareOf(taken) > this.#shareOf(former)) most = agent;
     }
     const its = this.#agents.get(most)!;
-    const { run, bytes } = its.runs.pop()!;
+    const { steps, bytes } = its.runs.pop()!;
     for (const taken of [its, this.#taken]) {
-      taken.steps -= run.steps.length;
+      taken.steps -= steps;
       taken.bytes -= bytes;
     }
     this.#closed.add(most);
@@ -253,11 +305,11 @@ const PROMPT_CHARACTERS = 256;
 /** The agent of a run that is not read whole, as it was found once. */
 async function peekAgent(
   source: ExchangeSource,
-  run: TracedRun,
+  run: ChainedRun,
   key: DigestKey,
   store: DigestStore | null,
 ): Promise<string> {
-  const own = { ...key, run_id: `agent of ${key.run_id}` };
+  const own = { ...key, key: `agent of ${key.key}` };
   const known = store?.get(own);
   if (typeof known === 'string') return known;
   const agent = readAgent(source, run);
@@ -266,7 +318,7 @@ async function peekAgent(
 }
 
 /** The agent of a run, by its first request; '' when that tells nothing. */
-function readAgent(source: ExchangeSource, run: TracedRun): string {
+function readAgent(source: ExchangeSource, run: ChainedRun): string {
   const copy = source.copy(run.first_id);
   if (copy === undefined) return '';
   try {
@@ -287,7 +339,7 @@ function nameAgent({ model, system, tools }: NormalRequest): string {
 /** @returns the run, when it has something to teach */
 function addDigest(
   material: GoldenMaterial,
-  run: TracedRun,
+  run: ChainedRun,
   digest: RunDigest,
   wires: readonly RelegationWire[],
 ): GoldenRun | null {
@@ -304,19 +356,27 @@ function addDigest(
   const others = digest.steps.length - steps.length;
   if (others > 0) material.untaught.other_shape = (material.untaught.other_shape ?? 0) + others;
   if (steps.length === 0) return null;
-  const { run_id, first_id, last_id } = run;
-  return { run_id, first_id, last_id, steps };
+  const { first_id, last_id, mark } = run;
+  return { run_id: digest.run_id, first_id, last_id, mark, steps };
 }
 
 /** Reads a run and takes what it has to teach; of one that is not golden, why not. */
 async function digestRun(
   source: ExchangeSource,
   chains: RunChains,
-  run: TracedRun,
+  run: ChainedRun,
   outcome: string | null,
   { embed, pause }: GatherOptions,
 ): Promise<RunDigest> {
-  const digest: RunDigest = { codes: [], steps: [], agent: '', bytes: 0, untaught: {}, patterns: [] };
+  const digest: RunDigest = {
+    run_id: '',
+    codes: [],
+    steps: [],
+    agent: '',
+    bytes: 0,
+    untaught: {},
+    patterns: [],
+  };
   const story = new RunStory();
   const turns = readAnsweredTurns(source, chains, run, outcome);
   for (;;) {
@@ -326,11 +386,12 @@ async function digestRun(
       break;
     }
     const { record, turn, copy } = next.value;
+    digest.run_id = record.run_id ?? '';
     story.add(turn);
     addStep(digest, record, turn, copy);
     await pause?.();
   }
-  digest.patterns = await findPatterns(story, run, outcome, embed);
+  digest.patterns = await findPatterns(story, digest.run_id, outcome, embed);
   return digest;
 }
 
@@ -371,11 +432,11 @@ function countTokens({ usage }: ExchangeRecord): number {
 
 async function findPatterns(
   story: RunStory,
-  run: TracedRun,
+  runId: string,
   outcome: string | null,
   embed: EmbedTexts,
 ): Promise<DistilledPattern[]> {
-  const candidates = distilTrace(story.finish(run.run_id, outcome ?? ''));
+  const candidates = distilTrace(story.finish(runId, outcome ?? ''));
   const vectors = candidates.length < 2 ? null : await embed(candidates.map(({ situation }) => situation));
   return keepDistinct(candidates, vectors).map(toPattern);
 }

@@ -2,22 +2,23 @@
  * What `understudy trace` makes of a capture database: each run as one JSON line (`svc_trace_v1`, docs/traces.md), its
  * turns in normal form, with the proof that nothing is missing. Pure but for the source it reads from. Command line.
  *
- * Memory: one pass over the summaries chains the exchanges of each run (four bytes an exchange, some hundred bytes a
- * run, at most TRACED_RUNS runs); then a run is read exchange by exchange, and its line comes out in pieces. Of what was
- * said before, at most MAX_SEEN_HASHES fingerprints stay in memory.
+ * Memory: one pass over the summaries chains the exchanges of each run (run-chains.ts); then a run is read exchange by
+ * exchange, its records first, and its line comes out in pieces. Of what was said before, at most MAX_SEEN_HASHES
+ * fingerprints stay in memory.
  */
 
 import { createHash } from 'node:crypto';
 import type { ChildKind } from '../domain/client-run.ts';
 import { type GoldenReason, GoldenTally, hasFailed, judgeOutcome, type TurnLink } from '../domain/golden.ts';
 import { type NormalTurn, type TurnBlock, type TurnMessage, textOf } from '../domain/turn.ts';
-import { ATTACHMENT_BYTES_MIN, TRACE_BOUNDS, TRACED_RUNS } from '../limits.ts';
+import { ATTACHMENT_BYTES_MIN, TRACE_BOUNDS } from '../limits.ts';
 import type { DecodedTurn } from '../providers/decode.ts';
 import { normalizeTurn } from '../providers/normal-turn.ts';
 import { type ExchangeSource, type ListedExchange, MAX_SEEN_HASHES, readRun } from './inspect.ts';
+import { type ChainedRun, type RunChains, readSummaries } from './run-chains.ts';
 
-/** What a run is known by before its bodies are read. */
-export interface TracedRun {
+/** A run, and what a trace says of it before its turns. */
+export interface TracedRun extends ChainedRun {
   run_id: string;
   /** As its client's headers say; null where they say nothing. */
   session_id: string | null;
@@ -29,130 +30,33 @@ export interface TracedRun {
   model: string | null;
   note: string;
   started_ms: number;
-  finished_ms: number;
-  exchanges: number;
-  first_id: number;
-  last_id: number;
-  has_turn: boolean;
 }
 
-/** Words of runs that are kept once. */
-const SHARED_WORDS = 1_000;
-
-/** More runs than a trace can hold. */
-export class TooManyRunsError extends Error {
-  constructor() {
-    super(`more than ${TRACED_RUNS.toLocaleString('en-US')} runs: trace them one by one with --run`);
-    this.name = 'TooManyRunsError';
-  }
-}
-
-/** The exchanges of every run, found in one pass over their summaries. */
-export class RunChains {
-  readonly #runs = new Map<string, TracedRun>();
-  readonly #only: string | null;
-  readonly #newest: number | null;
-  /** Runs that were forgotten, since there are too many newer ones. */
-  forgotten = 0;
-  /** Words that many runs share, once each. */
-  readonly #words = new Map<string, string>();
-  #firstId = 0;
-  /** By id from the first on: the id of the next exchange of the same run, 0 for none. */
-  #next = new Uint32Array(1024);
-
-  /**
-   * @param only the one run to look at; null for all
-   * @param newest how many are remembered, those that went on last; null: TRACED_RUNS, and more are an error
-   */
-  constructor(only: string | null = null, newest: number | null = null) {
-    this.#only = only;
-    this.#newest = newest;
-  }
-
-  /** By first appearance. */
-  get runs(): Iterable<TracedRun> {
-    return this.#runs.values();
-  }
-
-  get size(): number {
-    return this.#runs.size;
-  }
-
-  find(runId: string): TracedRun | undefined {
-    return this.#runs.get(runId);
-  }
-
-  /**
-   * Adds an exchange; to be called in the order of ids. Exchanges without a run are passed over.
-   * @throws TooManyRunsError
-   */
-  add(record: ListedExchange): void {
-    const { run_id: runId, id } = record;
-    if (runId === null || (this.#only !== null && runId !== this.#only)) return;
-    if (this.#firstId === 0) this.#firstId = id;
-    this.#makeRoom(id - this.#firstId);
+/** Reads a run's records. @returns null when they are not there any more */
+export function describeRun(source: ExchangeSource, chains: RunChains, run: ChainedRun): TracedRun | null {
+  let described: TracedRun | null = null;
+  let hasTurn = false;
+  for (const record of readSummaries(source, chains.idsOf(run))) {
     const startedMs = Date.parse(record.started_at);
-    let run = this.#runs.get(runId);
-    if (run === undefined) {
-      if (this.#runs.size >= (this.#newest ?? TRACED_RUNS)) this.#makeWay();
-      run = {
-        run_id: runId,
-        session_id: record.session_id ?? null,
-        parent_run_id: record.parent_run_id ?? null,
-        kind: record.run_kind ?? null,
-        provider: this.#share(record.provider),
-        model: record.model === null ? null : this.#share(record.model),
-        note: this.#share(record.note),
-        started_ms: startedMs,
-        finished_ms: startedMs,
-        exchanges: 0,
-        first_id: id,
-        last_id: id,
-        has_turn: false,
-      };
-      this.#runs.set(runId, run);
-    } else this.#next[run.last_id - this.#firstId] = id;
-    run.exchanges += 1;
-    run.last_id = id;
-    run.started_ms = Math.min(run.started_ms, startedMs);
-    run.finished_ms = Math.max(run.finished_ms, startedMs + record.duration_ms);
-    if (run.note === '') run.note = record.note;
-    if (record.kind !== 'turn') return;
-    if (!run.has_turn) run.provider = record.provider;
-    run.has_turn = true;
-    run.model ??= record.model;
+    described ??= {
+      ...run,
+      run_id: record.run_id ?? '',
+      session_id: record.session_id ?? null,
+      parent_run_id: record.parent_run_id ?? null,
+      kind: record.run_kind ?? null,
+      provider: record.provider,
+      model: record.model,
+      note: record.note,
+      started_ms: startedMs,
+    };
+    described.started_ms = Math.min(described.started_ms, startedMs);
+    if (described.note === '') described.note = record.note;
+    if (record.kind !== 'turn') continue;
+    if (!hasTurn) described.provider = record.provider;
+    hasTurn = true;
+    described.model ??= record.model;
   }
-
-  /** Ids of a run's exchanges, ascending. */
-  *idsOf(run: TracedRun): Generator<number> {
-    for (let id = run.first_id; id !== 0; id = this.#next[id - this.#firstId]!) yield id;
-  }
-
-  /** Forgets the half of the runs that went on longest ago, where that is allowed. */
-  #makeWay(): void {
-    if (this.#newest === null) throw new TooManyRunsError();
-    const ends = [...this.#runs.values()].map(({ last_id }) => last_id).sort((a, b) => a - b);
-    const median = ends[ends.length >>> 1]!;
-    for (const [runId, { last_id }] of this.#runs) {
-      if (last_id > median) continue;
-      this.#runs.delete(runId);
-      this.forgotten += 1;
-    }
-  }
-
-  #share(word: string): string {
-    const known = this.#words.get(word);
-    if (known !== undefined) return known;
-    if (this.#words.size < SHARED_WORDS) this.#words.set(word, word);
-    return word;
-  }
-
-  #makeRoom(place: number): void {
-    if (place < this.#next.length) return;
-    const larger = new Uint32Array(Math.max(this.#next.length * 2, place + 1));
-    larger.set(this.#next);
-    this.#next = larger;
-  }
+  return described;
 }
 
 /** What a trace needs besides the exchanges. */
@@ -404,9 +308,9 @@ class RunTeller {
 export class RunSource implements ExchangeSource {
   readonly #source: ExchangeSource;
   readonly #chains: RunChains;
-  readonly #run: TracedRun;
+  readonly #run: ChainedRun;
 
-  constructor(source: ExchangeSource, chains: RunChains, run: TracedRun) {
+  constructor(source: ExchangeSource, chains: RunChains, run: ChainedRun) {
     this.#source = source;
     this.#chains = chains;
     this.#run = run;

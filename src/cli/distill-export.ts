@@ -11,7 +11,7 @@ import { type FileHandle, open, readFile, rename } from 'node:fs/promises';
 import { join } from 'node:path';
 import { readAnsweredTurns } from '../analysis/golden-run.ts';
 import { splitForService } from '../analysis/held-out.ts';
-import type { RunChains } from '../analysis/trace.ts';
+import type { RunChains } from '../analysis/run-chains.ts';
 import {
   hashPrefixes,
   type LeftOut,
@@ -169,12 +169,13 @@ async function findGolden(
   const golden: ExportedRun[] = [];
   let lookedAt = 0;
   for (const run of chains.runs) {
-    const found: ExportedRun = { run_id: run.run_id, agent: '', conversations: [], answered: [] };
+    const found: ExportedRun = { run_id: '', agent: '', conversations: [], answered: [] };
     const open = new Map<string, number>();
-    const turns = readAnsweredTurns(source, chains, run, outcomes.get(run.run_id) ?? null);
+    const turns = readAnsweredTurns(source, chains, run, outcomes.get(run.key) ?? null);
     let next = turns.next();
     for (let count = 0; next.done !== true; next = turns.next()) {
       const { record, turn, copy } = next.value;
+      found.run_id = record.run_id ?? '';
       const wire = wireOf(copy.shape);
       if (turn.problem !== '' || wire === null || !wires.includes(wire.name)) continue;
       if (++count > DISTILL_BOUNDS.steps_per_run) continue;

@@ -19,11 +19,11 @@ import {
 import { type GoldenMaterial, gatherGolden } from '../analysis/golden-steps.ts';
 import { judgeRound, type PublishedStudent } from '../analysis/loop.ts';
 import { mergePatterns } from '../analysis/merge-patterns.ts';
-import { RunChains } from '../analysis/trace.ts';
+import { keyOfRun, RunChains } from '../analysis/run-chains.ts';
 import type { TrainingForm } from '../analysis/training-lines.ts';
 import { type Config, readVersion } from '../config.ts';
 import type { RelegationWire } from '../domain/exchange.ts';
-import { DISTILL_BOUNDS, STUDENT_VALID_MS } from '../limits.ts';
+import { CHAINED_RUNS, STUDENT_VALID_MS } from '../limits.ts';
 import { chooseIndex } from '../search/open-index.ts';
 import { systemClock } from '../std/clock.ts';
 import { describeRefusal } from '../std/file-place.ts';
@@ -48,12 +48,10 @@ import { TextEmbedder } from './text-embedder.ts';
 import { UnreadableExchanges } from './unreadable-exchanges.ts';
 
 /** Of each open file: a run's own exchanges, and what they are stored against. */
-const CACHE_BYTES = 10 * 1024 * 1024;
-/** Between two of these, memory that the system has mapped is given back. */
-const SUMMARIES_AT_ONCE = 20_000;
+const CACHE_BYTES = 4 * 1024 * 1024;
 
 /** Names the code that makes digests of runs: another number when it makes others. */
-const DIGEST_CODE = 'digest-13';
+const DIGEST_CODE = 'digest-14';
 
 export interface RoundOptions {
   /** Absolute. */
@@ -122,7 +120,7 @@ export interface RoundTeller {
 }
 
 /**
- * @throws CaptureFileError, OutcomesError, TooManyRunsError, StudentDirectoryError, or the system's error
+ * @throws CaptureFileError, OutcomesError, StudentDirectoryError, or the system's error
  */
 export async function runRound(options: RoundOptions, teller: RoundTeller): Promise<RoundReport> {
   const { warn } = teller;
@@ -234,9 +232,9 @@ export async function runExport(
   const unreadable = new UnreadableExchanges();
   const source = await CaptureFiles.open(options.db, { cache_bytes: CACHE_BYTES, data_key, unreadable });
   try {
-    const chains = await readChains(source, teller, Math.ceil(DISTILL_BOUNDS.runs * room));
+    const chains = await readChains(source, teller, Math.ceil(CHAINED_RUNS * room));
     const runsDbs = options.runs_dbs ?? (await listRunsDbs(options.db, options.data_dir));
-    const outcomes = await readOutcomes(runsDbs, chains, data_key);
+    const outcomes = await readOutcomesByKey(runsDbs, chains, data_key);
     const report = await exportGolden(source, chains, outcomes, { out, form, held_out, wires }, teller);
     if (unreadable.count > 0) teller.warn(unreadable.describe());
     return report;
@@ -254,9 +252,9 @@ async function readMaterial(
   const unreadable = new UnreadableExchanges();
   const source = await CaptureFiles.open(options.db, { cache_bytes: CACHE_BYTES, data_key, unreadable });
   try {
-    const chains = await readChains(source, teller, Math.ceil(DISTILL_BOUNDS.runs * room));
+    const chains = await readChains(source, teller, Math.ceil(CHAINED_RUNS * room));
     const runsDbs = options.runs_dbs ?? (await listRunsDbs(options.db, options.data_dir));
-    const outcomes = await readOutcomes(runsDbs, chains, data_key);
+    const outcomes = await readOutcomesByKey(runsDbs, chains, data_key);
     const store = options.out === '' ? null : openCache(options.out, data_key, teller.warn);
     try {
       const material = await gatherGolden(source, chains, {
@@ -284,23 +282,17 @@ async function readMaterial(
 /** Which exchanges make which run, as far as there are exchanges when it begins. */
 async function readChains(source: CaptureFiles, teller: RoundTeller, newest: number): Promise<RunChains> {
   const chains = new RunChains(null, newest);
-  for (let next: number | null = 1; next !== null; ) {
-    let read = 0;
-    const from: number = next;
-    next = null;
-    for (const record of source.summaries({ from_id: from })) {
-      chains.add(record);
-      teller.tell(`looking through exchange ${record.id}`, 0, 0);
-      read += 1;
-      if (read < SUMMARIES_AT_ONCE) continue;
-      next = record.id + 1;
-      break;
-    }
-    // Where the index of a file is not whole, a reader makes its own, which it would have to make again.
-    await source.release(false);
-  }
-  await source.release();
+  await chains.addAll(source, (id) => teller.tell(`looking through exchange ${id}`, 0, 0));
   return chains;
+}
+
+async function readOutcomesByKey(
+  paths: readonly string[],
+  chains: RunChains,
+  dataKey: Uint8Array | null,
+): Promise<Map<string, string>> {
+  const outcomes = await readOutcomes(paths, chains, dataKey);
+  return new Map([...outcomes].map(([runId, outcome]) => [keyOfRun(runId), outcome]));
 }
 
 /** @returns null, after a warning, when there can be none: then everything is read again each time */

@@ -3,8 +3,8 @@
  * the main thread hears signals meanwhile. distill-thread.ts starts it.
  */
 
+import { setFlagsFromString } from 'node:v8';
 import { parentPort, workerData } from 'node:worker_threads';
-import { TooManyRunsError } from '../analysis/trace.ts';
 import { DataKeyError } from '../std/data-key.ts';
 import { CaptureFileError } from '../storage/capture/layout.ts';
 import { StudentDirectoryError } from '../student/directory.ts';
@@ -18,6 +18,10 @@ import { ServiceFailedError } from './student-asker.ts';
 
 /** Between two messages of progress. */
 const TELL_MS = 100;
+
+// The process is this command's alone. Its garbage would grow to several times what it keeps. V8 passes over a flag that it
+// does not know.
+setFlagsFromString('--heap-growing-percent=50');
 
 const port = parentPort!;
 const options = workerData as RoundOptions;
@@ -46,7 +50,6 @@ try {
     error instanceof DataKeyError ||
     error instanceof StudentDirectoryError ||
     error instanceof OrdersError ||
-    error instanceof TooManyRunsError ||
     error instanceof OutcomesError ||
     error instanceof ServiceFailedError ||
     error instanceof ExportError;

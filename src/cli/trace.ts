@@ -10,7 +10,8 @@ import { existsSync } from 'node:fs';
 import { type FileHandle, open, readFile, rename, rm, stat } from 'node:fs/promises';
 import { resolve } from 'node:path';
 import type { ExchangeSource } from '../analysis/inspect.ts';
-import { RunChains, TooManyRunsError, type TracedRun, traceRun } from '../analysis/trace.ts';
+import { RunChains } from '../analysis/run-chains.ts';
+import { describeRun, type TracedRun, traceRun } from '../analysis/trace.ts';
 import { loadConfig } from '../config.ts';
 import { TRACE_LINE_HELD_CHARS } from '../limits.ts';
 import { countOf } from '../std/count-of.ts';
@@ -97,10 +98,11 @@ export async function runTrace(
     const source = await (surroundings.open ?? openFiles)(db, config().data_key, unreadable);
     try {
       const chains = new RunChains(run ?? null);
-      for (const record of source.summaries()) {
-        chains.add(record);
-        progress.tell(`looking through exchange ${record.id}`, 0, source.count);
-      }
+      await chains.addAll(source, (id) => progress.tell(`looking through exchange ${id}`, 0, source.count));
+      if (chains.forgotten > 0)
+        io.err(
+          `warning: ${countOf(chains.forgotten, 'earlier run')} beyond what one trace holds: see --run\n`,
+        );
       if (run !== undefined && chains.size === 0) {
         io.err(
           `understudy: the database has no run ${formatJson(run, 0)}.\nWhich runs it has: understudy inspect\n`,
@@ -128,11 +130,7 @@ export async function runTrace(
   } catch (error) {
     progress.clear();
     if (!(error instanceof Error)) throw error;
-    if (
-      error.name === 'CaptureFileError' ||
-      error instanceof TooManyRunsError ||
-      error instanceof OutcomesError
-    ) {
+    if (error.name === 'CaptureFileError' || error instanceof OutcomesError) {
       io.err(`understudy: ${makeHarmlessLine(error.message)}\n`);
       return EXIT.failed;
     }
@@ -155,7 +153,9 @@ async function traceAll(
 ): Promise<Totals> {
   const totals: Totals = { runs: 0, turns: 0, golden: 0 };
   let exchanges = 0;
-  for (const run of chains.runs) {
+  for (const chained of chains.runs) {
+    const run = describeRun(source, chains, chained);
+    if (run === null) continue;
     const outcome = outcomes.get(run.run_id) ?? null;
     const done = await sink.skip(run, outcome);
     const end = done ?? (await writeLine(source, chains, run, outcome, sink));
@@ -164,6 +164,7 @@ async function traceAll(
     totals.turns += end.turns;
     totals.golden += end.golden ? 1 : 0;
     exchanges += run.exchanges;
+    await source.release?.();
     progress.tell(`run ${totals.runs} of ${chains.size}`, exchanges, source.count);
   }
   return totals;
@@ -242,6 +243,7 @@ interface JournalLine extends LineEnd {
   run_id: string;
   exchanges: number;
   last_id: number;
+  mark: string;
   outcome: string | null;
   end: number;
 }
@@ -304,6 +306,7 @@ class FileSink implements LineSink {
       line.run_id === run.run_id &&
       line.exchanges === run.exchanges &&
       line.last_id === run.last_id &&
+      line.mark === run.mark &&
       line.outcome === outcome;
     if (this.#resuming && isSame) {
       this.#taken += 1;
@@ -331,8 +334,8 @@ class FileSink implements LineSink {
   }
 
   async endLine(run: TracedRun, outcome: string | null, { golden, turns }: LineEnd): Promise<void> {
-    const { run_id, exchanges, last_id } = run;
-    const line: JournalLine = { run_id, exchanges, last_id, outcome, end: this.#end, golden, turns };
+    const { run_id, exchanges, last_id, mark } = run;
+    const line: JournalLine = { run_id, exchanges, last_id, mark, outcome, end: this.#end, golden, turns };
     const bytes = Buffer.from(`${JSON.stringify(line)}\n`);
     await this.#journal.write(bytes, 0, bytes.byteLength, this.#journalEnd).catch(this.#refuse);
     this.#journalEnd += bytes.byteLength;

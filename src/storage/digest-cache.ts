@@ -17,16 +17,14 @@ import { LmdbTables } from './lmdb/tables.ts';
 
 /** When it is the same run, with the same to say of it. */
 export interface DigestKey {
-  run_id: string;
-  exchanges: number;
-  last_id: number;
-  outcome: string | null;
+  /** Which run, and what of it. */
+  key: string;
+  /** Another one when what it was made of is another: the run has gone on, or the database was made anew. */
+  mark: string;
 }
 
 interface DigestRow {
-  exchanges: number;
-  last_id: number;
-  outcome: string | null;
+  mark: string;
   code: string;
   packed: Uint8Array;
 }
@@ -45,8 +43,8 @@ const packr = new Packr({ useRecords: false, moreTypes: true, variableMapSize: t
 export class DigestCache {
   readonly #tables: LmdbTables;
   readonly #code: string;
-  /** Rows of this pass, by their key. */
-  readonly #asked = new Set<string>();
+  /** Rows of this pass, by a number of their key: two with one number are both kept. */
+  readonly #asked = new Set<number>();
   readonly #pending = new Map<string, RowWrite>();
   #pendingBytes = 0;
   #bytes: number;
@@ -82,12 +80,10 @@ export class DigestCache {
 
   /** What was put for the run as it is now; undefined when nothing was. */
   get(key: DigestKey): unknown {
-    const id = idOf(key.run_id);
-    this.#asked.add(id);
+    const id = idOf(key.key);
+    this.#asked.add(numberOf(id));
     const row = this.#tables.get<DigestRow>(DIGESTS, [id]);
-    if (row === undefined || row.code !== this.#code) return undefined;
-    if (row.exchanges !== key.exchanges || row.last_id !== key.last_id || row.outcome !== key.outcome)
-      return undefined;
+    if (row === undefined || row.code !== this.#code || row.mark !== key.mark) return undefined;
     try {
       return packr.unpack(decompressZstd(row.packed, { maxOutputLength: UNPACKED_BYTES }));
     } catch {
@@ -96,14 +92,13 @@ export class DigestCache {
   }
 
   /** @param digest plain data and typed arrays */
-  async put(key: DigestKey, digest: unknown): Promise<void> {
-    const { run_id: runId, exchanges, last_id, outcome } = key;
-    const id = idOf(runId);
-    this.#asked.add(id);
+  async put({ key, mark }: DigestKey, digest: unknown): Promise<void> {
+    const id = idOf(key);
+    this.#asked.add(numberOf(id));
     // A copy: what zlib gives is the beginning of a buffer of many kilobytes, and most of what is kept is small.
     const packed = new Uint8Array(compressZstd(packr.pack(digest)));
     if (this.#bytes + this.#pendingBytes + packed.byteLength > DIGEST_CACHE_BYTES) return;
-    const value: DigestRow = { exchanges, last_id, outcome, code: this.#code, packed };
+    const value: DigestRow = { mark, code: this.#code, packed };
     this.#pending.set(id, { op: 'put', table: DIGESTS, row: [id], value });
     this.#pendingBytes += packed.byteLength;
     if (this.#pendingBytes >= BATCH_BYTES || this.#pending.size >= BATCH_ROWS) await this.flush();
@@ -132,7 +127,7 @@ export class DigestCache {
     const gone: string[] = [];
     for (const { row } of this.#tables.range<DigestRow>(DIGESTS, { prefix: [] })) {
       const id = String(row[0]);
-      if (!this.#asked.has(id)) gone.push(id);
+      if (!this.#asked.has(numberOf(id))) gone.push(id);
     }
     for (let at = 0; at < gone.length; at += 1_000) {
       await this.#tables.transact((transaction) => {
@@ -158,7 +153,11 @@ export class DigestCache {
   }
 }
 
-/** A run's id may be longer than a key. */
-function idOf(runId: string): string {
-  return createHash('sha256').update(runId).digest('base64url').slice(0, 27);
+/** As short as a row's key should be. */
+function idOf(key: string): string {
+  return createHash('sha256').update(key).digest('base64url').slice(0, 27);
+}
+
+function numberOf(id: string): number {
+  return Buffer.from(id.slice(0, 8), 'base64url').readUIntBE(0, 6);
 }

@@ -29,7 +29,7 @@ const head = { made_at: '2026-03-01T10:00:00.000Z', made_by: 'understudy 0' };
 function makeRuns(count: number, seed = 7): GoldenRun[] {
   const runs = new Map<string, GoldenRun>();
   for (const [at, { run_id, step, answer }] of makeGoldenSteps(count, seed).entries()) {
-    const run = runs.get(run_id) ?? { run_id, first_id: at, last_id: at, steps: [] };
+    const run = runs.get(run_id) ?? { run_id, first_id: at, last_id: at, mark: '', steps: [] };
     run.last_id = at;
     run.steps.push({ exchange_id: at, wire: 'messages', step, answer, tokens: 940 });
     runs.set(run_id, run);

@@ -2,13 +2,13 @@
 import { describe, expect, it } from 'vitest';
 import { type DigestStore, gatherGolden, type RunDigest } from '../../src/analysis/golden-steps.ts';
 import type { ExchangeSource, ListedExchange } from '../../src/analysis/inspect.ts';
-import { RunChains } from '../../src/analysis/trace.ts';
+import { keyOfRun, RunChains } from '../../src/analysis/run-chains.ts';
 import { DISTILL_BOUNDS } from '../../src/limits.ts';
 
 const STEPS = 4;
 
 /** Runs of agents, oldest first, as a database and what was made of them before. */
-function makeRuns(agents: readonly string[], newest: number | null = null) {
+function makeRuns(agents: readonly string[], newest = Number.POSITIVE_INFINITY) {
   const chains = new RunChains(null, newest);
   const digests = new Map<string, RunDigest>();
   for (const [at, agent] of agents.entries()) {
@@ -22,12 +22,13 @@ function makeRuns(agents: readonly string[], newest: number | null = null) {
       kind: 'turn',
       started_at: new Date(at).toISOString(),
       duration_ms: 1,
+      usage: {},
     } as ListedExchange);
     const steps = Array.from({ length: STEPS }, () => ({
       wire: 'messages',
       exchange_id: at + 1,
     })) as RunDigest['steps'];
-    digests.set(run_id, { codes: [], steps, agent, bytes: 0, untaught: {}, patterns: [] });
+    digests.set(keyOfRun(run_id), { run_id, codes: [], steps, agent, bytes: 0, untaught: {}, patterns: [] });
   }
   return { chains, digests };
 }
@@ -39,9 +40,9 @@ async function gather(agents: readonly string[], runs: number) {
   const { chains, digests } = makeRuns(agents);
   const asked: string[] = [];
   const store: DigestStore = {
-    get: ({ run_id }) => {
-      asked.push(run_id);
-      return digests.get(run_id);
+    get: ({ key }) => {
+      asked.push(key);
+      return digests.get(key);
     },
     put: async () => {},
   };

@@ -1,7 +1,8 @@
 /** Traces of made-up runs: the shape of a line, what is new in each turn, and what a run proves. */
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { RunChains, type TraceOptions, traceRun } from '../../src/analysis/trace.ts';
+import { RunChains } from '../../src/analysis/run-chains.ts';
+import { describeRun, type TraceOptions, traceRun } from '../../src/analysis/trace.ts';
 import type { ApiShape } from '../../src/domain/exchange.ts';
 import { addToolLoop, type MadeExchange, MadeSource } from './made-run.ts';
 
@@ -11,7 +12,8 @@ const NOTHING: TraceOptions = { outcome: null, hasFile: () => false };
 function traceAll(source: MadeSource, options: TraceOptions = NOTHING) {
   const chains = new RunChains();
   for (const record of source.summaries()) chains.add(record);
-  return [...chains.runs].map((run) => {
+  return [...chains.runs].map((chained) => {
+    const run = describeRun(source, chains, chained)!;
     const line = [...traceRun(source, chains, run, options)].join('');
     expect(line.endsWith('\n')).toBe(true);
     expect(line.indexOf('\n')).toBe(line.length - 1);
