@@ -188,6 +188,9 @@ export const capturedTurn = z
 export const capturedConversation = z
   .object({
     run: capturedRun,
+    parent_is_captured: z
+      .boolean()
+      .describe('Something of the run that it is part of is there; false also where it is part of none'),
     turns: z.array(capturedTurn).describe('In the order in which they ended'),
     next_cursor: nextCursor,
   })

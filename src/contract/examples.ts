@@ -1106,6 +1106,7 @@ export const EXAMPLES: Readonly<Record<string, Example>> = {
             },
           ],
         },
+        parent_is_captured: false,
         next_cursor: null,
         turns: [
           {

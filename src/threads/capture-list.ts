@@ -129,6 +129,11 @@ export class CaptureList {
     });
   }
 
+  /** Whether something of a run is there. */
+  has(runId: string): boolean {
+    return this.listOf(runId).rangeOf(runId) !== undefined;
+  }
+
   /** The list that a run is in; one of it alone, when it had to leave the list, or is not read in yet. */
   listOf(runId: string): CapturedRuns {
     return this.#guard(() => {

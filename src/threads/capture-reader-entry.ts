@@ -144,7 +144,8 @@ class CaptureLibrary {
     const hasMore = turns.length > 0 && last < range.last_id;
     const { epoch } = this.#files;
     this.#kept = hasMore ? { run_id, after: last, epoch, last_id: range.last_id, rest } : null;
-    const head = JSON.stringify({ run: row, next_cursor: hasMore ? String(last) : null });
+    const parent_is_captured = row.parent_run_id !== null && this.#list.has(row.parent_run_id);
+    const head = JSON.stringify({ run: row, parent_is_captured, next_cursor: hasMore ? String(last) : null });
     return { type: 'json', json: Buffer.from(`${head.slice(0, -1)},"turns":[${turns.join(',')}]}`) };
   }
 

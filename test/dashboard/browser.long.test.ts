@@ -134,6 +134,41 @@ describe.skipIf(findChromium() === null)('the dashboard in Chromium', () => {
     expect(visit.complaints).toEqual([]);
   });
 
+  it('names a run that was never captured without a link, and heads a page that finds nothing', async () => {
+    await service.capture(
+      '',
+      { messages: [{ role: 'user', content: 'Look around' }], tools: [{ name: 'read', input_schema: {} }] },
+      { 'x-claude-code-session-id': 'session-elsewhere', 'x-claude-code-agent-id': 'agent-elsewhere' },
+    );
+    await using visit = await Visit.open(browser, service.api, service.token);
+    const { page } = visit;
+    await visit.goTo('conversations/session-elsewhere:agent-elsewhere');
+    const family = page.getByRole('navigation', { name: 'Runs that belong together' });
+    await family.getByText('nothing of it passed this gateway').waitFor();
+    expect(await family.getByRole('link', { name: 'session-elsewhere', exact: true }).count()).toBe(0);
+    for (const place of ['conversations', 'runs', 'patterns']) {
+      await visit.goTo(`${place}/nowhere`);
+      await page.getByText('Not found').waitFor();
+      expect(await page.locator('h1').count()).toBe(1);
+    }
+  });
+
+  it('empties a field when its filter is taken away elsewhere', async () => {
+    await using visit = await Visit.open(browser, service.api, service.token);
+    const { page } = visit;
+    await visit.goTo('conversations');
+    const field = page.getByLabel('Search');
+    await field.fill('said by nobody');
+    await page.getByRole('button', { name: 'Take the filters away' }).click();
+    await expect.poll(() => field.inputValue()).toBe('');
+    await expect.poll(() => page.locator('.virtual-list a.run-row').count()).toBeGreaterThan(0);
+    await field.fill('tests of this project');
+    await expect.poll(() => page.evaluate('location.hash')).toContain('q=');
+    await page.getByRole('link', { name: 'Conversations', exact: true }).click();
+    await expect.poll(() => field.inputValue()).toBe('');
+    expect(await page.evaluate('location.hash')).not.toContain('q=');
+  });
+
   it('says what is kept how long, and how often each key was used', async () => {
     const { org_id } = service;
     const made = (await service.call('POST', '/api-keys/', { name: 'busy', org_id })) as { raw_key: string };

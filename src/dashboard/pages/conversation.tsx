@@ -43,7 +43,7 @@ export function ConversationPage({ run_id }: { run_id: string }) {
         <span aria-hidden="true">/</span>
         <Id id={run_id} />
       </nav>
-      <Loaded from={conversation} lines={12}>
+      <Loaded from={conversation} lines={12} heading="Conversation">
         {(read) => (
           <>
             <ConversationHead read={read} exportAll={exportAll} />
@@ -63,7 +63,7 @@ export function ConversationPage({ run_id }: { run_id: string }) {
 }
 
 function ConversationHead({
-  read: { run, turns },
+  read: { run, turns, parent_is_captured },
   exportAll,
 }: {
   read: ReadConversation;
@@ -103,7 +103,7 @@ function ConversationHead({
         <Stat value={<Cost of={run} />} label="Cost" sub={sayCost(run, run.student_turns)} />
         <Stat value={formatNumber(run.errors)} label="Errors" tone={run.errors > 0 ? 'bad' : 'plain'} />
       </div>
-      <RunFamily run={run} />
+      <RunFamily run={run} parent_is_captured={parent_is_captured} />
       {run.golden === false && run.reasons.length > 0 ? (
         <details class="fold reasons">
           <summary>Why it is not golden</summary>

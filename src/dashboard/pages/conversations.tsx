@@ -9,7 +9,7 @@ import { memo } from '../core/memo.ts';
 import { usePagedList } from '../core/paged-list.ts';
 import { PageHead, Time } from '../ui/basics.tsx';
 import { Cost } from '../ui/cost.tsx';
-import { FilterDay, FilterField, FilterSelect, startOfDay } from '../ui/filters.tsx';
+import { FilterDays, FilterRow, FilterSelect, FilterText, startOfDay } from '../ui/filters.tsx';
 import { useIsNarrow } from '../ui/narrow.ts';
 import { RunBadges } from '../ui/run-badges.tsx';
 import { FamilyBadges } from '../ui/run-family.tsx';
@@ -73,7 +73,7 @@ function ConversationList() {
                 <span class="number">Turns</span>
                 <span class="number">Tokens</span>
                 <span class="number">Cost</span>
-                <span class="number">Took</span>
+                <span class="number run-took">Took</span>
                 <span>State</span>
                 <span class="number">Began</span>
               </div>
@@ -140,12 +140,14 @@ function FilterBar({ filters, models }: { filters: Filters; models: readonly str
   const chosen = filters.model;
   const listed = chosen === '' || models.includes(chosen) ? models : [chosen, ...models];
   return (
-    <search class="filters">
-      {/* biome-ignore lint/a11y/noLabelWithoutControl: the field is a component */}
-      <label class="grow">
-        <span>Search</span>
-        <FilterField name="q" value={filters.q} placeholder="first words, run id, note or model" />
-      </label>
+    <FilterRow>
+      <FilterText
+        wide
+        label="Search"
+        name="q"
+        value={filters.q}
+        placeholder="first words, run id, note or model"
+      />
       <FilterSelect
         name="model"
         label="Model"
@@ -182,9 +184,8 @@ function FilterBar({ filters, models }: { filters: Filters; models: readonly str
           ['no', 'parts of others'],
         ]}
       />
-      <FilterDay name="from" label="From" value={filters.from} />
-      <FilterDay name="to" label="To" value={filters.to} />
-    </search>
+      <FilterDays from={filters.from} to={filters.to} />
+    </FilterRow>
   );
 }
 

@@ -7,7 +7,7 @@ import { usePagedList } from '../core/paged-list.ts';
 import { useResource } from '../core/resource.ts';
 import { organization } from '../core/session.ts';
 import { Badge, PageHead, Panel } from '../ui/basics.tsx';
-import { FilterField } from '../ui/filters.tsx';
+import { FilterRow, FilterText } from '../ui/filters.tsx';
 import { Intervals } from '../ui/interval.tsx';
 import { Loaded } from '../ui/states.tsx';
 import { Table } from '../ui/table.tsx';
@@ -98,13 +98,15 @@ function ExperimentPage({ experiment_id }: { experiment_id: string }) {
         <span>{experiment_id}</span>
       </nav>
       <PageHead title={experiment_id} />
-      <search class="filters">
-        {/* biome-ignore lint/a11y/noLabelWithoutControl: the field is a component */}
-        <label>
-          <span>Meant share of “on”</span>
-          <FilterField name="share" value={filterOf('share')} placeholder="0.5" maxLength={6} />
-        </label>
-      </search>
+      <FilterRow>
+        <FilterText
+          label="Meant share of “on”"
+          name="share"
+          value={filterOf('share')}
+          placeholder="0.5"
+          maxLength={6}
+        />
+      </FilterRow>
       <Loaded from={report} lines={12}>
         {(known) => (
           <>

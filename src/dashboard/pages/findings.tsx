@@ -7,7 +7,7 @@ import { usePagedList } from '../core/paged-list.ts';
 import { useResource } from '../core/resource.ts';
 import { isAtLeast, organization } from '../core/session.ts';
 import { Badge, PageHead, Panel, Time } from '../ui/basics.tsx';
-import { FilterField } from '../ui/filters.tsx';
+import { FilterRow, FilterText } from '../ui/filters.tsx';
 import { ask } from '../ui/form.tsx';
 import { LongText } from '../ui/long-text.tsx';
 import { act } from '../ui/notice.tsx';
@@ -92,23 +92,17 @@ function FindingList({ codebase_id }: { codebase_id: string }) {
         <span>{codebase_id}</span>
       </nav>
       <PageHead title={codebase_id} />
-      <search class="filters">
-        {/* biome-ignore lint/a11y/noLabelWithoutControl: the field is a component */}
-        <label class="grow">
-          <span>Ask</span>
-          <FilterField name="q" value={question} placeholder="finds by meaning" />
-        </label>
-        {/* biome-ignore lint/a11y/noLabelWithoutControl: the field is a component */}
-        <label>
-          <span>File</span>
-          <FilterField name="file" value={file_path} placeholder="exactly: src/main.ts" maxLength={1_000} />
-        </label>
-        {/* biome-ignore lint/a11y/noLabelWithoutControl: the field is a component */}
-        <label>
-          <span>Type</span>
-          <FilterField name="type" value={finding_type} placeholder="exactly: note" />
-        </label>
-      </search>
+      <FilterRow>
+        <FilterText wide label="Ask" name="q" value={question} placeholder="finds by meaning" />
+        <FilterText
+          label="File"
+          name="file"
+          value={file_path}
+          placeholder="exactly: src/main.ts"
+          maxLength={1_000}
+        />
+        <FilterText label="Type" name="type" value={finding_type} placeholder="exactly: note" />
+      </FilterRow>
       {question === '' ? (
         <Newest codebase_id={codebase_id} file_path={file_path} finding_type={finding_type} />
       ) : (

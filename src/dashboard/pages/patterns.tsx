@@ -8,7 +8,7 @@ import { usePagedList } from '../core/paged-list.ts';
 import { useResource } from '../core/resource.ts';
 import { isAtLeast, organization } from '../core/session.ts';
 import { Badge, Id, PageHead, Panel, Stat, Time } from '../ui/basics.tsx';
-import { FilterDay, FilterSelect, startOfDay } from '../ui/filters.tsx';
+import { FilterDays, FilterRow, FilterSelect, startOfDay } from '../ui/filters.tsx';
 import { ask } from '../ui/form.tsx';
 import { LongText } from '../ui/long-text.tsx';
 import { useIsNarrow } from '../ui/narrow.ts';
@@ -69,12 +69,11 @@ function PatternList() {
         title="Patterns"
         sub="What earlier runs learned. An agent that asks before a task, or when it is stuck, gets the nearest ones."
       />
-      <search class="filters">
+      <FilterRow>
         <FilterSelect name="tier" label="Tier" value={tier} options={TIERS} />
         <ProjectFilter org_id={org_id} value={project_id} />
-        <FilterDay name="from" label="From" value={from} />
-        <FilterDay name="to" label="To" value={to} />
-      </search>
+        <FilterDays from={from} to={to} />
+      </FilterRow>
       <Loaded from={list} lines={10}>
         {({ rows, has_more }) =>
           rows.length === 0 && !has_more ? (
@@ -183,7 +182,7 @@ function PatternPage({ pattern_id }: { pattern_id: string }) {
         <span aria-hidden="true">/</span>
         <Id id={pattern_id} />
       </nav>
-      <Loaded from={pattern} lines={10}>
+      <Loaded from={pattern} lines={10} heading="Pattern">
         {(known) => <PatternDetails pattern={known} remove={remove} />}
       </Loaded>
     </>

@@ -41,7 +41,7 @@ export function RunPage({ run_id }: { run_id: string }) {
       {has_stream ? (
         <Follow org_id={org_id} run_id={run_id} reader={reader} again={() => read.refresh()} />
       ) : null}
-      <Loaded from={read} lines={12}>
+      <Loaded from={read} lines={12} heading="Run">
         {(known) => (
           <>
             <RunHead run={known.run} />

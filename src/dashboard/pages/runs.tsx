@@ -11,7 +11,7 @@ import { type CursorPage, type PagedList, usePagedList } from '../core/paged-lis
 import type { Run } from '../core/run-reader.ts';
 import { organization, server } from '../core/session.ts';
 import { Badge, PageHead, Time } from '../ui/basics.tsx';
-import { FilterDay, FilterField, FilterSelect, startOfDay } from '../ui/filters.tsx';
+import { FilterDays, FilterRow, FilterSelect, FilterText, startOfDay } from '../ui/filters.tsx';
 import { FiredBadges, StateBadge } from '../ui/monitor-badges.tsx';
 import { useIsNarrow } from '../ui/narrow.ts';
 import { Empty, Loaded } from '../ui/states.tsx';
@@ -143,17 +143,21 @@ function isMonitor(name: string): name is MonitorName {
 
 function Filters({ filters }: { filters: Record<(typeof FILTERS)[number], string> }) {
   return (
-    <search class="filters">
-      {/* biome-ignore lint/a11y/noLabelWithoutControl: the field is a component */}
-      <label>
-        <span>Outcome</span>
-        <FilterField name="outcome" value={filters.outcome} placeholder="exactly: success" />
-      </label>
-      {/* biome-ignore lint/a11y/noLabelWithoutControl: the field is a component */}
-      <label class="grow">
-        <span>Agent</span>
-        <FilterField name="agent_name" value={filters.agent_name} placeholder="its whole name" />
-      </label>
+    <FilterRow>
+      <FilterText
+        wide
+        label="Agent"
+        name="agent_name"
+        value={filters.agent_name}
+        placeholder="its whole name"
+      />
+      <FilterText
+        wide
+        label="Outcome"
+        name="outcome"
+        value={filters.outcome}
+        placeholder="exactly: success"
+      />
       <FilterSelect
         name="status"
         label="State"
@@ -170,9 +174,8 @@ function Filters({ filters }: { filters: Record<(typeof FILTERS)[number], string
         value={filters.fired}
         options={[['', 'any'], ...MONITOR_NAMES.map((name) => [name, nameOfMonitor(name)] as const)]}
       />
-      <FilterDay name="from" label="From" value={filters.from} />
-      <FilterDay name="to" label="To" value={filters.to} />
-    </search>
+      <FilterDays from={filters.from} to={filters.to} />
+    </FilterRow>
   );
 }
 

@@ -1,10 +1,31 @@
 /** Filters of a list: each stands in the address, so that what is shown can be sent to somebody. Browser. */
-import { useEffect, useState } from 'preact/hooks';
+import type { ComponentChildren } from 'preact';
+import { useEffect, useRef, useState } from 'preact/hooks';
 import { setFilters } from '../core/address.ts';
 
 const PAUSE_MS = 250;
 
-export function FilterField({
+/** The filters of a list. */
+export function FilterRow({ children }: { children: ComponentChildren }) {
+  return <search class="filters">{children}</search>;
+}
+
+/** A field of a filter, with its label; `wide`: it takes the room that is left. */
+export function FilterText({
+  label,
+  wide = false,
+  ...field
+}: { label: string; wide?: boolean } & Parameters<typeof FilterField>[0]) {
+  return (
+    // biome-ignore lint/a11y/noLabelWithoutControl: the field is a component
+    <label class={wide ? 'grow' : ''}>
+      <span>{label}</span>
+      <FilterField {...field} />
+    </label>
+  );
+}
+
+function FilterField({
   name,
   value,
   placeholder,
@@ -17,11 +38,21 @@ export function FilterField({
   maxLength?: number;
 }) {
   const [typed, setTyped] = useState(value);
+  /** What this field and the address said last: what differs is newer. */
+  const told = useRef(value);
   useEffect(() => {
-    if (typed === value) return;
-    const timer = setTimeout(() => setFilters({ [name]: typed }), PAUSE_MS);
+    if (value === told.current) return;
+    told.current = value;
+    setTyped(value);
+  }, [value]);
+  useEffect(() => {
+    if (typed === told.current) return;
+    const timer = setTimeout(() => {
+      told.current = typed;
+      setFilters({ [name]: typed });
+    }, PAUSE_MS);
     return () => clearTimeout(timer);
-  }, [typed, value]);
+  }, [typed]);
   return (
     <input
       type="search"
@@ -59,8 +90,17 @@ export function FilterSelect({
   );
 }
 
-/** A day of a filter. */
-export function FilterDay({ name, label, value }: { name: string; label: string; value: string }) {
+/** The days that a list is narrowed to, both included. */
+export function FilterDays({ from, to }: { from: string; to: string }) {
+  return (
+    <div class="days">
+      <FilterDay name="from" label="From" value={from} />
+      <FilterDay name="to" label="To" value={to} />
+    </div>
+  );
+}
+
+function FilterDay({ name, label, value }: { name: string; label: string; value: string }) {
   return (
     <label>
       <span>{label}</span>

@@ -33,7 +33,7 @@ export function FamilyBadges({ run }: { run: CapturedRun }) {
 }
 
 /** On the page of a run: links to its parent, its children and the whole session. */
-export function RunFamily({ run }: { run: CapturedRun }) {
+export function RunFamily({ run, parent_is_captured }: { run: CapturedRun; parent_is_captured: boolean }) {
   const { run_id, session_id, parent_run_id, kind, child_runs } = run;
   const hasSession = session_id !== null && (session_id !== run_id || child_runs.length > 0);
   if (parent_run_id === null && child_runs.length === 0 && !hasSession) return null;
@@ -42,7 +42,14 @@ export function RunFamily({ run }: { run: CapturedRun }) {
       {parent_run_id === null ? null : (
         <p>
           <Badge>{sayKind(kind)}</Badge> Part of{' '}
-          <a href={hrefOf('conversations', parent_run_id)}>{parent_run_id}</a>
+          {parent_is_captured ? (
+            <a href={hrefOf('conversations', parent_run_id)}>{parent_run_id}</a>
+          ) : (
+            <>
+              <span>{parent_run_id}</span>, which is not there: nothing of it passed this gateway, or it went
+              by age
+            </>
+          )}
         </p>
       )}
       {child_runs.length === 0 ? null : (

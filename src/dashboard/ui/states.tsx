@@ -7,18 +7,25 @@ import type { Resource } from '../core/resource.ts';
 export function Loaded<T>({
   from,
   lines = 4,
+  heading,
   children,
 }: {
   from: Pick<Resource<T>, 'data' | 'error' | 'refresh'>;
   /** About as high as what will stand there. */
   lines?: number;
+  /** Of the page, as long as its content, which has one, is not there. */
+  heading?: string;
   children: (data: T) => JSX.Element | null;
 }) {
   const data = from.data.value;
   const error = from.error.value;
   if (data === null) {
-    if (error === null) return <Skeleton lines={lines} />;
-    return <Failed error={error} again={() => from.refresh()} />;
+    return (
+      <>
+        {heading === undefined ? null : <h1>{heading}</h1>}
+        {error === null ? <Skeleton lines={lines} /> : <Failed error={error} again={() => from.refresh()} />}
+      </>
+    );
   }
   return (
     <>
