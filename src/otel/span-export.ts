@@ -200,6 +200,7 @@ export class SpanExport {
         });
         return true;
       case 'later': {
+        this.#spans.undo();
         if (this.#stopping.signal.aborted) return false;
         this.#failing = delivery.reason;
         this.#report({ exchanges: 0, spans: 0, given_up: {} });
@@ -218,6 +219,7 @@ export class SpanExport {
   }
 
   #advance({ last_id }: Batch, counts: Pick<ExportProgress, 'exchanges' | 'spans' | 'given_up'>): void {
+    this.#spans.settle();
     this.#position = last_id;
     this.#keepPosition();
     this.#report(counts);

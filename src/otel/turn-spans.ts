@@ -49,6 +49,8 @@ const IS_REMOTE = 0x200;
 export class TurnSpans {
   readonly #options: TurnSpansOptions;
   readonly #last = new RecentMap<string, LastTurn>(OTEL_EXPORT.runs);
+  /** The last turns of runs as they were before what is not settled. */
+  readonly #before = new Map<string, LastTurn | undefined>();
 
   constructor(options: TurnSpansOptions) {
     this.#options = options;
@@ -72,7 +74,10 @@ export class TurnSpans {
       end_ms: start_ms + record.duration_ms,
     };
     const before = run_id === null ? undefined : this.#last.get(run_id);
-    if (run_id !== null) this.#last.set(run_id, own);
+    if (run_id !== null) {
+      if (!this.#before.has(run_id)) this.#before.set(run_id, before);
+      this.#last.set(run_id, own);
+    }
     const span: WrittenSpan = {
       trace_id: own.trace_id,
       span_id: own.span_id,
@@ -88,6 +93,20 @@ export class TurnSpans {
     };
     if (turn === null || before === undefined) return [span];
     return [...this.#describeTools(record, turn, before, start_ms, name), span];
+  }
+
+  /** What was made since the last time is done with. */
+  settle(): void {
+    this.#before.clear();
+  }
+
+  /** What was made since the last time is made again: it is as if it had not been. */
+  undo(): void {
+    for (const [run_id, before] of this.#before) {
+      if (before === undefined) this.#last.delete(run_id);
+      else this.#last.set(run_id, before);
+    }
+    this.#before.clear();
   }
 
   /** A turn that was exported before this process began: its tools' results come with the next one. */

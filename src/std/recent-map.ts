@@ -42,6 +42,12 @@ export class RecentMap<K, V> {
     this.#young.set(key, value);
   }
 
+  /** Its weight counts on in the younger one, until that is the older one. */
+  delete(key: K): void {
+    this.#young.delete(key);
+    this.#old.delete(key);
+  }
+
   clear(): void {
     this.#young.clear();
     this.#old.clear();

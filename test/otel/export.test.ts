@@ -2,7 +2,7 @@
  * Captured turns on their way to a collector: the real gateway as a process, a played provider, and a collector that decodes with
  * OpenTelemetry's own code, answers or does not, and goes away.
  */
-import { mkdtempSync, rmSync } from 'node:fs';
+import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { describe, expect, it, onTestFinished } from 'vitest';
@@ -274,6 +274,58 @@ describe('a collector that does not take spans', () => {
         failing: null,
         given_up_by_cause: { refused: 0, rejected: 0, unreadable: 0, behind: 0 },
       });
+  });
+
+  it('loses nothing when it is killed and started again under traffic, and what waits is not in memory', async () => {
+    // 120 MB of texts wait on the disk, and would be sent.
+    const result = 'a line of a long result\n'.repeat(5_200);
+    const service = await startService({ GW_OTEL_CONTENT: 'on' });
+    const { collector } = service;
+    const { port } = new URL(collector.url);
+    let conversations = 0;
+    const goOn = async (many: number) => {
+      for (let made = 0; made < many; made++, conversations++)
+        await converse(service, `outage-${conversations}`, { result });
+    };
+    const read = async () => (await service.stats()).otel;
+    await goOn(2);
+    await expect.poll(read, settled).toMatchObject({ exchanges: 4, spans: 6, waiting: 0 });
+    const { pid } = (await read()).process as { pid: number };
+    const memory = () =>
+      Number(/VmRSS:\s+(\d+)/.exec(readFileSync(`/proc/${pid}/status`, 'utf8'))?.[1]) / 1e3;
+
+    // It has a request in hand when it dies.
+    const { promise: isAsked, resolve } = Promise.withResolvers<void>();
+    collector.answer = () => resolve();
+    await goOn(1);
+    await isAsked;
+    const before_mb = process.platform === 'linux' ? memory() : 0;
+    await collector.kill();
+    collector.answer = (response) => response.end();
+    await goOn(1_000);
+    await expect.poll(async () => (await read()).failing, settled).toBe('ECONNREFUSED');
+    await expect
+      .poll(async () => {
+        const { waiting, position } = await read();
+        return (waiting as number) + (position as number);
+      }, settled)
+      .toBe(conversations * 2);
+    expect(await read()).toMatchObject({ exchanges: 4, spans: 6, position: 4 });
+    if (process.platform === 'linux') expect(memory() - before_mb).toBeLessThan(80);
+
+    await collector.start(Number(port));
+    await goOn(2);
+    await expect.poll(read, settled).toMatchObject({
+      exchanges: conversations * 2,
+      spans: conversations * 3,
+      waiting: 0,
+      failing: null,
+      given_up_by_cause: { refused: 0, rejected: 0, unreadable: 0, behind: 0 },
+      process: { pid, restarts: 0 },
+    });
+    expect(collector.spans).toHaveLength(conversations * 3);
+    const runs = new Set(collector.spans.map(({ attributes }) => attributes['understudy.run.id']));
+    expect(runs).toHaveLength(conversations);
   });
 
   it('is told once of what it refuses or rejects, and what is given up is counted', async () => {

@@ -4,6 +4,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { expect, it, onTestFinished } from 'vitest';
 import type { ExchangeRecord } from '../../src/domain/exchange.ts';
+import type { NormalTurn } from '../../src/domain/turn.ts';
 import { OTEL_EXPORT } from '../../src/limits.ts';
 import type { ExportProgress } from '../../src/otel/export-progress.ts';
 import { SpanExport, type SpanExportOptions, type TurnSource } from '../../src/otel/span-export.ts';
@@ -61,7 +62,7 @@ class MadeTurns implements TurnSource {
     return this.damaged.has(id) ? null : makeRecord(id, this.changes);
   }
 
-  turn(): null {
+  turn(_id: number): NormalTurn | null {
     return null;
   }
 }
@@ -175,6 +176,42 @@ it('gives up the oldest when too many wait, and says so', async () => {
   expect(given_up).toEqual({ behind: 7 });
   // What is no turn is no span.
   expect(collector.requests).toEqual([]);
+});
+
+it('sends a tool call below the turn that asked for it, also when the batch goes a second time', async () => {
+  const turns = new MadeTurns();
+  turns.changes = { run_id: 'one' };
+  // Each but the first brings the result of what the one before has asked for.
+  turns.turn = (id) => {
+    const call = { type: 'tool_call', id: `call-${id - 1}`, name: 'look', input: {} };
+    const result = { type: 'tool_result', call_id: call.id, name: 'look', is_error: false, content: [] };
+    const messages = [
+      { role: 'assistant', content: [call] },
+      { role: 'tool', content: [result] },
+    ];
+    const request = { model: 'demo', messages: id === 1 ? [] : messages };
+    const answer = { error: null, stop_reason: 'tool_use', id: null, model: null };
+    return { request, answer } as unknown as NormalTurn;
+  };
+  const { collector, sums, start } = await open(turns, { after_id: 0 });
+  turns.last_id = 1;
+  const stop = start();
+  await expect.poll(() => sums.position, settled).toBe(1);
+  let refusals = 0;
+  collector.answer = (response) => {
+    if (refusals++ === 0) response.writeHead(503).end();
+    else response.end();
+  };
+  turns.last_id = 3;
+  await expect.poll(() => sums.position, settled).toBe(3);
+  await stop();
+  const [first, again] = collector.requests.slice(1).map(({ spans }) => spans);
+  expect(again).toEqual(first);
+  const chats = collector.spans.filter(({ name }) => name.startsWith('chat'));
+  const tools = collector.spans.filter(({ name }) => name.startsWith('execute_tool'));
+  expect(tools.map(({ parentSpanId }) => parentSpanId)).toEqual(
+    chats.slice(0, 2).map(({ spanId }) => spanId),
+  );
 });
 
 it('waits for a collector that cannot be reached, and ends without it', async () => {
