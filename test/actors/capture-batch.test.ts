@@ -64,7 +64,13 @@ function join(finished: FinishedExchange) {
 
 const makeBatch = (pool = new SlabPool(), memory = new BodyMemory()) => new ExchangeBatch(pool, memory);
 const read = (batch: ExchangeBatch) => new BatchReader().read(batch.take());
-const BUDGET = { reserve: () => true, release: () => {} };
+const BUDGET = {
+  large_bytes: Number.POSITIVE_INFINITY,
+  reserve: () => true,
+  release: () => {},
+  enlist: () => {},
+  delist: () => {},
+};
 
 describe('a batch', () => {
   it('gives back what it took, in its order', () => {

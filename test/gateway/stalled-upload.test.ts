@@ -1,8 +1,9 @@
 /**
- * What one upload costs in memory that an upstream takes half of and then no more: the beginning of it that is captured, and little
- * else. The gateway and the client are processes of their own; Linux tells what the gateway holds.
+ * What uploads cost in memory that an upstream takes half of and then no more: of one the beginning that is captured, and little
+ * else; of many no more than the bound of all, and other exchanges are captured all the same. The gateway and the clients are processes
+ * of their own; Linux tells what the gateway holds.
  */
-import { fork } from 'node:child_process';
+import { type ChildProcess, fork } from 'node:child_process';
 import { once } from 'node:events';
 import { existsSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { type AddressInfo, createServer, type Socket } from 'node:net';
@@ -19,66 +20,153 @@ const UPLOAD_BYTES = 200_000_000;
 const TAKEN_BYTES = 100_000_000;
 /** It was 96 MB and more; the stack, the heap and the buffers move by some megabytes from run to run. */
 const COST_BYTES_MAX = CUT_BODY_BYTES + 24_000_000;
+const QUEUE_BYTES = 32 << 20;
+const MANY = 20;
+const MANY_BYTES = 16_000_000;
+const MANY_TAKEN_BYTES = 10_000_000;
+/** Without a bound the copies alone would be 200 MB. Beside them each upload may hold some megabytes that are on their way. */
+const MANY_COST_BYTES_MAX = QUEUE_BYTES + MANY * 5_000_000;
 
-it.skipIf(!existsSync(ADDON) || process.platform !== 'linux')(
-  'an upload that stalls half-way costs little memory',
-  { timeout: 120_000 },
-  async () => {
-    const sockets = new Set<Socket>();
+interface Stalling {
+  port: string;
+  /** Bytes of the process that are in memory. */
+  measure(): number;
+  /** Answers when so many uploads stand still. */
+  stalled: Promise<void>;
+  upload(bytes: number): ChildProcess;
+}
+
+/** A gateway whose upstream takes so much of each upload and then no more. */
+async function startStalling(
+  takenBytes: number,
+  uploads: number,
+  env: Record<string, string>,
+): Promise<Stalling> {
+  const sockets = new Set<Socket>();
+  const { promise: stalled, resolve } = Promise.withResolvers<void>();
+  let standing = 0;
+  const upstream = createServer((socket) => {
+    sockets.add(socket);
     let taken = 0;
-    const { promise: stalled, resolve } = Promise.withResolvers<void>();
-    const upstream = createServer((socket) => {
-      sockets.add(socket);
-      socket.on('error', () => {});
-      socket.on('data', (bytes: Buffer) => {
-        if (taken === 0 && !bytes.includes('/upload')) {
-          socket.write('HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok');
-          return;
-        }
-        taken += bytes.length;
-        if (taken < TAKEN_BYTES) return;
-        socket.pause();
-        resolve();
-      });
-    });
-    await once(upstream.listen(0, '127.0.0.1'), 'listening');
-    const folder = mkdtempSync(join(tmpdir(), 'understudy-stalled-'));
-    const gateway = new CliChild(['gateway', '--port', '0', '--db', join(folder, 'capture.mdb')], {
-      env: {
-        ...{ DATA_DIR: folder, SERVER_THREADS: '1' },
-        GW_UPSTREAM_BASE: `http://127.0.0.1:${(upstream.address() as AddressInfo).port}`,
-      },
-    });
-    const [, port] = await gateway.waitForOutput(/Gateway\s+http:\/\/[^:]+:(\d+)/);
-    const measure = () => {
-      const status = readFileSync(`/proc/${gateway.process.pid}/status`, 'utf8');
-      return Number(/VmRSS:\s+(\d+) kB/.exec(status)![1]) * 1_024;
-    };
-    const serveOthers = async () => {
-      for (let i = 0; i < 100; i++) {
-        const answer = await fetch(`http://127.0.0.1:${port}/__gw/stats`);
-        expect(answer.status).toBe(200);
-        await answer.arrayBuffer();
+    /** Bytes of another request that are still to come. */
+    let left = 0;
+    socket.on('error', () => {});
+    socket.on('data', (bytes: Buffer) => {
+      if (taken === 0 && (left > 0 || !bytes.includes('/upload'))) {
+        const head = bytes.indexOf('\r\n\r\n') + 4;
+        if (left === 0)
+          left = head + Number(/content-length: (\d+)/.exec(bytes.toString('latin1', 0, head))![1]);
+        left -= bytes.length;
+        if (left === 0) socket.write('HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok');
+        return;
       }
-    };
-    await serveOthers();
-    const before = measure();
-    const client = fork(CLIENT, [`${port}`, `${UPLOAD_BYTES}`]);
-    onTestFinished(async () => {
+      taken += bytes.length;
+      if (taken < takenBytes) return;
+      socket.pause();
+      standing++;
+      if (standing === uploads) resolve();
+    });
+  });
+  await once(upstream.listen(0, '127.0.0.1'), 'listening');
+  const folder = mkdtempSync(join(tmpdir(), 'understudy-stalled-'));
+  const gateway = new CliChild(['gateway', '--port', '0', '--db', join(folder, 'capture.mdb')], {
+    env: {
+      ...{ DATA_DIR: folder, SERVER_THREADS: '1' },
+      GW_UPSTREAM_BASE: `http://127.0.0.1:${(upstream.address() as AddressInfo).port}`,
+      ...env,
+    },
+  });
+  const clients: ChildProcess[] = [];
+  onTestFinished(async () => {
+    for (const client of clients) {
       client.disconnect();
       await once(client, 'exit');
-      for (const socket of sockets) socket.destroy();
-      await gateway[Symbol.asyncDispose]();
-      upstream.close();
-      rmSync(folder, { recursive: true, force: true });
+    }
+    for (const socket of sockets) socket.destroy();
+    await gateway[Symbol.asyncDispose]();
+    upstream.close();
+    rmSync(folder, { recursive: true, force: true });
+  });
+  const [, port = ''] = await gateway.waitForOutput(/Gateway\s+http:\/\/[^:]+:(\d+)/);
+  return {
+    port,
+    stalled,
+    measure: () => {
+      const status = readFileSync(`/proc/${gateway.process.pid}/status`, 'utf8');
+      return Number(/VmRSS:\s+(\d+) kB/.exec(status)![1]) * 1_024;
+    },
+    upload: (bytes) => {
+      const client = fork(CLIENT, [port, `${bytes}`, '2']);
+      clients.push(client);
+      return client;
+    },
+  };
+}
+
+async function readStats(port: string) {
+  const answer = await fetch(`http://127.0.0.1:${port}/__gw/stats`);
+  expect(answer.status).toBe(200);
+  return (await answer.json()) as {
+    exchanges: { captured: number; dropped: number; in_flight: number };
+    writer: { queue_bytes: number };
+  };
+}
+
+/** Answers when the systems of both sides take nothing more. */
+async function awaitStandstill(port: string, clients: readonly ChildProcess[]): Promise<void> {
+  const ask = () =>
+    Promise.all(
+      clients.map(async (client): Promise<number> => {
+        client.send('how much');
+        return (await once(client, 'message'))[0];
+      }),
+    );
+  const serveOthers = async () => {
+    for (let i = 0; i < 100; i++) await readStats(port);
+  };
+  await serveOthers();
+  for (let sent = '', now = `${await ask()}`; sent !== now; [sent, now] = [now, `${await ask()}`])
+    await serveOthers();
+}
+
+const isMeasurable = existsSync(ADDON) && process.platform === 'linux';
+const isSlow = { timeout: 120_000 };
+
+it.skipIf(!isMeasurable)('an upload that stalls half-way costs little memory', isSlow, async () => {
+  const { port, stalled, measure, upload } = await startStalling(TAKEN_BYTES, 1, {});
+  for (let i = 0; i < 100; i++) await readStats(port);
+  const before = measure();
+  const client = upload(UPLOAD_BYTES);
+  await stalled;
+  await awaitStandstill(port, [client]);
+  expect(measure() - before).toBeLessThan(COST_BYTES_MAX);
+});
+
+it.skipIf(!isMeasurable)(
+  'many that stall hold no more than their bound, and keep no other out',
+  isSlow,
+  async () => {
+    const { port, stalled, measure, upload } = await startStalling(MANY_TAKEN_BYTES, MANY, {
+      GW_MAX_QUEUE_BYTES: `${QUEUE_BYTES}`,
+      GW_MAX_CAPTURE_BYTES: `${QUEUE_BYTES / 2}`,
     });
-    const ask = async (): Promise<number> => {
-      client.send('how much');
-      return (await once(client, 'message'))[0] as number;
-    };
+    for (let i = 0; i < 100; i++) await readStats(port);
+    const before = measure();
+    const clients = Array.from({ length: MANY }, () => upload(MANY_BYTES));
     await stalled;
-    for (let sent = -1, now = await ask(); sent !== now; [sent, now] = [now, await ask()])
-      await serveOthers();
-    expect(measure() - before).toBeLessThan(COST_BYTES_MAX);
+    await awaitStandstill(port, clients);
+    const { writer, exchanges } = await readStats(port);
+    expect(writer.queue_bytes).toBeLessThanOrEqual(QUEUE_BYTES);
+    expect(exchanges).toMatchObject({ captured: 0, dropped: 0, in_flight: MANY });
+    expect(measure() - before).toBeLessThan(MANY_COST_BYTES_MAX);
+
+    // Together they are more than what is left.
+    const body = 'y'.repeat(400_000);
+    for (let i = 0; i < 40; i++) {
+      const answer = await fetch(`http://127.0.0.1:${port}/other`, { method: 'POST', body });
+      await answer.arrayBuffer();
+    }
+    await fetch(`http://127.0.0.1:${port}/__gw/flush`, { method: 'POST' });
+    expect((await readStats(port)).exchanges).toMatchObject({ captured: 40, dropped: 0, in_flight: MANY });
   },
 );

@@ -31,6 +31,7 @@ class WatchedMemory extends BodyMemory {
 
 /** A budget of so many bytes. */
 class Budget implements ByteBudget {
+  readonly large_bytes = Number.POSITIVE_INFINITY;
   left: number;
 
   constructor(bytes: number) {
@@ -46,6 +47,10 @@ class Budget implements ByteBudget {
   release(bytes: number): void {
     this.left += bytes;
   }
+
+  enlist(): void {}
+
+  delist(): void {}
 }
 
 function openTee(announced: number, budgetBytes = 64 << 20) {

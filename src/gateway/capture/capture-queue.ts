@@ -87,6 +87,8 @@ const DROP_RECENT_MS = 60_000;
  * store them; nobody waits for a batch (`settle` sends it at once), and the end of the process by force loses what it holds.
  */
 const BATCH_WAIT_MS = 100;
+/** Of all bytes that may be held: an open exchange that holds so much makes room for others. */
+const LARGE_SHARE = 1 / 16;
 /** After so many failed tries, in about a quarter of a second, waiting callers learn that nothing is stored. */
 const SETTLE_TRIES = 3;
 const RETRY_FIRST_MS = 100;
@@ -154,6 +156,9 @@ export class CaptureQueue implements ByteBudget {
   #failing: { cause: FailureCause; since_ms: number } | null = null;
   readonly #byProvider = new Map<string, ProviderCount>();
   #heldBytes = 0;
+  /** Open exchanges that hold much of it. */
+  readonly #large = new Set<Tee>();
+  readonly large_bytes: number;
   /** Submitted and neither captured nor dropped. */
   #depth = 0;
   #pending = makeBatch();
@@ -174,6 +179,7 @@ export class CaptureQueue implements ByteBudget {
   constructor(writer: CaptureWriter, options: CaptureQueueOptions) {
     this.#writer = writer;
     this.#options = options;
+    this.large_bytes = options.max_queue_bytes * LARGE_SHARE;
   }
 
   /**
@@ -236,10 +242,30 @@ export class CaptureQueue implements ByteBudget {
     }
   }
 
-  reserve(bytes: number): boolean {
-    if (this.#heldBytes + bytes > this.#options.max_queue_bytes) return false;
+  reserve(bytes: number, tee: Tee): boolean {
+    const most = this.#options.max_queue_bytes - bytes;
+    while (this.#heldBytes > most) {
+      const largest = this.#findLargest();
+      if (largest === null || largest === tee) return false;
+      largest.giveUp();
+    }
     this.#heldBytes += bytes;
     return true;
+  }
+
+  enlist(tee: Tee): void {
+    this.#large.add(tee);
+  }
+
+  delist(tee: Tee): void {
+    this.#large.delete(tee);
+  }
+
+  /** There are no more of them than shares of the budget. */
+  #findLargest(): Tee | null {
+    let largest: Tee | null = null;
+    for (const tee of this.#large) if (tee.kept_bytes > (largest?.kept_bytes ?? 0)) largest = tee;
+    return largest;
   }
 
   release(bytes: number): void {

@@ -1,17 +1,26 @@
 /**
  * Copies bodies for capture as they pass, into memory that the writer also sees. It holds nothing that came from a
  * socket, and a request in one piece is forwarded out of its copy. Two bounds hold, one for each body and one for all open
- * exchanges together. Beyond the first the copy is cut and marked; beyond the second capture gives the exchange up. Traffic
- * notices neither. Server threads.
+ * exchanges together. Beyond the first the copy is cut and marked; beyond the second capture gives the largest open exchange up, so
+ * that uploads which stand still do not keep all others out. Traffic notices neither. Server threads.
  */
 
 import { CUT_BODY_BYTES } from '../../limits.ts';
 
 /** Bytes that all open and queued exchanges of a server thread hold together. */
 export interface ByteBudget {
-  /** Takes bytes from the budget. @returns false when they are not there; nothing is taken then */
-  reserve(bytes: number): boolean;
+  /** From here on a copy is a large one, of which the budget is told. */
+  readonly large_bytes: number;
+  /**
+   * Takes bytes from the budget, for this exchange. The largest of the large ones has to make room.
+   * @returns false when they are not there; nothing is taken then
+   */
+  reserve(bytes: number, tee: Tee): boolean;
   release(bytes: number): void;
+  /** This open exchange holds much, and gives it up when others need room. */
+  enlist(tee: Tee): void;
+  /** It holds nothing any more, or is not open. */
+  delist(tee: Tee): void;
 }
 
 /** Where the copies are; the writer's client has it (`actors/capture-writer/body-memory.ts`). */
@@ -126,6 +135,7 @@ export class Tee {
   /** The budget ran out: this exchange will not be captured. */
   lost = false;
   #isClosed = false;
+  #isEnlisted = false;
   /** The cell that somebody else looks at, too, for as long as the exchange is open: it is not given back before. */
   #lent: Uint8Array | null = null;
   readonly #budget: ByteBudget;
@@ -153,11 +163,14 @@ export class Tee {
     const kept = chunk.length <= room ? chunk : chunk.subarray(0, Math.max(room, 0));
     if (kept.length < chunk.length) this.truncated = true;
     if (kept.length === 0) return;
-    if (!this.#budget.reserve(kept.length)) {
-      this.#giveUp();
+    if (!this.#budget.reserve(kept.length, this)) {
+      this.giveUp();
       return;
     }
     side.append(kept, this.#memory);
+    if (side.kept_bytes < this.#budget.large_bytes || this.#isEnlisted) return;
+    this.#isEnlisted = true;
+    this.#budget.enlist(this);
   }
 
   /** Nobody can read the whole of a body that is announced to be longer than what is kept, so little of it is. */
@@ -175,8 +188,8 @@ export class Tee {
     const { announced_bytes } = request;
     if (this.#isClosed || this.lost) return null;
     if (announced_bytes > this.#bodyBytesMax) return null;
-    if (!this.#budget.reserve(chunk.length)) {
-      this.#giveUp();
+    if (!this.#budget.reserve(chunk.length, this)) {
+      this.giveUp();
       return null;
     }
     const copy = request.appendWhole(chunk, this.#memory);
@@ -195,6 +208,7 @@ export class Tee {
    */
   close(): void {
     this.#isClosed = true;
+    this.#delist();
   }
 
   /** Forgets the copies and gives their bytes back. */
@@ -210,8 +224,16 @@ export class Tee {
     this.#lent = null;
   }
 
-  #giveUp(): void {
+  /** This exchange will not be captured. */
+  giveUp(): void {
     this.lost = true;
+    this.#delist();
     this.release();
+  }
+
+  #delist(): void {
+    if (!this.#isEnlisted) return;
+    this.#isEnlisted = false;
+    this.#budget.delist(this);
   }
 }
