@@ -36,7 +36,7 @@ import {
 } from './student-measures.ts';
 
 /** Names what comes out: another number when the same runs would give another student. */
-const DISTILL_CODE = 'distill-6';
+const DISTILL_CODE = 'distill-7';
 
 /** Why there is nothing to distil; null: there is. */
 export function describeShortage({ taught, golden, runs, looked_at }: GoldenMaterial): string | null {
@@ -101,7 +101,7 @@ export async function teachStudent(
     service === undefined
       ? await teachItself(material, rules, tell)
       : await teachAsker(material, { ...rules, tell }, service, options.held_out ?? null);
-  const { split, learned, model, calibration, asked, steps } = taught;
+  const { split, learned, model, calibration, steps } = taught;
   const ids = material.taught.flatMap(({ first_id, last_id }) => [first_id, last_id]);
   return {
     model,
@@ -120,7 +120,7 @@ export async function teachStudent(
         method: calibration.method,
         confidence: CONFIDENCE,
         never_serve: [...never_serve],
-        agents: describeAgents(calibration, learned, countByAgent(asked, new Student(model, makeIndex))),
+        agents: describeAgents(calibration, learned, countByAgent(steps, new Student(model, makeIndex))),
       },
       measured: {
         ...summarizeMeasures(steps),
@@ -145,8 +145,6 @@ interface FoundStudent
   extends Pick<TaughtStudent, 'model' | 'measured_model' | 'calibration' | 'split' | 'steps'> {
   learned: LearnedStep[];
   teaching_runs: number;
-  /** What it did on the runs kept apart, kinds that failed there among them. */
-  asked: MeasuredStep[];
   of?: StudentManifestDraft['measured']['of'];
   service?: StudentManifestDraft['measured']['service'];
 }
@@ -185,7 +183,7 @@ async function teachItself(
   const failed = findFailedKinds(asked, rules.target_error);
   const steps = leaveFailedOut(asked, failed);
   const measured = limitAgents(first.model, dropKinds(first.calibration, failed).agents);
-  const found = { split, asked, steps };
+  const found = { split, steps };
   if (!steps.some(({ served }) => served)) {
     const calibration = dropKinds(first.calibration, failed);
     const { learned, teaching } = first;
@@ -229,7 +227,6 @@ async function teachAsker(
     calibration,
     learned: listLearned(taught),
     teaching_runs: taught.length,
-    asked: found.steps,
     steps: leaveFailedOut(found.steps, failed),
     service: found.service,
   };

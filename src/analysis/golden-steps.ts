@@ -379,6 +379,7 @@ async function digestRun(
   };
   const story = new RunStory();
   const turns = readAnsweredTurns(source, chains, run, outcome);
+  const places = new Map<number, StepPlace>();
   for (;;) {
     const next = turns.next();
     if (next.done === true) {
@@ -389,10 +390,33 @@ async function digestRun(
     digest.run_id = record.run_id ?? '';
     story.add(turn);
     addStep(digest, record, turn, copy);
+    places.set(record.id, { seq: record.seq, started_ms: Date.parse(record.started_at) });
     await pause?.();
   }
+  sortSteps(digest.steps, places);
   digest.patterns = await findPatterns(story, digest.run_id, outcome, embed);
   return digest;
+}
+
+/** Where a step stands in its run. */
+export interface StepPlace {
+  seq: number | null;
+  started_ms: number;
+}
+
+/**
+ * Steps in the order in which they were asked. Exchanges are numbered as they are written, and the copies of two threads may
+ * pass each other where answers come within milliseconds.
+ */
+export function sortSteps(
+  steps: Pick<GoldenStep, 'exchange_id'>[],
+  places: ReadonlyMap<number, StepPlace>,
+): void {
+  const placeOf = ({ exchange_id }: Pick<GoldenStep, 'exchange_id'>): StepPlace => places.get(exchange_id)!;
+  const isNumbered = steps.every((step) => placeOf(step).seq !== null);
+  const orderOf = (step: Pick<GoldenStep, 'exchange_id'>): number =>
+    isNumbered ? placeOf(step).seq! : placeOf(step).started_ms;
+  steps.sort((a, b) => orderOf(a) - orderOf(b) || a.exchange_id - b.exchange_id);
 }
 
 function addStep(digest: RunDigest, record: ExchangeRecord, turn: NormalTurn, copy: StoredExchange): void {

@@ -9,7 +9,12 @@ import type { LeftOut } from '../analysis/training-lines.ts';
 import type { Tier } from '../domain/pattern.ts';
 import { DISTILL_BODY_BYTES } from '../limits.ts';
 import { countOf } from '../std/count-of.ts';
-import { type CurvePoint, KIND_RUNS_MIN, type KindRefusal } from '../student/model/calibration.ts';
+import {
+  type CurvePoint,
+  cleanRunsNeeded,
+  KIND_RUNS_MIN,
+  type KindRefusal,
+} from '../student/model/calibration.ts';
 import type { UncoveredReason } from '../student/model/decision.ts';
 import type { StudentManifestDraft } from '../student/model/manifest.ts';
 import type { ExportReport } from './distill-export.ts';
@@ -72,7 +77,7 @@ export function describeRound(round: RoundJson, tier: Tier, width: number, palet
     .map(([name, value]) => `${palette.dim(name.padEnd(left))}  ${makeHarmlessLine(value)}\n`)
     .join('');
   const agents = student?.coverage.agents ?? [];
-  if (agents.length > 0) text += `\n${layOutAgents(agents, width, palette)}`;
+  if (agents.length > 0) text += `\n${layOutAgents(agents, student!.coverage.target_error, width, palette)}`;
   if (student?.student.kind === 'http' && agents.length > 0)
     text += `\n${layOutKinds(agents, width, palette)}`;
   if (student !== null && student.by_answer.length > 0)
@@ -193,14 +198,14 @@ function describeStudent(
 type Agent = NonNullable<StudentManifestDraft['coverage']['agents']>[number];
 
 /** Every agent, and what it needs before more of it is served. */
-function layOutAgents(agents: readonly Agent[], width: number, palette: Palette): string {
+function layOutAgents(agents: readonly Agent[], target: number, width: number, palette: Palette): string {
   const rows = agents.map((its) => [
     { text: makeHarmlessLine(its.agent) },
     { text: number(its.runs) },
     { text: number(its.measured.steps) },
     { text: number(its.measured.served) },
     { text: number(its.measured.errors), ...(its.measured.errors > 0 ? { paint: palette.bad } : {}) },
-    { text: describeNeed(its), ...(its.threshold === null ? { paint: palette.bad } : {}) },
+    { text: describeNeed(its, target), ...(its.threshold === null ? { paint: palette.bad } : {}) },
     { text: makeHarmlessLine(its.tools.join(', ')) },
   ]);
   return layOutTable(
@@ -220,16 +225,16 @@ function layOutAgents(agents: readonly Agent[], width: number, palette: Palette)
 }
 
 /** What stands between an agent and being served, or being served more. */
-function describeNeed({ threshold, evidence, runs, kinds = [] }: Agent): string {
+function describeNeed({ threshold, evidence, runs, kinds = [] }: Agent, target: number): string {
   const refused = kinds.filter((its) => its.refused !== null);
   if (threshold !== null)
-    return refused.length === 0 ? 'served' : `served, but not ${describeRefused(refused)}`;
+    return refused.length === 0 ? 'served' : `served, but not ${describeRefused(refused, target)}`;
   if (evidence === 'failed') return 'left out: wrong too often';
   const missing = KIND_RUNS_MIN - runs;
   if (missing > 0) return `not served: needs ${missing} more golden ${missing === 1 ? 'run' : 'runs'}`;
   return refused.length === 0
     ? 'not served: no golden step was like another'
-    : `not served: ${describeRefused(refused)}`;
+    : `not served: ${describeRefused(refused, target)}`;
 }
 
 /** Lines for what a model answers; every kind in which it was wrong has one besides. */
@@ -277,13 +282,14 @@ const REFUSED: Record<KindRefusal, string> = {
 /** Kinds of answers that an agent's table names; what is wrong comes first. */
 const REFUSED_SHOWN = 4;
 
-function describeRefused(kinds: NonNullable<Agent['kinds']>): string {
+function describeRefused(kinds: NonNullable<Agent['kinds']>, target: number): string {
   const sorted = kinds.toSorted(
     (a, b) => Number(b.refused === 'too_wrong') - Number(a.refused === 'too_wrong'),
   );
   const words = sorted
     .slice(0, REFUSED_SHOWN)
-    .map(({ kind, refused }) => `${makeHarmlessLine(kind)} (${REFUSED[refused!]})`);
+
+    .map((its) => `${makeHarmlessLine(its.kind)} (${REFUSED[its.refused!]}${describeMissing(its, target)})`);
   const more = kinds.length - words.length;
   return words.join(', ') + (more > 0 ? ` and ${countOf(more, 'more kind')}` : '');
 }
@@ -440,4 +446,14 @@ function listCounts<Name extends string>(
 
 function number(n: number): string {
   return n.toLocaleString('en-US');
+}
+
+/** How many of the runs that it takes there are. */
+function describeMissing(
+  { refused, runs, errors, is_final }: NonNullable<Agent['kinds']>[number],
+  target: number,
+): string {
+  if (refused !== 'too_few' || errors > 0) return '';
+  const needed = cleanRunsNeeded(is_final, target);
+  return runs < needed ? `: ${number(runs)} of ${number(needed)}` : '';
 }

@@ -1,6 +1,11 @@
 /** Which golden runs a round takes when there are more than it has room for. */
 import { describe, expect, it } from 'vitest';
-import { type DigestStore, gatherGolden, type RunDigest } from '../../src/analysis/golden-steps.ts';
+import {
+  type DigestStore,
+  gatherGolden,
+  type RunDigest,
+  sortSteps,
+} from '../../src/analysis/golden-steps.ts';
 import type { ExchangeSource, ListedExchange } from '../../src/analysis/inspect.ts';
 import { keyOfRun, RunChains } from '../../src/analysis/run-chains.ts';
 import { DISTILL_BOUNDS } from '../../src/limits.ts';
@@ -107,4 +112,19 @@ describe('runs that a round knows of', () => {
     expect(Math.max(...ids)).toBe(1_000);
     expect(Math.max(...ids) - Math.min(...ids)).toBe(chains.size - 1);
   });
+});
+
+it('has the steps of a run in the order in which they were asked, however their copies were written', () => {
+  const steps = [{ exchange_id: 1 }, { exchange_id: 2 }, { exchange_id: 3 }];
+  const order = (seqs: (number | null)[], starts: number[]): number[] => {
+    const its = [...steps];
+    const places = new Map(
+      steps.map(({ exchange_id }, at) => [exchange_id, { seq: seqs[at]!, started_ms: starts[at]! }]),
+    );
+    sortSteps(its, places);
+    return its.map(({ exchange_id }) => exchange_id);
+  };
+  expect(order([1, 3, 2], [5, 5, 5])).toEqual([1, 3, 2]);
+  expect(order([null, null, null], [10, 30, 20])).toEqual([1, 3, 2]);
+  expect(order([1, null, 2], [7, 7, 7])).toEqual([1, 2, 3]);
 });

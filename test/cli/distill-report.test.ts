@@ -29,6 +29,8 @@ const answer = (kind: string, refused: 'too_few' | 'too_wrong' | 'never_serve' |
   error_at_most: 0.03,
 });
 
+const rare = { ...answer('move', 'too_few'), runs: 24, is_final: true };
+
 const kind = (name: string, errors = 0) => ({ kind: name, steps: 10, served: 9, errors });
 
 function describe(over: Partial<RoundJson> = {}): string {
@@ -44,7 +46,7 @@ function describe(over: Partial<RoundJson> = {}): string {
         answer('text', 'too_wrong'),
       ],
     }),
-    agent('loose', { threshold: null, kinds: [answer('text', 'too_few')] }),
+    agent('loose', { threshold: null, kinds: [answer('text', 'too_few'), rare] }),
   ];
   const draft = makeDraft();
   const round: RoundJson = {
@@ -100,7 +102,9 @@ it('names each agent, and what it needs', () => {
   expect(text).toMatch(
     /^desk .* served, but not text \(wrong too often\), book \(too few golden runs\), wipe \(excepted\)/m,
   );
-  expect(text).toMatch(/^loose .* not served: text \(too few golden runs\)/m);
+  expect(text).toMatch(
+    /^loose .* not served: text \(too few golden runs\), move \(too few golden runs: 24 of 31\)/m,
+  );
 });
 
 it('shows every kind of answer that was wrong', () => {

@@ -189,6 +189,16 @@ export function calibrateScores(
 /** Golden runs with a kind of answer, without an error, before any is served; at a target of 5 %. */
 export const KIND_RUNS_MIN = 11;
 
+/** Golden runs that the first test of a kind of answer takes, when the student is wrong in none of them. */
+export function cleanRunsNeeded(isFinal: boolean, target: number): number {
+  const [confidence] = CONFIDENCES[isFinal ? 'final' : 'common'];
+  let runs = 1;
+  while (runs < RUNS_TRIED && !keepsKindError(0, runs, confidence, target)) runs++;
+  return runs;
+}
+
+const RUNS_TRIED = 10_000;
+
 /** A threshold for each kind of answer of each agent. */
 function chooseAgentThresholds(
   scored: readonly ScoredStep[],

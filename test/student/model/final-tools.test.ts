@@ -24,4 +24,19 @@ describe('tools behind which nobody looks', () => {
   it('are not those that often end a run and often do not', () => {
     expect(finalOf(Array.from({ length: 20 }, () => ['run', 'edit', 'run']))).toEqual([]);
   });
+
+  it('are not the only tool of an agent that looks with it, too', () => {
+    const calls = (inputs: string[][]): LearnedStep[] =>
+      inputs.flatMap((its, run) =>
+        its.map((command) => ({
+          ...makeOrderStep(run),
+          run_id: `r${run}`,
+          answer: callAnswer('shell', { command }),
+        })),
+      );
+    expect([...findFinalTools(calls(Array(20).fill(['cat a', 'sed a', 'test a'])))]).toEqual([]);
+    // The same again is no look, and one call a run has nothing behind it.
+    expect([...findFinalTools(calls(Array(20).fill(['send a', 'send a'])))]).toEqual(['shell']);
+    expect([...findFinalTools(calls(Array(20).fill(['send a'])))]).toEqual(['shell']);
+  });
 });
