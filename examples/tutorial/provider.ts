@@ -30,9 +30,8 @@ function answer(ticket: string, result: string | undefined): Block {
 
 const newId = (kind: string) => `${kind}_${crypto.randomUUID().replaceAll('-', '').slice(0, 24)}`;
 
-const server = createServer(async (request, response) => {
-  let text = '';
-  for await (const part of request.setEncoding('utf8')) text += part;
+/** @throws for what is no request of the tutorial's agent */
+function reply(text: string): object {
   const { model, messages } = JSON.parse(text) as {
     model: string;
     messages: { content: string | Block[] }[];
@@ -40,18 +39,30 @@ const server = createServer(async (request, response) => {
   const [first, last] = [messages[0]!.content, messages.at(-1)!.content];
   const said = typeof last === 'string' ? undefined : last[0]?.content;
   const block = answer(typeof first === 'string' ? first : '', said);
-  response.setHeader('content-type', 'application/json').end(
-    JSON.stringify({
-      id: newId('msg'),
-      type: 'message',
-      role: 'assistant',
-      model,
-      content: [block],
-      stop_reason: block.type === 'text' ? 'end_turn' : 'tool_use',
-      stop_sequence: null,
-      usage: { input_tokens: Math.ceil(text.length / 4), output_tokens: 40 },
-    }),
-  );
+  return {
+    id: newId('msg'),
+    type: 'message',
+    role: 'assistant',
+    model,
+    content: [block],
+    stop_reason: block.type === 'text' ? 'end_turn' : 'tool_use',
+    stop_sequence: null,
+    usage: { input_tokens: Math.ceil(text.length / 4), output_tokens: 40 },
+  };
+}
+
+const server = createServer(async (request, response) => {
+  response.setHeader('content-type', 'application/json');
+  let text = '';
+  try {
+    for await (const part of request.setEncoding('utf8')) text += part;
+    response.end(JSON.stringify(reply(text)));
+  } catch {
+    // Somebody looks whether it is there, or goes away: it goes on.
+    const message = "the stand-in only knows the requests of the tutorial's agent";
+    response.statusCode = 400;
+    response.end(JSON.stringify({ type: 'error', error: { type: 'invalid_request_error', message } }));
+  }
 });
 server.listen(Number(process.argv[2] ?? 9000), '127.0.0.1', () => {
   const { port } = server.address() as { port: number };
