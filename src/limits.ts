@@ -751,6 +751,8 @@ export const PROXY_HANDSHAKE_MS = 10_000;
 /** To set up a blind tunnel before the client gets its 504. */
 export const PROXY_CONNECT_MS = 30_000;
 /** A blind tunnel through which nothing passes for so long is ended; and one of which one side has ended. */
+/** Names of blind tunnels that are looked up at once. libuv gives lookups two of its four threads; the other is the gateway's. */
+export const PROXY_LOOKUPS_AT_ONCE = 1;
 export const PROXY_IDLE_MS = HOUR_MS;
 export const PROXY_HALF_OPEN_MS = MINUTE_MS;
 /** A client that does not take what is left of an answer whose connection has ended. */

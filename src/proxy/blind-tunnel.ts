@@ -21,10 +21,11 @@ export async function connectBlind(
   givingUp: AbortSignal,
 ): Promise<Socket> {
   if (isIP(host) !== 0 && !addresses.allows(host, port)) throw new UnreachableError();
+  const over = new AbortController();
   const socket = connect({
     host,
     port,
-    lookup: addresses.lookupFor(port),
+    lookup: addresses.lookupFor(port, over.signal),
     // One side may end while the other still has something to say.
     allowHalfOpen: true,
     noDelay: true,
@@ -45,6 +46,7 @@ export async function connectBlind(
     throw thrown;
   } finally {
     clearTimeout(timer);
+    over.abort();
     givingUp.removeEventListener('abort', giveUp);
   }
 }

@@ -2,9 +2,9 @@
  * Which addresses a blind tunnel may lead to. Link-local addresses are never among them, since clouds give a machine's own
  * credentials away there; nor are the service's own ports. Proxy thread.
  */
-import { type LookupAddress, lookup } from 'node:dns';
 import { BlockList, isIP, type LookupFunction } from 'node:net';
 import { networkInterfaces } from 'node:os';
+import { NameLookups } from './name-lookups.ts';
 
 /** `all`: whatever this machine's user may reach; `public`: nothing of this machine and its network; `off`: nothing. */
 export type BlindReach = 'all' | 'public' | 'off';
@@ -46,6 +46,7 @@ export class UnreachableError extends Error {
 export class ReachableAddresses {
   readonly #reach: Exclude<BlindReach, 'off'>;
   readonly #ownPorts: ReadonlySet<number>;
+  readonly #lookups = new NameLookups();
 
   /** @param ownPorts that this process listens on */
   constructor(reach: Exclude<BlindReach, 'off'>, ownPorts: ReadonlySet<number>) {
@@ -65,20 +66,20 @@ export class ReachableAddresses {
   /**
    * Looks up a name and leaves out what it may not lead to: what is connected to is what was looked at, so a name whose address
    * changes in between gains nothing.
+   * @param signal aborted: nobody waits for it any more
    */
-  lookupFor(port: number): LookupFunction {
+  lookupFor(port: number, signal: AbortSignal): LookupFunction {
     return (name, options, callback) => {
-      lookup(name, { ...options, all: true }, (error, found) => {
-        if (error !== null) {
-          callback(error, []);
-          return;
-        }
-        const allowed: LookupAddress[] = found.filter(({ address }) => this.allows(address, port));
-        const [first] = allowed;
-        if (first === undefined) callback(new UnreachableError(), []);
-        else if (options.all === true) callback(null, allowed);
-        else callback(null, first.address, first.family);
-      });
+      this.#lookups.find(name, signal).then(
+        (found) => {
+          const allowed = found.filter(({ address }) => this.allows(address, port));
+          const [first] = allowed;
+          if (first === undefined) callback(new UnreachableError(), []);
+          else if (options.all === true) callback(null, allowed);
+          else callback(null, first.address, first.family);
+        },
+        (error: NodeJS.ErrnoException) => callback(error, []),
+      );
     };
   }
 }

@@ -17,7 +17,7 @@ it('goes on after requests that are none of its agent', async () => {
   const [said] = (await once(child.stdout, 'data')) as [Buffer];
   const [url = '', port] = /http:\/\/127\.0\.0\.1:(\d+)/.exec(said.toString())!;
   const ask = async (body?: string) => {
-    const answer = await fetch(`${url}/v1/messages`, { method: 'POST', body });
+    const answer = await fetch(`${url}/v1/messages`, { method: 'POST', body: body ?? null });
     return { status: answer.status, body: await answer.json() };
   };
   const refusal = { status: 400, body: { type: 'error', error: { type: 'invalid_request_error' } } };
