@@ -338,14 +338,17 @@ function countByAgent(
   return counts;
 }
 
+function originOf(origin: string | undefined): { origin?: string } {
+  return origin === undefined ? {} : { origin };
+}
+
 function describeAgents(
   { agents }: Calibration,
   learned: readonly LearnedStep[],
   measured: ReadonlyMap<string, { steps: number; served: number; errors: number }>,
 ): NonNullable<StudentManifestDraft['coverage']['agents']> {
-  const tools = new Map<string, string[]>();
-  for (const [{ step }, agent] of nameAgents(learned))
-    if (!tools.has(agent)) tools.set(agent, (step.callable ?? []).slice(0, 5));
+  const first = new Map<string, LearnedStep['step']>();
+  for (const [{ step }, agent] of nameAgents(learned)) if (!first.has(agent)) first.set(agent, step);
   let room = MANIFEST_KINDS;
   return agents
     .filter(({ agent }) => agent !== '')
@@ -356,7 +359,8 @@ function describeAgents(
       room -= told.length;
       return {
         agent: agent.slice(0, 100),
-        tools: (tools.get(agent) ?? []).map((name) => name.slice(0, 100)),
+        tools: (first.get(agent)?.callable ?? []).slice(0, 5).map((name) => name.slice(0, 100)),
+        ...originOf(first.get(agent)?.origin),
         threshold: threshold < 0 ? null : threshold,
         evidence:
           threshold < 0 && kinds.some(({ refused }) => refused === 'too_wrong')

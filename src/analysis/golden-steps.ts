@@ -19,6 +19,7 @@ import {
   toPattern,
 } from '../domain/distillation/distil.ts';
 import type { ExchangeRecord, RelegationWire } from '../domain/exchange.ts';
+import { nameOrigin } from '../domain/step-origin.ts';
 import { type NormalRequest, type NormalTurn, textOf } from '../domain/turn.ts';
 import { DISTILL_BOUNDS } from '../limits.ts';
 import { decodeContent } from '../providers/content-encoding.ts';
@@ -319,20 +320,20 @@ async function peekAgent(
 
 /** The agent of a run, by its first request; '' when that tells nothing. */
 function readAgent(source: ExchangeSource, run: ChainedRun): string {
-  const copy = source.copy(run.first_id);
-  if (copy === undefined) return '';
+  const [record, copy] = [source.exchange(run.first_id), source.copy(run.first_id)];
+  if (record === undefined || copy === undefined) return '';
   try {
-    const read = readStep(copy, null);
-    return read === null ? '' : nameAgent(read.request);
+    const read = readStep(copy, record);
+    return read === null ? '' : nameAgent(read.request, originOf(record));
   } catch {
     return '';
   }
 }
 
 /** Model, tools and the beginning of the prompt; what changes in it from run to run is mostly a number. */
-function nameAgent({ model, system, tools }: NormalRequest): string {
+function nameAgent({ model, system, tools }: NormalRequest, origin: string): string {
   const prompt = textOf(system).slice(0, PROMPT_CHARACTERS).replace(/\d+/g, '0');
-  const told = JSON.stringify([model, tools.map(({ name }) => name), prompt]);
+  const told = JSON.stringify([model, tools.map(({ name }) => name), prompt, origin]);
   return createHash('sha256').update(told).digest('base64url').slice(0, 16);
 }
 
@@ -427,20 +428,31 @@ function addStep(digest: RunDigest, record: ExchangeRecord, turn: NormalTurn, co
   const wire = wireOf(record.shape);
   if (wire === null) return leaveOut('other_shape');
   if (digest.steps.length >= DISTILL_BOUNDS.steps_per_run) return leaveOut('too_many');
-  const read = turn.problem === '' ? readStep(copy, Date.parse(record.started_at)) : null;
+  const read = turn.problem === '' ? readStep(copy, record) : null;
   if (read === null) return leaveOut('unreadable');
   const { step } = read;
-  if (digest.agent === '') digest.agent = nameAgent(read.request);
+  if (digest.agent === '') digest.agent = nameAgent(read.request, originOf(record));
   const answer = digestAnswer(turn.answer);
   const tokens = countTokens(record);
   digest.steps.push({ exchange_id: record.id, wire: wire.name, step, answer, tokens });
   digest.bytes += JSON.stringify(step).length + (answer === null ? 0 : JSON.stringify(answer).length);
 }
 
-function readStep(copy: StoredExchange, at_ms: number | null): ReadStep | null {
+function readStep(copy: StoredExchange, record: ExchangeRecord): ReadStep | null {
   const wire = wireOf(copy.shape);
   const body = wire === null ? null : readBody(copy);
-  return wire === null || body === null ? null : readWireStep(wire, body, copy.request_headers, at_ms);
+  if (wire === null || body === null) return null;
+  return readWireStep(wire, body, copy.request_headers, originOf(record), Date.parse(record.started_at));
+}
+
+/** Where a captured step came in. */
+export function originOf({
+  shape,
+  path,
+  provider,
+}: Pick<ExchangeRecord, 'shape' | 'path' | 'provider'>): string {
+  const wire = wireOf(shape);
+  return wire === null ? '' : nameOrigin(wire.name, path, provider);
 }
 
 /** @returns null for one that cannot be unpacked */

@@ -23,6 +23,7 @@ import { writeServiceRequest } from '../student/serving/service-request.ts';
 import { type ReadRequest, readServiceStep, UntranslatableStep } from '../student/serving/service-step.ts';
 import { readStep as readWireStep, wireOf } from '../student/serving/step-reading.ts';
 import { type AnswerComparison, compareAnswers } from './answer-comparison.ts';
+import { originOf } from './golden-steps.ts';
 import type { ExchangeSource } from './inspect.ts';
 
 /** A student, read in for explaining. */
@@ -120,7 +121,7 @@ export function explainStep(
   const turn = normalizeTurn(copy);
   const answered = turn?.answer.stop_reason == null ? null : turn.answer.content;
   let mine: readonly TurnBlock[] | null = (recorded?.answer as readonly TurnBlock[] | undefined) ?? null;
-  const read = student === null ? null : readStep(copy, Date.parse(record.started_at));
+  const read = student === null ? null : readStep(copy, record);
   if (student === null) explanation.problem = 'no student to ask';
   else if (read === null) explanation.problem = 'not a step that a student reads';
   else {
@@ -140,14 +141,18 @@ interface ReadStep extends ReadRequest {
   marks: NamedMarks;
 }
 
-function readStep(copy: NonNullable<ReturnType<ExchangeSource['copy']>>, at_ms: number): ReadStep | null {
+function readStep(
+  copy: NonNullable<ReturnType<ExchangeSource['copy']>>,
+  record: NonNullable<ReturnType<ExchangeSource['exchange']>>,
+): ReadStep | null {
   const { bytes, problem } = decodeContent(copy.request_body, copy.request_headers);
   const wire = wireOf(copy.shape);
   if (problem !== '' || wire === null) return null;
   try {
     const marks = new NamedMarks();
     const body = asObject(JSON.parse(new TextDecoder().decode(bytes)));
-    const read = readWireStep(wire, body, copy.request_headers, at_ms, marks);
+    const at_ms = Date.parse(record.started_at);
+    const read = readWireStep(wire, body, copy.request_headers, originOf(record), at_ms, marks);
     if (read === null) return null;
     for (const { name } of read.step.sources) marks.nameSource(name);
     return { ...read, wire, body, marks };

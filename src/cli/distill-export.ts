@@ -10,6 +10,7 @@ import { rmSync } from 'node:fs';
 import { type FileHandle, open, readFile, rename } from 'node:fs/promises';
 import { join } from 'node:path';
 import { readAnsweredTurns } from '../analysis/golden-run.ts';
+import { originOf } from '../analysis/golden-steps.ts';
 import { splitForService } from '../analysis/held-out.ts';
 import type { RunChains } from '../analysis/run-chains.ts';
 import {
@@ -19,7 +20,7 @@ import {
   markAnswer,
   type TrainingForm,
 } from '../analysis/training-lines.ts';
-import type { RelegationWire } from '../domain/exchange.ts';
+import type { ExchangeRecord, RelegationWire } from '../domain/exchange.ts';
 import { DISTILL_BOUNDS } from '../limits.ts';
 import { decodeContent } from '../providers/content-encoding.ts';
 import { normalizeTurn } from '../providers/normal-turn.ts';
@@ -180,7 +181,7 @@ async function findGolden(
       if (turn.problem !== '' || wire === null || !wires.includes(wire.name)) continue;
       if (++count > DISTILL_BOUNDS.steps_per_run) continue;
       if (record.served_by === 'upstream') found.answered.push(markAnswer(turn.answer.content));
-      if (found.agent === '') found.agent = nameScope(copy, Date.parse(record.started_at));
+      if (found.agent === '') found.agent = nameScope(copy, record);
       const prefixes = hashPrefixes(turn.request);
       // A conversation that goes on from an earlier request holds that one.
       for (const [at, { role }] of turn.request.messages.entries())
@@ -198,14 +199,17 @@ async function findGolden(
 }
 
 /** The agent as a round tells agents apart when it keeps runs apart; '' when it is not read. */
-function nameScope(copy: Parameters<typeof normalizeTurn>[0], atMs: number): string {
+function nameScope(copy: Parameters<typeof normalizeTurn>[0], record: ExchangeRecord): string {
   const wire = wireOf(copy.shape);
   if (wire === null) return '';
   try {
     const body: unknown = JSON.parse(
       new TextDecoder().decode(decodeContent(copy.request_body, copy.request_headers).bytes),
     );
-    return readStep(wire, body, copy.request_headers, atMs)?.step.scope ?? '';
+    return (
+      readStep(wire, body, copy.request_headers, originOf(record), Date.parse(record.started_at))?.step
+        .scope ?? ''
+    );
   } catch {
     return '';
   }

@@ -12,6 +12,7 @@ import { isCredentialHeader } from '../../redaction/header-names.ts';
 import { type Clock, systemClock } from '../../std/clock.ts';
 import { RecentMap } from '../../std/recent-map.ts';
 
+const NO_NAMES: ReadonlySet<string> = new Set();
 const BEARER = /^bearer +/i;
 /** For whom a credential speaks, where it may speak for several. */
 const ACCOUNT_HEADERS = new Set(['openai-organization', 'openai-project']);
@@ -34,12 +35,14 @@ export class KnownCredentials {
    * What a request is remembered by: all its credentials together, since the upstream has judged them together.
    * @param headers flat pairs, names in lower case
    * @param path that it came to: an upstream may take a credential for one and not for another
+   * @param replaced names of headers that the upstream never sees, since the route has its own: it judges that one
    */
-  digest(headers: readonly string[], path = ''): string {
+  digest(headers: readonly string[], path = '', replaced: ReadonlySet<string> = NO_NAMES): string {
     const hmac = createHmac('sha256', this.#key);
     hmac.update(`${path}\n`);
     for (let at = 0; at < headers.length; at += 2) {
       const name = headers[at]!;
+      if (replaced.has(name)) continue;
       // Neither may hold a line's end.
       if (isCredentialHeader(name) || ACCOUNT_HEADERS.has(name)) hmac.update(`${name}\n${headers[at + 1]}\n`);
     }

@@ -200,7 +200,7 @@ export class RelegatedExchange implements StepWaiter {
   #ask(): void {
     this.#stopWaiting();
     const { link, mode } = this.#relegation;
-    const { wire, run_id, session_id, seq, betas, api_version } = this.#head;
+    const { wire, run_id, session_id, seq, betas, api_version, origin } = this.#head;
     // A copy, since the chunks go on to capture and perhaps to the upstream.
     const body = new Uint8Array(this.#bytes);
     let at = 0;
@@ -208,7 +208,7 @@ export class RelegatedExchange implements StepWaiter {
       body.set(chunk, at);
       at += chunk.length;
     }
-    this.#sent = link.send({ wire, run_id, session_id, seq, betas, api_version }, body, this);
+    this.#sent = link.send({ wire, run_id, session_id, seq, betas, api_version, origin }, body, this);
     if (this.#sent === null) {
       this.#takeOver(link.isReady ? 'busy' : 'loading');
       return;

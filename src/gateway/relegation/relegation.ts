@@ -4,9 +4,11 @@
  * threads, one each; there is none where relegation is off.
  */
 
+import { nameOrigin, STEP_PATHS } from '../../domain/step-origin.ts';
 import type { HttpStream, RequestHead } from '../../http/http-stream.ts';
 import { STEP_BODY_BYTES, STEPS_UNDER_WAY_BYTES } from '../../limits.ts';
 import type { RequestClass } from '../../providers/classify.ts';
+import { isCredentialHeader } from '../../redaction/header-names.ts';
 import type { FallbackReason, RelegationWire } from '../../student/serving/protocol.ts';
 import { Forward, type ForwardContext } from '../forward.ts';
 import type { Destination } from '../route-table.ts';
@@ -17,20 +19,12 @@ import { RelegationLedger } from './relegation-ledger.ts';
 import { readStepHead } from './step-head.ts';
 import type { StudentLink } from './student-link.ts';
 
-/** The paths whose requests are steps, raw. */
-const STEP_PATHS: Readonly<Record<RelegationWire, string>> = {
-  messages: '/v1/messages',
-  chat_completions: '/v1/chat/completions',
-  responses: '/v1/responses',
-};
-
 export class Relegation implements RelegationDesk {
   readonly mode: RelegationMode;
   readonly link: StudentLink;
   readonly ledger = new RelegationLedger();
   readonly #credentials: KnownCredentials;
-  /** By path. */
-  readonly #wires: ReadonlyMap<string, RelegationWire>;
+  readonly #wires: ReadonlySet<RelegationWire>;
   readonly #runHeaders: readonly string[];
   /** Of bodies that are still coming in. */
   #heldBytes = 0;
@@ -48,7 +42,7 @@ export class Relegation implements RelegationDesk {
     runHeaders: readonly string[] = [],
   ) {
     this.#runHeaders = runHeaders;
-    this.#wires = new Map(wires.map((wire) => [STEP_PATHS[wire], wire]));
+    this.#wires = new Set(wires);
     this.mode = mode;
     this.link = link;
     this.#credentials = new KnownCredentials(ownKeys);
@@ -66,22 +60,18 @@ export class Relegation implements RelegationDesk {
     requestClass: RequestClass,
   ): boolean {
     const { head } = stream;
-    const wire = this.#wires.get(head.path);
-    if (
-      wire === undefined ||
-      destination.route !== 'default' ||
-      requestClass.shape !== wire ||
-      requestClass.kind !== 'turn'
-    ) {
-      return false;
-    }
-    const step = readStepHead(wire, head.headers, this.#runHeaders);
+    const wire = this.#wireOf(head.path, destination, requestClass);
+    if (wire === null) return false;
+    const added = destination.headers?.names;
+    const isKeyed = added !== undefined && [...added].some(isCredentialHeader);
+    const origin = nameOrigin(wire, head.path, destination.provider);
+    const step = readStepHead(wire, head.headers, origin, this.#runHeaders, isKeyed);
     if (step.refusal === 'no_credential') {
       // The upstream refuses it, which takes nobody's run over.
       this.ledger.fallback('no_credential');
       return false;
     }
-    const digest = this.#credentials.digest(head.headers, head.path);
+    const digest = this.#credentials.digest(head.headers, head.path, added);
     const isKnown = this.#credentials.isKnown(head.headers, digest);
     const refusal = step.refusal ?? (isKnown ? this.#refuse(head) : 'unknown_credential');
     if (refusal === null) {
@@ -111,6 +101,21 @@ export class Relegation implements RelegationDesk {
 
   release(bytes: number): void {
     this.#heldBytes -= bytes;
+  }
+
+  /** @returns the wire of a request that is a step; null for any other */
+  #wireOf(
+    path: string,
+    { route, path: its }: Destination,
+    { kind, shape }: RequestClass,
+  ): RelegationWire | null {
+    if (kind !== 'turn' || !this.#wires.has(shape as RelegationWire)) return null;
+    const wire = shape as RelegationWire;
+    const end = STEP_PATHS[wire];
+    // Under a prefix the path behind it may begin as its base does; what a tunnel leads to elsewhere has no prefix.
+    const isStep =
+      route === 'default' ? path === end : route === 'named' && its.length < path.length && its.endsWith(end);
+    return isStep ? wire : null;
   }
 
   #refuse(head: RequestHead): FallbackReason | null {

@@ -18,15 +18,19 @@ export interface ReadStepHead extends StepHead {
 
 /**
  * Reads a step's headers; credentials are looked for, never kept.
+ * @param origin where it came in, as `nameOrigin` names it
  * @param runHeaders of the operator's own that name runs (SVC_RUN_HEADERS)
+ * @param isKeyed the route adds a credential of its own
  */
 export function readStepHead(
   wire: RelegationWire,
   headers: readonly string[],
+  origin = '',
   runHeaders: readonly string[] = [],
+  isKeyed = false,
 ): ReadStepHead {
   const isMessages = wire === 'messages';
-  let hasCredential = false;
+  let hasCredential = isKeyed;
   let isJson = false;
   let isEncoded = false;
   let version: string | null = null;
@@ -38,12 +42,14 @@ export function readStepHead(
     seq: null,
     betas: [],
     api_version: API_VERSIONS[0],
+    origin,
     refusal: null,
   };
   for (let at = 0; at < headers.length; at += 2) {
     const value = headers[at + 1]!;
     switch (headers[at]) {
       case 'x-api-key':
+      case 'api-key':
       case 'authorization':
         hasCredential ||= value.trim() !== '';
         break;

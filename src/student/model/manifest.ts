@@ -147,6 +147,8 @@ const agent = z.object({
   agent: z.string().max(100),
   /** Of its tools, some. */
   tools: z.array(z.string().max(100)).max(5),
+  /** Provider and prefix of the route that its steps come in by; left out: the default upstream. */
+  origin: z.string().max(400).optional(),
   /** null: none of its steps is served. */
   threshold: share.nullable(),
   /** `own`: its own golden steps say so; `failed`: they were wrong too often; `pooled` in older ones: those of several agents. */

@@ -19,6 +19,8 @@ export interface StepExtras {
   settings: Readonly<Record<string, unknown>>;
   /** In words, why no student may answer; '' when one may. */
   unsupported: string;
+  /** Where it came in, as `nameOrigin` names it. */
+  origin: string;
 }
 
 /** Fields of a request that the normal form holds, or that say nothing of the answer. */
@@ -64,7 +66,7 @@ export function readBetas(headers: readonly string[]): string[] {
 
 /** What a request has beside the normal form, where nothing speaks against a student. */
 export function plainExtras(settings: Readonly<Record<string, unknown>> = {}): StepExtras {
-  return { betas: [], breaches: [], at_ms: null, settings, unsupported: '' };
+  return { betas: [], breaches: [], at_ms: null, settings, unsupported: '', origin: '' };
 }
 
 /** Whether a field that the normal form holds is of a type that it has no word for: then it is a setting like others. */
@@ -76,7 +78,7 @@ function hasUnknownType(key: string, value: unknown): boolean {
 /** Model, tools, settings, tool choice, thinking and response schema, as a hash. */
 export function fingerprintScope(request: NormalRequest, extras: StepExtras): string {
   const { model, tools, tool_choice, thinking, response_schema } = request;
-  const { betas, settings } = extras;
+  const { betas, settings, origin } = extras;
   // A budget of thinking that follows max_tokens changes from request to request; the mode and the effort do not.
   const parts = [
     model,
@@ -92,6 +94,7 @@ export function fingerprintScope(request: NormalRequest, extras: StepExtras): st
     tool_choice,
     thinking === null ? null : [thinking.mode, thinking.effort],
     response_schema,
+    ...(origin === '' ? [] : [origin]),
   ];
   let text = '';
   for (const seed of [1, 2]) {

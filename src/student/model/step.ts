@@ -17,6 +17,8 @@ import { StepReader, type StepSource } from './step-reader.ts';
 export interface StepDigest {
   /** Model, tools, settings, tool choice, thinking and response schema, as a hash. */
   scope: string;
+  /** Where it came in, for people, as `nameOrigin` names it; left out: the default upstream. */
+  origin?: string;
   /** Hashes of the system prompt's sentences, their noise levelled. */
   system: number[];
   /** The values in the wording of the system prompt and the task, as `PromptValues` has them; left out: there are none. */
@@ -46,6 +48,9 @@ export interface StepDigest {
   sources: StepSource[];
 }
 
+/** A label and a prefix of four segments are shorter. */
+const ORIGIN_CHARACTERS = 400;
+
 /** Bounded in work and size for whatever request. Never throws. */
 export function digestStep(request: NormalRequest, extras: StepExtras, marks = new StepMarks()): StepDigest {
   const reader = new StepReader(request, extras.at_ms, marks);
@@ -59,6 +64,7 @@ export function digestStep(request: NormalRequest, extras: StepExtras, marks = n
         : names;
   return {
     scope: fingerprintScope(request, extras),
+    ...(extras.origin === '' ? {} : { origin: extras.origin.slice(0, ORIGIN_CHARACTERS) }),
     system: reader.system,
     values: reader.values,
     stage: reader.stage,

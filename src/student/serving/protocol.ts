@@ -37,6 +37,8 @@ export interface StepRequest {
   betas: string[];
   /** `anthropic-version`; of other wires the first, which says nothing. */
   api_version: ApiVersion;
+  /** Where it came in, as `nameOrigin` names it. */
+  origin: string;
   /** On the monotonic clock, which all threads read alike: nobody waits any longer. */
   expires_at_ms: number;
 }

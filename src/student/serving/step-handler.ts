@@ -131,7 +131,7 @@ const decoder = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true });
 /** Longest id that is looked for in a raw body, quotes and blanks before it included. */
 const ID_BYTES = 300;
 
-const WARM_UP_HEAD = { betas: [], api_version: '2023-06-01' } as const;
+const WARM_UP_HEAD = { betas: [], api_version: '2023-06-01', origin: '' } as const;
 const WARM_UP_STEPS = 200;
 const WARM_UP_MS = 800;
 const WARM_UP_BODY = JSON.stringify({

@@ -62,6 +62,7 @@ export function digestWireStep(
     at_ms,
     settings,
     unsupported: wire.findUnsupported(body),
+    origin: head.origin,
   };
   return digestStep(request, extras, marks);
 }
@@ -74,6 +75,7 @@ export interface ReadStep {
 /**
  * @param body parsed JSON, whatever it is
  * @param headers flat [name, value, …]; names in any case
+ * @param origin as `nameOrigin` names it
  * @param at_ms when it was asked; null: nobody knows
  * @param marks that take what is marked; for explaining
  * @returns null when the request has more in it than is read
@@ -82,6 +84,7 @@ export function readStep(
   wire: Wire,
   body: unknown,
   headers: readonly string[],
+  origin = '',
   at_ms: number | null = null,
   marks?: StepMarks,
 ): ReadStep | null {
@@ -89,11 +92,11 @@ export function readStep(
   const object = isObject ? (body as JsonObject) : {};
   const request = readWireRequest(wire, object);
   if (request === null) return null;
-  const head = readHead(wire.name, headers);
+  const head = { ...readHead(wire.name, headers), origin };
   return { request, step: digestWireStep(wire, request, object, head, at_ms, marks) };
 }
 
-function readHead(wire: RelegationWire, headers: readonly string[]): WireHead {
+function readHead(wire: RelegationWire, headers: readonly string[]): Omit<WireHead, 'origin'> {
   const betas: string[] = [];
   let version: ApiVersion = API_VERSIONS[0];
   for (let at = 0; at + 1 < headers.length; at += 2) {

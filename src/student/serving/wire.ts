@@ -17,6 +17,8 @@ export interface WireHead {
   betas: readonly string[];
   /** Of the Messages API; other wires do not look at it. */
   api_version: ApiVersion;
+  /** Where it came in, as `nameOrigin` names it. */
+  origin: string;
 }
 
 /** An answer on the wire, and the ids that it gave. */

@@ -6,7 +6,7 @@ import { NormalReading } from '../../../src/providers/normal-reading.ts';
 import { normalResponses } from '../../../src/providers/responses/normal-turn.ts';
 import { readStep, WIRES } from '../../../src/student/serving/step-reading.ts';
 
-const head = { betas: [], api_version: '2023-06-01' as const };
+const head = { betas: [], api_version: '2023-06-01' as const, origin: '' };
 const look = { type: 'function', function: { name: 'look', parameters: { type: 'object' } } };
 const call = { id: 'call_1', type: 'function', function: { name: 'look', arguments: '{}' } };
 const chat = {
@@ -130,6 +130,10 @@ describe('a step', () => {
     expect(scope({ seed: 5 })).not.toBe(scope({}));
     expect(scope({}, ['OpenAI-Beta', 'a'])).not.toBe(scope({}));
     expect(scope({}, ['anthropic-beta', 'a'])).toBe(scope({}));
+    const at = (origin: string) => readStep(WIRES.chat_completions, chat, [], origin)!.step.scope;
+    expect(new Set([at(''), at('groq /groq'), at('groq /other'), at('xai /groq')]).size).toBe(4);
+    // No field of a body says where it came in.
+    expect(scope({ origin: 'groq /groq' })).not.toBe(at('groq /groq'));
   });
 
   it('of a body that is anything is read without an error', () => {

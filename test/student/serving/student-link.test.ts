@@ -23,6 +23,7 @@ const head = {
   seq: 1,
   betas: [],
   api_version: '2023-06-01' as const,
+  origin: '',
 };
 const send = (name = '') => link.send(head, new Uint8Array([1, 2, 3]), waiter(name));
 const until = async (done: () => boolean) => {
