@@ -26,6 +26,7 @@ import { FAMILY_NAMES, startRun } from './agent-families.ts';
 import type { MessagesAnswer, MessagesRequest, WireBlock } from './agent-family.ts';
 import { evaluateDrift } from './drift.ts';
 import { evaluateAgentDrift } from './drift-agents.ts';
+import { evaluateModelStudents } from './model-students.ts';
 import { ExactCache, SemanticCache } from './relegation-baselines.ts';
 import { type RecordedStep, readAnswer, readStep, recordRuns } from './relegation-runs.ts';
 import { evaluateTrajectories } from './trajectories.ts';
@@ -95,9 +96,9 @@ const makeIndex = (dimensions: number): StudentIndex => new ExactIndex(dimension
 /**
  * Prints and stores the evaluation.
  * @param args `--seeds N`, `--first-seed N`, `--runs N`, `--before DIR` (a checkout of another version), `--no-learning`, `--no-drift`,
- *   `--no-trajectories`, `--no-save`
+ *   `--no-trajectories`, `--no-models`, `--models-alone` (the models behind students, and nothing else), `--no-save`
  */
-export function evaluateRelegation(...args: string[]): void {
+export async function evaluateRelegation(...args: string[]): Promise<void> {
   const { values } = parseArgs({
     args,
     options: {
@@ -108,6 +109,8 @@ export function evaluateRelegation(...args: string[]): void {
       'no-learning': { type: 'boolean' },
       'no-drift': { type: 'boolean' },
       'no-trajectories': { type: 'boolean' },
+      'no-models': { type: 'boolean' },
+      'models-alone': { type: 'boolean' },
       'no-save': { type: 'boolean' },
     },
   });
@@ -115,8 +118,16 @@ export function evaluateRelegation(...args: string[]): void {
   const seeds = Math.max(1, Math.floor(Number(values.seeds)) || 1);
   const first = Math.max(1, Math.floor(Number(values['first-seed'])) || 1);
   const runs = Math.max(1, Math.floor(Number(values.runs)) || MAIN_RUNS);
+  const seedList = Array.from({ length: seeds }, (_, i) => first + i);
+  if (values['models-alone'] === true) {
+    const models = await evaluateModelStudents(seedList);
+    printGoals(models.goals);
+    const result = { ...provenance, suite: 'relegation-models', families: FAMILY_NAMES, models };
+    if (values['no-save'] !== true) console.log(`\n${saveResult(result)}`);
+    return;
+  }
   const before = values.before === undefined ? null : loadVersion(values.before);
-  const results = Array.from({ length: seeds }, (_, i) => evaluateSeed(first + i, runs, before));
+  const results = seedList.map((seed) => evaluateSeed(seed, runs, before));
   printSeeds(results, runs);
   printBefore(results);
   printKinds(results);
@@ -127,8 +138,9 @@ export function evaluateRelegation(...args: string[]): void {
   const { goals: watched = {}, ...drift } = isDrifting ? evaluateDrift() : {};
   const changed = isDrifting ? evaluateAgentDrift(first) : null;
   const trajectories = values['no-trajectories'] === true ? null : evaluateTrajectories();
-  const goals: Record<string, boolean> = { ...judge(results), ...watched };
-  for (const [goal, isMet] of Object.entries(goals)) console.log(`${isMet ? 'met   ' : 'MISSED'} ${goal}`);
+  const models = values['no-models'] === true ? null : await evaluateModelStudents(seedList);
+  const goals: Record<string, boolean> = { ...judge(results), ...watched, ...models?.goals };
+  printGoals(goals);
   const result = {
     ...provenance,
     suite: 'relegation',
@@ -140,9 +152,14 @@ export function evaluateRelegation(...args: string[]): void {
     drift,
     changed_agents: changed,
     trajectories,
+    models,
     goals,
   };
   if (values['no-save'] !== true) console.log(`\n${saveResult(result)}`);
+}
+
+function printGoals(goals: Readonly<Record<string, boolean>>): void {
+  for (const [goal, isMet] of Object.entries(goals)) console.log(`${isMet ? 'met   ' : 'MISSED'} ${goal}`);
 }
 
 function evaluateSeed(seed: number, runs: number, before: StudentVersion | null): SeedResult {

@@ -18,7 +18,7 @@ if (what === 'monitors') {
   await evaluateRetrieval(...rest);
 } else if (what === 'relegation') {
   const { evaluateRelegation } = await import('./relegation.ts');
-  evaluateRelegation(...rest);
+  await evaluateRelegation(...rest);
 } else if (what === 'trajectories') {
   const { evaluateTrajectories } = await import('./trajectories.ts');
   evaluateTrajectories(rest[0]);

@@ -29,8 +29,14 @@ export interface KnownClient {
   mcpTool(server: string, tool: string, input: Record<string, unknown>): ScriptedToolCall;
   /** Whether a request that offers these tools was made before the server's were known: it does not wait for a slow one. */
   lacks(server: string, tools: readonly string[]): boolean;
-  /** Asks it to do something. @param provider where the model is @param env what the hooks or servers need */
-  ask(home: ClientPlace, prompt: string, provider: string, env?: Record<string, string>): Promise<Session>;
+  /** Asks it to do something. @param provider where the model is @param env what the hooks or servers need @param more words of its command */
+  ask(
+    home: ClientPlace,
+    prompt: string,
+    provider: string,
+    env?: Record<string, string>,
+    more?: readonly string[],
+  ): Promise<Session>;
   /** Another command of it, such as `mcp add`. */
   run(home: ClientPlace, words: readonly string[], env?: Record<string, string>): Promise<SessionEnd>;
 }
@@ -46,7 +52,7 @@ export async function claudeCode(): Promise<KnownClient> {
     shell: (command) => ({ name: 'Bash', input: { command, description: 'Runs it.' } }),
     mcpTool: (server, tool, input) => ({ name: `mcp__${server}__${tool}`, input }),
     lacks: () => false,
-    ask: async (home, prompt, provider, env = {}) => {
+    ask: async (home, prompt, provider, env = {}, more = []) => {
       const words = [
         '-p',
         prompt,
@@ -59,7 +65,7 @@ export async function claudeCode(): Promise<KnownClient> {
       const end = await runClient(
         installed,
         home,
-        [...words, '--allowedTools', 'Bash,Agent,mcp__understudy'],
+        [...words, ...more, '--allowedTools', 'Bash,Agent,mcp__understudy'],
         { ...CLAUDE_SETTINGS, ANTHROPIC_BASE_URL: provider, ANTHROPIC_API_KEY: PROVIDER_KEY, ...env },
       );
       const result = readJsonLines(end.stdout).find(({ type }) => type === 'result');
@@ -78,7 +84,7 @@ export async function codex(): Promise<KnownClient> {
     shell: (command) => ({ name: 'exec_command', input: { cmd: command } }),
     mcpTool: (server, tool, input) => ({ name: tool, namespace: `mcp__${server}`, input }),
     lacks: (server, tools) => !tools.includes(`mcp__${server}`),
-    ask: async (home, prompt, provider, env = {}) => {
+    ask: async (home, prompt, provider, env = {}, more = []) => {
       const model_provider = `{ name = "fake", base_url = "${provider}/v1", env_key = "PROVIDER_KEY", wire_api = "responses" }`;
       const end = await runClient(
         installed,
@@ -86,7 +92,8 @@ export async function codex(): Promise<KnownClient> {
         [
           ...['exec', '--json', '--skip-git-repo-check', '--dangerously-bypass-approvals-and-sandbox'],
           ...['--dangerously-bypass-hook-trust', '-m', 'gpt-demo-large'],
-          ...['-c', 'model_provider="fake"', '-c', `model_providers.fake=${model_provider}`, prompt],
+          ...['-c', 'model_provider="fake"', '-c', `model_providers.fake=${model_provider}`, ...more],
+          prompt,
         ],
         { PROVIDER_KEY, ...env },
       );

@@ -70,6 +70,8 @@ function isAnswer({ type, role }: JsonObject): boolean {
 }
 
 function findUnsupported(body: JsonObject): string {
+  // A frame of a WebSocket, which is a tunnel: no student is asked there.
+  if (body.type != null) return 'came over a WebSocket';
   if (body.store !== false) return 'the provider keeps the answer (store is not false)';
   if (body.background === true) return 'asks for an answer in the background';
   if (body.prompt != null) return 'names a prompt that the provider keeps';

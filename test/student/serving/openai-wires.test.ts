@@ -151,6 +151,11 @@ describe('a step', () => {
   });
 });
 
+it('a frame of a WebSocket is no step', () => {
+  const frame = { type: 'response.create', ...responses };
+  expect(readStep(WIRES.responses, frame, [])!.step.unsupported).toBe('came over a WebSocket');
+});
+
 describe('an answer on the wire', () => {
   const block = fc.oneof(
     fc.record({ type: fc.constant('text' as const), text: fc.string({ minLength: 1, unit: 'binary' }) }),
