@@ -102,7 +102,7 @@ function toGolden({ run_id, steps }: RecordedRun): GoldenFamilyRun {
     answer,
     tokens: 0,
   }));
-  return { run_id, first_id: 0, last_id: steps.length, steps: golden, recorded: steps };
+  return { run_id, first_id: 0, last_id: steps.length, mark: '', steps: golden, recorded: steps };
 }
 
 function readRequest({ request: body }: RecordedStep): ReadRequest {
