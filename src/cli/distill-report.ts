@@ -207,7 +207,9 @@ function layOutAgents(agents: readonly Agent[], target: number, width: number, p
     { text: number(its.measured.errors), ...(its.measured.errors > 0 ? { paint: palette.bad } : {}) },
     { text: describeNeed(its, target), ...(its.threshold === null ? { paint: palette.bad } : {}) },
     {
-      text: makeHarmlessLine(its.tools.join(', ') + (its.origin === undefined ? '' : ` (at ${its.origin.trim()})`)),
+      text: makeHarmlessLine(
+        its.tools.join(', ') + (its.origin === undefined ? '' : ` (at ${its.origin.trim()})`),
+      ),
     },
   ]);
   return layOutTable(

@@ -193,6 +193,8 @@ const MAY_IMPORT: Record<Room, readonly Room[]> = {
     'config',
     'domain',
     'providers',
+    // The evaluation calibrates as a round does.
+    'analysis',
     'student model',
     'student directory',
     'student serving',
