@@ -688,7 +688,7 @@ export const CAPTURE_ACTIVITY = { exchanges: 50_000, parts: 48, runs: 5_000, hou
 /** Runs in its list, about a kilobyte each; beyond, the oldest leave it. */
 export const CAPTURE_LISTED_RUNS = 100_000;
 /** How long a question waits for exchanges that are read in; then it is answered from the newest, and told how far that is. */
-export const CAPTURE_CATCH_UP_MS = 300;
+export const CAPTURE_CATCH_UP_MS = 150;
 /** How the list of runs is read and kept. */
 export const CAPTURE_LIST = {
   /** Exchanges that are added at a time; then a question may be answered. */
@@ -699,15 +699,15 @@ export const CAPTURE_LIST = {
   exchanges_unsaved: 32_768,
   runs_unsaved: 500,
   /** First words and verdicts that nobody has asked for: read for so long, and then none for so long. */
-  reading_ms: 10,
-  pause_ms: 30,
+  reading_ms: 5,
+  pause_ms: 15,
   /** Of runs that went on later they are not read: more is about to come. */
   settled_ms: MINUTE_MS,
 } as const;
 /** A process that is told to end keeps what it has found out first, for so long. */
 export const CAPTURE_READER_STOP_MS = 2_000;
 /** Time that a list spends on bodies: what is not read by then (first words, whether golden) is null. */
-export const CAPTURE_LIST_READING_MS = 25;
+export const CAPTURE_LIST_READING_MS = 15;
 /** Exchanges of the longest run that is judged by its bodies. */
 export const CAPTURE_JUDGED_EXCHANGES = 2_000;
 /** Runs that lists have shown unjudged and that are judged next. */

@@ -35,6 +35,7 @@ import {
   summarizeRun,
 } from './inspect.ts';
 import { type ListedRun, readListedRun, startRun, writeListedRun } from './listed-run.ts';
+import { SourcePart } from './source-part.ts';
 import { readTask } from './trace.ts';
 
 /** Where a page begins and what it shows. */
@@ -518,43 +519,23 @@ function matches(text: string, needle: string): boolean {
 }
 
 /** One run of a source whose exchanges lie between two ids, both included. */
-export class RunWithin implements ExchangeSource {
-  readonly #source: ExchangeSource;
+export class RunWithin extends SourcePart {
   readonly #firstId: number;
   readonly #lastId: number;
 
-  constructor(source: ExchangeSource, firstId: number, lastId: number) {
-    this.#source = source;
+  constructor(whole: ExchangeSource, firstId: number, lastId: number) {
+    super(whole);
     this.#firstId = firstId;
     this.#lastId = lastId;
   }
 
   *summaries(filter: { run_id?: string; from_id?: number } = {}): Generator<ListedExchange> {
     const from_id = Math.max(this.#firstId, filter.from_id ?? 1);
-    for (const summary of this.#source.summaries({ ...filter, from_id })) {
+    for (const summary of this.whole.summaries({ ...filter, from_id })) {
       if (summary.id > this.#lastId) return;
       yield summary;
       // Looking for one more would go through all that was captured since.
       if (summary.id === this.#lastId) return;
     }
-  }
-
-  *exchanges(filter: { run_id?: string } = {}): ReturnType<ExchangeSource['exchanges']> {
-    for (const { id } of this.summaries(filter)) {
-      const record = this.#source.exchange(id);
-      if (record !== undefined) yield record;
-    }
-  }
-
-  exchange(id: number): ReturnType<ExchangeSource['exchange']> {
-    return this.#source.exchange(id);
-  }
-
-  body(...parameters: Parameters<ExchangeSource['body']>): ReturnType<ExchangeSource['body']> {
-    return this.#source.body(...parameters);
-  }
-
-  copy(id: number): ReturnType<ExchangeSource['copy']> {
-    return this.#source.copy(id);
   }
 }

@@ -16,6 +16,7 @@ import type { DecodedTurn } from '../providers/decode.ts';
 import { normalizeTurn } from '../providers/normal-turn.ts';
 import { type ExchangeSource, type ListedExchange, MAX_SEEN_HASHES, readRun } from './inspect.ts';
 import { type ChainedRun, type RunChains, readSummaries } from './run-chains.ts';
+import { SourcePart } from './source-part.ts';
 
 /** A run, and what a trace says of it before its turns. */
 export interface TracedRun extends ChainedRun {
@@ -305,37 +306,24 @@ class RunTeller {
 }
 
 /** One run of a source, whose exchanges are known already. */
-export class RunSource implements ExchangeSource {
-  readonly #source: ExchangeSource;
+export class RunSource extends SourcePart {
   readonly #chains: RunChains;
   readonly #run: ChainedRun;
 
-  constructor(source: ExchangeSource, chains: RunChains, run: ChainedRun) {
-    this.#source = source;
+  constructor(whole: ExchangeSource, chains: RunChains, run: ChainedRun) {
+    super(whole);
     this.#chains = chains;
     this.#run = run;
   }
 
-  *exchanges(): ReturnType<ExchangeSource['exchanges']> {
+  override *exchanges(): ReturnType<ExchangeSource['exchanges']> {
     for (const id of this.#chains.idsOf(this.#run)) {
-      const record = this.#source.exchange(id);
+      const record = this.exchange(id);
       if (record !== undefined) yield record;
     }
   }
 
   summaries(): Iterable<ListedExchange> {
     return this.exchanges();
-  }
-
-  exchange(id: number): ReturnType<ExchangeSource['exchange']> {
-    return this.#source.exchange(id);
-  }
-
-  body(...parameters: Parameters<ExchangeSource['body']>): ReturnType<ExchangeSource['body']> {
-    return this.#source.body(...parameters);
-  }
-
-  copy(id: number): ReturnType<ExchangeSource['copy']> {
-    return this.#source.copy(id);
   }
 }

@@ -381,6 +381,10 @@ describe.skipIf(findChromium() === null)('an account', () => {
       await dialog.getByRole('textbox').fill('leaver@example.com');
       await dialog.getByRole('button', { name: 'Delete my account' }).click();
       await page.getByRole('heading', { name: 'Sign in to Understudy' }).waitFor();
+      await page.getByText('Your account is deleted').waitFor();
+      await page.goto('about:blank');
+      await page.goto(`${service.api}/#token=${token}`);
+      await page.getByText('This link signs nobody in any more').waitFor();
       const known = await fetch(`${service.api}/auth/me`, { headers: { authorization: `Bearer ${token}` } });
       expect(known.status).toBe(401);
     } finally {

@@ -95,6 +95,7 @@ export async function openSession(): Promise<void> {
   } catch {
     throw new ApiError(0, '');
   }
+  const hasLink = /[#&]token=/.test(location.hash);
   try {
     await takeToken();
     await reloadSession();
@@ -102,6 +103,9 @@ export async function openSession(): Promise<void> {
   } catch (thrown) {
     if (!(thrown instanceof ApiError) || thrown.passes) throw thrown;
     if (thrown.status !== 401) signInReason.value = thrown.message;
+    else if (hasLink)
+      signInReason.value =
+        'This link signs nobody in any more: its time is over, the server has another secret, or its account was deleted.';
     noteSignedOut();
   }
 }

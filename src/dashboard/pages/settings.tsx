@@ -1,7 +1,15 @@
 /** Settings: what is the reader's own, and the organization's. Browser. */
 import { goTo } from '../core/address.ts';
 import { call } from '../core/api.ts';
-import { bootstrap, isAtLeast, organization, reloadSession, role, signOut } from '../core/session.ts';
+import {
+  bootstrap,
+  isAtLeast,
+  organization,
+  reloadSession,
+  role,
+  signInReason,
+  signOut,
+} from '../core/session.ts';
 import { Id, PageHead, Panel } from '../ui/basics.tsx';
 import { ask, Form } from '../ui/form.tsx';
 import { act } from '../ui/notice.tsx';
@@ -88,7 +96,7 @@ function DangerPanel() {
   const deleteAccount = async () => {
     const sure = await ask({
       heading: 'Delete your account?',
-      text: 'You leave every organization, and those whose only member you are are deleted with all that is in them. Signing in again makes a new account.',
+      text: 'You leave every organization, and those whose only member you are are deleted with all that is in them. Links and tokens made before sign nobody in any more, also the one that the terminal showed at the start. A new one makes a new, empty account.',
       fields: [
         {
           name: 'email',
@@ -105,6 +113,7 @@ function DangerPanel() {
       await call('DELETE /auth/me', {});
       // The cookie names an account that is gone.
       await signOut().catch(() => {});
+      signInReason.value = 'Your account is deleted, and what was made to sign it in with it.';
     });
   };
   return (

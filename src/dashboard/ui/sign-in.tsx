@@ -49,7 +49,10 @@ export function SignIn() {
         submit={submit}
       />
       <p class="faint">Without an identity provider, whoever runs the server makes tokens there:</p>
-      <Snippet text="npx understudy token --email you@example.com" label="Command that makes a token" />
+      <Snippet
+        text={'npx understudy token --owner\nnpx understudy token --email ann@example.com'}
+        label="Commands that make a token: for whoever runs it, and for somebody else"
+      />
     </main>
   );
 }

@@ -1,0 +1,31 @@
+/** A part of a capture database: what it lists is chosen, and what is read by its id comes from the whole. Pure; any process. */
+import type { ExchangeSource, ListedExchange } from './inspect.ts';
+
+export abstract class SourcePart implements ExchangeSource {
+  protected readonly whole: ExchangeSource;
+
+  constructor(whole: ExchangeSource) {
+    this.whole = whole;
+  }
+
+  abstract summaries(filter?: { run_id?: string; from_id?: number }): Iterable<ListedExchange>;
+
+  *exchanges(filter: { run_id?: string } = {}): ReturnType<ExchangeSource['exchanges']> {
+    for (const { id } of this.summaries(filter)) {
+      const record = this.exchange(id);
+      if (record !== undefined) yield record;
+    }
+  }
+
+  exchange(id: number): ReturnType<ExchangeSource['exchange']> {
+    return this.whole.exchange(id);
+  }
+
+  body(...parameters: Parameters<ExchangeSource['body']>): ReturnType<ExchangeSource['body']> {
+    return this.whole.body(...parameters);
+  }
+
+  copy(id: number): ReturnType<ExchangeSource['copy']> {
+    return this.whole.copy(id);
+  }
+}
