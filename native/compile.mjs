@@ -59,6 +59,7 @@ export function listAddons() {
         join(here, 'graph.cc'),
         shared,
         ...listParts('graph'),
+        ...listParts('vectors'),
         ...listSources(join(hnswlib, 'src', 'hnswlib')),
       ],
       target: join(here, 'build', 'graph.node'),

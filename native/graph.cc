@@ -1,10 +1,12 @@
 /**
  * Graphs of hnswlib over vectors of few bits a number, as `graph-engine.ts` describes them. hnswlib links points; the walk and
  * the file are our own. The work is in `graph/`, one noun each; this file has what JavaScript calls. Plain Node-API. A graph belongs
- * to one thread; only files are written and read on another, and `graph/graph.h` says what holds meanwhile.
+ * to one thread. Files are written and read on another, and `graph/graph.h` says what holds meanwhile; others search a graph as a
+ * part of a shared index (`graph/shared-index.h`).
  */
 #include <node_api.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <exception>
 #include <memory>
@@ -13,24 +15,60 @@
 #include <utility>
 
 #include "arguments.h"
+#include "graph/catalog.h"
 #include "graph/file.h"
 #include "graph/graph.h"
 #include "graph/rows.h"
+#include "graph/shared-index.h"
 #include "graph/walk.h"
 
 namespace {
 
 constexpr napi_type_tag kGraphTag = {0x756e646572737475, 0x64792d6772617068};
 
-Graph* ReadGraphHandle(napi_env env, napi_value value) {
-  bool is_graph = false;
-  void* graph = nullptr;
-  if (napi_check_object_type_tag(env, value, &kGraphTag, &is_graph) != napi_ok || !is_graph ||
-      napi_get_value_external(env, value, &graph) != napi_ok) {
-    napi_throw_type_error(env, nullptr, "a graph is expected");
+constexpr napi_type_tag kCatalogTag = {0x756e646572737475, 0x64792d636174616c};
+constexpr napi_type_tag kSharedTag = {0x756e646572737475, 0x64792d736861726e};
+
+/** What a handle with the tag holds; null, and thrown in JavaScript, for anything else. */
+template <typename Held>
+const std::shared_ptr<Held>* ReadHandle(napi_env env, napi_value value, const napi_type_tag& tag, const char* expected) {
+  bool is_one = false;
+  void* held = nullptr;
+  if (napi_check_object_type_tag(env, value, &tag, &is_one) != napi_ok || !is_one ||
+      napi_get_value_external(env, value, &held) != napi_ok) {
+    napi_throw_type_error(env, nullptr, expected);
     return nullptr;
   }
-  return static_cast<Graph*>(graph);
+  return static_cast<const std::shared_ptr<Held>*>(held);
+}
+
+/** A handle; what it holds goes with the last who holds it. */
+template <typename Held>
+napi_value WrapHandle(napi_env env, std::shared_ptr<Held> held, const napi_type_tag& tag) {
+  napi_value value;
+  auto kept = std::make_unique<std::shared_ptr<Held>>(std::move(held));
+  const auto free = [](napi_env, void* data, void*) { delete static_cast<std::shared_ptr<Held>*>(data); };
+  if (napi_create_external(env, kept.get(), free, nullptr, &value) != napi_ok) return nullptr;
+  kept.release();
+  return napi_type_tag_object(env, value, &tag) == napi_ok ? value : nullptr;
+}
+
+const std::shared_ptr<Graph>* ReadGraphOwner(napi_env env, napi_value value) {
+  return ReadHandle<Graph>(env, value, kGraphTag, "a graph is expected");
+}
+
+Graph* ReadGraphHandle(napi_env env, napi_value value) {
+  const std::shared_ptr<Graph>* graph = ReadGraphOwner(env, value);
+  return graph == nullptr ? nullptr : graph->get();
+}
+
+const std::shared_ptr<Catalog>* ReadCatalog(napi_env env, napi_value value) {
+  return ReadHandle<Catalog>(env, value, kCatalogTag, "a catalog is expected");
+}
+
+SharedIndex* ReadShared(napi_env env, napi_value value) {
+  const std::shared_ptr<SharedIndex>* index = ReadHandle<SharedIndex>(env, value, kSharedTag, "a shared index is expected");
+  return index == nullptr ? nullptr : index->get();
 }
 
 bool ReadBounded(napi_env env, napi_value value, uint32_t least, uint32_t most, uint32_t* into) {
@@ -61,13 +99,33 @@ bool ReadText(napi_env env, napi_value value, std::string* into) {
   return true;
 }
 
-void FreeGraph(napi_env, void* data, void*) { delete static_cast<Graph*>(data); }
+/** The same of any text, whatever stands in it: two texts that differ stay different. */
+bool ReadWideText(napi_env env, napi_value value, std::u16string* into) {
+  size_t length = 0;
+  if (napi_get_value_string_utf16(env, value, nullptr, 0, &length) != napi_ok) {
+    napi_throw_type_error(env, nullptr, "a text is expected");
+    return false;
+  }
+  into->resize(length + 1);
+  if (napi_get_value_string_utf16(env, value, &(*into)[0], length + 1, &length) != napi_ok) return false;
+  into->resize(length);
+  into->shrink_to_fit();
+  return true;
+}
+
+bool ReadDouble(napi_env env, napi_value value, double* into) {
+  if (napi_get_value_double(env, value, into) == napi_ok) return true;
+  napi_throw_type_error(env, nullptr, "a number is expected");
+  return false;
+}
+
+bool IsNull(napi_env env, napi_value value) {
+  napi_valuetype type;
+  return napi_typeof(env, value, &type) == napi_ok && type == napi_null;
+}
 
 napi_value WrapGraph(napi_env env, std::unique_ptr<Graph> graph) {
-  napi_value value;
-  if (napi_create_external(env, graph.get(), FreeGraph, nullptr, &value) != napi_ok) return nullptr;
-  graph.release();
-  return napi_type_tag_object(env, value, &kGraphTag) == napi_ok ? value : nullptr;
+  return WrapHandle<Graph>(env, std::move(graph), kGraphTag);
 }
 
 /** Runs `work`; what it throws is thrown in JavaScript. */
@@ -274,6 +332,321 @@ napi_value ReadGraph(napi_env env, napi_callback_info info) {
   return StartFile(env, std::move(work));
 }
 
+// ---- indexes that threads share: made and changed by one of them ----
+
+void CloseCatalogOfThread(void* data) {
+  std::unique_ptr<std::shared_ptr<Catalog>> catalog(static_cast<std::shared_ptr<Catalog>*>(data));
+  TheRegistry().Close(*catalog);
+}
+
+/** openCatalog(key) */
+napi_value OpenCatalog(napi_env env, napi_callback_info info) {
+  napi_value arguments[1];
+  auto catalog = std::make_shared<Catalog>();
+  if (!ReadArguments(env, info, 1, arguments) || !ReadText(env, arguments[0], &catalog->key)) return nullptr;
+  auto kept = std::make_unique<std::shared_ptr<Catalog>>(catalog);
+  // However the thread ends: what nobody changes any more must not be searched.
+  if (napi_add_env_cleanup_hook(env, CloseCatalogOfThread, kept.get()) != napi_ok) return nullptr;
+  kept.release();
+  const bool is_open = Attempt(env, [&] { TheRegistry().Open(catalog); });
+  return is_open ? WrapHandle<Catalog>(env, catalog, kCatalogTag) : nullptr;
+}
+
+/** closeCatalog(catalog) */
+napi_value CloseCatalog(napi_env env, napi_callback_info info) {
+  napi_value arguments[1];
+  if (!ReadArguments(env, info, 1, arguments)) return nullptr;
+  const std::shared_ptr<Catalog>* catalog = ReadCatalog(env, arguments[0]);
+  if (catalog != nullptr) Attempt(env, [&] { TheRegistry().Close(*catalog); });
+  return nullptr;
+}
+
+/** serveCatalog(catalog, vectorsId) */
+napi_value ServeCatalog(napi_env env, napi_callback_info info) {
+  napi_value arguments[2];
+  std::string vectors_id;
+  if (!ReadArguments(env, info, 2, arguments)) return nullptr;
+  const std::shared_ptr<Catalog>* catalog = ReadCatalog(env, arguments[0]);
+  if (catalog == nullptr || !ReadText(env, arguments[1], &vectors_id)) return nullptr;
+  Attempt(env, [&] { TheRegistry().Change([&] { (*catalog)->vectors_id = vectors_id; }); });
+  return nullptr;
+}
+
+/** shareIndex(catalog, name, group, dimensions, blockBits) */
+napi_value ShareIndex(napi_env env, napi_callback_info info) {
+  napi_value arguments[5];
+  std::string name;
+  std::string group;
+  uint32_t dimensions;
+  uint32_t block_bits;
+  if (!ReadArguments(env, info, 5, arguments)) return nullptr;
+  const std::shared_ptr<Catalog>* catalog = ReadCatalog(env, arguments[0]);
+  if (catalog == nullptr || !ReadText(env, arguments[1], &name) || !ReadText(env, arguments[2], &group) ||
+      !ReadBounded(env, arguments[3], 1, kDimensionsMax, &dimensions) ||
+      !ReadBounded(env, arguments[4], 0, kBlockBitsMax, &block_bits)) {
+    return nullptr;
+  }
+  std::shared_ptr<SharedIndex> index;
+  const bool is_made = Attempt(env, [&] {
+    index = std::make_shared<SharedIndex>(dimensions, block_bits);
+    TheRegistry().Change([&] {
+      if (!(*catalog)->indexes.emplace(name, index).second) throw std::runtime_error("the name is taken");
+      if (!group.empty()) (*catalog)->groups[group].push_back(name);
+    });
+  });
+  return is_made ? WrapHandle<SharedIndex>(env, index, kSharedTag) : nullptr;
+}
+
+/** Calls `change` with the index of the first argument. */
+template <typename Change>
+napi_value ChangeShared(napi_env env, napi_value handle, Change change) {
+  SharedIndex* index = ReadShared(env, handle);
+  if (index != nullptr) Attempt(env, [&] { change(index); });
+  return nullptr;
+}
+
+/** beginChange(index) */
+napi_value BeginChange(napi_env env, napi_callback_info info) {
+  napi_value arguments[1];
+  if (!ReadArguments(env, info, 1, arguments)) return nullptr;
+  return ChangeShared(env, arguments[0], [](SharedIndex* index) { index->Begin(); });
+}
+
+/** endChange(index) */
+napi_value EndChange(napi_env env, napi_callback_info info) {
+  napi_value arguments[1];
+  if (!ReadArguments(env, info, 1, arguments)) return nullptr;
+  return ChangeShared(env, arguments[0], [](SharedIndex* index) { index->End(); });
+}
+
+/** makeBlock(index, number, vectors) */
+napi_value MakeBlock(napi_env env, napi_callback_info info) {
+  napi_value arguments[3];
+  uint32_t number;
+  uint32_t vectors;
+  if (!ReadArguments(env, info, 3, arguments)) return nullptr;
+  SharedIndex* index = ReadShared(env, arguments[0]);
+  if (index == nullptr || !ReadWhole(env, arguments[1], 0, &number) || !ReadWhole(env, arguments[2], 1, &vectors)) {
+    return nullptr;
+  }
+  std::shared_ptr<float> block;
+  if (!Attempt(env, [&] { block = index->MakeBlock(number, vectors); })) return nullptr;
+  const size_t length = vectors * index->dimensions();
+  auto kept = std::make_unique<std::shared_ptr<float>>(block);
+  const auto free = [](napi_env, void*, void* hint) { delete static_cast<std::shared_ptr<float>*>(hint); };
+  napi_value buffer;
+  napi_value array;
+  if (napi_create_external_arraybuffer(env, block.get(), length * sizeof(float), free, kept.get(), &buffer) != napi_ok) {
+    napi_throw_error(env, nullptr, "memory cannot be shared");
+    return nullptr;
+  }
+  kept.release();
+  return napi_create_typedarray(env, napi_float32_array, length, buffer, 0, &array) == napi_ok ? array : nullptr;
+}
+
+/** dropBlock(index) */
+napi_value DropBlock(napi_env env, napi_callback_info info) {
+  napi_value arguments[1];
+  if (!ReadArguments(env, info, 1, arguments)) return nullptr;
+  return ChangeShared(env, arguments[0], [](SharedIndex* index) { index->DropBlock(); });
+}
+
+/** Calls a method with the index and the id that the arguments are. */
+template <void (SharedIndex::*method)(uint32_t)>
+napi_value ChangeId(napi_env env, napi_callback_info info) {
+  napi_value arguments[2];
+  uint32_t id;
+  if (!ReadArguments(env, info, 2, arguments) || !ReadWhole(env, arguments[1], 0, &id)) return nullptr;
+  return ChangeShared(env, arguments[0], [id](SharedIndex* index) { (index->*method)(id); });
+}
+
+/** unlinkVector(index) */
+napi_value UnlinkVector(napi_env env, napi_callback_info info) {
+  napi_value arguments[1];
+  if (!ReadArguments(env, info, 1, arguments)) return nullptr;
+  return ChangeShared(env, arguments[0], [](SharedIndex* index) { index->Unlink(); });
+}
+
+/** takeGraph(index, graph, ids) */
+napi_value TakeGraph(napi_env env, napi_callback_info info) {
+  napi_value arguments[3];
+  const uint32_t* ids;
+  size_t count;
+  if (!ReadArguments(env, info, 3, arguments)) return nullptr;
+  const std::shared_ptr<Graph>* graph = ReadGraphOwner(env, arguments[1]);
+  if (graph == nullptr || !ReadNumbers(env, arguments[2], napi_uint32_array, &ids, &count)) return nullptr;
+  return ChangeShared(env, arguments[0], [&](SharedIndex* index) { index->TakeGraph(*graph, ids, count); });
+}
+
+/** dropGraph(index) */
+napi_value DropGraph(napi_env env, napi_callback_info info) {
+  napi_value arguments[1];
+  if (!ReadArguments(env, info, 1, arguments)) return nullptr;
+  return ChangeShared(env, arguments[0], [](SharedIndex* index) { index->DropGraph(); });
+}
+
+/** describeVector(index, id, name, kind, family) */
+napi_value DescribeVector(napi_env env, napi_callback_info info) {
+  napi_value arguments[5];
+  uint32_t id;
+  Label label;
+  if (!ReadArguments(env, info, 5, arguments) || !ReadWhole(env, arguments[1], 0, &id) ||
+      !ReadText(env, arguments[2], &label.name) || !ReadWideText(env, arguments[3], &label.kind) ||
+      !ReadWideText(env, arguments[4], &label.family)) {
+    return nullptr;
+  }
+  label.name.shrink_to_fit();
+  return ChangeShared(env, arguments[0], [&](SharedIndex* index) { index->Describe(id, std::move(label)); });
+}
+
+/** measureShared(index) */
+napi_value MeasureShared(napi_env env, napi_callback_info info) {
+  napi_value arguments[1];
+  if (!ReadArguments(env, info, 1, arguments)) return nullptr;
+  SharedIndex* index = ReadShared(env, arguments[0]);
+  return index == nullptr ? nullptr : MakeNumber(env, static_cast<double>(index->bytes()));
+}
+
+// ---- the same, found and searched by any thread ----
+
+napi_value MakeNull(napi_env env) {
+  napi_value value;
+  return napi_get_null(env, &value) == napi_ok ? value : nullptr;
+}
+
+/** A list of texts of any kind. */
+template <typename Items, typename TextOf>
+napi_value MakeTexts(napi_env env, const Items& items, TextOf textOf) {
+  napi_value list;
+  if (napi_create_array_with_length(env, items.size(), &list) != napi_ok) return nullptr;
+  uint32_t at = 0;
+  for (const auto& item : items) {
+    const std::string& text = textOf(item);
+    napi_value value;
+    if (napi_create_string_utf8(env, text.data(), text.size(), &value) != napi_ok ||
+        napi_set_element(env, list, at++, value) != napi_ok) {
+      return nullptr;
+    }
+  }
+  return list;
+}
+
+/** How many names are looked at; of more there are none. */
+constexpr uint32_t kNamesMax = 1 << 16;
+
+/** listShared(key, vectorsId, names, group) */
+napi_value ListShared(napi_env env, napi_callback_info info) {
+  napi_value arguments[4];
+  std::string key;
+  std::string vectors_id;
+  std::string group;
+  uint32_t count;
+  if (!ReadArguments(env, info, 4, arguments) || !ReadText(env, arguments[0], &key) ||
+      !ReadText(env, arguments[1], &vectors_id) || !ReadText(env, arguments[3], &group)) {
+    return nullptr;
+  }
+  bool is_list = false;
+  if (napi_is_array(env, arguments[2], &is_list) != napi_ok || !is_list ||
+      napi_get_array_length(env, arguments[2], &count) != napi_ok || count > kNamesMax) {
+    napi_throw_type_error(env, nullptr, "a list of names is expected");
+    return nullptr;
+  }
+  std::vector<std::string> names(count);
+  for (uint32_t at = 0; at < count; at++) {
+    napi_value name;
+    if (napi_get_element(env, arguments[2], at, &name) != napi_ok || !ReadText(env, name, &names[at])) return nullptr;
+  }
+  std::vector<std::string> found;
+  bool is_open = false;
+  const bool is_done = Attempt(env, [&] {
+    is_open = TheRegistry().Read(key, vectors_id, [&](const Catalog& catalog) {
+      const auto add = [&](const std::string& name) {
+        const auto index = catalog.indexes.find(name);
+        if (index != catalog.indexes.end() && index->second->size() > 0) found.push_back(name);
+      };
+      const auto members = catalog.groups.find(group);
+      if (!group.empty() && members != catalog.groups.end()) {
+        for (const std::string& name : members->second) add(name);
+      }
+      for (const std::string& name : names) add(name);
+    });
+  });
+  if (!is_done) return nullptr;
+  return is_open ? MakeTexts(env, found, [](const std::string& name) -> const std::string& { return name; }) : MakeNull(env);
+}
+
+/**
+ * searchShared(key, vectorsId, name, vector, projected, k, candidates, ef, error, minSimilarity, comparedMax, kind, family,
+ * similarities, preferred)
+ */
+napi_value SearchShared(napi_env env, napi_callback_info info) {
+  napi_value arguments[15];
+  std::string key;
+  std::string vectors_id;
+  std::string name;
+  const float* vector;
+  size_t dimensions;
+  const float* projected;
+  size_t graph_dimensions;
+  SearchPlan plan;
+  std::u16string family;
+  double* similarities;
+  size_t similarity_room;
+  uint8_t* preferred;
+  size_t preferred_room;
+  if (!ReadArguments(env, info, 15, arguments) || !ReadText(env, arguments[0], &key) ||
+      !ReadText(env, arguments[1], &vectors_id) || !ReadText(env, arguments[2], &name) ||
+      !ReadNumbers(env, arguments[3], napi_float32_array, &vector, &dimensions) ||
+      !ReadNumbers(env, arguments[4], napi_float32_array, &projected, &graph_dimensions) ||
+      !ReadWhole(env, arguments[5], 0, &plan.k) || !ReadWhole(env, arguments[6], 0, &plan.candidates) ||
+      !ReadBounded(env, arguments[7], 1, kCapacityMax, &plan.ef) || !ReadDouble(env, arguments[8], &plan.error) ||
+      !ReadDouble(env, arguments[9], &plan.min_similarity) || !ReadWhole(env, arguments[10], 0, &plan.compared_max)) {
+    return nullptr;
+  }
+  plan.is_filtered = !IsNull(env, arguments[11]);
+  if ((plan.is_filtered && !ReadWideText(env, arguments[11], &plan.kind)) ||
+      !ReadWideText(env, arguments[12], &family) ||
+      !ReadNumbers(env, arguments[13], napi_float64_array, &similarities, &similarity_room) ||
+      !ReadNumbers(env, arguments[14], napi_uint8_array, &preferred, &preferred_room)) {
+    return nullptr;
+  }
+  if (plan.k > similarity_room || plan.k > preferred_room) {
+    napi_throw_range_error(env, nullptr, "there is no room for so many");
+    return nullptr;
+  }
+  bool is_done = false;
+  std::vector<Match> found;
+  std::vector<std::string> names;
+  const bool has_ended = Attempt(env, [&] {
+    std::shared_ptr<SharedIndex> index;
+    const bool is_open = TheRegistry().Read(key, vectors_id, [&](const Catalog& catalog) {
+      const auto at = catalog.indexes.find(name);
+      if (at != catalog.indexes.end()) index = at->second;
+    });
+    if (!is_open) return;
+    // One that is not there holds nothing.
+    is_done = index == nullptr;
+    if (is_done) return;
+    if (dimensions != index->dimensions()) throw std::range_error("a vector of another number of dimensions");
+    const Visit visit(&index->gate);
+    if (!visit.is_in()) return;
+    is_done = index->Search(vector, projected, graph_dimensions, plan, &found);
+    for (const Match& match : found) {
+      const Label& label = index->label_of(match.id);
+      similarities[names.size()] = match.similarity;
+      preferred[names.size()] = !family.empty() && label.family == family;
+      names.push_back(label.name);
+    }
+  });
+  if (!has_ended) return nullptr;
+  return is_done ? MakeTexts(env, names, [](const std::string& one) -> const std::string& { return one; }) : MakeNull(env);
+}
+
+uint32_t UseLevels(uint32_t level) {
+  UseCompareLevel(level);
+  return UseLevel(level);
+}
+
 napi_value Init(napi_env env, napi_value exports) {
   return Export(env, exports, {
       {"createGraph", CreateGraph},
@@ -285,7 +658,26 @@ napi_value Init(napi_env env, napi_value exports) {
       {"searchGraph", SearchGraph},
       {"writeGraph", WriteGraph},
       {"readGraph", ReadGraph},
-      {"setWidestLevel", SetWidestLevel<UseLevel>},
+      {"openCatalog", OpenCatalog},
+      {"closeCatalog", CloseCatalog},
+      {"serveCatalog", ServeCatalog},
+      {"shareIndex", ShareIndex},
+      {"beginChange", BeginChange},
+      {"endChange", EndChange},
+      {"makeBlock", MakeBlock},
+      {"dropBlock", DropBlock},
+      {"enterVector", ChangeId<&SharedIndex::Enter>},
+      {"leaveVector", ChangeId<&SharedIndex::Leave>},
+      {"awaitVector", ChangeId<&SharedIndex::Await>},
+      {"linkVector", ChangeId<&SharedIndex::Link>},
+      {"unlinkVector", UnlinkVector},
+      {"takeGraph", TakeGraph},
+      {"dropGraph", DropGraph},
+      {"describeVector", DescribeVector},
+      {"measureShared", MeasureShared},
+      {"listShared", ListShared},
+      {"searchShared", SearchShared},
+      {"setWidestLevel", SetWidestLevel<UseLevels>},
   });
 }
 

@@ -623,6 +623,16 @@ export const EMBEDDING_QUEUE_TEXTS = 4_096;
 export const EMBEDDING_QUEUE_CHARACTERS = 8 * MIB;
 /** Vectors of the last texts that retrievals were asked with, kept by their digests. */
 export const EMBEDDINGS_REMEMBERED = 1_024;
+/**
+ * On the thread of a request: vectors that a search compares one by one in one scope, some 0.15 µs each, and scopes that it looks
+ * into. Beyond that the index's thread searches.
+ */
+export const SHARED_SEARCH_COMPARED = 4_096;
+export const SHARED_SEARCH_SCOPES = 16;
+/** Retrievals whose searches a thread makes without a look at its sockets: some 0.2 ms each. */
+export const SHARED_SEARCHES_A_TICK = 4;
+/** Batches of texts that such a thread has under way at the model. */
+export const SHARED_SEARCH_RUNS = 4;
 /** The list beside a saved graph: 250,000 places of some 50 bytes, twice for what was removed. */
 export const GRAPH_LIST_BYTES = 64 * MIB;
 /** A graph is saved when nothing was added to it for so long, or a good part of it is new. */

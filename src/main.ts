@@ -37,6 +37,7 @@ import { ComputePool } from './runtime/compute-pool.ts';
 import type { Placement } from './runtime/protocol.ts';
 import { findModelDir } from './search/open-embedder.ts';
 import { createDeferred } from './std/deferred.ts';
+import { newUlid } from './std/id.ts';
 import { resolveModuleUrl } from './std/module-url.ts';
 import { SharedLocks } from './std/shared-locks.ts';
 import { quoteForShell } from './std/shell-word.ts';
@@ -172,6 +173,8 @@ function allocateShared() {
     user_epochs: UserEpochs.allocate(),
     stream_tickets: StreamTickets.allocate(),
     event_locks: SharedLocks.allocate(),
+    // Of this start: there may be several services in a process.
+    pattern_catalog: newUlid(),
   };
 }
 
@@ -208,6 +211,7 @@ async function startActors({ config, parts, shared, memory, log, stops }: Starti
     compute_threads: config.compute_threads,
     distill_model: config.distill_model,
     has_patterns: config.engines.vector_store !== null,
+    pattern_catalog: shared.pattern_catalog,
   };
   const compute = parts.api ? openComputePool(config) : null;
   if (compute !== null) stops.push(() => compute.close());

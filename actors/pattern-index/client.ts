@@ -18,7 +18,7 @@ export type { FoundMatches, IndexState, MergedPattern, RetrieveRequest } from '.
 
 const INDEX: ActorAddress = { kind: PATTERN_INDEX_KIND, key: 'main' };
 const OPEN_DEADLINE_MS = 5_000;
-const RETRIEVE_DEADLINE_MS = 10_000;
+export const RETRIEVE_DEADLINE_MS = 10_000;
 /** A thousand texts to embed, and a store that may still be loading. */
 const ADD_DEADLINE_MS = 120_000;
 const STATE_DEADLINE_MS = 2_000;

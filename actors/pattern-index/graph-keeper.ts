@@ -5,7 +5,8 @@
 import { digest } from '../../src/domain/pattern-rows.ts';
 import type { GraphFolder } from '../../src/search/graph-folder.ts';
 import type { VectorIndex } from '../../src/search/vector-index.ts';
-import { nameScope, type PatternScopes, type Scope } from './scopes.ts';
+import { nameScope } from './scope-names.ts';
+import type { PatternScopes, Scope } from './scopes.ts';
 import { nextTick, PROGRESS_EVERY_MS, STRETCH_MS, type StoreLifecycle } from './store-lifecycle.ts';
 import type { StoreParts } from './store-parts.ts';
 

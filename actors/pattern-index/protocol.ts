@@ -1,6 +1,6 @@
 /**
  * What the pattern index understands. One actor, pinned to one thread, holds every pattern's vector, since all tenants use the
- * universal patterns and threads cannot share a vector index. Any thread.
+ * universal patterns. It alone changes them; server threads search what it shares (shared-search.ts). Any thread.
  */
 import type { AuditEntry } from '../../src/domain/account.ts';
 import type { NewPattern, PatternScope, Tier } from '../../src/domain/pattern.ts';
@@ -20,6 +20,8 @@ export interface RetrieveRequest {
   failure_type: string | null;
   /** Patterns of its family go first among nearly equally similar ones; null: no preference. */
   model: string | null;
+  /** What the context is to the present embedder, where the thread that asks knows it. */
+  vector?: Float32Array;
 }
 
 /** Patterns that were found. Their texts are on the disk, and the server thread that answers reads them, since all share this thread. */

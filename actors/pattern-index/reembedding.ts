@@ -74,11 +74,12 @@ export class Reembedding {
 
   /**
    * Begins, where there is something to do; once.
+   * @param onEmbedded told when every pattern has a vector of the present embedder, where some had none
    * @returns when all patterns are found that can be for now, by whichever embedder
    */
-  start(): Promise<void> {
+  start(onEmbedded: () => void): Promise<void> {
     const serving = createDeferred();
-    this.#running = this.#run(serving.resolve)
+    this.#running = this.#run(serving.resolve, onEmbedded)
       .catch((thrown: unknown) => {
         if (!this.#life.isOver) this.#parts.log.warn({ err: thrown }, 'patterns are not embedded anew');
       })
@@ -92,7 +93,7 @@ export class Reembedding {
     await this.#letGo();
   }
 
-  async #run(onServing: () => void): Promise<void> {
+  async #run(onServing: () => void, onEmbedded: () => void): Promise<void> {
     if (this.#scopes.unembedded > 0) {
       const total = this.#scopes.unembedded;
       this.#parts.log.info({ patterns: total }, 'the embedder has changed: patterns are embedded anew');
@@ -101,6 +102,7 @@ export class Reembedding {
       await this.#embedAll(total);
       await this.#letGo();
       if (this.#life.isOver) return;
+      onEmbedded();
       this.#parts.log.info({ patterns: total }, 'every pattern is embedded anew');
       this.#keeper.tendSoon();
     }

@@ -3,11 +3,13 @@
  * own, so a search cannot meet another tenant's pattern. Texts stay on the disk. A pattern takes its vector (4 bytes a
  * dimension, 196 bytes at most again once a graph holds it) and about 500 bytes. Actor thread.
  */
-import { modelFamily, type Pattern, type PatternScope, UNIVERSAL_SCOPE } from '../../src/domain/pattern.ts';
+import { modelFamily, type Pattern, type PatternScope } from '../../src/domain/pattern.ts';
 import { CatalogueError } from '../../src/errors.ts';
 import { PATTERNS_MAX, PATTERNS_PER_SCOPE } from '../../src/limits.ts';
+import type { SharedIndex } from '../../src/search/shared-index.ts';
 import type { VectorIndex } from '../../src/search/vector-index.ts';
 import type { RetrieveRequest } from './protocol.ts';
+import { groupOf, namedScopes, nameScope } from './scope-names.ts';
 
 /** A pattern as it is kept in memory; its place in the list is its id in the index. */
 export interface Entry {
@@ -22,6 +24,8 @@ export interface Scope {
   /** Entries that are there. */
   size: number;
   index: VectorIndex;
+  /** What other threads see of the index; null: nothing. */
+  shared: SharedIndex | null;
   /** Entries whose situation has no vector of the present embedder yet. */
   unembedded: Set<number>;
   /** Vectors of another embedder, of such entries alone; null where there are none. */
@@ -30,8 +34,14 @@ export interface Scope {
   has_removed: boolean;
 }
 
+/** An index, and what other threads see of it. */
+export interface ScopeIndex {
+  index: VectorIndex;
+  shared: SharedIndex | null;
+}
+
 export class PatternScopes {
-  readonly #makeIndex: () => VectorIndex;
+  readonly #makeIndex: (scope: PatternScope) => ScopeIndex;
   readonly #onVector: (home: Scope) => void;
   readonly #scopes = new Map<string, Scope>();
   /** Scopes of e1 by organization. */
@@ -40,7 +50,7 @@ export class PatternScopes {
   #unembedded = 0;
 
   /** @param onVector told of each scope whose index has got another vector */
-  constructor(makeIndex: () => VectorIndex, onVector: (home: Scope) => void) {
+  constructor(makeIndex: (scope: PatternScope) => ScopeIndex, onVector: (home: Scope) => void) {
     this.#makeIndex = makeIndex;
     this.#onVector = onVector;
   }
@@ -69,8 +79,15 @@ export class PatternScopes {
     const name = nameScope(scope);
     let home = this.#scopes.get(name);
     if (home === undefined) {
-      const index = this.#makeIndex();
-      home = { scope, entries: [], size: 0, index, unembedded: new Set(), former: null, has_removed: false };
+      home = {
+        scope,
+        ...this.#makeIndex(scope),
+        entries: [],
+        size: 0,
+        unembedded: new Set(),
+        former: null,
+        has_removed: false,
+      };
       this.#scopes.set(name, home);
       if (scope.tier === 'e1') {
         const projects = this.#projects.get(scope.org_id);
@@ -82,15 +99,9 @@ export class PatternScopes {
   }
 
   /** Where the request may look: scopes that hold a pattern. */
-  visible({ org_id, project_id, tier }: RetrieveRequest): Scope[] {
-    const scopes: (Scope | undefined)[] = [];
-    if (tier === null || tier === 'e1') {
-      if (project_id !== null) scopes.push(this.#scopes.get(nameScope({ tier: 'e1', org_id, project_id })));
-      else scopes.push(...(this.#projects.get(org_id) ?? []));
-    }
-    if (tier === null || tier === 'e2')
-      scopes.push(this.#scopes.get(nameScope({ tier: 'e2', org_id, project_id: '' })));
-    if (tier === null || tier === 'e3') scopes.push(this.#scopes.get(nameScope(UNIVERSAL_SCOPE)));
+  visible(request: RetrieveRequest): Scope[] {
+    const scopes = namedScopes(request).map((scope) => this.#scopes.get(nameScope(scope)));
+    if (groupOf(request) !== '') scopes.push(...(this.#projects.get(request.org_id) ?? []));
     return scopes.filter((scope) => scope !== undefined && scope.size > 0) as Scope[];
   }
 
@@ -109,7 +120,9 @@ export class PatternScopes {
   enter(home: Scope, pattern: Pattern, vector: Float32Array | undefined): number {
     const { pattern_id, failure_type, model } = pattern;
     const id = home.entries.length;
-    home.entries.push({ pattern_id, failure_type: intern(failure_type), family: intern(modelFamily(model)) });
+    const family = intern(modelFamily(model));
+    home.entries.push({ pattern_id, failure_type: intern(failure_type), family });
+    home.shared?.describe(id, { name: pattern_id, kind: failure_type, family });
     home.size++;
     this.#patterns++;
     if (vector === undefined) {
@@ -136,6 +149,7 @@ export class PatternScopes {
     if (home.entries[id] === undefined) return;
     home.entries[id] = undefined;
     home.index.remove(id);
+    home.shared?.forget(id);
     home.former?.remove(id);
     home.size--;
     this.#patterns--;
@@ -149,11 +163,6 @@ export class PatternScopes {
     for (const [id, entry] of home.entries.entries())
       if (entry !== undefined && gone.has(entry.pattern_id)) this.forget(home, id);
   }
-}
-
-/** One text for each scope, and no two of them alike. */
-export function nameScope({ tier, org_id, project_id }: PatternScope): string {
-  return JSON.stringify([tier, org_id, project_id]);
 }
 
 /** Names that many patterns share are kept once. Forgotten when there are too many of them. */

@@ -1,8 +1,8 @@
-/** Finds patterns in the scopes that a request may see, and ranks them. Actor thread. */
-import { modelFamily, SAME_FAMILY_BOOST, TIERS } from '../../src/domain/pattern.ts';
+/** Finds patterns in the scopes that a request may see, and ranks them. Actor thread; server threads rank what they find in shared indexes. */
+import { modelFamily, type PatternScope, SAME_FAMILY_BOOST, TIERS } from '../../src/domain/pattern.ts';
 import type { AcceptId, VectorIndex, VectorMatch } from '../../src/search/vector-index.ts';
 import type { FoundMatches, RetrieveRequest } from './protocol.ts';
-import type { Entry, Scope } from './scopes.ts';
+import type { Scope } from './scopes.ts';
 
 /** The vectors of what is asked for; null where the embedder cannot be asked, or need not. */
 export interface QueryVectors {
@@ -11,12 +11,13 @@ export interface QueryVectors {
   former: Float32Array | null;
 }
 
-interface RankedMatch {
-  scope: Scope;
-  entry: Entry;
+/** What was found in one scope. */
+export interface Candidate {
+  scope: PatternScope;
+  pattern_id: string;
   similarity: VectorMatch['similarity'];
-  /** With the preference of a model. */
-  rank: number;
+  /** It is of the family that the request prefers. */
+  is_preferred: boolean;
 }
 
 /** Found in each scope beyond what is wanted, for those that are not on the disk yet, or not any more. */
@@ -25,36 +26,18 @@ const SPARE_MATCHES = 4;
 /** @returns best first, more than are wanted where there are more */
 export function findPatterns(
   scopes: readonly Scope[],
-  vectors: QueryVectors,
+  { present, former }: QueryVectors,
   request: RetrieveRequest,
 ): FoundMatches {
-  // An organization may have very many projects, and each brings what is wanted.
-  const ranked = rankMatches(scopes, vectors, request).slice(0, 2 * request.top_k + SPARE_MATCHES);
-  const places = new Map<Scope, number>();
-  const matches = ranked.map(({ scope, entry, similarity }) => {
-    const place = places.get(scope) ?? places.size;
-    places.set(scope, place);
-    return { scope: place, pattern_id: entry.pattern_id, similarity };
-  });
-  return { scopes: [...places.keys()].map(({ scope }) => scope), matches };
-}
-
-/** Best first. */
-function rankMatches(
-  scopes: readonly Scope[],
-  { present, former }: QueryVectors,
-  { top_k, min_similarity, failure_type, model }: RetrieveRequest,
-): RankedMatch[] {
-  const family = model === null ? '' : modelFamily(model);
-  // A preferred one may come from a little further down.
-  const wanted = (family === '' ? top_k : 2 * top_k + 16) + SPARE_MATCHES;
-  const ranked: RankedMatch[] = [];
+  const { min_similarity, failure_type } = request;
+  const { wanted, family } = lookOf(request);
+  const found: Candidate[] = [];
   const look = (scope: Scope, index: VectorIndex, vector: Float32Array, accept?: AcceptId) => {
     for (const { id, similarity } of index.search(vector, wanted, accept, min_similarity)) {
       const entry = scope.entries[id];
       if (entry === undefined) continue;
-      const isPreferred = family !== '' && entry.family === family;
-      ranked.push({ scope, entry, similarity, rank: similarity + (isPreferred ? SAME_FAMILY_BOOST : 0) });
+      const is_preferred = family !== '' && entry.family === family;
+      found.push({ scope: scope.scope, pattern_id: entry.pattern_id, similarity, is_preferred });
     }
   };
   for (const scope of scopes) {
@@ -63,15 +46,39 @@ function rankMatches(
     if (present !== null) look(scope, scope.index, present, accept);
     if (former !== null && scope.former !== null) look(scope, scope.former, former, accept);
   }
-  return ranked.sort(compareMatches);
+  return rankFound(found, request);
+}
+
+/** How many are looked for in each scope, and the family that goes first; empty: none. */
+export function lookOf({ top_k, model }: RetrieveRequest): { wanted: number; family: string } {
+  const family = model === null ? '' : modelFamily(model);
+  // A preferred one may come from a little further down.
+  return { wanted: (family === '' ? top_k : 2 * top_k + 16) + SPARE_MATCHES, family };
+}
+
+/** @returns best first, more than are wanted where there are more */
+export function rankFound(found: Candidate[], { top_k }: RetrieveRequest): FoundMatches {
+  // An organization may have very many projects, and each brings what is wanted.
+  const ranked = found.sort(compareFound).slice(0, 2 * top_k + SPARE_MATCHES);
+  const places = new Map<PatternScope, number>();
+  const matches = ranked.map(({ scope, pattern_id, similarity }) => {
+    const place = places.get(scope) ?? places.size;
+    places.set(scope, place);
+    return { scope: place, pattern_id, similarity };
+  });
+  return { scopes: [...places.keys()], matches };
 }
 
 /** Best first; the nearer tier first among equals, then the older pattern. */
-function compareMatches(a: RankedMatch, b: RankedMatch): number {
+function compareFound(a: Candidate, b: Candidate): number {
   return (
-    b.rank - a.rank ||
+    rankOf(b) - rankOf(a) ||
     b.similarity - a.similarity ||
-    TIERS.indexOf(a.scope.scope.tier) - TIERS.indexOf(b.scope.scope.tier) ||
-    (a.entry.pattern_id < b.entry.pattern_id ? -1 : 1)
+    TIERS.indexOf(a.scope.tier) - TIERS.indexOf(b.scope.tier) ||
+    (a.pattern_id < b.pattern_id ? -1 : 1)
   );
+}
+
+function rankOf({ similarity, is_preferred }: Candidate): number {
+  return similarity + (is_preferred ? SAME_FAMILY_BOOST : 0);
 }

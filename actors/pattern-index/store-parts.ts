@@ -3,6 +3,7 @@ import type { NewPattern } from '../../src/domain/pattern.ts';
 import type { Embedder } from '../../src/search/embedder.ts';
 import type { EmbedderRecord } from '../../src/search/former-embedders.ts';
 import type { GraphFolder } from '../../src/search/graph-folder.ts';
+import type { IndexCatalog } from '../../src/search/index-catalog.ts';
 import type { MakeIndex } from '../../src/search/open-index.ts';
 import type { Clock } from '../../src/std/clock.ts';
 import type { Tables } from '../../src/storage/tables.ts';
@@ -18,6 +19,8 @@ export interface StoreParts {
   tables: Tables;
   embedder: Embedder;
   makeIndex: MakeIndex;
+  /** Where other threads find the indexes; the store closes it. null or absent: nowhere. */
+  catalog?: IndexCatalog | null;
   clock: Clock;
   newId: () => string;
   log: StoreLog;

@@ -30,7 +30,8 @@ import type {
 } from './protocol.ts';
 import { Reembedding } from './reembedding.ts';
 import { removePatterns } from './removal.ts';
-import { PatternScopes, type Scope } from './scopes.ts';
+import { nameGroup, nameScope } from './scope-names.ts';
+import { PatternScopes, type Scope, type ScopeIndex } from './scopes.ts';
 import { findPatterns, type QueryVectors } from './search.ts';
 import { bringStarters } from './starters.ts';
 import { nextTick, PROGRESS_EVERY_MS, StoreLifecycle } from './store-lifecycle.ts';
@@ -63,10 +64,10 @@ export class PatternStore {
 
   /** Begins to read the stored patterns in. */
   constructor(parts: StoreParts) {
-    const { embedder, makeIndex } = parts;
+    const { embedder } = parts;
     this.#parts = parts;
     this.#scopes = new PatternScopes(
-      () => makeIndex(embedder.dimensions),
+      (scope) => this.#makeIndex(scope),
       (home) => this.#keeper.note(home),
     );
     const vectorsId = situationVectorsId(embedder);
@@ -81,6 +82,7 @@ export class PatternStore {
     this.#serving.then(
       () => {
         this.#isServing = true;
+        this.#share();
       },
       () => {},
     );
@@ -104,7 +106,7 @@ export class PatternStore {
     if (!this.#isServing) await this.#waitServing();
     const scopes = this.#scopes.visible(request);
     if (scopes.length === 0) return { scopes: [], matches: [] };
-    const vectors = await this.#embedQuery(request.context, scopes);
+    const vectors = await this.#embedQuery(request, scopes);
     await this.#ticks.next();
     return findPatterns(scopes, vectors, request);
   }
@@ -166,6 +168,7 @@ export class PatternStore {
 
   /** Lets the write under way end and stops everything else. */
   async close(): Promise<void> {
+    this.#parts.catalog?.close();
     await this.#life.end();
     await this.#ready.catch(() => {});
     await this.#keeper.end();
@@ -181,16 +184,31 @@ export class PatternStore {
   }
 
   /** Of the former embedder too, where it is needed; one of the two is enough to find something. */
-  async #embedQuery(context: string, scopes: readonly Scope[]): Promise<QueryVectors> {
+  async #embedQuery({ context, vector }: RetrieveRequest, scopes: readonly Scope[]): Promise<QueryVectors> {
     const needsFormer = scopes.some((scope) => scope.former !== null);
     const asked = needsFormer ? this.#reembedding.embedFormerly(context) : null;
-    if (asked === null) return { present: await this.#queries.embedOne(context), former: null };
-    const [present, former] = await Promise.allSettled([this.#queries.embedOne(context), asked]);
+    const embedded = vector === undefined ? this.#queries.embedOne(context) : Promise.resolve(vector);
+    if (asked === null) return { present: await embedded, former: null };
+    const [present, former] = await Promise.allSettled([embedded, asked]);
     if (present.status === 'rejected' && former.status === 'rejected') throw present.reason;
     return {
       present: present.status === 'fulfilled' ? present.value : null,
       former: former.status === 'fulfilled' ? former.value : null,
     };
+  }
+
+  #makeIndex(scope: PatternScope): ScopeIndex {
+    const { makeIndex, embedder, catalog = null } = this.#parts;
+    const group = scope.tier === 'e1' ? nameGroup(scope.org_id) : '';
+    const shared = catalog?.share(nameScope(scope), group, embedder.dimensions) ?? null;
+    return { index: makeIndex(embedder.dimensions, shared), shared };
+  }
+
+  /** Other threads may search, once all is there and found by the present embedder's vectors alone. */
+  #share(): void {
+    const { catalog = null, embedder } = this.#parts;
+    if (catalog === null || this.#life.isOver || !this.#isServing || this.#scopes.unembedded > 0) return;
+    catalog.serve(situationVectorsId(embedder));
   }
 
   async #load(): Promise<void> {
@@ -250,7 +268,7 @@ export class PatternStore {
     if (this.#life.isOver) return;
     const tend = () => this.#keeper.tendSoon();
     tend();
-    const serving = this.#reembedding.start();
+    const serving = this.#reembedding.start(() => this.#share());
     void bringStarters(this.#parts, this.#scopes, this.#intake, this.#life).then(tend);
     void takeImports(this.#parts, this.#intake, this.#life, tend);
     await serving;

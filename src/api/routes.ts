@@ -54,7 +54,7 @@ import { pageSessionRoutes } from './page-session.ts';
 import { patternHandlers } from './patterns.ts';
 import { type Checks, guard } from './pipeline.ts';
 import { profileHandlers } from './profiles.ts';
-import { retrieveHandlers } from './retrieve.ts';
+import { type RetrieveServices, retrieveHandlers } from './retrieve.ts';
 import { runRecordHandlers } from './run-records.ts';
 import { runHandlers } from './runs.ts';
 import { streamHandlers } from './stream.ts';
@@ -79,6 +79,8 @@ export interface ApiServices {
   findings?: FindingsServices;
   /** A vector store is configured; without one retrieval finds nothing. */
   has_patterns?: boolean;
+  /** Searches patterns on this thread; absent: the pattern index does. */
+  search?: RetrieveServices['index'];
   /** null or absent: the live stream is off. */
   live?: LiveReaders | null;
   /** Reads captures, and who may; absent: no routes for them. */
@@ -120,12 +122,12 @@ function productEndpoints(given: ApiServices): BoundEndpoint[] {
 }
 
 function patternEndpoints(
-  { asker, stores: { main }, control, has_patterns }: ApiServices,
+  { asker, stores: { main }, control, has_patterns, search }: ApiServices,
   deleted: DeletedView,
 ): BoundEndpoint[] {
   const index = has_patterns === true ? new PatternIndexClient(asker) : null;
   const retrieval = {
-    index,
+    index: index === null ? null : (search ?? index),
     main,
     meter: new UsageMeterClient(asker),
     plans: planReader(main),

@@ -3,16 +3,18 @@
  * the measure of the approximate one, and wherever the native library is missing. Any thread; each index in one.
  *
  * A comparison of 1,024 dimensions costs some 0.15 µs where the addon was compiled, else a microsecond; memory is 4 bytes
- * a dimension and 60 a vector. Numbers lie in blocks, so that a large set grows without being copied.
+ * a dimension and 60 a vector. Numbers lie in blocks, so that a large set grows without being copied. Blocks of a shared index are
+ * memory that other threads read (index-catalog.ts).
  */
 import { vectorEngine } from '../../native/vector-engine.ts';
 import { BestMatches } from './best-matches.ts';
+import type { SharedIndex } from './shared-index.ts';
 import { checkVector } from './vector-check.ts';
 import type { AcceptId, VectorIndex, VectorMatch } from './vector-index.ts';
 
 /** There may be very many sets of a single vector: the first block begins with room for one, and doubles. */
 const FIRST_CAPACITY = 1;
-const BLOCK_BITS = 10;
+export const BLOCK_BITS = 10;
 /** Vectors of a full block. */
 const BLOCK = 1 << BLOCK_BITS;
 const ID_MAX = 2 ** 32 - 1;
@@ -30,12 +32,18 @@ export class ExactIndex implements VectorIndex {
   readonly #blocks: Float32Array[];
   #ids: Uint32Array;
   readonly #places = new Map<number, number>();
+  readonly #shared: SharedIndex | null;
 
-  /** @param dimensions ≥ 1 */
-  constructor(dimensions: number) {
+  /**
+   * @param dimensions ≥ 1
+   * @param shared what other threads see of it; its owner begins and ends each change
+   */
+  constructor(dimensions: number, shared: SharedIndex | null = null) {
     if (!Number.isInteger(dimensions) || dimensions < 1) throw new RangeError(`${dimensions} dimensions`);
     this.dimensions = dimensions;
-    this.#blocks = [new Float32Array(FIRST_CAPACITY * dimensions)];
+    this.#shared = shared;
+    this.#blocks = [];
+    this.#putBlock(0, FIRST_CAPACITY);
     this.#ids = new Uint32Array(FIRST_CAPACITY);
   }
 
@@ -59,6 +67,7 @@ export class ExactIndex implements VectorIndex {
     if (place === undefined) {
       place = this.size;
       this.#makeRoom(place);
+      this.#shared?.enter(id);
       this.#ids[place] = id;
       this.#places.set(id, place);
     }
@@ -69,6 +78,7 @@ export class ExactIndex implements VectorIndex {
     const place = this.#places.get(id);
     if (place === undefined) return false;
     const last = this.size - 1;
+    this.#shared?.leave(id);
     if (place !== last) {
       const moved = this.#ids[last]!;
       this.#ids[place] = moved;
@@ -76,7 +86,10 @@ export class ExactIndex implements VectorIndex {
       this.#numbersAt(place).set(this.#numbersAt(last));
     }
     this.#places.delete(id);
-    if (last % BLOCK === 0 && last > 0) this.#blocks.pop();
+    if (last % BLOCK === 0 && last > 0) {
+      this.#blocks.pop();
+      this.#shared?.dropBlock();
+    }
     return true;
   }
 
@@ -157,11 +170,15 @@ export class ExactIndex implements VectorIndex {
       this.#ids = ids;
     }
     const block = this.#blocks[place >>> BLOCK_BITS];
-    if (block === undefined) this.#blocks.push(new Float32Array(BLOCK * this.dimensions));
-    else if (place < BLOCK && place * this.dimensions === block.length) {
-      const doubled = new Float32Array(2 * block.length);
-      doubled.set(block);
-      this.#blocks[0] = doubled;
-    }
+    if (block === undefined) this.#putBlock(place >>> BLOCK_BITS, BLOCK);
+    else if (place < BLOCK && place * this.dimensions === block.length)
+      this.#putBlock(0, (2 * block.length) / this.dimensions).set(block);
+  }
+
+  /** Room for so many vectors. */
+  #putBlock(number: number, vectors: number): Float32Array {
+    const block = this.#shared?.makeBlock(number, vectors) ?? new Float32Array(vectors * this.dimensions);
+    this.#blocks[number] = block;
+    return block;
   }
 }

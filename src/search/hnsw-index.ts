@@ -2,7 +2,7 @@
  * The approximate vector index: a hierarchical navigable small-world graph (Malkov and Yashunin, arXiv 1603.09320) by
  * hnswlib, walked by native/graph.cc. An exact index beside it holds every vector. It answers as long as the set is small, searches what
  * the graph does not hold yet, answers when a filter leaves the graph too few, and is the source of a new graph.
- * Any thread; each index in one, and the native handle never leaves it.
+ * Any thread; each index in one. Others search what it shares (index-catalog.ts).
  *
  * The graph holds no more than 384 dimensions of a vector (projection.ts), half a byte each, because a walk waits for memory and
  * small rows are fast. The exact index compares what the walk finds, so similarities are exact.
@@ -17,6 +17,7 @@ import { type Graph, type GraphEngine, loadGraphEngine } from '../../native/grap
 import { BestMatches } from './best-matches.ts';
 import { ExactIndex } from './exact-index.ts';
 import { PROJECTION_NAME, Projection } from './projection.ts';
+import type { SharedIndex } from './shared-index.ts';
 import { checkVector } from './vector-check.ts';
 import type { AcceptId, SavableIndex, VectorMatch } from './vector-index.ts';
 
@@ -51,6 +52,40 @@ const TEND_STEP = 4;
 /** Links (4 bytes each, 2M on the ground floor and about one level more), label, lock and list heads of one point. */
 const GRAPH_BYTES = 4 * (2 * M + 1) + 4 * (M + 1) + 8 + 40 + 64;
 
+/** How far a search looks for `k` results. */
+export interface LookPlan {
+  /** Compared whole. */
+  candidates: number;
+  /** Kept on the way, at least. */
+  ef: number;
+  /** How far the graph's similarity may be from the real one. */
+  error: number;
+}
+
+export function planSearch(dimensions: number, k: number, isFiltered: boolean): LookPlan {
+  return {
+    candidates: isFiltered
+      ? Math.max(FILTERED_MIN, FILTERED_FACTOR * k)
+      : Math.max(COMPARED_MIN, COMPARED_FACTOR * k),
+    ef: EF_SEARCH,
+    error: dimensions > GRAPH_DIMENSIONS ? PROJECTION_ERROR : ROW_ERROR,
+  };
+}
+
+/** By dimensions: an embedder has one number of them, and there are two embedders at most. */
+const projections = new Map<number, Projection>();
+
+/** Makes of a vector what the graph has of it: numbers that its next call writes over. */
+export function projectorOf(dimensions: number): (vector: Float32Array) => Float32Array {
+  if (dimensions <= GRAPH_DIMENSIONS) return (vector) => vector;
+  let projection = projections.get(dimensions);
+  if (projection === undefined) {
+    projection = new Projection(dimensions, GRAPH_DIMENSIONS);
+    projections.set(dimensions, projection);
+  }
+  return (vector) => projection.project(vector);
+}
+
 /** What a walk gives, of this thread: used within one search and never across. */
 let labelsFound = new Uint32Array(FILTERED_MIN);
 let similaritiesFound = new Float32Array(FILTERED_MIN);
@@ -60,8 +95,8 @@ export class HnswIndex implements SavableIndex {
   readonly graphKind: string;
   readonly #engine: GraphEngine;
   readonly #exact: ExactIndex;
-  /** null: vectors go into the graph as they are. */
-  #projection: Projection | null = null;
+  readonly #shared: SharedIndex | null;
+  readonly #project: (vector: Float32Array) => Float32Array;
   readonly #graphDimensions: number;
   readonly #sizeMin: number;
   #graph: Graph | null = null;
@@ -75,9 +110,12 @@ export class HnswIndex implements SavableIndex {
   /** A file is being written or read: the graph must not grow, and would refuse to. */
   #isFrozen = false;
 
-  constructor(engine: GraphEngine, dimensions: number) {
+  /** @param shared what other threads see of it */
+  constructor(engine: GraphEngine, dimensions: number, shared: SharedIndex | null = null) {
     this.#engine = engine;
-    this.#exact = new ExactIndex(dimensions);
+    this.#shared = shared;
+    this.#exact = this.#change(() => new ExactIndex(dimensions, shared));
+    this.#project = projectorOf(dimensions);
     this.dimensions = dimensions;
     this.#graphDimensions = Math.min(dimensions, GRAPH_DIMENSIONS);
     this.graphKind = `hnswlib ${arch()} ${endianness()} half bytes ${this.#graphDimensions} of ${dimensions} by ${PROJECTION_NAME} M${M} ef${EF_CONSTRUCTION}`;
@@ -90,7 +128,8 @@ export class HnswIndex implements SavableIndex {
 
   get bytes(): number {
     const points = this.#capacity * (this.#graphDimensions / 2 + GRAPH_BYTES);
-    return this.#exact.bytes + points + this.#labels.size * 60 + this.#idOf.length * 8;
+    const own = this.#exact.bytes + points + this.#labels.size * 60 + this.#idOf.length * 8;
+    return own + (this.#shared?.bytes ?? 0);
   }
 
   get savable(): SavableIndex {
@@ -102,15 +141,21 @@ export class HnswIndex implements SavableIndex {
   }
 
   add(id: number, vector: Float32Array): void {
-    this.#exact.add(id, vector);
-    this.#unlink(id);
-    this.#pending.add(id);
+    this.#change(() => {
+      this.#exact.add(id, vector);
+      this.#unlink(id);
+      this.#pending.add(id);
+      this.#shared?.await(id);
+    });
   }
 
   remove(id: number): boolean {
-    if (!this.#exact.remove(id)) return false;
-    this.#pending.delete(id);
-    this.#unlink(id);
+    if (!this.#exact.has(id)) return false;
+    this.#change(() => {
+      this.#exact.remove(id);
+      this.#pending.delete(id);
+      this.#unlink(id);
+    });
     return true;
   }
 
@@ -128,11 +173,12 @@ export class HnswIndex implements SavableIndex {
       return this.#exact.search(vector, k, accept, minSimilarity);
     checkVector(vector, this.dimensions);
     if (k <= 0) return [];
-    const wanted = Math.min(this.#labels.size, this.#countCandidates(k, accept !== undefined));
+    const plan = planSearch(this.dimensions, k, accept !== undefined);
+    const wanted = Math.min(this.#labels.size, plan.candidates);
     const ids = this.#searchGraph(this.#graph, vector, wanted);
     // Compared whole: the graph holds less of each.
     const found = this.#exact.searchAmong(vector, ids, k, accept);
-    if (found.length < k && !this.#hasSeenEnough(ids.length, wanted, minSimilarity))
+    if (found.length < k && !this.#hasSeenEnough(ids.length, wanted, minSimilarity - plan.error))
       return this.#exact.search(vector, k, accept, minSimilarity);
     const best = new BestMatches(k, minSimilarity);
     for (const { id, similarity } of found) best.offer(id, similarity);
@@ -145,14 +191,16 @@ export class HnswIndex implements SavableIndex {
 
   tend(budgetMs: number): boolean {
     if (this.#isFrozen || !this.#needsGraph()) return false;
-    if (this.#graph !== null && this.#isWorn()) this.#discardGraph();
+    if (this.#graph !== null && this.#isWorn()) this.#change(() => this.#discardGraph());
     if (this.#pending.size === 0) return false;
     const until = performance.now() + budgetMs;
     do {
       let left = TEND_STEP;
       for (const id of this.#pending) {
-        this.#link(id);
-        this.#pending.delete(id);
+        this.#change(() => {
+          this.#link(id);
+          this.#pending.delete(id);
+        });
         if (--left === 0) break;
       }
     } while (this.#pending.size > 0 && performance.now() < until);
@@ -197,19 +245,14 @@ export class HnswIndex implements SavableIndex {
     this.#idOf = ids.map((id) => id ?? NO_ID);
     this.#capacity = engine.capacityOf(graph);
     this.#graph = graph;
+    const found = ids.map((id, label) => (id !== null && this.#labels.get(id) === label ? id : null));
+    this.#change(() => this.#shared?.takeGraph(graph, found));
   }
 
   /** Whether a longer look would find nothing: the graph was seen whole, or as far as the similarity reaches. */
-  #hasSeenEnough(count: number, wanted: number, minSimilarity: number): boolean {
+  #hasSeenEnough(count: number, wanted: number, least: number): boolean {
     if (count >= this.#labels.size) return true;
-    const error = this.#graphDimensions < this.dimensions ? PROJECTION_ERROR : ROW_ERROR;
-    return count >= wanted && similaritiesFound[count - 1]! < minSimilarity - error;
-  }
-
-  #countCandidates(k: number, isFiltered: boolean): number {
-    return isFiltered
-      ? Math.max(FILTERED_MIN, FILTERED_FACTOR * k)
-      : Math.max(COMPARED_MIN, COMPARED_FACTOR * k);
+    return count >= wanted && similaritiesFound[count - 1]! < least;
   }
 
   /** @returns ids, best first, until the next search; their similarities stand in `similaritiesFound` */
@@ -225,13 +268,6 @@ export class HnswIndex implements SavableIndex {
     return labelsFound.subarray(0, count);
   }
 
-  /** @returns numbers that the next call writes over */
-  #project(vector: Float32Array): Float32Array {
-    if (this.#graphDimensions === this.dimensions) return vector;
-    this.#projection ??= new Projection(this.dimensions, this.#graphDimensions);
-    return this.#projection.project(vector);
-  }
-
   #link(id: number): void {
     const label = this.#idOf.length;
     const engine = this.#engine;
@@ -240,6 +276,7 @@ export class HnswIndex implements SavableIndex {
       this.#capacity = Math.max(this.#sizeMin, this.size);
       graph = engine.createGraph(this.#graphDimensions, this.#capacity, M, EF_CONSTRUCTION, SEED);
       this.#graph = graph;
+      this.#shared?.takeGraph(graph, []);
     } else if (label === this.#capacity) {
       this.#capacity = Math.ceil(this.#capacity * 1.5);
       engine.resizeGraph(graph, this.#capacity);
@@ -247,6 +284,7 @@ export class HnswIndex implements SavableIndex {
     engine.addPoint(graph, this.#project(this.#exact.get(id)!), label);
     this.#idOf.push(id);
     this.#labels.set(id, label);
+    this.#shared?.link(id);
   }
 
   #unlink(id: number): void {
@@ -254,6 +292,7 @@ export class HnswIndex implements SavableIndex {
     if (label === undefined) return;
     this.#engine.markRemoved(this.#graph!, label);
     this.#labels.delete(id);
+    this.#shared?.unlink();
   }
 
   #needsGraph(): boolean {
@@ -271,6 +310,12 @@ export class HnswIndex implements SavableIndex {
     this.#labels.clear();
     this.#idOf = [];
     for (const id of this.#exact.ids()) this.#pending.add(id);
+    this.#shared?.dropGraph();
+  }
+
+  /** Nobody else searches meanwhile. */
+  #change<Value>(work: () => Value): Value {
+    return this.#shared === null ? work() : this.#shared.change(work);
   }
 }
 

@@ -1,10 +1,11 @@
 /** Chooses the vector index that this machine can run. Any thread. */
 import { ExactIndex } from './exact-index.ts';
 import { HnswIndex, loadHnswlib } from './hnsw-index.ts';
+import type { SharedIndex } from './shared-index.ts';
 import type { VectorIndex } from './vector-index.ts';
 
-/** Makes empty indexes of one kind. */
-export type MakeIndex = (dimensions: number) => VectorIndex;
+/** Makes empty indexes of one kind. `shared`: what other threads are to see of it. */
+export type MakeIndex = (dimensions: number, shared?: SharedIndex | null) => VectorIndex;
 
 /**
  * @param warn told once, in words for an operator, when the native library cannot be loaded; searches are exact then,
@@ -13,7 +14,7 @@ export type MakeIndex = (dimensions: number) => VectorIndex;
 export function chooseIndex(warn: (message: string) => void, load = loadHnswlib): MakeIndex {
   try {
     const library = load();
-    return (dimensions) => new HnswIndex(library, dimensions);
+    return (dimensions, shared) => new HnswIndex(library, dimensions, shared ?? null);
   } catch (thrown) {
     const reason = (thrown instanceof Error ? thrown.message : String(thrown)).split('\n')[0];
     warn(

@@ -1,6 +1,6 @@
 /**
  * The embedder of a thread that may never need one. It opens with the first text, and again after a failure. Actor
- * threads.
+ * threads; server threads.
  */
 import type { Embedder } from './embedder.ts';
 

@@ -32,6 +32,7 @@ import type { JournalStore } from '../runtime/journal.ts';
 import type { Embedder } from '../search/embedder.ts';
 import { listFormerEmbedders, sourceOf } from '../search/former-embedders.ts';
 import { GraphFolder } from '../search/graph-folder.ts';
+import { openCatalog } from '../search/index-catalog.ts';
 import { type EmbeddingChoice, openEmbedder } from '../search/open-embedder.ts';
 import { chooseIndex } from '../search/open-index.ts';
 import { ThreadEmbedder } from '../search/thread-embedder.ts';
@@ -74,6 +75,8 @@ export interface HostOptions {
   distill_model?: { url: string; model: string; key: string } | null;
   /** Patterns are kept and searched. */
   has_patterns?: boolean;
+  /** What server threads find the pattern indexes by; left out: they do not search. */
+  pattern_catalog?: string;
 }
 
 /** Runs the thread; the pool calls it with its task. */
@@ -164,6 +167,7 @@ function patternAdapters(
     distill_model = null,
     embedding: choice,
     compute_threads = 1,
+    pattern_catalog,
     databases,
   }: HostOptions,
   tables: Tables,
@@ -192,6 +196,7 @@ function patternAdapters(
       tables,
       embedder,
       makeIndex: chooseIndex((message) => logger.warn(message)),
+      catalog: pattern_catalog === undefined ? null : openCatalog(pattern_catalog),
       clock: systemClock,
       newId: newUlid,
       log: logger,

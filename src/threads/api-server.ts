@@ -6,6 +6,7 @@ import { DistillerClient } from '../../actors/distiller/client.ts';
 import { FindingsClient } from '../../actors/findings-index/client.ts';
 import { LiveHubReader, type SubscribingAsker } from '../../actors/live-hub/client.ts';
 import { PatternIndexClient } from '../../actors/pattern-index/client.ts';
+import { SharedSearch } from '../../actors/pattern-index/shared-search.ts';
 import { RunClient } from '../../actors/run/client.ts';
 import { type ApiLog, createApi } from '../api/api.ts';
 import { createChecks, type SharedMemory } from '../api/checks.ts';
@@ -26,6 +27,7 @@ import { identifyOwner } from '../auth/sign-token.ts';
 import { openBilling } from '../billing/open-billing.ts';
 import { type Config, ConfigError, isLoopback, toLocalUrl } from '../config.ts';
 import type { CaptureAsker } from '../domain/captured-run.ts';
+import { situationVectorsId } from '../domain/situation-vectors.ts';
 import { USAGE } from '../domain/usage.ts';
 import { errorOfStatus, toApiBody } from '../errors.ts';
 import type { CaptureAdmin } from '../gateway/admin.ts';
@@ -33,11 +35,20 @@ import { AllowedHosts } from '../http/allowed-hosts.ts';
 import { serveApi } from '../http/api-listener.ts';
 import { BusyPoll } from '../http/busy-poll.ts';
 import { type HttpServer, startServer } from '../http/server.ts';
-import { DRAIN_DEADLINE_MS, RESUME_TRACES_MS } from '../limits.ts';
+import {
+  COMPUTE_DEADLINE_MS,
+  COMPUTE_QUEUE_CALLS,
+  DRAIN_DEADLINE_MS,
+  RESUME_TRACES_MS,
+  SHARED_SEARCH_RUNS,
+} from '../limits.ts';
 import type { ActorClient } from '../runtime/actor-client.ts';
 import type { ComputeTask } from '../runtime/actor-thread.ts';
+import { DirectChannel } from '../runtime/direct-channel.ts';
 import type { Embedder } from '../search/embedder.ts';
+import { SharedIndexes } from '../search/index-catalog.ts';
 import { openEmbedder } from '../search/open-embedder.ts';
+import { ThreadEmbedder } from '../search/thread-embedder.ts';
 import { closeStores, databasePaths, openStores } from '../storage/lmdb/stores.ts';
 import { listOldRows, RUN_LISTING, TRACE_LISTING } from '../storage/row-listing.ts';
 import type { Stores } from '../storage/stores.ts';
@@ -72,8 +83,16 @@ interface OpenParts {
   live: LiveReaders | null;
   embedder: Embedder;
   findings: FindingsServices;
+  /** null: the pattern index searches, or nobody does. */
+  patterns: PatternSearch | null;
   metrics: ApiMetrics;
   key_uses: KeyUses;
+}
+
+/** Searches patterns on this thread, with a channel of its own to the model. */
+interface PatternSearch {
+  search: SharedSearch;
+  close(): void;
 }
 
 export class ApiServer {
@@ -189,15 +208,17 @@ async function openParts(services: ApiServices): Promise<OpenParts> {
             hiddenIn: (org_id) => deleted.hiddenIn(org_id),
           });
     const findings = openFindings(services, stores, embedder);
+    const patterns = openSearch(services, embedder);
     const key_uses = new KeyUses(stores.main);
-    return { stores, live, embedder, findings, metrics: new ApiMetrics(), key_uses };
+    return { stores, live, embedder, findings, patterns, metrics: new ApiMetrics(), key_uses };
   } catch (thrown) {
     await closeStores(stores);
     throw thrown;
   }
 }
 
-async function closeParts({ stores, embedder, findings, key_uses }: OpenParts): Promise<void> {
+async function closeParts({ stores, embedder, findings, patterns, key_uses }: OpenParts): Promise<void> {
+  patterns?.close();
   await key_uses.flush();
   await findings.embedding.close();
   await embedder.close();
@@ -221,9 +242,34 @@ function openFindings({ asker, log }: ApiServices, stores: Stores, embedder: Emb
   return { findings, embedder, embedding };
 }
 
+/**
+ * A remote service is asked by the pattern index alone, so that all threads together keep its pace and remember its vectors.
+ * @returns null where the pattern index searches: also without the addon
+ */
+function openSearch({ config, asker, compute, shared }: ApiServices, { id }: Embedder): PatternSearch | null {
+  if (config.engines.vector_store === null || config.embedding.remote !== null) return null;
+  const channel = new DirectChannel(compute, {
+    call_deadline_ms: COMPUTE_DEADLINE_MS,
+    calls_max: COMPUTE_QUEUE_CALLS,
+  });
+  // The model's thread makes one run of what several threads send.
+  const own = new ThreadEmbedder(() => openEmbedder(config.embedding, channel.run, SHARED_SEARCH_RUNS));
+  const embedder = { id, embed: (texts: readonly string[]) => own.embed(texts) };
+  const close = () => {
+    void own.close();
+    channel.close();
+  };
+  try {
+    const indexes = new SharedIndexes(shared.pattern_catalog, situationVectorsId(embedder));
+    return { search: new SharedSearch({ indexes, embedder, index: new PatternIndexClient(asker) }), close };
+  } catch {
+    return null;
+  }
+}
+
 async function listen(
   services: ApiServices,
-  { stores, live, findings, metrics, key_uses }: OpenParts,
+  { stores, live, findings, patterns, metrics, key_uses }: OpenParts,
 ): Promise<HttpServer> {
   const { config, capture, stats, captures, probes, asker, shared, log, renderMetrics, gateway_port } =
     services;
@@ -238,6 +284,7 @@ async function listen(
       checks,
       live,
       has_patterns: config.engines.vector_store !== null,
+      ...(patterns === null ? {} : { search: patterns.search }),
       findings,
       renderMetrics,
       control: {

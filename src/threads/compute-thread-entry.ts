@@ -13,6 +13,7 @@ import {
   type ModelInput,
   RELEASE_TASK,
 } from '../search/embedder.ts';
+import { MergedRuns } from '../search/merged-runs.ts';
 import { OnnxModel } from '../search/onnx-model.ts';
 
 /** What the main thread passes to every thread of the pool. */
@@ -21,18 +22,26 @@ export interface ComputeOptions {
   model_dir: string;
 }
 
+interface LoadedModel {
+  model: OnnxModel;
+  runs: MergedRuns;
+}
+
 /** By folder: the thread's own model, and others while somebody needs them. */
-const loading = new Map<string, Promise<OnnxModel>>();
+const loading = new Map<string, Promise<LoadedModel>>();
 /** The own one, a former one, and one that stands in. */
 const MODELS_MAX = 3;
 
 /** A model is loaded with the first task that needs it, once a thread; a failed load is tried again. */
-function loadModel({ model_dir }: ModelInput): Promise<OnnxModel> {
+function loadModel({ model_dir }: ModelInput): Promise<LoadedModel> {
   const dir = model_dir ?? ownDir();
   let model = loading.get(dir);
   if (model === undefined) {
     if (loading.size >= MODELS_MAX) return Promise.reject(new Error('too many embedding models are loaded'));
-    model = OnnxModel.open(dir);
+    model = OnnxModel.open(dir).then((opened) => ({
+      model: opened,
+      runs: new MergedRuns((texts) => opened.embed(texts)),
+    }));
     loading.set(dir, model);
     model.catch(() => loading.delete(dir));
   }
@@ -48,7 +57,7 @@ async function releaseModel({ model_dir }: ModelInput): Promise<void> {
   if (model_dir === undefined || model_dir === ownDir()) return;
   const model = loading.get(model_dir);
   loading.delete(model_dir);
-  await (await model)?.close();
+  await (await model)?.model.close();
 }
 
 async function runTask(task: string, input: unknown): Promise<unknown> {
@@ -56,12 +65,12 @@ async function runTask(task: string, input: unknown): Promise<unknown> {
     case PING_TASK:
       return null;
     case MODEL_TASK:
-      return (await loadModel(input as ModelInput)).facts;
+      return (await loadModel(input as ModelInput)).model.facts;
     case RELEASE_TASK:
       await releaseModel(input as ModelInput);
       return null;
     case EMBED_TASK:
-      return (await loadModel(input as EmbedInput)).embed((input as EmbedInput).texts);
+      return (await loadModel(input as EmbedInput)).runs.embed((input as EmbedInput).texts);
     default:
       throw new TypeError(`no task is called ${task}`);
   }

@@ -1,17 +1,21 @@
 /** The pattern store over tables in memory and on the disk, and the pattern index's decisions without threads. */
+import { randomUUID } from 'node:crypto';
 import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { afterEach, describe, expect, it } from 'vitest';
+import { afterAll, afterEach, describe, expect, it } from 'vitest';
 import { PATTERN_STORE_ADAPTER, patternIndex } from '../../actors/pattern-index/behaviour.ts';
 import type { AddedPattern, RetrieveRequest } from '../../actors/pattern-index/protocol.ts';
+import { SharedSearch } from '../../actors/pattern-index/shared-search.ts';
 import { PatternStore } from '../../actors/pattern-index/store.ts';
 import type { StoreParts } from '../../actors/pattern-index/store-parts.ts';
 import { type FoundPattern, readFound } from '../../src/api/retrieve.ts';
 import { makeAuditEntry } from '../../src/domain/audit-rows.ts';
 import type { PatternScope } from '../../src/domain/pattern.ts';
 import { PATTERN_SETTINGS, PATTERN_VECTORS, PATTERNS } from '../../src/domain/pattern-rows.ts';
+import { situationVectorsId } from '../../src/domain/situation-vectors.ts';
 import { ActorKit } from '../../src/runtime/kit.ts';
 import { GraphFolder } from '../../src/search/graph-folder.ts';
+import { openCatalog, SharedIndexes } from '../../src/search/index-catalog.ts';
 import { chooseIndex } from '../../src/search/open-index.ts';
 import { createManualClock } from '../../src/std/clock.ts';
 import { createUlidSource } from '../../src/std/id.ts';
@@ -32,9 +36,18 @@ const BORROW = 'rust borrow checker rejects mutable reference inside closure';
 
 const opened: PatternStore[] = [];
 const tablesOf = new WeakMap<PatternStore, Tables>();
+/** What a server thread searches by. */
+const searchOf = new WeakMap<PatternStore, SharedSearch>();
+/** Answers without the store. */
+let foundNear = 0;
 
 afterEach(async () => {
   for (const store of opened.splice(0)) await store.close();
+});
+
+afterAll(() => {
+  // Else nothing was compared.
+  expect(foundNear).toBeGreaterThan(0);
 });
 
 interface World {
@@ -57,10 +70,12 @@ async function openStore(world: World, parts: Partial<StoreParts> = {}): Promise
 async function openUnsettled(world: World, parts: Partial<StoreParts>): Promise<PatternStore> {
   const clock = createManualClock(Date.parse('2026-11-21T10:00:00Z'));
   const note = (_facts: object, message: string) => void world.logged.push(message);
+  const catalog = randomUUID();
   const store = new PatternStore({
     tables: world.tables,
     embedder: world.embedder,
     makeIndex: chooseIndex(() => {}),
+    catalog: openCatalog(catalog),
     clock,
     newId: createUlidSource(clock),
     log: { info: note, warn: note },
@@ -69,13 +84,30 @@ async function openUnsettled(world: World, parts: Partial<StoreParts>): Promise<
   });
   opened.push(store);
   tablesOf.set(store, world.tables);
+  const { embedder } = world;
+  // What tests count is what the store has embedded.
+  const embed = async (texts: readonly string[]) => {
+    const vectors = await embedder.embed(texts);
+    embedder.embedded -= texts.length;
+    return vectors;
+  };
+  const counting = { id: embedder.id, embed };
+  const indexes = new SharedIndexes(catalog, situationVectorsId(counting));
+  searchOf.set(store, new SharedSearch({ indexes, embedder: counting, index: store }));
   await store.whenLoaded();
   return store;
 }
 
-/** As the API does: what the store finds, with its texts. */
+/** As the API does: what the store finds, with its texts. What a server thread finds by itself must be the same. */
 async function find(store: PatternStore, request: RetrieveRequest): Promise<FoundPattern[]> {
-  return readFound(tablesOf.get(store)!, await store.retrieve(request), request.top_k);
+  const matches = await store.retrieve(request);
+  const near = searchOf.get(store);
+  if (near === undefined) return readFound(tablesOf.get(store)!, matches, request.top_k);
+  const { searched } = near.counts;
+  const found = await near.retrieve(request);
+  expect(found).toEqual(matches);
+  if (near.counts.searched > searched) foundNear++;
+  return readFound(tablesOf.get(store)!, matches, request.top_k);
 }
 
 function pattern(situation: string, more: Partial<AddedPattern> = {}): AddedPattern {

@@ -34,6 +34,34 @@ function makeArray(kind: (typeof KINDS)[number] = pick(KINDS), length = pick([0,
 
 const GRAPHS = addon.createGraph === undefined ? [] : [8, 33].map((n) => addon.createGraph!(n, 64, 8, 16, 1));
 
+const KEY = 'a catalog';
+const CATALOG = addon.openCatalog?.(KEY);
+const SHARED = CATALOG === undefined ? null : addon.shareIndex!(CATALOG, 'an index', 'a group', 8, 2);
+
+/** An index that is being changed, as most functions want it. */
+function changing(): unknown {
+  if (prng.float() < 0.9) {
+    try {
+      addon.beginChange!(SHARED);
+    } catch {
+      // It is already.
+    }
+  }
+  return SHARED;
+}
+
+/** The same, with a vector. */
+function holding(id: number): unknown {
+  for (const prepare of [() => addon.makeBlock!(changing(), 0, 4), () => addon.enterVector!(SHARED, id)]) {
+    try {
+      prepare();
+    } catch {
+      // It has that already, or no room.
+    }
+  }
+  return SHARED;
+}
+
 /** Of each kind that some function takes, more often than of others. */
 const makers: (() => unknown)[] = [
   () => makeArray(),
@@ -65,7 +93,7 @@ const makers: (() => unknown)[] = [
       new Array(2 ** 32 - 1),
       Object.freeze([makeArray(Float32Array, 64)]),
     ]),
-  () => pick(GRAPHS.length > 0 ? GRAPHS : [null]),
+  () => pick(GRAPHS.length > 0 ? [...GRAPHS, CATALOG, SHARED] : [null]),
 ];
 
 const lexicon = new Uint32Array(1 + 2 * 16);
@@ -129,6 +157,39 @@ const fitting: Record<string, () => unknown[]> = {
   searchGraph: () => [GRAPHS[0], makeArray(Float32Array, 8), 5, 10, new Uint32Array(5), new Float32Array(5)],
   writeGraph: () => [GRAPHS[0], 'graph'],
   readGraph: () => [8, 'graph'],
+  openCatalog: () => [pick(['another catalog', 'one more'])],
+  closeCatalog: () => [addon.openCatalog!('a third catalog')],
+  serveCatalog: () => [CATALOG, pick(['', 'vectors'])],
+  shareIndex: () => [CATALOG, `index ${prng.below(1_000)}`, 'a group', 8, 2],
+  beginChange: () => [SHARED],
+  endChange: () => [changing()],
+  makeBlock: () => [changing(), prng.below(4), 4],
+  dropBlock: () => [changing()],
+  enterVector: () => [holding(0), prng.below(16)],
+  leaveVector: () => [holding(1), 1],
+  awaitVector: () => [holding(2), 2],
+  linkVector: () => [changing(), prng.below(16)],
+  unlinkVector: () => [changing()],
+  takeGraph: () => [changing(), addon.createGraph!(8, 4, 8, 16, 1), new Uint32Array(0)],
+  dropGraph: () => [changing()],
+  describeVector: () => [changing(), prng.below(16), 'a name', 'a kind', 'a family'],
+  measureShared: () => [SHARED],
+  listShared: () => {
+    addon.serveCatalog!(CATALOG, 'vectors');
+    return [KEY, 'vectors', ['an index', 'no index'], pick(['', 'a group'])];
+  },
+  searchShared: () => {
+    // Some of the functions before may have left it in the middle of a change.
+    try {
+      addon.endChange!(SHARED);
+    } catch {
+      // It is at the end of one.
+    }
+    const vector = makeArray(Float32Array, 8);
+    const kind = pick([null, 'a kind']);
+    const room = [new Float64Array(5), new Uint8Array(5)];
+    return [KEY, 'vectors', 'an index', vector, vector, 5, 40, 80, 0.1, 0.3, 100, kind, 'a family', ...room];
+  },
 };
 /** What is printed goes to a socket, too. */
 const NO_DESCRIPTOR = 1_000;

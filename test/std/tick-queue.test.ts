@@ -26,6 +26,19 @@ describe('a queue for turns', () => {
     expect(done).toEqual(['a', 'a sent', 'b', 'b sent', 'c', 'c sent']);
   });
 
+  it('lets a few go a turn, where it is told to', async () => {
+    const queue = new TickQueue(2);
+    const done: string[] = [];
+    const work = async (name: string) => {
+      await queue.next();
+      done.push(name);
+      setImmediate(() => done.push(`${name} sent`));
+    };
+    await Promise.all(['a', 'b', 'c', 'd', 'e'].map(work));
+    await nextTick();
+    expect(done).toEqual(['a', 'b', 'a sent', 'b sent', 'c', 'd', 'c sent', 'd sent', 'e', 'e sent']);
+  });
+
   it('is free again when all have gone', async () => {
     const queue = new TickQueue();
     await Promise.all([queue.next(), queue.next()]);

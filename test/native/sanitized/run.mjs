@@ -1,7 +1,7 @@
 /**
  * `npm run test:sanitized`: compiles every addon of `native/compile.mjs` with AddressSanitizer and
- * UndefinedBehaviorSanitizer, into a folder of their own, and runs the tests that use them; before that graph-race.cc
- * under ThreadSanitizer. With a test file as argument it runs that file instead. Own process; ends with 1 when
+ * UndefinedBehaviorSanitizer, into a folder of their own, and runs the tests that use them; before that graph-race.cc and
+ * shared-race.cc under ThreadSanitizer. With a test file as argument it runs that file instead. Own process; ends with 1 when
  * something is found, and with 0 and a line that says so where the compiler has no sanitizers.
  *
  * Node itself is as it comes, so leaks are not looked for here: what V8 keeps to its end looks like one. The programs
@@ -20,6 +20,7 @@ const build = join(root, 'native', 'build', 'sanitized');
 const TESTS = [
   'test/native/',
   'test/search/vector-index',
+  'test/search/shared-index',
   'test/search/graph-folder',
   'test/storage/capture-',
 ];
@@ -74,19 +75,23 @@ function findsOverrun(compiler, env) {
   return status !== 0 && stderr.includes('heap-buffer-overflow');
 }
 
+/** Programs for ThreadSanitizer, and what they show. */
+const RACES = {
+  'graph-race': 'a graph is written while points are removed',
+  'shared-race': 'indexes are searched while they are changed',
+};
+
 /** @returns {string | null} what ThreadSanitizer found wrong, or why it says nothing */
-function findRace(compiler) {
-  const graph = listAddons().find(({ name }) => name === 'graph');
+function findRace(compiler, name) {
+  const graph = listAddons().find((addon) => addon.name === 'graph');
   const library = spawnSync(compiler.compiler, ['-print-file-name=libtsan.so'], { encoding: 'utf8' });
   if (graph === undefined || !existsSync(library.stdout.trim())) {
-    console.log(
-      'test:sanitized: graph-race skipped, there is no ThreadSanitizer (libtsan) or no hnswlib here',
-    );
+    console.log(`test:sanitized: ${name} skipped, there is no ThreadSanitizer (libtsan) or no hnswlib here`);
     return null;
   }
-  const program = join(build, 'graph-race');
+  const program = join(build, name);
   const includes = graph.includes.map((folder) => `-isystem${folder}`);
-  const given = ['-std=c++17', '-O1', '-g', '-fsanitize=thread', ...includes, join(here, 'graph-race.cc')];
+  const given = ['-std=c++17', '-O1', '-g', '-fsanitize=thread', ...includes, join(here, `${name}.cc`)];
   const compiled = spawnSync(compiler.compiler, [...given, '-o', program], { encoding: 'utf8' });
   if (compiled.status !== 0) return compiled.stderr;
   // Of locks, the library takes those of one thread in any order.
@@ -94,13 +99,13 @@ function findRace(compiler) {
   const races = (...argument) => spawnSync(program, argument, { env, encoding: 'utf8' });
   const careless = races('careless').stderr;
   if (careless.includes('unexpected memory mapping')) {
-    console.log('test:sanitized: graph-race skipped, ThreadSanitizer does not run on this kernel');
+    console.log(`test:sanitized: ${name} skipped, ThreadSanitizer does not run on this kernel`);
     return null;
   }
-  if (!careless.includes('data race')) return 'graph-race: a race was not found, so the rest says nothing';
+  if (!careless.includes('data race')) return `${name}: a race was not found, so the rest says nothing`;
   const { status, stderr } = races();
-  if (status === 0) console.log('test:sanitized: graph-race: a graph is written while points are removed');
-  return status === 0 ? null : `graph-race: ${stderr}`;
+  if (status === 0) console.log(`test:sanitized: ${name}: ${RACES[name]}`);
+  return status === 0 ? null : `${name}: ${stderr}`;
 }
 
 function run() {
@@ -131,8 +136,9 @@ function run() {
     return 1;
   }
   const tests = process.argv.slice(2);
-  const race = tests.length > 0 ? null : findRace(compiler);
-  if (race !== null) {
+  for (const name of tests.length > 0 ? [] : Object.keys(RACES)) {
+    const race = findRace(compiler, name);
+    if (race === null) continue;
     console.error(`test:sanitized: ${race}`);
     return 1;
   }

@@ -1,0 +1,33 @@
+/** Names of scopes, and which of them a request may see. Pure; any thread. */
+import { type PatternScope, UNIVERSAL_SCOPE } from '../../src/domain/pattern.ts';
+import type { RetrieveRequest } from './protocol.ts';
+
+/** The scopes that a request names: where it may look, whether anything is there or not. */
+export function namedScopes({ org_id, project_id, tier }: RetrieveRequest): PatternScope[] {
+  const scopes: PatternScope[] = [];
+  if (project_id !== null && (tier === null || tier === 'e1'))
+    scopes.push({ tier: 'e1', org_id, project_id });
+  if (tier === null || tier === 'e2') scopes.push({ tier: 'e2', org_id, project_id: '' });
+  if (tier === null || tier === 'e3') scopes.push(UNIVERSAL_SCOPE);
+  return scopes;
+}
+
+/** The scopes that are searched together beside the named ones: all projects of the organization. */
+export function groupOf({ org_id, project_id, tier }: RetrieveRequest): string {
+  return project_id === null && (tier === null || tier === 'e1') ? nameGroup(org_id) : '';
+}
+
+export function nameGroup(org_id: string): string {
+  return JSON.stringify(org_id);
+}
+
+/** The scope that {@link nameScope} gave the name. */
+export function parseScope(name: string): PatternScope {
+  const [tier, org_id, project_id] = JSON.parse(name) as [PatternScope['tier'], string, string];
+  return { tier, org_id, project_id };
+}
+
+/** One text for each scope, and no two of them alike. */
+export function nameScope({ tier, org_id, project_id }: PatternScope): string {
+  return JSON.stringify([tier, org_id, project_id]);
+}

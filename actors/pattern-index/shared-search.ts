@@ -1,0 +1,99 @@
+/**
+ * Retrieval on the thread of its request: it embeds the text over its own channel to the model and searches the indexes that the
+ * pattern index shares. Whatever it cannot have at once, it asks the pattern index for: a store that is loading or embedding anew,
+ * an index that is being changed, a scope so large or so many of them that the thread's other requests would wait.
+ * Server threads.
+ */
+
+import { RememberedEmbedder } from '../../src/domain/remembered-embedder.ts';
+import type { TextEmbedder } from '../../src/domain/situation-vectors.ts';
+import { CatalogueError } from '../../src/errors.ts';
+import { EMBEDDINGS_REMEMBERED, SHARED_SEARCH_SCOPES, SHARED_SEARCHES_A_TICK } from '../../src/limits.ts';
+import type { SharedIndexes } from '../../src/search/index-catalog.ts';
+import { TickQueue } from '../../src/std/tick-queue.ts';
+import { RETRIEVE_DEADLINE_MS } from './client.ts';
+import type { FoundMatches, RetrieveRequest } from './protocol.ts';
+import { groupOf, namedScopes, nameScope, parseScope } from './scope-names.ts';
+import { type Candidate, lookOf, rankFound } from './search.ts';
+
+export interface SharedSearchParts {
+  /** What the pattern index shares, for vectors of the embedder. */
+  indexes: SharedIndexes;
+  embedder: TextEmbedder;
+  /** The pattern index itself. */
+  index: { retrieve(request: RetrieveRequest): Promise<FoundMatches> };
+}
+
+export class SharedSearch {
+  readonly #index: SharedSearchParts['index'];
+  readonly #indexes: SharedIndexes;
+  readonly #queries: RememberedEmbedder;
+  /** Vectors come many at a time; what else the thread has to do is not to wait for all of their searches. */
+  readonly #ticks = new TickQueue(SHARED_SEARCHES_A_TICK);
+  #searched = 0;
+  #asked = 0;
+
+  constructor({ indexes, embedder, index }: SharedSearchParts) {
+    this.#index = index;
+    this.#indexes = indexes;
+    this.#queries = new RememberedEmbedder(embedder, EMBEDDINGS_REMEMBERED);
+  }
+
+  /** Retrievals that this thread answered, and those for which it asked the pattern index. */
+  get counts(): { searched: number; asked: number } {
+    return { searched: this.#searched, asked: this.#asked };
+  }
+
+  /**
+   * @returns as the pattern index does
+   * @throws CatalogueError `unavailable` when the index or the embedder cannot be asked now
+   */
+  async retrieve(request: RetrieveRequest): Promise<FoundMatches> {
+    const names = this.#indexes.list(namedScopes(request).map(nameScope), groupOf(request));
+    if (names === null || names.length > SHARED_SEARCH_SCOPES) return this.#ask(request);
+    if (names.length === 0) {
+      this.#searched++;
+      return { scopes: [], matches: [] };
+    }
+    const vector = await this.#embed(request.context);
+    await this.#ticks.next();
+    const found = this.#search(names, vector, request);
+    if (found === null) return this.#ask({ ...request, vector });
+    this.#searched++;
+    return rankFound(found, request);
+  }
+
+  #ask(request: RetrieveRequest): Promise<FoundMatches> {
+    this.#asked++;
+    return this.#index.retrieve(request);
+  }
+
+  /** @returns null when one of the indexes cannot be searched here now */
+  #search(names: readonly string[], vector: Float32Array, request: RetrieveRequest): Candidate[] | null {
+    const { wanted, family } = lookOf(request);
+    const { min_similarity, failure_type: kind } = request;
+    const candidates: Candidate[] = [];
+    for (const name of names) {
+      const found = this.#indexes.search({ name, vector, k: wanted, min_similarity, kind, family });
+      if (found === null) return null;
+      const scope = parseScope(name);
+      for (const { name: pattern_id, similarity, is_preferred } of found)
+        candidates.push({ scope, pattern_id, similarity, is_preferred });
+    }
+    return candidates;
+  }
+
+  async #embed(text: string): Promise<Float32Array> {
+    let timer: NodeJS.Timeout | undefined;
+    const late = new Promise<never>((_resolve, reject) => {
+      timer = setTimeout(() => reject(new Error('the model took too long')), RETRIEVE_DEADLINE_MS);
+    });
+    try {
+      return await Promise.race([this.#queries.embedOne(text), late]);
+    } catch (thrown) {
+      throw new CatalogueError('unavailable', undefined, { cause: thrown });
+    } finally {
+      clearTimeout(timer);
+    }
+  }
+}

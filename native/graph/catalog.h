@@ -1,0 +1,91 @@
+/**
+ * The shared indexes of a store by their names, and the catalogs of a process by their keys: how a thread finds what another
+ * has made. A catalog goes with the thread that opened it; whoever searches one of its indexes then, ends that search.
+ */
+#pragma once
+
+#include <memory>
+#include <mutex>
+#include <string>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "gate.h"
+#include "shared-index.h"
+
+namespace {
+
+struct Catalog {
+  std::string key;
+  /** Names the vectors that the indexes hold; empty as long as nobody may search them here. */
+  std::string vectors_id;
+  std::unordered_map<std::string, std::shared_ptr<SharedIndex>> indexes;
+  /** Names of indexes that are searched together. */
+  std::unordered_map<std::string, std::vector<std::string>> groups;
+};
+
+/** Those of the process. Readers never wait here, either. */
+class Registry {
+ public:
+  /** The one before it under the key, if there is one, is found no more. */
+  void Open(std::shared_ptr<Catalog> catalog) {
+    Change([&] {
+      const std::string key = catalog->key;
+      catalogs_[key] = std::move(catalog);
+    });
+  }
+
+  void Close(const std::shared_ptr<Catalog>& catalog) {
+    Change([&] {
+      catalog->vectors_id.clear();
+      const auto found = catalogs_.find(catalog->key);
+      if (found != catalogs_.end() && found->second == catalog) catalogs_.erase(found);
+    });
+  }
+
+  /** Runs `work`, which may change catalogs, while no reader is in. */
+  template <typename Work>
+  void Change(Work work) {
+    const std::lock_guard<std::mutex> alone(changing_);
+    gate_.Shut();
+    const Opening opening(&gate_);
+    work();
+  }
+
+  /** Calls `look` with the catalog. @returns false when there is none to be searched, or it is being changed now */
+  template <typename Look>
+  bool Read(const std::string& key, const std::string& vectors_id, Look look) {
+    const Visit visit(&gate_);
+    if (!visit.is_in()) return false;
+    const auto found = catalogs_.find(key);
+    if (found == catalogs_.end() || vectors_id.empty() || found->second->vectors_id != vectors_id) return false;
+    look(static_cast<const Catalog&>(*found->second));
+    return true;
+  }
+
+ private:
+  /** Opens the gate, whatever the work throws. */
+  class Opening {
+   public:
+    explicit Opening(Gate* gate) : gate_(gate) {}
+    ~Opening() { gate_->Open(); }
+    Opening(const Opening&) = delete;
+    Opening& operator=(const Opening&) = delete;
+
+   private:
+    Gate* gate_;
+  };
+
+  std::mutex changing_;
+  Gate gate_;
+  std::unordered_map<std::string, std::shared_ptr<Catalog>> catalogs_;
+};
+
+/** Never destroyed, since a thread may still be in it while the process ends. What it holds goes with the catalogs. */
+inline Registry& TheRegistry() {
+  static Registry& registry = *new Registry();
+  return registry;
+}
+
+}  // namespace

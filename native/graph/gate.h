@@ -1,0 +1,61 @@
+/**
+ * A lock of one writer and many readers, of which a reader never waits: it gets in or it does not. The writer keeps new readers
+ * out and waits for those that are in, a search each at most.
+ */
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <thread>
+
+namespace {
+
+class Gate {
+ public:
+  /** @returns false while the writer is in, or waits */
+  bool TryEnter() {
+    uint32_t seen = state_.load(std::memory_order_relaxed);
+    do {
+      if ((seen & kShut) != 0) return false;
+    } while (!state_.compare_exchange_weak(seen, seen + 1, std::memory_order_acquire, std::memory_order_relaxed));
+    return true;
+  }
+
+  void Leave() { state_.fetch_sub(1, std::memory_order_release); }
+
+  /** One thread alone, and not again before `Open`. */
+  void Shut() {
+    state_.fetch_or(kShut, std::memory_order_acquire);
+    for (int look = 0; state_.load(std::memory_order_acquire) != kShut; look++) {
+      if (look < kYields) std::this_thread::yield();
+      else std::this_thread::sleep_for(std::chrono::microseconds(20));
+    }
+  }
+
+  void Open() { state_.fetch_and(~kShut, std::memory_order_release); }
+
+ private:
+  static constexpr uint32_t kShut = 1u << 31;
+  static constexpr int kYields = 64;
+  /** How many readers are in, and whether the writer is, or waits. */
+  std::atomic<uint32_t> state_{0};
+};
+
+/** A reader's stay, where it got in. */
+class Visit {
+ public:
+  explicit Visit(Gate* gate) : gate_(gate->TryEnter() ? gate : nullptr) {}
+  ~Visit() {
+    if (gate_ != nullptr) gate_->Leave();
+  }
+  Visit(const Visit&) = delete;
+  Visit& operator=(const Visit&) = delete;
+
+  bool is_in() const { return gate_ != nullptr; }
+
+ private:
+  Gate* gate_;
+};
+
+}  // namespace

@@ -1,0 +1,314 @@
+/**
+ * A scope's index for several threads: its graph, its vectors whole, and what of each the answer needs. One thread changes it,
+ * the one that has the index in JavaScript (`src/search/hnsw-index.ts`), and looks at it without a lock. Others search it behind
+ * the gate, each search as that thread would make it: the same matches in the same order.
+ */
+#pragma once
+
+#include <algorithm>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <limits>
+#include <memory>
+#include <new>
+#include <stdexcept>
+#include <string>
+#include <unordered_set>
+#include <utility>
+#include <vector>
+
+#include "../vectors/compare.h"
+#include "gate.h"
+#include "graph.h"
+#include "walk.h"
+
+namespace {
+
+constexpr uint32_t kNone = UINT32_MAX;
+/** Ids are places in a list, so they are not far beyond the number of vectors. */
+constexpr uint32_t kIdMax = kCapacityMax;
+constexpr uint32_t kBlockBitsMax = 16;
+
+struct Match {
+  uint32_t id;
+  double similarity;
+};
+
+/** As `best-matches.ts`: the most similar first, of equals the smaller id. */
+class BestMatches {
+ public:
+  BestMatches(size_t k, double least) : k_(k), least_(least) { kept_.reserve(k + 1); }
+
+  void Offer(uint32_t id, double similarity) {
+    if (k_ == 0 || !(similarity >= least_)) return;
+    size_t at = kept_.size();
+    while (at > 0 && IsBetter(id, similarity, kept_[at - 1])) at--;
+    if (at >= k_) return;
+    kept_.insert(kept_.begin() + static_cast<std::ptrdiff_t>(at), Match{id, similarity});
+    if (kept_.size() > k_) kept_.pop_back();
+    if (kept_.size() == k_) least_ = std::max(least_, kept_.back().similarity);
+  }
+
+  const std::vector<Match>& kept() const { return kept_; }
+
+ private:
+  static bool IsBetter(uint32_t id, double similarity, const Match& than) {
+    return similarity > than.similarity || (similarity == than.similarity && id < than.id);
+  }
+
+  size_t k_;
+  double least_;
+  std::vector<Match> kept_;
+};
+
+/** What of a vector a search filters by and answers with. */
+struct Label {
+  std::string name;
+  std::u16string kind;
+  std::u16string family;
+};
+
+/** How far a search looks; `hnsw-index.ts` says why. */
+struct SearchPlan {
+  uint32_t k;
+  /** Candidates that are compared whole, and those that are kept on the way. */
+  uint32_t candidates;
+  uint32_t ef;
+  /** How far the graph's similarity may be from the real one. */
+  double error;
+  double min_similarity;
+  /** Vectors that are compared one by one at most. */
+  uint32_t compared_max;
+  bool is_filtered;
+  /** Only of this kind, where it is filtered. */
+  std::u16string kind;
+};
+
+class SharedIndex {
+ public:
+  SharedIndex(size_t dimensions, uint32_t block_bits) : dimensions_(dimensions), block_bits_(block_bits) {}
+
+  Gate gate;
+
+  size_t dimensions() const { return dimensions_; }
+  size_t size() const { return size_.load(std::memory_order_acquire); }
+  const Label& label_of(uint32_t id) const { return labels_[id]; }
+
+  /** What stands beside vectors and graph. */
+  size_t bytes() const {
+    return (ids_.capacity() + places_.capacity() + id_of_point_.capacity()) * sizeof(uint32_t) +
+           labels_.capacity() * sizeof(Label) + label_bytes_ + pending_.size() * kSetEntryBytes;
+  }
+
+  // ---- the thread that changes it, between Begin and End ----
+
+  void Begin() {
+    if (is_changing_) throw std::runtime_error("the index is being changed");
+    gate.Shut();
+    is_changing_ = true;
+  }
+
+  void End() {
+    CheckChanging();
+    is_changing_ = false;
+    gate.Open();
+  }
+
+  /** A block in the place of the one with this number, or behind all. @returns its memory, zeros */
+  std::shared_ptr<float> MakeBlock(size_t number, size_t vectors) {
+    CheckChanging();
+    const size_t full = size_t{1} << block_bits_;
+    if (number > blocks_.size() || vectors == 0 || vectors > full || (number > 0 && vectors != full) ||
+        (number + 1 < blocks_.size() && vectors != full) || (number << block_bits_) + vectors < size()) {
+      throw std::runtime_error("there is no such block");
+    }
+    void* memory = std::calloc(vectors * dimensions_, sizeof(float));
+    if (memory == nullptr) throw std::bad_alloc();
+    std::shared_ptr<float> block(static_cast<float*>(memory), std::free);
+    if (number == blocks_.size()) blocks_.emplace_back();
+    blocks_[number] = {block, vectors};
+    return block;
+  }
+
+  void DropBlock() {
+    CheckChanging();
+    if (blocks_.empty() || size() > (blocks_.size() - 1) << block_bits_) {
+      throw std::runtime_error("the block holds vectors");
+    }
+    blocks_.pop_back();
+  }
+
+  /** A vector has come, behind all others; its numbers are the caller's to write before the end of the change. */
+  void Enter(uint32_t id) {
+    CheckChanging();
+    const size_t place = size();
+    if (id > kIdMax || PlaceOf(id) != kNone || place >> block_bits_ >= blocks_.size() ||
+        (place & Mask()) >= blocks_[place >> block_bits_].vectors) {
+      throw std::runtime_error("there is no room for such an id");
+    }
+    if (id >= places_.size()) places_.resize(id + 1, kNone);
+    places_[id] = static_cast<uint32_t>(place);
+    ids_.push_back(id);
+    size_.store(ids_.size(), std::memory_order_release);
+  }
+
+  /** One is gone: the last takes its place, and its numbers are the caller's to move. */
+  void Leave(uint32_t id) {
+    CheckChanging();
+    const uint32_t place = PlaceOf(id);
+    if (place == kNone) throw std::runtime_error("there is no such id");
+    const uint32_t moved = ids_.back();
+    ids_[place] = moved;
+    places_[moved] = place;
+    places_[id] = kNone;
+    ids_.pop_back();
+    pending_.erase(id);
+    size_.store(ids_.size(), std::memory_order_release);
+  }
+
+  /** It is compared by itself from now on, since no graph holds it. */
+  void Await(uint32_t id) {
+    CheckChanging();
+    if (PlaceOf(id) == kNone) throw std::runtime_error("there is no such id");
+    pending_.insert(id);
+  }
+
+  /** The graph holds it as its next point. */
+  void Link(uint32_t id) {
+    CheckChanging();
+    pending_.erase(id);
+    id_of_point_.push_back(id);
+    linked_++;
+  }
+
+  /** The point of one is marked. */
+  void Unlink() {
+    CheckChanging();
+    if (linked_ == 0) throw std::runtime_error("no vector is linked");
+    linked_--;
+  }
+
+  /** The graph is used from now on; ids by point, kNone where one is marked. */
+  void TakeGraph(std::shared_ptr<Graph> graph, const uint32_t* ids, size_t count) {
+    CheckChanging();
+    if (count != graph->count()) throw std::runtime_error("the graph holds another number of points");
+    id_of_point_.assign(ids, ids + count);
+    graph_ = std::move(graph);
+    linked_ = 0;
+    for (size_t point = 0; point < count; point++) {
+      if (ids[point] == kNone) continue;
+      linked_++;
+      pending_.erase(ids[point]);
+    }
+  }
+
+  /** There is no graph; each vector is compared by itself. */
+  void DropGraph() {
+    CheckChanging();
+    graph_.reset();
+    id_of_point_.clear();
+    linked_ = 0;
+    for (const uint32_t id : ids_) pending_.insert(id);
+  }
+
+  void Describe(uint32_t id, Label label) {
+    CheckChanging();
+    if (id > kIdMax) throw std::runtime_error("there is no room for such an id");
+    if (id >= labels_.size()) labels_.resize(id + 1);
+    label_bytes_ += BytesOf(label);
+    label_bytes_ -= BytesOf(labels_[id]);
+    labels_[id] = std::move(label);
+  }
+
+  // ---- any thread that is behind the gate ----
+
+  /** @returns false when it would take too long here; nothing is found then */
+  bool Search(const float* vector, const float* projected, size_t graph_dimensions, const SearchPlan& plan,
+              std::vector<Match>* found) const {
+    const std::vector<double> query(vector, vector + dimensions_);
+    // Half of it compared one by one is more work than the graph saves.
+    if (graph_ == nullptr || 2 * pending_.size() > size()) return CompareAll(query, plan, found);
+    if (plan.k == 0) return true;
+    if (graph_dimensions != graph_->space().dimensions()) throw std::range_error("a vector of another number of dimensions");
+    const size_t wanted = std::min<size_t>(linked_, plan.candidates);
+    const std::vector<Near> near = Walk(*graph_, projected).Run(wanted, std::max<size_t>(plan.ef, wanted));
+    BestMatches whole(plan.k, -std::numeric_limits<double>::infinity());
+    for (const Near& one : near) {
+      const size_t point = graph_->points().getExternalLabel(one.second);
+      if (point < id_of_point_.size()) OfferOne(query, id_of_point_[point], plan, &whole);
+    }
+    if (whole.kept().size() < plan.k && !HasSeenEnough(near, wanted, plan)) return CompareAll(query, plan, found);
+    if (pending_.size() > plan.compared_max) return false;
+    BestMatches best(plan.k, plan.min_similarity);
+    for (const Match& match : whole.kept()) best.Offer(match.id, match.similarity);
+    for (const uint32_t id : pending_) OfferOne(query, id, plan, &best);
+    *found = best.kept();
+    return true;
+  }
+
+ private:
+  struct Block {
+    std::shared_ptr<float> memory;
+    size_t vectors = 0;
+  };
+
+  /** An entry of a set, with what lies around it. */
+  static constexpr size_t kSetEntryBytes = 40;
+
+  static size_t BytesOf(const Label& label) {
+    return label.name.capacity() + 2 * (label.kind.capacity() + label.family.capacity());
+  }
+
+  void CheckChanging() const {
+    if (!is_changing_) throw std::runtime_error("the index is not being changed");
+  }
+
+  size_t Mask() const { return (size_t{1} << block_bits_) - 1; }
+
+  uint32_t PlaceOf(uint32_t id) const { return id < places_.size() ? places_[id] : kNone; }
+
+  void OfferOne(const std::vector<double>& query, uint32_t id, const SearchPlan& plan, BestMatches* best) const {
+    const uint32_t place = PlaceOf(id);
+    // Whoever has no label is on the way in, or out.
+    if (place == kNone || id >= labels_.size() || labels_[id].name.empty()) return;
+    if (plan.is_filtered && labels_[id].kind != plan.kind) return;
+    const Block& block = blocks_[place >> block_bits_];
+    best->Offer(id, compare(query.data(), block.memory.get() + (place & Mask()) * dimensions_, dimensions_));
+  }
+
+  bool CompareAll(const std::vector<double>& query, const SearchPlan& plan, std::vector<Match>* found) const {
+    if (ids_.size() > plan.compared_max) return false;
+    BestMatches best(plan.k, plan.min_similarity);
+    for (const uint32_t id : ids_) OfferOne(query, id, plan, &best);
+    *found = best.kept();
+    return true;
+  }
+
+  bool HasSeenEnough(const std::vector<Near>& near, size_t wanted, const SearchPlan& plan) const {
+    if (near.size() >= linked_) return true;
+    if (near.size() < wanted || near.empty()) return false;
+    const float similarity = 1 - near.back().first;
+    return similarity < plan.min_similarity - plan.error;
+  }
+
+  const size_t dimensions_;
+  const uint32_t block_bits_;
+  bool is_changing_ = false;
+  std::vector<Block> blocks_;
+  /** By place. */
+  std::vector<uint32_t> ids_;
+  std::atomic<size_t> size_{0};
+  /** By id. */
+  std::vector<uint32_t> places_;
+  std::vector<Label> labels_;
+  size_t label_bytes_ = 0;
+  std::unordered_set<uint32_t> pending_;
+  std::shared_ptr<Graph> graph_;
+  /** By the point's label. */
+  std::vector<uint32_t> id_of_point_;
+  size_t linked_ = 0;
+};
+
+}  // namespace

@@ -1,0 +1,59 @@
+/**
+ * The inner product of two vectors, the same to the bit on every machine and by whatever instructions. `vector-engine.ts` has the same in
+ * TypeScript.
+ */
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace {
+
+/** Sums that run side by side; the fallback has as many, and adds them up in the same order. */
+constexpr size_t kSums = 8;
+
+/**
+ * Inner product. A product of two 32-bit floats is exact in 64 bits, so with a fixed order of additions every machine
+ * comes to the same bits, whether it multiplies and adds in one step or in two.
+ */
+inline __attribute__((always_inline)) double MultiplyAdd(const double* query, const float* row, size_t dimensions) {
+  double sums[kSums] = {0};
+  size_t at = 0;
+  for (; at + kSums <= dimensions; at += kSums) {
+    for (size_t i = 0; i < kSums; i++) sums[i] += query[at + i] * static_cast<double>(row[at + i]);
+  }
+  for (size_t i = 0; at + i < dimensions; i++) sums[i] += query[at + i] * static_cast<double>(row[at + i]);
+  for (size_t width = kSums / 2; width > 0; width /= 2) {
+    for (size_t i = 0; i < width; i++) sums[i] += sums[i + width];
+  }
+  return sums[0];
+}
+
+using Compare = double (*)(const double*, const float*, size_t);
+
+double CompareAnywhere(const double* query, const float* row, size_t dimensions) {
+  return MultiplyAdd(query, row, dimensions);
+}
+
+#if defined(__x86_64__) && (defined(__GNUC__) || defined(__clang__))
+__attribute__((target("avx2,fma"))) double CompareAvx2(const double* query, const float* row, size_t dimensions) {
+  return MultiplyAdd(query, row, dimensions);
+}
+
+Compare ChooseCompare(uint32_t level) {
+  __builtin_cpu_init();
+  const bool has_wide = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+  return level > 0 && has_wide ? CompareAvx2 : CompareAnywhere;
+}
+#else
+Compare ChooseCompare(uint32_t) { return CompareAnywhere; }
+#endif
+
+Compare compare = ChooseCompare(UINT32_MAX);
+
+uint32_t UseCompareLevel(uint32_t level) {
+  compare = ChooseCompare(level);
+  return compare == CompareAnywhere ? 0 : 1;
+}
+
+}  // namespace

@@ -1,0 +1,66 @@
+/**
+ * Puts the texts of several threads into one run of a model: those that arrive while a run is under way. A run of many texts costs far
+ * less than as many runs. It refuses nothing: those who ask bound what waits (text-batcher.ts). Compute threads.
+ */
+import { EMBEDDING_BATCH_TEXTS } from '../limits.ts';
+
+/** Embeds texts: the vectors one behind the other. */
+type Embed = (texts: readonly string[]) => Promise<Float32Array>;
+
+interface Asked {
+  texts: readonly string[];
+  resolve(vectors: Float32Array): void;
+  reject(thrown: unknown): void;
+}
+
+export class MergedRuns {
+  readonly #embed: Embed;
+  #waiting: Asked[] = [];
+  #isRunning = false;
+
+  constructor(embed: Embed) {
+    this.#embed = embed;
+  }
+
+  /** The vectors one behind the other. Rejects with what the run throws. */
+  embed(texts: readonly string[]): Promise<Float32Array> {
+    return new Promise((resolve, reject) => {
+      this.#waiting.push({ texts, resolve, reject });
+      if (!this.#isRunning) this.#start();
+    });
+  }
+
+  /** After whatever else has arrived. */
+  #start(): void {
+    this.#isRunning = true;
+    setImmediate(() => void this.#run());
+  }
+
+  async #run(): Promise<void> {
+    const merged = this.#take();
+    try {
+      const vectors = await this.#embed(merged.flatMap(({ texts }) => texts));
+      const count = merged.reduce((sum, { texts }) => sum + texts.length, 0);
+      let from = 0;
+      for (const { texts, resolve } of merged) {
+        const to = from + (texts.length * vectors.length) / Math.max(1, count);
+        resolve(vectors.subarray(from, to));
+        from = to;
+      }
+    } catch (thrown) {
+      for (const { reject } of merged) reject(thrown);
+    }
+    this.#isRunning = false;
+    if (this.#waiting.length > 0) this.#start();
+  }
+
+  /** The oldest, as many as fit into a run; one at least. */
+  #take(): Asked[] {
+    let texts = 0;
+    const end = this.#waiting.findIndex((asked, at) => {
+      texts += asked.texts.length;
+      return at > 0 && texts > EMBEDDING_BATCH_TEXTS;
+    });
+    return this.#waiting.splice(0, end === -1 ? this.#waiting.length : end);
+  }
+}

@@ -1,0 +1,87 @@
+/**
+ * What other threads see of an index, as the thread sees it that changes it: hnsw-index.ts and exact-index.ts say here whatever they
+ * do, and keep their vectors in its memory. index-catalog.ts gives it a name. Any thread; each in one.
+ */
+import { type Graph, type GraphEngine, NO_SHARED_ID, type SharedHandle } from '../../native/graph-engine.ts';
+
+/** What a search filters by and answers with. */
+export interface SharedLabel {
+  name: string;
+  kind: string;
+  family: string;
+}
+
+export class SharedIndex {
+  readonly #engine: GraphEngine;
+  readonly #handle: SharedHandle;
+  #depth = 0;
+
+  constructor(engine: GraphEngine, handle: SharedHandle) {
+    this.#engine = engine;
+    this.#handle = handle;
+  }
+
+  /** Runs `work` while no other thread searches the index; what changes it throws elsewhere. */
+  change<Value>(work: () => Value): Value {
+    if (this.#depth === 0) this.#engine.beginChange(this.#handle);
+    this.#depth++;
+    try {
+      return work();
+    } finally {
+      this.#depth--;
+      if (this.#depth === 0) this.#engine.endChange(this.#handle);
+    }
+  }
+
+  /** Memory beside vectors and graph. */
+  get bytes(): number {
+    return this.#engine.measureShared(this.#handle);
+  }
+
+  makeBlock(number: number, vectors: number): Float32Array {
+    return this.#engine.makeBlock(this.#handle, number, vectors);
+  }
+
+  dropBlock(): void {
+    this.#engine.dropBlock(this.#handle);
+  }
+
+  enter(id: number): void {
+    this.#engine.enterVector(this.#handle, id);
+  }
+
+  leave(id: number): void {
+    this.#engine.leaveVector(this.#handle, id);
+  }
+
+  await(id: number): void {
+    this.#engine.awaitVector(this.#handle, id);
+  }
+
+  link(id: number): void {
+    this.#engine.linkVector(this.#handle, id);
+  }
+
+  unlink(): void {
+    this.#engine.unlinkVector(this.#handle);
+  }
+
+  /** @param ids by point; null where one is marked as removed */
+  takeGraph(graph: Graph, ids: readonly (number | null)[]): void {
+    const points = Uint32Array.from(ids, (id) => id ?? NO_SHARED_ID);
+    this.#engine.takeGraph(this.#handle, graph, points);
+  }
+
+  dropGraph(): void {
+    this.#engine.dropGraph(this.#handle);
+  }
+
+  /** Nothing is found that was not described. */
+  describe(id: number, { name, kind, family }: SharedLabel): void {
+    this.change(() => this.#engine.describeVector(this.#handle, id, name, kind, family));
+  }
+
+  forget(id: number): void {
+    this.change(() => this.#engine.describeVector(this.#handle, id, '', '', ''));
+  }
+}

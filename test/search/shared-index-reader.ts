@@ -1,0 +1,25 @@
+/** A thread that searches a shared index until it is told to end: a vector that stays is the first that is found, or is missed. */
+import { workerData } from 'node:worker_threads';
+import { SharedIndexes } from '../../src/search/index-catalog.ts';
+
+const { key, vectors_id, lasting, state, at } = workerData as {
+  key: string;
+  vectors_id: string;
+  lasting: Float32Array[];
+  /** [whether to end; by reader: searches, and those that missed their vector] */
+  state: Int32Array;
+  at: number;
+};
+const reader = new SharedIndexes(key, vectors_id);
+
+for (let n = 0; Atomics.load(state, 0) === 0; n++) {
+  const id = n % lasting.length;
+  const vector = lasting[id]!;
+  const found = reader.search({ name: 'one', vector, k: 3, min_similarity: 0.5, kind: null, family: '' });
+  if (found === null) continue;
+  const place = found.findIndex(({ name }) => name === `pat_${id}`);
+  if (place > 0 || (place === 0 && Math.abs(found[0]!.similarity - 1) > 1e-5))
+    throw new Error(`${id} was asked for, found is ${JSON.stringify(found)}`);
+  if (place < 0) Atomics.add(state, 2 + 2 * at, 1);
+  Atomics.add(state, 1 + 2 * at, 1);
+}
