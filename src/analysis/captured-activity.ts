@@ -10,7 +10,7 @@ import type { Prices } from '../domain/price.ts';
 import { CAPTURE_ACTIVITY } from '../limits.ts';
 import { readFreshUsage } from '../providers/fresh-usage.ts';
 import { costOfExchange } from './exchange-cost.ts';
-import type { ExchangeSource, ListedExchange } from './inspect.ts';
+import type { ExchangeSource, ListedExchange } from './exchange-source.ts';
 
 /** Ids whose figures are kept together. */
 const PART_IDS = 1_024;

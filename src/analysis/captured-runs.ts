@@ -26,14 +26,8 @@ import {
 import { readFreshUsage } from '../providers/fresh-usage.ts';
 import { normalizeTurn } from '../providers/normal-turn.ts';
 import { costOfExchange } from './exchange-cost.ts';
-import {
-  addRecord,
-  type ExchangeSource,
-  finishTally,
-  type ListedExchange,
-  type RunTally,
-  summarizeRun,
-} from './inspect.ts';
+import type { ExchangeSource, ListedExchange } from './exchange-source.ts';
+import { addRecord, finishTally, type RunTally, summarizeRun } from './inspect.ts';
 import { type ListedRun, readListedRun, startRun, writeListedRun } from './listed-run.ts';
 import { SourcePart } from './source-part.ts';
 import { readTask } from './trace.ts';

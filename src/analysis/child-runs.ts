@@ -1,7 +1,7 @@
 /** The runs that are part of another one: what a client's agents and side calls did within its session. Command line. */
 import type { ChildRunName } from '../domain/captured-run.ts';
 import { NAMED_CHILD_RUNS } from '../limits.ts';
-import type { ExchangeSource } from './inspect.ts';
+import type { ExchangeSource } from './exchange-source.ts';
 
 /**
  * Goes through the records once.

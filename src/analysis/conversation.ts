@@ -13,7 +13,8 @@ import { CONVERSATION_TURN_CHARACTERS } from '../limits.ts';
 import { readFreshUsage } from '../providers/fresh-usage.ts';
 import { normalizeTurn } from '../providers/normal-turn.ts';
 import { costOfExchange } from './exchange-cost.ts';
-import { type ExchangeSource, type RunStep, readRun } from './inspect.ts';
+import type { ExchangeSource } from './exchange-source.ts';
+import { type RunStep, readRun } from './inspect.ts';
 import { type ToldDecision, tellDecision } from './relegated-steps.ts';
 
 /** One exchange of a conversation. */

@@ -2,7 +2,7 @@
 import { hasFailed } from '../domain/golden.ts';
 import { costOfUsage, findPrice, type Prices } from '../domain/price.ts';
 import { readFreshUsage } from '../providers/fresh-usage.ts';
-import type { ListedExchange } from './inspect.ts';
+import type { ListedExchange } from './exchange-source.ts';
 
 /**
  * @returns dollars; null for what nobody is charged for: no turn, one without an answer, one of the student; `unknown` where

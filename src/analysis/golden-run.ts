@@ -16,7 +16,8 @@ import type { NormalTurn } from '../domain/turn.ts';
 import { DISTILL_BODY_BYTES } from '../limits.ts';
 import type { StoredExchange } from '../providers/decode.ts';
 import { normalizeTurn } from '../providers/normal-turn.ts';
-import { type ExchangeSource, readRun } from './inspect.ts';
+import type { ExchangeSource } from './exchange-source.ts';
+import { readRun } from './inspect.ts';
 import type { ChainedRun, RunChains } from './run-chains.ts';
 import { RunSource } from './trace.ts';
 

@@ -28,8 +28,8 @@ import { compressZstd, decompressZstd } from '../std/zstd.ts';
 import { type AnswerDigest, digestAnswer } from '../student/model/answer.ts';
 import type { StepDigest } from '../student/model/step.ts';
 import { type ReadStep, readStep as readWireStep, wireOf } from '../student/serving/step-reading.ts';
+import type { ExchangeSource } from './exchange-source.ts';
 import { type RunFault, readAnsweredTurns } from './golden-run.ts';
-import type { ExchangeSource } from './inspect.ts';
 import type { ChainedRun, RunChains } from './run-chains.ts';
 import { RunStory } from './run-story.ts';
 

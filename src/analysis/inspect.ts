@@ -2,54 +2,29 @@
  * What `understudy inspect` finds out, apart from how it looks: the runs of a capture database with their verdicts, and
  * one run as a conversation. Pure but for the source it reads from. Command line, main thread.
  *
- * Memory: the table of runs goes over the records once, keeps a summary of each run (about a kilobyte, some at most), of
- * at most MAX_RUNS runs, and counts the exchanges of further ones. What only bodies can judge is read again,
- * JUDGED_RUNS runs and LISTED_EXCHANGES exchanges at a time. A run is read one exchange at a time. At most MAX_SEEN_HASHES
- * fingerprints of earlier messages stay in memory (about 100 bytes each), so that a message is shown once.
+ * Memory: the list of runs goes over the records once and chains the exchanges of each run (run-chains.ts). Then it reads
+ * the runs that are asked for, at most JUDGED_RUNS runs and about JUDGED_EXCHANGES exchanges side by side, and hands each
+ * out. A run is read one exchange at a time. At most MAX_SEEN_HASHES fingerprints of earlier messages stay in memory (about
+ * 100 bytes each), so that a message is shown once.
  */
 
 import type { ChildKind } from '../domain/client-run.ts';
 import type { ExchangeRecord } from '../domain/exchange.ts';
 import { GoldenTally, type GoldenVerdict, hasFailed, judgeOutcome, type TurnLink } from '../domain/golden.ts';
-import { type DecodedTurn, decodeTurn, type StoredExchange } from '../providers/decode.ts';
+import { type DecodedTurn, decodeTurn } from '../providers/decode.ts';
 import type { Message } from '../providers/turn.ts';
-
-/** Which body of an exchange. */
-export type BodySide = 'request' | 'response';
-
-/** A record without its headers: what a listing needs. */
-export type ListedExchange = Omit<ExchangeRecord, 'request' | 'response' | 'relegation'>;
-
-/** What is read of a capture database. `CaptureReader` is one. */
-export interface ExchangeSource {
-  /** Records without headers by id, ascending; of one run, or from an id on, when asked so. */
-  summaries(filter?: { run_id?: string; from_id?: number }): Iterable<ListedExchange>;
-  /** Whole records, likewise. */
-  exchanges(filter?: { run_id?: string }): Iterable<ExchangeRecord>;
-  /** The record, or undefined when there is none. */
-  exchange(id: number): ExchangeRecord | undefined;
-  /** The stored body's exact bytes, or undefined when the exchange is not there. */
-  body(id: number, side: BodySide): Uint8Array | undefined;
-  /** The stored copy as the decoders take it, or undefined when the exchange is not there. */
-  copy(id: number): StoredExchange | undefined;
-  /** Lets go of memory that reading has taken. Called while no listing is gone through. */
-  release?(): Promise<void>;
-}
-
-/** Runs that a table can hold. */
-export const MAX_RUNS = 100_000;
+import type { ExchangeSource, ListedExchange } from './exchange-source.ts';
+import { type ChainedRun, RunChains, readSummaries } from './run-chains.ts';
 
 /** Fingerprints remembered while a run is read. */
 export const MAX_SEEN_HASHES = 200_000;
 
-/** Runs that are judged side by side. They lie near each other, so that most exchanges are gone through once. */
+/** Runs that are judged side by side, and their exchanges: they lie near each other, so that most blocks are read once. */
 const JUDGED_RUNS = 4_096;
+const JUDGED_EXCHANGES = 65_536;
 
 /** Exchanges that are listed before those of them that matter are read. */
 const LISTED_EXCHANGES = 512;
-
-/** Exchanges that are added to the table before the source may let go of memory. */
-const ADDED_EXCHANGES = 4_096;
 
 /** Models, notes and providers named of one run. */
 const MAX_NAMES = 8;
@@ -93,13 +68,19 @@ export interface RunSummary {
   reasons: GoldenVerdict['reasons'];
 }
 
-export interface RunTable {
+export interface RunTable extends RunListEnd {
   /** By first appearance. */
   runs: RunSummary[];
-  /** Runs that fit the filter and are beyond its limit: earlier ones. */
+}
+
+/** What a list of runs does not show. */
+export interface RunListEnd {
+  /**
+   * Earlier runs beyond the limit. With a filter by verdict: runs that nobody looked at, since later ones are enough.
+   */
   left_out_runs: number;
   without_run: RunSummary | null;
-  /** Exchanges of runs beyond MAX_RUNS. */
+  /** Exchanges of runs beyond those that a command knows of, which went on longest ago. */
   uncounted_exchanges: number;
 }
 
@@ -123,118 +104,140 @@ export interface RunFilter {
   limit?: number;
 }
 
-/** Told now and then while the runs are collected and judged: how many exchanges of how many were looked at. */
-export type TellProgress = (exchanges: number) => void;
+/** Told now and then while runs are collected and judged: how far it is. */
+export type TellProgress = (done: number) => void;
 
 /**
- * The runs of a capture database. First all records are added, without their bodies, then the runs are judged. For runs
+ * The runs of a capture database. First all records are gone over, without their bodies, then runs are judged. For runs
  * without `seq`, and for those with failed calls, whose records leave nothing to object to, judging reads their bodies:
  * only those tell whether a conversation is unbroken and a call was tried again. Of a run that falls short already, the
- * table names what the records show; `summarizeRun` may find more.
+ * list names what the records show; `summarizeRun` may find more.
  */
-export class RunCollection {
-  readonly #tallies = new Map<string, RunTally>();
+export class RunList {
+  readonly #chains = new RunChains();
   #withoutRun: RunTally | null = null;
-  #uncounted = 0;
 
-  /** Adds the next record, in the order of ids. */
-  add(record: ListedExchange): void {
-    if (record.run_id === null) {
+  /** Goes over all records. @param tell told the id of each */
+  async addAll(source: ExchangeSource, tell: TellProgress = () => {}): Promise<void> {
+    await this.#chains.addAll(source, (record) => {
+      tell(record.id);
+      if (record.run_id !== null) return;
       this.#withoutRun ??= startTally(null);
       addRecord(this.#withoutRun, record, null, null);
-      return;
-    }
-    let tally = this.#tallies.get(record.run_id);
-    if (tally === undefined) {
-      if (this.#tallies.size >= MAX_RUNS) {
-        this.#uncounted += 1;
-        return;
-      }
-      tally = startTally(record.run_id);
-      this.#tallies.set(record.run_id, tally);
-    }
-    addRecord(tally, record, null, null);
-  }
-
-  /** Adds all records. */
-  async addAll(source: ExchangeSource, tell: TellProgress = () => {}): Promise<void> {
-    let next = 1;
-    for (let added = ADDED_EXCHANGES; added === ADDED_EXCHANGES; ) {
-      added = 0;
-      for (const record of source.summaries({ from_id: next })) {
-        this.add(record);
-        next = record.id + 1;
-        tell(record.id);
-        if (++added === ADDED_EXCHANGES) break;
-      }
-      await source.release?.();
-    }
+    });
   }
 
   /** Something when the run is there. */
   find(runId: string): unknown {
-    return this.#tallies.get(runId);
+    return this.#chains.find(runId);
   }
 
   get size(): number {
-    return this.#tallies.size;
+    return this.#chains.size;
   }
 
   /**
-   * The table; the collection is used up by it.
+   * The runs that fit, by first appearance, as they are judged.
    * @param outcomes of finished monitor runs, by id
+   * @param tell told how many runs were judged
+   * @returns after the last one: what is not among them
    */
-  async judge(
+  async *judge(
     source: ExchangeSource,
     outcomes: ReadonlyMap<string, string>,
     filter: RunFilter = {},
     tell: TellProgress = () => {},
-  ): Promise<RunTable> {
-    const { since_ms: sinceMs = Number.NEGATIVE_INFINITY, golden: isGolden, limit } = filter;
-    const chosen = new Map<string, RunTally>();
-    for (const [runId, tally] of this.#tallies) if (tally.last_ms >= sinceMs) chosen.set(runId, tally);
-    const found = chosen.size;
-    // The others need no judging, unless which they are depends on it.
-    if (isGolden === undefined) dropFirst(chosen, limit);
-    this.#tallies.clear();
-    const runs: RunSummary[] = [];
-    while (chosen.size > 0) {
-      const some = takeFirst(chosen, JUDGED_RUNS);
-      await judgeByBodies(source, some, tell);
-      for (const [runId, tally] of some) {
-        const summary = finishTally(source, tally, outcomes.get(runId) ?? null);
-        if (isGolden === undefined || summary.golden === isGolden) runs.push(summary);
-      }
-      await source.release?.();
+  ): AsyncGenerator<RunSummary, RunListEnd> {
+    const { since_ms: sinceMs = Number.NEGATIVE_INFINITY, golden, limit = Number.POSITIVE_INFINITY } = filter;
+    const chains = this.#chains;
+    const fits = ({ finished_ms }: ChainedRun): boolean => finished_ms >= sinceMs;
+    let fitting = 0;
+    for (const run of chains.runs) if (fits(run)) fitting += 1;
+    let judged = 0;
+    const judgeNext = async (runs: ChainedRun[]): Promise<RunSummary[]> => {
+      const summaries = await judgeRuns(source, chains, runs, outcomes);
+      judged += runs.length;
+      tell(judged);
+      return summaries;
+    };
+    if (golden === undefined || limit >= fitting) {
+      // Which they are does not depend on what they are like.
+      const passed = golden === undefined ? Math.max(0, fitting - limit) : 0;
+      for (const some of takeSome(skip(chains.runs, fits, passed)))
+        for (const run of await judgeNext(some)) if (golden === undefined || run.golden === golden) yield run;
+      return this.#end(source, passed);
     }
-    const fitting = isGolden === undefined ? found : runs.length;
-    if (limit !== undefined && runs.length > limit) runs.splice(0, runs.length - limit);
+    // Newest first, until there are enough. Text takes less room than what it says.
+    const found: string[] = [];
+    for (const some of takeSome(skip(chains.youngest, fits, 0), SEARCHED_RUNS)) {
+      if (found.length >= limit) break;
+      for (const run of (await judgeNext(some)).reverse())
+        if (run.golden === golden && found.length < limit) found.push(JSON.stringify(run));
+    }
+    for (let text = found.pop(); text !== undefined; text = found.pop()) yield JSON.parse(text) as RunSummary;
+    return this.#end(source, fitting - judged);
+  }
+
+  #end(source: ExchangeSource, leftOut: number): RunListEnd {
     return {
-      runs,
-      left_out_runs: fitting - runs.length,
+      left_out_runs: leftOut + this.#chains.forgotten,
       without_run: this.#withoutRun === null ? null : finishTally(source, this.#withoutRun, null),
-      uncounted_exchanges: this.#uncounted,
+      uncounted_exchanges: this.#chains.forgotten_exchanges,
     };
   }
 }
 
-function takeFirst(tallies: Map<string, RunTally>, count: number): Map<string, RunTally> {
-  const taken = new Map<string, RunTally>();
-  for (const [runId, tally] of tallies) {
-    if (taken.size >= count) break;
-    taken.set(runId, tally);
-    tallies.delete(runId);
+/** Runs that are judged at once where a few of the newest may be enough. */
+const SEARCHED_RUNS = 256;
+
+function* skip<T>(all: Iterable<T>, fits: (one: T) => boolean, passed: number): Generator<T> {
+  let left = passed;
+  for (const one of all) {
+    if (!fits(one)) continue;
+    if (left > 0) left -= 1;
+    else yield one;
   }
-  return taken;
 }
 
-function dropFirst(tallies: Map<string, RunTally>, limit: number | undefined): void {
-  let surplus = limit === undefined ? 0 : tallies.size - limit;
-  for (const runId of tallies.keys()) {
-    if (surplus <= 0) return;
-    tallies.delete(runId);
-    surplus -= 1;
+/** In parts of so many runs or of JUDGED_EXCHANGES exchanges, whichever is less. */
+function* takeSome(runs: Iterable<ChainedRun>, most = JUDGED_RUNS): Generator<ChainedRun[]> {
+  let some: ChainedRun[] = [];
+  let exchanges = 0;
+  for (const run of runs) {
+    some.push(run);
+    exchanges += run.exchanges;
+    if (some.length < most && exchanges < JUDGED_EXCHANGES) continue;
+    yield some;
+    some = [];
+    exchanges = 0;
   }
+  if (some.length > 0) yield some;
+}
+
+/** @returns their summaries, by first appearance */
+async function judgeRuns(
+  source: ExchangeSource,
+  chains: RunChains,
+  runs: readonly ChainedRun[],
+  outcomes: ReadonlyMap<string, string>,
+): Promise<RunSummary[]> {
+  const tallies = new Map<string, RunTally>();
+  for (const record of readSummaries(source, listIds(chains, runs))) {
+    const runId = record.run_id ?? '';
+    const tally = tallies.get(runId) ?? startTally(runId);
+    tallies.set(runId, tally);
+    addRecord(tally, record, null, null);
+  }
+  await judgeByBodies(source, chains, tallies);
+  await source.release?.();
+  return [...tallies].map(([runId, tally]) => finishTally(source, tally, outcomes.get(runId) ?? null));
+}
+
+/** The ids of all their exchanges, ascending. */
+function listIds(chains: RunChains, runs: Iterable<ChainedRun>): Float64Array {
+  const ids: number[] = [];
+  for (const run of runs) for (const id of chains.idsOf(run)) ids.push(id);
+  return Float64Array.from(ids).sort();
 }
 
 /** Summarises every run. */
@@ -243,51 +246,44 @@ export async function summarizeRuns(
   outcomes: ReadonlyMap<string, string> = new Map(),
   filter: RunFilter = {},
 ): Promise<RunTable> {
-  const collection = new RunCollection();
-  await collection.addAll(source);
-  return collection.judge(source, outcomes, filter);
+  const list = new RunList();
+  await list.addAll(source);
+  const runs: RunSummary[] = [];
+  const judged = list.judge(source, outcomes, filter);
+  for (;;) {
+    const next = await judged.next();
+    if (next.done === true) return { runs, ...next.value };
+    runs.push(next.value);
+  }
 }
 
 /** The second pass: reads the turns of the runs that only their bodies can judge. */
 async function judgeByBodies(
   source: ExchangeSource,
-  tallies: Map<string, RunTally>,
-  tell: TellProgress,
+  chains: RunChains,
+  tallies: ReadonlyMap<string, RunTally>,
 ): Promise<void> {
   const open = new Map<string, { finder: LinkFinder; golden: GoldenTally }>();
-  let next = Number.POSITIVE_INFINITY;
-  let last = 0;
+  const runs: ChainedRun[] = [];
   for (const [runId, tally] of tallies) {
     const onlyUnread = tally.golden.judge().reasons.every((reason) => reason.code === 'unlinked');
     if (!onlyUnread || (tally.has_seq && !tally.golden.hadFailures)) continue;
     tally.golden = new GoldenTally();
     open.set(runId, { finder: new LinkFinder(), golden: tally.golden });
-    next = Math.min(next, tally.first_id);
-    last = Math.max(last, tally.last_id);
+    runs.push(chains.find(runId)!);
   }
-  while (next <= last) {
-    const listed = listFrom(source, next, last);
-    for (const record of listed) {
-      const judged = record.run_id === null ? undefined : open.get(record.run_id);
+  const ids = listIds(chains, runs);
+  for (let at = 0; at < ids.length; at += LISTED_EXCHANGES) {
+    // Listed first: a source lets go of memory only while no listing is gone through.
+    for (const record of [...readSummaries(source, ids.subarray(at, at + LISTED_EXCHANGES))]) {
+      const judged = open.get(record.run_id ?? '');
       if (judged === undefined) continue;
       const turn = record.kind === 'turn' ? readTurn(source, record.id) : null;
       const link = turn === null ? null : judged.finder.find(turn, record);
       judged.golden.add(markUnread(record, turn), link, turn?.conversation ?? null);
     }
-    next = (listed.at(-1)?.id ?? last) + 1;
-    tell(next - 1);
     await source.release?.();
   }
-}
-
-/** Up to LISTED_EXCHANGES of the exchanges between two ids, both included. */
-function listFrom(source: ExchangeSource, first: number, last: number): ListedExchange[] {
-  const listed: ListedExchange[] = [];
-  for (const record of source.summaries({ from_id: first })) {
-    if (record.id > last || listed.length >= LISTED_EXCHANGES) break;
-    listed.push(record);
-  }
-  return listed;
 }
 
 /**

@@ -11,7 +11,7 @@ import { describeDecision } from '../domain/relegation-words.ts';
 import { CAPTURE_ACTIVITY } from '../limits.ts';
 import type { AnswerComparison } from './answer-comparison.ts';
 import type { HasTime } from './captured-runs.ts';
-import type { ExchangeSource } from './inspect.ts';
+import type { ExchangeSource } from './exchange-source.ts';
 import { explainStep } from './step-explanation.ts';
 
 /** What relegation decided, for who reads of it: without the answer. */

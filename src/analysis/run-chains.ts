@@ -7,7 +7,7 @@
 
 import { hash } from 'node:crypto';
 import { CHAINED_RUNS } from '../limits.ts';
-import type { ExchangeSource, ListedExchange } from './inspect.ts';
+import type { ExchangeSource, ListedExchange } from './exchange-source.ts';
 
 /** A run as far as a pass over the records tells. */
 export interface ChainedRun {
@@ -130,16 +130,16 @@ export class RunChains {
 
   /**
    * Adds all that there is.
-   * @param tell told how far it is, often
+   * @param tell told each record
    */
-  async addAll(source: ExchangeSource, tell: (id: number) => void = () => {}): Promise<void> {
+  async addAll(source: ExchangeSource, tell: (record: ListedExchange) => void = () => {}): Promise<void> {
     let next = 1;
     for (let added = ADDED_AT_ONCE; added === ADDED_AT_ONCE; ) {
       added = 0;
       for (const record of source.summaries({ from_id: next })) {
         this.add(record);
         next = record.id + 1;
-        tell(record.id);
+        tell(record);
         if (++added === ADDED_AT_ONCE) break;
       }
       await source.release?.();

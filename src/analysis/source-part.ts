@@ -1,5 +1,5 @@
 /** A part of a capture database: what it lists is chosen, and what is read by its id comes from the whole. Pure; any process. */
-import type { ExchangeSource, ListedExchange } from './inspect.ts';
+import type { ExchangeSource, ListedExchange } from './exchange-source.ts';
 
 export abstract class SourcePart implements ExchangeSource {
   protected readonly whole: ExchangeSource;

@@ -23,8 +23,8 @@ import { writeServiceRequest } from '../student/serving/service-request.ts';
 import { type ReadRequest, readServiceStep, UntranslatableStep } from '../student/serving/service-step.ts';
 import { readStep as readWireStep, wireOf } from '../student/serving/step-reading.ts';
 import { type AnswerComparison, compareAnswers } from './answer-comparison.ts';
+import type { ExchangeSource } from './exchange-source.ts';
 import { originOf } from './golden-steps.ts';
-import type { ExchangeSource } from './inspect.ts';
 
 /** A student, read in for explaining. */
 export interface ExplainingStudent {

@@ -14,7 +14,8 @@ import { type NormalTurn, type TurnBlock, type TurnMessage, textOf } from '../do
 import { ATTACHMENT_BYTES_MIN, TRACE_BOUNDS } from '../limits.ts';
 import type { DecodedTurn } from '../providers/decode.ts';
 import { normalizeTurn } from '../providers/normal-turn.ts';
-import { type ExchangeSource, type ListedExchange, MAX_SEEN_HASHES, readRun } from './inspect.ts';
+import type { ExchangeSource, ListedExchange } from './exchange-source.ts';
+import { MAX_SEEN_HASHES, readRun } from './inspect.ts';
 import { type ChainedRun, type RunChains, readSummaries } from './run-chains.ts';
 import { SourcePart } from './source-part.ts';
 

@@ -7,7 +7,7 @@
 
 import { existsSync, readFileSync, statSync } from 'node:fs';
 import { join } from 'node:path';
-import type { BodySide, ExchangeSource, ListedExchange } from '../analysis/inspect.ts';
+import type { BodySide, ExchangeSource, ListedExchange } from '../analysis/exchange-source.ts';
 import type { ExchangeRecord } from '../domain/exchange.ts';
 import { OPEN_CAPTURE_FILES } from '../limits.ts';
 import { decodeExchange, type StoredExchange } from '../providers/decode.ts';

@@ -282,7 +282,7 @@ async function readMaterial(
 /** Which exchanges make which run, as far as there are exchanges when it begins. */
 async function readChains(source: CaptureFiles, teller: RoundTeller, newest: number): Promise<RunChains> {
   const chains = new RunChains(null, newest);
-  await chains.addAll(source, (id) => teller.tell(`looking through exchange ${id}`, 0, 0));
+  await chains.addAll(source, ({ id }) => teller.tell(`looking through exchange ${id}`, 0, 0));
   return chains;
 }
 

@@ -1,6 +1,7 @@
 /** The flags of `understudy inspect`. Main thread of the command line. */
 
-import type { BodySide, RunFilter } from '../analysis/inspect.ts';
+import type { BodySide } from '../analysis/exchange-source.ts';
+import type { RunFilter } from '../analysis/inspect.ts';
 import { readFlags } from './flags.ts';
 import { UsageError } from './io.ts';
 import { formatJson } from './terminal-text.ts';

@@ -1,6 +1,6 @@
 /** `understudy inspect` without more: the table of runs, or the same as JSON. Main thread of the command line. */
 
-import { RunCollection, type RunFilter, type RunSummary } from '../analysis/inspect.ts';
+import { type RunFilter, RunList, type RunListEnd, type RunSummary } from '../analysis/inspect.ts';
 import type { GoldenCode } from '../domain/golden.ts';
 import { ID_CHARACTERS } from '../limits.ts';
 import { countOf } from '../std/count-of.ts';
@@ -45,9 +45,9 @@ const SHORT_REASONS: Record<GoldenCode, string> = {
  * @returns the exit status
  */
 export async function showRuns(view: InspectView, db: string, findOutcomes: FindOutcomes): Promise<number> {
-  const collection = new RunCollection();
-  await collection.addAll(view.source, (id) =>
-    view.progress.tell('looking through the exchanges', collection.size === 0 ? 0 : id, view.count),
+  const list = new RunList();
+  await list.addAll(view.source, (id) =>
+    view.progress.tell('looking through the exchanges', list.size === 0 ? 0 : id, view.count),
   );
   const { since_ms, golden: onlyGolden, limit } = view.flags;
   const shownLimit = limit ?? (view.io.is_terminal && !view.flags.json ? TERMINAL_RUNS : undefined);
@@ -56,75 +56,129 @@ export async function showRuns(view: InspectView, db: string, findOutcomes: Find
     ...(onlyGolden === undefined ? {} : { golden: onlyGolden }),
     ...(shownLimit === undefined ? {} : { limit: shownLimit }),
   };
-  const outcomes = await findOutcomes(collection);
-  const table = await collection.judge(view.source, outcomes, filter, (exchanges) =>
-    view.progress.tell('judging the runs', exchanges, view.count),
-  );
+  const outcomes = await findOutcomes(list);
+  const judged = list.judge(view.source, outcomes, filter, (runs) => {
+    // In between the lines of a document it would be part of them.
+    if (!view.flags.json) view.progress.tell(`judging the runs: ${formatCount(runs)}`, 0, 0);
+  });
+  return view.flags.json ? writeJson(view, db, judged) : writeTable(view, judged);
+}
+
+type JudgedRuns = AsyncGenerator<RunSummary, RunListEnd>;
+
+async function writeJson(view: InspectView, db: string, judged: JudgedRuns): Promise<number> {
   view.progress.clear();
-  const { runs, without_run: withoutRun, uncounted_exchanges: uncounted, left_out_runs: leftOut } = table;
-  if (view.flags.json) {
-    await view.io.out(`{\n  "db": ${formatJson(db, 0)},\n  "runs": [`);
-    for (const [i, run] of runs.entries())
-      await view.io.out(`${i === 0 ? '' : ','}\n    ${formatJson(run, 0)}`);
-    const rest = { left_out_runs: leftOut, without_run: withoutRun, uncounted_exchanges: uncounted };
-    await view.io.out(`\n  ],\n${formatJson(rest, 2).slice(2)}\n`);
-    return EXIT.done;
-  }
-  if (runs.length > 0) {
-    let text = '';
-    for (const line of layOutRuns(view, runs)) {
-      text += line;
-      if (text.length < OUTPUT_CHARS) continue;
-      await view.io.out(text);
-      text = '';
+  await view.io.out(`{\n  "db": ${formatJson(db, 0)},\n  "runs": [`);
+  let separator = '';
+  for (;;) {
+    const next = await judged.next();
+    if (next.done === true) {
+      const { left_out_runs, without_run, uncounted_exchanges } = next.value;
+      const rest = { left_out_runs, without_run, uncounted_exchanges };
+      await view.io.out(`\n  ],\n${formatJson(rest, 2).slice(2)}\n`);
+      return EXIT.done;
     }
+    await view.io.out(`${separator}\n    ${formatJson(next.value, 0)}`);
+    separator = ',';
+  }
+}
+
+async function writeTable(view: InspectView, judged: JudgedRuns): Promise<number> {
+  const { since_ms, golden: onlyGolden } = view.flags;
+  // Widths are known when the last run is: until then a line is text.
+  const rows: string[] = [];
+  const sums = { turns: 0, exchanges: 0, golden: 0, kinds: 0 };
+  let end: RunListEnd;
+  for (;;) {
+    const next = await judged.next();
+    if (next.done === true) {
+      end = next.value;
+      break;
+    }
+    const run = next.value;
+    rows.push(JSON.stringify(makeRow(view, run)));
+    sums.turns += run.turns;
+    sums.exchanges += run.exchanges;
+    sums.golden += run.golden ? 1 : 0;
+    sums.kinds += run.kind === null ? 0 : 1;
+  }
+  view.progress.clear();
+  let text = '';
+  for (const line of rows.length === 0 ? [] : layOutRuns(view, rows, sums.kinds > 0)) {
+    text += line;
+    if (text.length < OUTPUT_CHARS) continue;
     await view.io.out(text);
+    text = '';
   }
-  const turns = runs.reduce((sum, run) => sum + run.turns, 0);
-  const exchanges = runs.reduce((sum, run) => sum + run.exchanges, 0);
-  const golden = runs.filter((run) => run.golden).length;
-  let end = '';
-  if (runs.length > 0) {
-    end += `\n${countOf(runs.length, 'run')}, ${countOf(turns, 'turn')} in ${countOf(exchanges, 'exchange')}, ${formatCount(golden)} golden.\n`;
+  const { left_out_runs: leftOut, without_run: withoutRun, uncounted_exchanges: uncounted } = end;
+  if (rows.length > 0) {
+    text += `\n${countOf(rows.length, 'run')}, ${countOf(sums.turns, 'turn')} in ${countOf(sums.exchanges, 'exchange')}, ${formatCount(sums.golden)} golden.\n`;
   }
+  const isSearched = onlyGolden !== undefined && leftOut > 0;
   if (leftOut > 0)
-    end += `${countOf(leftOut, 'earlier run')}: --limit N shows more, --limit 0 all, --since 2h the latest.\n`;
+    text += `${countOf(leftOut, 'earlier run')}${isSearched ? ', not looked at' : ''}: --limit N shows more, --limit 0 all, --since 2h the latest.\n`;
   if (withoutRun !== null) {
-    end += `${countOf(withoutRun.exchanges, 'exchange')} without a run (${countOf(withoutRun.turns, 'turn')}).\n`;
+    text += `${countOf(withoutRun.exchanges, 'exchange')} without a run (${countOf(withoutRun.turns, 'turn')}).\n`;
   }
-  if (uncounted > 0) end += `${countOf(uncounted, 'exchange')} of further runs: look at those with --run.\n`;
-  if (end === '' && (since_ms !== undefined || onlyGolden !== undefined)) end = 'No such run.\n';
-  if (end === '') end = 'The database holds no exchange yet.\n';
-  await view.io.out(end);
+  if (uncounted > 0) text += `${countOf(uncounted, 'exchange')} of older runs: look at those with --run.\n`;
+  if (text === '' && (since_ms !== undefined || onlyGolden !== undefined)) text = 'No such run.\n';
+  if (text === '') text = 'The database holds no exchange yet.\n';
+  await view.io.out(text);
   return EXIT.done;
 }
 
-function layOutRuns(view: InspectView, runs: RunSummary[]): Iterable<string> {
+/** A line of the table, before it has its widths and colours. */
+interface RunLine {
+  /** In the order of the columns. */
+  texts: string[];
+  has_failures: boolean;
+  has_gaps: boolean;
+  golden: boolean;
+}
+
+function makeRow(view: InspectView, run: RunSummary): RunLine {
+  const failures = run.errors + run.aborted;
+  const missing = run.gaps.reduce((sum, [from, to]) => sum + to - from + 1, 0);
+  // On a narrow terminal the year and the seconds go first.
+  const started = run.started_at
+    .slice(view.width < 100 ? 5 : 0, view.width < 100 ? 16 : 19)
+    .replace('T', ' ');
+  return {
+    texts: [
+      makeHarmlessLine(run.run_id ?? ''),
+      nameKind(run.kind),
+      run.turns === run.exchanges ? `${run.turns}` : `${run.turns}/${run.exchanges}`,
+      nameAll(run.models),
+      started,
+      formatMs(Date.parse(run.finished_at) - Date.parse(run.started_at)),
+      formatTokens(run.input_tokens),
+      formatTokens(run.output_tokens),
+      `${failures}`,
+      `${missing}`,
+      run.golden ? 'yes' : `no: ${shortReasons(run)}`,
+    ],
+    has_failures: failures > 0,
+    has_gaps: missing > 0,
+    golden: run.golden,
+  };
+}
+
+function layOutRuns(view: InspectView, rows: readonly string[], hasKinds: boolean): Iterable<string> {
   const { good, bad, strong, dim } = view.paint;
-  const hasKinds = runs.some(({ kind }) => kind !== null);
-  const layOutRun = (run: RunSummary): Cell[] => {
-    const failures = run.errors + run.aborted;
-    const missing = run.gaps.reduce((sum, [from, to]) => sum + to - from + 1, 0);
-    // On a narrow terminal the year and the seconds go first.
-    const started = run.started_at
-      .slice(view.width < 100 ? 5 : 0, view.width < 100 ? 16 : 19)
-      .replace('T', ' ');
-    return [
-      { text: makeHarmlessLine(run.run_id ?? ''), paint: strong },
-      ...(hasKinds ? [{ text: nameKind(run.kind), paint: dim }] : []),
-      { text: run.turns === run.exchanges ? `${run.turns}` : `${run.turns}/${run.exchanges}` },
-      { text: nameAll(run.models) },
-      { text: started },
-      { text: formatMs(Date.parse(run.finished_at) - Date.parse(run.started_at)) },
-      { text: formatTokens(run.input_tokens) },
-      { text: formatTokens(run.output_tokens) },
-      failures === 0 ? { text: '0', paint: dim } : { text: `${failures}`, paint: bad },
-      missing === 0 ? { text: '0', paint: dim } : { text: `${missing}`, paint: bad },
-      run.golden ? { text: 'yes', paint: good } : { text: `no: ${shortReasons(run)}` },
-    ];
+  const layOutRun = (line: RunLine): Cell[] => {
+    const cells: Cell[] = line.texts.map((text) => ({ text }));
+    const paint = (at: number, how: Cell['paint']): void => {
+      if (how !== undefined) cells[at]!.paint = how;
+    };
+    paint(0, strong);
+    paint(1, dim);
+    paint(8, line.has_failures ? bad : dim);
+    paint(9, line.has_gaps ? bad : dim);
+    if (line.golden) paint(10, good);
+    return hasKinds ? cells : cells.toSpliced(1, 1);
   };
   const layOutAll = function* (): Generator<Cell[]> {
-    for (const run of runs) yield layOutRun(run);
+    for (const row of rows) yield layOutRun(JSON.parse(row) as RunLine);
   };
   return layOutLines(
     [

@@ -3,7 +3,8 @@
  * labelled blocks, figures. Main thread of the command line.
  */
 
-import type { ExchangeSource, RunSummary } from '../analysis/inspect.ts';
+import type { ExchangeSource } from '../analysis/exchange-source.ts';
+import type { RunSummary } from '../analysis/inspect.ts';
 import type { ExchangeRecord, TokenUsage } from '../domain/exchange.ts';
 import { hasFailed } from '../domain/golden.ts';
 import type { InspectFlags } from './inspect-flags.ts';

@@ -9,7 +9,7 @@
 
 import { resolve } from 'node:path';
 import { setFlagsFromString } from 'node:v8';
-import type { ExchangeSource } from '../analysis/inspect.ts';
+import type { ExchangeSource } from '../analysis/exchange-source.ts';
 import { loadConfig } from '../config.ts';
 import { showExchange } from './inspect-exchange.ts';
 import { type InspectFlags, readInspectFlags } from './inspect-flags.ts';
@@ -33,7 +33,8 @@ Usage: understudy inspect [--db FILE] [--since WHEN] [--golden | --not-golden] [
   --db FILE        capture database; DATA_DIR/capture.mdb when not given. Its sealed files are read with it; you can
                    also name one of them, which is then read alone. A running gateway may be writing to it.
   --since WHEN     runs that went on then or later: 90m, 12h, 7d ago, or a time such as 2026-05-01 or 2026-05-01T12:00Z
-  --golden         golden runs alone; --not-golden: the others alone
+  --golden         golden runs alone; --not-golden: the others alone. With --limit N it looks no further back than
+                   to the Nth of them
   --limit N        the latest N runs, 0 for all; on a terminal 200 when not given
   --run ID         one run as a conversation: what was new in each request, the answer, its time and cost,
                    what failed and was tried again
@@ -173,8 +174,8 @@ async function openCapture(
   data_key: Uint8Array | null,
   unreadable?: UnreadableExchanges,
 ): Promise<OpenSource> {
-  // The process is this command's alone. Its garbage would grow to several times what it keeps: a hundred thousand runs
-  // take 410 MB so, and 480 MB without. V8 passes over a flag that it does not know.
+  // The process is this command's alone, and its garbage would grow to several times what it keeps. V8 passes over a flag
+  // that it does not know.
   setFlagsFromString('--heap-growing-percent=50');
   const { CaptureFiles } = await import('./capture-files.ts');
   const files = await CaptureFiles.open(db, {

@@ -4,7 +4,7 @@
  */
 
 import type { AnswerComparison } from '../analysis/answer-comparison.ts';
-import type { ExchangeSource } from '../analysis/inspect.ts';
+import type { ExchangeSource } from '../analysis/exchange-source.ts';
 import {
   explainStep,
   openExplaining,

@@ -9,7 +9,7 @@
 import { existsSync } from 'node:fs';
 import { type FileHandle, open, readFile, rename, rm, stat } from 'node:fs/promises';
 import { resolve } from 'node:path';
-import type { ExchangeSource } from '../analysis/inspect.ts';
+import type { ExchangeSource } from '../analysis/exchange-source.ts';
 import { RunChains } from '../analysis/run-chains.ts';
 import { describeRun, type TracedRun, traceRun } from '../analysis/trace.ts';
 import { loadConfig } from '../config.ts';
@@ -98,7 +98,9 @@ export async function runTrace(
     const source = await (surroundings.open ?? openFiles)(db, config().data_key, unreadable);
     try {
       const chains = new RunChains(run ?? null);
-      await chains.addAll(source, (id) => progress.tell(`looking through exchange ${id}`, 0, source.count));
+      await chains.addAll(source, ({ id }) =>
+        progress.tell(`looking through exchange ${id}`, 0, source.count),
+      );
       if (chains.forgotten > 0)
         io.err(
           `warning: ${countOf(chains.forgotten, 'earlier run')} beyond what one trace holds: see --run\n`,

@@ -2,7 +2,7 @@
 import { describe, expect, it } from 'vitest';
 import { RecentExchanges } from '../../src/analysis/captured-activity.ts';
 import { costOfExchange } from '../../src/analysis/exchange-cost.ts';
-import type { ListedExchange } from '../../src/analysis/inspect.ts';
+import type { ListedExchange } from '../../src/analysis/exchange-source.ts';
 import type { TokenUsage } from '../../src/domain/exchange.ts';
 
 const FROM_MS = Date.UTC(2026, 0, 2);

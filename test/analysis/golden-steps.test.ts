@@ -1,12 +1,12 @@
 /** Which golden runs a round takes when there are more than it has room for. */
 import { describe, expect, it } from 'vitest';
+import type { ExchangeSource, ListedExchange } from '../../src/analysis/exchange-source.ts';
 import {
   type DigestStore,
   gatherGolden,
   type RunDigest,
   sortSteps,
 } from '../../src/analysis/golden-steps.ts';
-import type { ExchangeSource, ListedExchange } from '../../src/analysis/inspect.ts';
 import { keyOfRun, RunChains } from '../../src/analysis/run-chains.ts';
 import { DISTILL_BOUNDS } from '../../src/limits.ts';
 

@@ -1,6 +1,7 @@
 /** Runs summed up and read back as conversations. */
 import { describe, expect, it } from 'vitest';
-import { type ListedExchange, readRun, summarizeRun, summarizeRuns } from '../../src/analysis/inspect.ts';
+import type { ListedExchange } from '../../src/analysis/exchange-source.ts';
+import { readRun, summarizeRun, summarizeRuns } from '../../src/analysis/inspect.ts';
 import { addToolLoop, MadeSource } from './made-run.ts';
 
 /** Wants to be let go of, and never while it is listed. */
@@ -125,6 +126,28 @@ describe('summarizeRuns', () => {
     // Two exchanges of two sides.
     expect(source.bodiesRead).toBe(4 * RUNS);
     expect(source.releases).toBeGreaterThan(10);
+  });
+
+  it('reads no more of the newest runs than it takes to find as many as are asked for', async () => {
+    const source = new MadeSource();
+    const RUNS = 2_000;
+    const said = (stop_reason: string) => ({ type: 'message', role: 'assistant', content: [], stop_reason });
+    for (let run = 1; run <= RUNS; run += 1)
+      source.add({
+        run_id: `run-${run}`,
+        request: { messages: [{ role: 'user', content: `task ${run}` }] },
+        response: said(run % 3 === 0 ? 'end_turn' : 'max_tokens'),
+      });
+    const { runs, left_out_runs } = await summarizeRuns(source, new Map(), { golden: true, limit: 5 });
+    expect(runs.map(({ run_id }) => run_id)).toEqual(
+      [1_986, 1_989, 1_992, 1_995, 1_998].map((run) => `run-${run}`),
+    );
+    expect(left_out_runs).toBe(RUNS - 256);
+    const latest = await summarizeRuns(source, new Map(), { limit: 3 });
+    expect(latest.runs.map(({ run_id }) => run_id)).toEqual(['run-1998', 'run-1999', 'run-2000']);
+    expect(latest.left_out_runs).toBe(RUNS - 3);
+    const all = await summarizeRuns(source, new Map(), { golden: true });
+    expect([all.runs.length, all.left_out_runs]).toEqual([Math.floor(RUNS / 3), 0]);
   });
 
   it('counts exchanges without a run apart and keeps runs by first appearance', async () => {

@@ -1,5 +1,5 @@
 /** A capture database in memory with conversations made up for the tests of `inspect`. */
-import type { BodySide, ExchangeSource, ListedExchange } from '../../src/analysis/inspect.ts';
+import type { BodySide, ExchangeSource, ListedExchange } from '../../src/analysis/exchange-source.ts';
 import type { ApiShape, ExchangeRecord } from '../../src/domain/exchange.ts';
 import { decodeExchange, type StoredExchange } from '../../src/providers/decode.ts';
 

@@ -1,6 +1,6 @@
 /** Which exchanges make which run: columns against a plain map, and what is forgotten when there are too many. */
 import { describe, expect, it } from 'vitest';
-import type { ListedExchange } from '../../src/analysis/inspect.ts';
+import type { ListedExchange } from '../../src/analysis/exchange-source.ts';
 import { keyOfRun, RunChains, readSummaries } from '../../src/analysis/run-chains.ts';
 import { createPrng } from '../../src/std/prng.ts';
 import { MadeSource } from './made-run.ts';
