@@ -260,6 +260,8 @@ export const STUDENT_TIMEOUT_MS = { exemplar: 100, http: 10_000 } as const;
 export const STUDENT_TIMEOUT_MAX_MS = 600_000;
 /** What a service that stands behind a student may answer. */
 export const STUDENT_SERVICE_ANSWER_BYTES = 1 * MIB;
+/** Text and calls of its answer; what it thinks beside them is not counted. */
+export const SERVICE_CONTENT_BYTES = 64 * KIB;
 /** How long its answer may be where the client names no length and its wire wants one; every model may say so much. */
 export const SERVICE_ANSWER_TOKENS = 4_096;
 /** Runs whose course the student's thread remembers, and answers of its own that a conversation may go on from. */

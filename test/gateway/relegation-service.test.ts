@@ -8,7 +8,7 @@ import { join } from 'node:path';
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
 import { STUDENT_SERVICE_ANSWER_BYTES } from '../../src/limits.ts';
 import { readStats } from '../fixtures/capture-gateway.ts';
-import { rawRequest } from '../fixtures/raw-client.ts';
+import { openRawClient, rawRequest } from '../fixtures/raw-client.ts';
 import { messageBytes } from '../fixtures/raw-message.ts';
 import { type RawUpstream, startRawUpstream } from '../fixtures/raw-upstream.ts';
 import {
@@ -62,7 +62,11 @@ afterEach(async () => {
   rmSync(folder, { recursive: true, force: true });
 });
 
-async function open(style: 'messages' | 'chat_completions', timeoutMs = 30_000): Promise<void> {
+async function open(
+  style: 'messages' | 'chat_completions',
+  timeoutMs = 30_000,
+  sticky = true,
+): Promise<void> {
   asked = [];
   folder = mkdtempSync(join(tmpdir(), 'understudy-service-'));
   gateway = await startRelegatedGateway({
@@ -71,7 +75,8 @@ async function open(style: 'messages' | 'chat_completions', timeoutMs = 30_000):
     key: KEY,
     timeout_ms: timeoutMs,
     // What a late answer must not change is who serves the run.
-    sticky: true,
+    sticky,
+    wires: ['messages', 'chat_completions', 'responses'],
     prices: { 'claude-demo': { input: 3, output: 15 }, cheap: { input: 1, output: 2 } },
     student: {
       kind: 'http',
@@ -325,7 +330,7 @@ describe('a service that speaks the Messages API', () => {
     const schema = { type: 'json_schema', schema: { type: 'object' } };
     const bodies = [
       stepBody('serve this', { output_config: { format: schema } }),
-      stepBody('serve this', { tools: [LOOK, { type: 'web_search_20250305', name: 'web_search' }] }),
+      stepBody('serve this', { tools: [{ type: 'web_search_20250305', name: 'web_search' }] }),
       stepBody([
         {
           role: 'user',
@@ -418,6 +423,121 @@ describe('a service that speaks chat-completions', () => {
     expect(gateway.counts().fallbacks.untranslatable).toBe(untold.length);
   });
 });
+
+describe.each(['messages', 'chat_completions'] as const)(
+  'agents of other wires, with a model of %s',
+  (style) => {
+    const parameters = LOOK.input_schema;
+    const steps = {
+      chat_completions: (words: string, more: object) => ({
+        model: 'gpt-demo',
+        tools: [{ type: 'function', function: { name: 'look', parameters } }],
+        messages: [{ role: 'user', content: words }],
+        ...more,
+      }),
+      responses: (words: string, more: object) => ({
+        model: 'gpt-demo',
+        store: false,
+        tools: [{ type: 'function', name: 'look', parameters, strict: false }],
+        input: [{ role: 'user', content: words }],
+        ...more,
+      }),
+    };
+    const bytesOf = (wire: keyof typeof steps, words: string, more: object = {}): Buffer => {
+      const path = wire === 'responses' ? '/v1/responses' : '/v1/chat/completions';
+      const headers: [string, string][] = [
+        ['Host', 'gw'],
+        ['Content-Type', 'application/json'],
+        ['authorization', 'Bearer sk-ant-a-clients-key'],
+      ];
+      const body = Buffer.from(JSON.stringify(steps[wire](words, more)));
+      return messageBytes(`POST ${path} HTTP/1.1`, headers, body, { framing: 'length' });
+    };
+    /** The model calls `look`. */
+    const calls = (at: string) =>
+      style === 'messages'
+        ? reply(message([{ type: 'tool_use', id: 'z', name: 'look', input: { at } }], 'tool_use'))
+        : reply(
+            chat(
+              {
+                tool_calls: [
+                  {
+                    id: 'z',
+                    type: 'function',
+                    function: { name: 'look', arguments: JSON.stringify({ at }) },
+                  },
+                ],
+              },
+              'tool_calls',
+            ),
+          );
+    const wires = ['chat_completions', 'responses'] as const;
+
+    it('are answered in their own words, whole and streamed', async () => {
+      await open(style, 30_000, false);
+      for (const wire of wires)
+        for (const stream of [false, true]) {
+          answer = calls('a door');
+          const result = await rawRequest(gateway.port, bytesOf(wire, 'serve it', { stream }));
+          expect(serverOf(result)).toBe('student');
+          const text = result.body.toString();
+          expect(text).toContain('a door');
+          expect(text).toContain(wire === 'responses' ? '"type":"function_call"' : '"tool_calls"');
+          expect(text.startsWith(stream ? (wire === 'responses' ? 'event:' : 'data:') : '{')).toBe(true);
+        }
+    });
+
+    it('get the upstream’s answer alone from a model that is late, and nothing of what it says then', async () => {
+      await open(style, 300, false);
+      for (const wire of wires) {
+        const late: ServerResponse[] = [];
+        answer = (response) => void late.push(response);
+        const result = await rawRequest(gateway.port, bytesOf(wire, 'serve it', { stream: true }));
+        expect(result.body.toString()).toBe('{"upstream":1}');
+        for (const response of late) calls('too late')(response);
+      }
+      expect(gateway.counts().fallbacks).toEqual({ timeout: 2 });
+      expect(gateway.counts().served).toBe(0);
+    });
+
+    it('that leave while the model answers end its request, and count as neither', async () => {
+      await open(style, 30_000, false);
+      for (const wire of wires) {
+        const { promise: isGone, resolve: onGone } = Promise.withResolvers<void>();
+        const { promise: isAsked, resolve: onAsked } = Promise.withResolvers<void>();
+        answer = (response) => {
+          response.on('close', onGone);
+          onAsked();
+        };
+        const client = await openRawClient(gateway.port);
+        await client.write(bytesOf(wire, 'serve it', { stream: true }));
+        await isAsked;
+        client.socket.destroy();
+        await isGone;
+      }
+      const { served, fallback, errors } = gateway.counts();
+      expect({ served, fallback, errors }).toEqual({ served: 0, fallback: 0, errors: 0 });
+      // It is no fault of the model's: it is asked again at once.
+      answer = calls('b');
+      expect(serverOf(await rawRequest(gateway.port, bytesOf('responses', 'serve it')))).toBe('student');
+    });
+
+    it('are not served what no agent would say: endless arguments, another tool, another form', async () => {
+      await open(style, 30_000, false);
+      const { length } = upstream.requests;
+      for (const wire of wires) {
+        for (const act of [calls('x'.repeat(100_000)), calls('x'.repeat(1_000_000))]) {
+          answer = act;
+          const result = await rawRequest(gateway.port, bytesOf(wire, 'serve it'));
+          expect(result.body.toString()).toBe('{"upstream":1}');
+        }
+      }
+      expect(gateway.counts().fallbacks).toEqual({ failed: 4 });
+      expect(upstream.requests.length).toBe(length + 4);
+      expect(gateway.logged.join()).not.toContain(KEY);
+    });
+  },
+);
 
 describe('a credential', () => {
   it('of a client reaches neither the service nor the ledger nor the disk', async () => {

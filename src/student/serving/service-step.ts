@@ -3,8 +3,9 @@
  * harmless settings, so that no field goes along in which a client may have put a credential or a setting of its own
  * provider. What the service could not be told as it was meant is refused. Pure; the round's own thread and the student's.
  *
- * Settings that speak of a provider's own model or cache (effort, thinking, tiers, verbosity) are left out: they are part of
- * what an agent is, and the service is measured on that agent without them.
+ * Settings that speak of a provider's own model or cache (effort, thinking, tiers, verbosity) are left out, and so are tools
+ * that a provider runs or that are no functions, as long as the conversation has called none: they are part of what an agent
+ * is, and the service is measured on that agent without them.
  */
 
 import type { NormalRequest, TurnBlock, TurnMessage, TurnTool, TurnToolChoice } from '../../domain/turn.ts';
@@ -15,7 +16,7 @@ import { isPlainObject, joinSystem, type PlainBlock, type PlainMessage } from '.
 export interface ServiceStep {
   system: string;
   messages: PlainMessage[];
-  /** All run by the client. */
+  /** All run by the client, as functions. */
   tools: readonly TurnTool[];
   choice: TurnToolChoice | null;
   /** null: the client does not say. */
@@ -49,20 +50,17 @@ export function readServiceStep({ wire, body, request }: ReadRequest): ServiceSt
   if (request.previous_answer_id !== null) refuse('a conversation that the provider keeps');
   // It weighs the tokens of one model.
   if (isPlainObject(body.logit_bias) && Object.keys(body.logit_bias).length > 0) refuse('logit_bias');
-  const callable = wire.callable(body);
-  for (const { kind, name } of request.tools) {
-    if (kind !== 'function') refuse('a provider’s tool');
-    if (callable?.has(name) === false) refuse('a tool that is no function');
-  }
+  const tools = takeFunctions(request.tools, wire.callable(body));
   for (const block of request.system)
     if (!isText(block) && !isLeftOut(block)) refuse('a system of more than text');
   const messages = request.messages.map(readMessage);
   checkResults(messages);
+  checkCalls(messages, request.tools, tools);
   return {
     system: joinSystem(request.system),
     messages,
-    tools: request.tools,
-    choice: readChoice(request),
+    tools,
+    choice: readChoice(request, tools),
     max_tokens: request.max_output_tokens,
     stops: wire.stopWords(body),
     temperature: asNumber(body.temperature),
@@ -72,6 +70,33 @@ export function readServiceStep({ wire, body, request }: ReadRequest): ServiceSt
     presence_penalty: asNumber(body.presence_penalty),
     seed: asNumber(body.seed),
   };
+}
+
+/** Those that the client runs, and that an answer can call by their name alone. */
+function takeFunctions(tools: readonly TurnTool[], callable: ReadonlySet<string> | null): TurnTool[] {
+  const taken = tools.filter(
+    ({ kind, name, settings }) =>
+      kind === 'function' &&
+      callable?.has(name) !== false &&
+      !(isPlainObject(settings) && settings.namespace !== undefined),
+  );
+  if (taken.length === 0 && tools.length > 0) refuse('no tool that is a function');
+  return taken;
+}
+
+/** What the conversation has called is among the tools that the service is told of, if it is a tool at all. */
+function checkCalls(
+  messages: readonly PlainMessage[],
+  tools: readonly TurnTool[],
+  taken: readonly TurnTool[],
+): void {
+  if (taken.length === tools.length) return;
+  const told = new Set(taken.map(({ name }) => name));
+  const all = new Set(tools.map(({ name }) => name));
+  for (const { content } of messages)
+    for (const block of content)
+      if (block.type === 'tool_call' && all.has(block.name) && !told.has(block.name))
+        refuse('a call of a tool that is no function');
 }
 
 function refuse(what: string): never {
@@ -128,10 +153,15 @@ function checkImage({ kind, media_type, source }: Extract<TurnBlock, { type: 'me
   if (kind !== 'image' || !isKnown) refuse('media other than images');
 }
 
-function readChoice({ tool_choice: choice }: NormalRequest): TurnToolChoice | null {
+function readChoice(
+  { tool_choice: choice }: NormalRequest,
+  tools: readonly TurnTool[],
+): TurnToolChoice | null {
   if (choice === null) return null;
   if (choice.mode === 'validated') refuse('a choice of tools');
   if (choice.mode !== 'tool' && choice.names.length > 0) refuse('a choice among some tools');
+  if (choice.mode === 'tool' && !tools.some(({ name }) => name === choice.names[0]))
+    refuse('a choice of a tool that is no function');
   return choice;
 }
 

@@ -6,6 +6,7 @@
 
 import { Pool } from 'undici';
 import {
+  SERVICE_CONTENT_BYTES,
   SERVICE_FAILURES_MAX,
   SERVICE_REST_MS,
   STEPS_UNDER_WAY,
@@ -64,6 +65,7 @@ export class StudentService {
   /** What golden steps themselves would answer must agree, too. */
   readonly with_exemplar: boolean;
   readonly #student: HttpStudent;
+  readonly #key: string;
   readonly #clock: Clock;
   /** One after the other. */
   #failures = 0;
@@ -77,6 +79,7 @@ export class StudentService {
   constructor(student: HttpStudent, key: string, clock: Clock = systemClock) {
     const { endpoint, model, style, answers = 1, with_exemplar = false } = student;
     this.#student = student;
+    this.#key = key;
     const url = new URL(endpoint);
     this.model = model;
     this.answers = answers;
@@ -134,6 +137,12 @@ export class StudentService {
     }
     const read = this.#style.fromAnswer(await answer.body.json());
     if (read === null) throw new ServiceFailure("the student's service gave no whole answer");
+    // A model that has lost its way may end all the same.
+    const said = JSON.stringify(read.content);
+    if (said.length > SERVICE_CONTENT_BYTES) throw new ServiceFailure("the student's service said too much");
+    // It is no client's to see.
+    if (this.#key !== '' && said.includes(this.#key))
+      throw new ServiceFailure("the student's service repeated its key");
     return read;
   }
 

@@ -197,16 +197,47 @@ describe('a step of any wire', () => {
     expect(ask('chat_completions', 'messages', open)).toMatchObject({ max_tokens: 4_096 });
   });
 
+  const others = [
+    { type: 'web_search' },
+    { type: 'custom', name: 'patch' },
+    { type: 'namespace', name: 'team', tools: [{ type: 'function', name: 'tell', parameters: schema }] },
+  ];
+  const own = BODIES.responses.tools as object[];
+  it('is told of functions alone, as long as nothing else was called', () => {
+    const more = { tools: [...own, ...others] };
+    expect(ask('responses', 'chat_completions', more)).toEqual(CHAT);
+    expect(ask('responses', 'messages', more)).toEqual(MESSAGES);
+    const called = (name: string, type = 'function_call') => ({
+      ...more,
+      input: [
+        { role: 'user', content: 'Hello' },
+        { type, call_id: 'c', name, arguments: '{}', input: {} },
+        { type: `${type}_output`, call_id: 'c', output: 'a' },
+      ],
+    });
+    const words = 'a call of a tool that is no function';
+    expect(() => ask('responses', 'messages', called('tell'))).toThrow(words);
+    expect(() => ask('responses', 'messages', called('patch', 'custom_tool_call'))).toThrow(words);
+    expect(() => ask('responses', 'messages', called('look'))).not.toThrow();
+    const choice = { ...more, tool_choice: { type: 'web_search' } };
+    expect(() => ask('responses', 'messages', choice)).toThrow('a choice of a tool that is no function');
+  });
+
   const both = ['messages', 'chat_completions'] as const;
   const part = (content: object) => ({ messages: [{ role: 'user', content: [content] }] });
   const item = (...items: object[]) => ({ input: [{ role: 'user', content: 'Hello' }, ...items] });
   it.each<[string, RelegationWire, JsonObject, readonly (typeof both)[number][]]>([
     ['a schema for the answer', 'chat_completions', { response_format: { type: 'json_object' } }, both],
-    ['a provider’s tool', 'messages', { tools: [{ type: 'web_search_20250305', name: 'web' }] }, both],
-    ['a provider’s tool', 'responses', { tools: [{ type: 'web_search' }] }, both],
-    ['a tool that is no function', 'responses', { tools: [{ type: 'custom', name: 'patch' }] }, both],
     [
-      'a tool that is no function',
+      'no tool that is a function',
+      'messages',
+      { tools: [{ type: 'web_search_20250305', name: 'web' }] },
+      both,
+    ],
+    ['no tool that is a function', 'responses', { tools: [{ type: 'web_search' }] }, both],
+    ['no tool that is a function', 'responses', { tools: [{ type: 'custom', name: 'patch' }] }, both],
+    [
+      'no tool that is a function',
       'chat_completions',
       { tools: [{ type: 'custom', custom: { name: 'p' } }] },
       both,
