@@ -1,5 +1,6 @@
 /** The gateway bench's figures as text, and its goals judged; pure but for printing, in the bench's own process. */
 import type { GatewayResult, LoadSample, ThroughputCell } from './gateway-result.ts';
+import { PROXY_NAMES, type ProxyName } from './proxy-targets.ts';
 import { takeMedian } from './quantiles.ts';
 import type { TargetName } from './targets.ts';
 
@@ -193,6 +194,53 @@ function printMessages(result: GatewayResult): void {
   }
 }
 
+function printProxied(result: GatewayResult): void {
+  for (const { tunnels, bytes, rounds } of result.proxied) {
+    console.log(
+      `\nThrough HTTPS_PROXY, ${bytes / 1024} KB over ${tunnels} tunnels, TLS on both sides, medians of ${rounds.length}`,
+    );
+    type Sample = NonNullable<(typeof rounds)[number][ProxyName]>;
+    const pick = (name: ProxyName, of: (sample: Sample) => number) =>
+      takeMedian(rounds.map(({ [name]: sample }) => (sample ? of(sample) : Number.NaN)));
+    printTable(
+      ['', 'requests/s', 'CPU µs/req', 'p50 ms', 'p99 ms', 'open p50 ms', 'open p99 ms'],
+      PROXY_NAMES.filter((name) => rounds.some((round) => round[name])).map((name) => [
+        name,
+        whole(pick(name, (s) => s.requestsPerS)),
+        whole(pick(name, (s) => s.cpuUs / s.answered)),
+        fixed(2)(pick(name, (s) => s.latencyUs.p50 / 1000)),
+        fixed(2)(pick(name, (s) => s.latencyUs.p99 / 1000)),
+        fixed(2)(pick(name, (s) => s.openUs.p50 / 1000)),
+        fixed(2)(pick(name, (s) => s.openUs.p99 / 1000)),
+      ]),
+    );
+  }
+}
+
+function printExports(result: GatewayResult): void {
+  for (const { connections, bytes, rounds, exported } of result.exports) {
+    console.log(
+      `\nExport of spans, ${bytes / 1024} KB × ${connections} connections, in turns, medians of ${rounds.length}`,
+    );
+    const row = (way: 'off' | 'on') => {
+      const pick = (of: (sample: LoadSample) => number) => takeMedian(rounds.map((round) => of(round[way])));
+      return [
+        way,
+        whole(pick((s) => s.requestsPerS)),
+        whole(pick((s) => s.cpuUsPerRequest)),
+        fixed(2)(pick((s) => s.latencyUs.p50 / 1000)),
+        fixed(2)(pick((s) => s.latencyUs.p99 / 1000)),
+        whole(rounds.reduce((sum, { [way]: { failed } }) => sum + failed, 0)),
+      ];
+    };
+    printTable(['', 'requests/s', 'CPU µs/req', 'p50 ms', 'p99 ms', 'failed'], [row('off'), row('on')]);
+    const speed = takeMedian(rounds.map(({ on, off }) => on.requestsPerS / off.requestsPerS));
+    console.log(
+      `on / off: ${fixed(2)(speed)} of the requests; ${whole(exported.exchanges)} exchanges were exported as ${whole(exported.spans)} spans by the end, ${whole(exported.waiting)} wait`,
+    );
+  }
+}
+
 function printStreams(result: GatewayResult): void {
   for (const cell of result.streams) {
     console.log(
@@ -381,6 +429,8 @@ export function printGatewayReport(result: GatewayResult): boolean {
   printLatency(result);
   printThroughput(result);
   printMessages(result);
+  printProxied(result);
+  printExports(result);
   printStreams(result);
   printStalls(result);
   printCapture(result);

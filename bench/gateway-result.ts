@@ -1,8 +1,10 @@
 /** What the gateway's bench is asked to measure and what it finds: types, kept in bench/results as JSON. Bench process. */
 import type { LatencyResult } from './load-latency.ts';
 import type { MessagesResult } from './load-messages.ts';
+import type { ProxiedResult } from './load-proxied.ts';
 import type { StreamsResult } from './load-streams.ts';
 import type { ThroughputResult } from './load-throughput.ts';
+import type { ProxyName } from './proxy-targets.ts';
 import type { Provenance } from './results.ts';
 import type { StallResult } from './stall.ts';
 import type { TargetName } from './targets.ts';
@@ -16,7 +18,9 @@ export type GatewayPhase =
   | 'stall'
   | 'wrk'
   | 'tls'
-  | 'websocket';
+  | 'websocket'
+  | 'proxy'
+  | 'otel';
 export const GATEWAY_PHASES: GatewayPhase[] = [
   'latency',
   'throughput',
@@ -26,6 +30,8 @@ export const GATEWAY_PHASES: GatewayPhase[] = [
   'wrk',
   'tls',
   'websocket',
+  'proxy',
+  'otel',
 ];
 
 /** What to measure and how long; see QUICK and FULL. */
@@ -74,6 +80,22 @@ export interface MessagesCell {
   rounds: Partial<Record<TargetName, MessagesResult & { cpuUs: number }>>[];
 }
 
+/** Requests through tunnels that CONNECT opened, in TLS on both sides. */
+export interface ProxiedCell {
+  tunnels: number;
+  bytes: number;
+  rounds: Partial<Record<ProxyName, ProxiedResult & { cpuUs: number }>>[];
+}
+
+/** The same load on a gateway that exports spans and on one that does not, in turns. */
+export interface ExportCell {
+  connections: number;
+  bytes: number;
+  rounds: Record<'off' | 'on', LoadSample>[];
+  /** Of the one that exports, when all had come to rest. */
+  exported: { exchanges: number; spans: number; waiting: number };
+}
+
 /** What capture did under one group of loads: the gateway was started for the group and stopped after it. */
 export interface CaptureTotals {
   group: string;
@@ -99,6 +121,8 @@ export interface GatewayResult extends Provenance {
   /** Clients speak TLS to nginx and the gateway, which speak plain HTTP to the upstream; `direct` is without TLS. */
   tls: ThroughputCell[];
   messages: MessagesCell[];
+  proxied: ProxiedCell[];
+  exports: ExportCell[];
   streams: StreamsCell[];
   stalls: StallResult[];
   wrk: { round: number; requestsPerS: Partial<Record<TargetName, number>> }[];

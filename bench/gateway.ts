@@ -16,23 +16,27 @@ import type { CertificateFiles } from '../src/std/certificate-files.ts';
 import { BENCH_CERTIFICATE, BENCH_KEY } from './certificate.ts';
 import { printGatewayReport } from './gateway-report.ts';
 import type {
+  ExportCell,
   GatewayPhase,
   GatewayPlan,
   GatewayResult,
   LoadSample,
   MessagesCell,
+  ProxiedCell,
   StreamsCell,
   ThroughputCell,
 } from './gateway-result.ts';
 import { GATEWAY_PHASES } from './gateway-result.ts';
 import type { LoadJobs } from './load.ts';
 import { readCpuUs, readDiskBytes, readPeakBytes, readThreadCpuUs, resetPeak } from './process-meter.ts';
+import { PROXY_NAMES, type ProxyTarget, startProxyTarget } from './proxy-targets.ts';
 import { saveResult, takeProvenance } from './results.ts';
 import { measureStalls } from './stall.ts';
 import {
   askServer,
   findNginx,
   startBenchProcess,
+  startGateway,
   startServer,
   startTargets,
   TARGET_NAMES,
@@ -68,7 +72,7 @@ export const FULL: GatewayPlan = {
 
 export const QUICK: GatewayPlan = {
   ...FULL,
-  phases: ['latency', 'throughput', 'conversation', 'tls', 'websocket', 'streams', 'stall'],
+  phases: ['latency', 'throughput', 'conversation', 'tls', 'websocket', 'proxy', 'otel', 'streams', 'stall'],
   targets: ['direct', 'nginx', 'forwarder', 'gateway'],
   connections: [1, 32],
   rounds: 1,
@@ -147,7 +151,7 @@ class Load {
  * Lets one target run, and holds up the gateways among the others: what one does when it has time, packing what it stored,
  * would take a core from whoever is measured, or save it from waking an idle one.
  */
-function leaveAlone(target: Target, targets: readonly Target[]): void {
+function leaveAlone(target: Pick<Target, 'pid'>, targets: readonly Target[]): void {
   for (const { pid, dataDir } of targets) if (pid !== null && dataDir !== null) process.kill(pid, 'SIGSTOP');
   if (target.pid !== null) process.kill(target.pid, 'SIGCONT');
 }
@@ -365,12 +369,16 @@ async function measureConversations(bench: Bench): Promise<void> {
   });
 }
 
+function writeCertificate(dir: string): CertificateFiles {
+  const files = { cert: join(dir, 'cert.pem'), key: join(dir, 'key.pem') };
+  writeFileSync(files.cert, BENCH_CERTIFICATE);
+  writeFileSync(files.key, BENCH_KEY, { mode: 0o600 });
+  return files;
+}
+
 /** TLS ends at the target; the upstream is the same as without. */
-async function measureTls(bench: Bench): Promise<void> {
+async function measureTls(bench: Bench, tls: CertificateFiles): Promise<void> {
   const workload: Workload = { kind: 'plain', bytes: SMALL };
-  const tls = { cert: join(bench.dir, 'cert.pem'), key: join(bench.dir, 'key.pem') };
-  writeFileSync(tls.cert, BENCH_CERTIFICATE);
-  writeFileSync(tls.key, BENCH_KEY, { mode: 0o600 });
   const measure = async (targets: Target[]): Promise<void> => {
     await warmUp(bench, targets, workload);
     await measureCell(bench, targets, workload, 32, bench.result.tls);
@@ -414,6 +422,110 @@ async function measureAllMessages(bench: Bench): Promise<void> {
     await withTargets(bench, 'WebSocket', null, measure, upstream.port);
   } finally {
     await upstream.stop();
+  }
+}
+
+/** Tunnels end at the proxy, which speaks TLS to the upstream, too. */
+async function measureAllProxied(bench: Bench, tls: CertificateFiles): Promise<void> {
+  const { plan, result, load } = bench;
+  const upstream = await startServer('upstream.ts', [tls.cert, tls.key]);
+  const dir = join(bench.dir, 'proxied');
+  const targets: ProxyTarget[] = [];
+  try {
+    for (const name of PROXY_NAMES) {
+      const target = await startProxyTarget(name, upstream.port, dir, tls);
+      if (target === null) console.log(`${name} is not installed: left out`);
+      else targets.push(target);
+    }
+    const ask = async ({ proxyPort, gateway }: ProxyTarget, tunnels: number, seconds: number) => {
+      const job = { proxyPort, upstreamPort: upstream.port, tunnels, seconds, bytes: SMALL };
+      const measured = await load.ask('proxied', job);
+      if (gateway !== null) await settle(gateway);
+      return measured;
+    };
+    for (const target of targets) {
+      bench.say(`proxy, warm-up: ${target.name}`);
+      await ask(target, 32, plan.warmUpSeconds);
+    }
+    const gateways = targets.flatMap(({ gateway }) => gateway ?? []);
+    for (const tunnels of [1, 32]) {
+      const cell: ProxiedCell = { tunnels, bytes: SMALL, rounds: [] };
+      for (let round = 0; round < plan.rounds; round++) {
+        const samples: ProxiedCell['rounds'][number] = {};
+        for (const target of targets) {
+          bench.say(`proxy, ${tunnels} tunnels, round ${round + 1}: ${target.name}`);
+          leaveAlone(target, gateways);
+          const before = target.pid ? readCpuUs(target.pid) : Number.NaN;
+          const measured = await ask(target, tunnels, plan.seconds);
+          samples[target.name] = {
+            ...measured,
+            cpuUs: target.pid ? readCpuUs(target.pid) - before : Number.NaN,
+          };
+        }
+        cell.rounds.push(samples);
+      }
+      result.proxied.push(cell);
+      letAllRun(gateways);
+    }
+  } finally {
+    for (const { gateway } of targets) if (gateway !== null) letAllRun([gateway]);
+    for (const target of targets) await target.stop();
+    await upstream.stop();
+  }
+}
+
+/** Two gateways with capture, of which one sends spans to a collector that takes them all. */
+async function measureExport(bench: Bench): Promise<void> {
+  const { plan, result, load } = bench;
+  const collector = await startServer('span-collector.ts');
+  const endpoint = { OTEL_EXPORTER_OTLP_ENDPOINT: `http://127.0.0.1:${collector.port}` };
+  const start = (way: 'off' | 'on', env: Record<string, string>) =>
+    startGateway(
+      'gateway',
+      bench.upstreamPort,
+      join(bench.dir, `otel-${way}`),
+      [],
+      undefined,
+      undefined,
+      null,
+      env,
+    );
+  const off = await start('off', {});
+  const on = await start('on', endpoint);
+  const workload: Workload = { kind: 'plain', bytes: SMALL };
+  const cell: ExportCell = {
+    connections: 32,
+    bytes: SMALL,
+    rounds: [],
+    exported: { exchanges: 0, spans: 0, waiting: 0 },
+  };
+  try {
+    for (const target of [off, on]) {
+      bench.say('export, warm-up');
+      await loadOne(load, target, workload, cell.connections, plan.warmUpSeconds);
+    }
+    for (let round = 0; round < plan.rounds; round++) {
+      const samples: Partial<ExportCell['rounds'][number]> = {};
+      for (const [way, target] of [
+        ['off', off],
+        ['on', on],
+      ] as const) {
+        bench.say(`export ${way}, round ${round + 1}`);
+        leaveAlone(target, [off, on]);
+        samples[way] = await loadOne(load, target, workload, cell.connections, plan.seconds);
+      }
+      cell.rounds.push(samples as ExportCell['rounds'][number]);
+    }
+    letAllRun([off, on]);
+    await rest(on);
+    const { otel } = (await fetchStats(on)) as unknown as { otel: ExportCell['exported'] };
+    cell.exported = { exchanges: otel.exchanges, spans: otel.spans, waiting: otel.waiting };
+    result.exports.push(cell);
+  } finally {
+    letAllRun([off, on]);
+    await off.stop();
+    await on.stop();
+    await collector.stop();
   }
 }
 
@@ -495,6 +607,8 @@ export async function runGatewayBench(options: GatewayBenchOptions): Promise<boo
     throughput: [],
     tls: [],
     messages: [],
+    proxied: [],
+    exports: [],
     streams: [],
     stalls: [],
     wrk: [],
@@ -509,8 +623,11 @@ export async function runGatewayBench(options: GatewayBenchOptions): Promise<boo
   if (wants('latency', 'throughput', 'wrk'))
     for (const bytes of plan.bodies) await measureBodies(bench, bytes);
   if (wants('conversation')) await measureConversations(bench);
-  if (wants('tls')) await measureTls(bench);
+  const certificate = writeCertificate(dir);
+  if (wants('tls')) await measureTls(bench, certificate);
   if (wants('websocket')) await measureAllMessages(bench);
+  if (wants('proxy')) await measureAllProxied(bench, certificate);
+  if (wants('otel')) await measureExport(bench);
   if (wants('streams')) await measureAllStreams(bench);
   if (wants('stall')) await measureAllStalls(bench);
 

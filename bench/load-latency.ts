@@ -2,7 +2,8 @@
  * What a proxy adds to one request at a time: one raw keep-alive socket to each target, asked in turn in short blocks,
  * so that the machine's other work slows all of them alike. Runs in the load process.
  */
-import { connect, type Socket } from 'node:net';
+import { connect } from 'node:net';
+import type { Duplex } from 'node:stream';
 import { type Quantiles, Samples } from './quantiles.ts';
 import { makePlainRequests, type RequestSource } from './workload.ts';
 
@@ -26,8 +27,8 @@ export interface LatencyResult {
 const BLOCK = 50;
 
 /** A keep-alive connection that sends one request and tells when its answer is complete. */
-class Line {
-  readonly #socket: Socket;
+export class Line {
+  readonly #socket: Duplex;
   readonly #next: RequestSource;
   #head = '';
   /** Body bytes still to come; -1 while in the head, Infinity in a chunked body. */
@@ -36,10 +37,11 @@ class Line {
   #done: (() => void) | null = null;
   #failed: ((error: Error) => void) | null = null;
 
-  constructor(port: number, bytes: number) {
-    this.#next = makePlainRequests(bytes, port);
-    this.#socket = connect({ port, host: '127.0.0.1', noDelay: true });
-    this.#socket.on('data', (chunk) => this.#read(chunk));
+  /** @param socket connected, or about to be */
+  constructor(socket: Duplex, next: RequestSource) {
+    this.#next = next;
+    this.#socket = socket;
+    this.#socket.on('data', (chunk: Buffer) => this.#read(chunk));
     const fail = (why: string): void => this.#failed?.(new Error(why));
     this.#socket.on('error', (error) => fail(error.message));
     this.#socket.on('close', () => fail('connection closed'));
@@ -91,7 +93,10 @@ export async function measureLatency(job: LatencyJob): Promise<LatencyResult> {
   const failures: Record<string, string> = {};
   const probes = job.targets.map((target) => ({
     name: target.name,
-    line: new Line(target.port, job.bytes),
+    line: new Line(
+      connect({ port: target.port, host: '127.0.0.1', noDelay: true }),
+      makePlainRequests(job.bytes, `127.0.0.1:${target.port}`),
+    ),
     samples: new Samples(),
   }));
   const warmUp = Math.ceil(job.requests / 10 / BLOCK);

@@ -4,6 +4,7 @@
  */
 import { type LatencyJob, type LatencyResult, measureLatency } from './load-latency.ts';
 import { type MessagesJob, type MessagesResult, measureMessages } from './load-messages.ts';
+import { measureProxied, type ProxiedJob, type ProxiedResult } from './load-proxied.ts';
 import { measureStreams, type StreamsJob, type StreamsResult } from './load-streams.ts';
 import { measureThroughput, type ThroughputJob, type ThroughputResult } from './load-throughput.ts';
 
@@ -13,6 +14,7 @@ export interface LoadJobs {
   latency: [job: LatencyJob, result: LatencyResult];
   streams: [job: StreamsJob, result: StreamsResult];
   messages: [job: MessagesJob, result: MessagesResult];
+  proxied: [job: ProxiedJob, result: ProxiedResult];
 }
 
 const jobs: { [K in keyof LoadJobs]: (job: LoadJobs[K][0]) => Promise<LoadJobs[K][1]> } = {
@@ -20,6 +22,7 @@ const jobs: { [K in keyof LoadJobs]: (job: LoadJobs[K][0]) => Promise<LoadJobs[K
   latency: measureLatency,
   streams: measureStreams,
   messages: measureMessages,
+  proxied: measureProxied,
 };
 
 process.on('message', (message: { kind: keyof LoadJobs; job: never }) => {

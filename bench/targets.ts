@@ -150,6 +150,7 @@ export async function awaitHttp(
  * Starts the gateway in front of `upstreamPort`.
  * @param nodeArgs go to Node (a profiler's flags, say)
  * @param root the checkout that it runs from
+ * @param env further variables
  */
 export async function startGateway(
   name: 'gateway' | 'forwarder',
@@ -159,6 +160,7 @@ export async function startGateway(
   root = ROOT,
   threads?: number,
   tls: CertificateFiles | null = null,
+  env: Readonly<Record<string, string>> = {},
 ): Promise<Target> {
   const dataDir = join(dir, name);
   mkdirSync(dataDir, { recursive: true });
@@ -182,6 +184,7 @@ export async function startGateway(
         DATA_DIR: dataDir,
         ...(name === 'forwarder' ? { GW_CAPTURE: 'off' } : {}),
         ...(tls === null ? {} : { GW_TLS_CERT: tls.cert, GW_TLS_KEY: tls.key }),
+        ...env,
       },
     }),
   );

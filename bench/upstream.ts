@@ -1,6 +1,6 @@
 /**
  * The provider of the bench, in its own process. It is so fast (uWebSockets.js) that the bench does not measure it.
- * Started by bench/gateway.ts through fork; says `{port}` when it listens and ends when its parent goes.
+ * Started by bench/gateway.ts through fork, with the files of a certificate and its key where it is to speak TLS; says `{port}` when it listens and ends when its parent goes.
  *
  *   POST any?reply=BYTES   reads the body, answers a Messages JSON body of exactly BYTES bytes, fresh each time
  *   POST any?reply=echo    answers the request's body
@@ -90,7 +90,11 @@ function paceStreams(): void {
 // One timer for all streams: hundreds of timers would cost more than the frames. 2 ms is a tenth of the pace.
 setInterval(paceStreams, 2);
 
-const app = uWS.App();
+const [cert, key] = process.argv.slice(2);
+const app =
+  cert === undefined || key === undefined
+    ? uWS.App()
+    : uWS.SSLApp({ cert_file_name: cert, key_file_name: key });
 app.any('/*', (res, req) => {
   const reply = new URLSearchParams(req.getQuery() ?? '').get('reply') ?? '4096';
   const parts: Buffer[] = [];

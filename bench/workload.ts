@@ -118,10 +118,10 @@ export function makeAnswer(bytes: number): FreshBody {
 }
 
 /** Request headers as a provider's SDK sends them: the count and the size matter to a proxy. `extra` ends in CRLF. */
-function requestHead(path: string, port: number, contentLength: number, extra: string): string {
+function requestHead(path: string, host: string, contentLength: number, extra: string): string {
   return (
     `POST ${path} HTTP/1.1\r\n` +
-    `Host: 127.0.0.1:${port}\r\n` +
+    `Host: ${host}\r\n` +
     'Connection: keep-alive\r\n' +
     'Accept: application/json\r\n' +
     'Content-Type: application/json\r\n' +
@@ -153,10 +153,10 @@ let requestNumber = 0;
 /** A request's body is up to so much shorter or longer: a client's `Content-Length` is another one each time. */
 const SPREAD_BYTES = 96;
 
-/** Requests of about one size, each with a body and a length of its own, to be sent on one connection to `port`. */
-export function makePlainRequests(bytes: number, port: number, headers = ''): RequestSource {
+/** Requests of about one size, each with a body and a length of its own, to be sent on one connection to `host`. */
+export function makePlainRequests(bytes: number, host: string, headers = ''): RequestSource {
   const bytesMin = bytes - SPREAD_BYTES;
-  const head = requestHead(`/v1/messages?reply=${bytes}`, port, bytesMin, headers);
+  const head = requestHead(`/v1/messages?reply=${bytes}`, host, bytesMin, headers);
   const lengthAt = head.length - 4 - String(bytesMin).length;
   const buffer = Buffer.alloc(head.length + bytes + SPREAD_BYTES);
   buffer.write(head, 0, 'latin1');
@@ -224,7 +224,7 @@ export function makeConversationRequests(port: number, agent: number): RequestSo
     const end = at + buffer.write(']}', at, 'latin1');
     const head = requestHead(
       `/v1/messages?reply=${CONVERSATION_REPLY_BYTES}`,
-      port,
+      `127.0.0.1:${port}`,
       end - HEAD_ROOM,
       `x-svc-run: bench-${agent}-${run}\r\nx-svc-seq: ${turn + 1}\r\n`,
     );
@@ -237,6 +237,7 @@ export function makeConversationRequests(port: number, agent: number): RequestSo
 
 /** The requests of one connection under `workload`; `connection` tells the connections of a load apart. */
 export function makeRequests(workload: Workload, port: number, connection: number): RequestSource {
-  if (workload.kind === 'plain') return makePlainRequests(workload.bytes, port, workload.headers);
+  if (workload.kind === 'plain')
+    return makePlainRequests(workload.bytes, `127.0.0.1:${port}`, workload.headers);
   return makeConversationRequests(port, connection);
 }
