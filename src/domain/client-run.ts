@@ -52,7 +52,7 @@ const READ_NAMES = new Set([
   'x-claude-code-request-class',
   ...['session-id', 'thread-id', 'x-codex-parent-thread-id', 'x-openai-subagent'],
   ...['x-session-affinity', 'x-opencode-session', 'x-parent-session-id'],
-  ...['x-task-id', 'x-core-version'],
+  ...['x-task-id', 'x-core-version', 'session_id', 'originator'],
 ]);
 
 /**
@@ -163,6 +163,8 @@ function readOpencode({ id }: Found): ClientRun | null {
 
 /** Others call their tasks so too; Cline says its version beside it. */
 function readCline({ id, word }: Found): ClientRun | null {
-  const task = word('x-core-version') === '' ? null : id('x-task-id');
+  // With a sign-in at ChatGPT it names the session otherwise.
+  const isSignedIn = word('originator') === 'cline';
+  const task = isSignedIn ? id('session_id') : word('x-core-version') === '' ? null : id('x-task-id');
   return task === null ? null : nameSession(task);
 }

@@ -84,6 +84,11 @@ describe('a client run', () => {
       run_id: '1763909965123',
     });
     expect(read({ 'X-Task-ID': '1763909965123' })).toBeNull();
+    expect(read({ originator: 'cline', session_id: '1763909965123' })).toMatchObject({
+      run_id: '1763909965123',
+    });
+    expect(read({ originator: 'another', session_id: '1763909965123' })).toBeNull();
+    expect(read({ session_id: '1763909965123' })).toBeNull();
   });
 
   it("is what the operator's own header says, before all others", () => {
