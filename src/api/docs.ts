@@ -72,11 +72,8 @@ export function renderDocs(document: Json, version: string): string {
   );
   return `<!doctype html><html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width">
 <title>Understudy API ${escapeHtml(version)}</title><style>${PAGE_STYLE}</style>
-<nav aria-label="Routes"><a href="/">Dashboard</a> · <a href="/docs/guides">Guides</a>
-<p><a href="#quickstart">Quickstart</a></p>
-${contents.join('\n')}
-<p><a href="#shapes">Shapes</a></p></nav>
 <main>
+<p class="faint"><a href="/">Dashboard</a> · <a href="/docs/guides">Guides</a><span class="narrow"> · <a href="#routes">All routes</a></span></p>
 <h1>Understudy API <small>${escapeHtml(version)}</small></h1>
 ${QUICKSTART}
 <h2 id="calls">Every call</h2>
@@ -87,6 +84,9 @@ ${sections.join('\n')}
 <h2 id="shapes">Shapes</h2>
 ${shapes.join('\n')}
 </main>
+<nav id="routes" aria-label="Routes"><p><a href="#quickstart">Quickstart</a></p>
+${contents.join('\n')}
+<p><a href="#shapes">Shapes</a></p></nav>
 <script type="module" src="/dashboard/docs.js"></script>
 </html>
 `;

@@ -37,7 +37,7 @@ function findGuides(): URL {
 /** A route for each guide; none where the folder is not there. */
 export function guideRoutes(folder: URL = findGuides()): ApiRoute[] {
   if (!existsSync(folder)) return [];
-  const guides = readdirSync(folder)
+  const read = readdirSync(folder)
     .filter((file) => file.endsWith('.md'))
     .sort()
     .map((file): Guide => {
@@ -45,6 +45,7 @@ export function guideRoutes(folder: URL = findGuides()): ApiRoute[] {
       const title = /^# (.+)$/m.exec(markdown)?.[1] ?? basename(file, '.md');
       return { name: basename(file, '.md'), title, markdown };
     });
+  const guides = sortAsTold(read);
   return guides.map((guide) => {
     let reply: ApiReply | null = null;
     return {
@@ -63,6 +64,19 @@ export function guideRoutes(folder: URL = findGuides()): ApiRoute[] {
         return reply;
       },
     };
+  });
+}
+
+/** In the order in which the guide about the guides names them, from the first steps on. */
+function sortAsTold(guides: readonly Guide[]): Guide[] {
+  const told = guides.find(({ name }) => name === INDEX)?.markdown ?? '';
+  const placeOf = ({ name }: Guide) => {
+    const at = told.indexOf(`(${name}.md)`);
+    return name === INDEX ? -1 : at < 0 ? Number.POSITIVE_INFINITY : at;
+  };
+  return guides.toSorted((one, other) => {
+    const [before, behind] = [placeOf(one), placeOf(other)];
+    return before === behind ? 0 : before - behind;
   });
 }
 

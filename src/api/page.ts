@@ -13,7 +13,7 @@ a{color:var(--accent)}code,pre{font:13px/1.5 ui-monospace,monospace;overflow-wra
 nav{grid-area:1/1;position:sticky;top:0;height:100vh;overflow-y:auto;padding:1.25rem 1rem 3rem;border-right:1px solid var(--line)}
 nav p{margin:1rem 0 .2rem;font-weight:600}nav ul{list-style:none;margin:0;padding:0}nav a{color:inherit;text-decoration:none}
 nav li{padding:.1rem 0;line-height:1.3;font-size:13px}nav code{display:flex;gap:.6em}nav .method{flex:none}nav a:hover code{color:var(--accent)}
-main{grid-area:1/2;max-width:58rem;padding:1.5rem 2rem 6rem}h1{margin:0;font-size:1.5rem}small,.faint{color:var(--faint);font-weight:400}
+main{grid-area:1/2;max-width:58rem;padding:1.5rem 2rem 6rem}h1{margin:0;font-size:1.5rem}small,.faint{color:var(--faint);font-weight:400}.narrow{display:none}
 h2{margin:3rem 0 0;padding-bottom:.3rem;border-bottom:1px solid var(--line);font-size:1.25rem}
 h3{margin:2rem 0 .3rem;font-size:1rem;scroll-margin-top:1rem}h3 code{font-size:14px}h4{margin:.9rem 0 .2rem;font-size:.9rem}
 td pre{white-space:pre-wrap}p{margin:.3rem 0}pre{overflow:auto;padding:.75rem;background:var(--soft);border-radius:6px}
@@ -25,7 +25,7 @@ td:first-child{width:13rem}th{text-align:left;padding:.25rem 1rem .25rem 0;verti
 input,textarea,button{font:13px/1.5 ui-monospace,monospace;padding:.35rem .5rem;border:1px solid var(--faint);border-radius:4px;background:transparent;color:inherit}
 button{justify-self:start;padding:.35rem 1rem;cursor:pointer;border-color:var(--accent);color:var(--accent)}
 :focus-visible{outline:2px solid var(--accent);outline-offset:2px}output{white-space:pre-wrap;overflow-wrap:anywhere;font:13px/1.5 ui-monospace,monospace}
-@media(max-width:52rem){body{display:block}nav{position:static;height:auto;border:none}main{padding:1rem}table,tbody{display:block}td{display:block;border:none;overflow-wrap:anywhere;width:auto!important;padding:.1rem 0}tr{display:block;padding:.3rem 0;border-bottom:1px solid var(--line)}.guide td code{overflow-wrap:anywhere}thead{display:none}}`;
+@media(max-width:52rem){.narrow{display:inline}body{display:block}nav{position:static;height:auto;border:none}main{padding:1rem}table,tbody{display:block}td{display:block;border:none;overflow-wrap:anywhere;width:auto!important;padding:.1rem 0}tr{display:block;padding:.3rem 0;border-bottom:1px solid var(--line)}.guide td code{overflow-wrap:anywhere}thead{display:none}}`;
 
 /** What the page may do: its own style and the script of its folder, requests to this address, nothing else. */
 export const PAGE_POLICY = [

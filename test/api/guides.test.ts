@@ -88,6 +88,17 @@ describe('a path that is no guide', () => {
   it('is refused by other methods like any other page', async () => {
     expect((await fetch(`${api.url}/docs/guides/gateway`, { method: 'POST' })).status).toBe(405);
   });
+
+  it('are listed in the order in which the guide about them names them', async () => {
+    const page = await (await fetch(`${api.url}/docs/guides/gateway`)).text();
+    const list = page.slice(page.indexOf('<p>Guides</p>'));
+    const listed = [...list.matchAll(/href="\/docs\/guides(?:\/([\w-]+))?"/g)].map(
+      ([, name]) => name ?? 'README',
+    );
+    expect(listed.slice(0, 3)).toEqual(['README', 'tutorial', 'api-tour']);
+    expect(listed.at(-1)).toBe('api-decisions');
+    expect(listed.toSorted()).toEqual(names.toSorted());
+  });
 });
 
 describe('a text', () => {

@@ -164,10 +164,16 @@ function Menu({ current }: { current: Page }) {
                   </a>
                 ))}
                 {group === 'Help' ? (
-                  <a href="/docs" target="_blank" rel="noreferrer">
-                    <Icon name="docs" />
-                    API reference
-                  </a>
+                  <>
+                    <a href="/docs/guides" target="_blank" rel="noreferrer">
+                      <Icon name="docs" />
+                      Guides
+                    </a>
+                    <a href="/docs" target="_blank" rel="noreferrer">
+                      <Icon name="api" />
+                      API reference
+                    </a>
+                  </>
                 ) : null}
               </div>
             );
