@@ -912,7 +912,7 @@ class Subscription:
         self.last_event_id = fields["id"]
         try:
             value = json.loads("\n".join(data))
-        except ValueError:
+        except (ValueError, RecursionError):
             return None
         # What is no event of ours harms itself alone.
         return LiveEvent(fields.get("event", ""), self.last_event_id, value) if isinstance(value, dict) else None
@@ -1139,8 +1139,8 @@ def _read_answer(answer: _Answer) -> Dict[str, Any]:
         return {}
     try:
         value = json.loads(answer.body)
-    except ValueError:
-        # A proxy on the way may answer in its own words.
+    except (ValueError, RecursionError):
+        # A proxy on the way may answer in its own words, and nobody promises how deep they are nested.
         value = None
     if 200 <= answer.status < 300:
         if isinstance(value, dict):

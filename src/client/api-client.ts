@@ -213,7 +213,7 @@ function readAnswer({ status, body, retryAfter, requestId }: Answer): unknown {
   // A deletion has nothing to say.
   if (status === 204) return undefined;
   const value = parse(body);
-  const isObject = typeof value === 'object' && value !== null;
+  const isObject = typeof value === 'object' && value !== null && !Array.isArray(value);
   if (status >= 200 && status < 300) {
     if (isObject) return value;
     throw new UnexpectedAnswerError(`HTTP ${status} without a JSON object: this is no answer of the API`);

@@ -113,6 +113,8 @@ describe('what goes wrong', () => {
     await expect(connect(proxy).api.health()).rejects.toMatchObject({ status: 404, message: 'HTTP 404' });
     const page = await serve((_, response) => response.end('<h1>Welcome</h1>'));
     await expect(connect(page).api.health()).rejects.toBeInstanceOf(UnexpectedAnswerError);
+    const list = await serve((_, response) => response.end('[]'));
+    await expect(connect(list).api.health()).rejects.toBeInstanceOf(UnexpectedAnswerError);
     const elsewhere = await serve((_, response) => response.writeHead(302, { location: service.url }).end());
     await expect(connect(elsewhere).api.health()).rejects.toMatchObject({ status: 302 });
   });

@@ -176,6 +176,8 @@ class TheAgent(unittest.TestCase):
             "a redirect": (307, b"", {"location": "http://127.0.0.1:9/"}),
             "a page": (200, b"<html>", {}),
             "a list": (200, [], {}),
+            "nothing but brackets": (200, b'{"traces":' + b"[" * 200_000, {}),
+            "a refusal of brackets": (422, b'{"detail":' + b"[" * 200_000, {}),
             "other types": (200, {"traces": 7, "fired": 7, "inject": True, "finding_id": None, "findings": None}, {}),
             "nothing": (200, b"", {}),
             "a broken connection": None,
@@ -439,6 +441,12 @@ class TheStream(unittest.TestCase):
             self.assertEqual(service.requests[0].path, "/v1/monitor/stream?org_id=acme&project_id=p")
             self.assertEqual(service.requests[0].headers["accept"], "text/event-stream")
 
+    def test_passes_over_an_event_that_no_parser_can_follow(self):
+        deep = b"id: 2\nevent: step\ndata: " + b"[" * 200_000 + b"\n\n"
+        with Service(lambda _: (200, self.one(1) + deep + self.one(3), self.HEAD)) as service:
+            with self.client(service.url).subscribe() as events:
+                self.assertEqual([next(events).id for _ in range(2)], ["1", "3"])
+
     def test_ends_with_an_error_where_it_is_of_no_use_to_come_again(self):
         no_end = (200, b"x" * 2_000_000, self.HEAD)
         for error, answer in (
@@ -502,6 +510,17 @@ class TheStream(unittest.TestCase):
                 self.assertEqual(list(events), [])
                 u.close(0)
                 self.assertEqual(list(u.subscribe()), [])
+
+
+class TheApi(unittest.TestCase):
+    def test_raises_its_own_errors_for_answers_that_no_parser_can_follow(self):
+        deep = b'{"detail":' + b"[" * 200_000
+        for status, error in ((200, understudy.UnexpectedAnswerError), (422, understudy.ApiError)):
+            with self.subTest(status), Service(lambda _: (status, deep, {})) as service:
+                u = understudy.Understudy("k", service.url, timeout=PATIENCE_S)
+                self.addCleanup(u.close, 0)
+                with self.assertRaises(error):
+                    u.api.read_trace(trace_id="t")
 
 
 class Options(unittest.TestCase):
