@@ -51,7 +51,7 @@ import { UnreadableExchanges } from './unreadable-exchanges.ts';
 const CACHE_BYTES = 4 * 1024 * 1024;
 
 /** Names the code that makes digests of runs: another number when it makes others. */
-const DIGEST_CODE = 'digest-15';
+const DIGEST_CODE = 'digest-16';
 
 export interface RoundOptions {
   /** Absolute. */

@@ -22,6 +22,7 @@ import {
   standsIn,
 } from './extraction.ts';
 import { canonicalText, isObject, isPrimitive, type Primitive } from './json-values.ts';
+import { findDates } from './prompt-dates.ts';
 import {
   alignPieces,
   joinPieces,
@@ -346,6 +347,8 @@ function solveConcatenation(solver: Solver, values: readonly string[]): Template
   // What looks made up for one run and stands in its context must have come from there.
   for (const part of parts)
     if (part.is === 'constant' && hasValueOf(String(part.value), solver.contexts)) return null;
+  const hasDigit = parts.some((part) => part.is === 'constant' && /\d/.test(String(part.value)));
+  if (hasDigit && movesWithDay(first, solver.contexts)) return null;
   return { is: 'text', parts };
 }
 
@@ -477,12 +480,37 @@ function toExamples(
   }));
 }
 
+/** A day this far from the one that it is may be reckoned from it: tomorrow, in a month. */
+const RECKONED_DAYS = 40;
+
+/**
+ * Whether a text names a day near the one that the prompt says it is, and the context does not name it: golden runs of one day
+ * then all say the same, and those of the next say another.
+ */
+function movesWithDay(text: string, contexts: readonly StepContext[]): boolean {
+  if (text.length > MOVING_CHARACTERS || !/\d/.test(text)) return false;
+  const context = contexts[0]!;
+  const prompt = context.source('system');
+  if (typeof prompt !== 'string') return false;
+  const daysOf = (its: string) =>
+    findDates(its).flatMap(({ start, end, codes }) =>
+      codes.filter((code) => code > 0).map((code) => ({ code, words: its.slice(start, end) })),
+    );
+  const days = daysOf(text).filter(({ words }) => !standsIn(words, context));
+  if (days.length === 0) return false;
+  const today = daysOf(prompt);
+  return days.some(({ code }) => today.some((other) => Math.abs(other.code - code) <= RECKONED_DAYS));
+}
+
+const MOVING_CHARACTERS = 400;
+
 /** Guards kept of a constant: plain rules alone, the others hold by chance too often. */
 const GUARDS = 3;
 const GUARD_RANK = 1.7;
 
 /** @returns null where it may be no constant */
 function solveConstant(solver: Solver, value: Primitive): TemplateNode | null {
+  if (typeof value === 'string' && movesWithDay(value, solver.contexts)) return null;
   const occasional = looksOccasional(value);
   const canBeGuarded =
     (typeof value === 'string' && value.length > 2 && value.length <= 200) || typeof value === 'number';
@@ -615,7 +643,8 @@ function solveText(solver: Solver, texts: readonly string[], cuts: Cuts): Templa
         isSolved = false;
         if (found.best !== null) cuts.push(found.best.map(String));
       } else pushText(parts, piece.text);
-    } else pushText(parts, piece.text);
+    } else if (piece.isOccasional && movesWithDay(piece.text, contexts)) isSolved = false;
+    else pushText(parts, piece.text);
   }
   if (isSolved) return { is: 'text', parts };
   cuts.push([...texts]);

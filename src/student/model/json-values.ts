@@ -57,6 +57,8 @@ export function hashString(text: string, seed = 0): number {
 /** What hashing may still look at. */
 export interface HashBudget {
   left: number;
+  /** What a string is hashed as; left out: as it stands. */
+  level?: (text: string) => string;
 }
 
 /** A hash that does not see the order of keys. Beyond the budget only lengths count, deeper than `depthMax` nothing does. */
@@ -68,6 +70,13 @@ export function hashJson(
   depth = 0,
 ): number {
   budget.left -= 4;
+  if (typeof value === 'string' && budget.level !== undefined) {
+    const levelled = budget.level(value);
+    if (levelled !== value) {
+      budget.left -= value.length;
+      return hashString(levelled, seed ^ 0x2b);
+    }
+  }
   if (typeof value === 'string') {
     const taken = value.length <= budget.left ? value : value.slice(0, Math.max(0, budget.left));
     budget.left -= taken.length;

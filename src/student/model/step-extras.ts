@@ -6,6 +6,7 @@
 import type { NormalRequest } from '../../domain/turn.ts';
 import { STUDENT_CORE } from '../../limits.ts';
 import { hashJson, isObject } from './json-values.ts';
+import { ToolDates } from './tool-dates.ts';
 
 /** What of a request is not in the normal form. A wire reads it, for golden and live steps alike. */
 export interface StepExtras {
@@ -76,7 +77,11 @@ function hasUnknownType(key: string, value: unknown): boolean {
 }
 
 /** Model, tools, settings, tool choice, thinking and response schema, as a hash. */
-export function fingerprintScope(request: NormalRequest, extras: StepExtras): string {
+export function fingerprintScope(
+  request: NormalRequest,
+  extras: StepExtras,
+  dates = new ToolDates(extras.at_ms),
+): string {
   const { model, tools, tool_choice, thinking, response_schema } = request;
   const { betas, settings, origin } = extras;
   // A budget of thinking that follows max_tokens changes from request to request; the mode and the effort do not.
@@ -98,7 +103,12 @@ export function fingerprintScope(request: NormalRequest, extras: StepExtras): st
   ];
   let text = '';
   for (const seed of [1, 2]) {
-    const hash = hashJson(parts, seed, { left: STUDENT_CORE.scope_read }, STUDENT_CORE.scope_depth);
+    const hash = hashJson(
+      parts,
+      seed,
+      { left: STUDENT_CORE.scope_read, level: (its) => dates.level(its) },
+      STUDENT_CORE.scope_depth,
+    );
     text += hash.toString(16).padStart(8, '0');
   }
   return text;

@@ -44,7 +44,13 @@ export class StepReader {
   readonly #progress: Record<string, Record<string, number>> = {};
   readonly #budget: CopyBudget = { characters: STUDENT_CORE.step, nodes: STUDENT_CORE.json_nodes };
 
-  constructor(request: NormalRequest, at_ms: number | null, marks = new StepMarks()) {
+  /** @param told what the tools' descriptions say of the day that it is */
+  constructor(
+    request: NormalRequest,
+    at_ms: number | null,
+    marks = new StepMarks(),
+    told: readonly string[] = [],
+  ) {
     this.marks = marks;
     this.#values = new PromptValues(at_ms);
     this.values = this.#values.values;
@@ -56,7 +62,8 @@ export class StepReader {
     this.#values.close();
     if (this.#moreNumbers !== 0) this.#numbers.push(hashString('more'), this.#moreNumbers);
     this.marks.markSystemNumbers(this.#numbers);
-    if (changing !== '') this.sources.push({ name: 'system', value: changing });
+    const values = changing + told.map((text) => `${text}\n`).join('');
+    if (values !== '') this.sources.push({ name: 'system', value: values });
   }
 
   /** @returns what changes in it, as far as one can tell from one request */

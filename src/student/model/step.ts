@@ -12,6 +12,7 @@ import { STUDENT_CORE } from '../../limits.ts';
 import { fingerprintScope, type StepExtras } from './step-extras.ts';
 import { StepMarks } from './step-marks.ts';
 import { StepReader, type StepSource } from './step-reader.ts';
+import { ToolDates } from './tool-dates.ts';
 
 /** Plain JSON, some 16 KB of it at most. */
 export interface StepDigest {
@@ -53,7 +54,9 @@ const ORIGIN_CHARACTERS = 400;
 
 /** Bounded in work and size for whatever request. Never throws. */
 export function digestStep(request: NormalRequest, extras: StepExtras, marks = new StepMarks()): StepDigest {
-  const reader = new StepReader(request, extras.at_ms, marks);
+  const dates = new ToolDates(extras.at_ms);
+  const scope = fingerprintScope(request, extras, dates);
+  const reader = new StepReader(request, extras.at_ms, marks, [...dates.told]);
   const choice = request.tool_choice;
   const names = request.tools.flatMap((tool) => (tool.kind === 'function' ? [tool.name] : []));
   const callable =
@@ -63,7 +66,7 @@ export function digestStep(request: NormalRequest, extras: StepExtras, marks = n
         ? names.filter((name) => choice.names.includes(name))
         : names;
   return {
-    scope: fingerprintScope(request, extras),
+    scope,
     ...(extras.origin === '' ? {} : { origin: extras.origin.slice(0, ORIGIN_CHARACTERS) }),
     system: reader.system,
     values: reader.values,
