@@ -53,7 +53,7 @@ const KIND_WEIGHT: Record<number, number> = {
   [MARK.system_number]: 1,
 };
 
-/** Kinds of which it is a surprise when one that every golden run had is not there. */
+/** Kinds of which it is a surprise when one that every golden step had is not there. */
 const ALWAYS_THERE: readonly number[] = [MARK.fresh, MARK.shape, MARK.system_number];
 
 /** @param decisive places that tell what is answered: a new value there is never harmless */
@@ -65,12 +65,15 @@ export function learnNovelty(
     kind: number;
     place: number;
     runs: Set<string>;
+    steps: number;
+    /** Of the steps that had it. */
+    last: number;
     /** Runs that had the value; 2 stands for several. */
     values: Map<number, { run: string; several: boolean }>;
   }
   const runs = new Set(steps.map(({ run_id }) => run_id));
   const seen = new Map<string, Seen>();
-  for (const { run_id, marks } of steps) {
+  for (const [at, { run_id, marks }] of steps.entries()) {
     for (let m = 0; m < marks.length; m += 3) {
       const kind = marks[m]!;
       const place = marks[m + 1]!;
@@ -78,10 +81,12 @@ export function learnNovelty(
       const id = `${kind} ${place}`;
       let its = seen.get(id);
       if (its === undefined) {
-        its = { kind, place, runs: new Set(), values: new Map() };
+        its = { kind, place, runs: new Set(), steps: 0, last: -1, values: new Map() };
         seen.set(id, its);
       }
       its.runs.add(run_id);
+      if (its.last !== at) its.steps++;
+      its.last = at;
       const old = its.values.get(value);
       if (old === undefined) its.values.set(value, { run: run_id, several: false });
       else if (old.run !== run_id) old.several = true;
@@ -89,7 +94,7 @@ export function learnNovelty(
   }
   const memory: NoveltyMemory = { places: [], words: [], new_place: {} };
   const singlePlaces = new Map<number, number>();
-  for (const { kind, place, runs: its, values } of seen.values()) {
+  for (const { kind, place, runs: its, steps: count, values } of seen.values()) {
     if (its.size === 1) singlePlaces.set(kind, (singlePlaces.get(kind) ?? 0) + 1);
     if (isWordKind(kind)) {
       memory.words.push({
@@ -106,7 +111,8 @@ export function learnNovelty(
     // Many values that changed nothing: one more will not either, unless this place is one that decides.
     const harmless = decisive.has(place) ? 1 : 1 / Math.max(1, values.size);
     const surprise = (1 - missing) * harmless * (KIND_WEIGHT[kind] ?? 0);
-    const isEverywhere = its.size === runs.size;
+    // Of each step: a run may have several here, and some of them never had it.
+    const isEverywhere = count === steps.length;
     const absence = isEverywhere && ALWAYS_THERE.includes(kind) ? its.size / (its.size + 2) : 0;
     const isFree = values.size > STATES || surprise < 0.02;
     memory.places.push({
