@@ -174,12 +174,14 @@ class Scanner {
         is_upgrade_asked_ = is_upgrade_named_ = false;
         remaining_ = 0;
         if (!kWord[*at]) return Refuse(at, Refusal::kStartLine);
+        word_length_ = 0;
         state_ = State::kMethod;
         return at;
       case State::kMethod:
-        while (at < end && kWord[*at]) at++;
+        for (; at < end && kWord[*at]; at++) KeepWordByte(*at);
         if (at == end) return at;
         if (*at != ' ') return Refuse(at, Refusal::kStartLine);
+        is_get_ = word_length_ == 3 && std::memcmp(word_, "GET", 3) == 0;
         state_ = State::kTargetStart;
         return at + 1;
       case State::kTargetStart:
@@ -359,7 +361,7 @@ class Scanner {
       refusal_ = Refusal::kLengthMalformed;
     } else if (lengths_ == 1 && remaining_ > 0) {
       state_ = State::kLength;
-    } else if (switches_protocols_ && is_upgrade_asked_ && is_upgrade_named_ && lengths_ == 0) {
+    } else if (switches_protocols_ && is_get_ && is_upgrade_asked_ && is_upgrade_named_ && lengths_ == 0) {
       is_switched_ = true;
       remaining_ = kSwitchedBytes;
       state_ = State::kLength;
@@ -444,6 +446,8 @@ class Scanner {
   bool lacks_line_end_ = false;
   bool is_length_valid_ = true;
   bool is_chunked_ = true;
+  /** No other method asks for WebSocket (RFC 6455, 4.1). */
+  bool is_get_ = false;
   bool is_upgrade_asked_ = false;
   bool is_upgrade_named_ = false;
   bool is_switched_ = false;

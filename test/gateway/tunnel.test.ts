@@ -122,12 +122,17 @@ describe.runIf(canTunnel)('a handshake', () => {
     await lonely.close();
   });
 
-  it('with a body is none: 426 with what a client needs to go on without', async () => {
+  it('with a body, or by another method than GET, is none: 426 with what a client needs to go on without', async () => {
     const answer = await rawRequest(
       gateway.port,
       'POST /v1/x HTTP/1.1\r\nhost: gw\r\nconnection: Upgrade\r\nupgrade: websocket\r\ncontent-length: 2\r\n\r\n{}',
     );
     expect(answer.status).toBe(426);
+    const other = await rawRequest(
+      gateway.port,
+      'POST /v1/x HTTP/1.1\r\nhost: gw\r\nconnection: Upgrade\r\nupgrade: websocket\r\n\r\n',
+    );
+    expect(other.status).toBe(426);
     const lines = answer.headers.map((pair) => pair.join(': ').toLowerCase());
     expect(lines).toEqual(expect.arrayContaining(['upgrade: websocket', 'connection: upgrade']));
   });

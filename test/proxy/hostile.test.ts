@@ -174,14 +174,19 @@ it('a head that comes too slowly is not waited for', async () => {
   answer.socket.destroy();
 });
 
-it.each(['169.254.169.254:80', '[fe80::1]:443', '[::ffff:169.254.169.254]:80', '0.0.0.0:80', '[::]:443'])(
-  'nobody is led to %s',
-  async (authority) => {
-    const { status, socket } = await askForTunnel(service.port, authority);
-    expect(status).toBe(403);
-    socket.destroy();
-  },
-);
+it.each([
+  ...['169.254.169.254:80', '[fe80::1]:443', '[::ffff:169.254.169.254]:80', '0.0.0.0:80', '[::]:443'],
+  ...[
+    '[::ffff:0:169.254.169.254]:80',
+    '[2002:a9fe:a9fe::1]:80',
+    '[::169.254.169.254]:80',
+    '[64:ff9b::a9fe:a9fe]:80',
+  ],
+])('nobody is led to %s', async (authority) => {
+  const { status, socket } = await askForTunnel(service.port, authority);
+  expect(status).toBe(403);
+  socket.destroy();
+});
 
 it('nor to the service’s own ports, by whatever name', async () => {
   const own = [service.port, Number(new URL(service.gateway).port)];
