@@ -169,6 +169,24 @@ describe.skipIf(findChromium() === null)('the dashboard in Chromium', () => {
     expect(await page.evaluate('location.hash')).not.toContain('q=');
   });
 
+  it('signs out in every tab, and says whose captures are', async () => {
+    await using visit = await Visit.open(browser, service.api, service.token);
+    await visit.goTo('settings');
+    const other = await visit.context.newPage();
+    await other.goto(`${service.api}/#/conversations`);
+    await other.locator('a.run-row').first().waitFor();
+    await visit.page.getByRole('button', { name: 'Sign out' }).click();
+    await other.getByRole('heading', { name: 'Sign in to Understudy' }).waitFor();
+    const made = await runHere(['token', '--email', 'stranger@example.com'], {
+      DATA_DIR: service.dir,
+      AUTH_DB_URL: 'embedded:',
+    });
+    await using stranger = await Visit.open(browser, service.api, made.stdout.trim());
+    await stranger.goTo(`conversations/${RUN_ID}`);
+    await stranger.page.getByText('This is for whoever runs the service').waitFor();
+    expect(await stranger.page.locator('h1').textContent()).toBe('Conversations');
+  });
+
   it('says what is kept how long, and how often each key was used', async () => {
     const { org_id } = service;
     const made = (await service.call('POST', '/api-keys/', { name: 'busy', org_id })) as { raw_key: string };

@@ -7,7 +7,7 @@ import { useEffect, useMemo } from 'preact/hooks';
 import { ApiError } from './api.ts';
 import { onBack, pause, waitAfter } from './connection.ts';
 import { keepEqual } from './keep-equal.ts';
-import { noteSignedOut } from './session.ts';
+import { checkSession, noteSignedOut } from './session.ts';
 
 export interface Resource<T> {
   /** null: not read yet. */
@@ -85,6 +85,7 @@ class Watched<T> implements Resource<T> {
         if (ends.aborted) return;
         const error = toApiError(thrown);
         if (error.status === 401) return noteSignedOut();
+        if (error.status === 404) void checkSession();
         failures++;
         this.error.value = error;
         if (!error.passes) return;

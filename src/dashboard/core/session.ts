@@ -66,6 +66,22 @@ export function noteSignedOut(): void {
   sessionState.value = 'signed_out';
 }
 
+/**
+ * Signs out here, too, where the session is over: what is the operator's alone is not there for whoever is not signed in, and
+ * says no more than that.
+ */
+export async function checkSession(): Promise<void> {
+  if (sessionState.peek() !== 'signed_in') return;
+  await call('GET /auth/me', {}).catch((thrown: unknown) => {
+    if (thrown instanceof ApiError && thrown.status === 401) noteSignedOut();
+  });
+}
+
+// Signing out in another tab takes it away.
+addEventListener('storage', ({ key, newValue }) => {
+  if (key === ORGANIZATION && newValue === null) void checkSession();
+});
+
 /** Takes a token out of the address (`/#token=…`, the terminal's link), so that it stays in no history. */
 async function takeToken(): Promise<void> {
   const [, token] = /[#&]token=([^&]+)/.exec(location.hash) ?? [];

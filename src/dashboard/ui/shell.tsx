@@ -15,11 +15,12 @@ import {
   signOut,
 } from '../core/session.ts';
 import { findPage, GROUPS, PAGES, type Page } from '../pages.ts';
-import { Time } from './basics.tsx';
+import { PageHead, Time } from './basics.tsx';
 import { DialogPlace } from './form.tsx';
 import { Icon } from './icons.tsx';
 import { act, clearNotice, Notice, notify } from './notice.tsx';
 import { SignIn, Starting } from './sign-in.tsx';
+import { Empty } from './states.tsx';
 
 /** On a narrow page the menu is a drawer. */
 const isMenuOpen = signal(false);
@@ -100,7 +101,22 @@ function PageContent({ page }: { page: Page }) {
   }
   // What a page hides depends on it; it is there with the first answers.
   if (organization.value !== null && role.value === null) return null;
+  if (page.needs === 'operator' && !isOperator.value) return <NotTheOperator title={page.title} />;
   return <Content />;
+}
+
+/** A copied address leads to what is not this reader's. */
+function NotTheOperator({ title }: { title: string }) {
+  return (
+    <>
+      <PageHead title={title} />
+      <Empty title="This is for whoever runs the service.">
+        What the gateway captures may hold anything that agents and models said. The operator reads it, by the
+        link of the start or by an address in <code>OPERATORS</code>, and the admins of the organization that{' '}
+        <code>GW_ORG</code> names.
+      </Empty>
+    </>
+  );
 }
 
 function Menu({ current }: { current: Page }) {
