@@ -71,6 +71,7 @@ describe('the installed package', () => {
       'texts.cc',
       'uwebsockets-binary.mjs',
       'uwebsockets.sha256',
+      'vectors',
       'vectors.cc',
     ]);
     const engine = join(installed, 'dist/native/byte-engine.js');
