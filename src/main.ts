@@ -19,7 +19,7 @@ import { StreamTickets } from './auth/stream-tickets.ts';
 import { type Config, silenceModelRuntime } from './config.ts';
 import { CaptureControl, type ThreadCapture } from './gateway/capture/capture-control.ts';
 import { ConnectionWatch } from './http/connection-watch.ts';
-import { findPort } from './http/port.ts';
+import { holdPort } from './http/port.ts';
 import {
   CAPTURE_STOP_MS,
   COMPUTE_DEADLINE_MS,
@@ -300,7 +300,10 @@ async function startServers(
   const reader = openCaptureReader(given, log);
   stops.push(() => reader.close());
   const isAlone = given.server_threads === 1;
-  const config = isAlone ? given : await withFoundPorts(given, parts);
+  const { config, release } = isAlone
+    ? { config: given, release: () => {} }
+    : await withHeldPorts(given, parts);
+  stops.push(async () => release());
   const others = isAlone
     ? null
     : new ServerThreads({
@@ -334,6 +337,7 @@ async function startServers(
     renderMetrics,
     compute: compute?.run ?? null,
   });
+  release();
   captures.push(first);
   meters.push(first);
   stops.push(() => first.stop());
@@ -488,12 +492,22 @@ function signOwnerToken({ auth }: Config): Promise<string> {
   });
 }
 
-/** The configuration with ports that several threads may share: free ones, picked where 0 was asked for. */
-async function withFoundPorts(config: Config, parts: Parts): Promise<Config> {
+/** The configuration with ports that several threads may share: free ones, picked where 0 was asked for, and held until `release`. */
+async function withHeldPorts(config: Config, parts: Parts): Promise<{ config: Config; release(): void }> {
   const { api, gateway } = config;
+  const held = {
+    api: parts.api ? await holdPort(api.host, api.port) : null,
+    gateway: parts.gateway ? await holdPort(gateway.host, gateway.port) : null,
+  };
   return {
-    ...config,
-    api: parts.api ? { ...api, port: await findPort(api.host, api.port) } : api,
-    gateway: parts.gateway ? { ...gateway, port: await findPort(gateway.host, gateway.port) } : gateway,
+    config: {
+      ...config,
+      api: held.api === null ? api : { ...api, port: held.api.port },
+      gateway: held.gateway === null ? gateway : { ...gateway, port: held.gateway.port },
+    },
+    release: () => {
+      held.api?.release();
+      held.gateway?.release();
+    },
   };
 }

@@ -3,7 +3,7 @@
  * (SO_REUSEPORT), so a second process would quietly take half of the first one's requests. Main thread.
  */
 import { once } from 'node:events';
-import { createServer } from 'node:net';
+import { type AddressInfo, createServer } from 'node:net';
 
 /**
  * @param port 0: one that the system picks
@@ -21,6 +21,28 @@ export async function findPort(host: string, port: number): Promise<number> {
   await new Promise((resolve) => probe.close(resolve));
   if (address === null || typeof address === 'string') throw describeListenError(host, port);
   return address.port;
+}
+
+/** A port that the system gives to nobody else until it is released. */
+export interface HeldPort {
+  port: number;
+  release(): void;
+}
+
+/**
+ * As `findPort`. One that the system picks is held with sharing switched on, where the system can (Linux): those that listen later share it,
+ * and it is picked for nobody else meanwhile. Release it once one of them listens, since it would get a part of the connections.
+ */
+export async function holdPort(host: string, port: number): Promise<HeldPort> {
+  const found = async () => ({ port: await findPort(host, port), release: () => {} });
+  if (port !== 0) return found();
+  const holder = createServer();
+  try {
+    await once(holder.listen({ host, port, reusePort: true }), 'listening');
+  } catch {
+    return found();
+  }
+  return { port: (holder.address() as AddressInfo).port, release: () => void holder.close() };
 }
 
 const REASONS: Readonly<Record<string, string>> = {
