@@ -14,13 +14,12 @@ import {
 } from 'node:fs';
 import { homedir } from 'node:os';
 import { dirname, join, resolve } from 'node:path';
-import { fileURLToPath } from 'node:url';
 import { CLIENTS, type ClientName, isClient } from '../hooks/event.ts';
 import { mergeSettings, SETTINGS_FILES, SettingsFault } from '../hooks/settings.ts';
 import { makeFolder } from '../std/folder.ts';
-import { quoteForShell } from '../std/shell-word.ts';
 import { readFlagsAndWords, refuseWords } from './flags.ts';
 import { type CliIo, EXIT, UsageError } from './io.ts';
+import { renderOwnCommand } from './own-command.ts';
 import { makeHarmlessLine } from './terminal-text.ts';
 
 const HELP = `Has Claude Code or Codex report each tool call as a step of a run, and read what the monitors say when a run goes wrong.
@@ -64,24 +63,13 @@ export async function runHooks(argv: string[], io: CliIo): Promise<number> {
     const value = values[name];
     return value === undefined ? [] : [`--${name}`, value];
   });
-  const command = values.remove ? null : commandOf(client, flags);
+  const command = values.remove ? null : renderOwnCommand(['hook', client, ...flags]);
   if (!values.write && !values.remove) {
     await io.out(mergeSettings(client, null, command));
     return EXIT.done;
   }
   const file = values.file ?? SETTINGS_FILES[client].replace(/^~/, () => homedir());
   return install(client, resolve(file), command, io);
-}
-
-/** By the paths of this Node and this copy: to look for them anew at each event would take longer than the event. */
-function commandOf(client: ClientName, flags: readonly string[]): string {
-  const entry = fileURLToPath(new URL(findEntry(), import.meta.url));
-  return [process.execPath, entry, 'hook', client, ...flags].map(quoteForShell).join(' ');
-}
-
-/** The command lies beside the sources, compiled or not. */
-function findEntry(): string {
-  return import.meta.url.endsWith('.ts') ? './understudy.mjs' : '../../../src/cli/understudy.mjs';
 }
 
 async function install(client: ClientName, file: string, command: string | null, io: CliIo): Promise<number> {

@@ -4,9 +4,12 @@ import { loadAgentConnection, readVersion } from '../config.ts';
 import { MCP_CALL_MS } from '../limits.ts';
 import { readFlags } from './flags.ts';
 import { type CliIo, EXIT } from './io.ts';
+import { renderOwnCommand } from './own-command.ts';
 import { makeHarmlessLine } from './terminal-text.ts';
 
-const HELP = `Gives an agent three tools over the Model Context Protocol, on standard input and output: retrieve_patterns,
+const help = (
+  command: string,
+) => `Gives an agent three tools over the Model Context Protocol, on standard input and output: retrieve_patterns,
 recall_findings and record_finding. It runs for as long as the agent keeps its input open, and calls the API of a service that
 runs elsewhere. Where the agent's client can speak HTTP, the service's own address /mcp does the same without a process.
 
@@ -20,15 +23,15 @@ Usage: understudy mcp [--url URL] [--codebase ID] [--org ID] [--project ID]
 The API key is read from SVC_API_KEY alone: other users of the machine can see the flags of a process.
 
 Examples:
-  claude mcp add understudy --env SVC_API_KEY=svc_live_... -- npx understudy mcp --codebase owner/name
-  codex mcp add understudy --env SVC_API_KEY=svc_live_... -- npx understudy mcp --codebase owner/name
+  claude mcp add understudy --env SVC_API_KEY=svc_live_... -- ${command} --codebase owner/name
+  codex mcp add understudy --env SVC_API_KEY=svc_live_... -- ${command} --codebase owner/name
 `;
 
 /** @returns the exit status */
 export async function runMcp(argv: string[], io: CliIo): Promise<number> {
   const values = readFlags(argv, { url: 'text', codebase: 'text', org: 'text', project: 'text' });
   if (values.help) {
-    await io.out(HELP);
+    await io.out(help(renderOwnCommand(['mcp'])));
     return EXIT.done;
   }
   const { base_url, api_key } = loadAgentConnection(values.url);

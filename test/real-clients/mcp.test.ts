@@ -1,7 +1,6 @@
 /** The tools of `/mcp` and of `understudy mcp` in Claude Code and Codex themselves, set up by the lines that README and docs/mcp.md show. */
 
-import { mkdirSync, readFileSync, symlinkSync } from 'node:fs';
-import { join } from 'node:path';
+import { readFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
 import { startFakeProvider } from '../../src/demo/fake-provider.ts';
@@ -9,6 +8,7 @@ import { McpService } from '../fixtures/mcp-service.ts';
 import { ClientHome } from './client-session.ts';
 import { claudeCode, codex, type KnownClient } from './known-client.ts';
 
+const command = fileURLToPath(new URL('../../src/cli/understudy.mjs', import.meta.url));
 const service = new McpService();
 beforeAll(() => service.start());
 afterAll(() => service[Symbol.asyncDispose]());
@@ -25,22 +25,17 @@ function wordsOf(line: string): string[] {
   return line
     .replace(/\$SVC_API_KEY|svc_live_\.\.\./, service.key)
     .replace('http://127.0.0.1:8000', service.api.url)
+    .replace('/opt/understudy/src/cli/understudy.mjs', command)
     .replace(' -- ', ` --env SVC_BASE_URL=${service.api.url} -- `)
     .match(/"[^"]*"|\S+/g)!
     .map((word) => word.replaceAll('"', ''))
     .slice(1);
 }
 
-/** A project that has the package: `npx understudy` finds it there. */
+/** A project that knows nothing of the package, as an agent's own is. */
 function makeProject(): ClientHome {
   const home = new ClientHome();
   onTestFinished(() => home[Symbol.dispose]());
-  const commands = join(home.work, 'node_modules', '.bin');
-  mkdirSync(commands, { recursive: true });
-  symlinkSync(
-    fileURLToPath(new URL('../../src/cli/understudy.mjs', import.meta.url)),
-    join(commands, 'understudy'),
-  );
   return home;
 }
 
