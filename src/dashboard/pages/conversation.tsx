@@ -144,7 +144,7 @@ function sayOthers({ exchanges, turns }: CapturedRun): string | undefined {
 
 function sayWaiting(turns: readonly CapturedTurn[]): string | undefined {
   const waited = turns.reduce((sum, { latency_ms }) => sum + latency_ms, 0);
-  return turns.length > 0 ? `${formatSpan(waited)} waiting for answers` : undefined;
+  return turns.length > 0 ? `${formatSpan(waited)} waiting` : undefined;
 }
 
 function Transcript({ read: { run, turns } }: { read: ReadConversation }) {

@@ -62,7 +62,13 @@ function ExperimentList() {
                 ]}
                 rows={rows}
                 keyOf={({ experiment_id }) => experiment_id}
-                empty="No experiments yet. A run that is started with experiment_id and arm makes one."
+                empty="No experiments yet."
+                how={
+                  <>
+                    A run that is started with an <code>experiment_id</code> and an arm makes one:{' '}
+                    <a href="/docs/guides/client">the client library</a> draws the arms.
+                  </>
+                }
               />
               {has_more ? (
                 <button type="button" class="plain more" onClick={list.more}>

@@ -63,7 +63,13 @@ function Codebases() {
                 ]}
                 rows={rows}
                 keyOf={({ codebase_id }) => codebase_id}
-                empty="No findings yet. Agents record them over the API, a client library or the tools of /mcp."
+                empty="No findings yet."
+                how={
+                  <>
+                    Agents record them with <a href="/docs/guides/mcp">the tools of /mcp</a>,{' '}
+                    <a href="/docs/guides/client">a client library</a> or over <a href="/docs">the API</a>.
+                  </>
+                }
               />
               {has_more ? <More onMore={list.more} /> : null}
             </>

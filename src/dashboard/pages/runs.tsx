@@ -120,8 +120,9 @@ function NoRuns({ isFiltered }: { isFiltered: boolean }) {
   if (!isFiltered)
     return (
       <Empty title="No runs yet.">
-        They show here as soon as an agent starts one: with a client library, with the hooks of Claude Code
-        and Codex, or over the API.
+        They show here as soon as an agent starts one: with <a href="/docs/guides/client">a client library</a>
+        , with <a href="/docs/guides/hooks">the hooks of Claude Code and Codex</a>, or over{' '}
+        <a href="/docs">the API</a>.
       </Empty>
     );
   return (

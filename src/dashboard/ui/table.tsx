@@ -17,15 +17,18 @@ export function Table<One>({
   rows,
   keyOf,
   empty,
+  how,
   label,
 }: {
   columns: readonly Column<One>[];
   rows: readonly One[];
   keyOf: (row: One) => string;
+  /** What stands there when there are no rows; `how`: what would change that. */
   empty: string;
+  how?: ComponentChildren;
   label: string;
 }) {
-  if (rows.length === 0) return <Empty title={empty} />;
+  if (rows.length === 0) return <Empty title={empty}>{how}</Empty>;
   return (
     <table aria-label={label}>
       <thead>
