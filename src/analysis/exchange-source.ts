@@ -10,7 +10,11 @@ import type { StoredExchange } from '../providers/decode.ts';
 export type BodySide = 'request' | 'response';
 
 /** A record without its headers: what a listing needs. */
-export type ListedExchange = Omit<ExchangeRecord, 'request' | 'response' | 'relegation'>;
+export type ListedExchange = Omit<ExchangeRecord, 'request' | 'response' | 'relegation'> & {
+  /** On the wire; left out where nobody kept it. */
+  request_bytes?: number;
+  response_bytes?: number;
+};
 
 /** What is read of a capture database. `CaptureReader` is one. */
 export interface ExchangeSource {

@@ -264,13 +264,11 @@ export class RunChains {
   }
 
   /** FNV-1a in two lanes over what its next record says. */
-  #mark(
-    place: number,
-    { id, started_at, duration_ms, status, usage, model, stop_reason }: ListedExchange,
-  ): void {
+  #mark(place: number, record: ListedExchange): void {
     const { marks } = this.#columns;
-    const { input_tokens, output_tokens } = usage;
-    const text = `${id} ${started_at} ${duration_ms} ${status} ${input_tokens} ${output_tokens} ${model} ${stop_reason}`;
+    const { id, started_at, duration_ms, status, usage, model, stop_reason } = record;
+    const sizes = `${record.request_bytes} ${record.response_bytes} ${usage.input_tokens} ${usage.output_tokens}`;
+    const text = `${id} ${started_at} ${duration_ms} ${status} ${sizes} ${model} ${stop_reason}`;
     let a = marks[place * 2]! ^ 0x811c9dc5;
     let b = marks[place * 2 + 1]! ^ 0x1b873593;
     for (let at = 0; at < text.length; at++) {

@@ -18,7 +18,7 @@ import { CaptureReader, type ReaderOptions } from '../storage/capture/reader.ts'
 import type { UnreadableExchanges } from './unreadable-exchanges.ts';
 
 /** Mapped pages from which on `release` gives them back; the program's own are some 60 MB of them. */
-const MAPPED_BYTES = 112 * 1024 * 1024;
+const MAPPED_BYTES = 88 * 1024 * 1024;
 /** Between two releases: so long at least, and so many times what the reopening took. */
 const RELEASE_MS_MIN = 1_000;
 const RELEASE_FACTOR = 10;

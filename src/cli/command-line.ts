@@ -13,6 +13,8 @@ interface Command {
   summary: string;
   /** It reads capture files: in a process of its own (guard.ts). `once`: with --once, else it starts such processes. */
   is_guarded?: true | 'once';
+  /** Said when a signal ends that process and it has not said itself what it has done. */
+  interrupted?: string;
   /** @returns the exit status */
   run(argv: string[], io: CliIo): Promise<number>;
 }
@@ -29,11 +31,13 @@ const COMMANDS: Record<string, Command> = {
   inspect: {
     summary: 'show what a capture database holds: runs, turns, gaps, bodies',
     is_guarded: true,
+    interrupted: 'what it has shown is not all',
     run: async (argv, io) => (await import('./inspect.ts')).runInspect(argv, io),
   },
   trace: {
     summary: 'write the runs of a capture database as JSON lines, turns in one form for all providers',
     is_guarded: true,
+    interrupted: 'what it has written is not all; with --out, the same command goes on from there',
     run: async (argv, io) => (await import('./trace.ts')).runTrace(argv, io),
   },
   distill: {
@@ -53,6 +57,7 @@ const COMMANDS: Record<string, Command> = {
   relegation: {
     summary: 'explain why the student served a captured step, or did not',
     is_guarded: true,
+    interrupted: 'nothing was explained',
     run: async (argv, io) => (await import('./relegation.ts')).runRelegation(argv, io),
   },
   token: {
@@ -144,7 +149,7 @@ export async function runUnderstudy(argv: string[], io: CliIo): Promise<number> 
     const isGuarded =
       command.is_guarded === true || (command.is_guarded === 'once' && rest.includes('--once'));
     if (isGuarded && !isInProcess && !rest.includes('--help') && !rest.includes('-h'))
-      return await runGuarded([name, ...rest], io, nameDatabase(rest));
+      return await runGuarded([name, ...rest], io, nameDatabase(rest), undefined, command.interrupted);
     return await command.run(rest, io);
   } catch (thrown) {
     return reportFailure(thrown, name, rest, io);

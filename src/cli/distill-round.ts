@@ -42,6 +42,7 @@ import { orderShare, readOrders, writeOrders } from '../student/orders.ts';
 import { CaptureFiles } from './capture-files.ts';
 import { type ExportReport, exportGolden } from './distill-export.ts';
 import { GoldenRequests } from './golden-requests.ts';
+import { PUBLISHING } from './round-phases.ts';
 import { listRunsDbs, readOutcomes } from './run-outcomes.ts';
 import { StudentAsker } from './student-asker.ts';
 import { TextEmbedder } from './text-embedder.ts';
@@ -172,7 +173,7 @@ export async function runRound(options: RoundOptions, teller: RoundTeller): Prom
         student: taughtStudent,
       };
     if (!verdict.publish) return { ...report, reason: verdict.reason, student: taughtStudent };
-    teller.announce('publishing');
+    teller.announce(PUBLISHING);
     const isHeld = before !== null && (await readOrders(options.out)).held;
     const manifest = await publishStudent(options.out, taughtStudent.draft, taughtStudent.model, {
       measured: taughtStudent.measured_model,

@@ -3,14 +3,19 @@
  * progress, the report. Main thread.
  */
 
+import { existsSync } from 'node:fs';
+import { setTimeout } from 'node:timers/promises';
 import { TRAINING_FORMS, type TrainingForm } from '../analysis/training-lines.ts';
 import { loadConfig } from '../config.ts';
+import { readStudentManifest } from '../student/directory.ts';
 import { type ExportReport, removePartialExport } from './distill-export.ts';
 import { DISTILL_FLAGS_HELP, type DistillFlags, readDistillFlags } from './distill-flags.ts';
 import { describeExport, describeRound, type RoundJson } from './distill-report.ts';
 import { RoundFailedError, runRoundInThread } from './distill-thread.ts';
+import { endingOnSignals } from './interruption.ts';
 import { type CliIo, EXIT, UsageError } from './io.ts';
 import { Progress } from './progress.ts';
+import { PUBLISHING } from './round-phases.ts';
 import { choosePalette, formatJson, makeHarmlessLine } from './terminal-text.ts';
 
 const HELP = `Distils the golden runs of a capture database: the patterns in them, and a student that answers the steps it has seen
@@ -113,27 +118,18 @@ async function exportLines(
   if (form === undefined) throw new UsageError(`--export takes ${TRAINING_FORMS.join(' or ')}`);
   if (flags.more['model-url'] !== undefined || flags.more.student !== undefined)
     throw new UsageError('--export makes no student, and goes with neither --student nor --model-url');
-  // A signal that ends the command leaves nothing half written behind.
-  const stop = (signal: NodeJS.Signals): void => {
-    removePartialExport(flags.out);
-    process.kill(process.pid, signal);
-  };
-  for (const signal of STOPS) process.once(signal, stop);
-  try {
-    const report = (await runInThread(flags, false, form, io, surroundings)) as ExportReport | null;
-    if (report === null) return EXIT.failed;
-    const columns = surroundings.columns ?? process.stdout.columns;
-    const width = io.is_terminal && columns > 0 ? Math.max(40, columns) : Number.POSITIVE_INFINITY;
-    await io.out(
-      flags.json ? `${formatJson(report, 2)}\n` : describeExport(report, width, choosePalette(io.has_color)),
-    );
-    return EXIT.done;
-  } finally {
-    for (const signal of STOPS) process.off(signal, stop);
-  }
+  const report = (await runInThread(flags, false, form, io, surroundings)) as ExportReport | null;
+  if (report === null) return EXIT.failed;
+  const columns = surroundings.columns ?? process.stdout.columns;
+  const width = io.is_terminal && columns > 0 ? Math.max(40, columns) : Number.POSITIVE_INFINITY;
+  await io.out(
+    flags.json ? `${formatJson(report, 2)}\n` : describeExport(report, width, choosePalette(io.has_color)),
+  );
+  return EXIT.done;
 }
 
-const STOPS = ['SIGINT', 'SIGTERM'] as const;
+/** What a round that is publishing gets to finish that. */
+const PUBLISHING_MS = 5_000;
 
 async function runInThread(
   flags: DistillFlags,
@@ -145,8 +141,12 @@ async function runInThread(
   const config = loadConfig({ listener: 'gateway' });
   const progress = new Progress(io, io.is_terminal, surroundings.now ?? Date.now);
   const { out, student, target_error, served_min, never_serve, share, held_out, more } = flags;
-  try {
-    return await runRoundInThread(
+  const evaluates = more['model-url'] !== undefined;
+  const before = form === null && !evaluates ? await findVersion(out) : null;
+  let doing = 'beginning';
+  let round: Promise<RoundJson | ExportReport> | null = null;
+  const start = (): Promise<RoundJson | ExportReport> => {
+    round = runRoundInThread(
       {
         db: flags.db ?? surroundings.default_db ?? config.capture.db,
         out,
@@ -154,7 +154,7 @@ async function runInThread(
         gate: { target_error, served_min, sticky: config.relegation?.sticky ?? false },
         never_serve,
         held_out,
-        evaluates: more['model-url'] !== undefined,
+        evaluates,
         exports: form,
         wires: config.relegation_wires,
         compare,
@@ -166,11 +166,36 @@ async function runInThread(
         embedding: config.embedding,
       },
       {
-        tell: (what, done, of) => progress.tell(what, done, of),
-        announce: (what) => progress.announce(what),
+        tell: (what, done, of) => {
+          doing = what;
+          progress.tell(what, done, of);
+        },
+        announce: (what) => {
+          doing = what;
+          progress.announce(what);
+        },
         warn: (words) => io.err(`warning: ${makeHarmlessLine(words)}\n`),
       },
     );
+    return round;
+  };
+  const describe = async (): Promise<string> => {
+    const at = makeHarmlessLine(doing);
+    // What takes its place by a rename is there in a moment, or not at all.
+    if (doing === PUBLISHING) await Promise.race([round?.catch(() => {}), setTimeout(PUBLISHING_MS)]);
+    progress.clear();
+    if (form !== null) {
+      removePartialExport(out);
+      return `${at}; no file was written`;
+    }
+    if (evaluates) return `${at}; the model was not asked about all steps, and nothing is written`;
+    const kept = existsSync(`${out}.work`)
+      ? `; ${makeHarmlessLine(out)}.work keeps what was read of runs`
+      : '';
+    return `${at}; ${describeVersion(before, await findVersion(out), out)}${kept}`;
+  };
+  try {
+    return await endingOnSignals(io, start, describe);
   } catch (error) {
     if (!(error instanceof RoundFailedError)) throw error;
     io.err(`understudy: ${makeHarmlessLine(error.message)}\n`);
@@ -178,4 +203,18 @@ async function runInThread(
   } finally {
     progress.clear();
   }
+}
+
+/** @returns null where none is published, or nobody can tell */
+async function findVersion(out: string): Promise<number | null> {
+  return readStudentManifest(out).then(
+    ({ version }) => version,
+    () => null,
+  );
+}
+
+function describeVersion(before: number | null, now: number | null, out: string): string {
+  const where = makeHarmlessLine(out);
+  if (now === null) return `nothing is published in ${where}`;
+  return now === before ? `version ${now} stays in ${where}` : `version ${now} is published in ${where}`;
 }

@@ -5,6 +5,7 @@
  */
 
 import { spawn } from 'node:child_process';
+import { dieOf, INTERRUPTED } from './interruption.ts';
 import { type CliIo, EXIT } from './io.ts';
 
 /** First argument of the process that does the work. */
@@ -19,6 +20,7 @@ const FORWARDED = ['SIGINT', 'SIGTERM', 'SIGHUP'] as const;
  * @param argv of the command, its name first
  * @param what it reads, for the line that says that it is damaged
  * @param entry the script that runs `argv` when IN_PROCESS stands before it
+ * @param interrupted said when a signal that we passed on ended it, and it has not said so itself
  * @returns the command's exit status; 1, with a line on `io.err`, when a signal ended it that we did not send
  */
 export function runGuarded(
@@ -26,12 +28,17 @@ export function runGuarded(
   io: CliIo,
   what: string,
   entry: string = process.argv[1]!,
+  interrupted = 'nothing was done',
 ): Promise<number> {
   const child = spawn(process.execPath, [...process.execArgv, entry, IN_PROCESS, ...argv], {
     stdio: ['inherit', 'inherit', 'pipe'],
   });
   const filter = new NoiseFilter((text) => io.err(text));
-  child.stderr.setEncoding('utf8').on('data', (text: string) => filter.add(text));
+  let hasSaid = false;
+  child.stderr.setEncoding('utf8').on('data', (text: string) => {
+    hasSaid ||= text.includes(INTERRUPTED);
+    filter.add(text);
+  });
   let sent: NodeJS.Signals | null = null;
   const forward = (signal: NodeJS.Signals): void => {
     sent = signal;
@@ -45,7 +52,10 @@ export function runGuarded(
       filter.finish();
       if (signal === null) return resolve(code ?? EXIT.failed);
       // Ended as asked: so do we.
-      if (signal === sent) return void process.kill(process.pid, signal);
+      if (signal === sent) {
+        if (!hasSaid) io.err(`${INTERRUPTED} ${signal}: ${interrupted}\n`);
+        return dieOf(signal);
+      }
       io.err(`understudy: ${what}: ${tellSignal(signal)}\n`);
       resolve(EXIT.failed);
     });

@@ -59,6 +59,7 @@ describe('chains of runs', () => {
       { duration_ms: 2 },
       { status: 500 },
       { model: 'other' },
+      { request_bytes: 7 },
     ].map(markOf);
     expect(new Set(marks).size).toBe(marks.length);
     expect(markOf({})).toBe(marks[0]);

@@ -16,6 +16,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { makeOrder, OrderRun, orderScript, TOOLS } from '../../bench/order-agent.ts';
+import type { RoundJson } from '../../src/cli/distill-report.ts';
 import type { CliIo } from '../../src/cli/io.ts';
 import { UsageError } from '../../src/cli/io.ts';
 import { type RoundEnd, runLoop } from '../../src/cli/loop.ts';
@@ -27,6 +28,7 @@ import { createPrng } from '../../src/std/prng.ts';
 import { CaptureLog } from '../../src/storage/capture/log.ts';
 import { readStudentManifest } from '../../src/student/directory.ts';
 import { readOrders } from '../../src/student/orders.ts';
+import { basketExchanges, captureExchanges } from '../fixtures/basket-agent.ts';
 import { CliChild, type RunCommand, runCli } from './child.ts';
 import { runHere } from './here.ts';
 
@@ -287,6 +289,30 @@ describe('loop at an interval', () => {
     await child.waitForOutput(/44 golden of 44 runs, 4 read/);
     child.process.kill('SIGTERM');
     expect(await child.ended).toMatchObject({ code: 0, signal: null, stderr: '' });
+  });
+});
+
+describe('a database that was made anew at the same path', () => {
+  it('is read anew, though its runs have the same names and times', async () => {
+    const own = join(folder, 'anew.mdb');
+    const out = join(folder, 'anew');
+    const round = async (): Promise<RoundJson> => {
+      const { code, stdout } = await runHere(['loop', '--once', '--json', '--db', own, '--out', out], env);
+      expect(code).toBe(0);
+      return JSON.parse(stdout) as RoundJson;
+    };
+    const capture = (more: string): Promise<void> =>
+      captureExchanges(
+        own,
+        Array.from({ length: 30 }, (_, at) => basketExchanges(at, `run-${at}`, more)).flat(),
+      );
+    await capture('');
+    expect(await round()).toMatchObject({ outcome: 'published', golden: 30, read: 30 });
+    expect(await round()).toMatchObject({ outcome: 'kept', golden: 30, read: 0 });
+    for (const name of readdirSync(folder).filter((one) => one.startsWith('anew.mdb')))
+      rmSync(join(folder, name), { recursive: true });
+    await capture('Quickly.');
+    expect(await round()).toMatchObject({ golden: 30, read: 30 });
   });
 });
 
