@@ -161,7 +161,7 @@ export class CaptureList {
       this.#newest = null;
       if (this.#runs.readWanted(this.#files) || this.#runs.loadSome()) return 0;
       const from = performance.now();
-      let isMore = true;
+      let isMore = this.#options.reads_ahead;
       while (isMore && performance.now() < from + CAPTURE_LIST.reading_ms)
         isMore = this.#runs.readUnread(this.#files, systemClock.wallMs() - CAPTURE_LIST.settled_ms);
       if (!isMore || this.#runs.changed >= CAPTURE_LIST.runs_unsaved) this.#save();

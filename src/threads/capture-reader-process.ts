@@ -121,7 +121,10 @@ export class CaptureReaderProcess implements CaptureAsker {
       // Never started, or a message that could not be sent: then it still ends.
       if (child.pid === undefined) this.#noteEnd(life, error.message);
     });
-    this.#send(life, { type: 'open', options: { ...options, is_suspect: this.#ends >= SUSPECT_ENDS } });
+    this.#send(life, {
+      type: 'open',
+      options: { ...options, is_suspect: this.#ends >= SUSPECT_ENDS, reads_ahead: this.#ends === 0 },
+    });
     return life;
   }
 

@@ -18,6 +18,8 @@ export interface CaptureReaderOptions {
 export interface CaptureReaderStart extends CaptureReaderOptions {
   /** Earlier ones ended by themselves: what they kept may be why. */
   is_suspect: boolean;
+  /** Reads what nobody has asked for yet. false: an earlier one ended by itself, perhaps over a page that it looked at so. */
+  reads_ahead: boolean;
 }
 
 export type ToCaptureReader =

@@ -86,7 +86,10 @@ class Captures {
     await log.close();
   }
 
-  open(options: { version?: string; prices?: typeof PRICES; is_suspect?: boolean } = {}, catchUpMs?: number) {
+  open(
+    options: { version?: string; prices?: typeof PRICES; is_suspect?: boolean; reads_ahead?: boolean } = {},
+    catchUpMs?: number,
+  ) {
     const { db, key: data_key } = this;
     const files = new FollowedFiles(db, { decode: decodeExchange, data_key });
     const start = {
@@ -96,6 +99,7 @@ class Captures {
       student: null,
       version: '1',
       is_suspect: false,
+      reads_ahead: true,
       ...options,
     };
     const list = new CaptureList(files, start, catchUpMs);
@@ -282,6 +286,21 @@ describe.each<[string, () => Key]>([
     rmSync(captures.db);
     await captures.append(turn('other', { at_ms: START_MS + 1 }), turn('captures'), turn('here'));
     expect(idsOf(await captures.readAll())).toEqual(['here', 'captures', 'other']);
+  });
+});
+
+describe('what nobody has asked for', () => {
+  it('is read while nothing is asked, but for a reader behind one that ended by itself', async () => {
+    const captures = new Captures();
+    await captures.append(turn('a'));
+    const told = (reads_ahead: boolean) => {
+      const list = captures.open({ reads_ahead });
+      finish(list);
+      return list.page({ limit: 1, before: null, filter: {} }, () => false).runs[0]?.task;
+    };
+    expect(told(false)).toBeNull();
+    await captures.letGo();
+    expect(told(true)).toBe('Words of a.');
   });
 });
 
