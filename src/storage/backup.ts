@@ -367,11 +367,9 @@ function copyPlain(path: string, copy: string): Pick<FileEntry, 'bytes' | 'sha25
 }
 
 async function verifyFile(path: string, { name, rows, sha256 }: FileEntry): Promise<void> {
-  const isWhole =
-    digestFile(path) === sha256 &&
-    (rows === undefined ||
-      JSON.stringify(sortRows(await countRows(path))) === JSON.stringify(sortRows(rows)));
-  if (!isWhole) throw new BackupError(`${name} is not what was backed up`);
+  if (digestFile(path) !== sha256) throw new BackupError(`${name} is not what was backed up`);
+  // To read all of it. The numbers prove no more than the digest, and an earlier version may have counted too few.
+  if (rows !== undefined) await countRows(path);
 }
 
 /** Reads every entry of every table. @throws BackupError when one cannot be read */
@@ -382,7 +380,7 @@ async function countRows(path: string): Promise<Record<string, number>> {
       const rows: Record<string, number> = {};
       for (const name of tableNames(root)) {
         let count = 0;
-        for (const entry of root.openDB<Buffer, Buffer>({ name, ...BYTES }).getRange({})) {
+        for (const entry of root.openDB<Buffer, Buffer>({ name, ...BYTES }).getRange(WHOLE)) {
           if (entry.value.length >= 0) count++;
         }
         rows[name] = count;
@@ -397,6 +395,8 @@ async function countRows(path: string): Promise<Record<string, number>> {
   }
 }
 
+/** Of a table whose keys are numbers, too: without it lmdb begins at whatever number its buffer held before. */
+const WHOLE = { start: Buffer.alloc(0) };
 const BYTES = { encoding: 'binary', keyEncoding: 'binary', cache: false } as const;
 
 function openForReading(path: string): RootDatabase<Buffer, Buffer> {
@@ -406,10 +406,6 @@ function openForReading(path: string): RootDatabase<Buffer, Buffer> {
 /** LMDB keeps the names of its tables as keys of the unnamed one. */
 function tableNames(root: RootDatabase<Buffer, Buffer>): string[] {
   return [...root.getKeys({})].map((key) => key.toString().replace(/\0$/, ''));
-}
-
-function sortRows(rows: Readonly<Record<string, number>>): [string, number][] {
-  return Object.entries(rows).sort(([a], [b]) => (a < b ? -1 : 1));
 }
 
 function listFolder(path: string): string[] {
