@@ -29,7 +29,8 @@ export interface CoresBenchOptions {
 
 /** One figure of one variant, over the rounds. */
 export interface CoresPoint {
-  what: 'gateway' | 'nginx' | 'steps' | 'retrieval';
+  /** `pool`: steps whose agents send each over another connection than the last. */
+  what: 'gateway' | 'nginx' | 'steps' | 'pool' | 'retrieval';
   threads: number;
   /** Median of the rounds. */
   per_s: number;
@@ -185,13 +186,18 @@ async function startVariant(
     };
   const measures: Variant['measures'] = {};
   for (const target of targets) measures[target.name as 'nginx' | 'gateway'] = forward(target);
-  measures.steps = async (size, round) => {
-    const connections = CONNECTIONS_PER_THREAD * threads;
-    const requests = Math.ceil(STEPS[size] / connections);
-    const before = readCpuUs(product.pid);
-    const { per_s } = await logSteps(stepLoad.child, product, connections, requests, `run${round}`);
-    return { per_s, cpu_us: (readCpuUs(product.pid) - before) / (requests * connections) };
-  };
+  const steps =
+    (isPooled: boolean): Measure =>
+    async (size, round) => {
+      const agents = CONNECTIONS_PER_THREAD * threads;
+      const requests = Math.ceil(STEPS[size] / agents);
+      const before = readCpuUs(product.pid);
+      const prefix = `${isPooled ? 'pool' : 'run'}${round}`;
+      const { per_s } = await logSteps(stepLoad.child, product, agents, requests, prefix, isPooled);
+      return { per_s, cpu_us: (readCpuUs(product.pid) - before) / (requests * agents) };
+    };
+  measures.steps = steps(false);
+  measures.pool = steps(true);
   let asked = 0;
   measures.retrieval = async (size) => {
     const before = readCpuUs(product.pid);
@@ -215,6 +221,7 @@ async function logSteps(
   connections: number,
   requests: number,
   prefix: string,
+  isPooled: boolean,
 ): Promise<StepResult['targets'][string]> {
   const targets = [{ name: 'step', port, key: PRODUCT_KEY }];
   const job: StepJob = {
@@ -224,6 +231,7 @@ async function logSteps(
     what: 'steps',
     prefix,
     runs: 'own',
+    is_pooled: isPooled,
     starts_own: true,
     first_index: 0,
     block: requests,

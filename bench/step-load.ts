@@ -23,6 +23,11 @@ export interface StepJob {
    * Which run a connection's n-th step is of: its own, or each time the next of `runs` (all connections share them).
    */
   runs: 'own' | number;
+  /**
+   * Each request goes over the connection that has been free for longest, of twice as many as there are agents: an agent whose
+   * client keeps a pool, or stands behind a proxy. Only with runs of their own.
+   */
+  is_pooled?: boolean;
   /** Each connection starts its run itself, before anything is timed, as an agent does. Only with runs of its own. */
   starts_own?: boolean;
   /** step_index of the first step; number of the first run that is started. */
@@ -117,7 +122,8 @@ function makeRequest(path: string, key: string, body: string): string {
 }
 
 async function runJob(job: StepJob): Promise<StepResult> {
-  const lines = job.targets.map(({ port }) => Array.from({ length: job.connections }, () => new Line(port)));
+  const opened = job.is_pooled ? 2 * job.connections : job.connections;
+  const lines = job.targets.map(({ port }) => Array.from({ length: opened }, () => new Line(port)));
   const latencies = job.targets.map(() => [] as number[]);
   const busyMs = job.targets.map(() => 0);
   const failures = job.targets.map(() => 0);
@@ -146,19 +152,25 @@ async function runJob(job: StepJob): Promise<StepResult> {
 
   if (job.starts_own)
     await Promise.all(
-      lines.flatMap((own, target) => own.map((line, connection) => line.ask(startOf(target, connection)))),
+      lines.flatMap((own, target) =>
+        own.slice(0, job.connections).map((line, connection) => line.ask(startOf(target, connection))),
+      ),
     );
 
   for (let done = 0; done < job.requests; done += job.block) {
     for (let target = 0; target < job.targets.length; target++) {
       const count = Math.min(job.block, job.requests - done);
       const startedMs = performance.now();
+      // The longest free is the first.
+      const free = job.is_pooled ? [...lines[target]!] : null;
       await Promise.all(
-        lines[target]!.map(async (line, connection) => {
+        lines[target]!.slice(0, job.connections).map(async (own, connection) => {
           for (let i = 0; i < count; i++) {
             const request = requestOf(target, connection);
+            const line = free?.shift() ?? own;
             const sentMs = performance.now();
             const status = await line.ask(request);
+            free?.push(line);
             latencies[target]!.push((performance.now() - sentMs) * 1_000);
             if (status === 200) continue;
             failures[target]!++;
