@@ -192,7 +192,8 @@ export async function startGateway(
   await awaitHttp(child, port, '/__gw/stats', logFile, isSecure);
   const stop = async (): Promise<void> => {
     await end(child);
-    rmSync(dataDir, { recursive: true, force: true });
+    // A process of its own may still be writing down where it was.
+    rmSync(dataDir, { recursive: true, force: true, maxRetries: 10, retryDelay: 100 });
   };
   return { name, port, isSecure, pid: child.pid ?? null, dataDir, stop };
 }
