@@ -321,4 +321,87 @@ ${requestNoise(random)}`,
 };
 
 /** Tools are the families' own; nothing here depends on the order. */
-export const REGULAR_FAMILIES: readonly AgentFamily[] = [DUNNING, EXPENSES, LINKS, STOCK];
+// ---------------------------------------------------------------- releases: a shell alone, tasks in several wordings
+
+interface ReleaseWorld {
+  name: string;
+  before: string;
+  version: string;
+  breaks: boolean;
+  tests: number;
+  state: 'read' | 'set' | 'committed' | 'restored';
+  commit: string;
+}
+const RELEASES: AgentFamily<ReleaseWorld> = {
+  name: 'package_release',
+  tools: [tool('shell', 'Run a shell command', { command: 'string', why: 'string' })],
+  makeWorld(random, isShifted) {
+    const [major, minor, patch] = [random.below(9), random.below(30), random.below(40)];
+    const name = `${pick(random, ['form', 'chart', 'queue', 'mail', 'cache'])}-${pick(random, ['core', 'view', 'kit'])}`;
+    return {
+      name: isShifted ? `${name}-next` : name,
+      before: `${major}.${minor}.${patch}`,
+      version: random.chance(0.7) ? `${major}.${minor}.${patch + 1}` : `${major}.${minor + 1}.0`,
+      breaks: random.chance(0.15),
+      tests: 10 + random.below(400),
+      state: 'read',
+      commit: hex(random, 7),
+    };
+  },
+  system: (_w, random) => `You release packages: read the package file, set the version, test, commit.
+Where a test fails, restore the file and say so.
+${requestNoise(random)}`,
+  task: (w, random) =>
+    pick(random, [
+      `Release ${w.name} as ${w.version}.`,
+      `Please bring out ${w.version} of ${w.name} today.`,
+      `We need ${w.name} version ${w.version}.`,
+    ]),
+  call(w, _name, input) {
+    const command = String(input.command);
+    const file = `packages/${w.name}/package.json`;
+    if (command === `cat ${file}`)
+      return json({ name: `@shop/${w.name}`, version: w.before, scripts: { test: 'vitest run' } });
+    if (command === `npm version ${w.version} --prefix packages/${w.name}`) {
+      w.state = 'set';
+      return { text: '' };
+    }
+    if (command === `npm test --prefix packages/${w.name}`)
+      return w.breaks
+        ? fail(`FAIL ${w.name} 1 failed | ${w.tests} passed`)
+        : { text: `${w.tests} passed in ${w.tests * 13} ms` };
+    if (command === `git commit -m ${w.name}@${w.version} ${file}`) {
+      w.state = 'committed';
+      return { text: `[release ${w.commit}] 1 file changed` };
+    }
+    if (command !== `git checkout ${file}`) return fail(`bash: ${command}: exit code 2`);
+    w.state = 'restored';
+    return { text: '' };
+  },
+  act(w, log, random) {
+    const file = `packages/${w.name}/package.json`;
+    const run = (command: string, why: string) =>
+      call('shell', { command, why }, maybe(random, 'Next step.'));
+    const last = log.at(-1);
+    const command = String(last?.input.command ?? '');
+    if (last === undefined) return run(`cat ${file}`, 'Read the package');
+    if (command.startsWith('cat'))
+      return run(`npm version ${w.version} --prefix packages/${w.name}`, 'Set the version');
+    if (command.startsWith('npm version')) return run(`npm test --prefix packages/${w.name}`, 'Test');
+    if (command.startsWith('npm test'))
+      return last.is_error
+        ? run(`git checkout ${file}`, 'Restore the file')
+        : run(`git commit -m ${w.name}@${w.version} ${file}`, 'Commit');
+    if (command.startsWith('git checkout'))
+      return { final: `${w.name} ${w.version} is not released: a test failed. The file is as it was.` };
+    return {
+      final: pick(random, [
+        `Released ${w.name} ${w.version} (${w.commit}).`,
+        `${w.name} ${w.version} is out, commit ${w.commit}.`,
+      ]),
+    };
+  },
+  isDone: (w) => w.state === (w.breaks ? 'restored' : 'committed'),
+};
+
+export const REGULAR_FAMILIES: readonly AgentFamily[] = [DUNNING, EXPENSES, LINKS, STOCK, RELEASES];

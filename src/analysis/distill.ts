@@ -36,7 +36,7 @@ import {
 } from './student-measures.ts';
 
 /** Names what comes out: another number when the same runs would give another student. */
-const DISTILL_CODE = 'distill-9';
+const DISTILL_CODE = 'distill-10';
 
 /** Why there is nothing to distil; null: there is. */
 export function describeShortage({ taught, golden, runs, looked_at }: GoldenMaterial): string | null {

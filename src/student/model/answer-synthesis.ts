@@ -314,18 +314,20 @@ function solveConcatenation(solver: Solver, values: readonly string[]): Template
   const { context } = solver.examples[0]!;
   let slots = 0;
   let constant = '';
-  const isStart = (text: string, i: number): boolean =>
-    i === 0 || /[^\p{L}\p{N}]/u.test(text[i - 1]!) || /[^\p{L}\p{N}]/u.test(text[i]!);
   while (at[0]! < first.length) {
     const rest = first.slice(at[0]);
-    let taken: { rules: ProvenRule[]; lengths: number[] } | null = null;
+    let taken: Beginnings | null = null;
+    let isKnown = false;
     if (slots < SEGMENTS && isStart(first, at[0]!)) {
       for (let end = rest.length; end >= SEGMENT && taken === null; end--) {
         if (end < rest.length && !isStart(rest, end)) continue;
         const piece = rest.slice(0, end);
         if (!standsIn(piece, context)) continue;
+        isKnown = true;
         taken = findBeginnings(solver, values, at, proposeRules(piece, context, solver.tools));
       }
+      // Tasks that are worded differently need a rule each.
+      if (isKnown && taken === null) taken = findWordedBeginnings(solver, values, at);
     }
     if (taken !== null) {
       pushText(parts, constant);
@@ -375,13 +377,82 @@ function hasValueOf(text: string, contexts: readonly StepContext[]): boolean {
   );
 }
 
+/** Whether a piece of a value may begin there, or the one before it end. */
+function isStart(text: string, i: number): boolean {
+  return (
+    i === 0 || i === text.length || /[^\p{L}\p{N}]/u.test(text[i - 1]!) || /[^\p{L}\p{N}]/u.test(text[i]!)
+  );
+}
+
+/** Rules for the next piece of each value, and how long it is in each. */
+interface Beginnings {
+  rules: ProvenRule[];
+  lengths: number[];
+}
+
+/** Wordings of one task that have a rule each. */
+const WORDED = 5;
+
+/** Rules that give a beginning of what is left of a value wherever they find something, and together do so in every example. */
+function findWordedBeginnings(
+  solver: Solver,
+  values: readonly string[],
+  at: readonly number[],
+): Beginnings | null {
+  const lengths: (number | undefined)[] = values.map(() => undefined);
+  const kept: ProvenRule[] = [];
+  while (lengths.includes(undefined)) {
+    if (kept.length >= WORDED) return null;
+    const found = findWording(solver, values, at, lengths);
+    if (found === null) return null;
+    kept.push(found.rule);
+    for (const [t, length] of found.lengths.entries()) lengths[t] ??= length;
+  }
+  return { rules: kept, lengths: lengths.map((length) => length!) };
+}
+
+/** Of the first value without a rule, the one that gives the longest beginning. */
+function findWording(
+  solver: Solver,
+  values: readonly string[],
+  at: readonly number[],
+  known: readonly (number | undefined)[],
+): { rule: ProvenRule; lengths: (number | undefined)[] } | null {
+  const open = known.indexOf(undefined);
+  const rest = values[open]!.slice(at[open]);
+  const { context } = solver.examples[open]!;
+  for (let end = rest.length; end >= SEGMENT; end--) {
+    const piece = rest.slice(0, end);
+    if (!isStart(rest, end) || !standsIn(piece, context)) continue;
+    for (const rule of proposeRules(piece, context, solver.tools).sort((a, b) => rankRule(a) - rankRule(b))) {
+      const lengths: (number | undefined)[] = [];
+      const runs = new Set<string>();
+      for (const [t, { context: its, run_id }] of solver.examples.entries()) {
+        const found = applyRule(rule, its);
+        if (found === undefined) {
+          lengths.push(undefined);
+          continue;
+        }
+        const value = values[t]!;
+        if (typeof found !== 'string' || found === '' || !value.startsWith(found, at[t])) break;
+        if (!isStart(value, at[t]! + found.length) || (known[t] ?? found.length) !== found.length) break;
+        lengths.push(found.length);
+        runs.add(run_id);
+      }
+      if (lengths.length === values.length && runs.size >= solver.supportMin)
+        return { rule: { rule, runs: runs.size }, lengths };
+    }
+  }
+  return null;
+}
+
 /** Rules that give, in every example, a beginning of what is left of its value; those that say the same as the best. */
 function findBeginnings(
   solver: Solver,
   values: readonly string[],
   at: readonly number[],
   rules: readonly ExtractionRule[],
-): { rules: ProvenRule[]; lengths: number[] } | null {
+): Beginnings | null {
   let lengths: number[] | null = null;
   const kept: ProvenRule[] = [];
   const runs = countRuns(solver.examples);

@@ -254,3 +254,34 @@ describe('pieces of addresses, paths and names', () => {
     expect(ask(student, live.result, live.task)).toEqual(live.answer.content);
   });
 });
+
+describe('a command made of values of tasks in several wordings', () => {
+  const WORDINGS = [
+    (name: string) => `Release ${name} today.`,
+    (name: string) => `We need ${name} out soon.`,
+    (name: string) => `Is ${name} ready? Then ship it.`,
+  ];
+  const NAMES = ['form-core', 'chart-view', 'queue-kit', 'mail-core', 'cache-kit', 'form-kit', 'chart-core'];
+  const taskOf = (i: number, name = NAMES[(i * 5) % NAMES.length]!) => WORDINGS[i % WORDINGS.length]!(name);
+  const student = learn(42, (i) => ({
+    step: digest([user(taskOf(i))], { tools }),
+    answer: callAnswer('look', { command: `cat packages/${NAMES[(i * 5) % NAMES.length]!}/package.json` }),
+  }));
+
+  it('is made of those of a new task, whatever its wording', () => {
+    for (const i of [0, 1, 2])
+      expect(student.propose(digest([user(taskOf(i, 'mail-view'))], { tools })).answer?.content).toEqual([
+        {
+          type: 'tool_call',
+          id: '',
+          name: 'look',
+          input: { command: 'cat packages/mail-view/package.json' },
+        },
+      ]);
+  });
+
+  it('is none where the wording is new', () => {
+    const { answer } = student.propose(digest([user('mail-view should go out.')], { tools }));
+    expect(answer).toBeNull();
+  });
+});
