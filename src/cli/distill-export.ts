@@ -24,6 +24,7 @@ import type { ExchangeRecord, RelegationWire } from '../domain/exchange.ts';
 import { DISTILL_BOUNDS } from '../limits.ts';
 import { decodeContent } from '../providers/content-encoding.ts';
 import { normalizeTurn } from '../providers/normal-turn.ts';
+import { namePlace } from '../std/file-place.ts';
 import { makeFolder } from '../std/folder.ts';
 import { readStep, wireOf } from '../student/serving/step-reading.ts';
 import type { CaptureFiles } from './capture-files.ts';
@@ -155,6 +156,8 @@ async function writeFile(path: string, work: (file: FileHandle) => Promise<void>
   try {
     await work(file);
     await file.sync();
+  } catch (error) {
+    throw namePlace(error, path);
   } finally {
     await file.close();
   }

@@ -16,7 +16,7 @@ import {
   type TaughtStudent,
   teachStudent,
 } from '../analysis/distill.ts';
-import { type GoldenMaterial, gatherGolden } from '../analysis/golden-steps.ts';
+import { type DigestStore, type GoldenMaterial, gatherGolden } from '../analysis/golden-steps.ts';
 import { judgeRound, type PublishedStudent } from '../analysis/loop.ts';
 import { mergePatterns } from '../analysis/merge-patterns.ts';
 import { keyOfRun, RunChains } from '../analysis/run-chains.ts';
@@ -256,7 +256,8 @@ async function readMaterial(
     const chains = await readChains(source, teller, Math.ceil(CHAINED_RUNS * room));
     const runsDbs = options.runs_dbs ?? (await listRunsDbs(options.db, options.data_dir));
     const outcomes = await readOutcomesByKey(runsDbs, chains, data_key);
-    const store = options.out === '' ? null : openCache(options.out, data_key, teller.warn);
+    const cache = options.out === '' ? null : openCache(options.out, data_key, teller.warn);
+    const store = cache === null ? null : new KeptDigests(cache, teller.warn);
     try {
       const material = await gatherGolden(source, chains, {
         outcomes,
@@ -294,6 +295,47 @@ async function readOutcomesByKey(
 ): Promise<Map<string, string>> {
   const outcomes = await readOutcomes(paths, chains, dataKey);
   return new Map([...outcomes].map(([runId, outcome]) => [keyOfRun(runId), outcome]));
+}
+
+/** A cache that is given up, after a warning, when it cannot be written: the round goes on without. */
+class KeptDigests implements DigestStore {
+  readonly #cache: DigestCache;
+  readonly #warn: (words: string) => void;
+  #isGivenUp = false;
+
+  constructor(cache: DigestCache, warn: (words: string) => void) {
+    this.#cache = cache;
+    this.#warn = warn;
+  }
+
+  get(...key: Parameters<DigestCache['get']>): unknown {
+    return this.#cache.get(...key);
+  }
+
+  put(...digest: Parameters<DigestCache['put']>): Promise<void> {
+    return this.#write(() => this.#cache.put(...digest));
+  }
+
+  prune(): Promise<void> {
+    return this.#write(() => this.#cache.prune());
+  }
+
+  async close(): Promise<void> {
+    await this.#write(() => this.#cache.flush());
+    await this.#cache.close();
+  }
+
+  async #write(write: () => Promise<void>): Promise<void> {
+    if (this.#isGivenUp) return;
+    try {
+      await write();
+    } catch (error) {
+      const refusal = describeRefusal(error);
+      if (refusal === null) throw error;
+      this.#isGivenUp = true;
+      this.#warn(`what is made of runs is not kept, and an interrupted round begins anew: ${refusal}`);
+    }
+  }
 }
 
 /** @returns null, after a warning, when there can be none: then everything is read again each time */

@@ -6,6 +6,7 @@
 import { setFlagsFromString } from 'node:v8';
 import { parentPort, workerData } from 'node:worker_threads';
 import { DataKeyError } from '../std/data-key.ts';
+import { describeRefusal } from '../std/file-place.ts';
 import { CaptureFileError } from '../storage/capture/layout.ts';
 import { StudentDirectoryError } from '../student/directory.ts';
 import { OrdersError } from '../student/orders.ts';
@@ -54,5 +55,8 @@ try {
     error instanceof ServiceFailedError ||
     error instanceof ExportError;
   const { message, stack = message } = error as Error;
-  post({ type: 'failed', words: isExpected ? message : stack, is_expected: isExpected });
+  // The disk is full, or a place is another's.
+  const refusal = describeRefusal(error);
+  const words = refusal ?? (isExpected ? message : stack);
+  post({ type: 'failed', words, is_expected: isExpected || refusal !== null });
 }

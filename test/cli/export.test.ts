@@ -20,6 +20,7 @@ import { promisify } from 'node:util';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { ExportReport } from '../../src/cli/distill-export.ts';
 import { basketExchanges, captureExchanges } from '../fixtures/basket-agent.ts';
+import { CliChild } from './child.ts';
 import { runHere } from './here.ts';
 
 const RUNS = 60;
@@ -159,4 +160,17 @@ describe('distill --export', () => {
     expect(stdout).toMatch(/train\.jsonl +\d+ +\d+/);
     expect(stdout).toMatch(/distill --model-url URL --model NAME --held-out 0\.\d+/);
   });
+});
+
+it('says in one line that there is no room, and leaves no part of a file', async () => {
+  const out = join(folder, 'full');
+  const argv = ['distill', '--db', db, '--out', out, '--export', 'openai'];
+  await using child = new CliChild(argv, {
+    env: { DATA_DIR: join(folder, 'data') },
+    file_bytes_max: '16384',
+  });
+  const { code, stdout, stderr } = await child.ended;
+  expect([code, stdout]).toEqual([1, '']);
+  expect(stderr).toMatch(/^understudy: [^\n]*full[^\n]*\n$/);
+  expect(readdirSync(out)).toEqual([]);
 });
