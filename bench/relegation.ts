@@ -1,6 +1,7 @@
 /**
- * `npm run bench -- relegation`: what asking the student adds to a step. Four ways side by side in one run: the upstream
- * alone, the gateway with relegation off, the gateway with a student that does not cover the step, and one that does.
+ * `npm run bench -- relegation`: what asking the student adds to a step. Ways side by side in one run: the upstream
+ * alone, the gateway with relegation off, the gateway with a student that does not cover the step, and one that does. Then
+ * two more: a model that speaks chat-completions, asked by a client, and the same behind a student of kind `http`.
  * One keep-alive connection each, asked in turn in short blocks, so that the machine's other work slows all
  * alike. Own process; upstream and gateways are others.
  */
@@ -9,14 +10,20 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import { Client } from 'undici';
+import { type FakeProvider, startFakeProvider } from '../src/demo/fake-provider.ts';
 import { createPrng } from '../src/std/prng.ts';
+import { kindOfAnswer } from '../src/student/model/answer-kind.ts';
+import { limitByService } from '../src/student/model/service-evidence.ts';
 import { fitStudent } from '../src/student/model/student-fit.ts';
-import { makeGoldenSteps, makeOrder, OrderRun, publishOrderStudent } from './order-agent.ts';
+import { writeServiceRequest } from '../src/student/serving/service-request.ts';
+import { readServiceStep } from '../src/student/serving/service-step.ts';
+import { readWireRequest, WIRES } from '../src/student/serving/step-reading.ts';
+import { makeGoldenSteps, makeOrder, OrderRun, orderScript, publishOrderStudent } from './order-agent.ts';
 import { type Quantiles, Samples } from './quantiles.ts';
 import { type Provenance, saveResult, takeProvenance } from './results.ts';
 import { startServer, startTargets, type Target } from './targets.ts';
 
-const WAYS = ['direct', 'off', 'uncovered', 'covered'] as const;
+const WAYS = ['direct', 'off', 'uncovered', 'covered', 'model', 'model behind'] as const;
 type Way = (typeof WAYS)[number];
 
 const BLOCK = 25;
@@ -33,6 +40,8 @@ const HEADERS = {
   'anthropic-version': '2023-06-01',
   'x-api-key': 'sk-ant-bench',
 };
+
+const MODEL_HEADERS = { 'content-type': 'application/json', authorization: 'Bearer bench' };
 
 export interface RelegationBenchOptions {
   quick: boolean;
@@ -61,6 +70,8 @@ interface RelegationResult extends Provenance {
 export async function runRelegationBench({ quick, save, say }: RelegationBenchOptions): Promise<boolean> {
   const folder = mkdtempSync(join(tmpdir(), 'understudy-bench-relegation-'));
   const stops: (() => Promise<void>)[] = [];
+  const model: FakeProvider = await startFakeProvider({ script: orderScript });
+  stops.push(() => model.close());
   try {
     say('relegation: starting');
     const directory = join(folder, 'student');
@@ -69,7 +80,18 @@ export async function runRelegationBench({ quick, save, say }: RelegationBenchOp
       ...step,
       run_id: `${step.run_id} ${Math.floor((at * PROMPTS.length) / steps.length)}`,
     }));
-    await publishOrderStudent(directory, {}, fitStudent(runs));
+    const fitted = fitStudent(runs);
+    await publishOrderStudent(directory, {}, fitted);
+    // Whatever the golden steps answered, the model may, too.
+    const kinds = new Set(runs.map(({ answer }) => kindOfAnswer(answer.content)));
+    const stages = [...new Set(runs.map(({ step }) => step.stage))];
+    const evidence = { kinds: [...kinds].map((kind): [string, number] => [kind, 1]), stages, said: [] };
+    const behind = join(folder, 'student-with-model');
+    await publishOrderStudent(
+      behind,
+      { student: makeModel(model), coverage: { threshold: 1, target_error: 0.05, method: 'by hand' } },
+      limitByService(fitted, new Map(fitted.groups.map(({ name }) => [String(name), evidence]))),
+    );
     const upstream = await startServer('upstream.ts');
     stops.push(upstream.stop);
     const [off] = await startTargets(['gateway'], upstream.port, join(folder, 'off'));
@@ -79,16 +101,23 @@ export async function runRelegationBench({ quick, save, say }: RelegationBenchOp
     // What is audited is not served, and this measures what a served step takes.
     process.env.GW_RELEGATION_AUDIT = '0';
     const [on] = await startTargets(['gateway'], upstream.port, join(folder, 'on'));
+    process.env.SVC_DISTILL_DIR = behind;
+    process.env.SVC_STUDENT_KEY = 'bench';
+    const [asking] = await startTargets(['gateway'], upstream.port, join(folder, 'asking'));
+    delete process.env.SVC_STUDENT_KEY;
     delete process.env.SVC_DISTILL_DIR;
     delete process.env.GW_RELEGATION_AUDIT;
-    stops.push(on!.stop);
+    stops.push(on!.stop, asking!.stop);
     await awaitStudent(on!);
+    await awaitStudent(asking!);
     const requests = quick ? 400 : 4_000;
     const ports: Record<Way, number> = {
       direct: upstream.port,
       off: off!.port,
       uncovered: on!.port,
       covered: on!.port,
+      model: Number(new URL(model.url).port),
+      'model behind': asking!.port,
     };
     const cells: RelegationCell[] = [];
     for (const length of PROMPTS) {
@@ -112,6 +141,22 @@ export async function runRelegationBench({ quick, save, say }: RelegationBenchOp
     for (const stop of stops.reverse()) await stop();
     rmSync(folder, { recursive: true, force: true });
   }
+}
+
+const makeModel = ({ url }: FakeProvider) =>
+  ({ kind: 'http', endpoint: url, model: 'small', style: 'chat_completions' }) as const;
+
+/** The body as the student's thread puts it to a model. */
+function toModelBody(body: object): string {
+  const [wire, asked] = [WIRES.messages, body as never];
+  const request = readWireRequest(wire, asked)!;
+  const student = {
+    kind: 'http',
+    endpoint: 'http://model',
+    model: 'small',
+    style: 'chat_completions',
+  } as const;
+  return JSON.stringify(writeServiceRequest(student, readServiceStep({ wire, body: asked, request })));
 }
 
 /** Some rules, as agents have many. */
@@ -154,19 +199,20 @@ async function measure(
         const order = makeOrder(prng, 'shipped');
         const unknown = `Write ${prng.below(1e9)} words on parcels`;
         const run = new OrderRun(order, false, way === 'uncovered' ? unknown : undefined, prompt);
-        const body = JSON.stringify(run.body());
-        bytes = body.length;
+        const isModel = way === 'model';
+        const body = isModel ? toModelBody(run.body()) : JSON.stringify(run.body());
+        if (!isModel) bytes = body.length;
         const from = process.hrtime.bigint();
         const answer = await client.request({
           method: 'POST',
-          path: `/v1/messages?reply=${REPLY_BYTES}`,
-          headers: HEADERS,
+          path: isModel ? '/v1/chat/completions' : `/v1/messages?reply=${REPLY_BYTES}`,
+          headers: isModel ? MODEL_HEADERS : HEADERS,
           body,
         });
         await answer.body.dump();
         const tookUs = Number(process.hrtime.bigint() - from) / 1000;
         const isServed = answer.headers['x-svc-served-by'] === 'student';
-        if (answer.statusCode !== 200 || isServed !== (way === 'covered')) astray++;
+        if (answer.statusCode !== 200 || isServed !== (way === 'covered' || way === 'model behind')) astray++;
         else if (block >= 0) samples.add(tookUs);
       }
     }
@@ -184,7 +230,7 @@ function added({ ways }: RelegationCell, way: 'uncovered' | 'covered'): number {
 function describe({ cells, goal_met }: RelegationResult): string[] {
   const lines = [
     'Relegation: one step at a time, microseconds, p50 (p99)',
-    ['body', ...WAYS, 'asking adds', 'astray'].map((word) => word.padStart(16)).join(''),
+    ['body', ...WAYS, 'asking adds', 'behind adds', 'astray'].map((word) => word.padStart(16)).join(''),
   ];
   for (const cell of cells) {
     const figures = WAYS.map((way) => {
@@ -195,6 +241,8 @@ function describe({ cells, goal_met }: RelegationResult): string[] {
       `${(cell.bytes / 1024).toFixed(1)} KB`,
       ...figures,
       added(cell, 'uncovered').toFixed(0),
+      // To what the model itself takes.
+      (cell.ways['model behind'].p50 - cell.ways.model.p50).toFixed(0),
       String(cell.astray),
     ];
     lines.push(row.map((word) => word.padStart(16)).join(''));

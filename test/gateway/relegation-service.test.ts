@@ -522,18 +522,18 @@ describe.each(['messages', 'chat_completions'] as const)(
       expect(serverOf(await rawRequest(gateway.port, bytesOf('responses', 'serve it')))).toBe('student');
     });
 
-    it('are not served what no agent would say: endless arguments, another tool, another form', async () => {
+    it('are not served what no agent would say: arguments without an end, or the key', async () => {
       await open(style, 30_000, false);
       const { length } = upstream.requests;
       for (const wire of wires) {
-        for (const act of [calls('x'.repeat(100_000)), calls('x'.repeat(1_000_000))]) {
-          answer = act;
+        for (const at of ['x'.repeat(100_000), 'x'.repeat(1_000_000), `I am ${KEY}.`]) {
+          answer = calls(at);
           const result = await rawRequest(gateway.port, bytesOf(wire, 'serve it'));
           expect(result.body.toString()).toBe('{"upstream":1}');
         }
       }
-      expect(gateway.counts().fallbacks).toEqual({ failed: 4 });
-      expect(upstream.requests.length).toBe(length + 4);
+      expect(gateway.counts().fallbacks).toEqual({ failed: 6 });
+      expect(upstream.requests.length).toBe(length + 6);
       expect(gateway.logged.join()).not.toContain(KEY);
     });
   },

@@ -38,10 +38,12 @@ function hasNewValue(
   request: NormalRequest,
   said: ReadonlySet<number>,
 ): boolean {
-  const wanted = wordsOfAnswer(content).filter((word) => !said.has(hashString(word)));
-  if (wanted.length === 0) return false;
-  const there = wordsOfRequest(request);
-  return wanted.some((word) => !there.has(word));
+  const wanted = new Set(wordsOfAnswer(content).filter((word) => !said.has(hashString(word))));
+  if (wanted.size === 0) return false;
+  // Mostly they stand near the end, and a long prompt is not read at all.
+  for (const text of textsOf(request))
+    for (const word of cutWords(text)) if (wanted.delete(word) && wanted.size === 0) return false;
+  return true;
 }
 
 /** Words of golden answers, each of at least {@link SAID_RUNS} runs; the most frequent first. */
@@ -117,20 +119,17 @@ function nameNumber(value: number): string {
   return Number.isFinite(value) ? String(Math.abs(value)) : '';
 }
 
-function wordsOfRequest({ system, messages, tools }: NormalRequest): Set<string> {
-  const words = new Set<string>();
-  const add = (text: string): void => {
-    for (const word of cutWords(text)) words.add(word);
-  };
-  const read = (content: readonly TurnBlock[]): void => {
-    for (const block of content) {
-      if (block.type === 'text') add(block.text);
-      else if (block.type === 'tool_call') add(JSON.stringify(block.input) ?? '');
-      else if (block.type === 'tool_result') read(block.content);
-    }
-  };
-  read(system);
-  for (const { content } of messages) read(content);
-  for (const tool of tools) add(JSON.stringify(tool.input_schema) ?? '');
-  return words;
+/** All that a request says, the latest first. */
+function* textsOf({ system, messages, tools }: NormalRequest): Generator<string> {
+  for (let at = messages.length - 1; at >= 0; at--) yield* textsOfBlocks(messages[at]!.content);
+  for (const tool of tools) yield JSON.stringify(tool.input_schema) ?? '';
+  yield* textsOfBlocks(system);
+}
+
+function* textsOfBlocks(content: readonly TurnBlock[]): Generator<string> {
+  for (const block of content) {
+    if (block.type === 'text') yield block.text;
+    else if (block.type === 'tool_call') yield JSON.stringify(block.input) ?? '';
+    else if (block.type === 'tool_result') yield* textsOfBlocks(block.content);
+  }
 }
