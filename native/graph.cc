@@ -405,18 +405,12 @@ napi_value ChangeShared(napi_env env, napi_value handle, Change change) {
   return nullptr;
 }
 
-/** beginChange(index) */
-napi_value BeginChange(napi_env env, napi_callback_info info) {
+/** Calls a method with the index that the argument is. */
+template <void (SharedIndex::*method)()>
+napi_value ChangeIndex(napi_env env, napi_callback_info info) {
   napi_value arguments[1];
   if (!ReadArguments(env, info, 1, arguments)) return nullptr;
-  return ChangeShared(env, arguments[0], [](SharedIndex* index) { index->Begin(); });
-}
-
-/** endChange(index) */
-napi_value EndChange(napi_env env, napi_callback_info info) {
-  napi_value arguments[1];
-  if (!ReadArguments(env, info, 1, arguments)) return nullptr;
-  return ChangeShared(env, arguments[0], [](SharedIndex* index) { index->End(); });
+  return ChangeShared(env, arguments[0], [](SharedIndex* index) { (index->*method)(); });
 }
 
 /** makeBlock(index, number, vectors) */
@@ -444,13 +438,6 @@ napi_value MakeBlock(napi_env env, napi_callback_info info) {
   return napi_create_typedarray(env, napi_float32_array, length, buffer, 0, &array) == napi_ok ? array : nullptr;
 }
 
-/** dropBlock(index) */
-napi_value DropBlock(napi_env env, napi_callback_info info) {
-  napi_value arguments[1];
-  if (!ReadArguments(env, info, 1, arguments)) return nullptr;
-  return ChangeShared(env, arguments[0], [](SharedIndex* index) { index->DropBlock(); });
-}
-
 /** Calls a method with the index and the id that the arguments are. */
 template <void (SharedIndex::*method)(uint32_t)>
 napi_value ChangeId(napi_env env, napi_callback_info info) {
@@ -458,13 +445,6 @@ napi_value ChangeId(napi_env env, napi_callback_info info) {
   uint32_t id;
   if (!ReadArguments(env, info, 2, arguments) || !ReadWhole(env, arguments[1], 0, &id)) return nullptr;
   return ChangeShared(env, arguments[0], [id](SharedIndex* index) { (index->*method)(id); });
-}
-
-/** unlinkVector(index) */
-napi_value UnlinkVector(napi_env env, napi_callback_info info) {
-  napi_value arguments[1];
-  if (!ReadArguments(env, info, 1, arguments)) return nullptr;
-  return ChangeShared(env, arguments[0], [](SharedIndex* index) { index->Unlink(); });
 }
 
 /** takeGraph(index, graph, ids) */
@@ -476,13 +456,6 @@ napi_value TakeGraph(napi_env env, napi_callback_info info) {
   const std::shared_ptr<Graph>* graph = ReadGraphOwner(env, arguments[1]);
   if (graph == nullptr || !ReadNumbers(env, arguments[2], napi_uint32_array, &ids, &count)) return nullptr;
   return ChangeShared(env, arguments[0], [&](SharedIndex* index) { index->TakeGraph(*graph, ids, count); });
-}
-
-/** dropGraph(index) */
-napi_value DropGraph(napi_env env, napi_callback_info info) {
-  napi_value arguments[1];
-  if (!ReadArguments(env, info, 1, arguments)) return nullptr;
-  return ChangeShared(env, arguments[0], [](SharedIndex* index) { index->DropGraph(); });
 }
 
 /** describeVector(index, id, name, kind, family) */
@@ -662,17 +635,17 @@ napi_value Init(napi_env env, napi_value exports) {
       {"closeCatalog", CloseCatalog},
       {"serveCatalog", ServeCatalog},
       {"shareIndex", ShareIndex},
-      {"beginChange", BeginChange},
-      {"endChange", EndChange},
+      {"beginChange", ChangeIndex<&SharedIndex::Begin>},
+      {"endChange", ChangeIndex<&SharedIndex::End>},
       {"makeBlock", MakeBlock},
-      {"dropBlock", DropBlock},
+      {"dropBlock", ChangeIndex<&SharedIndex::DropBlock>},
       {"enterVector", ChangeId<&SharedIndex::Enter>},
       {"leaveVector", ChangeId<&SharedIndex::Leave>},
       {"awaitVector", ChangeId<&SharedIndex::Await>},
       {"linkVector", ChangeId<&SharedIndex::Link>},
-      {"unlinkVector", UnlinkVector},
+      {"unlinkVector", ChangeIndex<&SharedIndex::Unlink>},
       {"takeGraph", TakeGraph},
-      {"dropGraph", DropGraph},
+      {"dropGraph", ChangeIndex<&SharedIndex::DropGraph>},
       {"describeVector", DescribeVector},
       {"measureShared", MeasureShared},
       {"listShared", ListShared},
