@@ -661,10 +661,10 @@ export const EMBEDDING_DIMENSIONS_MAX = 8_192;
  */
 export const VECTOR_NUMBER_MAX = 2 ** 20;
 /**
- * What runs have promised in a redo log before it is in the database: so much at most, for so long at most, and how soon a
- * database that refused it is tried again.
+ * What runs have promised in a redo log before it is in the database: so much at most, after how long it is brought there, and how
+ * soon a database that refused it is tried again. While another thread writes, it waits that long, so many times at most.
  */
-export const REDO_LOG = { bytes: MIB, delay_ms: 5, retry_ms: 1_000 } as const;
+export const REDO_LOG = { bytes: MIB, delay_ms: 5, retry_ms: 1_000, yield_ms: 1, yields_max: 20 } as const;
 /** Folders and files that others may use: so many are counted at the start, one is named. */
 export const LOOSE_PLACES_MAX = 1_000;
 

@@ -43,6 +43,7 @@ import { SharedLocks } from './std/shared-locks.ts';
 import { quoteForShell } from './std/shell-word.ts';
 import { readLastId } from './storage/capture/last-id.ts';
 import { databasePaths } from './storage/lmdb/stores.ts';
+import { WriteTurn } from './storage/lmdb/write-turn.ts';
 import { findLoosePlaces } from './storage/loose-places.ts';
 import type { HostOptions } from './threads/actor-thread-entry.ts';
 import { CaptureReaderProcess } from './threads/capture-reader-process.ts';
@@ -173,6 +174,7 @@ function allocateShared() {
     user_epochs: UserEpochs.allocate(),
     stream_tickets: StreamTickets.allocate(),
     event_locks: SharedLocks.allocate(),
+    write_turn: WriteTurn.allocate(),
     // Of this start: there may be several services in a process.
     pattern_catalog: newUlid(),
   };
@@ -235,6 +237,7 @@ async function startActors({ config, parts, shared, memory, log, stops }: Starti
     placement,
     actors: client,
     databases,
+    write_turn: shared.write_turn,
     has_live_stream: config.engines.live_stream !== null,
     live_event_days: config.retention_days.live_events,
     log,

@@ -33,6 +33,8 @@ export interface SharedMemory {
   stream_tickets: SharedArrayBuffer;
   /** Of the payment processor's events (billing.ts). */
   event_locks: SharedArrayBuffer;
+  /** Of the threads that bring steps to the database (src/storage/lmdb/write-turn.ts). */
+  write_turn: SharedArrayBuffer;
   /** What the process finds its pattern indexes by (src/search/index-catalog.ts). */
   pattern_catalog: string;
 }

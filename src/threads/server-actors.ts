@@ -22,6 +22,7 @@ import { ServerHost, type ServerHostParts } from '../runtime/server-host.ts';
 import { LmdbJournal } from '../storage/lmdb/journal.ts';
 import { type DatabasePaths, redoLogPath } from '../storage/lmdb/stores.ts';
 import { LmdbTables } from '../storage/lmdb/tables.ts';
+import { WriteTurn } from '../storage/lmdb/write-turn.ts';
 import { SplitJournal } from '../storage/split-journal.ts';
 
 const DAY_MS = 86_400_000;
@@ -31,6 +32,8 @@ export interface ServerActorsSeat {
   placement: Placement;
   actors: ActorClient;
   databases: DatabasePaths;
+  /** Shared with the other server threads (src/storage/lmdb/write-turn.ts). */
+  write_turn: SharedArrayBuffer;
   /** Somebody may read the live stream; otherwise its hubs keep nothing. */
   has_live_stream: boolean;
   /** Days after which an event is told to nobody; null: none is too old. */
@@ -57,6 +60,7 @@ export function startServerActors(seat: ServerActorsSeat): ServerHost {
 function openParts({
   index,
   databases,
+  write_turn,
   has_live_stream,
   live_event_days,
   log,
@@ -66,7 +70,12 @@ function openParts({
     new LmdbJournal(
       databases.runs,
       'process',
-      { path: redoLogPath(databases, index), kinds: PROMISED_KINDS, tables: PROMISED_TABLES },
+      {
+        path: redoLogPath(databases, index),
+        kinds: PROMISED_KINDS,
+        tables: PROMISED_TABLES,
+        turn: new WriteTurn(write_turn, index),
+      },
       databases.data_key,
     ),
     QUICK_KINDS,

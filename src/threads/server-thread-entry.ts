@@ -53,6 +53,7 @@ export default async function serverThread(task: ServerThreadTask): Promise<void
         placement: task.placement,
         actors: actors,
         databases: databasePaths(config.data_dir, config.data_key),
+        write_turn: task.shared.write_turn,
         has_live_stream: config.engines.live_stream !== null,
         live_event_days: config.retention_days.live_events,
         log,

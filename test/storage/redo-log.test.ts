@@ -3,25 +3,28 @@ import { spawn, spawnSync } from 'node:child_process';
 import { appendFileSync, existsSync, readFileSync, rmSync, truncateSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import fc from 'fast-check';
-import { describe, expect, it } from 'vitest';
+import { afterEach, describe, expect, it, vi } from 'vitest';
+import { REDO_LOG } from '../../src/limits.ts';
 import type { JournalStore, JournalWrite } from '../../src/runtime/journal.ts';
 import { restoreBackup, writeBackup } from '../../src/storage/backup.ts';
 import { type Change, readChanges, writeChange } from '../../src/storage/lmdb/changes.ts';
 import { LmdbJournal } from '../../src/storage/lmdb/journal.ts';
 import { databasePaths, redoLogPath, tryStores } from '../../src/storage/lmdb/stores.ts';
 import { LmdbTables } from '../../src/storage/lmdb/tables.ts';
+import { WriteTurn } from '../../src/storage/lmdb/write-turn.ts';
 import { RedoLog } from '../../src/storage/redo-log.ts';
 import { STRIPPED_FLAGS } from '../fixtures/strip-types.ts';
 import { makeFolder } from './folder.ts';
 
 const JOURNAL = new URL('../../src/storage/lmdb/journal.ts', import.meta.url).href;
 
-function openJournal(folder: string, host = 0): LmdbJournal {
+function openJournal(folder: string, host = 0, turn?: WriteTurn): LmdbJournal {
   const paths = databasePaths(folder);
   return new LmdbJournal(paths.runs, 'process', {
     path: redoLogPath(paths, host),
     kinds: new Set(['run']),
     tables: new Set(['t', 'counts']),
+    ...(turn === undefined ? {} : { turn }),
   });
 }
 
@@ -432,5 +435,52 @@ describe('a redo log', () => {
         if (changes.length > 0) expect(end).toBe(-1);
       }),
     );
+  });
+});
+
+describe('the turn of the threads that write', () => {
+  const last_yield_ms = REDO_LOG.delay_ms + REDO_LOG.yield_ms * (REDO_LOG.yields_max - 1);
+
+  afterEach(() => {
+    vi.useRealTimers();
+  });
+
+  /** A journal with one step promised, and the turn of another thread, which has it. */
+  async function promiseBehindAnother() {
+    vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout'] });
+    const memory = WriteTurn.allocate();
+    const other = new WriteTurn(memory, 1);
+    other.take();
+    const folder = makeFolder();
+    const journal = openJournal(folder, 0, new WriteTurn(memory, 0));
+    expect(await commit(journal, step(1))).toBeNull();
+    return { folder, journal, other, own: new WriteTurn(memory, 0) };
+  }
+
+  it('waits for another thread, and writes once that one is done', async () => {
+    const { folder, journal, other } = await promiseBehindAnother();
+    vi.advanceTimersByTime(last_yield_ms);
+    expect(readElsewhere(folder).rows).toBe(0);
+    other.giveBack();
+    vi.advanceTimersByTime(REDO_LOG.yield_ms);
+    expect(readElsewhere(folder)).toEqual({ events: 1, rows: 1, steps: 1 });
+    await journal.close();
+  });
+
+  it('waits no longer for a thread that ended with the turn, and takes it from there', async () => {
+    const { folder, journal, own } = await promiseBehindAnother();
+    expect(own.isTaken).toBe(true);
+    vi.advanceTimersByTime(last_yield_ms + REDO_LOG.yield_ms);
+    expect(readElsewhere(folder)).toEqual({ events: 1, rows: 1, steps: 1 });
+    expect(own.isTaken).toBe(false);
+    await journal.close();
+  });
+
+  it('does not wait where something is read', async () => {
+    const { folder, journal, own } = await promiseBehindAnother();
+    journal.settle();
+    expect(readElsewhere(folder).rows).toBe(1);
+    expect(own.isTaken).toBe(false);
+    await journal.close();
   });
 });

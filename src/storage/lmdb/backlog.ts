@@ -11,6 +11,7 @@ import { openDataKey } from '../../std/data-key.ts';
 import { RedoLog } from '../redo-log.ts';
 import { applyChange, type Change, mergeCounts, readChanges, writeChange } from './changes.ts';
 import type { Environment, Promises } from './environment.ts';
+import type { WriteTurn } from './write-turn.ts';
 
 /** What a record of the log promises. */
 interface Promised {
@@ -27,15 +28,19 @@ export class Backlog implements Promises {
   readonly #environment: Environment;
   readonly #log: RedoLog;
   readonly #dropSuperseded: (changes: readonly Change[]) => readonly Change[];
+  readonly #turn: WriteTurn | null;
   /** What is in the log and not in the database: as it was promised, so that nothing has to be read from bytes again. */
   #promised: Promised[] = [];
   #timer: NodeJS.Timeout | null = null;
+  /** How often in a row another thread was let go first. */
+  #yields = 0;
   #isClosed = false;
 
   /**
    * Opens the log and brings what an earlier process promised to the database.
    * @param dropSuperseded leaves out what a later change makes superfluous
    * @param key of what is promised; null: it is not sealed
+   * @param turn shared with the other threads that promise commits of this database; null: there are none
    * @throws Error when the log cannot be opened, or the database not written
    */
   constructor(
@@ -43,9 +48,11 @@ export class Backlog implements Promises {
     path: string,
     dropSuperseded: (changes: readonly Change[]) => readonly Change[],
     key: Uint8Array | null,
+    turn: WriteTurn | null = null,
   ) {
     this.#environment = environment;
     this.#dropSuperseded = dropSuperseded;
+    this.#turn = turn;
     this.#log = new RedoLog(path, REDO_LOG.bytes, openDataKey(key)?.sealer('redo') ?? null);
     try {
       const { found, identity } = this.#log;
@@ -129,6 +136,12 @@ export class Backlog implements Promises {
 
   readonly #settleLater = (): void => {
     this.#timer = null;
+    if (this.#turn?.isTaken && this.#yields < REDO_LOG.yields_max) {
+      this.#yields++;
+      this.#timer = setTimeout(this.#settleLater, REDO_LOG.yield_ms).unref();
+      return;
+    }
+    this.#yields = 0;
     try {
       this.settle();
     } catch {
@@ -139,6 +152,15 @@ export class Backlog implements Promises {
   };
 
   #write(records: readonly Promised[]): void {
+    this.#turn?.take();
+    try {
+      this.#transact(records);
+    } finally {
+      this.#turn?.giveBack();
+    }
+  }
+
+  #transact(records: readonly Promised[]): void {
     const { identity } = this.#log;
     this.#environment.transactNow(() => {
       // Another process may have found the log and done it.

@@ -11,6 +11,7 @@ import { Backlog } from './backlog.ts';
 import { applyChange, type Change, mergeCounts } from './changes.ts';
 import { type Durability, Environment } from './environment.ts';
 import { encodeRow } from './tables.ts';
+import type { WriteTurn } from './write-turn.ts';
 
 /** An actor's entries are not what was written; it cannot be started from them. */
 export class DamagedHistoryError extends Error {
@@ -31,6 +32,8 @@ export interface PromiseOptions {
   kinds: ReadonlySet<string>;
   /** Tables whose rows are waited for by who asks for them on another thread. */
   tables: ReadonlySet<string>;
+  /** Shared with the other threads that promise commits of this file. */
+  turn?: WriteTurn;
 }
 
 export class LmdbJournal implements JournalStore {
@@ -60,7 +63,8 @@ export class LmdbJournal implements JournalStore {
     if (promises === null) return;
     try {
       if (durability !== 'process') throw new TypeError(`${path} promises more than a redo log does`);
-      this.#backlog = new Backlog(this.#environment, promises.path, dropSuperseded, key);
+      const { path: log, turn = null } = promises;
+      this.#backlog = new Backlog(this.#environment, log, dropSuperseded, key, turn);
     } catch (thrown) {
       void this.#environment.close();
       throw thrown;
