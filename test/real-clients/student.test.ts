@@ -3,7 +3,7 @@
  * line learns from them, and new sessions are served as that round has promised. The model is played by one that knows the
  * tasks, and is the oracle of each answer that the student gives; the gateway is a process of its own.
  */
-import { mkdirSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
@@ -25,7 +25,7 @@ import { claudeCode, codex, type KnownClient } from './known-client.ts';
 import { type ResponsesSocket, startResponsesSocket } from './responses-socket.ts';
 import { decideTask, layOut, makeTask, TASK_KINDS } from './session-tasks.ts';
 
-/** Nine of each kind: a tool whose calls no other tool's follow, as the only one of a coding agent, takes 31 without an error. */
+/** Nine of each kind: a tool whose calls no other tool's follow, as the only one of a coding agent, takes 26 without an error. */
 const TAUGHT = 9 * TASK_KINDS;
 const NEW = 2 * TASK_KINDS;
 /** Sessions take two seconds each, on a busy machine ten. */
@@ -184,6 +184,7 @@ for (const client of await Promise.all([claudeCode(), codex()])) {
       });
       report = round.stdout + round.stderr;
       expect(round.code, report).toBe(0);
+      expect(existsSync(join(taught.student, 'manifest.json')), report).toBe(true);
       for (let isReady = false; !isReady; ) isReady = (await taught.relegation()).student === 'exemplar';
       before = taught.provider.requests.length;
       for (let nth = TAUGHT; nth < TAUGHT + NEW; nth++) await taught.work(nth);

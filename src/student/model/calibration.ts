@@ -312,7 +312,7 @@ function scoreMaxOf(target: number): number {
 }
 
 /** The confidence for a threshold that stands before anything is looked at, and for one that is chosen by the errors. */
-const CONFIDENCES = { common: [CONFIDENCE, 0.99], final: [0.99, 0.998] } as const;
+const CONFIDENCES = { common: [CONFIDENCE, 0.99], final: [0.985, 0.998] } as const;
 
 /**
  * The largest threshold below which the share of errors of one kind of answer keeps the target, with a confidence.

@@ -22,7 +22,7 @@ const KIND_PRIOR = { wrong: 0.1, right: 0.9 } as const;
 
 /**
  * Upper bound of the share of errors of one kind of answer: with `confidence` the share is below it, by Bayes' rule from
- * {@link KIND_PRIOR}. Without an error it takes 11 runs for 5 % at 95 %, and 31 at 99 %.
+ * {@link KIND_PRIOR}. Without an error it takes 11 runs for 5 % at 95 %, and 26 at 98.5 %.
  * @param errors runs in which the student was wrong; may be a fraction
  * @param runs in which it served the kind
  */

@@ -65,8 +65,8 @@ describe('a threshold', () => {
     expect(thresholdOf([], 0.05)).toBe(-1);
     expect(thresholdOf(right(10), 0.05)).toBe(-1);
     expect(thresholdOf(right(11), 0.05)).toBe(0.5);
-    expect(thresholdOf(right(30), 0.05, true)).toBe(-1);
-    expect(thresholdOf(right(31), 0.05, true)).toBe(0.5);
+    expect(thresholdOf(right(25), 0.05, true)).toBe(-1);
+    expect(thresholdOf(right(26), 0.05, true)).toBe(0.5);
     // Many steps of few runs are few.
     const often = Array.from({ length: 20 }, () => right(8)).flat();
     expect(thresholdOf(often, 0.05)).toBe(-1);
