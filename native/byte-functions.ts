@@ -15,8 +15,8 @@ export interface ByteEngine {
   findSuspects(bytes: Uint8Array, from: number, to: number, marks: Float64Array): number;
 
   /**
-   * The first place in [from, to) where one of the needles begins, which may end beyond; -1 when there is none, -2 when the
-   * bytes are made so that to say it takes too long.
+   * The first place in [from, to) where one of the needles begins, which may end beyond; -1 without
+   * such a place, -2 for bytes built so that the search would take too long.
    * @param needles each with its length before it, as `packNeedles` makes them
    */
   findAnyNeedle(bytes: Uint8Array, from: number, to: number, needles: Uint8Array): number;
@@ -43,17 +43,11 @@ export interface ByteEngine {
   copyBytes(from: Uint8Array, into: Uint8Array, at: number): void;
 
   /**
-   * `copyBytes` where nobody looks at the copy soon: it passes the processor's caches by, which keep what is in use, and need
-   * not fetch what is overwritten. A third of the time where the copy's memory is in none of them.
+   * `copyBytes` for a copy that is not read soon. It bypasses the processor's caches: they keep what is in use, and do not fetch
+   * what is overwritten. It takes a third of the time when no cache holds the copy's memory.
    */
   copyBytesAside(from: Uint8Array, into: Uint8Array, at: number): void;
 
-  /** CRC-32 of the bytes in [from, to), as zlib has it; none of no bytes is 0. */
-  measureChecksum(bytes: Uint8Array, from: number, to: number): number;
-
-  /** The checksum of what has the given one and of these bytes behind it. */
-  extendChecksum(checksum: number, bytes: Uint8Array): number;
-
-  /** How far behind a multiple of `alignment` the memory's address is; -1 where nobody can tell. */
+  /** How far behind a multiple of `alignment` the memory's address is; -1 if unknown. */
   measureMisalignment(bytes: Uint8Array, alignment: number): number;
 }

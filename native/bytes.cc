@@ -14,7 +14,6 @@
 #include <cstring>
 
 #include "arguments.h"
-#include "bytes/checksum.h"
 #include "bytes/common-ends.h"
 #include "bytes/copy.h"
 #include "bytes/escapes.h"
@@ -190,32 +189,6 @@ napi_value CopyBytesAside(napi_env env, napi_callback_info info) {
   return nullptr;
 }
 
-/** measureChecksum(bytes, from, to) */
-napi_value MeasureChecksum(napi_env env, napi_callback_info info) {
-  napi_value arguments[3];
-  Bytes bytes;
-  size_t from;
-  size_t to;
-  if (!ReadArguments(env, info, 3, arguments) || !ReadBytes(env, arguments[0], &bytes) ||
-      !ReadOffset(env, arguments[1], bytes.length, &from) || !ReadOffset(env, arguments[2], bytes.length, &to)) {
-    return nullptr;
-  }
-  const uint32_t crc = to > from ? ~ExtendCrc(~0u, bytes.data + from, to - from) : 0;
-  return MakeNumber(env, static_cast<double>(crc));
-}
-
-/** extendChecksum(checksum, bytes) */
-napi_value ExtendChecksum(napi_env env, napi_callback_info info) {
-  napi_value arguments[2];
-  uint32_t checksum;
-  Bytes bytes;
-  if (!ReadArguments(env, info, 2, arguments) || !ReadWhole(env, arguments[0], 0, &checksum) ||
-      !ReadBytes(env, arguments[1], &bytes)) {
-    return nullptr;
-  }
-  return MakeNumber(env, static_cast<double>(~ExtendCrc(~checksum, bytes.data, bytes.length)));
-}
-
 /** measureMisalignment(bytes, alignment) */
 napi_value MeasureMisalignment(napi_env env, napi_callback_info info) {
   napi_value arguments[2];
@@ -240,8 +213,6 @@ napi_value Init(napi_env env, napi_value exports) {
       {"measureCommonSuffix", MeasureCommonSuffix},
       {"copyBytes", CopyBytes},
       {"copyBytesAside", CopyBytesAside},
-      {"measureChecksum", MeasureChecksum},
-      {"extendChecksum", ExtendChecksum},
       {"measureMisalignment", MeasureMisalignment},
       {"setWidestLevel", SetWidestLevel<UseLevel>},
   });

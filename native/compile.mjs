@@ -69,7 +69,7 @@ export function listAddons() {
   return addons;
 }
 
-/** What of an addon is in a folder of its own, by noun. */
+/** The headers of an addon, in the folder of its name. */
 function listParts(name) {
   const folder = join(here, name);
   return existsSync(folder) ? listSources(folder) : [];
@@ -84,7 +84,7 @@ function findPackage(name) {
   }
 }
 
-/** The first C++ compiler that answers, one that the command line names before all others; null when there is none. */
+/** The first C++ compiler that answers, starting with the one that the command line names; null if none does. */
 function findCompiler() {
   return findFirst([...process.argv.slice(2, 3), 'c++', 'g++', 'clang++']);
 }

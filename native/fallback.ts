@@ -3,7 +3,6 @@
  * with the same names and the same results, several times faster. This file runs where that could not be compiled.
  * Pure; any thread.
  */
-import { crc32 } from 'node:zlib';
 import { findEscape } from '../src/redaction/escapes.ts';
 import { beginsLikeKey, holdsBeginning } from '../src/redaction/key-beginnings.ts';
 import { CHARACTERS, KINDS, RUN_BYTES } from '../src/redaction/key-shapes.ts';
@@ -258,18 +257,6 @@ export const fallback: ByteEngine = {
 
   copyBytesAside(from, into, at) {
     fallback.copyBytes(from, into, at);
-  },
-
-  measureChecksum(bytes, from, to) {
-    checkRange(bytes, from, to);
-    return crc32(bytes.subarray(from, Math.max(from, to)));
-  },
-
-  extendChecksum(checksum, bytes) {
-    checkNumber(checksum);
-    const extended = crc32(bytes, checksum);
-    // zlib takes bytes that are nowhere for the beginning of a checksum.
-    return bytes.length === 0 ? checksum >>> 0 : extended;
   },
 
   // JavaScript knows no addresses.

@@ -30,7 +30,7 @@ export const NO_SHARED_ID = 2 ** 32 - 1;
  * What the one thread that changes shared indexes calls. Between `beginChange` and `endChange` no other thread searches the
  * index: `beginChange` waits for those that do. What changes an index throws outside of the two.
  */
-export interface SharedChanges {
+interface SharedChanges {
   /** Found under its key by the whole process until it is closed or its thread ends. One before it under the key is found no more. */
   openCatalog(key: string): CatalogHandle;
   closeCatalog(catalog: CatalogHandle): void;
@@ -80,6 +80,9 @@ export interface SharedSearches {
   /**
    * Searches as `HnswIndex.search` does, with the same result.
    * @param projected the vector as the graph has it
+   * @param looks candidates of each walk, fewest first
+   * @param margins by walk: how far the last candidate must be below the last result; one fewer than there are walks
+   * @param compared candidates that are compared whole at least
    * @param comparedMax null is returned where more vectors would have to be compared one by one
    * @param kind of what is found; null: any
    * @param preferred 1 for what is of the family
@@ -92,8 +95,9 @@ export interface SharedSearches {
     vector: Float32Array,
     projected: Float32Array,
     k: number,
-    candidates: number,
-    ef: number,
+    looks: Uint32Array,
+    margins: Float64Array,
+    compared: number,
     error: number,
     minSimilarity: number,
     comparedMax: number,

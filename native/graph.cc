@@ -252,7 +252,7 @@ struct FileWork {
   Graph* written = nullptr;
   Marks removed;
   napi_ref handle = nullptr;
-  /** Read: one of its own, of so many dimensions. */
+  /** For a read: the new graph and its dimensions. */
   size_t dimensions = 0;
   std::unique_ptr<Graph> read;
   std::string error;
@@ -345,7 +345,7 @@ napi_value OpenCatalog(napi_env env, napi_callback_info info) {
   auto catalog = std::make_shared<Catalog>();
   if (!ReadArguments(env, info, 1, arguments) || !ReadText(env, arguments[0], &catalog->key)) return nullptr;
   auto kept = std::make_unique<std::shared_ptr<Catalog>>(catalog);
-  // However the thread ends: what nobody changes any more must not be searched.
+  // However the thread ends, an index without a writer must not be searched.
   if (napi_add_env_cleanup_hook(env, CloseCatalogOfThread, kept.get()) != napi_ok) return nullptr;
   kept.release();
   const bool is_open = Attempt(env, [&] { TheRegistry().Open(catalog); });
@@ -504,7 +504,7 @@ napi_value MakeTexts(napi_env env, const Items& items, TextOf textOf) {
   return list;
 }
 
-/** How many names are looked at; of more there are none. */
+/** The most names that are looked at; more of them are refused. */
 constexpr uint32_t kNamesMax = 1 << 16;
 
 /** listShared(key, vectorsId, names, group) */
@@ -548,12 +548,15 @@ napi_value ListShared(napi_env env, napi_callback_info info) {
   return is_open ? MakeTexts(env, found, [](const std::string& name) -> const std::string& { return name; }) : MakeNull(env);
 }
 
+/** Most walks of one search. */
+constexpr size_t kLooksMax = 8;
+
 /**
- * searchShared(key, vectorsId, name, vector, projected, k, candidates, ef, error, minSimilarity, comparedMax, kind, family,
- * similarities, preferred)
+ * searchShared(key, vectorsId, name, vector, projected, k, looks, margins, compared, error, minSimilarity, comparedMax, kind,
+ * family, similarities, preferred)
  */
 napi_value SearchShared(napi_env env, napi_callback_info info) {
-  napi_value arguments[15];
+  napi_value arguments[16];
   std::string key;
   std::string vectors_id;
   std::string name;
@@ -562,25 +565,37 @@ napi_value SearchShared(napi_env env, napi_callback_info info) {
   const float* projected;
   size_t graph_dimensions;
   SearchPlan plan;
+  const uint32_t* looks;
+  size_t look_count;
+  const double* margins;
+  size_t margin_count;
   std::u16string family;
   double* similarities;
   size_t similarity_room;
   uint8_t* preferred;
   size_t preferred_room;
-  if (!ReadArguments(env, info, 15, arguments) || !ReadText(env, arguments[0], &key) ||
+  if (!ReadArguments(env, info, 16, arguments) || !ReadText(env, arguments[0], &key) ||
       !ReadText(env, arguments[1], &vectors_id) || !ReadText(env, arguments[2], &name) ||
       !ReadNumbers(env, arguments[3], napi_float32_array, &vector, &dimensions) ||
       !ReadNumbers(env, arguments[4], napi_float32_array, &projected, &graph_dimensions) ||
-      !ReadWhole(env, arguments[5], 0, &plan.k) || !ReadWhole(env, arguments[6], 0, &plan.candidates) ||
-      !ReadBounded(env, arguments[7], 1, kCapacityMax, &plan.ef) || !ReadDouble(env, arguments[8], &plan.error) ||
-      !ReadDouble(env, arguments[9], &plan.min_similarity) || !ReadWhole(env, arguments[10], 0, &plan.compared_max)) {
+      !ReadWhole(env, arguments[5], 0, &plan.k) ||
+      !ReadNumbers(env, arguments[6], napi_uint32_array, &looks, &look_count) ||
+      !ReadNumbers(env, arguments[7], napi_float64_array, &margins, &margin_count) ||
+      !ReadWhole(env, arguments[8], 0, &plan.compared) || !ReadDouble(env, arguments[9], &plan.error) ||
+      !ReadDouble(env, arguments[10], &plan.min_similarity) || !ReadWhole(env, arguments[11], 0, &plan.compared_max)) {
     return nullptr;
   }
-  plan.is_filtered = !IsNull(env, arguments[11]);
-  if ((plan.is_filtered && !ReadWideText(env, arguments[11], &plan.kind)) ||
-      !ReadWideText(env, arguments[12], &family) ||
-      !ReadNumbers(env, arguments[13], napi_float64_array, &similarities, &similarity_room) ||
-      !ReadNumbers(env, arguments[14], napi_uint8_array, &preferred, &preferred_room)) {
+  if (look_count > kLooksMax || margin_count > kLooksMax) {
+    napi_throw_range_error(env, nullptr, "there are too many walks");
+    return nullptr;
+  }
+  plan.looks.assign(looks, looks + look_count);
+  plan.margins.assign(margins, margins + margin_count);
+  plan.is_filtered = !IsNull(env, arguments[12]);
+  if ((plan.is_filtered && !ReadWideText(env, arguments[12], &plan.kind)) ||
+      !ReadWideText(env, arguments[13], &family) ||
+      !ReadNumbers(env, arguments[14], napi_float64_array, &similarities, &similarity_room) ||
+      !ReadNumbers(env, arguments[15], napi_uint8_array, &preferred, &preferred_room)) {
     return nullptr;
   }
   if (plan.k > similarity_room || plan.k > preferred_room) {

@@ -1,16 +1,15 @@
 /**
  * Memory that two processes see, which JavaScript cannot make: the addon where it was compiled (`compile.mjs`); without it, or
- * where the system knows no such memory (it is Linux's memfd), there is none, and bytes go from one process to another through
- * a pipe. Any thread.
+ * on a system without Linux's memfd, bytes go from one process to another through a pipe. Any thread.
  *
  * It replaces the pages of a SharedArrayBuffer by those of the memory, in place. So each thread of the process sees it without
- * a mapping of its own, the collector neither counts nor moves it, and all other code sees an ordinary buffer.
+ * a mapping per thread, the collector neither counts nor moves it, and all other code sees an ordinary buffer.
  */
 import { loadFunctions } from './load-functions.ts';
 
-export interface MemoryEngine {
+interface MemoryEngine {
   /**
-   * Makes a memory, empty and of this length for ever. Pages that nobody has written to take no room.
+   * Makes a memory, empty and of this length for ever. Pages that were never written take no room.
    * @param bytes whole pages
    * @returns a descriptor, which no process that is started inherits unless it is handed on; where there is no such memory to be
    * had the system's error number, negative
@@ -20,13 +19,13 @@ export interface MemoryEngine {
 
   /**
    * Puts a memory in the place of a buffer's whole pages, from the first on; what was there is gone.
-   * @param into of a SharedArrayBuffer that nobody but the caller knows yet; one page longer than the memory, all of it fits
+   * @param into of a SharedArrayBuffer that only the caller knows yet; the memory fits if it is one page longer
    * @param mayWrite 0: writing to it ends the process
    * @returns where in `into` the memory begins; where that failed the system's error number, negative
    */
   mapMemory(descriptor: number, into: Uint8Array, mayWrite: 0 | 1): number;
 
-  /** Gives a buffer empty pages of its own again. Before it is forgotten. @returns 0, or an error number, negative */
+  /** Gives a buffer empty private pages again; call it before the buffer is dropped. @returns 0, or an error number, negative */
   unmapMemory(into: Uint8Array): number;
 
   /** Gives pages of a memory back to the system; they are empty then. @returns 0, or an error number, negative */

@@ -42,7 +42,7 @@ bool ReadDescriptor(napi_env env, napi_value value, int* into) {
   return true;
 }
 
-/** The whole pages of a memory. @returns false where there is none */
+/** The whole pages of a memory. @returns false if it has no whole page */
 bool FindPages(uint8_t* memory, size_t length, uint8_t** from, size_t* bytes) {
   const uintptr_t page = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE));
   const uintptr_t start = reinterpret_cast<uintptr_t>(memory);
@@ -61,7 +61,7 @@ napi_value MakeMemory(napi_env env, napi_callback_info info) {
 #ifdef MFD_ALLOW_SEALING
   const int descriptor = memfd_create("understudy-capture", MFD_CLOEXEC | MFD_ALLOW_SEALING);
   if (descriptor < 0) return MakeNumber(env, -errno);
-  // Nobody can cut it off under those who have mapped it: that would end them.
+  // The seals keep any process from shrinking it: that would end the processes that have mapped it.
   if (ftruncate(descriptor, static_cast<off_t>(bytes)) != 0 ||
       fcntl(descriptor, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0) {
     const int why = errno;

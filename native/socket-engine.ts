@@ -4,7 +4,7 @@
  */
 import { loadFunctions } from './load-functions.ts';
 
-export interface SocketEngine {
+interface SocketEngine {
   /**
    * Sends what the system takes at once, in one call of it. Only while nothing waits in the socket's stream.
    * @param descriptor of a connected socket that is open
@@ -19,7 +19,7 @@ export interface SocketEngine {
    * From now on the HTTP library, once it is loaded, accepts, reads and closes through us, on the ports that are opened
    * here (`sockets/connections.h`). What two parsers could read in two ways does not reach it: it gets a request for
    * `/MARKnn` instead, or within a body in chunks a chunk `MARKnn`, `nn` being the reason (`sockets/framing.h`).
-   * @returns the mark, the same at every call, which nobody else can know; '' where the system lacks it
+   * @returns the mark, the same at every call, which no client can know; '' where the system lacks it
    */
   watchConnections(): string;
   /**
@@ -50,7 +50,7 @@ export interface SocketEngine {
   countSlowUpload(): void;
   /** Puts the counters of the whole process into a list, in the order of `COUNTERS`. */
   countConnections(into: Float64Array): void;
-  /** Descriptors that this process may have; 0 where nobody says. */
+  /** Descriptors that this process may have; 0 if unknown. */
   readDescriptorLimit(): number;
 }
 

@@ -77,7 +77,9 @@ export function judgeBinaries(hashes, binaries) {
 function run() {
   const binaries = findBinaries();
   if (binaries.length === 0)
-    console.log('understudy: uWebSockets.js has no binary for this machine here; nothing will listen');
+    console.log(
+      "understudy: uWebSockets.js has no binary for this Node and machine: the service uses Node's own HTTP server, which is slower",
+    );
   for (const { name, hash, verdict } of judgeBinaries(readHashes(readFileSync(LIST, 'utf8')), binaries)) {
     if (verdict === 'other') {
       console.error(
@@ -87,7 +89,7 @@ function run() {
       process.exitCode = 1;
     } else if (verdict === 'unlisted') {
       console.error(
-        `understudy: warning: nobody has checked ${name}: native/uwebsockets.sha256 does not list it. It has SHA-256 ` +
+        `understudy: warning: ${name} is not verified: native/uwebsockets.sha256 does not list it. It has SHA-256 ` +
           `${hash}. SECURITY.md says what to compare it with`,
       );
     }

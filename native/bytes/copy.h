@@ -32,7 +32,7 @@ void CopyPastCaches(uint8_t* into, const uint8_t* from, size_t length) {
       _mm_stream_si128(target + 2, c);
       _mm_stream_si128(target + 3, d);
     }
-    // Such stores wait for nobody, and another thread may be told of them next.
+    // These stores are not ordered with others, and another thread may be told of them next.
     _mm_sfence();
   }
 #endif

@@ -1,4 +1,4 @@
-/** Where a text has a character of a token written in another way: `\u002d`, `%2D`, UTF-16. */
+/** Finds characters of a token in another spelling: `\u002d`, `%2D`, UTF-16. */
 #pragma once
 
 #include <cstddef>
@@ -17,7 +17,7 @@ inline unsigned ReadHex(uint8_t byte) {
   return small >= 'a' && small <= 'f' ? small - 'a' + 10u : 16u;
 }
 
-/** Whether two digits stand there that mean a character of a token. */
+/** Whether the two hex digits at `at` encode a character of a token. */
 inline bool IsTokenHex(const Bytes& bytes, size_t at) {
   if (at + 2 > bytes.length) return false;
   const unsigned high = ReadHex(bytes.data[at]);
@@ -25,7 +25,7 @@ inline bool IsTokenHex(const Bytes& bytes, size_t at) {
   return high < 8 && low < 16 && kTables.token[high << 4 | low];
 }
 
-/** Whether a character of a token is written in another way at `at`. */
+/** Whether an escaped character of a token begins at `at`. */
 bool IsEscape(const Bytes& bytes, size_t at) {
   const uint8_t* const data = bytes.data;
   if (data[at] == 0) return at + 2 < bytes.length && kTables.token[data[at + 1]] && data[at + 2] == 0;
@@ -35,7 +35,7 @@ bool IsEscape(const Bytes& bytes, size_t at) {
   }
   if (data[at] != '%') return false;
   size_t digits = at + 1;
-  // Percent-encoded again and again.
+  // Percent-encoded repeatedly.
   while (digits + 4 <= bytes.length && data[digits] == '2' && data[digits + 1] == '5' && ReadHex(data[digits + 2]) < 16 &&
          ReadHex(data[digits + 3]) < 16) {
     digits += 2;
@@ -44,7 +44,7 @@ bool IsEscape(const Bytes& bytes, size_t at) {
 }
 
 #if defined(ASKS_PROCESSOR)
-/** Of 32 places those that an escape may begin at. */
+/** Of 32 positions, those where an escape may begin. */
 __attribute__((target("avx2"))) inline __m256i MarkEscapes(const uint8_t* place) {
   const __m256i a = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(place));
   const __m256i b = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(place + 1));
@@ -56,7 +56,7 @@ __attribute__((target("avx2"))) inline __m256i MarkEscapes(const uint8_t* place)
 constexpr size_t kEscapeWindow = 32;
 constexpr size_t kEscapeWindows = 4;
 
-/** FindEscape, 128 places at once. @returns a place, or -1 with `at` moved to what is left */
+/** FindEscape for 128 positions at once. @returns a position, or -1 with `at` moved to the first unsearched byte */
 __attribute__((target("avx2"))) int64_t FindEscapeAvx2(const Bytes& bytes, size_t* at, size_t to) {
   size_t place = *at;
   for (; place + kEscapeWindows * kEscapeWindow <= to && place + kEscapeWindows * kEscapeWindow < bytes.length;
@@ -81,7 +81,7 @@ __attribute__((target("avx2"))) int64_t FindEscapeAvx2(const Bytes& bytes, size_
 }
 #endif
 
-/** The first place in [from, to) where a character of a token is written in another way; -1. */
+/** First position in [from, to) of an escaped character of a token; -1 if none. */
 int64_t FindEscape(const Bytes& bytes, size_t from, size_t to) {
   size_t at = from;
 #if defined(ASKS_PROCESSOR)

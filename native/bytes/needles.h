@@ -60,7 +60,7 @@ __attribute__((target("avx2"))) int64_t FindNeedleAvx2(const uint8_t* bytes, siz
 }
 #endif
 
-/** The first place in [from, to) where the needle begins, which may end beyond; -1 when there is none, or patience is spent. */
+/** The first place in [from, to) where the needle begins, which may end beyond; -1 if the needle does not occur or the patience is spent. */
 int64_t FindNeedle(const uint8_t* bytes, size_t length, size_t from, size_t to, const uint8_t* needle, size_t size,
                    Patience* patience) {
   if (size == 0 || size > length || from >= to) return -1;

@@ -183,7 +183,7 @@ __attribute__((target("avx512f,avx512bw,avx512vbmi"))) void MarkGroupsWide(const
     last[i] = _mm512_set1_epi8(static_cast<char>(needles.loose[i].needle[reach[i]]));
   }
   for (size_t group = 0; group < groups; group++, run += kGroupWindows) {
-    // A byte is 0 where, in one of the windows, the first and the last byte of a needle fit.
+    // A byte becomes 0 if, in any window of the group, both the first and the last byte of a needle match there.
     __m512i loose = _mm512_set1_epi8(-1);
     for (size_t window = 0; window < kGroupWindows; window++, bytes += kMaskBytes) {
       const __m512i all = _mm512_loadu_si512(bytes);
@@ -290,7 +290,7 @@ bool AreGroupsPlain(const Bytes& bytes, NeedleSet& needles, TokenWalk* walk, siz
 
 /**
  * Whether none of the needles is in the bytes, and no suspect. A needle that holds a run can only be where a run is, and
- * of these a text has few; the others may be anywhere. A text that takes too much patience is none of which it can be said.
+ * of these a text has few; the others may be anywhere. The answer for a text that takes too much patience is no.
  */
 bool HoldsNone(const Bytes& bytes, const Bytes& packed) {
   NeedleSet needles(bytes.length);

@@ -18,14 +18,12 @@ namespace {
 /** What is used of what the processor can do beyond what every one of its kind can: nothing of it at level 0. */
 struct Processor {
   bool avx2;
-  bool clmul;
   /** 64 bytes at once, on those that do not slow down for it: they came with the wide multiplication. */
   bool wide;
   explicit Processor(uint32_t level) {
     __builtin_cpu_init();
     avx2 = level > 0 && __builtin_cpu_supports("avx2");
-    clmul = level > 0 && __builtin_cpu_supports("pclmul") && __builtin_cpu_supports("sse4.1");
-    wide = level > 1 && avx2 && clmul && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+    wide = level > 1 && avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
            __builtin_cpu_supports("avx512vbmi") && __builtin_cpu_supports("vpclmulqdq");
   }
 };
@@ -35,7 +33,7 @@ Processor processor(UINT32_MAX);
 uint32_t UseLevel([[maybe_unused]] uint32_t level) {
 #if defined(ASKS_PROCESSOR)
   processor = Processor(level);
-  return processor.wide ? 2 : processor.avx2 || processor.clmul ? 1 : 0;
+  return processor.wide ? 2 : processor.avx2 ? 1 : 0;
 #else
   return 0;
 #endif

@@ -1,6 +1,6 @@
 /**
  * The shared indexes of a store by their names, and the catalogs of a process by their keys: how a thread finds what another
- * has made. A catalog goes with the thread that opened it; whoever searches one of its indexes then, ends that search.
+ * has made. A catalog is freed with the thread that opened it; a search that is under way then still ends.
  */
 #pragma once
 
@@ -18,7 +18,7 @@ namespace {
 
 struct Catalog {
   std::string key;
-  /** Names the vectors that the indexes hold; empty as long as nobody may search them here. */
+  /** Names the vectors that the indexes hold; empty until they may be searched here. */
   std::string vectors_id;
   std::unordered_map<std::string, std::shared_ptr<SharedIndex>> indexes;
   /** Names of indexes that are searched together. */
@@ -53,7 +53,7 @@ class Registry {
     work();
   }
 
-  /** Calls `look` with the catalog. @returns false when there is none to be searched, or it is being changed now */
+  /** Calls `look` with the catalog. @returns false if the catalog does not exist, is not served, or is being changed */
   template <typename Look>
   bool Read(const std::string& key, const std::string& vectors_id, Look look) {
     const Visit visit(&gate_);

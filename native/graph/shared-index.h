@@ -73,9 +73,12 @@ struct Label {
 /** How far a search looks; `hnsw-index.ts` says why. */
 struct SearchPlan {
   uint32_t k;
-  /** Candidates that are compared whole, and those that are kept on the way. */
-  uint32_t candidates;
-  uint32_t ef;
+  /** Candidates of each walk, which are compared whole; fewest first. */
+  std::vector<uint32_t> looks;
+  /** By walk: how far the last candidate must be below the last result. The last walk has none. */
+  std::vector<double> margins;
+  /** Candidates that are compared whole at least: with more only those that may be among the results. */
+  uint32_t compared;
   /** How far the graph's similarity may be from the real one. */
   double error;
   double min_similarity;
@@ -232,14 +235,8 @@ class SharedIndex {
     if (graph_ == nullptr || 2 * pending_.size() > size()) return CompareAll(query, plan, found);
     if (plan.k == 0) return true;
     if (graph_dimensions != graph_->space().dimensions()) throw std::range_error("a vector of another number of dimensions");
-    const size_t wanted = std::min<size_t>(linked_, plan.candidates);
-    const std::vector<Near> near = Walk(*graph_, projected).Run(wanted, std::max<size_t>(plan.ef, wanted));
     BestMatches whole(plan.k, -std::numeric_limits<double>::infinity());
-    for (const Near& one : near) {
-      const size_t point = graph_->points().getExternalLabel(one.second);
-      if (point < id_of_point_.size()) OfferOne(query, id_of_point_[point], plan, &whole);
-    }
-    if (whole.kept().size() < plan.k && !HasSeenEnough(near, wanted, plan)) return CompareAll(query, plan, found);
+    if (!Look(query, projected, plan, &whole)) return CompareAll(query, plan, found);
     if (pending_.size() > plan.compared_max) return false;
     BestMatches best(plan.k, plan.min_similarity);
     for (const Match& match : whole.kept()) best.Offer(match.id, match.similarity);
@@ -271,7 +268,7 @@ class SharedIndex {
 
   void OfferOne(const std::vector<double>& query, uint32_t id, const SearchPlan& plan, BestMatches* best) const {
     const uint32_t place = PlaceOf(id);
-    // Whoever has no label is on the way in, or out.
+    // A vector without a label is being added or removed.
     if (place == kNone || id >= labels_.size() || labels_[id].name.empty()) return;
     if (plan.is_filtered && labels_[id].kind != plan.kind) return;
     const Block& block = blocks_[place >> block_bits_];
@@ -286,11 +283,35 @@ class SharedIndex {
     return true;
   }
 
-  bool HasSeenEnough(const std::vector<Near>& near, size_t wanted, const SearchPlan& plan) const {
-    if (near.size() >= linked_) return true;
-    if (near.size() < wanted || near.empty()) return false;
-    const float similarity = 1 - near.back().first;
-    return similarity < plan.min_similarity - plan.error;
+  /**
+   * Walks the graph, wider while the result is not certain. `hnsw-index.ts` does the same.
+   * @returns false when only a comparison with every vector can tell
+   */
+  bool Look(const std::vector<double>& query, const float* projected, const SearchPlan& plan, BestMatches* whole) const {
+    for (size_t turn = 0; turn < plan.looks.size(); turn++) {
+      const size_t wanted = std::min<size_t>(linked_, plan.looks[turn]);
+      const std::vector<Near> near = Walk(*graph_, projected).Run(wanted, wanted);
+      BestMatches best(plan.k, -std::numeric_limits<double>::infinity());
+      double least = -std::numeric_limits<double>::infinity();
+      for (size_t i = 0; i < near.size(); i++) {
+        if (i == plan.compared && best.kept().size() >= plan.k) least = best.kept().back().similarity - plan.error;
+        if (1 - near[i].first < least) break;
+        const size_t point = graph_->points().getExternalLabel(near[i].second);
+        if (point < id_of_point_.size()) OfferOne(query, id_of_point_[point], plan, &best);
+      }
+      *whole = best;
+      if (near.size() >= linked_) return true;
+      float last = std::numeric_limits<float>::infinity();
+      if (near.size() >= wanted && !near.empty()) last = 1 - near.back().first;
+      if (last < plan.min_similarity - plan.error) return true;
+      if (best.kept().size() < plan.k) {
+        // A filter lets so few through that the widest walk would not find enough.
+        if (static_cast<double>(best.kept().size()) * plan.looks.back() < static_cast<double>(plan.k) * plan.looks[turn]) return false;
+        continue;
+      }
+      if (turn >= plan.margins.size() || best.kept().back().similarity - last >= plan.margins[turn]) return true;
+    }
+    return false;
   }
 
   const size_t dimensions_;

@@ -28,7 +28,7 @@ class Walk {
   /** @throws std::range_error for numbers that no vector holds */
   Walk(const Graph& graph, const float* vector)
       : graph_(graph), points_(graph.points()), steps_(graph.space().steps()), row_bytes_(graph.space().row_bytes()) {
-    scale_ = graph.space().Quantise(vector, kQueryMax, &query_);
+    scale_ = graph.space().MakeQuery(vector, &query_);
     for (const int8_t number : query_) excess_ += kOffset * number;
   }
 

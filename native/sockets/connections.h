@@ -1,7 +1,8 @@
 /**
- * Works between the system and the HTTP library while that accepts connections, reads them and closes them: counts and
- * caps them, stops bytes that two parsers could read in two ways, and accepts nothing while no descriptor is left.
- * The library calls it instead of the system (`interposition.h`), on any server thread; a connection belongs to one thread.
+ * Sits between the system and the HTTP library when the library accepts, reads and closes connections. It counts and
+ * caps connections, rejects bytes that two parsers could read differently, and stops accepting while no file descriptor
+ * is free. The library calls it instead of the system (`interposition.h`), on any server thread; a connection belongs
+ * to one thread.
  */
 #pragma once
 
@@ -39,17 +40,20 @@ namespace connections {
 #define MSG_NOSIGNAL 0
 #endif
 
-/** Kept free behind what is read, for what is put in the place of what is refused. */
+/** Space kept free after the bytes read, for the bytes that replace refused input. */
 constexpr size_t kInsertBytes = 256;
-/** Of one refused connection so much is read and dropped, for its client to see the answer. */
+/** Most bytes read and discarded from a refused connection, so that its client can read the answer. */
 constexpr size_t kDroppedBytes = 1 << 20;
-/** Refused in one go; then others have their turn. */
+/** Most connections refused in one pass, so that other connections get their turn. */
 constexpr int kRefusedAtOnce = 32;
 constexpr uint32_t kHeadBytesDefault = 4096;
 constexpr uint32_t kHeadBytesMax = 256 << 10;
 constexpr size_t kMarkCharacters = 32;
 
-/** Who a connection is of: an IPv4 address, or the first half of an IPv6 one, which one host has the whole of. */
+/**
+ * The peer of a connection: an IPv4 address, or the first half of an IPv6 address, because one host usually has the
+ * whole half.
+ */
 struct Peer {
   uint64_t network = 0;
   bool is_near = true;
@@ -82,10 +86,10 @@ struct Peer {
   }
 };
 
-/** What is spoken on a port. */
+/** The protocol of a port. */
 struct PortKind {
   bool is_secure = false;
-  /** What comes behind a head that asks for WebSocket is handed on as that request's body, for as long as it comes. */
+  /** After a request that asks for WebSocket, all following bytes are passed on as the body of that request. */
   bool switches_protocols = false;
 };
 
@@ -93,21 +97,21 @@ struct Connection {
   Connection(const Peer& from, uint32_t head_bytes_max, const PortKind& kind)
       : scanner(head_bytes_max, kind.switches_protocols), peer(from), is_secure(kind.is_secure) {}
   framing::Scanner scanner;
-  /** What came and is not whole: a part of a head, or of a line between two chunks. */
+  /** Received bytes that are incomplete: part of a head, or of a line between two chunks. */
   std::string held;
   const Peer peer;
-  /** What comes off the wire is ciphertext: `plaintext.h` reads it behind TLS. */
+  /** The received bytes are ciphertext: `plaintext.h` reads them after TLS. */
   const bool is_secure;
   bool is_refused = false;
-  /** The next head that is sent may announce that endless body, which no head of the other protocol does. */
+  /** The next head that is sent may announce the endless body, which a head of the other protocol must not contain. */
   bool is_switching = false;
-  /** It is of another protocol by now. */
+  /** The connection has switched protocols. */
   bool is_switched = false;
-  /** Of a secure connection. */
+  /** For a secure connection. */
   records::Walker records;
 };
 
-/** Connections by their descriptors. Places come in blocks, which stay. */
+/** Connections by file descriptor. Entries are allocated in blocks, which are never freed. */
 class Table {
  public:
   bool Put(int descriptor, Connection* connection) {
@@ -140,11 +144,11 @@ class Table {
  private:
   static constexpr size_t kBlock = 1024;
   using Block = std::array<std::atomic<Connection*>, kBlock>;
-  /** Four million descriptors; a connection with a higher one is not taken. */
+  /** Four million descriptors; connections with a higher one are not accepted. */
   std::array<std::atomic<Block*>, 4096> blocks_{};
 };
 
-/** What is counted, over all threads. */
+/** Counters over all threads. */
 struct Counters {
   std::atomic<uint32_t> open{0};
   std::atomic<uint64_t> refused_total{0};
@@ -154,11 +158,11 @@ struct Counters {
   std::atomic<uint64_t> slow_uploads{0};
 };
 
-/** A port of ours that connections are accepted on. */
+/** A port on which the service accepts connections. */
 struct Port {
   uint32_t number;
   uint32_t listeners;
-  /** What a client reads whose connection is one too many. */
+  /** The answer for a client whose connection exceeds a cap. */
   std::string refusal;
   PortKind kind;
 };
@@ -184,9 +188,9 @@ inline Shared& Get() {
   return *shared;
 }
 
-/** The poll of this thread's loop; -1 where it is not known. */
+/** The epoll descriptor of this thread's loop; -1 if unknown. */
 inline thread_local int loop_descriptor = -1;
-/** Listeners of this thread that accept nothing until a descriptor is free. */
+/** Listeners of this thread that are paused until a descriptor is free. */
 inline thread_local std::vector<int>* paused = nullptr;
 
 #ifdef __linux__
@@ -198,7 +202,7 @@ inline bool SetWanted(int listener, uint32_t events) {
   return epoll_ctl(loop_descriptor, EPOLL_CTL_MOD, listener, &event) == 0;
 }
 
-/** The library leaves a listener readable whose connections it cannot take, and its loop would turn for nothing else. */
+/** Without the pause, the library would leave the listener readable, and its loop would spin. */
 inline void PauseAccepting(int listener) {
   if (loop_descriptor < 0 || !SetWanted(listener, 0)) return;
   if (paused == nullptr) paused = new std::vector<int>();
@@ -206,7 +210,7 @@ inline void PauseAccepting(int listener) {
   Get().counters.accept_pauses.fetch_add(1, std::memory_order_relaxed);
 }
 
-/** @returns listeners that go on, of this thread's */
+/** @returns how many listeners of this thread were resumed */
 inline uint32_t ResumeAccepting() {
   if (paused == nullptr) return 0;
   const auto count = static_cast<uint32_t>(paused->size());
@@ -233,7 +237,7 @@ inline std::string ReadRefusal(uint32_t port) {
   return std::string();
 }
 
-/** @returns false for a port that is not ours */
+/** @returns false for a port of another program */
 inline bool FindKind(uint32_t port, PortKind* kind) {
   Shared& shared = Get();
   const std::lock_guard<std::mutex> lock(shared.mutex);
@@ -275,7 +279,7 @@ inline void Forget(Connection* connection) {
   delete connection;
 }
 
-/** @returns whether the connection is taken; it is counted then */
+/** @returns whether the connection is accepted; if so, it is counted */
 inline bool Admit(int descriptor, const Peer& peer, const PortKind& kind) {
   Shared& shared = Get();
   const uint32_t total_max = shared.total_max.load(std::memory_order_relaxed);
@@ -326,7 +330,7 @@ inline int Accept(int listener, sockaddr* address, socklen_t* length, int flags)
   return -1;
 }
 
-/** What the parser reads in the place of what is refused: a request that nobody else can make, or a chunk of it. */
+/** Input that replaces refused bytes for the parser: a request that no client can make, or a chunk of it. */
 inline size_t Insert(char* into, const framing::Finding& finding) {
   const auto code = static_cast<unsigned>(finding.refusal);
   const char* const mark = Get().mark;
@@ -338,19 +342,19 @@ inline size_t Insert(char* into, const framing::Finding& finding) {
   return written > 0 ? static_cast<size_t>(written) : 0;
 }
 
-/** The lines that stand in a head, before its blank line, behind which another protocol begins. */
+/** Header lines for the end of a head after which another protocol begins. */
 inline size_t InsertSwitch(char* into) {
   const int written = std::snprintf(into, kInsertBytes, "%s: 1\r\ncontent-length: %llu\r\n", Get().mark,
                                     static_cast<unsigned long long>(framing::kSwitchedBytes));
   return written > 0 ? static_cast<size_t>(written) : 0;
 }
 
-/** From now on nothing of the connection is served. */
+/** Stops serving the connection. */
 inline void Refuse(int descriptor, Connection* connection, const framing::Finding& finding) {
   connection->is_refused = true;
   connection->held = std::string();
   Get().counters.refused_framing.fetch_add(1, std::memory_order_relaxed);
-  // Where the answer was over before the body, nobody is there to end the connection: this has the library read again.
+  // After an answer that ended before the body, nothing else ends the connection: this makes the library read again.
   if (finding.is_in_chunks) shutdown(descriptor, SHUT_RD);
 }
 
@@ -372,13 +376,13 @@ inline ssize_t ReceiveSecure(int descriptor, Connection* connection, char* memor
 }
 
 /**
- * Reads what has come, and lets through what of it is whole. It never fills the memory, whatever there is: the library
- * reads on as long as it does, and heeds no pause meanwhile.
+ * Receives bytes, and passes on those that are complete. It never fills the whole buffer: the library would then read
+ * again and ignore a pause.
  */
 inline ssize_t Receive(int descriptor, void* memory, size_t length, int flags) {
   Connection* const connection = Get().table.Find(descriptor);
   if (connection == nullptr) return recv(descriptor, memory, length, flags);
-  // Nothing of it is served any more: to the library it has ended.
+  // The connection is no longer served: report its end to the library.
   if (connection->is_refused) return 0;
   if (connection->is_secure) return ReceiveSecure(descriptor, connection, static_cast<char*>(memory), length - 1, flags);
   std::string& held = connection->held;
@@ -421,7 +425,7 @@ inline ssize_t Receive(int descriptor, void* memory, size_t length, int flags) {
 
 /**
  * Finds in the head of a switch of protocols the length that the library writes and no such head has.
- * @returns where that line begins, or the length where there is none; whether the head ends in these bytes goes to `is_whole`
+ * @returns where that line begins, or the length if there is no such line; whether the head ends in these bytes goes to `is_whole`
  */
 inline size_t FindLength(const char* data, size_t length, size_t* line_bytes, bool* is_whole) {
   char line[64];
@@ -437,8 +441,8 @@ inline size_t FindLength(const char* data, size_t length, size_t* line_bytes, bo
 }
 
 /**
- * Sends through `pass`, without that line.
- * @returns how many of the bytes are sent, the line counted as sent with what is before it
+ * Sends the data through `pass`, without that line.
+ * @returns number of bytes sent; the line counts as sent with the bytes before it
  */
 template <typename Pass>
 inline ssize_t SendSwitch(Connection* connection, const char* data, size_t length, Pass pass) {

@@ -32,14 +32,14 @@ enum class Refusal : uint8_t {
 
 /** What was found in the bytes that came. */
 struct Finding {
-  /** So many of them are whole: heads, parts of bodies, lines of chunks. The rest waits, or is nobody's. */
+  /** So many of them are whole: heads, parts of bodies, lines of chunks. The rest waits for more bytes, or is not read. */
   size_t whole;
   Refusal refusal;
   /** The refusal is of a body in chunks, whose head was whole before. */
   bool is_in_chunks;
   /** That body's chunk lacks the line end behind its data. */
   bool lacks_line_end;
-  /** Where a head ends behind which another protocol begins, its blank line included; 0: there is none among these bytes. */
+  /** Where a head ends behind which another protocol begins, its blank line included; 0 if these bytes hold no such end. */
   size_t switch_at;
 };
 
@@ -198,7 +198,7 @@ class Scanner {
       case State::kVersion:
         for (; at < end && kWord[*at]; at++) KeepWordByte(*at);
         if (at == end) return at;
-        // One that is none at all could be read as a part of the target.
+        // Without a version these bytes could be read as a part of the target.
         if (*at != '\r' || word_length_ != 8 || std::memcmp(word_, "HTTP/", 5) != 0)
           return Refuse(at, Refusal::kStartLine);
         if (std::memcmp(word_ + 5, "1.1", 3) != 0) return Refuse(at, Refusal::kVersion);

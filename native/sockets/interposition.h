@@ -24,7 +24,7 @@ namespace interposition {
 struct Replacement {
   const char* name;
   void* function;
-  /** Where the address goes that ours takes the place of; nullptr: nobody asks. */
+  /** Where the address goes that ours takes the place of; nullptr if it is not needed. */
   void** original = nullptr;
 };
 
@@ -183,7 +183,7 @@ inline int VisitForPath(dl_phdr_info* info, size_t, void* data) {
   return 0;
 }
 
-/** @returns a function that the library marked in this way shows to others; nullptr where there is none */
+/** @returns a function that the library marked in this way shows to others; nullptr if it does not exist */
 inline void* FindFunction(const char* mark, const char* name) {
   Owner owner{mark, nullptr};
   dl_iterate_phdr(VisitForPath, &owner);

@@ -1,7 +1,7 @@
 /**
- * Works between TLS and the parser of the HTTP library: what a secure connection has sent is read here once it is decrypted,
- * and what two parsers could read in two ways goes no further. What comes off the wire is ciphertext, of which
- * `connections.h` only counts connections and heeds pauses. Any server thread; a connection belongs to one thread.
+ * Sits between TLS and the parser of the HTTP library. It reads what a secure connection has sent after decryption, and
+ * does not pass on bytes that two parsers could read differently. On such connections `connections.h` sees only
+ * ciphertext, so it only counts connections and handles pauses. Any server thread; a connection belongs to one thread.
  */
 #pragma once
 
@@ -14,30 +14,30 @@ namespace plaintext {
 
 #ifdef __linux__
 
-/** The library's own names for what it calls as data arrives, and for a descriptor. */
+/** Types of the library's functions for arriving data, for a descriptor and for writing. */
 using OnData = void* (*)(void* socket, char* data, int length);
 using DescriptorOf = int (*)(void* socket);
 using Write = int (*)(void* socket, const char* data, int length, int msg_more);
 
-/** The function of the library's whose place ours has taken: it parses. */
+/** The library function that this code replaces; it parses. */
 inline void* parse = nullptr;
 inline void* descriptor_of = nullptr;
-/** The same for what is to be encrypted and sent. */
+/** The replaced function that encrypts and sends. */
 inline void* write = nullptr;
 
-/** The library writes behind the bytes that it parses, and may look in front of them. */
+/** The library writes behind the bytes that it parses, and may read in front of them. */
 constexpr size_t kPadding = 64;
 
 inline void* Parse(void* socket, char* data, size_t length) {
   return reinterpret_cast<OnData>(parse)(socket, data, static_cast<int>(length));
 }
 
-/** @returns what the library wants to hear: the socket, which may be another one or closed by then */
+/** @returns the library's result: the socket, which may have been replaced or closed */
 inline void* OnPlaintext(void* socket, char* data, int length) {
   const int descriptor = reinterpret_cast<DescriptorOf>(descriptor_of)(socket);
   connections::Connection* const connection = connections::Get().table.Find(descriptor);
   if (connection == nullptr || length <= 0) return Parse(socket, data, static_cast<size_t>(length));
-  // Nothing of it is served any more.
+  // The connection is no longer served.
   if (connection->is_refused) return socket;
   const auto count = static_cast<size_t>(length);
   const framing::Finding finding = connection->scanner.Read(data, count);
@@ -46,7 +46,7 @@ inline void* OnPlaintext(void* socket, char* data, int length) {
     connection->held.assign(data + finding.whole, count - finding.whole);
     return finding.whole == 0 ? socket : Parse(socket, data, finding.whole);
   }
-  // What was held goes in front, and what stands in for the refused behind: the library's memory has room for neither.
+  // Held bytes go in front, and the replacement of refused bytes behind: the library's buffer has no space for either.
   const std::string held = finding.whole > 0 ? std::move(connection->held) : std::string();
   const size_t whole = held.size() + finding.whole;
   const auto memory = std::make_unique<char[]>(whole + connections::kInsertBytes + 2 * kPadding);
@@ -70,7 +70,7 @@ inline void* OnPlaintext(void* socket, char* data, int length) {
   return Parse(socket, bytes, whole + connections::Insert(bytes + whole, finding));
 }
 
-/** @returns how many of the bytes are taken */
+/** @returns number of bytes accepted */
 inline int OnWrite(void* socket, const char* data, int length, int msg_more) {
   const auto pass = [&](const char* from, size_t bytes) {
     return static_cast<ssize_t>(reinterpret_cast<Write>(write)(socket, from, static_cast<int>(bytes), msg_more));

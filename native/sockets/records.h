@@ -1,5 +1,5 @@
 /**
- * Finds in what a TLS connection sends where its goodbye may begin: records are told by their heads, which nobody encrypts.
+ * Finds in what a TLS connection sends where its goodbye may begin: records are recognised by their heads, which are not encrypted.
  * Any server thread; a connection belongs to one thread.
  */
 #pragma once

@@ -51,7 +51,7 @@ enum Count {
   kCounts,
 };
 
-// Of a word in the lexicon.
+// Flags of a word in the lexicon.
 constexpr uint32_t kIsFunction = 1;
 constexpr uint32_t kIsNegation = 2;
 constexpr uint32_t kIsRetry = 4;
@@ -110,7 +110,7 @@ struct Text {
 };
 
 inline size_t StemLength(const uint8_t* tail, size_t length) {
-  // The last three units, the last one first; units beyond ASCII are none of these letters.
+  // The last three units, the last one first; units beyond ASCII stand for no letter.
   const uint8_t last = tail[0];
   if (length >= 7 && last == 'g') {
     if (tail[1] == 'n' && tail[2] == 'i') return length - 3;

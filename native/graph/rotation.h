@@ -1,0 +1,67 @@
+/**
+ * Turns vectors so that no number of one stands out: signs at random, then a Walsh-Hadamard transform. Angles stay as they
+ * are. A row has few steps for a number, and they fit numbers of about the same size best. Any thread.
+ */
+#pragma once
+
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+namespace {
+
+class Rotation {
+ public:
+  explicit Rotation(size_t dimensions) : signs_(dimensions), again_(dimensions) {
+    while (2 * width_ <= dimensions) width_ *= 2;
+    // The same signs at every start and on every machine: saved graphs hold rotated vectors.
+    uint32_t state = kSeed;
+    for (std::vector<float>* signs : {&signs_, &again_}) {
+      for (float& sign : *signs) {
+        state = state * 1664525u + 1013904223u;
+        sign = (state >> 31) != 0 ? 1.0f : -1.0f;
+      }
+    }
+  }
+
+  /** The vector's numbers, rotated. */
+  std::vector<float> Rotate(const float* vector) const {
+    const size_t count = signs_.size();
+    std::vector<float> numbers(count);
+    for (size_t i = 0; i < count; i++) numbers[i] = vector[i] * signs_[i];
+    Mix(numbers.data());
+    if (width_ < count) {
+      // The first transform did not reach the last numbers: a second one mixes them with the others.
+      for (size_t i = 0; i < count; i++) numbers[i] *= again_[i];
+      Mix(numbers.data() + (count - width_));
+    }
+    return numbers;
+  }
+
+ private:
+  static constexpr uint32_t kSeed = 11;
+
+  /** In place; lengths stay. */
+  void Mix(float* numbers) const {
+    for (size_t half = 1; half < width_; half *= 2) {
+      for (size_t block = 0; block < width_; block += 2 * half) {
+        for (size_t i = block; i < block + half; i++) {
+          const float a = numbers[i];
+          const float b = numbers[i + half];
+          numbers[i] = a + b;
+          numbers[i + half] = a - b;
+        }
+      }
+    }
+    const float scale = 1 / std::sqrt(static_cast<float>(width_));
+    for (size_t i = 0; i < width_; i++) numbers[i] *= scale;
+  }
+
+  std::vector<float> signs_;
+  std::vector<float> again_;
+  /** Numbers that one transform mixes. */
+  size_t width_ = 1;
+};
+
+}  // namespace
