@@ -1,6 +1,6 @@
 /**
- * The asking side: one ActorClient a thread sends messages to actors on every actor thread and matches the answers. Knows
- * links, not threads; the simulator uses it as it is. Server threads (main or worker).
+ * The asking side: one ActorClient per thread sends messages to actors on all actor threads and matches the answers. It
+ * depends on links, not on threads, so the simulator uses it unchanged. Server threads (main or worker).
  */
 import { createDeferred, type Deferred } from '../std/deferred.ts';
 import { SlotTable } from '../std/slot-table.ts';
@@ -20,14 +20,14 @@ import type { Scheduler } from './scheduler.ts';
 
 /** Options of one ask. */
 export interface AskOptions {
-  /** The answer must be here within so many milliseconds; default DEFAULT_ASK_DEADLINE_MS. */
+  /** Time limit for the answer in milliseconds; default DEFAULT_ASK_DEADLINE_MS. */
   deadline_ms?: number;
   bodies?: readonly Uint8Array[];
 }
 
 /** Bounds of a client. */
-export interface ActorClientLimits {
-  /** Unanswered asks; one more is refused with `too_many_asks`. */
+interface ActorClientLimits {
+  /** Most unanswered asks; further ones are refused with `too_many_asks`. */
   max_pending_asks: number;
 }
 
@@ -35,7 +35,7 @@ const DEFAULT_ASK_DEADLINE_MS = 5_000;
 const DEFAULT_ACTOR_CLIENT_LIMITS: ActorClientLimits = { max_pending_asks: 262_144 };
 
 /** Counters of one client. */
-export interface ActorClientStats {
+interface ActorClientStats {
   asks_pending: number;
   asked: number;
   told: number;
@@ -43,11 +43,11 @@ export interface ActorClientStats {
   failed: number;
   timed_out: number;
   dead_letters: ReturnType<DeadLetters['counts']>;
-  /** By actor thread; null where it is down. */
+  /** By actor thread; null while the thread is down. */
   links: (LinkStats | null)[];
 }
 
-/** What clients of actors are built on. */
+/** The interface that clients of actors use. */
 export interface Asker extends Teller {
   /**
    * Sends a message and waits for the answer.
@@ -67,11 +67,11 @@ interface PendingAsk {
 }
 
 const NO_BODIES: readonly Uint8Array[] = Object.freeze([]);
-/** Deadlines are looked at no more often than this. */
+/** Shortest interval between checks of deadlines. */
 const SWEEP_GRAIN_MS = 5;
 const ANONYMOUS: ActorAddress = { kind: '', key: '' };
 
-/** One thread's access to all actors. */
+/** A thread's access to all actors. */
 export class ActorClient implements Asker {
   readonly deadLetters = new DeadLetters();
   readonly #placement: Placement;
@@ -96,7 +96,7 @@ export class ActorClient implements Asker {
   #failed = 0;
   #timedOut = 0;
 
-  /** @param own number of the host on this client's own thread; −1: there is none */
+  /** @param own number of the host on this client's thread; −1 without one */
   constructor(
     placement: Placement,
     scheduler: Scheduler,
@@ -110,7 +110,7 @@ export class ActorClient implements Asker {
     this.#links = new Array(countHosts(placement)).fill(null);
   }
 
-  /** Takes over the link to an actor thread; an earlier one to the same thread is closed first. */
+  /** Adds the link to an actor thread; an earlier link to the same thread is closed first. */
   attach(host: number, link: Link): void {
     if (this.#closed) return link.close();
     this.#links[host]?.close();
@@ -125,22 +125,22 @@ export class ActorClient implements Asker {
     }
   }
 
-  /** True when messages to that actor thread pass. */
+  /** Whether messages to that actor thread can be sent. */
   isUp(host: number): boolean {
     return this.#links[host] != null;
   }
 
   /**
-   * Hears when messages to an actor thread pass (again).
-   * @returns ends it
+   * Calls the listener when an actor thread becomes reachable (again).
+   * @returns a function that removes the listener
    */
   onHostUp(listener: (host: number) => void): () => void {
     return listen(this.#upListeners, listener);
   }
 
   /**
-   * Hears when an actor thread has died or stopped; its unanswered asks have failed by then.
-   * @returns ends it
+   * Calls the listener when an actor thread has died or stopped; its unanswered asks have failed by then.
+   * @returns a function that removes the listener
    */
   onHostDown(listener: (host: number) => void): () => void {
     return listen(this.#downListeners, listener);
@@ -155,7 +155,7 @@ export class ActorClient implements Asker {
     return deferred.promise;
   }
 
-  /** The host on which the address lives now. */
+  /** The host on which the address is placed now. */
   place(to: ActorAddress): number {
     return placeAddress(this.#placement, to);
   }
@@ -169,7 +169,7 @@ export class ActorClient implements Asker {
     });
   }
 
-  /** `ask` with a callback: called exactly once, perhaps before this returns (when the ask is refused at once). */
+  /** `ask` with a callback, which is called exactly once, possibly before this returns (when the ask is refused). */
   request(to: ActorAddress, name: string, payload: unknown, options: AskOptions, settle: Settle): void {
     this.#asked++;
     const refuse = (code: RuntimeErrorCode, reason: DeadLetterReason | null): void => {
@@ -187,7 +187,7 @@ export class ActorClient implements Asker {
     }
     const deadline_ms = this.#scheduler.monotonicMs() + (options.deadline_ms ?? DEFAULT_ASK_DEADLINE_MS);
     const bodies = options.bodies ?? NO_BODIES;
-    // Entered before it is sent: no link needs to promise that an answer comes in a later tick.
+    // Add it before sending, so that a link may deliver the answer immediately.
     const id = this.#pending.add({ to, name, host, deadline_ms, settle });
     let isSent = false;
     try {
@@ -213,9 +213,9 @@ export class ActorClient implements Asker {
   }
 
   /**
-   * Hears everything that actors publish on a topic from now on, as long as the actor threads live; what is published
-   * while one is down or coming back is missed.
-   * @returns ends the subscription
+   * Calls the listener for everything that actors publish on a topic from now on. Messages published while an actor
+   * thread is down or restarting are missed.
+   * @returns a function that ends the subscription
    */
   subscribe(topic: string, listener: (payload: unknown) => void): () => void {
     let listeners = this.#subscriptions.get(topic);
@@ -233,8 +233,8 @@ export class ActorClient implements Asker {
   }
 
   /**
-   * Resolves when everything sent so far has arrived in mailboxes (or its thread has died), and what was answered so far can
-   * be read on this thread.
+   * Resolves when everything sent so far has arrived in mailboxes (or its thread has died), and everything answered so
+   * far can be read on this thread.
    */
   async fence(): Promise<void> {
     const waits: Promise<void>[] = [];
@@ -242,7 +242,7 @@ export class ActorClient implements Asker {
       const deferred = createDeferred();
       const id = this.#nextFence++;
       if (link == null) return;
-      // Entered before it is sent: a link within the thread brings the answer at once.
+      // Add it before sending: a link within the thread delivers the answer immediately.
       this.#fences.set(id, { host, done: deferred.resolve });
       if (link.send({ type: 'fence', id })) waits.push(deferred.promise);
       else this.#fences.delete(id);
@@ -310,7 +310,7 @@ export class ActorClient implements Asker {
     }
   }
 
-  /** The thread behind the link is gone: everything that waits for it fails now, not at its deadline. */
+  /** Handles the end of the thread behind the link: everything that waits for it fails now, not at its deadline. */
   #lose(host: number, link: Link): void {
     if (this.#links[host] !== link) return;
     this.#links[host] = null;
@@ -335,7 +335,7 @@ export class ActorClient implements Asker {
     for (const listener of [...this.#downListeners]) listener(host);
   }
 
-  /** One timer for all deadlines, set for the earliest known. */
+  /** One timer for all deadlines, set for the earliest one. */
   #scheduleSweep(atMs: number): void {
     this.#cancelSweep?.();
     this.#sweepAtMs = atMs;

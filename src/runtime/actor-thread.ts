@@ -1,6 +1,6 @@
 /**
- * An actor thread from the inside: an ActorHost with links to the clients and to the other actor threads, run as one
- * never-ending pool task and steered over comlink. Actor threads.
+ * An actor thread from the inside: an ActorHost with links to the clients and to the other actor threads. The main thread
+ * controls it over comlink. Actor threads.
  */
 import type { MessagePort } from 'node:worker_threads';
 import * as Comlink from 'comlink';
@@ -22,7 +22,7 @@ export interface ThreadTask<Options = unknown> {
   control: MessagePort;
   /** Leads to `ActorThreads.offerClient`: what runs beside the actors may ask actors of any thread. Transferred. */
   client: MessagePort;
-  /** A comlink port to the stateless pool; null when there is none. Transferred. */
+  /** A comlink port to the stateless pool; null without a pool. Transferred. */
   compute: MessagePort | null;
   /** What the composition root of the thread needs: paths and switches, plain data. */
   options: Options;
@@ -53,7 +53,7 @@ export interface ThreadServices {
 }
 
 /** What the composition root gives; the rest of HostParts is made here. */
-export interface ThreadParts extends Pick<HostParts, 'kinds' | 'journal' | 'report'> {
+interface ThreadParts extends Pick<HostParts, 'kinds' | 'journal' | 'report'> {
   adapters:
     | Readonly<Record<string, EffectAdapter>>
     | ((services: ThreadServices) => Readonly<Record<string, EffectAdapter>>);

@@ -1,16 +1,16 @@
 /**
- * The actor threads from the outside: starts each as a never-ending pool task, links clients and threads with each
- * other, starts a dead or hung one again with back-off, drains and stops them. Main thread.
+ * The actor threads from the outside: starts them, links clients and threads with each other, restarts a thread that died or
+ * hangs, with back-off, drains and stops them. Main thread.
  *
- * Each life of a thread has a pool of its own, of one thread: its worker is then known, and the next life begins only
- * when that worker has exited. Until then its native code may still be writing (LMDB commits on other threads).
+ * The next life of a thread begins only when its worker has exited. Until then its native code may still be writing (LMDB
+ * commits on other threads).
  */
-import { MessageChannel, type MessagePort, type Worker } from 'node:worker_threads';
+import { MessageChannel, type MessagePort } from 'node:worker_threads';
 import * as Comlink from 'comlink';
 import nodeEndpoint from 'comlink/dist/esm/node-adapter.mjs';
-import { Piscina } from 'piscina';
 import { createDeferred, type Deferred } from '../std/deferred.ts';
-import { endThread, waitForLoading, watchLoading } from '../std/loading-threads.ts';
+import { waitForLoading, watchLoading } from '../std/loading-threads.ts';
+import { OwnThread } from '../std/own-thread.ts';
 import { ActorClient } from './actor-client.ts';
 import type { ComputeTask, ThreadControl, ThreadTask } from './actor-thread.ts';
 import { describeError } from './error.ts';
@@ -27,7 +27,7 @@ import {
 } from './supervision.ts';
 
 /** When a thread that answers nothing counts as hung, and is ended. */
-export interface WatchPolicy {
+interface WatchPolicy {
   ping_every_ms: number;
   hung_after_ms: number;
 }
@@ -35,7 +35,7 @@ export interface WatchPolicy {
 const DEFAULT_WATCH: WatchPolicy = { ping_every_ms: 5_000, hung_after_ms: 30_000 };
 
 export interface ActorThreadsOptions {
-  /** Module whose default export runs a ThreadTask. */
+  /** Module that runs a {@link ThreadTask} in its own thread. */
   entry: URL;
   placement: Placement;
   /** Plain data for the threads' composition root. */
@@ -51,10 +51,10 @@ export interface ActorThreadsOptions {
 }
 
 /** Takes link ends to actor threads: a client on the main thread, or one behind a port in a worker. */
-export type ClientDoor = (index: number, end: LinkEnd) => void;
+type ClientDoor = (index: number, end: LinkEnd) => void;
 
 /** A host that is not in the pool but on a server thread, here or behind a port. */
-export interface OuterHost {
+interface OuterHost {
   connectClient(end: LinkEnd): void;
   connectPeer(index: number, end: LinkEnd): void;
   /** null while it is down. */
@@ -72,8 +72,8 @@ const OPEN_DEADLINE_MS = 120_000;
 /** One life of an actor thread. */
 interface Life {
   control: Comlink.Remote<ThreadControl>;
-  worker: Worker;
-  /** Resolves when the worker has exited. */
+  thread: OwnThread;
+  /** Resolves when the thread has exited. */
   exited: Promise<void>;
   /** Its composition root has done its part: the thread answers. */
   isUp: boolean;
@@ -124,9 +124,9 @@ export class ActorThreads {
     }
     for (const [at, other] of this.#outer) {
       if (at === index) continue;
-      const [mine, theirs] = createLinkEnds();
-      host.connectPeer(at, mine);
-      other.connectPeer(index, theirs);
+      const [near, far] = createLinkEnds();
+      host.connectPeer(at, near);
+      other.connectPeer(index, far);
     }
   }
 
@@ -158,7 +158,7 @@ export class ActorThreads {
   }
 
   /**
-   * A port with which a worker opens a client of its own: transfer it there and call `openRemoteClient`.
+   * A port with which a worker opens its client: transfer it there and call `openRemoteClient`.
    * Closing it ends the connection.
    */
   offerClient(): MessagePort {
@@ -220,7 +220,7 @@ export class ActorThreads {
   async terminate(index: number): Promise<void> {
     const life = this.#threads[index]?.life;
     if (life == null) return;
-    void endThread(life.worker, this.#options.loading_ms);
+    void life.thread.end(this.#options.loading_ms);
     await life.exited;
   }
 
@@ -261,12 +261,12 @@ export class ActorThreads {
    * up: one that is ended while it loads native code takes the whole process along.
    */
   async #stopUnanswered(life: Life): Promise<void> {
-    await waitForLoading([life.worker], this.#options.loading_ms);
+    await waitForLoading([life.thread.worker], this.#options.loading_ms);
     if (life.isUp) {
       await whileAlive(life, (control) => control.drain());
       await whileAlive(life, (control) => control.stop());
     } else {
-      void life.worker.terminate();
+      void life.thread.worker.terminate();
     }
     await life.exited;
   }
@@ -295,61 +295,30 @@ export class ActorThreads {
       task.compute = channel.port2;
       transferList.push(channel.port2);
     }
-    const pool = new Piscina({
-      filename: entry.href,
-      minThreads: 0, // or it would start a thread of its own instead of a dead one
-      maxThreads: 1,
-      idleTimeout: Number.POSITIVE_INFINITY,
-      // With piscina's default an idle thread sleeps in Atomics.wait and its timers and messages stall.
-      atomics: 'disabled',
-    });
-    let reason: string | null = null;
-    pool.on('error', (thrown: unknown) => {
-      reason ??= describeError(thrown);
-    });
-    const run: Promise<void> = pool.run(task, { transferList });
-    const worker = pool.threads[0]!;
-    const exited = createDeferred();
-    worker.once('error', (thrown: unknown) => {
-      reason ??= describeError(thrown);
-    });
-    worker.once('exit', (code) => {
-      reason ??= `exit ${code}`;
-      port1.close();
-      void pool.destroy();
-      thread.life = null;
-      exited.resolve();
-      this.#end(thread, reason, life.isUp);
-    });
-    run.then(
-      () => {
-        reason ??= 'its task returned';
-        void pool.destroy(); // ends the worker
-      },
-      (thrown: unknown) => {
-        reason ??= describeError(thrown);
-        // A worker outlives a task that fails: its composition root has, and nobody answers there.
-        void pool.destroy();
-      },
-    );
+    const own = new OwnThread(entry, task, { transfer: transferList });
     const control = Comlink.wrap<ThreadControl>(nodeEndpoint(port1));
-    const life: Life = { control, worker, exited: exited.promise, isUp: false };
+    const exited = own.ended
+      .then(() => 'its task returned', describeError)
+      .then((reason) => {
+        port1.close();
+        thread.life = null;
+        this.#end(thread, reason, life.isUp);
+      });
+    const life: Life = { control, thread: own, exited, isUp: false };
     thread.life = life;
     // Before anything else, so that it is known to be up when the first client is linked with it.
     const up = whileAlive(life, (started) => started.ping()).then((index) => {
       life.isUp = index !== null;
     });
     // Its databases are opened before it answers.
-    watchLoading(worker, up);
+    watchLoading(own.worker, up);
     for (const door of this.#doors.keys()) connect(life, thread.index, door);
     for (const [index, host] of this.#outer) connectPeers(life, thread.index, host, index);
     for (const other of this.#threads) {
       if (other === thread || other.life === null) continue;
-      const [mine, theirs] = createLinkEnds();
-      void control.connectPeer(other.index, Comlink.transfer(mine, [mine.port])).catch(() => {});
-      void other.life.control
-        .connectPeer(thread.index, Comlink.transfer(theirs, [theirs.port]))
-        .catch(() => {});
+      const [near, far] = createLinkEnds();
+      void control.connectPeer(other.index, Comlink.transfer(near, [near.port])).catch(() => {});
+      void other.life.control.connectPeer(thread.index, Comlink.transfer(far, [far.port])).catch(() => {});
     }
   }
 
@@ -377,7 +346,7 @@ export class ActorThreads {
       const patienceMs = life.isUp ? hung_after_ms : Math.max(hung_after_ms, OPEN_DEADLINE_MS);
       const timer = setTimeout(() => {
         this.#timers.delete(timer);
-        void life.worker.terminate();
+        void life.thread.worker.terminate();
       }, patienceMs).unref();
       this.#timers.add(timer);
       void whileAlive(life, (control) => control.ping()).then(() => {
@@ -396,28 +365,28 @@ function startError(reason: string): Error {
 
 /** Nothing is given to `door` when the thread dies first: the next life comes with its own link. */
 function connect(life: Life, index: number, door: ClientDoor): void {
-  const [mine, theirs] = createLinkEnds();
+  const [near, far] = createLinkEnds();
   const connected = whileAlive(life, async (control) => {
-    await control.connectClient(Comlink.transfer(theirs, [theirs.port]));
+    await control.connectClient(Comlink.transfer(far, [far.port]));
     return true;
   });
   void connected.then((isConnected) => {
-    if (isConnected === true) door(index, mine);
-    else mine.port.close();
+    if (isConnected === true) door(index, near);
+    else near.port.close();
   });
 }
 
 function connectOuter(host: OuterHost, index: number, door: ClientDoor): void {
-  const [mine, theirs] = createLinkEnds();
-  host.connectClient(theirs);
-  door(index, mine);
+  const [near, far] = createLinkEnds();
+  host.connectClient(far);
+  door(index, near);
 }
 
 /** Links an actor thread with a host on a server thread. */
 function connectPeers(life: Life, thread: number, host: OuterHost, index: number): void {
-  const [mine, theirs] = createLinkEnds();
-  host.connectPeer(thread, mine);
-  void life.control.connectPeer(index, Comlink.transfer(theirs, [theirs.port])).catch(() => {});
+  const [near, far] = createLinkEnds();
+  host.connectPeer(thread, near);
+  void life.control.connectPeer(index, Comlink.transfer(far, [far.port])).catch(() => {});
 }
 
 /** Calls over comlink never settle once the other side is gone: null then, and when the call fails. */

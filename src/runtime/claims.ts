@@ -11,7 +11,7 @@
 
 /** Living actors share a slot now and then: they live on one thread then. 256 KiB. */
 const SLOTS = 65_536;
-/** A word: 7 bits for the owner (0: nobody), the rest for messages on their way, of which there are fewer than asks may wait. */
+/** A word: 7 bits for the owner (0: unclaimed), the rest counts messages under way, which are fewer than the asks that may wait. */
 const OWNER_BITS = 7;
 const OWNER_MASK = (1 << OWNER_BITS) - 1;
 const ONE_MESSAGE = 1 << OWNER_BITS;
@@ -40,7 +40,7 @@ export class Claims {
     return hash & (SLOTS - 1);
   }
 
-  /** null: nobody. */
+  /** null: unclaimed. */
   ownerOf(slot: number): number | null {
     const word = Atomics.load(this.#words, slot) & OWNER_MASK;
     return word === 0 ? null : word - 1;
@@ -48,8 +48,8 @@ export class Claims {
 
   /**
    * Finds the owner for a message, and counts the message as on its way unless the sender is the owner.
-   * @param sender number of the owner on the sender's own thread; −1: there is none
-   * @param heir becomes the owner where there is none
+   * @param sender number of the owner on the sender's own thread; −1 without one
+   * @param heir becomes the owner of an unclaimed slot
    */
   enter(slot: number, sender: number, heir: number): number {
     const words = this.#words;

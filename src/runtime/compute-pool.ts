@@ -1,7 +1,8 @@
 /**
  * The stateless pool from the outside: threads that run tasks by name, for work that would hold up a thread on which
  * others wait. A thread that dies fails its own tasks at once and is replaced. Knows no task; what they are is in the
- * entry module. Main thread; other threads reach it through a port (`offer`, `openCompute`).
+ * entry module. Piscina queues the calls and replaces threads; a thread with one lasting task is an OwnThread
+ * (std/own-thread.ts) instead. Main thread; other threads reach it through a port (`offer`, `openCompute`).
  */
 import { MessageChannel, type MessagePort } from 'node:worker_threads';
 import * as Comlink from 'comlink';
@@ -11,7 +12,7 @@ import { beforeExit, endPool, isLoading, THREAD_LOADING_MS } from '../std/loadin
 import type { ComputeTask } from './actor-thread.ts';
 import { CHANNEL_TASK, PING_TASK } from './direct-channel.ts';
 
-export interface ComputePoolOptions {
+interface ComputePoolOptions {
   /** Module whose default export runs a {@link ComputeCall}. */
   entry: URL;
   threads: number;

@@ -1,5 +1,5 @@
 /**
- * Messages that nobody handled: undeliverable, overflowed, expired, answered too late. The last few are kept without
+ * Messages that were not handled: undeliverable, overflowed, expired, answered too late. The last few are kept without
  * their payloads (those may hold secrets), all are counted. Any thread.
  */
 import { RingQueue } from '../std/ring-queue.ts';
@@ -23,7 +23,7 @@ export type DeadLetterReason =
   | 'unknown_reply';
 
 /** One lost message. */
-export interface DeadLetter {
+interface DeadLetter {
   at_ms: number;
   kind: string;
   key: string;

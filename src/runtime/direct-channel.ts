@@ -1,6 +1,6 @@
 /**
  * A direct channel to one thread of the stateless pool: calls go there and back without the main thread between, so that each
- * wakes one thread and not three. For short calls that somebody waits for. The thread's end fails what is under way;
+ * wakes one thread and not three. For short calls that a request waits for. The thread's end fails what is under way;
  * the next call opens another channel. Any thread calls; the other end is in a pool thread.
  *
  * The pool does not see these calls. So one that takes too long is followed by a call through the pool, whose own
@@ -9,6 +9,10 @@
 import type { MessagePort } from 'node:worker_threads';
 import type { ComputeTask } from './actor-thread.ts';
 import { describeError } from './error.ts';
+
+/** Calls that may wait for a compute thread, and how long a call may take in all. */
+export const COMPUTE_QUEUE_CALLS = 256;
+export const COMPUTE_DEADLINE_MS = 60_000;
 
 /** Task with which `ComputePool.run` gives a new channel: a port, transferred. */
 export const CHANNEL_TASK = 'channel';
@@ -29,7 +33,7 @@ interface Waiting {
   timer: NodeJS.Timeout;
 }
 
-export interface DirectChannelOptions {
+interface DirectChannelOptions {
   /** A call that takes longer is given up. */
   call_deadline_ms: number;
   /** Calls under way on the channel; one more is refused. */

@@ -4,7 +4,7 @@ import { describeError } from './error.ts';
 /** An object whose async methods do an actor's outside work, by name of the operation. */
 export type EffectAdapter = object;
 
-export type Settle = (error: unknown, value: unknown) => void;
+type Settle = (error: unknown, value: unknown) => void;
 
 /** Calls the method of that name; `done` is called once, never before this has returned. */
 export function callAdapter(

@@ -4,7 +4,7 @@
  */
 
 /** Every failure that the runtime itself reports, and whether trying again later makes sense. */
-export const RUNTIME_ERRORS = {
+const RUNTIME_ERRORS = {
   /** The thread of the actor is down; it is being started again. */
   host_down: { retryable: true },
   /** The actor's mailbox is full. */
@@ -41,7 +41,7 @@ export const RUNTIME_ERRORS = {
 
 export type RuntimeErrorCode = keyof typeof RUNTIME_ERRORS;
 
-/** An error as plain data: what crosses threads. Actors may refuse with codes of their own. */
+/** An error as plain data: what crosses threads. Actors may refuse with their own codes. */
 export interface ErrorData {
   code: string;
   message: string;

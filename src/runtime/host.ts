@@ -163,7 +163,7 @@ export class ActorHost {
   /**
    * Takes no new messages but those of other actors, lets the accepted ones finish, makes everything durable and
    * passivates all actors. Timers that have not fired are forgotten. Another thread that drains may still tell
-   * something to actors here: whoever drains several threads calls this again until the numbers stand still.
+   * something to actors here: a caller that drains several threads calls this again until the numbers no longer change.
    * @returns messages handled since the start
    */
   drain(): Promise<number> {
@@ -361,7 +361,7 @@ export class ActorHost {
     // Now, not at the end of the tick: the next commit may take the thread for as long as a message takes to travel.
     this.#links.flush();
     this.#journal.commit();
-    // In a tick of their own: answers that were released are on their way to sockets of this very thread, perhaps.
+    // In a separate tick: released answers may be under way to sockets of this thread.
     if (this.#mailboxes.anyReady) this.#runSoon();
     else this.#draining.check();
   }
@@ -374,7 +374,7 @@ export class ActorHost {
     }
   }
 
-  /** Nobody hears of what is not stored: the actors concerned go back to what is. */
+  /** What could not be stored is not announced: the actors concerned return to their stored state. */
   #takeBack(batch: Batch, error: Error): void {
     for (const cell of batch.events.keys()) {
       cell.undurable = 0;

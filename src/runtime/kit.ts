@@ -29,7 +29,7 @@ interface KitTimer {
   payload: unknown;
 }
 
-export interface KitOptions {
+interface KitOptions {
   key?: string;
   /** Wall-clock time at the start, milliseconds since the epoch. */
   now_ms?: number;
@@ -81,7 +81,7 @@ export class ActorKit {
     return this.answerTo(token);
   }
 
-  /** The answer that was kept for later; `none` as long as there is none. */
+  /** The answer that was kept for later; `none` until there is one. */
   answerTo(token: ReplyToken): KitAnswer {
     return this.#answers.get(token) ?? { type: 'none' };
   }
@@ -146,7 +146,10 @@ export class ActorKit {
     const live = this.state;
     let state = this.#behaviour.initial(this.#key);
     if (persistence !== undefined) {
-      for (const event of this.#events) state = persistence.apply(state, this.#packr.unpack(event));
+      for (const event of this.#events) {
+        const decoded = this.#packr.unpack(event);
+        state = persistence.apply(state, persistence.decodeEvent?.(decoded) ?? decoded);
+      }
       if (!isDeepStrictEqual(state, live)) throw new Error('the events do not lead to the live state');
       const { encode, decode, version } = persistence.snapshot;
       state = decode(this.#copy(encode(state)), version);
@@ -195,10 +198,10 @@ export class ActorKit {
   }
 
   #perform(recorder: Recorder): void {
-    const ends = this.#behaviour.persistence?.ends;
+    const { ends, encodeEvent } = this.#behaviour.persistence ?? {};
     for (const effect of recorder.effects) {
       if (effect.type !== 'persist') continue;
-      this.#events.push(Uint8Array.from(this.#packr.pack(effect.event)));
+      this.#events.push(Uint8Array.from(this.#packr.pack(encodeEvent?.(effect.event) ?? effect.event)));
       if (ends?.(effect.event)) this.#events.length = 0;
     }
     if (recorder.persisted > 0) this.state = recorder.state;

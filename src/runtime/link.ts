@@ -34,8 +34,8 @@ export type Frame =
   | { type: 'fenced'; id: number };
 
 /**
- * A payload that links between threads send in a shorter form; the other thread gets that form. Within a thread it is passed
- * as it is.
+ * A payload with a shorter form for links between threads; the receiving thread gets the short form. Within a thread,
+ * the payload itself is passed.
  */
 export abstract class PackablePayload {
   /** The short form: plain data. */
@@ -47,24 +47,25 @@ export function packPayload(payload: unknown): unknown {
   return payload instanceof PackablePayload ? payload.pack() : payload;
 }
 
-/** Totals since the link was made. */
+/** Totals since the link was created. */
 export interface LinkStats {
   frames_sent: number;
   bytes_sent: number;
   batches_sent: number;
   frames_received: number;
   bytes_received: number;
-  /** Frames that `send` refused because too many bytes were on their way. */
+  /** Frames that `send` refused because the link was full. */
   refused: number;
-  /** Bytes sent that the other side has not taken yet. */
+  /** Bytes sent that the other side has not received yet. */
   bytes_in_flight: number;
 }
 
 /** One end of an ordered, bounded, two-way channel of frames. */
 export interface Link {
   /**
-   * Takes the frame (its payload and bodies are copied before this returns, shared ones excepted) and sends it with the next batch.
-   * @returns false when the link is closed, or full: `bytes_in_flight` would pass its limit
+   * Queues the frame for the next batch. Its payload and bodies are copied before this returns, except bodies in shared
+   * memory.
+   * @returns false when the link is closed, or full: `bytes_in_flight` would exceed the limit
    */
   send(frame: Frame): boolean;
   /** Sends what is batched now instead of at the end of the tick; tells alone may wait a moment longer. */

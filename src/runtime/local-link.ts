@@ -7,11 +7,11 @@ import type { Frame, Link, LinkStats } from './link.ts';
 
 /** Makes the two ends of a link. */
 export function createLocalLink(): [Link, Link] {
-  const one = new LocalEnd();
-  const other = new LocalEnd();
-  one.other = other;
-  other.other = one;
-  return [one, other];
+  const near = new LocalEnd();
+  const far = new LocalEnd();
+  near.other = far;
+  far.other = near;
+  return [near, far];
 }
 
 class LocalEnd implements Link {

@@ -1,20 +1,21 @@
 /**
- * A Link over a MessagePort. Frames are encoded one after another into a slab, bodies are copied in once, and the
- * slab's memory is handed over to the other thread at the end of the tick or when it is full. The receiver reads
+ * A Link over a MessagePort. Frames are encoded one after another into a slab, and bodies are copied in once. The
+ * slab's memory is transferred to the other thread at the end of the tick, or when it is full. The receiver reads
  * bodies as views of the slab. Any thread.
  *
- * A slab: [u32 bytes used], then frames: [u32 head bytes][u32 bodies][u32 length of each body][head][bodies].
- * A head is the frame as a msgpack array, its type first.
+ * A slab: [u32 bytes used], then frames: [u32 head bytes][u32 bodies][u32 length of each body][head][bodies]. A head is
+ * the frame as a msgpack array, its type first.
  *
- * Bodies in shared memory are not copied: the memory itself goes along with the slab, and a frame names its place in it.
- * [u32 head bytes][u32 bodies, and 2^31][u32 which memory, u32 offset, u32 length of each body][head]. Their sender must
- * leave them as they are until it is answered, and bounds them itself: they do not count as bytes on their way.
+ * Bodies in shared memory are not copied: the memory is sent with the slab, and the frame holds the location of each
+ * body. [u32 head bytes][u32 bodies, with bit 31 set][u32 memory index, u32 offset, u32 length of each body][head]. The
+ * sender must not change such bodies until it has the answer, and must bound them itself: they do not count as bytes in
+ * flight.
  *
- * Nobody waits for a tell: it goes along with the next frame that somebody waits for, or by itself after a moment. Each batch
- * wakes the other thread, which costs more than to read a few frames.
+ * No caller waits for a tell: it is sent with the next ask or answer, or alone after a short delay. Each batch wakes
+ * the other thread, which costs more than reading a few frames.
  *
  * Message ports have no back-pressure. Each direction therefore has a counter in shared memory of the bytes that the
- * receiver has taken; the sender refuses frames while too many bytes are on their way.
+ * receiver has read; the sender refuses frames while too many bytes are in flight.
  */
 import { MessageChannel, type MessagePort } from 'node:worker_threads';
 import { Packr } from 'msgpackr';
@@ -22,27 +23,27 @@ import { assert } from '../std/assert.ts';
 import { RingQueue } from '../std/ring-queue.ts';
 import { type Frame, type Link, type LinkStats, packPayload } from './link.ts';
 
-/** One end of a link on its way to its thread: `port` must be in the transfer list. */
+/** One end of a link while it is sent to its thread: `port` must be in the transfer list. */
 export interface LinkEnd {
   port: MessagePort;
-  /** Bytes taken so far, modulo 2^32, by the receiver of each direction. */
+  /** Bytes read so far by the receiver of each direction, modulo 2^32. */
   taken: SharedArrayBuffer;
   /** Which of the two ends this is. */
   side: 0 | 1;
   max_in_flight_bytes: number;
 }
 
-/** Default bound on the bytes on their way in one direction. */
-export const DEFAULT_MAX_IN_FLIGHT_BYTES = 256 * 1024 * 1024;
+/** Default bound on the bytes in flight in one direction. */
+const DEFAULT_MAX_IN_FLIGHT_BYTES = 256 * 1024 * 1024;
 
 const SLAB_BYTES = 64 * 1024;
-/** Below this a batch is sent as an exact copy and the slab is kept: handing over 64 KiB for 60 bytes costs more. */
+/** A smaller batch is sent as an exact copy and the slab is kept: transferring 64 KiB for 60 bytes costs more. */
 const COPY_BELOW_BYTES = 8 * 1024;
-/** A tell may wait so long for company. */
+/** Longest delay of a tell that waits for other frames. */
 const TELL_DELAY_MS = 2;
-/** A thread that serves sockets too gives no more than this to one tick of frames. */
+/** Longest time per tick for incoming frames, because the thread may also serve sockets. */
 const TURN_BUDGET_MS = 4;
-/** The counters are 32 bits wide, so more could not be told apart from less. */
+/** The counters have 32 bits; a larger difference would be ambiguous. */
 const IN_FLIGHT_CEILING_BYTES = 2 ** 31 - 1;
 
 const TYPES = [
@@ -58,7 +59,7 @@ const TYPES = [
 ] as const;
 const TYPE_NUMBER = Object.fromEntries(TYPES.map((type, i) => [type, i])) as Record<Frame['type'], number>;
 const NO_BODIES: readonly Uint8Array[] = Object.freeze([]);
-/** Set in a frame's count of bodies when they are in shared memory. */
+/** Flag in a frame's number of bodies: the bodies are in shared memory. */
 const SHARED_BODIES = 2 ** 31;
 const SHARED_PLACE_BYTES = 12;
 
@@ -85,7 +86,7 @@ export function createLinkEnds(maxInFlightBytes = DEFAULT_MAX_IN_FLIGHT_BYTES): 
   ];
 }
 
-/** The thread's end of a link. Starts receiving at once; set `onFrame` in the same tick. */
+/** A thread's end of a link. Starts receiving at once; set `onFrame` in the same tick. */
 export class MessagePortLink implements Link {
   onFrame: (frame: Frame) => void = () => {};
   onClose: () => void = () => {};
@@ -98,12 +99,12 @@ export class MessagePortLink implements Link {
 
   #slab: Buffer | null = null;
   #used = 0;
-  /** Shared memory that goes with the slab. */
+  /** Shared memory to send with the slab. */
   #shared: SharedArrayBuffer[] = [];
   #flushQueued = false;
-  /** Of the tells that wait for company. */
+  /** Sends delayed tells. */
   #tellTimer: NodeJS.Timeout | null = null;
-  /** Among what is batched is something that somebody waits for. */
+  /** Whether the batch contains an ask or an answer, for which a caller waits. */
   #isUrgent = false;
   #closed = false;
   /** Bytes handed to `send`, modulo 2^32, to compare with the other side's counter. */
@@ -138,7 +139,7 @@ export class MessagePortLink implements Link {
     let size = 8 + head.length + (isShared ? SHARED_PLACE_BYTES : 4) * bodies.length;
     if (!isShared) for (const body of bodies) size += body.length;
     const inFlight = this.#inFlight();
-    // A frame larger than the whole bound still passes when it is alone.
+    // A frame larger than the bound may pass if nothing else is in flight.
     if (inFlight > 0 && inFlight + size > this.#maxInFlight) {
       this.#refused++;
       return false;
@@ -182,7 +183,7 @@ export class MessagePortLink implements Link {
     this.#batchesSent++;
     this.#used = 0;
     if (used <= COPY_BELOW_BYTES && slab.length === SLAB_BYTES) {
-      // Copied once more by the port: for so few bytes that is cheaper than detaching and handing over.
+      // The port copies it again: for so few bytes, that is cheaper than detaching and transferring.
       this.#post((slab.buffer as ArrayBuffer).slice(0, used), false);
       return;
     }
@@ -227,10 +228,10 @@ export class MessagePortLink implements Link {
   #write(head: Uint8Array, bodies: readonly Uint8Array[], isShared: boolean, size: number): void {
     if (this.#slab !== null && this.#used > 0 && this.#used + size > this.#slab.length) {
       this.#sendBatch();
-      // What is left of a nearly full slab went with it unless it was small enough to be copied out.
+      // The unused rest of the slab was transferred too, unless the batch was small enough to be copied.
     }
     if (this.#slab === null || 4 + size > this.#slab.length) {
-      // Memory of its own (not the shared pool), not zeroed: it is overwritten and then transferred.
+      // Not from the shared pool, because it is transferred; not zeroed, because it is overwritten.
       this.#slab = Buffer.allocUnsafeSlow(Math.max(SLAB_BYTES, 4 + size));
       this.#used = 0;
     }
@@ -375,7 +376,7 @@ function encodeHead(frame: Frame): unknown[] {
   }
 }
 
-/** The inverse of encodeHead. Both ends are this program, so the shape is taken as given. */
+/** The inverse of encodeHead. Both ends are the same program, so the layout is not validated. */
 function decodeHead(head: unknown[], bodies: readonly Uint8Array[]): Frame {
   const type = TYPES[head[0] as number];
   switch (type) {

@@ -6,7 +6,7 @@ import { type ActorAddress, type Placement, placeAddress, spreadAddress } from '
 
 export class Placer {
   readonly #placement: Placement;
-  /** The host on the sender's own thread, which gets its messages without a way; −1: there is none. */
+  /** The host on the sender's own thread, which gets its messages directly; −1 without one. */
   readonly #own: number;
   readonly #claims: Claims | null;
 

@@ -20,13 +20,13 @@ export function isValidKey(key: string): boolean {
 }
 
 /** One message name of a protocol: what is sent and what comes back (`undefined` when nothing does). */
-export interface MessageShape {
+interface MessageShape {
   request: unknown;
   reply: unknown;
 }
 
 /** A protocol maps message names to shapes: `type P = { take: { request: { cost: number }; reply: boolean } }`. */
-export type Protocol<P> = { [N in keyof P]: MessageShape };
+type Protocol<P> = { [N in keyof P]: MessageShape };
 
 /** Stands for the answer to an ask that a handler keeps for later. Valid until answered or until the actor restarts. */
 export type ReplyToken = number;
@@ -149,17 +149,19 @@ type CarryOf<Message> = Message extends { carry: infer Carry }
   : [never];
 
 /** Handles one message. Synchronous and deterministic: no clock, no randomness, no IO but through the context. */
-export type Handler<State, Message, Event, Internal, Reply> = (
+type Handler<State, Message, Event, Internal, Reply> = (
   state: State,
   message: Message,
   context: Context<State, Event, Internal, Reply>,
 ) => void;
 
 /** How the state of a persistent kind is snapshotted. `version` counts the shapes that `encode` has had. */
-export interface SnapshotRule<State> {
+interface SnapshotRule<State> {
   version: number;
-  /** A snapshot is taken after this many events, and when the actor is passivated. */
+  /** A snapshot is taken after this many events, and when an idle actor is passivated; not at the end of the host. */
   every_events: number;
+  /** A snapshot is also taken after each event that leads to such a state. Pure. */
+  isDue?(state: State): boolean;
   /** The state as plain data. */
   encode(state: State): unknown;
   /** The state out of data that any version up to `version` wrote. */
@@ -167,7 +169,7 @@ export interface SnapshotRule<State> {
 }
 
 /** Makes a kind persistent: every change of its state is an event. */
-export interface Persistence<State, Event> {
+interface Persistence<State, Event> {
   /** The state after the event. Pure; live and in replay alike; understands every event that was ever written. */
   apply(state: State, event: Event): State;
   /**
@@ -183,6 +185,10 @@ export interface Persistence<State, Event> {
    * that never was.
    */
   ends?(event: Event): boolean;
+  /** The event as plain data, where it is stored in another shape. */
+  encodeEvent?(event: Event): unknown;
+  /** The event out of what any version stored. Required with `encodeEvent`. */
+  decodeEvent?(stored: unknown): Event;
   snapshot: SnapshotRule<State>;
 }
 

@@ -14,11 +14,11 @@ import type {
 
 const NO_BODIES: readonly Uint8Array[] = Object.freeze([]);
 const NO_ROWS: readonly RowWrite[] = Object.freeze([]);
-/** The token of a message that nobody asked for: answers to it vanish. */
+/** The token of a message that is no ask: answers to it are dropped. */
 export const NO_REPLY_TOKEN: ReplyToken = 0;
 
 /** What the recorder needs to know of the message at hand. */
-export interface MessageFacts {
+interface MessageFacts {
   self: ActorAddress;
   now_ms: number;
   monotonic_ms: number;

@@ -1,10 +1,10 @@
 /**
- * A host of actors on a server thread, so that a request reaches them without a way to another thread and back. It shares
- * the thread with sockets, so kinds belong here whose messages are frequent and short work. Server threads.
+ * A host of actors on a server thread, so that requests reach them without crossing threads. It shares the thread with
+ * sockets, so its actors should have frequent messages with little work each. Server threads.
  *
- * The host handles a fault of an actor, as everywhere. A fault of the host itself, which would end an actor
- * thread, ends this host alone: its links close, what waits for it fails at once, and after the same back-off it begins
- * again from what is stored.
+ * The host handles a fault of an actor like any other host. A fault of the host itself, which would end an actor
+ * thread, ends only this host: its links close, pending requests fail immediately, and after the same back-off the host
+ * restarts from the stored state.
  */
 import { createDeferred, type Deferred } from '../std/deferred.ts';
 import type { ActorClient } from './actor-client.ts';
@@ -25,26 +25,26 @@ import {
   recordFailure,
 } from './supervision.ts';
 
-/** What one life of the host is made of. */
+/** The parts of one life of the host. */
 export interface ServerHostParts extends Pick<HostParts, 'kinds' | 'report'> {
   journal: JournalStore;
   adapters: Readonly<Record<string, EffectAdapter>>;
-  /** Lets go of it all; what was committed is done by then. */
+  /** Releases all parts; all committed work is done by then. */
   dispose(): Promise<void>;
 }
 
 export interface ServerHostOptions {
-  /** Its number in the placement. */
+  /** The host's number in the placement. */
   index: number;
   placement: Placement;
-  /** This thread's client, which reaches it without a message port. */
+  /** This thread's client, which reaches the host without a message port. */
   client: ActorClient;
-  /** Called for each life. */
+  /** Creates the parts of each life. */
   open(): ServerHostParts;
   restart?: RestartPolicy;
-  /** Told of a fault, and the wait before the next start (null: it stays down). */
+  /** Called after a fault with the wait before the next start (null: the host stays down). */
   onDown?: (reason: string, restartInMs: number | null) => void;
-  /** It lives again, and other threads must link themselves to it anew. */
+  /** Called after a restart; other threads must create new links to the host. */
   onUp?: () => void;
 }
 
@@ -57,33 +57,33 @@ interface Life {
 export class ServerHost {
   readonly #options: ServerHostOptions;
   readonly #history: RestartHistory = { failed_at_ms: [] };
-  /** Null while it is down. */
+  /** null while the host is down. */
   #life: Life | null = null;
   #letGo: Promise<void> = Promise.resolve();
   #isStopped = false;
 
-  /** Starts it. @throws what `open` throws */
+  /** Starts the host. @throws the error of `open` */
   constructor(options: ServerHostOptions) {
     this.#options = options;
     this.#start();
   }
 
-  /** A link to another thread's client; refused while it is down. */
+  /** Adds a link to another thread's client; refused while the host is down. */
   connectClient(end: LinkEnd): void {
     this.#adopt(end, (host, link) => host.attachClient(link));
   }
 
-  /** A link to another host. */
+  /** Adds a link to another host. */
   connectPeer(index: number, end: LinkEnd): void {
     this.#adopt(end, (host, link) => host.attachPeer(index, link));
   }
 
-  /** null while it is down. */
+  /** null while the host is down. */
   stats(): HostStats | null {
     return this.#life?.host.stats() ?? null;
   }
 
-  /** Lets everything accepted finish, makes it durable, ends. */
+  /** Finishes everything accepted, makes it durable, and ends the host. */
   async stop(): Promise<void> {
     this.#isStopped = true;
     const life = this.#life;
@@ -110,9 +110,9 @@ export class ServerHost {
       report: parts.report,
     });
     this.#life = { host, parts, ended: createDeferred() };
-    const [mine, theirs] = createLocalLink();
-    this.#attach(theirs, (link) => host.attachClient(link, true));
-    client.attach(index, mine);
+    const [near, far] = createLocalLink();
+    this.#attach(far, (link) => host.attachClient(link, true));
+    client.attach(index, near);
   }
 
   #adopt(end: LinkEnd, attach: (host: ActorHost, link: Link) => void): void {
@@ -126,7 +126,7 @@ export class ServerHost {
     link.onFrame = this.#guard(link.onFrame);
   }
 
-  /** The host fell over: what a thread's end would do, without the thread's. */
+  /** Ends the host after a fault, as the end of an actor thread would, but the thread continues. */
   #fail(thrown: unknown): void {
     if (this.#life === null) return;
     this.#end(this.#life);

@@ -15,11 +15,3 @@ export class AssertionError extends Error {
 export function assert(condition: unknown, message: string): asserts condition {
   if (!condition) throw new AssertionError(message);
 }
-
-/**
- * Marks a branch that the type system rules out.
- * @throws AssertionError always
- */
-export function assertNever(value: never, what: string): never {
-  throw new AssertionError(`${what}: unexpected ${JSON.stringify(value)}`);
-}

@@ -65,7 +65,7 @@ export function markFiles(files: CertificateFiles): string {
 function readFile(path: string, file: 'cert' | 'key'): { bytes: Buffer; mode: number } {
   let descriptor: number;
   try {
-    // A named pipe would keep the process until somebody writes to it.
+    // Opening a named pipe would block the process until another one writes to it.
     descriptor = openSync(path, constants.O_RDONLY | (constants.O_NONBLOCK ?? 0));
   } catch (thrown) {
     const { code } = thrown as NodeJS.ErrnoException;

@@ -39,7 +39,7 @@ export const systemClock: Clock = {
 };
 
 /** A clock that stands still until it is moved. */
-export interface ManualClock extends Clock {
+interface ManualClock extends Clock {
   /** Moves both readings forward by `ms` (≥ 0). */
   advance(ms: number): void;
 }

@@ -1,11 +1,11 @@
 /**
- * The key under which everything is kept that holds customers' content, and what is done with it: a key of its own for each
- * purpose, bytes sealed and opened, names that say nothing. Any thread; as plain bytes it goes from one to another.
+ * The key that encrypts all customer content, and its operations: derive a separate key for each purpose, encrypt and
+ * decrypt bytes, and make opaque names. Any thread; the key is passed between threads as plain bytes.
  *
- * Sealed: [12 bytes salt][u32 number][ciphertext][16 bytes tag], big-endian: AES-256-GCM (NIST SP 800-38D) under a key made of
- * the purpose's key and the salt by HKDF-SHA256 (RFC 5869). The sealer draws a salt once and counts: no nonce comes
- * twice under a key, however much is sealed, which nonces drawn at random promise for 2^32 of them alone. The place where the
- * bytes lie is bound to them: elsewhere they do not open.
+ * Sealed: [12 bytes salt][u32 number][ciphertext][16 bytes tag], big-endian: AES-256-GCM (NIST SP 800-38D) under a key
+ * derived from the purpose's key and the salt by HKDF-SHA256 (RFC 5869). The sealer draws a salt once and counts, so a
+ * key never uses a nonce twice, however much is sealed; random nonces are safe for only 2^32 messages. The location of
+ * the bytes is authenticated: they do not open at another location.
  */
 import {
   createCipheriv,
@@ -22,27 +22,27 @@ export const DATA_KEY_BYTES = 32;
 const SALT_BYTES = 12;
 const HEAD_BYTES = SALT_BYTES + 4;
 const TAG_BYTES = 16;
-/** By which sealed bytes are longer. */
+/** How many bytes sealing adds. */
 export const SEAL_BYTES = HEAD_BYTES + TAG_BYTES;
 const ALGORITHM = 'aes-256-gcm';
 const NUMBERS = 2 ** 32;
-/** Keys of salts that are kept at hand: one a thread and start of those that wrote what is read. */
+/** Keys that are cached by salt: one for each thread and start that wrote the data being read. */
 const KNOWN_SALTS = 256;
 
-/** The bytes are not what was sealed there: altered, cut off, from elsewhere, or of another key. */
+/** The bytes are not what was sealed at this location: altered, truncated, moved, or sealed with another key. */
 export class SealError extends Error {
   override readonly name = 'SealError';
 }
 
-/** What is kept and the operator's key do not go together. One line for the person. */
+/** The stored data does not match the operator's key. The message is one line for the user. */
 export class DataKeyError extends Error {
   override readonly name = 'DataKeyError';
-  /** No fault of ours. */
+  /** The cause is the configuration or the data, not a bug. */
   readonly code = 'EDATAKEY';
 }
 
 export class DataKey {
-  /** Names the key and does not give it away. */
+  /** Identifies the key without revealing it. */
   readonly id: string;
   readonly #bytes: Uint8Array;
   readonly #naming = new Map<string, Buffer>();
@@ -54,12 +54,12 @@ export class DataKey {
     this.id = this.#derive('id').toString('hex', 0, 8);
   }
 
-  /** @param purpose what is sealed: what is sealed for another one does not open */
+  /** @param purpose of the sealed data; data sealed for another purpose does not open */
   sealer(purpose: string): Sealer {
     return new Sealer(this.#derive(`seal ${purpose}`));
   }
 
-  /** A name for a text, the same each time, from which the text cannot be told: 64 hex digits. */
+  /** A stable name for a text that does not reveal the text: 64 hex digits. */
   nameOf(purpose: string, text: string): string {
     let key = this.#naming.get(purpose);
     if (key === undefined) {
@@ -74,7 +74,7 @@ export class DataKey {
   }
 }
 
-/** null for null: nothing is sealed. */
+/** Returns null for null: no encryption. */
 export function openDataKey(bytes: Uint8Array | null): DataKey | null {
   return bytes === null ? null : new DataKey(bytes);
 }
@@ -96,8 +96,8 @@ export class Sealer {
   }
 
   /**
-   * @param place where the bytes will lie, for `open`
-   * @param room bytes that are left free before them
+   * @param place location of the bytes, as passed to `open`
+   * @param room bytes to leave free before the sealed bytes
    */
   seal(plain: Uint8Array, place: Uint8Array, room = 0): Buffer {
     if (this.#own === null || this.#number === NUMBERS) {
@@ -118,7 +118,7 @@ export class Sealer {
   }
 
   /**
-   * @returns the bytes as they were sealed
+   * @returns the original bytes
    * @throws SealError
    */
   open(sealed: Uint8Array, place: Uint8Array): Buffer {

@@ -2,7 +2,7 @@
  * Says what is wrong with a place in the file system, and names the place. The system only says `ENOTDIR` of the whole path,
  * and not which part of it is no folder. Any thread.
  */
-import { existsSync, statfsSync, statSync } from 'node:fs';
+import { accessSync, existsSync, constants as fileConstants, statfsSync, statSync } from 'node:fs';
 import { constants } from 'node:os';
 import { dirname, resolve } from 'node:path';
 import { getSystemErrorMap } from 'node:util';
@@ -54,7 +54,7 @@ export function namePlace<Thrown>(thrown: Thrown, path: string): Thrown {
 /** A file system with less is full: what LMDB could not write whole, it has filled. */
 const ROOM_BYTES = 64 << 10;
 
-/** Of its own pages, LMDB writes some with every commit. */
+/** LMDB writes some of its pages with every commit. */
 const COMMIT_BYTES = 1 << 20;
 
 /**
@@ -76,6 +76,21 @@ export function refuseWithoutRoom(path: string, bytes: number): void {
   if (room >= bytes + COMMIT_BYTES) return;
   const refused = { code: 'ENOSPC', errno: -constants.errno.ENOSPC, syscall: 'write', path };
   throw Object.assign(new Error(`ENOSPC: no space left on device, write '${path}'`), refused);
+}
+
+/**
+ * Why a folder takes no writes now, without its name; null when it takes some. Asks the system, and writes nothing.
+ * @param folder of a database
+ */
+export function findWriteFault(folder: string): string | null {
+  try {
+    accessSync(folder, fileConstants.W_OK);
+    const { bavail, bsize } = statfsSync(folder);
+    return bavail * bsize < COMMIT_BYTES ? 'the disk is full' : null;
+  } catch (thrown) {
+    const { code } = thrown as NodeJS.ErrnoException;
+    return code === 'EROFS' ? 'the file system is read-only' : 'the folder cannot be written to';
+  }
 }
 
 /** LMDB calls a write an I/O error when less was taken than it gave, as a disk does that is full by then. */

@@ -1,8 +1,8 @@
 /**
- * Makes folders and those above them. Node's `mkdirSync` with `recursive` never ends where nobody can make
- * folders, as in /proc: it takes "no such file" for a missing folder above, again and again. Any thread.
+ * Makes folders and those above them. Node's `mkdirSync` with `recursive` does not return where no folder can
+ * be made, as in /proc: it takes "no such file" for a missing folder above, again and again. Any thread.
  */
-import { mkdirSync, statSync } from 'node:fs';
+import { closeSync, fsyncSync, mkdirSync, openSync, statSync } from 'node:fs';
 import { dirname } from 'node:path';
 
 /**
@@ -20,6 +20,16 @@ export function makeFolder(path: string, mode?: number): string | undefined {
   const above = makeFolder(dirname(path), mode);
   const own = makeOne(path, mode);
   return above ?? own;
+}
+
+/** Makes new and removed names in a folder survive a power cut. */
+export function syncFolder(path: string): void {
+  const folder = openSync(path, 'r');
+  try {
+    fsyncSync(folder);
+  } finally {
+    closeSync(folder);
+  }
 }
 
 function makeOne(path: string, mode: number | undefined): string | undefined {

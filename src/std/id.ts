@@ -7,13 +7,12 @@ import { randomFillSync } from 'node:crypto';
 import { type Clock, systemClock } from './clock.ts';
 
 const ALPHABET = '0123456789ABCDEFGHJKMNPQRSTVWXYZ';
-const ULID_PATTERN = /^[0-7][0-9A-HJKMNP-TV-Z]{25}$/;
 const TIME_CHARACTERS = 10;
 const RANDOM_CHARACTERS = 16;
 const LAST = RANDOM_CHARACTERS - 1;
 
 /** Fills the array with random bytes and returns nothing. */
-export type FillRandom = (target: Uint8Array) => void;
+type FillRandom = (target: Uint8Array) => void;
 
 /** Random bytes are fetched so many at once: a fetch costs the same for sixteen. */
 const pool = new Uint8Array(1_024);
@@ -81,23 +80,6 @@ export function ulidAt(ms: number): string {
     for (let i = 0; i < RANDOM_CHARACTERS; i++) random[i]! &= 31;
   }
   return encodeTime(ms) + Array.from(random, (digit) => ALPHABET[digit]).join('');
-}
-
-/** True when `text` is a ULID in upper case. */
-export function isUlid(text: string): boolean {
-  return ULID_PATTERN.test(text);
-}
-
-/**
- * The time inside a ULID.
- * @returns milliseconds since the epoch
- * @throws RangeError when `ulid` is not one
- */
-export function readUlidTimeMs(ulid: string): number {
-  if (!isUlid(ulid)) throw new RangeError(`not a ULID: ${ulid}`);
-  let ms = 0;
-  for (let i = 0; i < TIME_CHARACTERS; i++) ms = ms * 32 + ALPHABET.indexOf(ulid[i]!);
-  return ms;
 }
 
 function encodeTime(ms: number): string {

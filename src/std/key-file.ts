@@ -7,7 +7,7 @@ const FILE_BYTES_MAX = 4_096;
 /** Random bytes have more of them. */
 const DISTINCT_BYTES_MIN = 16;
 
-/** Rights with which somebody else could have read or changed it; a group may read, as mounted secrets have it. */
+/** Rights with which other users could have read or changed it; a group may read, as with mounted secrets. */
 const REFUSED_RIGHTS = 0o037;
 
 /** @throws Error whose message says in one line what is wrong with it; what it holds is never in there */
@@ -20,7 +20,7 @@ export function readKeyFile(path: string): Uint8Array {
 function readFile(path: string): Buffer {
   let file: number;
   try {
-    // A named pipe would keep the process until somebody writes to it.
+    // Opening a named pipe would block the process until another one writes to it.
     file = openSync(path, constants.O_RDONLY | (constants.O_NONBLOCK ?? 0));
   } catch (thrown) {
     const { code } = thrown as NodeJS.ErrnoException;
@@ -54,6 +54,6 @@ function decodeKey(content: Buffer): Buffer | null {
   const text = content.toString('latin1').trim();
   if (/^[\da-f]{64}$/i.test(text)) return Buffer.from(text, 'hex');
   if (/^[\w+/-]{43}=?$/.test(text)) return Buffer.from(text, 'base64');
-  // So many letters are a word that somebody chose.
+  // A key made of letters alone is a word that a person chose.
   return content.length === DATA_KEY_BYTES && !/^[\x20-\x7e\s]*$/.test(text) ? content : null;
 }

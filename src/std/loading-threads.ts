@@ -12,8 +12,8 @@ export const THREAD_LOADING_MS = 15_000;
 /** How long what was given to `beforeExit` may take. */
 const BEFORE_EXIT_MS = 2_000;
 
-/** What is ended by `endPool`: a piscina. */
-export interface ThreadPool {
+/** What `endPool` ends: a Piscina pool. */
+interface ThreadPool {
   readonly threads: readonly Worker[];
   destroy(): Promise<void>;
 }
@@ -21,7 +21,7 @@ export interface ThreadPool {
 /** With what settles when the thread has loaded or ended. */
 const loading = new Map<Worker, Promise<unknown>>();
 
-// Of every thread, whoever starts it: what is forgotten ends the process only now and then, where nobody can tell why.
+// For every thread, by whichever code it is started: a forgotten one would end the process only now and then, for no visible reason.
 process.on('worker', (thread) => {
   // A pool's threads say that their modules are there; the others here have nothing to say before.
   if (!loading.has(thread)) watchLoading(thread, once(thread, 'message'));

@@ -1,7 +1,7 @@
 /**
  * Finds an entry file (a worker's, a child process's) beside the running module, in a checkout and in `dist/` alike.
  * Import specifiers are rewritten from `.ts` to `.js` by the build; `new URL('./host.ts', import.meta.url)` is not,
- * so every such address goes through here. In a bundle (bundle-service.ts) all entries lie beside each other. Any thread.
+ * so every such address goes through here. In a bundle (tools/bundle-service.ts) all entries lie beside each other. Any thread.
  */
 
 /**

@@ -1,7 +1,7 @@
 /** Bytes that are kept, and the memory that they keep with them. Any thread. */
 
 /**
- * The same bytes; in memory of their own where they are less than half of the memory that they lie in. Whoever keeps them
+ * The same bytes; copied to separate memory if they are less than half of the memory that they lie in. Keeping them
  * would keep all of it: 16 KB for whatever node:zlib unpacks, the whole block for a short body.
  */
 export function leaveRest(bytes: Buffer): Buffer {

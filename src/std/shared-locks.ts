@@ -1,11 +1,11 @@
 /**
  * Locks by name that all threads of the process share: one of a fixed number of words of memory each, shared with other names, so
- * that at worst somebody waits for a stranger. A thread that ends while it holds one loses it after `HOLD_MAX_S`. Any thread.
+ * that at worst a thread waits for an unrelated name. A thread that ends while it holds one loses it after `HOLD_MAX_S`. Any thread.
  */
 import { hash } from 'node:crypto';
 
 const WORDS = 1_024;
-/** A lock that was taken longer ago is anybody's: whoever took it has ended. */
+/** A lock that was taken longer ago is free: its thread has ended. */
 const HOLD_MAX_S = 60;
 
 export class SharedLocks {
@@ -24,7 +24,7 @@ export class SharedLocks {
   }
 
   /**
-   * Does the work while nobody else holds the name.
+   * Does the work while no other thread holds the name.
    * @param wait_ms longest wait for others
    * @returns what the work gives; null when others held the name for that long, and the work was not done
    */
@@ -39,7 +39,7 @@ export class SharedLocks {
     try {
       return await work();
     } finally {
-      // Not the lock of whoever took it over.
+      // Not if another thread has taken the lock over.
       if (Atomics.compareExchange(this.#words, word, stamp, 0) === stamp)
         Atomics.notify(this.#words, word, 1);
     }
@@ -61,7 +61,7 @@ export class SharedLocks {
   }
 }
 
-/** Seconds of the clock, never 0, which means nobody. */
+/** Seconds of the clock, never 0, which means free. */
 function toStamp(now_ms: number): number {
   return (Math.floor(now_ms / 1_000) % 0x7fff_ffff) + 1;
 }

@@ -3,7 +3,7 @@
  * keeps its items alive until the old generation is collected. Here a slot is used again. Any thread.
  */
 
-/** More places than this have no number of their own. */
+/** The most places that have a number. */
 const PLACES = 2 ** 20;
 /** So many items later a number may come again. */
 const SERIALS = 2 ** 32;

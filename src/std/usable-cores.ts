@@ -7,10 +7,10 @@ import { availableParallelism } from 'node:os';
 import { join } from 'node:path';
 
 /** Where the system tells it; others for tests. */
-export interface CoreSources {
+interface CoreSources {
   /** Cores that it may run on. */
   parallelism: number;
-  /** Text of a file; null: there is none. */
+  /** Text of a file; null if it does not exist. */
   read(path: string): string | null;
 }
 

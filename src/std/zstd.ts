@@ -33,3 +33,112 @@ function run(stream: unknown, bytes: Uint8Array, { finishFlush }: ZstdOptions): 
     handle.reset();
   }
 }
+
+const FRAME = 0xfd2fb528;
+const SKIPPABLE = 0x184d2a50;
+
+/** Whether bytes begin like zstd: with a frame, or with one that is skipped. */
+export function beginsLikeZstd(bytes: Uint8Array): boolean {
+  if (bytes.length < 4) return false;
+  const magic = readNumber(bytes, 0, 4);
+  return magic === FRAME || (magic & 0xfffffff0) >>> 0 === SKIPPABLE;
+}
+
+/**
+ * Follows the frames of zstd by the heads of frames and blocks, without decoding (RFC 8878, section 3.1).
+ * @returns how many frames with data there are, and where the last whole frame ends: at the end of the bytes, unless the
+ * bytes are cut off or something else follows
+ */
+export function measureZstd(bytes: Uint8Array): { frames: number; end: number } {
+  let frames = 0;
+  let end = 0;
+  for (;;) {
+    const frame = readFrame(bytes, end);
+    if (frame === null) return { frames, end };
+    if (frame.has_data) frames++;
+    end = frame.end;
+  }
+}
+
+/**
+ * Decodes all frames; `node:zlib` decodes the first alone.
+ * @param most frames with data that are decoded
+ * @returns what came out, and how many bytes were decoded: fewer than there are when a frame is cut off or damaged, or when
+ * there are more frames
+ * @throws zlib's ERR_BUFFER_TOO_LARGE when more than `maxOutputLength` bytes come out
+ */
+export function decompressFrames(
+  bytes: Uint8Array,
+  options: ZstdOptions & { maxOutputLength: number },
+  most: number,
+): { bytes: Buffer; end: number } {
+  const parts: Buffer[] = [];
+  let size = 0;
+  let end = 0;
+  for (;;) {
+    const frame = readFrame(bytes, end);
+    if (frame === null || parts.length === most) break;
+    if (frame.has_data) {
+      const part = decodeFrame(bytes.subarray(end, frame.end), options);
+      if (part === null) break;
+      size += part.length;
+      if (size > options.maxOutputLength) throw tooLarge();
+      parts.push(part);
+    }
+    end = frame.end;
+  }
+  return { bytes: parts.length === 1 ? parts[0]! : Buffer.concat(parts, size), end };
+}
+
+/** @returns null for a damaged frame */
+function decodeFrame(frame: Uint8Array, options: ZstdOptions): Buffer | null {
+  try {
+    return decompressZstd(frame, options);
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === TOO_LARGE) throw error;
+    return null;
+  }
+}
+
+const TOO_LARGE = 'ERR_BUFFER_TOO_LARGE';
+
+function tooLarge(): Error {
+  return Object.assign(new RangeError('more bytes come out than may'), { code: TOO_LARGE });
+}
+
+interface Frame {
+  end: number;
+  has_data: boolean;
+}
+
+/** The frame that begins at `at`; null when no whole frame does. */
+function readFrame(bytes: Uint8Array, at: number): Frame | null {
+  if (at + 5 > bytes.length) return null;
+  const magic = readNumber(bytes, at, 4);
+  if ((magic & 0xfffffff0) >>> 0 === SKIPPABLE) {
+    const end = at + 8 <= bytes.length ? at + 8 + readNumber(bytes, at + 4, 4) : Number.POSITIVE_INFINITY;
+    return end <= bytes.length ? { end, has_data: false } : null;
+  }
+  if (magic !== FRAME) return null;
+  const descriptor = bytes[at + 4]!;
+  const isSingleSegment = (descriptor & 0x20) !== 0;
+  const sizeFlag = descriptor >> 6;
+  const sizeBytes = sizeFlag === 0 ? (isSingleSegment ? 1 : 0) : 1 << sizeFlag;
+  let end = at + 5 + (isSingleSegment ? 0 : 1) + [0, 1, 2, 4][descriptor & 3]! + sizeBytes;
+  for (let isLast = false; !isLast; ) {
+    if (end + 3 > bytes.length) return null;
+    const head = readNumber(bytes, end, 3);
+    isLast = (head & 1) === 1;
+    // A run-length block holds one byte, whatever its size says.
+    end += 3 + (((head >> 1) & 3) === 1 ? 1 : head >> 3);
+  }
+  if ((descriptor & 4) !== 0) end += 4;
+  return end <= bytes.length ? { end, has_data: true } : null;
+}
+
+/** Least byte first. */
+function readNumber(bytes: Uint8Array, at: number, size: number): number {
+  let value = 0;
+  for (let i = size - 1; i >= 0; i--) value = value * 256 + bytes[at + i]!;
+  return value;
+}

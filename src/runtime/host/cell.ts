@@ -93,7 +93,7 @@ export interface Kind {
 export const NO_BODIES: readonly Uint8Array[] = Object.freeze([]);
 /** Of queues that other limits bound. */
 export const UNBOUNDED = 2 ** 30;
-/** Of an actor without any, which most are all their life: a map of its own costs as much as a small state. */
+/** Shared by actors without timers or replies, which most are: a map each would cost as much as a small state. */
 export const NO_TIMERS: Cell['timers'] = new Map();
 export const NO_REPLIES: Cell['replies'] = new Map();
 
@@ -128,9 +128,9 @@ const OTHERS = 'others';
 
 /** Adds to what a kind counts. Bounded whatever a behaviour names. */
 export function addCount({ stats: { counts } }: Kind, counter: string, of: string, by: number): void {
-  const its = placeOf(counts, counter);
-  counts[its] ??= Object.create(null) as Record<string, number>;
-  const counted = counts[its];
+  const place = placeOf(counts, counter);
+  counts[place] ??= Object.create(null) as Record<string, number>;
+  const counted = counts[place];
   const name = placeOf(counted, of);
   counted[name] = (counted[name] ?? 0) + by;
 }

@@ -1,6 +1,6 @@
 /**
- * One dispatch to an actor: calls its handler, which records what it wants, and does that once the handler has returned. Actor
- * threads, server threads (and the simulator).
+ * Dispatches a message to an actor: calls the handler, which records its effects, and performs the effects after the
+ * handler has returned. Actor threads, server threads (and the simulator).
  */
 
 import { runtimeError } from '../error.ts';
@@ -13,8 +13,8 @@ import type { Mailboxes } from './mailboxes.ts';
 import type { OutputGate } from './output-gate.ts';
 import type { Undelivered } from './undelivered.ts';
 
-/** What dispatch needs of the host around them. */
-export interface DispatchParts {
+/** What dispatch needs from its host. */
+interface DispatchParts {
   journal: HostJournal;
   gate: OutputGate;
   mailboxes: Mailboxes;
@@ -22,7 +22,10 @@ export interface DispatchParts {
   scheduler: Scheduler;
 }
 
-/** Dispatches messages to all actors of one host. What throws in one has changed nothing but the count of what was handled. */
+/**
+ * Dispatches messages to all actors of one host. When a dispatch throws, the only thing that has changed is the count
+ * of handled messages.
+ */
 export class Dispatch {
   readonly #journal: HostJournal;
   readonly #gate: OutputGate;
@@ -47,7 +50,7 @@ export class Dispatch {
 
   /**
    * Handles one message.
-   * @throws what the handler threw, or why that cannot be done which it wanted
+   * @throws the handler's error, or the reason why an effect cannot be performed
    */
   take(cell: Cell, delivery: Delivery, nowMs: number): void {
     const { kind } = cell;
@@ -60,7 +63,7 @@ export class Dispatch {
     this.#perform(cell, recorder, token, delivery.reply_to, delivery.name);
   }
 
-  /** The first dispatch of a life: `activated`, where the kind has it. Throws as `take` does. */
+  /** The first dispatch to an activated actor: `activated`, if its kind has that handler. Throws like `take`. */
   takeFirst(cell: Cell): void {
     const { behaviour } = cell.kind;
     if (behaviour.activated === undefined) return;
@@ -80,8 +83,8 @@ export class Dispatch {
   }
 
   /**
-   * Does what the handler decided: events are staged first, so that everything else of this message waits for them.
-   * Throws (an event that msgpack cannot hold, too many timers) only before it has changed anything.
+   * Performs the recorded effects. Events are staged first, so that all other effects of this message wait for them.
+   * Throws (an event that msgpack cannot encode, too many timers) only before anything has changed.
    */
   #perform(cell: Cell, recorder: Recorder, token: ReplyToken, replyTo: ReplyTo | null, name: string): void {
     const { effects } = recorder;
@@ -142,7 +145,7 @@ export class Dispatch {
   }
 }
 
-/** Where the answer with this token goes; each token answers once. */
+/** Where the answer with this token is sent; each token is used once. */
 function claimReply(
   cell: Cell,
   token: ReplyToken,

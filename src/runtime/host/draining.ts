@@ -14,7 +14,7 @@ import type { OutputGate } from './output-gate.ts';
 import type { Passivation } from './passivation.ts';
 
 /** What draining needs of the host around it. */
-export interface DrainingParts {
+interface DrainingParts {
   journal: HostJournal;
   gate: OutputGate;
   dispatch: Dispatch;

@@ -104,7 +104,10 @@ export class HostJournal {
       state = persistence.snapshot.decode(this.#packr.unpack(stored.snapshot.state), version);
       cell.seq = stored.snapshot.seq;
     }
-    for (const event of stored.events) state = persistence.apply(state, this.#packr.unpack(event));
+    for (const event of stored.events) {
+      const decoded = this.#packr.unpack(event);
+      state = persistence.apply(state, persistence.decodeEvent?.(decoded) ?? decoded);
+    }
     cell.seq += stored.events.length;
     cell.events_since_snapshot = stored.events.length;
     cell.state = state;
@@ -115,11 +118,12 @@ export class HostJournal {
    * @throws for an event that msgpack cannot hold, before it has changed anything
    */
   stageEvents(cell: Cell, effects: readonly Effect[]): void {
-    const ends = cell.kind.behaviour.persistence?.ends;
+    const { ends, encodeEvent } = cell.kind.behaviour.persistence ?? {};
     const encoded: [event: Uint8Array, rows: readonly RowWrite[], isLast: boolean][] = [];
     for (const effect of effects) {
       if (effect.type !== 'persist') continue;
-      encoded.push([this.#packr.pack(effect.event), effect.rows, ends?.(effect.event) ?? false]);
+      const event = encodeEvent?.(effect.event as never) ?? effect.event;
+      encoded.push([this.#packr.pack(event), effect.rows, ends?.(effect.event) ?? false]);
     }
     for (const [event, rows, isLast] of encoded) this.#stageEvent(cell, event, rows, isLast);
   }
@@ -145,7 +149,9 @@ export class HostJournal {
   /** By the kind's own rule. */
   isSnapshotDue(cell: Cell): boolean {
     const { persistence } = cell.kind.behaviour;
-    return persistence !== undefined && cell.events_since_snapshot >= persistence.snapshot.every_events;
+    if (persistence === undefined || cell.events_since_snapshot === 0) return false;
+    const { every_events, isDue } = persistence.snapshot;
+    return cell.events_since_snapshot >= every_events || (isDue?.(cell.state) ?? false);
   }
 
   /**

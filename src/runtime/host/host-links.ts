@@ -55,7 +55,7 @@ export class HostLinks {
     if (links?.size === 0) this.#subscribers.delete(topic);
   }
 
-  /** Undefined when there is none. */
+  /** Undefined without subscribers. */
   subscribers(topic: string): Iterable<Link> | undefined {
     return this.#subscribers.get(topic);
   }

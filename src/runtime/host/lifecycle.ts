@@ -20,7 +20,7 @@ import type { Undelivered } from './undelivered.ts';
 const MAX_STOPPED_KEPT = 10_000;
 
 /** What lives need of the host around them. */
-export interface LifecycleParts {
+interface LifecycleParts {
   journal: HostJournal;
   gate: OutputGate;
   dispatch: Dispatch;

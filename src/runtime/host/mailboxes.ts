@@ -62,7 +62,7 @@ export class Mailboxes {
     this.schedule(cell);
   }
 
-  /** Has the actor handle a message of its own, a timer or an outcome, as soon as may be. */
+  /** Gives the actor a message from its own host, a timer or an outcome, to handle as soon as possible. */
   acceptInternal(cell: Cell, name: string, payload: unknown): void {
     if (this.#closed) return;
     const delivery = toldDelivery(name, payload, NO_BODIES);

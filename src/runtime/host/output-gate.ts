@@ -30,7 +30,7 @@ export interface EffectPerformers {
 export type Tell = Extract<Effect, { type: 'tell' }>;
 
 /** What the gate needs of the host around it. */
-export interface OutputGateParts {
+interface OutputGateParts {
   journal: HostJournal;
   links: HostLinks;
   mailboxes: Mailboxes;

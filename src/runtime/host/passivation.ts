@@ -1,5 +1,5 @@
 /**
- * Passivation: actors that nobody has used for a while leave memory, their state stays in the journal. Actor threads,
+ * Passivation: actors that were not used for a while leave memory; their state stays in the journal. Actor threads,
  * server threads (and the simulator).
  */
 
@@ -19,7 +19,7 @@ const ROOM_CELLS = 256;
 const ROOM_IDLE_CELLS = 16;
 
 /** What passivation needs of the host around it. */
-export interface PassivationParts {
+interface PassivationParts {
   kinds: ReadonlyMap<string, Kind>;
   journal: HostJournal;
   scheduler: Scheduler;
@@ -73,12 +73,16 @@ export class Passivation {
     return true;
   }
 
-  /** Passivates all actors that are idle but for their timers, which are forgotten: the host is coming to its end. */
+  /**
+   * Passivates all actors that are idle but for their timers, which are forgotten: the host is coming to its end. It takes
+   * no snapshots, because the end of a process must not wait for those of 100,000 actors. Their events are all stored, and
+   * the next start reads at most `every_events` of each.
+   */
   passivateAll(): void {
     for (const kind of this.#parts.kinds.values()) {
       for (const cell of [...kind.cells.values()]) {
         cancelTimers(cell);
-        if (isIdle(cell)) this.#passivate(cell);
+        if (isIdle(cell)) this.#forget(cell);
       }
     }
   }
@@ -93,6 +97,10 @@ export class Passivation {
         this.#parts.report(describeFailure(cell.self, 'snapshot', thrown, 'lost'));
       }
     }
+    this.#forget(cell);
+  }
+
+  #forget(cell: Cell): void {
     cell.status = 'gone';
     cell.kind.cells.delete(cell.self.key);
     this.#parts.tenure.end(cell.self);

@@ -10,13 +10,13 @@ import type { Kind } from './cell.ts';
 import type { HostJournal } from './host-journal.ts';
 
 /**
- * Between two looks at what is empty. A slot goes at the second look, so that whoever takes it over has begun to read long
- * after all of it was there.
+ * Between two looks at what is empty. A slot is released at the second look, so that the next owner begins to read long after
+ * all of it was written.
  */
 export const RELEASE_EVERY_MS = 500;
 
 /** What it needs of the host around it. */
-export interface TenureParts {
+interface TenureParts {
   placement: Placement;
   placer: Placer;
   kinds: ReadonlyMap<string, Kind>;
@@ -96,7 +96,7 @@ export class Tenure {
     if (this.#empty.size + this.#readable.size > 0) this.#lookLater();
   }
 
-  /** An actor that was stopped stays so for its while: elsewhere nobody knows of that. */
+  /** A stopped actor stays stopped for a while, and other threads do not know that. */
   #stoppedSlots(): Set<number> {
     const { placer, kinds, scheduler } = this.#parts;
     const nowMs = scheduler.monotonicMs();

@@ -30,7 +30,7 @@ export class Undelivered {
     }
   }
 
-  /** Puts a message that nobody waits for among the dead letters. */
+  /** Puts a message whose answer is not awaited among the dead letters. */
   bury(to: ActorAddress, name: string, reason: DeadLetterReason): void {
     this.#letters.add({ at_ms: this.#scheduler.wallMs(), kind: to.kind, key: to.key, name, reason });
     const kind = this.#kinds.get(to.kind);

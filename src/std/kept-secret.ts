@@ -1,0 +1,62 @@
+/** A random secret that an installation makes once and keeps in a file for its owner alone. Any thread. */
+import { randomBytes } from 'node:crypto';
+import { linkSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { dirname } from 'node:path';
+import { crc32 } from 'node:zlib';
+import { namePlace } from './file-place.ts';
+import { makeFolder } from './folder.ts';
+import { syncPath } from './synced-path.ts';
+
+const SECRET_BYTES = 32;
+
+/**
+ * Reads the secret, or makes it with its folder.
+ * @param loss what a new secret would cost, for the error about a damaged file
+ * @returns 256 bits as base64url; the same at every start and in every process
+ * @throws Error when it can neither be read nor made, or when the file holds something else (`code` is `ESECRET`)
+ */
+export function loadKeptSecret(file: string, loss: string): string {
+  makeFolder(dirname(file), 0o700);
+  return readSecret(file, loss) ?? makeSecret(file, loss);
+}
+
+function readSecret(file: string, loss: string): string | null {
+  let text: string;
+  try {
+    text = readFileSync(file, 'utf8').trim();
+  } catch (thrown) {
+    if ((thrown as NodeJS.ErrnoException).code === 'ENOENT') return null;
+    // A folder is opened, and fails without its name when it is read.
+    throw namePlace(thrown, file);
+  }
+  const [secret = '', checksum] = text.split(' ');
+  const isWhole = Buffer.from(secret, 'base64url').length === SECRET_BYTES;
+  // Earlier versions wrote no checksum.
+  if (isWhole && (checksum === undefined ? text === secret : checksum === checksumOf(secret))) return secret;
+  const why = isWhole ? 'is damaged' : `does not hold ${8 * SECRET_BYTES} bits`;
+  const words = `${file} ${why}: restore it from a backup, or move it away; ${loss}`;
+  throw Object.assign(new Error(words), { code: 'ESECRET' });
+}
+
+/** One changed bit would make another secret without a word. */
+function checksumOf(secret: string): string {
+  return crc32(secret).toString(16).padStart(8, '0');
+}
+
+/** Written aside and put in place whole: of two processes that start at once, one makes it and both read it. */
+function makeSecret(file: string, loss: string): string {
+  const draft = `${file}.${randomBytes(6).toString('hex')}`;
+  try {
+    const secret = randomBytes(SECRET_BYTES).toString('base64url');
+    const text = `${secret} ${checksumOf(secret)}\n`;
+    // On the disk before it has its name: a start never finds half of it after a power cut.
+    writeFileSync(draft, text, { mode: 0o600, flag: 'wx', flush: true });
+    linkSync(draft, file);
+    syncPath(dirname(file));
+  } catch (thrown) {
+    if ((thrown as NodeJS.ErrnoException).code !== 'EEXIST') throw namePlace(thrown, file);
+  } finally {
+    rmSync(draft, { force: true });
+  }
+  return readSecret(file, loss)!;
+}

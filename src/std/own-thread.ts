@@ -1,0 +1,94 @@
+/**
+ * A thread with one task, which lasts as long as the thread does. {@link OwnThread} starts it and tells how it ended;
+ * {@link runOwnThread} is the last line of the thread's entry module. Any thread.
+ */
+import { parentPort, type Transferable, Worker, workerData } from 'node:worker_threads';
+import { endThread } from './loading-threads.ts';
+
+/** What the thread tells its starter. The first message also ends the thread's loading (loading-threads.ts). */
+type Report = { event: 'loaded' } | { event: 'returned' } | { event: 'failed'; thrown: unknown };
+
+/** `workerData` of an own thread. */
+interface Assignment {
+  own_thread_task: unknown;
+}
+
+interface OwnThreadOptions {
+  /** Parts of the task that move to the thread. */
+  transfer?: Transferable[];
+  /** V8's old generation; a thread that exceeds it ends. Node's default when left out. */
+  heap_mb?: number;
+}
+
+export class OwnThread {
+  readonly worker: Worker;
+  /**
+   * Settles when the thread has exited. Resolves after its task returned. Rejects with what the task threw, with the error that
+   * nothing in the thread caught, or with an Error `exit CODE`.
+   */
+  readonly ended: Promise<void>;
+
+  /**
+   * Starts the thread.
+   * @param entry module that calls {@link runOwnThread}
+   * @param task structured-cloneable, but for what `transfer` names
+   */
+  constructor(entry: URL, task: unknown, { transfer = [], heap_mb }: OwnThreadOptions = {}) {
+    const assignment: Assignment = { own_thread_task: task };
+    this.worker = new Worker(entry, {
+      workerData: assignment,
+      transferList: transfer,
+      ...(heap_mb === undefined ? {} : { resourceLimits: { maxOldGenerationSizeMb: heap_mb } }),
+    });
+    const { promise, resolve, reject } = Promise.withResolvers<void>();
+    this.ended = promise;
+    promise.catch(() => {});
+    // The first outcome counts; the promise settles later, when native code of the thread has stopped.
+    let settle: (() => void) | null = null;
+    this.worker.on('message', (report: Report) => {
+      if (report.event === 'loaded') return;
+      settle ??= report.event === 'returned' ? resolve : () => reject(report.thrown);
+      void this.worker.terminate();
+    });
+    this.worker.on('error', (thrown: unknown) => {
+      settle ??= () => reject(thrown);
+    });
+    this.worker.once('exit', (code) => {
+      settle ??= () => reject(new Error(`exit ${code}`));
+      settle();
+    });
+  }
+
+  /**
+   * Ends the thread, whatever it is doing.
+   * @param waitMs how long a thread that is loading may finish that first
+   * @returns when it has exited
+   */
+  end(waitMs?: number): Promise<void> {
+    return endThread(this.worker, waitMs);
+  }
+}
+
+/**
+ * In the thread: runs its task. The starter ends the thread when the task has settled. In a thread that OwnThread did not start,
+ * as that of a test which imports the entry, it does nothing.
+ */
+export function runOwnThread<T>(run: (task: T) => Promise<void>): void {
+  const { own_thread_task: task } = (workerData ?? {}) as Partial<Assignment>;
+  if (parentPort === null || task === undefined) return;
+  const port = parentPort;
+  // A thread without open handles would exit before its task settles.
+  port.on('message', () => {});
+  const report = (told: Report): void => port.postMessage(told);
+  report({ event: 'loaded' });
+  run(task as T).then(
+    () => report({ event: 'returned' }),
+    (thrown: unknown) => {
+      try {
+        report({ event: 'failed', thrown });
+      } catch {
+        report({ event: 'failed', thrown: new Error(String(thrown)) });
+      }
+    },
+  );
+}

@@ -1,0 +1,60 @@
+/**
+ * Bytes that are mostly zeros, in less room: runs of zeros become their length. Pure; any thread.
+ */
+
+/** Longest run, of zeros or of other bytes, that one byte counts. */
+const RUN_MAX = 255;
+/** A shorter run of zeros costs more than the zeros. */
+const ZEROS_MIN = 3;
+
+/** @returns by turns: a number of zeros, a number of other bytes, these bytes */
+export function packZeroRuns(bytes: Uint8Array): Uint8Array {
+  // At worst each run of 255 bytes gets two bytes more.
+  const packed = new Uint8Array(bytes.length + 2 * Math.ceil(bytes.length / RUN_MAX) + 2);
+  let end = 0;
+  let at = 0;
+  while (at < bytes.length) {
+    const zeros = countZeros(bytes, at, RUN_MAX);
+    at += zeros;
+    const start = at;
+    while (
+      at < bytes.length &&
+      at - start < RUN_MAX &&
+      !(bytes[at] === 0 && countZeros(bytes, at, ZEROS_MIN) === ZEROS_MIN)
+    )
+      at++;
+    packed[end++] = zeros;
+    packed[end++] = at - start;
+    packed.set(bytes.subarray(start, at), end);
+    end += at - start;
+  }
+  return packed.slice(0, end);
+}
+
+/**
+ * @param length of the bytes
+ * @throws RangeError for what `packZeroRuns` did not make of so many bytes
+ */
+export function unpackZeroRuns(packed: Uint8Array, length: number): Uint8Array {
+  const bytes = new Uint8Array(length);
+  let at = 0;
+  let from = 0;
+  while (from + 1 < packed.length) {
+    at += packed[from]!;
+    const count = packed[from + 1]!;
+    from += 2;
+    if (at + count > length || from + count > packed.length) break;
+    bytes.set(packed.subarray(from, from + count), at);
+    at += count;
+    from += count;
+  }
+  if (at !== length || from !== packed.length)
+    throw new RangeError(`${packed.length} packed bytes for ${length}`);
+  return bytes;
+}
+
+function countZeros(bytes: Uint8Array, from: number, most: number): number {
+  let count = 0;
+  while (count < most && bytes[from + count] === 0) count++;
+  return count;
+}
