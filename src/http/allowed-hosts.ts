@@ -6,15 +6,15 @@
 import { isIP } from 'node:net';
 
 /**
- * Nobody can register these, so no page comes from them but this network's own: RFC 6761 and 6762, and what ICANN and
- * RFC 8375 keep for private networks. Names of one label, as containers and services have, come beside them.
+ * Names that cannot be registered, so that only pages of this network have them: those of RFC 6761 and 6762, and those that ICANN
+ * and RFC 8375 reserve for private networks. Names with one label, as containers and services have, are allowed too.
  */
 const PRIVATE_SUFFIXES = ['.localhost', '.local', '.internal', '.home.arpa', '.test'];
-/** Of names that were looked at; a service is asked under a few. */
+/** Names whose verdict is kept. A service is asked under a few. */
 const REMEMBERED = 64;
 const REMEMBERED_CHARACTERS = 300;
 
-/** What a refused caller reads. */
+/** What the client of a refused request reads. */
 export const FOREIGN_HOST =
   'This service does not answer under that host name: ALLOWED_HOSTS (or PUBLIC_URL) has to name it';
 
@@ -30,8 +30,8 @@ export class AllowedHosts {
   }
 
   /**
-   * An IP address passes: it is looked up nowhere, so nobody can have it lead elsewhere. So does no host at all, which no
-   * browser sends.
+   * An IP address passes: it is not resolved, so no DNS record can point it elsewhere. A request without a host passes too,
+   * because every browser sends one.
    * @param host the header's value, perhaps with a port
    */
   allows(host: string | undefined): boolean {
@@ -51,7 +51,7 @@ export class AllowedHosts {
     if (bracketed !== null) return isIP(bracketed[1]!.split('%', 1)[0]!) === 6;
     const name = trimDot(host.replace(/:\d*$/, '').toLowerCase());
     if (isIP(name) !== 0 || this.#names.has(name)) return true;
-    // What is no name cannot be one of ours.
+    // What is not a name cannot be one of ours.
     if (!/^[a-z\d_]([a-z\d._-]*[a-z\d_])?$/.test(name)) return false;
     return !name.includes('.') || PRIVATE_SUFFIXES.some((suffix) => name.endsWith(suffix));
   }

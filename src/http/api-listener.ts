@@ -5,13 +5,19 @@
 
 import type { EventStream } from '../contract/handler.ts';
 import type { RequestHeaders } from '../contract/route.ts';
-import { DROPPED_BODY_BYTES, OPEN_BODIES_BYTES, OPEN_BODY_BYTES_MIN } from '../limits.ts';
 import { BusyPoll } from './busy-poll.ts';
 import { sendEventStream } from './event-stream.ts';
 import type { HttpStream } from './http-stream.ts';
 import { STATUS_CODES } from './status-codes.ts';
 
-/** A request as the dispatch takes it (`UnroutedRequest` of `src/api`, in this folder's own words). */
+/** Bytes beyond a body's cap that are read and dropped, so that the client sees its 413. Then the connection ends. */
+const DROPPED_BODY_BYTES = 64 << 20;
+/** Bytes of incomplete request bodies on a server thread. Beyond it the oldest request gets 503. */
+const OPEN_BODIES_BYTES = 512 << 20;
+/** Smaller bodies do not count towards that: their number is bounded by that of connections. */
+export const OPEN_BODY_BYTES_MIN = 64 << 10;
+
+/** A request in the form that the dispatch takes (`UnroutedRequest` of `src/api`). */
 export interface CollectedRequest {
   method: string;
   path: string;
@@ -22,11 +28,11 @@ export interface CollectedRequest {
   readonly address: string;
   /** The body is beyond the cap; `body` is empty. */
   oversized?: boolean;
-  /** The body had to make room for those of others before all of it was there; `body` is empty. */
+  /** The body was given up to make room for others before all of it had arrived; `body` is empty. */
   crowded_out?: boolean;
 }
 
-export interface DispatchedReply {
+interface DispatchedReply {
   status: number;
   headers: readonly (readonly [name: string, value: string])[];
   body: string | Uint8Array;
@@ -34,15 +40,15 @@ export interface DispatchedReply {
   stream?: EventStream;
 }
 
-export type Dispatch = (request: CollectedRequest) => DispatchedReply | Promise<DispatchedReply>;
+type Dispatch = (request: CollectedRequest) => DispatchedReply | Promise<DispatchedReply>;
 
-export interface ApiListenerOptions {
+interface ApiListenerOptions {
   /**
-   * Beyond it the answer is 413. What the client goes on sending is still read, and dropped, up to a bound: most look for
-   * an answer only when all is sent, and a connection closed under them shows them none.
+   * Larger bodies get 413. The rest of such a body is read and dropped, up to a bound: most clients read the answer only after
+   * they have sent everything, and a closed connection would hide it from them.
    */
   max_body_bytes: number;
-  /** What bodies on their way may hold together; beyond it the oldest of them is given up. */
+  /** What incomplete bodies may hold together. Beyond it the oldest is given up. */
   open_bodies_bytes?: number;
   /** Busy-polls for a moment after an answer. */
   busyPoll?: BusyPoll;
@@ -66,7 +72,7 @@ export function serveApi(
   return (stream) => {
     const { content_length } = stream.head;
     if (content_length > maxBodyBytes) {
-      // The rest of a request that is answered goes past the parser by itself.
+      // The parser skips the rest of a request that has been answered.
       responder.refuseBody(stream, 'oversized', content_length > patience);
       return;
     }
@@ -98,19 +104,19 @@ export function serveApi(
 }
 
 /**
- * So many pieces of a body become one: pieces of a byte each would take a hundred times what they hold, and each may be the
- * last that keeps the memory it lies in (body-pieces.ts).
+ * Number of pieces that are joined into one. Pieces of one byte would take a hundred times their size, and each could be the
+ * last one that keeps its memory (body-pieces.ts).
  */
 const PIECES_JOINED = 64;
 
-/** What has come of a body. */
+/** The part of a body that has arrived. */
 class OpenBody {
   bytes = 0;
-  /** What of it is counted with those of others. */
+  /** Bytes that count towards the bound of all bodies. */
   counted_bytes = 0;
   readonly pieces: Buffer[];
   readonly giveUp: () => void;
-  /** The first so many pieces were joined from others. */
+  /** Number of pieces at the beginning that were joined from others. */
   #joined = 0;
 
   /** @param giveUp answers without the rest */
@@ -134,10 +140,10 @@ class OpenBody {
   }
 }
 
-/** The larger bodies on their way, of all clients: they may stay for as long as their clients go on. */
+/** The larger incomplete bodies of all clients. A client can keep one open for as long as it likes. */
 class OpenBodies {
   readonly #maxBytes: number;
-  /** The oldest first. */
+  /** In order of arrival. */
   readonly #bodies = new Set<OpenBody>();
   #bytes = 0;
 
@@ -145,7 +151,7 @@ class OpenBodies {
     this.#maxBytes = maxBytes;
   }
 
-  /** The body has grown. It may be the one that is given up. */
+  /** Notes that the body has grown. It may be the body that is given up. */
   count(body: OpenBody): void {
     if (body.bytes < OPEN_BODY_BYTES_MIN) return;
     this.#bodies.add(body);
@@ -159,7 +165,7 @@ class OpenBodies {
     }
   }
 
-  /** The body counts no more; nothing happens when it did not. */
+  /** Stops counting the body. Does nothing for a body that does not count. */
   end(body: OpenBody): void {
     if (!this.#bodies.delete(body)) return;
     this.#bytes -= body.counted_bytes;
@@ -183,8 +189,8 @@ class Responder {
   }
 
   /**
-   * The dispatch says it in its own words.
-   * @param isUnread more of the body comes than anybody wants to read, so the connection cannot go on
+   * Answers through the dispatch, in the format of its errors.
+   * @param isUnread the rest of the body will not be read, so the connection must end
    */
   refuseBody(stream: HttpStream, unread: Unread, isUnread: boolean): void {
     stream.events.onBody = () => {};
@@ -208,7 +214,7 @@ class Responder {
 /** Why a body was not read to its end. */
 type Unread = 'oversized' | 'crowded_out';
 
-/** A class, since an object literal with a getter has a shape of its own each time, which lives until a full collection. */
+/** A class, because each object literal with a getter has its own hidden class, which lives until a full collection. */
 class StreamRequest implements CollectedRequest {
   readonly method: string;
   readonly path: string;
@@ -231,7 +237,7 @@ class StreamRequest implements CollectedRequest {
     this.#stream = stream;
   }
 
-  /** Looked up when it is asked for, as few requests need it: it is a call into the system. */
+  /** Looked up on demand: few requests need it, and it is a system call. */
   get address(): string {
     return this.#stream.address;
   }
@@ -248,7 +254,7 @@ function send(stream: HttpStream, reply: DispatchedReply, closeConnection: boole
   stream.reply(reply.status, lines, body, closeConnection);
 }
 
-/** Looked through when one is asked for: few are, and to put all into a map costs more than that. */
+/** Searched on demand: few headers are read, and a map of all costs more. */
 class FlatHeaders implements RequestHeaders {
   readonly #flat: readonly string[];
 

@@ -3,18 +3,20 @@
  * larger pieces again. Fresh memory for each request would cause most collections of the whole heap,
  * long before the heap itself has grown. Server threads, for all their listeners together.
  */
-import { FREE_BODY_PIECES_BYTES } from '../limits.ts';
 
-/** Pieces up to this size are kept in memory that others share: to get some for each costs more than to fill it. */
+/** Free memory for request bodies that a server thread keeps. Further pieces are dropped. */
+const FREE_BODY_PIECES_BYTES = 32 << 20;
+
+/** Size up to which a piece is kept in shared memory: allocating memory for each costs more than copying. */
 const POOLED_BYTES = 8 * 1024;
-/** Held as long as one of the pieces in it is: at worst this much for each piece. */
+/** Size of shared memory. It is held as long as one of its pieces: at worst this much for each piece. */
 const POOL_BYTES = 64 * 1024;
 let pool = Buffer.allocUnsafeSlow(POOL_BYTES);
 let poolUsed = 0;
 
-/** So much of one body is kept for use again at its end: what comes beyond is given back as it is passed on, or collected. */
+/** Memory of one body that is reused at its end. Further pieces are released as they are forwarded, or collected. */
 const TAKEN_BYTES_MAX = 1 << 20;
-/** Lengths of the memories that are used again; the library reads no more than the last at once. */
+/** Sizes of memory that is reused. The library reads at most the last size at once. */
 const SIZES = [16, 32, 64, 128, 192, 256, 384, 512].map((kib) => kib * 1024);
 const free: Buffer[][] = SIZES.map(() => []);
 let freeBytes = 0;
@@ -44,8 +46,8 @@ export class BodyPieces {
   }
 
   /**
-   * Nobody looks at this piece any more, of any owner's. Of a long upload the next piece lies where the last one was; left to the
-   * collector, tens of megabytes would wait for it, and for good when the upload stalls.
+   * Releases a piece that no owner reads any more. The next piece of a long upload then takes its memory. Left to the collector,
+   * tens of megabytes would wait, and stay for good when the upload stalls.
    */
   giveBack(piece: Buffer): void {
     const { byteLength } = piece.buffer;
@@ -58,7 +60,7 @@ export class BodyPieces {
     keepFree(Buffer.from(piece.buffer));
   }
 
-  /** Nobody looks at any of the pieces any more. Who does not say so leaves them to the collector. */
+  /** Releases all pieces. Without this call they are left to the collector. */
   release(): void {
     if (this.#taken === null) return;
     for (const memory of this.#taken) keepFree(memory);

@@ -7,17 +7,17 @@
  */
 
 /**
- * Where several ask at once, what comes during a sleep is taken together, which is cheaper: eight connections got 5 % fewer
- * answers with polling. So there is none for so long after a tick of the loop that answered several.
+ * When several clients ask at once, requests that arrive during a sleep are read together, which is cheaper: eight connections got 5 %
+ * fewer answers with polling. So the loop does not poll for this time after a tick that answered several requests.
  */
 const CROWDED_MS = 100;
 
 export class BusyPoll {
   readonly #busyPollMs: number;
   readonly #readClock: () => number;
-  /** Requests that have no answer yet. */
+  /** Unanswered requests. */
   #open = 0;
-  /** Answered since the loop last turned. */
+  /** Answers since the last turn of the loop. */
   #answered = 0;
   #untilMs = 0;
   #crowdedUntilMs = 0;
@@ -47,7 +47,7 @@ export class BusyPoll {
     this.#open--;
     if (this.#busyPollMs === 0) return;
     this.#answered++;
-    // Whatever the others wait for takes longer than a sleep costs.
+    // What the other requests wait for takes longer than a sleep costs.
     if (this.#open > 0) return;
     const now = this.#readClock();
     this.#untilMs = now + this.#busyPollMs;

@@ -9,7 +9,7 @@ import {
   markFiles,
 } from '../std/certificate-files.ts';
 
-/** What became of a changed pair: `thrown` says why the earlier one stays. */
+/** The outcome of a changed pair of files. `thrown` says why the earlier pair stays. */
 export type CertificateOutcome = { facts: CertificateFacts } | { thrown: Error };
 
 const LOOK_MS = 1_000;
@@ -19,15 +19,15 @@ export class CertificateWatch {
   readonly #renew: () => Promise<void>;
   readonly #tell: (outcome: CertificateOutcome) => void;
   readonly #timer: NodeJS.Timeout;
-  /** Of what is shown to clients, or could not be. */
+  /** The pair that clients are shown, or that could not be read. */
   #mark: string;
-  /** Seen once: the pair counts when it is the same at the next look, since the files are written one after the other. */
+  /** A pair that was seen once. It counts if the next look finds it unchanged, because the two files are written one after the other. */
   #seen: string;
   #isRenewing = false;
 
   /**
-   * @param renew has the listener read the files, which are good
-   * @param tell told of each change
+   * @param renew makes the listener read the files, which are valid
+   * @param tell called after each change
    */
   constructor(
     files: CertificateFiles,

@@ -3,36 +3,56 @@
  * when refusals begin. The addon counts (`native/sockets/connections.h`). Main thread.
  */
 import { COUNTERS, socketEngine } from '../../native/socket-engine.ts';
-import { CONNECTIONS_MAX, DESCRIPTORS_KEPT, PUBLIC_ADDRESS_CONNECTIONS } from '../limits.ts';
+import { PUBLIC_ADDRESS_CONNECTIONS } from '../limits.ts';
+import { plainConnections } from './plain-connections.ts';
+import { loadedServer } from './server.ts';
 
-export interface ConnectionCaps {
-  /** 0: none; null: what the descriptors of the process are enough for. */
+/** Connections where the operator sets no bound. */
+const CONNECTIONS_MAX = 100_000;
+/** Descriptors that are kept back from connections and their upstreams. */
+const DESCRIPTORS_KEPT = 256;
+
+interface ConnectionCaps {
+  /** 0: no cap; null: what the process's descriptors allow. */
   total: number | null;
-  /** The same; null: a default that holds for public addresses alone. */
+  /** 0: no cap; null: the default, which holds for public addresses alone. */
   by_address: number | null;
 }
 
-/** As the gateway's stats have it. */
+/**
+ * What checks the framing of requests. `native`: the addon, before the parser reads them. `js`: only the rules that run on what the
+ * parser shows, where the addon was not compiled or does not know the system. `node`: the parser of node:http.
+ */
+export type FramingGuard = 'native' | 'js' | 'node';
+
+/** @param isSecure one of the ports uses TLS */
+export function findFramingGuard(isSecure: boolean): FramingGuard {
+  if (loadedServer() === 'node') return 'node';
+  const isWatched = socketEngine.watchConnections() !== '';
+  return isWatched && (!isSecure || socketEngine.watchSecureConnections() === 1) ? 'native' : 'js';
+}
+
+/** In the form of the gateway's stats. */
 export interface ConnectionCounts {
   open: number;
   /** 0: there is no cap. */
   max: number;
   max_per_address: number;
-  /** Since the start: connections beyond the caps, and messages that two parsers could read in two ways. */
+  /** Since the start: connections beyond the caps, and messages that two parsers could read differently. */
   refused: { total: number; per_address: number; framing: number };
-  /** Requests that were ended since their bodies came too slowly. */
+  /** Requests that were ended because their bodies came too slowly. */
   slow_uploads: number;
-  /** How often no descriptor was left for a connection that waited. */
+  /** Connections that waited while no descriptor was free. */
   accept_pauses: number;
 }
 
-export interface WatchLog {
+interface WatchLog {
   warn(fields: object, message: string): void;
 }
 
 type Trouble = 'descriptors' | 'total' | 'address';
 
-/** How often it is looked whether there is something to say, and for how long it is not said again. */
+/** How often refusals are looked for, and how long the same line is not logged again. */
 const LOOK_MS = 500;
 const SILENCE_MS = 600_000;
 
@@ -40,20 +60,21 @@ export class ConnectionWatch {
   readonly #log: WatchLog;
   readonly #total: number;
   readonly #byAddress: number;
-  /** That this process may have; 0 where nobody says. */
+  /** Descriptors that this process may have; 0 if unknown. */
   readonly descriptors = socketEngine.readDescriptorLimit();
   readonly #counters = new Float64Array(COUNTERS.length);
-  /** What was counted of each trouble when it was last looked at, and when it was last told. */
+  /** The count of each kind of refusal at the last look, and at the last line. */
   readonly #noticed: Record<Trouble, number>;
   readonly #toldAt = new Map<Trouble, number>();
   readonly #timer: NodeJS.Timeout;
 
-  /** Caps from now on. */
+  /** Sets the caps. */
   constructor({ total, by_address }: ConnectionCaps, log: WatchLog) {
     this.#log = log;
     this.#total = total ?? deriveTotal(this.descriptors);
     this.#byAddress = by_address ?? PUBLIC_ADDRESS_CONNECTIONS;
     socketEngine.capConnections(this.#total, this.#byAddress, by_address === null ? 0 : 1);
+    plainConnections.cap(this.#total, this.#byAddress, by_address !== null);
     const { refused, accept_pauses } = this.counts();
     this.#noticed = { descriptors: accept_pauses, total: refused.total, address: refused.per_address };
     this.#timer = setInterval(() => this.#look(), LOOK_MS).unref();
@@ -61,7 +82,9 @@ export class ConnectionWatch {
 
   counts(): ConnectionCounts {
     socketEngine.countConnections(this.#counters);
-    const count = (name: (typeof COUNTERS)[number]): number => this.#counters[COUNTERS.indexOf(name)]!;
+    const plain: Partial<Record<string, number>> = plainConnections.counts;
+    const count = (name: (typeof COUNTERS)[number]): number =>
+      this.#counters[COUNTERS.indexOf(name)]! + (plain[name] ?? 0);
     return {
       open: count('open'),
       max: this.#total,
@@ -95,7 +118,7 @@ export class ConnectionWatch {
     });
   }
 
-  /** One line when it begins, and none while it goes on. */
+  /** Logs one line when refusals begin, and none while they go on. */
   #say(what: Trouble, count: number, fields: object, describe: () => string): void {
     if (count === this.#noticed[what]) return;
     this.#noticed[what] = count;
@@ -106,7 +129,7 @@ export class ConnectionWatch {
   }
 }
 
-/** A connection may need a second descriptor, to the upstream; files and threads need some, too. */
+/** A connection may need a second descriptor, for the upstream. Files and threads need some too. */
 function deriveTotal(descriptors: number): number {
   if (descriptors === 0) return CONNECTIONS_MAX;
   return Math.min(

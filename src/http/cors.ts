@@ -26,12 +26,12 @@ export class CorsPolicy {
     this.#vary = origins.length === 0 ? [] : [['vary', 'Origin']];
   }
 
-  /** Whether it is no page that asks, or one of a listed origin. */
+  /** Whether the request comes from no page, or from a page of a listed origin. */
   allows(origin: string | undefined): boolean {
     return origin === undefined || this.#origins.has(origin);
   }
 
-  /** What every answer says to a request with that `Origin`. */
+  /** Headers of every answer to a request with that `Origin`. */
   headersFor(origin: string | undefined): Headers {
     if (origin === undefined || !this.allows(origin)) return this.#vary;
     return [
@@ -42,7 +42,7 @@ export class CorsPolicy {
     ];
   }
 
-  /** @returns null for a request that is no preflight; to be sent with {@link headersFor} */
+  /** @returns null for a request that is not a preflight; send it with {@link headersFor} */
   answerPreflight(method: string, headers: RequestHeaders): ApiReply | null {
     if (method !== 'OPTIONS' || !headers.has('access-control-request-method')) return null;
     const origin = headers.get('origin');

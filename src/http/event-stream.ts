@@ -8,21 +8,24 @@
  */
 
 import type { EventSink, EventStream } from '../contract/handler.ts';
-import { LIVE_BUFFERED_BYTES, LIVE_BUFFERED_TOTAL_BYTES } from '../limits.ts';
 import type { HttpStream, StreamEvents } from './http-stream.ts';
 
-/** Headers of every event stream beside its media type: nothing on the way may keep or gather it. */
+/** Unsent bytes of one reader of the stream, and of all readers of a server thread. Beyond either a reader is dropped. */
+export const LIVE_BUFFERED_BYTES = 256 << 10;
+const LIVE_BUFFERED_TOTAL_BYTES = 128 << 20;
+
+/** Headers of every event stream besides its media type. They forbid caching and buffering on the way. */
 export const EVENT_STREAM_HEADERS: readonly (readonly [string, string])[] = [
   ['cache-control', 'no-cache, no-transform'],
   ['x-accel-buffering', 'no'],
 ];
 
-/** A line that readers skip: it keeps what stands between from taking the connection for dead. */
+/** A comment line, which readers skip. It keeps proxies from closing an idle connection. */
 export const HEARTBEAT: Uint8Array = Buffer.from(': \n\n');
 
 /**
- * The first lines of a stream: how long to wait before coming again, and from where to go on then, known before the
- * first event came.
+ * The first lines of a stream: the delay before a reconnection, and the position from which it goes on, even before the first
+ * event.
  */
 export function encodeOpening(retryMs: number, id: number | null): string {
   return `retry: ${retryMs}\n${id === null ? '' : `id: ${id}\n`}\n`;
@@ -56,16 +59,16 @@ export function sendEventStream(
   stream.writeHead(status, headerLines, { kind: 'chunked' });
   const sink = new StreamSink(stream);
   stream.events = sink;
-  // A stream lives for hours: nobody looks at its request any more.
+  // A stream lives for hours, and its request is not read again.
   stream.head.headers = [];
   stream.received = [];
   sink.begin(source);
 }
 
-/** Counts ticks of the event loop in which something was written: what one tick wrote is flushed at its end. */
+/** Counts the ticks of the event loop that wrote something. What one tick writes is flushed at its end. */
 let tick = 0;
 let isTurnCounted = false;
-/** What all readers of this thread have not taken. */
+/** Bytes that the readers of this thread have not taken. */
 let bufferedTotal = 0;
 
 function countTurn(): number {
@@ -83,16 +86,16 @@ function bufferedBound(): number {
   return bufferedTotal > LIVE_BUFFERED_TOTAL_BYTES ? LIVE_BUFFERED_BYTES / 8 : LIVE_BUFFERED_BYTES;
 }
 
-/** The sink of one reader; the stream's own events are methods, since there are thousands of it. */
+/** The sink of one reader. The stream's events are methods, because there are thousands of readers. */
 class StreamSink implements EventSink, StreamEvents {
   readonly #stream: HttpStream;
   /** Bytes of this tick, or since the reader last had taken everything. */
   #bytes = 0;
-  /** Of these, what `bufferedTotal` holds. */
+  /** The part of them that `bufferedTotal` counts. */
   #counted = 0;
   #tick = -1;
   #isBlocked = false;
-  /** The socket takes again, but whether it has taken everything only the next write shows. */
+  /** The socket accepts data again. Only the next write shows whether it took everything. */
   #isDoubtful = false;
   #onGone: (() => void) | null = null;
   #onDrained: (() => void) | null = null;
@@ -115,7 +118,7 @@ class StreamSink implements EventSink, StreamEvents {
     if (this.#stream.closed) return false;
     const now = countTurn();
     if (!this.#isBlocked && this.#tick !== now) {
-      // What was written in an earlier tick went through, or this reader would be blocked.
+      // What an earlier tick wrote has been sent; otherwise this reader would be blocked.
       if (this.#tick >= 0) this.#settle();
       this.#tick = now;
     }
@@ -136,7 +139,7 @@ class StreamSink implements EventSink, StreamEvents {
     else queueMicrotask(listener);
   }
 
-  /** A reader that does not take what is there would not take the end either; nobody waits for it. */
+  /** Cuts the connection: a reader that does not take its data would not take the end of the stream either. */
   close(): void {
     if (this.#isBlocked) this.#stream.destroy();
     else this.#stream.end();

@@ -5,8 +5,8 @@
  * are the only check. Pure; server threads, once a request.
  */
 
-/** How a request that the library was not shown is answered. */
-export interface FramingRefusal {
+/** The answer to a request that the library never saw. */
+interface FramingRefusal {
   status: 400 | 431 | 505;
   /** For the client. */
   words: string;
@@ -28,7 +28,7 @@ const refusals: Readonly<Record<number, FramingRefusal>> = {
   13: { status: 505, words: 'HTTP/1.1 only' },
 };
 
-/** @param number as `native/sockets/framing.h` has it */
+/** @param number of the refusal in `native/sockets/framing.h` */
 export function findRefusal(number: number): FramingRefusal {
   return refusals[number] ?? refusals[2]!;
 }
@@ -36,12 +36,12 @@ export function findRefusal(number: number): FramingRefusal {
 /** How the request's body is delimited. */
 export type BodyFraming = 'none' | 'length' | 'chunked';
 
-/** What the guard found out, or why it refuses. */
-export interface FramingVerdict {
+/** What the guard found, or why it refuses. */
+interface FramingVerdict {
   framing: BodyFraming;
   /** Bytes of the body with `length`, 0 otherwise. */
   content_length: number;
-  /** Words for the client when the request is refused, else null. */
+  /** Text for the client when the request is refused, else null. */
   refusal: string | null;
 }
 

@@ -4,16 +4,24 @@
  */
 import { isUtf8 } from 'node:buffer';
 import { CatalogueError } from '../errors.ts';
-import { JSON_BOUNDS } from '../limits.ts';
+import { type NumberBound, parseUnrounded } from '../std/exact-json.ts';
 
-/** Below this a body can hold nothing that costs much. */
+/**
+ * A JSON body that is deeper, has more values (keys and list items), or more keys in one object is refused before it is parsed.
+ * Objects with many keys cost most. A number that keeps its digits costs more than another, so a body that has many of them
+ * where they are kept is refused too.
+ */
+export const JSON_BOUNDS = { depth: 512, values: 250_000, keys: 10_000, kept_numbers: 100_000 } as const;
+
+/** Size below which no body can cost much. */
 const SMALL_BODY_BYTES = 4_096;
 
 /**
+ * @param numbers `unrounded` for a body of which something is kept or compared as JSON: numbers then keep their digits
  * @returns undefined for no body at all
  * @throws CatalogueError `malformed_request`
  */
-export function parseJsonBody(body: Uint8Array): unknown {
+export function parseJsonBody(body: Uint8Array, numbers: 'rounded' | 'unrounded' = 'rounded'): unknown {
   if (body.length === 0) return undefined;
   const buffer = Buffer.isBuffer(body) ? body : Buffer.from(body.buffer, body.byteOffset, body.length);
   if (!isUtf8(buffer)) {
@@ -25,20 +33,21 @@ export function parseJsonBody(body: Uint8Array): unknown {
   // A byte order mark: some editors write one.
   if (text.charCodeAt(0) === 0xfeff) text = text.slice(1);
   try {
-    return JSON.parse(text);
-  } catch {
+    return numbers === 'rounded' ? JSON.parse(text) : parseUnrounded(text, KEPT_NUMBERS);
+  } catch (thrown) {
+    if (thrown instanceof CatalogueError) throw thrown;
     const offset = findJsonFault(text);
     const where = offset >= text.length ? `it ends too early, at offset ${text.length}` : `offset ${offset}`;
     throw new CatalogueError('malformed_request', `The body is not valid JSON: ${where}`);
   }
 }
 
-/** Where the first character begins that is none: the decoder puts another in its place, of other bytes. */
+/** Where the first invalid byte sequence begins: the decoder replaces it by other bytes. */
 function findUtf8Fault(buffer: Buffer): number {
   const readable = Buffer.from(buffer.toString('utf8'));
   let at = 0;
   while (at < buffer.length && buffer[at] === readable[at]) at++;
-  // What was put there may begin as the bytes did that were not whole: at most three of them.
+  // The replacement may begin with the same bytes as the incomplete character: at most three of them.
   while (at > 0 && !isUtf8(buffer.subarray(0, at))) at--;
   return at;
 }
@@ -49,7 +58,7 @@ const BACKSLASH = 0x5c;
 /** @throws CatalogueError `malformed_request` for JSON that is deeper or larger than a body may be */
 function boundJson(buffer: Buffer): void {
   const { depth: maxDepth, values: maxValues, keys: maxKeys } = JSON_BOUNDS;
-  /** By depth: commas of the object that is open there; below 0 for a list, whose length is bounded by the values. */
+  /** By depth: commas of the object that is open there; negative for a list, whose length the count of values bounds. */
   const keys = new Int32Array(maxDepth + 1);
   let depth = 0;
   let values = 0;
@@ -66,7 +75,7 @@ function boundJson(buffer: Buffer): void {
         break;
       case 0x7d:
       case 0x5d:
-        // What closes too often is no JSON, and shallow.
+        // A text with surplus closing brackets is not JSON, and shallow.
         depth = Math.max(0, depth - 1);
         break;
       case 0x2c: // ,
@@ -78,14 +87,23 @@ function boundJson(buffer: Buffer): void {
   }
 }
 
+const KEPT_NUMBERS: NumberBound = {
+  most: JSON_BOUNDS.kept_numbers,
+  refuse: (offset) =>
+    refuse(
+      `holds more than ${JSON_BOUNDS.kept_numbers} numbers that a double rounds or prints differently`,
+      offset,
+    ),
+};
+
 function refuse(what: string, offset: number): never {
   throw new CatalogueError('malformed_request', `The body ${what}, at offset ${offset}`);
 }
 
-/** How many bytes of a text are looked at one by one before the rest is searched for its end. */
+/** Bytes of a text that are read one by one before the native search takes over. */
 const SHORT_TEXT_BYTES = 32;
 
-/** @returns where the closing quote stands, or the buffer's length */
+/** @returns the index of the closing quote, or the buffer's length */
 function skipText(buffer: Buffer, from: number): number {
   let at = from;
   const near = Math.min(buffer.length, from + SHORT_TEXT_BYTES);
@@ -93,7 +111,7 @@ function skipText(buffer: Buffer, from: number): number {
     if (buffer[at] === QUOTE) return at;
     if (buffer[at] === BACKSLASH) at++;
   }
-  // From here on by the native search; a quote behind an odd number of backslashes is a letter.
+  // From here on with the native search. A quote after an odd number of backslashes belongs to the text.
   for (let end = buffer.indexOf(QUOTE, at); end >= 0; end = buffer.indexOf(QUOTE, end + 1)) {
     let first = end;
     while (first > at && buffer[first - 1] === BACKSLASH) first--;
@@ -109,10 +127,10 @@ const SPACE = /[ \t\n\r]*/y;
 
 /**
  * Where a text stops being JSON (RFC 8259), in UTF-16 units; its length when more was expected or nothing is wrong.
- * Only for texts that do not parse: slower than the parser, but it says where in every version of the engine.
+ * For texts that do not parse: slower than the parser, but it finds the place in every version of the engine.
  */
 function findJsonFault(text: string): number {
-  /** What is open, innermost last. */
+  /** Open lists and objects, the innermost last. */
   const open: ('{' | '[')[] = [];
   let at = skip(SPACE, text, 0);
   /** A value; a value or the end of the list; a key; a key or the end of the object; what follows a value. */

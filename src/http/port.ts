@@ -1,13 +1,13 @@
 /**
- * Finds out, before several threads share a port, that nobody else has it. Sharing switches off the system's own check
+ * Checks, before several threads share a port, that no other process has it. Sharing switches off the system's own check
  * (SO_REUSEPORT), so a second process would quietly take half of the first one's requests. Main thread.
  */
 import { once } from 'node:events';
 import { type AddressInfo, createServer } from 'node:net';
 
 /**
- * @param port 0: one that the system picks
- * @returns the port, which nobody listened on a moment ago
+ * @param port 0: any free one
+ * @returns the port, which was free a moment ago
  * @throws Error when the address is in use or not ours
  */
 export async function findPort(host: string, port: number): Promise<number> {
@@ -23,15 +23,15 @@ export async function findPort(host: string, port: number): Promise<number> {
   return address.port;
 }
 
-/** A port that the system gives to nobody else until it is released. */
-export interface HeldPort {
+/** A port that the system assigns to no other socket until it is released. */
+interface HeldPort {
   port: number;
   release(): void;
 }
 
 /**
- * As `findPort`. One that the system picks is held with sharing switched on, where the system can (Linux): those that listen later share it,
- * and it is picked for nobody else meanwhile. Release it once one of them listens, since it would get a part of the connections.
+ * Like `findPort`. A port for 0 is held with sharing switched on, where the system can (Linux): later listeners share it, and the system
+ * assigns it to no other socket. Release it once one of them listens, because it would get a part of the connections.
  */
 export async function holdPort(host: string, port: number): Promise<HeldPort> {
   const found = async () => ({ port: await findPort(host, port), release: () => {} });
@@ -52,15 +52,15 @@ const REASONS: Readonly<Record<string, string>> = {
   EACCES: 'the system does not allow this port',
 };
 
-/** One line that says why and what to do; shown without a stack, as what the system refused. */
-function describeListenError(host: string, port: number, cause?: unknown): Error {
+/** One line that says why and what to do. It is shown without a stack, like what the system refuses. */
+export function describeListenError(host: string, port: number, cause?: unknown): Error {
   const code = (cause as NodeJS.ErrnoException | undefined)?.code ?? 'EADDRINUSE';
   const reason = REASONS[code] ?? `it was refused (${code})`;
   const words = `cannot listen on ${host}:${port}: ${reason}; HOST and PORT choose another one, GW_HOST and GW_PORT the gateway's, GW_PROXY_HOST and GW_PROXY_PORT the proxy's`;
   return Object.assign(new Error(words, { cause }), { code });
 }
 
-/** Why a listener that does not say so could not have the address: asks the system for it once more. */
+/** Asks the system again for the address, to learn why a listener without a reason could not have it. */
 export async function explainListenFailure(host: string, port: number): Promise<Error> {
   return findPort(host, port).then(
     () => describeListenError(host, port),

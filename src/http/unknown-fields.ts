@@ -4,17 +4,19 @@
  */
 import { z } from 'zod';
 import type { Endpoint } from '../contract/endpoint.ts';
-import { UNKNOWN_FIELDS } from '../limits.ts';
 
-/** What is known at one place of a body; null: anything is, or nothing can be said. */
+/** Unknown fields that an answer names, and items of a list that are searched for them. */
+export const UNKNOWN_FIELDS = { names: 8, name_characters: 48, items: 20 };
+
+/** Known fields at one place of a body; null: any field is allowed, or the fields are unknown. */
 type Plan = { names: ReadonlyMap<string, Plan> } | { items: Plan } | null;
 
-/** Finds what one endpoint does not know. */
+/** Finds the fields that one endpoint does not know. */
 export class UnknownFields {
   readonly #query: ReadonlySet<string>;
   readonly #body: Plan;
 
-  /** @param tenantNames names that every endpoint of its kind looks at, in the query and in the body */
+  /** @param tenantNames names that every endpoint of its kind reads, in the query and in the body */
   constructor(endpoint: Endpoint, tenantNames: readonly string[]) {
     this.#query = new Set([...Object.keys(endpoint.query?.shape ?? {}), ...tenantNames]);
     const plan = planOf(endpoint.body);
@@ -78,7 +80,7 @@ function planOf(schema: z.ZodType | undefined): Plan {
     const items = planOf(schema.def.element as z.ZodType);
     return items === null ? null : { items };
   }
-  // One that keeps or refuses what it does not name has its own say.
+  // A schema that keeps or refuses unnamed fields handles them itself.
   if (!(schema instanceof z.ZodObject) || schema.def.catchall !== undefined) return null;
   const names = new Map<string, Plan>();
   for (const [name, field] of Object.entries(schema.def.shape)) names.set(name, planOf(field as z.ZodType));

@@ -6,36 +6,40 @@
 import type { z } from 'zod';
 import type { Endpoint } from '../contract/endpoint.ts';
 import type { FieldRefusal } from '../contract/fields.ts';
+import { holdsFreeJson } from '../contract/free-json.ts';
 import { ASK_ZOD, quickReadOf } from '../contract/quick-read.ts';
 import type { ApiRequest } from '../contract/route.ts';
 import { SchemaViolation, type Violation } from '../contract/violation.ts';
 import { CatalogueError } from '../errors.ts';
-import { ECHO_BOUNDS } from '../limits.ts';
 import { isCredentialHeader } from '../redaction/header-names.ts';
 import { MASK, maskText } from '../redaction/mask.ts';
+import { isRawNumber } from '../std/exact-json.ts';
 import { parseJsonBody } from './json-body.ts';
+
+/** What a 422 repeats of the request: errors, and of an offending value its characters, values and levels. */
+const ECHO_BOUNDS = { errors: 100, characters: 16_384, values: 100, depth: 8 } as const;
 
 /** Where a value stands; the first part of `loc`. */
 export type Place = 'path' | 'query' | 'body';
 
-/** A request's parts as they came: path and query as texts, the body as JSON; undefined where there is none. */
+/** The parts of a request: path and query as texts, the body as JSON; undefined without the part. */
 export interface RawInput {
   path: unknown;
   query: Readonly<Record<string, string>>;
   body: unknown;
 }
 
-/** What the schemas made of the parts. */
-export interface CheckedInput {
+/** The output of the schemas for the parts. */
+interface CheckedInput {
   params: Record<string, unknown>;
   query: Record<string, unknown>;
   body: unknown;
 }
 
 /**
- * Reads the parts that the endpoint looks at.
- * @param alsoQuery names looked at in the query besides the schema's
- * @throws CatalogueError `malformed_request` for a body that is no JSON, `encoded_body` for one that is compressed
+ * Reads the parts that the endpoint uses.
+ * @param alsoQuery names that are read from the query besides the schema's
+ * @throws CatalogueError `malformed_request` for a body that is not JSON, `encoded_body` for a compressed one
  */
 export function readInput(
   endpoint: Endpoint,
@@ -46,14 +50,14 @@ export function readInput(
   return {
     path: request.params,
     query: query === '' ? {} : readQuery(query, Object.keys(endpoint.query?.shape ?? {}), alsoQuery),
-    body: endpoint.body === undefined ? undefined : readBody(request),
+    body: endpoint.body === undefined ? undefined : readBody(request, endpoint.body),
   };
 }
 
-/** Of a repeated name the last value counts, as in the recorded service. */
+/** The last value of a repeated name counts, as in the recorded service. */
 function readQuery(query: string, ...names: (readonly string[])[]): Record<string, string> {
   const values: Record<string, string> = {};
-  // The server shows bytes as characters; a query that is no ASCII was UTF-8.
+  // The server shows bytes as characters. A query outside ASCII was UTF-8.
   const parsed = new URLSearchParams(
     /[^\0-\x7f]/.test(query) ? Buffer.from(query, 'latin1').toString() : query,
   );
@@ -64,15 +68,19 @@ function readQuery(query: string, ...names: (readonly string[])[]): Record<strin
   return values;
 }
 
-/** No encoding, however often it is said. */
+/** No encoding, even if it is named several times. */
 const IDENTITY = /^\s*(identity\s*)?(,\s*(identity\s*)?)*$/i;
 
-/** A body that does not say that it is JSON is a text, and a text is no object: 422, as in the recorded service. */
-function readBody({ headers, body }: ApiRequest): unknown {
+/** A body that is not declared as JSON is a text, and a text is not an object: 422, as in the recorded service. */
+function readBody({ headers, body }: ApiRequest, schema: z.ZodType): unknown {
   if (body.length === 0) return undefined;
   const encoding = headers.get('content-encoding');
   if (encoding !== undefined && !IDENTITY.test(encoding)) throw new CatalogueError('encoded_body');
-  if (isJsonType(headers.get('content-type') ?? '')) return parseJsonBody(body) ?? undefined;
+  if (isJsonType(headers.get('content-type') ?? '')) {
+    const value = parseJsonBody(body, holdsFreeJson(schema) ? 'unrounded' : 'rounded') ?? undefined;
+    // For schemas of objects a number is not an object, however many digits it has.
+    return isRawNumber(value) ? Number(value.rawJSON) : value;
+  }
   return Buffer.from(body.subarray(0, ECHO_BOUNDS.characters)).toString();
 }
 
@@ -85,9 +93,9 @@ function isJsonType(contentType: string): boolean {
 }
 
 /**
- * Holds the parts against the endpoint's schemas.
- * @param found gets what is wrong, path first, then query, then body
- * @returns null when something is wrong
+ * Checks the parts with the endpoint's schemas.
+ * @param found gets the violations: path first, then query, then body
+ * @returns null when there are violations
  */
 export function checkInput(endpoint: Endpoint, raw: RawInput, found: ViolationList): CheckedInput | null {
   const before = found.count;
@@ -98,7 +106,7 @@ export function checkInput(endpoint: Endpoint, raw: RawInput, found: ViolationLi
   return { params, query, body } as CheckedInput;
 }
 
-/** @returns the schema's output; undefined when something is wrong */
+/** @returns the schema's output; undefined when there are violations */
 export function check(schema: z.ZodType, raw: unknown, place: Place, found: ViolationList): unknown {
   const quick = quickReadOf(schema)?.(raw) ?? ASK_ZOD;
   if (quick !== ASK_ZOD) return quick;
@@ -108,7 +116,7 @@ export function check(schema: z.ZodType, raw: unknown, place: Place, found: Viol
   return undefined;
 }
 
-/** The parts of zod's issues that violations are made of. */
+/** The parts of zod's issues that become violations. */
 interface Issue {
   code: string;
   path: (string | number)[];
@@ -126,14 +134,14 @@ interface Issue {
 
 type Judgement = Pick<Violation, 'type' | 'msg' | 'ctx'>;
 
-/** What is wrong with one request; bounded. */
+/** The violations of one request; bounded. */
 export class ViolationList {
   readonly #violations: Violation[] = [];
   readonly #echo = new Echo();
-  /** All that were found, also those beyond the bound. */
+  /** Number of violations, including those beyond the bound. */
   count = 0;
 
-  /** @throws SchemaViolation when anything is wrong */
+  /** @throws SchemaViolation when there are violations */
   throwAny(): void {
     if (this.count > 0) throw new SchemaViolation(this.#violations);
   }
@@ -159,7 +167,7 @@ export class ViolationList {
           });
         }
       } else if (issue.code === 'invalid_union' && (issue.errors?.length ?? 0) > 0) {
-        // Of several shapes the one that the value comes closest to speaks.
+        // Of several shapes, the one that comes closest to the value reports.
         const closest = issue.errors!.reduce((best, next) => (next.length < best.length ? next : best));
         this.addIssues(closest, raw, place, path);
       } else {
@@ -271,7 +279,7 @@ function judgeSize(issue: Issue, input: unknown): Judgement {
   };
 }
 
-/** As Python shows a literal. */
+/** As Python prints a literal. */
 function quote(value: unknown): string {
   return typeof value === 'string' ? `'${value}'` : String(value);
 }
@@ -290,16 +298,16 @@ function valueAt(raw: unknown, path: readonly (string | number)[]): unknown {
   return value;
 }
 
-/** Copies of offending values that may be shown: bounded over all violations of a request, without secrets. */
+/** Copies of offending values for the answer: bounded over all violations of a request, without secrets. */
 class Echo {
   #characters: number = ECHO_BOUNDS.characters;
   #values: number = ECHO_BOUNDS.values;
 
-  /** @param name of the field: the value of one that is called like a credential is not shown */
+  /** @param name of the field; the value of a field that is named like a credential is not shown */
   show(value: unknown, name: string, depth = 0): unknown {
     if (name !== '' && typeof value === 'string' && isCredentialHeader(name.slice(0, 200))) return MASK;
     if (typeof value === 'string') return this.#showText(value);
-    if (typeof value !== 'object' || value === null) return value;
+    if (typeof value !== 'object' || value === null || isRawNumber(value)) return value;
     if (depth >= ECHO_BOUNDS.depth) return '…';
     if (Array.isArray(value)) {
       const items: unknown[] = [];

@@ -1,6 +1,6 @@
 /**
- * Entry of an actor thread: the composition root that gives the actors of this thread their adapters. Started as a pool
- * task by src/runtime/actor-threads.ts. Actor threads.
+ * Entry of an actor thread: the composition root that gives the actors of this thread their adapters. Started by
+ * src/runtime/actor-threads.ts. Actor threads.
  */
 
 import { dirname, join } from 'node:path';
@@ -8,26 +8,25 @@ import { CAPTURE_LOG_ADAPTER } from '../../actors/capture-writer/behaviour.ts';
 import type { MappedMemoryPlace } from '../../actors/capture-writer/mapped-memory.ts';
 import { CaptureProcess, type CaptureProcessTold } from '../../actors/capture-writer/process.ts';
 import { CATALOG } from '../../actors/catalog.ts';
-import { DistillationAdapter } from '../../actors/distiller/adapter.ts';
-import { DISTILLATION_ADAPTER } from '../../actors/distiller/behaviour.ts';
-import { ModelWriter } from '../../actors/distiller/model-writer.ts';
-import { TRACE_BODIES } from '../../actors/distiller/protocol.ts';
 import { FINDINGS_ADAPTER, FindingsAdapter } from '../../actors/findings-index/adapter.ts';
 import { findingsIndex } from '../../actors/findings-index/behaviour.ts';
 import { PatternStoreAdapter } from '../../actors/pattern-index/adapter.ts';
 import { PATTERN_STORE_ADAPTER } from '../../actors/pattern-index/behaviour.ts';
 import { PatternIndexClient } from '../../actors/pattern-index/client.ts';
 import { PatternStore } from '../../actors/pattern-index/store.ts';
+import { PatternMakingAdapter } from '../../actors/pattern-maker/adapter.ts';
+import { PATTERN_MAKING_ADAPTER } from '../../actors/pattern-maker/behaviour.ts';
+import { ModelWriter } from '../../actors/pattern-maker/model-writer.ts';
+import { TRACE_BODIES } from '../../actors/pattern-maker/protocol.ts';
 import { rateTableAdapter } from '../../actors/rate-bucket/slots.ts';
 import { RATE_TABLE_ADAPTER } from '../../actors/rate-bucket/slots-protocol.ts';
-import { allocateRateTable, RateTable } from '../../actors/rate-bucket/table.ts';
+import { allocateRateTable, RATE_SLOTS, RateTable } from '../../actors/rate-bucket/table.ts';
 import { FINDINGS_INDEX_POLICY, QUICK_KINDS } from '../../actors/supervision.ts';
 import { STARTER_PATTERNS } from '../domain/starter-patterns.ts';
 import { CatalogueError } from '../errors.ts';
-import { COMPUTE_DEADLINE_MS, COMPUTE_QUEUE_CALLS, GRAPH_QUIET_MS, RATE_SLOTS } from '../limits.ts';
 import { createLog, type Log } from '../log.ts';
 import { runActorThread, type ThreadServices, type ThreadTask } from '../runtime/actor-thread.ts';
-import { DirectChannel } from '../runtime/direct-channel.ts';
+import { COMPUTE_DEADLINE_MS, COMPUTE_QUEUE_CALLS, DirectChannel } from '../runtime/direct-channel.ts';
 import type { JournalStore } from '../runtime/journal.ts';
 import type { Embedder } from '../search/embedder.ts';
 import { listFormerEmbedders, sourceOf } from '../search/former-embedders.ts';
@@ -39,11 +38,16 @@ import { ThreadEmbedder } from '../search/thread-embedder.ts';
 import { systemClock } from '../std/clock.ts';
 import { newUlid } from '../std/id.ts';
 import { resolveModuleUrl } from '../std/module-url.ts';
+import { runOwnThread } from '../std/own-thread.ts';
 import { LmdbJournal } from '../storage/lmdb/journal.ts';
 import type { DatabasePaths } from '../storage/lmdb/stores.ts';
 import { LmdbTables } from '../storage/lmdb/tables.ts';
 import { SplitJournal } from '../storage/split-journal.ts';
 import type { Tables } from '../storage/tables.ts';
+import { logDamagedValues } from './damage-log.ts';
+
+/** A graph is saved when nothing was added to it for this time, or when a good part of it is new. */
+const GRAPH_QUIET_MS = 10_000;
 
 /** What the main thread passes to every actor thread. */
 export interface HostOptions {
@@ -52,37 +56,40 @@ export interface HostOptions {
     db: string;
     redact: boolean;
     max_decoded_bytes: number;
-    /** What is older is removed; null or left out: it is kept. */
+    /** Age after which captured exchanges are removed; null or left out: never. */
     retention_days?: number | null;
-    /** Seals what is captured; null or left out: it stands as it is. Secret. */
+    /** Encrypts captured exchanges; null or left out: they are stored in the clear. Secret. */
     data_key?: Uint8Array | null;
     /** Credentials that the gateway adds to requests; left out: none. Secret. */
     operator_secrets?: readonly string[];
     /** Headers that name runs, in lower case; left out: none. */
     run_headers?: readonly string[];
-    /** What the capture process sees of this one's memory; absent where there is none. */
+    /** DATA_DIR; left out: the folder of `db`. */
+    data_dir?: string;
+    /** The memory that the capture process maps too; left out: it maps none. */
     memory?: MappedMemoryPlace & { descriptor: number };
   };
-  /** Where persistent kinds keep their journals; null for a process that runs none of them (the gateway alone). */
+  /** Where persistent kinds keep their journals; null without such kinds (the gateway alone). */
   databases: DatabasePaths | null;
   /** The rate buckets that all server threads share; absent in a process without an API. */
   rate_table?: SharedArrayBuffer;
-  /** What embeds texts on this thread, where there is an API. */
+  /** Embeds texts for this thread, where there is an API. */
   embedding?: EmbeddingChoice;
-  /** Of the pool that embeds; default 1. */
+  /** Threads of the pool that embeds; default 1. */
   compute_threads?: number;
   /** A model that words patterns; null: none. */
   distill_model?: { url: string; model: string; key: string } | null;
-  /** Patterns are kept and searched. */
+  /** Whether patterns are kept and searched. */
   has_patterns?: boolean;
-  /** What server threads find the pattern indexes by; left out: they do not search. */
+  /** Name under which server threads find the pattern indexes; left out: they do not search. */
   pattern_catalog?: string;
 }
 
-/** Runs the thread; the pool calls it with its task. */
-export default async function hostThread(task: ThreadTask<HostOptions>): Promise<void> {
+/** Runs the thread until it is stopped. */
+async function hostThread(task: ThreadTask<HostOptions>): Promise<void> {
   const { capture } = task.options;
   const logger = createLog(task.options.log_level);
+  logDamagedValues(logger);
   const captureLog = new CaptureProcess({
     entry: resolveModuleUrl('./capture-process-entry.ts', import.meta.url),
     options: {
@@ -94,6 +101,7 @@ export default async function hostThread(task: ThreadTask<HostOptions>): Promise
       data_key: capture.data_key ?? null,
       operator_secrets: capture.operator_secrets ?? [],
       run_headers: capture.run_headers ?? [],
+      ...(capture.data_dir === undefined ? {} : { data_dir: capture.data_dir }),
       memory: capture.memory ?? null,
     },
     descriptor: capture.memory?.descriptor ?? null,
@@ -122,14 +130,14 @@ export default async function hostThread(task: ThreadTask<HostOptions>): Promise
     report: (report) => logger.error(report, 'an actor failed'),
     dispose: async () => {
       await captureLog.close();
-      for (const one of opened) await one.close();
+      for (const resource of opened) await resource.close();
       await journal?.close();
       await tables?.close();
     },
   });
 }
 
-/** Only the log of the process says so while it serves: nothing that capture meets may touch traffic. */
+/** Capture's failures appear only in the process log while the service runs: they must not touch traffic. */
 function tellCaptureProcess(db: string, logger: Log): (told: CaptureProcessTold) => void {
   return ({ event, ...told }) => {
     if (event === 'back') logger.info({ db, pid: told.pid }, 'the capture process is back');
@@ -160,7 +168,7 @@ async function openThreadEmbedder(
   return openEmbedder(choice, compute, computeThreads);
 }
 
-/** Patterns and what makes them. The store itself is opened on the one thread that is asked for it. */
+/** Patterns and what makes them. The store is opened on the thread that is first asked for it. */
 function patternAdapters(
   {
     has_patterns = false,
@@ -175,7 +183,7 @@ function patternAdapters(
   logger: Log,
   opened: { close(): Promise<void> }[],
 ) {
-  // Somebody waits for each of these calls: they go straight to the model's thread.
+  // Requests wait for these calls, so they go straight to the model's thread.
   const channel =
     compute === null
       ? null
@@ -186,11 +194,11 @@ function patternAdapters(
   const embedding = new ThreadEmbedder(() =>
     openThreadEmbedder(choice, channel?.run ?? null, compute_threads),
   );
-  // Beside the databases; if it is removed, the graphs are built again.
+  // Beside the databases. If the folder is removed, the graphs are built again.
   const graphsDir = join(dirname(databases!.main), 'pattern-graphs');
   const store = new PatternStoreAdapter(async () => {
     const embedder = await embedding.open();
-    // How long its vectors are is known with the first answer of a remote service.
+    // The first answer of a remote service tells the length of its vectors.
     if (embedder.dimensions === 0) throw new CatalogueError('unavailable');
     return new PatternStore({
       tables,
@@ -201,7 +209,7 @@ function patternAdapters(
       newId: newUlid,
       log: logger,
       starters: STARTER_PATTERNS,
-      // A graph says much of what its texts mean, and the library writes it as it is: under a key there are none.
+      // A graph reveals much of its texts, and the library writes it in the clear: with a data key there are no graphs.
       graphs:
         databases!.data_key === null
           ? { folder: new GraphFolder(graphsDir, newUlid), quiet_ms: GRAPH_QUIET_MS }
@@ -214,12 +222,14 @@ function patternAdapters(
           }),
     });
   });
-  const distillation = new DistillationAdapter({
+  const patternMaking = new PatternMakingAdapter({
     readBody: (key) => tables.get<Uint8Array>(TRACE_BODIES, [key]),
     embedder: embedding,
     sink: has_patterns ? new PatternIndexClient(asker) : null,
     writer: distill_model === null ? null : new ModelWriter(distill_model, (reason) => logger.warn(reason)),
   });
   opened.push(store, embedding, { close: async () => channel?.close() });
-  return { [PATTERN_STORE_ADAPTER]: store, [DISTILLATION_ADAPTER]: distillation };
+  return { [PATTERN_STORE_ADAPTER]: store, [PATTERN_MAKING_ADAPTER]: patternMaking };
 }
+
+runOwnThread(hostThread);

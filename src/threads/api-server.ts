@@ -2,11 +2,12 @@
  * The API of one server thread: its listener, and what answers there reads and asks. Composition; server threads, one
  * each.
  */
-import { DistillerClient } from '../../actors/distiller/client.ts';
+
 import { FindingsClient } from '../../actors/findings-index/client.ts';
 import { LiveHubReader, type SubscribingAsker } from '../../actors/live-hub/client.ts';
 import { PatternIndexClient } from '../../actors/pattern-index/client.ts';
 import { SharedSearch } from '../../actors/pattern-index/shared-search.ts';
+import { PatternMakerClient } from '../../actors/pattern-maker/client.ts';
 import { RunClient } from '../../actors/run/client.ts';
 import { type ApiLog, createApi } from '../api/api.ts';
 import { createChecks, type SharedMemory } from '../api/checks.ts';
@@ -22,43 +23,47 @@ import type { Checks } from '../api/pipeline.ts';
 import { Retention } from '../api/retention.ts';
 import { UnfinishedDeletions } from '../api/unfinished-deletions.ts';
 import { KeyUses } from '../auth/key-uses.ts';
+import { identifyOwner } from '../auth/owner.ts';
 import { Revocations } from '../auth/revocations.ts';
-import { identifyOwner } from '../auth/sign-token.ts';
 import { openBilling } from '../billing/open-billing.ts';
-import { type Config, ConfigError, isLoopback, toLocalUrl } from '../config.ts';
+import { ConfigError } from '../config/config-error.ts';
+import { isLoopback, toLocalUrl } from '../config/local-address.ts';
+import type { Config } from '../config.ts';
 import type { CaptureAsker } from '../domain/captured-run.ts';
 import { situationVectorsId } from '../domain/situation-vectors.ts';
 import { USAGE } from '../domain/usage.ts';
 import { errorOfStatus, toApiBody } from '../errors.ts';
-import type { CaptureAdmin } from '../gateway/admin.ts';
+import type { CaptureAdmin } from '../gateway/capture/capture-control.ts';
 import { AllowedHosts } from '../http/allowed-hosts.ts';
 import { serveApi } from '../http/api-listener.ts';
 import { BusyPoll } from '../http/busy-poll.ts';
-import { type HttpServer, startServer } from '../http/server.ts';
-import {
-  COMPUTE_DEADLINE_MS,
-  COMPUTE_QUEUE_CALLS,
-  DRAIN_DEADLINE_MS,
-  RESUME_TRACES_MS,
-  SHARED_SEARCH_RUNS,
-} from '../limits.ts';
+import type { HttpServer } from '../http/http-server.ts';
+import { startServer } from '../http/server.ts';
+import { DRAIN_DEADLINE_MS } from '../limits.ts';
 import type { ActorClient } from '../runtime/actor-client.ts';
 import type { ComputeTask } from '../runtime/actor-thread.ts';
-import { DirectChannel } from '../runtime/direct-channel.ts';
+import { COMPUTE_DEADLINE_MS, COMPUTE_QUEUE_CALLS, DirectChannel } from '../runtime/direct-channel.ts';
 import type { Embedder } from '../search/embedder.ts';
 import { SharedIndexes } from '../search/index-catalog.ts';
 import { openEmbedder } from '../search/open-embedder.ts';
 import { ThreadEmbedder } from '../search/thread-embedder.ts';
+import { findWriteFault } from '../std/file-place.ts';
 import { closeStores, databasePaths, openStores } from '../storage/lmdb/stores.ts';
-import { listOldRows, RUN_LISTING, TRACE_LISTING } from '../storage/row-listing.ts';
+import { RetentionClock, recordsNotePath } from '../storage/retention-clock.ts';
+import { listOldRows, OUTCOME_LISTING, RUN_LISTING, TRACE_LISTING } from '../storage/row-listing.ts';
 import type { Stores } from '../storage/stores.ts';
-import { reportStudent } from '../student/student-report.ts';
+import { renameAgent, reportStudent } from '../student/student-report.ts';
 import { paceOf, tlsOf, urlOf } from './listening.ts';
+
+/** Batches of texts that a server thread has at the model at once. */
+const SHARED_SEARCH_RUNS = 4;
+/** How often traces are looked for whose pattern making was interrupted. */
+const RESUME_TRACES_MS = 30_000;
 
 /** What an API needs of its thread. */
 export interface ApiServices {
   config: Config;
-  /** What capture says of itself on `/health`; null: nothing is captured. */
+  /** Capture's part of `/health`; null: nothing is captured. */
   capture: Pick<CaptureAdmin, 'health'> | null;
   /** The gateway's stats; null: this process has no gateway. */
   stats: (() => Promise<object>) | null;
@@ -71,25 +76,25 @@ export interface ApiServices {
   compute: ComputeTask;
   shared: SharedMemory;
   log: ApiLog;
-  /** What `/metrics` shows: of all server threads together. */
+  /** The text of `/metrics`, for all server threads together. */
   renderMetrics: () => Promise<string>;
-  /** Where the same process's gateway listens; null: there is none. */
+  /** Port of the same process's gateway; null: there is no gateway. */
   gateway_port: number | null;
 }
 
-/** What is opened before it listens, and closed when it has drained. */
+/** What is opened before the listener, and closed after its drain. */
 interface OpenParts {
   stores: Stores;
   live: LiveReaders | null;
   embedder: Embedder;
   findings: FindingsServices;
-  /** null: the pattern index searches, or nobody does. */
+  /** null: only the pattern index searches, if patterns are on. */
   patterns: PatternSearch | null;
   metrics: ApiMetrics;
   key_uses: KeyUses;
 }
 
-/** Searches patterns on this thread, with a channel of its own to the model. */
+/** Searches patterns on this thread, with its own channel to the model. */
 interface PatternSearch {
   search: SharedSearch;
   close(): void;
@@ -100,7 +105,7 @@ export class ApiServer {
   readonly url: string;
   readonly #server: HttpServer;
   readonly #parts: OpenParts;
-  readonly #distillers: DistillerClient;
+  readonly #patternMakers: PatternMakerClient;
   readonly #deletions: UnfinishedDeletions;
   readonly #retention: Retention;
   readonly #patterns: PatternIndexClient | null;
@@ -122,7 +127,7 @@ export class ApiServer {
   private constructor({ config, asker, log }: ApiServices, parts: OpenParts, server: HttpServer) {
     this.#parts = parts;
     this.#server = server;
-    this.#distillers = new DistillerClient(asker, parts.stores.main);
+    this.#patternMakers = new PatternMakerClient(asker, parts.stores.main);
     this.#deletions = new UnfinishedDeletions({
       asker,
       stores: parts.stores,
@@ -130,11 +135,22 @@ export class ApiServer {
       has_patterns: config.engines.vector_store !== null,
     });
     const { metrics } = parts;
+    const { runs, traces, findings } = config.retention_days;
+    const ages = new RetentionClock({
+      path: recordsNotePath(config.data_dir),
+      days: { runs, traces, findings },
+      warn: (facts, words) => log.warn(facts, words),
+    });
     this.#retention = new Retention({
+      nowForAges: async () => {
+        const nowMs = await ages.nowForAges();
+        metrics.noteWaits(ages.waits);
+        return nowMs;
+      },
       days: config.retention_days,
       stores: parts.stores,
       runs: new RunClient(asker),
-      traces: this.#distillers,
+      traces: this.#patternMakers,
       findings: parts.findings.findings,
       count: (kind, deleted) => metrics.countExpired(kind, deleted),
       onPass: () => metrics.notePass(Date.now()),
@@ -144,22 +160,22 @@ export class ApiServer {
     this.url = urlOf(server, config.api.tls);
   }
 
-  /** What this thread has counted, for another to add up. */
+  /** This thread's counts, for the sum over all threads. */
   metrics(): Promise<MetricsData> {
     return this.#parts.metrics.read();
   }
 
   /**
-   * Does in the background what was left: embeds what has no vector of the present model, goes on with traces that a
-   * stop or a crash interrupted. One server thread does it for all.
+   * Does unfinished work in the background: embeds texts without a vector of the present model, and resumes traces that a stop or a
+   * crash interrupted. One server thread does it for all.
    */
   tend(): void {
     this.#parts.findings.embedding.tendAll();
-    // The stored patterns are read in before somebody asks for them.
+    // The stored patterns are read before the first request for them.
     void this.#patterns?.open().catch(() => {});
-    // A store that cannot be asked now is asked again.
+    // A store that does not answer now is asked again.
     const resume = () => {
-      void this.#distillers.resume().catch(() => {});
+      void this.#patternMakers.resume().catch(() => {});
       void this.#deletions.resume();
     };
     resume();
@@ -168,6 +184,7 @@ export class ApiServer {
     const isStopped = () => this.#isDraining;
     this.#retention.start();
     this.#listing = listOldRows(runs, RUN_LISTING, isStopped)
+      .then(() => listOldRows(runs, OUTCOME_LISTING, isStopped))
       .then(() => listOldRows(main, TRACE_LISTING, isStopped))
       .catch(() => {});
   }
@@ -177,12 +194,12 @@ export class ApiServer {
     clearInterval(this.#tending);
     this.#isDraining = true;
     const drained = this.#server.drain(DRAIN_DEADLINE_MS);
-    // An event stream never finishes of itself; its readers come again, to the next process.
+    // An event stream does not finish by itself. Its readers connect again, to the next process.
     this.#parts.live?.close();
     await drained;
   }
 
-  /** Once all is drained. */
+  /** Closes the rest after the drain. */
   async close(): Promise<void> {
     await this.#listing;
     await this.#retention.end();
@@ -225,7 +242,7 @@ async function closeParts({ stores, embedder, findings, patterns, key_uses }: Op
   await closeStores(stores);
 }
 
-/** Why there is no embedder, for the line that a start ends with: the choice or the installation, no fault of ours. */
+/** Why there is no embedder, for the last line of a start: the configuration or the installation is at fault. */
 function explainEmbedder(thrown: unknown, { model_dir, remote }: Config['embedding']): unknown {
   if (!(thrown instanceof Error)) return thrown;
   if (remote !== null || model_dir === null)
@@ -243,8 +260,8 @@ function openFindings({ asker, log }: ApiServices, stores: Stores, embedder: Emb
 }
 
 /**
- * A remote service is asked by the pattern index alone, so that all threads together keep its pace and remember its vectors.
- * @returns null where the pattern index searches: also without the addon
+ * Only the pattern index asks a remote service, so that all threads together keep its rate and share remembered vectors.
+ * @returns null where the pattern index searches; without the addon too
  */
 function openSearch({ config, asker, compute, shared }: ApiServices, { id }: Embedder): PatternSearch | null {
   if (config.engines.vector_store === null || config.embedding.remote !== null) return null;
@@ -252,7 +269,7 @@ function openSearch({ config, asker, compute, shared }: ApiServices, { id }: Emb
     call_deadline_ms: COMPUTE_DEADLINE_MS,
     calls_max: COMPUTE_QUEUE_CALLS,
   });
-  // The model's thread makes one run of what several threads send.
+  // The model's thread merges the texts of several threads into one run.
   const own = new ThreadEmbedder(() => openEmbedder(config.embedding, channel.run, SHARED_SEARCH_RUNS));
   const embedder = { id, embed: (texts: readonly string[]) => own.embed(texts) };
   const close = () => {
@@ -277,7 +294,7 @@ async function listen(
   const dispatch = createApi(
     {
       version: config.version,
-      probes: { ...probes, storage: () => canRead(stores) },
+      probes: { ...probes, storage: () => canRead(stores) && (findWriteFault(config.data_dir) ?? true) },
       ...(capture === null ? {} : { capture: async () => (await capture.health()).status }),
       asker,
       stores,
@@ -296,6 +313,9 @@ async function listen(
         reader: captures,
         stats,
         student: () => reportStudent(config.relegation),
+        nameAgent: (agent, name) => renameAgent(config.relegation, agent, name),
+        main: stores.main,
+        org_id: config.operators.org,
         operators: openOperators(config, checks),
       },
       public_url: config.api.public_url,
@@ -317,7 +337,7 @@ async function listen(
       metrics,
     },
   );
-  // A server that busy-polls on a machine's only core keeps the thread for which it waits from running.
+  // On a single core, a server that busy-polls would stop the thread for which it waits.
   const busy_poll_us = config.cores > 1 ? config.api.busy_poll_us : 0;
   return startServer({
     host: config.api.host,
@@ -333,20 +353,20 @@ async function listen(
   });
 }
 
-/** Both databases answer. Throws what the store throws, which says no as well. */
+/** Whether both databases answer. @throws what the store throws, which means no too */
 function canRead({ main, runs }: Stores): boolean {
   main.get('users', ['?']);
   runs.get(USAGE, ['?']);
   return true;
 }
 
-/** The terminal's link signs in with a secret of this service; an identity provider's tokens name nobody as its owner. */
+/** The terminal's link signs in with a secret of this service. With an identity provider there is no link. */
 function openOperators({ auth, operators }: Config, { memberships }: Checks): Operators {
   const isOwnSecret = auth.jwks_url === null && auth.jwt_secret !== null;
   return new Operators({ config: operators, owner: isOwnSecret ? identifyOwner(auth) : null, memberships });
 }
 
-/** The control plane's parts out of the configuration. */
+/** The control plane's parts of the configuration. */
 async function openControl(
   { api, billing }: Config,
   { revocations, user_epochs, event_locks }: SharedMemory,

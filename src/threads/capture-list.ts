@@ -3,23 +3,49 @@
  * what they hold is kept beside those (`storage/capture/run-index.ts`), so that the next reader goes on where this one ended.
  * While much is to be read in, it answers with the newest runs alone and says so. Capture reader.
  */
+
 import { createHash } from 'node:crypto';
-import { RecentExchanges } from '../analysis/captured-activity.ts';
+import { RecentExchanges } from '../captures/captured-activity.ts';
 import {
   type CapturedRunPage,
   CapturedRuns,
   type HasTime,
   type KeptState,
+  type RangesQuestion,
   type RunPageQuestion,
-} from '../analysis/captured-runs.ts';
-import { indexVersion } from '../analysis/listed-run.ts';
+} from '../captures/captured-runs.ts';
+import { indexVersion } from '../captures/listed-run.ts';
+import { type SaidOfRuns, saidBy } from '../captures/run-entry.ts';
+import type { RunTexts } from '../captures/run-texts.ts';
 import type { CapturedActivity } from '../domain/captured-run.ts';
-import { CAPTURE_CATCH_UP_MS, CAPTURE_LIST } from '../limits.ts';
+import type { Prices } from '../domain/price.ts';
 import { systemClock } from '../std/clock.ts';
+import { speaksOfCaptures } from '../storage/accounts/capture-owner.ts';
 import type { FollowedFiles } from '../storage/capture/followed-files.ts';
 import { CaptureFileError } from '../storage/capture/layout.ts';
 import { RunIndex, removeRunIndex } from '../storage/capture/run-index.ts';
+import { RunWordsError, StoredRunWords } from '../storage/run-words.ts';
 import type { CaptureReaderStart } from './capture-reader-protocol.ts';
+
+/** How long a question waits while new exchanges are read. Then its answer covers the newest and says how far that is. */
+const CAPTURE_CATCH_UP_MS = 150;
+/** How the list of runs is read and saved. */
+const CAPTURE_LIST = {
+  /** Exchanges that are added before a question may be answered. */
+  exchanges_added: 4_096,
+  /** The newest exchanges, which are listed first while there are many to read. */
+  newest_exchanges: 8_192,
+  /** The list is saved after this many new exchanges or changed runs. */
+  exchanges_unsaved: 32_768,
+  runs_unsaved: 500,
+  /** First words and verdicts that no question has asked for are read for this time, and then not for the pause. */
+  reading_ms: 5,
+  /** A question reads older reported runs for this time. The rest is read between questions. */
+  reported_ms: 50,
+  pause_ms: 15,
+  /** A run whose last exchange is younger is not read: more exchanges are about to come. */
+  settled_ms: 60_000,
+} as const;
 
 /** What the index says of itself. */
 interface IndexState extends KeptState {
@@ -37,9 +63,12 @@ interface NewestRuns {
   not_before: number;
 }
 
+/** With prices in any case. */
+type PricedStart = CaptureReaderStart & { prices: Prices };
+
 export class CaptureList {
   readonly #files: FollowedFiles;
-  readonly #options: CaptureReaderStart;
+  readonly #options: PricedStart;
   readonly #pricesName: string;
   readonly #catchUpMs: number;
   #index: RunIndex | null = null;
@@ -49,15 +78,40 @@ export class CaptureList {
   #runs!: CapturedRuns;
   #recent!: RecentExchanges;
   #newest: NewestRuns | null = null;
+  /** Runs in which an echo differs, that were found by this process. */
+  differing_runs = 0;
+  readonly #onDiffering = (): void => {
+    this.differing_runs += 1;
+  };
+  /** Whether older reported runs are left to read. */
+  #isReportedMore = false;
   #firstId = 1;
   #lastId = 0;
   #unsaved = 0;
 
-  /** @param catchUpMs how long a question waits for what is read in */
-  constructor(files: FollowedFiles, options: CaptureReaderStart, catchUpMs: number = CAPTURE_CATCH_UP_MS) {
+  /** What is said of runs from outside. */
+  readonly #words: StoredRunWords;
+  readonly #said: SaidOfRuns;
+  readonly #texts: RunTexts | null;
+
+  /**
+   * @param texts searches the texts of runs; null: queries search what the list knows alone
+   * @param catchUpMs how long a question waits for what is read in
+   */
+  constructor(
+    files: FollowedFiles,
+    options: PricedStart,
+    texts: RunTexts | null = null,
+    catchUpMs: number = CAPTURE_CATCH_UP_MS,
+  ) {
     this.#files = files;
+    this.#texts = texts;
     this.#catchUpMs = catchUpMs;
     this.#options = options;
+    this.#words = new StoredRunWords([options.databases], (main, org_id) =>
+      speaksOfCaptures(main, options.owner, org_id),
+    );
+    this.#said = saidBy(this.#words, texts);
     const { db, prices, is_suspect } = options;
     this.#pricesName = createHash('sha256').update(JSON.stringify(prices)).digest('hex').slice(0, 16);
     if (is_suspect) removeRunIndex(db);
@@ -102,9 +156,11 @@ export class CaptureList {
     return isSame;
   }
 
-  /** Reads in what has come, as far as that is quick. */
+  /** Reads new exchanges and reported runs, as far as that is quick. */
   catchUp(): void {
-    // Once it has answered from the newest ones, the rest is read while nobody asks.
+    const reportedUntil = performance.now() + CAPTURE_LIST.reported_ms;
+    this.#isReportedMore = this.#words.followReported(() => performance.now() < reportedUntil);
+    // After an answer from the newest exchanges, the rest is read between questions.
     const until = performance.now() + (this.#newest === null ? this.#catchUpMs : 0);
     while (this.#runs.last_id < this.#lastId && performance.now() < until) this.#guard(() => this.#addSome());
     this.#followNewest();
@@ -113,6 +169,7 @@ export class CaptureList {
   page(question: RunPageQuestion, hasTime: HasTime): CapturedRunPage {
     return this.#guard(() => {
       const { runs, not_before } = this.#current;
+      this.#texts?.begin();
       return runs.page(this.#files, { ...question, not_before }, hasTime);
     });
   }
@@ -129,6 +186,12 @@ export class CaptureList {
     });
   }
 
+  /** The exchanges of the newest runs that are read in. */
+  listRanges(question: RangesQuestion): ReturnType<CapturedRuns['listRanges']> {
+    const { runs, not_before } = this.#current;
+    return this.#guard(() => runs.listRanges({ ...question, not_before }));
+  }
+
   /** Whether something of a run is there. */
   has(runId: string): boolean {
     return this.listOf(runId).rangeOf(runId) !== undefined;
@@ -141,15 +204,15 @@ export class CaptureList {
         return this.#runs;
       const range = this.#newest?.runs.rangeOf(runId);
       if (range !== undefined && range.first_id >= this.#newest!.not_before) return this.#newest!.runs;
-      const alone = new CapturedRuns({ max: 1, prices: this.#options.prices });
+      const alone = new CapturedRuns({ max: 1, prices: this.#options.prices, said: this.#said });
       for (const record of this.#files.summaries({ run_id: runId })) alone.add(record);
       return alone;
     });
   }
 
   /**
-   * Does a piece of what is left to do.
-   * @returns how long to wait until the next one, since that is not in a hurry; null: there is none
+   * Does a part of the background work.
+   * @returns how long to wait until the next part; null: no work is left
    */
   goOn(): number | null {
     return this.#guard(() => {
@@ -159,7 +222,7 @@ export class CaptureList {
         return 0;
       }
       this.#newest = null;
-      if (this.#runs.readWanted(this.#files) || this.#runs.loadSome()) return 0;
+      if (this.#runs.readWanted(this.#files) || this.#runs.loadSome() || this.#readReported()) return 0;
       const from = performance.now();
       let isMore = this.#options.reads_ahead;
       while (isMore && performance.now() < from + CAPTURE_LIST.reading_ms)
@@ -169,10 +232,19 @@ export class CaptureList {
     });
   }
 
+  /** Reads some older reported runs. @returns whether more are left */
+  #readReported(): boolean {
+    if (!this.#isReportedMore) return false;
+    const until = performance.now() + CAPTURE_LIST.reading_ms;
+    this.#isReportedMore = this.#words.followReported(() => performance.now() < until);
+    return this.#isReportedMore;
+  }
+
   /** Keeps what is new. */
   close(): void {
     this.#save();
     void this.#index?.close();
+    void this.#words.close();
   }
 
   get #current(): NewestRuns {
@@ -184,6 +256,8 @@ export class CaptureList {
     const index = this.#index;
     this.#runs = new CapturedRuns({
       prices,
+      said: this.#said,
+      onDiffering: this.#onDiffering,
       kept: index === null || state === null ? null : { rows: index, state },
     });
     this.#recent = new RecentExchanges({ prices, kept: state === null ? null : index });
@@ -254,6 +328,23 @@ export class CaptureList {
   }
 
   #addSome(): void {
+    const { last_id } = this.#runs;
+    this.#addRecords();
+    this.#follow(this.#runs, last_id);
+  }
+
+  /** Turns that were stored late have changed runs that the list has. */
+  #follow(runs: CapturedRuns, after: number): void {
+    const { moves, forgotten_to } = this.#files.movesAfter(after);
+    if (after > 0 && forgotten_to > after) this.#dropIndex();
+    else
+      runs.move(
+        this.#files,
+        moves.filter(({ at }) => at <= runs.last_id),
+      );
+  }
+
+  #addRecords(): void {
     let added = 0;
     for (const record of this.#files.summaries({ from_id: this.#runs.last_id + 1 })) {
       this.#runs.add(record);
@@ -273,12 +364,14 @@ export class CaptureList {
     if (this.#newest === null) {
       const from_id = Math.max(this.#firstId, this.#lastId - CAPTURE_LIST.newest_exchanges + 1);
       const isAll = from_id === this.#firstId;
-      const runs = new CapturedRuns({ prices: this.#options.prices });
+      const runs = new CapturedRuns({ prices: this.#options.prices, said: this.#said });
       runs.last_id = from_id - 1;
       this.#newest = { runs, not_before: isAll ? 0 : from_id + CAPTURE_LIST.newest_exchanges / 4 };
     }
     const { runs } = this.#newest;
-    for (const record of this.#files.summaries({ from_id: runs.last_id + 1 })) runs.add(record);
+    const { last_id } = runs;
+    for (const record of this.#files.summaries({ from_id: last_id + 1 })) runs.add(record);
+    this.#follow(runs, last_id);
   }
 
   #save(): void {
@@ -305,7 +398,8 @@ export class CaptureList {
     try {
       return work();
     } catch (thrown) {
-      if (this.#index === null || thrown instanceof CaptureFileError) throw thrown;
+      if (this.#index === null || thrown instanceof CaptureFileError || thrown instanceof RunWordsError)
+        throw thrown;
       this.#dropIndex();
       this.catchUp();
       return work();

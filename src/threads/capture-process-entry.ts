@@ -1,7 +1,6 @@
 /**
- * Entry of the capture process: the capture log, and nothing else, in a process of its own. LMDB maps the database and trusts
- * its pages, so a damaged page can end the process that reads it; here that stops capture for a moment, and no traffic. Started and
- * watched by `CaptureProcess` (capture-writer/process.ts). Composition root of this process.
+ * Entry of the capture process: the capture log alone, in a separate process. LMDB maps the database and trusts its pages, so a damaged
+ * page can end the process that reads it. Here that stops capture for a moment, and no traffic. Started and watched by `CaptureProcess` (capture-writer/process.ts). Composition root of this process.
  *
  * It lives as long as its channel. When that closes, it finishes what it is about, closes the database and ends. Signals that
  * ask a whole group of processes to end are for the parent, which closes the channel once all is written.
@@ -24,7 +23,8 @@ import {
 import { viewMappedMemory } from '../../actors/capture-writer/mapped-memory.ts';
 import type { Appended } from '../../actors/capture-writer/protocol.ts';
 import { WriterReport } from '../../actors/capture-writer/report.ts';
-import { CLAIM_PATIENCE_MS, RETENTION } from '../limits.ts';
+import { RETENTION } from '../domain/retention-clock.ts';
+import { CLAIM_PATIENCE_MS } from '../limits.ts';
 import { createLog, type Log } from '../log.ts';
 import { decodeExchange } from '../providers/decode.ts';
 import { describeRefusal } from '../std/file-place.ts';
@@ -37,11 +37,17 @@ import {
 } from '../storage/capture/damage.ts';
 import { CaptureExpiry, noteTouching } from '../storage/capture/expiry.ts';
 import { LastIdFile, readLastId } from '../storage/capture/last-id.ts';
+import { sealWhenDue } from '../storage/capture/live-sealing.ts';
 import { CaptureLog } from '../storage/capture/log.ts';
+import { needsRestore } from '../storage/lmdb/checkpoint.ts';
+import { capturesNotePath, RetentionClock } from '../storage/retention-clock.ts';
 import { claimWriter, type WriterClaim } from '../storage/writer-claim.ts';
 
 /** Longest that the end waits for the database to be closed. */
 const END_MS = 60_000;
+
+/** How often the size and the age of the live file are looked at. */
+const SEAL_LOOK_MS = 60_000;
 
 /** The log with what belongs to it. */
 class Capture {
@@ -53,8 +59,10 @@ class Capture {
   #claim: WriterClaim | null = null;
   #log: CaptureLog | null = null;
   #expiry: CaptureExpiry | null = null;
+  #ages: RetentionClock | null = null;
   #expiring: Promise<void> = Promise.resolve();
   #timer: NodeJS.Timeout | null = null;
+  #sealTimer: NodeJS.Timeout | null = null;
   /** Slabs and cells of the next append that came over the channel. */
   #bodies: Uint8Array[] = [];
 
@@ -85,6 +93,7 @@ class Capture {
     }
     this.#noteTouching();
     this.#expire(this.#log);
+    this.#sealInTime(this.#log);
     const reply = { last_id: this.#log.stats().last_id };
     this.#lastId.note(reply.last_id);
     return reply;
@@ -107,8 +116,14 @@ class Capture {
   #expire(log: CaptureLog): void {
     const { db: path, data_key, retention_days: days = null } = this.#options;
     if (days === null || this.#timer !== null) return;
-    const expiry = new CaptureExpiry({ path, data_key, days, log });
+    const ages = new RetentionClock({
+      path: capturesNotePath(path),
+      days: { captures: days },
+      warn: (facts, words) => this.#logger.warn(facts, words),
+    });
+    const expiry = new CaptureExpiry({ path, data_key, days, log, nowForAges: () => ages.nowForAges() });
     this.#expiry = expiry;
+    this.#ages = ages;
     const pass = () => {
       // One that takes longer than the pause is not joined by another.
       this.#expiring = this.#expiring.then(() =>
@@ -124,6 +139,27 @@ class Capture {
     this.#timer = setInterval(pass, RETENTION.every_ms).unref();
   }
 
+  /** Looks now and then whether the live file is to be sealed. */
+  #sealInTime(log: CaptureLog): void {
+    if (this.#sealTimer !== null) return;
+    let isLooking = false;
+    this.#sealTimer = setInterval(() => {
+      // Sealing a large file takes longer than the pause.
+      if (isLooking) return;
+      isLooking = true;
+      sealWhenDue(log)
+        .catch((err: unknown) => {
+          this.#logger.error(
+            { err, db: this.#options.db },
+            'the live file cannot be sealed now; it is tried again',
+          );
+        })
+        .finally(() => {
+          isLooking = false;
+        });
+    }, SEAL_LOOK_MS).unref();
+  }
+
   /** Ids of a file that replaces a damaged one go on after it. */
   #openLog(known: number): Promise<CaptureLog> {
     const {
@@ -133,7 +169,13 @@ class Capture {
       data_key,
       operator_secrets = [],
       run_headers = [],
+      data_dir,
     } = this.#options;
+    if (needsRestore(db))
+      this.#logger.warn(
+        { db },
+        'the machine stopped while captures were written: the database is as it was at its last checkpoint, up to a second before',
+      );
     return CaptureLog.open({
       path: db,
       redact,
@@ -141,7 +183,9 @@ class Capture {
       data_key,
       operator_secrets,
       run_headers,
+      ...(data_dir === undefined ? {} : { data_dir }),
       decode: decodeExchange,
+      has_text_index: true,
       ...(listDamaged(db).length > 0 ? { first_id: known + 1 } : {}),
     });
   }
@@ -193,7 +237,8 @@ class Capture {
       ...(await this.#adapter.state()),
       damaged: listDamaged(this.#options.db).length,
       memory_bytes: process.memoryUsage.rss(),
-      expired: this.#expiry?.expired ?? null,
+      expired:
+        this.#expiry === null ? null : { ...this.#expiry.expired, waits_for_confirmation: this.#ages!.waits },
     };
   }
 
@@ -204,6 +249,7 @@ class Capture {
 
   async close(): Promise<null> {
     if (this.#timer !== null) clearInterval(this.#timer);
+    if (this.#sealTimer !== null) clearInterval(this.#sealTimer);
     await this.#expiring;
     if (this.#log !== null) await this.#adapter.close();
     this.#lastId.close();
@@ -241,7 +287,7 @@ function describeFailure(thrown: unknown): CaptureFailure {
 }
 
 function send(message: FromCapture): void {
-  // A parent that is gone is told nothing; its end is near.
+  // Ignores the error of sending to a parent that has ended: this process ends soon.
   if (process.connected) process.send!(message, undefined, undefined, () => {});
 }
 

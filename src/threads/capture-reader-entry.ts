@@ -1,34 +1,63 @@
 /**
- * Entry of the capture reader: reads the capture database for the API, in a process of its own. LMDB maps the database and
- * trusts its pages, so a damaged page can end the process that reads it; here that ends an answer, and neither the service nor
- * capture. Started and watched by `CaptureReaderProcess`. Composition root of this process.
+ * Entry of the capture reader: reads the capture database for the API, in a separate process. LMDB maps the database and trusts
+ * its pages, so a damaged page can end the process that reads it. Here that ends an answer, and neither the service nor capture. Started and watched by `CaptureReaderProcess`. Composition root of this process.
  *
  * It answers one question after the other. It lives as long as its channel; signals that ask a whole group of processes to
  * end are for the parent.
  */
 import { constants, setPriority } from 'node:os';
 import { setImmediate as nextTurn, setTimeout as pause } from 'node:timers/promises';
-import { type HasTime, RunWithin } from '../analysis/captured-runs.ts';
-import { type ToldExchange, tellConversation } from '../analysis/conversation.ts';
-import { RelegatedSteps, tellDecision } from '../analysis/relegated-steps.ts';
-import { explainStep } from '../analysis/step-explanation.ts';
+import { type RunPlace, readRunCache, sumCache } from '../captures/cache-page.ts';
+import { type HasTime, RunWithin } from '../captures/captured-runs.ts';
+import { type ToldExchange, tellConversation } from '../captures/conversation.ts';
+import { FigureCube } from '../captures/figure-cube.ts';
+import { tellLimits } from '../captures/limits-ahead.ts';
+import { RunTexts } from '../captures/run-texts.ts';
+import { readHitPage } from '../captures/text-hits.ts';
+import { tellDecision } from '../captures/told-decision.ts';
 import type { CaptureAnswer, CaptureQuestion } from '../domain/captured-run.ts';
+import type { SearchedExchanges } from '../domain/placed-text.ts';
 import type { Prices } from '../domain/price.ts';
-import { CAPTURE_LIST_READING_MS, CONVERSATION_PAGE_CHARACTERS } from '../limits.ts';
-import { decodeExchange } from '../providers/decode.ts';
+import { SHIPPED_PRICES } from '../domain/price-table.ts';
+import { writeRunCursor } from '../domain/run-query/cursor.ts';
+import { describeFigureRuns, type FigureQuestion } from '../domain/traffic-figures.ts';
+import { systemClock } from '../std/clock.ts';
+import { openDataKey } from '../std/data-key.ts';
 import { FollowedFiles } from '../storage/capture/followed-files.ts';
+import { parseTextQuery, TextQueryError } from '../storage/text-index/text-query.ts';
+import { TextSearch } from '../storage/text-index/text-search.ts';
+import { RelegatedSteps } from '../teaching/relegated-steps.ts';
+import { explainStep } from '../teaching/step-explanation.ts';
 import { CaptureList } from './capture-list.ts';
 import type { CaptureReaderStart, FromCaptureReader, ToCaptureReader } from './capture-reader-protocol.ts';
 import { ExplainingStudents } from './explaining-students.ts';
+
+/** Time that one list spends on bodies. First words and verdicts that are not read by then are null. */
+const CAPTURE_LIST_READING_MS = 15;
+/** The same for a page with a filter that has found nothing yet: fewer empty pages, each of which is asked for in turn. */
+const CAPTURE_EMPTY_PAGE_MS = 1_000;
+/** The same for a run that is asked for by its id. */
+const CAPTURE_RUN_READING_MS = 250;
+/** Time that a page of a search spends on the texts of what was found. */
+const CAPTURE_SEARCH_READING_MS = 60;
+/** Time that looking at the prompts of one run takes at most; the answer says when there were more turns. */
+const CAPTURE_CACHE_READING_MS = 3_000;
+/** Time that figures read older exchanges for; the answer says when there are more, and the next one goes on. */
+const CAPTURE_FIGURES_READING_MS = 1_000;
+/** Runs and exchanges of one page of the sum over the cache. One run may be longer. */
+const CACHE_PAGE_RUNS = 50;
+const CACHE_PAGE_EXCHANGES = 500;
+/** JSON of one page of a conversation. Its last turn may go beyond. */
+const CONVERSATION_PAGE_CHARACTERS = 4 << 20;
 
 type Question<Name extends CaptureQuestion['name']> = Extract<CaptureQuestion, { name: Name }>;
 
 const MISSING: CaptureAnswer = { type: 'missing' };
 
-/** A conversation that was told as far as a page's end. */
+/** A conversation up to the end of the last page. */
 interface KeptConversation {
   run_id: string;
-  /** The last exchange that was told. */
+  /** The last exchange on that page. */
   after: number;
   epoch: number;
   last_id: number;
@@ -38,20 +67,29 @@ interface KeptConversation {
 class CaptureLibrary {
   readonly #files: FollowedFiles;
   readonly #prices: Prices;
+  readonly #wires: CaptureReaderStart['wires'];
   readonly #students: ExplainingStudents;
   readonly #list: CaptureList;
+  readonly #texts: TextSearch;
+  readonly #runTexts: RunTexts;
   #steps = new RelegatedSteps();
+  #figures: FigureCube;
   #kept: KeptConversation | null = null;
 
   constructor(options: CaptureReaderStart) {
-    const { db, data_key, prices, student } = options;
-    this.#files = new FollowedFiles(db, { decode: decodeExchange, data_key });
+    const { db, data_key, student } = options;
+    const prices = options.prices ?? SHIPPED_PRICES;
+    this.#files = new FollowedFiles(db, { data_key });
     this.#prices = prices;
+    this.#figures = new FigureCube(prices);
     this.#students = new ExplainingStudents(student);
-    this.#list = new CaptureList(this.#files, options);
+    this.#wires = options.wires;
+    this.#texts = new TextSearch(db, openDataKey(data_key));
+    this.#runTexts = new RunTexts(this.#files, this.#texts);
+    this.#list = new CaptureList(this.#files, { ...options, prices }, this.#runTexts);
   }
 
-  /** @throws CaptureFileError; whatever else reading throws */
+  /** @throws CaptureFileError, or another error of reading */
   async answer(question: CaptureQuestion): Promise<CaptureAnswer> {
     this.#look();
     switch (question.name) {
@@ -65,6 +103,12 @@ class CaptureLibrary {
         return this.#listSteps(question);
       case 'explain':
         return this.#explain(question.id);
+      case 'figures':
+        return this.#tellFigures(question.question);
+      case 'limits':
+        return toJson(tellLimits(this.#files, this.#list.last_id, question.now_ms));
+      case 'search':
+        return this.#search(question);
     }
     this.#list.catchUp();
     switch (question.name) {
@@ -74,30 +118,54 @@ class CaptureLibrary {
         return toJson(this.#list.activity(question.from_ms, question.to_ms));
       case 'run':
         return this.#tellRun(question);
+      case 'run_cache':
+        return this.#examineRun(question.run_id);
+      case 'cache':
+        return this.#sumCache(question);
     }
   }
 
-  /** Does a piece of what is left to do. @returns how long to wait until the next one; null: there is none */
+  /**
+   * Does a part of the background work.
+   * @returns how long to wait until the next part; null: no work is left
+   */
   goOn(): number | null {
     return this.#list.goOn();
   }
 
-  /** Keeps what was found out. */
+  /** Runs with a differing echo that this process found. */
+  get differing_runs(): number {
+    return this.#list.differing_runs;
+  }
+
+  /** Saves what was found out. */
   close(): void {
     this.#list.close();
+    this.#texts.close();
   }
 
   #look(): void {
     if (this.#list.look()) return;
     this.#steps = new RelegatedSteps();
+    this.#figures = new FigureCube(this.#prices);
     this.#kept = null;
   }
 
-  #listRuns({ limit, before, filter }: Question<'runs'>): CaptureAnswer {
-    const page = this.#list.page({ limit, before, filter }, startTime());
+  #listRuns({ limit, after, query }: Question<'runs'>): CaptureAnswer {
+    const now_ms = systemClock.wallMs();
+    const page = this.#list.page({ limit, after, query, now_ms }, startPage());
+    const hasTime = startTime(CAPTURE_SEARCH_READING_MS);
+    const { first_id, last_stored_id } = this.#files;
     return toJson({
       runs: page.runs,
-      next_cursor: page.next === null ? null : String(page.next),
+      found: page.runs.flatMap(({ run_id }) =>
+        this.#runTexts.placesIn(run_id, hasTime).map((place) => ({ run_id, ...place })),
+      ),
+      searched: this.#runTexts.searched(first_id, last_stored_id),
+      next_cursor: page.next === null ? null : writeRunCursor(query.sort, page.next),
+      matched_runs: page.matched,
+      unread_runs: page.unread,
+      scanned_runs: page.scanned,
       listed_runs: this.#list.size,
       left_out_runs: this.#list.left_out,
       exchanges_without_run: this.#list.without_run,
@@ -105,17 +173,41 @@ class CaptureLibrary {
     });
   }
 
+  #search({ q, limit, before }: Question<'search'>): CaptureAnswer {
+    try {
+      const query = parseTextQuery(q);
+      this.#texts.refresh();
+      const matches = this.#texts.find(query);
+      const hasTime = startTime(CAPTURE_SEARCH_READING_MS);
+      const { hits, next } = readHitPage(this.#files, matches, { limit, before }, hasTime);
+      const { first_id, last_stored_id } = this.#files;
+      const { missing } = matches;
+      const searched: SearchedExchanges = {
+        not_searched: missing.count(first_id, last_stored_id),
+        cut: missing.cut,
+      };
+      const next_cursor = next === null ? null : String(next);
+      return toJson({ hits, next_cursor, runs: matches.runs, searched });
+    } catch (thrown) {
+      if (thrown instanceof TextQueryError) return { type: 'unfit', detail: thrown.message };
+      throw thrown;
+    }
+  }
+
   #listSteps({ limit, before, filter }: Question<'steps'>): CaptureAnswer {
-    const page = this.#steps.page(this.#files, this.#list.last_id, { limit, before, filter }, startTime());
+    const page = this.#steps.page(this.#files, this.#list.last_id, { limit, before, filter }, startPage());
     return toJson({ steps: page.steps, next_cursor: page.next === null ? null : String(page.next) });
   }
 
-  /** By the version that decided, where it is kept; else by the one that serves. */
+  /** By the version that decided, if it is kept; else by the version that serves. */
   async #explain(id: number): Promise<CaptureAnswer> {
     const recorded = this.#files.exchange(id)?.relegation;
     const { student, problem } = await this.#students.find(recorded?.student_version ?? null);
-    const explanation = explainStep(this.#files, id, student);
+    const explanation = explainStep(this.#files, id, student, this.#wires);
     if (explanation === null) return MISSING;
+    const { opinion } = explanation;
+    if (opinion?.agent != null)
+      opinion.agent_name = (await this.#students.nameOf(opinion.agent)) ?? opinion.agent_name;
     const { recorded: _answer, ...told } = explanation;
     return toJson({
       ...told,
@@ -126,54 +218,107 @@ class CaptureLibrary {
 
   #tellRun({ run_id, limit, after }: Question<'run'>): CaptureAnswer {
     const runs = this.#list.listOf(run_id);
-    const row = runs.row(this.#files, run_id, startTime());
+    const row = runs.row(this.#files, run_id, startTime(CAPTURE_RUN_READING_MS), systemClock.wallMs());
     const range = runs.rangeOf(run_id);
+    if (row !== undefined && range === undefined)
+      return toJson({ run: row, parent_is_captured: false, turns: [], next_cursor: null });
     if (row === undefined || range === undefined) return MISSING;
     const rest = this.#resume(run_id, after, range.last_id) ?? this.#begin(run_id, range, after);
     const turns: string[] = [];
     let characters = 0;
     let last = after ?? 0;
-    while (turns.length < limit && characters < CONVERSATION_PAGE_CHARACTERS) {
-      const { done, value } = rest.next();
-      if (done) break;
-      const text = JSON.stringify(value);
+    let next = rest.next();
+    while (next.done !== true && turns.length < limit && characters < CONVERSATION_PAGE_CHARACTERS) {
+      const text = JSON.stringify(next.value);
       turns.push(text);
       characters += text.length;
-      last = value.exchange_id;
+      last = next.value.exchange_id;
+      next = rest.next();
     }
-    const hasMore = turns.length > 0 && last < range.last_id;
+    const hasMore = next.done !== true;
     const { epoch } = this.#files;
-    this.#kept = hasMore ? { run_id, after: last, epoch, last_id: range.last_id, rest } : null;
+    this.#kept = hasMore
+      ? { run_id, after: last, epoch, last_id: range.last_id, rest: startWith(next.value, rest) }
+      : null;
     const parent_is_captured = row.parent_run_id !== null && this.#list.has(row.parent_run_id);
     const head = JSON.stringify({ run: row, parent_is_captured, next_cursor: hasMore ? String(last) : null });
     return { type: 'json', json: Buffer.from(`${head.slice(0, -1)},"turns":[${turns.join(',')}]}`) };
   }
 
-  /** The conversation as the last page left it; null when that is another one, or there is more of it by now. */
+  #tellFigures(question: FigureQuestion): CaptureAnswer {
+    const range = { first_id: this.#files.first_id, last_id: this.#list.last_id };
+    const report = this.#figures.ask(this.#files, range, question, startTime(CAPTURE_FIGURES_READING_MS));
+    const rows = report.rows.map((row) => ({ ...row, query: describeFigureRuns(question, row.name) }));
+    return toJson({ ...report, rows });
+  }
+
+  #examineRun(runId: string): CaptureAnswer {
+    const range = this.#list.listOf(runId).rangeOf(runId);
+    if (range === undefined) return MISSING;
+    const place = { run_id: runId, ...range };
+    return toJson(readRunCache(this.#files, place, this.#prices, startTime(CAPTURE_CACHE_READING_MS)));
+  }
+
+  #sumCache({ before, from_ms }: Question<'cache'>): CaptureAnswer {
+    const limit = CACHE_PAGE_RUNS + 1;
+    const runs = this.#list.listRanges({ before, from_ms: from_ms ?? Number.NEGATIVE_INFINITY, limit });
+    const places: RunPlace[] = [];
+    let sum_exchanges = 0;
+    for (const { exchanges, ...place } of runs.slice(0, CACHE_PAGE_RUNS)) {
+      if (places.length > 0 && sum_exchanges + exchanges > CACHE_PAGE_EXCHANGES) break;
+      sum_exchanges += exchanges;
+      places.push(place);
+    }
+    const next = places.length < runs.length ? places.at(-1)!.first_id : null;
+    const sum = sumCache(this.#files, places.reverse(), this.#prices);
+    return toJson({ runs: places.length, sum, next_cursor: next === null ? null : String(next) });
+  }
+
+  /** The conversation after the last page; null for another conversation, or after new exchanges. */
   #resume(runId: string, after: number | null, lastId: number): Iterator<ToldExchange> | null {
     const kept = this.#kept;
     if (kept === null || kept.run_id !== runId || kept.after !== after) return null;
     return kept.epoch === this.#files.epoch && kept.last_id === lastId ? kept.rest : null;
   }
 
-  /** What a turn adds, only those before it tell: so it is told from the beginning. */
+  /** What a turn adds depends on those before it, so a page is computed from the beginning. */
   #begin(
     runId: string,
     { first_id, last_id }: { first_id: number; last_id: number },
     after: number | null,
   ): Iterator<ToldExchange> {
     const told = tellConversation(new RunWithin(this.#files, first_id, last_id), runId, this.#prices);
-    return passOver(told, after ?? 0);
+    return passOver(told, after);
   }
 }
 
-function* passOver(told: Iterable<ToldExchange>, after: number): Generator<ToldExchange> {
-  for (const one of told) if (one.exchange_id > after) yield one;
+/** The exchanges after a given one; none if that one is unknown. */
+function* passOver(told: Iterable<ToldExchange>, after: number | null): Generator<ToldExchange> {
+  let isBehind = after === null;
+  for (const exchange of told) {
+    if (isBehind) yield exchange;
+    isBehind ||= exchange.exchange_id === after;
+  }
 }
 
-function startTime(): HasTime {
-  const until = performance.now() + CAPTURE_LIST_READING_MS;
-  return () => performance.now() < until;
+function* startWith(first: ToldExchange, rest: Iterator<ToldExchange>): Generator<ToldExchange> {
+  yield first;
+  for (let next = rest.next(); next.done !== true; next = rest.next()) yield next.value;
+}
+
+function startPage(): HasTime {
+  const hasTime = startTime();
+  const mayBeEmpty = startTime(CAPTURE_EMPTY_PAGE_MS);
+  return (found = 1) => (found === 0 ? mayBeEmpty() : hasTime());
+}
+
+/** Counts from the first question on: what comes before it, such as a search in the full-text index, is not reading. */
+function startTime(ms = CAPTURE_LIST_READING_MS): HasTime {
+  let until: number | null = null;
+  return () => {
+    until ??= performance.now() + ms;
+    return performance.now() < until;
+  };
 }
 
 function toJson(value: object | undefined): CaptureAnswer {
@@ -193,9 +338,20 @@ async function answer(id: number, question: CaptureQuestion): Promise<void> {
   } catch (thrown) {
     answered = { type: 'refused', detail: (thrown as Error).message };
   }
-  // A parent that is gone is told nothing.
-  if (process.connected)
-    process.send!({ id, answer: answered } satisfies FromCaptureReader, undefined, undefined, () => {});
+  tell({ type: 'answer', id, answer: answered });
+  tellDiffering();
+}
+
+/** Ignores the error of sending to a parent that has ended. */
+function tell(message: FromCaptureReader): void {
+  if (process.connected) process.send!(message, undefined, undefined, () => {});
+}
+
+let toldDiffering = 0;
+function tellDiffering(): void {
+  const { differing_runs } = library!;
+  if (differing_runs > toldDiffering) tell({ type: 'differing', runs: differing_runs - toldDiffering });
+  toldDiffering = differing_runs;
 }
 
 function take(message: ToCaptureReader): void {
@@ -211,24 +367,25 @@ function take(message: ToCaptureReader): void {
   void tail.then(work);
 }
 
-/** As long as nobody asks. */
+/** Runs while there are no questions. */
 async function work(): Promise<void> {
   if (isWorking) return;
   isWorking = true;
   try {
     while (waiting === 0) {
       const pause_ms = library!.goOn();
+      tellDiffering();
       if (pause_ms === null) return;
       await (pause_ms === 0 ? nextTurn() : pause(pause_ms));
     }
   } catch {
-    // The next question is told what is wrong.
+    // The next question reports the error.
   } finally {
     isWorking = false;
   }
 }
 
-// Whoever serves goes before who looks.
+// Processes that serve have priority over the process that reads.
 setPriority(constants.priority.PRIORITY_BELOW_NORMAL);
 for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) process.on(signal, () => {});
 process.on('message', take);

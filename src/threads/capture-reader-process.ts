@@ -1,27 +1,38 @@
 /**
- * The capture reader from the outside: started when somebody asks, ended when nobody does for a while, started again with a
- * growing pause when it ended by itself. The main thread has the one of the service; other server threads ask through it.
+ * The capture reader from the outside: it starts with the first question, ends after a time without questions, and restarts with a
+ * growing delay after an unexpected end. The main thread has the service's reader; other server threads ask through it.
  * Server threads.
  */
 import { type ChildProcess, spawn } from 'node:child_process';
 import { fileURLToPath } from 'node:url';
+import { readCaptureOwner } from '../auth/owner.ts';
+import type { Config } from '../config.ts';
 import type { CaptureAnswer, CaptureAsker, CaptureQuestion } from '../domain/captured-run.ts';
 import { CatalogueError } from '../errors.ts';
-import {
-  CAPTURE_READ_MS,
-  CAPTURE_READER_HEAP_MB,
-  CAPTURE_READER_IDLE_MS,
-  CAPTURE_READER_RESTART_MS,
-  CAPTURE_READER_STOP_MS,
-  CAPTURE_READS_MAX,
-} from '../limits.ts';
+import type { Log } from '../log.ts';
 import { createDeferred, type Deferred } from '../std/deferred.ts';
+import { passOutputOn } from '../std/line-writer.ts';
+import { resolveModuleUrl } from '../std/module-url.ts';
+import { databasePaths } from '../storage/lmdb/stores.ts';
 import type { CaptureReaderOptions, FromCaptureReader, ToCaptureReader } from './capture-reader-protocol.ts';
+
+/** V8 heap of the process. Beyond it the process ends. */
+const CAPTURE_READER_HEAP_MB = 768;
+/** Questions that may wait. A further one is refused. */
+const CAPTURE_READS_MAX = 32;
+/** How long an answer may take. Then the process is ended: it may hang. */
+const CAPTURE_READ_MS = 60_000;
+/** How long the process lives without a question. */
+const CAPTURE_READER_IDLE_MS = 5 * 60_000;
+/** Delay before a process that ended unexpectedly restarts. It doubles from the first value to the last. */
+const CAPTURE_READER_RESTART_MS = { first: 500, last: 30_000 } as const;
+/** How long a process that is told to end may take to save what it found out. */
+const CAPTURE_READER_STOP_MS = 2_000;
 
 export interface CaptureReaderParts {
   entry: URL;
   options: CaptureReaderOptions;
-  /** Told of each end that nobody asked for. */
+  /** Called after each unexpected end. */
   tell: (ended: { pid: number | null; reason: string; restart_in_ms: number }) => void;
   /** `CAPTURE_READ_MS` and `CAPTURE_READER_IDLE_MS` when left out. */
   deadline_ms?: number;
@@ -33,15 +44,15 @@ interface Waiting {
   deadline: NodeJS.Timeout;
 }
 
-/** One life of it. */
+/** One life of the process. */
 interface Life {
   child: ChildProcess;
   waiting: Map<number, Waiting>;
-  /** Its answer did not come in time. */
+  /** An answer did not come in time. */
   is_overdue: boolean;
 }
 
-/** After so many ends that nobody asked for, what it kept is not trusted any more. */
+/** Unexpected ends after which the process ignores what earlier ones saved. */
 const SUSPECT_ENDS = 2;
 
 export class CaptureReaderProcess implements CaptureAsker {
@@ -49,19 +60,25 @@ export class CaptureReaderProcess implements CaptureAsker {
   #life: Life | null = null;
   #nextId = 0;
   #idle: NodeJS.Timeout | null = null;
-  /** Ends of itself since the last answer. */
+  /** Unexpected ends since the last answer. */
   #failures = 0;
-  /** The same since one ended as it should. */
+  /** Unexpected ends since the last regular one. */
   #ends = 0;
   #notBefore = Number.NEGATIVE_INFINITY;
   #lastReason = '';
   #isClosed = false;
+  #differingRuns = 0;
 
   constructor(parts: CaptureReaderParts) {
     this.#parts = parts;
   }
 
-  /** null while there is none. */
+  /** Runs in which the next request repeats an answer differently than it was read. */
+  get differing_runs(): number {
+    return this.#differingRuns;
+  }
+
+  /** null while there is no process. */
   get pid(): number | null {
     return this.#life?.child.pid ?? null;
   }
@@ -85,7 +102,7 @@ export class CaptureReaderProcess implements CaptureAsker {
     return answer.promise;
   }
 
-  /** Ends it, within CAPTURE_READER_STOP_MS: it keeps what it has found out. */
+  /** Ends the process within CAPTURE_READER_STOP_MS. It saves what it has found out first. */
   async close(): Promise<void> {
     this.#isClosed = true;
     if (this.#idle !== null) clearTimeout(this.#idle);
@@ -93,14 +110,14 @@ export class CaptureReaderProcess implements CaptureAsker {
     if (life === null) return;
     const ended = createDeferred<void>();
     life.child.once('exit', () => ended.resolve());
-    // It looks up between two pieces of work.
+    // The process reads messages between two parts of its work.
     if (life.child.connected) life.child.disconnect();
     const late = setTimeout(() => life.child.kill('SIGKILL'), CAPTURE_READER_STOP_MS);
     await ended.promise;
     clearTimeout(late);
   }
 
-  /** @throws CatalogueError during the pause behind an end */
+  /** @throws CatalogueError during the delay after an unexpected end */
   #start(): Life {
     const left_ms = this.#notBefore - performance.now();
     if (left_ms > 0) throw new CatalogueError('unavailable', this.#describeEnd(this.#lastReason));
@@ -111,14 +128,15 @@ export class CaptureReaderProcess implements CaptureAsker {
     const child = spawn(
       process.execPath,
       [...flags, `--max-old-space-size=${CAPTURE_READER_HEAP_MB}`, '--v8-pool-size=1', fileURLToPath(entry)],
-      { stdio: ['ignore', 2, 2, 'ipc'], serialization: 'advanced' },
+      { stdio: ['ignore', 'pipe', 'pipe', 'ipc'], serialization: 'advanced' },
     );
     const life: Life = { child, waiting: new Map(), is_overdue: false };
     this.#life = life;
+    passOutputOn([child.stdout, child.stderr]);
     child.on('message', (message) => this.#take(life, message as FromCaptureReader));
     child.once('exit', (code, signal) => this.#noteEnd(life, signal ?? `exit ${code}`));
     child.on('error', (error) => {
-      // Never started, or a message that could not be sent: then it still ends.
+      // A process that never started, or a message that could not be sent: the end is reported nevertheless.
       if (child.pid === undefined) this.#noteEnd(life, error.message);
     });
     this.#send(life, {
@@ -128,12 +146,17 @@ export class CaptureReaderProcess implements CaptureAsker {
     return life;
   }
 
-  /** What cannot be sent goes to a process that is about to end. */
+  /** A message that cannot be sent was for a process that is about to end. */
   #send({ child }: Life, message: ToCaptureReader): void {
     if (child.connected) child.send(message, undefined, undefined, () => {});
   }
 
-  #take(life: Life, { id, answer }: FromCaptureReader): void {
+  #take(life: Life, message: FromCaptureReader): void {
+    if (message.type === 'differing') {
+      this.#differingRuns += message.runs;
+      return;
+    }
+    const { id, answer } = message;
     const waiting = life.waiting.get(id);
     if (waiting === undefined) return;
     life.waiting.delete(id);
@@ -144,14 +167,14 @@ export class CaptureReaderProcess implements CaptureAsker {
     this.#idle = setTimeout(() => this.#letGo(life), this.#parts.idle_ms ?? CAPTURE_READER_IDLE_MS).unref();
   }
 
-  /** Nobody asks: it ends of itself, and the next question starts another. */
+  /** Ends the process after a time without questions. The next question starts another. */
   #letGo(life: Life): void {
     if (this.#life === life) this.#life = null;
     this.#ends = 0;
     if (life.child.connected) life.child.disconnect();
   }
 
-  /** It answers one question after the other, so those behind wait in vain too. */
+  /** It answers questions in order, so the later ones wait in vain too. */
   #giveUp(life: Life): void {
     life.is_overdue = true;
     life.child.kill('SIGKILL');
@@ -192,4 +215,23 @@ export class CaptureReaderProcess implements CaptureAsker {
       'If that happens again and again, the capture database may be damaged'
     );
   }
+}
+
+/** The reader of a service. Its process starts with the first question. */
+export function openCaptureReader(config: Config, log: Log): CaptureReaderProcess {
+  const { capture, data_dir, data_key, relegation, relegation_wires, version } = config;
+  return new CaptureReaderProcess({
+    entry: resolveModuleUrl('./capture-reader-entry.ts', import.meta.url),
+    options: {
+      db: capture.db,
+      data_key,
+      prices: capture.prices,
+      databases: databasePaths(data_dir, data_key),
+      owner: readCaptureOwner(config),
+      student: relegation?.directory ?? null,
+      wires: relegation_wires,
+      version,
+    },
+    tell: (ended) => log.error(ended, 'the process that reads captures for the API ended'),
+  });
 }

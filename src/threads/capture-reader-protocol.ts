@@ -1,24 +1,33 @@
 /** What the service and the capture reader say to each other over the channel. Types. */
 import type { CaptureAnswer, CaptureQuestion } from '../domain/captured-run.ts';
+import type { RelegationWire } from '../domain/exchange.ts';
 import type { Prices } from '../domain/price.ts';
+import type { CaptureOwner } from '../domain/run-mark.ts';
+import type { DatabasePaths } from '../storage/lmdb/stores.ts';
 
 export interface CaptureReaderOptions {
   /** Absolute path of the live file. */
   db: string;
-  /** Under which the files are; null: under none. */
+  /** Encrypts the files; null: they are in the clear. */
   data_key: Uint8Array | null;
-  prices: Prices;
-  /** Absolute path of the student's directory; null: there is none to ask. */
+  /** null: the shipped table. */
+  prices: Prices | null;
+  /** Where verdicts about runs are stored. */
+  databases: DatabasePaths;
+  owner: CaptureOwner;
+  /** Absolute path of the student's directory; null: there is no student. */
   student: string | null;
-  /** Of the program: what another one has kept is not read. */
+  /** Wires on which a student is asked. */
+  wires: readonly RelegationWire[];
+  /** Of the program. What another version saved is not read. */
   version: string;
 }
 
-/** Of one life of it. */
+/** Options of one life of the process. */
 export interface CaptureReaderStart extends CaptureReaderOptions {
-  /** Earlier ones ended by themselves: what they kept may be why. */
+  /** Earlier processes ended unexpectedly, possibly because of what they saved. */
   is_suspect: boolean;
-  /** Reads what nobody has asked for yet. false: an earlier one ended by itself, perhaps over a page that it looked at so. */
+  /** Whether the process reads ahead of questions. false after an unexpected end, which reading ahead may have caused. */
   reads_ahead: boolean;
 }
 
@@ -26,7 +35,7 @@ export type ToCaptureReader =
   | { type: 'open'; options: CaptureReaderStart }
   | { type: 'ask'; id: number; question: CaptureQuestion };
 
-export interface FromCaptureReader {
-  id: number;
-  answer: CaptureAnswer;
-}
+export type FromCaptureReader =
+  | { type: 'answer'; id: number; answer: CaptureAnswer }
+  /** Number of further runs with a differing echo. */
+  | { type: 'differing'; runs: number };

@@ -5,12 +5,12 @@ import { describeRefusal } from '../std/file-place.ts';
 import { makeFolder } from '../std/folder.ts';
 
 /**
- * A database that cannot be opened stops the start, instead of dropping every exchange of traffic that is served.
+ * Stops the start when the database cannot be opened. Otherwise every exchange would be dropped.
  * @throws Error of one line: which file, why, and what to do
  */
 export async function openCapture(writer: CaptureWriterClient, db: string): Promise<void> {
   try {
-    // Here, where what is refused is still an error of the file system with its path.
+    // Here, where a refusal is still an error of the file system with its path.
     makeFolder(dirname(db));
     await writer.open();
   } catch (thrown) {
@@ -18,7 +18,7 @@ export async function openCapture(writer: CaptureWriterClient, db: string): Prom
   }
 }
 
-/** The line that a start ends with. */
+/** The last line of such a start. */
 export function explainCapture(db: string, thrown: unknown): Error {
   const [line = ''] = thrown instanceof Error ? thrown.message.split('\n', 1) : [];
   const reason = line

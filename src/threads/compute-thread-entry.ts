@@ -17,7 +17,7 @@ import { MergedRuns } from '../search/merged-runs.ts';
 import { OnnxModel } from '../search/onnx-model.ts';
 
 /** What the main thread passes to every thread of the pool. */
-export interface ComputeOptions {
+interface ComputeOptions {
   /** Folder of the ONNX model, absolute. */
   model_dir: string;
 }
@@ -27,12 +27,12 @@ interface LoadedModel {
   runs: MergedRuns;
 }
 
-/** By folder: the thread's own model, and others while somebody needs them. */
+/** Loaded models by folder: the configured one, and others while they are needed. */
 const loading = new Map<string, Promise<LoadedModel>>();
-/** The own one, a former one, and one that stands in. */
+/** The configured model, a former one, and one that stands in. */
 const MODELS_MAX = 3;
 
-/** A model is loaded with the first task that needs it, once a thread; a failed load is tried again. */
+/** Loads a model with the first task that needs it, once per thread. A failed load is tried again. */
 function loadModel({ model_dir }: ModelInput): Promise<LoadedModel> {
   const dir = model_dir ?? ownDir();
   let model = loading.get(dir);
@@ -52,7 +52,7 @@ function ownDir(): string {
   return (workerData as ComputeOptions).model_dir;
 }
 
-/** Lets go of a model beside the own one. */
+/** Unloads a model other than the configured one. */
 async function releaseModel({ model_dir }: ModelInput): Promise<void> {
   if (model_dir === undefined || model_dir === ownDir()) return;
   const model = loading.get(model_dir);

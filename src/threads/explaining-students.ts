@@ -1,17 +1,19 @@
-/** The student that explains steps, read in when somebody asks and kept until another one is asked for. Capture reader. */
-import { type ExplainingStudent, openExplaining } from '../analysis/step-explanation.ts';
+/** The student that explains steps. It is read on demand and kept until another version is needed. Capture reader. */
+
 import { chooseIndex } from '../search/open-index.ts';
+import { readAgentNames } from '../student/agent-names.ts';
 import {
   readStudentDirectory,
   readStudentManifest,
   readStudentVersion,
   StudentDirectoryError,
 } from '../student/directory.ts';
+import { type ExplainingStudent, openExplaining } from '../teaching/step-explanation.ts';
 
-export interface FoundStudent {
-  /** null: there is none to ask. */
+interface FoundStudent {
+  /** null: there is no student. */
   student: ExplainingStudent | null;
-  /** Why; '' where there is one, or none is configured. */
+  /** Why there is no student; '' with one, or where none is configured. */
   problem: string;
 }
 
@@ -24,7 +26,7 @@ export class ExplainingStudents {
     this.#directory = directory;
   }
 
-  /** @param version that is asked for; null, or no longer kept: the one that serves */
+  /** @param version to ask; null, or a version that is no longer kept: the one that serves */
   async find(version: number | null): Promise<FoundStudent> {
     if (this.#directory === null) return { student: null, problem: '' };
     try {
@@ -35,6 +37,13 @@ export class ExplainingStudents {
     }
   }
 
+  /** What operators call an agent variant; null without a name. */
+  async nameOf(agent: string): Promise<string | null> {
+    if (this.#directory === null) return null;
+    const names = await readAgentNames(this.#directory).catch(() => null);
+    return names?.get(agent) ?? null;
+  }
+
   async #open(directory: string, version: number | null): Promise<ExplainingStudent> {
     if (version !== null && this.#kept?.manifest.version === version) return this.#kept;
     const kept = version === null ? null : await readVersion(directory, version);
@@ -42,7 +51,7 @@ export class ExplainingStudents {
       const { version: serving } = await readStudentManifest(directory);
       if (this.#kept?.manifest.version === serving) return this.#kept;
     }
-    // One at a time: the one before goes first.
+    // One at a time: the earlier one is released first.
     this.#kept = null;
     this.#kept = openExplaining(
       kept ?? (await readStudentDirectory(directory)),
@@ -52,7 +61,7 @@ export class ExplainingStudents {
   }
 }
 
-/** @returns null where it is not kept any more */
+/** @returns null for a version that is no longer kept */
 async function readVersion(directory: string, version: number) {
   try {
     return await readStudentVersion(directory, version);

@@ -7,25 +7,35 @@ import type { CaptureWriterClient } from '../../actors/capture-writer/client.ts'
 import type { ApiLog } from '../api/api.ts';
 import type { Config } from '../config.ts';
 import { errorOfStatus, toMessagesBody } from '../errors.ts';
-import type { CaptureAdmin } from '../gateway/admin.ts';
+import { ArrivalCounter } from '../gateway/capture/arrival-counter.ts';
+import type { CaptureAdmin } from '../gateway/capture/capture-control.ts';
 import { type CaptureCounters, CaptureQueue, type LeftAtStop } from '../gateway/capture/capture-queue.ts';
 import { DropReport } from '../gateway/capture/drop-report.ts';
+import { QueuePlaces } from '../gateway/capture/queue-places.ts';
 import { Gateway } from '../gateway/gateway.ts';
 import { Relegation } from '../gateway/relegation/relegation.ts';
 import type { RelegationCounters } from '../gateway/relegation/relegation-ledger.ts';
 import { StudentLink } from '../gateway/relegation/student-link.ts';
 import type { ProxiedRoute } from '../gateway/route-table.ts';
-import { type HttpServer, type ServerOptions, startServer } from '../http/server.ts';
-import { CAPTURE_STOP_MS, DRAIN_DEADLINE_MS } from '../limits.ts';
+import type { HttpServer, ServerOptions } from '../http/http-server.ts';
+import { startServer } from '../http/server.ts';
+import { DRAIN_DEADLINE_MS } from '../limits.ts';
 import type { StudentFacts } from '../student/serving/protocol.ts';
 import { paceOf, tlsOf, urlOf } from './listening.ts';
+
+/** Least time that a stop gives the capture writer after the drain, and for its last flush and the end of its process. */
+export const CAPTURE_STOP_MS = 5_000;
 
 /** What a gateway needs of its thread. */
 export interface GatewayServices {
   config: Config;
   /** null: nothing is captured. */
   writer: CaptureWriterClient | null;
-  /** Speaks for all server threads together. */
+  /** Orders captured exchanges across server threads. */
+  arrivals: SharedArrayBuffer;
+  /** Memory of `QueuePlaces`, shared by all server threads. */
+  queue_places: SharedArrayBuffer;
+  /** Answers for all server threads together. */
   admin: CaptureAdmin;
   log: ApiLog;
 }
@@ -40,13 +50,20 @@ export class GatewayServer {
   readonly #relegation: Relegation | null;
   readonly #log: ApiLog;
   readonly #config: Config;
-  /** Listeners for what the proxy has decrypted, by the host that it is for. */
+  /** Listeners for decrypted requests of the proxy, by target host. */
   readonly #routes = new Map<string, Promise<HttpServer>>();
   #isDraining = false;
 
   /** @throws Error when the address cannot be bound; nothing listens then */
-  static async start({ config, writer, admin, log }: GatewayServices): Promise<GatewayServer> {
-    const queue = writer === null ? null : openQueue(config, writer, log);
+  static async start({
+    config,
+    writer,
+    arrivals,
+    queue_places,
+    admin,
+    log,
+  }: GatewayServices): Promise<GatewayServer> {
+    const queue = writer === null ? null : openQueue(config, writer, { arrivals, queue_places }, log);
     const relegation =
       config.relegation === null
         ? null
@@ -105,30 +122,33 @@ export class GatewayServer {
     return this.#relegation?.ledger.counters() ?? null;
   }
 
-  /** There is a student, or another one; the port is the gateway's from now on. */
+  /** Takes the port to a new student. */
   attachStudent(port: MessagePort, facts: StudentFacts): void {
     if (this.#relegation === null) port.close();
     else this.#relegation.link.attach(port, facts);
   }
 
-  /** There is no student any more. */
-  withdrawStudent(): void {
-    this.#relegation?.link.withdraw();
+  /** There is no student to ask. @param isExpected one is being read */
+  withdrawStudent(isExpected: boolean): void {
+    this.#relegation?.link.withdraw(isExpected);
   }
 
-  /** Waits until what is queued is stored, so long at most. */
+  /**
+   * Waits until the queued exchanges are stored.
+   * @param deadlineMs longest wait
+   */
   async settle(deadlineMs: number): Promise<void> {
     await this.#queue?.settle(deadlineMs);
   }
 
-  /** Captures nothing from now on. */
+  /** Stops capturing. */
   kill(): void {
     this.#queue?.kill();
   }
 
   /**
-   * Listens for what the proxy has decrypted of one host, on loopback. Whoever else connects there reaches that host with keys of
-   * their own, as through the gateway's port.
+   * Listens on loopback for decrypted requests of the proxy to one host. Another local process that connects there reaches that host with
+   * its own keys, as through the gateway's port.
    * @returns the port, the same at every call
    */
   async openRoute(route: ProxiedRoute): Promise<number> {
@@ -150,8 +170,8 @@ export class GatewayServer {
   }
 
   /**
-   * Hands what is captured to the writer, once all is drained.
-   * @param begunAt when the drain began, by `performance.now()`: what it left of its time is the writer's
+   * Hands captured exchanges to the writer, after the drain.
+   * @param begunAt when the drain began, by `performance.now()`; the writer gets the rest of its time
    */
   async close(begunAt: number): Promise<void> {
     this.#relegation?.link.close();
@@ -162,14 +182,21 @@ export class GatewayServer {
   }
 }
 
-/** This thread's share of what may wait for the writer. */
-function openQueue(config: Config, writer: CaptureWriterClient, log: ApiLog): CaptureQueue {
-  const share = (total: number) => Math.ceil(total / config.server_threads);
+/** Bounds of what waits for the writer: exchanges of all threads together, and this thread's share of the bytes. */
+function openQueue(
+  config: Config,
+  writer: CaptureWriterClient,
+  { arrivals, queue_places }: Pick<GatewayServices, 'arrivals' | 'queue_places'>,
+  log: ApiLog,
+): CaptureQueue {
+  const share = (total: number) => Math.floor(total / config.server_threads);
   const drops = new DropReport(log);
   const queue = new CaptureQueue(writer, {
-    max_queue: share(config.capture.max_queue),
+    max_queue: config.capture.max_queue,
+    places: new QueuePlaces(config.capture.max_queue, queue_places),
     max_queue_bytes: share(config.capture.max_queue_bytes),
     max_capture_bytes: config.capture.max_capture_bytes,
+    arrivals: new ArrivalCounter(arrivals),
     onDrop: (cause, exchanges) => drops.tell(cause, exchanges),
   });
   writer.onReturn(() => queue.retryNow());
@@ -186,7 +213,7 @@ function listen(config: Config, gateway: Gateway, log: ApiLog): Promise<HttpServ
   });
 }
 
-/** On loopback, at any free port, without TLS. */
+/** A listener on loopback, at any free port, without TLS. */
 function describeListener(config: Config, onStream: ServerOptions['onStream']): ServerOptions {
   return {
     host: '127.0.0.1',
@@ -199,7 +226,7 @@ function describeListener(config: Config, onStream: ServerOptions['onStream']): 
   };
 }
 
-/** The only line that says so: after it the process is gone. */
+/** Logs the end of capture: the process may be gone afterwards. */
 function describeLeft({ exchanges, may_be_stored, reason }: LeftAtStop): string {
   const some = may_be_stored === 0 ? '' : `; the writer has ${may_be_stored} of them and may store them yet`;
   return `${exchanges} exchanges were not stored before the process ended${some}: ${reason}`;

@@ -2,28 +2,30 @@
 import { isMainThread } from 'node:worker_threads';
 import type { Config } from '../config.ts';
 import type { CertificateOutcome } from '../http/certificate-watch.ts';
-import type { ServerOptions } from '../http/server.ts';
-import { UPLOAD_PACE_WINDOW_MS } from '../limits.ts';
+import type { ServerOptions } from '../http/http-server.ts';
 import { CertificateError, type CertificateFiles } from '../std/certificate-files.ts';
 
-/** The least pace of an upload, where there is one. */
+/** The least pace of an upload is an average over this time. */
+const UPLOAD_PACE_WINDOW_MS = 60_000;
+
+/** The pace that uploads must keep; {} without one. */
 export function paceOf({ connections }: Config): Pick<ServerOptions, 'pace'> {
   const bytes_per_sec = connections.min_upload_bytes_per_sec;
   return bytes_per_sec === 0 ? {} : { pace: { bytes_per_sec, window_ms: UPLOAD_PACE_WINDOW_MS } };
 }
 
-/** What an operator is told of a listener. */
+/** The log of a listener. */
 interface ListenerLog {
   info(fields: object, message: string): void;
   error(fields: object, message: string): void;
 }
 
-/** What was last told of a certificate file, and by which listener. */
+/** The last line about a certificate file, and the listener that logged it. */
 const told = new Map<string, { text: string; by: object }>();
 
 /**
- * The certificate, where there is one; says when another takes its place, or could not. All listeners of the process see the same
- * files change, so the first of the main thread speaks for all. A failure that only another thread has is told, too.
+ * The certificate of a listener, if it has one. A renewal and a failed one are logged. All listeners of the process see the same
+ * files change, so the main thread's first listener logs for all. A failure that only another thread has is logged too.
  */
 export function tlsOf(tls: CertificateFiles | null, log: ListenerLog): Pick<ServerOptions, 'tls'> {
   if (tls === null) return {};

@@ -1,11 +1,10 @@
 /**
- * Entry of the exporting capture reader: reads the capture database and sends its turns to a collector, in a process of its own, since
- * LMDB maps the database and trusts its pages, and a collector may be slow. Started and watched by `OtelExportProcess`. Composition
+ * Entry of the exporting capture reader: reads the capture database and sends its turns to a collector. It is a separate process, because
+ * LMDB trusts the pages of the database that it maps, and because a collector may be slow. Started and watched by `OtelExportProcess`. Composition
  * root of this process, which lives as long as its channel; signals that ask a whole group of processes to end are for the parent.
  */
 import { constants, setPriority } from 'node:os';
 import { SpanExport, type TurnSource } from '../otel/span-export.ts';
-import { decodeExchange } from '../providers/decode.ts';
 import { normalizeTurn } from '../providers/normal-turn.ts';
 import { FollowedFiles } from '../storage/capture/followed-files.ts';
 import type { FromOtelExport, OtelExportOptions, ToOtelExport } from './otel-export-protocol.ts';
@@ -13,7 +12,7 @@ import type { FromOtelExport, OtelExportOptions, ToOtelExport } from './otel-exp
 let running: SpanExport | null = null;
 
 function openTurns({ db, data_key }: OtelExportOptions): TurnSource {
-  const files = new FollowedFiles(db, { decode: decodeExchange, data_key });
+  const files = new FollowedFiles(db, { data_key });
   return {
     refresh: () => files.refresh(),
     from: (from_id) => files.summaries({ from_id }),
@@ -26,7 +25,7 @@ function openTurns({ db, data_key }: OtelExportOptions): TurnSource {
 }
 
 function tell(message: FromOtelExport): void {
-  // A parent that is gone is told nothing.
+  // Ignores the error of sending to a parent that has ended.
   if (process.connected) process.send!(message, undefined, undefined, () => {});
 }
 
@@ -46,7 +45,7 @@ function take(message: ToOtelExport): void {
   );
 }
 
-// Whoever serves goes before who tells of it.
+// Processes that serve have priority over the process that exports.
 setPriority(constants.priority.PRIORITY_LOW);
 for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) process.on(signal, () => {});
 process.on('message', take);

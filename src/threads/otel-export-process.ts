@@ -5,28 +5,33 @@
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { fileURLToPath } from 'node:url';
-import { OTEL_EXPORT } from '../limits.ts';
+import type { Config } from '../config.ts';
+import type { Log } from '../log.ts';
 import { type ExportProgress, GIVEN_UP_CAUSES, type GivenUpCause } from '../otel/export-progress.ts';
+import { OTEL_EXPORT } from '../otel/limits.ts';
+import { passOutputOn } from '../std/line-writer.ts';
+import { resolveModuleUrl } from '../std/module-url.ts';
+import { readLastId } from '../storage/capture/last-id.ts';
 import type { FromOtelExport, OtelExportOptions, ToOtelExport } from './otel-export-protocol.ts';
 
-export interface OtelExportParts {
+interface OtelExportParts {
   entry: URL;
   options: Omit<OtelExportOptions, 'gives_up_first'>;
-  /** Told of each end that nobody asked for, and when the collector begins to fail or takes again. */
+  /** Called after each unexpected end, and when the collector begins to fail or accepts again. */
   tell: (words: string, facts: object) => void;
 }
 
-/** As `/__gw/stats` has it. */
-export interface OtelExportState {
+/** In the form of `/__gw/stats`. */
+interface OtelExportState {
   /** Without a query. */
   endpoint: string;
   exchanges: number;
   spans: number;
   given_up_by_cause: Record<GivenUpCause, number>;
-  /** Stored exchanges that were not looked at yet. */
+  /** Stored exchanges that were not read yet. */
   waiting: number;
   position: number;
-  /** Why nothing is taken now; null: it is. */
+  /** Why the collector accepts nothing now; null: it accepts. */
   failing: string | null;
   process: { pid: number | null; restarts: number };
 }
@@ -44,7 +49,7 @@ export class OtelExportProcess {
   #lastId: number;
   #failing: string | null = null;
   #restarts = 0;
-  /** Ends of itself since the position moved. */
+  /** Unexpected ends since the position moved. */
   #endsHere = 0;
   #restart: NodeJS.Timeout | null = null;
   #isClosed = false;
@@ -70,7 +75,7 @@ export class OtelExportProcess {
     };
   }
 
-  /** Within `OTEL_EXPORT.stop_ms`; what did not go out by then goes after the next start. */
+  /** Ends the process within `OTEL_EXPORT.stop_ms`. The rest is exported after the next start. */
   async close(): Promise<void> {
     this.#isClosed = true;
     if (this.#restart !== null) clearTimeout(this.#restart);
@@ -91,9 +96,10 @@ export class OtelExportProcess {
     const child = spawn(
       process.execPath,
       [...flags, `--max-old-space-size=${OTEL_EXPORT.heap_mb}`, '--v8-pool-size=1', fileURLToPath(entry)],
-      { stdio: ['ignore', 2, 2, 'ipc'], serialization: 'advanced' },
+      { stdio: ['ignore', 'pipe', 'pipe', 'ipc'], serialization: 'advanced' },
     );
     this.#child = child;
+    passOutputOn([child.stdout, child.stderr]);
     child.on('message', (message) => this.#take((message as FromOtelExport).progress));
     child.once('exit', (code, signal) => this.#noteEnd(signal ?? `exit ${code}`));
     child.on('error', (error) => {
@@ -105,7 +111,7 @@ export class OtelExportProcess {
     this.#send(child, { type: 'open', options: { ...options, after_id, gives_up_first } });
   }
 
-  /** What cannot be sent goes to a process that is about to end. */
+  /** A message that cannot be sent was for a process that is about to end. */
   #send(child: ChildProcess, message: ToOtelExport): void {
     if (child.connected) child.send(message, undefined, undefined, () => {});
   }
@@ -135,4 +141,38 @@ export class OtelExportProcess {
     this.#parts.tell('the process that exports spans ended', { reason, restart_in_ms: pause_ms });
     this.#restart = setTimeout(() => this.#start(), pause_ms).unref();
   }
+}
+
+/**
+ * Exports what is captured from now on; earlier exchanges are not exported.
+ * @returns null without a collector
+ */
+export function openOtelExport(
+  { otel, capture, gateway, data_key, version }: Config,
+  log: Log,
+): OtelExportProcess | null {
+  if (otel === null) return null;
+  const { attributes, has_content, ...collector } = otel;
+  return new OtelExportProcess({
+    entry: resolveModuleUrl('./otel-export-entry.ts', import.meta.url),
+    options: {
+      db: capture.db,
+      data_key,
+      collector,
+      has_content,
+      source: {
+        resource: { 'service.version': version, ...attributes },
+        scope: { name: 'understudy.gateway', version },
+      },
+      servers: [
+        ...gateway.routes.map(({ prefix, base, provider }) => ({ prefix, base, provider })),
+        { prefix: '/gemini', base: gateway.gemini_base, provider: 'gemini' },
+        { prefix: '/bedrock', base: gateway.bedrock_base, provider: 'bedrock' },
+        { prefix: '/', base: gateway.upstream_base, provider: gateway.provider },
+      ],
+      position_path: `${capture.db}.otel-position`,
+      after_id: readLastId(capture.db),
+    },
+    tell: (words, facts) => log.warn(facts, words),
+  });
 }

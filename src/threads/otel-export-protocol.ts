@@ -5,13 +5,13 @@ import type { SpanExportOptions } from '../otel/span-export.ts';
 export interface OtelExportOptions extends SpanExportOptions {
   /** Absolute path of the live file. */
   db: string;
-  /** Under which the files are; null: under none. */
+  /** Encrypts the files; null: they are in the clear. */
   data_key: Uint8Array | null;
 }
 
 export type ToOtelExport =
   | { type: 'open'; options: OtelExportOptions }
-  /** Sends what is stored by now, and ends. */
+  /** Exports what is stored by now, and ends. */
   | { type: 'finish' };
 
 export interface FromOtelExport {

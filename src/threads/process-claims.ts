@@ -6,16 +6,22 @@ import type { Config } from '../config.ts';
 import { CLAIM_PATIENCE_MS } from '../limits.ts';
 import type { Log } from '../log.ts';
 import { makeFolder } from '../std/folder.ts';
-import { databasePaths, tryStores } from '../storage/lmdb/stores.ts';
+import { compactMarked } from '../storage/compaction.ts';
+import { type DatabasePaths, databasePaths, tryStores } from '../storage/lmdb/stores.ts';
 import { settlePlan } from '../storage/rekey-plan.ts';
+import { refuseHalfRestored } from '../storage/restore-marker.ts';
 import { claimWriter, type WriterClaim, WriterClaimedError } from '../storage/writer-claim.ts';
 import { explainCapture } from './capture-start.ts';
+
+/** Size up to which a start compacts a database that content was deleted from: some seconds of writing. */
+const COMPACTED_AT_START_BYTES = 256 << 20;
 
 export class ProcessClaims {
   readonly #config: Config;
   readonly #log: Log;
   readonly #signal: AbortSignal | undefined;
   readonly #claims: WriterClaim[] = [];
+  #isReleased = false;
 
   /** @param signal ends the wait for a process that is ending */
   constructor(config: Config, log: Log, signal: AbortSignal | undefined) {
@@ -25,46 +31,72 @@ export class ProcessClaims {
   }
 
   /**
-   * Takes what the parts write to, and finishes or undoes a change of the data key that was cut short.
-   * @throws Error of one line: who has it, or why it cannot be opened
+   * Claims what the parts write to, and finishes or undoes an interrupted change of the data key.
+   * @throws Error of one line: which process has it, or why it cannot be opened
    */
   async take({ api, capture }: { api: boolean; capture: boolean }): Promise<void> {
     const { data_dir, data_key, capture: kept } = this.#config;
     if (api) {
       makeFolder(data_dir);
-      this.#claims.push(await claimData(data_dir, this.#log, this.#signal));
+      await this.#hold(await claimData(data_dir, this.#log, this.#signal));
+      refuseHalfRestored(databasePaths(data_dir).main);
       await settleRekey(this.#config, this.#log);
-      await tryStores(databasePaths(data_dir, data_key));
+      const isRestored = await tryStores(databasePaths(data_dir, data_key));
+      if (isRestored)
+        this.#log.warn(
+          { data_dir },
+          'the machine stopped while the service ran: runs.mdb is as it was at its last checkpoint, up to a second before',
+        );
+      await compactDeleted(databasePaths(data_dir, data_key), this.#log);
     }
     if (!capture) return;
-    this.#claims.push(await claimCapture(kept.db, this.#log, this.#signal));
+    await this.#hold(await claimCapture(kept.db, this.#log, this.#signal));
+    refuseHalfRestored(kept.db);
     if (!api) await settleRekey(this.#config, this.#log);
   }
 
-  /** Processes that wait for them learn from now on that this one is ending. */
+  /** Tells processes that wait for the claims that this one is ending. */
   announceEnd(): void {
     for (const claim of this.#claims) claim.announceEnd();
   }
 
+  /** Keeps a claim. A claim that arrives after the release, in a start that was given up, is released at once. */
+  async #hold(claim: WriterClaim): Promise<void> {
+    if (this.#isReleased) await claim.release();
+    else this.#claims.push(claim);
+  }
+
   async release(): Promise<void> {
+    this.#isReleased = true;
     for (const claim of this.#claims.splice(0).reverse()) await claim.release();
   }
 }
 
+/** Removes content that was deleted since the last compaction from the databases, before they are opened. */
+async function compactDeleted(paths: DatabasePaths, log: Log): Promise<void> {
+  const { done, put_off } = await compactMarked(paths, COMPACTED_AT_START_BYTES);
+  for (const compacted of done) log.info(compacted, 'deleted content was removed from the database file');
+  for (const { path, why } of put_off)
+    log.warn(
+      { path, why },
+      'the database file still holds deleted content: stop the service and run understudy compact',
+    );
+}
+
 /**
- * A change of the data key that was cut short is finished or undone, before anything is opened.
- * @throws WriterClaimedError while it is at work
+ * Finishes or undoes an interrupted change of the data key, before anything is opened.
+ * @throws WriterClaimedError while the change is in progress
  */
 async function settleRekey({ data_dir, capture }: Config, log: Log): Promise<void> {
   const held = [databasePaths(data_dir).main, capture.db];
-  const settled = await settlePlan(data_dir, held);
+  const settled = await settlePlan({ data_dir, capture_db: capture.db }, held);
   if (settled === null) return;
   log.warn({ key: settled.key_id }, `a change of the data key was cut short: it is ${settled.done} now`);
 }
 
 /**
- * Takes DATA_DIR for this process's actors: what they know is in memory, and two of them would answer and store
- * differently. Who merely writes a row, as `understudy keys` does, needs no claim. One that still drains is waited for.
+ * Claims DATA_DIR for this process's actors. They keep state in memory, and two processes would answer and store differently.
+ * Commands that only write a row, such as `understudy keys`, need no claim. Waits for a process that still drains.
  * @throws Error of one line when another process serves from it
  */
 async function claimData(dir: string, log: Log, signal: AbortSignal | undefined): Promise<WriterClaim> {
@@ -80,7 +112,7 @@ async function claimData(dir: string, log: Log, signal: AbortSignal | undefined)
 }
 
 /**
- * Takes the capture database for this process. One that still drains is waited for.
+ * Claims the capture database for this process. Waits for a process that still drains.
  * @throws Error of one line when another process writes to it
  */
 async function claimCapture(db: string, log: Log, signal: AbortSignal | undefined): Promise<WriterClaim> {

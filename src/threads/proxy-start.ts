@@ -2,23 +2,27 @@
 import type { Config } from '../config.ts';
 import { listDomains } from '../domain/proxy-host.ts';
 import { findPort } from '../http/port.ts';
-import { PROXY_TUNNEL_DESCRIPTORS, PROXY_TUNNELS_MAX } from '../limits.ts';
 import { systemClock } from '../std/clock.ts';
 import { resolveModuleUrl } from '../std/module-url.ts';
 import { ProxyThread, type ProxyThreadOptions } from './proxy-thread.ts';
 
+/** Tunnels at once, of both kinds; a further CONNECT gets 503. Where descriptors are few, tunnels get a share of them. */
+const PROXY_TUNNELS_MAX = 1_024;
+/** Descriptors that a terminated tunnel may need: the client's, both ends of the way to the gateway, the upstream's. */
+const PROXY_TUNNEL_DESCRIPTORS = 4;
+
 /**
- * @param descriptors that the process may have; 0 where nobody says
+ * @param descriptors that the process may have; 0 if unknown
  * @returns the thread, listening
- * @throws Error of one line when the address cannot be bound, or the authority's files do not do
+ * @throws Error of one line when the address cannot be bound, or the authority's files are invalid
  */
 export async function startProxy(
-  { proxy, data_dir, log_level }: Config,
+  { proxy, data_dir, log_level, connections }: Config,
   parts: Pick<ProxyThreadOptions, 'servers' | 'own_ports' | 'counts' | 'log'>,
   descriptors: number,
 ): Promise<ProxyThread> {
   const { host, port, hosts, keys, blind } = proxy!;
-  // Here, since an error loses what it is on its way between threads. What it loads takes a while.
+  // Here, because an error loses its class between threads. The import takes a while.
   const { openAuthority } = await import('../proxy/authority.ts');
   await openAuthority(data_dir, listDomains(hosts), systemClock.wallMs());
   const thread = new ProxyThread({
@@ -30,6 +34,7 @@ export async function startProxy(
     keys,
     blind,
     tunnels_max: chooseTunnels(descriptors),
+    by_address: connections.by_address,
     data_dir,
     log_level,
   });
@@ -37,7 +42,7 @@ export async function startProxy(
   return thread;
 }
 
-/** Where descriptors are few, tunnels have half of them. */
+/** With few descriptors, tunnels get half of them. */
 function chooseTunnels(descriptors: number): number {
   if (descriptors === 0) return PROXY_TUNNELS_MAX;
   return Math.min(PROXY_TUNNELS_MAX, Math.ceil(descriptors / 2 / PROXY_TUNNEL_DESCRIPTORS));

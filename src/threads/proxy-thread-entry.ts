@@ -1,7 +1,7 @@
 /**
- * Entry of the proxy thread: opens the authority and the listener, and serves clients until the main thread says otherwise,
- * over comlink. TLS handshakes cost processor time, and anybody who connects can ask for them; here they
- * keep no server thread waiting. Composition. The proxy thread, and nobody else's.
+ * Entry of the proxy thread: opens the authority and the listener, and serves clients until the main thread stops it over
+ * comlink. TLS handshakes cost processor time, and every client can ask for them; here they delay no server thread. Composition. The
+ * proxy thread.
  */
 import type { MessagePort } from 'node:worker_threads';
 import * as Comlink from 'comlink';
@@ -14,6 +14,7 @@ import { ProxyServer } from '../proxy/proxy-server.ts';
 import { TunnelCounts } from '../proxy/tunnel-counts.ts';
 import { systemClock } from '../std/clock.ts';
 import { createDeferred } from '../std/deferred.ts';
+import { runOwnThread } from '../std/own-thread.ts';
 
 /** What the proxy thread is started with; the ports are transferred. */
 export interface ProxyTask {
@@ -25,9 +26,11 @@ export interface ProxyTask {
   blind: 'all' | 'public' | 'off';
   own_ports: readonly number[];
   tunnels_max: number;
+  /** MAX_CONNECTIONS_PER_ADDRESS; null: the default. */
+  by_address: number | null;
   data_dir: string;
   log_level: string;
-  /** Of `TunnelCounts`. */
+  /** Memory of `TunnelCounts`. */
   counts: SharedArrayBuffer;
   control: MessagePort;
   /** Leads to the main thread's ProxyServices. */
@@ -36,24 +39,27 @@ export interface ProxyTask {
 
 /** What the proxy thread may ask of the main thread; called through comlink. */
 export interface ProxyServices {
-  /** @returns the port of a listener of the gateway for this host; null when there can be none now */
+  /** @returns the port of the gateway's listener for this host; null when there can be none now */
   openRoute(authority: string, provider: string): Promise<number | null>;
 }
 
-/** What the main thread may ask of it; called through comlink. */
+/** What the main thread may ask of the proxy thread; called through comlink. */
 export interface ProxyControl {
   /** @returns the port */
   listen(): Promise<number>;
   drain(): void;
-  /** Once the gateway is drained: ends what is left, tunnels that are in use after so long at most. */
+  /**
+   * Ends the thread after the gateway's drain.
+   * @param deadlineMs how long tunnels in use may go on
+   */
   stop(deadlineMs: number): Promise<void>;
 }
 
-/** How often it is looked whether the authority's certificate runs out. */
+/** How often the expiry of the authority's certificate is checked. */
 const LOOK_MS = 6 * 3_600_000;
 
 /** Runs the thread until it is stopped. */
-export default async function proxy(task: ProxyTask): Promise<void> {
+async function proxy(task: ProxyTask): Promise<void> {
   const log = createLog(task.log_level);
   const stopped = createDeferred<void>();
   const services = Comlink.wrap<ProxyServices>(nodeEndpoint(task.services));
@@ -99,3 +105,5 @@ export default async function proxy(task: ProxyTask): Promise<void> {
     task.services.close();
   });
 }
+
+runOwnThread(proxy);

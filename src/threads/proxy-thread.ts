@@ -5,41 +5,46 @@
 import { MessageChannel } from 'node:worker_threads';
 import * as Comlink from 'comlink';
 import nodeEndpoint from 'comlink/dist/esm/node-adapter.mjs';
-import { Piscina } from 'piscina';
 import type { ProxiedRoute } from '../gateway/route-table.ts';
-import { DRAIN_DEADLINE_MS, PROXY_HEAP_MB, PROXY_RESTART_MS, PROXY_ROUTES_MAX } from '../limits.ts';
+import { DRAIN_DEADLINE_MS } from '../limits.ts';
 import type { TunnelCounts } from '../proxy/tunnel-counts.ts';
-import { endPool } from '../std/loading-threads.ts';
+import { OwnThread } from '../std/own-thread.ts';
 import type { ProxyControl, ProxyServices, ProxyTask } from './proxy-thread-entry.ts';
 
-/** A server thread as far as the proxy knows it. */
+/** Hosts at once that have a way to the gateway. Wildcards allow any number of hosts. */
+const PROXY_ROUTES_MAX = 256;
+/** V8 heap of the thread. Bytes that pass lie outside it. */
+const PROXY_HEAP_MB = 256;
+/** Delay before the thread restarts. It doubles from the first value to the last. */
+const PROXY_RESTART_MS = { first: 200, last: 30_000 } as const;
+
+/** A server thread, in the proxy's view. */
 export interface RoutedServer {
   openRoute(route: ProxiedRoute): Promise<number>;
 }
 
 export interface ProxyThreadOptions extends Omit<ProxyTask, 'control' | 'services' | 'counts'> {
-  /** Module whose default export runs a {@link ProxyTask}. */
+  /** Module that runs a {@link ProxyTask} in its own thread. */
   entry: URL;
   counts: TunnelCounts;
-  /** Every server thread; each takes its share of the tunnels. */
+  /** Every server thread. Tunnels are spread over them. */
   servers: readonly RoutedServer[];
   log: { error(fields: object, words: string): void };
 }
 
-/** What is left of answers is on its way to clients when the gateway is done with them. */
+/** Time for the last bytes of answers to reach clients after the gateway's drain. */
 const LAST_BYTES_MS = 1_000;
 
-/** One run of the thread. */
+/** One life of the thread. */
 interface Seat {
   control: Comlink.Remote<ProxyControl>;
-  /** Settles when the thread is done with it, whatever the reason; never rejects. */
+  /** Why the thread exited; never rejects. */
   ended: Promise<string>;
 }
 
 export class ProxyThread {
   readonly #options: ProxyThreadOptions;
-  readonly #pool: Piscina;
-  /** Ports by host, one of each server thread. */
+  /** Ports by host, one per server thread. */
   readonly #routes = new Map<string, Promise<number[]>>();
   #next = 0;
   #seat: Seat | null = null;
@@ -50,17 +55,6 @@ export class ProxyThread {
 
   constructor(options: ProxyThreadOptions) {
     this.#options = options;
-    this.#pool = new Piscina({
-      filename: options.entry.href,
-      minThreads: 0,
-      maxThreads: 1,
-      concurrentTasksPerWorker: 1,
-      idleTimeout: 0,
-      atomics: 'disabled',
-      resourceLimits: { maxOldGenerationSizeMb: PROXY_HEAP_MB },
-    });
-    // A thread's end is told to its seat; without a listener piscina's event would end the process.
-    this.#pool.on('error', () => {});
   }
 
   /** Where it listens, without a trailing slash; what clients set HTTPS_PROXY to. */
@@ -71,13 +65,13 @@ export class ProxyThread {
 
   /**
    * @returns once it listens
-   * @throws Error when the address cannot be bound, or the authority not be opened
+   * @throws Error when the address cannot be bound, or the authority cannot be opened
    */
   async start(): Promise<void> {
     this.#port = await this.#listen(this.#options.port);
   }
 
-  /** Takes no more connections. */
+  /** Stops accepting connections. */
   async drain(): Promise<void> {
     this.#drainedAt = performance.now();
     if (this.#restart !== null) clearTimeout(this.#restart);
@@ -85,21 +79,20 @@ export class ProxyThread {
     if (seat !== null) await Promise.race([seat.control.drain(), seat.ended]).catch(() => {});
   }
 
-  /** Ends it, when the gateway is drained. */
+  /** Ends the thread, after the gateway's drain. */
   async stop(): Promise<void> {
     if (this.#drainedAt === null) await this.drain();
     const seat = this.#seat;
     const left = Math.max(DRAIN_DEADLINE_MS - (performance.now() - this.#drainedAt!), LAST_BYTES_MS);
-    // The answer may be lost with the port that closes behind it; the end of the task is answer enough.
+    // The answer may be lost with the port that closes after it. The end of the thread is enough.
     if (seat !== null) await Promise.race([seat.control.stop(left).catch(() => {}), seat.ended]);
     await seat?.ended;
-    await endPool(this.#pool);
   }
 
   async #listen(port: number): Promise<number> {
     const control = new MessageChannel();
     const services = new MessageChannel();
-    const { entry: _entry, servers: _servers, log: _log, counts, ...rest } = this.#options;
+    const { entry, servers: _servers, log: _log, counts, ...rest } = this.#options;
     const task: ProxyTask = {
       ...rest,
       port,
@@ -111,8 +104,11 @@ export class ProxyThread {
       openRoute: (authority, provider) => this.#openRoute({ authority, provider }),
     };
     Comlink.expose(remote, nodeEndpoint(services.port1));
-    const run = this.#pool.run(task, { transferList: [control.port2, services.port2] }) as Promise<void>;
-    const ended = run
+    const thread = new OwnThread(entry, task, {
+      transfer: [control.port2, services.port2],
+      heap_mb: PROXY_HEAP_MB,
+    });
+    const ended = thread.ended
       .then(
         () => 'stopped',
         (thrown: unknown) => (thrown instanceof Error ? thrown.message : String(thrown)),
@@ -138,7 +134,7 @@ export class ProxyThread {
     }
   }
 
-  /** Whatever its clients did to it, the gateway goes on. */
+  /** Restarts a thread that ended. The gateway goes on, whatever a client did to the proxy. */
   #onEnded(seat: Seat, reason: string): void {
     if (this.#seat !== seat) return;
     this.#seat = null;
@@ -162,7 +158,7 @@ export class ProxyThread {
     this.#restartMs = Math.min(this.#restartMs * 2, PROXY_RESTART_MS.last);
   }
 
-  /** Of the server threads' ports for the host, each in its turn; null for one host too many. */
+  /** The servers' ports for a host, in turn; null for a host beyond the bound. */
   async #openRoute(route: ProxiedRoute): Promise<number | null> {
     const { servers } = this.#options;
     let ports = this.#routes.get(route.authority);

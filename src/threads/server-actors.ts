@@ -27,19 +27,19 @@ import { SplitJournal } from '../storage/split-journal.ts';
 
 const DAY_MS = 86_400_000;
 
-export interface ServerActorsSeat {
+interface ServerActorsSeat {
   index: number;
   placement: Placement;
   actors: ActorClient;
   databases: DatabasePaths;
   /** Shared with the other server threads (src/storage/lmdb/write-turn.ts). */
   write_turn: SharedArrayBuffer;
-  /** Somebody may read the live stream; otherwise its hubs keep nothing. */
+  /** Whether the live stream is on. Without it its hubs keep nothing. */
   has_live_stream: boolean;
-  /** Days after which an event is told to nobody; null: none is too old. */
+  /** Days after which an event is not delivered any more; null: never. */
   live_event_days: number | null;
   log: Log;
-  /** It lives again after a fault: other threads link themselves to it anew. */
+  /** Called when the host lives again after a fault, so that other threads link with it again. */
   onUp: () => void;
 }
 

@@ -6,8 +6,7 @@ import type { MetricsData } from '../api/metrics.ts';
 import type { Config } from '../config.ts';
 import type { CaptureQuestion } from '../domain/captured-run.ts';
 import type { ErrorData } from '../errors.ts';
-import type { CaptureAdmin } from '../gateway/admin.ts';
-import type { ThreadCapture } from '../gateway/capture/capture-control.ts';
+import type { CaptureAdmin, ThreadCapture } from '../gateway/capture/capture-control.ts';
 import type { ProxiedRoute } from '../gateway/route-table.ts';
 import type { HostStats } from '../runtime/host-stats.ts';
 import type { LinkEnd } from '../runtime/message-port-link.ts';
@@ -17,14 +16,17 @@ import type { Parts } from './server-thread.ts';
 
 /** What a server thread is started with; both ports are transferred. */
 export interface ServerThreadTask {
-  /** Ports of the listeners are the ones that the main thread's server got. */
+  /** With the ports on which the main thread's server listens. */
   config: Config;
   parts: Parts;
   placement: Placement;
   /** Number of this thread's host of actors, where there is an API. */
   host: number;
   shared: SharedMemory;
-  /** For what is captured; null where there is none that the capture process sees. */
+  /** Orders exchanges across server threads (gateway/capture/arrival-counter.ts). */
+  arrivals: SharedArrayBuffer;
+  queue_places: SharedArrayBuffer;
+  /** For captured exchanges; null without capture, or where the capture process cannot map it. */
   memory: MappedMemory | null;
   control: MessagePort;
   /** Leads to the main thread's RemoteServices. */
@@ -32,26 +34,28 @@ export interface ServerThreadTask {
 }
 
 /** What the main thread may ask of a server thread; called through comlink. */
-export interface ServerThreadControl extends ThreadCapture {
+export interface ServerThreadControl extends Omit<ThreadCapture, 'settle'> {
+  /** @returns the reason of a failure as data, because an error loses its class between threads; null: no failure */
+  settle(deadlineMs: number): Promise<ErrorData | null>;
   connectHost(index: number, end: LinkEnd): void;
   /** Opens the host of actors, so that others can be linked with it. */
   openHost(): void;
-  /** A link to another thread's server. */
+  /** Links the thread with a client on another thread. */
   connectClient(end: LinkEnd): void;
-  /** A link to another host. */
+  /** Links the host with another one. */
   connectPeer(index: number, end: LinkEnd): void;
-  /** null while there is none. */
+  /** null while there is no host. */
   hostStats(): HostStats | null;
-  /** Resolves once it listens. */
+  /** @returns when it listens */
   start(): Promise<void>;
   metrics(): Promise<MetricsData>;
-  /** Listens for what the proxy has decrypted of one host, on loopback. */
+  /** Listens on loopback for decrypted requests of the proxy to one host. */
   openRoute(route: ProxiedRoute): Promise<number>;
-  /** A port to the student. */
+  /** Takes a port to the student. */
   attachStudent(port: MessagePort, facts: StudentFacts): void;
-  /** There is no student any more. */
-  withdrawStudent(): void;
-  /** Lets the requests finish; the actors go on. */
+  /** There is no student to ask. @param isExpected one is being read */
+  withdrawStudent(isExpected: boolean): void;
+  /** Lets the requests finish. The actors go on. */
   drain(): Promise<void>;
   stop(): Promise<void>;
   /** Closes all sockets at once: the process is about to exit. */

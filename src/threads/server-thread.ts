@@ -58,7 +58,7 @@ export class ServerThread implements ThreadCapture {
     this.#api = api;
   }
 
-  /** Without a trailing slash; null when the part was not asked for. */
+  /** Without a trailing slash; null for a listener that was not asked for. */
   get api_url(): string | null {
     return this.#api?.url ?? null;
   }
@@ -76,7 +76,7 @@ export class ServerThread implements ThreadCapture {
   }
 
   /**
-   * Listens for what the proxy has decrypted of one host.
+   * Listens for decrypted requests of the proxy to one host.
    * @returns the port, on loopback
    */
   async openRoute(route: ProxiedRoute): Promise<number> {
@@ -84,18 +84,18 @@ export class ServerThread implements ThreadCapture {
     return this.#gateway.openRoute(route);
   }
 
-  /** There is a student, or another one; the port is the thread's from now on. */
+  /** Takes the port to a new student. */
   attachStudent(port: MessagePort, facts: StudentFacts): void {
     if (this.#gateway === null) port.close();
     else this.#gateway.attachStudent(port, facts);
   }
 
-  /** There is no student any more. */
-  withdrawStudent(): void {
-    this.#gateway?.withdrawStudent();
+  /** There is no student to ask. @param isExpected one is being read */
+  withdrawStudent(isExpected: boolean): void {
+    this.#gateway?.withdrawStudent(isExpected);
   }
 
-  /** What this thread has counted, for another to add up. */
+  /** This thread's counts, for the sum over all threads. */
   async metrics(): Promise<MetricsData> {
     return (await this.#api?.metrics()) ?? [];
   }
@@ -108,12 +108,12 @@ export class ServerThread implements ThreadCapture {
     this.#gateway?.kill();
   }
 
-  /** Does in the background what was left by others; one server thread does it for all. */
+  /** Does unfinished work in the background. One server thread does it for all. */
   tend(): void {
     this.#api?.tend();
   }
 
-  /** Finishes what is in flight, and hands what is captured to the writer. */
+  /** Finishes the requests in flight, and hands captured exchanges to the writer. */
   async stop(): Promise<void> {
     const begunAt = performance.now();
     await Promise.all([this.#gateway?.drain(), this.#api?.drain()]);

@@ -5,19 +5,18 @@
 import { MessageChannel } from 'node:worker_threads';
 import * as Comlink from 'comlink';
 import nodeEndpoint from 'comlink/dist/esm/node-adapter.mjs';
-import { Piscina } from 'piscina';
 import type { MappedMemory } from '../../actors/capture-writer/mapped-memory.ts';
 import type { SharedMemory } from '../api/checks.ts';
 import type { Config } from '../config.ts';
 import type { CaptureAsker } from '../domain/captured-run.ts';
-import { toErrorData } from '../errors.ts';
-import type { CaptureAdmin } from '../gateway/admin.ts';
-import type { ThreadCapture } from '../gateway/capture/capture-control.ts';
+import { fromErrorData, toErrorData } from '../errors.ts';
+import type { CaptureAdmin, ThreadCapture } from '../gateway/capture/capture-control.ts';
 import type { ComputeTask } from '../runtime/actor-thread.ts';
 import type { ActorThreads } from '../runtime/actor-threads.ts';
 import type { Placement } from '../runtime/protocol.ts';
-import { beforeExit, endPool, waitForLoading } from '../std/loading-threads.ts';
+import { beforeExit, waitForLoading } from '../std/loading-threads.ts';
 import { resolveModuleUrl } from '../std/module-url.ts';
+import { OwnThread } from '../std/own-thread.ts';
 import type { Parts } from './server-thread.ts';
 import type {
   AdminAnswer,
@@ -27,13 +26,15 @@ import type {
 } from './server-thread-protocol.ts';
 import type { StudentSeeker } from './student-thread.ts';
 
-export interface ServerThreadsOptions {
-  /** With the ports that the main thread's server really listens on. */
+interface ServerThreadsOptions {
+  /** With the ports on which the main thread's server listens. */
   config: Config;
   parts: Parts;
   placement: Placement;
   shared: SharedMemory;
-  /** For what is captured; null where there is none that the capture process sees. */
+  arrivals: SharedArrayBuffer;
+  queue_places: SharedArrayBuffer;
+  /** For captured exchanges; null without capture, or where the capture process cannot map it. */
   memory: MappedMemory | null;
   actors: ActorThreads;
   admin: CaptureAdmin;
@@ -42,14 +43,13 @@ export interface ServerThreadsOptions {
   /** null where there is no API. */
   compute: ComputeTask | null;
   renderMetrics: () => Promise<string>;
-  /** Told of a server thread that failed. */
+  /** Called when a server thread failed. */
   onServerEnded: (thrown: unknown) => void;
 }
 
 export class ServerThreads {
   readonly servers: readonly Comlink.Remote<ServerThreadControl>[];
-  readonly #pool: Piscina;
-  readonly #ended: Promise<unknown>[];
+  readonly #threads: readonly OwnThread[];
   readonly #forgetExit: () => void;
   readonly #options: ServerThreadsOptions;
 
@@ -57,21 +57,13 @@ export class ServerThreads {
   constructor(options: ServerThreadsOptions) {
     this.#options = options;
     const count = options.config.server_threads - 1;
-    this.#pool = new Piscina({
-      filename: resolveModuleUrl('./server-thread-entry.ts', import.meta.url).href,
-      minThreads: 0, // or it would start a thread of its own instead of a dead one
-      maxThreads: count,
-      concurrentTasksPerWorker: 1,
-      idleTimeout: Number.POSITIVE_INFINITY,
-      atomics: 'disabled',
-    });
-    const runs = Array.from({ length: count }, (_, at) => this.#startOne(options, hostOf(options, at)));
-    this.servers = runs.map((run) => run.control);
-    this.#ended = runs.map((run) => run.ended);
+    const started = Array.from({ length: count }, (_, at) => this.#startOne(options, hostOf(options, at)));
+    this.servers = started.map(({ control }) => control);
+    this.#threads = started.map(({ thread }) => thread);
     this.#forgetExit = beforeExit(() => Promise.allSettled(this.#askAll((server) => server.hangUp())));
   }
 
-  /** Opens their hosts of actors, and links them with everybody. */
+  /** Opens their hosts of actors, and links the hosts with all threads. */
   async open(): Promise<void> {
     if (!this.#options.parts.api) return;
     await Promise.all(this.#askAll((server) => server.openHost()));
@@ -80,53 +72,60 @@ export class ServerThreads {
 
   /**
    * @returns when all listen
-   * @throws what a thread fails with meanwhile
+   * @throws the error of a thread that fails meanwhile
    */
   async start(): Promise<void> {
     await Promise.all(this.#askAll((server) => server.start()));
   }
 
-  /** What they captured, as the admin routes ask for it. */
+  /** The captures of these threads, for the admin routes. */
   get captures(): readonly ThreadCapture[] {
-    return this.servers as unknown as readonly ThreadCapture[];
+    return this.servers.map((server) => ({
+      counters: () => server.counters(),
+      relegation: () => server.relegation(),
+      kill: () => server.kill(),
+      settle: async (deadlineMs: number) => {
+        const refused = await server.settle(deadlineMs);
+        if (refused !== null) throw fromErrorData(refused);
+      },
+    }));
   }
 
-  /** Gives each a port to the student, now and whenever there is another. */
+  /** Gives each thread a port to the student, now and to each later student. */
   connectStudent(student: { connect(seeker: StudentSeeker): void }): void {
     for (const server of this.servers) {
       student.connect({
         attach: (port, facts) => {
           void server.attachStudent(Comlink.transfer(port, [port]), facts).catch(() => port.close());
         },
-        withdraw: () => void server.withdrawStudent().catch(() => {}),
+        withdraw: (isExpected) => void server.withdrawStudent(isExpected).catch(() => {}),
       });
     }
   }
 
-  /** Lets all requests finish; the actors go on. */
+  /** Lets all requests finish. The actors go on. */
   async drain(): Promise<void> {
     await Promise.allSettled(this.#askAll((server) => server.drain()));
   }
 
-  /** Drains what has not been drained, ends the actors and the threads, those that are loading after 15 s at most. */
+  /** Drains what is not drained yet, ends the actors and the threads. Loading threads get up to 15 s. */
   async stop(): Promise<void> {
-    // The answer to `stop` may be lost with the port that closes behind it; the end of the task is answer enough.
+    // The answer to `stop` may be lost with the port that closes after it. The end of the thread is enough.
     const asked = Promise.allSettled(this.#askAll((server) => server.stop()));
-    for (const thread of this.#pool.threads) {
-      // One that has not come up by then never hears of it.
-      void waitForLoading([thread]).then(async (hasLoaded) => {
-        if (!hasLoaded) await thread.terminate();
+    for (const { worker } of this.#threads) {
+      // A thread that has not loaded by then never learns of the stop.
+      void waitForLoading([worker]).then(async (hasLoaded) => {
+        if (!hasLoaded) await worker.terminate();
       });
     }
     await asked;
-    await Promise.allSettled(this.#ended);
-    await endPool(this.#pool);
+    await Promise.allSettled(this.#threads.map(({ ended }) => ended));
     this.#forgetExit();
   }
 
-  /** Calls over comlink never settle once the other side is gone; the end of its task does. */
+  /** Calls over comlink never settle once the other side is gone. The end of the thread does. */
   #askAll(ask: (server: Comlink.Remote<ServerThreadControl>) => Promise<unknown>): Promise<unknown>[] {
-    return this.servers.map((server, at) => Promise.race([ask(server), this.#ended[at]]));
+    return this.servers.map((server, at) => Promise.race([ask(server), this.#threads[at]!.ended]));
   }
 
   #linkHost(at: number): void {
@@ -146,6 +145,8 @@ export class ServerThreads {
       parts,
       placement,
       shared,
+      arrivals,
+      queue_places,
       memory,
       actors,
       admin,
@@ -158,7 +159,7 @@ export class ServerThreads {
     host: number,
   ): {
     control: Comlink.Remote<ServerThreadControl>;
-    ended: Promise<void>;
+    thread: OwnThread;
   } {
     const control = new MessageChannel();
     const services = new MessageChannel();
@@ -177,28 +178,30 @@ export class ServerThreads {
       placement,
       host,
       shared,
+      arrivals,
+      queue_places,
       memory,
       control: control.port2,
       services: services.port2,
     };
-    const ended = (
-      this.#pool.run(task, { transferList: [control.port2, services.port2] }) as Promise<void>
-    ).finally(() => {
+    const thread = new OwnThread(resolveModuleUrl('./server-thread-entry.ts', import.meta.url), task, {
+      transfer: [control.port2, services.port2],
+    });
+    // A server that fails takes its connections with it, and the native library then ends the process.
+    void thread.ended.catch(onServerEnded).finally(() => {
       control.port1.close();
       services.port1.close();
     });
-    // A server that dies takes its connections with it, and the native library ends the process; nothing to mend here.
-    ended.catch(onServerEnded);
     const wrapped = Comlink.wrap<ServerThreadControl>(nodeEndpoint(control.port1));
     actors.connectClient(
       (index, end) => void wrapped.connectHost(index, Comlink.transfer(end, [end.port])),
       host,
     );
-    return { control: wrapped, ended };
+    return { control: wrapped, thread };
   }
 }
 
-/** The main thread's server has the first host, the others follow. */
+/** The main thread's server has the first host. The others follow. */
 function hostOf({ placement }: ServerThreadsOptions, at: number): number {
   return placement.hosts + 1 + at;
 }

@@ -4,25 +4,21 @@
  * Without a manifest there is no student: it withdraws the servers' ports and waits for the next one. Traffic waits for
  * nothing of that. Part of the composition root; main thread.
  */
+
 import { stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import { MessageChannel, type MessagePort } from 'node:worker_threads';
 import * as Comlink from 'comlink';
 import nodeEndpoint from 'comlink/dist/esm/node-adapter.mjs';
-import { Piscina } from 'piscina';
+import type { Config } from '../config.ts';
+import { SHIPPED_PRICES } from '../domain/price-table.ts';
+import type { LedgerReport } from '../domain/student-ledger.ts';
 import type { RelegationState } from '../gateway/capture/capture-control.ts';
-import {
-  STUDENT_HEAP_MB,
-  STUDENT_LOAD_MS,
-  STUDENT_LOOK_MS,
-  STUDENT_PING_MS,
-  STUDENT_RESTART_MS,
-  STUDENT_START_MS,
-  STUDENT_TIMEOUT_MS,
-  STUDENT_WATCH_MS,
-} from '../limits.ts';
+import type { Log } from '../log.ts';
 import { createDeferred } from '../std/deferred.ts';
-import { endPool } from '../std/loading-threads.ts';
+import { resolveModuleUrl } from '../std/module-url.ts';
+import { OwnThread } from '../std/own-thread.ts';
+import { readLedgerFile, reportLedger } from '../student/day-ledger.ts';
 import {
   checkForWaiting,
   MANIFEST_NAME,
@@ -31,15 +27,32 @@ import {
 } from '../student/directory.ts';
 import { Student } from '../student/model/student.ts';
 import { ORDERS_NAME, readOrders } from '../student/orders.ts';
+import { STUDENT_TIMEOUT_MS } from '../student/serving/limits.ts';
 import type { StudentFacts, WatchReport } from '../student/serving/protocol.ts';
-import type { StudentControl, StudentTask } from './student-thread-entry.ts';
+import type { StudentControl, StudentTask } from './student-thread-protocol.ts';
+
+/** How often the student's directory is checked for a new version. */
+const STUDENT_LOOK_MS = 3_000;
+/** How long the thread may take to read its directory, and how long to answer a ping. */
+const STUDENT_LOAD_MS = 120_000;
+const STUDENT_PING_MS = 5_000;
+/** How long a start waits for the student before it listens. The upstream answers runs that begin before the student is ready. */
+const STUDENT_START_MS = 5_000;
+/** How long the statistics wait for the student's report. */
+const STUDENT_WATCH_MS = 500;
+/** V8 heap of the thread. Beyond it the thread ends, and the process goes on. */
+const STUDENT_HEAP_MB = 2_048;
+/** Threads at once. A further student waits until one has ended. */
+const SEATS_MAX = 3;
+/** Delay before the thread restarts. It doubles from the first value to the last. */
+const STUDENT_RESTART_MS = { first: 200, last: 30_000 } as const;
 
 /**
- * Reads a directory as the student's thread will, and keeps nothing of it.
- * @returns whether there is a student; false: the directory is empty, and one may come
+ * Reads a directory like the student's thread, and keeps nothing of it.
+ * @returns whether there is a student; false: the directory is empty, and a student may come
  * @throws StudentDirectoryError of one line when no student can be loaded
  */
-export async function checkStudent(directory: string): Promise<boolean> {
+async function checkStudent(directory: string): Promise<boolean> {
   await checkForWaiting(directory);
   let found: Awaited<ReturnType<typeof readStudentDirectory>>;
   try {
@@ -66,23 +79,23 @@ export async function checkStudent(directory: string): Promise<boolean> {
   return true;
 }
 
-/** A server as far as the student's thread knows it. */
+/** A server, in the view of the student's thread. */
 export interface StudentSeeker {
-  /** Gives it a port, which is the server's from then on. */
+  /** Gives the server a port, which it then owns. */
   attach(port: MessagePort, facts: StudentFacts): void;
-  /** There is no student any more: nothing new goes to the port that it has. */
-  withdraw(): void;
+  /** There is no student: the server sends nothing new to its port. @param isExpected one is being read */
+  withdraw(isExpected: boolean): void;
 }
 
-export interface StudentThreadOptions extends Omit<StudentTask, 'control' | 'prices'> {
-  /** null: what is saved is not told in money. */
+interface StudentThreadOptions extends Omit<StudentTask, 'control' | 'prices'> {
+  /** null: savings are not reported in money. */
   prices: StudentTask['prices'] | null;
-  /** Module whose default export runs a {@link StudentTask}. */
+  /** Module that runs a {@link StudentTask} in its own thread. */
   entry: URL;
-  /** How long a step waits for the student; null: what its kind gets. */
+  /** How long a step waits for the student; null: the default of its kind. */
   timeout_ms: number | null;
   log: { info(fields: object, words: string): void; error(fields: object, words: string): void };
-  /** For tests: how often the directory is looked at. */
+  /** How often the student's directory is checked. For tests. */
   look_ms?: number;
   ping_ms?: number;
 }
@@ -90,26 +103,29 @@ export interface StudentThreadOptions extends Omit<StudentTask, 'control' | 'pri
 /** One student on one thread. */
 interface Seat {
   control: Comlink.Remote<StudentControl>;
-  /** Settles when the thread is done with it, whatever the reason; never rejects. */
+  /** Why the thread exited; never rejects. */
   ended: Promise<string>;
-  /** Ends the thread the hard way; one that is still loading ends when it has. */
-  abort: () => void;
+  /** Ends the thread, whatever it is doing. A thread that is loading finishes that first. */
+  abort: () => Promise<void>;
   facts: StudentFacts | null;
-  /** Questions whether it is alive that it has left unanswered, one after the other. */
+  /** Consecutive pings without an answer. */
   missed_pings: number;
 }
 
 export class StudentThread implements RelegationState {
   readonly #options: StudentThreadOptions;
-  readonly #pool: Piscina;
+  /** All seats with a thread: one serves, one is being read, one finishes. */
+  readonly #seats = new Set<Seat>();
   readonly #seekers: StudentSeeker[] = [];
   #current: Seat | null = null;
-  /** Being read in. */
+  /** The one that is being read. */
   #next: Seat | null = null;
   #isOpening = false;
-  /** Of the manifest that was last read in, or tried; '' when there was none. */
+  /** No student can be read, so servers need not wait for one. */
+  #isAbsent = false;
+  /** Stamp of the manifest that was last read or tried; '' without a manifest. */
   #stamp = '';
-  /** Of the orders that the thread was last told to obey. */
+  /** Stamp of the orders that the thread was last told to obey. */
   #ordersStamp = '';
   #told = '';
   #restartMs: number = STUDENT_RESTART_MS.first;
@@ -118,21 +134,9 @@ export class StudentThread implements RelegationState {
   #isClosed = false;
   readonly #arrived = createDeferred<void>();
 
-  /** Starts it; it reads in its student meanwhile. */
+  /** Starts the thread, which then reads its student. */
   constructor(options: StudentThreadOptions) {
     this.#options = options;
-    this.#pool = new Piscina({
-      filename: options.entry.href,
-      minThreads: 0,
-      // One that serves, one that is being read in, one that finishes.
-      maxThreads: 3,
-      concurrentTasksPerWorker: 1,
-      idleTimeout: 0,
-      atomics: 'disabled',
-      resourceLimits: { maxOldGenerationSizeMb: STUDENT_HEAP_MB },
-    });
-    // A thread's end is told to its seat; without a listener piscina's event would end the process.
-    this.#pool.on('error', () => {});
     this.#timers.push(
       setInterval(() => void this.#look(), options.look_ms ?? STUDENT_LOOK_MS).unref(),
       setInterval(() => void this.#ping(), options.ping_ms ?? STUDENT_PING_MS).unref(),
@@ -144,16 +148,12 @@ export class StudentThread implements RelegationState {
     return this.#options.mode;
   }
 
-  get has_prices(): boolean {
-    return this.#options.prices !== null;
-  }
-
-  /** The student that serves; null while there is none. */
+  /** The student that serves; null without one. */
   get facts(): StudentFacts | null {
     return this.#current?.facts ?? null;
   }
 
-  /** How right it has been; null while there is none, or while it is busy. */
+  /** The watch's report; null without a student, or while it is busy. */
   async describeWatch(): Promise<WatchReport | null> {
     const seat = this.#current;
     if (seat === null) return null;
@@ -161,34 +161,42 @@ export class StudentThread implements RelegationState {
     return withDeadline(asked, STUDENT_WATCH_MS).catch(() => null);
   }
 
-  /** Settles when the first student is there, or when that takes too long: then it comes while traffic is served. */
+  /** The ledger as it was last written, for the time without a student; null when it cannot be read. */
+  async readKeptLedger(): Promise<LedgerReport | null> {
+    const { ledger_path } = this.#options;
+    if (ledger_path === null) return null;
+    return readLedgerFile(ledger_path).then(
+      (copy) => reportLedger(copy ?? []),
+      () => null,
+    );
+  }
+
+  /** Settles when the first student serves, or after a deadline. A later student takes over while traffic is served. */
   async waitForStart(): Promise<void> {
     await withDeadline(this.#arrived.promise, STUDENT_START_MS).catch(() => {});
   }
 
-  /** Gives a server a port now, if there is a student, and whenever there is another. */
+  /** Gives a server a port, now if there is a student, and to each later student. */
   connect(seeker: StudentSeeker): void {
     this.#seekers.push(seeker);
     if (this.#current !== null) this.#attach(this.#current, seeker);
+    else if (this.#isAbsent) seeker.withdraw(false);
   }
 
-  /** Ends the threads, those that are loading after 15 s at most. Server threads see their message ports close. */
+  /** Ends the threads. Loading ones get up to 15 s. Server threads see their message ports close. */
   async close(): Promise<void> {
     this.#isClosed = true;
     for (const timer of this.#timers) clearInterval(timer);
     if (this.#restart !== null) clearTimeout(this.#restart);
-    const seats = [this.#current, this.#next].filter((seat) => seat !== null);
     this.#current = null;
     this.#next = null;
-    await endPool(this.#pool, () => {
-      for (const seat of seats) seat.abort();
-    });
-    await Promise.all(seats.map((seat) => seat.ended));
+    await Promise.all([...this.#seats].map((seat) => seat.abort()));
   }
 
-  /** Reads in the student that is in the directory now; it takes over from the one that serves. */
+  /** Reads the student that is in the directory now. It then takes over from the one that serves. */
   async #open(): Promise<void> {
     if (this.#isOpening || this.#isClosed) return;
+    if (this.#seats.size >= SEATS_MAX) return this.#openLater();
     this.#isOpening = true;
     this.#stamp = await this.#readStamp(MANIFEST_NAME);
     this.#ordersStamp = await this.#readStamp(ORDERS_NAME);
@@ -197,6 +205,7 @@ export class StudentThread implements RelegationState {
       this.#withdraw();
       return;
     }
+    if (this.#isAbsent) this.#tellSeekers(true);
     const seat = this.#takeSeat();
     this.#next = seat;
     try {
@@ -211,25 +220,29 @@ export class StudentThread implements RelegationState {
     } catch (thrown) {
       if (this.#next === seat) this.#next = null;
       this.#isOpening = false;
-      seat.abort();
+      void seat.abort();
       this.#tell((thrown as Error).message);
-      // What serves goes on; else it is tried again, in case that the directory is whole again by then.
-      if (this.#current === null) this.#openLater();
+      // The serving student goes on. Without one, it is tried again: the directory may be complete by then.
+      if (this.#current === null) {
+        this.#tellSeekers(false);
+        this.#openLater();
+      }
       return;
     }
     this.#next = null;
     this.#isOpening = false;
-    if (this.#isClosed) return seat.abort();
+    if (this.#isClosed) return void seat.abort();
     this.#take(seat, seat.facts);
   }
 
   #take(seat: Seat, facts: StudentFacts): void {
     const before = this.#current;
     this.#current = seat;
+    this.#isAbsent = false;
     this.#told = '';
     this.#restartMs = STUDENT_RESTART_MS.first;
     for (const seeker of this.#seekers) this.#attach(seat, seeker);
-    // What the upstream has taken over since the runs were handed over.
+    // Runs that the upstream has taken over since the runs were copied.
     if (before !== null) void this.#handRunsOver(before, seat, 'upstream').catch(() => {});
     this.#arrived.resolve();
     this.#options.log.info(facts, 'the student is there');
@@ -242,14 +255,14 @@ export class StudentThread implements RelegationState {
     if (before !== null) this.#retire(before);
   }
 
-  /** Nothing new is asked of it; what it has been asked it may answer. */
+  /** Sends the seat nothing new, and lets it answer what it was asked. */
   #retire(seat: Seat): void {
     void seat.control.retire().catch(() => {});
     const longest = this.#options.timeout_ms ?? Math.max(...Object.values(STUDENT_TIMEOUT_MS));
     const timer = setTimeout(() => {
       void seat.control.stop().catch(() => {});
-      // Should it not stop of itself.
-      setTimeout(() => seat.abort(), STUDENT_PING_MS).unref();
+      // In case it does not stop.
+      setTimeout(() => void seat.abort(), STUDENT_PING_MS).unref();
     }, longest).unref();
     this.#timers.push(timer);
     void seat.ended.then(() => {
@@ -266,7 +279,7 @@ export class StudentThread implements RelegationState {
       directory,
       mode,
       key,
-      prices: prices ?? {},
+      prices: prices ?? SHIPPED_PRICES,
       audit_share,
       sticky,
       watch_path,
@@ -274,17 +287,20 @@ export class StudentThread implements RelegationState {
       log_level,
       control: port2,
     };
-    const hard = new AbortController();
-    const ended = (
-      this.#pool.run(task, { transferList: [port2], signal: hard.signal }) as Promise<void>
-    ).then(
+    const thread = new OwnThread(this.#options.entry, task, { transfer: [port2], heap_mb: STUDENT_HEAP_MB });
+    const ended = thread.ended.then(
       () => 'stopped',
       (thrown: unknown) => (thrown instanceof Error ? thrown.message : String(thrown)),
     );
-    void ended.then(() => port1.close());
     port1.unref();
     const control = Comlink.wrap<StudentControl>(nodeEndpoint(port1));
-    return { control, ended, abort: () => hard.abort(), facts: null, missed_pings: 0 };
+    const seat: Seat = { control, ended, abort: () => thread.end(), facts: null, missed_pings: 0 };
+    this.#seats.add(seat);
+    void ended.then(() => {
+      this.#seats.delete(seat);
+      port1.close();
+    });
+    return seat;
   }
 
   #attach(seat: Seat, seeker: StudentSeeker): void {
@@ -294,7 +310,7 @@ export class StudentThread implements RelegationState {
   }
 
   /**
-   * Runs go on where they were; answers that the old one gives after this are unknown, so their runs the upstream's.
+   * Hands the runs over. Answers that the old student gives after this are unknown, so their runs become the upstream's.
    * @param of only the runs of that server, and no answers
    */
   async #handRunsOver(from: Seat, to: Seat, of: 'upstream' | null = null): Promise<void> {
@@ -307,7 +323,7 @@ export class StudentThread implements RelegationState {
     await to.control.restoreRuns({ runs, answers: of === null ? copied.answers : [] });
   }
 
-  /** What the last comparisons said counts for the student that comes. */
+  /** Hands the results of comparisons over to the next student. */
   async #handWatchOver(from: Seat, to: Seat): Promise<void> {
     const copied = await withDeadline(
       Promise.race([from.control.copyWatch(), failWhen(from.ended)]),
@@ -330,11 +346,11 @@ export class StudentThread implements RelegationState {
     this.#restartMs = Math.min(this.#restartMs * 2, STUDENT_RESTART_MS.last);
   }
 
-  /** Another manifest: another student; none: no student. Other orders are obeyed by the one that there is. */
+  /** Looks for a changed manifest, which means another student or none, and for changed orders, which the present student obeys. */
   async #look(): Promise<void> {
     const stamp = await this.#readStamp(MANIFEST_NAME);
     const orders = await this.#readStamp(ORDERS_NAME);
-    // While one is being read in, or is tried again in a while, the next look sees what is to be seen.
+    // While a student is being read, or waits for another attempt, the next look sees the change.
     if (this.#isClosed || this.#isOpening || this.#restart !== null) return;
     if (stamp !== this.#stamp) await this.#open();
     else if (orders !== this.#ordersStamp && this.#current !== null) await this.#obey(this.#current, orders);
@@ -351,13 +367,13 @@ export class StudentThread implements RelegationState {
     }
   }
 
-  /** There is no manifest: what serves ends, and the next student is waited for. */
+  /** Retires the student, because there is no manifest, and waits for the next one. */
   #withdraw(): void {
     const before = this.#current;
     this.#current = null;
     this.#arrived.resolve();
     if (this.#isClosed) return;
-    for (const seeker of this.#seekers) seeker.withdraw();
+    this.#tellSeekers(false);
     if (before !== null) this.#retire(before);
     const words =
       before === null
@@ -366,7 +382,13 @@ export class StudentThread implements RelegationState {
     this.#options.log.info({ directory: this.#options.directory }, words);
   }
 
-  /** @returns '' when there is no such file */
+  /** There is no student to ask. @param isExpected one is being read */
+  #tellSeekers(isExpected: boolean): void {
+    this.#isAbsent = !isExpected;
+    for (const seeker of this.#seekers) seeker.withdraw(isExpected);
+  }
+
+  /** @returns '' without the file */
   async #readStamp(name: string): Promise<string> {
     try {
       const { mtimeMs, size, ino } = await stat(join(this.#options.directory, name));
@@ -376,7 +398,7 @@ export class StudentThread implements RelegationState {
     }
   }
 
-  /** A thread that twice does not answer is ended, and so replaced: once, it may have been this one that was busy. */
+  /** Replaces a thread that misses two pings. After one, this thread may have been the busy one. */
   async #ping(): Promise<void> {
     const seat = this.#current;
     if (seat === null) return;
@@ -386,11 +408,11 @@ export class StudentThread implements RelegationState {
       seat.missed_pings = 0;
     } catch {
       seat.missed_pings++;
-      if (seat.missed_pings > 1) seat.abort();
+      if (seat.missed_pings > 1) void seat.abort();
     }
   }
 
-  /** The same trouble is told once. */
+  /** Logs a failure to read a student, once for the same reason. */
   #tell(words: string): void {
     if (this.#isClosed || words === this.#told) return;
     this.#told = words;
@@ -411,4 +433,34 @@ async function withDeadline<T>(promise: Promise<T>, deadlineMs: number): Promise
   } finally {
     clearTimeout(timer);
   }
+}
+
+/**
+ * Starts the thread, which then reads its student, or waits for one.
+ * @returns null where relegation is off
+ * @throws StudentDirectoryError when the student that the operator named cannot be loaded
+ */
+export async function openStudent(
+  { relegation, log_level }: Config,
+  log: Log,
+): Promise<StudentThread | null> {
+  if (relegation === null) return null;
+  const { directory, mode, key, audit_share, sticky, watch_path, ledger_path, timeout_ms, prices } =
+    relegation;
+  await checkStudent(directory);
+  const entry = resolveModuleUrl('./student-thread-entry.ts', import.meta.url);
+  return new StudentThread({
+    entry,
+    directory,
+    mode,
+    key,
+    audit_share,
+    sticky,
+    watch_path,
+    ledger_path,
+    timeout_ms,
+    prices,
+    log_level,
+    log,
+  });
 }

@@ -7,18 +7,18 @@ import { resourceLimits, threadId } from 'node:worker_threads';
 import type { Log } from '../log.ts';
 import { maskText } from '../redaction/mask.ts';
 
-/** Words and places of an error that are told. */
+/** Length of an error's message, and lines of its stack, in the log. */
 const MESSAGE_CHARACTERS = 300;
 const STACK_LINES = 8;
 
-/** A thread whose heap is full runs nothing any more: it tells before, once, unless it fills faster than it looks. */
+/** A thread whose heap is full runs nothing. It logs once before that, unless the heap fills between two looks. */
 const HEAP_SHARE_TOLD = 0.85;
 const HEAP_LOOK_MS = 500;
 const MB = 2 ** 20;
 
 /**
- * Tells of an error that nobody caught, of an exit that nobody asked for, as they happen, and of a heap that is nearly full.
- * @returns forgets it: the thread has been asked to end
+ * Logs uncaught errors and unexpected exits as they happen, and a heap that is nearly full.
+ * @returns stops that, for a thread that was asked to end
  */
 export function tellThreadEnd(log: Pick<Log, 'fatal' | 'error'>): () => void {
   const onError = (thrown: unknown, origin: string): void => {
@@ -29,7 +29,7 @@ export function tellThreadEnd(log: Pick<Log, 'fatal' | 'error'>): () => void {
   process.on('exit', onExit);
   const look = setInterval(() => {
     const { used_heap_size: used, heap_size_limit: size } = getHeapStatistics();
-    // The size has room for young objects, too: a heap is full without it.
+    // The size includes young objects: a heap is full without them.
     const limit = size / MB - (resourceLimits.maxYoungGenerationSizeMb ?? 0);
     if (used / MB < HEAP_SHARE_TOLD * limit) return;
     clearInterval(look);
@@ -52,7 +52,7 @@ function describeThrown(thrown: unknown): Record<string, string | string[]> {
   return {
     error: name,
     code: String(code ?? ''),
-    // A parser quotes what it parsed, which may be anybody's.
+    // A parser quotes what it parsed, which may be a client's text.
     reason: thrown instanceof SyntaxError ? '' : maskText(message.slice(0, MESSAGE_CHARACTERS)),
     at: (stack ?? '')
       .split('\n')

@@ -1,0 +1,100 @@
+/** Who may call the API, and who may read what is captured. Main thread. */
+import { z } from 'zod';
+import { foldEmail } from '../domain/account.ts';
+import { ConfigError } from './config-error.ts';
+import { keys, secret, splitList, type Values, type VariableTable } from './values.ts';
+
+/** Addresses in OPERATORS. */
+const OPERATORS_MAX = 1_000;
+
+/** Value of AUTH_JWT_ISSUER or AUTH_JWT_AUDIENCE that accepts any claim. */
+const ANY_CLAIM = 'any';
+
+/** Secrets: never print. */
+export interface AuthConfig {
+  /** The operator's own keys. */
+  readonly static_keys: readonly string[];
+  /** HS256, as UTF-8 bytes; null: unset. */
+  readonly jwt_secret: string | null;
+  /** Where the identity provider publishes its keys; null: unset. Takes precedence over `jwt_secret`. */
+  readonly jwks_url: string | null;
+  /**
+   * What a token must name; null: anything. With `jwks_url` it is null only where the operator wrote `any`: the publisher also
+   * signs tokens of other applications with its keys.
+   */
+  readonly jwt_issuer: string | null;
+  readonly jwt_audience: string | null;
+}
+
+/** Who may read what is captured, besides the terminal's link and the static keys. */
+export interface OperatorsConfig {
+  /** In the form of `foldEmail`. */
+  readonly emails: readonly string[];
+  /** The organization whose owners and admins may; null: none. */
+  readonly org: string | null;
+}
+
+const claim = z
+  .string()
+  .regex(/^\P{Cc}{1,1000}$/u)
+  .describe('allowed are up to 1000 printable characters');
+
+const jwksUrl = z
+  .string()
+  .refine((text) => /^https?:\/\//i.test(text) && URL.canParse(text))
+  .describe('allowed is an http:// or https:// address');
+
+const operators = z
+  .string()
+  .transform((text) => splitList(text).map(foldEmail))
+  .refine((list) => list.length <= OPERATORS_MAX && list.every(isAddress))
+  .describe(`allowed are up to ${OPERATORS_MAX} e-mail addresses, separated by commas`);
+
+/** Checks the form alone: an address without an account makes no operator. */
+function isAddress(text: string): boolean {
+  return text.length <= 254 && /^[^\s@,]+@[^\s@,]+$/.test(text);
+}
+
+const organization = z
+  .string()
+  .regex(/^[\x21-\x7e]{1,128}$/)
+  .describe('allowed is the id of an organization: 1 to 128 visible ASCII characters');
+
+export const AUTH_VARIABLES = {
+  SVC_KEYS: [keys, undefined],
+  AUTH_JWT_SECRET: [secret, undefined],
+  AUTH_JWKS_URL: [jwksUrl, undefined],
+  AUTH_JWT_ISSUER: [claim, undefined],
+  AUTH_JWT_AUDIENCE: [claim, undefined],
+  OPERATORS: [operators, undefined],
+  GW_ORG: [organization, undefined],
+} as const satisfies VariableTable;
+
+export function readAuth(v: Values<typeof AUTH_VARIABLES>): AuthConfig {
+  return Object.freeze({
+    static_keys: Object.freeze([...new Set(v.SVC_KEYS ?? [])]),
+    jwt_secret: v.AUTH_JWT_SECRET,
+    jwks_url: v.AUTH_JWKS_URL,
+    ...readTokenClaims(v),
+  });
+}
+
+export function readOperators(v: Values<typeof AUTH_VARIABLES>): OperatorsConfig {
+  return Object.freeze({ emails: Object.freeze([...new Set(v.OPERATORS ?? [])]), org: v.GW_ORG });
+}
+
+/**
+ * @throws ConfigError when the provider's keys are named without issuer and audience: the same keys verify the tokens of every
+ * application that the provider knows
+ */
+function readTokenClaims(v: Values<typeof AUTH_VARIABLES>): Pick<AuthConfig, 'jwt_issuer' | 'jwt_audience'> {
+  const { AUTH_JWKS_URL: url, AUTH_JWT_ISSUER: issuer, AUTH_JWT_AUDIENCE: audience } = v;
+  const needed = (name: string, claim: string) =>
+    new ConfigError(name, '', `AUTH_JWKS_URL needs what \`${claim}\` of a token must be, or ${ANY_CLAIM}`);
+  if (url !== null && issuer === null) throw needed('AUTH_JWT_ISSUER', 'iss');
+  if (url !== null && audience === null) throw needed('AUTH_JWT_AUDIENCE', 'aud');
+  return {
+    jwt_issuer: issuer === ANY_CLAIM ? null : issuer,
+    jwt_audience: audience === ANY_CLAIM ? null : audience,
+  };
+}

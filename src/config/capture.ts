@@ -1,0 +1,116 @@
+/** What is captured, and what of it is kept. Main thread. */
+import { strict as assert } from 'node:assert';
+import { z } from 'zod';
+import { isRunHeader } from '../domain/client-run.ts';
+import type { Prices } from '../domain/price.ts';
+import { SHIPPED_PRICES } from '../domain/price-table.ts';
+import { DEFAULTS } from '../limits.ts';
+import {
+  bytes,
+  flag,
+  note,
+  onOff,
+  parseJson,
+  splitList,
+  type Values,
+  type VariableTable,
+  wholeNumber,
+} from './values.ts';
+
+/** Largest GW_MAX_CAPTURE_BYTES: one stored body is one buffer, and the decoder needs room for a second. */
+export const CAPTURE_BYTES_MAX = 1 << 30;
+
+/** Models in GW_PRICES. */
+const PRICED_MODELS_MAX = 1_000;
+
+/** Headers that SVC_RUN_HEADERS may name. */
+const RUN_HEADERS_MAX = 16;
+
+assert(DEFAULTS.GW_MAX_CAPTURE_BYTES <= CAPTURE_BYTES_MAX, 'the default body cap is inside its own range');
+
+export interface CaptureConfig {
+  /** false: forward only. For measuring what capture costs. */
+  readonly enabled: boolean;
+  /** Absolute path of the capture database. */
+  readonly db: string;
+  /** '' for none. */
+  readonly note: string;
+  /** Headers that name a request's run where x-svc-run does not; lower case. */
+  readonly run_headers: readonly string[];
+  /** Keys inside bodies are masked in the stored copy. */
+  readonly redact: boolean;
+  readonly max_queue: number;
+  readonly max_queue_bytes: number;
+  /** Of each body. */
+  readonly max_capture_bytes: number;
+  /** Dollars per million tokens, by model; null: the cost of conversations is not reported. */
+  readonly prices: Prices | null;
+}
+
+const runHeaders = z
+  .string()
+  .transform((text) => splitList(text).map((name) => name.toLowerCase()))
+  .refine((list) => list.length <= RUN_HEADERS_MAX && list.every(isRunHeader))
+  .describe(
+    `allowed are up to ${RUN_HEADERS_MAX} names of headers, separated by commas, that no credential is in (x-session-id is taken for one)`,
+  );
+
+const price = z.number().min(0).max(1_000_000);
+
+const rates = {
+  input: price,
+  output: price,
+  cache_read: price.optional(),
+  cache_write: price.optional(),
+  cache_write_1h: price.optional(),
+};
+
+const modelPrice = z.strictObject({
+  ...rates,
+  above: z.strictObject({ tokens: z.int().min(1).max(1_000_000_000), ...rates }).optional(),
+});
+
+const prices = z
+  .string()
+  .transform((text, context) => {
+    const value = parseJson(text);
+    if (typeof value === 'object' && value !== null && !Array.isArray(value)) {
+      const { extends: base, ...own } = value as { extends?: unknown };
+      const parsed = z.record(z.string().min(1).max(200), modelPrice).safeParse(own);
+      if (parsed.success && Object.keys(parsed.data).length <= PRICED_MODELS_MAX) {
+        if (base === undefined) return Object.freeze(parsed.data);
+        if (base === 'shipped') return Object.freeze({ ...SHIPPED_PRICES, ...parsed.data });
+      }
+    }
+    context.addIssue('not prices');
+    return z.NEVER;
+  })
+  .describe(
+    'allowed is a JSON object of models, each with dollars a million tokens: {"model": {"input": 3, "output": 15}}; with "extends": "shipped" it adds to the table that ships',
+  );
+
+export const CAPTURE_VARIABLES = {
+  GW_NOTE: [note, ''],
+  SVC_RUN_HEADERS: [runHeaders, undefined],
+  GW_CAPTURE: [onOff, 'on'],
+  SVC_REDACT: [flag, '1'],
+  GW_PRICES: [prices, undefined],
+  GW_MAX_QUEUE: [wholeNumber(1, Number.MAX_SAFE_INTEGER, ' of exchanges'), String(DEFAULTS.GW_MAX_QUEUE)],
+  GW_MAX_QUEUE_BYTES: [bytes(), String(DEFAULTS.GW_MAX_QUEUE_BYTES)],
+  GW_MAX_CAPTURE_BYTES: [bytes(CAPTURE_BYTES_MAX), String(DEFAULTS.GW_MAX_CAPTURE_BYTES)],
+} as const satisfies VariableTable;
+
+/** @param db absolute path of the capture database */
+export function readCapture(v: Values<typeof CAPTURE_VARIABLES>, db: string): CaptureConfig {
+  return Object.freeze({
+    enabled: v.GW_CAPTURE,
+    db,
+    note: v.GW_NOTE,
+    run_headers: Object.freeze(v.SVC_RUN_HEADERS ?? []),
+    redact: v.SVC_REDACT,
+    max_queue: v.GW_MAX_QUEUE,
+    max_queue_bytes: v.GW_MAX_QUEUE_BYTES,
+    max_capture_bytes: v.GW_MAX_CAPTURE_BYTES,
+    prices: v.GW_PRICES,
+  });
+}

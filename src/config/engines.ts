@@ -1,0 +1,41 @@
+/** The engines behind the API. Main thread. */
+import { z } from 'zod';
+import { headerKey, type Values, type VariableTable } from './values.ts';
+
+/** Keys for engines outside this process; the built-in one takes none. */
+const ENGINE_KEYS = ['VECTOR_STORE_API_KEY', 'AUTH_DB_SERVICE_KEY'] as const;
+
+export interface EnginesConfig {
+  /** What each engine runs on; null: it is off. */
+  readonly engines: {
+    readonly vector_store: 'embedded:' | null;
+    readonly accounts: 'embedded:' | null;
+    readonly live_stream: 'embedded:' | null;
+  };
+  /** Names of keys for engines that are set although no engine here takes one. */
+  readonly unused_keys: readonly string[];
+}
+
+/** An address of another engine must not start this one in its place: its data would not be there. */
+const engine = z
+  .literal('embedded:')
+  .describe('allowed is embedded: (the built-in engine, there is no other yet), or unset for none');
+
+export const ENGINE_VARIABLES = {
+  VECTOR_STORE_URL: [engine, undefined],
+  AUTH_DB_URL: [engine, undefined],
+  AUTH_DB_CONN_URL: [engine, undefined],
+  VECTOR_STORE_API_KEY: [headerKey, undefined],
+  AUTH_DB_SERVICE_KEY: [headerKey, undefined],
+} as const satisfies VariableTable;
+
+export function readEngines(v: Values<typeof ENGINE_VARIABLES>): EnginesConfig {
+  return {
+    engines: Object.freeze({
+      vector_store: v.VECTOR_STORE_URL,
+      accounts: v.AUTH_DB_URL,
+      live_stream: v.AUTH_DB_CONN_URL,
+    }),
+    unused_keys: Object.freeze(ENGINE_KEYS.filter((name) => v[name] !== null)),
+  };
+}

@@ -1,0 +1,99 @@
+/** Who answers in the upstream's place, and whose steps teach it. Main thread. */
+import { join, resolve } from 'node:path';
+import { z } from 'zod';
+import { RELEGATION_WIRES, type RelegationWire } from '../domain/exchange.ts';
+import type { Prices } from '../domain/price.ts';
+import {
+  headerKey,
+  keys,
+  onOff,
+  path,
+  splitList,
+  type Values,
+  type VariableTable,
+  wholeNumber,
+} from './values.ts';
+
+const STUDENT_TIMEOUT_MAX_MS = 600_000;
+
+export interface TeachingConfig {
+  /** For the service behind a student of kind `http`, also while it is distilled; secret, '' for none: never print. */
+  readonly student_key: string;
+  /** Whose steps are relegated and taught. */
+  readonly relegation_wires: readonly RelegationWire[];
+}
+
+export interface RelegationConfig {
+  /** Absolute; what `distill` or `loop` has published. */
+  readonly directory: string;
+  /** `shadow`: the student is asked, and the upstream serves. */
+  readonly mode: 'on' | 'shadow';
+  /** For the service behind a student of kind `http`; secret, '' for none: never print. */
+  readonly key: string;
+  /** Clients' credentials that the student may serve before the upstream has accepted them; secret: never print. */
+  readonly client_keys: readonly string[];
+  /** Share of covered steps that the upstream serves nevertheless, for comparison. */
+  readonly audit_share: number;
+  /** A run stays with the upstream once it has served a step of it. */
+  readonly sticky: boolean;
+  /** Absolute; the file of the watch over the student. */
+  readonly watch_path: string;
+  /** Absolute; the file of what the student has served and saved. */
+  readonly ledger_path: string;
+  /** How long a step waits for the student; null: the default of its kind. */
+  readonly timeout_ms: number | null;
+  /** Dollars per million tokens, by model; null: savings are not reported in money. */
+  readonly prices: Prices | null;
+}
+
+const relegationWires = z
+  .string()
+  .transform((text) => splitList(text))
+  .pipe(z.array(z.enum(RELEGATION_WIRES)).min(1))
+  .transform((list) => Object.freeze([...new Set(list)]))
+  .describe(`allowed is a list of ${RELEGATION_WIRES.join(', ')}, separated by commas`);
+
+const relegationMode = z.enum(['on', 'shadow', 'off']).describe('allowed is on, shadow or off');
+
+const relegationAudit = z
+  .string()
+  .regex(/^(0(\.\d{1,6})?|1(\.0{1,6})?)$/)
+  .transform(Number)
+  .describe('allowed is a share from 0 to 1: 0.05');
+
+export const RELEGATION_VARIABLES = {
+  SVC_DISTILL_DIR: [path, undefined],
+  GW_RELEGATION: [relegationMode, 'on'],
+  GW_RELEGATION_AUDIT: [relegationAudit, '0.05'],
+  GW_RELEGATION_STICKY: [onOff, 'off'],
+  GW_RELEGATION_WIRES: [relegationWires, 'messages'],
+  SVC_STUDENT_KEY: [headerKey, undefined],
+  SVC_STUDENT_KEYS: [keys, undefined],
+  GW_STUDENT_TIMEOUT_MS: [wholeNumber(1, STUDENT_TIMEOUT_MAX_MS, ' of milliseconds'), undefined],
+} as const satisfies VariableTable;
+
+export function readTeaching(v: Values<typeof RELEGATION_VARIABLES>): TeachingConfig {
+  return { student_key: v.SVC_STUDENT_KEY ?? '', relegation_wires: v.GW_RELEGATION_WIRES };
+}
+
+/** @returns null without a directory, and with `off` */
+export function readRelegation(
+  v: Values<typeof RELEGATION_VARIABLES>,
+  data_dir: string,
+  prices: Prices | null,
+): RelegationConfig | null {
+  const { SVC_DISTILL_DIR: directory, GW_RELEGATION: mode } = v;
+  if (directory === null || mode === 'off') return null;
+  return Object.freeze({
+    directory: resolve(directory),
+    mode,
+    key: v.SVC_STUDENT_KEY ?? '',
+    client_keys: Object.freeze([...new Set(v.SVC_STUDENT_KEYS ?? [])]),
+    audit_share: v.GW_RELEGATION_AUDIT,
+    sticky: v.GW_RELEGATION_STICKY,
+    watch_path: join(data_dir, 'student-watch.json'),
+    ledger_path: join(data_dir, 'student-ledger.json'),
+    timeout_ms: v.GW_STUDENT_TIMEOUT_MS,
+    prices,
+  });
+}

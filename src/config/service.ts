@@ -1,0 +1,159 @@
+/** What the whole process uses: its data, threads and connections. Main thread. */
+import { resolve } from 'node:path';
+import { z } from 'zod';
+import { DEFAULTS } from '../limits.ts';
+import { readKeyFile } from '../std/key-file.ts';
+import { countUsableCores } from '../std/usable-cores.ts';
+import { ConfigError } from './config-error.ts';
+import { path, splitList, type Values, type VariableTable, wholeNumber } from './values.ts';
+
+/** Largest number of actor or server threads from which a machine gains. */
+export const THREADS_MAX = 64;
+
+/**
+ * Threads that `auto` stands for, by the least number of usable cores. Measured with one and two cores. With more, three of four
+ * cores serve, a second actor thread keeps searches away from capture, and embedding gets one thread for eight cores (bench/notes/cores.md).
+ */
+const THREADS_BY_CORES: readonly { cores: number; server: number; actor: number; compute: number }[] = [
+  { cores: 1, server: 1, actor: 1, compute: 1 },
+  { cores: 2, server: 2, actor: 1, compute: 1 },
+  { cores: 4, server: 3, actor: 2, compute: 1 },
+  { cores: 8, server: 6, actor: 2, compute: 1 },
+  { cores: 16, server: 12, actor: 2, compute: 2 },
+  { cores: 32, server: 24, actor: 3, compute: 4 },
+  { cores: 64, server: 48, actor: 4, compute: 8 },
+];
+
+/** A hundred years: who keeps content longer keeps it for good. */
+const RETENTION_DAYS_MAX = 36_500;
+
+/** Names in ALLOWED_HOSTS. */
+const ALLOWED_HOSTS_MAX = 1_000;
+
+/** What serves HTTP: uWebSockets.js, or Node's own server where that has no binary. */
+const HTTP_SERVERS = ['auto', 'uwebsockets', 'node'] as const;
+
+const LOG_LEVELS = ['trace', 'debug', 'info', 'warn', 'error', 'fatal', 'silent'] as const;
+
+export interface ServiceConfig {
+  readonly log_level: (typeof LOG_LEVELS)[number];
+  /** `auto`: uWebSockets.js where it has a binary. */
+  readonly http_server: (typeof HTTP_SERVERS)[number];
+  /** Absolute. */
+  readonly data_dir: string;
+  /** Encrypts stored content; null: it is stored in the clear. Secret: never print. */
+  readonly data_key: Uint8Array | null;
+  /** Days after which the service deletes content; null: never. */
+  readonly retention_days: {
+    readonly runs: number | null;
+    readonly traces: number | null;
+    readonly findings: number | null;
+    readonly live_events: number | null;
+    readonly captures: number | null;
+  };
+  /** That the process may use. */
+  readonly cores: number;
+  readonly actor_threads: number;
+  readonly server_threads: number;
+  /** Of the pool that embeds; they start when something is to be embedded. */
+  readonly compute_threads: number;
+  /** Of both ports together. */
+  readonly connections: {
+    /** 0: no cap; null: what the descriptors are enough for. */
+    readonly total: number | null;
+    /** 0: no cap; null: a default for public addresses alone. */
+    readonly by_address: number | null;
+    /** What of a request's body has to come; 0: nothing. */
+    readonly min_upload_bytes_per_sec: number;
+  };
+}
+
+const days = wholeNumber(0, RETENTION_DAYS_MAX, ' of days');
+
+const threads = z
+  .union([z.literal('auto'), wholeNumber(1, THREADS_MAX)])
+  .describe(`allowed is auto, or a whole number from 1 to ${THREADS_MAX}`);
+
+const hostNames = z
+  .string()
+  .transform((text) => splitList(text).map((name) => name.toLowerCase()))
+  .refine(
+    (list) =>
+      list.length <= ALLOWED_HOSTS_MAX &&
+      list.every((name) => name === '*' || /^(?=.{1,253}$)[a-z\d_]([a-z\d._-]*[a-z\d_])?\.?$/.test(name)),
+  )
+  .describe(
+    `allowed are up to ${ALLOWED_HOSTS_MAX} host names like understudy.example.com, without a port, separated by commas; * for any`,
+  );
+
+const level = z.enum(LOG_LEVELS).describe(`allowed is one of ${LOG_LEVELS.join(', ')}`);
+
+const httpServer = z.enum(HTTP_SERVERS).describe(`allowed is one of ${HTTP_SERVERS.join(', ')}`);
+
+export const SERVICE_VARIABLES = {
+  LOG_LEVEL: [level, 'info'],
+  HTTP_SERVER: [httpServer, 'auto'],
+  DATA_DIR: [path, './data'],
+  DATA_KEY_FILE: [path, undefined],
+  RETENTION_DAYS: [days, '0'],
+  RETENTION_DAYS_RUNS: [days, undefined],
+  RETENTION_DAYS_TRACES: [days, undefined],
+  RETENTION_DAYS_FINDINGS: [days, undefined],
+  RETENTION_DAYS_LIVE_EVENTS: [days, undefined],
+  RETENTION_DAYS_CAPTURES: [days, undefined],
+  ACTOR_THREADS: [threads, 'auto'],
+  SERVER_THREADS: [threads, undefined],
+  // The same by its former name, as the documents have it.
+  FRONT_THREADS: [threads, 'auto'],
+  COMPUTE_THREADS: [threads, 'auto'],
+  ALLOWED_HOSTS: [hostNames, undefined],
+  MAX_CONNECTIONS: [wholeNumber(0, 1_000_000), undefined],
+  MAX_CONNECTIONS_PER_ADDRESS: [wholeNumber(0, 1_000_000), undefined],
+  MIN_UPLOAD_BYTES_PER_SEC: [
+    wholeNumber(0, 1_000_000, ' of bytes'),
+    String(DEFAULTS.MIN_UPLOAD_BYTES_PER_SEC),
+  ],
+} as const satisfies VariableTable;
+
+export function readService(v: Values<typeof SERVICE_VARIABLES>): ServiceConfig {
+  const cores = countUsableCores();
+  const chosen = chooseThreads(cores);
+  const or = (given: number | 'auto', auto: number) => (given === 'auto' ? auto : given);
+  return {
+    log_level: v.LOG_LEVEL,
+    http_server: v.HTTP_SERVER,
+    data_dir: resolve(v.DATA_DIR),
+    data_key: readDataKey(v.DATA_KEY_FILE),
+    retention_days: Object.freeze({
+      runs: (v.RETENTION_DAYS_RUNS ?? v.RETENTION_DAYS) || null,
+      traces: (v.RETENTION_DAYS_TRACES ?? v.RETENTION_DAYS) || null,
+      findings: (v.RETENTION_DAYS_FINDINGS ?? v.RETENTION_DAYS) || null,
+      live_events: (v.RETENTION_DAYS_LIVE_EVENTS ?? v.RETENTION_DAYS) || null,
+      captures: (v.RETENTION_DAYS_CAPTURES ?? v.RETENTION_DAYS) || null,
+    }),
+    cores,
+    actor_threads: or(v.ACTOR_THREADS, chosen.actor),
+    server_threads: or(v.SERVER_THREADS ?? v.FRONT_THREADS, chosen.server),
+    compute_threads: or(v.COMPUTE_THREADS, chosen.compute),
+    connections: Object.freeze({
+      total: v.MAX_CONNECTIONS,
+      by_address: v.MAX_CONNECTIONS_PER_ADDRESS,
+      min_upload_bytes_per_sec: v.MIN_UPLOAD_BYTES_PER_SEC,
+    }),
+  };
+}
+
+/** What `auto` stands for. @param cores usable ones, ≥ 1 */
+export function chooseThreads(cores: number): { server: number; actor: number; compute: number } {
+  return THREADS_BY_CORES.findLast((row) => row.cores <= cores)!;
+}
+
+/** @throws ConfigError when the file is no key, or others may read it */
+function readDataKey(file: string | null): Uint8Array | null {
+  if (file === null) return null;
+  try {
+    return readKeyFile(resolve(file));
+  } catch (thrown) {
+    throw new ConfigError('DATA_KEY_FILE', file, (thrown as Error).message);
+  }
+}

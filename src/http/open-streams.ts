@@ -1,0 +1,120 @@
+/**
+ * The open streams of one listener: those that wait for their first body bytes, those whose bodies come too slowly, and the
+ * moment when none is left. Server threads.
+ */
+
+import type { HttpStream } from './http-stream.ts';
+
+/** A request with a length that has sent no body yet waits this long for its first bytes before it is handed over. */
+const FIRST_BYTES_WAIT_MS = 10;
+/** Measurements within the time over which a pace is an average. */
+const PACE_LOOKS = 4;
+
+/** The pace that a body must keep. A body that we hold back is not measured. */
+export interface UploadPace {
+  bytes_per_sec: number;
+  /** On average over this time. */
+  window_ms: number;
+}
+
+export class OpenStreams {
+  /** Each stream knows its index in this list: a Set would rehash often. */
+  readonly #streams: HttpStream[] = [];
+  readonly #onStream: (stream: HttpStream) => void;
+  #awaitTimer: NodeJS.Timeout | null = null;
+  readonly #sweepTimers: NodeJS.Timeout[] = [];
+  #onIdle: (() => void) | null = null;
+
+  /** @param onStream called with each stream once, when its first bytes are there or have been waited for */
+  constructor(onStream: (stream: HttpStream) => void) {
+    this.#onStream = onStream;
+  }
+
+  get size(): number {
+    return this.#streams.length;
+  }
+
+  [Symbol.iterator](): Iterator<HttpStream> {
+    return this.#streams[Symbol.iterator]();
+  }
+
+  add(stream: HttpStream): void {
+    stream.place = this.#streams.length;
+    this.#streams.push(stream);
+  }
+
+  /** The stream is over. Does nothing for one that was not added. */
+  remove(stream: HttpStream): void {
+    if (stream.place >= 0) {
+      const last = this.#streams.pop()!;
+      if (last !== stream) {
+        this.#streams[stream.place] = last;
+        last.place = stream.place;
+      }
+      stream.place = -1;
+    }
+    stream.isAwaited = false;
+    if (this.#streams.length === 0) this.#onIdle?.();
+  }
+
+  /** Hands the stream over after a moment, unless `handOver` does so before. */
+  await(stream: HttpStream): void {
+    stream.isAwaited = true;
+    this.#awaitTimer ??= setTimeout(this.#endWait, FIRST_BYTES_WAIT_MS);
+  }
+
+  /** Hands an awaited stream over. */
+  handOver(stream: HttpStream): void {
+    if (!stream.isAwaited) return;
+    stream.isAwaited = false;
+    this.#onStream(stream);
+  }
+
+  /** Hands over, without body bytes, the streams that have waited for up to this time. */
+  readonly #endWait = (): void => {
+    this.#awaitTimer = null;
+    for (const stream of [...this.#streams]) this.handOver(stream);
+  };
+
+  /** Calls until `stop`. */
+  sweep(every_ms: number, look: () => void): void {
+    this.#sweepTimers.push(setInterval(look, every_ms).unref());
+  }
+
+  /** @param end called with each stream whose body comes too slowly */
+  holdPace(pace: UploadPace, end: (stream: HttpStream) => void): void {
+    this.sweep(pace.window_ms / PACE_LOOKS, () => this.#measure(pace, end));
+  }
+
+  #measure({ bytes_per_sec, window_ms }: UploadPace, end: (stream: HttpStream) => void): void {
+    const now = performance.now();
+    for (const stream of [...this.#streams]) {
+      if (stream.bodyComplete || stream.is_switch) continue;
+      const isLookedAt = stream.paceFrom > 0 && !stream.isBodyPaused;
+      if (isLookedAt && now - stream.paceFrom < window_ms) continue;
+      const came = stream.bodyBytes - stream.paceFromBytes;
+      if (isLookedAt && came < (bytes_per_sec * (now - stream.paceFrom)) / 1_000) {
+        end(stream);
+        continue;
+      }
+      stream.paceFrom = now;
+      stream.paceFromBytes = stream.bodyBytes;
+    }
+  }
+
+  /** Resolves when no stream is open, or after the deadline. */
+  async waitIdle(deadlineMs: number): Promise<void> {
+    if (this.#streams.length === 0) return;
+    const { promise, resolve } = Promise.withResolvers<void>();
+    this.#onIdle = resolve;
+    const timer = setTimeout(resolve, deadlineMs);
+    await promise;
+    clearTimeout(timer);
+  }
+
+  /** Stops all timers. */
+  stop(): void {
+    for (const timer of this.#sweepTimers) clearInterval(timer);
+    if (this.#awaitTimer !== null) clearTimeout(this.#awaitTimer);
+  }
+}

@@ -1,0 +1,169 @@
+/**
+ * The start of the actors: the compute pool, the actor threads, and the main thread's own host. Part of the composition root; main
+ * thread.
+ */
+import type { MappedMemory } from '../../actors/capture-writer/mapped-memory.ts';
+import { allocateRateTable, RATE_SLOTS } from '../../actors/rate-bucket/table.ts';
+import { MOVING_KINDS, PINS, SERVER_KINDS } from '../../actors/supervision.ts';
+import { FAILED_SIGN_INS } from '../api/failed-sign-ins.ts';
+import { UserEpochs } from '../api/user-epochs.ts';
+import { Revocations } from '../auth/revocations.ts';
+import { StreamTickets } from '../auth/stream-tickets.ts';
+import type { Config } from '../config.ts';
+import type { Log } from '../log.ts';
+import type { ActorClient } from '../runtime/actor-client.ts';
+import { ActorThreads } from '../runtime/actor-threads.ts';
+import { allocateClaims } from '../runtime/claims.ts';
+import { ComputePool } from '../runtime/compute-pool.ts';
+import { COMPUTE_DEADLINE_MS, COMPUTE_QUEUE_CALLS } from '../runtime/direct-channel.ts';
+import type { Placement } from '../runtime/protocol.ts';
+import { findModelDir } from '../search/open-embedder.ts';
+import { newUlid } from '../std/id.ts';
+import { resolveModuleUrl } from '../std/module-url.ts';
+import { SharedLocks } from '../std/shared-locks.ts';
+import { databasePaths } from '../storage/lmdb/stores.ts';
+import { WriteTurn } from '../storage/lmdb/write-turn.ts';
+import type { HostOptions } from './actor-thread-entry.ts';
+import { startServerActors } from './server-actors.ts';
+import type { Parts } from './server-thread.ts';
+import type { ServiceParts } from './service-parts.ts';
+
+/** What every step of a start is given. */
+export interface Starting {
+  config: Config;
+  /** The listeners that were asked for. */
+  parts: Parts;
+  shared: ReturnType<typeof allocateShared>;
+  /** For captured exchanges; null without capture, or where the capture process cannot map it. */
+  memory: MappedMemory | null;
+  log: Log;
+  /** The parts that run so far. */
+  running: ServiceParts;
+}
+
+/** The actors of a process, as its main thread sees them. */
+export interface StartedActors {
+  threads: ActorThreads;
+  placement: Placement;
+  /** Reaches them from the main thread. */
+  client: ActorClient;
+  /** null without an API. */
+  compute: ComputePool | null;
+  isReady(): Promise<boolean>;
+}
+
+/** Memory that all server threads share. */
+export function allocateShared() {
+  return {
+    rate_table: allocateRateTable(RATE_SLOTS),
+    failed_sign_ins: allocateRateTable(FAILED_SIGN_INS.buckets),
+    revocations: Revocations.allocate(),
+    user_epochs: UserEpochs.allocate(),
+    stream_tickets: StreamTickets.allocate(),
+    event_locks: SharedLocks.allocate(),
+    write_turn: WriteTurn.allocate(),
+    // Of this start: a process may run several services.
+    pattern_catalog: newUlid(),
+  };
+}
+
+/** Starts the compute pool, the actor threads, and the main thread's own host of actors. */
+export async function startActors(starting: Starting): Promise<StartedActors> {
+  const { config, parts, log, running } = starting;
+  const placement = placeActors(config, parts);
+  const compute = !parts.api
+    ? null
+    : await running.start({ start: () => openComputePool(config), stop: (pool) => pool.close() });
+  const threads = await running.start({
+    start: () =>
+      new ActorThreads({
+        entry: resolveModuleUrl('./actor-thread-entry.ts', import.meta.url),
+        placement,
+        options: hostOptions(starting),
+        ...(compute === null ? {} : { compute: compute.run }),
+        onThreadDown: (index, reason, restartInMs) =>
+          log.error({ thread: index, reason, restart_in_ms: restartInMs }, 'an actor thread ended'),
+      }),
+    stop: (started) => started.stop(),
+  });
+  // Server threads and their hosts are numbered from the main thread on.
+  const ownHost = config.actor_threads;
+  const client = await running.start({
+    start: () => threads.openClient(ownHost),
+    stop: (opened) => opened.close(),
+  });
+  // Readiness does not depend on capture: the gateway forwards without it, and the API does not need it.
+  if (!parts.api) return { threads, placement, client, compute, isReady: async () => client.isUp(0) };
+  await running.start({
+    start: () => startOwnHost(starting, threads, client, placement),
+    stop: (host) => host.stop(),
+  });
+  return { threads, placement, client, compute, isReady: async () => client.isUp(0) && client.isUp(ownHost) };
+}
+
+/** The main thread's host of actors, linked with the actor threads. */
+function startOwnHost(
+  { config, shared, log }: Starting,
+  threads: ActorThreads,
+  client: ActorClient,
+  placement: Placement,
+) {
+  const index = config.actor_threads;
+  const host = startServerActors({
+    index,
+    placement,
+    actors: client,
+    databases: databasePaths(config.data_dir, config.data_key),
+    write_turn: shared.write_turn,
+    has_live_stream: config.engines.live_stream !== null,
+    live_event_days: config.retention_days.live_events,
+    log,
+    onUp: () => threads.addHost(index, host),
+  });
+  threads.addHost(index, host);
+  return host;
+}
+
+function hostOptions({ config, parts, shared, memory }: Starting): HostOptions {
+  return {
+    log_level: config.log_level,
+    capture: {
+      db: config.capture.db,
+      redact: config.capture.redact,
+      max_decoded_bytes: config.capture.max_capture_bytes,
+      retention_days: config.retention_days.captures,
+      data_key: config.data_key,
+      operator_secrets: config.gateway.route_secrets,
+      run_headers: config.capture.run_headers,
+      data_dir: config.data_dir,
+      ...(memory === null ? {} : { memory: { descriptor: memory.descriptor, bytes: memory.bytes } }),
+    },
+    databases: parts.api ? databasePaths(config.data_dir, config.data_key) : null,
+    rate_table: shared.rate_table,
+    embedding: config.embedding,
+    compute_threads: config.compute_threads,
+    distill_model: config.distill_model,
+    has_patterns: config.engines.vector_store !== null,
+    pattern_catalog: shared.pattern_catalog,
+  };
+}
+
+/** The kinds of `SERVER_KINDS` live on the servers where there is an API. */
+function placeActors({ actor_threads, server_threads }: Config, parts: Parts): Placement {
+  const placement = { hosts: actor_threads, pins: PINS };
+  if (!parts.api) return placement;
+  const servers = { hosts: server_threads, kinds: SERVER_KINDS };
+  return server_threads === 1
+    ? { ...placement, servers }
+    : { ...placement, servers, moving: allocateClaims(MOVING_KINDS) };
+}
+
+function openComputePool(config: Config): ComputePool {
+  return new ComputePool({
+    entry: resolveModuleUrl('./compute-thread-entry.ts', import.meta.url),
+    threads: config.compute_threads,
+    options: { model_dir: findModelDir(config.embedding) },
+    queue_calls_max: COMPUTE_QUEUE_CALLS,
+    call_deadline_ms: COMPUTE_DEADLINE_MS,
+  });
+}

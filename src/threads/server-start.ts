@@ -1,0 +1,255 @@
+/**
+ * The start of the servers: the student, the server threads, the main thread's first, and the proxy. Part of the composition root; main
+ * thread.
+ */
+import type { CaptureWriterClient } from '../../actors/capture-writer/client.ts';
+import { type MetricsData, ProcessMetrics } from '../api/metrics.ts';
+import type { Config } from '../config.ts';
+import { allocateArrivals } from '../gateway/capture/arrival-counter.ts';
+import { CaptureControl, type ThreadCapture } from '../gateway/capture/capture-control.ts';
+import { QueuePlaces } from '../gateway/capture/queue-places.ts';
+import { ConnectionWatch, type FramingGuard, findFramingGuard } from '../http/connection-watch.ts';
+import { holdPort } from '../http/port.ts';
+import { TunnelCounts } from '../proxy/tunnel-counts.ts';
+import type { StartedActors, Starting } from './actor-start.ts';
+import { type CaptureReaderProcess, openCaptureReader } from './capture-reader-process.ts';
+import type { OtelExportProcess } from './otel-export-process.ts';
+import { startProxy } from './proxy-start.ts';
+import type { ProxyThread, RoutedServer } from './proxy-thread.ts';
+import { type Parts, ServerThread, type ServerThreadServices } from './server-thread.ts';
+import { ServerThreads } from './server-threads.ts';
+import { openStudent, type StudentThread } from './student-thread.ts';
+
+/** What the servers of a process write captured exchanges to, and what exports them; null without it. */
+export interface Capture {
+  writer: CaptureWriterClient | null;
+  otel: OtelExportProcess | null;
+}
+
+/** A server thread, or its remote control. */
+type AnyServer = RoutedServer & { metrics(): Promise<MetricsData> };
+
+/** The server threads that serve, for what asks all of them. */
+class Roster {
+  readonly captures: ThreadCapture[] = [];
+  readonly servers: AnyServer[] = [];
+
+  add(server: AnyServer, capture: ThreadCapture): void {
+    this.servers.push(server);
+    this.captures.push(capture);
+  }
+}
+
+/** The proxy, which starts after the servers and ends after them, because the rest of their answers passes through it. */
+class LateProxy {
+  readonly counts = new TunnelCounts();
+  #thread: ProxyThread | null = null;
+
+  async open(...start: Parameters<typeof startProxy>): Promise<ProxyThread> {
+    this.#thread = await startProxy(...start);
+    return this.#thread;
+  }
+
+  stop(): Promise<void> | undefined {
+    return this.#thread?.stop();
+  }
+}
+
+/** @returns the main thread's server, and the proxy; null without one */
+export async function startServers(
+  starting: Starting,
+  actors: StartedActors,
+  capture: Capture,
+): Promise<{ first: ServerThread; proxy: ProxyThread | null }> {
+  const { config: given, parts, log, running } = starting;
+  const roster = new Roster();
+  const proxy = await running.start({ start: () => new LateProxy(), stop: (late) => late.stop() });
+  const student = await running.start({
+    start: () => (parts.gateway ? openStudent(given, log) : null),
+    stop: (opened) => opened?.close(),
+  });
+  await student?.waitForStart();
+  const connections = await running.start({
+    start: () => new ConnectionWatch(given.connections, log),
+    stop: (watch) => watch.stop(),
+  });
+  const reader = await running.start({
+    start: () => openCaptureReader(given, log),
+    stop: (opened) => opened.close(),
+  });
+  const held = await running.start({
+    start: () => holdPorts(given, parts),
+    stop: ({ release }) => release(),
+  });
+  const { config } = held;
+  const services = serverServices(starting, actors, {
+    ...capture,
+    config,
+    roster,
+    proxy,
+    student,
+    connections,
+    reader,
+  });
+  const others = config.server_threads === 1 ? null : await startOthers(starting, actors, services);
+  const first = await running.start({
+    start: () => ServerThread.start(services),
+    stop: (server) => server.stop(),
+  });
+  held.release();
+  student?.connect({
+    attach: (port, facts) => first.attachStudent(port, facts),
+    withdraw: (isExpected) => first.withdrawStudent(isExpected),
+  });
+  first.tend();
+  roster.add(first, first);
+  if (others !== null) {
+    // Every server thread finishes its requests before the main thread's host of actors stops, which holds runs of all threads.
+    await running.start({ start: () => others.start(), stop: () => others.drain() });
+    for (const [at, server] of others.servers.entries()) roster.add(server, others.captures[at]!);
+    if (student !== null) others.connectStudent(student);
+  }
+  if (!parts.gateway || config.proxy === null) return { first, proxy: null };
+  const own_ports = [first.api_url, first.gateway_url].flatMap((url) => portOf(url));
+  const opened = await running.start({
+    start: () =>
+      proxy.open(
+        config,
+        { servers: roster.servers, own_ports, counts: proxy.counts, log },
+        connections.descriptors,
+      ),
+    stop: (thread) => thread.drain(),
+  });
+  return { first, proxy: opened };
+}
+
+/** What the server threads of this process share. */
+interface Shared extends Capture {
+  /** With the ports that all of them listen on. */
+  config: Config;
+  roster: Roster;
+  proxy: LateProxy;
+  student: StudentThread | null;
+  connections: ConnectionWatch;
+  reader: CaptureReaderProcess;
+}
+
+function serverServices(
+  { parts, shared, log }: Starting,
+  { threads, client, compute, isReady }: StartedActors,
+  { config, roster, proxy, student, connections, reader, writer, otel }: Shared,
+): ServerThreadServices {
+  const guard = () => guardOf(config);
+  const admin = new CaptureControl({
+    version: config.version,
+    db_path: config.capture.db,
+    max_queue: config.capture.max_queue,
+    writer,
+    servers: roster.captures,
+    relegation: student,
+    connections: () => connections.counts(),
+    framing_guard: guard,
+    otel: otel === null ? null : () => otel.state(),
+    ...(parts.gateway && config.proxy !== null ? { proxy: () => proxy.counts.read() } : {}),
+  });
+  const metrics = new ProcessMetrics(
+    {
+      servers: () => roster.servers.map((server) => server.metrics()),
+      actors: () => threads.stats(),
+      connections: () => connections.counts(),
+      framing_guard: guard,
+      capture: () => (writer === null && student === null ? null : admin.stats()),
+      verdicts: () => ({ differing_runs: reader.differing_runs }),
+    },
+    config.version,
+  );
+  return {
+    config,
+    parts,
+    writer,
+    admin,
+    captures: reader,
+    probes: { actors: isReady },
+    asker: client,
+    shared,
+    arrivals: allocateArrivals(),
+    queue_places: QueuePlaces.allocate(),
+    log,
+    renderMetrics: () => metrics.render(),
+    compute: compute?.run ?? null,
+  };
+}
+
+/** The server threads beside the main one, with their hosts of actors. They do not listen yet. */
+async function startOthers(
+  { memory, log, running }: Starting,
+  { threads, placement, isReady }: StartedActors,
+  {
+    config,
+    parts,
+    shared,
+    arrivals,
+    queue_places,
+    admin,
+    captures,
+    compute,
+    renderMetrics,
+  }: ServerThreadServices,
+): Promise<ServerThreads> {
+  const others = await running.start({
+    start: () =>
+      new ServerThreads({
+        config,
+        parts,
+        placement,
+        shared,
+        arrivals,
+        queue_places,
+        memory,
+        actors: threads,
+        admin,
+        captures,
+        isReady,
+        compute,
+        renderMetrics,
+        onServerEnded: (thrown) => log.error({ err: thrown }, 'a server thread ended'),
+      }),
+    stop: (started) => started.stop(),
+  });
+  await others.open();
+  return others;
+}
+
+/** The guard against smuggled requests, which is known once a server has loaded the parser. */
+export function guardOf({ api, gateway }: Config): FramingGuard {
+  return findFramingGuard(api.tls !== null || gateway.tls !== null);
+}
+
+/** @returns [] for a listener that was not asked for */
+function portOf(url: string | null): number[] {
+  return url === null ? [] : [Number(new URL(url).port)];
+}
+
+/**
+ * Ports that several threads may share, held until they listen. One thread picks its ports itself.
+ * @returns the configuration with the ports, free ones where 0 was asked for
+ */
+async function holdPorts(config: Config, parts: Parts): Promise<{ config: Config; release(): void }> {
+  if (config.server_threads === 1) return { config, release: () => {} };
+  const { api, gateway } = config;
+  const held = {
+    api: parts.api ? await holdPort(api.host, api.port) : null,
+    gateway: parts.gateway ? await holdPort(gateway.host, gateway.port) : null,
+  };
+  return {
+    config: {
+      ...config,
+      api: held.api === null ? api : { ...api, port: held.api.port },
+      gateway: held.gateway === null ? gateway : { ...gateway, port: held.gateway.port },
+    },
+    release: () => {
+      held.api?.release();
+      held.gateway?.release();
+    },
+  };
+}

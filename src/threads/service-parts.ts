@@ -1,0 +1,23 @@
+/** What a service is made of, part by part, so that it can be stopped at any point of its start. Main thread. */
+
+/** A part of a service, with how it begins and how it ends. */
+interface ServicePart<T> {
+  start(): T | Promise<T>;
+  stop(started: T): unknown;
+}
+
+export class ServiceParts {
+  readonly #stops: (() => unknown)[] = [];
+
+  /** Starts a part, which will be stopped before the parts that were started earlier. */
+  async start<T>({ start, stop }: ServicePart<T>): Promise<T> {
+    const started = await start();
+    this.#stops.push(() => stop(started));
+    return started;
+  }
+
+  /** Stops the parts, the last one first. Parts that are started meanwhile are left to the next call. */
+  async stop(): Promise<void> {
+    for (const stop of this.#stops.splice(0).reverse()) await stop();
+  }
+}
