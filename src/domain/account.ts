@@ -5,7 +5,7 @@
 import type { Role } from './role.ts';
 
 export const ACCOUNT_TYPES = ['developer', 'team'] as const;
-export type AccountType = (typeof ACCOUNT_TYPES)[number];
+type AccountType = (typeof ACCOUNT_TYPES)[number];
 
 export interface User {
   /** `usr_…` */
@@ -53,7 +53,7 @@ export interface Project {
 }
 
 export const INVITATION_STATES = ['pending', 'accepted', 'revoked', 'expired'] as const;
-export type InvitationStatus = (typeof INVITATION_STATES)[number];
+type InvitationStatus = (typeof INVITATION_STATES)[number];
 
 export interface Invitation {
   /** `inv_…` */

@@ -1,5 +1,5 @@
 /**
- * The rows of the audit log, for whoever writes them with a change: a transaction, or an actor with its event. Pure but for
+ * The rows of the audit log, written together with a change: by a transaction, or by an actor with its event. Pure but for
  * the id of an entry; any thread.
  */
 import { ulidAt } from '../std/id.ts';

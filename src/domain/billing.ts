@@ -14,7 +14,7 @@ export const SUBSCRIPTION_STATES = [
   'incomplete',
   'unpaid',
 ] as const;
-export type SubscriptionStatus = (typeof SUBSCRIPTION_STATES)[number];
+type SubscriptionStatus = (typeof SUBSCRIPTION_STATES)[number];
 
 type StoredStatus = Exclude<SubscriptionStatus, 'none'>;
 
@@ -41,7 +41,7 @@ interface Dated<Value> {
  */
 export interface Subscription {
   id: string;
-  /** '' while nobody here is known to have it. */
+  /** '' while it is not known. */
   org_id: string;
   customer: Dated<string> | null;
   object: ObjectState | null;
@@ -58,7 +58,7 @@ export interface Subscription {
 }
 
 /** What an event says of a subscription; what it does not say is absent. */
-export interface SubscriptionChange {
+interface SubscriptionChange {
   id: string;
   customer: string | null;
   as_of_s: number;
@@ -77,7 +77,7 @@ export interface EffectiveSubscription {
   cancel_at_period_end: boolean;
 }
 
-/** Whether the processor goes on asking for money until somebody cancels it. */
+/** Whether the processor charges until the subscription is cancelled. */
 export function doesRenew(subscription: Subscription): boolean {
   const isLive = ['trialing', 'active', 'past_due', 'unpaid'].includes(statusOf(subscription));
   return isLive && subscription.object?.cancel_at_period_end !== true;
@@ -338,7 +338,7 @@ function list(value: unknown): readonly unknown[] {
   return Array.isArray(value) ? value : [];
 }
 
-/** Texts of the processor are short; a longer one is none of its. */
+/** Texts of the processor are short; a longer text is not the processor's. */
 const TEXT_MAX = 255;
 
 function text(value: unknown): string | null {

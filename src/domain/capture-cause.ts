@@ -43,7 +43,7 @@ export type DropCause = (typeof DROP_CAUSES)[number];
 /** Causes that lie in the place and not in what is written: the same batch may be tried again. */
 export type PlaceCause = 'disk_full' | 'disk_error' | 'damaged';
 
-/** A batch that is not stored, or of which nobody knows. Its code says whether it may be sent again: `capture_failed`. */
+/** A batch that is not stored, or whose state is unknown. Its code says whether it may be sent again: `capture_failed`. */
 export class CaptureFailure extends CatalogueError {
   readonly why: FailureCause;
 

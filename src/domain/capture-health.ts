@@ -1,14 +1,18 @@
 /**
  * How capture is doing, in one word with reasons: what the stats, `/ready`, `/metrics` and the container's health check say.
- * Judged from what the server threads know of their own batches, so that a writer that hangs need not be asked. Any thread.
+ * Judged from what each server thread knows of its batches, so that a writer that hangs need not be asked. Any thread.
  */
-import { CAPTURE_STUCK_MS, PACKING_BEHIND_S } from '../limits.ts';
 import type { DropCause, FailureCause } from './capture-cause.ts';
 
-/** `stopped`: nothing is being stored, and nobody tries. `degraded`: it is tried, and something is wrong. */
+/** Age of an unanswered batch from which on the writer counts as stuck. A commit takes milliseconds. */
+const CAPTURE_STUCK_MS = 10_000;
+/** Age of an uncompressed block from which on packing counts as behind. */
+const PACKING_BEHIND_S = 600;
+
+/** `stopped`: capture stores nothing and does not try. `degraded`: it tries, and something is wrong. */
 export const CAPTURE_STATUSES = ['ok', 'degraded', 'stopped'] as const;
 
-export type CaptureStatus = (typeof CAPTURE_STATUSES)[number];
+type CaptureStatus = (typeof CAPTURE_STATUSES)[number];
 
 export const CAPTURE_REASONS = [
   'writer_killed',
@@ -20,9 +24,10 @@ export const CAPTURE_REASONS = [
   'dropping',
   'set_aside',
   'packing_behind',
+  'indexing_behind',
 ] as const;
 
-export type CaptureReason = (typeof CAPTURE_REASONS)[number];
+type CaptureReason = (typeof CAPTURE_REASONS)[number];
 
 export interface CaptureHealth {
   status: CaptureStatus;
@@ -72,13 +77,27 @@ export interface CaptureFacts {
 export interface JudgedFacts extends CaptureFacts {
   /** How long the oldest block has waited to be compressed. */
   packing_oldest_s: number;
+  /** Seconds that the oldest exchange has been stored that the index lacks. */
+  unindexed_s: number;
   /** Damaged files that were set aside and lie there still. */
   set_aside: number;
 }
 
+/** The index is behind from so many seconds on: lists lag behind traffic by as much. */
+const INDEXING_BEHIND_S = 10;
+
 /** @param stuckMs from when on an append that is not answered counts as stuck */
 export function judgeCapture(
-  { alive, killed, failing, oldest_append_ms, dropping, packing_oldest_s, set_aside }: JudgedFacts,
+  {
+    alive,
+    killed,
+    failing,
+    oldest_append_ms,
+    dropping,
+    packing_oldest_s,
+    unindexed_s,
+    set_aside,
+  }: JudgedFacts,
   stuckMs: number = CAPTURE_STUCK_MS,
 ): CaptureHealth {
   const reasons: CaptureHealth['reasons'] = [];
@@ -110,6 +129,10 @@ export function judgeCapture(
     const minutes = Math.floor(packing_oldest_s / 60);
     const text = `What was stored ${minutes} minutes ago is not compressed yet: it takes far more room. Give the machine more processor time`;
     add('packing_behind', text);
+  }
+  if (unindexed_s > INDEXING_BEHIND_S) {
+    const text = `The index is ${unindexed_s} s behind: lists show later exchanges once it has read them. Give the machine more processor time`;
+    add('indexing_behind', text);
   }
   const isStopped = reasons.some(({ reason }) => STOPPED.has(reason));
   return { status: isStopped ? 'stopped' : reasons.length > 0 ? 'degraded' : 'ok', reasons };

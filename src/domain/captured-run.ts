@@ -2,26 +2,14 @@
  * What the API asks of the captures and what it is answered, between a server thread and the capture reader. Types; any
  * thread.
  */
-import type { ChildKind } from './client-run.ts';
+import type { ChildKind } from './child-kind.ts';
 import type { GoldenReason } from './golden.ts';
-
-/** Which captured runs a list shows; what is left out does not matter. */
-export interface CapturedRunFilter {
-  /** Began at this time or later, and before that one; milliseconds since the epoch. */
-  from_ms?: number;
-  to_ms?: number;
-  /** Some turn asked for it. */
-  model?: string;
-  golden?: boolean;
-  /** Some turn was answered by it. */
-  served_by?: 'student' | 'upstream';
-  /** Of this session of the client. */
-  session_id?: string;
-  /** Part of no other run; false: part of one. */
-  is_own?: boolean;
-  /** Stands in the run's id, its first words, a note or a model, whatever the case. */
-  q?: string;
-}
+import type { MonitorName } from './monitors/names.ts';
+import type { RunMark } from './run-mark.ts';
+import type { PagePlace } from './run-query/page.ts';
+import type { RunQuery } from './run-query/run-query.ts';
+import type { RunEnder, RunStatus } from './run-status-name.ts';
+import type { FigureQuestion } from './traffic-figures.ts';
 
 /** Which steps of relegation a list shows. */
 export interface RelegatedStepFilter {
@@ -33,23 +21,30 @@ export interface RelegatedStepFilter {
 }
 
 export type CaptureQuestion =
-  | { name: 'runs'; limit: number; before: number | null; filter: CapturedRunFilter }
+  | { name: 'runs'; limit: number; after: PagePlace | null; query: RunQuery }
   | { name: 'run'; run_id: string; limit: number; after: number | null }
+  | { name: 'run_cache'; run_id: string }
+  | { name: 'cache'; before: number | null; from_ms: number | null }
+  | { name: 'limits'; now_ms: number }
+  | { name: 'figures'; question: FigureQuestion }
   | { name: 'activity'; from_ms: number; to_ms: number }
   | { name: 'exchange'; id: number }
   | { name: 'steps'; limit: number; before: number | null; filter: RelegatedStepFilter }
   | { name: 'explain'; id: number }
+  | { name: 'search'; q: string; limit: number; before: number | null }
   | { name: 'body'; id: number; side: 'request' | 'response' };
 
 /**
  * `json`: the answer's body, as it is sent. `bytes`: a stored body. `missing`: nothing captured is called that.
- * `refused`: it cannot be read now, with the reason for the operator.
+ * `refused`: it cannot be read now, with the reason for the operator. `unfit`: the question cannot be answered, with the reason
+ * for the user.
  */
 export type CaptureAnswer =
   | { type: 'json'; json: Uint8Array }
   | { type: 'bytes'; bytes: Uint8Array }
   | { type: 'missing' }
-  | { type: 'refused'; detail: string };
+  | { type: 'refused'; detail: string }
+  | { type: 'unfit'; detail: string };
 
 /** Reads captures. */
 export interface CaptureAsker {
@@ -63,12 +58,45 @@ export interface ChildRunName {
   kind: ChildKind | null;
 }
 
-/** A captured run as a list shows it. */
+/** What was reported of a run of the list. */
+interface ReportedPart {
+  /** Differs from the captured run's where the two were joined by a trace or a session. */
+  run_id: string;
+  org_id: string;
+  project_id: string;
+  agent_name: string;
+  framework: string;
+  task_profile: string;
+  codebase_id: string;
+  experiment_id: string;
+  arm: string;
+  is_finished: boolean;
+  started_at: string;
+  finished_at: string | null;
+  steps: number;
+  tokens: number;
+  max_total_score: number;
+  fired: Record<MonitorName, number>;
+}
+
+/** A run as the list shows it: captured, reported or both. */
 export interface CapturedRunRow {
   run_id: string;
+  /** false: it was only reported. */
+  is_captured: boolean;
+  /** How it ended, or that it goes on (run-status.ts). */
+  status: RunStatus;
+  /** null: it goes on, or it is not known. */
+  ended_by: RunEnder | null;
+  /** Why it has this status, for people. */
+  status_words: string;
+  /** The reported name, or else the client program; '' when neither is known. */
+  agent: string;
+  /** null: no run of its id, trace or session was reported. */
+  reported: ReportedPart | null;
   /** The client's own session; null where its headers name none. */
   session_id: string | null;
-  /** The run that this one is part of; null: of none. */
+  /** The run that this one is part of; null: not part of a run. */
   parent_run_id: string | null;
   /** What it is within its session; null: an agent's own run. */
   kind: ChildKind | null;
@@ -79,6 +107,12 @@ export interface CapturedRunRow {
   notes: string[];
   providers: string[];
   models: string[];
+  /** Tools that its answers called, the first 64. */
+  tools: string[];
+  /** The program that sent its first request; null where its headers name none. */
+  client: string | null;
+  /** Of the first `traceparent`; null without one. */
+  trace_id: string | null;
   exchanges: number;
   turns: number;
   student_turns: number;
@@ -93,18 +127,26 @@ export interface CapturedRunRow {
   cost_usd: number | null;
   /** Turns that it leaves out: their price or tokens are not known. */
   unpriced_turns: number;
+  /** Turns in `cost_usd` whose price is a guess, or whose tokens are estimated. */
+  estimated_turns: number;
   errors: number;
   aborted: number;
   /** Missing x-svc-seq, both ends included. */
   gaps: [from: number, to: number][];
+  /** Of the finished monitor run with the same id; null without one. */
+  outcome: string | null;
+  /** A person's; null: none. */
+  mark: RunMark | null;
   /** null: not judged yet. */
   golden: boolean | null;
   /** Why not golden. */
   reasons: GoldenReason[];
+  /** What the mark overrules. */
+  overruled: GoldenReason[];
 }
 
 /** What passed the gateway in a span, as far as it was captured. */
-export interface ActivityCounts {
+interface ActivityCounts {
   exchanges: number;
   turns: number;
   errors: number;
@@ -115,6 +157,8 @@ export interface ActivityCounts {
   cost_usd: number | null;
   /** Turns that it leaves out. */
   unpriced_turns: number;
+  /** Turns in `cost_usd` whose price is a guess, or whose tokens are estimated. */
+  estimated_turns: number;
   /** Of turns, to the end and to the first byte of the answer; null without one. */
   latency_p50_ms: number | null;
   latency_p95_ms: number | null;

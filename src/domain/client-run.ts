@@ -2,19 +2,13 @@
  * The run that a request belongs to by what its client sends anyway: coding agents number their sessions for their providers'
  * caches and logs. docs/clients.md has the table with the source of each header. Pure; where stored copies are indexed.
  *
- * An agent that another one started has a run of its own within the session, and so have calls that an agent makes beside its
+ * An agent that another one started has its own run within the session, and so have calls that an agent makes beside its
  * work. The names are those that the clients' hooks give the same runs (src/hooks), so that a captured run and a monitored one
  * are one.
  */
 import { isCredentialHeader } from '../redaction/header-names.ts';
 import { MASK } from '../redaction/mask.ts';
-
-/** What a run within a session is: an agent that another one started, or calls of the client beside the work. */
-export const CHILD_KINDS = ['subagent', 'title', 'summary', 'safety_check', 'side_call'] as const;
-export type ChildKind = (typeof CHILD_KINDS)[number];
-
-/** Calls beside the work: they are never golden. */
-export type SideKind = Exclude<ChildKind, 'subagent'>;
+import type { ChildKind, SideKind } from './child-kind.ts';
 
 /** Where a request belongs. */
 export interface ClientRun {
@@ -56,6 +50,15 @@ const READ_NAMES = new Set([
 ]);
 
 /**
+ * Whether `readClientRun` reads the header.
+ * @param name in lower case
+ * @param own names of the operator's own headers, in lower case
+ */
+export function mayNameRun(name: string, own: readonly string[]): boolean {
+  return READ_NAMES.has(name) || own.includes(name);
+}
+
+/**
  * @param headers as they are stored
  * @param own names of the operator's own headers, in lower case; the first that is there names the run
  * @returns null where nothing names one
@@ -67,7 +70,7 @@ export function readClientRun(
   const found = new Map<string, string>();
   for (const [written, value] of headers) {
     const name = written.toLowerCase();
-    if ((READ_NAMES.has(name) || own.includes(name)) && !found.has(name)) found.set(name, value);
+    if (mayNameRun(name, own) && !found.has(name)) found.set(name, value);
   }
   if (found.size === 0) return null;
   for (const name of own) {

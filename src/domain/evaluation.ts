@@ -1,22 +1,25 @@
 /**
- * What an evaluation says of a run so far, whether its steps were logged or posted: the scores at the last step, and
- * the text to inject when the agent should be told to change course. Pure; any thread.
+ * The evaluation of a run so far, whether its steps were logged or posted: the scores at the last step, and the text to
+ * inject when the agent should change course. Pure; any thread.
  */
-import { digestStep, type MonitorStep, type TaskContext } from './monitors/digest.ts';
+
+import { MONITORS } from './monitors/definitions.ts';
+import { digestStep, type TaskContext } from './monitors/digest.ts';
 import type { Intervention, InterventionLevel } from './monitors/intervention.ts';
+import { type MonitorStep, maskStep } from './monitors/masked-step.ts';
 import { advanceMonitors, initialMonitors, type StepOutcome } from './monitors/monitors.ts';
 import { MONITOR_NAMES, type MonitorName, type MonitorScores } from './monitors/names.ts';
 import type { MonitorProfile } from './monitors/profiles.ts';
 
 /** Document 2, Evaluate response. */
-export interface Evaluation {
+interface Evaluation {
   /** true: `intervention_text` belongs before the next model call. */
   inject: boolean;
   /** '' unless `inject`. */
   intervention_text: string;
   /** '' unless `inject`. */
   failure_type: MonitorName | '';
-  /** Whether it is the first word or the last; '' unless `inject`. */
+  /** Whether it is the first or the last level of intervention; '' unless `inject`. */
   level: InterventionLevel | '';
   fired: readonly MonitorName[];
   scores: MonitorScores;
@@ -28,7 +31,7 @@ export interface Evaluation {
   alarm: boolean;
 }
 
-/** What the monitors say before the first step. */
+/** The outcome before the first step. */
 export const NO_STEP_YET: StepOutcome = {
   scores: Object.fromEntries(MONITOR_NAMES.map((name) => [name, 0])) as MonitorScores,
   total_score: 0,
@@ -36,7 +39,7 @@ export const NO_STEP_YET: StepOutcome = {
   intervention: null,
 };
 
-/** @returns the highest of the scores: unlike their mean, it shows one monitor that is certain among five that are silent */
+/** @returns the highest score, which, unlike the mean, shows one certain monitor among five silent ones */
 export function findMaxScore(scores: MonitorScores): number {
   let highest = 0;
   for (const name of MONITOR_NAMES) if (scores[name] > highest) highest = scores[name];
@@ -44,16 +47,16 @@ export function findMaxScore(scores: MonitorScores): number {
 }
 
 /**
- * The intervention of the streak that the agent is in after a step: the step's own, or the one from earlier in the
- * streak for as long as its monitor goes on firing; null once the agent has changed course.
- * @param before what this function gave for the step before
+ * The intervention of the current streak: the step's intervention, or an earlier one while its monitor keeps firing;
+ * null once the agent has changed course.
+ * @param before result of this function for the previous step
  */
 export function followStreak(before: Intervention | null, outcome: StepOutcome): Intervention | null {
   if (outcome.intervention !== null) return outcome.intervention;
   return before !== null && outcome.fired.includes(before.failure_type) ? before : null;
 }
 
-/** @param due what is to be injected now; null: nothing */
+/** @param due the intervention to inject now; null: none */
 export function toEvaluation(outcome: StepOutcome, due: Intervention | null): Evaluation {
   return {
     inject: due !== null,
@@ -68,23 +71,43 @@ export function toEvaluation(outcome: StepOutcome, due: Intervention | null): Ev
   };
 }
 
+/** The result of evaluating a list of steps. */
+interface EvaluatedOutcome {
+  outcome: StepOutcome;
+  /** The current streak's intervention; null without a streak. */
+  intervention: Intervention | null;
+  /** Number of steps at the streak's first intervention; 0 without a streak. */
+  began: number;
+}
+
 /**
- * Evaluates steps as if they had been logged one by one: it says what the monitors say at the last of them. So a caller
- * who asks after each step hears of a streak when a logged run would: once, and again where it escalates.
- * @returns a generator that gives way after each step, for a caller who must not block its thread for long
+ * Evaluates steps as if they had been logged one by one.
+ * @returns a generator that yields after each step, for a caller that must not block its thread
  */
 export function* evaluateSteps(
   steps: Iterable<MonitorStep>,
   profile: MonitorProfile,
   { task }: Pick<TaskContext, 'task'>,
-): Generator<undefined, Evaluation> {
+): Generator<undefined, EvaluatedOutcome> {
   let monitors = initialMonitors(task);
   let outcome = NO_STEP_YET;
+  let intervention: Intervention | null = null;
+  /** Step count at the streak's nudge, by monitor; the two loop monitors share an entry. */
+  const nudgedAt = new Map<string, number>();
+  let count = 0;
   for (const step of steps) {
-    const advanced = advanceMonitors(monitors, digestStep(step), profile);
+    const advanced = advanceMonitors(monitors, digestStep(maskStep(step)), profile);
     monitors = advanced.state;
     outcome = advanced.outcome;
+    count += 1;
+    intervention = followStreak(intervention, outcome);
+    if (outcome.intervention?.level === 'nudge') nudgedAt.set(streakOf(outcome.intervention), count);
     yield;
   }
-  return toEvaluation(outcome, outcome.intervention);
+  const began = intervention === null ? 0 : (nudgedAt.get(streakOf(intervention)) ?? count);
+  return { outcome, intervention, began };
+}
+
+function streakOf({ failure_type }: Intervention): string {
+  return MONITORS[failure_type].failure === 'loop' ? 'loop' : failure_type;
 }

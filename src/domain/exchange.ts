@@ -6,7 +6,8 @@
  *   ExchangeEntry      what the decoder read out of the stored copy, later and off the hot path.
  *   ExchangeRecord     what `understudy inspect --json` prints; nothing secret in it.
  */
-import type { ChildKind } from './client-run.ts';
+import type { ChildKind } from './child-kind.ts';
+import type { EndCause } from './end-cause.ts';
 
 /** A turn is one answer of a model in a conversation; everything else (counting tokens, listing models) is other. */
 export type ExchangeKind = 'turn' | 'other';
@@ -37,7 +38,7 @@ export interface RequestForm {
 }
 
 /**
- * Why a body is not kept: nobody could tell that there is no secret in it.
+ * Why a body is not kept: it could not be shown to hold no secret.
  *   redaction_budget      it takes more work to search than it may (`REDACTION_WORK`)
  *   decompression_budget  it unpacks to far more than it is, and the time for such bodies was used up (`DECOMPRESSION`)
  *   undecodable           compressed in a way that we do not know, or damaged from the beginning
@@ -66,10 +67,14 @@ export interface CapturedExchange {
   status: number;
   /** Milliseconds since the epoch. */
   started_at_ms: number;
+  /** Larger than that of every exchange whose request arrived earlier, on whichever server thread; left out: not known. */
+  arrival?: number;
   /** From the first byte of the request to the head of the answer; null when none came. */
   first_byte_ms: number | null;
   duration_ms: number;
   aborted: boolean;
+  /** Who ended it, and why; left out where it went well. */
+  end_cause?: EndCause;
   /** A body was longer than the capture limit: the stored copy is its beginning. */
   truncated: boolean;
   served_by: ServedBy;
@@ -99,6 +104,21 @@ export interface TokenUsage {
   output_tokens: number | null;
   cache_read_tokens: number | null;
   cache_write_tokens: number | null;
+  /** The part of `cache_write_tokens` that the provider bills at its one-hour rate. */
+  cache_write_1h_tokens: number | null;
+  /** The provider told no counts: these are estimated from the texts. */
+  estimated?: true;
+}
+
+/** Usage of which nothing is known. A fresh object each time: readers fill it in. */
+export function unknownUsage(): TokenUsage {
+  return {
+    input_tokens: null,
+    output_tokens: null,
+    cache_read_tokens: null,
+    cache_write_tokens: null,
+    cache_write_1h_tokens: null,
+  };
 }
 
 /** What a decoder found in the stored copy of one exchange. */
@@ -132,6 +152,12 @@ export interface ExchangeSide {
  */
 export const DECISION_FIELD = ':relegation';
 
+/**
+ * Among the headers of a request, a sign of the credential that it came with: a name that no wire can bring. Equal credentials
+ * have equal signs, and no sign tells its credential.
+ */
+export const CREDENTIAL_FIELD = ':credential';
+
 /** What relegation decided about a step, as it is kept with the exchange. */
 export interface RecordedDecision {
   /** `served`, `would_serve` (shadow mode), `audit`, or why the student did not serve. */
@@ -144,7 +170,7 @@ export interface RecordedDecision {
   score: number | null;
   /**
    * What the student would have said, where the upstream was asked for comparison, as blocks of turn.ts; null: nothing, or
-   * too much to keep.
+   * too much to keep. Numbers keep their digits (`std/exact-json.ts`).
    */
   answer: readonly object[] | null;
 }
@@ -173,11 +199,32 @@ export interface ExchangeRecord {
   query: string;
   status: number;
   started_at: string;
+  /** Orders exchanges by the arrival of their requests; left out in records of versions before 0.2.0. */
+  arrival?: number;
+  /** The turn of its run that it continues or tries again, as far as the histories prove; left out: none, or not known. */
+  follows?: number;
   first_byte_ms: number | null;
   duration_ms: number;
   aborted: boolean;
+  /** Results of tools that the request brings and that say that the tool failed; left out: none. */
+  failed_results?: number;
+  /** A sign of the credential that the request came with; left out without one, and in records of versions before 0.2.0. */
+  credential?: string;
+  /** Names of the tools that the answer calls, each once, the first CALLED_TOOLS; left out without one, and in older records. */
+  tools?: string[];
+  /** The program that sent the request, as `user-agent` begins; left out without one, and in older records. */
+  client?: string;
+  /** Of the request's `traceparent`; left out without one, and in older records. */
+  trace_id?: string;
+  /** Who ended it, and why; left out where it went well, and in records of versions before 0.2.0. */
+  end_cause?: EndCause;
   truncated: boolean;
   undecodable: boolean;
+  /**
+   * The index has not read it yet, so its model, stop reason, usage and, unless the request named it, its run are not known;
+   * left out once it has.
+   */
+  not_indexed?: true;
   served_by: ServedBy;
   model: string | null;
   stop_reason: string | null;

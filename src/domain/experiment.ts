@@ -31,7 +31,7 @@ import {
 } from './proportions.ts';
 import { classifyOutcome, type RunSummary } from './run-summary.ts';
 
-export interface ArmReport {
+interface ArmReport {
   runs: number;
   finished: number;
   successes: number;
@@ -43,7 +43,7 @@ export interface ArmReport {
   mean_duration_ms: number | null;
 }
 
-export interface VersionReport {
+interface VersionReport {
   svc_version: string;
   arm: 'on' | 'off';
   runs: number;

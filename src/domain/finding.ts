@@ -4,8 +4,11 @@
  */
 
 import { createHash } from 'node:crypto';
-import { FINDING_BOUNDS } from '../limits.ts';
 import { maskText, maskValue } from '../redaction/mask.ts';
+import { isRawNumber, parseExact } from '../std/exact-json.ts';
+
+/** Texts of a finding, in code points (document 2). Longer texts are cut. */
+export const FINDING_BOUNDS = { content: 8_000, file_path: 512, finding_type: 64, query: 2_000 } as const;
 
 /** Whose findings: one organization's about one code base. */
 export interface Codebase {
@@ -14,7 +17,7 @@ export interface Codebase {
 }
 
 /** What a caller noted. */
-export interface FindingNote {
+interface FindingNote {
   content: string;
   file_path: string;
   finding_type: string;
@@ -62,7 +65,7 @@ export function prepareFindingType(type: string): string {
 /** The same for two notes that say the same in one project: the second is the first one sent again. */
 export function hashFinding(finding: Omit<Finding, 'finding_id' | 'created_at'>): string {
   const { project_id, content, file_path, finding_type, metadata } = finding;
-  const parts = [project_id, content, file_path, finding_type, sortKeys(JSON.parse(metadata))];
+  const parts = [project_id, content, file_path, finding_type, sortKeys(parseExact(metadata))];
   return createHash('sha256').update(JSON.stringify(parts)).digest('base64url');
 }
 
@@ -123,7 +126,7 @@ export class PathCover {
   }
 }
 
-/** Its bytes in UTF-8 backwards, a character a byte: a slash is a byte of its own, and reversing is native. */
+/** Its bytes in UTF-8 backwards, a character a byte: a slash is one byte, and reversing is native. */
 function reversePath(path: string): string {
   let start = 0;
   while (path[start] === '.' && (path[start + 1] === '/' || path[start + 1] === '\\')) start += 2;
@@ -138,7 +141,7 @@ function maskKeys(text: string): string {
 /** The value with the names of every object in order. */
 function sortKeys(value: unknown): unknown {
   if (Array.isArray(value)) return value.map(sortKeys);
-  if (typeof value !== 'object' || value === null) return value;
+  if (typeof value !== 'object' || value === null || isRawNumber(value)) return value;
   const sorted: Record<string, unknown> = {};
   for (const name of Object.keys(value).sort())
     define(sorted, name, sortKeys((value as Record<string, unknown>)[name]));

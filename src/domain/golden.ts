@@ -1,6 +1,6 @@
 /**
  * When a run is golden: proof enough that what it shows is all that happened, and that it went well
- * (`supports_universal_claims`). The rule alone: pure, no IO; used by the command line and, later, by the distiller.
+ * (`supports_universal_claims`). The rule alone: pure, no IO; used by the command line and by rounds.
  *
  * A run is golden when
  *  - it has a turn, and every exchange of it was captured whole: none truncated or unreadable, and none aborted before the
@@ -23,6 +23,8 @@
  * open failures; beyond either the run is not golden, and says so.
  */
 
+import type { EchoDifference } from './echo.ts';
+import type { EndCause } from './end-cause.ts';
 import type { ApiShape, ExchangeRecord } from './exchange.ts';
 
 /** What the rule needs to know of an exchange. */
@@ -41,7 +43,8 @@ export type GoldenExchange = Pick<
   | 'stop_reason'
   | 'has_bad_seq'
   | 'run_kind'
->;
+> &
+  Partial<Pick<ExchangeRecord, 'end_cause' | 'tools'>>;
 
 /**
  * How a turn follows from those before it, by their conversation: the first of a conversation, the continuation of the
@@ -70,16 +73,24 @@ export type GoldenCode =
   | 'shape'
   /** A call of the client beside its work. */
   | 'side_call'
-  /** The finished monitor run of that id says so; GoldenTally does not know of it, whoever does adds it. */
-  | 'outcome';
+  /** A monitor fired near the end of the run (captured-monitor.ts). */
+  | 'monitor_fired'
+  /** The next request repeats an answer in another way than it was read (echo.ts). */
+  | 'reading_differs'
+  /** The finished monitor run of that id says so (run-mark.ts). */
+  | 'outcome'
+  /** A person says so (run-mark.ts). */
+  | 'marked_bad';
 
 /** Why a run is not golden: a word for machines and a sentence for people. */
 export interface GoldenReason {
   code: GoldenCode;
   words: string;
+  /** Of `reading_differs`: both sides. */
+  difference?: EchoDifference;
 }
 
-/** What the outcome of a finished monitor run (null: there is none) has against the run of its id. */
+/** What the outcome of a finished monitor run (null: no such run) has against the run of its id. */
 export function judgeOutcome(outcome: string | null): GoldenReason | null {
   if (outcome === null || outcome === 'success') return null;
   const words = `the monitor run of this id finished with the outcome ${JSON.stringify(outcome)}`;
@@ -103,7 +114,7 @@ interface FailedCall {
   id: number;
   seq: number | null;
   call: string;
-  /** The whole request; null when nobody looked, or it cannot be read: then any success of the call makes it good. */
+  /** The whole request; null when it was not read or cannot be read: then any success of the call makes it good. */
   asked: string | null;
   /** What stands for the answer that it goes on from. */
   anchors: string[];
@@ -112,12 +123,13 @@ interface FailedCall {
 /** Ids that a sentence names before it counts the rest. */
 const NAMED_IDS = 5;
 
-/** Stop reasons with which a model ends its turn of itself, by shape. */
-const ENDED: Partial<Record<ApiShape, readonly string[]>> = {
-  messages: ['end_turn', 'stop_sequence'],
-  chat_completions: ['stop'],
-  responses: ['completed'],
-};
+/** What the rule needs to know of wire formats: `GOLDEN_WIRES` of src/providers tells it. */
+export interface GoldenWires {
+  /** Runs of such turns can be golden. */
+  canBeGolden(shape: ApiShape | null): boolean;
+  /** With this word a model ends its turn of itself. */
+  endsItself(shape: ApiShape, stop_reason: string): boolean;
+}
 
 const NO_FAILED_CALLS: readonly FailedCall[] = [];
 
@@ -143,6 +155,21 @@ interface LastTurn {
   shape: ApiShape | null;
   stop_reason: string | null;
   failed: boolean;
+  status: number;
+  end_cause: EndCause | null;
+  calls_tools: boolean;
+}
+
+/** How the last turn of a run ended. */
+export interface CapturedEnd {
+  /** `itself`: the model ended its answer; `open`: something was to follow. */
+  how: 'failed' | 'itself' | 'open';
+  /** null: it went well, or it is not known. */
+  cause: EndCause | null;
+  /** 0: no answer came. */
+  http_status: number;
+  /** Why the model stopped, in the provider's words. */
+  stop_reason: string | null;
 }
 
 /** A {@link GoldenTally} as plain data, to go on with it later. */
@@ -154,13 +181,13 @@ export type SavedGoldenTally = readonly [
   rangesOverflow: boolean,
   failed: readonly FailedCall[],
   failedOverflow: boolean,
-  hadFailures: boolean,
   hasUnchecked: boolean,
   lastTurn: LastTurn | null,
 ];
 
 /** Collects one run's exchanges and judges them. */
 export class GoldenTally {
+  readonly #wires: GoldenWires;
   #turns = 0;
   #withSeq = 0;
   // One of these stands in memory for every run of a database: what mostly stays empty takes no room.
@@ -168,15 +195,18 @@ export class GoldenTally {
   #seqs = new SeqRanges();
   #failed: readonly FailedCall[] = NO_FAILED_CALLS;
   #failedOverflow = false;
-  #hadFailures = false;
-  /** How some turn follows, nobody has looked. */
+  /** How some turn follows is not known. */
   #hasUnchecked = false;
   #lastTurn: LastTurn | null = null;
 
+  constructor(wires: GoldenWires) {
+    this.#wires = wires;
+  }
+
   /**
    * Adds the run's next exchange.
-   * @param link how the turn follows; null when nobody looked (needed only for turns without seq)
-   * @param asked what the turn asked; null when nobody looked (needed only for runs with failed calls)
+   * @param link how the turn follows; null when not known (needed only for turns without seq)
+   * @param asked what the turn asked; null when not known (needed only for runs with failed calls)
    */
   add(exchange: GoldenExchange, link: TurnLink | null = null, asked: AskedTurn | null = null): void {
     if (exchange.aborted && !isWhole(exchange)) this.#note('aborted', exchange.id);
@@ -205,15 +235,14 @@ export class GoldenTally {
       this.#seqs.overflow,
       this.#failed,
       this.#failedOverflow,
-      this.#hadFailures,
       this.#hasUnchecked,
       this.#lastTurn,
     ];
   }
 
   /** As it was when it was saved. */
-  static restore(saved: SavedGoldenTally): GoldenTally {
-    const tally = new GoldenTally();
+  static restore(saved: SavedGoldenTally, wires: GoldenWires): GoldenTally {
+    const tally = new GoldenTally(wires);
     const [turns, withSeq, lists, ranges, rangesOverflow, failed, ...rest] = saved;
     tally.#turns = turns;
     tally.#withSeq = withSeq;
@@ -223,24 +252,14 @@ export class GoldenTally {
       );
     tally.#seqs = new SeqRanges(ranges, rangesOverflow);
     if (failed.length > 0) tally.#failed = failed;
-    [tally.#failedOverflow, tally.#hadFailures, tally.#hasUnchecked, tally.#lastTurn] = rest;
+    [tally.#failedOverflow, tally.#hasUnchecked, tally.#lastTurn] = rest;
     return tally;
-  }
-
-  /** The turn with the highest seq, or without seq the latest; null when there was none. */
-  get lastTurn(): LastTurn | null {
-    return this.#lastTurn;
-  }
-
-  /** A call failed, made good or not: whether it was, only the bodies tell for certain. */
-  get hadFailures(): boolean {
-    return this.#hadFailures;
   }
 
   /**
    * The verdict on what was added so far.
    * @param lastCallsTools whether the last turn's answer calls a tool, where its stop reason does not tell (responses);
-   * null when nobody looked, which counts as no
+   * null when not known, which counts as no
    */
   judge(lastCallsTools: boolean | null = null): GoldenVerdict {
     const reasons: GoldenReason[] = [];
@@ -280,6 +299,20 @@ export class GoldenTally {
     return this.#seqs.gaps();
   }
 
+  /** How the last turn ended, as far as its record tells; null without a turn. */
+  get end(): CapturedEnd | null {
+    const last = this.#lastTurn;
+    if (last === null) return null;
+    const { failed, shape, stop_reason, end_cause: cause, status: http_status, calls_tools } = last;
+    const isEnd = stop_reason !== null && shape !== null && this.#wires.endsItself(shape, stop_reason);
+    return {
+      how: failed ? 'failed' : isEnd && !calls_tools ? 'itself' : 'open',
+      cause,
+      http_status,
+      stop_reason,
+    };
+  }
+
   #note(list: ListName, id: number): void {
     if (this.#lists[list] === undefined) this.#lists = { ...this.#lists, [list]: new IdList() };
     this.#lists[list]!.add(id);
@@ -293,11 +326,11 @@ export class GoldenTally {
     this.#turns += 1;
     const last = this.#lastTurn;
     if (last === null || last.seq === null || exchange.seq === null || exchange.seq >= last.seq) {
-      const { id, seq, shape, stop_reason } = exchange;
-      this.#lastTurn = { id, seq, shape, stop_reason, failed: hasFailed(exchange) };
+      const { id, seq, shape, stop_reason, status, end_cause = null, tools } = exchange;
+      const failed = hasFailed(exchange);
+      this.#lastTurn = { id, seq, shape, stop_reason, failed, status, end_cause, calls_tools: !!tools };
     }
-    if (exchange.shape === null || ENDED[exchange.shape] === undefined)
-      this.#note('neverGolden', exchange.id);
+    if (!this.#wires.canBeGolden(exchange.shape)) this.#note('neverGolden', exchange.id);
     if (link === null) this.#hasUnchecked = true;
     else if (link === 'breaks' || (link === 'starts' && last !== null)) this.#note('broken', exchange.id);
   }
@@ -307,13 +340,14 @@ export class GoldenTally {
     const asked = turn?.prefixes.at(-1) ?? null;
     if (!hasFailed(exchange)) {
       if (this.#failed.length > 0) {
-        this.#failed = this.#failed.filter((one) => one.call !== call || !makesGood(exchange, turn, one));
+        this.#failed = this.#failed.filter(
+          (failed) => failed.call !== call || !makesGood(exchange, turn, failed),
+        );
       }
       return;
     }
-    this.#hadFailures = true;
     const failed = { id: exchange.id, seq: exchange.seq, call, asked, anchors: listAnchors(turn) };
-    const known = this.#failed.findIndex((one) => one.call === call && one.asked === asked);
+    const known = this.#failed.findIndex((failed) => failed.call === call && failed.asked === asked);
     if (known >= 0) this.#failed = this.#failed.with(known, failed);
     else if (this.#failed.length < MAX_FAILED_CALLS) this.#failed = [...this.#failed, failed];
     else this.#failedOverflow = true;
@@ -367,9 +401,8 @@ export class GoldenTally {
   #judgeEnd(lastCallsTools: boolean | null): string {
     const last = this.#lastTurn;
     if (last === null || last.shape === null || last.failed) return '';
-    const ended = ENDED[last.shape];
-    if (ended === undefined || last.stop_reason === null) return '';
-    if (!ended.includes(last.stop_reason))
+    if (!this.#wires.canBeGolden(last.shape) || last.stop_reason === null) return '';
+    if (!this.#wires.endsItself(last.shape, last.stop_reason))
       return `the last turn (exchange ${last.id}) stopped with ${last.stop_reason}`;
     if (lastCallsTools === true) return `the last turn (exchange ${last.id}) still waits for a tool's result`;
     return '';
@@ -393,6 +426,16 @@ function makesGood({ seq }: GoldenExchange, turn: AskedTurn | null, failed: Fail
 /** The model has said why it stopped: a client that leaves then, as some do, has missed nothing. */
 function isWhole({ kind, stop_reason, undecodable }: GoldenExchange): boolean {
   return kind === 'turn' && stop_reason !== null && !undecodable;
+}
+
+/** What a list counts as errors: a call that failed or was broken off, and results of tools that failed. */
+export function countErrors(
+  exchange: GoldenExchange & Pick<ExchangeRecord, 'aborted' | 'failed_results'>,
+): number {
+  const failed = hasFailed(exchange);
+  const isBrokenOff = exchange.aborted && exchange.stop_reason === null;
+  // What a failed call brought comes again with the next try.
+  return failed || isBrokenOff ? 1 : (exchange.failed_results ?? 0);
 }
 
 /** No answer, an error status, or a turn that was answered but came to no end. */

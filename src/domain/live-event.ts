@@ -3,9 +3,11 @@
  * numbers and scores, never the texts of a run, which are long and may hold secrets. Types and pure rules; any thread.
  */
 
-import { LIVE_TEXT_CHARACTERS } from '../limits.ts';
 import type { InterventionLevel } from './monitors/intervention.ts';
 import type { MonitorName, MonitorScores } from './monitors/names.ts';
+
+/** Longest text of an event of the live stream, in UTF-16 units. */
+export const LIVE_TEXT_CHARACTERS = 200;
 
 /** What every event says. */
 interface LiveFacts {
@@ -27,7 +29,7 @@ export interface RunStartEvent extends LiveFacts {
 }
 
 /** A step was logged: what its score bundle said. */
-export interface StepEvent extends LiveFacts {
+interface StepEvent extends LiveFacts {
   event: 'step';
   run_id: string;
   step_index: number;
@@ -44,7 +46,7 @@ export interface StepEvent extends LiveFacts {
   alarm: boolean;
 }
 
-export interface RunFinishEvent extends LiveFacts {
+interface RunFinishEvent extends LiveFacts {
   event: 'run_finish';
   run_id: string;
   outcome: string;
@@ -57,7 +59,7 @@ export interface RunFinishEvent extends LiveFacts {
 }
 
 /** An agent was told to change course: at a step of its run, or by an evaluation (`run_id` null unless it named one). */
-export interface InterventionEvent extends LiveFacts {
+interface InterventionEvent extends LiveFacts {
   event: 'intervention';
   /** null for an evaluation. */
   step_index: number | null;
@@ -66,7 +68,7 @@ export interface InterventionEvent extends LiveFacts {
   fired: readonly MonitorName[];
 }
 
-export interface PatternCreatedEvent extends LiveFacts {
+interface PatternCreatedEvent extends LiveFacts {
   event: 'pattern_created';
   pattern_id: string;
   tier: 'e1' | 'e2' | 'e3';
@@ -76,7 +78,7 @@ export interface PatternCreatedEvent extends LiveFacts {
 }
 
 /** A retrieval found patterns and gave none: the organization has used up its interventions of this month. */
-export interface RetrievalCappedEvent extends LiveFacts {
+interface RetrievalCappedEvent extends LiveFacts {
   event: 'retrieval_capped';
   run_id: null;
   /** Interventions of the month that the plan allows. */

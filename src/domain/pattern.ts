@@ -2,8 +2,21 @@
  * Patterns: what a run learned, for the next one in the same situation (document 2, Pattern). Whose
  * they are, which are preferred, what they hold. Pure; any thread.
  */
-import { FAILURE_TYPE_CHARACTERS, MODEL_CHARACTERS, PATTERN_IMPORT_CHARACTERS } from '../limits.ts';
-import { cleanText } from './distillation/text.ts';
+import { MODEL_CHARACTERS } from '../limits.ts';
+import { cleanText } from './patterns/text.ts';
+
+/** Texts of a pattern that the service makes, in UTF-16 units, and patterns of one trace (decision: 3). */
+export const PATTERN_BOUNDS = { situation: 800, dead_ends: 1_200, unlock: 1_200, per_trace: 3 } as const;
+/** Cosine from which two situations belong to one pattern when what helped is the same, word for word. */
+export const SAME_LESSON_COSINE = 0.6;
+/** Cosine from which two situations are one (decision: 0.9). */
+export const SAME_SITUATION_COSINE = 0.9;
+
+/** Patterns of one scope: a project, an organization's commons, or the universal ones. */
+export const PATTERNS_PER_SCOPE = 250_000;
+/** Texts of an imported pattern, and a failure category, in code points. */
+export const PATTERN_IMPORT_CHARACTERS = { situation: 4_000, dead_ends: 8_000, unlock: 8_000 } as const;
+export const FAILURE_TYPE_CHARACTERS = 64;
 
 /** `e1`: one project's; `e2`: an organization's commons; `e3`: everybody's. */
 export const TIERS = ['e1', 'e2', 'e3'] as const;
@@ -22,7 +35,7 @@ export interface PatternFields {
 
 /** A pattern as it is given to the store. */
 export interface NewPattern extends PatternFields {
-  /** The model that learned it; '' when nobody said. */
+  /** The model that learned it; '' when not known. */
   model: string;
   /** A monitor's name or any other category; '' for none. */
   failure_type: string;

@@ -3,7 +3,7 @@
 /** By plan: interventions in a UTC calendar month; null is no cap. */
 export type PlanCaps = Readonly<Record<string, number | null>>;
 
-/** PLAN_CAPS where nobody says otherwise. */
+/** The default of PLAN_CAPS. */
 export const DEFAULT_PLAN_CAPS: PlanCaps = { free: 50_000, pro: 500_000, enterprise: null };
 
 /** The plan of an organization without a subscription. */
@@ -15,7 +15,7 @@ export interface PlanReader {
 }
 
 /**
- * @returns the plan's cap; a plan that has none of its own gets the free plan's, and without that nothing is capped
+ * @returns the plan's cap; a plan without a cap has the free plan's, and without that nothing is capped
  */
 export function capOf(caps: PlanCaps, plan: string): number | null {
   if (Object.hasOwn(caps, plan)) return caps[plan]!;

@@ -1,43 +1,158 @@
-/** What a model's tokens cost, as the operator says it (GW_PRICES). Pure; any thread. */
+/** The price of a model's tokens, from GW_PRICES or the built-in table (price-table.ts). Pure; any thread. */
 import type { TokenUsage } from './exchange.ts';
 
-/** Dollars a million tokens; without a price for the cache, a tenth of the input's to read and five quarters to write. */
-export interface Price {
+/** Dollars per million tokens. */
+interface Rates {
   readonly input: number;
   readonly output: number;
+  /** Default: a tenth of the input price. */
   readonly cache_read?: number | undefined;
+  /** Default: 1.25 times the input price. */
   readonly cache_write?: number | undefined;
+  /** For cache entries that live an hour. Default: twice the input price. */
+  readonly cache_write_1h?: number | undefined;
 }
 
-/** By model. */
+/** What one model costs. */
+export interface Price extends Rates {
+  /** Other rates for requests whose input, including the cache, exceeds this many tokens. */
+  readonly above?: (Rates & { readonly tokens: number }) | undefined;
+}
+
+/** Prices by model name; a name may contain `*` for any characters. */
 export type Prices = Readonly<Record<string, Price>>;
 
-/** A model's price: its own, or that of the longest name that it goes on from (`name` for `name-20250514`). */
-export function findPrice(prices: Prices, model: string): Price | null {
-  let best = '';
-  for (const name of Object.keys(prices)) {
-    const isIts = model === name || (model.startsWith(name) && /^[-@:]/.test(model.slice(name.length)));
-    if (isIts && name.length > best.length) best = name;
+/** A price for a model. */
+type FoundPrice = Price & {
+  /** The model has no price; this is the price of a model whose name is a prefix of its name. */
+  readonly guessed?: true;
+};
+
+/**
+ * `told`: the provider reported the tokens, and the model has a price. Otherwise the cost is an estimate, for this
+ * reason.
+ */
+export const COST_BASES = ['told', 'guessed_price', 'estimated_tokens'] as const;
+export type CostBasis = (typeof COST_BASES)[number];
+
+/** Found prices by model, for each price table. */
+const found = new WeakMap<Prices, Map<string, FoundPrice | null>>();
+/** Most models remembered per table; when exceeded, the table's models are forgotten. */
+const REMEMBERED_MODELS = 1_024;
+
+/**
+ * Finds a model's price: by its exact name; else by a name that {@link listNames} derives; else by the longest matching
+ * pattern; else, marked as a guess, by the longest name that is a prefix of the model's name (`gpt-5` for
+ * `gpt-5-nano`).
+ */
+export function findPrice(prices: Prices, model: string): FoundPrice | null {
+  let known = found.get(prices);
+  if (known === undefined) {
+    known = new Map();
+    found.set(prices, known);
   }
-  return best === '' ? null : prices[best]!;
+  let price = known.get(model);
+  if (price !== undefined) return price;
+  price = searchPrice(prices, model);
+  if (known.size >= REMEMBERED_MODELS) known.clear();
+  known.set(model, price);
+  return price;
 }
 
-export function cacheReadOf({ input, cache_read = 0.1 * input }: Price): number {
+function searchPrice(prices: Prices, model: string): FoundPrice | null {
+  const names = listNames(model);
+  // Routers write claude-sonnet-4.5 for claude-sonnet-4-5.
+  for (const name of [...names, ...names.map((spelled) => spelled.replace(/(\d)\.(?=\d)/g, '$1-'))])
+    if (Object.hasOwn(prices, name)) return prices[name]!;
+  let pattern = '';
+  let beginning = '';
+  for (const name of Object.keys(prices)) {
+    if (name.includes('*')) {
+      if (name.length > pattern.length && names.some((spelled) => fitsPattern(spelled, name))) pattern = name;
+    } else if (name.length > beginning.length && names.some((spelled) => goesOnFrom(spelled, name))) {
+      beginning = name;
+    }
+  }
+  if (pattern !== '') return prices[pattern]!;
+  return beginning === '' ? null : { ...prices[beginning]!, guessed: true };
+}
+
+function goesOnFrom(model: string, name: string): boolean {
+  return model.startsWith(name) && /^[-@:]/.test(model.slice(name.length));
+}
+
+/** Whether the name matches the pattern, where `*` matches any characters. */
+function fitsPattern(name: string, pattern: string): boolean {
+  const parts = pattern.split('*');
+  const last = parts.pop()!;
+  const first = parts.shift()!;
+  if (!name.startsWith(first) || !name.endsWith(last) || name.length < first.length + last.length)
+    return false;
+  let at = first.length;
+  for (const part of parts) {
+    const place = name.indexOf(part, at);
+    if (place < 0) return false;
+    at = place + part.length;
+  }
+  return at <= name.length - last.length;
+}
+
+/** Vendors that may precede a model's name and `/`: routers, and clouds with the same prices. */
+const PROVIDERS =
+  /^(?:(?:openrouter|openai|azure|azure_ai|anthropic|google|gemini|vertex_ai|vertex|models|x-ai|xai|mistral|mistralai|deepseek|bedrock|converse|invoke)\/)+/;
+/** Bedrock's names: a region, the maker, and a version after the model. */
+const BEDROCK =
+  /^(?:(?:us|eu|apac|jp|au|ca|us-gov|global)\.)?(?:anthropic|amazon|mistral|meta|cohere|deepseek|openai)\./;
+const BEDROCK_VERSION = /-v\d+(?::\d+)?$/;
+/** Release date in a model's name: `-20250807`, `-2025-08-07`, `@20250807`, `-0613`; also `-latest` and `@default`. */
+const EDITION =
+  /(?:[-@]20\d{6}|-20\d\d-\d\d-\d\d|-(?:0[1-9]|1[0-2])(?:0[1-9]|[12]\d|3[01])|-latest|@default|@latest)$/;
+
+/**
+ * Names under which the model may be priced, the most exact first: as written; without the vendor (`openai/gpt-5`,
+ * `us.anthropic.claude-…-v1:0`); without the release date.
+ */
+function listNames(model: string): string[] {
+  const names = new Set([model]);
+  // An ARN of an inference profile ends with the model's name.
+  let name = model.startsWith('arn:') ? model.slice(model.lastIndexOf('/') + 1) : model;
+  name = name.toLowerCase().replace(/^publishers\/[\w-]+\//, '');
+  name = name.replace(PROVIDERS, '');
+  names.add(name);
+  if (BEDROCK.test(name)) {
+    name = name.replace(BEDROCK, '').replace(BEDROCK_VERSION, '');
+    names.add(name);
+  }
+  return [...names.add(name.replace(EDITION, ''))];
+}
+
+function cacheReadOf({ input, cache_read = 0.1 * input }: Rates): number {
   return cache_read;
 }
 
-export function cacheWriteOf({ input, cache_write = 1.25 * input }: Price): number {
+function cacheWriteOf({ input, cache_write = 1.25 * input }: Rates): number {
   return cache_write;
 }
 
+/** The rates for a request with this much input, including the cache. */
+function ratesFor(price: Price, input_tokens: number): Rates {
+  return price.above !== undefined && input_tokens > price.above.tokens ? price.above : price;
+}
+
 /**
- * Dollars for one answer; null where the provider did not tell its tokens.
- * @param usage its input without what a cache held
+ * Cost of one answer in dollars; null if the tokens are unknown.
+ * @param usage the input excludes cached tokens
  */
 export function costOfUsage(usage: TokenUsage, price: Price): number | null {
-  const { input_tokens, output_tokens, cache_read_tokens, cache_write_tokens } = usage;
+  const { input_tokens, output_tokens } = usage;
   if (input_tokens === null || output_tokens === null) return null;
+  const read = usage.cache_read_tokens ?? 0;
+  const written = usage.cache_write_tokens ?? 0;
+  const rates = ratesFor(price, input_tokens + read + written);
+  const written1h = Math.min(written, usage.cache_write_1h_tokens ?? 0);
   const cached =
-    (cache_read_tokens ?? 0) * cacheReadOf(price) + (cache_write_tokens ?? 0) * cacheWriteOf(price);
-  return (input_tokens * price.input + cached + output_tokens * price.output) / 1_000_000;
+    read * cacheReadOf(rates) +
+    (written - written1h) * cacheWriteOf(rates) +
+    written1h * (rates.cache_write_1h ?? 2 * rates.input);
+  return (input_tokens * rates.input + cached + output_tokens * rates.output) / 1_000_000;
 }

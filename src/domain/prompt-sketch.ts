@@ -151,21 +151,21 @@ export function sketchPrompt(blocks: readonly string[]): string {
   return sketch;
 }
 
-function isSame(one: readonly string[], other: readonly string[]): boolean {
-  if (one.length !== other.length) return false;
-  for (let i = 0; i < one.length; i += 1) if (one[i] !== other[i]) return false;
+function isSame(a: readonly string[], b: readonly string[]): boolean {
+  if (a.length !== b.length) return false;
+  for (let i = 0; i < a.length; i += 1) if (a[i] !== b[i]) return false;
   return true;
 }
 
 /** How similar two sketched prompts are: 2 when equal to the letter, else from 0 (nothing in common) to 1. */
-export function compareSketches(one: string, other: string): number {
-  if (one === other) return 2;
-  if (one === '' || other === '') return 0;
+export function compareSketches(a: string, b: string): number {
+  if (a === b) return 2;
+  if (a === '' || b === '') return 0;
   let equal = 0;
   let used = 0;
   for (let i = EXACT_CHARS; i < EXACT_CHARS + PLACES; i += 1) {
-    const code = one.charCodeAt(i);
-    if (code === other.charCodeAt(i)) {
+    const code = a.charCodeAt(i);
+    if (code === b.charCodeAt(i)) {
       if (code === 0) continue;
       equal += 1;
     }

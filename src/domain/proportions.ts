@@ -86,7 +86,7 @@ const FRACTION_TERMS = 200;
  * so there the continued fraction takes over (Abramowitz and Stegun, 7.1.14).
  * @param x at least 0
  */
-export function logErfc(x: number): number {
+function logErfc(x: number): number {
   // The library's value at 0 is one bit short of 1.
   if (x === 0) return 0;
   if (x < FRACTION_FROM) return Math.log(jstat.erfc(x));

@@ -2,7 +2,9 @@
  * The provider hosts whose tunnels the proxy opens up: which they are, how an operator names them, and whether a host is one.
  * Everything else passes blind. Pure; main thread at the start, proxy thread for each tunnel.
  */
-import { PROXY_HOSTS_MAX } from '../limits.ts';
+
+/** Entries of GW_PROXY_HOSTS, after `default` is expanded. Each is a name in the authority's certificate. */
+const PROXY_HOSTS_MAX = 500;
 
 /** A host, or all below one. */
 export interface ProxyHost {
@@ -18,7 +20,7 @@ export const DEFAULT_HOSTS_WORD = 'default';
 
 const HTTPS_PORT = 443;
 
-/** Regions with a host of their own, by the providers' references (read 2026-11). A further one is named in GW_PROXY_HOSTS. */
+/** Regions that have a host, by the providers' references (read 2026-11). GW_PROXY_HOSTS names further hosts. */
 const BEDROCK_REGIONS = [
   ...['us-east-1', 'us-east-2', 'us-west-1', 'us-west-2', 'us-gov-east-1', 'us-gov-west-1'],
   ...['ca-central-1', 'ca-west-1', 'mx-central-1', 'sa-east-1', 'af-south-1', 'il-central-1'],

@@ -1,39 +1,136 @@
-/** What relegation decided about a step, in words: for people who ask why. Data; any thread. */
+/**
+ * What relegation decided about a step, in words for people who ask why, and what would have the student serve it. Data;
+ * any thread.
+ */
+
+/** A clause about a decision, and one that goes on "it …"; '' where nothing would have to change. */
+type DecisionWords = readonly [words: string, remedy: string];
 
 /** What is decided without a student, or in spite of one, and what a student says of a step that it does not cover. */
-const DECISIONS: Readonly<Record<string, string>> = {
-  served: 'the student served it',
-  would_serve: 'the student would have served it (shadow mode)',
-  shadow: 'the student would have served it (shadow mode)',
-  audit: 'the student would have served it; the upstream did, for comparison',
-  taken_over: 'the upstream serves this run',
-  unknown_run: 'the gateway does not know the run',
-  suspended: 'the student was wrong too often with this agent or kind of answer, or an operator suspended it',
-  canary: 'the version serves a share of the runs, and this run is not in it',
-  expired: 'the student is too old',
-  failed: 'the student failed',
-  untranslatable: 'the model behind the student cannot be told such a step as it was meant',
-  loading: 'the student was not loaded',
-  busy: 'the student had enough to do',
-  timeout: 'the student was late',
-  crashed: 'the student’s thread ended',
-  too_large: 'the body is too large for a student',
-  slow_body: 'the rest of the body was long in coming',
-  encoded: 'the body is compressed, or not JSON by its content type',
-  unknown_credential: 'neither the operator nor the upstream had accepted the credential',
-  no_credential: 'it came without a credential',
-  unknown_agent: 'no golden run had this system prompt, these tools and settings',
-  other_value: 'the prompt or the task has another value than all golden runs had',
-  unsupported: 'the request asks for an answer that no student gives',
-  too_far: 'no golden step is near enough, or the step has something that none had',
-  disagreement: 'the golden steps beside it were answered differently',
-  missing_value: 'the answer needs a value that the step does not hold',
-  unproven: 'this kind of answer has too little evidence, was wrong too often, or is excepted',
-  bad_request: 'the upstream might refuse the request: golden runs never sent one like it',
-  invalid: 'the answer would break the request’s own rules',
+const DECISIONS: Readonly<Record<string, DecisionWords>> = {
+  served: ['the student served it', ''],
+  would_serve: [
+    'the student would have served it, but shadow mode only compares',
+    'would be served with GW_RELEGATION=on',
+  ],
+  shadow: [
+    'the student would have served it, but shadow mode only compares',
+    'would be served with GW_RELEGATION=on',
+  ],
+  audit: [
+    'the student would have served it, but an audit compares the upstream’s answer',
+    'would be served if no audit fell on it: GW_RELEGATION_AUDIT sets their share',
+  ],
+  taken_over: [
+    'the upstream serves the rest of this run, because it served an earlier step',
+    'would be served if the student had served the run so far, or without GW_RELEGATION_STICKY',
+  ],
+  unknown_run: [
+    'the gateway does not know the beginning of the run',
+    'would be served if the gateway had seen the run from its beginning, or without GW_RELEGATION_STICKY',
+  ],
+  suspended: [
+    'audits or an operator suspended this agent variant or kind of answer',
+    'would be served after a round with newer golden runs, or after understudy student resume',
+  ],
+  canary: [
+    'the version serves only a share of the runs, and this run is not in it',
+    'would be served if the version served all runs: understudy student publish --share 1',
+  ],
+  expired: ['the student’s validity has ended', 'would be served after a new round: understudy loop --once'],
+  failed: [
+    'the student failed, or its answer broke a rule of the request',
+    'would be served if the student did not fail: the log says why it did',
+  ],
+  untranslatable: [
+    'the model behind the student cannot be told the whole step',
+    'would be served if the request held only what the model can be told: understudy relegation explain names the part',
+  ],
+  no_student: [
+    'no student is published in SVC_DISTILL_DIR',
+    'would be served after a round publishes a student: understudy loop --once',
+  ],
+  loading: ['the student was being loaded', 'would be served a moment later'],
+  busy: ['the student was busy with other steps', 'would be served if fewer steps came at once'],
+  timeout: [
+    'the student did not answer in time',
+    'would be served if the student answered within GW_STUDENT_TIMEOUT_MS',
+  ],
+  crashed: [
+    'the student’s thread ended',
+    'would be served if the thread did not end: the log says why it did',
+  ],
+  too_large: ['the body is larger than 2 MiB', 'would be served if the body had at most 2 MiB'],
+  slow_body: [
+    'the rest of the body took longer than a second',
+    'would be served if the whole body arrived within a second',
+  ],
+  encoded: [
+    'the body is compressed, or not JSON by its content type',
+    'would be served if it came as JSON without compression',
+  ],
+  unknown_credential: [
+    'neither SVC_STUDENT_KEYS nor the upstream had accepted the credential',
+    'would be served if SVC_STUDENT_KEYS named the key, or after the upstream has accepted it once',
+  ],
+  no_credential: ['it came without a credential', 'would be served with a credential'],
+  unknown_agent: [
+    'no golden run had this system prompt with this model, these tools and settings',
+    'would be served after a round with golden runs of this agent variant',
+  ],
+  other_value: [
+    'the prompt or the task has another value where all golden runs had the same one',
+    'would be served after a round with golden runs that have other values there',
+  ],
+  unsupported: [
+    'the request asks for an answer that no student gives',
+    'would be served if it asked for text and calls of functions alone',
+  ],
+  too_far: [
+    'no golden step is near enough, or the step has something that none had',
+    'would be served after a round with golden runs that have such steps',
+  ],
+  disagreement: [
+    'golden runs answered such steps differently',
+    'would be served if golden runs answered such steps alike',
+  ],
+  missing_value: [
+    'the answer needs a value that the step does not hold, or holds in several ways',
+    'would be served if the step held every value of the answer in the place where golden steps had it',
+  ],
+  unproven: [
+    'this kind of answer has too little evidence, was wrong too often, or is excluded',
+    'would be served if more golden runs had this kind of answer without an error: understudy student show says how many',
+  ],
+  bad_request: [
+    'the upstream might refuse the request, since golden runs sent none like it',
+    'would be served after a round with golden runs that sent such requests',
+  ],
+  invalid: [
+    'the answer would break a rule of the request: its tools, their schemas, the choice among them, or its length',
+    'would be served if the request allowed the answer',
+  ],
 };
 
-/** null for a decision that nothing is known of. */
+/** Decisions that are no refusal of the student's. */
+const ANSWERED = new Set(['served', 'would_serve', 'shadow', 'audit']);
+
+/** Returns null for an unknown decision. */
 export function describeDecision(decision: string): string | null {
-  return DECISIONS[decision] ?? null;
+  return DECISIONS[decision]?.[0] ?? null;
+}
+
+/** What would have the student serve such a step, as a clause about it; '' when nothing would, or it is not known. */
+export function describeRemedy(decision: string): string {
+  return DECISIONS[decision]?.[1] ?? '';
+}
+
+/** The decision and what would change it, in sentences. */
+export function tellInSentences(decision: string): string {
+  const words = describeDecision(decision) ?? decision.replaceAll('_', ' ');
+  const said = ANSWERED.has(decision)
+    ? `${words.charAt(0).toUpperCase()}${words.slice(1)}.`
+    : `The upstream served it: ${words}.`;
+  const remedy = describeRemedy(decision);
+  return remedy === '' ? said : `${said} It ${remedy}.`;
 }

@@ -9,6 +9,9 @@ import { hash } from 'node:crypto';
 import { EMBEDDING_TEXT_CHARACTERS } from '../limits.ts';
 import type { TextEmbedder } from './situation-vectors.ts';
 
+/** Vectors of recent retrieval texts. The oldest are dropped. */
+export const EMBEDDINGS_REMEMBERED = 1_024;
+
 export class RememberedEmbedder {
   readonly #embedder: Pick<TextEmbedder, 'embed'>;
   readonly #textsMax: number;

@@ -16,7 +16,7 @@ export interface RunListRow {
 }
 
 /** Where a run stands in a list. */
-export interface RunPlace {
+interface RunPlace {
   started_at_ms: number;
   run_id: string;
 }

@@ -3,7 +3,8 @@
  * experiment are in run-summary.ts. Pure; any thread.
  */
 import type { Intervention } from './monitors/intervention.ts';
-import type { RunFacts, RunTotals, StepCopy } from './run.ts';
+import type { StepTextFields } from './monitors/masked-step.ts';
+import type { PackedScores, RunFacts, RunTotals } from './run.ts';
 
 /** One row a run, written at its start and at its finish; key {@link runKey}. */
 export const RUNS = 'runs';
@@ -11,8 +12,13 @@ export const RUNS = 'runs';
 export const RUN_STARTS = 'run_starts';
 /** One row a step; key {@link runStepKey}. */
 export const RUN_STEPS = 'run_steps';
-/** Steps that their senders name otherwise than by an index, such as spans; key `[org_id, run_id, key]`, value the index. */
+/**
+ * Reports of steps by telemetry; key `[org_id, run_id, key]`, value the step's index, of a call that was known
+ * already that of the last step. Counts of reports stand beside them (reported-calls.ts).
+ */
 export const RUN_STEP_KEYS = 'run_step_keys';
+/** What finished runs came to, by their id alone, for what is captured under it; key `[run_id, org_id]`, value the outcome. */
+export const RUN_OUTCOMES = 'run_outcomes';
 /** Runs that are deleted and whose steps are not all gone yet; key `[org_id, run_id]`. */
 export const RUN_DELETIONS = 'run_deletions';
 
@@ -34,14 +40,17 @@ export interface RunStartRow {
 }
 
 export interface RunStepRow {
-  /** The first answer, word for word: a step that is sent again gets it. */
-  answer: string;
+  /**
+   * The first answer, of which a step that is sent again gets the same bytes: its numbers (`readAnswer`), or as versions
+   * up to 0.1 stored it, word for word.
+   */
+  answer: string | PackedScores;
   /** RFC 3339. */
   at: string;
   is_error: boolean;
   tokens: number;
   /** Cut, secrets masked. */
-  copy: StepCopy;
+  copy: StepTextFields;
   /** The intervention that began or escalated with this step; absent: none did. */
   intervention?: Intervention;
 }

@@ -47,14 +47,6 @@ export interface RunStart {
   is_repeat_only?: true;
 }
 
-/** What is kept of a step's texts: cut, secrets masked. */
-export interface StepCopy {
-  action: string;
-  action_input: string;
-  thought: string;
-  observation: string;
-}
-
 /** What happened to a run. Read for ever: a change of these shapes must still understand the old ones. */
 export type RunEvent =
   | { type: 'start'; at_ms: number; start: RunStart }
@@ -69,7 +61,9 @@ export type RunEvent =
   | { type: 'finish'; at_ms: number; outcome: string }
   /** The streak's intervention was handed out to an evaluation. */
   | { type: 'told' }
-  /** Somebody deleted it: it is nowhere to be seen from here on, and its steps go in portions. */
+  /** Telemetry reported calls, of which some may be steps already. */
+  | { type: 'reported' }
+  /** It was deleted: it is hidden from here on, and its steps are deleted in portions. */
   | { type: 'deleting' }
   /** So many of its steps are gone. */
   | { type: 'swept'; steps: number }
@@ -80,7 +74,7 @@ export type RunEvent =
 export type StepEvent = Extract<RunEvent, { type: 'step' }>;
 
 export interface RunState {
-  /** null: nobody has started it. */
+  /** null: not started. */
   facts: RunFacts | null;
   fingerprint: string;
   started_at_ms: number;
@@ -102,6 +96,8 @@ export interface RunState {
   intervention: Intervention | null;
   /** Number of steps when the intervention was handed out; null: not yet. */
   told_at: number | null;
+  /** Requests of telemetry that told something new. */
+  reports: number;
   /** null: it runs. */
   finish: { at_ms: number; outcome: string } | null;
   /** Steps that are left of a run that is being deleted; null: it is not. */
@@ -123,6 +119,7 @@ export const UNKNOWN_RUN: RunState = {
   last: NO_STEP_YET,
   intervention: null,
   told_at: null,
+  reports: 0,
   finish: null,
   left_to_delete: null,
 };
@@ -145,6 +142,8 @@ export function applyRunEvent(state: RunState, event: RunEvent): RunState {
       return { ...state, monitors: null, finish: { at_ms: event.at_ms, outcome: event.outcome } };
     case 'told':
       return { ...state, told_at: state.steps };
+    case 'reported':
+      return { ...state, reports: state.reports + 1 };
     case 'deleting':
       // What its rows are named by is needed to the end, and nothing else.
       return { ...UNKNOWN_RUN, facts: state.facts, left_to_delete: state.steps };
@@ -182,7 +181,7 @@ function countFired(counts: readonly number[], { fired }: StepOutcome): number[]
   return MONITOR_NAMES.map((name, at) => (counts[at] ?? 0) + (fired.includes(name) ? 1 : 0));
 }
 
-/** The same intervention in memory of its own: a part of a text keeps the whole of it alive, and a step has megabytes. */
+/** A copy of the text: a slice keeps the whole text alive, and a step may have megabytes. */
 function detach(intervention: Intervention | null): Intervention | null {
   return intervention === null ? null : { ...intervention, text: Buffer.from(intervention.text).toString() };
 }
@@ -193,14 +192,44 @@ export function renderStart({ facts, started_at_ms }: RunState): string {
 }
 
 /** Document 2, Score bundle. */
-export function renderScores(outcome: StepOutcome): string {
-  return `{"scores":${writeNumbers(outcome.scores)},"total_score":${outcome.total_score},"fired":${JSON.stringify(outcome.fired)},"max_score":${findMaxScore(outcome.scores)},"alarm":${outcome.fired.length > 0}}`;
+export function renderScores({ scores, total_score, fired }: StepOutcome): string {
+  return writeScores(writeNumbers(scores, MONITOR_NAMES), total_score, fired, findMaxScore(scores));
+}
+
+/** By place of MONITOR_NAMES, to which new names are added at the end. */
+export type PackedScores = readonly [
+  scores: readonly number[],
+  total_score: number,
+  fired: readonly number[],
+];
+
+/** The numbers of an answer, for its row. */
+export function packScores({ scores, total_score, fired }: StepOutcome): PackedScores {
+  return [
+    MONITOR_NAMES.map((name) => scores[name]),
+    total_score,
+    fired.map((name) => MONITOR_NAMES.indexOf(name)),
+  ];
+}
+
+/** The answer out of a step's row: the bytes that `renderScores` gave. */
+export function readAnswer(stored: string | PackedScores): string {
+  if (typeof stored === 'string') return stored;
+  const [numbers, total, fired] = stored;
+  const names = MONITOR_NAMES.slice(0, numbers.length);
+  const scores = Object.fromEntries(names.map((name, at) => [name, numbers[at]!])) as MonitorScores;
+  const firedNames = fired.map((at) => MONITOR_NAMES[at]!);
+  return writeScores(writeNumbers(scores, names), total, firedNames, Math.max(0, ...numbers));
+}
+
+function writeScores(scores: string, total: number, fired: readonly MonitorName[], max: number): string {
+  return `{"scores":${scores},"total_score":${total},"fired":${JSON.stringify(fired)},"max_score":${max},"alarm":${fired.length > 0}}`;
 }
 
 /** JSON of finite numbers under names that need no escape. */
-function writeNumbers(scores: MonitorScores): string {
+function writeNumbers(scores: MonitorScores, names: readonly MonitorName[]): string {
   let text = '{';
-  for (const name of MONITOR_NAMES) text += `${text === '{' ? '' : ','}"${name}":${scores[name]}`;
+  for (const name of names) text += `${text === '{' ? '' : ','}"${name}":${scores[name]}`;
   return `${text}}`;
 }
 

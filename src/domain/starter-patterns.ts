@@ -3,15 +3,15 @@
  * them out. Data; any thread.
  */
 
-import type { DistilledPattern } from './distillation/distil.ts';
 import type { MonitorName } from './monitors/names.ts';
+import type { PatternDraft } from './patterns/drafts.ts';
 
 function lesson(
   failure_type: MonitorName | '',
   situation: string,
   dead_ends: readonly string[],
   unlock: string,
-): DistilledPattern {
+): PatternDraft {
   return {
     situation,
     dead_ends: dead_ends.map((line) => `- ${line}`).join('\n'),
@@ -22,7 +22,7 @@ function lesson(
 }
 
 /** Every situation is one sentence or two in the words in which a task would be described. */
-export const STARTER_PATTERNS: readonly DistilledPattern[] = [
+export const STARTER_PATTERNS: readonly PatternDraft[] = [
   // Loops
   lesson(
     'infinite_loop',
@@ -80,7 +80,7 @@ export const STARTER_PATTERNS: readonly DistilledPattern[] = [
     'verification_skip',
     'A bug fix or a feature was written and is about to be reported as done without having been run.',
     ['concluding from reading the diff that it works', 'relying on the fact that it compiles'],
-    'Run the very thing that failed before: the failing test, the reproduction script, the command from the issue. If there is none, write the smallest one first and see it fail without the change. Report what was run and what it printed.',
+    'Run the very thing that failed before: the failing test, the reproduction script, the command from the issue. Without one, write the smallest one first and see it fail without the change. Report what was run and what it printed.',
   ),
   lesson(
     'verification_skip',
@@ -98,7 +98,7 @@ export const STARTER_PATTERNS: readonly DistilledPattern[] = [
     'verification_skip',
     'A number, a date or a total is reported to a user without having been computed or looked up.',
     ['adding prices in the head', 'quoting an amount from an earlier, different offer'],
-    'Use the calculator or the lookup tool for every figure that is told to somebody, from the current records, and repeat the inputs beside the result so that a mistake shows.',
+    'Use the calculator or the lookup tool for every figure that is told to a user, from the current records, and repeat the inputs beside the result so that a mistake shows.',
   ),
   lesson(
     'verification_skip',
@@ -128,7 +128,7 @@ export const STARTER_PATTERNS: readonly DistilledPattern[] = [
   // Drift
   lesson(
     'silent_topic_drift',
-    'While fixing one problem the agent found another one, and now works on that, though nobody asked for it.',
+    'While fixing one problem the agent found another one, and now works on that, though it was not asked to.',
     ['refactoring code that is merely ugly', 'upgrading dependencies on the way'],
     'Note the other problem for the report and go back to the request. Reread the task in its own words and name how the next action serves it; what does not serve it is not done.',
   ),

@@ -1,5 +1,7 @@
 /** The student as an operator looks at it (src/student/student-report.ts). Types; any thread. */
 
+import type { LedgerRow, LedgerTotal } from './student-ledger.ts';
+
 export interface StudentReport {
   /** `shadow`: it is asked, and the upstream serves. */
   mode: 'on' | 'shadow' | 'off';
@@ -35,6 +37,10 @@ export interface StudentReport {
   /** Of the version that serves, else of the newest. */
   agents: {
     agent: string;
+    /** As an operator named it, else the first words of its prompt; '' without either. */
+    name: string;
+    /** An operator gave it this name. */
+    is_named: boolean;
     tools: string[];
     state: 'serving' | 'not_served' | 'suspended';
     suspended_by: 'audit' | 'operator' | null;
@@ -46,6 +52,8 @@ export interface StudentReport {
     kinds: {
       kind: string;
       refused: 'too_few' | 'too_wrong' | 'never_serve' | null;
+      /** Why it is not served, and what would change that; '' when it is served. */
+      refusal: string;
       runs: number;
       steps: number;
       errors: number;
@@ -54,14 +62,7 @@ export interface StudentReport {
     }[];
   }[];
   /** By day and agent. */
-  ledger: {
-    day: string;
-    agent: string;
-    served: number;
-    compared: number;
-    wrong: number;
-    input_tokens: number;
-    output_tokens: number;
-    saved_usd: number | null;
-  }[];
+  ledger: LedgerRow[];
+  /** All of it together; null when it cannot be read, or without a student. */
+  ledger_total: LedgerTotal | null;
 }

@@ -11,7 +11,7 @@ export interface Tenant {
 }
 
 /** Who acts. `static` keys are the operator's own: they may name any organization. */
-export interface TenantActor {
+interface TenantActor {
   type: 'key' | 'static' | 'user';
   /** Names the credential without revealing it: a key's id, a user's id, `static:` and a digest. */
   id: string;

@@ -1,5 +1,5 @@
 /**
- * The rows that are kept of a trace, written by its distiller: what became of it, and its place in the lists of its
+ * The rows that are kept of a trace, written by its pattern maker: what became of it, and its place in the lists of its
  * project and of its organization, so that a page is a range of keys, however many traces there are. Pure; any thread.
  */
 

@@ -5,16 +5,27 @@
  */
 
 import { createHash } from 'node:crypto';
-import { TRACE_BOUNDS } from '../limits.ts';
-import { readCalls, type TraceCall } from './distillation/calls.ts';
-import { cleanText } from './distillation/text.ts';
+import { isRawNumber, numberName } from '../std/exact-json.ts';
+import { readCalls, type TraceCall } from './patterns/calls.ts';
+import { cleanText } from './patterns/text.ts';
 import type { TraceStep } from './trace-step.ts';
+
+/** What is stored of a submitted trace, in UTF-16 units and steps. Longer texts are cut, and surplus steps in the middle left out. */
+export const TRACE_BOUNDS = {
+  steps: 20_000,
+  task: 4_000,
+  thought: 2_000,
+  action: 200,
+  action_input: 3_000,
+  observation_head: 2_000,
+  observation_tail: 1_500,
+} as const;
 
 /** A trace as it is queued and distilled. */
 export interface Trace {
   trace_id: string;
   run_id: string;
-  /** '' where nobody said; then the first words of the run stand for it. */
+  /** '' when not given; then the first words of the run stand for it. */
   task: string;
   model: string;
   task_profile: string;
@@ -23,7 +34,7 @@ export interface Trace {
 }
 
 /** A step of the legacy shape as it was sent, validated. */
-export interface LegacyStep {
+interface LegacyStep {
   step_index?: number | undefined;
   thought: string;
   action: string;
@@ -34,7 +45,7 @@ export interface LegacyStep {
 }
 
 /** What is known of a trace besides its steps, validated. */
-export interface TraceHead {
+interface TraceHead {
   trace_id: string;
   run_id: string;
   task: string;
@@ -95,9 +106,14 @@ function keepEnds<T>(list: readonly T[], most: number): readonly T[] {
   return [...list.slice(0, half), ...list.slice(list.length - (most - half))];
 }
 
+/** A number that a double holds has the name of that double, however it was written. */
+function nameScalar(value: unknown): string {
+  return isRawNumber(value) ? numberName(value.rawJSON) : String(value);
+}
+
 /**
- * A fingerprint of a submitted body: equal for the same JSON whatever the order of its keys. Walks with a stack of its
- * own, so that no depth of nesting can end the thread.
+ * A fingerprint of a submitted body: equal for the same JSON whatever the order of its keys. Walks with its own
+ * stack, so that no depth of nesting can end the thread.
  * @param body parsed JSON
  * @param without top-level keys that do not count
  * @returns 43 characters of base64url
@@ -118,7 +134,7 @@ export function fingerprintBody(body: Record<string, unknown>, without: readonly
       hash.update('[');
       stack.push(']');
       for (let i = value.length - 1; i >= 0; i--) stack.push(',', { value: value[i] });
-    } else if (typeof value === 'object' && value !== null) {
+    } else if (typeof value === 'object' && value !== null && !isRawNumber(value)) {
       hash.update('{');
       stack.push('}');
       const keys = Object.keys(value).sort().reverse();
@@ -128,7 +144,7 @@ export function fingerprintBody(body: Record<string, unknown>, without: readonly
         if (inner !== undefined) stack.push(',', { value: inner }, `${JSON.stringify(key)}:`);
       }
     } else {
-      hash.update(typeof value === 'string' ? JSON.stringify(value) : String(value));
+      hash.update(typeof value === 'string' ? JSON.stringify(value) : nameScalar(value));
     }
   }
   return hash.digest('base64url');

@@ -1,7 +1,7 @@
 /**
  * The normal form of a model turn: what was asked and what was answered, in one vocabulary for every provider, so that
- * whoever traces, distils or serves does not have to know seven wire formats. Types and rules without IO; used wherever
- * stored turns are read (command line, distiller) and by the student; never on the forward path.
+ * the code that traces, teaches or serves does not have to know seven wire formats. Types and rules without IO; used wherever
+ * stored turns are read (command line, rounds) and by the student; never on the forward path.
  *
  * The vocabulary is that of the Messages API, since it says most. What it has no word for is kept whole under `other`.
  */
@@ -13,7 +13,7 @@ export type TurnBlock =
   | {
       type: 'text';
       text: string;
-      /** As the provider gave them; absent when there are none. */
+      /** As the provider gave them; absent without any. */
       citations?: unknown[];
       /** What the provider wants back with this text to go on reasoning (newer Gemini models); mostly absent. */
       signature?: string;
@@ -68,7 +68,7 @@ export interface TurnTool {
   kind: 'function' | 'provider';
   name: string;
   description: string;
-  /** JSON Schema of its input; null when there is none. */
+  /** JSON Schema of its input; null without one. */
   input_schema: unknown;
   /** Whatever else was declared of it; null for nothing. */
   settings: unknown;

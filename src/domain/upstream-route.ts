@@ -1,9 +1,11 @@
 /**
- * Upstreams under prefixes of their own, as an operator writes them down: `{"/openai": "openai", "/local": {"base": …}}`. Pure;
+ * Upstreams with their prefixes, as an operator writes them down: `{"/openai": "openai", "/local": {"base": …}}`. Pure;
  * main thread, at the start.
  */
-import { UPSTREAM_ROUTES } from '../limits.ts';
 import { collectCredentials } from '../redaction/credentials.ts';
+
+/** Routes that GW_ROUTES may name, and headers that one route may add. */
+const UPSTREAM_ROUTES = 64;
 
 /** Where requests under a prefix go. */
 export interface UpstreamRoute {
@@ -83,12 +85,12 @@ const OWN_HEADERS = new Set([
   ...['host', 'content-length', 'transfer-encoding', 'connection', 'expect', 'trailer', 'te', 'upgrade'],
   ...['keep-alive', 'proxy-connection', 'x-svc-run', 'x-svc-seq'],
 ]);
-/** Those have a variable of their own. */
+/** Each of these has its own variable. */
 const TAKEN_PREFIXES = new Set(['/gemini', '/bedrock', '/__gw']);
 
 /**
  * @param given what the JSON holds
- * @param readBase gives a base in its usual form, or null for what is none
+ * @param readBase gives a base in its usual form, or null for other text
  * @returns the routes, longest prefix first
  * @throws Error that says what is wrong, without any value that may be secret
  */

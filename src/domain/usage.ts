@@ -3,6 +3,9 @@
  * what is counted. Pure; any thread.
  */
 
+/** Days of the longest usage report. */
+export const USAGE_DAYS_MAX = 365;
+
 /** Table of these rows, in `runs.mdb`. */
 export const USAGE = 'usage';
 
@@ -49,7 +52,7 @@ function dayOf(atMs: number): string {
 let lastDay = { from_ms: Number.NaN, text: '' };
 
 /** A row that is added to; what the runtime and the tables take as such. */
-export interface UsageWrite {
+interface UsageWrite {
   op: 'add';
   table: string;
   row: string[];

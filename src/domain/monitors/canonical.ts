@@ -4,11 +4,12 @@
  * Pure; any thread.
  */
 
+import { digitsOf, isRawNumber, numberName, parseUnrounded } from '../../std/exact-json.ts';
 import { hashText, mixHash } from './words.ts';
 
 /** JSON inputs up to this many characters are compared by what they mean, longer ones by how they are written. */
 const PARSED_CHARACTERS = 32_768;
-/** Deeper values count as equal: nobody nests a call's arguments like that. */
+/** Deeper values count as equal: arguments of real calls are not nested that deep. */
 const CANONICAL_DEPTH = 24;
 /** Of a longer text, this much of its beginning and of its end, and as much in samples between. */
 const SAMPLED_CHARACTERS = 8_192;
@@ -20,7 +21,7 @@ export function parseInput(text: string): unknown {
   const first = trimmed.charCodeAt(0);
   if (first !== 123 && first !== 91) return undefined;
   try {
-    return JSON.parse(trimmed);
+    return parseUnrounded(trimmed);
   } catch {
     return undefined;
   }
@@ -29,6 +30,7 @@ export function parseInput(text: string): unknown {
 function hashValue(value: unknown, depth: number): number {
   if (typeof value === 'string') return hashText(value.trim(), 1);
   if (value === null || typeof value !== 'object') return hashText(String(value), 2);
+  if (isRawNumber(value)) return hashText(numberName(value.rawJSON), 2);
   if (depth >= CANONICAL_DEPTH) return 3;
   if (Array.isArray(value)) {
     let h = mixHash(value.length + 4);
@@ -59,8 +61,9 @@ export function collectValues(value: unknown, limit: number): string {
   let length = 0;
   const visit = (item: unknown, depth: number): void => {
     if (length >= limit || depth > CANONICAL_DEPTH) return;
-    if (typeof item === 'string' || typeof item === 'number' || typeof item === 'boolean') {
-      const text = String(item).slice(0, limit - length);
+    const scalar = typeof item === 'string' || typeof item === 'boolean' ? String(item) : digitsOf(item);
+    if (scalar !== null) {
+      const text = scalar.slice(0, limit - length);
       parts.push(text);
       length += text.length + 1;
     } else if (Array.isArray(item)) {
@@ -96,7 +99,7 @@ export function hashLoosely(text: string): number {
     }
   };
   if (text.length <= 3 * SAMPLED_CHARACTERS) {
-    // Trailing white space is none.
+    // Trailing white space does not count.
     add(0, text.trimEnd().length, 1);
   } else {
     add(0, SAMPLED_CHARACTERS, 1);

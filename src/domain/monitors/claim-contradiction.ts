@@ -18,6 +18,7 @@
 import { FLAG, type StepFeatures } from './features.ts';
 import { chooseFinding, type Finding, NO_FINDING } from './finding.ts';
 import { COUNTER, isTaskWord, type RunMemory } from './memory.ts';
+import type { Monitor } from './monitor.ts';
 import { cosineOf, holdsWord, overlapOf } from './words.ts';
 
 const SUCCESS_SCORE = 0.75;
@@ -52,13 +53,13 @@ function countWork(step: StepFeatures, memory: RunMemory): void {
   const { counters } = memory;
   if (step.has(FLAG.acts) && !step.has(FLAG.speaks | FLAG.final | FLAG.recaps)) {
     if (step.has(FLAG.reads) && !step.has(FLAG.mutates | FLAG.prose)) counters[COUNTER.looks]! += 1;
-    // A change that failed is none; what else a call may do nobody knows.
+    // A failed change changed nothing; what an unknown call did is not known.
     else if (!step.has(FLAG.mutates) || !step.has(FLAG.failed)) counters[COUNTER.works]! += 1;
   }
 }
 
 /** Judges the step at hand, which `memory` does not hold yet. */
-export function judgeClaimContradiction(step: StepFeatures, memory: RunMemory): Finding {
+function judge(step: StepFeatures, memory: RunMemory): Finding {
   if (memory.slotCount === 0) {
     countWork(step, memory);
     return NO_FINDING;
@@ -100,9 +101,56 @@ export function judgeClaimContradiction(step: StepFeatures, memory: RunMemory): 
     last.has(FLAG.prose) &&
     step.wordCount >= SENTENCE_WORDS &&
     step.has(FLAG.negates) !== last.has(FLAG.negates) &&
-    (last.has(FLAG.silent) || last.outcome === step.outcome) &&
+    (last.has(FLAG.silent) || step.hasSameOutcome(last)) &&
     overlapOf(step.words, step.wordCount, last.words, last.wordCount) >= SAME_SENTENCE_OVERLAP
   )
     finding = chooseFinding(finding, find(REVERSAL_SCORE, 'reversal'));
   return finding;
 }
+
+export const CLAIM_CONTRADICTION: Monitor = {
+  weights: { coding: 0.7, pr_review: 0.8, qa: 1 },
+  failure: 'fault',
+  judge,
+  texts: {
+    success: {
+      what: 'You say that it worked, but the last result is a failure',
+      lead: '{steps} failed; then ',
+      instead:
+        'Take the statement back. Read that result, fix what it names, run the same check again, and report success only when the result shows it. If it cannot be fixed, report it as failed.',
+      stop: 'Do not report success. Report the failure as the result of this task, with the last error.',
+    },
+    unmade: {
+      what: 'You say that you have changed something, but none of your {n} calls so far changed anything: they only looked',
+      lead: 'nothing up to {steps} changed anything; then ',
+      instead:
+        'Take the statement back. Make the change now with the tool that makes it, look at what it answers, and report what it shows. If you cannot or may not make it, say that it was not made.',
+      stop: 'Do not report a change that no call has made. Make it, or report it as not made.',
+    },
+    invented: {
+      what: 'Your call names a placeholder instead of a real thing, and it failed',
+      instead:
+        'Do not make up paths, names or keys. Look up the real one (list the folder, search, read the earlier results, ask), then make the call with it, word for word.',
+      stop: 'Do not call anything whose name no result, task or person has given you. Say which name is missing.',
+    },
+    missing: {
+      what: 'You speak of something as at hand, but the last result did not give it',
+      lead: 'the result of {steps} did not give it; then ',
+      instead:
+        'Do not build on it. Say plainly that it was not found, then get it another way or go on without it, and name it as unknown in your answer.',
+      stop: 'Do not use anything that no result has given you. Answer with what was found and name the rest as unknown.',
+    },
+    part: {
+      what: 'You take up a list as if it were whole, but the result said that it is only a part of it',
+      lead: 'the result of {steps} is only a part; then ',
+      instead:
+        'Get the rest first (scroll, the next page, a higher limit, a file instead of the screen), or say that you are working on a part and what that means for the answer.',
+      stop: 'Get the rest of the list now, or state in your answer that it rests on a part of it.',
+    },
+    reversal: {
+      what: 'You now say the opposite of what you said one step before, and no result came between that would change it',
+      instead: 'Decide which of the two the results support, quote that result, and keep to it.',
+      stop: 'Check the point with a tool before you say anything more about it.',
+    },
+  },
+};

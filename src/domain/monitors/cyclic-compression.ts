@@ -13,6 +13,7 @@
 import { FLAG, type StepFeatures } from './features.ts';
 import { chooseFinding, type Finding, NO_FINDING, orderEvidence, scoreCount } from './finding.ts';
 import { CALLS, COUNTER, type RunMemory } from './memory.ts';
+import type { Monitor } from './monitor.ts';
 import { cosineOf } from './words.ts';
 
 /** Two summaries say the same from this cosine on. */
@@ -26,13 +27,14 @@ const REDONE_SHARE = 0.6;
 
 /** Whether the call was made before the last summary, as far back as calls are remembered. */
 function findBefore(memory: RunMemory, call: number, sinceSummary: number): number {
+  if (call === 0) return -1;
   for (let ago = sinceSummary + 1; ago <= memory.callCount; ago++)
     if (memory.callHash(ago) === call) return memory.call(ago).step_index;
   return -1;
 }
 
 /** Judges the step at hand, which `memory` does not hold yet, and keeps the last summary. */
-export function judgeCyclicCompression(step: StepFeatures, memory: RunMemory): Finding {
+function judge(step: StepFeatures, memory: RunMemory): Finding {
   const { counters } = memory;
   if (step.has(FLAG.recaps)) {
     const sketch = step.has(FLAG.thinks) ? step.thoughtSketch : step.inputSketch;
@@ -69,3 +71,23 @@ export function judgeCyclicCompression(step: StepFeatures, memory: RunMemory): F
     count: evidence.length,
   });
 }
+
+export const CYCLIC_COMPRESSION: Monitor = {
+  weights: { coding: 0.6, pr_review: 0.5, qa: 0.5 },
+  failure: 'standstill',
+  judge,
+  texts: {
+    restated: {
+      what: 'Your summary says what the one before it said: nothing was added between the two',
+      instead:
+        'Do not summarise again. Take the first open point of the summary and finish it. Keep exact results (names, paths, numbers, error messages) in the next summary, so that they need not be found again.',
+      stop: 'Stop summarising. Finish one open point now, or end with the answer you have.',
+    },
+    redone: {
+      what: 'Since your last summary you have done again what you had done before it ({n} calls)',
+      instead:
+        'The summary lost those results. Write them down exactly now (names, paths, numbers, decisions), mark those steps as done, and go on with the first step that is really open.',
+      stop: 'Do not repeat earlier work. Go on with the first open step, or end with the answer you have.',
+    },
+  },
+};

@@ -6,6 +6,7 @@
  * Of each text a beginning and an end are read; of a longer one the middle is not looked at, only sampled for hashes.
  */
 
+import { maskText } from '../../redaction/mask.ts';
 import { collectValues, hashCall, hashFailure, hashLoosely, hashOutcome, parseInput } from './canonical.ts';
 import { FLAG, StepFeatures } from './features.ts';
 import {
@@ -22,11 +23,13 @@ import {
   EDITING_COMMAND,
   FAILING,
   FINISHING,
+  HANDING_OVER,
   HEDGING,
   IRREVERSIBLE,
   LOOKING,
   MUTATING_ACTION,
   MUTATING_COMMAND,
+  NO_INPUT,
   PARTIAL,
   PENDING,
   PLACEHOLDER,
@@ -43,22 +46,12 @@ import {
   VERIFYING,
   WAITING,
 } from './lexicon.ts';
-import { cleanQuote, PLAIN_CHARACTERS } from './quote.ts';
+import { type MaskedStep, type MonitorStep, SHOWN_CHARACTERS } from './masked-step.ts';
+import { cleanQuote } from './quote.ts';
 import { COUNT, READ_CHARACTERS, StepTexts } from './step-texts.ts';
 import { countStutter, mayHoldSentences } from './stutter.ts';
 import { TRIGGER } from './triggers.ts';
 import { hashText } from './words.ts';
-
-/** A step as it comes, all fields there. */
-export interface MonitorStep {
-  step_index: number;
-  action: string;
-  action_input: string;
-  thought: string;
-  observation: string;
-  is_error: boolean;
-  tokens: number;
-}
 
 export interface TaskContext {
   task: string;
@@ -73,8 +66,31 @@ export interface StepDigest {
   input: string;
   thought: string;
   outcome: string;
-  /** Numbers with a layout of their own; see `features.ts`. */
+  /** Numbers in the layout of `features.ts`. */
   features: Uint8Array;
+}
+
+/** A step with '' for what is unknown, and that it is. */
+interface ToldStep extends MonitorStep {
+  action_input: string;
+  observation: string;
+  isInputUnknown: boolean;
+  isResultUnknown: boolean;
+}
+
+function markUnknown(step: MonitorStep): ToldStep {
+  const { step_index, action, action_input, thought, observation, is_error, tokens } = step;
+  return {
+    step_index,
+    action,
+    action_input: action_input ?? '',
+    thought,
+    observation: observation ?? '',
+    is_error,
+    tokens,
+    isInputUnknown: action_input === null,
+    isResultUnknown: observation === null,
+  };
 }
 
 /** Result that is looked at for what kind of result it is. */
@@ -113,7 +129,7 @@ function findFailureLine(signs: string, failure: RegExpExecArray | null): string
 }
 
 /** Whether what reads like a failure is what the step looked for: errors in a log. */
-function isAskedFor(step: MonitorStep, failure: RegExpExecArray): boolean {
+function isAskedFor(step: ToldStep, failure: RegExpExecArray): boolean {
   const asked = step.action_input.slice(0, 300).toLowerCase();
   const word = /[a-z]{4,}/.exec(failure[0].toLowerCase())?.[0];
   if (word === undefined || !asked.includes(word)) return false;
@@ -166,7 +182,7 @@ function flagAction(name: string): number {
   if (FINISHING.test(trimmed)) flags |= FLAG.final;
   if (WAITING.test(spoken)) flags |= FLAG.waits;
   if (RECAPPING_ACTION.test(trimmed)) flags |= FLAG.recaps;
-  // What gets a rate of exchange exchanges nothing.
+  // Looking something up changes nothing: an action like "get exchange rate" contains the word "exchange".
   if (LOOKING.test(spoken)) flags &= ~(FLAG.mutates | FLAG.irreversible | FLAG.edits);
   if (name.length <= ACTION_CHARACTERS) {
     if (actionFlags.size >= ACTIONS_MAX) actionFlags.clear();
@@ -177,7 +193,7 @@ function flagAction(name: string): number {
 
 /** What the step is, by its words. */
 function flagStep(
-  step: MonitorStep,
+  step: ToldStep,
   input: string,
   thought: string,
   signs: string,
@@ -190,7 +206,9 @@ function flagStep(
   const inInput = counts[COUNT.input_triggers]!;
   const inSigns = counts[COUNT.sign_triggers]!;
   const own = `${thought}\n${input.slice(0, READ_CHARACTERS)}`;
-  const named = flagAction(step.action.slice(0, 200));
+  let named = flagAction(step.action.slice(0, 200));
+  if (HANDING_OVER.test(step.action) && NO_INPUT.test(step.action_input))
+    named &= ~(FLAG.mutates | FLAG.irreversible | FLAG.edits);
   // A command says what it does in its beginning; words of a query are no commands.
   const command = step.action_input.slice(0, 300);
   const commands = (named & COMMANDS) !== 0;
@@ -214,7 +232,9 @@ function flagStep(
   if (commands && RUNNING_COMMAND.test(input.slice(0, 300))) flags |= FLAG.runs;
   const edits = (named & FLAG.edits) !== 0 || (commands && EDITING_COMMAND.test(command));
   if (edits && (!DOCUMENT.test(command) || PROGRAM.test(command))) flags |= FLAG.edits;
-  if (step.observation.trim() === '') flags |= FLAG.silent;
+  if (step.isInputUnknown) flags |= FLAG.input_unknown;
+  if (step.isResultUnknown) flags |= FLAG.result_unknown;
+  else if (step.observation.trim() === '') flags |= FLAG.silent;
   if (/^\W*(?:sleep|wait|watch)\b/i.test(command)) flags |= FLAG.waits;
   const mayPend = !failed && !denies && step.observation.length <= PENDING_CHARACTERS;
   if (mayPend && (inSigns & TRIGGER.pending) !== 0 && PENDING.test(signs)) flags |= FLAG.pending;
@@ -248,13 +268,24 @@ function isCode(action: string, input: string): boolean {
   return STATEMENT.test(start) || (CODE_SIGN.test(start) && SHELL.test(`${action.slice(0, 200)} `));
 }
 
-/**
- * The digest of a step: the same for the same step, whatever came before it.
- * @param isPlain somebody has found no key in the first PLAIN_CHARACTERS of any of its texts; nothing changes but the time
- */
-export function digestStep(step: MonitorStep, isPlain = false): StepDigest {
+/** @returns 0 without a call, or when its input is unknown */
+function hashStepCall(step: ToldStep, acts: boolean, parsed: unknown): number {
+  if (step.isInputUnknown) return 0;
+  if (acts) return hashCall(step.action, step.action_input, parsed);
+  return step.thought.trim() === '' ? 0 : hashLoosely(step.thought);
+}
+
+/** @param read what was measured of the observation */
+function hashResult({ observation }: ToldStep, read: string): number {
+  const measured = read.length === observation.length ? texts.counts[COUNT.outcome]! : 0;
+  return measured === 0 ? hashOutcome(observation) : measured;
+}
+
+/** The digest of a step: the same for the same step, whatever came before it. */
+export function digestStep({ sent, shown, is_plain }: MaskedStep): StepDigest {
+  const step = markUnknown(sent);
   const parsed = parseInput(step.action_input);
-  const acts = step.action !== '' || step.action_input !== '';
+  const acts = step.action !== '' || step.action_input !== '' || step.isInputUnknown;
   // A step without a call is a step of talk: what it says is what it does.
   const input = !acts
     ? readEnds(step.thought, READ_CHARACTERS)
@@ -284,14 +315,9 @@ export function digestStep(step: MonitorStep, isPlain = false): StepDigest {
 
   const failureLine = failed || denies ? findFailureLine(signs, failure) : '';
   const { numbers, scalars } = features;
-  numbers[0] = acts
-    ? hashCall(step.action, step.action_input, parsed)
-    : step.thought.trim() === ''
-      ? 0
-      : hashLoosely(step.thought);
-  const outcome = observation.length === step.observation.length ? counts[COUNT.outcome]! : 0;
-  numbers[1] = outcome === 0 ? hashOutcome(step.observation) : outcome;
-  numbers[2] = failed || denies ? hashFailure(failureLine) : 0;
+  numbers[0] = hashStepCall(step, acts, parsed);
+  numbers[1] = step.isResultUnknown ? 0 : hashResult(step, observation);
+  numbers[2] = (failed || denies) && !step.isResultUnknown ? hashFailure(failureLine) : 0;
   const thoughtHash = step.thought.length <= READ_CHARACTERS ? counts[COUNT.thought]! : 0;
   numbers[3] =
     thoughtHash === 0
@@ -306,15 +332,15 @@ export function digestStep(step: MonitorStep, isPlain = false): StepDigest {
   scalars[1] = Math.min(length, 0xffff);
   scalars[2] = Math.min(counts[COUNT.observation_words]!, 0xffff);
   scalars[3] = Math.min(counts[COUNT.subject]!, 0xffff);
+  const isLinePlain = is_plain && step.observation.length <= SHOWN_CHARACTERS;
+  const outcome =
+    failureLine === '' ? (shown.observation ?? '') : isLinePlain ? failureLine : maskText(failureLine);
   return {
     step_index: step.step_index,
-    action: cleanQuote(step.action, 48, isPlain),
-    input: cleanQuote(step.action_input, 140, isPlain),
-    thought: cleanQuote(step.thought, 120, isPlain),
-    outcome:
-      failureLine === ''
-        ? cleanQuote(step.observation, 120, isPlain)
-        : cleanQuote(failureLine, 120, isPlain && step.observation.length <= PLAIN_CHARACTERS),
+    action: cleanQuote(shown.action, 48),
+    input: cleanQuote(shown.action_input ?? '', 140),
+    thought: cleanQuote(shown.thought, 120),
+    outcome: cleanQuote(outcome, 120),
     features: features.copy(),
   };
 }

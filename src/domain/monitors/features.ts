@@ -86,8 +86,12 @@ export const FLAG = {
   runs: 1 << 25,
   /** It tells, in words or in handing in, that the agent has changed something. */
   claims_change: 1 << 26,
-  /** It failed, and what it was about is a placeholder: a path or a name that nobody gave. */
+  /** It failed, and what it was about is a placeholder: an invented path or name. */
   invents: 1 << 27,
+  /** Its input is unknown: the sender left it out. The call then equals no other call. */
+  input_unknown: 1 << 28,
+  /** Its result is unknown: the sender left it out. The result then equals no other result. */
+  result_unknown: 1 << 29,
 } as const;
 
 /** One step as the run remembers it: views on SLOT_BYTES of a buffer. */
@@ -111,15 +115,15 @@ export class StepSlot {
     this.thoughtSketch = new Int8Array(buffer, at + THOUGHT_SKETCH_AT, SKETCH_DIMENSIONS);
   }
 
-  /** Action and input in canonical form. */
+  /** Action and input in canonical form; 0: no call, or one whose input is unknown. */
   get call(): number {
     return this.numbers[0]!;
   }
-  /** The observation without times, durations and addresses. */
+  /** The observation without times, durations and addresses; 0: unknown. */
   get outcome(): number {
     return this.numbers[1]!;
   }
-  /** The first line that speaks of the failure, without numbers; 0 when the step did not fail. */
+  /** The first line that speaks of the failure, without numbers; 0: the step did not fail, or the line is unknown. */
   get failure(): number {
     return this.numbers[2]!;
   }
@@ -144,6 +148,14 @@ export class StepSlot {
   has(flag: number): boolean {
     return (this.numbers[5]! & flag) !== 0;
   }
+  /** Whether both results are known and the same. */
+  hasSameOutcome(other: { outcome: number }): boolean {
+    return this.outcome !== 0 && this.outcome === other.outcome;
+  }
+  /** Whether both calls are known and the same. */
+  hasSameCall(other: { call: number }): boolean {
+    return this.call !== 0 && this.call === other.call;
+  }
 }
 
 /** All features of the step at hand. */
@@ -163,7 +175,7 @@ export class StepFeatures extends StepSlot {
   readonly bytes: Uint8Array;
 
   /**
-   * Its views are made once, which costs as much as judging a step: whoever looks at one step after the other keeps
+   * Its views are made once, which costs as much as judging a step: a caller that reads one step after the other keeps
    * one of these and loads them.
    * @param features of a digest; without them, none
    */
@@ -189,7 +201,7 @@ export class StepFeatures extends StepSlot {
     this.bytes.fill(0);
   }
 
-  /** The features as they stand, in memory of their own. */
+  /** A copy of the features. */
   copy(): Uint8Array {
     return this.bytes.slice();
   }

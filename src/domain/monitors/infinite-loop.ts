@@ -12,7 +12,8 @@
  *  - `stutter`: one sentence over and over inside the agent's own text, tables, lists and code left out.
  *
  * A call without arguments counts only where the step before it was the same too: going back to a list between its
- * entries is the same call with the same result each time.
+ * entries is the same call with the same result each time. A call with an unknown input, or with an unknown result, is no
+ * repetition.
  *
  * Not a loop: the third call of a build after an edit (a change that the run had not made before lies between); the
  * same call in a row with new results (the next page, the next match); waiting and polling (the call waits, or the
@@ -23,6 +24,7 @@
 import { FLAG, type StepFeatures } from './features.ts';
 import { chooseFinding, type Finding, NO_FINDING, orderEvidence, scoreCount } from './finding.ts';
 import { COUNTER, type RunMemory } from './memory.ts';
+import type { Monitor } from './monitor.ts';
 
 /** Repeats this far back count by themselves; beyond, as part of a cycle. */
 const NEAR_STEPS = 20;
@@ -34,9 +36,13 @@ const REPEAT_SCORES = [0, 0, 0.3, 0.6, 0.75, 0.85, 0.95] as const;
 const RETURN_SCORES = [0, 0, 0.2, 0.5, 0.6, 0.65, 0.7] as const;
 const STUTTER_SCORE = 0.8;
 
-/** Whether the step at `ago` made a change that the run made this once: what follows it is a new try. */
+/**
+ * Whether the step at `ago` made a change that the run made this once: what follows it is a new try. A call with an unknown
+ * input may have made one, unless it only reads.
+ */
 function isNewChange(memory: RunMemory, ago: number): boolean {
   const { call, flags } = memory.call(ago);
+  if ((flags & FLAG.input_unknown) !== 0) return (flags & FLAG.mutates) !== 0 || (flags & FLAG.reads) === 0;
   if ((flags & FLAG.mutates) === 0) return false;
   for (let other = 1; other <= memory.callCount; other++)
     if (other !== ago && memory.callHash(other) === call) return false;
@@ -45,11 +51,12 @@ function isNewChange(memory: RunMemory, ago: number): boolean {
 
 /** Whether the step before the one at hand and the step before the one at `ago` made the same call. */
 function isSameCycle(memory: RunMemory, ago: number): boolean {
-  return ago + 1 <= memory.callCount && memory.callHash(1) === memory.callHash(ago + 1);
+  const before = memory.callHash(1);
+  return before !== 0 && ago + 1 <= memory.callCount && before === memory.callHash(ago + 1);
 }
 
 /** Judges the step at hand, which `memory` does not hold yet. */
-export function judgeInfiniteLoop(step: StepFeatures, memory: RunMemory): Finding {
+function judge(step: StepFeatures, memory: RunMemory): Finding {
   const stutter: Finding = step.has(FLAG.stutters)
     ? { score: STUTTER_SCORE, kind: 'stutter', steps: [], count: 0 }
     : NO_FINDING;
@@ -74,6 +81,8 @@ export function judgeInfiniteLoop(step: StepFeatures, memory: RunMemory): Findin
     // A call without arguments (back, the list, a look at the screen) means another thing after another step.
     if (isBare && ago > 1 && !isSameCycle(memory, ago)) continue;
     const record = memory.call(ago);
+    // An unknown result is neither the same nor another.
+    if (record.outcome === 0 || step.outcome === 0) continue;
     if (ago <= DENSE_STEPS) dense += 1;
     if (record.outcome !== step.outcome) {
       changed = true;
@@ -98,3 +107,28 @@ export function judgeInfiniteLoop(step: StepFeatures, memory: RunMemory): Findin
       : NO_FINDING;
   return chooseFinding(chooseFinding(repeat, comeback), stutter);
 }
+
+export const INFINITE_LOOP: Monitor = {
+  weights: { coding: 1, pr_review: 0.7, qa: 0.7 },
+  failure: 'loop',
+  judge,
+  texts: {
+    repeat: {
+      what: 'You have made the same call {n} times and the result is the same each time',
+      instead:
+        'Do not make this call again: it will give the same result. Use what it already told you. If that is not enough, change something first (other arguments, another tool, another source, or the cause of the failure), and say in one sentence what will be different this time.',
+      stop: 'Do not make this call again in this run. Work with what you have, or end the task and report what blocks it.',
+    },
+    return: {
+      what: 'You keep coming back to the same call: {n} times in the last steps',
+      instead:
+        'Write down what the earlier results of this call said, then decide from them. Call it again only after you have changed something that it depends on.',
+      stop: 'Stop coming back to this call. Decide from the results you have, or end the task and report what blocks it.',
+    },
+    stutter: {
+      what: 'Your own text says the same sentence over and over',
+      instead: 'Stop writing. Say once what you know, then take one concrete next step, or give the answer.',
+      stop: 'Give your answer now in a few sentences, without repeating any of them.',
+    },
+  },
+};

@@ -14,7 +14,7 @@ export const FUNCTION_WORDS = hashLexicon(`
   whom where when how than then so such all each both also more most other some only own same too very just but out up
   about over after before between during`);
 
-/** Words of somebody who tries once more. */
+/** Words that announce another try. */
 export const RETRY_WORDS = hashLexicon(
   'again retry another alternative alternatively instead directly try continue',
 );
@@ -84,9 +84,13 @@ export const READING =
 export const LOOKING =
   /^\W*(?:get|list|find|search|look ?up|show|describe|read|fetch|view|query|calculate|estimate|preview)\b(?! and\b)/i;
 
-/** Actions that cannot be taken back easily; handing over to a colleague is none. */
+/** Actions that cannot be taken back easily; handing over to a colleague does not count. */
 export const IRREVERSIBLE =
   /(?:^|[^a-z])(?:cancel|delete|drop|refund|pay|transfer(?! to (?:a )?(?:human|agent|person|support|live))|exchange|return|deploy|publish|rm -rf|push --force|push -f)(?![a-z])/i;
+
+/** Tools with which frameworks hand a conversation to another agent; such a call has no arguments, and a payment has. */
+export const HANDING_OVER = /^transfer_(?:back_)?to_/i;
+export const NO_INPUT = /^\s*(?:\{\s*\}|null)?\s*$/;
 
 /** Actions that hand in. */
 export const FINISHING =

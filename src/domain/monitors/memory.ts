@@ -23,10 +23,11 @@ const TASK_CHARACTERS = 8192;
 const COUNTERS = 20;
 const AVERAGES = 8;
 const CALL_WORDS = 5;
+const STREAK_BYTES = 4;
 
 const AVERAGES_AT = COUNTERS * 4;
 const STREAKS_AT = AVERAGES_AT + AVERAGES * 4;
-const CALLS_AT = STREAKS_AT + MONITOR_NAMES.length * 4;
+const CALLS_AT = STREAKS_AT + MONITOR_NAMES.length * STREAK_BYTES;
 const TASK_AT = CALLS_AT + CALLS * CALL_WORDS * 4;
 const NAMES_AT = TASK_AT + TASK_WORDS * 2;
 const RECAP_AT = NAMES_AT + TASK_NAMES * 2;
@@ -61,7 +62,7 @@ export const COUNTER = {
   /** Steps in a row that had nothing to do with the task, and steps that had. */
   strays: 12,
   on_task: 13,
-  /** Ordinal + 1 of a step that asked for a check and got no answer to it; 0 when there is none. */
+  /** Ordinal + 1 of a step that asked for a check and got no answer to it; 0 without such a step. */
   open_check: 14,
   /** Calls that may have changed something, and calls that only look. */
   works: 15,
@@ -94,7 +95,7 @@ export interface Streak {
 }
 
 /** A call as it is remembered beyond the slots. */
-export interface CallRecord {
+interface CallRecord {
   call: number;
   outcome: number;
   step_index: number;
@@ -116,13 +117,13 @@ export class RunMemory {
 
   readonly #slots: StepSlot[];
 
-  /** @param bytes memory at offset 0 of its own buffer: it is written to */
+  /** @param bytes memory at offset 0 of a separate buffer; written to */
   constructor(bytes: Uint8Array = new Uint8Array(MEMORY_BYTES)) {
     const { buffer } = bytes;
     this.bytes = bytes;
     this.counters = new Uint32Array(buffer, 0, COUNTERS);
     this.averages = new Float32Array(buffer, AVERAGES_AT, AVERAGES);
-    this.#streaks = new Uint8Array(buffer, STREAKS_AT, MONITOR_NAMES.length * 4);
+    this.#streaks = new Uint8Array(buffer, STREAKS_AT, MONITOR_NAMES.length * STREAK_BYTES);
     this.#calls = new Uint32Array(buffer, CALLS_AT, CALLS * CALL_WORDS);
     this.#task = new Uint16Array(buffer, TASK_AT, TASK_WORDS);
     this.#names = new Uint16Array(buffer, NAMES_AT, TASK_NAMES);
@@ -188,17 +189,17 @@ export class RunMemory {
 
   /** Whether no monitor is in a streak. */
   get isQuiet(): boolean {
-    for (let at = 0; at < this.#streaks.length; at += 4) if (this.#streaks[at] !== 0) return false;
+    for (let at = 0; at < this.#streaks.length; at += STREAK_BYTES) if (this.#streaks[at] !== 0) return false;
     return true;
   }
 
   streak(monitor: MonitorName): Streak {
-    const at = MONITOR_NAMES.indexOf(monitor) * 4;
+    const at = MONITOR_NAMES.indexOf(monitor) * STREAK_BYTES;
     return { length: this.#streaks[at]!, level: this.#streaks[at + 1]!, calm: this.#streaks[at + 2]! };
   }
 
   setStreak(monitor: MonitorName, streak: Streak): void {
-    const at = MONITOR_NAMES.indexOf(monitor) * 4;
+    const at = MONITOR_NAMES.indexOf(monitor) * STREAK_BYTES;
     this.#streaks[at] = Math.min(streak.length, 255);
     this.#streaks[at + 1] = streak.level;
     this.#streaks[at + 2] = Math.min(streak.calm, 255);
@@ -223,6 +224,22 @@ export class RunMemory {
     this.#calls[at + 4] = step.numbers[8]!;
     this.counters[COUNTER.steps] = steps + 1;
   }
+}
+
+/**
+ * Memory as a snapshot holds it, which may be that of a version with fewer monitors: the monitors added since come last
+ * and start without a streak.
+ * @returns a copy in its own buffer
+ * @throws RangeError when the size is that of no version
+ */
+export function restoreMemory(stored: Uint8Array): Uint8Array {
+  const bytes = new Uint8Array(MEMORY_BYTES);
+  const missing = MEMORY_BYTES - stored.length;
+  if (missing < 0 || missing >= MONITOR_NAMES.length * STREAK_BYTES || missing % STREAK_BYTES !== 0)
+    throw new RangeError(`${stored.length} bytes of memory`);
+  bytes.set(stored.subarray(0, CALLS_AT - missing));
+  bytes.set(stored.subarray(CALLS_AT - missing), CALLS_AT);
+  return bytes;
 }
 
 /** The memory of a run before its first step: its task, and nothing else. */

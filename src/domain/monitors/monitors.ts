@@ -7,23 +7,17 @@
  * step as what the run did last.
  */
 
-import { judgeClaimContradiction } from './claim-contradiction.ts';
-import { judgeCyclicCompression } from './cyclic-compression.ts';
+import { LOOP_MONITORS, MONITORS } from './definitions.ts';
 import type { StepDigest } from './digest.ts';
-import { StepFeatures } from './features.ts';
-import type { Finding } from './finding.ts';
-import { judgeInfiniteLoop } from './infinite-loop.ts';
+import { FLAG, StepFeatures } from './features.ts';
 import { type Intervention, type InterventionLevel, writeIntervention } from './intervention.ts';
 import { COUNTER, makeMemory, RunMemory, type Streak } from './memory.ts';
 import { MONITOR_NAMES, type MonitorName, type MonitorScores } from './names.ts';
 import type { MonitorProfile } from './profiles.ts';
-import { judgeSemanticLoop } from './semantic-loop.ts';
-import { judgeSilentTopicDrift } from './silent-topic-drift.ts';
-import { judgeVerificationSkip } from './verification-skip.ts';
 
 /** What is kept of a run: plain data that msgpack takes as it is, of the same size at every step. */
 export interface MonitorsState {
-  /** Numbers with a layout of their own; see `memory.ts`. Never changed in place: each step makes a new one. */
+  /** Numbers in the layout of `memory.ts`. Never changed in place: each step makes a new array. */
   memory: Uint8Array;
 }
 
@@ -44,9 +38,6 @@ const STOP_STEPS = 4;
 
 const LEVELS: readonly (InterventionLevel | null)[] = [null, 'nudge', 'stop'];
 
-/** The monitors of one failure seen two ways: told once. */
-const LOOPS: readonly MonitorName[] = ['infinite_loop', 'semantic_loop'];
-
 /** The state of a run before its first step. */
 export function initialMonitors(task: string): MonitorsState {
   return { memory: makeMemory(task) };
@@ -57,16 +48,8 @@ function roundScore(score: number): number {
   return Math.round(Math.min(1, Math.max(0, score)) * 1000) / 1000;
 }
 
-function judge(step: StepFeatures, memory: RunMemory): Record<MonitorName, Finding> {
-  return {
-    verification_skip: judgeVerificationSkip(step, memory),
-    claim_contradiction: judgeClaimContradiction(step, memory),
-    cyclic_compression: judgeCyclicCompression(step, memory),
-    semantic_loop: judgeSemanticLoop(step, memory),
-    silent_topic_drift: judgeSilentTopicDrift(step, memory),
-    infinite_loop: judgeInfiniteLoop(step, memory),
-  };
-}
+/** In the order of MONITOR_NAMES. */
+const JUDGES = MONITOR_NAMES.map((name) => MONITORS[name].judge);
 
 /** Weighted mean of the scores; the plain mean when all weights are zero. */
 function weighScores(scores: MonitorScores, profile: MonitorProfile): number {
@@ -96,12 +79,12 @@ function advanceStreaks(
   // Most steps: no streak begins, goes on or ends.
   if (fired.length === 0 && memory.isQuiet) return null;
   const streaks = {} as Record<MonitorName, Streak>;
-  const wasLooping = LOOPS.some((name) => memory.streak(name).length > 0);
+  const wasLooping = LOOP_MONITORS.some((name) => memory.streak(name).length > 0);
   for (const name of MONITOR_NAMES) streaks[name] = advanceStreak(memory.streak(name), fired.includes(name));
   // The two loop monitors share what has been said.
-  const said = Math.max(...LOOPS.map((name) => streaks[name].level));
-  const length = Math.max(...LOOPS.map((name) => streaks[name].length));
-  for (const name of LOOPS)
+  const said = Math.max(...LOOP_MONITORS.map((name) => streaks[name].level));
+  const length = Math.max(...LOOP_MONITORS.map((name) => streaks[name].length));
+  for (const name of LOOP_MONITORS)
     if (streaks[name].length > 0) streaks[name] = { ...streaks[name], level: said, length };
 
   let speaks: { monitor: MonitorName; level: number } | null = null;
@@ -124,13 +107,13 @@ function advanceStreaks(
     // One text a step. What fires beside it has been interrupted too.
     for (const name of fired)
       streaks[name] = { ...streaks[name], level: Math.max(streaks[name].level, level) };
-    for (const name of LOOPS)
-      if (streaks[name].length > 0 && LOOPS.includes(speaks.monitor))
+    for (const name of LOOP_MONITORS)
+      if (streaks[name].length > 0 && LOOP_MONITORS.includes(speaks.monitor))
         streaks[name] = { ...streaks[name], level: Math.max(streaks[name].level, level) };
   }
   for (const name of MONITOR_NAMES) memory.setStreak(name, streaks[name]);
   // The agent has changed course: what it repeated before is forgiven.
-  if (wasLooping && LOOPS.every((name) => streaks[name].length === 0))
+  if (wasLooping && LOOP_MONITORS.every((name) => streaks[name].length === 0))
     memory.counters[COUNTER.course] = Math.max(0, memory.steps - CALM_STEPS + 1);
   return speaks;
 }
@@ -147,12 +130,13 @@ export function advanceMonitors(
 ): { state: MonitorsState; outcome: StepOutcome } {
   memory.load(state.memory);
   step.load(digest.features);
-  const findings = judge(step, memory);
+  const findings = JUDGES.map((judge) => judge(step, memory));
 
   const scores = {} as MonitorScores;
   const fired: MonitorName[] = [];
-  for (const name of MONITOR_NAMES) {
-    scores[name] = roundScore(findings[name].score);
+  for (let at = 0; at < MONITOR_NAMES.length; at++) {
+    const name = MONITOR_NAMES[at]!;
+    scores[name] = roundScore(findings[at]!.score);
     if (scores[name] >= profile.thresholds[name]) fired.push(name);
   }
   const speaks = advanceStreaks(memory, scores, fired, profile);
@@ -160,7 +144,13 @@ export function advanceMonitors(
   const intervention: Intervention | null =
     speaks === null || level === null
       ? null
-      : writeIntervention(speaks.monitor, level, findings[speaks.monitor], digest);
+      : writeIntervention(
+          speaks.monitor,
+          level,
+          findings[MONITOR_NAMES.indexOf(speaks.monitor)]!,
+          digest,
+          !step.has(FLAG.result_unknown),
+        );
   memory.remember(step);
   return {
     state: { memory: new Uint8Array(memory.bytes) },

@@ -1,16 +1,35 @@
-/** The names of the six monitors, as they stand on the wire. Constants only; any thread. */
+/** Names and descriptions of the monitors, and the names of the built-in profiles. Constants only; any thread. */
 
-/** In the order in which tables print them. */
-export const MONITOR_NAMES = [
-  'verification_skip',
-  'claim_contradiction',
-  'cyclic_compression',
-  'semantic_loop',
-  'silent_topic_drift',
-  'infinite_loop',
-] as const;
+/**
+ * Every monitor, with the description that the API gives of it. Tables print them in this order, and stored runs count
+ * by position: a new monitor comes last.
+ */
+export const MONITOR_DESCRIPTIONS = {
+  verification_skip: 'Changes that nothing was done to check, and a success that is claimed all the same',
+  claim_contradiction: 'What the agent says is not what it was shown',
+  cyclic_compression: 'The same sequence of actions comes round again',
+  semantic_loop: 'Different words for the same attempt, again and again',
+  silent_topic_drift: 'The agent works on something that is not its task',
+  infinite_loop: 'The same action with the same input, again and again',
+} as const;
 
-export type MonitorName = (typeof MONITOR_NAMES)[number];
+export type MonitorName = keyof typeof MONITOR_DESCRIPTIONS;
+
+/** As they appear on the wire. */
+export const MONITOR_NAMES = Object.keys(MONITOR_DESCRIPTIONS) as unknown as readonly [
+  MonitorName,
+  ...MonitorName[],
+];
+
+/** `infinite loop`: how screens write the name. */
+export function titleOfMonitor(name: string): string {
+  return name.replaceAll('_', ' ');
+}
 
 /** One score a monitor, each in [0, 1]. */
 export type MonitorScores = Record<MonitorName, number>;
+
+/** `coding` is the default of a run. */
+export const BUILT_IN_PROFILE_NAMES = ['coding', 'pr_review', 'qa'] as const;
+
+export type BuiltInProfileName = (typeof BUILT_IN_PROFILE_NAMES)[number];

@@ -3,7 +3,8 @@
  * and the shape that a custom one has. Data and one look-up; any thread.
  */
 
-import { MONITOR_NAMES, type MonitorName } from './names.ts';
+import { MONITORS } from './definitions.ts';
+import { BUILT_IN_PROFILE_NAMES, type BuiltInProfileName, MONITOR_NAMES, type MonitorName } from './names.ts';
 
 export interface MonitorProfile {
   name: string;
@@ -15,11 +16,6 @@ export interface MonitorProfile {
 
 /** The threshold of every monitor of which a profile says nothing. */
 const DEFAULT_THRESHOLD = 0.5;
-
-/** Names of the built-in profiles; `coding` is the default of a run. */
-const BUILT_IN_PROFILE_NAMES = ['coding', 'pr_review', 'qa'] as const;
-
-export type BuiltInProfileName = (typeof BUILT_IN_PROFILE_NAMES)[number];
 
 /**
  * A whole profile out of what a customer says: a weight that is left out is 0, a threshold that is left out 0.5.
@@ -42,33 +38,16 @@ export function makeProfile(
   return profile;
 }
 
-/** The built-in profiles. Document 2 names the heaviest monitor of each; the rest of the numbers is ours. */
-export const BUILT_IN_PROFILES: Record<BuiltInProfileName, MonitorProfile> = {
-  coding: makeProfile('coding', {
-    infinite_loop: 1,
-    semantic_loop: 0.9,
-    verification_skip: 0.9,
-    claim_contradiction: 0.7,
-    cyclic_compression: 0.6,
-    silent_topic_drift: 0.5,
+/**
+ * The built-in profiles, with the weights that each monitor's definition gives. Document 2 names the heaviest monitor of
+ * each profile.
+ */
+export const BUILT_IN_PROFILES = Object.fromEntries(
+  BUILT_IN_PROFILE_NAMES.map((profile) => {
+    const weights = MONITOR_NAMES.map((monitor) => [monitor, MONITORS[monitor].weights[profile]]);
+    return [profile, makeProfile(profile, Object.fromEntries(weights) as Record<MonitorName, number>)];
   }),
-  pr_review: makeProfile('pr_review', {
-    semantic_loop: 1,
-    claim_contradiction: 0.8,
-    verification_skip: 0.8,
-    infinite_loop: 0.7,
-    silent_topic_drift: 0.6,
-    cyclic_compression: 0.5,
-  }),
-  qa: makeProfile('qa', {
-    claim_contradiction: 1,
-    silent_topic_drift: 1,
-    semantic_loop: 0.7,
-    infinite_loop: 0.7,
-    verification_skip: 0.6,
-    cyclic_compression: 0.5,
-  }),
-};
+) as Record<BuiltInProfileName, MonitorProfile>;
 
 /** The built-in profile of that name, or null: then it is a custom one, or none. */
 export function findBuiltInProfile(name: string): MonitorProfile | null {

@@ -1,19 +1,13 @@
 /**
- * What an intervention quotes of a step: short, on one line, secrets masked, nothing in it that could steer a terminal or
- * a log. Quotes are journaled with the digest.
- * Pure; any thread.
+ * What an intervention quotes of a step: short, on one line, without anything that could steer a terminal or a log.
+ * Quotes are journaled with the digest. The caller has masked the text. Pure; any thread.
  */
-
-import { maskText } from '../../redaction/mask.ts';
 
 /** Characters looked at for one that is kept: white space may be most of a text. */
 const LOOKED_AT_FACTOR = 4;
 
-/** And as many at least, so that a secret that begins in the quote is seen whole. */
+/** The least that is looked at. */
 const LOOKED_AT_MIN = 512;
-
-/** A text is called plain after so much of its beginning was looked at. */
-export const PLAIN_CHARACTERS = 1_024;
 
 function lookedAt(characters: number): number {
   return Math.max(characters * LOOKED_AT_FACTOR, LOOKED_AT_MIN);
@@ -23,7 +17,7 @@ function lookedAt(characters: number): number {
 const QUICK_CHARACTERS = 512;
 const quick = Buffer.allocUnsafeSlow(QUICK_CHARACTERS + 2);
 
-/** The same as `cleanQuote` for text that is ASCII as far as it is looked at, as most is; otherwise null. */
+/** The same as `cleanQuote` for a text whose beginning is ASCII, as most are; otherwise null. */
 function cleanAscii(part: string, whole: boolean, characters: number): string | null {
   if (characters > QUICK_CHARACTERS) return null;
   let length = 0;
@@ -48,13 +42,11 @@ function cleanAscii(part: string, whole: boolean, characters: number): string | 
 /**
  * The beginning of `text` on one line: control characters, separators, direction marks and lone surrogates out, runs of
  * white space one space, double quotes single (it is quoted in double ones), an ellipsis where it was cut.
- * @param isPlain no key stands in its beginning (`areFreeOfKeys`): PLAIN_CHARACTERS of it, or all
+ * @param text masked
  */
-export function cleanQuote(text: string, characters: number, isPlain = false): string {
-  // Masked before it is cut, or a secret at the cut would lose the shape by which it is known.
+export function cleanQuote(text: string, characters: number): string {
   const looked = lookedAt(characters);
-  const part =
-    isPlain && looked <= PLAIN_CHARACTERS ? text.slice(0, looked) : maskText(text.slice(0, looked));
+  const part = text.slice(0, looked);
   const whole = text.length <= looked;
   const ascii = cleanAscii(part, whole, characters);
   if (ascii !== null) return ascii;

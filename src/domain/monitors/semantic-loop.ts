@@ -26,6 +26,7 @@
 import { FLAG, type StepFeatures } from './features.ts';
 import { chooseFinding, type Finding, NO_FINDING, orderEvidence, scoreCount } from './finding.ts';
 import { AVERAGE, COUNTER, isTaskWord, type RunMemory } from './memory.ts';
+import type { Monitor } from './monitor.ts';
 import { cosineOf, cosineTo, holdsWord, overlapOf, squareOf } from './words.ts';
 
 /** What the new value counts for in a moving average. */
@@ -34,7 +35,7 @@ const AVERAGE_SHARE = 0.5;
 const RETRY_WORDS_PER = 20;
 
 /** What the logistic looks at. */
-export interface ParaphraseMeasure {
+interface ParaphraseMeasure {
   repetition: number;
   answered: number;
   retry: number;
@@ -97,6 +98,7 @@ export function measureParaphrase(
     own += 1;
     answered += step.answered[i]!;
   }
+  const isKnown = !step.has(FLAG.result_unknown);
   const average = (place: number, value: number): number => {
     const next = averages[place]! * (1 - AVERAGE_SHARE) + value * AVERAGE_SHARE;
     averages[place] = next;
@@ -104,16 +106,17 @@ export function measureParaphrase(
   };
   const measure: ParaphraseMeasure = {
     repetition: average(AVERAGE.repetition, likeness),
-    sameness: average(AVERAGE.sameness, headLikeness),
-    // A person answers with words of their own: that says nothing about whether the step got anywhere.
-    answered: step.has(FLAG.speaks)
-      ? averages[AVERAGE.answered]!
-      : average(AVERAGE.answered, own === 0 ? averages[AVERAGE.answered]! : answered / own),
+    sameness: isKnown ? average(AVERAGE.sameness, headLikeness) : averages[AVERAGE.sameness]!,
+    // A person answers in other words: that says nothing about whether the step got anywhere.
+    answered:
+      step.has(FLAG.speaks) || !isKnown
+        ? averages[AVERAGE.answered]!
+        : average(AVERAGE.answered, own === 0 ? averages[AVERAGE.answered]! : answered / own),
     retry: Math.min(1, (step.retryWords * RETRY_WORDS_PER) / Math.max(RETRY_WORDS_PER, step.inputLength)),
   };
   // Comments and notes that go to different places are a batch, however alike they are.
   const writes = step.has(FLAG.mutates) && !step.has(FLAG.speaks) && !cameToNothing(step.flags);
-  const speaksOf = step.has(FLAG.prose) && !step.has(FLAG.waits | FLAG.pending) && !writes;
+  const speaksOf = isKnown && step.has(FLAG.prose) && !step.has(FLAG.waits | FLAG.pending) && !writes;
   return speaksOf ? { measure, like } : null;
 }
 
@@ -179,11 +182,12 @@ function judgeVariation(step: StepFeatures, memory: RunMemory, reach: number): F
     // After a change the same call is a new try.
     if (past.has(FLAG.mutates) && !past.has(FLAG.failed)) break;
     if (past.action !== step.action) continue;
-    if (past.outcome !== step.outcome && !(nothing && cameToNothing(past.flags))) continue;
+    const isSame = step.hasSameOutcome(past);
+    if (!isSame && !(nothing && cameToNothing(past.flags))) continue;
     const near =
-      past.call === step.call ||
+      step.hasSameCall(past) ||
       // Numbers alone, such as a place on the screen, are never alike by their words.
-      (step.plainWords === 0 && past.outcome === step.outcome) ||
+      (step.plainWords === 0 && isSame) ||
       overlapOf(step.words, step.wordCount, past.words, past.wordCount) >= NEAR_OVERLAP ||
       cosineOf(step.inputSketch, past.inputSketch) >= NEAR_COSINE;
     if (near) evidence.push(past.step_index);
@@ -209,8 +213,8 @@ function judgeWords(step: StepFeatures, memory: RunMemory, reach: number): Findi
     const past = memory.slot(ago);
     // The same words over different calls are a batch, unless the calls come to nothing or to the same.
     if (past.thought !== step.thought) continue;
-    if (past.outcome === step.outcome || (cameToNothing(past.flags) && cameToNothing(step.flags)))
-      if (past.call === step.call || cameToNothing(step.flags) || !step.has(FLAG.acts))
+    if (step.hasSameOutcome(past) || (cameToNothing(past.flags) && cameToNothing(step.flags)))
+      if (step.hasSameCall(past) || cameToNothing(step.flags) || !step.has(FLAG.acts))
         evidence.push(past.step_index);
   }
   return tellRepeats(WORDS_SCORES, 'words', evidence);
@@ -225,7 +229,7 @@ function judgeUnmoved(step: StepFeatures, memory: RunMemory, reach: number): Fin
   for (let ago = 1; ago <= Math.min(reach, NEAR_STEPS); ago++) {
     const past = memory.slot(ago);
     if (past.has(FLAG.mutates) && !past.has(FLAG.failed)) break;
-    if (past.outcome === step.outcome && past.action === step.action) evidence.push(past.step_index);
+    if (step.hasSameOutcome(past) && past.action === step.action) evidence.push(past.step_index);
   }
   return tellRepeats(VARIATION_SCORES, 'unmoved', evidence);
 }
@@ -244,7 +248,7 @@ function judgeTalk(step: StepFeatures, memory: RunMemory, reach: number): Findin
 }
 
 /** Judges the step at hand, which `memory` does not hold yet, and brings the averages up to date. */
-export function judgeSemanticLoop(step: StepFeatures, memory: RunMemory): Finding {
+function judge(step: StepFeatures, memory: RunMemory): Finding {
   const reach = Math.min(memory.slotCount, memory.steps - memory.counters[COUNTER.course]!);
   return [
     judgeVariation(step, memory, reach),
@@ -260,3 +264,50 @@ function tellRepeats(scores: readonly number[], kind: string, evidence: readonly
   const count = evidence.length + 1;
   return { score: scoreCount(scores, count), kind, steps: orderEvidence(evidence), count };
 }
+
+const SOURCES_STOP =
+  'Do not make this kind of step again. Report what you know, what you could not find out, and why; or ask for what is missing.';
+
+export const SEMANTIC_LOOP: Monitor = {
+  weights: { coding: 0.9, pr_review: 1, qa: 0.7 },
+  failure: 'loop',
+  judge,
+  texts: {
+    paraphrase: {
+      what: 'Your last steps ask for nearly the same thing in other words, and the results bring nothing new',
+      instead:
+        'Do not rephrase the request again. List in two lines what the earlier results did establish and what is still missing. Then take a different way to the missing part: another source or tool, a smaller question, or a direct address instead of a search. If two different ways fail, say so and go on with what you have.',
+      stop: SOURCES_STOP,
+    },
+    variation: {
+      what: 'You have tried {n} slightly different versions of the same call and each came to nothing',
+      instead:
+        'Small changes to the arguments will not help. Find out first what is there (list, search more broadly, read the error), then make one call that follows from it, or use another tool.',
+      stop: SOURCES_STOP,
+    },
+    unmoved: {
+      what: 'You have asked for {n} different things and got the very same result each time',
+      instead:
+        'The place you are asking does not move: what you do there has no effect. Say what the result shows, then leave it: go to another address, tool or source, or report that it cannot be got there.',
+      stop: SOURCES_STOP,
+    },
+    talk: {
+      what: 'You have told the same thing {n} times in a row and done nothing in between',
+      instead:
+        'Do not repeat it. Do what you announced, with a tool, and then tell the result. If you cannot do it, say so plainly and say what the other side can do.',
+      stop: 'Stop repeating the message. Act, hand the matter over, or say plainly that it cannot be done.',
+    },
+    failures: {
+      what: 'The last {n} steps all failed in the same way',
+      instead:
+        'Read the failure once more and name its cause. Fix the cause, or do the part of the task that does not depend on it. Do not try another variant before you can say why it would not fail in the same way.',
+      stop: 'Stop trying. Report the failure, its likely cause and what would be needed to get past it.',
+    },
+    words: {
+      what: 'You have had the same thought {n} times, word for word, and the results did not change',
+      instead:
+        'The plan in that thought does not work. Say what it assumes, check that assumption, and make a different plan.',
+      stop: SOURCES_STOP,
+    },
+  },
+};

@@ -1,62 +1,69 @@
 /**
- * silent_topic_drift: the agent works on something else than it was asked for, and does not say so.
+ * silent_topic_drift: the agent works on something other than the task, and does not say so.
  *
- * Evidence: the words of the task, its names (capitalised words, numbers) and the sources that it asks for, against what
- * the steps say and what comes back. A thought counts: an agent that says what a step is for is not silent.
+ * Evidence: the words of the task, its names (capitalised words, numbers) and the sources that it asks for, compared with
+ * the texts of the steps and their results. A thought counts: an agent that explains a step is not silent.
  *
  * Rules
- *  - `opening`: the first two instructions of the run leave out most names of the task and most of its words: it has
- *    taken up another task. One instruction alone, which may be the first part of a task that was taken apart, tells
- *    when it has no word of the task at all.
- *  - `source`: the task says by which source it is to be answered, and the first two instructions use none of those.
- *    The first one alone tells when it takes up the body of the task without the source.
- *  - `strayed`: after steps that were on the task, several in a row share no word with it, neither in thought and input
- *    nor, by more than chance, in the result.
- *  - `unbegun`: the run has not been on the task yet, and searches in a row, each for something else, share no word with
- *    it. Two more of them tell.
+ *  - `opening`: the run's first two instructions leave out most names of the task and most of its words: the agent has
+ *    started another task. The first instruction may be only a part of the task, so it fires alone only when it contains
+ *    no word of the task at all.
+ *  - `source`: the task names the source to use, and the first two instructions do not use it. The first instruction
+ *    fires alone when it covers the body of the task without the source.
+ *  - `strayed`: after steps on the task, several consecutive steps share no word with it, neither in thought and input
+ *    nor, beyond chance, in the result.
+ *  - `unbegun`: the run has not worked on the task yet, and consecutive searches for different things share no word with
+ *    it. This rule needs two more steps than `strayed`.
  *
- * No drift: steps that say nothing of a subject (ids, numbers, sums); what a person asks for in the course of the run
- * (they may ask for something new). A task of less than four words, or none, says too little: then the score is 0.
- * Pure; any thread.
+ * No topic drift: steps that do not indicate a subject (ids, numbers, sums), and what a person asks for during the run,
+ * because that may be something new. A missing task, or one of fewer than four words, is not enough to judge: the score
+ * is 0. Pure; any thread.
  */
 
 import { FLAG, type StepFeatures } from './features.ts';
 import { chooseFinding, type Finding, NO_FINDING, orderEvidence, scoreCount } from './finding.ts';
 import { COUNTER, isTaskWord, type RunMemory } from './memory.ts';
+import type { Monitor } from './monitor.ts';
 import { holdsWord, overlapOf } from './words.ts';
 
 const TASK_WORDS_MIN = 4;
 const NAMES_MIN = 3;
-/** The instructions that should have brought the names in. */
+/** Instructions within which the names should appear. */
 const OPENING_INSTRUCTIONS = 2;
-/** Of the names, and of all words, this share at least. */
+/** Least shares of the names, and of all words. */
 const NAMES_SHARE = 0.34;
 const WORDS_SHARE = 0.15;
-/** An instruction with so many of the task's words takes up the whole of it, not a first part. */
+/** An instruction with this share of the task's words covers the whole task, not a first part. */
 const BODY_SHARE = 0.34;
-/** Thought and input of so many words are about this step. */
+/** Thought and input of at most this many words are about the current step. */
 const SHORT_WORDS = 60;
 const OPENING_SCORE = 0.6;
 const SOURCE_SCORE = 0.55;
 
-/** By steps in a row without a word of the task. */
+/** Scores by number of consecutive steps without a word of the task. */
 const STRAY_SCORES = [0, 0, 0.1, 0.25, 0.4, 0.55, 0.65, 0.75, 0.85] as const;
-/** So many more when a person has been spoken to of late: they see where it goes, and may have asked for it. */
+/**
+ * Additional steps required when the agent recently spoke to a person, who sees the direction and may have asked for
+ * it.
+ */
 const TALK_STEPS = 3;
-/** Steps on the task before that. With fewer, the run has not begun the task. */
+/** Least steps on the task before a stray. With fewer, the run has not begun the task. */
 const ON_TASK_STEPS = 2;
-/** So many more when the run has not begun the task: it may still be on its way there. */
+/** Additional steps required when the run has not begun the task: it may still be on its way there. */
 const UNBEGUN_STEPS = 2;
-/** A step that does any of these does something for the task, or may. */
+/** A step with any of these flags does or may do something for the task. */
 const NO_SEARCH =
   FLAG.mutates | FLAG.edits | FLAG.runs | FLAG.checks | FLAG.final | FLAG.speaks | FLAG.irreversible;
-/** From this overlap of words on, two searches are one with another name in it. */
+/** Two searches with at least this overlap of words are the same search with a different name. */
 const SAME_SEARCH_OVERLAP = 0.5;
-/** With fewer words of its own a step says nothing of a subject. */
+/** A step with fewer words besides the task's does not indicate a subject. */
 const PLAIN_WORDS_MIN = 2;
-/** Words of the task in a result count when there are so many standard deviations more than the filter's load explains. */
+/**
+ * Words of the task in a result count only if they exceed the filter's expected false matches by this many standard
+ * deviations.
+ */
 const CHANCE_DEVIATIONS = 3;
-/** Of its own words, as many of the task, or this share, make a step one on the task. */
+/** A step is on the task when this many of its words, or this share, are the task's. */
 const OWN_WORDS = 2;
 const OWN_SHARE = 0.25;
 
@@ -66,24 +73,24 @@ function countBits(bits: number): number {
   return count;
 }
 
-/** Words of the task that the step's own input has. */
+/** Number of words of the task in the step's own input. */
 function countTaskWords(step: StepFeatures, memory: RunMemory): number {
   let count = 0;
   for (let i = 0; i < step.wordCount; i++) if (isTaskWord(memory, step.words[i]!)) count += 1;
   return count;
 }
 
-/** Whether so many of the task's words are more than the load of a filter explains. */
+/** Whether the filter's false matches cannot explain this many words of the task. */
 function isBeyondChance(found: number, words: number, load: number): boolean {
   return found > words * load + CHANCE_DEVIATIONS * Math.sqrt(words * load * (1 - load));
 }
 
-/** Whether so many words of the task are enough for a step that says as much as this one. */
+/** Whether this many words of the task are enough, given the length of the step. */
 function isEnough(words: number, step: StepFeatures): boolean {
   return words >= OWN_WORDS || (words > 0 && words >= OWN_SHARE * step.plainWords);
 }
 
-/** Whether the step's own words, thought and input, speak of the task. */
+/** Whether the step's thought and input mention the task. */
 function speaksOfTask(step: StepFeatures, memory: RunMemory, shared: number): boolean {
   if (isEnough(shared, step)) return true;
   const words = memory.taskWordCount;
@@ -93,7 +100,7 @@ function speaksOfTask(step: StepFeatures, memory: RunMemory, shared: number): bo
   return isEnough(shared + found, step);
 }
 
-/** Whether the result speaks of the task: a long result fills the filter and has some of any words. */
+/** Whether the result mentions the task. A long result fills the filter, which then matches some of any words. */
 function answersTask(step: StepFeatures, memory: RunMemory): boolean {
   const words = memory.taskWordCount;
   let found = 0;
@@ -111,7 +118,7 @@ function loadOf(filter: Uint8Array): number {
 /** Bits in a byte. */
 const BITS = Uint8Array.from({ length: 256 }, (_, byte) => countBits(byte));
 
-/** Whether the task asks for sources of which none has been named. */
+/** Whether the task asks for sources and none of them has been named. */
 function missesSources(memory: RunMemory, seen: number): boolean {
   const sources = memory.counters[COUNTER.source_names]!;
   return sources !== 0 && (sources & seen) === 0;
@@ -121,7 +128,7 @@ function judgeOpening(step: StepFeatures, memory: RunMemory, shared: number): Fi
   const { counters, nameCount, names } = memory;
   if (counters[COUNTER.instructions]! >= OPENING_INSTRUCTIONS) return NO_FINDING;
   let seen = counters[COUNTER.names_seen]!;
-  // A plan that recites the task has all its names; a short thought speaks of the step.
+  // A plan that recites the task has all its names; a short thought is about the step.
   const thinks = step.plainWords <= SHORT_WORDS;
   for (let i = 0; i < nameCount; i++)
     if (holdsWord(step.words, step.wordCount, names[i]!) || (thinks && step.thinksOf(names[i]!)))
@@ -147,15 +154,15 @@ function judgeOpening(step: StepFeatures, memory: RunMemory, shared: number): Fi
   return missing ? source : NO_FINDING;
 }
 
-/** Whether a person has been spoken to of late. */
+/** Whether the agent recently spoke to a person. */
 function isTalking(memory: RunMemory): boolean {
   for (let ago = 1; ago <= memory.slotCount; ago++) if (memory.slot(ago).has(FLAG.speaks)) return true;
   return false;
 }
 
 /**
- * Whether the step looks for something, and for something else than the step before. Steps that do, and those that go through
- * a list (one city, file or table after the other), serve many a task without a word of it.
+ * Whether the step searches for something other than the step before. Such steps, and steps through a list (one city,
+ * file or table after the other), serve many tasks without a word of the task.
  */
 function searchesAnew(step: StepFeatures, memory: RunMemory): boolean {
   if (!step.has(FLAG.reads) || step.has(NO_SEARCH) || step.plainWords === 0) return false;
@@ -168,13 +175,13 @@ function judgeStrayed(step: StepFeatures, memory: RunMemory, shared: number): Fi
   const { counters } = memory;
   const onTask = speaksOfTask(step, memory, shared) || answersTask(step, memory);
   if (onTask) counters[COUNTER.on_task]! += 1;
-  // Whom it speaks to may have asked for something else.
+  // The person addressed may have asked for something else.
   if (onTask || step.has(FLAG.speaks)) {
     counters[COUNTER.strays] = 0;
     return NO_FINDING;
   }
   const isBegun = counters[COUNTER.on_task]! >= ON_TASK_STEPS;
-  if (step.has(FLAG.waits | FLAG.pending)) return NO_FINDING;
+  if (step.has(FLAG.waits | FLAG.pending | FLAG.input_unknown | FLAG.result_unknown)) return NO_FINDING;
   if (isBegun ? step.plainWords < PLAIN_WORDS_MIN : !searchesAnew(step, memory)) {
     if (!isBegun) counters[COUNTER.strays] = 0;
     return NO_FINDING;
@@ -195,9 +202,41 @@ function judgeStrayed(step: StepFeatures, memory: RunMemory, shared: number): Fi
   };
 }
 
-/** Judges the step at hand, which `memory` does not hold yet, and keeps count of what the run speaks of. */
-export function judgeSilentTopicDrift(step: StepFeatures, memory: RunMemory): Finding {
+/** Judges the current step, which `memory` does not contain yet, and updates the counts of what the run mentions. */
+function judge(step: StepFeatures, memory: RunMemory): Finding {
   if (memory.taskWordCount < TASK_WORDS_MIN) return NO_FINDING;
   const shared = countTaskWords(step, memory);
   return chooseFinding(judgeOpening(step, memory, shared), judgeStrayed(step, memory, shared));
 }
+
+export const SILENT_TOPIC_DRIFT: Monitor = {
+  weights: { coding: 0.5, pr_review: 0.6, qa: 1 },
+  failure: 'fault',
+  judge,
+  texts: {
+    opening: {
+      what: 'Your first steps leave out most of what the task names',
+      instead:
+        'Read the task again and write down what it names (who, what, where, which source). Put those names into your next step word for word.',
+      stop: 'Go back to the task as it was given and do its first part, with its own names, now.',
+    },
+    source: {
+      what: 'The task says which source to use, and none of your steps has used or named it',
+      instead:
+        'Read the task again, name the source that it asks for, and go to that source now. If you need another one first, say what for. If the source cannot be reached, say so in your answer.',
+      stop: 'Go to the source that the task names now, or state in your answer that it rests on other sources.',
+    },
+    unbegun: {
+      what: 'The last {n} steps have not begun the task: hardly a word of it is in what they say or in what came back',
+      instead:
+        'Read the task again and say in one sentence which part of it comes first. Do that part now. If you need these steps for it, say what for.',
+      stop: 'Leave this line of work. Do the first part of the task now, or report that you cannot begin it and why.',
+    },
+    strayed: {
+      what: 'The last {n} steps have left the task: hardly a word of it is in what they say or in what came back',
+      instead:
+        'Say in one sentence how the present step serves the task. If it does not, leave it and go back to the last step that did. If the goal has changed, say so openly.',
+      stop: 'Leave this line of work. Return to the task now, or report that you have left it and why.',
+    },
+  },
+};

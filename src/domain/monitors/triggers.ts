@@ -1,10 +1,10 @@
 /**
- * What a text must contain for a pattern of the lexicon to match in it. One search for all of it says which patterns need
- * not be tried: mostly all of them. If you change a pattern, change it here too; `triggers.test.ts` makes texts
- * that match and looks for them. Constants; any thread.
+ * Trigger words of the lexicon's patterns: a pattern can match only a text that contains one of its words. One search
+ * for all words rules out most patterns for most texts. If you change a pattern, change its words here;
+ * `triggers.test.ts` generates matching texts and checks that they contain a word. Constants; any thread.
  */
 
-/** A bit for each pattern. */
+/** One bit per pattern. */
 export const TRIGGER = {
   failing: 1,
   denying: 1 << 1,
@@ -20,12 +20,12 @@ export const TRIGGER = {
 
 export type TriggerName = keyof typeof TRIGGER;
 
-/** Where nobody has looked, everything may be. */
+/** Before the search, every trigger is possible. */
 export const ALL_TRIGGERS = 0xffffffff;
 
 /**
- * For each pattern words in lower case of which one stands in whatever matches, case aside: single characters, or 3 to
- * {@link WORD_CHARACTERS}, of ASCII and without a line's end (a text may come in parts).
+ * Lower-case words of each pattern. Every match contains at least one of them, ignoring case. A word is a single
+ * character, or 3 to {@link WORD_CHARACTERS} characters, in ASCII and without line breaks (a text may arrive in parts).
  */
 export const TRIGGER_WORDS: Readonly<Record<TriggerName, readonly string[]>> = {
   failing: [
@@ -199,15 +199,15 @@ export const TRIGGER_WORDS: Readonly<Record<TriggerName, readonly string[]>> = {
 const CHARACTERS = 256;
 const BUCKETS = 1_024;
 const ENTRIES_AT = CHARACTERS + BUCKETS;
-/** Numbers of an entry: [bits, the bucket's next entry, characters, the characters]. */
+/** Fields of an entry: [bits, index of the bucket's next entry, number of characters, the characters]. */
 const ENTRY = 8;
 /** Longest word. */
 const WORD_CHARACTERS = (ENTRY - 3) * 4;
 
 /**
- * The words as the addon looks for them: the bits of each character, then the first entry of each bucket (0: none), then
- * the entries. A word's bucket is the hash of its first three characters.
- * @throws RangeError for a word that cannot be looked for
+ * Encodes the words for the addon: the bits of each character, then the first entry of each bucket (0: empty), then the
+ * entries. The hash of a word's first three characters selects its bucket.
+ * @throws RangeError for a word that the search does not support
  */
 export function packTriggers(words: Readonly<Record<TriggerName, readonly string[]>>): Uint32Array {
   const numbers: number[] = new Array(ENTRIES_AT).fill(0);

@@ -15,6 +15,7 @@
 import { FLAG, INPUT_WORDS, type StepFeatures } from './features.ts';
 import { chooseFinding, type Finding, NO_FINDING } from './finding.ts';
 import { COUNTER, isTaskWord, type RunMemory } from './memory.ts';
+import type { Monitor } from './monitor.ts';
 import { cosineOf, holdsWord } from './words.ts';
 
 const UNCHECKED_SCORE = 0.6;
@@ -61,8 +62,15 @@ function isReadBack(step: StepFeatures, memory: RunMemory): boolean {
   return false;
 }
 
+/** Whether the step is a check, or may be one: what a call with an unknown input looked at is not known. */
+function mayCheck(step: StepFeatures, memory: RunMemory): boolean {
+  if (step.has(FLAG.mutates)) return false;
+  if (step.has(FLAG.checks | FLAG.runs)) return true;
+  return step.has(FLAG.input_unknown) ? !step.has(FLAG.speaks | FLAG.final) : isReadBack(step, memory);
+}
+
 /** Judges the step at hand, which `memory` does not hold yet, and keeps count of changes and checks. */
-export function judgeVerificationSkip(step: StepFeatures, memory: RunMemory): Finding {
+function judge(step: StepFeatures, memory: RunMemory): Finding {
   const { counters } = memory;
   const unchecked = counters[COUNTER.unchecked]!;
   const last = memory.slotCount === 0 ? null : memory.slot(1);
@@ -95,18 +103,47 @@ export function judgeVerificationSkip(step: StepFeatures, memory: RunMemory): Fi
       count: 0,
     });
 
-  if (!step.has(FLAG.mutates) && (step.has(FLAG.checks | FLAG.runs) || isReadBack(step, memory)))
-    counters[COUNTER.unchecked] = 0;
+  if (mayCheck(step, memory)) counters[COUNTER.unchecked] = 0;
   else if (step.has(FLAG.mutates) && !step.has(FLAG.failed | FLAG.final | FLAG.speaks)) {
     counters[COUNTER.changes]! += 1;
-    if (step.has(FLAG.edits) && !step.has(FLAG.shows_state)) counters[COUNTER.unchecked] = unchecked + 1;
+    // An unknown result may show the new state.
+    if (step.has(FLAG.edits) && !step.has(FLAG.shows_state | FLAG.result_unknown))
+      counters[COUNTER.unchecked] = unchecked + 1;
   }
-  if (step.has(FLAG.reads | FLAG.checks) || step.has(FLAG.prose)) counters[COUNTER.reads]! += 1;
+  if (step.has(FLAG.reads | FLAG.checks | FLAG.prose | FLAG.input_unknown)) counters[COUNTER.reads]! += 1;
   const open =
     step.has(FLAG.asks_check) &&
     step.has(FLAG.prose) &&
-    !step.has(FLAG.speaks) &&
+    !step.has(FLAG.speaks | FLAG.result_unknown) &&
     shareAnswered(step, memory) < ANSWERED_SHARE;
   counters[COUNTER.open_check] = open ? memory.steps + 1 : 0;
   return finding;
 }
+
+export const VERIFICATION_SKIP: Monitor = {
+  weights: { coding: 0.9, pr_review: 0.8, qa: 0.6 },
+  failure: 'fault',
+  judge,
+  texts: {
+    unchecked: {
+      what: 'You call it done, but nothing has checked your last {changes}',
+      lead: 'no check up to {steps}; then ',
+      instead:
+        'Before you hand in: run the test, build or program that would fail if the change were wrong, or read the changed thing back. Report what the check showed.',
+      stop: 'Do not hand in yet. Run one check of your changes now, or state clearly in your answer that they are unchecked.',
+    },
+    blind: {
+      what: 'This step is hard to undo, and nothing was looked up before it',
+      instead:
+        'Before any further change: read the present state (who asks, what exists, what the rules allow), confirm that it is the right object, then go on.',
+      stop: 'Make no more changes until you have read the present state and confirmed what is asked for.',
+    },
+    unanswered: {
+      what: 'You asked to verify something, the result did not speak of it, and you went on as if it had',
+      lead: 'the check was asked for in {steps}; then ',
+      instead:
+        'Go back to that point: check it in another way, or carry it along as unverified and say so in your answer.',
+      stop: 'Settle the open check now, or state in your answer that it was not verified.',
+    },
+  },
+};

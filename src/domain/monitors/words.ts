@@ -6,9 +6,9 @@
  * lone surrogates, NUL and whatever else a text holds are just characters.
  */
 
-/** Beginnings of words count, the rest does not. */
+/** Characters of a word that count; the rest is ignored. */
 const WORD_CHARACTERS = 14;
-/** Shorter words say nothing of a subject. */
+/** Shorter words do not identify a subject. */
 const SUBJECT_CHARACTERS = 3;
 /** A stem keeps at least this many characters. */
 const STEM_CHARACTERS = 4;
@@ -55,13 +55,13 @@ for (let code = 0; code < CLASSES.length; code++) {
   else CLASSES[code] = LETTER;
 }
 
-/** What `readWords` tells of each word. */
-export type WordVisitor = (
-  /** Hash of the word as it stands, for look-ups in a lexicon. */
+/** Properties of each word that `readWords` reports. */
+type WordVisitor = (
+  /** Hash of the unchanged word, for look-ups in a lexicon. */
   whole: number,
   /** Hash of the word without its ending. */
   stem: number,
-  /** Its first letter was a capital. */
+  /** Whether its first letter was a capital. */
   capital: boolean,
   /** How many of its characters are digits. */
   digits: number,
@@ -128,17 +128,22 @@ export function readWords(text: string, visit: WordVisitor): void {
   }
 }
 
-/** The words of one text after the other, as numbers: what `readWords` tells, without a call for each. */
+/**
+ * The words of a text as arrays of numbers, with the properties that `readWords` reports, but without a call per word.
+ */
 export class WordList {
-  /** Words of the text. */
+  /** Number of words in the text. */
   count = 0;
-  /** Of each, up to `count`: the hash of the word as it stands, and without its ending. */
+  /** For each word: the hash of the unchanged word, and of its stem. Valid up to `count`. */
   wholes = new Uint32Array(1_024);
   stems = new Uint32Array(1_024);
-  /** 1 for a word of SUBJECT_CHARACTERS or more without a digit: it says what a text is about, as an id does not. */
+  /**
+   * 1 for a word of SUBJECT_CHARACTERS or more without a digit: such a word indicates the subject of a text; an id does
+   * not.
+   */
   subjects = new Uint8Array(1_024);
 
-  /** Reads a text; it replaces the one before. */
+  /** Reads a text; replaces the previous one. */
   read(text: string): void {
     // No word without a character.
     if (text.length > this.wholes.length) {
@@ -192,7 +197,7 @@ export class WordList {
   }
 }
 
-/** The hash that `readWords` gives for `word` as it stands. */
+/** The hash that `readWords` reports for the unchanged word. */
 export function hashWord(word: string): number {
   let hash = 0;
   readWords(word, (whole) => {
@@ -201,7 +206,7 @@ export function hashWord(word: string): number {
   return hash;
 }
 
-/** A fixed set of words by their hashes: one look-up a word of every text, so a table of plain numbers. */
+/** A fixed set of words by hash. Every word of every text is looked up, so the table is plain numbers. */
 export class Lexicon {
   readonly hashes: readonly number[];
   readonly #mask: number;
@@ -209,7 +214,7 @@ export class Lexicon {
 
   constructor(hashes: readonly number[]) {
     this.hashes = hashes;
-    // At most a quarter full; 0, which stands for an empty place, is no word's hash but by the rarest chance.
+    // At most a quarter full. 0 marks an empty place; a word's hash is practically never 0.
     this.#mask = 2 ** Math.ceil(Math.log2(hashes.length * 4 + 1)) - 1;
     this.#table = new Uint32Array(this.#mask + 1);
     for (const hash of hashes) {
@@ -228,17 +233,17 @@ export class Lexicon {
   }
 }
 
-/** The lexicon of words that are written with spaces between. */
+/** The lexicon of words in scripts with spaces. */
 export function hashLexicon(words: string): Lexicon {
   return new Lexicon(words.trim().split(/\s+/).map(hashWord));
 }
 
-/** Sixteen bits of a word's hash, never 0: what the memory keeps of a word. */
+/** Sixteen bits of a word's hash, never 0, as kept in memory. */
 export function shortHash(hash: number): number {
   return hash & 0xffff || 1;
 }
 
-/** A set of short hashes that is emptied without being cleared: used again for each text on this thread. */
+/** A set of short hashes that can be emptied without clearing its memory; reused for each text on this thread. */
 export class WordMarks {
   readonly #marks = new Uint32Array(65_536);
   #text = 0;
@@ -262,12 +267,12 @@ export class WordMarks {
 }
 
 /**
- * A set of words of bounded size: the smallest hashes, so that of two long texts the same words are kept and their
- * overlap still estimates the overlap of the texts. Filled in place, sorted when sealed, used again after `begin`.
+ * A set of words of bounded size. It keeps the smallest hashes, so that two long texts keep the same words, and their
+ * overlap still estimates the overlap of the texts. Filled in place, sorted when sealed, reusable after `begin`.
  */
 export class WordSet {
   readonly #limit: number;
-  /** Beyond a multiple of the limit a text has far more words than are kept: the estimate stands. */
+  /** With many more words than the limit, further words are ignored: the estimate is good enough. */
   readonly #words: Uint16Array;
   readonly #marks = new WordMarks();
   #size = 0;
@@ -291,7 +296,7 @@ export class WordSet {
     this.#words[this.#size++] = short;
   }
 
-  /** Writes the kept hashes, ascending, and gives how many there are. */
+  /** Writes the kept hashes in ascending order and returns their number. */
   seal(into: Uint16Array): number {
     const kept = this.#words.subarray(0, this.#size).sort();
     const count = Math.min(this.#size, this.#limit, into.length);
@@ -347,7 +352,7 @@ export class Sketch {
   }
 
   add(hash: number, weight: number): void {
-    // Four signed places a word: the noise of a single place would be too much for texts of few words.
+    // Four signed places per word: with a single place, texts of few words would have too much noise.
     for (let i = 0, h = hash; i < 4; i++, h = mixHash(h + 0x9e3779b9)) {
       this.#sums[h & (SKETCH_DIMENSIONS - 1)]! += h & 0x10000 ? weight : -weight;
     }

@@ -1,7 +1,8 @@
 /**
- * Where a run got stuck and got out again. A stretch begins with a failure and ends with the step that worked: the same
- * thing tried again successfully, or another way to the same end. What the run gave up, or what never worked, is no stretch:
- * it teaches nothing that would help. Pure; actor threads.
+ * Finds where a run got stuck and recovered. A stretch begins with a failure and ends with the step that worked: the
+ * same call, repeated successfully, or another way to the same goal. A failure that the run gave up on is not a
+ * stretch. If the run failed, no step is known to have worked, so its stretches contain only failures. If the outcome
+ * is unknown, only a successful repetition is proof. Pure; actor threads.
  */
 
 import { classifyOutcome } from '../run-summary.ts';
@@ -9,28 +10,33 @@ import type { TraceStep } from '../trace-step.ts';
 import type { StepVerdict } from './failures.ts';
 
 export interface Stretch {
-  /** What failed, in order; at least one. */
+  /** The failed steps, in order; at least one. */
   failures: number[];
-  /** What worked. */
-  recovery: number;
-  /** `retry`: the same thing worked; `detour`: another thing did; `loop`: the agent left a loop. */
-  way: 'retry' | 'detour' | 'loop';
+  /** The step that worked; null in a run that failed. */
+  recovery: number | null;
+  /** The last step of the stretch. */
+  end: number;
+  /**
+   * `retry`: the same call worked; `detour`: another call worked; `loop`: the agent left a loop; `dead_end`: the run
+   * failed.
+   */
+  way: 'retry' | 'detour' | 'loop' | 'dead_end';
 }
 
-/** How far after a failure its recovery is looked for, in steps. */
+/** Most steps between a failure and its recovery. */
 const REACH = 40;
-/** A detour begins soon after the last failure, or it is something else. */
+/** Most steps between the last failure and the start of a detour. */
 const DETOUR_REACH = 6;
-/** Stretches of a run; the best of them are kept. */
+/** Most stretches of a run. */
 const STRETCHES = 16;
-/** Pairs of steps compared in one run, so that a hostile one costs no more than a long one. */
+/** Most pairs of steps compared in one run, so that a hostile run costs no more than a long one. */
 const COMPARISONS = 50_000;
-/** Equal calls with equal answers from which on it is a loop. */
+/** Number of equal calls with equal answers that make a loop. */
 const SAME_CALLS = 3;
 
 /**
- * @param verdicts one a step
- * @param looping one a step: a loop monitor fired there
+ * @param verdicts one per step
+ * @param looping one per step: whether a loop monitor fired there
  */
 export function findStretches(
   steps: readonly TraceStep[],
@@ -38,16 +44,30 @@ export function findStretches(
   looping: readonly boolean[],
   outcome: string,
 ): Stretch[] {
-  const finder = new StretchFinder(steps, verdicts, looping, classifyOutcome(outcome) === 'failure');
-  return finder.find();
+  return new StretchFinder(steps, verdicts, looping, classifyTraceOutcome(outcome)).find();
+}
+
+/** Outcomes other than `failure…` that mean failure. */
+const FAILED =
+  /^(?:fail|error|crash|abort|cancel|timed?[ _-]?out|time[ _-]?limit|max[ _-]|limit|exhaust|gave[ _-]?up|give[ _-]?up|abandon|incorrect|wrong|unresolved|unsolved|not[ _-]|lost|stuck|reject|exception|false$|no$|0(?:\.0+)?$|reward[ :=]*0)/i;
+/** Outcomes other than `success` that mean success. */
+const SUCCEEDED =
+  /^(?:succe|pass|solved|resolved|complete|correct|done$|ok$|true$|yes$|1(?:\.0+)?$|reward[ :=]*1)/i;
+
+/** How a trace's outcome counts for what it may teach. */
+function classifyTraceOutcome(outcome: string): 'success' | 'failure' | 'unknown' {
+  const known = classifyOutcome(outcome);
+  if (known !== 'other') return known;
+  const text = outcome.trim();
+  if (FAILED.test(text)) return 'failure';
+  return SUCCEEDED.test(text) ? 'success' : 'unknown';
 }
 
 class StretchFinder {
   readonly #steps: readonly TraceStep[];
   readonly #verdicts: readonly StepVerdict[];
   readonly #looping: readonly boolean[];
-  /** The run failed: then only the same thing tried again proves anything. */
-  readonly #isLost: boolean;
+  readonly #outcome: 'success' | 'failure' | 'unknown';
   readonly #words = new Map<number, Set<string>>();
   #comparisons = COMPARISONS;
 
@@ -55,12 +75,12 @@ class StretchFinder {
     steps: readonly TraceStep[],
     verdicts: readonly StepVerdict[],
     looping: readonly boolean[],
-    isLost: boolean,
+    outcome: 'success' | 'failure' | 'unknown',
   ) {
     this.#steps = steps;
     this.#verdicts = verdicts;
     this.#looping = looping;
-    this.#isLost = isLost;
+    this.#outcome = outcome;
   }
 
   find(): Stretch[] {
@@ -69,27 +89,28 @@ class StretchFinder {
     while (at < this.#steps.length && found.length < STRETCHES && this.#comparisons > 0) {
       let stretch: Stretch | null;
       let next = at + 1;
-      if (this.#verdicts[at]!.failed) stretch = this.#findRetry(at) ?? this.#findDetour(at);
+      if (this.#verdicts[at]!.failed)
+        stretch =
+          this.#outcome === 'failure' ? this.#findDeadEnd(at) : (this.#findRetry(at) ?? this.#findDetour(at));
       else {
         const end = this.#findLoop(at);
         stretch = end === null ? null : this.#findLoopEnd(at, end);
-        // A loop that nothing ended is not looked at again from each of its steps.
+        // Continue after an endless loop instead of examining it again from each of its steps.
         if (end !== null) next = end + 1;
       }
       if (stretch !== null) {
         found.push(stretch);
-        next = stretch.recovery + 1;
+        next = stretch.end + 1;
       }
       at = next;
     }
     return found;
   }
 
-  /** The same thing worked later. */
+  /** Finds a later success of the same call. */
   #findRetry(start: number): Stretch | null {
-    const { key, is_talk, is_look } = this.#verdicts[start]!;
-    // That something was found proves nothing in a run that then failed: it may well have been the wrong thing.
-    if (is_talk || (is_look && this.#isLost)) return null;
+    const { key, is_talk } = this.#verdicts[start]!;
+    if (is_talk) return null;
     const failures = [start];
     const tries = [start];
     const end = Math.min(this.#steps.length, start + REACH);
@@ -101,21 +122,40 @@ class StretchFinder {
         failures.push(at);
         if (isTry) tries.push(at);
       } else if (isTry) {
-        return { failures: this.#onlyOnTheWay(failures, tries), recovery: at, way: 'retry' };
+        return { failures: this.#onlyOnTheWay(failures, tries), recovery: at, end: at, way: 'retry' };
       }
     }
     return null;
   }
 
-  /** Failures of other things count from the first try to the last one and what was tried in between. */
+  /**
+   * For a run that failed: the steps that failed, were tried in vain or were given up. In such a run, an empty search
+   * result proves nothing, and a single failure is not a dead end.
+   */
+  #findDeadEnd(start: number): Stretch | null {
+    const { key, is_talk, is_look } = this.#verdicts[start]!;
+    if (is_talk || is_look) return null;
+    const failures = [start];
+    let last = start;
+    for (let at = start + 1; at < Math.min(this.#steps.length, start + REACH); at++) {
+      const verdict = this.#verdicts[at]!;
+      if (verdict.is_talk || verdict.key !== key || !this.#isRelated(failures, at)) continue;
+      last = at;
+      if (!verdict.failed) break;
+      failures.push(at);
+    }
+    return last === start ? null : { failures, recovery: null, end: last, way: 'dead_end' };
+  }
+
+  /** Drops failures after the last repeated try; keeps all of them if there was only one try. */
   #onlyOnTheWay(failures: readonly number[], tries: readonly number[]): number[] {
     const last = tries.at(-1)!;
     return failures.filter((at) => at <= last || tries.length === 1);
   }
 
-  /** Another thing worked for the same end. */
+  /** Finds another call that reached the same goal. */
   #findDetour(start: number): Stretch | null {
-    if (this.#isLost) return null;
+    if (this.#outcome !== 'success') return null;
     const first = this.#verdicts[start]!;
     if (first.is_talk) return null;
     const failures = [start];
@@ -128,18 +168,18 @@ class StretchFinder {
         end = Math.min(this.#steps.length, at + 1 + DETOUR_REACH, start + REACH);
         continue;
       }
-      // To look at something after a failure is how a detour begins, not how it ends.
+      // Reading after a failure starts a detour; it does not end one.
       if (verdict.is_look && !first.is_look) continue;
       if (verdict.key !== first.key && this.#share(start, at) >= 0.34) {
-        return { failures, recovery: at, way: 'detour' };
+        return { failures, recovery: at, end: at, way: 'detour' };
       }
     }
     return null;
   }
 
-  /** The last step of the loop that begins here, or null when none does. */
+  /** The last step of the loop that begins here; null without a loop. */
   #findLoop(start: number): number | null {
-    if (this.#isLost || this.#verdicts[start]!.is_talk) return null;
+    if (this.#outcome !== 'success' || this.#verdicts[start]!.is_talk) return null;
     const same = this.#endOfSameCalls(start);
     if (same - start + 1 >= SAME_CALLS) return same;
     if (!this.#looping[start]) return null;
@@ -148,7 +188,7 @@ class StretchFinder {
     return end === start ? null : end;
   }
 
-  /** The agent turned in circles from `start` to `end`, and then it did something else. */
+  /** The agent repeated itself from `start` to `end`, and then did something else. */
   #findLoopEnd(start: number, end: number): Stretch | null {
     const failures: number[] = [];
     for (let at = start; at <= end; at++) failures.push(at);
@@ -156,12 +196,12 @@ class StretchFinder {
       const verdict = this.#verdicts[at]!;
       if (verdict.is_talk || verdict.failed || this.#looping[at]) continue;
       if (this.#steps[at]!.observation.trim() === '') continue;
-      return { failures, recovery: at, way: 'loop' };
+      return { failures, recovery: at, end: at, way: 'loop' };
     }
     return null;
   }
 
-  /** The last of the steps from `start` on that are the same call with the same answer. */
+  /** The last of the consecutive steps from `start` on with the same call and the same answer. */
   #endOfSameCalls(start: number): number {
     const first = this.#steps[start]!;
     let end = start;
@@ -174,18 +214,18 @@ class StretchFinder {
     return end;
   }
 
-  /** Whether a step of the same key is about the same thing as an earlier try, or comes right after it. */
+  /** Whether a step with the same key concerns the same object as an earlier try, or directly follows it. */
   #isRelated(tries: readonly number[], at: number): boolean {
     const last = tries.at(-1)!;
     if (at - last <= 2) return true;
     return this.#share(last, at) >= 0.3 || (tries.length > 1 && this.#share(tries[0]!, at) >= 0.3);
   }
 
-  /** Words that two inputs share, as a share of the shorter one's; 1 where one has none to compare. */
+  /** Shared words of two inputs, relative to the shorter input; 1 if either has none to compare. */
   #share(a: number, b: number): number {
     if (--this.#comparisons < 0) return 0;
-    const [mine, theirs] = [this.#wordsOf(a), this.#wordsOf(b)];
-    const [small, large] = mine.size <= theirs.size ? [mine, theirs] : [theirs, mine];
+    const [wordsOfA, wordsOfB] = [this.#wordsOf(a), this.#wordsOf(b)];
+    const [small, large] = wordsOfA.size <= wordsOfB.size ? [wordsOfA, wordsOfB] : [wordsOfB, wordsOfA];
     if (small.size === 0) return 1;
     let common = 0;
     for (const word of small) if (large.has(word)) common++;

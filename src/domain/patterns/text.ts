@@ -5,6 +5,7 @@
 
 import { MASK, maskText, SCAN_MARGIN_BYTES } from '../../redaction/mask.ts';
 import { maskEmbeddedQueries } from '../../redaction/query.ts';
+import { isRawNumber } from '../../std/exact-json.ts';
 
 /** Terminal colours and cursor moves (ECMA-48): CSI and OSC sequences, and other two-byte escapes. */
 const ESCAPES =
@@ -75,6 +76,11 @@ export function oneLine(text: string, most: number): string {
   return `${(space > most * 0.7 ? cut.slice(0, space) : cut).trimEnd()}…`.toWellFormed();
 }
 
+/** The text, or its beginning when it is longer. */
+export function boundText(text: string, most: number): string {
+  return (text.length <= most ? text : `${text.slice(0, most - 1).trimEnd()}…`).toWellFormed();
+}
+
 /** Sentences and lines of a text, in order, each on one line. */
 export function splitSentences(text: string, most = 40): string[] {
   const found: string[] = [];
@@ -99,6 +105,7 @@ export function renderJson(value: unknown, most: number): string {
     let text: string;
     if (typeof inner === 'string') text = JSON.stringify(inner.length > left ? inner.slice(0, left) : inner);
     else if (typeof inner !== 'object' || inner === null) text = String(inner);
+    else if (isRawNumber(inner)) text = inner.rawJSON;
     else if (depth >= 8) text = '"…"';
     else {
       left -= 2;

@@ -1,6 +1,6 @@
 /**
  * Whether a step failed, and with which words: by its own flag, by what the tool answered, or by what the agent said of
- * it in its next thought. In doubt there is no failure: a file that holds the word "error" is none.
+ * it in its next thought. In doubt there is no failure: a file that holds the word "error" has not failed.
  * Pure; actor threads.
  */
 
@@ -13,7 +13,7 @@ export const ERROR_CHARACTERS = 220;
 /** Steps that talk or think: they neither fail nor repair anything. */
 const TALK =
   /^(?:respond|response|reply|answer|message|say|think|thought|finish|final_?answer|final|submit|done|complete|ask|ask_?user|todo_?write|update_?plan|plan|send_message(?:_to_user)?|transfer_to_human_agents|no_?op|none)$/i;
-/** Steps that only look: what they show is somebody's content. */
+/** Steps that only look: what they show is content, not a result. */
 const LOOK =
   /^(?:(?:get|list|read|view|open|show|find|search|fetch|load|look_?up|goto|scroll|query|inspect|describe|browse|check|retrieve)(?:[_A-Z].*|_?file|_?dir)?|cat|ls|head|tail|less|grep|rg|glob|tree|pwd|find|sed -n|stat|wc|webfetch|websearch|lookup|str_replace_editor view)$/i;
 /** Names under which a harness runs commands: what is run tells them apart. */
@@ -115,7 +115,7 @@ export function commandLine(input: string): string {
   }
 }
 
-/** The failure that an observation reports though nobody flagged it; '' when it reports none. */
+/** The failure that an observation reports though the step is not flagged; '' when it reports none. */
 function findReportedError(observation: string, isLook: boolean): string {
   if (observation === '') return '';
   if (ERROR_JSON.test(observation.slice(0, 600)))

@@ -4,17 +4,20 @@
  * same patterns. Pure; actor threads.
  */
 
-import { PATTERN_BOUNDS, SAME_SITUATION_COSINE } from '../../limits.ts';
 import type { MonitorName } from '../monitors/names.ts';
+import { PATTERN_BOUNDS, SAME_LESSON_COSINE, SAME_SITUATION_COSINE } from '../pattern.ts';
 import type { Trace } from '../trace.ts';
 import { findFailureType, isLooping } from './failure-type.ts';
 import { judgeStep, type StepVerdict } from './failures.ts';
 import { TraceMonitor } from './monitor-trace.ts';
+import { generalizeText, NO_RUN, type RunWords } from './rule-text.ts';
+import { RunValues } from './run-values.ts';
 import { findStretches } from './stretches.ts';
-import { wordStretch } from './wording.ts';
+import { boundText } from './text.ts';
+import { NO_UNLOCK, wordStretch } from './wording.ts';
 
 /** A pattern as the store takes it. */
-export interface DistilledPattern {
+export interface PatternDraft {
   situation: string;
   dead_ends: string;
   unlock: string;
@@ -24,7 +27,7 @@ export interface DistilledPattern {
 }
 
 /** A pattern on its way: where in the run it stood and how much it seems to be worth. */
-export interface PatternCandidate extends DistilledPattern {
+export interface PatternCandidate extends PatternDraft {
   /** Positions of its first failure and of what worked. */
   at: number;
   until: number;
@@ -38,10 +41,10 @@ const LEAST_WORTH = 2;
 
 /**
  * Distils a trace.
- * @returns candidates, the best first; none for a run without a recovery, which teaches nothing that would help
+ * @returns candidates, the best first; those of a run that failed hold dead ends alone
  */
-export function distilTrace(trace: Trace): PatternCandidate[] {
-  const parts = distilInParts(trace);
+export function findPatterns(trace: Trace): PatternCandidate[] {
+  const parts = findPatternsInParts(trace);
   for (;;) {
     const { done, value } = parts.next();
     if (done) return value;
@@ -49,7 +52,7 @@ export function distilTrace(trace: Trace): PatternCandidate[] {
 }
 
 /** The same with a pause after each step, in which the caller may let others have their turn. */
-export function* distilInParts(trace: Trace): Generator<undefined, PatternCandidate[]> {
+export function* findPatternsInParts(trace: Trace): Generator<undefined, PatternCandidate[]> {
   const { steps } = trace;
   const monitor = new TraceMonitor(trace);
   const verdicts: StepVerdict[] = [];
@@ -62,17 +65,25 @@ export function* distilInParts(trace: Trace): Generator<undefined, PatternCandid
     yield;
   }
   const candidates: PatternCandidate[] = [];
-  for (const stretch of findStretches(steps, verdicts, looping, trace.outcome)) {
-    const wording = wordStretch(trace, stretch, verdicts);
+  const stretches = findStretches(steps, verdicts, looping, trace.outcome);
+  if (stretches.length === 0) return [];
+  const values = new RunValues(trace);
+  for (const [at, step] of steps.entries()) {
+    values.readStep(step, verdicts[at]!);
+    yield;
+  }
+  for (const stretch of stretches) {
+    const wording = wordStretch(trace, stretch, verdicts, values);
     if (wording === null) continue;
-    const { insight, situation, dead_ends, unlock } = wording;
+    const { insight } = wording;
+    const { situation, dead_ends, unlock } = generalizePattern(wording, values);
     const at = stretch.failures[0]!;
     const proof = stretch.way === 'retry' ? 2 : 1;
     const named = stretch.failures.some((failure) => verdicts[failure]!.error.length >= 12) ? 1 : 0;
     const worth = proof + named + insight + Math.min(2, stretch.failures.length - 1) * 0.5;
-    if (worth < LEAST_WORTH + (insight === 0 ? 1 : 0)) continue;
+    if (worth < LEAST_WORTH + (insight === 0 && unlock !== NO_UNLOCK ? 1 : 0)) continue;
     const failure_type = findFailureType(fired, at, stretch.failures.at(-1)!);
-    const until = stretch.recovery;
+    const until = stretch.end;
     candidates.push({ situation, dead_ends, unlock, model: trace.model, failure_type, at, until, worth });
   }
   candidates.sort((a, b) => b.worth - a.worth || a.at - b.at);
@@ -106,9 +117,9 @@ export function keepDistinct(
 
 /**
  * Whether two patterns are about the same situation, or nearly (decisions, v1).
- * @param vectorA of the situation of `a`, of length 1; null when there is none: then equal texts alone are the same
+ * @param vectorA of the situation of `a`, of length 1; null without a vector: then only equal texts are the same
  */
-export function isSameSituation(
+function isSameSituation(
   a: { situation: string },
   vectorA: Float32Array | null,
   b: { situation: string },
@@ -118,16 +129,75 @@ export function isSameSituation(
   return vectorA !== null && vectorB !== null && cosine(vectorA, vectorB) >= SAME_SITUATION_COSINE;
 }
 
+/** The pattern's texts without the values of its run: the last check before a pattern is merged. */
+export function generalizePattern<Texts extends Pick<PatternDraft, 'situation' | 'dead_ends' | 'unlock'>>(
+  texts: Texts,
+  run: RunWords = NO_RUN,
+): Texts {
+  const { situation, dead_ends, unlock } = PATTERN_BOUNDS;
+  return {
+    ...texts,
+    situation: boundText(generalizeText(texts.situation, run), Math.max(situation, texts.situation.length)),
+    dead_ends: boundText(generalizeText(texts.dead_ends, run), Math.max(dead_ends, texts.dead_ends.length)),
+    unlock: boundText(generalizeText(texts.unlock, run), Math.max(unlock, texts.unlock.length)),
+  };
+}
+
+/** What is known of a run's values, for {@link generalizePattern}: reads the whole run. */
+export function readRunValues(trace: Trace): RunWords {
+  const values = new RunValues(trace);
+  for (const [at, step] of trace.steps.entries()) values.readStep(step, judgeStep(step, trace.steps[at + 1]));
+  return values;
+}
+
+/** Whether the texts are in the pattern maker's words, wherever they came from: they may hold a run's values. */
+export function isDistilled({
+  situation,
+  dead_ends,
+}: Pick<PatternDraft, 'situation' | 'dead_ends'>): boolean {
+  return /\bStuck (?:at|repeating) `/.test(situation) && /^- `/.test(dead_ends);
+}
+
+type Texts = Pick<PatternDraft, 'situation' | 'dead_ends' | 'unlock'>;
+
+/**
+ * Whether two distilled patterns teach the same: in the same situation, or by the same way out of a like one.
+ * @param similarity cosine of their situations
+ */
+export function areEquivalent(a: Texts, b: Texts, similarity: number): boolean {
+  if (similarity >= SAME_SITUATION_COSINE) return true;
+  return similarity >= SAME_LESSON_COSINE && isSameLesson(a, b);
+}
+
+/** Shorter texts are the same by chance. */
+const LESSON_CHARACTERS = 40;
+
+function isSameLesson(a: Texts, b: Texts): boolean {
+  const isOpen = a.unlock === NO_UNLOCK || b.unlock === NO_UNLOCK;
+  const [kept, added] = isOpen ? [a.dead_ends, b.dead_ends] : [a.unlock, b.unlock];
+  return kept.length >= LESSON_CHARACTERS && kept.toLowerCase() === added.toLowerCase();
+}
+
+/** The texts of two patterns that teach the same: the first one's, with what only the second knows. */
+export function joinPatterns<Pattern extends Texts>(kept: Pattern, added: Texts): Pattern {
+  return {
+    ...kept,
+    dead_ends: joinDeadEnds(kept.dead_ends, added.dead_ends),
+    unlock: kept.unlock === NO_UNLOCK ? added.unlock : kept.unlock,
+  };
+}
+
 /** What the store takes of a candidate. */
-export function toPattern(candidate: PatternCandidate): DistilledPattern {
+export function toPattern(candidate: PatternCandidate): PatternDraft {
   const { situation, dead_ends, unlock, model, failure_type } = candidate;
   return { situation, dead_ends, unlock, model, failure_type };
 }
 
-function joinDeadEnds(mine: string, theirs: string): string {
-  const lines = new Set(mine.split('\n'));
-  let joined = mine;
-  for (const line of theirs.split('\n')) {
+/** The dead ends of two patterns, as far as they fit, each once. */
+function joinDeadEnds(kept: string, added: string): string {
+  const lines = new Set(kept.split('\n'));
+  let joined = kept;
+  for (const line of added.split('\n')) {
     if (lines.has(line) || joined.length + line.length + 1 > PATTERN_BOUNDS.dead_ends) continue;
     lines.add(line);
     joined += `\n${line}`;
@@ -135,6 +205,7 @@ function joinDeadEnds(mine: string, theirs: string): string {
   return joined;
 }
 
+/** Cosine of two unit vectors. */
 function cosine(a: Float32Array, b: Float32Array): number {
   let sum = 0;
   for (let i = 0; i < a.length; i++) sum += a[i]! * b[i]!;

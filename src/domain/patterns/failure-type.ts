@@ -3,20 +3,15 @@
  * Pure; actor threads.
  */
 
+import { MONITORS } from '../monitors/definitions.ts';
 import { MONITOR_NAMES, type MonitorName } from '../monitors/names.ts';
 
-/** Monitors that say that the agent gets nowhere. The others say that it did something wrong, which may be long past. */
-const LOOP_MONITORS: ReadonlySet<MonitorName> = new Set([
-  'infinite_loop',
-  'semantic_loop',
-  'cyclic_compression',
-]);
-
 /** Which monitors fired at each step. */
-export type FiredBySteps = readonly (readonly MonitorName[])[];
+type FiredBySteps = readonly (readonly MonitorName[])[];
 
+/** Whether a monitor that fired says that the agent makes no progress. */
 export function isLooping(fired: readonly MonitorName[] | undefined): boolean {
-  return fired?.some((name) => LOOP_MONITORS.has(name)) === true;
+  return fired?.some((name) => MONITORS[name].failure !== 'fault') === true;
 }
 
 /** The monitor that fired most between two steps, both included; '' when none did. Ties go by the monitors' order. */

@@ -1,7 +1,7 @@
 /**
- * The calls of a v2 trace read as steps: each tool call of the model is a step whose observation is the result that a
- * later request brings; an answer without tool calls is a step `respond`, and what the user said next its observation.
- * Messages style and chat-completions style. Nothing is assumed of the JSON. Pure; server threads.
+ * Reads the calls of a v2 trace as steps. Each tool call of the model is a step; its observation is the tool result in
+ * a later request. An answer without tool calls is a step `respond`; its observation is what the user said next. Reads
+ * the messages format and the chat-completions format, and makes no assumptions about the JSON. Pure; server threads.
  */
 
 import type { TraceStep } from '../trace-step.ts';
@@ -26,14 +26,14 @@ type Piece =
 
 type Role = 'system' | 'user' | 'assistant';
 
-/** Longest text taken out of a message; what is kept of it is decided later. */
+/** Most characters taken from a message; later code decides which of them are kept. */
 const PIECE_CHARACTERS = 256 * 1024;
-/** Pieces of one message. */
+/** Most pieces of one message. */
 const PIECES = 4_096;
 
 /**
- * @param most steps; of more, the first and the last are kept
- * @returns the steps, the task as the first words of the user, the model that answered first
+ * @param most number of steps; of a longer trace, the first and the last steps are kept
+ * @returns the steps, the task (the user's first words) and the first model that answered
  */
 export function readCalls(
   calls: readonly TraceCall[],
@@ -46,7 +46,7 @@ export function readCalls(
     const response = asObject(call.response);
     model ||= call.model || asText(response.model) || asText(asObject(call.request).model);
     reader.readRequest(call.request);
-    // An error of the provider says nothing of the agent; the call is repeated or it ends the run. An answer that the
+    // A provider's error says nothing about the agent: either the call is repeated or the run ends. An answer that the
     // harness marks as a failure is a failed step.
     if (!isErrorAnswer(response)) reader.readAnswer(call.response, call.is_error);
   }
@@ -64,12 +64,15 @@ export function readCalls(
 class ConversationReader {
   readonly steps: TraceStep[] = [];
   task = '';
-  /** Steps whose result has not come, by the id of their call. */
+  /** Steps without a result yet, by the id of the call. */
   readonly #pending = new Map<string, TraceStep>();
   #last: TraceStep | null = null;
   #started = false;
 
-  /** The first request is read whole: it may hold a conversation that began before. Later ones from where we know. */
+  /**
+   * Reads the first request whole, because it may contain an earlier conversation. Reads later requests from the last
+   * answer on.
+   */
   readRequest(request: unknown): void {
     const messages = asArray(asObject(request).messages);
     let from = 0;
@@ -84,7 +87,7 @@ class ConversationReader {
     }
   }
 
-  /** @param isError its steps failed, whatever their results say */
+  /** @param isError the steps of this answer failed, whatever their results say */
   readAnswer(response: unknown, isError: boolean): void {
     const before = this.steps.length;
     this.#readAnswer(response);
@@ -135,7 +138,7 @@ class ConversationReader {
       if (text !== '') this.#push('respond', text, thinking);
       return;
     }
-    // What the agent says beside a call is shorter and clearer than what it thinks to itself.
+    // The text beside a call is shorter and clearer than the model's reasoning.
     let thought = text || thinking;
     for (const call of calls) {
       const step = this.#push(call.name || 'tool', call.input, thought);
@@ -213,7 +216,7 @@ function readPieces(message: JsonObject): Piece[] {
   return pieces;
 }
 
-/** Arguments as text: as they came when they are text already. */
+/** Arguments as text; text is kept as received. */
 function renderInput(value: unknown): string {
   if (typeof value === 'string') return cap(value);
   return value === undefined || value === null ? '' : renderJson(value, PIECE_CHARACTERS);
@@ -233,7 +236,7 @@ function readText(content: unknown): string {
   return content === undefined || content === null ? '' : renderJson(content, PIECE_CHARACTERS);
 }
 
-/** What a harness puts into the user's turns for the model's eyes is not what the user said. */
+/** Text that a harness adds to user messages for the model; the user did not say it. */
 function stripReminders(text: string): string {
   let rest = text;
   for (const tag of ['system-reminder', 'environment_details', 'command-message']) {
@@ -268,7 +271,7 @@ function asText(value: unknown): string {
   return typeof value === 'string' ? cap(value) : '';
 }
 
-/** Both ends of a text that is far too long. */
+/** The beginning and the end of a text that is too long. */
 function cap(text: string): string {
   if (text.length <= PIECE_CHARACTERS) return text;
   const half = PIECE_CHARACTERS / 2;

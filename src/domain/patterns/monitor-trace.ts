@@ -1,6 +1,7 @@
 /** Runs the monitors over a finished trace, step by step. Pure; actor threads. */
 
 import { digestStep } from '../monitors/digest.ts';
+import { maskStep } from '../monitors/masked-step.ts';
 import { advanceMonitors, initialMonitors, type MonitorsState } from '../monitors/monitors.ts';
 import type { MonitorName } from '../monitors/names.ts';
 import { BUILT_IN_PROFILES, findBuiltInProfile, type MonitorProfile } from '../monitors/profiles.ts';
@@ -26,7 +27,7 @@ export class TraceMonitor {
   /** @returns the monitors that fire at the next step */
   judge(step: TraceStep): readonly MonitorName[] {
     if (this.#steps++ >= MONITORED_STEPS) return NONE;
-    const { state, outcome } = advanceMonitors(this.#state, digestStep(step), this.#profile);
+    const { state, outcome } = advanceMonitors(this.#state, digestStep(maskStep(step)), this.#profile);
     this.#state = state;
     return outcome.fired;
   }

@@ -1,0 +1,12 @@
+/** The name that an operator gives an agent variant of a student. Pure; any thread. */
+
+/** Characters of a name. */
+export const AGENT_NAME_CHARACTERS = 80;
+
+/** A name on one line; '' when nothing of it can be shown. */
+export function cleanAgentName(name: string): string {
+  return name
+    .replace(/[\p{Cc}\p{Cf}\s]+/gu, ' ')
+    .trim()
+    .slice(0, AGENT_NAME_CHARACTERS);
+}

@@ -1,0 +1,99 @@
+/**
+ * Why a provider read less of a prompt from its cache than it could have, and what that cost. Types, words and the sum;
+ * pure; any thread.
+ */
+
+import type { TokenUsage } from './exchange.ts';
+import { costOfUsage, type Price } from './price.ts';
+
+/** Each cause in words. A cause is named only if the bytes of both requests, or their times, prove it. */
+export const MISS_CAUSES = {
+  model_changed: 'Another model was asked: each model has its own cache',
+  tools_reordered: 'The same tools stand in another order',
+  tools_changed: 'A tool was added or left out',
+  tool_changed: 'The declaration of a tool changed',
+  keys_reordered: 'The same JSON has its keys in another order',
+  time_in_prompt: 'A date or time stands in the prompt and changed',
+  id_in_prompt: 'An id or a random value stands in the prompt and changed',
+  system_changed: 'The system prompt changed',
+  setting_changed: 'A setting changed on which cached messages depend',
+  history_changed: 'An earlier message changed',
+  history_shortened: 'Earlier messages were left out or summarized',
+  expired: 'The cache entry had expired',
+  may_have_expired: 'The prompt is the same; the cache entry may have expired',
+  not_ready: 'The request was sent before the cache entry was ready',
+  not_marked: 'The request has no cache point',
+  too_far_back: 'The new part has more blocks than the provider looks back',
+  not_known: 'The prompt is the same: the provider lost the entry, or another machine answered',
+} as const;
+
+export type MissCause = keyof typeof MISS_CAUSES;
+
+/** How a turn used the cache. */
+export const CACHE_VERDICTS = ['hit', 'miss', 'first', 'too_short', 'not_told'] as const;
+/**
+ * `hit`: it read what it could. `miss`: it did not. `first`: no earlier prompt begins like it. `too_short`: providers
+ * do not cache prompts of this length. `not_told`: the answer has no counts of the cache.
+ */
+export type CacheVerdict = (typeof CACHE_VERDICTS)[number];
+
+/** Where two prompts part. */
+export interface PromptDifference {
+  /** For people: `tool 3 (Read)`, `system`, `message 12, block 2`. */
+  place: string;
+  /** Characters of this part that are still the same. */
+  offset: number;
+  /** What stood there in the earlier prompt and what stands there now, from shortly before; '' for nothing. */
+  before: string;
+  after: string;
+}
+
+/** How one turn used the cache, and why it read less than it could have. */
+export interface CacheLook {
+  exchange_id: number;
+  /** RFC 3339. */
+  started_at: string;
+  /** The agent for people: its tools, or the first words of its system prompt; '' without both. */
+  agent: string;
+  verdict: CacheVerdict;
+  /** The earlier exchange whose prompt it could have read; null: no earlier prompt begins like it. */
+  compared_with: number | null;
+  /** Tokens of that prompt that the provider had cached. An estimate where `is_estimate` says so; null: not known. */
+  expected_tokens: number | null;
+  /** Tokens that it read from the cache; null: the provider did not say. */
+  read_tokens: number | null;
+  /** Tokens that it could have read and did not. 0 for all but a miss. */
+  lost_tokens: number;
+  is_estimate: boolean;
+  cause: MissCause | null;
+  /** Of the cause, with the figures that prove it; '' without one. */
+  words: string;
+  difference: PromptDifference | null;
+  /** Dollars more than if it had read them from the cache; null: no price is known, or nothing was lost. */
+  cost_usd: number | null;
+}
+
+/**
+ * What a miss cost: the tokens were written to the cache again, or read at the full price.
+ * @param usage of the turn; the input excludes cached tokens
+ * @returns dollars; null if the tokens are unknown
+ */
+export function costOfMiss(usage: TokenUsage, lost_tokens: number, price: Price): number | null {
+  const paid = costOfUsage(usage, price);
+  const { input_tokens, cache_read_tokens, cache_write_tokens, cache_write_1h_tokens } = usage;
+  const written = cache_write_tokens ?? 0;
+  const fromWritten = Math.min(lost_tokens, written);
+  const fromInput = Math.min(lost_tokens - fromWritten, input_tokens ?? 0);
+  const hit = costOfUsage(
+    {
+      ...usage,
+      input_tokens: input_tokens === null ? null : input_tokens - fromInput,
+      cache_read_tokens: (cache_read_tokens ?? 0) + fromWritten + fromInput,
+      cache_write_tokens: written - fromWritten,
+      cache_write_1h_tokens:
+        written === 0 ? 0 : ((cache_write_1h_tokens ?? 0) * (written - fromWritten)) / written,
+    },
+    price,
+  );
+  return paid === null || hit === null ? null : Math.max(0, paid - hit);
+}

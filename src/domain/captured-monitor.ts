@@ -1,0 +1,196 @@
+/**
+ * The six monitors over a captured run. Live, they judge the steps that an agent reports; here the turns that passed the
+ * gateway become the same steps: a tool call with its result, and an answer without a call as `respond`. What the model says
+ * beside a call is the thought of the first one. Pure; capture reader, command line.
+ *
+ * Each conversation of the run (a sub-agent's, say) is judged by itself, since two agents that do the same do not loop. What
+ * counts is how the run ended: a monitor that fires at one of its last NEAR_END.steps steps, or in the last NEAR_END.share of
+ * them where that is more. An agent that looped earlier and then went on has recovered.
+ *
+ * Memory: a monitor's state and MAX_WAITING calls without a result for each of the last MAX_CONVERSATIONS conversations,
+ * and the steps at which a monitor fired, the last MAX_FIRED of them.
+ */
+import { isRawNumber } from '../std/exact-json.ts';
+import { digestStep } from './monitors/digest.ts';
+import { type MonitorStep, maskStep } from './monitors/masked-step.ts';
+import { advanceMonitors, initialMonitors, type MonitorsState } from './monitors/monitors.ts';
+import { MONITOR_NAMES, type MonitorName } from './monitors/names.ts';
+import { BUILT_IN_PROFILES } from './monitors/profiles.ts';
+import type { NormalTurn, TurnBlock, TurnMessage } from './turn.ts';
+
+/** Which steps are near the end of a run: so many of the last, or that share of all, whichever is more. */
+export const NEAR_END = { steps: 5, share: 0.1 } as const;
+
+const MAX_CONVERSATIONS = 64;
+const MAX_WAITING = 256;
+const MAX_FIRED = 4_096;
+/** Characters of arguments and results: the monitors read the ends of longer ones. */
+const TEXT_CHARACTERS = 256 * 1024;
+
+/** A monitor that fired near the end of a run. */
+export interface FiredNearEnd {
+  monitor: MonitorName;
+  /** Of the steps near the end, those at which it fired. */
+  steps: number;
+  /** The exchange that asked for the last of them. */
+  exchange_id: number;
+}
+
+/** A call that waits for its result. */
+interface WaitingStep {
+  call_id: string;
+  exchange_id: number;
+  step: Omit<MonitorStep, 'step_index'>;
+}
+
+interface MonitoredConversation {
+  monitors: MonitorsState;
+  waiting: WaitingStep[];
+}
+
+/** Runs the monitors over the turns of one run. */
+export class CapturedMonitor {
+  readonly #conversations = new Map<number, MonitoredConversation>();
+  readonly #fired: { at: number; exchange_id: number; monitors: readonly MonitorName[] }[] = [];
+  #steps = 0;
+  /** Tool calls whose result says that they failed. */
+  failed_calls = 0;
+
+  /** Steps so far. */
+  get steps(): number {
+    return this.#steps;
+  }
+
+  /**
+   * Adds the run's next turn.
+   * @param exchange `conversation`: of the run's conversations the one that it belongs to; `is_answered`: its answer came to
+   * its end; `is_retry`: it asks again what an earlier one asked
+   */
+  add(
+    exchange: { id: number; conversation: number; is_answered: boolean; is_retry: boolean },
+    { request, answer }: NormalTurn,
+  ): void {
+    const conversation = this.#find(exchange.conversation, request.messages);
+    // The earlier answer is not what the client went on with.
+    if (exchange.is_retry && exchange.is_answered) conversation.waiting.length = 0;
+    this.#settle(conversation, listResults(request.messages));
+    if (exchange.is_answered) this.#addAnswer(conversation, exchange.id, answer.content);
+  }
+
+  /** The monitors that fired near the end, in the order of their names; to be asked after the last turn. */
+  finish(): FiredNearEnd[] {
+    for (const conversation of this.#conversations.values()) this.#settle(conversation, []);
+    const from = this.#steps - Math.max(NEAR_END.steps, Math.ceil(this.#steps * NEAR_END.share));
+    const near = this.#fired.filter(({ at }) => at >= from);
+    return MONITOR_NAMES.flatMap((monitor) => {
+      const fired = near.filter(({ monitors }) => monitors.includes(monitor));
+      const last = fired.at(-1);
+      return last === undefined ? [] : [{ monitor, steps: fired.length, exchange_id: last.exchange_id }];
+    });
+  }
+
+  #find(number: number, messages: readonly TurnMessage[]): MonitoredConversation {
+    const known = this.#conversations.get(number);
+    if (known !== undefined) return known;
+    const made = { monitors: initialMonitors(readTask(messages)), waiting: [] };
+    this.#conversations.set(number, made);
+    if (this.#conversations.size > MAX_CONVERSATIONS) {
+      const [oldest] = this.#conversations.keys();
+      this.#settle(this.#conversations.get(oldest!)!, []);
+      this.#conversations.delete(oldest!);
+    }
+    return made;
+  }
+
+  #addAnswer(conversation: MonitoredConversation, exchange_id: number, content: readonly TurnBlock[]): void {
+    const text = joinTexts(content, 'text') || joinTexts(content, 'refusal');
+    const thinking = joinTexts(content, 'thinking');
+    const calls = content.filter((block) => block.type === 'tool_call');
+    if (calls.length === 0 && text !== '')
+      this.#judge(conversation, { exchange_id, step: makeStep('respond', text, thinking) });
+    let thought = text || thinking;
+    for (const { id, name, input } of calls) {
+      const step = makeStep(name || 'tool', writeArguments(input), thought);
+      thought = '';
+      conversation.waiting.push({ call_id: id, exchange_id, step });
+      if (conversation.waiting.length > MAX_WAITING) this.#judge(conversation, conversation.waiting.shift()!);
+    }
+  }
+
+  /** Judges the calls that wait, in the order in which they were asked for: the next request has all results there will be. */
+  #settle(conversation: MonitoredConversation, results: readonly ToolResult[]): void {
+    const { waiting } = conversation;
+    if (waiting.length === 0) return;
+    const left = [...results];
+    for (const asked of waiting.splice(0)) {
+      // One id may stand for several calls: then results come in the order of the calls.
+      const at = left.findIndex(({ call_id }) => call_id === asked.call_id || call_id === null);
+      const [result] = at < 0 ? [] : left.splice(at, 1);
+      if (result !== undefined) {
+        asked.step.observation = readObservation(result.content);
+        asked.step.is_error = result.is_error;
+        if (result.is_error) this.failed_calls += 1;
+      }
+      this.#judge(conversation, asked);
+    }
+  }
+
+  #judge(
+    conversation: MonitoredConversation,
+    { exchange_id, step }: Pick<WaitingStep, 'exchange_id' | 'step'>,
+  ): void {
+    const at = this.#steps++;
+    const digest = digestStep(maskStep({ ...step, step_index: at }));
+    const { state, outcome } = advanceMonitors(conversation.monitors, digest, BUILT_IN_PROFILES.coding);
+    conversation.monitors = state;
+    if (outcome.fired.length === 0) return;
+    this.#fired.push({ at, exchange_id, monitors: outcome.fired });
+    if (this.#fired.length > MAX_FIRED) this.#fired.shift();
+  }
+}
+
+type ToolResult = Extract<TurnBlock, { type: 'tool_result' }>;
+
+/** What came back since the last answer. */
+function listResults(messages: readonly TurnMessage[]): ToolResult[] {
+  const from = messages.findLastIndex(({ role }) => role === 'assistant') + 1;
+  return messages
+    .slice(from)
+    .flatMap(({ content }) => content.filter((block) => block.type === 'tool_result'));
+}
+
+function makeStep(action: string, action_input: string, thought: string): WaitingStep['step'] {
+  // What came back is unknown until the next request tells.
+  const observation = action === 'respond' ? '' : null;
+  return { action, action_input, thought, observation, is_error: false, tokens: 0 };
+}
+
+/** The user's first words. */
+function readTask(messages: readonly TurnMessage[]): string {
+  const first = messages.find(({ role, content }) => role === 'user' && joinTexts(content, 'text') !== '');
+  return first === undefined ? '' : joinTexts(first.content, 'text');
+}
+
+function joinTexts(content: readonly TurnBlock[], type: 'text' | 'refusal' | 'thinking'): string {
+  return content
+    .flatMap((block) => (block.type === type ? [block.text] : []))
+    .join('\n')
+    .trim()
+    .slice(0, TEXT_CHARACTERS);
+}
+
+function writeArguments(input: unknown): string {
+  if (typeof input === 'string') return input.slice(0, TEXT_CHARACTERS);
+  const isEmpty = input === null || input === undefined;
+  const text = isEmpty ? '' : isRawNumber(input) ? input.rawJSON : JSON.stringify(input);
+  return cutMiddle(text);
+}
+
+function readObservation(content: readonly TurnBlock[]): string {
+  return cutMiddle(content.flatMap((block) => (block.type === 'text' ? [block.text] : [])).join('\n'));
+}
+
+function cutMiddle(text: string): string {
+  if (text.length <= TEXT_CHARACTERS) return text;
+  return `${text.slice(0, TEXT_CHARACTERS / 2)}\n${text.slice(-TEXT_CHARACTERS / 2)}`;
+}

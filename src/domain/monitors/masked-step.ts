@@ -1,0 +1,78 @@
+/**
+ * A step whose texts were searched for secrets once. What is stored or quoted of the step comes from here; from the texts
+ * as they were sent the monitors derive numbers alone. Pure; any thread.
+ */
+
+import { areFreeOfKeys, maskText } from '../../redaction/mask.ts';
+
+/** A step as its sender describes it, with every field present. */
+export interface MonitorStep {
+  step_index: number;
+  action: string;
+  /** null: unknown. Telemetry often leaves contents out. */
+  action_input: string | null;
+  thought: string;
+  /** null: unknown. */
+  observation: string | null;
+  is_error: boolean;
+  tokens: number;
+}
+
+/** The texts of a step. null: unknown. */
+export type StepTextFields = Pick<MonitorStep, 'action' | 'action_input' | 'thought' | 'observation'>;
+
+export interface MaskedStep {
+  sent: MonitorStep;
+  /** At least the first `SHOWN_CHARACTERS` of each text, without secrets. */
+  shown: StepTextFields;
+  /** No text holds a secret in its first `SHOWN_CHARACTERS`; `shown` are the texts themselves then. */
+  is_plain: boolean;
+}
+
+/** Longest text that is stored of a step, in UTF-16 units, by field. */
+export const STEP_COPY = { action: 200, action_input: 400, thought: 400, observation: 600 } as const;
+
+/** How far beyond a cut a secret is looked for: longer than any key, and most tokens. */
+const SECRET_MARGIN = 1_024;
+
+/** Searched of every text, in UTF-16 units. A quote looks at no more. */
+export const SHOWN_CHARACTERS = STEP_COPY.action + SECRET_MARGIN;
+
+/** Masks a step, before it is cut: a secret at the cut would lose the shape by which it is found. */
+export function maskStep(sent: MonitorStep): MaskedStep {
+  const { action, action_input, thought, observation } = sent;
+  const beginnings = [
+    beginningOf(action, STEP_COPY.action),
+    beginningOf(action_input ?? '', STEP_COPY.action_input),
+    beginningOf(thought, STEP_COPY.thought),
+    beginningOf(observation ?? '', STEP_COPY.observation),
+  ] as const;
+  // One search over all texts; it finds nothing in nearly every step.
+  if (areFreeOfKeys(beginnings)) return { sent, shown: sent, is_plain: true };
+  const shown: StepTextFields = {
+    action: maskText(beginnings[0]),
+    action_input: action_input === null ? null : maskText(beginnings[1]),
+    thought: maskText(beginnings[2]),
+    observation: observation === null ? null : maskText(beginnings[3]),
+  };
+  return { sent, shown, is_plain: false };
+}
+
+/** What is stored of a step's texts: cut, without secrets. */
+export function copyStep({ shown }: MaskedStep): StepTextFields {
+  const { action, action_input, thought, observation } = shown;
+  return {
+    action: cut(action, STEP_COPY.action),
+    action_input: action_input === null ? null : cut(action_input, STEP_COPY.action_input),
+    thought: cut(thought, STEP_COPY.thought),
+    observation: observation === null ? null : cut(observation, STEP_COPY.observation),
+  };
+}
+
+function beginningOf(text: string, copied: number): string {
+  return text.slice(0, copied + SECRET_MARGIN);
+}
+
+function cut(text: string, units: number): string {
+  return text.length <= units ? text : text.slice(0, units).toWellFormed();
+}

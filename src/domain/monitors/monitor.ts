@@ -1,0 +1,33 @@
+/** What defines a monitor. Each monitor's file exports one; `definitions.ts` lists them. Types only; any thread. */
+
+import type { StepFeatures } from './features.ts';
+import type { Finding } from './finding.ts';
+import type { RunMemory } from './memory.ts';
+import type { BuiltInProfileName } from './names.ts';
+
+export interface Monitor {
+  /** Weight in each built-in profile. */
+  weights: Readonly<Record<BuiltInProfileName, number>>;
+  /**
+   * `loop`: the run repeats itself; all loop monitors share one streak, so an agent is told once.
+   * `standstill`: the run makes no progress in another way.
+   * `fault`: one step was wrong; the cause may lie far back.
+   */
+  failure: 'loop' | 'standstill' | 'fault';
+  /** Scores a step that `memory` does not hold yet. May update the memory's counters and averages. */
+  judge(step: StepFeatures, memory: RunMemory): Finding;
+  /** Texts of an intervention, by the `kind` of the finding. */
+  texts: Readonly<Record<string, InterventionTexts>>;
+}
+
+/** What the agent is told when one rule of a monitor fires. */
+export interface InterventionTexts {
+  /** What is wrong, a sentence; `{n}` stands for the count, `{changes}` for the number of changes. */
+  what: string;
+  /** How the earlier steps, `{steps}`, bear on it. Without it they are named as what was done before. */
+  lead?: string;
+  /** What to do instead. */
+  instead: string;
+  /** What to do after a nudge that changed nothing. */
+  stop: string;
+}

@@ -1,0 +1,80 @@
+/**
+ * The values of a JSON text with the keys that they stand under, read from the text itself: numbers keep their digits, a
+ * text that was cut off is read as far as it goes, and so is the literal that Python prints of a dictionary.
+ * Pure; actor threads.
+ */
+
+export interface ScannedValue {
+  /** Of a string without its quotes and escapes, of a number its digits. */
+  text: string;
+  is_number: boolean;
+  /** The value is itself the key of an object. */
+  is_key: boolean;
+  /** The nearest key above; '' without one. */
+  key: string;
+  /** The key above that one. */
+  parent: string;
+}
+
+/** Deeper values are passed over. */
+const DEPTH = 32;
+const VALUE_CHARACTERS = 400;
+
+/** Whether the text can be read so. */
+export function looksLikeJson(text: string): boolean {
+  return /^\s*(?:\{|\[\s*[[{"'\d-]|"|')/.test(text.slice(0, 200));
+}
+
+/** @param most values; the rest of the text is not read */
+export function* scanJson(text: string, most: number): Generator<ScannedValue> {
+  /** Keys that lead to where the scan stands; an array has that of its place. */
+  const keys: string[] = [];
+  const lists: boolean[] = [];
+  let key = '';
+  let left = most;
+  for (const match of text.matchAll(
+    /"((?:[^"\\]|\\.){0,4000})"|'((?:[^'\\]|\\.){0,4000})'|-?\d[\d.eE+-]*|[[\]{},]/gs,
+  )) {
+    const [token] = match;
+    if (token === '{' || token === '[') {
+      if (keys.length >= DEPTH) return;
+      keys.push(key);
+      lists.push(token === '[');
+      continue;
+    }
+    if (token === '}' || token === ']') {
+      key = keys.pop() ?? '';
+      lists.pop();
+      continue;
+    }
+    if (token === ',') {
+      if (lists.at(-1) === true) key = keys.at(-1) ?? '';
+      continue;
+    }
+    if (--left < 0) return;
+    const quoted = match[1] ?? match[2];
+    const isKey =
+      quoted !== undefined && lists.at(-1) === false && isBeforeColon(text, match.index + token.length);
+    const value = (quoted === undefined ? token : readEscapes(quoted)).slice(0, VALUE_CHARACTERS);
+    const above = keys.at(-1) ?? '';
+    if (isKey) {
+      yield { text: value, is_number: false, is_key: true, key: above, parent: keys.at(-2) ?? '' };
+      key = value;
+    } else {
+      const parent = lists.at(-1) === true ? (keys.at(-2) ?? '') : above;
+      yield { text: value, is_number: quoted === undefined, is_key: false, key, parent };
+    }
+  }
+}
+
+function isBeforeColon(text: string, at: number): boolean {
+  return /^\s{0,8}:/.test(text.slice(at, at + 10));
+}
+
+function readEscapes(text: string): string {
+  if (!text.includes('\\')) return text;
+  return text.replace(/\\(?:u([0-9a-fA-F]{4})|(.))/gs, (_whole, hex: string | undefined, char: string) => {
+    if (hex !== undefined) return String.fromCharCode(Number.parseInt(hex, 16));
+    return char === 'n' || char === 'r' || char === 't' ? ' ' : char;
+  });
+}

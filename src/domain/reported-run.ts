@@ -1,0 +1,125 @@
+/**
+ * A run that an agent reported (`POST /v1/monitor/runs`, telemetry, hooks), as lists search it: what its rows say, in few bytes.
+ * Pure; server threads, capture reader, command line.
+ */
+import { MONITOR_NAMES } from './monitors/names.ts';
+import type { RunReader } from './run-query/match.ts';
+import type { RunRow, RunStartRow } from './run-rows.ts';
+import { tellStatus } from './run-status.ts';
+import { classifyOutcome } from './run-summary.ts';
+
+/** Characters of a task that lists search and show. */
+const LISTED_TASK_CHARACTERS = 200;
+
+export interface ReportedRun {
+  org_id: string;
+  project_id: string;
+  run_id: string;
+  task: string;
+  agent_name: string;
+  model: string;
+  framework: string;
+  task_profile: string;
+  codebase_id: string;
+  experiment_id: string;
+  arm: string;
+  is_finished: boolean;
+  /** '' while it goes on. */
+  outcome: string;
+  started_ms: number;
+  /** null while it goes on. */
+  finished_ms: number | null;
+  duration_ms: number;
+  steps: number;
+  tokens: number;
+  max_total_score: number;
+  /** Steps at which each monitor fired, in the order of MONITOR_NAMES. */
+  fired: readonly number[];
+  /** The last search of captured runs that met it beside the run that it belongs to; 0: none did. */
+  met_in: number;
+}
+
+const NOTHING_FIRED: readonly number[] = MONITOR_NAMES.map(() => 0);
+
+/** @param share gives equal names as one text, so that 100,000 runs hold each of them once */
+export function toReportedRun(
+  row: RunRow,
+  start: RunStartRow | undefined,
+  share: (name: string) => string = (name) => name,
+): ReportedRun {
+  const fired = MONITOR_NAMES.map((name) => row.fired[name] ?? 0);
+  return {
+    org_id: share(row.org_id),
+    project_id: share(row.project_id),
+    run_id: row.run_id,
+    task: (start?.task ?? '').replace(/\s+/g, ' ').slice(0, LISTED_TASK_CHARACTERS).toWellFormed(),
+    agent_name: share(row.agent_name),
+    model: share(row.model),
+    framework: share(row.framework),
+    task_profile: share(row.task_profile),
+    codebase_id: share(row.codebase_id),
+    experiment_id: share(row.experiment_id),
+    arm: row.arm,
+    is_finished: row.status === 'finished',
+    outcome: share(row.outcome),
+    started_ms: Date.parse(row.started_at),
+    finished_ms: row.finished_at === null ? null : Date.parse(row.finished_at),
+    duration_ms: row.duration_ms,
+    steps: row.steps,
+    tokens: row.tokens,
+    max_total_score: row.max_total_score,
+    fired: fired.every((count) => count === 0) ? NOTHING_FIRED : fired,
+    met_in: 0,
+  };
+}
+
+/** A name as a list of names, which is empty for ''. */
+export function listName(name: string | undefined): readonly string[] {
+  return name === undefined || name === '' ? [] : [name];
+}
+
+/** @param nowMs what a status is as of, in milliseconds since the epoch */
+export function makeReportedReader(nowMs: number): RunReader<ReportedRun> {
+  const statusOf = (run: ReportedRun) => tellReportedStatus(run, nowMs).status;
+  return {
+    names: {
+      text: (run) => [run.task, run.run_id, run.agent_name, run.model, run.outcome, run.codebase_id],
+      task: (run) => [run.task],
+      run: (run) => [run.run_id],
+      agent: (run) => listName(run.agent_name),
+      model: (run) => listName(run.model),
+      outcome: (run) => listName(run.outcome),
+      project: (run) => [run.project_id],
+      framework: (run) => listName(run.framework),
+      profile: (run) => listName(run.task_profile),
+      codebase: (run) => listName(run.codebase_id),
+      experiment: (run) => listName(run.experiment_id),
+      arm: (run) => listName(run.arm),
+    },
+    numbers: {
+      tokens: (run) => run.tokens,
+      steps: (run) => run.steps,
+      score: (run) => run.max_total_score,
+      duration: (run) => (run.is_finished ? run.duration_ms : null),
+    },
+    started: (run) => run.started_ms,
+    finished: (run) => run.finished_ms,
+    choices: {
+      status: (run, value) => statusOf(run) === value,
+      is: (_run, value) => value === 'reported',
+      has: (run, value) => {
+        if (value === 'monitor') return run.fired !== NOTHING_FIRED;
+        if (value === 'outcome') return run.outcome !== '';
+        return value === 'error' && classifyOutcome(run.outcome) === 'failure';
+      },
+    },
+    monitors: (run, monitor) => run.fired[MONITOR_NAMES.indexOf(monitor)] ?? 0,
+  };
+}
+
+export function tellReportedStatus(run: ReportedRun, nowMs: number) {
+  const { is_finished, outcome } = run;
+  const reported = { is_finished, outcome };
+  const last_ms = run.finished_ms ?? run.started_ms;
+  return tellStatus({ mark: null, reported, captured: null, last_ms }, nowMs);
+}

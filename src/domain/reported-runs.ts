@@ -1,0 +1,223 @@
+/**
+ * The reported runs of one organization in memory, so that a query over all of them reads no database. They follow the
+ * tables: each call reads what is new, and looks again at runs that go on and at some that had ended, since runs can be
+ * deleted. Server threads, capture reader.
+ *
+ * Bound: `max` runs, the newest; about 400 bytes each.
+ */
+import { type ReportedRun, toReportedRun } from './reported-run.ts';
+import { placeOfKey, RUN_LISTS, type RunListRow, runListPrefix } from './run-list.ts';
+import { RUN_STARTS, RUNS, type RunRow, type RunStartRow, runKey } from './run-rows.ts';
+
+/** What is read of the tables: a part of the storage's interface. */
+interface RowReader {
+  get<Value>(table: string, row: readonly (string | number)[]): Value | undefined;
+  range<Value>(
+    table: string,
+    range: { prefix: readonly string[]; after?: readonly (string | number)[]; reverse?: boolean },
+  ): Iterable<ReadRow<Value>>;
+}
+
+interface ReadRow<Value> {
+  row: (string | number)[];
+  value: Value;
+}
+
+/** Tables that can be read as of one moment. */
+export interface RowSnapshots {
+  snapshot<Value>(tables: readonly string[], work: (reader: RowReader) => Value): Value;
+}
+
+/** Rows that are read before the time is looked at, about a millisecond. */
+const ROWS_AT_ONCE = 200;
+/** A run that is listed this much later than one that began after it is found all the same. */
+const LATE_MS = 5_000;
+/** Runs that go on, and runs that had ended, that a call looks at again. */
+const LOOKED_AT = { going_on: 500, ended: 100 } as const;
+/** Names that are shared. */
+const SHARED_NAMES = 10_000;
+
+export class ReportedRuns {
+  readonly #tables: RowSnapshots;
+  readonly org_id: string;
+  readonly #max: number;
+  readonly #runs = new Map<string, ReportedRun>();
+  /** Ids of runs that go on. */
+  readonly #goingOn = new Set<string>();
+  /** Ids of the runs, in the order in which they are looked at again. */
+  #again: IterableIterator<string> | null = null;
+  /** When the newest run that was read began; null: nothing was read. */
+  #newestMs: number | null = null;
+  /** Where the reading of newer runs stopped for lack of time; null: it did not. */
+  #newerThan: (string | number)[] | null = null;
+  /** The last place that was read on the way to the oldest run; null: all are read. */
+  #olderThan: (string | number)[] | null = [];
+  #version = 0;
+  /** Older runs exist for which there is no room. */
+  #hasLeftOut = false;
+  readonly #names = new Map<string, string>();
+
+  constructor(tables: RowSnapshots, org_id: string, max: number) {
+    this.#tables = tables;
+    this.org_id = org_id;
+    this.#max = max;
+  }
+
+  get size(): number {
+    return this.#runs.size;
+  }
+
+  /** Whether every run of the organization is there. */
+  get is_whole(): boolean {
+    return this.#olderThan === null && this.#newerThan === null && !this.#hasLeftOut;
+  }
+
+  /** Changes when runs are added or removed. A run that changes stays the same object. */
+  get version(): number {
+    return this.#version;
+  }
+
+  get(runId: string): ReportedRun | undefined {
+    return this.#runs.get(runId);
+  }
+
+  /** In no particular order. */
+  values(): IterableIterator<ReportedRun> {
+    return this.#runs.values();
+  }
+
+  /**
+   * Reads what is new, and older runs while there is time.
+   * @returns whether more is to be read
+   */
+  follow(hasTime: () => boolean): boolean {
+    this.#lookAgain();
+    this.#readNew(hasTime);
+    while (this.#olderThan !== null && hasTime()) this.#readOlder();
+    return this.#olderThan !== null || this.#newerThan !== null;
+  }
+
+  /** Reads one run again: it may have ended, or have been deleted. */
+  renew(runId: string): ReportedRun | undefined {
+    this.#snapshot((reader) => this.#renew(reader, runId));
+    return this.#runs.get(runId);
+  }
+
+  #snapshot<Value>(work: (reader: RowReader) => Value): Value {
+    return this.#tables.snapshot([RUN_LISTS, RUNS, RUN_STARTS], work);
+  }
+
+  #readNew(hasTime: () => boolean): void {
+    if (this.#newestMs === null) return;
+    const prefix = runListPrefix(this.org_id, null);
+    let place: (string | number)[] | null = this.#newerThan ?? [this.#newestMs - LATE_MS];
+    do {
+      const after: (string | number)[] = [...prefix, ...place];
+      place = this.#snapshot((reader) => {
+        let left = ROWS_AT_ONCE;
+        for (const row of reader.range<RunListRow>(RUN_LISTS, { prefix, after })) {
+          const { run_id, started_at_ms } = placeOfKey(row.row);
+          if (this.#runs.get(run_id)?.started_ms !== started_at_ms) this.#add(reader, row);
+          if (--left === 0) return row.row.slice(prefix.length);
+        }
+        return null;
+      });
+    } while (place !== null && hasTime());
+    this.#newerThan = place;
+    this.#dropOldest();
+  }
+
+  #readOlder(): void {
+    const prefix = runListPrefix(this.org_id, null);
+    const before = this.#olderThan!;
+    this.#snapshot((reader) => {
+      const place = before.length === 0 ? {} : { after: [...prefix, ...before] };
+      let read = 0;
+      for (const row of reader.range<RunListRow>(RUN_LISTS, { prefix, reverse: true, ...place })) {
+        this.#olderThan = row.row.slice(prefix.length);
+        this.#add(reader, row);
+        if (++read === ROWS_AT_ONCE) return;
+      }
+      this.#olderThan = null;
+    });
+    // A list that was empty is followed from its beginning.
+    this.#newestMs ??= 0;
+    if (this.#olderThan === null || this.#runs.size < this.#max) return;
+    this.#olderThan = null;
+    this.#hasLeftOut = true;
+  }
+
+  #add(reader: RowReader, { row, value }: ReadRow<RunListRow>): void {
+    const { run_id, started_at_ms } = placeOfKey(row);
+    this.#newestMs = Math.max(this.#newestMs ?? 0, started_at_ms);
+    this.#take(reader, run_id, value.project_id);
+  }
+
+  #take(reader: RowReader, run_id: string, project_id: string): void {
+    const key = runKey({ org_id: this.org_id, project_id, run_id });
+    const row = reader.get<RunRow>(RUNS, key);
+    if (row === undefined) {
+      this.#remove(run_id);
+      return;
+    }
+    const start = reader.get<RunStartRow>(RUN_STARTS, [this.org_id, run_id]);
+    const run = toReportedRun(row, start, (name) => this.#share(name));
+    const known = this.#runs.get(run_id);
+    if (known !== undefined) Object.assign(known, run);
+    else {
+      this.#runs.set(run_id, run);
+      this.#version += 1;
+    }
+    if (row.status === 'running') this.#goingOn.add(run_id);
+    else this.#goingOn.delete(run_id);
+  }
+
+  #renew(reader: RowReader, run_id: string): void {
+    const known = this.#runs.get(run_id);
+    if (known !== undefined) this.#take(reader, run_id, known.project_id);
+  }
+
+  #lookAgain(): void {
+    if (this.#runs.size === 0) return;
+    this.#snapshot((reader) => {
+      let left = Math.min(LOOKED_AT.going_on, this.#goingOn.size);
+      for (const run_id of this.#goingOn) {
+        if (left-- === 0) break;
+        // Behind the others, so that each has its turn.
+        this.#goingOn.delete(run_id);
+        this.#renew(reader, run_id);
+      }
+      for (left = LOOKED_AT.ended; left > 0; left--) {
+        this.#again ??= this.#runs.keys();
+        const next = this.#again.next();
+        if (next.done === true) {
+          this.#again = null;
+          return;
+        }
+        if (!this.#goingOn.has(next.value)) this.#renew(reader, next.value);
+      }
+    });
+  }
+
+  #dropOldest(): void {
+    if (this.#runs.size <= this.#max) return;
+    this.#hasLeftOut = true;
+    const oldest = [...this.#runs.values()].sort((a, b) => a.started_ms - b.started_ms);
+    // Some at once, so that the cost per run is small.
+    for (const { run_id } of oldest.slice(0, this.#runs.size - this.#max + Math.ceil(this.#max / 64))) {
+      this.#remove(run_id);
+    }
+  }
+
+  #remove(run_id: string): void {
+    if (this.#runs.delete(run_id)) this.#version += 1;
+    this.#goingOn.delete(run_id);
+  }
+
+  #share(name: string): string {
+    const known = this.#names.get(name);
+    if (known !== undefined) return known;
+    if (this.#names.size < SHARED_NAMES) this.#names.set(name, name);
+    return name;
+  }
+}

@@ -1,0 +1,94 @@
+/**
+ * Whether deletion by age may trust the wall clock. A clock that jumps ahead makes everything old at once, so a jump that the
+ * uptime of the machine does not explain deletes at most one more day until an operator confirms it. Pure; any thread.
+ */
+
+/**
+ * Deletion by age: how often it looks for expired rows, rows that it deletes at a time, the pause after each portion, and how
+ * often it warns while it waits for a confirmation of the clock.
+ */
+export const RETENTION = { every_ms: 600_000, rows: 50, pause_ms: 20, warn_every_ms: 3_600_000 };
+
+/** The wall clock, and what the machine says about the time that has passed. */
+export interface ClockReading {
+  wall_ms: number;
+  /** Since the machine started, in `boot_id`. */
+  uptime_ms: number;
+  /** Names that start of the machine. */
+  boot_id: string;
+}
+
+/**
+ * `accepted`: the machine explains the clock. `ahead`, `behind`: it does not. `unknown`: what was noted of the last accepted
+ * pass cannot be read.
+ */
+export type ClockVerdict = 'accepted' | 'ahead' | 'behind' | 'unknown';
+
+export interface ClockJudgement {
+  verdict: ClockVerdict;
+  /** Ages count from here; never later than the wall clock. */
+  now_ms: number;
+  /** What the next pass is compared with; null: as before. */
+  note: ClockReading | null;
+}
+
+const HOUR_MS = 3_600_000;
+const DAY_MS = 24 * HOUR_MS;
+/** A clock that is set by hand or over the network may move so far in one step. */
+export const CLOCK_SLACK_MS = HOUR_MS;
+/** Across a start of the machine nothing tells how long it was off; longer than this is taken for a jump. */
+export const OFF_MS_MAX = 30 * DAY_MS;
+/** A pass that waits for a confirmation deletes what so much more time would have made old. */
+export const UNCONFIRMED_MS = DAY_MS;
+
+/**
+ * Judges the clock at the beginning of a pass.
+ * @param last of the last accepted pass; null: there was none, so nothing can be compared
+ */
+export function judgeClock(last: ClockReading | 'unreadable' | null, now: ClockReading): ClockJudgement {
+  if (last === 'unreadable') return { verdict: 'unknown', now_ms: Math.min(0, now.wall_ms), note: null };
+  if (last === null) return { verdict: 'accepted', now_ms: now.wall_ms, note: now };
+  const advancedMs = now.wall_ms - last.wall_ms;
+  if (advancedMs > explainedMs(last, now))
+    return { verdict: 'ahead', now_ms: last.wall_ms + Math.min(advancedMs, UNCONFIRMED_MS), note: null };
+  // The later time stays noted: a clock that comes back to it has not jumped.
+  if (advancedMs < 0)
+    return { verdict: advancedMs < -CLOCK_SLACK_MS ? 'behind' : 'accepted', now_ms: now.wall_ms, note: null };
+  return { verdict: 'accepted', now_ms: now.wall_ms, note: now };
+}
+
+/** The longest time that can have passed since, as far as the machine tells. */
+function explainedMs(last: ClockReading, now: ClockReading): number {
+  const upMs = now.uptime_ms - last.uptime_ms;
+  return now.boot_id === last.boot_id && upMs >= 0 ? upMs + CLOCK_SLACK_MS : OFF_MS_MAX;
+}
+
+/** Up to when things of a kind are deleted now, and up to when they would be after a confirmation. */
+export interface Cutoff {
+  deleted_before: string;
+  confirmed_before: string;
+}
+
+/**
+ * What a confirmation would add, by kind.
+ * @param days that each kind is kept; null: for good
+ */
+export function cutoffsOf(
+  { now_ms }: Pick<ClockJudgement, 'now_ms'>,
+  wallMs: number,
+  days: Readonly<Record<string, number | null>>,
+): Record<string, Cutoff> {
+  const at = (ms: number) => new Date(ms).toISOString();
+  return Object.fromEntries(
+    Object.entries(days).flatMap(([kind, kept]) =>
+      kept === null
+        ? []
+        : [
+            [
+              kind,
+              { deleted_before: at(now_ms - kept * DAY_MS), confirmed_before: at(wallMs - kept * DAY_MS) },
+            ],
+          ],
+    ),
+  );
+}

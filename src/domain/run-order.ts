@@ -1,0 +1,121 @@
+/**
+ * The order of a run's exchanges: the order in which its client sent them. Every reader of runs takes it from here. Pure;
+ * any thread.
+ *
+ * Exchanges that both carry `x-svc-seq` go by it. Otherwise an exchange comes after the one whose answer its request
+ * repeats (`follows`), and otherwise the one whose request arrived first is first. Ids say nothing: they are given in the
+ * order in which exchanges were stored. Only records from before 0.2.0, which have no stamp of their arrival, go by the
+ * time of their start and then by id.
+ *
+ * Bound: a run is ordered as a whole up to RUN_ORDER_EXCHANGES exchanges. A longer one is ordered in windows of that many,
+ * so an exchange that was stored more than half a window late stands at the beginning of a window.
+ */
+import type { ExchangeRecord } from './exchange.ts';
+
+/** Exchanges of the longest run that is ordered as a whole, about 600 bytes each. */
+const RUN_ORDER_EXCHANGES = 8_192;
+
+/** What the order depends on. */
+export type PlacedExchange = Pick<ExchangeRecord, 'id' | 'seq' | 'started_at' | 'arrival' | 'follows'>;
+
+/** Stamps for each millisecond, as src/gateway/capture/arrival-counter.ts has them. */
+const STAMPS_PER_MS = 1_024;
+
+/** When the request arrived, as a number that orders. */
+export function arrivalOf({ arrival, started_at }: Pick<PlacedExchange, 'arrival' | 'started_at'>): number {
+  return arrival ?? Date.parse(started_at) * STAMPS_PER_MS;
+}
+
+/** @returns the exchanges of one run, given in any order, in the order of the run */
+export function orderRun<T extends PlacedExchange>(exchanges: readonly T[]): T[] {
+  const stamps = new Map<T, number>();
+  for (const exchange of exchanges) stamps.set(exchange, arrivalOf(exchange));
+  const byArrival = (a: T, b: T): number => stamps.get(a)! - stamps.get(b)! || a.id - b.id;
+  const arrived = [...exchanges].sort(byArrival);
+  const numbered = arrived.filter(({ seq }) => seq !== null).sort((a, b) => a.seq! - b.seq!);
+  return followAnswers(mergeNumbered(arrived, numbered, byArrival));
+}
+
+/** Numbered exchanges keep the order of their numbers; each of the others stands before the first that arrived after it. */
+function mergeNumbered<T extends PlacedExchange>(
+  arrived: T[],
+  numbered: readonly T[],
+  byArrival: (a: T, b: T) => number,
+): T[] {
+  if (numbered.length === 0) return arrived;
+  const merged: T[] = [];
+  const others = arrived.filter(({ seq }) => seq === null);
+  let at = 0;
+  for (const exchange of numbered) {
+    while (at < others.length && byArrival(others[at]!, exchange) < 0) merged.push(others[at++]!);
+    merged.push(exchange);
+  }
+  merged.push(...others.slice(at));
+  return merged;
+}
+
+/** Moves each exchange that another one follows before that one. */
+function followAnswers<T extends PlacedExchange>(ordered: T[]): T[] {
+  const places = new Map(ordered.map((exchange, place) => [exchange.id, place]));
+  const findBefore = ({ follows, seq }: T): T | undefined => {
+    const before = follows === undefined ? undefined : ordered[places.get(follows) ?? -1];
+    return seq !== null && before?.seq != null ? undefined : before;
+  };
+  if (ordered.every((exchange, place) => places.get(findBefore(exchange)?.id ?? exchange.id)! <= place))
+    return ordered;
+  const told = new Set<T>();
+  for (const exchange of ordered) {
+    const chain = new Set<T>();
+    // Exchanges that follow each other in a ring end it, too.
+    for (let at: T | undefined = exchange; at !== undefined && !told.has(at) && !chain.has(at); ) {
+      chain.add(at);
+      at = findBefore(at);
+    }
+    for (const turn of [...chain].reverse()) told.add(turn);
+  }
+  return [...told];
+}
+
+/** A run's exchanges as they are found, in any order, and then in the order of the run. */
+export class RunOrder<T extends PlacedExchange> {
+  readonly #most: number;
+  #held: T[] = [];
+
+  /** @param most that are held at a time */
+  constructor(most: number = RUN_ORDER_EXCHANGES) {
+    this.#most = most;
+  }
+
+  /** @returns what comes first of a run that is longer than can be held; mostly nothing */
+  add(exchange: T): T[] {
+    this.#held.push(exchange);
+    if (this.#held.length <= this.#most) return [];
+    const ordered = orderRun(this.#held);
+    this.#held = ordered.splice(ordered.length >>> 1);
+    return ordered;
+  }
+
+  /** @returns the rest */
+  end(): T[] {
+    const ordered = orderRun(this.#held);
+    this.#held = [];
+    return ordered;
+  }
+}
+
+/** The exchanges of one run, found in any order, in the order of the run. */
+export function* inRunOrder<T extends PlacedExchange>(
+  exchanges: Iterable<T>,
+  most: number = RUN_ORDER_EXCHANGES,
+): Generator<T> {
+  const order = new RunOrder<T>(most);
+  for (const exchange of exchanges) yield* order.add(exchange);
+  yield* order.end();
+}
+
+/** Whether an exchange stands behind another one for certain, as far as the two tell. */
+export function standsBehind(exchange: PlacedExchange, other: PlacedExchange): boolean {
+  if (exchange.seq !== null && other.seq !== null && exchange.seq !== other.seq)
+    return exchange.seq > other.seq;
+  return arrivalOf(exchange) >= arrivalOf(other);
+}

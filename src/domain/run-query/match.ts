@@ -1,0 +1,220 @@
+/**
+ * Tests runs with a query, and orders them. A list says how its runs are read (`RunReader`); the language says what matches.
+ * Pure; any thread.
+ *
+ * A test has three answers: true, false, and null when a run has not been read far enough to tell, such as its first words.
+ */
+import type { MonitorName } from '../monitors/names.ts';
+import type { ChoiceField, NameField, NumberField, QueryField, SortField } from './fields.ts';
+import {
+  type NameValue,
+  NEWEST_FIRST,
+  type NumberRange,
+  type RunQuery,
+  type SortOrder,
+  type Term,
+} from './run-query.ts';
+import { placeRange } from './values.ts';
+
+/** true: it matches; null: not known yet. */
+export type Verdict = boolean | null;
+
+/** How the runs of a list are read. A field that is left out matches no run of the list. */
+export interface RunReader<Run> {
+  /** The names of a run; null: not read yet. `text`: everything that is searched for words. */
+  names: Partial<Record<NameField, (run: Run) => readonly string[] | null>>;
+  /** null: the run has no such number. */
+  numbers: Partial<Record<NumberField, (run: Run) => number | null>>;
+  /** Milliseconds since the epoch. */
+  started: (run: Run) => number;
+  /** null: it has not ended. */
+  finished: (run: Run) => number | null;
+  choices: Partial<Record<ChoiceField, (run: Run, value: string) => Verdict>>;
+  /** At how many steps a monitor fired. */
+  monitors?: (run: Run, monitor: MonitorName) => number;
+  /**
+   * Tests runs for a text with a full-text index; null: without one. The list's own words are searched in any case.
+   */
+  findText?: (text: NameValue) => ((run: Run) => Verdict) | null;
+  /** false: the run has words that are not read yet, so that `text` may still match. */
+  isTextRead?: (run: Run) => boolean;
+}
+
+/** Names whose verdict one test remembers. */
+const REMEMBERED_NAMES = 20_000;
+
+/** @param nowMs what ages count from, in milliseconds since the epoch */
+export function compileRunQuery<Run>(
+  { terms }: RunQuery,
+  reader: RunReader<Run>,
+  nowMs: number,
+): (run: Run) => Verdict {
+  const tests = terms.map((term) => compileTerm(term, reader, nowMs));
+  // Mostly all terms are cheap to test, but for those that look through texts.
+  const ordered = tests.map((test, at) => ({ test, cost: costOf(terms[at]!) }));
+  ordered.sort((a, b) => a.cost - b.cost);
+  const inOrder = ordered.map(({ test }) => test);
+  return (run) => {
+    let all: Verdict = true;
+    for (const test of inOrder) {
+      const verdict = test(run);
+      if (verdict === false) return false;
+      if (verdict === null) all = null;
+    }
+    return all;
+  };
+}
+
+function costOf({ field }: Term): number {
+  return field === 'text' || field === 'task' ? 1 : 0;
+}
+
+function compileTerm<Run>(term: Term, reader: RunReader<Run>, nowMs: number): (run: Run) => Verdict {
+  const test = compileCondition(term, reader, nowMs);
+  if (!term.is_not) return test;
+  return (run) => {
+    const verdict = test(run);
+    return verdict === null ? null : !verdict;
+  };
+}
+
+const NEVER = (): Verdict => false;
+
+function compileCondition<Run>(term: Term, reader: RunReader<Run>, nowMs: number): (run: Run) => Verdict {
+  switch (term.kind) {
+    case 'name': {
+      const read = reader.names[term.field];
+      return read === undefined ? NEVER : compileNames(term.field, term.values, read, reader);
+    }
+    case 'number': {
+      const read = reader.numbers[term.field];
+      if (read === undefined) return NEVER;
+      const tests = term.values.map(compileRange);
+      return (run) => {
+        const value = read(run);
+        return value !== null && tests.some((test) => test(value));
+      };
+    }
+    case 'time': {
+      const ranges = term.values.map((range) => placeRange(range, nowMs));
+      const read = term.field === 'finished' ? reader.finished : reader.started;
+      return (run) => {
+        const at = read(run);
+        return at !== null && ranges.some(({ from_ms, to_ms }) => at >= from_ms && at < to_ms);
+      };
+    }
+    case 'choice': {
+      const test = reader.choices[term.field];
+      if (test === undefined) return NEVER;
+      return (run) => someOf(term.values, (value) => test(run, value));
+    }
+    case 'monitor': {
+      const { monitors } = reader;
+      if (monitors === undefined) return NEVER;
+      const values = term.values.map(({ monitors: names, steps }) => ({
+        names,
+        test: steps === null ? (count: number) => count > 0 : compileRange(steps),
+      }));
+      return (run) => values.some(({ names, test }) => names.some((name) => test(monitors(run, name))));
+    }
+  }
+}
+
+function someOf<Value>(values: readonly Value[], test: (value: Value) => Verdict): Verdict {
+  let any: Verdict = false;
+  for (const value of values) {
+    const verdict = test(value);
+    if (verdict === true) return true;
+    if (verdict === null) any = null;
+  }
+  return any;
+}
+
+function compileRange({ low, high }: NumberRange): (value: number) => boolean {
+  const from = low?.value ?? Number.NEGATIVE_INFINITY;
+  const to = high?.value ?? Number.POSITIVE_INFINITY;
+  const [isAfter, isBefore] = [low?.is_open ?? false, high?.is_open ?? false];
+  return (value) => (isAfter ? value > from : value >= from) && (isBefore ? value < to : value <= to);
+}
+
+function compileNames<Run>(
+  field: NameField,
+  values: readonly NameValue[],
+  read: (run: Run) => readonly string[] | null,
+  { findText, isTextRead }: RunReader<Run>,
+): (run: Run) => Verdict {
+  const tests = values.map(compileName);
+  const matches = (name: string): boolean => tests.some((test) => test(name));
+  if (field === 'text') {
+    const found = values.map((value) => findText?.(value) ?? null).filter((test) => test !== null);
+    return (run) => {
+      const verdict = someOf(found, (test) => test(run));
+      if (verdict === true || read(run)?.some(matches)) return true;
+      return (isTextRead?.(run) ?? true) ? verdict : null;
+    };
+  }
+  if (field === 'task')
+    return (run) => {
+      const words = read(run);
+      return words === null ? null : words.some(matches);
+    };
+  // Many runs share their models, tools and agents.
+  const known = new Map<string, boolean>();
+  const remember = (name: string): boolean => {
+    const before = known.get(name);
+    if (before !== undefined) return before;
+    const verdict = matches(name);
+    if (known.size < REMEMBERED_NAMES) known.set(name, verdict);
+    return verdict;
+  };
+  return (run) => {
+    const names = read(run);
+    return names === null ? null : names.some(remember);
+  };
+}
+
+/** Whatever the case. `*` stands for any characters. */
+function compileName({ text, is }: NameValue): (name: string) => boolean {
+  const wanted = text.toLowerCase();
+  if (wanted.includes('*')) {
+    const pattern = wanted.split(/\*+/).map((part) => part.replace(/[.+?^${}()|[\]\\]/g, '\\$&'));
+    const test = new RegExp(is === 'whole' ? `^${pattern.join('.*')}$` : pattern.join('.*'), 's');
+    return (name) => test.test(name.toLowerCase());
+  }
+  if (is === 'whole') return (name) => name.toLowerCase() === wanted;
+  return (name) => name.toLowerCase().includes(wanted);
+}
+
+/** Fields of a query that a list cannot read: its runs have no such value. */
+export function listUnreadFields<Run>({ terms }: RunQuery, reader: RunReader<Run>): QueryField[] {
+  const isRead = ({ kind, field }: Term): boolean => {
+    if (kind === 'name') return reader.names[field] !== undefined;
+    if (kind === 'number') return reader.numbers[field] !== undefined;
+    if (kind === 'choice') return reader.choices[field] !== undefined;
+    return kind === 'time' || reader.monitors !== undefined;
+  };
+  return [...new Set(terms.filter((term) => !isRead(term)).map(({ field }) => field))];
+}
+
+/** What a run is ordered by; the least number for one without the value, which stands last in both directions. */
+export function compileSort<Run>(
+  sort: SortOrder | null,
+  reader: RunReader<Run>,
+): { keyOf: (run: Run) => number; order: SortOrder } {
+  const order = sort ?? NEWEST_FIRST;
+  const read = readColumn(order.field, reader);
+  const sign = order.is_descending ? 1 : -1;
+  return {
+    order,
+    keyOf: (run) => {
+      const value = read(run);
+      return value === null ? -Number.MAX_VALUE : value * sign;
+    },
+  };
+}
+
+function readColumn<Run>(field: SortField, reader: RunReader<Run>): (run: Run) => number | null {
+  if (field === 'started') return reader.started;
+  if (field === 'finished') return reader.finished;
+  return reader.numbers[field] ?? (() => null);
+}

@@ -1,0 +1,91 @@
+/**
+ * A run query as data: terms that a run must all match, and an order. `parseRunQuery` makes it of a text, `printRunQuery`
+ * writes it again, `compileRunQuery` tests runs with it. Plain data; any thread.
+ */
+import type { MonitorName } from '../monitors/names.ts';
+import type { ChoiceField, NameField, NumberField, SortField, TimeField } from './fields.ts';
+
+/** Bounds of a query. */
+export const RUN_QUERY_BOUNDS = { characters: 2_000, terms: 64, values: 64 } as const;
+
+/** A text that a name must hold. */
+export interface NameValue {
+  text: string;
+  /** `part`: it contains the text; `whole`: it is the text. `*` stands for any characters in both. */
+  is: 'part' | 'whole';
+  /** It stood in quotes: for `text`, the words in this order. */
+  is_phrase: boolean;
+}
+
+/** A number with the text that it was written as, so that it is printed as it came. */
+export interface NumberBound {
+  value: number;
+  text: string;
+  is_open: boolean;
+}
+
+/** A point in time: so long ago, or a span of the calendar (a day, a minute) in milliseconds since the epoch. */
+export type TimePoint = { age_ms: number; text: string } | { from_ms: number; to_ms: number; text: string };
+
+export interface NumberRange {
+  low: NumberBound | null;
+  high: NumberBound | null;
+}
+
+export interface TimeRange {
+  /** From there on; `is_after`: from its end on. */
+  low: { point: TimePoint; is_after: boolean } | null;
+  /** Up to there; `is_before`: up to its beginning. */
+  high: { point: TimePoint; is_before: boolean } | null;
+}
+
+/** Monitors that a word names, whole or in part, and at how many steps one of them fired; null: at any. */
+export interface MonitorValue {
+  text: string;
+  monitors: MonitorName[];
+  steps: NumberRange | null;
+}
+
+/** What a term asks for. Of several values or ranges, one must match. */
+export type Condition =
+  | { kind: 'name'; field: NameField; values: NameValue[] }
+  | { kind: 'number'; field: NumberField; values: NumberRange[] }
+  | { kind: 'time'; field: TimeField; values: TimeRange[] }
+  | { kind: 'choice'; field: ChoiceField; values: string[] }
+  | { kind: 'monitor'; field: 'monitor'; values: MonitorValue[] };
+
+export type Term = Condition & {
+  /** Runs that do not match. */
+  is_not: boolean;
+};
+
+export interface SortOrder {
+  field: SortField;
+  /** Largest first, newest first. */
+  is_descending: boolean;
+}
+
+export interface RunQuery {
+  terms: Term[];
+  /** null: newest first. */
+  sort: SortOrder | null;
+}
+
+export const NEWEST_FIRST: SortOrder = { field: 'started', is_descending: true };
+
+/** What is wrong with a query, and where in its text. */
+export class RunQueryError extends Error {
+  override readonly name = 'RunQueryError';
+  /** Offsets of the word in the query. */
+  readonly from: number;
+  readonly to: number;
+  /** The known name that was probably meant; null without one. */
+  readonly nearest: string | null;
+
+  constructor(message: string, at: { from: number; to: number }, nearest: string | null = null) {
+    super(message);
+    this.from = at.from;
+    this.to = at.to;
+    this.nearest = nearest;
+  }
+}

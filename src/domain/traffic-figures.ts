@@ -1,0 +1,112 @@
+/** What captured traffic cost, used and took, by model, agent, tool and the like. Types, constants and queries; any thread. */
+
+import { quoteValue } from './run-query/words.ts';
+
+/** What figures can be split by. */
+export const FIGURE_DIMENSIONS = [
+  'model',
+  'provider',
+  'agent',
+  'tool',
+  'note',
+  'credential',
+  'served_by',
+  'day',
+] as const;
+export type FigureDimension = (typeof FIGURE_DIMENSIONS)[number];
+
+/** Which figures are asked for. */
+export interface FigureQuestion {
+  by: FigureDimension;
+  /** UTC days such as `2026-11-28`, both included. */
+  from_day: string;
+  to_day: string;
+  /** Only exchanges with these values. */
+  where: Partial<Record<FigureDimension, string>>;
+}
+
+/** Days of the longest answer. */
+export const FIGURE_DAYS_MAX = 366;
+
+/** Rows of one answer; the rest is one row. */
+export const FIGURE_ROWS = 200;
+
+/** Figures of some exchanges. */
+export interface TrafficFigures {
+  exchanges: number;
+  turns: number;
+  /** Exchanges without a whole answer, or with a status of 400 and above. */
+  errors: number;
+  student_turns: number;
+  /** Without what a cache held. */
+  input_tokens: number;
+  output_tokens: number;
+  cache_read_tokens: number;
+  cache_write_tokens: number;
+  /** Share of all input tokens that came from a cache; null without input. */
+  cache_share: number | null;
+  /** Dollars for the upstream's turns; null: no price is known. */
+  cost_usd: number | null;
+  /** Turns that `cost_usd` leaves out. */
+  unpriced_turns: number;
+  /** Turns in `cost_usd` whose price is a guess, or whose tokens are estimated. */
+  estimated_turns: number;
+  /** Of turns, to within LATENCY_PRECISION; null without one. */
+  latency_p50_ms: number | null;
+  latency_p95_ms: number | null;
+}
+
+/** Figures of one model, agent, … */
+export interface FigureRow extends TrafficFigures {
+  /** null: it is not known. */
+  name: string | null;
+}
+
+/** The answer. */
+export interface FigureReport {
+  by: FigureDimension;
+  /** The first and the last UTC day that it covers. */
+  from_day: string;
+  to_day: string;
+  /** false: there are older exchanges in this period that were not read yet. */
+  is_whole: boolean;
+  /** Exchanges that were added up. */
+  scanned: number;
+  total: TrafficFigures;
+  /** The most expensive first; days in their order. */
+  rows: FigureRow[];
+  /** What the rows leave out; null: nothing. */
+  others: TrafficFigures | null;
+}
+
+/** How far a percentile may be from the true one, as a share of it. */
+export const LATENCY_PRECISION = 0.025;
+
+/** Fields of the run query language by dimension; the others have none. */
+const QUERY_FIELDS: Partial<Record<FigureDimension, string>> = {
+  model: 'model',
+  provider: 'provider',
+  agent: 'agent',
+  tool: 'tool',
+  note: 'note',
+  served_by: 'served',
+};
+
+/**
+ * The text of the run query that finds the runs behind a row (docs/queries.md).
+ * @returns null where no query finds them
+ */
+export function describeFigureRuns(
+  { by, from_day, to_day, where }: FigureQuestion,
+  name: string | null,
+): string | null {
+  const words: string[] = [];
+  for (const [dimension, value] of [...Object.entries(where), [by, name] as const]) {
+    if (dimension === 'day') continue;
+    const field = QUERY_FIELDS[dimension as FigureDimension];
+    if (field === undefined || value === null) return null;
+    words.push(`${field}:${field === 'served' ? value : `=${quoteValue(value, false)}`}`);
+  }
+  words.push(by === 'day' ? `started:${name}` : `started:${from_day}..${to_day}`);
+  return words.join(' ');
+}
