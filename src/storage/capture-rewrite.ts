@@ -2,8 +2,9 @@
  * Writes a capture file anew beside itself, for a change of key and for an erasure; `rekey-plan.ts` puts the copies in place. Main
  * thread of the command line.
  */
-import { closeSync, fsyncSync, openSync, rmSync } from 'node:fs';
+import { rmSync } from 'node:fs';
 import { namePlace } from '../std/file-place.ts';
+import { syncPath } from '../std/synced-path.ts';
 import {
   type CaptureEnv,
   createCaptureEnv,
@@ -13,7 +14,7 @@ import {
 } from './capture/layout.ts';
 import { checkRoom } from './lmdb/file-head.ts';
 
-export interface CaptureRewrite {
+interface CaptureRewrite {
   path: string;
   /** Where the copy goes; what is there is removed. */
   copy: string;
@@ -43,7 +44,7 @@ export async function rewriteCaptureFile(
     } finally {
       await target.root.close();
     }
-    syncFile(copy);
+    syncPath(copy);
     rmSync(`${copy}-lock`, { force: true });
     if (is_sealed) makeReadOnly(copy);
   } catch (thrown) {
@@ -58,14 +59,4 @@ export async function rewriteCaptureFile(
 export function removeDatabase(path: string): void {
   rmSync(path, { force: true });
   rmSync(`${path}-lock`, { force: true });
-}
-
-/** Waits until a file, or a folder's list of names, is on the disk. */
-export function syncFile(path: string): void {
-  const file = openSync(path, 'r');
-  try {
-    fsyncSync(file);
-  } finally {
-    closeSync(file);
-  }
 }

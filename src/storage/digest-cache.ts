@@ -1,7 +1,6 @@
 /**
- * What the distiller made of runs, kept beside its output so that it is not made again: an interrupted distill goes on
- * where it stood, a round of `loop` reads the new runs alone. A cache: whatever is wrong with it, it is thrown away and
- * filled again. LMDB file of its own; command line.
+ * The digests that a round has made of runs, kept beside its output. An interrupted round continues from them, and a round of
+ * `loop` reads only new runs. A damaged cache is removed and filled again. One LMDB file; command line.
  *
  * Bounded: DIGEST_CACHE_BYTES packed; what does not fit is not kept. `prune` drops what the present pass did not ask for.
  */
@@ -9,17 +8,19 @@
 import { createHash } from 'node:crypto';
 import { existsSync, rmSync } from 'node:fs';
 import { Packr } from 'msgpackr';
-import { DIGEST_CACHE_BYTES } from '../limits.ts';
 import type { RowWrite } from '../runtime/protocol.ts';
 import { compressZstd, decompressZstd } from '../std/zstd.ts';
 import { checkFileHead } from './lmdb/file-head.ts';
 import { LmdbTables } from './lmdb/tables.ts';
 
-/** When it is the same run, with the same to say of it. */
-export interface DigestKey {
-  /** Which run, and what of it. */
+/** Packed digests of runs that are kept between rounds. */
+const DIGEST_CACHE_BYTES = 512 << 20;
+
+/** Names a run's digest, and the state of the run that it was made of. */
+interface DigestKey {
+  /** The run, and which of its digests. */
   key: string;
-  /** Another one when what it was made of is another: the run has gone on, or the database was made anew. */
+  /** Differs when the run has gone on or the database was made anew. */
   mark: string;
 }
 
@@ -52,7 +53,7 @@ export class DigestCache {
   /**
    * @param path its file; made when missing, made anew when it is damaged
    * @param code names the code that makes digests: what other code has made does not count
-   * @param dataKey seals it; null: it stands as it is. One under another key is made anew
+   * @param dataKey seals the values; null: they are not sealed. A file under another key is made anew
    * @throws the system's error when there can be no file
    */
   static open(path: string, code: string, dataKey: Uint8Array | null = null): DigestCache {

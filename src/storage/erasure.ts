@@ -1,11 +1,12 @@
 /**
- * Erases captured exchanges for good: out of the live file, the sealed ones and the attachments. Each file that holds something
- * of them is written anew beside itself, so that no free page keeps a trace, and then all take their places at once
- * (rekey-plan.ts). Main thread of the command line.
+ * Erases captured exchanges permanently: from the live file, the sealed files and the attachments. Each file that
+ * contains them is rewritten beside the original, so that no free page keeps a trace; then all new files replace the
+ * originals together (rekey-plan.ts). Main thread of the command line.
  *
- * Ids have no holes, so an erased exchange leaves an empty one with its time. A conversation is stored as differences: an
- * exchange that was stored against an erased one is stored anew against the next earlier one that stays, and a block that was
- * packed with such an exchange as dictionary is packed without. All others are copied as they are.
+ * Ids have no gaps, so an erased exchange leaves an empty exchange with its time. A conversation is stored as
+ * differences: an exchange whose base is erased is stored again relative to the nearest earlier exchange that stays,
+ * and a block whose dictionary contains an erased exchange is packed without a dictionary. All others are copied
+ * unchanged.
  */
 import { existsSync, readdirSync, statSync } from 'node:fs';
 import { basename, dirname, join } from 'node:path';
@@ -28,7 +29,7 @@ import {
   readBlockHead,
 } from './capture/codec.ts';
 import { makeDelta } from './capture/delta.ts';
-import { type DecodeExchange, ExchangeIndex } from './capture/exchange-index.ts';
+import { ExchangeIndex } from './capture/exchange-index.ts';
 import {
   attachmentsFolder,
   type CaptureEnv,
@@ -40,62 +41,68 @@ import { CaptureLog } from './capture/log.ts';
 import { CaptureReader } from './capture/reader.ts';
 import { decodeMeta } from './capture/record.ts';
 import { listRunIndexFiles } from './capture/run-index.ts';
+import type { DecodeExchange } from './capture/stored-copy.ts';
 import { rewriteCaptureFile } from './capture-rewrite.ts';
 import { finishPlan, type RekeyPlan, settlePlan, writePlan } from './rekey-plan.ts';
+import { refuseHalfRestored } from './restore-marker.ts';
+import { listSegmentFiles } from './text-index/segment-files.ts';
 import { claimWriter, type WriterClaim, WriterClaimedError } from './writer-claim.ts';
 
-/** Nothing can be erased now. One line for the person. */
+/** Nothing can be erased now. The message is one line for the user. */
 export class ErasureError extends Error {
   override readonly name = 'ErasureError';
 }
 
-/** Which exchanges are meant. */
+/** Selects the exchanges to erase. */
 export type ErasureTarget =
-  /** Those of a run, by its label or by the name of one that was found, and of the runs that it began. A session's name: all of it. */
+  /**
+   * Exchanges of a run and of its child runs. The run is given by its label, or by the name that was detected; a
+   * session name selects the whole session.
+   */
   | { run_id: string }
-  /** Those that began before, milliseconds since the epoch. */
+  /** Exchanges that began before this time, in milliseconds since the epoch. */
   | { before_ms: number }
-  /** Those in whose stored copy this stands: as it is, escaped, encoded. Secret. */
+  /** Exchanges whose stored copy contains this credential: plain, escaped or encoded. Secret. */
   | { credential: string };
 
-export interface ErasureOptions {
+interface ErasureOptions {
   data_dir: string;
   capture_db: string;
   /** Secret; null: nothing is encrypted. */
   data_key: Uint8Array | null;
   decode: DecodeExchange;
   target: ErasureTarget;
-  /** Says what would go, and changes nothing. */
+  /** Reports what would be erased, and changes nothing. */
   is_dry: boolean;
 }
 
 export interface ErasureReport {
   exchanges: number;
-  /** Files that were written anew. */
+  /** Number of rewritten files. */
   files: number;
   attachments: number;
-  /** Exchanges that are damaged: whether they are meant nobody can tell, and they are still there. */
+  /** Damaged exchanges. They cannot be checked against the target, and are not erased. */
   unreadable: number;
-  /** Damaged files that were set aside earlier, which may hold what was meant. */
+  /** Damaged files that were set aside earlier; they may contain exchanges that match. */
   set_aside: string[];
 }
 
-/** Told of each file as it is gone through. */
-export type ErasureProgress = (name: string, doneBytes: number, ofBytes: number) => void;
+/** Called for each file as it is processed. */
+type ErasureProgress = (name: string, doneBytes: number, ofBytes: number) => void;
 
 const PART = '.erase';
 const CACHE_BYTES = 32 << 20;
 const BATCH_BLOCKS = 200;
 const INDEX_BATCH = 256;
-/** Stands where the provider stood: an exchange that was erased. */
+/** The provider of an erased exchange. */
 const ERASED = 'erased';
-/** Behind a placeholder's head: the variant and the digest. */
+/** Offset of the digest in a placeholder, after the head and the variant. */
 const DIGEST_AT = PLACEHOLDER_HEAD_BYTES.length + 1;
 const DIGEST_CHARACTERS = 64;
 
 /**
- * @throws ErasureError when a process writes to the database or there is none; CaptureFileError for a file that cannot be
- *   read; DataKeyError; Error of the file system. Then everything is as it was.
+ * @throws ErasureError when a process writes to the database or it is missing; CaptureFileError for a file that cannot
+ *   be read; DataKeyError; Error of the file system. Nothing has changed then.
  */
 export async function eraseCaptured(
   options: ErasureOptions,
@@ -105,7 +112,8 @@ export async function eraseCaptured(
   let claim: WriterClaim | null = null;
   try {
     claim = await claimWriter(capture_db, { patience_ms: 0 });
-    await settlePlan(data_dir, [capture_db]);
+    refuseHalfRestored(capture_db);
+    await settlePlan({ data_dir, capture_db }, [capture_db]);
     return await new Erasure(options, progress).run();
   } catch (thrown) {
     if (thrown instanceof WriterClaimedError)
@@ -118,7 +126,7 @@ export async function eraseCaptured(
   }
 }
 
-/** What a file holds of what is meant. */
+/** The exchanges of a file that are to be erased. */
 interface FilePlan {
   path: string;
   is_sealed: boolean;
@@ -172,31 +180,35 @@ class Erasure {
       removals: [
         ...meant.map(({ path }) => `${path}-lock`),
         ...attachments,
-        // It has first words, and is made again from what is left.
+        // The run index contains first words of runs; it is rebuilt from the remaining exchanges.
         ...listRunIndexFiles(capture_db),
+        // The gateway makes those of the remaining exchanges anew.
+        ...meant.flatMap(({ path, erased }) => (erased.size > 0 ? this.#listSegments(path) : [])),
       ],
     };
     this.#done = 0;
     this.#of = meant.reduce((sum, { path }) => sum + statSync(path).size, 0);
-    writePlan(data_dir, plan);
+    writePlan({ data_dir, capture_db }, plan);
     try {
       for (const file of meant) await this.#rewrite(file, all);
-      writePlan(data_dir, { ...plan, state: 'written' });
+      writePlan({ data_dir, capture_db }, { ...plan, state: 'written' });
     } catch (thrown) {
-      await settlePlan(data_dir, [capture_db]);
+      await settlePlan({ data_dir, capture_db }, [capture_db]);
       throw thrown;
     }
-    finishPlan(data_dir, plan, () => {});
+    finishPlan({ data_dir, capture_db }, plan, () => {});
     return { ...report, files: meant.length, attachments: attachments.length };
   }
 
-  /** What waits in raw files is packed then, and a rotation that was cut short is finished. */
+  /** Packs the blocks in raw files, and finishes a rotation that was interrupted. */
   async #settle(): Promise<void> {
     const { capture_db: path, data_key, decode } = this.#options;
     if (!isThere(path) && listSealed(path).length === 0) return;
     const log = await CaptureLog.open({ path, redact: true, decode, data_key });
     try {
       while ((await log.packSome(1_000)) > 0) this.#tell(path, 0);
+      // The selection finds runs through the index.
+      while ((await log.indexSome(decode, 1_000)) > 0) this.#tell(path, 0);
     } finally {
       await log.close();
     }
@@ -207,12 +219,12 @@ class Erasure {
     this.#progress(path, this.#done, this.#of);
   }
 
-  /** A run, the runs that it began, and those that they began: whoever wants a run gone means its sub-agents too. */
+  /** A run and all its descendants: erasing a run includes its sub-agents. */
   async #listFamily(paths: readonly string[], runId: string): Promise<Set<string>> {
-    const { data_key, decode } = this.#options;
+    const { data_key } = this.#options;
     const children = new Map<string, Set<string>>();
     for (const path of paths) {
-      const reader = CaptureReader.open(path, { decode, data_key, skipped: () => {} });
+      const reader = CaptureReader.open(path, { data_key, skipped: () => {} });
       try {
         for (const { run_id, session_id, parent_run_id } of reader.summaries({})) {
           if (run_id === null) continue;
@@ -232,13 +244,13 @@ class Erasure {
     return family;
   }
 
-  /** The exchanges of a file that are meant. */
+  /** The exchanges of a file that match the target. */
   async #select(path: string, runs: ReadonlySet<string>): Promise<Set<number>> {
-    const { target, data_key, decode } = this.#options;
+    const { target, data_key } = this.#options;
     const skipped = () => {
       this.#unreadable++;
     };
-    const reader = CaptureReader.open(path, { decode, data_key, skipped });
+    const reader = CaptureReader.open(path, { data_key, skipped });
     const found = new Set<number>();
     const needles = 'credential' in target ? packForms(target.credential) : null;
     try {
@@ -255,6 +267,18 @@ class Erasure {
     }
   }
 
+  /** The segments of the full-text index that were made from a file. */
+  #listSegments(path: string): string[] {
+    const { capture_db, data_key } = this.#options;
+    const env = openCaptureEnv(path, 'read', data_key);
+    try {
+      const blocks = new BlockReader(env, path, CACHE_BYTES);
+      return listSegmentFiles(capture_db, blocks.readFirstId(), blocks.readLastId());
+    } finally {
+      void env.root.close();
+    }
+  }
+
   #listSetAside(): string[] {
     const { capture_db } = this.#options;
     const folder = dirname(capture_db);
@@ -265,7 +289,7 @@ class Erasure {
       .map((name) => join(folder, name));
   }
 
-  /** Paths of attachments that erased exchanges name, and no other. */
+  /** Paths of attachments to which only erased exchanges refer. */
   async #findOrphans(files: readonly FilePlan[]): Promise<string[]> {
     const { capture_db, data_key } = this.#options;
     const named = new Set<string>();
@@ -320,7 +344,7 @@ class Erasure {
         for (const { key, value } of tails) target.tails.putSync(key, value);
       });
       this.#copyBlocks(source, target, blocks, erased, path);
-      const index = new ExchangeIndex(target, new BlockReader(target, path, CACHE_BYTES), true);
+      const index = new ExchangeIndex(target, new BlockReader(target, path, CACHE_BYTES), decode);
       indexAll(index, decode);
     });
   }
@@ -332,7 +356,7 @@ class Erasure {
     erased: ReadonlySet<number>,
     path: string,
   ): void {
-    /** Exchanges whose record is another one now. */
+    /** Exchanges whose record has changed. */
     const changed = new Set<number>(erased);
     let nextPiece = 1;
     let batch: { key: number; value: Buffer; pieces: { key: number; value: Buffer }[] }[] = [];
@@ -352,7 +376,7 @@ class Erasure {
         cut = cutBlock(block, nextPiece);
       } catch (thrown) {
         for (let id = key; id < key + readBlockCount(value); id++) if (erased.has(id)) throw thrown;
-        // Damaged before: it stays so, under its ids.
+        // The block was already damaged: copy it unchanged under its ids.
         cut = { value, pieces: [] };
       }
       const pieces = cut.pieces.map((piece) => ({ key: nextPiece++, value: piece }));
@@ -365,7 +389,9 @@ class Erasure {
     this.#tell(path, statSync(path).size);
   }
 
-  /** The block without what is erased; as it was, where none of it and of what it builds on has changed. */
+  /**
+   * Returns the block without erased exchanges; unchanged if neither the block nor anything it refers to has changed.
+   */
   #convertBlock(
     source: CaptureEnv,
     target: CaptureEnv,
@@ -379,7 +405,7 @@ class Erasure {
       value,
       (number) => source.pieces.get(number),
       () => {
-        throw new RangeError('what it stood in could not be read');
+        throw new RangeError('a piece of the block could not be read');
       },
     );
     const opened = openBlock(joined, key, source.sealing);
@@ -400,7 +426,7 @@ class Erasure {
   }
 }
 
-/** The record that an exchange has afterwards. @throws CaptureFileError, RangeError for one that is damaged */
+/** The new record of an exchange. @throws CaptureFileError, RangeError for a damaged record */
 function draftKept(
   blocks: BlockReader,
   id: number,
@@ -419,15 +445,16 @@ function draftKept(
   const { request, response } = blocks.readStored(id)!;
   if (base === 0) return { record: draftRecord(0, [], [request], [], [response], meta), is_another: true };
   const against = blocks.readStored(base)!;
-  const [one, other] = [diff(against.request, request), diff(against.response, response)];
-  const distance = one.ops.length === 0 && other.ops.length === 0 ? 0 : id - base;
+  const asked = diff(against.request, request);
+  const answered = diff(against.response, response);
+  const distance = asked.ops.length === 0 && answered.ops.length === 0 ? 0 : id - base;
   return {
-    record: draftRecord(distance, one.ops, one.literals, other.ops, other.literals, meta),
+    record: draftRecord(distance, asked.ops, asked.literals, answered.ops, answered.literals, meta),
     is_another: true,
   };
 }
 
-/** Nothing but its time. */
+/** An empty exchange that keeps only its time. */
 function draftErased(id: number, meta: Buffer): RecordDraft {
   const { started_at } = decodeMeta(id, meta).record;
   const left = [
@@ -460,11 +487,11 @@ function diff(base: Buffer, body: Buffer): { ops: number[]; literals: Buffer[] }
 }
 
 function indexAll(index: ExchangeIndex, decode: DecodeExchange): void {
-  while (readOrNull(() => index.indexNext(decode)) === true) if (index.pending >= INDEX_BATCH) index.store();
+  while (index.indexNext(decode)) if (index.pending >= INDEX_BATCH) index.store();
   index.store();
 }
 
-/** Whether a file knows turns of earlier files that are erased. */
+/** Whether a file holds turns of earlier files that are erased. */
 function holdsTails(path: string, erased: ReadonlySet<number>, dataKey: Uint8Array | null): boolean {
   const env = openCaptureEnv(path, 'read', dataKey);
   try {
@@ -479,7 +506,7 @@ function packForms(credential: string): Uint8Array {
   return packNeedles(credentialForms(credential).map((form) => Buffer.from(form, 'latin1')));
 }
 
-/** Whether one of the needles stands anywhere in what is stored of an exchange. */
+/** Whether the stored exchange contains one of the needles. */
 function holds(reader: CaptureReader, id: number, needles: Uint8Array): boolean {
   const record = readOrNull(() => reader.exchange(id));
   const parts = [
@@ -502,7 +529,7 @@ function* listDigests(body: Buffer): Iterable<string> {
     yield body.toString('latin1', at + DIGEST_AT, at + DIGEST_AT + DIGEST_CHARACTERS);
 }
 
-/** null for what is damaged. */
+/** Returns null when the data is damaged. */
 function readOrNull<Value>(read: () => Value): Value | null {
   try {
     return read();

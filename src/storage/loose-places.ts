@@ -1,13 +1,15 @@
 /**
- * Which folders and files of ours other users of the machine may use, as an earlier version or a careless copy left them.
- * Nothing is changed: a folder may be shared on purpose, and only its operator knows. Main thread, at the start.
+ * Finds folders and files of this program that other users of the machine may use, as an earlier version or a careless copy left
+ * them. It changes nothing: a folder may be shared on purpose. Main thread, at the start.
  */
 import { type Dirent, readdirSync, statSync } from 'node:fs';
 import { basename, dirname, join } from 'node:path';
-import { LOOSE_PLACES_MAX } from '../limits.ts';
+
+/** Folders and files open to other users that the start counts. It names one of them. */
+const LOOSE_PLACES_MAX = 1_000;
 
 /** What others may use. */
-export interface LoosePlaces {
+interface LoosePlaces {
   count: number;
   /** There may be more: so many were found that looking ended. */
   is_cut: boolean;
@@ -40,11 +42,11 @@ export function findLoosePlaces(dataDir: string, captureDb: string): LoosePlaces
   };
   const walk = (folder: string, isOurs: (entry: Dirent) => boolean): boolean => {
     for (const entry of list(folder)) {
-      // What a link leads to is not looked at: it may be anybody's.
+      // A link is not followed: its target may belong to anything.
       if (entry.isSymbolicLink() || !isOurs(entry)) continue;
       const path = join(folder, entry.name);
       if (!look(path)) return false;
-      // Nobody else gets through a folder that is closed: of a million attachments in one, none is looked at.
+      // A closed folder protects what is in it. So a million attachments in one are not checked.
       if (entry.isDirectory() && isOpen(path) && !walk(path, () => true)) return false;
     }
     return true;

@@ -1,12 +1,12 @@
 /**
- * A file of records that are promised before they are in their database: one `write` to the kernel each, so what was
- * appended survives any end of the process. When all of it is in the database, it begins again from its start. So
- * it stays as small as what is under way, and its pages stay in memory. Server threads.
+ * A file of records that are acknowledged before they are in their database. Each record is one `write` to the kernel,
+ * so it survives the end of the process. When the database has all records, the log starts over at the beginning of the
+ * file. The file therefore stays as small as the records in progress, and its pages stay in memory. Server threads.
  *
- * [8 bytes mark][16 bytes identity], then records: [u32 length][u32 CRC-32 of what follows][f64 number][payload],
- * big-endian. Numbers continue through new beginnings, so the number tells a record that is left over. The
- * identity ties the log to what has been taken out of it. With a data key the mark is another one and payloads are sealed, each
- * for its identity and number.
+ * Format, big-endian: [8 bytes mark][16 bytes identity][u32 CRC-32 of both], then records: [u32 length][u32 CRC-32 of
+ * the rest][f64 number][payload]. Numbers continue when the log starts over, so a left-over record has too low a
+ * number. The database stores the identity with the number of the last record that it has applied. With a data key, the
+ * mark is different and each payload is encrypted for its identity and number.
  */
 import { randomBytes } from 'node:crypto';
 import { closeSync, fstatSync, openSync, readSync, writeSync } from 'node:fs';
@@ -15,55 +15,67 @@ import { crc32 } from 'node:zlib';
 import { SEAL_BYTES, SealError, type Sealer } from '../std/data-key.ts';
 import { makeFolder } from '../std/folder.ts';
 
-const MARK = Buffer.from('USREDO01', 'latin1');
-const SEALED_MARK = Buffer.from('USREDO02', 'latin1');
+const MARK = Buffer.from('USREDO03', 'latin1');
+const SEALED_MARK = Buffer.from('USREDO04', 'latin1');
+/** Marks of logs from earlier versions, whose heads have no checksum. */
+const OLD_MARK = Buffer.from('USREDO01', 'latin1');
+const OLD_SEALED_MARK = Buffer.from('USREDO02', 'latin1');
 const IDENTITY_BYTES = 16;
-const HEAD_BYTES = MARK.length + IDENTITY_BYTES;
+const OLD_HEAD_BYTES = MARK.length + IDENTITY_BYTES;
+const HEAD_BYTES = OLD_HEAD_BYTES + 4;
 const RECORD_HEAD_BYTES = 16;
 
-export interface RedoRecord {
+interface RedoRecord {
   number: number;
   payload: Buffer;
 }
 
 export class RedoLog {
-  /** Names this log, as long as its file is there. */
+  /** Identifies this log while its file exists. */
   readonly identity: Buffer;
-  /** What the file held when it was opened, in order. */
+  /** Records in the file when it was opened, in order. */
   readonly found: readonly RedoRecord[];
+  /** Whether the file is not a valid log; records acknowledged in it cannot be read. */
+  readonly isDamaged: boolean;
+  readonly #headBytes: number;
   readonly #file: number;
-  /** What was appended since the last beginning, not sealed: whoever appended may go on to use it. */
+  /** Unencrypted records since the log last started over. Callers of `append` may keep views of them. */
   readonly #bytes: Buffer;
   #end = 0;
+  /** End of the record bytes in the file. Bytes after {@link #end} belong to obsolete records. */
+  #usedEnd = 0;
   readonly #sealer: Sealer | null;
-  /** By which the records are longer in the file. */
+  /** Difference between the length of the records in the file and in memory. */
   #sealBytes = 0;
-  /** Of the next record. */
+  /** Number of the next record. */
   #number: number;
 
   /**
-   * Opens the file, or makes it, with its folder.
-   * @param capacity bytes of the records in it, at most, as long as they are not sealed
-   * @param sealer of payloads; null: they stand as they are
+   * Opens the file, or creates it with its folder.
+   * @param capacity most bytes of unencrypted records
+   * @param sealer encrypts the payloads; null: no encryption
    * @throws Error of the file system
    */
   constructor(path: string, capacity: number, sealer: Sealer | null = null) {
     makeFolder(dirname(path));
     this.#sealer = sealer;
-    const mark = sealer === null ? MARK : SEALED_MARK;
     this.#file = openSync(path, 'a+');
     closeSync(this.#file);
     this.#file = openSync(path, 'r+');
     try {
       const stored = readAll(this.#file);
-      if (stored.length >= HEAD_BYTES && stored.subarray(0, mark.length).equals(mark)) {
-        this.identity = stored.subarray(MARK.length, HEAD_BYTES);
-        this.found = readRecords(stored.subarray(HEAD_BYTES), sealer, this.identity);
+      const headBytes = measureHead(stored, sealer !== null);
+      this.isDamaged = headBytes === 0 && stored.length >= HEAD_BYTES;
+      this.#headBytes = headBytes === 0 ? HEAD_BYTES : headBytes;
+      if (headBytes > 0) {
+        this.identity = stored.subarray(MARK.length, OLD_HEAD_BYTES);
+        this.found = readRecords(stored.subarray(headBytes), sealer, this.identity);
       } else {
         this.identity = randomBytes(IDENTITY_BYTES);
         this.found = [];
-        writeAll(this.#file, Buffer.concat([mark, this.identity]), 0);
+        writeAll(this.#file, makeHead(this.identity, sealer !== null), 0);
       }
+      this.#usedEnd = Math.max(stored.length - this.#headBytes, 0);
     } catch (thrown) {
       closeSync(this.#file);
       throw thrown;
@@ -72,21 +84,21 @@ export class RedoLog {
     this.#bytes = Buffer.allocUnsafeSlow(capacity);
   }
 
-  /** Number of the last record that was appended. */
+  /** Number of the last appended record. */
   get last(): number {
     return this.#number - 1;
   }
 
-  /** Numbers go on behind this one, if they are not there yet. */
+  /** Continues numbering after this number, unless numbering is already past it. */
   skipTo(number: number): void {
     if (this.#number <= number) this.#number = number + 1;
   }
 
   /**
-   * Appends a record; it counts once this has returned.
-   * @param write puts the payload into the bytes from `at` on, and gives where it ends; −1: it does not fit
+   * Appends a record; it is acknowledged once this has returned.
+   * @param write writes the payload into the bytes from `at` on and returns its end; −1: it does not fit
    * @returns the record's number, or 0 when it does not fit
-   * @throws Error of the file system; then the record does not count
+   * @throws Error of the file system; then the record is not acknowledged
    */
   append(write: (into: Buffer, at: number) => number): number {
     const bytes = this.#bytes;
@@ -97,16 +109,17 @@ export class RedoLog {
     if (end < 0) return 0;
     if (this.#sealer === null) {
       writeHead(bytes, start, end, this.#number);
-      writeAll(this.#file, bytes.subarray(start, end), HEAD_BYTES + start);
+      writeAll(this.#file, bytes.subarray(start, end), this.#headBytes + start);
     } else {
       const sealed = this.#sealer.seal(bytes.subarray(from, end), placeOf(this.identity, this.#number));
       const record = Buffer.allocUnsafe(RECORD_HEAD_BYTES + sealed.length);
       sealed.copy(record, RECORD_HEAD_BYTES);
       writeHead(record, 0, record.length, this.#number);
-      writeAll(this.#file, record, HEAD_BYTES + start + this.#sealBytes);
+      writeAll(this.#file, record, this.#headBytes + start + this.#sealBytes);
       this.#sealBytes += SEAL_BYTES;
     }
     this.#end = end;
+    this.#usedEnd = Math.max(this.#usedEnd, end + this.#sealBytes);
     return this.#number++;
   }
 
@@ -114,15 +127,43 @@ export class RedoLog {
     return this.#end === 0;
   }
 
-  /** Everything in it is where it belongs: the next record is written over the first. */
+  /** Records that the database has all records: the next record overwrites the first. */
   beginAgain(): void {
     this.#end = 0;
     this.#sealBytes = 0;
   }
 
+  /**
+   * Overwrites the bytes of obsolete records.
+   * @throws Error of the file system; the next call overwrites the rest
+   */
+  wipe(): void {
+    const end = this.#end + this.#sealBytes;
+    if (this.#usedEnd <= end) return;
+    writeAll(this.#file, Buffer.alloc(this.#usedEnd - end), this.#headBytes + end);
+    this.#usedEnd = end;
+  }
+
   close(): void {
     closeSync(this.#file);
   }
+}
+
+/** @returns bytes of the log's head; 0 when the file does not begin with a valid head */
+function measureHead(stored: Buffer, isSealed: boolean): number {
+  const begins = (mark: Buffer) => stored.subarray(0, mark.length).equals(mark);
+  if (stored.length >= OLD_HEAD_BYTES && begins(isSealed ? OLD_SEALED_MARK : OLD_MARK)) return OLD_HEAD_BYTES;
+  if (stored.length < HEAD_BYTES || !begins(isSealed ? SEALED_MARK : MARK)) return 0;
+  const checksum = crc32(stored.subarray(0, OLD_HEAD_BYTES));
+  return stored.readUInt32BE(OLD_HEAD_BYTES) === checksum ? HEAD_BYTES : 0;
+}
+
+function makeHead(identity: Buffer, isSealed: boolean): Buffer {
+  const head = Buffer.alloc(HEAD_BYTES);
+  (isSealed ? SEALED_MARK : MARK).copy(head);
+  identity.copy(head, MARK.length);
+  head.writeUInt32BE(crc32(head.subarray(0, OLD_HEAD_BYTES)), OLD_HEAD_BYTES);
+  return head;
 }
 
 /** The head of the record from `start` to `end`. */
@@ -139,7 +180,7 @@ function placeOf(identity: Buffer, number: number): Buffer {
   return place;
 }
 
-/** As far as they are whole and follow each other. */
+/** Reads the records up to the first incomplete or out-of-order one. */
 function readRecords(bytes: Buffer, sealer: Sealer | null, identity: Buffer): RedoRecord[] {
   const records: RedoRecord[] = [];
   for (let at = 0; at + RECORD_HEAD_BYTES <= bytes.length; ) {

@@ -1,23 +1,22 @@
 /**
- * What a change of the data key or an erasure is about to do, in DATA_DIR/rekey.json. Whatever cuts it short, it is then either
- * undone or finished, and nobody starts from half of it. Main thread.
+ * What a change of the data key or an erasure is about to do, in DATA_DIR/rekey.json. When either is cut short, the next start
+ * or command finishes or undoes it. Main thread.
  *
  * First everything is written anew beside what is there: `writing`. Then the plan says `written`, in one rename, and from
  * there on the new files take their places, which needs no key and may be done again from the start.
+ *
+ * The plan names paths that are replaced and removed, so it is checked before it is written and after it is read: it may name
+ * only what a change of the key or an erasure makes, in DATA_DIR and beside the capture database.
  */
-import {
-  closeSync,
-  existsSync,
-  fsyncSync,
-  openSync,
-  readFileSync,
-  renameSync,
-  rmSync,
-  writeFileSync,
-} from 'node:fs';
-import { dirname, join } from 'node:path';
+import { existsSync, lstatSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
+import { basename, dirname, extname, join } from 'node:path';
 import { z } from 'zod';
 import { namePlace } from '../std/file-place.ts';
+import { syncFolder } from '../std/folder.ts';
+import { attachmentsFolder, rawFolder, sealedPath } from './capture/layout.ts';
+import { listRunIndexFiles } from './capture/run-index.ts';
+import { type PlanPlace, planPath } from './plan-file.ts';
+import { isSegmentName, textIndexFolder } from './text-index/segment-files.ts';
 import { claimWriter, type WriterClaim } from './writer-claim.ts';
 
 const planSchema = z.object({
@@ -25,9 +24,9 @@ const planSchema = z.object({
   state: z.enum(['writing', 'written']),
   /** Names the new key; null: nothing will be encrypted. */
   key_id: z.string().nullable(),
-  /** Databases that nobody may write to meanwhile. */
+  /** Databases that no other process may write to meanwhile. */
   claims: z.array(z.string()),
-  /** New files and folders, and whose place they take; a folder in the place goes first. */
+  /** New files and folders, and the paths that they replace. A folder at such a path is removed first. */
   moves: z.array(z.object({ from: z.string(), to: z.string() })),
   /** What has no meaning under the new key. */
   removals: z.array(z.string()),
@@ -35,29 +34,82 @@ const planSchema = z.object({
 
 export type RekeyPlan = z.output<typeof planSchema>;
 
-export function planPath(dataDir: string): string {
-  return join(dataDir, 'rekey.json');
-}
+/** What new files and folders are called until they take their places. */
+const PARTS = ['.rekey', '.erase'];
 
-/** Why nothing is to be read or written there now. */
-export function describePlan(dataDir: string): string {
-  return `what ${dataDir} holds is being written anew (understudy rekey, understudy erase), or that was cut short, which the next start settles`;
-}
-
-/** @returns null when there is none; @throws Error for one that cannot be read */
-export function readPlan(dataDir: string): RekeyPlan | null {
-  const path = planPath(dataDir);
+/**
+ * @returns null when there is no plan
+ * @throws Error for a plan that cannot be read, or that names a path which no change of the key and no erasure touches
+ */
+function readPlan(place: PlanPlace): RekeyPlan | null {
+  const path = planPath(place.data_dir);
   if (!existsSync(path)) return null;
+  let plan: RekeyPlan;
   try {
-    return planSchema.parse(JSON.parse(readFileSync(path, 'utf8')));
+    plan = planSchema.parse(JSON.parse(readFileSync(path, 'utf8')));
   } catch (cause) {
-    const words = `${path} cannot be read: restore a backup, or ask who has changed it`;
-    throw Object.assign(new Error(words, { cause }), { code: 'EREKEY' });
+    throw refuse(`${path} cannot be read: restore a backup, or find out what has changed it`, cause);
   }
+  checkPlan(place, plan);
+  return plan;
 }
 
-/** It is on the disk when this returns. */
-export function writePlan(dataDir: string, plan: RekeyPlan): void {
+/** @throws Error for the first path that is not one of those that `place` may have */
+function checkPlan(place: PlanPlace, { claims, moves, removals }: RekeyPlan): void {
+  const { data_dir, capture_db } = place;
+  const databases = [join(data_dir, 'main.mdb'), join(data_dir, 'runs.mdb'), capture_db];
+  const files = attachmentsFolder(capture_db);
+  const isDatabase = (path: string) => databases.includes(path) || isSealedName(capture_db, path);
+  const texts = textIndexFolder(capture_db);
+  const derived = [
+    rawFolder(capture_db),
+    ...listRunIndexFiles(capture_db),
+    texts,
+    join(data_dir, 'pattern-graphs'),
+  ];
+  const isRemoval = (path: string) =>
+    derived.includes(path) ||
+    (path.endsWith('-lock') && isDatabase(path.slice(0, -'-lock'.length))) ||
+    (dirname(path) === data_dir && /^runs\.\d+\.redo$/.test(basename(path))) ||
+    (dirname(path) === texts && isSegmentName(basename(path)) && !isLink(texts)) ||
+    (dirname(path) === files && /^[0-9a-f]{64}$/.test(basename(path)) && !isLink(files));
+  const isMove = ({ from, to }: { from: string; to: string }) =>
+    (isDatabase(to) || to === files) && PARTS.some((part) => from === to + part) && !isLink(from);
+  const strange =
+    claims.find((path) => !databases.includes(path)) ??
+    moves.find((move) => !isMove(move))?.to ??
+    removals.find((path) => !isRemoval(path));
+  if (strange === undefined) return;
+  throw refuse(
+    `${planPath(data_dir)} names ${JSON.stringify(strange)}, which is neither of DATA_DIR ${data_dir} nor of the ` +
+      `capture database ${capture_db}: name the database that it was written for with --db, or find out what has changed the plan`,
+    null,
+  );
+}
+
+function isSealedName(captureDb: string, path: string): boolean {
+  if (dirname(path) !== dirname(captureDb)) return false;
+  const extension = extname(captureDb);
+  const [first, last] = /\.(\d+)-(\d+)(?:\.sealing)?(?:\.[^.]*)?$/.exec(path)?.slice(1).map(Number) ?? [];
+  if (first === undefined || last === undefined || !path.endsWith(extension)) return false;
+  return [true, false].some((sealing) => sealedPath(captureDb, first, last, sealing) === path);
+}
+
+function isLink(path: string): boolean {
+  return lstatSync(path, { throwIfNoEntry: false })?.isSymbolicLink() === true;
+}
+
+function refuse(words: string, cause: unknown): Error {
+  return Object.assign(new Error(words, { cause }), { code: 'EREKEY' });
+}
+
+/**
+ * Writes the plan. It is on the disk when this returns.
+ * @throws Error for a plan that would be refused when it is read; Error of the file system
+ */
+export function writePlan(place: PlanPlace, plan: RekeyPlan): void {
+  checkPlan(place, plan);
+  const dataDir = place.data_dir;
   const path = planPath(dataDir);
   const draft = `${path}.new`;
   try {
@@ -77,28 +129,28 @@ export function writePlan(dataDir: string, plan: RekeyPlan): void {
  * @throws WriterClaimedError when another process is at work
  */
 export async function settlePlan(
-  dataDir: string,
+  place: PlanPlace,
   held: readonly string[] = [],
   step: () => void = () => {},
 ): Promise<{ done: 'finished' | 'undone'; key_id: string | null } | null> {
-  if (readPlan(dataDir) === null) return null;
+  if (readPlan(place) === null) return null;
   const claims: WriterClaim[] = [];
   try {
-    for (const path of readPlan(dataDir)?.claims ?? [])
+    for (const path of readPlan(place)?.claims ?? [])
       if (!held.includes(path)) claims.push(await claimWriter(path, { patience_ms: 0 }));
-    // As it is now that nobody else is at work.
-    const plan = readPlan(dataDir);
+    // Read again: with the claims held, no other process changes it.
+    const plan = readPlan(place);
     if (plan === null) return null;
-    if (plan.state === 'written') finishPlan(dataDir, plan, step);
-    else undoPlan(dataDir, plan);
+    if (plan.state === 'written') finishPlan(place, plan, step);
+    else undoPlan(place, plan);
     return { done: plan.state === 'written' ? 'finished' : 'undone', key_id: plan.key_id };
   } finally {
     for (const claim of claims) await claim.release();
   }
 }
 
-/** What was written anew takes its places. */
-export function finishPlan(dataDir: string, plan: RekeyPlan, step: () => void): void {
+/** Moves the new files and folders to their places. */
+export function finishPlan({ data_dir: dataDir }: PlanPlace, plan: RekeyPlan, step: () => void): void {
   const folders = new Set<string>([dataDir]);
   for (const { from, to } of plan.moves) {
     folders.add(dirname(to));
@@ -118,7 +170,7 @@ export function finishPlan(dataDir: string, plan: RekeyPlan, step: () => void): 
   endPlan(dataDir);
 }
 
-function undoPlan(dataDir: string, plan: RekeyPlan): void {
+function undoPlan({ data_dir: dataDir }: PlanPlace, plan: RekeyPlan): void {
   for (const { from } of plan.moves) {
     rmSync(from, { recursive: true, force: true });
     rmSync(`${from}-lock`, { force: true });
@@ -129,13 +181,4 @@ function undoPlan(dataDir: string, plan: RekeyPlan): void {
 function endPlan(dataDir: string): void {
   rmSync(planPath(dataDir), { force: true });
   syncFolder(dataDir);
-}
-
-function syncFolder(path: string): void {
-  const folder = openSync(path, 'r');
-  try {
-    fsyncSync(folder);
-  } finally {
-    closeSync(folder);
-  }
 }

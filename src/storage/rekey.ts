@@ -1,9 +1,10 @@
 /**
- * Writes all stored data anew: under another key, under a first key, or under none. It writes beside what
- * is there, and then puts all of it in place at once (rekey-plan.ts), so it needs the same room again. Main thread of the command line.
+ * Rewrites all stored data with another key, with a first key, or without a key. New files are written beside the old
+ * ones and then replace them together (rekey-plan.ts), so a change needs as much free space as the data. Main thread of
+ * the command line.
  *
- * What does not open under the old key was damaged before. Captured blocks are copied as they are, so that ids stay and
- * a reader reports the damage as before. Rows and attachments are left out. Both are counted.
+ * Data that the old key does not open was already damaged. Damaged captured blocks are copied unchanged, so that ids
+ * stay the same and readers report the damage as before. Damaged rows and attachments are omitted. Both are counted.
  */
 import { createHash } from 'node:crypto';
 import { existsSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
@@ -12,26 +13,30 @@ import { type Database, open, type RootDatabase } from 'lmdb';
 import { type DataKey, openDataKey, SealError } from '../std/data-key.ts';
 import { isThere, namePlace } from '../std/file-place.ts';
 import { makeFolder } from '../std/folder.ts';
+import { syncPath } from '../std/synced-path.ts';
 import { nameAttachment, openAttachment, sealAttachment } from './capture/attachments.ts';
 import { closeBlock, openBlock } from './capture/block-sealing.ts';
 import { cutBlock, isInPieces, joinBlock, readRawPlace } from './capture/codec.ts';
-import type { DecodeExchange } from './capture/exchange-index.ts';
 import { attachmentsFolder, type CaptureEnv, listSealed, rawFolder } from './capture/layout.ts';
 import { CaptureLog } from './capture/log.ts';
 import { listRunIndexFiles } from './capture/run-index.ts';
-import { removeDatabase, rewriteCaptureFile, syncFile } from './capture-rewrite.ts';
-import { checkFileHead, checkRoom } from './lmdb/file-head.ts';
-import { checkSealing, SEALING, SealedTable, type ValueTable } from './lmdb/sealed-table.ts';
+import type { DecodeExchange } from './capture/stored-copy.ts';
+import { removeDatabase, rewriteCaptureFile } from './capture-rewrite.ts';
+import { checkRoom } from './lmdb/file-head.ts';
+import { waitForWriter } from './lmdb/file-replacement.ts';
+import { markChecksums, openCodec, SEALING, SealedTable, type ValueTable } from './lmdb/sealed-table.ts';
 import { databasePaths, findRedoLogs, tryStores } from './lmdb/stores.ts';
 import { finishPlan, type RekeyPlan, settlePlan, writePlan } from './rekey-plan.ts';
+import { refuseHalfRestored } from './restore-marker.ts';
+import { textIndexFolder } from './text-index/segment-files.ts';
 import { claimWriter, type WriterClaim, WriterClaimedError } from './writer-claim.ts';
 
-/** The key cannot be changed now. One line for the person. */
+/** The key cannot be changed now. The message is one line for the user. */
 export class RekeyError extends Error {
   override readonly name = 'RekeyError';
 }
 
-export interface RekeyOptions {
+interface RekeyOptions {
   data_dir: string;
   capture_db: string;
   /** Secrets; null: nothing is encrypted. */
@@ -43,16 +48,16 @@ export interface RekeyOptions {
 export interface RekeyReport {
   files: number;
   bytes: number;
-  /** Values and files that did not open under the old key. */
+  /** Number of values and files that the old key did not open. */
   damaged: number;
-  /** An earlier change that was cut short was finished, to this same key: nothing else was to be done. */
+  /** Whether an interrupted change to this same key was finished; then nothing else was necessary. */
   was_finished: boolean;
 }
 
-/** Told of each file as it is begun and gone through, and before each step of putting them in place. */
-export type RekeyProgress = (name: string, doneBytes: number, ofBytes: number) => void;
+/** Called for each file at the start and while it is processed, and before each step that moves files into place. */
+type RekeyProgress = (name: string, doneBytes: number, ofBytes: number) => void;
 
-/** Written in one transaction. */
+/** Limits of one transaction. */
 const BATCH_ROWS = 1_000;
 const BATCH_BYTES = 4 << 20;
 const MAX_NAMED = 128;
@@ -60,8 +65,8 @@ const BINARY = { encoding: 'binary', keyEncoding: 'binary', cache: false } as co
 const PART = '.rekey';
 
 /**
- * @throws RekeyError when a process serves from the place or there is nothing; DataKeyError when what is there does not go
- * with the old key; Error of the file system. Then everything is as it was.
+ * @throws RekeyError when a process serves from the folder or the folder is empty; DataKeyError when the data does not
+ *   match the old key; Error of the file system. Nothing has changed then.
  */
 export async function rekeyData(options: RekeyOptions, progress: RekeyProgress): Promise<RekeyReport> {
   const { data_dir, capture_db, to } = options;
@@ -69,8 +74,11 @@ export async function rekeyData(options: RekeyOptions, progress: RekeyProgress):
   const claims: WriterClaim[] = [];
   try {
     for (const path of [main, capture_db]) claims.push(await claimWriter(path, { patience_ms: 0 }));
+    for (const path of [main, capture_db]) refuseHalfRestored(path);
     const toId = openDataKey(to)?.id ?? null;
-    const settled = await settlePlan(data_dir, [main, capture_db], () => progress('rekey.json', 0, 0));
+    const settled = await settlePlan({ data_dir, capture_db }, [main, capture_db], () =>
+      progress('rekey.json', 0, 0),
+    );
     if (settled?.done === 'finished' && settled.key_id === toId)
       return { files: 0, bytes: 0, damaged: 0, was_finished: true };
     return await new Rekeying(options, progress).run([main, capture_db], toId);
@@ -122,33 +130,31 @@ class Rekeying {
         ...findRedoLogs(paths),
         ...all.map((path) => `${path}-lock`),
         rawFolder(capture_db),
-        // Made again from the captures.
+        // The run index and the full-text index are rebuilt from the captures.
         ...listRunIndexFiles(capture_db),
+        textIndexFolder(capture_db),
         join(data_dir, 'pattern-graphs'),
       ],
     };
     this.#of = all.reduce((sum, path) => sum + statSync(path).size, 0) + measureFolder(files);
     this.#tell('rekey.json', 0);
-    writePlan(data_dir, plan);
+    writePlan({ data_dir, capture_db }, plan);
     try {
-      const seen = new Map(stores.map((path) => [path, -1]));
-      for (const path of stores) seen.set(path, await this.#copyStore(path));
+      for (const path of stores) await waitForWriter(path);
+      for (const path of stores) await this.#copyStore(path);
       for (const path of captures) await this.#copyCapture(path, path !== capture_db);
       if (hasFiles) this.#copyAttachments(files);
-      // A command that takes no claim may have written a row meanwhile.
-      for (const path of stores)
-        while (checkFileHead(path) !== seen.get(path)) seen.set(path, await this.#copyStore(path));
       this.#tell('rekey.json', 0);
-      writePlan(data_dir, { ...plan, state: 'written' });
+      writePlan({ data_dir, capture_db }, { ...plan, state: 'written' });
     } catch (thrown) {
-      await settlePlan(data_dir, claims);
+      await settlePlan({ data_dir, capture_db }, claims);
       throw thrown;
     }
-    finishPlan(data_dir, plan, () => this.#tell('rekey.json', 0));
+    finishPlan({ data_dir, capture_db }, plan, () => this.#tell('rekey.json', 0));
     return { files: plan.moves.length, bytes: this.#of, damaged: this.#damaged, was_finished: false };
   }
 
-  /** What was promised is in the databases then, what waited is packed, and a rotation that was cut short is finished. */
+  /** Moves promised records into the databases, packs waiting blocks and finishes an interrupted rotation. */
   async #settleStores(): Promise<void> {
     const { data_dir, capture_db, from, decode } = this.#options;
     const paths = databasePaths(data_dir, from);
@@ -168,19 +174,18 @@ class Rekeying {
     this.#progress(name, this.#done, this.#of);
   }
 
-  /** @returns the transaction that was copied */
-  async #copyStore(path: string): Promise<number> {
+  async #copyStore(path: string): Promise<void> {
     const copy = `${path}${PART}`;
     removeDatabase(copy);
     checkRoom(copy);
     const options = { noSubdir: true, maxDbs: MAX_NAMED, overlappingSync: false, ...BINARY };
     const source = open<Buffer, Buffer>({ ...options, path, readOnly: true });
     try {
-      const transaction = checkFileHead(path);
       const target = open<Buffer, Buffer>({ ...options, path: copy, noSync: true });
       try {
-        const opening = checkSealing(source, path, this.#from);
-        const sealing = checkSealing(target, copy, this.#to);
+        const opening = openCodec(source, path, this.#from);
+        if (this.#to === null) markChecksums(target);
+        const sealing = openCodec(target, copy, this.#to);
         for (const name of listTables(source)) {
           const from = source.openDB<Buffer, Buffer>({ name, ...BINARY });
           const table = target.openDB<Buffer, Buffer>({ name, ...BINARY });
@@ -195,9 +200,8 @@ class Rekeying {
       } finally {
         await target.close();
       }
-      syncFile(copy);
+      syncPath(copy);
       rmSync(`${copy}-lock`, { force: true });
-      return transaction;
     } catch (thrown) {
       throw namePlace(thrown, copy);
     } finally {
@@ -236,10 +240,10 @@ class Rekeying {
     this.#tell(path, pieces.write() + blocks.write());
   }
 
-  /** The whole block under the new key; as it is where it cannot be read. */
+  /** The whole block under the new key; unchanged if it cannot be read. */
   #convertBlock(source: CaptureEnv, target: CaptureEnv, key: number, value: Buffer): Buffer {
     try {
-      if (readRawPlace(value) !== null) throw new RangeError('what it stood in could not be read');
+      if (readRawPlace(value) !== null) throw new RangeError('a piece of the block could not be read');
       const whole = joinBlock(value, (number) => source.pieces.get(number), failToRead);
       return closeBlock(openBlock(whole, key, source.sealing), key, target.sealing);
     } catch (thrown) {
@@ -266,7 +270,7 @@ class Rekeying {
       const content = this.#to === null ? plain : sealAttachment(newName, plain, this.#to);
       writeFileSync(join(copy, newName), content, { mode: 0o600, flush: true });
     }
-    syncFile(copy);
+    syncPath(copy);
   }
 
   #open(read: () => Buffer): Buffer | null {
@@ -280,7 +284,7 @@ class Rekeying {
   }
 }
 
-/** Rows on their way into a table. */
+/** Rows waiting to be written to a table. */
 class Batch<K extends Buffer | number> {
   // biome-ignore lint/suspicious/noExplicitAny: files have keys of several kinds
   readonly #root: RootDatabase<Buffer, any>;
@@ -298,14 +302,14 @@ class Batch<K extends Buffer | number> {
     return this.#rows.length >= BATCH_ROWS || this.#bytes >= BATCH_BYTES;
   }
 
-  /** @returns whether it should be written now */
+  /** @returns whether the rows should be written now */
   add(key: K, value: Buffer): boolean {
     this.#rows.push({ key, value });
     this.#bytes += value.length;
     return this.isFull;
   }
 
-  /** @returns bytes that were written */
+  /** @returns number of bytes written */
   write(): number {
     const bytes = this.#bytes;
     if (this.#rows.length === 0) return 0;
@@ -319,7 +323,7 @@ class Batch<K extends Buffer | number> {
 }
 
 function failToRead(): never {
-  throw new RangeError('what it stood in could not be read');
+  throw new RangeError('a piece of the block could not be read');
 }
 
 function listTables(root: RootDatabase<Buffer, Buffer>): string[] {

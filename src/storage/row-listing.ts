@@ -1,9 +1,10 @@
 /**
- * Lists rows that an earlier version stored without lists. It does so once a database, in small transactions, in
- * the background; rows that are written meanwhile are listed already. Server threads.
+ * Adds rows that an earlier version stored to the lists that this version reads. It runs once per database, in small
+ * transactions in the background. Rows written meanwhile are already in the lists. Server threads; the capture reader
+ * and the command line check whether it has finished.
  */
 import { RUN_LISTS, type RunListRow, runListKeys } from '../domain/run-list.ts';
-import { RUNS, type RunRow } from '../domain/run-rows.ts';
+import { RUN_OUTCOMES, RUNS, type RunRow } from '../domain/run-rows.ts';
 import {
   TRACE_LISTS,
   TRACES,
@@ -11,25 +12,27 @@ import {
   type TraceRow,
   traceListKeys,
 } from '../domain/trace-rows.ts';
-import { RUN_LISTING_ROWS } from '../limits.ts';
 import type { RowKey } from '../runtime/protocol.ts';
-import type { Row, Tables } from './tables.ts';
+import type { Row, TableReader, Tables } from './tables.ts';
 
-/** How far it has come: key [table of the lists]. */
+/** Rows that one transaction adds to the lists. */
+export const RUN_LISTING_ROWS = 500;
+
+/** Progress of one listing; key [table of the lists]. */
 export const LISTINGS = 'listings';
 
 interface Listing {
-  /** Key of the last row that is in its lists; null: none yet. */
+  /** Key of the last row added to the lists; null before the first. */
   after: (string | number)[] | null;
   is_done: boolean;
 }
 
-/** Which rows belong into which lists. */
+/** Which rows belong in which lists. */
 interface ListingPlan<Value> {
   table: string;
   lists: string;
   keysOf(row: Row<Value>): readonly RowKey[];
-  /** What stands in a list of a row. */
+  /** The value stored in a list for a row. */
   listed(value: Value): unknown;
 }
 
@@ -40,6 +43,14 @@ export const RUN_LISTING: ListingPlan<RunRow> = {
   keysOf: ({ value }) =>
     runListKeys(value, { started_at_ms: Date.parse(value.started_at), run_id: value.run_id }),
   listed: ({ project_id }): RunListRow => ({ project_id }),
+};
+
+/** Outcomes of finished runs, by run id. */
+export const OUTCOME_LISTING: ListingPlan<RunRow> = {
+  table: RUNS,
+  lists: RUN_OUTCOMES,
+  keysOf: ({ value: { status, run_id, org_id } }) => (status === 'finished' ? [[run_id, org_id]] : []),
+  listed: ({ outcome }): string => outcome,
 };
 
 /** Traces, in the main database. */
@@ -54,9 +65,14 @@ export const TRACE_LISTING: ListingPlan<TraceRow> = {
   listed: ({ project_id }): TraceListRow => ({ project_id }),
 };
 
+/** Whether all rows of an earlier version are in the lists. */
+export function isListed(tables: TableReader, { lists }: Pick<ListingPlan<never>, 'lists'>): boolean {
+  return tables.get<Listing>(LISTINGS, [lists])?.is_done === true;
+}
+
 /**
- * @param isStopped asked between transactions
- * @throws Error what the store throws; it goes on with the next start
+ * @param isStopped called between transactions
+ * @throws Error from the store; the listing continues at the next start
  */
 export async function listOldRows<Value>(
   tables: Tables,
@@ -77,7 +93,7 @@ export async function listOldRows<Value>(
       tx.write({ op: 'put', table: LISTINGS, row: [lists], value: listing });
       return listing.is_done;
     });
-    // Others of the thread have their time between.
+    // Let other work on this thread run between transactions.
     await new Promise((resolve) => setImmediate(resolve));
   }
 }

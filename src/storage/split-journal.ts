@@ -1,7 +1,6 @@
 /**
- * One journal made of two: one for kinds whose events must be on the disk before they count, one for kinds whose events need only
- * survive the process, each in a file of its own. An actor lives in one file, so that its commits stay whole.
- * Actor and server threads: wherever actors run.
+ * One journal made of two files. Events of some kinds must be on the disk before they count; events of the others must only
+ * survive the process. All events of an actor are in one file, so its commits stay whole. Wherever actors run.
  */
 import type { JournalStore, JournalWrite, StoredActor } from '../runtime/journal.ts';
 

@@ -1,7 +1,7 @@
 /** The product's databases as a server thread sees them. Types; any thread. */
 import type { Tables } from './tables.ts';
 
-/** Databases of DATA_DIR; each row lives in the one whose promise it needs. */
+/** Databases of DATA_DIR. A row is in the one with the durability that it needs. */
 export interface Stores {
   /** `main.mdb`: what is acknowledged is on the disk. Patterns, findings, traces, profiles, the control plane. */
   main: Tables;

@@ -1,12 +1,11 @@
 /**
- * Says that this process writes to a database that takes one writer. The capture log gives ids from memory: a second
- * writer would give the same ones, and its exchanges would be lost or spoil those of the first. Actors know from memory
- * what they have stored: two processes would each overwrite what the other knows. Any thread of the process that writes.
+ * A claim on a database that takes one writer process. The capture log assigns ids from memory, so a second writer would assign
+ * the same ids and overwrite exchanges. Actors keep their state in memory, so two processes would overwrite each other's rows.
+ * Any thread of the process that writes.
  *
- * The claim is a local socket that is named after the file. The system drops it with the process, however that ends, so
- * nothing needs to be cleaned up, and nothing lies in the folder. A process that connects is told who holds the claim and
- * whether that process is ending. It reaches as far as such names do: one machine, and on Linux one network namespace.
- * If no such socket can be made, there is no claim, and the start goes on.
+ * The claim is a local socket that is named after the file. The system drops it when the process ends, so nothing has to be cleaned
+ * up. A process that connects learns which process holds the claim, and whether that process is ending. The claim is visible on one
+ * machine, and on Linux in one network namespace. If no such socket can be made, there is no claim, and the start goes on.
  */
 
 import { createHash } from 'node:crypto';
@@ -19,7 +18,7 @@ import { makeFolder } from '../std/folder.ts';
 
 /** A held claim, or none where the system has no such thing. */
 export interface WriterClaim {
-  /** From now on, those who ask are told that it will be free soon. */
+  /** From now on, processes that connect learn that the claim will be free soon. */
   announceEnd(): void;
   release(): Promise<void>;
 }
@@ -27,7 +26,7 @@ export interface WriterClaim {
 export interface WriterClaimOptions {
   /** How long a holder that is ending is waited for. */
   patience_ms: number;
-  /** Ends the wait. */
+  /** Ends the wait. If it has ended before, nothing is claimed: a start that was given up holds nothing. */
   signal?: AbortSignal | undefined;
   /** Told once, when there is a wait. `holder` names the process. */
   onWait?: (holder: string) => void;
@@ -49,11 +48,11 @@ export class WriterClaimedError extends Error {
 const ASK_AGAIN_MS = 100;
 const ANSWER_MS = 1_000;
 /**
- * A holder that has not said within this time whether it goes on is taken for one that does: it is busy, or it was asked
- * in the moment it ended, and the next question will find it gone.
+ * A holder that has not answered within this time is taken for one that goes on: it is busy, or it ended while it was asked, and
+ * the next question finds it gone.
  */
 const SILENCE_MS = 3_000;
-/** `123 running\n` is all that there is to say. */
+/** Bound of an answer such as `123 running\n`. */
 const ANSWER_CHARACTERS = 32;
 
 /**
@@ -64,16 +63,17 @@ export async function claimWriter(path: string, options: WriterClaimOptions): Pr
   const address = claimAddress(path);
   if (address === null) return NO_CLAIM;
   const deadline = performance.now() + options.patience_ms;
-  /** Until when nothing has to be heard: once a holder has said that it is ending, a busy one is waited for all the same. */
+  /** Until then a holder may be silent. Once it has said that it is ending, this is the whole deadline. */
   let silentUntil = performance.now() + SILENCE_MS;
   let hasTold = false;
   for (;;) {
+    options.signal?.throwIfAborted();
     const claim = await tryClaim(address);
     if (claim !== 'taken') return claim;
     const holder = await askHolder(address);
     const now = performance.now();
     if (holder === null) {
-      // Nobody answers: gone in this moment, or a name that its process has left behind, where names are files.
+      // No answer: the holder has just ended, or left a socket file behind.
       if (!isAbstract(address)) rmSync(address, { force: true });
     } else if (holder.state === 'running' || now >= (holder.state === 'ending' ? deadline : silentUntil)) {
       throw new WriterClaimedError(path, holder.name);
@@ -105,7 +105,7 @@ export function claimAddress(path: string): string | null {
   return process.platform === 'win32' ? `\\\\.\\pipe\\${name}` : join(tmpdir(), `${name}.sock`);
 }
 
-/** Names that are no files. */
+/** Whether the socket has no file. */
 function isAbstract(address: string): boolean {
   return address.startsWith('\0') || address.startsWith('\\\\');
 }
@@ -121,7 +121,7 @@ function tryClaim(address: string): Promise<WriterClaim | 'taken'> {
       resolve(error.code === 'EADDRINUSE' ? 'taken' : NO_CLAIM);
     });
     server.listen(address, () => {
-      // Nothing that goes wrong with it later is worth the process.
+      // A later error of the socket must not end the process.
       server.on('error', () => {});
       server.unref();
       resolve({
@@ -140,7 +140,7 @@ function closeServer(server: Server): Promise<void> {
   });
 }
 
-/** @returns null when nobody listens there; `silent` when somebody does and does not say */
+/** @returns null when no process listens there; `silent` when one listens and does not answer */
 function askHolder(
   address: string,
 ): Promise<{ name: string; state: 'running' | 'ending' | 'silent' } | null> {
@@ -149,7 +149,7 @@ function askHolder(
     const socket = connect(address);
     const settle = (isThere: boolean): void => {
       socket.destroy();
-      // Anybody may listen there, so only a number is taken over.
+      // Any process may listen there, so only a number is used.
       const [, pid, state] = /^(\d{1,10}) (running|ending)\n/.exec(answer) ?? [];
       if (!isThere) resolve(null);
       else if (pid === undefined) resolve({ name: 'another process', state: 'silent' });

@@ -1,10 +1,14 @@
 /** Invitations into organizations. Functions of a transaction. Any thread. */
 import { foldEmail, type Invitation, invitationStatus } from '../../domain/account.ts';
 import type { Role } from '../../domain/role.ts';
-import { INVITATION_DAYS, INVITATIONS_SHOWN_MAX } from '../../limits.ts';
 import { ulidAt } from '../../std/id.ts';
 import type { TableReader, TableTransaction } from '../tables.ts';
 import { countRow, type Listing, type Page, readNewest } from './page.ts';
+
+/** Invitations that one answer lists. */
+const INVITATIONS_SHOWN_MAX = 100;
+/** How long an invitation can be accepted (decisions, Identifiers and roles). */
+const INVITATION_DAYS = 7;
 
 /** [org, invitation] → Invitation, counted by organization. */
 export const INVITATIONS = 'invitations';

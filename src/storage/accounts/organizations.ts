@@ -1,13 +1,16 @@
-/** Organizations and who belongs to them. Functions of a transaction. Any thread. */
+/** Organizations and their members. Functions of a transaction. Any thread. */
 import type { Member, Organization } from '../../domain/account.ts';
 import type { Role } from '../../domain/role.ts';
 import { CatalogueError } from '../../errors.ts';
-import { MEMBERS_PER_ORG_MAX, ORGS_PER_USER_MAX } from '../../limits.ts';
 import { ulidAt } from '../../std/id.ts';
 import type { TableReader, TableTransaction } from '../tables.ts';
 import { noteDeletion } from './deletions.ts';
 import { countRow, countRows, type Listing, type Page } from './page.ts';
 import { requireRoom } from './room.ts';
+
+/** What a user and an organization may have at once. One more is refused with 409. */
+const ORGS_PER_USER_MAX = 500;
+const MEMBERS_PER_ORG_MAX = 5_000;
 
 const ORGANIZATIONS = 'organizations';
 /** [org, user] → Member, counted by organization. */
@@ -98,7 +101,7 @@ export function removeOrganization(tx: TableTransaction, org_id: string, nowMs: 
   return members.map(({ user_id }) => user_id);
 }
 
-/** Whether the user owns the organization and nobody else does. */
+/** Whether the user is the only owner of the organization. */
 export function isOnlyOwner(tables: TableReader, org_id: string, user_id: string): boolean {
   const owners = readMembers(tables, org_id).filter(({ role }) => role === 'owner');
   return owners.length === 1 && owners[0]!.user_id === user_id;

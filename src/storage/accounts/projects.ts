@@ -1,11 +1,13 @@
 /** Projects of organizations. Functions of a transaction. Any thread. */
 import type { Project } from '../../domain/account.ts';
-import { PROJECTS_PER_ORG_MAX } from '../../limits.ts';
 import { ulidAt } from '../../std/id.ts';
 import type { TableReader, TableTransaction } from '../tables.ts';
 import { noteDeletion } from './deletions.ts';
 import { countRow, countRows, type Listing, type Page, readNewest } from './page.ts';
 import { requireRoom } from './room.ts';
+
+/** Projects of one organization. One more is refused with 409. */
+const PROJECTS_PER_ORG_MAX = 5_000;
 
 /** [org, project] → Project, counted by organization. */
 export const PROJECTS = 'projects';

@@ -11,7 +11,7 @@ import {
 import type { PlanReader } from '../../domain/plans.ts';
 import type { TableReader, TableTransaction } from '../tables.ts';
 
-/** [org, subscription] → Subscription; org '' while nobody here is known to have it. */
+/** [org, subscription] → Subscription; org '' while its organization is unknown. */
 const SUBSCRIPTIONS = 'subscriptions';
 /** [subscription] → the org it is kept under: later events may name the subscription alone. */
 const ORG_OF_SUBSCRIPTION = 'org_of_subscription';
@@ -31,7 +31,7 @@ export function effectiveOf(tables: TableReader, org_id: string): EffectiveSubsc
   return effectiveSubscription(subscriptionsOf(tables, org_id));
 }
 
-/** Whether somebody goes on paying for the organization. */
+/** Whether a subscription of the organization goes on. */
 export function hasRenewal(tables: TableReader, org_id: string): boolean {
   return subscriptionsOf(tables, org_id).some(doesRenew);
 }
@@ -45,7 +45,7 @@ export function planReader(tables: TableReader): PlanReader {
   return { planOf: (org_id) => effectiveOf(tables, org_id).plan };
 }
 
-/** The processor's customer for the organization: the one who pays for the subscription that counts, else the last one named. */
+/** The processor's customer for the organization: that of the subscription that counts, else the last one named. */
 export function customerOf(tables: TableReader, org_id: string): string | undefined {
   const [payer] = rankSubscriptions(subscriptionsOf(tables, org_id)).flatMap(
     ({ customer }) => customer ?? [],
@@ -88,7 +88,7 @@ export function applyBillingEvent(
   }
   if (event.change === null)
     return { ...nothing, duplicate: false, handled, org_id: handled ? org_id : null };
-  // Kept also while it is nobody's: the event that says whose it is may come last.
+  // Kept while its organization is unknown: the event that names it may come last.
   const { id } = event.change;
   const after = mergeSubscription(kept, org_id, event.change);
   if (kept !== undefined && kept.org_id !== org_id)
@@ -104,7 +104,7 @@ function findSubscription(tables: TableReader, id: string): Subscription | undef
   return org_id === undefined ? undefined : tables.get<Subscription>(SUBSCRIPTIONS, [org_id, id]);
 }
 
-/** @returns '' for nobody here */
+/** @returns '' for an unknown organization */
 function findOrganization(
   tables: TableReader,
   event: BillingEvent,

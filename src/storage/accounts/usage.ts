@@ -2,11 +2,19 @@
  * What was counted, day by day (src/domain/usage.ts): rows of every database that counts, added up. A report of 365
  * days reads those days and no others. Any thread.
  */
-import { INTERVENTION_TOTALS, USAGE, type UsageCounts, usageKey } from '../../domain/usage.ts';
-import { USAGE_DAYS_MAX, USAGE_ORGS_REMEMBERED } from '../../limits.ts';
+import {
+  INTERVENTION_TOTALS,
+  USAGE,
+  USAGE_DAYS_MAX,
+  type UsageCounts,
+  usageKey,
+} from '../../domain/usage.ts';
 import { RecentMap } from '../../std/recent-map.ts';
 import type { Stores } from '../stores.ts';
 import type { TableReader } from '../tables.ts';
+
+/** Organizations whose past days a server thread keeps in memory, about 70 KB each. */
+const USAGE_ORGS_REMEMBERED = 200;
 
 const DAY_MS = 86_400_000;
 

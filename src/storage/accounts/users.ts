@@ -18,8 +18,8 @@ const BY_EMAIL = 'users_by_email';
 /** The user's id; more, once an account of this identity was deleted. */
 type IdentityRow = string | { user_id: string | null; deleted_at_ms: number };
 
-/** What an identity provider says of somebody. */
-export interface SignIn extends Identity {
+/** What an identity provider says of a person. */
+interface SignIn extends Identity {
   email: string | null;
   name: string | null;
   email_verified: boolean;
@@ -29,7 +29,7 @@ export interface SignIn extends Identity {
 const UNDATED_TOKEN_MS = 86_400_000;
 
 /**
- * @returns undefined for somebody who has no account
+ * @returns undefined for an identity without an account
  * @throws CatalogueError `unauthenticated` for a token that is older than the deletion of the account
  */
 export function findUserId(tables: TableReader, identity: Identity, nowMs: number): string | undefined {
@@ -69,7 +69,7 @@ export function createUser(tx: TableTransaction, signIn: SignIn, nowMs: number):
 
 /**
  * Removes the record. What stays of the identity is its digest: tokens that were made until now open nothing any more.
- * @param identity by whose token the account is deleted; a provider's clock may be ahead of ours
+ * @param identity of the token that deletes the account; its provider's clock may be ahead
  */
 export function removeUser(tx: TableTransaction, user: User, identity: Identity, nowMs: number): void {
   const deleted_at_ms = Math.max(nowMs, (identity.issued_at_s ?? 0) * 1_000);
@@ -88,7 +88,7 @@ export function putUser(tx: TableTransaction, user: User): void {
   tx.write({ op: 'put', table: USERS, row: [user.id], value: user });
 }
 
-/** Users whose address is this one: several providers may vouch for it. */
+/** Users with this address: several providers may vouch for it. */
 export function* usersWithEmail(tables: TableReader, email: string): Iterable<string> {
   for (const { row } of tables.range(BY_EMAIL, { prefix: [foldEmail(email)] })) yield String(row[1]);
 }

@@ -10,16 +10,7 @@
  * placeholder stays the same, since it stands in what is sealed.
  */
 import { hash } from 'node:crypto';
-import {
-  closeSync,
-  fsyncSync,
-  openSync,
-  readFileSync,
-  renameSync,
-  rmSync,
-  utimesSync,
-  writeFileSync,
-} from 'node:fs';
+import { readFileSync, renameSync, rmSync, utimesSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { byteEngine, packNeedles } from '../../../native/byte-engine.ts';
 import { ATTACHMENT_BYTES_MIN } from '../../limits.ts';
@@ -27,6 +18,7 @@ import type { DataKey, Sealer } from '../../std/data-key.ts';
 import { makeFolder } from '../../std/folder.ts';
 import { leaveRest } from '../../std/own-memory.ts';
 import { RecentMap } from '../../std/recent-map.ts';
+import { syncPath } from '../../std/synced-path.ts';
 
 /** Files that are known to be saved without asking the disk. */
 const MAX_KNOWN = 65_536;
@@ -68,7 +60,7 @@ const MEMBER_BEFORE =
 /** Base64 that is neither image nor document. */
 const NOT_A_FILE = /redacted_thinking|encrypted_content|"signature/;
 
-/** Whether a body may hold placeholders of its own making. */
+/** Whether a body may hold placeholders that its sender wrote. */
 export function mayHoldPlaceholder(body: Buffer): boolean {
   return byteEngine.findAnyNeedle(body, 0, body.length, PLACEHOLDER_NEEDLE) >= 0;
 }
@@ -256,16 +248,6 @@ function touch(path: string, nowMs: number): boolean {
     return true;
   } catch {
     return false;
-  }
-}
-
-/** fsync of one file or folder. */
-export function syncPath(path: string): void {
-  const file = openSync(path, 'r');
-  try {
-    fsyncSync(file);
-  } finally {
-    closeSync(file);
   }
 }
 

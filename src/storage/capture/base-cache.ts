@@ -6,10 +6,11 @@
  * farthest place first; the last exchange on the same path (for its headers). It is bounded in bytes. The least recently used
  * exchange goes first, and one that its successor repeats whole goes at once.
  *
- * All bytes of an exchange lie in one memory that nothing else is in, and count at its length: a small
- * Buffer of its own would keep the 8 KB that Node cuts it from. Dropped memory is used again, and also counts.
+ * All bytes of an exchange lie in one memory that holds nothing else, and its length is what counts: a small
+ * Buffer would keep the 8 KB pool alive that Node cuts it from. Dropped memory is reused, and also counts.
  */
-import { byteEngine, copyBytes } from '../../../native/byte-engine.ts';
+import { crc32 } from 'node:zlib';
+import { copyBytes } from '../../../native/byte-engine.ts';
 import { LinkedMap } from '../../std/linked-map.ts';
 import { RecentMap } from '../../std/recent-map.ts';
 import { measureSharedPrefix, type PreparedBody } from './prepared-body.ts';
@@ -38,7 +39,7 @@ const PLACES = Array.from({ length: 18 }, (_, i) => Math.round(1_024 * 1.5 ** i)
 const PRINT_BYTES = 256;
 /** Odd, with its bits far apart: the same bytes at another place are another fingerprint. */
 const PLACE_FACTOR = 0x9e3779b1;
-/** Whole numbers below it are kept in V8's maps without memory of their own. */
+/** V8 keeps whole numbers up to this in its maps without a heap object for each. */
 const SMALL_MASK = 0x3fff_ffff;
 const MAX_PRINTS = 65_536;
 const MAX_RUNS = 16_384;
@@ -119,8 +120,8 @@ export class BaseCache {
   }
 
   /**
-   * Memory for what is kept of one exchange, at least so long. It may be that of one that was dropped: nobody may look at
-   * that one any more.
+   * Memory of at least this length for what is kept of one exchange. It may have belonged to a dropped exchange, which
+   * must not be read afterwards.
    * @returns null when it is more than may be kept
    */
   takeMemory(bytes: number): Buffer | null {
@@ -309,7 +310,7 @@ function note<K>(map: RecentMap<K, number[]>, key: K, id: number): void {
 /** A fingerprint, short enough that a map looks it up as it is: two that are alike by chance cost a comparison. */
 function printBody(body: Buffer, place: number): number {
   const at = PLACES[place]!;
-  const print = byteEngine.measureChecksum(body, at - PRINT_BYTES, at);
+  const print = crc32(body.subarray(at - PRINT_BYTES, at));
   return (print ^ Math.imul(place, PLACE_FACTOR)) & SMALL_MASK;
 }
 
@@ -317,5 +318,5 @@ const scratch = Buffer.allocUnsafeSlow(1_024);
 
 /** The same for a name, of which nothing is kept: a string may hold on to a much longer one that it was cut from. */
 function printText(text: string): number {
-  return byteEngine.measureChecksum(scratch, 0, scratch.write(text, 0, 'latin1')) & SMALL_MASK;
+  return crc32(scratch.subarray(0, scratch.write(text, 0, 'latin1'))) & SMALL_MASK;
 }

@@ -1,34 +1,47 @@
 /**
- * Makes of a batch of exchanges the blocks that one commit stores. It sets apart exchanges that cannot be stored because of their
- * own content; the others go on without them. Capture process.
+ * Encodes a batch of exchanges as the blocks of one commit. Exchanges that cannot be stored because of their content
+ * are set apart; the others continue without them. Capture process.
  */
 import { findPlaceCause, type SetApart } from '../../domain/capture-cause.ts';
 import type { CapturedExchange, WithheldCause } from '../../domain/exchange.ts';
 import { BlockBuilder, type CutBlock, type RawStage, type WritePosition } from './block-builder.ts';
-import type { ExchangeEncoder } from './exchange-encoder.ts';
+import type { EncodedExchange, ExchangeEncoder } from './exchange-encoder.ts';
+import type { ExchangeFacts, FactsReader } from './exchange-facts.ts';
 import type { Preparer } from './preparation.ts';
+import { readBack } from './prepared-body.ts';
 import { listWithheld } from './prepared-exchange.ts';
+import { decodeMeta } from './record.ts';
 import { describeSetApart } from './set-apart.ts';
 
-/** From this many exchanges at once on, speed counts more than size. */
+/** From this many exchanges per batch on, speed is more important than size. */
 const HURRIED_BATCH = 16;
 
-/** What the encoder needs of the raw files; see `RawFiles`. */
-export interface RawSink extends RawStage {
+/** The methods of `RawFiles` that the encoder needs. */
+interface RawSink extends RawStage {
   readonly isFull: boolean;
   write(): Promise<void>;
   finish(): Promise<void>;
 }
 
-/** A batch that is ready to be committed: what it put into raw files is with the system. */
+/** A batch ready to be committed; the kernel already has its raw-file blocks. */
 export interface EncodedBatch {
   blocks: readonly CutBlock[];
-  /** Where the database goes on behind it. */
+  /** Where the database continues after this batch. */
   next_id: number;
   next_piece: number;
   set_apart: SetApart[];
-  /** Why bodies are not kept, one for each. */
+  /** The cause of each body that was not stored. */
   withheld: WithheldCause[];
+  /** Facts about the exchanges for the index; empty without a reader. */
+  facts: ExchangeFacts[];
+}
+
+/** How to encode a batch. */
+interface EncodingPace {
+  /** Whether there is no time to compress. */
+  is_pressed: boolean;
+  /** Reads facts from the exchanges for the index; null if there is no time for that. */
+  facts_reader: FactsReader | null;
 }
 
 export class BatchEncoder {
@@ -37,7 +50,7 @@ export class BatchEncoder {
   readonly #raw: RawSink;
   readonly #fault: ((exchange: CapturedExchange) => void) | undefined;
 
-  /** @param fault for tests: throws when an exchange shall not be storable */
+  /** @param fault for tests: throws to make an exchange impossible to store */
   constructor(
     preparer: Preparer,
     encoder: ExchangeEncoder,
@@ -51,24 +64,24 @@ export class BatchEncoder {
   }
 
   /**
-   * @param bodyBytes of the batch's bodies
-   * @param isPressed there is no time to compress
-   * @throws the storage's error; what is staged must then be abandoned, and what was encoded forgotten
+   * @param bodyBytes total length of the batch's bodies
+   * @throws the storage's error; the caller must then abandon the staged blocks and forget the encoded exchanges
    */
   async encode(
     batch: readonly CapturedExchange[],
     bodyBytes: number,
-    isPressed: boolean,
+    { is_pressed: isPressed, facts_reader: factsReader }: EncodingPace,
     position: WritePosition,
   ): Promise<EncodedBatch> {
+    const facts: ExchangeFacts[] = [];
     const isHurried = batch.length >= HURRIED_BATCH;
-    // While there is time, each exchange is packed with the one that it builds on, which mixed runs in one block would
-    // not be.
+    // If there is time, each exchange is packed with the exchange that it builds on. A block of mixed runs would
+    // separate them.
     const isEachAlone = !isHurried && !isPressed;
     const builder = new BlockBuilder(position, this.#raw, isHurried ? 'hurried' : 'steady', isPressed);
     const setApart: SetApart[] = [];
     const withheld: WithheldCause[] = [];
-    // Bytes of bodies that are still to come.
+    // Bytes of the bodies that are not encoded yet.
     let ahead = bodyBytes;
     for (const exchange of batch) {
       ahead -= exchange.request_body.length + exchange.response_body.length;
@@ -76,13 +89,22 @@ export class BatchEncoder {
         this.#fault?.(exchange);
         const prepared = this.#preparer.prepare(exchange);
         const ready = prepared instanceof Promise ? await prepared : prepared;
-        if (isEachAlone) builder.addBlock(this.#encoder.encodeAlone(ready, builder.next_id));
-        else builder.add(this.#encoder.draft(ready, builder.next_id, isPressed));
+        const id = builder.next_id;
+        let encoded: EncodedExchange;
+        if (isEachAlone) {
+          const alone = this.#encoder.encodeAlone(ready, id);
+          builder.addBlock(alone.block);
+          encoded = alone;
+        } else {
+          encoded = this.#encoder.draft(ready, id, isPressed);
+          builder.add(encoded.draft);
+        }
+        if (factsReader !== null) readFacts(factsReader, id, encoded, facts);
         withheld.push(...listWithheld(ready));
       } catch (error) {
         if (findPlaceCause(error) !== null) throw error;
         setApart.push(describeSetApart(exchange, error));
-        // What it left there half done must not be built on.
+        // Later exchanges must not refer to a partly encoded one.
         this.#encoder.forget();
       }
       if (isHurried) builder.closeFull(ahead);
@@ -92,6 +114,21 @@ export class BatchEncoder {
     builder.close();
     await this.#raw.finish();
     const { blocks, next_id, next_piece } = builder;
-    return { blocks, next_id, next_piece, set_apart: setApart, withheld };
+    return { blocks, next_id, next_piece, set_apart: setApart, withheld, facts };
+  }
+}
+
+/** Reads the bodies while they are in memory; later, the stored copy would have to be decompressed. */
+function readFacts(
+  reader: FactsReader,
+  id: number,
+  { meta, request, response }: EncodedExchange,
+  facts: ExchangeFacts[],
+): void {
+  try {
+    const readBodies = () => ({ request: readBack(request), response: readBack(response) });
+    facts.push(reader.read(decodeMeta(id, meta), readBodies));
+  } catch {
+    // The exchange is stored anyway, and the index reads it later.
   }
 }

@@ -4,7 +4,6 @@
  * them is scanned, with a margin that is longer than any key. Capture process.
  */
 import { byteEngine } from '../../../native/byte-engine.ts';
-import { FILES_PER_BODY, MASKS_PER_BODY } from '../../limits.ts';
 import { type ByteRange, mergeRanges } from '../../redaction/byte-range.ts';
 import { MIN_CREDENTIAL_LENGTH } from '../../redaction/credentials.ts';
 import { CHARACTERS, KINDS } from '../../redaction/key-shapes.ts';
@@ -26,10 +25,15 @@ import { applyEdits, type Edit, NO_FILES, type PreparedBody, plainBody } from '.
 import { type SecretSet, wantedOf } from './secret-set.ts';
 import { findSplitSecrets } from './stream-secrets.ts';
 
+/** Masks in one body. A body that needs more is withheld. */
+export const MASKS_PER_BODY = 100_000;
+/** Images and documents that are taken out of one body. Further ones stay in it. */
+const FILES_PER_BODY = 1_000;
+
 const MASK_BYTES = Buffer.from(MASK, 'latin1');
 
 /** What is looked for in a body. */
-export interface BodySearch {
+interface BodySearch {
   needles: SecretSet;
   shapes: boolean;
   contentType: string | null;

@@ -20,7 +20,7 @@
  * (agents read the same files again and again). Exchanges that come in numbers share a block and are compressed
  * together, because one call costs 50 to 100 µs however little it is given.
  *
- * Pieces. LMDB gives a value that does not fit into half a page whole pages of its own, which wastes half a page each
+ * Pieces. LMDB gives a value that does not fit into half a page its own whole pages, which wastes half a page each
  * time. So what a block has beyond 1,000 bytes is cut into pieces of that size, four of which fill a page, and
  * kept in the table `pieces`; the value then is 128, the number of exchanges, the number of the first piece, their count,
  * and the rest of the block.
@@ -30,7 +30,7 @@
  * several pieces, the value is 130, the number of exchanges, the file's number, the first piece's offset, how many they
  * are, and the length of each.
  */
-import { constants } from 'node:zlib';
+import { constants, crc32 } from 'node:zlib';
 import { byteEngine } from '../../../native/byte-engine.ts';
 import { leaveRest } from '../../std/own-memory.ts';
 import { compressZstd, decompressZstd } from '../../std/zstd.ts';
@@ -277,8 +277,9 @@ export function draftBlock(records: readonly RecordDraft[]): Buffer[] {
 /** Writes the checksum into a block that lies in several parts of memory, its head in the first. */
 export function sealParts(parts: readonly Buffer[]): void {
   const first = parts[0]!;
-  let checksum = byteEngine.measureChecksum(first, 5, first.length);
-  for (let i = 1; i < parts.length; i++) checksum = byteEngine.extendChecksum(checksum, parts[i]!);
+  let checksum = crc32(first.subarray(5));
+  // For no bytes zlib would answer the checksum of nothing.
+  for (let i = 1; i < parts.length; i++) if (parts[i]!.length > 0) checksum = crc32(parts[i]!, checksum);
   first.writeUInt32LE(checksum, 1);
 }
 
@@ -316,12 +317,12 @@ function makeBlock(
 }
 
 function sealBlock(block: Buffer): Buffer {
-  block.writeUInt32LE(byteEngine.measureChecksum(block, 5, block.length), 1);
+  block.writeUInt32LE(crc32(block.subarray(5)), 1);
   return block;
 }
 
 /** A block's own description, payload still packed. */
-export interface BlockHead {
+interface BlockHead {
   codec: number;
   count: number;
   raw_bytes: number;
@@ -330,8 +331,8 @@ export interface BlockHead {
 }
 
 /** Bytes of a piece: four fill a page of 4 KiB, with their heads. */
-export const PIECE_BYTES = 1_000;
-/** Blocks from this size on keep their pages of their own: of so many, half a page is little. */
+const PIECE_BYTES = 1_000;
+/** Blocks from this size on are not cut: half a wasted page is little beside their many pages. */
 const MAX_PIECED_BYTES = 64 << 10;
 const IN_PIECES = 0x80;
 const IN_RAW_FILE = 0x81;
@@ -434,8 +435,7 @@ export function readBlockCount(value: Buffer): number {
 
 /** @throws {RangeError} when the bytes are no block or are damaged */
 export function readBlockHead(value: Buffer): BlockHead {
-  if (value.length < 8 || byteEngine.measureChecksum(value, 5, value.length) !== value.readUInt32LE(1))
-    throw new RangeError('damaged');
+  if (value.length < 8 || crc32(value.subarray(5)) !== value.readUInt32LE(1)) throw new RangeError('damaged');
   const cursor = new ByteCursor(value, 5);
   const count = cursor.readVarint();
   const rawBytes = cursor.readVarint();

@@ -9,9 +9,10 @@
 import { existsSync, linkSync, readdirSync, renameSync, rmSync } from 'node:fs';
 import { basename, dirname, join } from 'node:path';
 import { makeFolder } from '../../std/folder.ts';
+import { removeCheckpoint } from '../lmdb/checkpoint.ts';
 import { CaptureFileError, damagedPath, isDamagedName, listSealed, rawFolder } from './layout.ts';
 
-/** LMDB's own: a page that is not there or of the wrong kind, a file that is none of its, and what it stumbles into over these. */
+/** LMDB's error numbers for a missing page, a page of the wrong kind, a file of another format, and what follows from these. */
 const LMDB_DAMAGE: readonly unknown[] = [
   -30_797, -30_796, -30_793, -30_787, -30_786, -30_782, -30_779, -30_778,
 ];
@@ -20,8 +21,8 @@ const LMDB_DAMAGE: readonly unknown[] = [
 const LMDB_WORDS = /^(?:Error: )?MDB_(?:CORRUPTED|PAGE_NOTFOUND|INVALID)\b/;
 
 /**
- * Whether an error of opening a capture file, or of writing to it, says that what is in it cannot be right. A disk that is full,
- * a file of somebody else's, or one of a newer version are no damage.
+ * Whether an error of opening a capture file, or of writing to it, says that its content is damaged. A full disk, another
+ * program's file and a file of a newer version are not damage.
  * @param isOurs the file is known to have been a capture database
  */
 export function isDamage(error: unknown, isOurs: boolean): boolean {
@@ -75,6 +76,7 @@ function setAside(file: string, live: string, now: Date): string {
   renameSync(file, target);
   // Who reads it makes one anew; the old one would be taken for the next file's.
   rmSync(`${file}-lock`, { force: true });
+  removeCheckpoint(file);
   return target;
 }
 

@@ -2,7 +2,7 @@
  * Undoes a body's content-encoding so that secrets inside can be masked. Runs in the capture process.
  *
  * Rule. What decodes is stored decoded. Of a stream that is cut off or damaged, what decodes before the damage is
- * stored, and the exchange is marked truncated; the undecodable rest is not, because nobody could mask a secret in it.
+ * stored, and the exchange is marked truncated; the undecodable rest is not, because secrets in it cannot be masked.
  * A body that claims an encoding but plainly is not in it (JSON sent with `content-encoding: gzip`) is stored as it is.
  * What is left (an unknown encoding over binary bytes) is withheld. A body that begins like gzip or zstd without saying so is
  * decoded to be looked at; who asked decides what to keep.
@@ -14,8 +14,25 @@
 import { promisify } from 'node:util';
 import * as zlib from 'node:zlib';
 import type { WithheldCause } from '../../domain/exchange.ts';
-import { BODY_CODINGS_MAX, DECOMPRESSION } from '../../limits.ts';
-import { decompressZstd } from '../../std/zstd.ts';
+import { ZSTD_FRAMES } from '../../limits.ts';
+import { beginsLikeZstd, decompressFrames, measureZstd } from '../../std/zstd.ts';
+
+/** Layers of compression of one body. */
+const BODY_CODINGS_MAX = 4;
+/**
+ * How far a compressed body may expand. Each pair of bounds is a fixed number of bytes and a factor of the compressed size. Up to
+ * the `free` bounds decompression costs nothing. Between them and the `most` bounds it takes processor time, of which all bodies
+ * together get a budget per second and a burst. A body that finds no budget is withheld; one that expands
+ * beyond the `most` bounds is kept up to there.
+ */
+export const DECOMPRESSION = {
+  free_bytes: 64 << 10,
+  free_for_each_byte: 12,
+  most_bytes: 2 << 20,
+  most_for_each_byte: 256,
+  ms_per_second: 100,
+  burst_ms: 500,
+} as const;
 
 /** What became of a body. */
 export interface DecodedBody {
@@ -29,7 +46,7 @@ export interface DecodedBody {
 }
 
 /** A body without the compression that no header names. */
-export type UnpackedBody = Pick<DecodedBody, 'body' | 'withheld'>;
+type UnpackedBody = Pick<DecodedBody, 'body' | 'withheld'>;
 
 type Coding = 'gzip' | 'deflate' | 'br' | 'zstd';
 
@@ -67,51 +84,14 @@ function looksLikeText(body: Buffer): boolean {
 function readMagic(body: Buffer): Coding | null {
   if (body.length < 8) return null;
   if (body[0] === 0x1f && body[1] === 0x8b && body[2] === 0x08) return 'gzip';
-  return body.readUInt32LE(0) === 0xfd2fb528 ? 'zstd' : null;
+  return beginsLikeZstd(body) ? 'zstd' : null;
 }
 
 /** The sure sign of an encoding that has one; true for those that have none. */
 function hasMagic(body: Buffer, coding: Coding): boolean {
   if (coding === 'gzip') return body[0] === 0x1f && body[1] === 0x8b;
-  if (coding === 'zstd') {
-    if (body.length < 4) return true;
-    const magic = body.readUInt32LE(0);
-    // A frame, or a skippable frame before it.
-    return magic === 0xfd2fb528 || (magic & 0xfffffff0) >>> 0 === 0x184d2a50;
-  }
+  if (coding === 'zstd') return body.length < 4 || beginsLikeZstd(body);
   return true;
-}
-
-/**
- * Whether a zstd stream is there to its end: node:zlib takes a cut-off one for whole. Follows frames and blocks by
- * their heads (RFC 8878, section 3.1.1), without decoding.
- */
-function isWholeZstd(body: Buffer): boolean {
-  let at = 0;
-  while (at < body.length) {
-    if (at + 5 > body.length) return false;
-    const magic = body.readUInt32LE(at);
-    if ((magic & 0xfffffff0) >>> 0 === 0x184d2a50) {
-      if (at + 8 > body.length) return false;
-      at += 8 + body.readUInt32LE(at + 4);
-      continue;
-    }
-    if (magic !== 0xfd2fb528) return false;
-    const descriptor = body[at + 4]!;
-    const singleSegment = (descriptor & 0x20) !== 0;
-    const sizeFlag = descriptor >> 6;
-    const sizeBytes = sizeFlag === 0 ? (singleSegment ? 1 : 0) : 1 << sizeFlag;
-    at += 5 + (singleSegment ? 0 : 1) + [0, 1, 2, 4][descriptor & 3]! + sizeBytes;
-    for (let last = false; !last; ) {
-      if (at + 3 > body.length) return false;
-      const head = body.readUIntLE(at, 3);
-      last = (head & 1) === 1;
-      // A run-length block holds one byte, whatever its size says.
-      at += 3 + (((head >> 1) & 3) === 1 ? 1 : head >> 3);
-    }
-    if ((descriptor & 4) !== 0) at += 4;
-  }
-  return at === body.length;
 }
 
 /** Largest window that a decoder needs over HTTP (RFC 9659): a frame's head must not have us fetch more memory. */
@@ -127,8 +107,9 @@ interface Inflated {
 function decodeAtOnce(body: Buffer, coding: Coding, max: number): Buffer {
   const options = { maxOutputLength: max, info: true };
   if (coding === 'zstd') {
-    if (!isWholeZstd(body)) throw new RangeError('not one whole zstd stream');
-    return decompressZstd(body, { maxOutputLength: max, params: ZSTD_PARAMS });
+    const decoded = decompressFrames(body, { maxOutputLength: max, params: ZSTD_PARAMS }, ZSTD_FRAMES.most);
+    if (decoded.end < body.length) throw new RangeError('the last zstd frame is not whole');
+    return decoded.bytes;
   }
   let inflated: Inflated;
   if (coding === 'gzip') inflated = zlib.gunzipSync(body, options) as unknown as Inflated;
@@ -162,6 +143,20 @@ function makeStream(body: Buffer, coding: Coding): zlib.Gunzip | zlib.BrotliDeco
 
 /** Decodes as far as it goes: up to damage, to the end of a cut-off stream, or to `max` bytes. */
 async function decodeWhatCanBe(body: Buffer, coding: Coding, max: number): Promise<Buffer> {
+  if (coding !== 'zstd') return await decodeStream(body, coding, max);
+  let whole: { bytes: Buffer; end: number };
+  try {
+    whole = decompressFrames(body, { maxOutputLength: max, params: ZSTD_PARAMS }, ZSTD_FRAMES.most);
+  } catch {
+    // The frame with which it becomes too large is among the others.
+    return await decodeStream(body, coding, max);
+  }
+  const rest = await decodeStream(body.subarray(whole.end), coding, max - whole.bytes.length);
+  return Buffer.concat([whole.bytes, rest]);
+}
+
+async function decodeStream(body: Buffer, coding: Coding, max: number): Promise<Buffer> {
+  if (body.length === 0 || max === 0) return NOTHING;
   const stream = makeStream(body, coding);
   const parts: Buffer[] = [];
   let size = 0;
@@ -254,8 +249,9 @@ export class BodyDecoder {
   #decodeLayer(body: Buffer, coding: Coding): Buffer | null {
     const { free_bytes, free_for_each_byte } = DECOMPRESSION;
     const free = Math.min(this.#maxBytes, free_bytes + free_for_each_byte * body.length);
+    const frames = coding === 'zstd' ? measureZstd(body).frames : 1;
     try {
-      return decodeAtOnce(body, coding, free);
+      if (frames <= ZSTD_FRAMES.free) return decodeAtOnce(body, coding, free);
     } catch (error) {
       if (!isTooLarge(error)) throw error;
     }

@@ -2,7 +2,6 @@
  * From one exchange to its record: which earlier exchange it is stored against, what of it differs from that one, and what
  * is kept of it so that later ones can be stored against it. Capture process.
  */
-import { BASE_CACHE_BYTES, RESPONSE_BASE_BYTES_MAX } from '../../limits.ts';
 import {
   BaseCache,
   type BaseEntry,
@@ -18,6 +17,11 @@ import { measureSharedPrefix, NO_FILES, type PreparedBody } from './prepared-bod
 import { listWithheld, type PreparedExchange } from './prepared-exchange.ts';
 import { encodeMeta } from './record.ts';
 
+/** Memory for earlier bodies that new ones are stored against. */
+const BASE_CACHE_BYTES = 64 << 20;
+/** Length from which on a response is not kept as a base. */
+const RESPONSE_BASE_BYTES_MAX = 256 << 10;
+
 /** Exchanges that may have to be read before one can be; then comes a keyframe. */
 const MAX_DEPTH = 48;
 /** Under pressure, exchanges with smaller requests are stored without a base while bases do not help: to look for one takes longer. */
@@ -32,14 +36,20 @@ const GROWTH_PART = 8;
 /** Response bodies with a shorter common beginning are not worth a delta. */
 const MIN_RESPONSE_PREFIX = 512;
 
-/** What of an exchange goes into a block. */
-interface EncodedExchange {
+/** An exchange as it is stored. Its bodies use memory that is valid until the batch is answered. */
+export interface EncodedExchange {
   draft: RecordDraft;
+  meta: Buffer;
+  request: PreparedBody;
+  response: PreparedBody;
+}
+
+interface ChainedExchange extends EncodedExchange {
   base: BaseEntry | null;
 }
 
 /** Saves an attachment under its name, before the exchange that it came with. @throws the storage's error */
-export type SaveAttachment = (sha256: string, content: Buffer) => void;
+type SaveAttachment = (sha256: string, content: Buffer) => void;
 
 export class ExchangeEncoder {
   readonly #preparer: Preparer;
@@ -62,8 +72,9 @@ export class ExchangeEncoder {
    * A block of one exchange, with its base as dictionary.
    * @throws the storage's error
    */
-  encodeAlone(prepared: PreparedExchange, id: number): Buffer {
-    const { base, draft } = this.#encode(prepared, id, false, true);
+  encodeAlone(prepared: PreparedExchange, id: number): EncodedExchange & { block: Buffer } {
+    const encoded = this.#encode(prepared, id, false, true);
+    const { base, draft } = encoded;
     const start = performance.now();
     const patient = start >= this.#patientFrom;
     const dictionary =
@@ -79,7 +90,7 @@ export class ExchangeEncoder {
       const end = performance.now();
       this.#patientFrom = end + (end - start) * (1 / PATIENT_SHARE - 1);
     }
-    return block;
+    return { ...encoded, block };
   }
 
   /**
@@ -87,16 +98,14 @@ export class ExchangeEncoder {
    * @param pressed there is no time to compress, nor to keep answers as bases
    * @throws the storage's error
    */
-  draft(prepared: PreparedExchange, id: number, pressed: boolean): RecordDraft {
+  draft(prepared: PreparedExchange, id: number, pressed: boolean): EncodedExchange {
     const isWorthKeeping = !pressed || this.#bases.isWorthKeeping();
     const isAlone = !isWorthKeeping && prepared.request_raw.length < PRESSED_BASE_BYTES;
-    return isAlone
-      ? this.#draftKeyframe(prepared)
-      : this.#encode(prepared, id, pressed, isWorthKeeping).draft;
+    return isAlone ? this.#draftKeyframe(prepared) : this.#encode(prepared, id, pressed, isWorthKeeping);
   }
 
   /** An exchange by itself, that nothing builds on. */
-  #draftKeyframe(prepared: PreparedExchange): RecordDraft {
+  #draftKeyframe(prepared: PreparedExchange): EncodedExchange {
     const request = this.#preparer.editRequest(prepared, null, 0);
     const response = this.#preparer.editResponse(prepared, null, 0);
     this.#saveFiles(request);
@@ -114,7 +123,7 @@ export class ExchangeEncoder {
     id: number,
     pressed: boolean,
     isWorthKeeping: boolean,
-  ): EncodedExchange {
+  ): ChainedExchange {
     const chosen = this.#chooseBase(prepared, pressed);
     const base = chosen?.entry ?? null;
     // Edits of the base hold for this body only when the same secrets were looked for.
@@ -132,7 +141,7 @@ export class ExchangeEncoder {
     this.#saveFiles(request);
     this.#saveFiles(response);
     if (listWithheld(prepared).length > 0) {
-      return { draft: draftWhole(prepared, request, response), base: null };
+      return { ...draftWhole(prepared, request, response), base: null };
     }
 
     const plain =
@@ -150,7 +159,7 @@ export class ExchangeEncoder {
       meta,
     );
     if (isWorthKeeping) this.#keep(prepared, id, { request, response, draft, chosen, pressed });
-    return { draft, base };
+    return { draft, meta, request, response, base };
   }
 
   /** As a base for later ones. */
@@ -215,9 +224,14 @@ interface KeptParts {
 }
 
 /** A record that builds on no other. */
-function draftWhole(prepared: PreparedExchange, request: PreparedBody, response: PreparedBody): RecordDraft {
+function draftWhole(
+  prepared: PreparedExchange,
+  request: PreparedBody,
+  response: PreparedBody,
+): EncodedExchange {
   const meta = encodeMeta(prepared, request.has_files, response.has_files);
-  return draftRecord(0, [], [request.stored], [], [response.stored], meta);
+  const draft = draftRecord(0, [], [request.stored], [], [response.stored], meta);
+  return { draft, meta, request, response };
 }
 
 /** How `body` is made from `base`, or null when it is not worth it. */

@@ -1,61 +1,63 @@
 /**
- * Removes captured exchanges by age while the log goes on (`RETENTION_DAYS_CAPTURES`): sealed files whose last exchange is older
- * than the bound, oldest first, and then the attachments that nothing names any more. No exchange is stored against one of another
- * file, so a later one stays as it is. A live file is sealed when it is a day old, so that its exchanges get an end, too. Capture
- * process.
+ * Removes captured exchanges by age while the log runs (`RETENTION_DAYS_CAPTURES`): sealed files whose last exchange is
+ * older than the limit, oldest first, and then the attachments to which no exchange refers any more. An exchange never
+ * refers to one in another file, so later exchanges stay unchanged. A live file is sealed when it is a day old, so that
+ * its exchanges expire, too. Capture process.
  *
- * An attachment is known by the time of its file: the log touches it when an exchange names it (attachments.ts). So what was not
- * touched since the oldest exchange that is left began, no exchange names. That holds for exchanges of a time at which the log did
- * touch; before that, no attachment goes.
+ * The age of an attachment is the time of its file: the log touches the file when an exchange refers to it
+ * (attachments.ts). No exchange refers to an attachment that was last touched before the oldest remaining exchange
+ * began. This holds only for the time since logs touch attachments; before that, no attachment is removed.
  */
 import { existsSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { opendir, unlink } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { type Clock, systemClock } from '../../std/clock.ts';
-import { syncPath } from './attachments.ts';
+import { syncPath } from '../../std/synced-path.ts';
 import { BlockReader } from './blocks.ts';
 import { listDamaged } from './damage.ts';
 import { attachmentsFolder, listSealed, openCaptureEnv, type SealedFile } from './layout.ts';
 import { removeRunIndex } from './run-index.ts';
 
-/** The log, as far as it is needed. */
-export interface ExpiringLog {
-  /** When the first exchange of the live file began; null: there is none. */
+/** The methods of the log that expiry needs. */
+interface ExpiringLog {
+  /** When the first exchange of the live file began; null for an empty file. */
   readFirstStart(): Promise<number | null>;
   rotate(): Promise<unknown>;
-  /** Told that a sealed file is gone. */
+  /** Records that a sealed file was removed. */
   forgetSealed(): void;
 }
 
-export interface CaptureExpiryOptions {
+interface CaptureExpiryOptions {
   /** The live file. */
   path: string;
-  /** null: nothing is encrypted. Secret. */
+  /** null: no encryption. Secret. */
   data_key: Uint8Array | null;
-  /** Older is removed. */
+  /** Maximum age in days. */
   days: number;
   log: ExpiringLog;
+  /** Called once per pass: the time from which ages count (retention-clock.ts); default: the wall clock. */
+  nowForAges?(): Promise<number>;
   clock?: Pick<Clock, 'wallMs'>;
 }
 
-/** What has gone by age since the process began. */
-export interface ExpiredCaptures {
+/** What expiry has removed since the process started. */
+interface ExpiredCaptures {
   files: number;
   exchanges: number;
   attachments: number;
-  /** When all was looked through last, seconds since the epoch; 0: it was not yet. */
+  /** When the last pass ended, in seconds since the epoch; 0 before the first. */
   passed_at_s: number;
 }
 
-export const NOTHING_EXPIRED: ExpiredCaptures = { files: 0, exchanges: 0, attachments: 0, passed_at_s: 0 };
+const NOTHING_EXPIRED: ExpiredCaptures = { files: 0, exchanges: 0, attachments: 0, passed_at_s: 0 };
 
 const DAY_MS = 86_400_000;
-/** The live file is sealed when its first exchange is so old. */
+/** The live file is sealed when its first exchange is this old. */
 const SEAL_AFTER_MS = DAY_MS;
-/** Clocks of exchanges and of files may be so far apart. */
+/** Largest accepted difference between the clocks of exchanges and of files. */
 const MARGIN_MS = DAY_MS;
-/** Memory for the first and the last block of a file. */
+/** Memory for reading the first and the last block of a file. */
 const CACHE_BYTES = 1 << 20;
 const HEX_NAME = /^[0-9a-f]{64}$/;
 const NAME = /^[\w-]{22,64}$/;
@@ -81,30 +83,31 @@ export class CaptureExpiry {
     return this.#expired;
   }
 
-  /** Removes all that is too old now. @throws Error of the storage; the next pass begins anew */
+  /** Removes everything that is too old now. @throws Error of the storage; the next pass starts over */
   async pass(): Promise<void> {
-    const { log, days } = this.#options;
-    const nowMs = this.#clock.wallMs();
+    const { log, days, nowForAges } = this.#options;
+    const nowMs = (await nowForAges?.()) ?? this.#clock.wallMs();
     const first = await log.readFirstStart();
     if (first !== null && first < nowMs - SEAL_AFTER_MS) await log.rotate();
     const removed = await this.#removeFiles(nowMs - days * DAY_MS);
-    // It has first words of what is gone. Who has it open makes it again without them, else the next reader does.
+    // The index contains first words of removed runs. A process that has it open rebuilds it without them, else the
+    // next reader does.
     if (removed > 0) removeRunIndex(this.#options.path);
-    // A process that ended in between has left attachments.
-    if (removed > 0 || this.#isFirst) await this.#removeAttachments();
+    // A process that ended between the two steps has left attachments.
+    if (removed > 0 || this.#isFirst) await this.#removeAttachments(nowMs);
     this.#isFirst = false;
-    this.#expired = { ...this.#expired, passed_at_s: Math.floor(nowMs / 1_000) };
+    this.#expired = { ...this.#expired, passed_at_s: Math.floor(this.#clock.wallMs() / 1_000) };
   }
 
-  /** @returns how many */
+  /** @returns number of removed files */
   async #removeFiles(beforeMs: number): Promise<number> {
     let removed = 0;
     for (const file of listSealed(this.#options.path)) {
-      // What is being sealed is there twice for a moment, and younger than what comes before.
+      // A file that is being sealed briefly exists twice, and is younger than all files before it.
       if (file.sealing || this.#spanOf(file).last_ms >= beforeMs) break;
-      // The lock first: without its file nobody would find it.
+      // Remove the lock first: without its file, later passes would not find it.
       rmSync(`${file.path}-lock`, { force: true });
-      // A file of gigabytes takes a while; whoever reads it goes on.
+      // Removing gigabytes takes a while. Processes with the file open continue to read it.
       await unlink(file.path);
       syncPath(dirname(file.path));
       this.#spans.delete(file.path);
@@ -118,19 +121,19 @@ export class CaptureExpiry {
     return removed;
   }
 
-  async #removeAttachments(): Promise<void> {
+  async #removeAttachments(nowMs: number): Promise<void> {
     const { path } = this.#options;
     const folder = attachmentsFolder(path);
-    // What was set aside names attachments too, and nobody can tell which.
+    // Damaged files may refer to attachments that cannot be determined.
     if (!existsSync(folder) || listDamaged(path).length > 0) return;
-    const oldestMs = await this.#findOldest();
+    const oldestMs = await this.#findOldest(nowMs);
     const touchedSince = readTouchedSince(path);
     if (oldestMs === null || touchedSince === null || oldestMs < touchedSince) return;
     let removed = 0;
     for await (const { name } of await opendir(folder)) {
       if (!HEX_NAME.test(name) && !NAME.test(name)) continue;
       const place = join(folder, name);
-      // In one turn: between the look and the removal no exchange can name it.
+      // Check and remove in one tick, so that no exchange can refer to the attachment in between.
       const touched = statSync(place, { throwIfNoEntry: false })?.mtimeMs;
       if (touched === undefined || touched >= oldestMs - MARGIN_MS) continue;
       rmSync(place, { force: true });
@@ -141,9 +144,9 @@ export class CaptureExpiry {
     this.#expired = { ...this.#expired, attachments: this.#expired.attachments + removed };
   }
 
-  /** When the oldest exchange that is left began; now where there is none; null: nobody can tell. */
-  async #findOldest(): Promise<number | null> {
-    let oldest = this.#clock.wallMs();
+  /** When the oldest remaining exchange began; now without exchanges; null when it cannot be read. */
+  async #findOldest(nowMs: number): Promise<number | null> {
+    let oldest = nowMs;
     const live = await this.#options.log.readFirstStart();
     if (live !== null) oldest = Math.min(oldest, live);
     for (const file of listSealed(this.#options.path)) {
@@ -154,7 +157,7 @@ export class CaptureExpiry {
     return oldest;
   }
 
-  /** Of a file that cannot be read: as if it had been filled when it was sealed. */
+  /** For an unreadable file: assumes that its last exchange was stored when the file was sealed. */
   #spanOf({ path, first_id, last_id }: SealedFile): Span {
     let span = this.#spans.get(path);
     if (span === undefined) {
@@ -188,7 +191,7 @@ function touchedPlace(path: string): string {
   return `${path}.touched-since`;
 }
 
-/** Notes that from now on the log touches attachments. To be called before the first exchange comes. */
+/** Records the time from which the log touches attachments. Call it before the first exchange arrives. */
 export function noteTouching(path: string, nowMs: number): void {
   const place = touchedPlace(path);
   if (existsSync(place)) return;

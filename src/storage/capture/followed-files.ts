@@ -1,23 +1,26 @@
 /**
  * A capture database as one and as it grows: its sealed files, one that is being sealed, and the live file, in the order of
  * ids. Unlike a command, which reads what is there at its start, this goes on over rotations and over a file that was set
- * aside. Capture reader; synchronous, read-only.
+ * aside. Lists hold indexed exchanges only: an exchange that is not indexed yet is listed once it is. Capture reader;
+ * synchronous, read-only.
  *
  * Memory: the live file's reader and OPEN_CAPTURE_FILES of sealed files, each with its own bounded caches.
  */
 import { existsSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import type { ExchangeRecord } from '../../domain/exchange.ts';
-import { OPEN_CAPTURE_FILES } from '../../limits.ts';
 import { openDataKey } from '../../std/data-key.ts';
 import { nameAttachment } from './attachments.ts';
-import type { DecodeExchange, StoredCopy } from './exchange-index.ts';
-import { attachmentsFolder, CaptureFileError, listSealed } from './layout.ts';
+import { attachmentsFolder, CaptureFileError, listSealed, type SealedFile } from './layout.ts';
 import { CaptureReader } from './reader.ts';
 import type { ExchangeSummary } from './record.ts';
+import type { StoredCopy } from './stored-copy.ts';
+import type { RunMoves } from './summary-table.ts';
 
-export interface FollowedOptions {
-  decode: DecodeExchange;
+/** Sealed files that a command has open at once. Each keeps up to 64 MiB unpacked. */
+export const OPEN_CAPTURE_FILES = 2;
+
+interface FollowedOptions {
   /** Under which the files are; null: under none. */
   data_key: Uint8Array | null;
 }
@@ -27,6 +30,10 @@ interface Part {
   path: string;
   first_id: number;
   last_id: number;
+  /** The last exchange that is listed: of a file that is still written, the last that is indexed. */
+  listed_id: number;
+  /** It is being sealed, which ends with the index of its last exchanges. */
+  is_sealing: boolean;
 }
 
 /** Looks at the files that a rotation is about to change so often. */
@@ -55,7 +62,7 @@ export class FollowedFiles {
 
   /**
    * Looks at what is there now.
-   * @returns the last id; 0 when nothing was ever captured
+   * @returns the last id that is listed; 0 when nothing is
    * @throws CaptureFileError
    */
   refresh(): number {
@@ -63,14 +70,36 @@ export class FollowedFiles {
     const oldest = this.#parts[0]?.path;
     // Files go by age, the oldest first.
     const isGone = oldest !== undefined && oldest !== this.#db && !existsSync(oldest);
-    if (this.#live === null || inode !== this.#liveInode || isGone) this.#reopen();
-    else {
-      const live = this.#parts.at(-1);
-      const range = this.#live.range();
-      if (live?.path === this.#db) live.last_id = range.last_id;
-      else if (range.last_id >= range.first_id) this.#parts.push({ path: this.#db, ...range });
-    }
+    const isSealing = this.#parts.some(({ is_sealing }) => is_sealing);
+    if (this.#live === null || inode !== this.#liveInode || isGone || isSealing) this.#reopen();
+    else this.#addLive(this.#live);
+    return this.#listedId();
+  }
+
+  /** Stored exchanges that are not listed yet, as of the last look. */
+  get unlisted(): number {
+    return (this.#parts.at(-1)?.last_id ?? 0) - this.#listedId();
+  }
+
+  /** The last stored exchange, listed or not, as of the last look; 0 when nothing is. */
+  get last_stored_id(): number {
     return this.#parts.at(-1)?.last_id ?? 0;
+  }
+
+  /** Up to the first file whose index is not complete. */
+  #listedId(): number {
+    const open = this.#parts.find(({ listed_id, last_id }) => listed_id < last_id) ?? this.#parts.at(-1);
+    return open?.listed_id ?? 0;
+  }
+
+  #addLive(reader: CaptureReader): void {
+    const { first_id, last_id, indexed_id } = reader.range();
+    const known = this.#parts.at(-1);
+    if (known?.path === this.#db) Object.assign(known, { last_id, listed_id: indexed_id });
+    else if (last_id >= first_id) {
+      const part = { path: this.#db, first_id, last_id, listed_id: indexed_id, is_sealing: false };
+      this.#parts.push(part);
+    }
   }
 
   /** The first id that is there, as of the last look; 1 when nothing is. */
@@ -78,11 +107,12 @@ export class FollowedFiles {
     return this.#parts[0]?.first_id ?? 1;
   }
 
-  /** Records without headers by id, ascending; what is damaged is left out. @throws CaptureFileError */
+  /** Records without headers by id, ascending; what is damaged or not indexed is left out. @throws CaptureFileError */
   *summaries(filter: { run_id?: string; from_id?: number } = {}): Generator<ExchangeSummary> {
+    const listed = this.#listedId();
     for (const part of this.#parts) {
       const from = Math.max(part.first_id, filter.from_id ?? 1);
-      if (from > part.last_id) continue;
+      if (from > Math.min(part.last_id, listed)) continue;
       let reader: CaptureReader;
       try {
         reader = this.#read(part);
@@ -92,17 +122,22 @@ export class FollowedFiles {
         throw error;
       }
       for (const summary of reader.summaries({ ...filter, from_id: from })) {
-        if (summary.id > part.last_id) break;
+        if (summary.id > Math.min(part.last_id, listed)) break;
         yield summary;
       }
     }
   }
 
-  *exchanges(filter: { run_id?: string; from_id?: number } = {}): Generator<ExchangeRecord> {
-    for (const { id } of this.summaries(filter)) {
-      const record = this.exchange(id);
-      if (record !== undefined) yield record;
+  /** Which runs have exchanged turns because of a turn that was stored late, behind that exchange. @throws CaptureFileError */
+  movesAfter(id: number): RunMoves {
+    const all: RunMoves = { moves: [], forgotten_to: 0 };
+    for (const part of this.#parts) {
+      if (part.last_id <= id) continue;
+      const { moves, forgotten_to } = this.#read(part).moves(id);
+      all.moves.push(...moves);
+      all.forgotten_to = Math.max(all.forgotten_to, forgotten_to);
     }
+    return all;
   }
 
   /** The record; undefined when it is not there or damaged. */
@@ -158,14 +193,19 @@ export class FollowedFiles {
       }
       this.#live = live;
       this.#liveInode = inode;
-      const parts = live === null ? sealed : [...sealed, { path: this.#db, ...live.range() }];
-      for (const { path, first_id, last_id } of parts) {
-        // A file half sealed may be there twice.
-        const from = Math.max(first_id, (this.#parts.at(-1)?.last_id ?? 0) + 1);
-        if (from <= last_id) this.#parts.push({ path, first_id: from, last_id });
-      }
+      for (const file of sealed) this.#addSealed(file);
+      if (live !== null) this.#addLive(live);
       return;
     }
+  }
+
+  #addSealed({ path, first_id: first, last_id, sealing: is_sealing }: SealedFile): void {
+    // A file half sealed may be there twice.
+    const first_id = Math.max(first, (this.#parts.at(-1)?.last_id ?? 0) + 1);
+    if (first_id > last_id) return;
+    const part = { path, first_id, last_id, listed_id: last_id, is_sealing };
+    if (is_sealing) part.listed_id = Math.min(last_id, this.#read(part).range().indexed_id);
+    this.#parts.push(part);
   }
 
   #partOf(id: number): Part | undefined {

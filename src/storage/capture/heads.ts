@@ -3,17 +3,24 @@
  * the same ones each time, so what the last ones came to is remembered. Capture process.
  */
 import { byteEngine } from '../../../native/byte-engine.ts';
-import type { CapturedExchange, RequestForm } from '../../domain/exchange.ts';
-import { REDACTION_WORK } from '../../limits.ts';
+import { mayNameRun } from '../../domain/client-run.ts';
+import { type CapturedExchange, CREDENTIAL_FIELD, type RequestForm } from '../../domain/exchange.ts';
 import { mergeRanges } from '../../redaction/byte-range.ts';
-import { collectCredentials, MIN_CREDENTIAL_LENGTH } from '../../redaction/credentials.ts';
+import { collectCredentials, findCredential, MIN_CREDENTIAL_LENGTH } from '../../redaction/credentials.ts';
 import { findOpenSession, isCredentialHeader, isOpenSession } from '../../redaction/header-names.ts';
 import { MASK, maskRangesOfText } from '../../redaction/mask.ts';
 import { maskEmbeddedQueries, maskQuery } from '../../redaction/query.ts';
 import { findSecrets } from '../../redaction/secret-search.ts';
 import { Work } from '../../redaction/work.ts';
 import { encodeHeadMeta, type HeadMeta } from './head-meta.ts';
+import { MaskedLabels } from './masked-labels.ts';
 import { type SecretSet, SecretSets, wantedOf } from './secret-set.ts';
+
+/**
+ * Bytes that are read to find the secrets of one exchange: a fixed number, and more for each byte of the exchange. A body that
+ * needs more is withheld: it may contain further secrets.
+ */
+export const REDACTION_WORK = { bytes: 4 << 20, for_each_byte: 96 } as const;
 
 /** Bounds of what is remembered about headers and credentials; emptied when full. */
 const MAX_REMEMBERED = 1_024;
@@ -23,7 +30,7 @@ const MAX_REMEMBERED_LENGTH = 16_384;
 const NO_BYTES = new Uint8Array(0);
 
 /** The heads of one exchange, masked, and what its bodies are to be searched for. */
-export interface PreparedHeads {
+interface PreparedHeads {
   secrets: SecretSet;
   meta: HeadMeta;
   response_headers: string;
@@ -37,6 +44,8 @@ interface RequestHeaders {
   /** Nothing was masked but what its header's name says is a credential. */
   is_plain: boolean;
   secrets: SecretSet;
+  /** Of the credential that it came with; null without one. */
+  sign: string | null;
 }
 
 /** All that the last request of a form came to, and what it came from. */
@@ -68,6 +77,8 @@ function isSameRoute(a: CapturedExchange, b: CapturedExchange): boolean {
 
 export class HeadPreparer {
   readonly #redact: boolean;
+  readonly #labels: MaskedLabels;
+  readonly #runHeaders: readonly string[];
   readonly #requests = new Map<string, RequestHeaders>();
   /** Whole heads by the very form, or by the very array of headers, for those that read equal ones into one. */
   readonly #recent = new Map<RequestForm | readonly string[], RequestHead>();
@@ -76,10 +87,19 @@ export class HeadPreparer {
   /**
    * @param redact mask key shapes, too
    * @param operatorSecrets masked in every exchange: credentials that the gateway adds to requests
+   * @param dataDir where the secret that keeps masked labels apart lies; null: it lasts as long as this object
+   * @param runHeaders of the operator's own that name runs, in lower case
    */
-  constructor(redact: boolean, operatorSecrets: readonly string[] = []) {
+  constructor(
+    redact: boolean,
+    operatorSecrets: readonly string[] = [],
+    dataDir: string | null = null,
+    runHeaders: readonly string[] = [],
+  ) {
     this.#redact = redact;
     this.#secretSets = new SecretSets(operatorSecrets);
+    this.#labels = new MaskedLabels(dataDir);
+    this.#runHeaders = runHeaders;
   }
 
   /**
@@ -118,7 +138,7 @@ export class HeadPreparer {
   }
 
   #readRequestHead(exchange: CapturedExchange): RequestHead {
-    const { headers, is_plain, secrets } = this.#readRequestHeaders(exchange);
+    const { headers, is_plain, secrets, sign } = this.#readRequestHeaders(exchange);
     const work = new Work(REDACTION_WORK.bytes);
     let runId = exchange.run_id;
     let note = exchange.note;
@@ -127,19 +147,20 @@ export class HeadPreparer {
     work.allow((path.length + query.length) * REDACTION_WORK.for_each_byte);
     const together = `${runId ?? ''}\n${note}\n${path}\n${query}`;
     if (maskHead(together, secrets, this.#redact, work) !== together) {
-      runId = runId === null ? null : maskHead(runId, secrets, this.#redact, work);
+      if (runId !== null) runId = this.#labels.tellApart(maskHead(runId, secrets, this.#redact, work), runId);
       note = maskHead(note, secrets, this.#redact, work);
       path = maskHead(path, secrets, this.#redact, work);
       query = maskHead(query, secrets, this.#redact, work);
     }
-    const meta = encodeHeadMeta(exchange, runId, note, path, query, headers);
+    const end = sign === null ? '' : `\n${CREDENTIAL_FIELD}\n${sign}`;
+    const meta = encodeHeadMeta(exchange, runId, note, path, query, headers + end);
     // Without its bodies, whose memory is not for keeping.
     const route = { ...exchange, response_headers: [], request_body: NO_BYTES, response_body: NO_BYTES };
     return {
       exchange: route,
       secrets,
       meta,
-      pieces: is_plain ? cutVarying(exchange, headers) : null,
+      pieces: is_plain ? cutVarying(exchange, headers, end) : null,
       type: findHeader(exchange.request_headers, 'content-type'),
       coding: joinHeader(exchange.request_headers, 'content-encoding'),
     };
@@ -153,11 +174,26 @@ export class HeadPreparer {
     const secrets = this.#secretSets.intern(found);
     const text = maskHeaders(exchange.request_headers, findOpenSession(exchange.request_headers));
     const work = new Work(REDACTION_WORK.bytes + text.length * REDACTION_WORK.for_each_byte);
-    const headers = maskHead(text, secrets, this.#redact, work);
-    const read = { headers, is_plain: headers === text, secrets };
+    const masked = maskHead(text, secrets, this.#redact, work);
+    const headers = masked === text ? text : this.#tellSessionsApart(masked, text);
+    const credential = findCredential(exchange.request_headers, exchange.query);
+    const sign = credential === null ? null : this.#labels.signOf(credential);
+    const read = { headers, is_plain: headers === text, secrets, sign };
     if (this.#requests.size >= MAX_REMEMBERED) this.#requests.clear();
     if (key.length <= MAX_REMEMBERED_LENGTH) this.#requests.set(key, read);
     return read;
+  }
+
+  /** The same headers, in which sessions that were masked stay apart. */
+  #tellSessionsApart(masked: string, text: string): string {
+    const lines = masked.split('\n');
+    const came = text.split('\n');
+    if (lines.length !== came.length) return masked;
+    for (let at = 1; at < lines.length; at += 2) {
+      if (mayNameRun(came[at - 1]!.toLowerCase(), this.#runHeaders))
+        lines[at] = this.#labels.tellApart(lines[at]!, came[at]!);
+    }
+    return lines.join('\n');
   }
 }
 
@@ -207,14 +243,16 @@ function maskHeaders(headers: readonly string[], session: string | null = null):
 
 /**
  * Cuts headers in which no value was masked in part at the values that vary, as JSON.
+ * @param end stands behind the headers
  * @returns null when one of those is more than a value
  */
 function cutVarying(
   { request_form, request_headers }: CapturedExchange,
   masked: string,
+  end: string,
 ): readonly string[] | null {
   const varying = request_form?.varying ?? [];
-  if (varying.length === 0) return [JSON.stringify(masked)];
+  if (varying.length === 0) return [JSON.stringify(masked + end)];
   const lines = masked.split('\n');
   if (lines.length !== request_headers.length) return null;
   const pieces: string[] = [];
@@ -230,7 +268,7 @@ function cutVarying(
       lines
         .slice(from)
         .map((line) => `\n${line}`)
-        .join(''),
+        .join('') + end,
     )}"`,
   );
   return pieces;

@@ -1,5 +1,5 @@
 /**
- * The last id that was given, in a file of its own beside the database. If the database is damaged, the next one goes on
+ * The last id that was given, in a separate file beside the database. If the database is damaged, the next one goes on
  * after that id. The writer writes it after each commit, in place and without a sync, in a few microseconds; it may be one batch
  * behind. The file also shows that the database is one of ours. Capture process; the main thread reads it at the start.
  */

@@ -7,26 +7,40 @@
  *   capture.1-5321.sealing.mdb       on its way to being sealed; readable too
  *   capture.damaged-<time>.mdb       set aside because it is damaged (damage.ts)
  *   capture.mdb.last-id              the last id that was given (last-id.ts)
+ *   capture.mdb.retention-clock      the clock of the last pass of deletion by age (../retention-clock.ts)
+ *   capture.mdb-safe                 the state to which a power cut throws the live file back (lmdb/checkpoint.ts)
  *   capture.mdb.files/<sha256>       attachments, shared by live and sealed files
+ *   capture.mdb.text/<ids>.seg       the full-text index (../text-index/segment-files.ts)
  *   capture.mdb.raw/<number>.raw     blocks that came too fast to be packed into the live file at once (raw-files.ts)
  *
  * Tables: `meta` (format, first id, how far the index is), `blocks` (id of the first exchange → a block of
- * exchanges), `pieces` (the rest of large blocks), `facts` (the exchange index: id of the first → up to 256 summaries),
- * `tails` (id of a turn → what a later turn would need of it; see exchange-index.ts), `waiting` (key of a block that is
+ * exchanges), `pieces` (the rest of large blocks), `facts` (the exchange index, see summary-table.ts),
+ * `tails` (id of a turn → what a later turn would need of it, see turn-links.ts), `waiting` (key of a block that is
  * not packed yet → the raw file that it is in).
  */
 import { chmodSync, existsSync, readdirSync, renameSync, rmSync } from 'node:fs';
 import { basename, dirname, extname, join } from 'node:path';
 import { type Database, open, type RootDatabase } from 'lmdb';
 import { DataKeyError, openDataKey } from '../../std/data-key.ts';
+import { namePlace } from '../../std/file-place.ts';
+import { Checkpoints, needsRestore, restoreCheckpoint } from '../lmdb/checkpoint.ts';
 import { checkFileHead, checkRoom, FileHeadError } from '../lmdb/file-head.ts';
-import { checkSealing, type FileSealing, SealedTable, type ValueTable } from '../lmdb/sealed-table.ts';
+import {
+  checkSealing,
+  type FileSealing,
+  markChecksums,
+  openCodec,
+  SealedTable,
+  type ValueTable,
+} from '../lmdb/sealed-table.ts';
+import { refuseHalfRestored } from '../restore-marker.ts';
 
 /**
  * Of everything in the file. A reader refuses files with a higher number. 2: blocks may stand in raw files. 3: there also in
- * several pieces.
+ * several pieces. 4: in a file without a key, summaries and tails may have checksums. 5: the last block of summaries may have
+ * several rows (summary-table.ts).
  */
-export const CAPTURE_FORMAT = 3;
+export const CAPTURE_FORMAT = 5;
 
 /**
  * For new files; LMDB reads the size from the file. Every commit writes some pages anew, and the file keeps about two
@@ -34,13 +48,7 @@ export const CAPTURE_FORMAT = 3;
  */
 const PAGE_BYTES = 4_096;
 
-export type CaptureFileFault =
-  | 'missing'
-  | 'not_a_capture'
-  | 'truncated'
-  | 'damaged'
-  | 'newer_format'
-  | 'unreadable';
+type CaptureFileFault = 'missing' | 'not_a_capture' | 'truncated' | 'damaged' | 'newer_format' | 'unreadable';
 
 /** A capture file that cannot be opened or read; `code` says why, the message names the file and what to do. */
 export class CaptureFileError extends Error {
@@ -81,6 +89,8 @@ export interface CaptureEnv {
   waiting: Database<Buffer, number> | null;
   /** What seals blocks, summaries and tails; null: nothing does. */
   sealing: FileSealing | null;
+  /** Of a file that is open to write; null for readers, and for a copy that is synced once, at its end. */
+  checkpoints: Checkpoints | null;
 }
 
 /** A sealed file (or one being sealed) and the ids that it holds. */
@@ -113,6 +123,9 @@ function openTables(
   dataKey: Uint8Array | null,
 ): CaptureEnv {
   const sealing = checkSealing(root, path, openDataKey(dataKey));
+  // Blocks have checksums themselves. A file says so for the rest of it when it is made.
+  if (create && sealing === null) markChecksums(root);
+  const codec = openCodec(root, path, openDataKey(dataKey));
   const table = <K extends string | number>(
     name: string,
     keyEncoding: 'uint32' | null,
@@ -132,7 +145,7 @@ function openTables(
   };
   const sealed = (name: string): ValueTable<number> => {
     const opened = table<number>(name, 'uint32');
-    return sealing === null ? opened : new SealedTable(opened, name, sealing);
+    return codec === null ? opened : new SealedTable(opened, name, codec, path);
   };
   return {
     root,
@@ -143,6 +156,7 @@ function openTables(
     facts: sealed('facts'),
     tails: sealed('tails'),
     waiting: create ? table<number>('waiting', 'uint32') : null,
+    checkpoints: null,
   };
 }
 
@@ -179,6 +193,7 @@ export async function ensureCaptureFile(
   turns: { key: number; value: Buffer }[] = [],
   dataKey: Uint8Array | null = null,
 ): Promise<void> {
+  refuseHalfRestored(path);
   if (existsSync(path)) return;
   const partial = `${path}.new`;
   const removePartial = (): void => {
@@ -231,19 +246,25 @@ export async function createCaptureEnv(
  * Opens a capture file that is there.
  * @param mode `read` never writes to it
  * @param dataKey under which it must be; null: it must be under none
- * @throws {CaptureFileError}; DataKeyError; to write also {@link checkRoom}'s
+ * @throws {CaptureFileError}; DataKeyError; Error while a restore is not complete; to write also {@link checkRoom}'s
  */
 export function openCaptureEnv(
   path: string,
   mode: 'read' | 'write',
   dataKey: Uint8Array | null = null,
 ): CaptureEnv {
+  refuseHalfRestored(path);
+  if (mode === 'write') restoreCheckpoint(path);
+  else if (needsRestore(path)) {
+    const why = 'the machine stopped while it was written: start the service once, which restores it';
+    throw new CaptureFileError('damaged', path, why);
+  }
   checkCaptureHead(path);
   if (mode === 'write') checkRoom(path);
   let root: RootDatabase<Buffer, string>;
   try {
-    // No fsync per commit: what is committed is with the kernel and survives the process, flush() makes it survive the
-    // machine. The log also syncs in the background.
+    // No fsync for each commit: what is committed is with the kernel and survives the process. A checkpoint makes it
+    // survive the machine; flush() makes one, and the log makes one a second after a write.
     root = open<Buffer, string>({
       ...ENV_OPTIONS,
       path,
@@ -254,35 +275,53 @@ export function openCaptureEnv(
     const why = `cannot be opened: ${(error as Error).message}`;
     throw new CaptureFileError('damaged', path, why, { cause: error });
   }
+  let env: CaptureEnv;
+  let format: Buffer | undefined;
   try {
-    const env = openTables(root, path, false, dataKey);
-    const format = env.meta.get('format');
+    env = openTables(root, path, false, dataKey);
+    format = env.meta.get('format');
     if (format === undefined) throw makeForeignError(path);
     if (Number(format.toString()) > CAPTURE_FORMAT) {
       const why = `written by a newer version (format ${format.toString()}, this one reads up to ${CAPTURE_FORMAT})`;
       throw new CaptureFileError('newer_format', path, why);
     }
-    return mode === 'write' ? upgradeFile(env, Number(format.toString())) : env;
   } catch (error) {
     void root.close();
     if (error instanceof CaptureFileError || error instanceof DataKeyError) throw error;
     if (/not ?found/i.test((error as Error).message)) throw makeForeignError(path, error);
     throw new CaptureFileError('damaged', path, (error as Error).message, { cause: error });
   }
+  if (mode === 'read') return env;
+  let checkpoints: Checkpoints | null = null;
+  try {
+    checkpoints = new Checkpoints(path);
+    return { ...upgradeFile(env, Number(format.toString())), checkpoints };
+  } catch (error) {
+    // A full disk, say: nothing is wrong with the file.
+    void checkpoints?.close();
+    void root.close();
+    throw namePlace(error, path);
+  }
 }
 
-/** fsync of what was committed. @throws the storage's error */
+/** Makes what was committed outlast the machine. @throws the storage's error */
 export function syncEnv(env: CaptureEnv): Promise<void> {
+  if (env.checkpoints !== null) return env.checkpoints.write();
   const root = env.root as unknown as { sync(done: (error: Error | null) => void): void };
   return new Promise((resolve, reject) => {
     root.sync((error) => (error ? reject(error) : resolve()));
   });
 }
 
+export async function closeEnv(env: CaptureEnv): Promise<void> {
+  await env.checkpoints?.close();
+  await env.root.close();
+}
+
 /**
  * Writes a row behind all others of its table.
- * @throws Error where there is one already, or a later one: somebody else has written, though whoever writes claims the
- * file first (writer-claim.ts), from where that claim does not reach. The types do not say that LMDB tells
+ * @throws Error if the row or a later one exists: another process has written, from where the claim that each writer makes
+ * first (writer-claim.ts) does not reach. The types do not say that LMDB tells
  */
 export function appendRow(table: Database<Buffer, number>, key: number, value: Buffer): void {
   const isWritten = table.putSync(key, value, { append: true }) as unknown as boolean;
@@ -297,7 +336,7 @@ export function readRunHeaders(env: CaptureEnv): string[] {
   return value === '' ? [] : value.split(',');
 }
 
-/** Notes them for whoever reads the file. */
+/** Stores the names of the run headers for readers of the file. */
 export function noteRunHeaders(env: CaptureEnv, names: readonly string[]): void {
   if (names.join() === readRunHeaders(env).join()) return;
   env.root.transactionSync(() => env.meta.putSync(RUN_HEADERS, Buffer.from(names.join())));

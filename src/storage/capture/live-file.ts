@@ -1,6 +1,6 @@
 /**
- * The capture database that is written to: opened, given up after a failure, opened anew, and noticed when somebody takes it
- * away. It alone knows LMDB's environment; the others get what they need of it. Capture process.
+ * The capture database that is written to: opens it, gives it up after a failure, reopens it, and notices its removal. Only
+ * this file handles LMDB's environment. Capture process.
  */
 import { statSync } from 'node:fs';
 import { dirname } from 'node:path';
@@ -9,10 +9,12 @@ import { makeFolder } from '../../std/folder.ts';
 import type { FileSealing } from '../lmdb/sealed-table.ts';
 import type { CutBlock, WritePosition } from './block-builder.ts';
 import { BlockReader } from './blocks.ts';
-import { ExchangeIndex } from './exchange-index.ts';
+import type { ExchangeFacts } from './exchange-facts.ts';
+import { ExchangeIndex, type TellIndexed } from './exchange-index.ts';
 import {
   appendRow,
   type CaptureEnv,
+  closeEnv,
   ensureCaptureFile,
   noteRunHeaders,
   openCaptureEnv,
@@ -20,27 +22,46 @@ import {
   syncEnv,
 } from './layout.ts';
 import { encodeWaiting, listWaiting, repackBlock, type WaitingBlock } from './repacking.ts';
+import type { DecodeExchange } from './stored-copy.ts';
 
 /** Memory for what the index reads. */
 const INDEX_CACHE_BYTES = 16 << 20;
 
+/**
+ * The index is written with the exchanges: a few times at once, then once in this many milliseconds. Each write costs extra
+ * pages, so under load several appends share one index write. The next pass of `tidySome` writes the rest.
+ */
+const INDEX_WRITE_MS = 100;
+const INDEX_WRITES_AT_ONCE = 10;
+
 /** The index of the live file, for the code that fills it. */
-export type WriterIndex = Pick<
+type WriterIndex = Pick<
   ExchangeIndex,
-  'indexed' | 'pending' | 'indexNext' | 'store' | 'listCarriedTurns'
+  | 'first_id'
+  | 'indexed'
+  | 'stored'
+  | 'pending'
+  | 'facts_reader'
+  | 'indexNext'
+  | 'store'
+  | 'listCarriedTurns'
+  | 'readAgain'
+  | 'readSummary'
 >;
 
 /** A row that the index of a new file begins with. */
-export interface CarriedTurn {
+interface CarriedTurn {
   key: number;
   value: Buffer;
 }
 
 /** Blocks to be stored, and where the file goes on behind them. */
-export interface BlocksToAppend {
+interface BlocksToAppend {
   readonly blocks: readonly CutBlock[];
   readonly next_id: number;
   readonly next_piece: number;
+  /** What the exchanges tell, in the order of their ids; empty when there was no time to read it. */
+  readonly facts: readonly ExchangeFacts[];
 }
 
 /** The file as it was opened. */
@@ -57,6 +78,11 @@ export class LiveFile implements WritePosition {
   readonly path: string;
   readonly #dataKey: Uint8Array | null;
   readonly #runHeaders: readonly string[] | null;
+  readonly #decode: DecodeExchange | null;
+  readonly #tell: TellIndexed | null;
+  /** How many index writes are allowed now, as of `#indexWritesAt`. */
+  #indexWrites = INDEX_WRITES_AT_ONCE;
+  #indexWritesAt = 0;
   #file: OpenedFile;
   #isOpen = true;
   #isGivenUp = false;
@@ -64,7 +90,9 @@ export class LiveFile implements WritePosition {
   /**
    * Opens the file, which is there.
    * @param lastSealedId ids go on behind it
-   * @param runHeaders headers that name runs, of those who read the file; null: as they stand in it
+   * @param runHeaders the operator's headers that name runs; null: as they stand in the file
+   * @param decode reads exchanges as they are stored; null: they are only indexed later
+   * @param tell is told each exchange that is indexed
    * @throws {import('./layout.ts').CaptureFileError}
    */
   constructor(
@@ -72,11 +100,15 @@ export class LiveFile implements WritePosition {
     dataKey: Uint8Array | null,
     lastSealedId: number,
     runHeaders: readonly string[] | null = null,
+    decode: DecodeExchange | null = null,
+    tell: TellIndexed | null = null,
   ) {
     this.path = path;
+    this.#decode = decode;
+    this.#tell = tell;
     this.#dataKey = dataKey;
     this.#runHeaders = runHeaders;
-    this.#file = openFile(path, dataKey, lastSealedId, runHeaders);
+    this.#file = openFile(path, dataKey, lastSealedId, runHeaders, decode, tell);
   }
 
   get index(): WriterIndex {
@@ -95,7 +127,7 @@ export class LiveFile implements WritePosition {
     return this.#file.next_piece;
   }
 
-  /** Of the file alone; 0 when there is none. */
+  /** The size of the database file alone; 0 when it does not exist. */
   get bytes(): number {
     return statSync(this.path, { throwIfNoEntry: false })?.size ?? 0;
   }
@@ -105,7 +137,7 @@ export class LiveFile implements WritePosition {
     return this.#isGivenUp;
   }
 
-  /** The file was removed or replaced: what is written to the open one, nobody would ever find. */
+  /** The file was removed or replaced: what is written to the open file would be lost. */
   get isGone(): boolean {
     return readFileId(this.path) !== this.#file.id;
   }
@@ -116,10 +148,10 @@ export class LiveFile implements WritePosition {
   }
 
   /**
-   * Stores blocks behind all others.
+   * Stores blocks behind all others, with what the index has of them.
    * @throws the storage's error; the file then is as it was, and to be given up
    */
-  append({ blocks, next_id, next_piece }: BlocksToAppend): void {
+  append({ blocks, next_id, next_piece, facts }: BlocksToAppend): void {
     const { env } = this.#file;
     let bytes = 0;
     for (const { value, pieces } of blocks) {
@@ -127,15 +159,31 @@ export class LiveFile implements WritePosition {
       for (const piece of pieces) bytes += piece.length;
     }
     refuseWithoutRoom(this.path, bytes);
+    const indexWrite = this.#index(facts);
     env.root.transactionSync(() => {
+      indexWrite?.run();
       for (const block of blocks) {
         appendRow(env.blocks, block.key, block.value);
         if (block.waits_in !== null) appendRow(env.waiting!, block.key, encodeWaiting(block.waits_in));
         for (const [i, piece] of block.pieces.entries()) appendRow(env.pieces, block.first_piece + i, piece);
       }
     });
+    indexWrite?.settle();
     this.#file.next_id = next_id;
     this.#file.next_piece = next_piece;
+  }
+
+  /** @returns what of the index is to be written with the exchanges; null: that is left to a later write */
+  #index(facts: readonly ExchangeFacts[]): ReturnType<ExchangeIndex['prepareWrite']> {
+    if (facts.length === 0) return null;
+    const { index } = this.#file;
+    index.add(facts);
+    const now = performance.now();
+    const allowed = this.#indexWrites + (now - this.#indexWritesAt) / INDEX_WRITE_MS;
+    if (allowed < 1) return null;
+    this.#indexWrites = Math.min(INDEX_WRITES_AT_ONCE, allowed) - 1;
+    this.#indexWritesAt = now;
+    return index.prepareWrite();
   }
 
   /** The blocks that wait to be packed. */
@@ -169,7 +217,7 @@ export class LiveFile implements WritePosition {
     return meta === undefined ? null : Date.parse(meta.record.started_at);
   }
 
-  /** fsync of what was committed. @throws the storage's error */
+  /** Makes what was committed outlast the machine. @throws the storage's error */
   sync(): Promise<void> {
     return syncEnv(this.#file.env);
   }
@@ -185,7 +233,7 @@ export class LiveFile implements WritePosition {
     makeFolder(dirname(this.path));
     const firstId = Math.max(lastSealedId + 1, this.#file.next_id);
     await ensureCaptureFile(this.path, firstId, turns, this.#dataKey);
-    this.#file = openFile(this.path, this.#dataKey, lastSealedId, this.#runHeaders);
+    this.#file = openFile(this.path, this.#dataKey, lastSealedId, this.#runHeaders, this.#decode, this.#tell);
     this.#isOpen = true;
     this.#isGivenUp = false;
   }
@@ -194,7 +242,7 @@ export class LiveFile implements WritePosition {
   async close(): Promise<void> {
     if (!this.#isOpen) return;
     this.#isOpen = false;
-    await this.#file.env.root.close();
+    await closeEnv(this.#file.env);
   }
 }
 
@@ -203,6 +251,8 @@ function openFile(
   dataKey: Uint8Array | null,
   lastSealedId: number,
   runHeaders: readonly string[] | null,
+  decode: DecodeExchange | null,
+  tell: TellIndexed | null,
 ): OpenedFile {
   const env = openCaptureEnv(path, 'write', dataKey);
   if (runHeaders !== null) noteRunHeaders(env, runHeaders);
@@ -211,13 +261,13 @@ function openFile(
   return {
     env,
     id,
-    index: new ExchangeIndex(env, reader, true),
+    index: new ExchangeIndex(env, reader, decode, tell),
     next_id: Math.max(reader.readLastId(), lastSealedId) + 1,
     next_piece: reader.readNextPiece(),
   };
 }
 
-/** Tells a file from another one at the same path; '' when there is none. */
+/** Tells a file from another at the same path; '' when no file exists. */
 function readFileId(path: string): string {
   const stat = statSync(path, { throwIfNoEntry: false });
   return stat === undefined ? '' : `${stat.dev}:${stat.ino}`;

@@ -1,14 +1,14 @@
 /**
- * Writes the capture database: one writer, in the capture process. Exchanges come in batches, get the next ids, and are
- * with the kernel when `append` resolves, so that no end of the process can undo them; `flush` makes them outlast the
- * machine.
+ * Writes the capture database: one writer, in the capture process. Exchanges arrive in batches and get the next ids.
+ * They are in the kernel when `append` resolves, so that they survive the end of the process; `flush` makes them
+ * survive a power failure.
  *
- * Calls are carried out one after the other in the order they are made. A failed append has no effect: no id is used
- * up, and the same batch may be tried again. After a failure the file is opened anew before the next attempt, since
- * LMDB refuses to go on after some errors.
+ * Calls run one after the other, in call order. A failed append has no effect: it uses no ids, and the same batch can
+ * be appended again. After a failure the file is reopened before the next attempt, because LMDB refuses to continue
+ * after some errors.
  *
- * The log says what happens when. A batch becomes blocks in `BatchEncoder`, the database is `LiveFile`'s, what waits to be
- * packed `PackingQueue`'s, and what is full `SealedFiles`'.
+ * The log decides the order of work. `BatchEncoder` turns a batch into blocks, `LiveFile` holds the live database,
+ * `PackingQueue` holds what waits to be packed, and `SealedFiles` holds the full files.
  */
 import { existsSync } from 'node:fs';
 import { dirname } from 'node:path';
@@ -17,85 +17,109 @@ import { type CapturedExchange, WITHHELD_CAUSES, type WithheldCause } from '../.
 import { openDataKey } from '../../std/data-key.ts';
 import { namePlace } from '../../std/file-place.ts';
 import { makeFolder } from '../../std/folder.ts';
+import { TextIndex, type TextIndexState } from '../text-index/text-index.ts';
 import { AttachmentStore } from './attachments.ts';
 import { BatchEncoder, type EncodedBatch } from './batch-encoder.ts';
 import { ExchangeEncoder } from './exchange-encoder.ts';
-import type { DecodeExchange } from './exchange-index.ts';
+import { IndexBacklog } from './index-backlog.ts';
 import { attachmentsFolder, ensureCaptureFile, rawFolder } from './layout.ts';
 import { LiveFile } from './live-file.ts';
 import { LoadMeter } from './load-meter.ts';
 import { PackingQueue } from './packing-queue.ts';
-import { chooseTidyShare, measurePackingNeed, type TidyBacklog, type TidyPass } from './packing-share.ts';
+import {
+  chooseTidyShare,
+  comesPackingFirst,
+  measureIndexNeed,
+  measurePackingNeed,
+  type TidyBacklog,
+  type TidyPass,
+} from './packing-share.ts';
 import { Preparer } from './preparation.ts';
 import { RawFiles } from './raw-files.ts';
 import { type MovedFile, SealedFiles } from './sealed-files.ts';
 import { describeSetApart } from './set-apart.ts';
+import type { DecodeExchange } from './stored-copy.ts';
+import { CaptureTextSources, markExchange } from './text-sources.ts';
 
-/** A batch that fails for another reason than the place it goes to is tried so often, then each exchange by itself. */
+/** Attempts for a batch that fails for a reason other than its storage; then each exchange is stored separately. */
 const BATCH_TRIES = 2;
-/** Of so many passes over what was put off one is the index's, or half of them while little waits to be packed. */
-const TIDY_TURNS = 4;
-const URGENT_NEED = 0.25;
-/** Delay from a write to the background sync that makes it outlast the machine. */
+/** Delay from a write to the background fsync. */
 const SYNC_DELAY_MS = 1_000;
-/** Exchanges whose entries are held before they are written. */
+/** Exchanges that a pass indexes before it writes. */
 const INDEX_BATCH = 256;
-/** Longest that sealing waits for the index; what is missing then, readers find for themselves. */
+/** Longest that a flush indexes before it syncs. */
+const FLUSH_INDEX_MS = 200;
+/** Longest that a flush writes the full-text index. What waits for it in memory takes less, unless the machine is busy. */
+const FLUSH_TEXT_MS = 1_000;
+/**
+ * A rotation first indexes all but so many exchanges, in slices between which exchanges are stored, and for at most so
+ * long.
+ */
+const ROTATE_BACKLOG = 500;
+const ROTATE_SLICE_MS = 50;
+const ROTATE_INDEX_MS = 30_000;
+/** Longest that exchanges wait for the rest of the index. What it lacks then stays without index in the sealed file. */
 const SEAL_INDEX_MS = 2_000;
 
-/** Where a test may let a write fail. */
-export type FaultPoint = 'attachment' | 'commit' | 'encode' | 'index' | 'seal' | 'sync';
+/** Points where a test can make a write fail. */
+type FaultPoint = 'attachment' | 'commit' | 'encode' | 'index' | 'seal' | 'sync';
 
 export interface CaptureLogOptions {
-  /** The live file, `DATA_DIR/capture.mdb`. Made when it is missing, with its folder. */
+  /** The live file, `DATA_DIR/capture.mdb`. The file and its folder are created if missing. */
   path: string;
   /** SVC_REDACT: mask key shapes in the stored copy; false keeps bodies byte for byte as they were on the wire. */
   redact: boolean;
   /** Most bytes of a body without its content-encoding; 64 MiB when not given. */
   max_decoded_bytes?: number;
-  /** Seals what is stored; null or left out: it stands as it is. Secret. */
+  /** Key that encrypts the stored data; null or omitted: no encryption. Secret. */
   data_key?: Uint8Array | null;
   /** Credentials that the gateway adds to requests: masked in what is stored. Secret. */
   operator_secrets?: readonly string[];
-  /** Headers that name runs, in lower case; left out: those that stand in the file. */
+  /** Headers that name runs, in lower case; default: the headers recorded in the file. */
   run_headers?: readonly string[];
-  /** Used to finish the index before a file is sealed. */
+  /** DATA_DIR, whose secret keeps masked run labels distinct; default: the folder of `path`. */
+  data_dir?: string;
+  /** Decodes exchanges for the index while they are stored; if omitted, only `indexSome` and `tidySome` index. */
   decode?: DecodeExchange;
-  /** For tests: from so many exchanges a second on, blocks are stored raw; PRESSED_RATE when not given. */
+  /** Keeps a full-text index beside the database; needs `decode`. */
+  has_text_index?: boolean;
+  /** For tests: exchanges per second from which blocks are stored raw; default PRESSED_RATE. */
   pressed_rate?: number;
-  /** A new file begins with this id at least; 1 when not given. */
+  /** Lowest first id of a new file; default 1. */
   first_id?: number;
-  /** For tests: throws when the write at that point shall fail; an exchange comes with `encode`. */
+  /** For tests: throws to make the write at that point fail; `encode` passes the exchange. */
   fault?: (point: FaultPoint, exchange?: CapturedExchange) => void;
 }
 
-export interface AppendResult {
-  /** Ids of what was stored; without anything, last_id is one less. */
+interface AppendResult {
+  /** Range of stored ids; if nothing was stored, last_id is first_id - 1. */
   first_id: number;
   last_id: number;
-  /** What could not be stored for its own sake, and never will be; not there when all of the batch could. */
+  /** Exchanges that can never be stored because of their content; absent without such exchanges. */
   set_apart?: SetApart[];
-  /** When the place failed in the middle: the last so many of the batch are to be appended again. */
+  /** Set when storage failed in the middle: the last `exchanges` exchanges of the batch must be appended again. */
   left?: { exchanges: number; failure: Error };
 }
 
-export interface CaptureLogStats {
+interface CaptureLogStats {
   path: string;
-  /** Of the live file, and of what waits beside it. */
+  /** Size of the live file and of the data that waits beside it. */
   bytes: number;
   /** Number of sealed files. */
   sealed: number;
   last_id: number;
   indexed_id: number;
-  /** What was put off, and the share of one core that it gets. */
+  /** Postponed work, and its share of one core. */
   packing: PackingState;
-  /** Bodies that are not kept since nobody could tell what is in them, by cause, since the log was opened. */
+  /** Bodies that were not stored because their content could not be inspected, by cause, since the log was opened. */
   withheld: Record<WithheldCause, number>;
+  /** How far the full-text index is; null without one. */
+  text: TextIndexState | null;
 }
 
-/** What was put off while exchanges came. */
-export interface PackingState extends TidyBacklog {
-  /** Of one core, that putting it in order may take while exchanges come. */
+/** Work that was postponed while exchanges arrived. */
+interface PackingState extends TidyBacklog {
+  /** Share of one core that the postponed work may use while exchanges arrive. */
   share: number;
 }
 
@@ -109,6 +133,9 @@ export class CaptureLog {
   readonly #encoder: ExchangeEncoder;
   readonly #batches: BatchEncoder;
   readonly #queue = new PackingQueue();
+  readonly #indexBacklog = new IndexBacklog();
+  readonly #text: TextIndex | null;
+  readonly #textSources: CaptureTextSources | null;
   readonly #withheld = Object.fromEntries(WITHHELD_CAUSES.map((cause) => [cause, 0])) as Record<
     WithheldCause,
     number
@@ -118,21 +145,23 @@ export class CaptureLog {
   #closed = false;
   #syncTimer: NodeJS.Timeout | null = null;
   /**
-   * Why nothing of the file is promised: a sync that failed. The system forgets what it could not write, and the next sync
-   * succeeds without it; so it stands until the file has been written anew, which sealing it does.
+   * A failed fsync, after which the file is no longer durable. The kernel drops pages that it could not write, and the
+   * next fsync succeeds without them. The failure therefore stays until the file has been rewritten, which sealing
+   * does.
    */
   #syncFailure: Error | null = null;
   /** The end of the queue of calls. */
   #tail: Promise<unknown> = Promise.resolve();
 
   /**
-   * Opens the log, finishing a rotation that was cut short.
-   * @throws {import('./layout.ts').CaptureFileError} when the file is there but cannot be used
+   * Opens the log and finishes an interrupted rotation.
+   * @throws {import('./layout.ts').CaptureFileError} when the file exists but cannot be used
    */
   static async open(options: CaptureLogOptions): Promise<CaptureLog> {
     const { path, data_key, first_id } = options;
     makeFolder(dirname(path));
-    const sealed = new SealedFiles(path, data_key ?? null, (file) => log.#rawFiles.release(file));
+    const release = (file: number): void => log.#rawFiles.release(file);
+    const sealed = new SealedFiles(path, data_key ?? null, release, options.decode ?? null);
     await ensureCaptureFile(path, Math.max(sealed.last_id + 1, first_id ?? 1), [], data_key);
     const log = new CaptureLog(options, sealed);
     sealed.resume();
@@ -145,13 +174,30 @@ export class CaptureLog {
     this.#options = options;
     this.#sealed = sealed;
     this.#files = new AttachmentStore(attachmentsFolder(path), openDataKey(dataKey));
-    this.#live = new LiveFile(path, dataKey, sealed.last_id, options.run_headers ?? null);
+    this.#live = new LiveFile(
+      path,
+      dataKey,
+      sealed.last_id,
+      options.run_headers ?? null,
+      options.decode ?? null,
+      ({ record, entry, listTexts }, run_id) =>
+        this.#text?.take({ id: record.id, run_id, mark: markExchange(record), entry }, listTexts),
+    );
+    const { decode, has_text_index = false } = options;
+    this.#textSources =
+      has_text_index && decode !== undefined
+        ? new CaptureTextSources(path, dataKey, decode, () => this.#live)
+        : null;
+    this.#text = this.#textSources === null ? null : new TextIndex(path, dataKey, this.#textSources);
+    this.#indexBacklog.note(this.#live.next_id - 1);
     for (const block of this.#live.listWaiting()) this.#queue.add(block);
     const waiting = [...this.#queue.files, ...sealed.listWaitingFiles()];
     this.#rawFiles = new RawFiles(rawFolder(path), waiting);
     this.#load = new LoadMeter(options.pressed_rate);
     const preparer = new Preparer(redact, options.max_decoded_bytes ?? 64 << 20, {
       operator_secrets: options.operator_secrets ?? [],
+      data_dir: options.data_dir ?? dirname(path),
+      run_headers: options.run_headers ?? [],
     });
     this.#encoder = new ExchangeEncoder(preparer, (sha256, content) => {
       fault?.('attachment');
@@ -162,7 +208,7 @@ export class CaptureLog {
     });
   }
 
-  /** Runs a call after those before it. */
+  /** Runs a call after all earlier calls. */
   #enqueue<T>(call: () => Promise<T>): Promise<T> {
     const result = this.#tail.then(call);
     this.#tail = result.catch(() => undefined);
@@ -177,9 +223,9 @@ export class CaptureLog {
   }
 
   /**
-   * Stores a batch in the order given. Once it is answered, nothing looks at the bodies' memory any more if it is shared.
-   * An exchange for which this fails by what it holds is set apart, and the others are stored.
-   * @throws the storage's error (disk full, …); then nothing of the batch is stored and no id is used up
+   * Stores a batch in the given order. After it resolves, the bodies are no longer read if their memory is shared. An
+   * exchange that cannot be stored because of its content is set apart, and the others are stored.
+   * @throws the storage's error (disk full, …); then nothing of the batch is stored and no id is used
    */
   append(batch: readonly CapturedExchange[]): Promise<AppendResult> {
     return this.#enqueue(() => this.#append(batch));
@@ -197,7 +243,9 @@ export class CaptureLog {
     return this.#appendEach(batch);
   }
 
-  /** The batch fails as a whole, and not for want of room: an exchange that also fails alone is set apart. */
+  /**
+   * Handles a batch that failed for a reason other than missing space: exchanges that also fail alone are set apart.
+   */
   async #appendEach(batch: readonly CapturedExchange[]): Promise<AppendResult> {
     const setApart: SetApart[] = [];
     let firstId = 0;
@@ -227,26 +275,35 @@ export class CaptureLog {
 
   async #appendBatch(batch: readonly CapturedExchange[]): Promise<AppendResult> {
     const firstId = this.#live.next_id;
+    const start = performance.now();
     try {
       const bodyBytes = countBodyBytes(batch);
-      const isPressed = this.#load.note(batch.length, bodyBytes) && !this.#queue.isFull;
-      const encoded = await this.#batches.encode(batch, bodyBytes, isPressed, this.#live);
+      const isTooMuch = this.#load.note(batch.length, bodyBytes);
+      const pace = {
+        is_pressed: isTooMuch && !this.#queue.isFull,
+        facts_reader: isTooMuch || this.#load.isBusy ? null : this.#live.index.facts_reader,
+      };
+      const encoded = await this.#batches.encode(batch, bodyBytes, pace, this.#live);
       if (encoded.blocks.length > 0) this.#commit(encoded);
       for (const cause of encoded.withheld) this.#withheld[cause]++;
       const ids = { first_id: firstId, last_id: encoded.next_id - 1 };
       return encoded.set_apart.length === 0 ? ids : { ...ids, set_apart: encoded.set_apart };
     } catch (error) {
-      // What was never stored must not be built on.
+      // Later exchanges must not refer to exchanges that were not stored.
       this.#encoder.forget();
       this.#live.giveUp();
+      this.#text?.forget();
       await this.#rawFiles.abandon();
       throw namePlace(error, this.#options.path);
+    } finally {
+      this.#load.noteWork(performance.now() - start);
     }
   }
 
   #commit(encoded: EncodedBatch): void {
     this.#options.fault?.('commit');
     this.#live.append(encoded);
+    this.#indexBacklog.note(encoded.next_id - 1);
     this.#rawFiles.commit();
     for (const { key, waits_in, bytes } of encoded.blocks) {
       if (waits_in !== null) this.#queue.add({ key, file: waits_in, bytes });
@@ -254,15 +311,24 @@ export class CaptureLog {
     this.#scheduleSync();
   }
 
-  /** fsync of everything appended so far. @throws the storage's error, also that of an earlier sync of the file */
+  /**
+   * Syncs everything appended so far, and indexes it first, also for full-text search, unless the backlog is too long.
+   * @throws the storage's error, or that of an earlier failed sync of the file
+   */
   flush(): Promise<void> {
-    return this.#enqueue(() => this.#flush());
+    return this.#enqueue(async () => {
+      const { decode } = this.#options;
+      if (decode !== undefined) await this.#indexSome(decode, FLUSH_INDEX_MS);
+      await this.#flush();
+      this.#flushText();
+    });
   }
 
   async #flush(): Promise<void> {
     await this.#makeReady();
     if (this.#syncTimer !== null) clearTimeout(this.#syncTimer);
     this.#syncTimer = null;
+    this.#storeIndex();
     await this.#sync();
     if (this.#syncFailure !== null) throw this.#syncFailure;
     for (const file of this.#queue.takeReleased()) this.#rawFiles.release(file);
@@ -285,7 +351,7 @@ export class CaptureLog {
     if (this.#syncTimer !== null) return;
     this.#syncTimer = setTimeout(() => {
       this.#syncTimer = null;
-      // A failure shows at the next flush.
+      // The next flush reports the failure.
       this.#enqueue(async () => {
         if (!this.#closed) await this.#flush();
       }).catch(() => undefined);
@@ -294,10 +360,10 @@ export class CaptureLog {
   }
 
   /**
-   * Compresses blocks that were stored raw in a hurry, at least one and for about `budget_ms` at a time; none while a sync
-   * of the file has failed, for its raw files could not go.
-   * @returns how many; 0 when none is left
-   * @throws the storage's error; the blocks stay as they are
+   * Packs blocks that were stored raw under load: at least one, for about `budget_ms` at a time. Packs none after a
+   * failed sync of the file, because the raw files must then stay.
+   * @returns the number of packed blocks; 0 when none is left
+   * @throws the storage's error; the blocks stay unchanged
    */
   packSome(budget_ms: number): Promise<number> {
     return this.#enqueue(() => this.#packSome(budget_ms));
@@ -312,35 +378,51 @@ export class CaptureLog {
   }
 
   /**
-   * One pass over what was put off, packing and the index in turns: packing more often the more of it waits.
+   * Runs one pass of postponed work, alternating between packing and indexing; the longer the packing backlog, the more
+   * often it packs.
    * @throws the storage's error; nothing is lost then
    */
   tidySome(decode: DecodeExchange, budget_ms: number): Promise<TidyPass> {
     return this.#enqueue(async () => {
       const start = performance.now();
-      const turn = this.#passes++ % TIDY_TURNS;
-      const isFirstPacking = turn >= (this.#measureNeed() < URGENT_NEED ? TIDY_TURNS / 2 : 1);
+      const backlog = this.#backlog();
+      const packingNeed = measurePackingNeed(backlog, this.#live.bytes);
+      const isFirstPacking = comesPackingFirst(this.#passes++, packingNeed, measureIndexNeed(backlog));
       let done = isFirstPacking ? await this.#packSome(budget_ms) : await this.#indexSome(decode, budget_ms);
       if (done === 0) {
         done = isFirstPacking ? await this.#indexSome(decode, budget_ms) : await this.#packSome(budget_ms);
       }
+      done += this.#tidyText(budget_ms - (performance.now() - start), done === 0);
       const took_ms = performance.now() - start;
       return { done, took_ms, share: chooseTidyShare(this.#backlog(), this.#live.bytes) };
     });
   }
 
-  #measureNeed(): number {
-    return measurePackingNeed(this.#backlog(), this.#live.bytes);
+  /**
+   * Goes on with the full-text index.
+   * @param isIdle nothing else waits
+   */
+  #tidyText(budgetMs: number, isIdle: boolean): number {
+    if (this.#text === null) return 0;
+    try {
+      return this.#text.tidySome(budgetMs, isIdle);
+    } catch {
+      // A full disk, say. Its exchanges count as not searched, and a later pass reads them again.
+      return 0;
+    }
   }
 
   #backlog(): TidyBacklog {
-    return { ...this.#queue.backlog, unindexed: this.#live.next_id - 1 - this.#live.index.indexed };
+    const { index, next_id } = this.#live;
+    const { exchanges, seconds } = this.#indexBacklog.measure(index.stored, next_id - 1);
+    const unsearched = this.#text?.behind ?? 0;
+    return { ...this.#queue.backlog, unindexed: exchanges, unindexed_s: seconds, unsearched };
   }
 
   /**
-   * Indexes exchanges that are not yet, in the order of their ids, for at most about `budget_ms` at a time.
-   * @returns how many; 0 when all are
-   * @throws the storage's error; what was found is kept and written with the next call
+   * Indexes exchanges in id order, for at most about `budget_ms` at a time.
+   * @returns the number of indexed exchanges; 0 when all are indexed
+   * @throws the storage's error; the results are kept and written with the next call
    */
   indexSome(decode: DecodeExchange, budget_ms: number): Promise<number> {
     return this.#enqueue(() => this.#indexSome(decode, budget_ms));
@@ -356,28 +438,35 @@ export class CaptureLog {
       done++;
       if (performance.now() - start >= budgetMs) break;
     }
-    if (index.pending > 0) {
-      this.#options.fault?.('index');
-      index.store();
-      this.#scheduleSync();
-    }
+    if (this.#storeIndex()) this.#scheduleSync();
     return done;
   }
 
+  /** @returns whether there was something to write. @throws the storage's error; it is written with the next call then */
+  #storeIndex(): boolean {
+    const { index } = this.#live;
+    if (index.pending === 0) return false;
+    this.#options.fault?.('index');
+    index.store();
+    return true;
+  }
+
   /**
-   * Seals the live file and opens a new one at the same path; ids go on. Appends made meanwhile wait only until the new
-   * file is there, not for the compaction.
+   * Seals the live file and opens a new one at the same path; ids continue. Concurrent appends wait only for the new
+   * file, not for the compaction.
    * @returns the sealed file, compacted and read-only, and the live one; sealed is null when there was nothing to seal
-   * @throws the storage's error; the log goes on in any case
+   * @throws the storage's error; the log continues in any case
    */
   async rotate(): Promise<{ sealed: string | null; opened: string }> {
     const opened = this.#options.path;
+    if (this.#isIndexBehind()) await this.#indexAhead();
     const rotated = await this.#enqueue(() => this.#beginFile());
     if (rotated === null) return { sealed: null, opened };
     const failure = rotated.sync_failure;
     try {
       const sealed = await this.#sealed.seal(rotated.moved);
-      // All of it has been written anew.
+      this.#text?.reconcile();
+      // The whole file has been rewritten.
       if (this.#syncFailure === failure) this.#syncFailure = null;
       return { sealed, opened };
     } catch (error) {
@@ -386,7 +475,23 @@ export class CaptureLog {
     }
   }
 
-  /** Goes on in a new file. @returns the old one, and why nothing of it is promised; null when there is nothing in it */
+  /** Whether more is missing in the index than exchanges can wait for. */
+  #isIndexBehind(): boolean {
+    const { index, next_id } = this.#live;
+    return next_id - 1 - index.indexed > ROTATE_BACKLOG;
+  }
+
+  /** Indexes what was stored under pressure before its file is sealed: a sealed file gets no further index. */
+  async #indexAhead(): Promise<void> {
+    const { decode } = this.#options;
+    if (decode === undefined) return;
+    const deadline = performance.now() + ROTATE_INDEX_MS;
+    while (this.#isIndexBehind() && performance.now() < deadline) {
+      if ((await this.indexSome(decode, ROTATE_SLICE_MS)) === 0) break;
+    }
+  }
+
+  /** Continues in a new file. @returns the old file and its sync failure; null when the old file is empty */
   async #beginFile(): Promise<{ moved: MovedFile; sync_failure: Error | null } | null> {
     await this.#makeReady();
     const { path, decode, fault } = this.#options;
@@ -402,16 +507,17 @@ export class CaptureLog {
     else await this.#sync();
     const turns = this.#live.index.listCarriedTurns();
     await this.#live.close();
-    // Until the new file is open, whatever fails below.
+    // Stays set until the new file is open, even if a later line throws.
     this.#live.giveUp();
     this.#encoder.forget();
     const before = this.#sealed.last_id;
     const moved = this.#sealed.moveAside(firstId, lastId);
     const waiting = this.#queue.take();
+    this.#text?.beginFile(lastId + 1);
     try {
       await this.#live.reopen(lastId, turns);
     } catch (error) {
-      // There is no room for a new file: the one that was moved aside goes on.
+      // There is no space for a new file: continue with the old one.
       if (!existsSync(path)) {
         this.#sealed.moveBack(moved, before);
         this.#queue.restore(waiting);
@@ -422,8 +528,8 @@ export class CaptureLog {
   }
 
   /**
-   * The file was removed or replaced under us. It would take writes as before, and nobody would ever find them: what
-   * comes goes into the file that the path leads to now, and builds on nothing that was in the old one.
+   * Handles a live file that was removed or replaced. Writes to the open descriptor would succeed but be lost. New
+   * exchanges go to the file that the path now names, and do not refer to exchanges in the old file.
    */
   async #forgetFile(): Promise<void> {
     this.#encoder.forget();
@@ -432,9 +538,10 @@ export class CaptureLog {
     await this.#rawFiles.abandon();
     this.#files.forget();
     this.#live.giveUp();
+    this.#text?.forget();
   }
 
-  /** When the first exchange of the live file began; null: it holds none. @throws the storage's error */
+  /** When the first exchange of the live file began; null if the file is empty. @throws the storage's error */
   readFirstStart(): Promise<number | null> {
     return this.#enqueue(async () => {
       await this.#makeReady();
@@ -442,12 +549,14 @@ export class CaptureLog {
     });
   }
 
-  /** A sealed file was removed by age. */
+  /** Records that retention removed a sealed file. */
   forgetSealed(): void {
     this.#sealed.forget();
+    this.#textSources?.close();
+    this.#text?.reconcile();
   }
 
-  /** Where the log stands; cheap. */
+  /** Current state of the log; cheap. */
   stats(): CaptureLogStats {
     const { bytes } = this.#live;
     const backlog = this.#backlog();
@@ -456,10 +565,25 @@ export class CaptureLog {
       bytes: bytes + this.#rawFiles.bytes,
       sealed: this.#sealed.count,
       last_id: this.#live.next_id - 1,
-      indexed_id: this.#live.index.indexed,
+      indexed_id: this.#live.index.stored,
       packing: { ...backlog, share: chooseTidyShare(backlog, bytes) },
       withheld: { ...this.#withheld },
+      text: this.#text?.state() ?? null,
     };
+  }
+
+  #flushText(): void {
+    try {
+      this.#text?.flush(FLUSH_TEXT_MS);
+    } catch {
+      // What was not written is read again later.
+    }
+  }
+
+  #closeText(): void {
+    this.#flushText();
+    this.#text?.close();
+    this.#textSources?.close();
   }
 
   /** Flushes and ends the log, after the calls made before. A second call does nothing. */
@@ -471,6 +595,7 @@ export class CaptureLog {
       } finally {
         this.#closed = true;
         await this.#sealed.settle();
+        this.#closeText();
         await this.#rawFiles.abandon();
         await this.#live.close();
       }

@@ -2,9 +2,12 @@
  * The blocks that were stored raw and wait to be packed, oldest first. Their raw files go after a sync of what
  * they were packed into, so that a power cut leaves at least one of the two. Capture process.
  */
-import { RAW_BLOCKS_BYTES_MAX, RAW_BLOCKS_MAX } from '../../limits.ts';
 import type { TidyBacklog } from './packing-share.ts';
 import type { WaitingBlock } from './repacking.ts';
+
+/** Raw blocks that wait to be packed, and their bytes. Further blocks are compressed at once. */
+const RAW_BLOCKS_MAX = 65_536;
+const RAW_BLOCKS_BYTES_MAX = 2 ** 35;
 
 /** Of those that were there at the start, `since_ms` is then. */
 interface QueuedBlock extends WaitingBlock {
@@ -12,7 +15,7 @@ interface QueuedBlock extends WaitingBlock {
 }
 
 /** What waits of one file, while another may take its place. */
-export interface QueuedBlocks {
+interface QueuedBlocks {
   readonly blocks: QueuedBlock[];
   readonly bytes: number;
 }
@@ -33,7 +36,7 @@ export class PackingQueue {
   }
 
   /** What waits here. */
-  get backlog(): Omit<TidyBacklog, 'unindexed'> {
+  get backlog(): Omit<TidyBacklog, 'unindexed' | 'unindexed_s' | 'unsearched'> {
     const oldest = this.#blocks[0];
     return {
       waiting_blocks: this.#blocks.length,

@@ -1,61 +1,84 @@
 /**
- * How much of one core may go into what was put off while exchanges came: packing raw blocks, and the index. Some share is
- * always there, and it grows with what waits, so that under a load without a pause what waits comes to rest where as much is
- * packed as comes in. The share changes little by little with the backlog, so nothing swings. Pure;
- * capture process.
+ * The share of one core for work that was postponed while exchanges arrived: packing raw blocks, indexing exchanges
+ * that were stored without being read, and the full-text index. Each always gets some share. The share grows with the backlog, so that under a
+ * constant load the backlog stabilizes where work is done as fast as it arrives. Small changes of the backlog change
+ * the share only slightly, so it does not oscillate. Pure; capture process.
  */
 
-/** What was put off. */
+/** The postponed work. */
 export interface TidyBacklog {
   waiting_blocks: number;
   waiting_bytes: number;
-  /** Seconds since the oldest of them was stored; 0 without any. */
+  /** Seconds since the oldest waiting block was stored; 0 without any. */
   oldest_s: number;
-  /** Exchanges that the index does not have yet. */
+  /** Exchanges that are not indexed yet. */
   unindexed: number;
+  /** Seconds since the oldest of these was stored; 0 without any. */
+  unindexed_s: number;
+  /** Exchanges that the full-text index does not have yet. */
+  unsearched: number;
 }
 
-/** The share that is always there. */
+/** The smallest share. */
 export const LEAST_SHARE = 0.05;
-/** The largest for packing: the rest is for what comes. */
-const PACKING_SHARE_MAX = 0.5;
-/** The same for the index: readers can do without it, only slower. */
-const INDEX_SHARE_MAX = 0.1;
+/** The largest share: the rest is for new exchanges. */
+const SHARE_MAX = 0.5;
 /**
- * Packing gets its largest share when as many bytes wait as the database holds, for then the disk holds twice what it would
- * at rest; or so many, since a young database holds next to nothing.
+ * Waiting bytes at which packing gets its largest share: as many as the packed database holds, because the disk then
+ * holds twice as much as necessary; or this many, because a new database holds very little.
  */
 const WAITING_BYTES = 2 ** 31;
-/** The same when the oldest block has waited so long. */
+/** Age of the oldest waiting block at which packing gets its largest share. */
 const WAITING_S = 600;
-/** The index gets its largest share when it lacks so many exchanges. */
-const UNINDEXED = 500_000;
+/** Delay of the index at which it gets its largest share. Lists are out of date by this delay. */
+const INDEX_BEHIND_S = 8;
 
-/** 0: nothing waits to be packed; 1: as much as may. */
+/** Exchanges at which the full-text index gets its largest share: a minute of heavy traffic. */
+const UNSEARCHED = 30_000;
+
+/** 0: nothing waits to be packed; 1: packing gets its largest share. */
 export function measurePackingNeed(backlog: TidyBacklog, packedBytes: number): number {
   const byBytes = backlog.waiting_bytes / Math.max(WAITING_BYTES, packedBytes);
   return Math.min(1, Math.max(byBytes, backlog.oldest_s / WAITING_S));
 }
 
+/** 0: everything is indexed; 1: the index gets its largest share. */
+export function measureIndexNeed({ unindexed, unindexed_s }: TidyBacklog): number {
+  return unindexed === 0 ? 0 : Math.min(1, unindexed_s / INDEX_BEHIND_S);
+}
+
 /**
- * Part of one core, from `LEAST_SHARE` on.
- * @param packedBytes of the database without what waits
+ * Share of one core, at least `LEAST_SHARE`.
+ * @param packedBytes size of the database without waiting blocks
  */
 export function chooseTidyShare(backlog: TidyBacklog, packedBytes: number): number {
-  const packing = mix(PACKING_SHARE_MAX, measurePackingNeed(backlog, packedBytes));
-  const indexing = mix(INDEX_SHARE_MAX, Math.min(1, backlog.unindexed / UNINDEXED));
-  return Math.max(packing, indexing);
+  const need = Math.max(
+    measurePackingNeed(backlog, packedBytes),
+    measureIndexNeed(backlog),
+    Math.min(1, backlog.unsearched / UNSEARCHED),
+  );
+  return LEAST_SHARE + (SHARE_MAX - LEAST_SHARE) * need;
 }
 
-function mix(most: number, need: number): number {
-  return LEAST_SHARE + (most - LEAST_SHARE) * need;
+/** From this need on, packing or indexing comes first in three of four passes. */
+const URGENT_NEED = 0.25;
+const TURNS = 4;
+
+/**
+ * Which of the two comes first in a pass: the more urgent one in three of four passes, otherwise each in turn.
+ * @param pass number of the pass
+ */
+export function comesPackingFirst(pass: number, packingNeed: number, indexNeed: number): boolean {
+  const turn = pass % TURNS;
+  if (Math.max(packingNeed, indexNeed) < URGENT_NEED) return turn % 2 === 1;
+  return packingNeed > indexNeed ? turn > 0 : turn === 0;
 }
 
-/** One pass over what was put off. */
+/** The result of one pass over the postponed work. */
 export interface TidyPass {
   /** Blocks that were packed, or exchanges that were indexed; 0 when nothing is left. */
   done: number;
   took_ms: number;
-  /** Of one core, that such passes may take while exchanges come. */
+  /** Share of one core that such passes may use while exchanges arrive. */
   share: number;
 }

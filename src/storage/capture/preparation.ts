@@ -3,13 +3,12 @@
  * out. Runs in the capture process.
  */
 import type { CapturedExchange } from '../../domain/exchange.ts';
-import { REDACTION_WORK } from '../../limits.ts';
 import { findSecrets } from '../../redaction/secret-search.ts';
 import { Work } from '../../redaction/work.ts';
 import { editBody } from './body-editor.ts';
 import { isOfFrames } from './body-kind.ts';
 import { BodyDecoder, type DecodedBody, readCodings } from './encoding.ts';
-import { findHeader, HeadPreparer, joinHeader } from './heads.ts';
+import { findHeader, HeadPreparer, joinHeader, REDACTION_WORK } from './heads.ts';
 import { type PreparedBody, plainBody } from './prepared-body.ts';
 import {
   causeOf,
@@ -22,11 +21,15 @@ import {
 import { NO_SECRETS, wantedOf } from './secret-set.ts';
 import { findSplitSecrets, maskEventStream } from './stream-secrets.ts';
 
-export interface PreparerExtras {
+interface PreparerExtras {
   /** For tests: the clock by which there is time to decompress. */
   now?: () => number;
   /** Masked in every exchange: credentials that the gateway adds to requests. */
   operator_secrets?: readonly string[];
+  /** Where the secret that keeps masked run labels apart lies; left out: it lasts as long as the preparer. */
+  data_dir?: string;
+  /** Headers of the operator's own that name runs, in lower case. */
+  run_headers?: readonly string[];
 }
 
 export class Preparer {
@@ -38,9 +41,10 @@ export class Preparer {
    * @param redact mask key shapes in bodies, headers and query, and inside compressed bodies
    * @param maxDecodedBytes most bytes of a body without its content-encoding
    */
-  constructor(redact: boolean, maxDecodedBytes: number, { now, operator_secrets }: PreparerExtras = {}) {
+  constructor(redact: boolean, maxDecodedBytes: number, extras: PreparerExtras = {}) {
+    const { now, operator_secrets, data_dir, run_headers } = extras;
     this.#redact = redact;
-    this.#heads = new HeadPreparer(redact, operator_secrets);
+    this.#heads = new HeadPreparer(redact, operator_secrets, data_dir, run_headers);
     this.#decoder = new BodyDecoder(maxDecodedBytes, now);
   }
 

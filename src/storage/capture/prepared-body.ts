@@ -64,3 +64,14 @@ export function applyEdits(
 export function measureSharedPrefix(base: PreparedBody, raw: Buffer): number {
   return measureCommonPrefix(base.raw, raw);
 }
+
+/** A body as its stored copy reads: secrets masked, attachments in their places. Uses `raw`'s memory. */
+export function readBack({ raw, stored, edits, has_files }: PreparedBody): Buffer {
+  if (!has_files) return stored;
+  return applyEdits(
+    raw,
+    edits.filter((edit) => !edit.is_file),
+    [],
+    false,
+  ).stored;
+}

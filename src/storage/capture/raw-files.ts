@@ -1,12 +1,14 @@
 /**
- * Blocks that are stored as they are because exchanges come faster than they can be compressed. They wait beside the
- * database, in files of their own, until they are packed into it: written past the page cache, where the system allows it.
- * To take a page of 4 KiB into the page cache costs up to 8 µs on a virtual machine whose host lends it memory page by
- * page, to hand it to the disk a quarter of one; and a burst of captured traffic does not push other files out of memory.
+ * Raw files: blocks stored uncompressed because exchanges arrive faster than they can be compressed. They wait in
+ * separate files beside the database until they are packed into it. Where the system allows it, writes bypass the page
+ * cache (O_DIRECT). Adding a 4 KiB page to the page cache costs up to 8 µs on a virtual machine whose host provides
+ * memory page by page; a direct write costs 0.25 µs, and a burst of captured traffic does not evict other
+ * files from memory.
  * `RawFiles` runs in the capture process, `readRawBlock` in every reader.
  *
- * The database says where a block stands (codec.ts). It is written before the database's commit, so that what is
- * committed is there; what is not is garbage, and goes with its file. A file goes when nothing in it is waited for.
+ * The database records the location of each block (codec.ts). A block is written before the database commits, so every
+ * committed block exists. An uncommitted block is garbage and is deleted with its file. A file is deleted when no block
+ * in it waits to be packed.
  */
 import {
   closeSync,
@@ -25,34 +27,37 @@ import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { byteEngine } from '../../../native/byte-engine.ts';
 import { makeFolder } from '../../std/folder.ts';
-import { syncPath } from './attachments.ts';
+import { syncPath } from '../../std/synced-path.ts';
 
-/** Where a block stands. */
+/** Location of a block. */
 export interface RawPlace {
   file: number;
-  /** Of the first piece. */
+  /** Offset of the first piece. */
   offset: number;
-  /** Bytes of its pieces in their order. Each but the first begins with the next page behind the one before. */
+  /**
+   * Length of each piece in bytes, in order. Each piece after the first starts at the page boundary that follows the
+   * previous piece.
+   */
   pieces: readonly number[];
 }
 
-/** Of memory, of places in a file and of lengths, for a write that passes the page cache by: a page. */
+/** Alignment that a direct write needs for memory addresses, file offsets and lengths: one page. */
 const ALIGNMENT_BYTES = 4_096;
-/** Parts of blocks from here on are written from where they are, but for what is not in whole pages. */
+/** Parts of at least this size are written in place; only their bytes outside whole pages are copied. */
 const DIRECT_BYTES = 32 << 10;
-/** What is gathered before it is written: in all, and copied together. */
+/** Limits of one write: total bytes, and copied bytes. */
 const WRITE_BYTES = 2 << 20;
 const COPIED_BYTES = 1 << 20;
-/** Writes that may go on at once: a disk takes more while it knows of the next one. */
+/** Most concurrent writes. A disk is faster when the next write is already queued. */
 const WRITES_MAX = 3;
-/** Larger blocks are for the database itself, and those of which more would have to be copied. */
+/** Larger blocks, and blocks that need more copying, go to the database instead. */
 const BLOCK_BYTES_MAX = 64 << 20;
 const BLOCK_COPIED_BYTES_MAX = 4 << 20;
-/** A file takes no more blocks from here on. */
+/** A file of this size accepts no more blocks. */
 const FILE_BYTES = 64 << 20;
-/** A disk that takes less in this time is written to through the page cache for the length of a file. */
+/** A disk with a lower direct write rate is written through the page cache for the next file. */
 const SLOW_BYTES_PER_MS = 48 << 10;
-/** Over so many bytes. */
+/** Bytes over which the write rate is measured. */
 const SLOW_SAMPLE_BYTES = 16 << 20;
 
 const NAME = /^(\d+)\.raw$/;
@@ -60,17 +65,17 @@ const NAME = /^(\d+)\.raw$/;
 interface OpenFile {
   fd: number;
   number: number;
-  /** Where the next write goes. */
+  /** Offset of the next write. */
   end: number;
   isDirect: boolean;
-  /** What it was opened as first, where the system did not take such writes; others may still be under way there. */
+  /** The first descriptor, if the system refused direct writes to it; earlier writes may still use it. */
   refusing_fd: number | null;
-  /** Under way. */
+  /** Number of writes in progress. */
   writes: number;
-  /** Written to since the last fsync began. */
+  /** Whether the file has writes since the last fsync began. */
   isDirty: boolean;
   isSyncing: boolean;
-  /** Nothing more is written to it: it is closed when it is synced, or gone. */
+  /** No more data is written to the file; it is closed when it has been synced or removed. */
   isRetired: boolean;
   isGone: boolean;
 }
@@ -78,53 +83,53 @@ interface OpenFile {
 const fsyncFile = promisify(fsync);
 const writeBuffers = promisify(writev);
 
-/** What the next write takes: whole pages, some of them copied together, the others where they were. */
+/** Content of the next write: whole pages, some copied together, the others in place. */
 interface Gathering {
-  /** For what is copied. */
+  /** Holds the copied parts. */
   memory: Buffer;
   used: number;
-  /** Where in the memory the run begins that is not among the buffers yet. */
+  /** Where the copied bytes begin that are not in `buffers` yet. */
   run_from: number;
   buffers: Buffer[];
-  /** Of the buffers. */
+  /** Total length of `buffers`. */
   bytes: number;
 }
 
-/** A block that is gathered, before it is whole. */
+/** A gathered block whose bytes may not be complete yet. */
 export interface StagedBlock {
-  /** Its bytes in order, in the memory that they will be written from; the first part is a copy. */
+  /** The bytes in order, in the memory that will be written; the first part is a copy. */
   memory: Buffer[];
   place: RawPlace;
 }
 
 export class RawFiles {
   readonly #folder: string;
-  /** One that is filled; those that are written come back to the spares. */
+  /** The gathering that is being filled. After a write, it returns to the spares. */
   #gathering: Gathering | null = null;
   readonly #spares: Gathering[] = [];
-  /** Memory begins at such addresses that it may pass the page cache by. */
+  /** Whether buffers start at page boundaries, which direct writes need. */
   #isAligned = false;
   #open: OpenFile | null = null;
-  /** The writes that go on beside, and what the first that failed did so with. */
+  /** The writes in progress, and the error of the first one that failed. */
   readonly #underWay = new Set<Promise<void>>();
   #failure: unknown = null;
-  /** Those with something that a power cut would take, retired ones too. */
+  /** Files with data that a power failure would lose, including retired files. */
   readonly #unsynced = new Set<OpenFile>();
   #isFolderNew = false;
-  /** By file: the blocks that somebody waits for, and the bytes. */
+  /** By file number: the blocks that wait to be packed, and the file's bytes. */
   readonly #waiting = new Map<number, { blocks: number; bytes: number }>();
   #nextNumber = 1;
-  /** Staged since the last `commit`, by file. */
+  /** File numbers of the blocks staged since the last `commit`. */
   #staged: number[] = [];
   #canDirect = constants.O_DIRECT !== undefined;
   #timedBytes = 0;
   #timedMs = 0;
-  /** When the time of a write was last counted: those that go on at once share it. */
+  /** When write time was last counted. Concurrent writes share the interval. */
   #timedAt = 0;
   #isSlow = false;
 
   /**
-   * @param waiting for every block in raw files that somebody waits for, its file; files without one are removed
+   * @param waiting the file number of each block that waits to be packed; files without such a block are removed
    * @throws the storage's error
    */
   constructor(folder: string, waiting: readonly number[]) {
@@ -139,23 +144,23 @@ export class RawFiles {
     }
   }
 
-  /** Of all files together. */
+  /** Total size of all files. */
   get bytes(): number {
     let sum = 0;
     for (const { bytes } of this.#waiting.values()) sum += bytes;
     return sum;
   }
 
-  /** So much is gathered that it should be written: see `write`. */
+  /** Whether enough is gathered for a `write`. */
   get isFull(): boolean {
     const gathering = this.#gathering;
     return gathering !== null && (gathering.bytes >= WRITE_BYTES || gathering.used >= COPIED_BYTES);
   }
 
   /**
-   * Gathers a block and says where it will stand. It must be whole before the next call of any kind, and its parts must
-   * stay as they are until `finish` has resolved.
-   * @param parts its bytes in order; the first is short
+   * Gathers a block and returns its future location. The caller must complete the block before it calls any other
+   * method, and must not change the parts until `finish` has resolved.
+   * @param parts the block's bytes in order; the first part is short
    * @returns null for a block that is too large
    * @throws the storage's error
    */
@@ -201,7 +206,8 @@ export class RawFiles {
   }
 
   /**
-   * Begins to write what is gathered, once there is room for one more write: the disk works while the next blocks are made.
+   * Starts to write what is gathered, as soon as fewer than WRITES_MAX writes are in progress. The disk then works
+   * while the next blocks are made.
    * @throws the storage's error
    */
   async write(): Promise<void> {
@@ -227,7 +233,7 @@ export class RawFiles {
     this.#underWay.add(underWay);
   }
 
-  /** All staged blocks are with the system. @throws the storage's error */
+  /** Resolves when the kernel has all staged blocks. @throws the storage's error */
   async finish(): Promise<void> {
     if (this.#underWay.size > 0) {
       await this.write();
@@ -238,7 +244,7 @@ export class RawFiles {
     const file = gathering === null ? null : this.#beginWrite(gathering);
     if (gathering === null || file === null) return;
     try {
-      // Nothing is left to be done meanwhile.
+      // No other work can overlap, so write on this thread.
       this.#writeNow(file, gathering.buffers, file.end - gathering.bytes);
       this.#noteSpeed(file, gathering.bytes);
     } finally {
@@ -253,7 +259,7 @@ export class RawFiles {
     if (failure !== null) throw failure;
   }
 
-  /** @returns the file that it goes to, its end moved on; null when there is nothing to write */
+  /** Reserves space in the open file. @returns the file to write to; null when there is nothing to write */
   #beginWrite(gathering: Gathering): OpenFile | null {
     closeRun(gathering);
     if (gathering.bytes === 0) return null;
@@ -266,7 +272,7 @@ export class RawFiles {
     return file;
   }
 
-  /** The database knows of the staged blocks now. */
+  /** Records that the database has committed the staged blocks. */
   commit(): void {
     for (const file of this.#staged) this.#count(file).blocks++;
     this.#staged = [];
@@ -277,8 +283,8 @@ export class RawFiles {
   }
 
   /**
-   * What was staged since the last commit is given up, and the open file takes no more: nobody knows how much of it is there.
-   * Files with nothing else in them go. When it resolves, nothing looks at the parts of blocks any more.
+   * Drops everything staged since the last commit and retires the open file, because how much of it was written is
+   * unknown. Files without other blocks are removed. After it resolves, the parts of dropped blocks are no longer read.
    */
   async abandon(): Promise<void> {
     await Promise.all(this.#underWay);
@@ -290,12 +296,12 @@ export class RawFiles {
     for (const file of staged) if ((this.#waiting.get(file)?.blocks ?? 0) === 0) this.#remove(file);
   }
 
-  /** A block was packed, or is not waited for any more. */
+  /** Records that a block was packed, or no longer has to be. */
   release(file: number): void {
     const count = this.#waiting.get(file);
     if (count === undefined) return;
     count.blocks--;
-    // More may be about to be committed in it, also when it takes no more by now.
+    // A staged block may be about to commit in this file, even if the file is retired.
     if (count.blocks > 0 || this.#staged.includes(file)) return;
     if (this.#open?.number === file) this.#retire();
     else this.#remove(file);
@@ -398,13 +404,13 @@ export class RawFiles {
         this.#reopenUnaligned(file, fd, error, at > offset);
         continue;
       }
-      // A disk that takes a part only has no room for the rest, and says so at the next try.
+      // A short write usually means a full disk; the next attempt then fails with the error.
       at += written;
       rest = skipBytes(rest, written);
     }
   }
 
-  /** The same, on another thread. */
+  /** Like `#writeNow`, but on a thread of the libuv pool. */
   async #writeBeside(file: OpenFile, buffers: readonly Buffer[], offset: number): Promise<void> {
     let rest = buffers;
     for (let at = offset; rest.length > 0; ) {
@@ -422,12 +428,13 @@ export class RawFiles {
   }
 
   /**
-   * @param fd what was written to
-   * @throws the error, unless it is that of a disk that wants more than pages and may be written to in another way
+   * Reopens a file without O_DIRECT after the disk refused a direct write because of its alignment.
+   * @param fd the descriptor of the failed write
+   * @throws the error, unless the file can be written through the page cache
    */
   #reopenUnaligned(file: OpenFile, fd: number, error: unknown, isBegun: boolean): void {
     if (isBegun || (error as NodeJS.ErrnoException).code !== 'EINVAL') throw error;
-    // Another write that was under way has found out.
+    // A concurrent write has already reopened the file.
     if (fd !== file.fd) return;
     if (!file.isDirect) throw error;
     this.#canDirect = false;
@@ -471,7 +478,7 @@ export class RawFiles {
     }
   }
 
-  /** Closes the file when nothing is to be done with it any more. */
+  /** Closes a retired file once no write or sync of it is pending. */
   #settle(file: OpenFile): void {
     if (file.isDirty || file.isSyncing || file.writes > 0) return;
     this.#unsynced.delete(file);
@@ -494,7 +501,7 @@ function empty(gathering: Gathering): Gathering {
   return gathering;
 }
 
-/** How far behind its beginning a memory's first whole page begins; 0 where nobody can tell. */
+/** Bytes from the start of the memory to its first page boundary; 0 if the address is unknown. */
 function findPage(memory: Buffer): number {
   const beyond = byteEngine.measureMisalignment(memory, ALIGNMENT_BYTES);
   return beyond > 0 ? ALIGNMENT_BYTES - beyond : 0;
@@ -507,7 +514,10 @@ function copyPart(gathering: Gathering, part: Buffer, from: number, to: number):
   gathering.used += copied.length;
 }
 
-/** What was copied since the last buffer becomes one, filled up to a whole page. @returns whether it had to be filled up */
+/**
+ * Turns the bytes copied since the last buffer into a buffer, padded to a whole page. @returns whether padding was
+ * needed
+ */
 function closeRun(gathering: Gathering): boolean {
   const { memory, used, run_from } = gathering;
   if (used === run_from) return false;
@@ -520,7 +530,7 @@ function closeRun(gathering: Gathering): boolean {
   return end > used;
 }
 
-/** What is left of the buffers behind so many bytes. */
+/** The buffers without their first `bytes` bytes. */
 function skipBytes(buffers: readonly Buffer[], bytes: number): readonly Buffer[] {
   let at = 0;
   let left = bytes;
@@ -537,7 +547,7 @@ function listNames(folder: string): string[] {
   }
 }
 
-/** A place in a raw file that is not there, or not any more: a block may have been packed meanwhile. */
+/** The raw file does not exist, or no longer does: the block may have been packed meanwhile. */
 export class RawFileGone extends Error {}
 
 /**

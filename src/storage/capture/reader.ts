@@ -1,46 +1,53 @@
 /**
  * Reads a capture database: a live file that another process or thread writes to, or a sealed one. Used by the command
  * line, the capture reader and tests; synchronous, read-only. Memory is bounded whatever the file's size.
+ *
+ * A reader never does the index's work. An exchange that the writer has not indexed yet is told from its record alone: id, time,
+ * route, status, bytes, and the run only if the request named it. It is marked `not_indexed`.
+ *
+ * Each call reads in a transaction of LMDB that it begins and ends. An open one would keep the writer from using old pages
+ * again, and the file would grow.
  */
-
 import type { ExchangeRecord } from '../../domain/exchange.ts';
-import { CAPTURE_READER_CACHE_BYTES, READER_OWN_INDEX_MAX } from '../../limits.ts';
 import { BlockReader } from './blocks.ts';
-import {
-  type DecodeExchange,
-  ExchangeIndex,
-  FACTS_PER_BLOCK,
-  makeStoredCopy,
-  type StoredCopy,
-} from './exchange-index.ts';
-import { type CaptureEnv, CaptureFileError, nameDamage, openCaptureEnv } from './layout.ts';
+import { type CaptureEnv, nameDamage, openCaptureEnv } from './layout.ts';
 import { completeRecord, type ExchangeSummary, summarize } from './record.ts';
+import { makeStoredCopy, type StoredCopy } from './stored-copy.ts';
+import { blockEnd, type RunMoves, SummaryTable } from './summary-table.ts';
+
+/** Memory for unpacked blocks, and as much for bodies. */
+const CAPTURE_READER_CACHE_BYTES = 32 << 20;
 
 export interface ReaderOptions {
   /** Most bytes kept of what was unpacked, and again of bodies; CAPTURE_READER_CACHE_BYTES when left out. */
   cache_bytes?: number;
-  /** Finds model, usage and run of exchanges that the writer has not indexed yet; without it they stay null. */
-  decode?: DecodeExchange;
-  /** Under which the file must be; null or left out: under none. */
+  /** The file's data key; null or left out: it has none. Secret. */
   data_key?: Uint8Array | null;
   /** Told of each exchange that cannot be read when many are gone through; left out: the first one ends that. */
   skipped?: (id: number) => void;
 }
 
-export interface ExchangeFilter {
+interface ExchangeFilter {
   /** First id; 1 when not given. */
   from_id?: number;
   /** Only exchanges of this run. */
   run_id?: string;
 }
 
+/** The ids in a file; `last_id` is one less than `first_id` when it holds none. */
+interface FileRange {
+  first_id: number;
+  last_id: number;
+  /** The last exchange that is indexed. */
+  indexed_id: number;
+}
+
 export class CaptureReader {
   readonly path: string;
   readonly #env: CaptureEnv;
   readonly #blocks: BlockReader;
-  readonly #index: ExchangeIndex;
-  readonly #decode: DecodeExchange | null;
-  readonly #options: ReaderOptions;
+  readonly #table: SummaryTable;
+  readonly #skipped: ReaderOptions['skipped'];
 
   /**
    * @param path a capture file, live or sealed
@@ -57,93 +64,106 @@ export class CaptureReader {
     }
   }
 
-  /** @param index found by an earlier reader of the same file */
-  private constructor(path: string, env: CaptureEnv, options: ReaderOptions, index?: ExchangeIndex) {
+  private constructor(path: string, env: CaptureEnv, options: ReaderOptions) {
     this.path = path;
     this.#env = env;
-    this.#options = options;
+    this.#skipped = options.skipped;
     this.#blocks = new BlockReader(env, path, options.cache_bytes ?? CAPTURE_READER_CACHE_BYTES);
-    index?.moveTo(env, this.#blocks);
-    this.#index = index ?? new ExchangeIndex(env, this.#blocks, false);
-    this.#decode = options.decode ?? null;
+    this.#table = new SummaryTable(env, this.#blocks.readFirstId());
   }
 
-  /**
-   * Opens the same file anew, with what this reader has found out about exchanges that the writer has not indexed: to find it
-   * again would take minutes. Called when this one is closed.
-   * @throws {import('./layout.ts').CaptureFileError} as `open`
-   */
-  openAgain(): CaptureReader {
-    const env = openCaptureEnv(this.path, 'read', this.#options.data_key ?? null);
-    try {
-      return nameDamage(this.path, () => new CaptureReader(this.path, env, this.#options, this.#index));
-    } catch (error) {
-      void env.root.close();
-      throw error;
-    }
-  }
-
-  /** Looks at the newest state that is committed, and brings the reader's own index up to `id`. */
-  #refresh(id: number): void {
-    this.#env.root.resetReadTxn();
-    this.#index.refresh();
-    if (this.#decode === null) return;
-    while (
-      this.#index.indexed < id &&
-      this.#index.pending < READER_OWN_INDEX_MAX &&
-      this.#index.indexNext(this.#decode)
-    );
-  }
-
-  /**
-   * First and last id in this file; last is one less than first when it holds none.
-   * @throws {import('./layout.ts').CaptureFileError} damaged
-   */
-  range(): { first_id: number; last_id: number } {
+  /** Reads the newest state that is committed. @throws {import('./layout.ts').CaptureFileError} damaged */
+  #read<Value>(read: () => Value): Value {
     return nameDamage(this.path, () => {
-      this.#refresh(0);
-      return { first_id: this.#blocks.readFirstId(), last_id: this.#blocks.readLastId() };
+      this.#env.root.resetReadTxn();
+      try {
+        this.#table.refresh();
+        return read();
+      } finally {
+        this.#env.root.resetReadTxn();
+      }
     });
   }
 
   /**
-   * Records without headers, in the order of ids; quick for many thousands, since they are read from the index.
+   * The ids in this file.
    * @throws {import('./layout.ts').CaptureFileError} damaged
    */
-  *summaries(filter: ExchangeFilter = {}): Generator<ExchangeSummary> {
+  range(): FileRange {
+    return this.#read(() => ({
+      first_id: this.#blocks.readFirstId(),
+      last_id: this.#blocks.readLastId(),
+      indexed_id: this.#table.indexed,
+    }));
+  }
+
+  /**
+   * Records without headers, in the order of ids; quick for many thousands that are indexed.
+   * @throws {import('./layout.ts').CaptureFileError} damaged
+   */
+  *summaries({ run_id, from_id = 1 }: ExchangeFilter = {}): Generator<ExchangeSummary> {
     const { first_id, last_id } = this.range();
-    const { run_id } = filter;
-    const find = (id: number): number =>
-      run_id === undefined ? id : nameDamage(this.path, () => this.#index.findRun(id, run_id));
-    // What a block of the index holds is read at once.
-    let wasFound = false;
-    for (let id = Math.max(first_id, filter.from_id ?? 1); id <= last_id; id++) {
-      let summary: ExchangeSummary | undefined;
+    let next = Math.max(first_id, from_id);
+    while (next <= last_id) {
+      const from = next;
+      // A block of the index at once.
+      const to = Math.min(last_id, blockEnd(from));
+      const { found, end } = this.#read(() => this.#readSummaries(from, to, run_id));
+      for (const summary of found) if (run_id === undefined || summary.run_id === run_id) yield summary;
+      next = end;
+    }
+  }
+
+  /** @returns the summaries of the next ids, and the id behind them */
+  #readSummaries(
+    from: number,
+    to: number,
+    runId: string | undefined,
+  ): { found: ExchangeSummary[]; end: number } {
+    const first = runId === undefined ? from : this.#findRun(from, runId);
+    if (first > to) return { found: [], end: first };
+    const found: ExchangeSummary[] = [];
+    const name = runId === undefined ? null : Buffer.from(JSON.stringify(runId));
+    for (let id = first; id <= to; id++) {
       try {
-        if (!wasFound || id % FACTS_PER_BLOCK === 1) id = find(id);
-        if (id > last_id) return;
-        wasFound = true;
-        summary = nameDamage(this.path, () => this.#readSummary(id));
+        // Reading the whole record of each exchange that is not indexed would take ten times as long.
+        if (name !== null && id > this.#table.indexed && !this.#blocks.readRecord(id)?.includes(name))
+          continue;
+        const summary = this.#readSummary(id);
+        if (summary !== undefined) found.push(summary);
       } catch (error) {
-        if (this.#options.skipped === undefined || !(error instanceof CaptureFileError)) throw error;
-        this.#options.skipped(id);
-        continue;
+        if (this.#skipped === undefined) throw error;
+        this.#skipped(id);
       }
-      if (summary === undefined) return;
-      if (run_id === undefined || summary.run_id === run_id) yield summary;
+    }
+    return { found, end: to + 1 };
+  }
+
+  /** The first id that may belong to the run. Where the index is damaged, each exchange may. */
+  #findRun(from: number, runId: string): number {
+    try {
+      return this.#table.findRun(from, runId);
+    } catch (error) {
+      if (this.#skipped === undefined) throw error;
+      return from;
     }
   }
 
   #readSummary(id: number): ExchangeSummary | undefined {
-    // A block of the index at once: each look at the newest state leaves a timer of lmdb's until the loop turns.
-    if (id > this.#index.indexed || id % 1_024 === 0) this.#refresh(id + FACTS_PER_BLOCK - 1);
-    const summary = this.#index.readSummary(id);
+    const summary = this.#table.read(id);
     if (summary) return summary;
     const meta = this.#blocks.readMeta(id);
     if (meta === undefined) return undefined;
-    // What the index could not read: this says why.
-    if (summary === null) this.#blocks.readBodies(id, meta);
-    return summarize(meta.record, meta.record.run_id, null);
+    const told = summarize(meta.record, meta.record.run_id, null);
+    if (summary === undefined) return { ...told, not_indexed: true };
+    // The writer could not read it: this says why.
+    this.#blocks.readBodies(id, meta);
+    return told;
+  }
+
+  /** Which runs have exchanged turns because of a turn behind this exchange. */
+  moves(after: number): RunMoves {
+    return this.#read(() => this.#table.readMoves(after));
   }
 
   /** Records in the order of ids. @throws {import('./layout.ts').CaptureFileError} damaged */
@@ -155,21 +175,16 @@ export class CaptureReader {
   }
 
   /**
-   * One record; undefined when this file does not hold it. Of those before it nothing is read where it can do without:
-   * all but the run of an unlabelled turn stands in an exchange itself.
+   * One record; undefined when this file does not hold it.
    * @throws {import('./layout.ts').CaptureFileError} damaged
    */
   exchange(id: number): ExchangeRecord | undefined {
-    return nameDamage(this.path, () => {
-      this.#refresh(0);
-      const meta = this.#blocks.readMeta(id);
-      if (meta === undefined) return undefined;
-      if (this.#decode !== null && id > this.#index.indexed) {
-        const alone = this.#index.readAlone(meta, this.#decode);
-        if (alone !== undefined) return completeRecord(meta.record, alone);
-        this.#refresh(id);
-      }
-      return this.#index.complete(meta.record);
+    return this.#read(() => {
+      const record = this.#blocks.readMeta(id)?.record;
+      if (record === undefined) return undefined;
+      const summary = this.#table.read(id);
+      if (summary === undefined) return { ...record, not_indexed: true };
+      return summary === null ? record : completeRecord(record, summary);
     });
   }
 
@@ -178,8 +193,7 @@ export class CaptureReader {
    * @throws {import('./layout.ts').CaptureFileError} damaged, also when an attachment is missing
    */
   body(id: number, side: 'request' | 'response'): Uint8Array | undefined {
-    return nameDamage(this.path, () => {
-      this.#env.root.resetReadTxn();
+    return this.#read(() => {
       const meta = this.#blocks.readMeta(id);
       return meta === undefined ? undefined : this.#blocks.readBodies(id, meta)?.[side];
     });
@@ -187,19 +201,18 @@ export class CaptureReader {
 
   /** The stored copy in the form that a decoder takes; undefined when this file does not hold the exchange. */
   copy(id: number): StoredCopy | undefined {
-    return nameDamage(this.path, () => {
-      this.#env.root.resetReadTxn();
+    return this.#read(() => {
       const meta = this.#blocks.readMeta(id);
       const bodies = meta === undefined ? undefined : this.#blocks.readBodies(id, meta);
       if (meta === undefined || bodies === undefined) return undefined;
       const copy = makeStoredCopy(meta, bodies.request, bodies.response);
       // Where the path tells no wire format, the index may know it from the bodies.
-      copy.shape ??= this.#index.readSummary(id)?.shape ?? null;
+      copy.shape ??= this.#table.read(id)?.shape ?? null;
       return copy;
     });
   }
 
-  /** Ends it; the reader is not to be used any more, but for `openAgain`. */
+  /** Ends it: the reader cannot be used any more. */
   async close(): Promise<void> {
     this.#blocks.clear();
     await this.#env.root.close();

@@ -3,17 +3,20 @@
  * capture writer, read by everybody; both ways are here so that they cannot drift apart. Any thread.
  */
 import type { ClientRun } from '../../domain/client-run.ts';
+import type { EndCause } from '../../domain/end-cause.ts';
 import {
   type ApiShape,
+  CREDENTIAL_FIELD,
   DECISION_FIELD,
   type ExchangeEntry,
   type ExchangeRecord,
   type ExchangeSide,
   type RecordedDecision,
   type ServedBy,
-  type TokenUsage,
+  unknownUsage,
   type WithheldCause,
 } from '../../domain/exchange.ts';
+import { parseExact } from '../../std/exact-json.ts';
 import type { PreparedExchange } from './prepared-exchange.ts';
 
 const ABORTED = 1;
@@ -44,9 +47,11 @@ type MetaArray = [
   started_at_ms: number,
   first_byte_ms: number | null,
   duration_ms: number,
-  /** Left out when both bodies are kept. */
+  /** These are left out from the first on behind which nothing is said. */
   request_withheld?: WithheldCause | null,
   response_withheld?: WithheldCause | null,
+  arrival?: number | null,
+  end_cause?: EndCause,
 ];
 
 /** The stored exchange without its bodies. */
@@ -115,13 +120,19 @@ export function encodeMeta(
     `[${head.run_id},${encodeNumber(exchange.seq)},${head.route},${flags},${encodeNumber(exchange.status)},` +
       `${head.headers},${JSON.stringify(prepared.response_headers)},${encodeNumber(exchange.request_bytes)},` +
       `${encodeNumber(exchange.response_bytes)},${encodeNumber(exchange.started_at_ms)},` +
-      `${first_byte_ms === null ? 'null' : encodeMs(first_byte_ms)},${encodeMs(exchange.duration_ms)}${encodeWithheld(prepared)}]`,
+      `${first_byte_ms === null ? 'null' : encodeMs(first_byte_ms)},${encodeMs(exchange.duration_ms)}${encodeRest(prepared)}]`,
   );
 }
 
-function encodeWithheld({ request_withheld, response_withheld }: PreparedExchange): string {
-  if (request_withheld === null && response_withheld === null) return '';
-  return `,${JSON.stringify(request_withheld)},${JSON.stringify(response_withheld)}`;
+function encodeRest({ request_withheld, response_withheld, exchange }: PreparedExchange): string {
+  const { arrival, end_cause } = exchange;
+  if (end_cause !== undefined) {
+    const rest = [request_withheld, response_withheld, arrival ?? null, end_cause];
+    return `,${JSON.stringify(rest).slice(1, -1)}`;
+  }
+  if (request_withheld === null && response_withheld === null && arrival === undefined) return '';
+  const withheld = `,${JSON.stringify(request_withheld)},${JSON.stringify(response_withheld)}`;
+  return arrival === undefined ? withheld : `${withheld},${arrival}`;
 }
 
 function readSide(headers: string, bytes: number, withheld: WithheldCause | null | undefined): ExchangeSide {
@@ -130,23 +141,24 @@ function readSide(headers: string, bytes: number, withheld: WithheldCause | null
   return side;
 }
 
-const NO_USAGE: TokenUsage = {
-  input_tokens: null,
-  output_tokens: null,
-  cache_read_tokens: null,
-  cache_write_tokens: null,
-};
-
 /** What relegation decided stands last among the answer's headers, under a name that no wire can bring. */
 function takeDecision(record: ExchangeRecord): ExchangeRecord {
   const { headers } = record.response;
   if (headers.at(-1)?.[0] !== DECISION_FIELD) return record;
   const [, text] = headers.pop()!;
   try {
-    record.relegation = JSON.parse(text) as RecordedDecision;
+    record.relegation = parseExact(text) as RecordedDecision;
   } catch {
     // Masking has cut into it.
   }
+  return record;
+}
+
+/** The sign of the credential stands last among the request's headers. */
+function takeCredential(record: ExchangeRecord): ExchangeRecord {
+  const { headers } = record.request;
+  if (headers.at(-1)?.[0] !== CREDENTIAL_FIELD) return record;
+  [, record.credential] = headers.pop()!;
   return record;
 }
 
@@ -163,31 +175,35 @@ export function decodeMeta(id: number, bytes: Buffer): StoredMeta {
   const meta = JSON.parse(bytes.toString('utf8')) as MetaArray;
   const flags = meta[9];
   return {
-    record: takeDecision({
-      id,
-      run_id: meta[0],
-      seq: meta[1],
-      note: meta[2],
-      provider: meta[3],
-      kind: (flags & TURN) !== 0 ? 'turn' : 'other',
-      shape: meta[4],
-      method: meta[5],
-      path: meta[6],
-      query: meta[7],
-      status: meta[10],
-      started_at: new Date(meta[15]).toISOString(),
-      first_byte_ms: meta[16],
-      duration_ms: meta[17],
-      aborted: (flags & ABORTED) !== 0,
-      truncated: (flags & TRUNCATED) !== 0,
-      undecodable: false,
-      served_by: meta[8],
-      model: null,
-      stop_reason: null,
-      usage: { ...NO_USAGE },
-      request: readSide(meta[11], meta[13], meta[18]),
-      response: readSide(meta[12], meta[14], meta[19]),
-    }),
+    record: takeCredential(
+      takeDecision({
+        id,
+        run_id: meta[0],
+        seq: meta[1],
+        note: meta[2],
+        provider: meta[3],
+        kind: (flags & TURN) !== 0 ? 'turn' : 'other',
+        shape: meta[4],
+        method: meta[5],
+        path: meta[6],
+        query: meta[7],
+        status: meta[10],
+        started_at: new Date(meta[15]).toISOString(),
+        ...(typeof meta[20] === 'number' ? { arrival: meta[20] } : {}),
+        first_byte_ms: meta[16],
+        duration_ms: meta[17],
+        aborted: (flags & ABORTED) !== 0,
+        ...(typeof meta[21] === 'string' ? { end_cause: meta[21] } : {}),
+        truncated: (flags & TRUNCATED) !== 0,
+        undecodable: false,
+        served_by: meta[8],
+        model: null,
+        stop_reason: null,
+        usage: unknownUsage(),
+        request: readSide(meta[11], meta[13], meta[18]),
+        response: readSide(meta[12], meta[14], meta[19]),
+      }),
+    ),
     request_has_files: (flags & REQUEST_FILES) !== 0,
     response_has_files: (flags & RESPONSE_FILES) !== 0,
     request_decoded: (flags & REQUEST_DECODED) !== 0,
@@ -205,7 +221,7 @@ export type ExchangeSummary = Omit<ExchangeRecord, 'request' | 'response' | 'rel
 export function summarize(
   record: ExchangeRecord,
   runId: string | null,
-  entry: ExchangeEntry | null,
+  entry: (ExchangeEntry & { failed_results?: number; tools?: string[] }) | null,
   client: ClientRun | null = null,
 ): ExchangeSummary {
   const { request, response, relegation: _decision, ...rest } = record;
@@ -213,11 +229,13 @@ export function summarize(
     ...rest,
     run_id: runId,
     ...describeClientRun(client),
-    ...(record.seq === null && hasSeqHeader(request.headers) ? { has_bad_seq: true } : {}),
+    ...describeHeaders(request.headers, record.seq === null),
     undecodable: entry?.undecodable ?? false,
     model: entry?.model ?? null,
     stop_reason: entry?.stop_reason ?? null,
-    usage: entry?.usage ?? { ...NO_USAGE },
+    ...(entry?.failed_results ? { failed_results: entry.failed_results } : {}),
+    ...(entry?.tools?.length ? { tools: entry.tools } : {}),
+    usage: entry?.usage ?? unknownUsage(),
     request_bytes: request.bytes,
     response_bytes: response.bytes,
   };
@@ -235,13 +253,35 @@ function describeClientRun(
   };
 }
 
-function hasSeqHeader(headers: ExchangeSide['headers']): boolean {
-  return headers.some(([name]) => name.length === 9 && name.toLowerCase() === 'x-svc-seq');
+/** What the headers of a request tell. @param hasNoSeq `x-svc-seq` was not read, so it is no number where it stands */
+function describeHeaders(
+  headers: ExchangeSide['headers'],
+  hasNoSeq: boolean,
+): Pick<ExchangeRecord, 'has_bad_seq' | 'client' | 'trace_id'> {
+  const told: Pick<ExchangeRecord, 'has_bad_seq' | 'client' | 'trace_id'> = {};
+  for (const [name, value] of headers) {
+    if (name.length < 9 || name.length > 11) continue;
+    const lower = name.toLowerCase();
+    if (lower === 'x-svc-seq' && hasNoSeq) told.has_bad_seq = true;
+    else if (lower === 'user-agent') {
+      const client = CLIENT.exec(value)?.[0];
+      if (client !== undefined) told.client = client;
+    } else if (lower === 'traceparent') {
+      const trace_id = TRACE.exec(value)?.[1];
+      if (trace_id !== undefined) told.trace_id = trace_id;
+    }
+  }
+  return told;
 }
+
+/** The first product of a `user-agent`, without its version. */
+const CLIENT = /^[A-Za-z][\w.@-]{0,63}/;
+const TRACE = /^[0-9a-f]{2}-([0-9a-f]{32})-/;
 
 /** The whole record, from the stored one and its summary. */
 export function completeRecord(record: ExchangeRecord, summary: ExchangeSummary): ExchangeRecord {
-  const { session_id, parent_run_id, run_kind, has_bad_seq } = summary;
+  const { session_id, parent_run_id, run_kind, has_bad_seq, follows, failed_results } = summary;
+  const { tools, client, trace_id } = summary;
   return {
     ...record,
     run_id: summary.run_id,
@@ -249,6 +289,11 @@ export function completeRecord(record: ExchangeRecord, summary: ExchangeSummary)
     ...(parent_run_id === undefined ? {} : { parent_run_id }),
     ...(run_kind === undefined ? {} : { run_kind }),
     ...(has_bad_seq === undefined ? {} : { has_bad_seq }),
+    ...(follows === undefined ? {} : { follows }),
+    ...(failed_results === undefined ? {} : { failed_results }),
+    ...(tools === undefined ? {} : { tools }),
+    ...(client === undefined ? {} : { client }),
+    ...(trace_id === undefined ? {} : { trace_id }),
     kind: summary.kind,
     shape: summary.shape,
     undecodable: summary.undecodable,

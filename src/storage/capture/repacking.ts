@@ -1,9 +1,10 @@
 /**
- * Blocks that were stored as they were because exchanges came faster than they could be compressed, compressed later.
- * Readers see either form, never anything between. Capture process.
+ * Packs blocks that were stored uncompressed because exchanges arrived faster than they could be compressed. Readers
+ * see either form, never an intermediate one. Capture process.
  */
 import { setImmediate as nextTick } from 'node:timers/promises';
 import { SealError } from '../../std/data-key.ts';
+import { removeCheckpoint } from '../lmdb/checkpoint.ts';
 import { closeBlock, openBlock } from './block-sealing.ts';
 import { BlockReader } from './blocks.ts';
 import {
@@ -15,19 +16,19 @@ import {
   readBlockHead,
   readRawPlace,
 } from './codec.ts';
-import { appendRow, type CaptureEnv, openCaptureEnv, syncEnv } from './layout.ts';
+import { appendRow, type CaptureEnv, closeEnv, openCaptureEnv, syncEnv } from './layout.ts';
 import { RawFileGone, readRawBlock } from './raw-files.ts';
 
-/** A block that was stored as it is. */
+/** A block that was stored uncompressed. */
 export interface WaitingBlock {
   /** Id of its first exchange. */
   key: number;
-  /** The raw file that it stands in; 0: in the database. */
+  /** The raw file that contains it; 0: the database. */
   file: number;
   bytes: number;
 }
 
-/** The blocks that wait to be packed, in the order of their ids; those of a writer that was killed, too. */
+/** The blocks that wait to be packed, in id order, including those of a writer that was killed. */
 export function listWaiting(env: CaptureEnv): WaitingBlock[] {
   if (env.waiting === null) return [];
   const blocks: WaitingBlock[] = [];
@@ -37,14 +38,14 @@ export function listWaiting(env: CaptureEnv): WaitingBlock[] {
   return blocks;
 }
 
-/** Of a block that was stored as it is; 0 for none. */
+/** Length of an uncompressed block; 0 for none. */
 function countRawBytes(stored: Buffer | undefined): number {
   if (stored === undefined) return 0;
   try {
     const place = readRawPlace(stored);
     return place === null ? stored.length : place.pieces.reduce((sum, bytes) => sum + bytes, 0);
   } catch (error) {
-    // Damaged: its reader says so.
+    // A damaged block: its reader reports it.
     if (error instanceof RangeError) return 0;
     throw error;
   }
@@ -58,12 +59,12 @@ export function encodeWaiting(file: number): Buffer {
 }
 
 /**
- * Compresses one block where it is, or into the database when it stands in a raw file.
- * @param rawFolder where the raw files are
+ * Compresses one block in place, or moves it compressed from its raw file into the database.
+ * @param rawFolder folder of the raw files
  * @param nextPiece number of the next free piece
- * @returns how many pieces were taken, 0 also when there was nothing to do; null for a block that cannot be read, which
- *   stays as it is
- * @throws the storage's error; the block is then as it was
+ * @returns number of pieces used, 0 also when there was nothing to do; null for an unreadable block, which stays
+ *   unchanged
+ * @throws the storage's error; the block is then unchanged
  */
 export function repackBlock(
   env: CaptureEnv,
@@ -102,15 +103,14 @@ export function repackBlock(
   return pieces.length;
 }
 
-/** Memory for finding the place of the next piece. */
+/** Memory for finding the number of the next piece. */
 const READER_CACHE_BYTES = 1 << 20;
 
 /**
- * Packs what is still raw in a file that nobody writes to any more, a block a tick: one that is being sealed,
- * or a copy.
- * @param folder where the raw files are
- * @param release told the raw file of each block once the disk has it packed
- * @returns how many blocks could not be read, and stay as they are
+ * Packs the raw blocks of a file without a writer, one block per tick: a file that is being sealed, or a copy.
+ * @param folder folder of the raw files
+ * @param release called with the raw file of each block once the packed block is on disk
+ * @returns number of unreadable blocks, which stay unchanged
  * @throws the storage's error
  */
 export async function repackAll(
@@ -135,8 +135,10 @@ export async function repackAll(
     }
     await syncEnv(env);
     for (const file of packed) release(file);
+    // The file is on disk and does not change any more.
+    removeCheckpoint(path);
     return unread;
   } finally {
-    await env.root.close();
+    await closeEnv(env);
   }
 }

@@ -1,12 +1,12 @@
 /**
  * The kept index of captured runs, `<capture database>.runs`: one row a run, and the figures of the newest exchanges, so that
- * nobody goes over all exchanges again to list them. It is made of the captures and can always be made again from them: what is
- * damaged, of another version, of another key or of other captures is removed. Its one writer is the capture reader
+ * listing runs does not read all exchanges. It can always be rebuilt from the captures: an index that is damaged, of another
+ * version, of another key or of other captures is removed. Its one writer is the capture reader
  * (threads/capture-reader-entry.ts), never the gateway or the capture process. Any process may read it.
  *
- * To read it: `RunIndex.open(db, { data_key, version, mode: 'read' })`, null where there is none of that version. `state` says up
+ * To read it: `RunIndex.open(db, { data_key, version, mode: 'read' })`, null without an index of that version. `state` says up
  * to which exchange it goes; `newest` gives rows from the newest run down, `find` one run's row. What a row holds
- * is `analysis/listed-run.ts`'s (`readListedRun`); the version that the capture reader writes is `indexVersion` there.
+ * is `captures/listed-run.ts`'s (`readListedRun`); the version that the capture reader writes is `indexVersion` there.
  *
  * Rows hold first words: with a data key they are sealed, and names of runs are told by it. Whatever removes captured exchanges
  * removes the whole file (expiry, erasure), since LMDB's free pages keep what was removed from them; a change of the key
@@ -24,26 +24,26 @@ import { checkFileHead, checkRoom } from '../lmdb/file-head.ts';
 import { checkSealing, type FileSealing, SealedTable, type ValueTable } from '../lmdb/sealed-table.ts';
 
 /** What the index holds is not what was written: it is to be removed and made anew. */
-export class RunIndexDamage extends Error {
+class RunIndexDamage extends Error {
   override readonly name = 'RunIndexDamage';
 }
 
-export interface RunIndexOptions {
+interface RunIndexOptions {
   /** Under which the captures are; null: under none. Secret. */
   data_key: Uint8Array | null;
-  /** Of what rows hold: an index of another one is none. */
+  /** The version of what rows hold: an index of another version is not used. */
   version: string;
-  /** `write` makes one where there is none that fits. */
+  /** `write` makes a new index where no usable one exists. */
   mode: 'read' | 'write';
 }
 
-export interface KeptRow {
+interface KeptRow {
   /** The run's first exchange: rows go by it. */
   first_id: number;
   value: Buffer;
 }
 
-export interface RunIndexChanges {
+interface RunIndexChanges {
   state: string;
   runs: readonly (KeptRow & { run_id: string })[];
   gone: readonly { first_id: number; run_id: string }[];
@@ -65,7 +65,7 @@ export function listRunIndexFiles(db: string): string[] {
   return [runIndexPath(db), `${runIndexPath(db)}-lock`];
 }
 
-/** Whoever has it open sees that it is gone ({@link RunIndex.isThere}). */
+/** Removes the index. A process that has it open sees that it is gone ({@link RunIndex.isThere}). */
 export function removeRunIndex(db: string): void {
   for (const path of listRunIndexFiles(db)) rmSync(path, { force: true });
 }

@@ -1,20 +1,27 @@
 /**
- * The files that the log has sealed, and the work of sealing one: what is still raw in it is packed, and it is written anew,
- * compact and read-only, while the next file already takes what comes. A seal that was cut short is finished at the next
- * start. Capture process.
+ * The files that the log has sealed, and the work of sealing one: what is still raw in it is packed, its index is completed, and
+ * it is written anew, compact and read-only, while the next file already takes new exchanges. A seal that was cut short is
+ * finished at the next start. Capture process.
  */
 import { existsSync, renameSync, rmSync } from 'node:fs';
 import { dirname } from 'node:path';
-import { syncPath } from './attachments.ts';
+import { setImmediate as nextTick } from 'node:timers/promises';
+import { syncPath } from '../../std/synced-path.ts';
+import { removeCheckpoint } from '../lmdb/checkpoint.ts';
+import { BlockReader } from './blocks.ts';
+import { ExchangeIndex } from './exchange-index.ts';
 import {
+  closeEnv,
   listSealed,
   makeReadOnly,
   openCaptureEnv,
   rawFolder,
   type SealedFile,
   sealedPath,
+  syncEnv,
 } from './layout.ts';
 import { listWaiting, repackAll } from './repacking.ts';
+import type { DecodeExchange } from './stored-copy.ts';
 
 /** A live file that was given up for a new one, before it is sealed. */
 export type MovedFile = Pick<SealedFile, 'path' | 'first_id' | 'last_id'>;
@@ -23,6 +30,7 @@ export class SealedFiles {
   readonly #path: string;
   readonly #dataKey: Uint8Array | null;
   readonly #release: (file: number) => void;
+  readonly #decode: DecodeExchange | null;
   #count: number;
   #lastId: number;
   /** Left by a process that ended before they were sealed. */
@@ -33,11 +41,18 @@ export class SealedFiles {
   /**
    * @param path of the live file
    * @param release told the raw file of each block once the disk has it packed
+   * @param decode completes the index of a file before it is sealed; null: it stays as it is
    */
-  constructor(path: string, dataKey: Uint8Array | null, release: (file: number) => void) {
+  constructor(
+    path: string,
+    dataKey: Uint8Array | null,
+    release: (file: number) => void,
+    decode: DecodeExchange | null,
+  ) {
     this.#path = path;
     this.#dataKey = dataKey;
     this.#release = release;
+    this.#decode = decode;
     const sealed = listSealed(path);
     this.#count = new Set(sealed.map((file) => file.first_id)).size;
     this.#lastId = sealed.reduce((last, file) => Math.max(last, file.last_id), 0);
@@ -75,6 +90,7 @@ export class SealedFiles {
    */
   moveAside(firstId: number, lastId: number): MovedFile {
     const path = sealedPath(this.#path, firstId, lastId, true);
+    removeCheckpoint(this.#path);
     renameSync(this.#path, path);
     this.#count++;
     this.#lastId = lastId;
@@ -109,6 +125,7 @@ export class SealedFiles {
     const target = sealedPath(this.#path, first_id, last_id, false);
     if (!existsSync(target)) {
       await repackAll(aside, rawFolder(aside), this.#release, this.#dataKey);
+      if (this.#decode !== null) await completeIndex(aside, this.#decode, this.#dataKey);
       const partial = `${target}.part`;
       rmSync(partial, { force: true });
       const env = openCaptureEnv(aside, 'read', this.#dataKey);
@@ -120,11 +137,44 @@ export class SealedFiles {
       syncPath(partial);
       makeReadOnly(partial);
       renameSync(partial, target);
+      syncPath(dirname(target));
     }
     rmSync(aside, { force: true });
     rmSync(`${aside}-lock`, { force: true });
+    removeCheckpoint(aside);
     syncPath(dirname(target));
     return target;
+  }
+}
+
+/** Memory for what the index reads. */
+const CACHE_BYTES = 16 << 20;
+/** Exchanges that are indexed before they are written. */
+const INDEX_BATCH = 256;
+/** Longest stretch of indexing between two turns of the event loop. */
+const INDEX_MS = 20;
+
+/** Indexes what the index of a file lacks: the file takes no more exchanges. */
+async function completeIndex(
+  path: string,
+  decode: DecodeExchange,
+  dataKey: Uint8Array | null,
+): Promise<void> {
+  const env = openCaptureEnv(path, 'write', dataKey);
+  try {
+    const index = new ExchangeIndex(env, new BlockReader(env, path, CACHE_BYTES), decode);
+    let start = performance.now();
+    while (index.indexNext(decode)) {
+      if (index.pending >= INDEX_BATCH) index.store();
+      if (performance.now() - start < INDEX_MS) continue;
+      await nextTick();
+      start = performance.now();
+    }
+    index.store();
+    await syncEnv(env);
+    removeCheckpoint(path);
+  } finally {
+    await closeEnv(env);
   }
 }
 
@@ -134,6 +184,6 @@ function readWaitingFiles(path: string, dataKey: Uint8Array | null): number[] {
   try {
     return listWaiting(env).map(({ file }) => file);
   } finally {
-    void env.root.close();
+    void closeEnv(env);
   }
 }

@@ -1,4 +1,4 @@
-/** What is reported of an exchange that cannot be stored because of its own content. Capture process. */
+/** What is reported of an exchange whose content cannot be stored. Capture process. */
 import type { SetApart } from '../../domain/capture-cause.ts';
 import type { CapturedExchange } from '../../domain/exchange.ts';
 import { maskText } from '../../redaction/mask.ts';

@@ -10,12 +10,15 @@
  * stream encoding").
  */
 import { crc32 } from 'node:zlib';
-import { STREAM_FRAMES_MAX, STREAM_PIECES_MAX } from '../../limits.ts';
 import { type ByteRange, mergeRanges } from '../../redaction/byte-range.ts';
 import { CHARACTERS, KINDS } from '../../redaction/key-shapes.ts';
 import { MASK } from '../../redaction/mask.ts';
 import { findSecrets, type Wanted } from '../../redaction/secret-search.ts';
 import { Work, WorkExceededError } from '../../redaction/work.ts';
+
+/** Pieces of a streamed text, and frames of a body. A body with more is withheld. */
+const STREAM_PIECES_MAX = 1_000_000;
+const STREAM_FRAMES_MAX = 250_000;
 
 /** Members whose strings are pieces of one text. Those of one name are one text. */
 const MEMBERS = [
@@ -236,7 +239,7 @@ function writeFrame(frame: Frame, text: Buffer): Buffer {
 }
 
 /**
- * An AWS event stream without secrets; the very buffer given when there is none in it.
+ * Masks the secrets in an AWS event stream. Returns the same buffer if it holds no secret.
  * What follows the last whole frame is masked as plain text.
  */
 export function maskEventStream(body: Buffer, wanted: Wanted, work: Work = new Work()): Buffer {

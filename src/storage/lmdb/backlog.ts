@@ -1,17 +1,31 @@
 /**
- * Commits that are promised in a redo log and reach the database many at a time: a transaction writes some ten pages
- * for a single step, and hardly more for the next twenty. Wherever actors run.
+ * Commits that are acknowledged in a redo log and reach the database in batches: a transaction writes about ten pages
+ * for one step, and hardly more for the next twenty. Wherever actors run.
  *
- * Who reads on this thread reads all that was promised, since every read brings it to the database first, unless it is of
- * rows that nothing was promised of. Others see it a moment later, so only what nobody else asks for at once is committed
- * this way.
+ * A read on this thread sees every acknowledged row: if a pending record may affect the row, the read first writes the
+ * pending records to the database. Other threads see the rows a little later, so use this only for rows that other
+ * threads need not see immediately.
  */
-import { REDO_LOG } from '../../limits.ts';
 import { openDataKey } from '../../std/data-key.ts';
 import { RedoLog } from '../redo-log.ts';
 import { applyChange, type Change, mergeCounts, readChanges, writeChange } from './changes.ts';
 import type { Environment, Promises } from './environment.ts';
+import { reportDamage } from './sealed-table.ts';
 import type { WriteTurn } from './write-turn.ts';
+
+/**
+ * The redo log, which holds what runs have promised until the database has it: its size, the delay before records go to the
+ * database, and the wait before a retry after the database refused them. While another thread writes, the delay is repeated up to `yields_max`
+ * times. Records that are in the database are overwritten after `wipe_ms`.
+ */
+export const REDO_LOG = {
+  bytes: 1 << 20,
+  delay_ms: 5,
+  retry_ms: 1_000,
+  yield_ms: 1,
+  yields_max: 20,
+  wipe_ms: 5_000,
+} as const;
 
 /** What a record of the log promises. */
 interface Promised {
@@ -19,9 +33,9 @@ interface Promised {
   changes: readonly Change[];
 }
 
-/** Promised records that are looked through for rows; of more it is quicker to bring them to the database. */
+/** Up to this many promised records are searched for a row. Beyond it, writing them to the database is faster. */
 const SEARCHED_RECORDS = 64;
-/** By a log's identity: number of the last of its records that is in the database. */
+/** Table: log identity → number of its last record that is in the database. */
 const TAKEN = 'redo';
 
 export class Backlog implements Promises {
@@ -29,19 +43,21 @@ export class Backlog implements Promises {
   readonly #log: RedoLog;
   readonly #dropSuperseded: (changes: readonly Change[]) => readonly Change[];
   readonly #turn: WriteTurn | null;
-  /** What is in the log and not in the database: as it was promised, so that nothing has to be read from bytes again. */
+  /** Records in the log that are not in the database yet, kept decoded. */
   #promised: Promised[] = [];
   #timer: NodeJS.Timeout | null = null;
-  /** How often in a row another thread was let go first. */
+  /** Set while the log may hold bytes of records that are in the database. */
+  #wipeTimer: NodeJS.Timeout | null = null;
+  /** How many times in a row this thread has let another one write first. */
   #yields = 0;
   #isClosed = false;
 
   /**
-   * Opens the log and brings what an earlier process promised to the database.
-   * @param dropSuperseded leaves out what a later change makes superfluous
-   * @param key of what is promised; null: it is not sealed
-   * @param turn shared with the other threads that promise commits of this database; null: there are none
-   * @throws Error when the log cannot be opened, or the database not written
+   * Opens the log and writes the records of an earlier process to the database.
+   * @param dropSuperseded removes changes that a later one overrides
+   * @param key encrypts the records; null: no encryption
+   * @param turn shared with the other threads that commit to this database through a log; null: no other thread does
+   * @throws Error when the log cannot be opened or the database cannot be written
    */
   constructor(
     environment: Environment,
@@ -54,11 +70,13 @@ export class Backlog implements Promises {
     this.#dropSuperseded = dropSuperseded;
     this.#turn = turn;
     this.#log = new RedoLog(path, REDO_LOG.bytes, openDataKey(key)?.sealer('redo') ?? null);
+    if (this.#log.isDamaged) reportDamage(path, 'redo log');
     try {
       const { found, identity } = this.#log;
       const taken = readTaken(environment, identity);
       this.#log.skipTo(taken ?? 0);
-      // A log that the database does not know, or that goes on somewhere else, belongs to another state of it.
+      // A log that the database does not know, or whose numbers do not continue, belongs to another state of the
+      // database.
       if (taken === null) environment.transactNow(() => writeTaken(environment, identity, this.#log.last));
       else if (found.length > 0 && found[0]!.number <= taken + 1 && this.#log.last > taken) {
         const left = found.filter(({ number }) => number > taken);
@@ -97,6 +115,7 @@ export class Backlog implements Promises {
     }
     this.#promised.push({ number, changes: kept });
     this.#timer ??= setTimeout(this.#settleLater, REDO_LOG.delay_ms).unref();
+    this.#wipeTimer ??= setTimeout(this.#wipeLater, REDO_LOG.wipe_ms).unref();
     return true;
   }
 
@@ -113,7 +132,7 @@ export class Backlog implements Promises {
     return false;
   }
 
-  /** Brings what is promised to the database. @throws Error of the database; it stays promised */
+  /** Writes the promised changes to the database. @throws Error of the database; the changes stay promised */
   settle(): void {
     if (this.#log.isEmpty) return;
     this.#write(this.#promised);
@@ -121,11 +140,12 @@ export class Backlog implements Promises {
     this.#log.beginAgain();
   }
 
-  /** What cannot be brought to the database now stays in the log for the next one that opens it. */
+  /** Closes the log. Records that cannot be written to the database now stay in the log for the next process. */
   close(): void {
     if (this.#isClosed) return;
     this.#isClosed = true;
     if (this.#timer !== null) clearTimeout(this.#timer);
+    if (this.#wipeTimer !== null) clearTimeout(this.#wipeTimer);
     this.#environment.promises = null;
     try {
       this.settle();
@@ -149,6 +169,18 @@ export class Backlog implements Promises {
       this.#timer = setTimeout(this.#settleLater, REDO_LOG.retry_ms).unref();
       void this.#environment.reopen();
     }
+  };
+
+  /** No promise about power cuts rests on these records: the log is never synced (checkpoint.ts). */
+  readonly #wipeLater = (): void => {
+    this.#wipeTimer = null;
+    try {
+      this.#log.wipe();
+      if (this.#log.isEmpty) return;
+    } catch {
+      // On a full disk, or a damaged one: tried again.
+    }
+    this.#wipeTimer = setTimeout(this.#wipeLater, REDO_LOG.wipe_ms).unref();
   };
 
   #write(records: readonly Promised[]): void {

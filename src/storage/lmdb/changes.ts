@@ -6,6 +6,7 @@
  * `add` is msgpack, that of a `clear` the key at which it ends.
  */
 import { Packr } from 'msgpackr';
+import { markRemoval, markReplacement } from './deletion-mark.ts';
 import type { Environment } from './environment.ts';
 
 /** Plain msgpack: no structures that another version or thread would have to know. */
@@ -81,10 +82,11 @@ export function applyChange(environment: Environment, change: Change): void {
   const database = environment.named(change.database);
   switch (change.op) {
     case 'put':
+      markReplacement(environment, change.database, change.key);
       database.putSync(change.key, change.value);
       return;
     case 'remove':
-      database.removeSync(change.key);
+      if (database.removeSync(change.key)) markRemoval(environment, change.database);
       return;
     case 'add': {
       const stored = database.get(change.key);
@@ -99,7 +101,9 @@ export function applyChange(environment: Environment, change: Change): void {
       return;
     case 'trim': {
       const { key: start, end, limit } = change;
-      for (const key of [...database.getKeys({ start, end, limit })]) database.removeSync(key);
+      const keys = [...database.getKeys({ start, end, limit })];
+      for (const key of keys) database.removeSync(key);
+      if (keys.length > 0) markRemoval(environment, change.database);
       return;
     }
   }

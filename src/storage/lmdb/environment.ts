@@ -2,23 +2,33 @@
  * LMDB files of DATA_DIR, each opened once a thread: the journal and the tables of one thread share it.
  * Any thread.
  *
- * `disk`: a commit is on the disk when its promise settles. `process`: it survives the end of the process by any means,
- * and is on the disk a little later; a power cut may cost the last seconds or, in the worst case, the file (the reason
- * why such data has a file of its own).
+ * `disk`: a commit is on the disk when its promise settles. `process`: it survives the end of the process by any means.
+ * After a power cut such a file is what it was at its last checkpoint (checkpoint.ts), if one thread keeps checkpoints of
+ * it (`guard`); without checkpoints, a power cut may cost the file.
  *
  * With a data key, values are sealed (sealed-table.ts).
  */
+import { closeSync, openSync } from 'node:fs';
 import { dirname } from 'node:path';
 import { type Database, open, type RootDatabase } from 'lmdb';
 import { type DataKey, openDataKey } from '../../std/data-key.ts';
 import { namePlace, refuseWithoutRoom } from '../../std/file-place.ts';
 import { makeFolder } from '../../std/folder.ts';
-import { checkSealing, type FileSealing, SealedTable, type ValueTable } from './sealed-table.ts';
+import { Checkpoints } from './checkpoint.ts';
+import {
+  FileReplacedError,
+  FileReplacementError,
+  readFileNumber,
+  refuseReplacement,
+} from './file-replacement.ts';
+import { openCodec, SealedTable, type ValueCodec, type ValueTable } from './sealed-table.ts';
 
 export type Durability = 'disk' | 'process';
 
 export type BinaryDatabase = ValueTable<Buffer>;
 
+/** Begins the names of the databases that are tables. */
+export const TABLE_PREFIX = 'rows:';
 /** Named databases in a file, tables and journal together. */
 const MAX_NAMED = 128;
 /**
@@ -29,9 +39,9 @@ const MAP_BYTES = 64 * 2 ** 30;
 
 /** Commits that are promised in a redo log. */
 export interface Promises {
-  /** Brings them to the file. @throws Error of the file; they stay promised */
+  /** Writes them to the file. @throws Error of the file; they stay promised */
   settle(): void;
-  /** Whether one may be of rows whose keys are these bytes and `tailBytes` more. */
+  /** Whether a promised change may touch a row whose key is `stem` and `tailBytes` more. */
   mayHold(database: string, stem: Buffer, tailBytes: number): boolean;
 }
 
@@ -40,42 +50,56 @@ const opened = new Map<string, { environment: Environment; users: number }>();
 export class Environment {
   readonly path: string;
   readonly durability: Durability;
-  /** What this thread has promised and not yet brought to the file (backlog.ts). */
+  /** Commits that this thread has promised and not yet written to the file (backlog.ts). */
   promises: Promises | null = null;
   /** Null after close, and while it is opened again after a failure. */
   #root: RootDatabase<Buffer, Buffer> | null = null;
   readonly #named = new Map<string, BinaryDatabase>();
+  /** Names that were opened within the transaction that runs now. LMDB closes their handles when it fails. */
+  #openedWithin: string[] = [];
   readonly #key: DataKey | null;
-  #sealing: FileSealing | null = null;
+  readonly #isClaimed: boolean;
+  /** The file that is open, where this process has no claim: another one may take its place (file-replacement.ts). */
+  #fileNumber: bigint | null = null;
+  #codec: ValueCodec | null = null;
   #reopening: Promise<void> | null = null;
+  #isGuarded = false;
+  #checkpoints: Checkpoints | null = null;
 
   /**
    * Opens the file for this thread, or shares it; makes it and its folder when they are missing.
    * @param key of its values; null: they are not sealed
-   * @throws Error when the file cannot be opened; DataKeyError when it does not go with the key
+   * @param isClaimed whether this process has the claim on the file (writer-claim.ts): no other one replaces it then
+   * @throws Error when the file cannot be opened, FileReplacementError among them; DataKeyError when it does not go with the key
    */
-  static open(path: string, durability: Durability, key: Uint8Array | null = null): Environment {
+  static open(
+    path: string,
+    durability: Durability,
+    key: Uint8Array | null = null,
+    isClaimed = true,
+  ): Environment {
     const shared = opened.get(path);
     if (shared !== undefined) {
       shared.users++;
       return shared.environment;
     }
-    const environment = new Environment(path, durability, key);
+    const environment = new Environment(path, durability, key, isClaimed);
     opened.set(path, { environment, users: 1 });
     return environment;
   }
 
-  private constructor(path: string, durability: Durability, key: Uint8Array | null) {
+  private constructor(path: string, durability: Durability, key: Uint8Array | null, isClaimed: boolean) {
     makeFolder(dirname(path));
     this.path = path;
     this.durability = durability;
     this.#key = openDataKey(key);
+    this.#isClaimed = isClaimed;
     this.#open();
   }
 
   /** @throws Error when it is not open, and cannot be opened */
   get root(): RootDatabase<Buffer, Buffer> {
-    // Who reads while it is closed after a failure must not wait, and need not: reading needs no room.
+    // The file may be closed after a failure. A read opens it again without waiting: reading needs no room on the disk.
     if (this.#root === null && this.#isUsed) this.#telling(() => this.#open());
     if (this.#root === null) throw new Error(`${this.path} is not open`);
     return this.#root;
@@ -91,8 +115,9 @@ export class Environment {
     if (database === undefined) {
       const options = { name, encoding: 'binary', keyEncoding: 'binary', cache: false } as const;
       const opened: Database<Buffer, Buffer> = this.#telling(() => this.root.openDB<Buffer, Buffer>(options));
-      database = this.#sealing === null ? opened : new SealedTable(opened, name, this.#sealing);
+      database = this.#codec === null ? opened : new SealedTable(opened, name, this.#codec, this.path);
       this.#named.set(name, database);
+      this.#openedWithin.push(name);
     }
     return database;
   }
@@ -109,23 +134,40 @@ export class Environment {
       this.settle();
       return this.isImmediate ? this.transactNow(work) : await this.#transactLater(work);
     } catch (thrown) {
+      if (thrown instanceof FileReplacedError) {
+        await this.reopen();
+        return this.transact(work);
+      }
       throw namePlace(await findCause(thrown), this.path);
     }
+  }
+
+  /**
+   * Inside a write transaction of a process without a claim.
+   * @throws FileReplacementError while the file is being replaced; FileReplacedError when it was
+   */
+  #checkPlace(): void {
+    if (this.#isClaimed) return;
+    refuseReplacement(this.path);
+    if (readFileNumber(this.path) !== this.#fileNumber) throw new FileReplacedError(this.path);
   }
 
   async #transactLater<Value>(work: () => Value): Promise<Value> {
     const { root } = this;
     refuseWithoutRoom(this.path, 0);
-    const done = root.childTransaction(work);
-    // lmdb makes one more promise of the commit, in the loop's next phase, and gives it to nobody: of a full disk it would
-    // be a rejection that nobody handles, which ends the thread.
+    const done = root.childTransaction(() => {
+      this.#checkPlace();
+      return this.#forgetWhenFailed(work);
+    });
+    // lmdb makes a second promise of the commit in the loop's next phase. On a full disk it rejects, and an unhandled rejection
+    // ends the thread.
     setImmediate(() => void root.committed.then(ignore, ignore));
     return (await done) as Value;
   }
 
   /**
-   * The same before rows are read that may be a moment old, as they are on other threads: what cannot be brought to the file
-   * now, on a full disk, stays promised, and what is in the file can be read.
+   * The same before a read that may be a moment old, as reads on other threads are. On a full disk the promises stay in the log,
+   * and the rows in the file can be read.
    */
   settleIfPossible(): void {
     try {
@@ -135,12 +177,12 @@ export class Environment {
     }
   }
 
-  /** Before anything is read: what this thread was promised is there then. @throws Error of the file */
+  /** Writes the promises of this thread to the file, before a read. @throws Error of the file */
   settle(): void {
     this.promises?.settle();
   }
 
-  /** The same before a single row is read: mostly nothing was promised of it, and the file has it as it is. */
+  /** The same before a single row is read. Mostly no promise touches the row, and the file is current. */
   settleRow(database: string, key: Buffer): void {
     if (this.promises?.mayHold(database, key, 0)) this.settleIfPossible();
   }
@@ -156,7 +198,19 @@ export class Environment {
   /** The same as {@link transact}, done when it returns. */
   transactNow<Value>(work: () => Value): Value {
     refuseWithoutRoom(this.path, 0);
-    return this.#telling(() => this.root.transactionSync(work) as Value);
+    const { root } = this;
+    return this.#telling(() => this.#forgetWhenFailed(() => root.transactionSync(work) as Value));
+  }
+
+  /** Forgets the databases that a failed transaction has opened: the next use opens them again. */
+  #forgetWhenFailed<Value>(work: () => Value): Value {
+    this.#openedWithin = [];
+    try {
+      return work();
+    } catch (thrown) {
+      for (const name of this.#openedWithin) this.#named.delete(name);
+      throw thrown;
+    }
   }
 
   /** LMDB does not say which file it failed on. */
@@ -168,6 +222,21 @@ export class Environment {
     }
   }
 
+  /**
+   * Keeps checkpoints of the file from now on; one thread of a process does.
+   * @throws Error of the file system
+   */
+  guard(): void {
+    this.#isGuarded = true;
+    this.#checkpoints ??= new Checkpoints(this.path);
+  }
+
+  /** Makes a checkpoint of all commits so far, where this thread keeps them. @throws Error of the file system */
+  async checkpoint(): Promise<void> {
+    await this.#reopening;
+    await this.#checkpoints?.write();
+  }
+
   /** Closes and opens again: LMDB refuses to go on after some errors, a failed write of its head among them. */
   reopen(): Promise<void> {
     this.#reopening ??= this.#reopen().finally(() => {
@@ -176,7 +245,7 @@ export class Environment {
     return this.#reopening;
   }
 
-  /** @returns when the file is closed, or at once while somebody else of this thread uses it */
+  /** @returns when the file is closed, or at once while another user on this thread has it open */
   async close(): Promise<void> {
     const entry = opened.get(this.path);
     if (entry === undefined || entry.environment !== this) return;
@@ -186,10 +255,34 @@ export class Environment {
     const root = this.#root;
     this.#root = null;
     this.#named.clear();
+    await this.#dropCheckpoints();
     await root?.close();
   }
 
+  /** Ends the checkpoints: they hold a read transaction of the present handle. */
+  async #dropCheckpoints(): Promise<void> {
+    const checkpoints = this.#checkpoints;
+    this.#checkpoints = null;
+    await checkpoints?.close();
+  }
+
   #open(): void {
+    if (this.#isClaimed) {
+      this.#openFile();
+      return;
+    }
+    refuseReplacement(this.path);
+    // LMDB opens its file of locks first, and then this one: it must be there before, and be the same afterwards.
+    closeSync(openSync(this.path, 'a', 0o600));
+    this.#fileNumber = readFileNumber(this.path);
+    this.#openFile();
+    if (readFileNumber(this.path) === this.#fileNumber) return;
+    void this.#root?.close();
+    this.#root = null;
+    throw new FileReplacementError(`${this.path} was written anew at this moment: try again`);
+  }
+
+  #openFile(): void {
     const root = open<Buffer, Buffer>({
       path: this.path,
       noSubdir: true,
@@ -204,12 +297,13 @@ export class Environment {
       ...(this.durability === 'process' ? { noSync: true } : {}),
     });
     try {
-      this.#sealing = checkSealing(root, this.path, this.#key);
+      this.#codec = openCodec(root, this.path, this.#key);
     } catch (thrown) {
       void root.close();
       throw thrown;
     }
     this.#root = root;
+    if (this.#isGuarded) this.#checkpoints = new Checkpoints(this.path);
   }
 
   async #reopen(): Promise<void> {
@@ -217,10 +311,11 @@ export class Environment {
     this.#root = null;
     this.#named.clear();
     try {
+      await this.#dropCheckpoints();
       await root?.close();
       if (this.#isUsed && this.#root === null) this.#open();
     } catch {
-      // The next to come tries again; until then nothing can be read.
+      // The next transaction or read tries again.
     }
   }
 }

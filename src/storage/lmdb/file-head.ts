@@ -1,6 +1,6 @@
 /**
- * The head of a database file, looked at before LMDB maps the file, and the room beside it: over a file that is cut off
- * or none of its own, and on a full disk, LMDB ends the whole process. Any thread.
+ * Checks a database file's head, and the room beside the file, before LMDB maps it. LMDB ends the whole process over a file that
+ * is cut off or not a database, and on a full disk. Any thread.
  */
 import {
   closeSync,
@@ -38,24 +38,29 @@ const META_ROOTS_AT = [META_AT + 24 + 40, META_AT + 24 + 48 + 40];
 const META_LAST_PAGE_AT = META_PAGE_SIZE_AT + 2 * 48;
 const META_TXN_AT = META_LAST_PAGE_AT + 8;
 const META_BYTES = META_TXN_AT + 8;
+/** Where a head begins on its page: behind the page's own header. */
+export const HEAD_AT = META_AT;
+/** Bytes of a copied head, including the boot id that lmdb-js adds after the transaction id. */
+const COPIED_BYTES = META_BYTES + 8 - META_AT;
 
-/** How often a file's heads are read while somebody else goes on writing it. */
+/** How many times the heads of a file are read while another process writes to it. */
 const HEAD_TRIES = 8;
 
-interface FileHead extends TreeRoots {
+/** A head of a file, and its transaction. */
+export interface FileHead extends TreeRoots {
   txn: number;
 }
 
 /**
- * Looks at a file's two heads before LMDB maps it: reading a page past the end of a cut-off file would end the whole
- * process with a bus error.
+ * Checks a file's two heads before LMDB maps it. Reading a page past the end of a cut-off file would end the process with a bus
+ * error.
  * @returns the number of its last transaction
  * @throws {FileHeadError}
  */
 export function checkFileHead(path: string): number {
   let file: number;
   try {
-    // A named pipe would keep the thread until somebody writes to it.
+    // Opening a named pipe would block until another process writes to it.
     file = openSync(path, constants.O_RDONLY | constants.O_NONBLOCK);
   } catch (error) {
     const code = (error as NodeJS.ErrnoException).code;
@@ -70,7 +75,7 @@ export function checkFileHead(path: string): number {
       const needed = (head.last_page + 1) * head.page_size;
       const { size } = fstatSync(file);
       if (size >= needed || holdsAllUsedPages(file, head)) return head.txn;
-      // Its writer may have used a page anew meanwhile; what somebody writes to is open, and not cut off.
+      // A writer may have reused a page meanwhile. A file that is being written to is open, and so it is not cut off.
       if (readNewestHead(file, path).txn === head.txn)
         throw new FileHeadError('truncated', path, `cut off: ${size} bytes of ${needed}`);
       if (tries === HEAD_TRIES) return head.txn;
@@ -81,6 +86,15 @@ export function checkFileHead(path: string): number {
 }
 
 function readNewestHead(file: number, path: string): FileHead {
+  return readHeads(file, path)[0];
+}
+
+/**
+ * Reads both heads of a file, the newer one first. Commits write them in turn.
+ * @param file open for reading
+ * @throws {FileHeadError} when one is missing; Error of the file system
+ */
+export function readHeads(file: number, path: string): [FileHead, FileHead] {
   const bytes = Buffer.alloc(META_BYTES);
   const readHead = (at: number): FileHead | null => {
     if (readSync(file, bytes, 0, META_BYTES, at) < META_BYTES) return null;
@@ -96,17 +110,49 @@ function readNewestHead(file: number, path: string): FileHead {
   if (first === null || first.page_size < 512 || first.page_size > 65_536) {
     throw new FileHeadError('not_a_database', path, 'not a database');
   }
-  const second = readHead(first.page_size);
+  const { page_size } = first;
+  const second = readHead(page_size);
   if (second === null) throw new FileHeadError('truncated', path, 'cut off: the second head is missing');
-  return { ...(second.txn > first.txn ? second : first), page_size: first.page_size };
+  second.page_size = page_size;
+  return second.txn > first.txn ? [second, first] : [first, second];
+}
+
+/** The bytes of a head, as they stand behind the header of its page. */
+export interface HeadCopy {
+  page_size: number;
+  bytes: Buffer;
+}
+
+/**
+ * Copies the newer of a file's two heads.
+ * @param file open for reading; others may write to it
+ * @returns the copy and its transaction
+ * @throws Error of the file system, or when the file has no whole head
+ */
+export function copyNewestHead(file: number): HeadCopy & { txn: number } {
+  for (let tries = 0; tries < HEAD_TRIES; tries++) {
+    const { txn, page_size } = readNewestHead(file, 'the file');
+    const at = (txn & 1) * page_size + META_AT;
+    const bytes = readBytes(file, at);
+    const isSettled = readBytes(file, at).equals(bytes);
+    if (isSettled && Number(bytes.readBigUInt64LE(META_TXN_AT - META_AT)) === txn)
+      return { bytes, page_size, txn };
+  }
+  throw new Error('the head of the file changes faster than it can be read');
+}
+
+function readBytes(file: number, at: number): Buffer {
+  const bytes = Buffer.alloc(COPIED_BYTES);
+  readSync(file, bytes, 0, COPIED_BYTES, at);
+  return bytes;
 }
 
 /** A file of locks, as LMDB makes it beside a database (126 readers), and some pages. */
 const ROOM_BYTES = 16_384;
 
 /**
- * Tries whether there is room for a database that has no file of locks yet. Where there is none, LMDB ends the process
- * with SIGSEGV or SIGBUS instead of saying so.
+ * Checks whether there is room for a new database and its lock file. Without room, LMDB ends the process with SIGSEGV or SIGBUS
+ * instead of an error.
  * @throws Error with the system's code (ENOSPC, EACCES, …)
  */
 export function checkRoom(path: string): void {

@@ -14,7 +14,7 @@ import { encodeRow } from './tables.ts';
 import type { WriteTurn } from './write-turn.ts';
 
 /** An actor's entries are not what was written; it cannot be started from them. */
-export class DamagedHistoryError extends Error {
+class DamagedHistoryError extends Error {
   override readonly name = 'DamagedHistoryError';
 }
 
@@ -25,12 +25,12 @@ const MAX_NUMBER = 2 ** 48 - 1;
 const JOURNAL = 'journal';
 
 /** Commits that may reach the database a moment later (backlog.ts). */
-export interface PromiseOptions {
+interface PromiseOptions {
   /** The redo log, which this journal alone writes. */
   path: string;
-  /** Kinds of actors whose commits are promised, unless they hold rows of other tables than these. */
+  /** Kinds of actors whose commits are promised, if all their rows are of `tables`. */
   kinds: ReadonlySet<string>;
-  /** Tables whose rows are waited for by who asks for them on another thread. */
+  /** Tables whose readers on other threads accept rows that are a moment old. */
   tables: ReadonlySet<string>;
   /** Shared with the other threads that promise commits of this file. */
   turn?: WriteTurn;
@@ -76,7 +76,7 @@ export class LmdbJournal implements JournalStore {
     if (this.#closed) throw new Error('the journal is closed');
     const snapshotKey = encodeKey(kind, key, 0);
     const stem = snapshotKey.subarray(0, -NUMBER_BYTES);
-    // An actor that comes back was mostly not used for long; to bring others' events in for it would be a transaction each.
+    // An actor that is loaded has mostly been idle for long. Settling for each of them would be a transaction each.
     if (this.#backlog === null || this.#backlog.mayHold(JOURNAL, stem, NUMBER_BYTES))
       this.#environment.settle();
     const journal = this.#environment.named(JOURNAL);
@@ -105,7 +105,7 @@ export class LmdbJournal implements JournalStore {
       setImmediate(done, thrown instanceof Error ? thrown : new Error(String(thrown)));
     };
     if (this.#closed || !this.#environment.isImmediate) {
-      // Behind the promises at hand, and out of their reach: what `done` throws is nobody's rejection.
+      // On the next tick, so that an error that `done` throws does not reject this promise.
       this.#outstanding = this.#writeLater(writes).then(() => process.nextTick(done, null), fail);
       return;
     }
@@ -161,13 +161,13 @@ export class LmdbJournal implements JournalStore {
   }
 }
 
-/** What removes much goes to the database itself: nobody waits for it as for a step. */
+/** Changes that remove many rows go to the database itself: no caller waits for them as for a step. */
 function isPromisable(write: JournalWrite, tables: ReadonlySet<string>): boolean {
   if (write.type === 'forget') return false;
   return write.type !== 'row' || (write.row.op !== 'trim' && tables.has(write.row.table));
 }
 
-/** All of it is encoded before a transaction begins: nothing can fail inside but the database itself. */
+/** Encodes everything before the transaction begins, so that only the database can fail inside it. */
 function encodeWrites(writes: readonly JournalWrite[]): Change[] {
   const changes: Change[] = [];
   for (const write of writes) {

@@ -1,19 +1,21 @@
 /**
- * A table of an LMDB file whose values are sealed; its keys stand as they are. What LMDB has itself does not serve: its cipher
- * gives a page the same keystream each time it is written, in every file of the key, and notices no change. Any thread.
+ * A table of an LMDB file with sealed values and plain keys. LMDB's own encryption does not serve: it gives a page the same
+ * keystream each time the page is written, in every file of the key, and detects no change. Any thread.
  *
- * A file says in the table `sealing` under which key it is, and what it is called: rows of one file do not open in another.
+ * The table `sealing` names the file's key and the file: rows of one file do not open in another. In a file without a key it may
+ * say that the values have checksums. LMDB itself detects no changed bit.
  */
 import { randomBytes } from 'node:crypto';
 import { existsSync } from 'node:fs';
 import { dirname } from 'node:path';
+import { crc32 } from 'node:zlib';
 import type { Database, RootDatabase } from 'lmdb';
 import { type DataKey, DataKeyError, SealError, type Sealer } from '../../std/data-key.ts';
-import { describePlan, planPath } from '../rekey-plan.ts';
+import { describePlan, planPath } from '../plan-file.ts';
 
 type Key = Buffer | number;
 
-/** What is done with a table, sealed or not. */
+/** The methods of a table that this project uses, sealed or not. */
 export type ValueTable<K extends Key> = Pick<
   Database<Buffer, K>,
   'get' | 'putSync' | 'removeSync' | 'resetReadTxn' | 'getKeys'
@@ -21,8 +23,42 @@ export type ValueTable<K extends Key> = Pick<
   getRange(options: Parameters<Database<Buffer, K>['getRange']>[0]): Iterable<{ key: K; value: Buffer }>;
 };
 
+/** Encodes the values of a file before they are stored, and decodes them. */
+export interface ValueCodec {
+  seal(table: string, key: Key, plain: Uint8Array): Buffer;
+  /** @throws SealError for a value that is not what was stored there */
+  open(table: string, key: Key, stored: Uint8Array): Buffer;
+}
+
+const CHECKSUM_BYTES = 4;
+
+/** Appends the CRC-32 of the table's name, the key and the value: a value with a changed bit, or at a changed key, does not open. */
+class FileChecksums implements ValueCodec {
+  seal(table: string, key: Key, plain: Uint8Array): Buffer {
+    const stored = Buffer.allocUnsafe(plain.length + CHECKSUM_BYTES);
+    stored.set(plain);
+    stored.writeUInt32LE(checksumOf(table, key, plain), plain.length);
+    return stored;
+  }
+
+  open(table: string, key: Key, stored: Uint8Array): Buffer {
+    const bytes = Buffer.from(stored.buffer, stored.byteOffset, stored.length);
+    const end = bytes.length - CHECKSUM_BYTES;
+    if (end < 0) throw new SealError('a value is cut off');
+    const plain = bytes.subarray(0, end);
+    if (bytes.readUInt32LE(end) !== checksumOf(table, key, plain))
+      throw new SealError('a value is damaged: its checksum differs');
+    return plain;
+  }
+}
+
+function checksumOf(table: string, key: Key, value: Uint8Array): number {
+  const place = typeof key === 'number' ? Buffer.from(`${table}/${key}`) : key;
+  return crc32(value, crc32(place, crc32(table)));
+}
+
 /** Of one file. */
-export class FileSealing {
+export class FileSealing implements ValueCodec {
   readonly key: DataKey;
   readonly sealer: Sealer;
   readonly #identity: Buffer;
@@ -60,9 +96,12 @@ export class FileSealing {
 export class SealedTable<K extends Key> implements ValueTable<K> {
   readonly #table: Database<Buffer, K>;
   readonly #name: string;
-  readonly #sealing: FileSealing;
+  readonly #sealing: ValueCodec;
+  readonly #path: string;
 
-  constructor(table: Database<Buffer, K>, name: string, sealing: FileSealing) {
+  /** @param path of the file, for reports of damage */
+  constructor(table: Database<Buffer, K>, name: string, sealing: ValueCodec, path = '') {
+    this.#path = path;
     this.#table = table;
     this.#name = name;
     this.#sealing = sealing;
@@ -71,7 +110,13 @@ export class SealedTable<K extends Key> implements ValueTable<K> {
   /** @throws SealError */
   get(key: K): Buffer | undefined {
     const sealed = this.#table.get(key);
-    return sealed === undefined ? undefined : this.#sealing.open(this.#name, key, sealed);
+    if (sealed === undefined) return undefined;
+    try {
+      return this.#sealing.open(this.#name, key, sealed);
+    } catch (thrown) {
+      tellOfDamage(this.#path, this.#name);
+      throw thrown;
+    }
   }
 
   // biome-ignore lint/suspicious/noExplicitAny: the library's own overloads
@@ -93,28 +138,44 @@ export class SealedTable<K extends Key> implements ValueTable<K> {
     return this.#table.getKeys(options);
   }
 
-  /** Without the values that do not open: one that is damaged is missing, and the others are there. */
+  /** Leaves out values that do not open, and reports them. */
   *getRange(options: Parameters<Database<Buffer, K>['getRange']>[0]): Iterable<{ key: K; value: Buffer }> {
     for (const { key, value } of this.#table.getRange(options)) {
       let plain: Buffer;
       try {
         plain = this.#sealing.open(this.#name, key, value);
       } catch (thrown) {
-        if (thrown instanceof SealError) continue;
-        throw thrown;
+        if (!(thrown instanceof SealError)) throw thrown;
+        tellOfDamage(this.#path, this.#name);
+        continue;
       }
       yield { key, value: plain };
     }
   }
 }
 
+/** Gets the file and the table of each value that does not open. */
+let tellOfDamage: (path: string, table: string) => void = () => {};
+
+/** Reports damage outside the tables of LMDB to the listener of {@link onDamagedValue}. */
+export function reportDamage(path: string, part: string): void {
+  tellOfDamage(path, part);
+}
+
+/** Sets the listener for damaged values of this thread. */
+export function onDamagedValue(tell: (path: string, table: string) => void): void {
+  tellOfDamage = tell;
+}
+
 /** The table that says under which key a file is. */
 export const SEALING = 'sealing';
 const IDENTITY_BYTES = 16;
 const RECORD = Buffer.from('key');
+/** In the table `sealing` of a file whose values have checksums. */
+const CHECKS = Buffer.from('checksums');
 const OPTIONS = { name: SEALING, encoding: 'binary', keyEncoding: 'binary', cache: false } as const;
 
-/** Its own keys are not looked at. */
+/** The key type does not matter here. */
 // biome-ignore lint/suspicious/noExplicitAny: files have keys of several kinds
 type AnyRoot = RootDatabase<Buffer, any>;
 
@@ -124,9 +185,9 @@ type AnyRoot = RootDatabase<Buffer, any>;
  * @throws DataKeyError of one line when it does not
  */
 export function checkSealing(root: AnyRoot, path: string, key: DataKey | null): FileSealing | null {
-  // Asked first: another thread that makes the file marks it before it makes anything else.
+  // Asked first: another thread that makes the file writes the record before anything else.
   const isNew = key !== null && root.getKeysCount({ limit: 1 }) === 0;
-  let record = readRecord(root);
+  let record = findTable(root)?.get(RECORD);
   if (record === undefined && isNew) {
     const table = root.openDB<Buffer, Buffer>(OPTIONS);
     root.transactionSync(() => {
@@ -154,12 +215,27 @@ export function checkSealing(root: AnyRoot, path: string, key: DataKey | null): 
   );
 }
 
-function readRecord(root: AnyRoot): Buffer | undefined {
+/**
+ * The codec of a store of DATA_DIR: values are sealed under a key, or have checksums if the file says so.
+ * @returns null for a file of an earlier version, which has neither
+ * @throws DataKeyError of one line when file and key do not go together
+ */
+export function openCodec(root: AnyRoot, path: string, key: DataKey | null): ValueCodec | null {
+  const sealing = checkSealing(root, path, key);
+  if (sealing !== null) return sealing;
+  return findTable(root)?.get(CHECKS) === undefined ? null : new FileChecksums();
+}
+
+/** Makes the values of an empty file have checksums, where no key seals them. */
+export function markChecksums(root: AnyRoot): void {
+  root.openDB<Buffer, Buffer>(OPTIONS).putSync(CHECKS, Buffer.from([1]));
+}
+
+function findTable(root: AnyRoot): Database<Buffer, Buffer> | undefined {
   try {
     // lmdb-js takes `create` here but does not declare it.
     const options = { ...OPTIONS, create: false } as unknown as typeof OPTIONS;
-    const table: Database<Buffer, Buffer> | undefined = root.openDB<Buffer, Buffer>(options);
-    return table?.get(RECORD);
+    return root.openDB<Buffer, Buffer>(options);
   } catch (thrown) {
     if (/not ?found/i.test((thrown as Error).message)) return undefined;
     throw thrown;

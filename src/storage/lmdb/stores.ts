@@ -1,13 +1,18 @@
 /** Where the product's databases are, and their tables for one thread. Any thread. */
 import { existsSync, readdirSync, statSync } from 'node:fs';
 import { basename, dirname, join } from 'node:path';
-import { DataKeyError } from '../../std/data-key.ts';
+import { DataKeyError, openDataKey } from '../../std/data-key.ts';
 import { describeRefusal } from '../../std/file-place.ts';
 import { makeFolder } from '../../std/folder.ts';
-import { describePlan, planPath } from '../rekey-plan.ts';
+import { RedoLog } from '../redo-log.ts';
+import { refuseHalfRestored } from '../restore-marker.ts';
 import type { Stores } from '../stores.ts';
+import { restoreCheckpoint } from './checkpoint.ts';
+import { Environment } from './environment.ts';
 import { checkFileHead, checkRoom, FileHeadError } from './file-head.ts';
+import { FileReplacementError, refuseReplacement } from './file-replacement.ts';
 import { LmdbJournal } from './journal.ts';
+import { prepareStoreFile } from './store-file.ts';
 import { LmdbTables } from './tables.ts';
 
 /** Where the databases in DATA_DIR are, and their key: plain data, for threads to open them by. */
@@ -27,9 +32,9 @@ export function redoLogPath({ runs }: DatabasePaths, host: number): string {
   return `${runs.replace(/\.mdb$/, '')}.${host}.redo`;
 }
 
-const NONE: ReadonlySet<string> = new Set();
+const NO_NAMES: ReadonlySet<string> = new Set();
 
-/** Redo logs beside the database, of however many hosts an earlier process had. */
+/** The redo logs beside the database, whatever number of hosts the earlier process had. */
 export function findRedoLogs({ runs }: DatabasePaths): string[] {
   const folder = dirname(runs);
   const stem = basename(runs).replace(/\.mdb$/, '');
@@ -59,16 +64,15 @@ export async function closeStores({ main, runs }: Stores): Promise<void> {
  * @throws Error that says in one line which file it is; its `code` marks it as no fault of ours
  */
 export function openMain({ main: path, data_key }: DatabasePaths): LmdbTables {
+  refuseHalfRestored(path);
   checkIfThere(path);
-  // What is written now would not be in what takes its place.
-  if (existsSync(planPath(dirname(path))))
-    throw refuse(`${describePlan(dirname(path))}: try again when it is done`, null);
+  refuseReplacement(path);
   try {
     makeFolder(dirname(path));
     checkRoom(path);
-    return new LmdbTables(path, 'disk', data_key);
+    return new LmdbTables(path, 'disk', data_key, false);
   } catch (thrown) {
-    if (thrown instanceof DataKeyError) throw thrown;
+    if (thrown instanceof DataKeyError || thrown instanceof FileReplacementError) throw thrown;
     throw refuse(
       `${path} cannot be opened: ${reasonOf(thrown)}; DATA_DIR says where it is looked for`,
       thrown,
@@ -76,13 +80,13 @@ export function openMain({ main: path, data_key }: DatabasePaths): LmdbTables {
   }
 }
 
-/** One that is missing or empty becomes one. */
+/** Checks a database that exists. A missing or empty file becomes a database when it is opened. */
 function checkIfThere(path: string): void {
   if (existsSync(path) && statSync(path).size > 0) checkDatabase(path);
 }
 
 /**
- * LMDB ends the whole process over a file that is none of its own.
+ * Checks a file before it is opened: LMDB ends the whole process over a file that is not a database.
  * @throws Error that says in one line which file it is; its `code` marks it as no fault of ours
  */
 export function checkDatabase(path: string): void {
@@ -95,28 +99,101 @@ export function checkDatabase(path: string): void {
   }
 }
 
+/** How often `runs.mdb` is synced: what a power cut may cost, besides the time of the sync itself. */
+const CHECKPOINT_EVERY_MS = 1_000;
+
+/** The checkpoints of `runs.mdb`, as long as the service runs. */
+interface KeptCheckpoints {
+  /** Makes a last one of what is committed. */
+  stop(): Promise<void>;
+}
+
 /**
- * Opens both once and closes them again, before any thread does: a thread that cannot is started again and again while
- * nobody reads why, and LMDB ends the whole process over a file that is none of its own. What an earlier process promised
- * in redo logs is in the database then.
+ * Makes a checkpoint of `runs.mdb` now and at every interval in which something was committed (checkpoint.ts). Main thread,
+ * before any other writes to the file.
+ * @param onFailure told once; from then on a power cut may cost the file
+ * @throws Error of the file system
+ */
+export function keepCheckpoints(
+  { runs, data_key }: DatabasePaths,
+  onFailure: (thrown: Error) => void,
+): KeptCheckpoints {
+  const environment = Environment.open(runs, 'process', data_key);
+  let hasFailed = false;
+  const write = () =>
+    environment.checkpoint().catch((thrown: Error) => {
+      if (!hasFailed) onFailure(thrown);
+      hasFailed = true;
+    });
+  const timer = setInterval(write, CHECKPOINT_EVERY_MS).unref();
+  try {
+    environment.guard();
+  } catch (thrown) {
+    clearInterval(timer);
+    void environment.close();
+    throw thrown;
+  }
+  return {
+    stop: async () => {
+      clearInterval(timer);
+      await write();
+      await environment.close();
+    },
+  };
+}
+
+/**
+ * Opens both databases once and closes them, before any thread opens them. A thread that cannot open them would be restarted
+ * again and again, and LMDB ends the whole process over a file that is not a database. If the machine has restarted, the
+ * checkpoint of `runs.mdb` is restored first. Then the redo logs of an earlier process are written to it.
+ * @returns whether the checkpoint was restored
  * @throws Error that says in one line which file it is; its `code` marks it as no fault of ours
  */
-export async function tryStores(paths: DatabasePaths): Promise<void> {
+export async function tryStores(paths: DatabasePaths): Promise<boolean> {
+  for (const path of [paths.main, paths.runs]) refuseHalfRestored(path);
+  const isRestored = restoreCheckpoint(paths.runs);
   for (const path of [paths.main, paths.runs]) checkIfThere(path);
   try {
     makeFolder(dirname(paths.main));
-    for (const path of [paths.main, paths.runs]) checkRoom(path);
+    for (const path of [paths.main, paths.runs]) {
+      checkRoom(path);
+      await prepareStoreFile(path, paths.data_key);
+    }
     await closeStores(openStores(paths));
-    for (const path of findRedoLogs(paths))
-      await new LmdbJournal(
-        paths.runs,
-        'process',
-        { path, kinds: NONE, tables: NONE },
-        paths.data_key,
-      ).close();
+    await takeRedoLogs(paths);
+    return isRestored;
   } catch (thrown) {
     if (thrown instanceof DataKeyError) throw thrown;
     throw refuse(`${paths.main} and ${paths.runs} cannot be opened: ${reasonOf(thrown)}`, thrown);
+  }
+}
+
+/** Writes the commits in the redo logs of an earlier process to `runs.mdb`. */
+async function takeRedoLogs(paths: DatabasePaths): Promise<void> {
+  const logs = findRedoLogs(paths);
+  if (logs.length === 0) return;
+  const checkpoints = keepCheckpoints(paths, () => {});
+  try {
+    for (const path of logs)
+      await new LmdbJournal(
+        paths.runs,
+        'process',
+        { path, kinds: NO_NAMES, tables: NO_NAMES },
+        paths.data_key,
+      ).close();
+  } finally {
+    await checkpoints.stop();
+  }
+  for (const path of logs) wipeRedoLog(path, paths.data_key);
+}
+
+/** Overwrites the records of a redo log that are in the database. */
+function wipeRedoLog(path: string, dataKey: Uint8Array | null): void {
+  const log = new RedoLog(path, 0, openDataKey(dataKey)?.sealer('redo') ?? null);
+  try {
+    log.wipe();
+  } finally {
+    log.close();
   }
 }
 

@@ -7,10 +7,7 @@ import { isFull } from '../../std/file-place.ts';
 import { decodeRowKey, encodePrefixEnd, encodeRowKey } from '../row-key.ts';
 import type { Row, RowRange, TableReader, Tables, TableTransaction } from '../tables.ts';
 import { applyChange, type Change, packr } from './changes.ts';
-import { type BinaryDatabase, type Durability, Environment } from './environment.ts';
-
-/** Table names share the file with the journal. */
-const TABLE_PREFIX = 'rows:';
+import { type BinaryDatabase, type Durability, Environment, TABLE_PREFIX } from './environment.ts';
 
 export class LmdbTables implements Tables {
   readonly #environment: Environment;
@@ -18,10 +15,11 @@ export class LmdbTables implements Tables {
   /**
    * @param path a database of DATA_DIR
    * @param key of its values; null: they are not sealed
-   * @throws Error when the file cannot be opened; DataKeyError when it does not go with the key
+   * @param isClaimed whether this process has the claim on the file (writer-claim.ts): no other one replaces it then
+   * @throws Error when the file cannot be opened, FileReplacementError among them; DataKeyError when it does not go with the key
    */
-  constructor(path: string, durability: Durability, key: Uint8Array | null = null) {
-    this.#environment = Environment.open(path, durability, key);
+  constructor(path: string, durability: Durability, key: Uint8Array | null = null, isClaimed = true) {
+    this.#environment = Environment.open(path, durability, key, isClaimed);
   }
 
   get<Value>(table: string, row: RowKey): Value | undefined {
@@ -127,7 +125,7 @@ function* readRange<Value>(database: () => BinaryDatabase | null, range: RowRang
   const options = reverse
     ? { reverse, start: past ?? end, end: first, exclusiveStart: past !== undefined }
     : { start: past ?? first, end, exclusiveStart: past !== undefined };
-  // LMDB counts in 32 bits; nobody has more rows.
+  // LMDB counts in 32 bits, and no table has more rows.
   const passed = offset === undefined ? {} : { offset: Math.min(offset, 2 ** 31 - 1) };
   let left = limit ?? Number.POSITIVE_INFINITY;
   if (left <= 0) return;

@@ -1,15 +1,16 @@
 /**
- * Whether a database file that is shorter than its head says still holds every page that its trees use. Any thread.
+ * Walks the trees of a database file without mapping it, so that no page behind the file's end can end the process. Any thread.
  *
- * LMDB does not write a page that a transaction took and gave back: after many rows were removed at once, the last pages
- * of a healthy file are free, and were never written. Only the trees tell such a file from one that was cut off. The walk
- * reads the file instead of mapping it, so that no page behind its end can end the process.
+ * Two questions need the walk. Does a file that is shorter than its head says still hold every page that its trees use? LMDB
+ * does not write a page that a transaction took and gave back, so the last pages of a healthy file may be missing. And which
+ * bytes of the file hold nothing (page-wipe.ts)?
  */
 import { fstatSync, readSync } from 'node:fs';
 
 // From liblmdb's mdb.c (MDB_page_header, MDB_node, MDB_ovpage, MDB_db), little-endian, 64 bits.
 const FLAGS_AT = 18;
 const LOWER_AT = 20;
+const UPPER_AT = 22;
 const NODES_AT = 24;
 const IS_BRANCH = 0x01;
 const IS_LEAF = 0x02;
@@ -22,7 +23,7 @@ const ROOT_AT = 40;
 /** The root of an empty tree: all bits set. */
 const NO_PAGE = 0xffff_ffff_ffff_ffffn;
 
-/** A newest head: where its trees begin, and what it counts. */
+/** Where the trees of a head begin, and what the head counts. */
 export interface TreeRoots {
   page_size: number;
   /** The highest page that was ever taken. */
@@ -31,54 +32,107 @@ export interface TreeRoots {
   roots: readonly bigint[];
 }
 
+/** A page of a tree, or the pages of one long value. */
+interface UsedPages {
+  first: number;
+  count: number;
+  /** The bytes that hold nothing, from the start of the first page on. */
+  unused_from: number;
+  unused_to: number;
+}
+
+/** A tree uses a page that is not in the file, or a page of it is damaged. */
+export class DamagedTreeError extends Error {
+  override readonly name = 'DamagedTreeError';
+}
+
 /**
  * @param file open for reading
  * @returns false when a tree uses a page behind the file's end, or is damaged
  */
-export function holdsAllUsedPages(file: number, { page_size, last_page, roots }: TreeRoots): boolean {
+export function holdsAllUsedPages(file: number, head: TreeRoots): boolean {
+  try {
+    for (const _ of walkUsedPages(file, head, () => true));
+    return true;
+  } catch (thrown) {
+    if (thrown instanceof DamagedTreeError) return false;
+    throw thrown;
+  }
+}
+
+/**
+ * All pages that the trees of a head use. The next page is read when the caller asks for it.
+ * @param file open for reading; no transaction may take a page of these trees meanwhile
+ * @param enters asked before a page of a tree is read: false leaves out the page and what is below it
+ * @throws DamagedTreeError; Error of the file system
+ */
+export function* walkUsedPages(
+  file: number,
+  { page_size, last_page, roots }: TreeRoots,
+  enters: (page: number) => boolean,
+): Generator<UsedPages> {
   const pages_there = Math.floor(fstatSync(file).size / page_size);
   const page = Buffer.alloc(page_size);
   const ahead: number[] = [];
-  /** @returns false when it lies behind the end */
-  const follow = (number: bigint): boolean => {
-    if (number === NO_PAGE) return true;
-    if (number >= BigInt(pages_there)) return false;
+  const follow = (number: bigint): void => {
+    if (number === NO_PAGE) return;
+    if (number >= BigInt(pages_there)) throw new DamagedTreeError('a page is missing');
     ahead.push(Number(number));
-    return true;
   };
-  if (!roots.every(follow)) return false;
+  roots.forEach(follow);
   // Each page has one parent: more of them than the file has pages would be a circle.
   for (let seen = 0; ahead.length > 0; seen++) {
-    const number = ahead.pop()!;
-    if (seen > last_page || readSync(file, page, 0, page_size, number * page_size) < page_size) return false;
-    if (!followPage(page, pages_there, follow)) return false;
+    const first = ahead.pop()!;
+    if (!enters(first)) continue;
+    if (seen > last_page || readSync(file, page, 0, page_size, first * page_size) < page_size)
+      throw new DamagedTreeError('a circle, or a page that is cut off');
+    yield* readTreePage(page, first, pages_there, follow);
   }
-  return true;
 }
 
-function followPage(page: Buffer, pages_there: number, follow: (number: bigint) => boolean): boolean {
+/** The page itself, and the long values that it names; the pages below it are told to `follow`. */
+function* readTreePage(
+  page: Buffer,
+  first: number,
+  pages_there: number,
+  follow: (number: bigint) => void,
+): Generator<UsedPages> {
   const flags = page.readUInt16LE(FLAGS_AT);
-  if ((flags & (IS_BRANCH | IS_LEAF)) === 0) return false;
-  if ((flags & IS_FIXED_LEAF) !== 0) return true;
-  const nodes = page.readUInt16LE(LOWER_AT) >> 1;
-  if (NODES_AT + nodes * 2 > page.length) return false;
-  for (let i = 0; i < nodes; i++) {
+  if (page.readBigUInt64LE(0) !== BigInt(first)) throw new DamagedTreeError('a page with another number');
+  if ((flags & (IS_BRANCH | IS_LEAF)) === 0) throw new DamagedTreeError('a page of another kind');
+  if ((flags & IS_FIXED_LEAF) !== 0) {
+    yield { first, count: 1, unused_from: page.length, unused_to: page.length };
+    return;
+  }
+  const lower = page.readUInt16LE(LOWER_AT);
+  const upper = page.readUInt16LE(UPPER_AT);
+  if (NODES_AT + lower > page.length || upper < lower || NODES_AT + upper > page.length)
+    throw new DamagedTreeError('a page of wrong counts');
+  yield { first, count: 1, unused_from: NODES_AT + lower, unused_to: NODES_AT + upper };
+  for (let i = 0; i < lower >> 1; i++) {
     const node = NODES_AT + page.readUInt16LE(NODES_AT + i * 2);
-    if (node + NODE_BYTES > page.length) return false;
+    if (node + NODE_BYTES > page.length) throw new DamagedTreeError('a row outside its page');
     if ((flags & IS_BRANCH) !== 0) {
       // The page's number takes the place of the size and of the flags: 48 bits.
-      if (!follow(BigInt(page.readUIntLE(node, 6)))) return false;
+      follow(BigInt(page.readUIntLE(node, 6)));
       continue;
     }
     const node_flags = page.readUInt16LE(node + 4);
     const data = node + NODE_BYTES + page.readUInt16LE(node + 6);
     if ((node_flags & HAS_TREE) !== 0) {
-      if (data + ROOT_AT + 8 > page.length || !follow(page.readBigUInt64LE(data + ROOT_AT))) return false;
-    } else if ((node_flags & HAS_OVERFLOW) !== 0) {
-      if (data + OVERFLOW_COUNT_AT + 8 > page.length) return false;
-      const end = page.readBigUInt64LE(data) + page.readBigUInt64LE(data + OVERFLOW_COUNT_AT);
-      if (end > BigInt(pages_there)) return false;
-    }
+      if (data + ROOT_AT + 8 > page.length) throw new DamagedTreeError('a table outside its page');
+      follow(page.readBigUInt64LE(data + ROOT_AT));
+    } else if ((node_flags & HAS_OVERFLOW) !== 0) yield readLongValue(page, node, data, pages_there);
   }
-  return true;
+}
+
+/** The pages of a value that does not fit into its row's page. */
+function readLongValue(page: Buffer, node: number, data: number, pages_there: number): UsedPages {
+  if (data + OVERFLOW_COUNT_AT + 8 > page.length) throw new DamagedTreeError('a value outside its page');
+  const first = page.readBigUInt64LE(data);
+  const count = page.readBigUInt64LE(data + OVERFLOW_COUNT_AT);
+  if (first + count > BigInt(pages_there)) throw new DamagedTreeError('a page is missing');
+  const unused_to = Number(count) * page.length;
+  const unused_from = Math.min(NODES_AT + page.readUInt32LE(node), unused_to);
+  return { first: Number(first), count: Number(count), unused_from, unused_to };
 }

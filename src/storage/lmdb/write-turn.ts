@@ -1,9 +1,9 @@
 /**
- * Whether one of the process's threads is bringing promised commits to a database. LMDB has one writer at a time, and whoever asks for
- * the lock sleeps until it is free: all the requests of that thread wait, too, and longer where the holder waits for a core.
- * What is promised can wait, so its thread looks here first. Only a hint: the lock is LMDB's. Wherever actors run.
+ * Whether a thread of the process is writing promised commits to a database. LMDB has one writer at a time, and a thread that asks
+ * for its lock sleeps until the lock is free, with all its requests. Promised commits can wait, so their thread looks here first.
+ * This is only a hint; the lock is LMDB's. Wherever actors run.
  */
-const NOBODY = 0;
+const FREE = 0;
 
 export class WriteTurn {
   readonly #word: Int32Array;
@@ -25,16 +25,16 @@ export class WriteTurn {
   /** Whether another thread has the turn. */
   get isTaken(): boolean {
     const holder = Atomics.load(this.#word, 0);
-    return holder !== NOBODY && holder !== this.#own;
+    return holder !== FREE && holder !== this.#own;
   }
 
-  /** Takes the turn, also from a thread that has it: that one has ended, or is as good as done. */
+  /** Takes the turn, even from a thread that has it: that thread has ended, or is about to give it back. */
   take(): void {
     Atomics.store(this.#word, 0, this.#own);
   }
 
   /** Gives the turn back, unless another thread has taken it since. */
   giveBack(): void {
-    Atomics.compareExchange(this.#word, 0, this.#own, NOBODY);
+    Atomics.compareExchange(this.#word, 0, this.#own, FREE);
   }
 }

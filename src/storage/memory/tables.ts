@@ -82,8 +82,8 @@ export function applyRow(disk: MemoryTableDisk, write: RowWrite): void {
   const key = encodeRowKey(write.row).toString('latin1');
   if (write.op === 'trim') {
     const end = encodePrefixEnd(write.row).toString('latin1');
-    const meant = [...rows.keys()].filter((other) => other >= key && other < end).sort();
-    for (const other of meant.slice(0, write.limit)) rows.delete(other);
+    const meant = [...rows.keys()].filter((stored) => stored >= key && stored < end).sort();
+    for (const stored of meant.slice(0, write.limit)) rows.delete(stored);
   } else if (write.op === 'remove') {
     rows.delete(key);
   } else if (write.op === 'put') {

@@ -1,0 +1,102 @@
+/**
+ * Copies of single files for a backup, each checked by reading what was written. Command line.
+ */
+import { createHash } from 'node:crypto';
+import { chmodSync, closeSync, copyFileSync, openSync, readSync, rmSync, statSync } from 'node:fs';
+import { basename } from 'node:path';
+import { open, type RootDatabase } from 'lmdb';
+import { openDataKey } from '../std/data-key.ts';
+import { syncPath } from '../std/synced-path.ts';
+import { BackupError, type FileEntry } from './backup-manifest.ts';
+import { checkSealing } from './lmdb/sealed-table.ts';
+import { checkDatabase } from './lmdb/stores.ts';
+
+const MAX_NAMED = 128;
+const DIGEST_PIECE_BYTES = 1 << 20;
+
+/** What a manifest says of a copied database. */
+export type CopiedDatabase = Pick<FileEntry, 'bytes' | 'rows' | 'sha256'>;
+
+/**
+ * Copies a database as of one moment, compacted, while others write to it.
+ * @param finish called before the copy is counted
+ */
+export async function copyDatabase(
+  path: string,
+  copy: string,
+  dataKey: Uint8Array | null,
+  finish: (() => Promise<void>) | null = null,
+): Promise<CopiedDatabase> {
+  checkDatabase(path);
+  const root = openForReading(path);
+  try {
+    checkSealing(root, path, openDataKey(dataKey));
+    await root.backup(copy, true);
+  } finally {
+    await root.close();
+  }
+  await finish?.();
+  syncPath(copy);
+  const rows = await countRows(copy);
+  return { bytes: statSync(copy).size, rows, sha256: digestFile(copy) };
+}
+
+/** Copies a file that does not change. */
+export function copyPlain(path: string, copy: string): Pick<FileEntry, 'bytes' | 'sha256'> {
+  copyFileSync(path, copy);
+  // A copy takes over the rights, which may be those of an earlier version.
+  chmodSync(copy, 0o600);
+  syncPath(copy);
+  return { bytes: statSync(copy).size, sha256: digestFile(copy) };
+}
+
+/** Reads every entry of every table. @throws BackupError when one cannot be read */
+export async function countRows(path: string): Promise<Record<string, number>> {
+  try {
+    const root = openForReading(path);
+    try {
+      const rows: Record<string, number> = {};
+      for (const name of tableNames(root)) {
+        let count = 0;
+        for (const entry of root.openDB<Buffer, Buffer>({ name, ...BYTES }).getRange(WHOLE)) {
+          if (entry.value.length >= 0) count++;
+        }
+        rows[name] = count;
+      }
+      return rows;
+    } finally {
+      await root.close();
+      rmSync(`${path}-lock`, { force: true });
+    }
+  } catch (thrown) {
+    throw new BackupError(`${basename(path)} cannot be read: ${(thrown as Error).message}`);
+  }
+}
+
+/** The range of a whole table. Without a start, lmdb begins a table with numeric keys at the number in its last buffer. */
+const WHOLE = { start: Buffer.alloc(0) };
+const BYTES = { encoding: 'binary', keyEncoding: 'binary', cache: false } as const;
+
+function openForReading(path: string): RootDatabase<Buffer, Buffer> {
+  return open<Buffer, Buffer>({ path, noSubdir: true, readOnly: true, maxDbs: MAX_NAMED, ...BYTES });
+}
+
+/** LMDB keeps the names of its tables as keys of the unnamed one. */
+function tableNames(root: RootDatabase<Buffer, Buffer>): string[] {
+  return [...root.getKeys({})].map((key) => key.toString().replace(/\0$/, ''));
+}
+
+/** @returns the SHA-256 in hex. In pieces: a sealed capture file may be larger than memory. */
+export function digestFile(path: string): string {
+  const hash = createHash('sha256');
+  const piece = Buffer.allocUnsafe(DIGEST_PIECE_BYTES);
+  const file = openSync(path, 'r');
+  try {
+    for (let read = readSync(file, piece); read > 0; read = readSync(file, piece)) {
+      hash.update(piece.subarray(0, read));
+    }
+  } finally {
+    closeSync(file);
+  }
+  return hash.digest('hex');
+}

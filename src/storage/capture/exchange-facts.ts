@@ -1,0 +1,106 @@
+/**
+ * What the index needs of one exchange: its record, and what a decoder finds in its bodies. Read once, as a rule from the
+ * bodies that are still in memory while the exchange is stored; from the stored copy only if there was no time then.
+ * Capture process; commands that write a capture file anew.
+ */
+import { type ClientRun, nameSideRun, readClientRun } from '../../domain/client-run.ts';
+import type { ExchangeRecord } from '../../domain/exchange.ts';
+import type { ExchangeTexts } from '../../domain/placed-text.ts';
+import type { StoredBodies } from './blocks.ts';
+import type { StoredMeta } from './record.ts';
+import { type DecodedEntry, type DecodeExchange, decodeSafely, makeStoredCopy } from './stored-copy.ts';
+
+export interface ExchangeFacts {
+  /** With the kind and the wire format that the bodies tell. */
+  record: ExchangeRecord;
+  /** null: the exchange has nothing to decode. */
+  entry: DecodedEntry | null;
+  /** The run that the client's own headers name; null without one, and where the request names its run. */
+  client: ClientRun | null;
+  /** Lists what is searched in it; undefined: only the stored bodies tell. */
+  listTexts: (() => ExchangeTexts) | undefined;
+}
+
+const NO_TEXTS: ExchangeTexts = Object.freeze({ setup: [], messages: [], answer: [] });
+
+export class FactsReader {
+  readonly #decode: DecodeExchange;
+  readonly #runHeaders: readonly string[];
+
+  /** @param runHeaders the operator's headers that name runs, in lower case */
+  constructor(decode: DecodeExchange, runHeaders: readonly string[]) {
+    this.#decode = decode;
+    this.#runHeaders = runHeaders;
+  }
+
+  /** @param readBodies called only if the bodies are needed; undefined: they are not there */
+  read(meta: StoredMeta, readBodies: () => StoredBodies | undefined): ExchangeFacts {
+    const { record } = meta;
+    // Only a POST can be a turn, also under a path that tells nothing.
+    const bodies = record.shape === null && record.method !== 'POST' ? undefined : readBodies();
+    if (bodies === undefined) {
+      const listTexts = () => this.#listTexts(meta, readBodies);
+      return { record, entry: null, client: this.#findClientRun(record, null), listTexts };
+    }
+    const entry = decodeSafely(this.#decode, makeStoredCopy(meta, bodies.request, bodies.response));
+    const { listTexts } = entry;
+    let told: ExchangeRecord = record;
+    if (record.shape === null) {
+      const shape = entry.told_shape ?? null;
+      if (shape === null)
+        return { record, entry: null, client: this.#findClientRun(record, null), listTexts };
+      told = { ...record, kind: 'turn', shape };
+    } else if (entry.is_turn === false) told = { ...record, kind: 'other' };
+    return { record: told, entry, client: this.#findClientRun(told, entry), listTexts };
+  }
+
+  #listTexts(meta: StoredMeta, readBodies: () => StoredBodies | undefined): ExchangeTexts {
+    const bodies = readBodies();
+    const copy = bodies === undefined ? null : makeStoredCopy(meta, bodies.request, bodies.response);
+    const entry = copy === null ? null : decodeSafely(this.#decode, copy);
+    return entry?.listTexts?.() ?? NO_TEXTS;
+  }
+
+  #findClientRun(record: ExchangeRecord, entry: DecodedEntry | null): ClientRun | null {
+    if (record.kind !== 'turn' || record.run_id !== null) return null;
+    const run = readClientRun(record.request.headers, this.#runHeaders);
+    if (run === null) return null;
+    const side = entry?.findSideCall?.(run.always_offers_tools) ?? null;
+    return side === null || (run.kind !== null && run.kind !== 'subagent') ? run : nameSideRun(run, side);
+  }
+}
+
+/** Most bytes of facts that wait because the index lacks earlier exchanges; beyond it the stored copy is read again. */
+const WAITING_BYTES = 32 << 20;
+/** Estimates: a record with its headers, and one hash of a conversation. */
+const RECORD_BYTES = 4_096;
+const HASH_BYTES = 64;
+
+/** Facts of exchanges that cannot be indexed yet because earlier ones are missing, by id. */
+export class WaitingFacts {
+  readonly #facts = new Map<number, ExchangeFacts>();
+  #bytes = 0;
+
+  add({ record, entry, client }: ExchangeFacts): void {
+    if (this.#bytes >= WAITING_BYTES) return;
+    const { findSideCall: _asked, listTexts: _told, ...kept } = entry ?? { conversation: [] };
+    // The functions of an entry hold the whole conversation.
+    const sketch = entry?.sketchSystem?.() ?? '';
+    const light = entry === null ? null : ({ ...kept, sketchSystem: () => sketch } as DecodedEntry);
+    this.#facts.set(record.id, { record, entry: light, client, listTexts: undefined });
+    this.#bytes += weigh(entry);
+  }
+
+  /** Takes out the facts of one exchange; undefined when they did not wait. */
+  take(id: number): ExchangeFacts | undefined {
+    const facts = this.#facts.get(id);
+    if (facts === undefined) return undefined;
+    this.#facts.delete(id);
+    this.#bytes -= weigh(facts.entry);
+    return facts;
+  }
+}
+
+function weigh(entry: DecodedEntry | null): number {
+  return RECORD_BYTES + HASH_BYTES * (entry?.conversation.length ?? 0);
+}

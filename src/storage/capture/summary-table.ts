@@ -1,0 +1,168 @@
+/**
+ * The table `facts`: the summary of each indexed exchange, and which runs have exchanged turns. Readers read it while the
+ * capture process writes. Any thread.
+ *
+ * Rows. Summaries stand in blocks: the ids from 64n + 1 to 64n + 64, or from the file's first id. A full block is one row, under
+ * the block's first id: an array as JSON, compressed. The last block grows: its row holds the first summaries, as an array or one
+ * alone, and each further summary has a separate row, as JSON, until the block is full. Key 0 holds the moves.
+ */
+import { compressZstd, decompressZstd } from '../../std/zstd.ts';
+import { type CaptureEnv, readMetaNumber } from './layout.ts';
+import type { ExchangeSummary } from './record.ts';
+
+/** Summaries that share one row. */
+const FACTS_PER_BLOCK = 64;
+/** No exchange has this id. */
+const MOVES_KEY = 0;
+const OPENING_BRACE = 0x7b;
+/** Of a row that can be trusted no further than its checksum. */
+const MAX_ROW_BYTES = 256 << 20;
+
+/** An indexed exchange; null: it could not be read. */
+export type IndexedSummary = ExchangeSummary | null;
+
+/** A turn that was stored late has changed which run some turns belong to. */
+export interface RunMove {
+  /** The turn that was stored late. */
+  at: number;
+  from: string;
+  to: string;
+}
+
+/** What a file remembers of its moves. */
+export interface RunMoves {
+  moves: RunMove[];
+  /** Some moves at this exchange or before are forgotten. */
+  forgotten_to: number;
+}
+
+/** A row to be written. */
+export interface FactsRow {
+  key: number;
+  value: Buffer;
+}
+
+/** Id of the first exchange in the block of an id. */
+export function blockStart(id: number, firstId: number): number {
+  return Math.max(firstId, id - ((id - 1) % FACTS_PER_BLOCK));
+}
+
+/** Id of the last exchange in the block of an id. */
+export function blockEnd(id: number): number {
+  return id - ((id - 1) % FACTS_PER_BLOCK) + FACTS_PER_BLOCK - 1;
+}
+
+export class SummaryTable {
+  readonly #env: CaptureEnv;
+  readonly #firstId: number;
+  #indexed: number;
+  /** The block that was read last: neighbours mostly follow. */
+  #block: { key: number; summaries: IndexedSummary[] } | null = null;
+
+  /** @param firstId of the file */
+  constructor(env: CaptureEnv, firstId: number) {
+    this.#env = env;
+    this.#firstId = firstId;
+    this.#indexed = this.#readIndexed();
+  }
+
+  /** Id of the last exchange whose summary is in the file. */
+  get indexed(): number {
+    return this.#indexed;
+  }
+
+  /** Looks how far the index is now. */
+  refresh(): void {
+    const indexed = this.#readIndexed();
+    if (indexed !== this.#indexed) this.#block = null;
+    this.#indexed = indexed;
+  }
+
+  #readIndexed(): number {
+    return readMetaNumber(this.#env, 'indexed', this.#firstId - 1);
+  }
+
+  /** The summary; null for an exchange that could not be read, undefined for one that is not indexed. */
+  read(id: number): IndexedSummary | undefined {
+    if (id < this.#firstId || id > this.#indexed) return undefined;
+    const key = blockStart(id, this.#firstId);
+    return this.readBlock(key)[id - key];
+  }
+
+  /** The indexed summaries of one block, in order. They are shared: copy the array before changing it. */
+  readBlock(key: number): readonly IndexedSummary[] {
+    if (this.#block?.key === key) return this.#block.summaries;
+    const value = this.#env.facts.get(key);
+    const summaries = value === undefined ? [] : decodeRow(value);
+    const end = Math.min(blockEnd(key), this.#indexed);
+    while (key + summaries.length <= end) {
+      const row = this.#env.facts.get(key + summaries.length);
+      if (row === undefined) break;
+      summaries.push(...decodeRow(row));
+    }
+    this.#block = { key, summaries };
+    return summaries;
+  }
+
+  /**
+   * The first indexed id from this one on that may belong to the run. Blocks whose text does not name the run are passed over:
+   * reading their summaries would take ten times as long.
+   */
+  findRun(id: number, runId: string): number {
+    const name = Buffer.from(`"run_id":${JSON.stringify(runId)}`);
+    let at = id;
+    while (at >= this.#firstId && at <= this.#indexed) {
+      const key = blockStart(at, this.#firstId);
+      if (this.#mayName(key, name, runId)) return at;
+      at = Math.min(blockEnd(key), this.#indexed) + 1;
+    }
+    return at;
+  }
+
+  #mayName(key: number, name: Buffer, runId: string): boolean {
+    if (this.#block?.key === key || blockEnd(key) > this.#indexed)
+      return this.readBlock(key).some((summary) => summary?.run_id === runId);
+    const value = this.#env.facts.get(key);
+    return value === undefined || unpackRow(value).includes(name);
+  }
+
+  /** Which runs have exchanged turns because of a turn behind this exchange. */
+  readMoves(after: number): RunMoves {
+    const { moves, forgotten_to } = this.readAllMoves();
+    return { moves: moves.filter(({ at }) => at > after), forgotten_to };
+  }
+
+  readAllMoves(): RunMoves {
+    const value = this.#env.facts.get(MOVES_KEY);
+    if (value === undefined) return { moves: [], forgotten_to: 0 };
+    return JSON.parse(unpackRow(value).toString('utf8')) as RunMoves;
+  }
+}
+
+/** The row of a full block. */
+export function encodeBlockRow(key: number, summaries: readonly IndexedSummary[]): FactsRow {
+  return { key, value: compressZstd(Buffer.from(JSON.stringify(summaries), 'utf8')) };
+}
+
+/** The row of one summary in the last block. */
+export function encodeSummaryRow(key: number, summary: IndexedSummary): FactsRow {
+  const value =
+    summary === null ? encodeBlockRow(key, [null]).value : Buffer.from(JSON.stringify(summary), 'utf8');
+  return { key, value };
+}
+
+export function encodeMovesRow(moves: RunMoves): FactsRow {
+  return { key: MOVES_KEY, value: compressZstd(Buffer.from(JSON.stringify(moves), 'utf8')) };
+}
+
+function unpackRow(value: Buffer): Buffer {
+  return value[0] === OPENING_BRACE ? value : decompressZstd(value, { maxOutputLength: MAX_ROW_BYTES });
+}
+
+function decodeRow(value: Buffer): IndexedSummary[] {
+  const row = JSON.parse(unpackRow(value).toString('utf8')) as ExchangeSummary | IndexedSummary[];
+  const summaries = Array.isArray(row) ? row : [row];
+  // Summaries from before 2026-11-28 do not have it.
+  for (const summary of summaries) if (summary !== null) summary.usage.cache_write_1h_tokens ??= null;
+  return summaries;
+}

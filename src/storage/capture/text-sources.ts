@@ -1,0 +1,113 @@
+/**
+ * The capture files as the full-text index reads them again: sealed ones, and the live one through its writer's index, since
+ * LMDB opens a file once in a process. Capture process.
+ */
+import { statSync } from 'node:fs';
+import type { ExchangeRecord } from '../../domain/exchange.ts';
+import type { TextExchange, TextSource, TextSources } from '../text-index/text-index.ts';
+import { CaptureFileError, listSealed, type SealedFile } from './layout.ts';
+import type { LiveFile } from './live-file.ts';
+import { CaptureReader } from './reader.ts';
+import { type DecodeExchange, decodeSafely } from './stored-copy.ts';
+
+/** By which an exchange is known again when files were replaced. */
+export function markExchange({
+  started_at,
+  duration_ms,
+}: Pick<ExchangeRecord, 'started_at' | 'duration_ms'>): string {
+  return `${started_at} ${duration_ms}`;
+}
+
+export class CaptureTextSources implements TextSources {
+  readonly #path: string;
+  readonly #dataKey: Uint8Array | null;
+  readonly #decode: DecodeExchange;
+  readonly #live: () => LiveFile;
+  /** The sealed file that was read last. */
+  #open: { path: string; reader: CaptureReader } | null = null;
+
+  constructor(path: string, dataKey: Uint8Array | null, decode: DecodeExchange, live: () => LiveFile) {
+    this.#path = path;
+    this.#dataKey = dataKey;
+    this.#decode = decode;
+    this.#live = live;
+  }
+
+  list(): TextSource[] {
+    const sources = listSealed(this.#path).map(({ first_id, last_id, sealing }) => ({
+      first_id,
+      last_id,
+      is_readable: !sealing,
+    }));
+    const { first_id, indexed } = this.#live().index;
+    return [...sources, { first_id, last_id: indexed, is_readable: true }].filter(
+      (source) => source.last_id >= source.first_id,
+    );
+  }
+
+  bytes(): number {
+    const sizes = listSealed(this.#path).map(({ path }) => statSync(path, { throwIfNoEntry: false })?.size);
+    return sizes.reduce<number>((sum, size) => sum + (size ?? 0), this.#live().bytes);
+  }
+
+  read(id: number): TextExchange | null {
+    const { index } = this.#live();
+    try {
+      if (id < index.first_id) return this.#readSealed(id);
+      const told = index.readAgain(id);
+      if (told === null) return null;
+      const { record, entry, listTexts } = told.facts;
+      const texts = listTexts?.() ?? null;
+      return { id, run_id: told.run_id, mark: markExchange(record), entry, texts };
+    } catch (thrown) {
+      if (!(thrown instanceof CaptureFileError)) throw thrown;
+      if (thrown.code === 'missing') return null;
+      return { id, run_id: null, mark: '', entry: null, texts: null };
+    }
+  }
+
+  markOf(id: number): string | null {
+    const { index } = this.#live();
+    try {
+      if (id >= index.first_id) {
+        const summary = index.readSummary(id);
+        return summary ? markExchange(summary) : null;
+      }
+      const record = this.#readerOf(id)?.exchange(id);
+      return record === undefined ? null : markExchange(record);
+    } catch (thrown) {
+      if (thrown instanceof CaptureFileError) return null;
+      throw thrown;
+    }
+  }
+
+  /** Lets go of the file that was read last. */
+  close(): void {
+    void this.#open?.reader.close();
+    this.#open = null;
+  }
+
+  #readSealed(id: number): TextExchange | null {
+    const reader = this.#readerOf(id);
+    const record = reader?.exchange(id);
+    const copy = reader?.copy(id);
+    if (record === undefined || copy === undefined) return null;
+    const entry = decodeSafely(this.#decode, copy);
+    const texts = entry.listTexts?.() ?? null;
+    return { id, run_id: record.run_id, mark: markExchange(record), entry, texts };
+  }
+
+  #readerOf(id: number): CaptureReader | null {
+    const file = listSealed(this.#path).find(({ first_id, last_id }) => first_id <= id && last_id >= id);
+    if (file === undefined || file.sealing) return null;
+    if (this.#open?.path === file.path) return this.#open.reader;
+    this.close();
+    return this.#openReader(file);
+  }
+
+  #openReader({ path }: SealedFile): CaptureReader {
+    const reader = CaptureReader.open(path, { data_key: this.#dataKey, skipped: () => {} });
+    this.#open = { path, reader };
+    return reader;
+  }
+}

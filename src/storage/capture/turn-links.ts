@@ -1,0 +1,401 @@
+/**
+ * Links each turn to the earlier turn that it continues, and so finds its run. Capture process; commands that write a capture
+ * file anew.
+ *
+ * Grouping. A turn without `x-svc-run` belongs to the run that its client's own headers name (src/domain/client-run.ts), and
+ * without those to the run of the earlier turn whose conversation it continues. The proofs, the strongest first:
+ *   1. its longest prefix that reaches to its last answer or beyond, and is an earlier request with its answer;
+ *   2. its last answer alone: the client has rewritten or dropped what stands before it;
+ *   3. its longest shorter prefix that is an earlier request, with its answer or without (the client has changed the
+ *      answer).
+ * A request that repeats an earlier one continues it if the earlier one failed and was not retried yet. Otherwise the shorter
+ * prefixes decide. Without any, the request starts a run: the same first message sent again is a new run. So is a conversation
+ * that starts anew, such as a sub-agent's, or one after its client has summarized the history. A run without a label is called
+ * `conv_<lowest id of its exchanges>`.
+ *
+ * Order. "Earlier" means that the request arrived earlier, not that the exchange was stored earlier: server threads store in
+ * batches, so the answer that a turn repeats may be stored behind it. A turn that is stored late is linked with the later
+ * ones that continue it. The runs then are those that storing in the order of arrival would have given; `moves` tells readers
+ * that follow the file. Turns in an earlier file keep the run that they have there.
+ *
+ * Several turns may prove the same, since runs begin alike. The choice among them goes by, in this order: exactly the same
+ * system prompt; a prompt about as similar as the best; no other earlier turn that continues it; the prompt's similarity;
+ * being the latest. Where no answer proves anything (a retry, a changed answer), prompts that are not alike mean different
+ * agents.
+ *
+ * State. A request is looked up among the latest INDEXED_TURNS_KNOWN turns: a map in memory (turn-map.ts), which the first use
+ * fills from the table `tails` (id of a turn → whether it failed, eight bytes of the SHA-256 of each hash that stands for it or
+ * that it looks for, its arrival, the sketch of its system prompt, the turn that it continues; the run's name too if the turn
+ * lies in an earlier file, since rotation takes the latest INDEXED_TURNS_CARRIED along).
+ */
+import type { ExchangeRecord } from '../../domain/exchange.ts';
+import { arrivalOf } from '../../domain/run-order.ts';
+import type { ValueTable } from '../lmdb/sealed-table.ts';
+import type { ExchangeFacts } from './exchange-facts.ts';
+import type { DecodedEntry } from './stored-copy.ts';
+import type { RunMove } from './summary-table.ts';
+import {
+  decodeTurn,
+  encodeTurn,
+  INDEXED_TURNS_KNOWN,
+  isEarlier,
+  LINK,
+  type LinkStrength,
+  makeTurnKey,
+  type Turn,
+  TurnMap,
+  type TurnPlace,
+  WANTS_NOTHING,
+  type WantedKeys,
+} from './turn-map.ts';
+
+/** Known turns that a new file takes over from the one before, the latest ones. */
+const INDEXED_TURNS_CARRIED = 10_000;
+/** Prefixes of one conversation that are looked up, the longest ones. */
+const MAX_PREFIXES = 2_048;
+
+/** What a turn that was stored late has changed of an earlier one. */
+export interface Correction {
+  run_id: string | null;
+  /** 0: it continues no turn. */
+  follows: number;
+}
+
+/** The summaries that the links belong to. */
+interface LinkedSummaries {
+  /** The run of an indexed turn; null without one, undefined when the turn is not in this file. */
+  readRun(id: number): string | null | undefined;
+  /** What the decoder finds in the stored copy of an exchange of this file; null for one that it cannot read. */
+  readEntry(id: number): DecodedEntry | null;
+  /** Corrects an indexed turn. @returns false for one that has no summary in this file, or that is not indexed yet */
+  correct(id: number, correction: Correction): boolean;
+}
+
+/** A row of the table `tails`. */
+export interface TurnRow {
+  key: number;
+  value: Buffer;
+}
+
+/** What links have changed since they were written last. */
+export interface LinkChanges {
+  /** Of new turns, ascending. */
+  added: TurnRow[];
+  changed: TurnRow[];
+  moves: RunMove[];
+}
+
+interface FoundTurn {
+  before: Turn;
+  strength: LinkStrength;
+}
+
+export class TurnLinks {
+  readonly #tails: ValueTable<number>;
+  readonly #summaries: LinkedSummaries;
+  /** Up to this turn `tails` is read at the first use. */
+  readonly #stored: number;
+  #turnMap: TurnMap | null = null;
+  #added: Turn[] = [];
+  readonly #changed = new Set<Turn>();
+  #moves: RunMove[] = [];
+  /** Keys of the turn that is being added, by their hashes: each is looked up, and stands for the turn. */
+  readonly #keys = new Map<string, string>();
+
+  /** @param stored the last indexed exchange of the file */
+  constructor(tails: ValueTable<number>, summaries: LinkedSummaries, stored: number) {
+    this.#tails = tails;
+    this.#summaries = summaries;
+    this.#stored = stored;
+  }
+
+  /** What is to be written; {@link settle} is called when it has been. */
+  listChanges(): LinkChanges {
+    const encode = (turn: Turn): TurnRow => ({ key: turn.id, value: encodeTurn(turn) });
+    return { added: this.#added.map(encode), changed: [...this.#changed].map(encode), moves: this.#moves };
+  }
+
+  /** All changes have been written. */
+  settle(): void {
+    this.#added = [];
+    this.#changed.clear();
+    this.#moves = [];
+  }
+
+  /** Links the next turn. @returns its run, and the turn of the run that it continues; 0 for none */
+  add({ record, entry, client }: ExchangeFacts): { run_id: string; follows: number } {
+    const place = { id: record.id, arrival: arrivalOf(record) };
+    this.#keys.clear();
+    const label = record.run_id ?? client?.run_id ?? null;
+    let found = entry === null ? null : this.#findBefore(entry, place);
+    const foundRun = found === null ? null : this.#readRun(found.before);
+    const runId = label ?? foundRun ?? nameRun(record.id);
+    // A labelled turn continues only a turn of the same run.
+    if (foundRun !== runId) found = null;
+    const turn = makeTurn(place, record, entry, found, (text) => this.#keyOf(text));
+    // The text of the turn before, if it is the same: there is one for each run.
+    turn.known_run = foundRun === runId ? foundRun : runId;
+    turn.is_labelled = label !== null;
+    if (turn.keys.length === 0) return { run_id: runId, follows: turn.follows };
+    const turns = this.#turns();
+    const isLate = turns.hasArrivedSince(place.arrival);
+    this.#added.push(turn);
+    turns.add(turn);
+    if (found !== null) turns.link(turn, found.before, found.strength);
+    if (isLate) this.#placeLate(turn, entry?.conversation[0]);
+    return { run_id: turn.known_run, follows: turn.follows };
+  }
+
+  /** The latest turns with their runs, for the `tails` of the file that comes after this one. */
+  listCarried(): TurnRow[] {
+    return this.#turns()
+      .listLatest(INDEXED_TURNS_CARRIED)
+      .flatMap((turn) => {
+        const run = this.#readRun(turn);
+        return run === null ? [] : [{ key: turn.id, value: encodeTurn({ ...turn, run_id: run }) }];
+      });
+  }
+
+  #keyOf(hash: string): string {
+    let key = this.#keys.get(hash);
+    if (key === undefined) {
+      key = makeTurnKey(hash);
+      this.#keys.set(hash, key);
+    }
+    return key;
+  }
+
+  /** The turn that a request continues, of those that arrived earlier; null when it starts a run. */
+  #findBefore(entry: DecodedEntry, place: TurnPlace): FoundTurn | null {
+    const { conversation, last_answer_alone: alone = null, last_answer_at: at = -1 } = entry;
+    const sketch = entry.sketchSystem ?? ((): string => '');
+    const turns = this.#turns();
+    const last = conversation.length - 1;
+    const shortest = Math.max(0, conversation.length - MAX_PREFIXES);
+    const find = (i: number): Turn | null =>
+      turns.find(this.#keyOf(conversation[i]!), place, sketch, i === last);
+    let i = last;
+    for (; i >= Math.max(at, shortest); i -= 1) {
+      const before = find(i);
+      if (before !== null)
+        return { before, strength: i === Math.max(at, 0) && i < last ? LINK.answer : LINK.beyond };
+    }
+    const before = alone === null ? null : turns.find(this.#keyOf(alone), place, sketch, false);
+    if (before !== null) return { before, strength: LINK.alone };
+    for (; i >= shortest; i -= 1) {
+      const before = find(i);
+      if (before !== null) return { before, strength: LINK.prefix };
+    }
+    return null;
+  }
+
+  /**
+   * A turn was stored behind turns that arrived after it. Those among them that continue it are linked with it, as they would
+   * have been in the order of their arrival. The cost does not depend on how much is stored: a few candidates for each key of
+   * the turn, and the turns of the runs that change.
+   */
+  #placeLate(turn: Turn, first: string | undefined): void {
+    const turns = this.#turns();
+    const later = (some: readonly Turn[]): Turn[] =>
+      some
+        .filter((candidate) => candidate !== turn && !isEarlier(candidate, turn))
+        .sort((a, b) => (isEarlier(a, b) ? -1 : 1));
+    const [asked, ...answered] = turn.keys;
+    // It failed, or it is itself a retry: a later turn that asked the same may be its retry, or a retry of nothing any more.
+    if (turn.failed || turn.strength === LINK.beyond) {
+      for (const candidate of later(turns.listWith(asked!)))
+        if (candidate.keys[0] === asked) this.#retry(candidate, turn);
+    }
+    const shared = [...answered, turn.wants.answer, turn.wants.alone].filter((key) => key !== '');
+    for (const key of new Set(shared)) {
+      for (const candidate of later(turns.listWanting(key))) {
+        const strength = candidate.wants.answer === key ? LINK.answer : LINK.alone;
+        if (candidate.strength > strength) continue;
+        const before = turns.find(key, candidate, () => candidate.sketch, false);
+        if (before !== null) this.#follow(candidate, before, strength, turn);
+      }
+    }
+    if (first === undefined) return;
+    for (const candidate of later(turns.listWanting(makeTurnKey(first))))
+      if (candidate.strength <= LINK.prefix) this.#findAgain(candidate, turn);
+  }
+
+  /** Finds the turn that a turn retries, if any. */
+  #retry(turn: Turn, late: Turn): void {
+    const turns = this.#turns();
+    const asked = turn.keys[0]!;
+    const before = turns.find(asked, turn, () => turn.sketch, true);
+    if (before !== null) this.#follow(turn, before, LINK.beyond, late);
+    else if (turns.get(turn.follows)?.keys[0] === asked) this.#findAgain(turn, late);
+  }
+
+  /** Finds from its bodies which turn a turn continues. */
+  #findAgain(turn: Turn, late: Turn): void {
+    const entry = this.#summaries.readEntry(turn.id);
+    if (entry === null) return;
+    const found = this.#findBefore(entry, turn);
+    if (found !== null) this.#follow(turn, found.before, found.strength, late);
+    else if (turn.follows !== 0) this.#startAnew(turn, late);
+  }
+
+  /** A turn continues none of the known turns. */
+  #startAnew(turn: Turn, late: Turn): void {
+    const root = this.#rootOf(turn);
+    this.#turns().unlink(turn);
+    this.#correct(turn);
+    this.#nameTree(root, late);
+    this.#nameTree(turn, late);
+  }
+
+  /** A turn continues another one. @param late the turn that has shown it */
+  #follow(turn: Turn, before: Turn, strength: LinkStrength, late: Turn): void {
+    if (turn.follows === before.id && turn.strength === strength) return;
+    const turns = this.#turns();
+    const newRoot = this.#rootOf(before);
+    const oldRoot = this.#rootOf(turn);
+    // The history of a turn cannot hold the answers of turns that continue it.
+    if (oldRoot === newRoot && this.#isBehind(before, turn)) return;
+    if (turn.is_labelled && this.#readRun(turn) !== this.#readRun(before)) return;
+    const isStart = oldRoot === turn;
+    turns.link(turn, before, strength);
+    this.#correct(turn);
+    if (oldRoot === newRoot) return;
+    this.#nameTree(newRoot, late);
+    if (!isStart) this.#nameTree(oldRoot, late);
+  }
+
+  /** The turn that a turn's conversation began with, as far as it is known. */
+  #rootOf(turn: Turn): Turn {
+    const turns = this.#turns();
+    let root = turn;
+    for (let before = turns.get(root.follows); before !== undefined; before = turns.get(root.follows))
+      root = before;
+    return root;
+  }
+
+  #isBehind(turn: Turn, ancestor: Turn): boolean {
+    const turns = this.#turns();
+    for (let at: Turn | undefined = turn; at !== undefined; at = turns.get(at.follows))
+      if (at === ancestor) return true;
+    return false;
+  }
+
+  /** Gives the root, and all turns that continue it directly or not, the name of their run. */
+  #nameTree(root: Turn, late: Turn): void {
+    const members = [root];
+    for (let i = 0; i < members.length; i++) members.push(...(members[i]!.followers ?? []));
+    const named = members.find(
+      ({ run_id, is_labelled, follows }, i) => run_id !== null || is_labelled || (i === 0 && follows !== 0),
+    );
+    const ids = members.map(({ id }) => id);
+    const name = named === undefined ? nameRun(ids.reduce((a, b) => Math.min(a, b))) : this.#readRun(named);
+    if (name === null) return;
+    const names = new Set<string>();
+    for (const member of members) {
+      const run = this.#readRun(member);
+      if (run === name || member.run_id !== null) continue;
+      if (run !== null) names.add(run);
+      member.known_run = name;
+      this.#correct(member);
+    }
+    for (const from of names) this.#moves.push({ at: late.id, from, to: name });
+  }
+
+  /** Notes the run of a turn and what it continues, if it is indexed. */
+  #correct(turn: Turn): void {
+    const correction = { run_id: this.#readRun(turn), follows: turn.follows };
+    if (this.#summaries.correct(turn.id, correction)) this.#changed.add(turn);
+  }
+
+  #readRun(turn: Turn): string | null {
+    return turn.run_id ?? turn.known_run ?? this.#summaries.readRun(turn.id) ?? null;
+  }
+
+  /** Filled from the file at the first use. */
+  #turns(): TurnMap {
+    if (this.#turnMap !== null) return this.#turnMap;
+    const latest: Turn[] = [];
+    for (const { key, value } of this.#tails.getRange({
+      reverse: true,
+      limit: INDEXED_TURNS_KNOWN,
+      snapshot: false,
+    })) {
+      latest.push(decodeTurn(key, value));
+    }
+    const map = new TurnMap();
+    for (let i = latest.length - 1; i >= 0; i--) {
+      const turn = latest[i]!;
+      if (turn.id > this.#stored) continue;
+      if (turn.sketch === '' && turn.follows !== 0 && turn.run_id === null)
+        turn.sketch = map.get(turn.follows)?.sketch ?? this.#readSketch(turn.follows);
+      map.add(turn);
+    }
+    for (const turn of map.listLatest(INDEXED_TURNS_KNOWN)) {
+      const before = map.get(turn.follows);
+      if (before !== undefined) map.link(turn, before, turn.strength);
+    }
+    this.#turnMap = map;
+    return map;
+  }
+
+  /** The sketch of a turn that is not in memory: its own, or that of the turn that its run began with. */
+  #readSketch(id: number): string {
+    for (let at = id; ; ) {
+      const value = this.#tails.get(at);
+      if (value === undefined) return '';
+      const { sketch, follows, run_id: runId } = decodeTurn(at, value);
+      if (sketch !== '' || follows === 0 || runId !== null) return sketch;
+      at = follows;
+    }
+  }
+}
+
+function nameRun(firstId: number): string {
+  return `conv_${firstId}`;
+}
+
+function makeTurn(
+  place: TurnPlace,
+  record: ExchangeRecord,
+  entry: DecodedEntry | null,
+  found: FoundTurn | null,
+  keyOf: (hash: string) => string,
+): Turn {
+  const conversation = entry?.conversation ?? [];
+  const broke = record.status === 0 || record.status >= 400 || record.aborted;
+  const hashes = [conversation.at(-1)];
+  if (!broke && hashes[0] !== undefined) {
+    hashes.push(entry?.answered ?? undefined, entry?.answer_alone ?? undefined);
+    hashes.push(entry?.answered_id ?? undefined);
+  }
+  const strength = found?.strength ?? LINK.none;
+  return {
+    ...place,
+    failed: broke || entry?.broke_off === true,
+    run_id: null,
+    known_run: null,
+    is_labelled: false,
+    keys: hashes.filter((text) => text !== undefined).map(keyOf),
+    wants: entry === null ? WANTS_NOTHING : findWanted(entry, strength, keyOf),
+    // The prompt of a run is sketched once: sketching a long one takes longer than all else here.
+    sketch: found?.before.sketch ?? entry?.sketchSystem?.() ?? '',
+    follows: found?.before.id ?? 0,
+    strength,
+    followers: null,
+  };
+}
+
+/** The keys of a turn that this one would continue, if it were stored later. */
+function findWanted(
+  entry: DecodedEntry,
+  strength: LinkStrength,
+  keyOf: (hash: string) => string,
+): WantedKeys {
+  const { conversation, last_answer_at: at = -1, last_answer_alone: alone } = entry;
+  const hasHistory = conversation.length > 1;
+  return {
+    answer: hasHistory ? keyOf(conversation[Math.max(at, 0)]!) : '',
+    alone: strength < LINK.answer && alone != null ? keyOf(alone) : '',
+    first: strength < LINK.alone && hasHistory ? keyOf(conversation[0]!) : '',
+  };
+}

@@ -1,0 +1,340 @@
+/**
+ * The latest turns of a capture file by what later requests repeat of them, and what the table `tails` keeps of each. A
+ * request finds the turn that it goes on with among those whose requests arrived earlier, in whatever order the turns
+ * were stored; a turn that is stored late finds the turns that go on with it. Capture process, and readers on any thread.
+ *
+ * Bounds: INDEXED_TURNS_KNOWN turns, the latest; MAX_CANDIDATES of them for each key, the latest.
+ */
+import { hash } from 'node:crypto';
+import { ALIKE, compareSketches, SKETCH_CHARS } from '../../domain/prompt-sketch.ts';
+
+/** Turns that a later turn can be recognized to extend. The oldest are forgotten. */
+export const INDEXED_TURNS_KNOWN = 50_000;
+
+/** Turns with one key that are compared, the latest ones. */
+const MAX_CANDIDATES = 16;
+/** How much less similar than the best a prompt may be to count as equally similar. */
+const SIMILARITY_SLACK = 0.15;
+
+/**
+ * How surely a turn goes on with another one: `beyond` its last answer the request repeats a request that was not answered;
+ * `answer` its history up to its last answer is the other request with its answer; `alone` its last answer is the other
+ * turn's; `prefix` a shorter part of its history is the other request.
+ */
+export const LINK = { none: 0, prefix: 1, alone: 2, answer: 3, beyond: 4 } as const;
+export type LinkStrength = (typeof LINK)[keyof typeof LINK];
+
+/** Where a turn stands among all turns: by its arrival, and for equal ones by its id. */
+export interface TurnPlace {
+  id: number;
+  /** The stamp of its arrival; 0 in files of versions before 0.2.0. */
+  arrival: number;
+}
+
+/** Keys under which a turn looks for the one that it goes on with; '' for none. */
+export interface WantedKeys {
+  /** Its history up to its last answer. */
+  answer: string;
+  /** Its last answer by itself. */
+  alone: string;
+  /** Its first message, where no turn is known whose answer it repeats. */
+  first: string;
+}
+
+/** One turn that later ones may go on with. */
+export interface Turn extends TurnPlace {
+  failed: boolean;
+  /** Set when the exchange lies in an earlier file. */
+  run_id: string | null;
+  /** Its run, when it was found since the index was opened: to read its summary takes longer than all else. */
+  known_run: string | null;
+  /** Its run is named by its own headers. */
+  is_labelled: boolean;
+  /** Of the request; then, when it was answered, of request and answer, and of the answer alone. */
+  keys: string[];
+  wants: WantedKeys;
+  /** Of its system prompt; '' without one. */
+  sketch: string;
+  /** The turn of its run that it goes on with; 0 when it starts a conversation. */
+  follows: number;
+  strength: LinkStrength;
+  /** Those known that go on with it; null: none do. */
+  followers: Turn[] | null;
+}
+
+const KEY_BYTES = 8;
+const ARRIVAL_BYTES = 8;
+
+export function makeTurnKey(conversationHash: string): string {
+  return hash('sha256', conversationHash, 'buffer').toString('latin1', 0, KEY_BYTES);
+}
+
+/** Whether a turn's request arrived before another one's. */
+export function isEarlier(turn: TurnPlace, than: TurnPlace): boolean {
+  return turn.arrival < than.arrival || (turn.arrival === than.arrival && turn.id < than.id);
+}
+
+const FAILED = 1;
+const NAMED = 2;
+const SKETCHED = 4;
+const LINKED = 8;
+const PLACED = 16;
+const LABELLED = 32;
+
+const WANTED = ['answer', 'alone', 'first'] as const;
+
+/**
+ * Flags, number of keys, the keys, then as the flags say: the turn that it follows, the sketch, its place, the run's name. A
+ * place is the stamp of the arrival, a byte with the strength of its link and the keys that it wants, and those keys. A
+ * turn that follows an earlier one has that one's sketch, so in one file it is written once a run.
+ */
+export function encodeTurn(turn: Turn): Buffer {
+  const isShared = turn.follows !== 0 && turn.follows < turn.id && turn.run_id === null;
+  const sketch = isShared ? '' : turn.sketch;
+  const flags =
+    (turn.failed ? FAILED : 0) |
+    (turn.run_id === null ? 0 : NAMED) |
+    (sketch === '' ? 0 : SKETCHED) |
+    (turn.follows === 0 ? 0 : LINKED) |
+    PLACED |
+    (turn.is_labelled ? LABELLED : 0);
+  const follows = Buffer.alloc(turn.follows === 0 ? 0 : 4);
+  if (turn.follows !== 0) follows.writeUInt32LE(turn.follows);
+  return Buffer.concat([
+    Buffer.from([flags, turn.keys.length]),
+    Buffer.from(turn.keys.join(''), 'latin1'),
+    follows,
+    Buffer.from(sketch, 'latin1'),
+    encodePlace(turn),
+    Buffer.from(turn.run_id ?? '', 'utf8'),
+  ]);
+}
+
+function encodePlace({ arrival, strength, wants }: Turn): Buffer {
+  const keys = WANTED.map((name) => wants[name]);
+  const place = Buffer.alloc(ARRIVAL_BYTES + 1);
+  place.writeDoubleLE(arrival);
+  place[ARRIVAL_BYTES] = keys.reduce(
+    (bits, key, i) => bits | (key === '' ? 0 : 1 << i),
+    strength << WANTED.length,
+  );
+  return Buffer.concat([place, Buffer.from(keys.join(''), 'latin1')]);
+}
+
+export const WANTS_NOTHING: WantedKeys = Object.freeze({ answer: '', alone: '', first: '' });
+
+export function decodeTurn(id: number, bytes: Buffer): Turn {
+  const flags = bytes[0]!;
+  let at = 2;
+  const takeKey = (): string => {
+    at += KEY_BYTES;
+    return bytes.toString('latin1', at - KEY_BYTES, at);
+  };
+  const keys = Array.from({ length: bytes[1]! }, takeKey);
+  const follows = (flags & LINKED) === 0 ? 0 : bytes.readUInt32LE(at);
+  if (follows !== 0) at += 4;
+  const sketch = (flags & SKETCHED) === 0 ? '' : bytes.toString('latin1', at, at + SKETCH_CHARS);
+  at += sketch.length;
+  let arrival = 0;
+  let wants = WANTS_NOTHING;
+  let strength: LinkStrength = follows === 0 ? LINK.none : LINK.answer;
+  if ((flags & PLACED) !== 0) {
+    arrival = bytes.readDoubleLE(at);
+    const bits = bytes[at + ARRIVAL_BYTES]!;
+    at += ARRIVAL_BYTES + 1;
+    strength = (bits >> WANTED.length) as LinkStrength;
+    const [answer, alone, first] = WANTED.map((_, i) => ((bits & (1 << i)) === 0 ? '' : takeKey()));
+    wants = { answer: answer!, alone: alone!, first: first! };
+  }
+  return {
+    id,
+    arrival,
+    failed: (flags & FAILED) !== 0,
+    run_id: (flags & NAMED) === 0 ? null : bytes.toString('utf8', at),
+    known_run: null,
+    is_labelled: (flags & LABELLED) !== 0,
+    keys,
+    wants,
+    sketch,
+    follows,
+    strength,
+    followers: null,
+  };
+}
+
+/** Turns by keys: mostly one a key; else the latest few, oldest first. */
+class TurnKeys {
+  readonly #turns = new Map<string, Turn | Turn[]>();
+
+  add(key: string, turn: Turn): void {
+    const known = this.#turns.get(key);
+    if (known === undefined) this.#turns.set(key, turn);
+    else if (!Array.isArray(known)) this.#turns.set(key, [known, turn]);
+    else {
+      known.push(turn);
+      if (known.length > MAX_CANDIDATES) known.shift();
+    }
+  }
+
+  drop(key: string, gone: Turn): void {
+    const known = this.#turns.get(key);
+    if (known === gone) this.#turns.delete(key);
+    else if (Array.isArray(known) && known[0] === gone) {
+      known.shift();
+      if (known.length === 1) this.#turns.set(key, known[0]!);
+    }
+  }
+
+  get(key: string): readonly Turn[] {
+    const known = this.#turns.get(key);
+    if (known === undefined) return NO_TURNS;
+    return Array.isArray(known) ? known : [known];
+  }
+}
+
+const NO_TURNS: readonly Turn[] = Object.freeze([]);
+
+export class TurnMap {
+  readonly #turns: Turn[] = [];
+  #oldest = 0;
+  readonly #byId = new Map<number, Turn>();
+  readonly #byKey = new TurnKeys();
+  readonly #byWanted = new TurnKeys();
+  #newestArrival = 0;
+
+  /** Adds the next turn. It is no follower before {@link link} says so. */
+  add(turn: Turn): void {
+    this.#turns.push(turn);
+    this.#byId.set(turn.id, turn);
+    this.#newestArrival = Math.max(this.#newestArrival, turn.arrival);
+    for (const key of turn.keys) this.#byKey.add(key, turn);
+    for (const key of listWanted(turn)) this.#byWanted.add(key, turn);
+    if (this.#turns.length - this.#oldest <= INDEXED_TURNS_KNOWN) return;
+    const gone = this.#turns[this.#oldest++]!;
+    this.#byId.delete(gone.id);
+    for (const key of gone.keys) this.#byKey.drop(key, gone);
+    for (const key of listWanted(gone)) this.#byWanted.drop(key, gone);
+    if (this.#oldest > INDEXED_TURNS_KNOWN) {
+      this.#turns.splice(0, this.#oldest);
+      this.#oldest = 0;
+    }
+  }
+
+  /** Whether some turn arrived no earlier than this stamp. */
+  hasArrivedSince(arrival: number): boolean {
+    return arrival <= this.#newestArrival;
+  }
+
+  /** The turn goes on with another one, and no longer with the one before. */
+  link(turn: Turn, before: Turn, strength: LinkStrength): void {
+    this.unlink(turn);
+    turn.follows = before.id;
+    turn.strength = strength;
+    if (before.followers === null) before.followers = [turn];
+    else before.followers.push(turn);
+  }
+
+  /** The turn starts a conversation. */
+  unlink(turn: Turn): void {
+    const before = this.#byId.get(turn.follows);
+    if (before?.followers != null)
+      before.followers = before.followers.filter((follower) => follower !== turn);
+    turn.follows = 0;
+    turn.strength = LINK.none;
+  }
+
+  /**
+   * The turn that a request with this key goes on with, or null.
+   * @param at the place of the request
+   * @param sketch makes the sketch of the request's system prompt
+   * @param isWhole the key stands for the whole request: without an answer only a failed turn counts
+   */
+  find(key: string, at: TurnPlace, sketch: () => string, isWhole: boolean): Turn | null {
+    const known = this.#byKey.get(key);
+    if (known.length === 0) return null;
+    const earlier = known.filter((turn) => isEarlier(turn, at));
+    if (earlier.length > 0) return choose(earlier, key, at, sketch, isWhole);
+    // The order of requests of the same millisecond is not recorded: their histories tell it.
+    const equal = known.filter(
+      (turn) => turn.arrival === at.arrival && turn.id !== at.id && turn.keys[0] !== key,
+    );
+    return equal.length === 0 ? null : choose(equal, key, at, sketch, isWhole);
+  }
+
+  /** Known turns that look for this key. */
+  listWanting(key: string): readonly Turn[] {
+    return this.#byWanted.get(key);
+  }
+
+  /** Known turns with this key. */
+  listWith(key: string): readonly Turn[] {
+    return this.#byKey.get(key);
+  }
+
+  get(id: number): Turn | undefined {
+    return this.#byId.get(id);
+  }
+
+  listLatest(count: number): Turn[] {
+    return this.#turns.slice(Math.max(this.#oldest, this.#turns.length - count));
+  }
+}
+
+function listWanted({ wants }: Turn): string[] {
+  return WANTED.map((name) => wants[name]).filter((key) => key !== '');
+}
+
+/**
+ * Of several turns that prove the same, as runs begin alike: those whose prompts are about as similar as the best; of them
+ * one that no earlier request goes on with; of those the most similar; of those the latest.
+ */
+function choose(
+  turns: readonly Turn[],
+  key: string,
+  at: TurnPlace,
+  sketch: () => string,
+  isWhole: boolean,
+): Turn | null {
+  const [only] = turns;
+  if (turns.length === 1) {
+    const isCertain = only!.keys[0] !== key;
+    return isCertain || measure(only!, key, at, sketch(), isWhole) >= 0 ? only! : null;
+  }
+  const compared = sketch();
+  const similarities = turns.map((turn) => measure(turn, key, at, compared, isWhole));
+  const best = Math.max(...similarities);
+  if (best < 0) return null;
+  let chosen: Turn | null = null;
+  let chosenSimilarity = -1;
+  let isChosenFollowed = false;
+  for (const [i, turn] of turns.entries()) {
+    const similarity = similarities[i]!;
+    if (similarity < 0 || similarity < best - SIMILARITY_SLACK) continue;
+    const isFollowed = isFollowedBefore(turn, at);
+    const isBetter =
+      chosen === null ||
+      (isChosenFollowed && !isFollowed) ||
+      (isChosenFollowed === isFollowed &&
+        (similarity > chosenSimilarity || (similarity === chosenSimilarity && isEarlier(chosen, turn))));
+    if (!isBetter) continue;
+    chosen = turn;
+    chosenSimilarity = similarity;
+    isChosenFollowed = isFollowed;
+  }
+  return chosen;
+}
+
+/** An earlier request than that at the place goes on with the turn. */
+function isFollowedBefore({ followers }: Turn, at: TurnPlace): boolean {
+  return followers?.some((follower) => follower.id !== at.id && isEarlier(follower, at)) ?? false;
+}
+
+/** How similar the prompts are, 0 to 1, and 2 for the same; -1 when a request with this key does not go on with the turn. */
+function measure(turn: Turn, key: string, at: TurnPlace, sketch: string, isWhole: boolean): number {
+  const similarity = compareSketches(turn.sketch, sketch);
+  const isAnswered = turn.keys[0] !== key;
+  if (isAnswered) return similarity;
+  // A failed call is tried again once: what tries it a third time goes on with the second.
+  const isRetry = turn.failed && !isFollowedBefore(turn, at);
+  return (isWhole && !isRetry) || similarity < ALIKE ? -1 : similarity;
+}

@@ -1,0 +1,91 @@
+/**
+ * Writes the databases of DATA_DIR anew, without deleted content. The start of the service compacts marked files
+ * (lmdb/deletion-mark.ts) before a thread opens them; `understudy compact` compacts both files. Main thread.
+ */
+import { existsSync, statSync } from 'node:fs';
+import { isThere, namePlace, refuseWithoutRoom } from '../std/file-place.ts';
+import { type Compacted, compactStoreFile, hasDeletions } from './lmdb/store-file.ts';
+import { type DatabasePaths, databasePaths, tryStores } from './lmdb/stores.ts';
+import { describePlan, planPath } from './plan-file.ts';
+import { refuseHalfRestored } from './restore-marker.ts';
+import { claimWriter, type WriterClaim, WriterClaimedError } from './writer-claim.ts';
+
+/** Nothing can be compacted now. One line for the person. */
+export class CompactionError extends Error {
+  override readonly name = 'CompactionError';
+}
+
+/** A marked file that was not compacted, and why. */
+interface PutOff {
+  path: string;
+  why: string;
+}
+
+/**
+ * Compacts the files from which content was deleted. Nothing may have them open, and {@link tryStores} has opened them before.
+ * A file that cannot be compacted now keeps its mark and works as before.
+ * @param maxBytes a larger file would hold up the start for too long: it is left to `understudy compact`
+ */
+export async function compactMarked(
+  { main, runs }: DatabasePaths,
+  maxBytes: number,
+): Promise<{ done: Compacted[]; put_off: PutOff[] }> {
+  const done: Compacted[] = [];
+  const put_off: PutOff[] = [];
+  for (const path of [main, runs]) {
+    try {
+      if (!(await hasDeletions(path))) continue;
+      if (statSync(path).size > maxBytes) put_off.push({ path, why: `it is larger than ${maxBytes} bytes` });
+      else done.push(await compactWithRoom(path));
+    } catch (thrown) {
+      put_off.push({ path, why: (thrown as Error).message });
+    }
+  }
+  return { done, put_off };
+}
+
+/**
+ * Compacts both databases of a DATA_DIR and empties the redo logs.
+ * @param progress told of each file before it is written anew
+ * @throws CompactionError when a process serves from there, or nothing is there; DataKeyError; Error of the file system. Then
+ *   every file is as it was, or compacted
+ */
+export async function compactData(
+  { data_dir, data_key }: { data_dir: string; data_key: Uint8Array | null },
+  progress: (path: string) => void,
+): Promise<Compacted[]> {
+  const paths = databasePaths(data_dir, data_key);
+  let claim: WriterClaim | null = null;
+  try {
+    claim = await claimWriter(paths.main, { patience_ms: 0 });
+    refuseHalfRestored(paths.main);
+    if (existsSync(planPath(data_dir)))
+      throw new CompactionError(`${describePlan(data_dir)}: start it first`);
+    if (!isThere(paths.main) && !isThere(paths.runs))
+      throw new CompactionError(`${data_dir} holds no databases`);
+    await tryStores(paths);
+    const done: Compacted[] = [];
+    for (const path of [paths.main, paths.runs]) {
+      progress(path);
+      done.push(await compactWithRoom(path));
+    }
+    return done;
+  } catch (thrown) {
+    if (thrown instanceof WriterClaimedError)
+      throw new CompactionError(
+        `${thrown.holder} serves from ${data_dir}: stop it first (SIGTERM), and start it again afterwards`,
+      );
+    throw thrown;
+  } finally {
+    await claim?.release();
+  }
+}
+
+async function compactWithRoom(path: string): Promise<Compacted> {
+  refuseWithoutRoom(path, statSync(path).size);
+  try {
+    return await compactStoreFile(path);
+  } catch (thrown) {
+    throw namePlace(thrown, path);
+  }
+}

@@ -1,0 +1,149 @@
+/**
+ * Overwrites deleted content in main.mdb and runs.mdb while the service runs: a file that is marked (lmdb/deletion-mark.ts) is
+ * wiped (lmdb/page-wipe.ts) when nothing has been committed to it for some seconds. A commit ends a pass, and the next quiet
+ * time begins another one. What is left at the end of the process is compacted at the next start (compaction.ts). Main thread.
+ */
+import { closeSync, constants, openSync } from 'node:fs';
+import { writeMark } from './lmdb/deletion-mark.ts';
+import { type Durability, Environment } from './lmdb/environment.ts';
+import { readHeads } from './lmdb/file-head.ts';
+import { PageWipe } from './lmdb/page-wipe.ts';
+import type { DatabasePaths } from './lmdb/stores.ts';
+
+/** How often the files' heads are looked at. */
+const POLL_MS = 1_000;
+/** Time without a commit before a pass begins. */
+const QUIET_MS = 3_000;
+/** Until a file is tried again on which a pass failed: on a full disk, say. */
+const RETRY_MS = 60_000;
+
+/** A pass that ended well. */
+interface Wiped {
+  path: string;
+  wiped_bytes: number;
+  milliseconds: number;
+}
+
+interface WipeListener {
+  onWiped(wiped: Wiped): void;
+  /** The file keeps its mark, and is tried again. */
+  onFailure(path: string, thrown: unknown): void;
+}
+
+export class IdleWipes {
+  readonly #files: IdleFile[];
+  readonly #timer: NodeJS.Timeout;
+
+  /** @param paths of files that exist; checkpoints of `runs.mdb` are kept by this thread */
+  constructor({ main, runs, data_key }: DatabasePaths, listener: WipeListener) {
+    this.#files = [
+      new IdleFile(main, 'disk', data_key, listener),
+      new IdleFile(runs, 'process', data_key, listener),
+    ];
+    this.#timer = setInterval(() => {
+      for (const file of this.#files) file.poll();
+    }, POLL_MS).unref();
+  }
+
+  /** Ends a pass that is under way. Its file keeps its mark. */
+  async stop(): Promise<void> {
+    clearInterval(this.#timer);
+    await Promise.all(this.#files.map((file) => file.stop()));
+  }
+}
+
+class IdleFile {
+  readonly #path: string;
+  readonly #durability: Durability;
+  readonly #key: Uint8Array | null;
+  readonly #listener: WipeListener;
+  readonly #end = new AbortController();
+  /** The last transaction that was seen, and since when. */
+  #txn = -1;
+  #since = 0;
+  /** The last transaction after which the file held no deleted content. */
+  #clean = -1;
+  #retryAt = 0;
+  #pass: Promise<void> | null = null;
+
+  constructor(path: string, durability: Durability, key: Uint8Array | null, listener: WipeListener) {
+    this.#path = path;
+    this.#durability = durability;
+    this.#key = key;
+    this.#listener = listener;
+  }
+
+  /** Begins a pass if the file has been quiet for long enough, and may hold deleted content. */
+  poll(): void {
+    if (this.#pass !== null) return;
+    const now = performance.now();
+    try {
+      const txn = readTransaction(this.#path);
+      if (txn !== this.#txn) {
+        this.#txn = txn;
+        this.#since = now;
+      }
+      if (txn === this.#clean || now - this.#since < QUIET_MS || now < this.#retryAt) return;
+    } catch (thrown) {
+      this.#fail(thrown);
+      return;
+    }
+    this.#pass = this.#run()
+      .catch((thrown) => this.#fail(thrown))
+      .finally(() => {
+        this.#pass = null;
+      });
+  }
+
+  async stop(): Promise<void> {
+    this.#end.abort();
+    await this.#pass;
+  }
+
+  async #run(): Promise<void> {
+    const started = performance.now();
+    const wipe = new PageWipe(this.#path, this.#durability, this.#end.signal);
+    try {
+      if (!wipe.isMarked) {
+        this.#clean = this.#txn;
+        return;
+      }
+      if (wipe.hasEarlierReader) return;
+      await this.#renewMark();
+      const outcome = await wipe.run();
+      if (outcome === 'damaged') throw new Error(`${this.#path}: its pages cannot be read`);
+      this.#txn = readTransaction(this.#path);
+      this.#since = performance.now();
+      if (outcome !== 'wiped') return;
+      const milliseconds = Math.round(performance.now() - started);
+      this.#listener.onWiped({ path: this.#path, wiped_bytes: wipe.wiped_bytes, milliseconds });
+    } finally {
+      await wipe.close();
+    }
+  }
+
+  /** With this commit, both heads are of commits since the deletion. The checkpoint follows. */
+  async #renewMark(): Promise<void> {
+    const environment = Environment.open(this.#path, this.#durability, this.#key);
+    try {
+      await environment.transact(() => writeMark(environment));
+      await environment.checkpoint();
+    } finally {
+      await environment.close();
+    }
+  }
+
+  #fail(thrown: unknown): void {
+    this.#retryAt = performance.now() + RETRY_MS;
+    this.#listener.onFailure(this.#path, thrown);
+  }
+}
+
+function readTransaction(path: string): number {
+  const file = openSync(path, constants.O_RDONLY);
+  try {
+    return readHeads(file, path)[0].txn;
+  } finally {
+    closeSync(file);
+  }
+}

@@ -1,0 +1,305 @@
+/**
+ * Checkpoints of an LMDB file whose commits are not synced. After a power cut, the file goes back to its last checkpoint.
+ * Any thread; one thread keeps the checkpoints of a file.
+ *
+ * Without a sync for each commit, LMDB promises nothing after a power cut: the kernel may have written a head before the
+ * pages that it names, or pages of a later commit over those of an earlier one. A checkpoint bounds the loss:
+ *
+ *   1. hold a read transaction, so that LMDB reuses no page of the present state
+ *   2. copy the newest head from the file
+ *   3. sync the file: every page that the copied head names is on the disk
+ *   4. write the copy into `<file>-safe` and sync that
+ *   5. release the read transaction of the checkpoint before
+ *
+ * The next process compares the machine's boot id with the one in `<file>-safe`. If the machine has started anew since, the
+ * copied head replaces both heads of the file, and the file is what it was at the checkpoint. After the end of a process
+ * alone nothing is lost, so nothing is replaced.
+ *
+ * `<file>-safe` has two slots of 512 bytes that are written in turn, so that a torn write leaves the other one:
+ * [8 mark][8 number][8 inode][40 boot id][4 page size][4 head length][head][…][4 CRC-32 of all before], little-endian.
+ */
+import {
+  closeSync,
+  constants,
+  existsSync,
+  fdatasync,
+  fdatasyncSync,
+  fstatSync,
+  openSync,
+  readFileSync,
+  rmSync,
+  statSync,
+  writeSync,
+} from 'node:fs';
+import { dirname } from 'node:path';
+import { promisify } from 'node:util';
+import { crc32 } from 'node:zlib';
+import { open, type RootDatabase } from 'lmdb';
+import { syncPath } from '../../std/synced-path.ts';
+import { copyNewestHead, HEAD_AT, type HeadCopy } from './file-head.ts';
+
+const MARK = Buffer.from('USSAFE01', 'latin1');
+const SLOT_BYTES = 512;
+const NUMBER_AT = 8;
+const INODE_AT = 16;
+const BOOT_AT = 24;
+const BOOT_BYTES = 40;
+const PAGE_SIZE_AT = BOOT_AT + BOOT_BYTES;
+const HEAD_BYTES_AT = PAGE_SIZE_AT + 4;
+const SLOT_HEAD_AT = HEAD_BYTES_AT + 4;
+const CRC_AT = SLOT_BYTES - 4;
+
+const sync = promisify(fdatasync);
+
+/** A read transaction of lmdb. */
+interface HeldRead {
+  done(): void;
+}
+
+/** What a slot says. */
+interface CheckpointSlot {
+  /** Counts checkpoints of the file; the higher of two slots counts. */
+  number: number;
+  inode: bigint;
+  boot_id: string;
+  head: HeadCopy;
+}
+
+/** Where the checkpoint of a database file is. */
+export function checkpointPath(path: string): string {
+  return `${path}-safe`;
+}
+
+/** Names the machine's present start; '' where the system has no such name, and then nothing is ever restored. */
+export function readBootId(): string {
+  try {
+    return readFileSync('/proc/sys/kernel/random/boot_id', 'latin1').trim();
+  } catch {
+    return '';
+  }
+}
+
+/** Removes the file's checkpoint. The file has no checkpoint until the next one is made. */
+export function removeCheckpoint(path: string): void {
+  rmSync(checkpointPath(path), { force: true });
+}
+
+export function encodeSlot({ number, inode, boot_id, head }: CheckpointSlot): Buffer {
+  const slot = Buffer.alloc(SLOT_BYTES);
+  MARK.copy(slot);
+  slot.writeDoubleLE(number, NUMBER_AT);
+  slot.writeBigUInt64LE(inode, INODE_AT);
+  slot.write(boot_id, BOOT_AT, BOOT_BYTES, 'latin1');
+  slot.writeUInt32LE(head.page_size, PAGE_SIZE_AT);
+  slot.writeUInt32LE(head.bytes.length, HEAD_BYTES_AT);
+  head.bytes.copy(slot, SLOT_HEAD_AT);
+  slot.writeUInt32LE(crc32(slot.subarray(0, CRC_AT)), CRC_AT);
+  return slot;
+}
+
+/** The newer of the two slots; null when neither is whole. */
+export function readCheckpoint(path: string): CheckpointSlot | null {
+  let bytes: Buffer;
+  try {
+    bytes = readFileSync(checkpointPath(path));
+  } catch (thrown) {
+    if ((thrown as NodeJS.ErrnoException).code === 'ENOENT') return null;
+    throw thrown;
+  }
+  const slots = [0, SLOT_BYTES].map((at) => decodeSlot(bytes.subarray(at, at + SLOT_BYTES)));
+  return slots.reduce((newest, slot) => ((slot?.number ?? 0) > (newest?.number ?? 0) ? slot : newest), null);
+}
+
+function decodeSlot(slot: Buffer): CheckpointSlot | null {
+  if (slot.length < SLOT_BYTES || !slot.subarray(0, MARK.length).equals(MARK)) return null;
+  if (slot.readUInt32LE(CRC_AT) !== crc32(slot.subarray(0, CRC_AT))) return null;
+  const headBytes = slot.readUInt32LE(HEAD_BYTES_AT);
+  return {
+    number: slot.readDoubleLE(NUMBER_AT),
+    inode: slot.readBigUInt64LE(INODE_AT),
+    boot_id: slot.toString('latin1', BOOT_AT, BOOT_AT + BOOT_BYTES).replace(/\0+$/, ''),
+    head: {
+      page_size: slot.readUInt32LE(PAGE_SIZE_AT),
+      bytes: Buffer.from(slot.subarray(SLOT_HEAD_AT, SLOT_HEAD_AT + headBytes)),
+    },
+  };
+}
+
+/**
+ * Whether the machine has restarted since the file's last checkpoint, and the file was written to after it. Until the
+ * checkpoint is restored, nothing can be read from the file safely.
+ */
+export function needsRestore(path: string, bootId = readBootId()): boolean {
+  const slot = findStale(path, bootId);
+  if (slot === null) return false;
+  const file = openSync(path, constants.O_RDONLY);
+  try {
+    return !copyNewestHead(file).bytes.equals(slot.head.bytes);
+  } catch {
+    return true;
+  } finally {
+    closeSync(file);
+  }
+}
+
+/** The file's checkpoint, if it was made before the last restart of the machine; else null. */
+function findStale(path: string, bootId: string): CheckpointSlot | null {
+  const slot = existsSync(path) ? readCheckpoint(path) : null;
+  if (slot === null || bootId === '' || slot.boot_id === '' || slot.boot_id === bootId) return null;
+  // Another file may have taken the place of the one that the checkpoint was made of.
+  return statSync(path, { bigint: true }).ino === slot.inode ? slot : null;
+}
+
+/**
+ * Restores a file's checkpoint if the machine has restarted since. Nothing may have the file open. It can be repeated after it
+ * was interrupted.
+ * @returns whether it did
+ * @throws Error of the file system
+ */
+export function restoreCheckpoint(path: string, bootId = readBootId()): boolean {
+  const slot = findStale(path, bootId);
+  if (slot === null) return false;
+  const file = openSync(path, constants.O_RDWR);
+  try {
+    const { page_size, bytes } = slot.head;
+    for (const page of [0, 1]) writeSync(file, bytes, 0, bytes.length, page * page_size + HEAD_AT);
+    fdatasyncSync(file);
+  } finally {
+    closeSync(file);
+  }
+  // It names a commit that is gone.
+  rmSync(`${path}-lock`, { force: true });
+  return true;
+}
+
+/** The checkpoints of one open file. */
+export class Checkpoints {
+  readonly #path: string;
+  /**
+   * A handle that reads nothing: lmdb gives a held transaction to later reads of the same handle too, and releases it behind
+   * their ranges. All handles of a process share one environment, so its pages are held for all.
+   */
+  readonly #root: RootDatabase;
+  readonly #file: number;
+  readonly #safe: number;
+  readonly #inode: bigint;
+  readonly #bootId = readBootId();
+  #number: number;
+  /** Transaction of the last checkpoint's head. */
+  #txn = -1;
+  /** Holds the pages of the last checkpoint. */
+  #held: HeldRead | null = null;
+  #isClosed = false;
+  /** The error of a failed sync. The kernel has dropped the pages that it could not write, and no later sync reports that. */
+  #failure: Error | null = null;
+  #writing: Promise<void> = Promise.resolve();
+
+  /**
+   * Makes the first checkpoint before it returns. From then on, a power cut costs the commits after the last checkpoint.
+   * @param path a file that this thread has open, without syncs; nothing was written to it yet
+   * @throws Error of the file system
+   */
+  constructor(path: string) {
+    this.#path = path;
+    this.#file = openSync(path, constants.O_RDONLY);
+    try {
+      this.#inode = fstatSync(this.#file, { bigint: true }).ino;
+      this.#number = readCheckpoint(path)?.number ?? 0;
+      this.#safe = openSync(checkpointPath(path), constants.O_RDWR | constants.O_CREAT, 0o600);
+    } catch (thrown) {
+      closeSync(this.#file);
+      throw thrown;
+    }
+    this.#root = open({ path, noSubdir: true, cache: false, overlappingSync: false, noSync: true });
+    try {
+      const { head, held } = this.#begin();
+      fdatasyncSync(this.#file);
+      this.#writeSlot(head);
+      fdatasyncSync(this.#safe);
+      syncPath(dirname(path));
+      this.#finish(head, held);
+    } catch (thrown) {
+      void this.close();
+      throw thrown;
+    }
+  }
+
+  /** Why no further checkpoint of this file can be made; null while one can. */
+  get failure(): Error | null {
+    return this.#failure;
+  }
+
+  /**
+   * Makes a checkpoint of all that is committed, unless the last one is of that; after the one that is under way.
+   * @throws Error of the file system. After a failed sync of the file there is no checkpoint any more, and every later call
+   * throws
+   */
+  write(): Promise<void> {
+    const written = this.#writing.then(() => this.#write());
+    this.#writing = written.catch(() => undefined);
+    return written;
+  }
+
+  async #write(): Promise<void> {
+    if (this.#failure !== null) throw this.#failure;
+    if (this.#isClosed) throw new Error(`${this.#path} is not open`);
+    if (copyNewestHead(this.#file).txn === this.#txn) return;
+    const { head, held } = this.#begin();
+    try {
+      await sync(this.#file);
+    } catch (thrown) {
+      held.done();
+      this.#fail(thrown as Error);
+      throw thrown;
+    }
+    try {
+      this.#writeSlot(head);
+      await sync(this.#safe);
+    } catch (thrown) {
+      // On a full disk, say: the checkpoint before stands in the other slot, and its pages are held.
+      held.done();
+      this.#number -= 1;
+      throw thrown;
+    }
+    this.#finish(head, held);
+  }
+
+  /** Ends the checkpoints; the last one stays on the disk, and is of the file's last state if `write` was called before. */
+  async close(): Promise<void> {
+    if (this.#isClosed) return;
+    this.#isClosed = true;
+    await this.#writing;
+    this.#held?.done();
+    this.#held = null;
+    closeSync(this.#file);
+    closeSync(this.#safe);
+    await this.#root.close();
+  }
+
+  /** The read transaction first: the head that is read after it is of the same commit or a later one. */
+  #begin(): { head: HeadCopy & { txn: number }; held: HeldRead } {
+    const held = this.#root.useReadTransaction() as HeldRead;
+    return { held, head: copyNewestHead(this.#file) };
+  }
+
+  #writeSlot(head: HeadCopy): void {
+    this.#number += 1;
+    const slot = encodeSlot({ number: this.#number, inode: this.#inode, boot_id: this.#bootId, head });
+    const place = (this.#number % 2) * SLOT_BYTES;
+    // What is left of a write that was cut short fails with the reason.
+    for (let at = 0; at < SLOT_BYTES; ) at += writeSync(this.#safe, slot, at, SLOT_BYTES - at, place + at);
+  }
+
+  #finish({ txn }: { txn: number }, held: HeldRead): void {
+    this.#held?.done();
+    this.#held = held;
+    this.#txn = txn;
+  }
+
+  #fail(failure: Error): void {
+    this.#failure = failure;
+    removeCheckpoint(this.#path);
+    this.#held?.done();
+    this.#held = null;
+  }
+}

@@ -1,0 +1,160 @@
+/**
+ * Makes the database files of DATA_DIR, and writes them anew. A file is written under a draft name, synced and renamed, so a power
+ * cut leaves it whole or missing. Main thread and command line.
+ */
+import { existsSync, renameSync, rmSync, statSync } from 'node:fs';
+import { dirname } from 'node:path';
+import { open, type RootDatabase } from 'lmdb';
+import { openDataKey } from '../../std/data-key.ts';
+import { makeFolder } from '../../std/folder.ts';
+import { syncPath } from '../../std/synced-path.ts';
+import { removeCheckpoint } from './checkpoint.ts';
+import { DELETION_MARK, hasMark, listTables, openMarks } from './deletion-mark.ts';
+import { checkRoom } from './file-head.ts';
+import { draftPath, waitForWriter } from './file-replacement.ts';
+import { markChecksums, openCodec, SEALING, SealedTable, type ValueCodec } from './sealed-table.ts';
+
+const MAX_NAMED = 128;
+const BYTES = { encoding: 'binary', keyEncoding: 'binary', cache: false } as const;
+/** Rows of one transaction of a copy, and their bytes. */
+const BATCH_ROWS = 10_000;
+const BATCH_BYTES = 16 << 20;
+
+type Root = RootDatabase<Buffer, Buffer>;
+
+/**
+ * Makes a file that is missing or empty, and gives the values of an earlier version's file checksums.
+ * @param dataKey seals the values; null: they have checksums
+ * @returns whether the file was written anew with checksums
+ * @throws Error of the file system or of LMDB; DataKeyError when file and key do not go together
+ */
+export async function prepareStoreFile(path: string, dataKey: Uint8Array | null): Promise<boolean> {
+  // A killed process may have left it, with content that was deleted since.
+  removeFile(draftPath(path));
+  if (isFilled(path) && !(await lacksChecksums(path, dataKey))) return false;
+  let isNew = true;
+  await writeAnew(path, async (target) => {
+    // Only now: a command may have made the file meanwhile.
+    isNew = !isFilled(path);
+    if (dataKey === null) markChecksums(target);
+    openCodec(target, draftPath(path), openDataKey(dataKey));
+    if (!isNew) await copyRows(path, target, openCodec(target, path, null)!);
+  });
+  return !isNew;
+}
+
+/** The sizes of a file that was written anew. */
+export interface Compacted {
+  path: string;
+  before_bytes: number;
+  after_bytes: number;
+}
+
+/** Whether the file may still hold deleted content. */
+export async function hasDeletions(path: string): Promise<boolean> {
+  const root = openRoot(path, true);
+  try {
+    return hasMark(openMarks(root));
+  } finally {
+    await root.close();
+  }
+}
+
+/**
+ * Writes a file anew with its stored values, sealed or not. The copy has no free pages and no deleted content. If it is interrupted,
+ * the old file or the new one is whole. No thread may have the file open.
+ * @throws Error of the file system or of LMDB; then it is as it was
+ */
+export async function compactStoreFile(path: string): Promise<Compacted> {
+  const before_bytes = statSync(path).size;
+  removeFile(draftPath(path));
+  await writeAnew(path, (target) => copyRows(path, target, null));
+  return { path, before_bytes, after_bytes: statSync(path).size };
+}
+
+/** Writes a file under its draft name and puts it in place (file-replacement.ts). */
+async function writeAnew(path: string, fill: (target: Root) => Promise<void>): Promise<void> {
+  makeFolder(dirname(path));
+  const draft = draftPath(path);
+  checkRoom(draft);
+  try {
+    const target = openRoot(draft, false);
+    try {
+      if (isFilled(path)) await waitForWriter(path);
+      await fill(target);
+    } finally {
+      await target.close();
+    }
+    syncPath(draft);
+    rmSync(`${draft}-lock`, { force: true });
+    // Without its checkpoint, the old file must be on the disk as it is: a power cut may come before the new name is.
+    if (existsSync(path)) syncPath(path);
+    removeCheckpoint(path);
+    rmSync(`${path}-lock`, { force: true });
+    renameSync(draft, path);
+    syncPath(dirname(path));
+  } finally {
+    removeFile(draft);
+  }
+}
+
+function isFilled(path: string): boolean {
+  return (statSync(path, { throwIfNoEntry: false })?.size ?? 0) > 0;
+}
+
+async function lacksChecksums(path: string, dataKey: Uint8Array | null): Promise<boolean> {
+  if (dataKey !== null) return false;
+  const root = openRoot(path, true);
+  try {
+    return openCodec(root, path, null) === null;
+  } finally {
+    await root.close();
+  }
+}
+
+/** @param codec of the values; null: they are copied as they are, and the file keeps its identity */
+async function copyRows(path: string, target: Root, codec: ValueCodec | null): Promise<void> {
+  const source = openRoot(path, true);
+  try {
+    const left = codec === null ? [DELETION_MARK] : [DELETION_MARK, SEALING];
+    for (const name of listTables(source).filter((table) => !left.includes(table))) {
+      const values = target.openDB<Buffer, Buffer>({ name, ...BYTES });
+      const table = codec === null ? values : new SealedTable(values, name, codec);
+      let batch: { key: Buffer; value: Buffer }[] = [];
+      let bytes = 0;
+      const write = () => {
+        target.transactionSync(() => {
+          for (const row of batch) table.putSync(row.key, row.value);
+        });
+        batch = [];
+        bytes = 0;
+      };
+      for (const row of source.openDB<Buffer, Buffer>({ name, ...BYTES }).getRange({})) {
+        batch.push(row);
+        bytes += row.value.length;
+        if (batch.length >= BATCH_ROWS || bytes >= BATCH_BYTES) write();
+      }
+      write();
+    }
+  } finally {
+    await source.close();
+  }
+}
+
+function openRoot(path: string, readOnly: boolean): Root {
+  return open<Buffer, Buffer>({
+    path,
+    noSubdir: true,
+    maxDbs: MAX_NAMED,
+    overlappingSync: false,
+    // Synced once, when it is whole.
+    noSync: !readOnly,
+    readOnly,
+    ...BYTES,
+  });
+}
+
+function removeFile(path: string): void {
+  rmSync(path, { force: true });
+  rmSync(`${path}-lock`, { force: true });
+}

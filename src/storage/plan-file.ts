@@ -1,0 +1,20 @@
+/**
+ * Where the plan of a change of the data key or an erasure is (rekey-plan.ts), for code that only checks whether it exists. Any
+ * thread.
+ */
+import { join } from 'node:path';
+
+/** Where a plan may change something. */
+export interface PlanPlace {
+  data_dir: string;
+  capture_db: string;
+}
+
+export function planPath(dataDir: string): string {
+  return join(dataDir, 'rekey.json');
+}
+
+/** Says why nothing may be read or written there now. */
+export function describePlan(dataDir: string): string {
+  return `what ${dataDir} holds is being written anew (understudy rekey, understudy erase), or that was cut short, which the next start settles`;
+}

@@ -1,0 +1,201 @@
+/**
+ * Puts a backup into DATA_DIR and reads it back. A backup may come from anywhere and may be damaged, so each name, each
+ * place and each file is checked, and a restore that does not complete leaves nothing behind. Command line.
+ */
+import { chmodSync, constants, copyFileSync, existsSync, readdirSync, rmdirSync, rmSync } from 'node:fs';
+import { dirname, join } from 'node:path';
+import { isThere } from '../std/file-place.ts';
+import { makeFolder, syncFolder } from '../std/folder.ts';
+import { syncPath } from '../std/synced-path.ts';
+import type { BackupProgress } from './backup.ts';
+import { countRows, digestFile } from './backup-copy.ts';
+import {
+  BackupError,
+  type BackupManifest,
+  type BackupSource,
+  DATABASES,
+  type FileEntry,
+  fileEntries,
+  findBackedUp,
+  placeOf,
+  readManifest,
+} from './backup-manifest.ts';
+import { checkFileHead, FileHeadError } from './lmdb/file-head.ts';
+import { databasePaths } from './lmdb/stores.ts';
+import { planPath } from './plan-file.ts';
+import { readMarker, removeMarkers, writeMarkers } from './restore-marker.ts';
+import { claimWriter, type WriterClaim, WriterClaimedError } from './writer-claim.ts';
+
+/**
+ * Puts a backup where a process can start from it, and reads it back. No other restore and no start comes between. What an
+ * earlier restore into the same place left behind is removed first.
+ * @param into a DATA_DIR without databases, and the capture database's place
+ * @throws BackupError when the backup is not whole, or when data is in the way; Error of the file system
+ */
+export async function restoreBackup(
+  source: string,
+  into: BackupSource,
+  progress: BackupProgress,
+): Promise<BackupManifest> {
+  const manifest = readManifest(source);
+  const made: string[] = [];
+  try {
+    for (const folder of [into.data_dir, dirname(into.capture_db)]) makeOwn(folder, made);
+    await whileClaimed(into, async () => {
+      removeRemains(into);
+      await placeFiles(manifest, source, into, made, progress);
+    });
+  } catch (thrown) {
+    removeFolders(made);
+    throw thrown;
+  }
+  return manifest;
+}
+
+/**
+ * Removes what a restore left behind that was ended by a signal.
+ * @throws BackupError while another restore is at work; Error of the file system
+ */
+export async function undoRestore(into: BackupSource): Promise<void> {
+  if (!isThere(into.data_dir)) return;
+  await whileClaimed(into, async () => removeRemains(into));
+}
+
+async function whileClaimed(into: BackupSource, work: () => Promise<void>): Promise<void> {
+  const claims: WriterClaim[] = [];
+  try {
+    for (const path of [databasePaths(into.data_dir).main, into.capture_db])
+      claims.push(await claimWriter(path, { patience_ms: 0 }));
+    await work();
+  } catch (thrown) {
+    if (thrown instanceof WriterClaimedError) throw new BackupError(thrown.message);
+    throw thrown;
+  } finally {
+    for (const claim of claims) await claim.release();
+  }
+}
+
+/** @throws BackupError for a marker that this version did not write, or that names other places */
+function removeRemains(into: BackupSource): void {
+  let files: Pick<FileEntry, 'name' | 'kind'>[];
+  try {
+    const marker = readMarker(into);
+    if (marker === null) return;
+    if (marker.data_dir !== into.data_dir || marker.capture_db !== into.capture_db)
+      throw new BackupError(
+        `a restore into ${marker.data_dir} with the capture database ${marker.capture_db} is not complete: ` +
+          'run it again with that DATA_DIR and --db first',
+      );
+    files = fileEntries.parse(marker.files.map((file) => ({ ...file, bytes: 0 })));
+  } catch (thrown) {
+    if (thrown instanceof BackupError) throw thrown;
+    throw new BackupError(`${into.data_dir} holds the marker of a restore that cannot be read`);
+  }
+  removeFiles(files.map((file) => placeOf(file, into)));
+  removeMarkers(into);
+}
+
+/** The files and what LMDB made beside them. */
+function removeFiles(paths: readonly string[]): void {
+  for (const path of paths) {
+    rmSync(path, { force: true });
+    rmSync(`${path}-lock`, { force: true });
+  }
+  for (const folder of new Set(paths.map((path) => dirname(path)))) if (isThere(folder)) syncFolder(folder);
+}
+
+/** Leaves no file behind when it throws. */
+async function placeFiles(
+  manifest: BackupManifest,
+  source: string,
+  into: BackupSource,
+  made: string[],
+  progress: BackupProgress,
+): Promise<void> {
+  refusePresent(manifest, into);
+  // Before the first byte is written: a backup that lacks something is refused at once.
+  const paths = manifest.files.map((file) => findBackedUp(source, file));
+  const { data_dir, capture_db } = into;
+  const placed: string[] = [];
+  writeMarkers({ data_dir, capture_db, files: manifest.files.map(({ name, kind }) => ({ name, kind })) });
+  try {
+    for (const [index, file] of manifest.files.entries()) {
+      progress(file.name, index, manifest.files.length);
+      const to = placeOf(file, into);
+      makeOwn(dirname(to), made);
+      copyNew(paths[index]!, to, placed);
+      chmodSync(to, file.kind === 'sealed' ? 0o400 : 0o600);
+      syncPath(to);
+      await verifyFile(to, file);
+    }
+    for (const folder of new Set(placed.map((path) => dirname(path)))) syncFolder(folder);
+    for (const folder of made) syncFolder(dirname(folder));
+  } catch (thrown) {
+    removeFiles(placed);
+    removeMarkers(into);
+    throw thrown;
+  }
+  removeMarkers(into);
+}
+
+/**
+ * @throws BackupError when a file has a place of the backup, or when a change of the data key would be finished over the
+ *   restored files at the next start
+ */
+function refusePresent(manifest: BackupManifest, into: BackupSource): void {
+  const places = [
+    ...DATABASES.map((name) => join(into.data_dir, name)),
+    into.capture_db,
+    planPath(into.data_dir),
+    ...manifest.files.map((file) => placeOf(file, into)),
+  ];
+  const present = places.find(isThere);
+  if (present !== undefined)
+    throw new BackupError(`${present} is there already; restore into an empty DATA_DIR`);
+}
+
+/**
+ * @param placed gets the copy, also a part of one
+ * @throws BackupError when something is there, which stays as it is
+ */
+function copyNew(from: string, to: string, placed: string[]): void {
+  try {
+    copyFileSync(from, to, constants.COPYFILE_EXCL);
+  } catch (thrown) {
+    if ((thrown as NodeJS.ErrnoException).code === 'EEXIST')
+      throw new BackupError(`${to} is there already; restore into an empty DATA_DIR`);
+    placed.push(to);
+    throw thrown;
+  }
+  placed.push(to);
+}
+
+const MAPPED: ReadonlySet<FileEntry['kind']> = new Set(['database', 'capture', 'sealed']);
+
+async function verifyFile(path: string, { name, kind, rows, sha256 }: FileEntry): Promise<void> {
+  if (digestFile(path) !== sha256) throw new BackupError(`${name} is not what was backed up`);
+  if (!MAPPED.has(kind)) return;
+  try {
+    // LMDB ends the process over a file that is not a database.
+    checkFileHead(path);
+  } catch (thrown) {
+    if (!(thrown instanceof FileHeadError)) throw thrown;
+    throw new BackupError(`${name} in the backup is not a database, or is damaged (${thrown.why})`);
+  }
+  // To read all of it. The numbers prove no more than the digest, and an earlier version may have counted too few.
+  if (rows !== undefined) await countRows(path);
+}
+
+/** @param made gets the folder, and those above it that were made for it */
+function makeOwn(folder: string, made: string[]): void {
+  const top = makeFolder(folder, 0o700);
+  if (top === undefined) return;
+  for (let at = folder; at.length >= top.length; at = dirname(at)) made.push(at);
+}
+
+/** Removes folders that were made, as far as they are empty. */
+function removeFolders(made: readonly string[]): void {
+  const deepestFirst = [...made].sort((a, b) => b.length - a.length);
+  for (const folder of deepestFirst)
+    if (existsSync(folder) && readdirSync(folder).length === 0) rmdirSync(folder);
+}

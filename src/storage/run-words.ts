@@ -1,0 +1,328 @@
+/**
+ * Reads the outcomes of finished monitor runs (`runs.mdb`) and people's marks (`main.mdb`), which count for captured runs of the
+ * same ids. Capture reader, command line.
+ *
+ * A run is looked up by its id. All runs are read once only if the service has not yet listed the outcomes of an earlier version
+ * (row-listing.ts).
+ */
+import { existsSync } from 'node:fs';
+import type { ReportedRun } from '../domain/reported-run.ts';
+import { ReportedRuns } from '../domain/reported-runs.ts';
+import { RUN_LISTS } from '../domain/run-list.ts';
+import { NO_WORDS, RUN_MARKS, type RunMark, type RunMarkRow, type RunWords } from '../domain/run-mark.ts';
+import { RUN_OUTCOMES, RUNS, type RunRow } from '../domain/run-rows.ts';
+import { checkFileHead } from './lmdb/file-head.ts';
+import type { DatabasePaths } from './lmdb/stores.ts';
+import { LmdbTables } from './lmdb/tables.ts';
+import { isListed, OUTCOME_LISTING } from './row-listing.ts';
+import type { TableReader } from './tables.ts';
+
+/** A database exists and cannot be read, so the outcomes and marks of runs are unknown. */
+export class RunWordsError extends Error {
+  constructor(path: string, cause: unknown) {
+    super(`what was said of runs in ${path} cannot be read: ${(cause as Error).message}`, { cause });
+    this.name = 'RunWordsError';
+  }
+}
+
+/**
+ * Whether the outcomes of an organization count for captured runs (accounts/capture-owner.ts).
+ * @param main null where there is no such database
+ */
+type SpeaksOfCaptures = (main: TableReader | null, org_id: string) => boolean;
+
+/** How long it is remembered whether an organization speaks of captures. */
+const REMEMBERED_MS = 5_000;
+
+/** Reported runs that are kept in memory for queries, the newest of each organization. */
+const REPORTED_RUNS = 100_000;
+/** Up to so many marks and organizations are read for each question; more of them are remembered for a while. */
+const LISTED_EACH_TIME = { marks: 1_000, organizations: 100 } as const;
+
+/** The words of one DATA_DIR. */
+class FolderWords {
+  readonly #paths: DatabasePaths;
+  readonly #speaks: SpeaksOfCaptures;
+  /** By organization; as many as have reported an outcome in the remembered time. */
+  readonly #speakers = new Map<string, boolean>();
+  #speakersUntil = 0;
+  #runs: LmdbTables | null = null;
+  #main: LmdbTables | null = null;
+  /** Outcomes of an earlier version that are not listed by id; null: not gone over. */
+  #unlisted: Map<string, string> | null = null;
+  #isListed = false;
+  /** By organization. */
+  #reported = new Map<string, ReportedRuns>();
+  /** All that have runs, whether those count or not. */
+  #organizations = 0;
+  #organizationsUntil = 0;
+  #marks: ReadonlyMap<string, RunMark> = new Map();
+  #marksUntil = 0;
+
+  constructor(paths: DatabasePaths, speaks: SpeaksOfCaptures) {
+    this.#paths = paths;
+    this.#speaks = speaks;
+  }
+
+  outcomeOf(runId: string): string | null {
+    const { runs: path } = this.#paths;
+    const runs = this.#openRuns();
+    if (runs === null) return null;
+    return read(path, () => {
+      const found: string[] = [];
+      for (const { row, value } of runs.range<string>(RUN_OUTCOMES, { prefix: [runId] }))
+        if (this.#isHeard(row[1] as string)) found.push(value);
+      if (found.length > 0) return worst(found);
+      this.#isListed ||= isListed(runs, OUTCOME_LISTING);
+      if (this.#isListed) return null;
+      this.#unlisted ??= this.#goOver(runs);
+      return this.#unlisted.get(runId) ?? null;
+    });
+  }
+
+  /** Tells the outcome or mark of each run that has one. */
+  tellAll(tell: (runId: string, said: Partial<RunWords>) => void): void {
+    const { runs: runsPath, main: mainPath } = this.#paths;
+    const [runs, main] = [this.#openRuns(), this.#openMain()];
+    if (runs !== null)
+      read(runsPath, () => {
+        for (const { row, value } of runs.range<string>(RUN_OUTCOMES, { prefix: [] }))
+          if (this.#isHeard(row[1] as string)) tell(row[0] as string, { outcome: value });
+        if (isListed(runs, OUTCOME_LISTING)) return;
+        for (const [runId, outcome] of this.#goOver(runs)) tell(runId, { outcome });
+      });
+    if (main !== null)
+      read(mainPath, () => {
+        for (const { row, value } of main.range<RunMarkRow>(RUN_MARKS, { prefix: [] }))
+          tell(row[0] as string, { mark: value.mark });
+      });
+  }
+
+  markOf(runId: string): RunMark | null {
+    const { main: path } = this.#paths;
+    const main = this.#openMain();
+    if (main === null) return null;
+    return read(path, () => main.get<RunMarkRow>(RUN_MARKS, [runId])?.mark ?? null);
+  }
+
+  /**
+   * Reads the marks, and what is new of the reported runs that count for captured ones.
+   * @returns whether more is to be read
+   */
+  followReported(hasTime: () => boolean): boolean {
+    this.#listMarks();
+    const runs = this.#openRuns();
+    if (runs === null) return false;
+    return read(this.#paths.runs, () => {
+      this.#listOrganizations(runs);
+      let left = REPORTED_RUNS;
+      let isMore = false;
+      for (const reported of this.#reported.values()) {
+        if (left <= 0) break;
+        isMore = reported.follow(hasTime) || isMore;
+        left -= reported.size;
+      }
+      return isMore;
+    });
+  }
+
+  /** The reported runs as of the last {@link followReported}, by organization. */
+  get reported(): Iterable<ReportedRuns> {
+    return this.#reported.values();
+  }
+
+  /** The marks as of the last {@link followReported}. */
+  get marks(): ReadonlyMap<string, RunMark> {
+    return this.#marks;
+  }
+
+  #listMarks(): void {
+    const now = performance.now();
+    if (this.#marks.size > LISTED_EACH_TIME.marks && now < this.#marksUntil) return;
+    this.#marksUntil = now + REMEMBERED_MS;
+    const marks = new Map<string, RunMark>();
+    const main = this.#openMain();
+    if (main !== null)
+      read(this.#paths.main, () => {
+        for (const { row, value } of main.range<RunMarkRow>(RUN_MARKS, { prefix: [] }))
+          marks.set(row[0] as string, value.mark);
+      });
+    this.#marks = marks;
+  }
+
+  /** Looks which organizations have runs that count. */
+  #listOrganizations(runs: LmdbTables): void {
+    const now = performance.now();
+    if (this.#organizations > LISTED_EACH_TIME.organizations && now < this.#organizationsUntil) return;
+    this.#organizations = 0;
+    this.#organizationsUntil = now + REMEMBERED_MS;
+    const reported = new Map<string, ReportedRuns>();
+    for (let after: string | null = null; ; ) {
+      const place = after === null ? {} : { after: [after, LAST_TEXT] };
+      const [next] = [...runs.range(RUN_LISTS, { prefix: [], limit: 1, ...place })];
+      if (next === undefined) break;
+      after = next.row[0] as string;
+      this.#organizations += 1;
+      if (!this.#isHeard(after)) continue;
+      reported.set(after, this.#reported.get(after) ?? new ReportedRuns(runs, after, REPORTED_RUNS));
+    }
+    this.#reported = reported;
+  }
+
+  async close(): Promise<void> {
+    await Promise.all([this.#runs?.close(), this.#main?.close()]);
+  }
+
+  #openRuns(): LmdbTables | null {
+    this.#runs ??= open(this.#paths.runs, 'process', this.#paths.data_key);
+    return this.#runs;
+  }
+
+  #openMain(): LmdbTables | null {
+    this.#main ??= open(this.#paths.main, 'disk', this.#paths.data_key);
+    return this.#main;
+  }
+
+  #isHeard(org_id: string): boolean {
+    const now = performance.now();
+    if (now >= this.#speakersUntil) {
+      this.#speakers.clear();
+      this.#speakersUntil = now + REMEMBERED_MS;
+    }
+    let isHeard = this.#speakers.get(org_id);
+    if (isHeard === undefined) {
+      const main = this.#openMain();
+      isHeard = read(this.#paths.main, () => this.#speaks(main, org_id));
+      this.#speakers.set(org_id, isHeard);
+    }
+    return isHeard;
+  }
+
+  /** Outcomes by run, of runs that an earlier version has not listed by id. */
+  #goOver(runs: LmdbTables): Map<string, string> {
+    const outcomes = new Map<string, string>();
+    for (const { value } of runs.range<RunRow>(RUNS, { prefix: [] })) {
+      if (value.status !== 'finished' || !this.#isHeard(value.org_id)) continue;
+      const known = outcomes.get(value.run_id);
+      outcomes.set(value.run_id, known === undefined ? value.outcome : worst([known, value.outcome]));
+    }
+    return outcomes;
+  }
+}
+
+/** Behind every name that a key holds. */
+const LAST_TEXT = '\u{10ffff}';
+
+export class StoredRunWords {
+  readonly #folders: readonly FolderWords[];
+
+  /** @param paths databases that may be missing; what the first of them says of a run's mark counts */
+  constructor(paths: readonly DatabasePaths[], speaks: SpeaksOfCaptures) {
+    this.#folders = paths.map((folder) => new FolderWords(folder, speaks));
+  }
+
+  /** @throws RunWordsError */
+  of(runId: string): RunWords {
+    const outcomes = this.#folders
+      .map((folder) => folder.outcomeOf(runId))
+      .filter((outcome) => outcome !== null);
+    let mark: RunMark | null = null;
+    for (const folder of this.#folders) mark ??= folder.markOf(runId);
+    return { outcome: outcomes.length === 0 ? null : worst(outcomes), mark };
+  }
+
+  /**
+   * The outcomes and marks of all runs that a command looks at.
+   * @param runs finds a captured run by its id; undefined for an unknown id
+   * @throws RunWordsError
+   */
+  all(runs: { find(runId: string): unknown }): Map<string, RunWords> {
+    const words = new Map<string, RunWords>();
+    for (const folder of this.#folders)
+      folder.tellAll((runId, { outcome = null, mark = null }) => {
+        if (runs.find(runId) === undefined) return;
+        const known = words.get(runId) ?? NO_WORDS;
+        const both = [known.outcome, outcome].filter((told) => told !== null);
+        words.set(runId, { outcome: both.length === 0 ? null : worst(both), mark: known.mark ?? mark });
+      });
+    return words;
+  }
+
+  /**
+   * Reads the marks and what is new of the reported runs, for the functions below.
+   * @returns whether more is to be read
+   * @throws RunWordsError
+   */
+  followReported(hasTime: () => boolean): boolean {
+    let isMore = false;
+    for (const folder of this.#folders) isMore = folder.followReported(hasTime) || isMore;
+    return isMore;
+  }
+
+  /** The reported runs that count for captured ones, in no particular order. */
+  *reported(): Generator<ReportedRun> {
+    for (const folder of this.#folders) for (const runs of folder.reported) yield* runs.values();
+  }
+
+  /** Changes when reported runs are added or removed. */
+  get version(): number {
+    let version = 0;
+    for (const folder of this.#folders) for (const runs of folder.reported) version += runs.version;
+    return version;
+  }
+
+  /** A reported run by its id; of several, one that did not succeed. */
+  reportedOf(runId: string): ReportedRun | undefined {
+    let found: ReportedRun | undefined;
+    for (const folder of this.#folders)
+      for (const runs of folder.reported) {
+        const run = runs.get(runId);
+        if (run !== undefined && (found === undefined || found.outcome === 'success')) found = run;
+      }
+    return found;
+  }
+
+  /** Reads a reported run again: it may have ended, or have been deleted. */
+  renewReported({ run_id, org_id }: ReportedRun): ReportedRun | undefined {
+    for (const folder of this.#folders)
+      for (const runs of folder.reported)
+        if (runs.org_id === org_id && runs.get(run_id) !== undefined) return runs.renew(run_id);
+    return undefined;
+  }
+
+  /** A mark as of the last {@link followReported}. */
+  markOf(runId: string): RunMark | null {
+    for (const folder of this.#folders) {
+      const mark = folder.marks.get(runId);
+      if (mark !== undefined) return mark;
+    }
+    return null;
+  }
+
+  async close(): Promise<void> {
+    await Promise.all(this.#folders.map((folder) => folder.close()));
+  }
+}
+
+/** An outcome other than success, if there is one. */
+function worst(outcomes: readonly string[]): string {
+  return outcomes.find((outcome) => outcome !== 'success') ?? 'success';
+}
+
+/** @returns null when the file is missing */
+function open(path: string, durability: 'process' | 'disk', key: Uint8Array | null): LmdbTables | null {
+  if (!existsSync(path)) return null;
+  return read(path, () => {
+    // A file that is cut off would end the process while it is read.
+    checkFileHead(path);
+    return new LmdbTables(path, durability, key);
+  });
+}
+
+function read<Value>(path: string, work: () => Value): Value {
+  try {
+    return work();
+  } catch (cause) {
+    throw new RunWordsError(path, cause);
+  }
+}

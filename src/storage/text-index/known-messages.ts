@@ -1,0 +1,67 @@
+/**
+ * Which messages of a request the index has already, since requests repeat their conversation. A conversation is known by the
+ * fingerprints of its beginnings, which the decoder finds for the links between turns. Capture process.
+ *
+ * Bound: KNOWN_BEGINNINGS beginnings, the latest. What is forgotten is indexed once more.
+ */
+
+import type { ExchangeTexts, PlacedText } from '../../domain/placed-text.ts';
+import { RecentMap } from '../../std/recent-map.ts';
+
+/** Beginnings of conversations that are remembered, some 100 bytes each. */
+const KNOWN_BEGINNINGS = 100_000;
+
+/** What the index needs of a decoded exchange. */
+export interface TextEntry {
+  /** Fingerprints of the beginnings of its conversation; one for each message, behind those of an earlier answer. */
+  conversation: readonly string[];
+  /** That of the request with its answer. */
+  answered?: string | null;
+}
+
+export class KnownMessages {
+  /** Run and fingerprint of a beginning → that of the system prompt and the tools that were sent with it. */
+  readonly #known = new RecentMap<string, number>(KNOWN_BEGINNINGS);
+
+  /**
+   * The texts of an exchange that are new in its run, and remembers it. Another run may begin with the same messages.
+   * @param run `runKey` of its run
+   */
+  takeNew(run: number, entry: TextEntry | null, { setup, messages, answer }: ExchangeTexts): string[] {
+    const { conversation = [], answered = null } = entry ?? {};
+    let at = conversation.length - 1;
+    let before: number | undefined;
+    for (; at >= 0; at--) {
+      before = this.#known.get(`${run} ${conversation[at]!}`);
+      if (before !== undefined) break;
+    }
+    const setupMark = markTexts(setup);
+    const links = conversation.length - messages.length;
+    const from = before === undefined || links < 0 ? 0 : Math.max(0, at + 1 - links);
+    const last = conversation.at(-1);
+    if (last !== undefined) this.#known.set(`${run} ${last}`, setupMark);
+    if (answered !== null) this.#known.set(`${run} ${answered}`, setupMark);
+    const lists = [before === setupMark ? [] : setup, ...messages.slice(from), answer];
+    return lists.flatMap((list) => list.map(({ text }) => text));
+  }
+
+  /** Everything counts as new again. */
+  clear(): void {
+    this.#known.clear();
+  }
+}
+
+/** Tells lists of texts apart: two lanes of FNV-1a. */
+function markTexts(texts: readonly PlacedText[]): number {
+  let low = 0x811c9dc5;
+  let high = 0x1b873593;
+  for (const { text } of texts) {
+    for (let at = 0; at < text.length; at++) {
+      const code = text.charCodeAt(at);
+      low = Math.imul(low ^ code, 0x01000193);
+      high = Math.imul(high ^ code, 0x85ebca6b);
+    }
+    low = Math.imul(low ^ 0x10000, 0x01000193);
+  }
+  return (high & 0x1fffff) * 4_294_967_296 + (low >>> 0);
+}

@@ -1,0 +1,85 @@
+/**
+ * The files of the full-text index beside a capture database: `<db>.text/<first id>-<last id>.seg`. Any thread.
+ *
+ * A segment never holds exchanges of two capture files, so it goes together with the file that it was made from. Where
+ * segments overlap, a merge was cut short: the larger one counts.
+ */
+import { existsSync, readdirSync, rmSync } from 'node:fs';
+import { join } from 'node:path';
+import { syncPath } from '../../std/synced-path.ts';
+
+const NAME = /^(\d+)-(\d+)\.seg$/;
+
+/** A segment's file, and the exchanges that it covers. */
+export interface SegmentFile {
+  path: string;
+  first_id: number;
+  last_id: number;
+}
+
+export function textIndexFolder(db: string): string {
+  return `${db}.text`;
+}
+
+export function segmentPath(db: string, firstId: number, lastId: number): string {
+  return join(textIndexFolder(db), `${firstId}-${lastId}.seg`);
+}
+
+/** The name of the file by which a reader tells the writer that a segment is damaged. */
+export function damagePath(path: string): string {
+  return `${path}.damaged`;
+}
+
+/** Segments in the order of ids, and those that a larger one covers. */
+export function listSegments(db: string): { segments: SegmentFile[]; covered: SegmentFile[] } {
+  const all: SegmentFile[] = [];
+  for (const name of listNames(db)) {
+    const range = NAME.exec(name);
+    if (range === null) continue;
+    const [first_id, last_id] = [Number(range[1]), Number(range[2])];
+    all.push({ path: join(textIndexFolder(db), name), first_id, last_id });
+  }
+  all.sort((a, b) => a.first_id - b.first_id || b.last_id - a.last_id);
+  const segments: SegmentFile[] = [];
+  const covered: SegmentFile[] = [];
+  for (const file of all) {
+    const isCovered = file.last_id <= (segments.at(-1)?.last_id ?? 0);
+    (isCovered ? covered : segments).push(file);
+  }
+  return { segments, covered };
+}
+
+/** Everything in the folder. */
+export function listNames(db: string): string[] {
+  try {
+    return readdirSync(textIndexFolder(db));
+  } catch {
+    return [];
+  }
+}
+
+/** Removes segments, so that they do not come back after a power cut either. @throws Error of the file system */
+export function removeSegments(db: string, files: readonly SegmentFile[]): void {
+  if (files.length === 0) return;
+  for (const { path } of files) {
+    rmSync(path, { force: true });
+    rmSync(damagePath(path), { force: true });
+  }
+  const folder = textIndexFolder(db);
+  if (existsSync(folder)) syncPath(folder);
+}
+
+/** Whether a name is that of a segment, or of what belongs to one. */
+export function isSegmentName(name: string): boolean {
+  return /^\d+-\d+\.seg(\.part|\.damaged)?$/.test(name);
+}
+
+/** The files of segments that cover exchanges of a range, and all half made ones. */
+export function listSegmentFiles(db: string, firstId: number, lastId: number): string[] {
+  const { segments, covered } = listSegments(db);
+  const files = [...segments, ...covered].filter(
+    ({ first_id, last_id }) => first_id <= lastId && last_id >= firstId,
+  );
+  const parts = listNames(db).filter((name) => name.endsWith('.part'));
+  return [...files.map(({ path }) => path), ...parts.map((name) => join(textIndexFolder(db), name))];
+}

@@ -1,0 +1,109 @@
+/**
+ * Which segments of the full-text index become one, and how. Merging keeps their number small: a search looks into each. An
+ * exchange is written again when its segment becomes at least four times as large. Capture process.
+ */
+import type { DataKey } from '../../std/data-key.ts';
+import { RUN_BLOCK, type SegmentContents } from './segment-format.ts';
+import type { SegmentReader, WordList } from './segment-reader.ts';
+import { SegmentWriter } from './segment-writer.ts';
+
+/** So many neighbours become one, if the largest of them is at most this part of all. */
+const MERGED = 8;
+const LARGEST_PART = 0.25;
+/** Words between two pauses of a merge. */
+const WORDS_AT_ONCE = 256;
+/** Merged segments of more exchanges are synced: to make them anew would take long. */
+const SYNCED_EXCHANGES = 4_096;
+
+interface Mergeable {
+  first_id: number;
+  last_id: number;
+}
+
+/**
+ * Chooses neighbours to be merged, those with the fewest exchanges.
+ * @param segments of one capture file, in the order of ids
+ * @returns null: there is nothing to merge
+ */
+export function chooseMerge<Segment extends Mergeable>(segments: readonly Segment[]): Segment[] | null {
+  let chosen: Segment[] | null = null;
+  let least = Number.POSITIVE_INFINITY;
+  for (let at = 0; at + MERGED <= segments.length; at++) {
+    const some = segments.slice(at, at + MERGED);
+    const all = some.at(-1)!.last_id - some[0]!.first_id + 1;
+    const sizes = some.map(({ first_id, last_id }) => last_id - first_id + 1);
+    const isWhole = sizes.reduce((sum, size) => sum + size) === all;
+    if (!isWhole || all >= least || Math.max(...sizes) > all * LARGEST_PART) continue;
+    chosen = some;
+    least = all;
+  }
+  return chosen;
+}
+
+interface MergeOptions {
+  /** Where the merged segment will be. */
+  path: string;
+  key: DataKey | null;
+  level: number;
+}
+
+/**
+ * Merges neighbours, in pieces. A merge that is not continued to its end leaves a `.part`, unless it is returned from.
+ * @param sources neighbours in the order of ids
+ * @throws SegmentDamage; Error of the file system
+ */
+export function* mergeSegments(
+  sources: readonly SegmentReader[],
+  { path, key, level }: MergeOptions,
+): Generator<void, SegmentContents> {
+  const first = sources[0]!.contents;
+  const last = sources.at(-1)!.contents;
+  const writer = new SegmentWriter({
+    path,
+    key,
+    level,
+    first_id: first.first_id,
+    last_id: last.last_id,
+    marks: [first.marks[0], last.marks[1]],
+    cut: sources.reduce((sum, { contents }) => sum + contents.cut, 0),
+  });
+  let isWhole = false;
+  try {
+    yield* mergeWords(sources, writer);
+    for (const source of sources) {
+      const { first_id, last_id } = source.contents;
+      for (let id = first_id; id <= last_id; id += RUN_BLOCK) {
+        for (const key of source.runsFrom(id).keys) writer.addRun(key);
+        yield;
+      }
+    }
+    const contents = writer.finish(last.last_id - first.first_id >= SYNCED_EXCHANGES);
+    isWhole = true;
+    return contents;
+  } finally {
+    if (!isWhole) writer.abandon();
+  }
+}
+
+function* mergeWords(sources: readonly SegmentReader[], writer: SegmentWriter): Generator<void> {
+  const rests = sources.map((source) => source.words());
+  const heads: (WordList | null)[] = rests.map(nextOf);
+  for (let done = 1; ; done++) {
+    let word: string | null = null;
+    for (const head of heads) if (head !== null && (word === null || head.word < word)) word = head.word;
+    if (word === null) return;
+    const ids: number[] = [];
+    for (const [at, head] of heads.entries()) {
+      if (head?.word !== word) continue;
+      for (const id of head.ids) ids.push(id);
+      heads[at] = nextOf(rests[at]!);
+    }
+    writer.add(word, ids);
+    if (done % WORDS_AT_ONCE === 0) yield;
+  }
+}
+
+function nextOf(words: Iterator<WordList>): WordList | null {
+  const next = words.next();
+  return next.done === true ? null : next.value;
+}

@@ -1,0 +1,557 @@
+/**
+ * The full-text index of a capture database, as its writer has it. Exchanges come with their texts while the exchange index
+ * reads them, wait in memory, and are split into words in passes of `tidySome`. What came too fast, what lay there before, and
+ * what a damaged segment held is read again from the capture files, the newest first. Capture process.
+ *
+ * A segment is made from one capture file. It goes when its file goes, when an exchange of it is erased, and when it no longer
+ * is what was written.
+ *
+ * Bounds: QUEUE_CHARS characters that wait; what comes beyond is read again later. The index takes INDEX_SHARE of the capture
+ * files' bytes, or LEAST_BYTES if that is more. Beyond it the oldest segments go, and their exchanges count as not searched.
+ */
+import { mkdirSync, rmSync } from 'node:fs';
+import { join } from 'node:path';
+import type { ExchangeTexts } from '../../domain/placed-text.ts';
+import { openDataKey } from '../../std/data-key.ts';
+import { KnownMessages, type TextEntry } from './known-messages.ts';
+import { runKey } from './run-key.ts';
+import { type CollectedExchange, SegmentBuilder, TEXT_CHARS } from './segment-builder.ts';
+import {
+  damagePath,
+  listNames,
+  listSegments,
+  removeSegments,
+  segmentPath,
+  textIndexFolder,
+} from './segment-files.ts';
+import { type SegmentContents, SegmentDamage } from './segment-format.ts';
+import { chooseMerge, mergeSegments } from './segment-merge.ts';
+import { BlockCache, SegmentReader } from './segment-reader.ts';
+import { SegmentWriter } from './segment-writer.ts';
+
+/** Characters of texts that wait to be split into words; V8 has one or two bytes for each. */
+const QUEUE_CHARS = 16 << 20;
+/** A segment is written when it has so many exchanges, or when nothing else is to be done. */
+const SEGMENT_EXCHANGES = 256;
+/** Words between two pauses of writing. */
+const WORDS_AT_ONCE = 512;
+/** Exchanges that are read again at a time. */
+const BACKFILL_EXCHANGES = 2_048;
+/** Higher levels of zstd take ten times as long and save 4 %. */
+const ZSTD_LEVEL = 3;
+/** What lies behind is counted so often. */
+const COUNT_MS = 1_000;
+const INDEX_SHARE = 0.1;
+const LEAST_BYTES = 32 << 20;
+/** Once segments had to go, nothing old is added while the index is larger than this part of its bound. */
+const BACKFILL_SHARE = 0.8;
+
+/** An exchange with what is searched in it. */
+export interface TextExchange {
+  id: number;
+  run_id: string | null;
+  /** By which it is known again. */
+  mark: string;
+  entry: TextEntry | null;
+  /** null: nothing of it can be read. */
+  texts: ExchangeTexts | null;
+}
+
+/** A capture file: a source of segments. */
+export interface TextSource {
+  first_id: number;
+  last_id: number;
+  /** It can be read again now; false while it is being sealed. */
+  is_readable: boolean;
+}
+
+/** The capture files, as the index needs them. */
+export interface TextSources {
+  /** Sealed files and the live one, in the order of ids. */
+  list(): TextSource[];
+  /** Bytes of all of them. */
+  bytes(): number;
+  /** An exchange of a readable file; one that is damaged has no texts. null: it is not there. */
+  read(id: number): TextExchange | null;
+  /** By which an exchange is known again; null when that cannot be told. */
+  markOf(id: number): string | null;
+}
+
+/** How far the index is. */
+export interface TextIndexState {
+  /** The last exchange that is searched; 0 without any. */
+  searched_id: number;
+  /** Stored exchanges that are not searched yet. */
+  unsearched: number;
+  /** Exchanges of which only the beginning is searched. */
+  cut: number;
+  bytes: number;
+  segments: number;
+}
+
+interface Queued extends CollectedExchange {
+  id: number;
+  chars: number;
+}
+
+/** A segment of the folder. */
+interface KeptSegment {
+  path: string;
+  first_id: number;
+  last_id: number;
+  bytes: number;
+  cut: number;
+}
+
+export class TextIndex {
+  readonly #db: string;
+  readonly #dataKey: Uint8Array | null;
+  readonly #sources: TextSources;
+  #segments: KeptSegment[] = [];
+  #queue: Queued[] = [];
+  #queuedAt = 0;
+  #queuedChars = 0;
+  readonly #known = new KnownMessages();
+  /** The last exchange that was taken, or is covered. What comes again is not taken again. */
+  #takenTo = 0;
+  #writing: Generator<void> | null = null;
+  /** Collects what was taken. */
+  #newest: SegmentBuilder | null = null;
+  /** Later segments are not joined with earlier exchanges: another file begins there. */
+  readonly #boundaries = new Set<number>();
+  #merge: {
+    path: string;
+    sources: KeptSegment[];
+    readers: SegmentReader[];
+    work: Generator<void, SegmentContents>;
+  } | null = null;
+  /** Collects what is read again. */
+  #backfill: { builder: SegmentBuilder; to: number; known: KnownMessages } | null = null;
+  #check: { segment: KeptSegment; reader: SegmentReader; work: Generator<void> } | null = null;
+  #unchecked: KeptSegment[] = [];
+  /** The capture files may be others than those that it knows. */
+  #isStale = false;
+  #counted = { unsearched: 0, at_ms: Number.NEGATIVE_INFINITY };
+  /** Segments had to go because there were too many bytes. */
+  #isTrimmed = false;
+  /** Nothing was left to be read again, as of the last look. */
+  #isComplete = false;
+
+  /**
+   * Opens the index. What is damaged, of another key or of other captures is removed.
+   * @throws Error of the file system
+   */
+  constructor(db: string, dataKey: Uint8Array | null, sources: TextSources) {
+    this.#db = db;
+    this.#dataKey = dataKey;
+    this.#sources = sources;
+    for (const name of listNames(db))
+      if (name.endsWith('.part')) rmSync(join(textIndexFolder(db), name), { force: true });
+    this.#load();
+    this.#unchecked = [...this.#segments];
+  }
+
+  /**
+   * Takes the next exchange.
+   * @param listTexts undefined: its texts are read again later
+   */
+  take(
+    { id, run_id, mark, entry }: Omit<TextExchange, 'texts'>,
+    listTexts: (() => ExchangeTexts) | undefined,
+  ): void {
+    if (id <= this.#takenTo) return;
+    this.#takenTo = id;
+    const run = runKey(run_id);
+    const found = listTexts === undefined ? [] : this.#known.takeNew(run, entry, listTexts());
+    const chars = Math.min(
+      TEXT_CHARS,
+      found.reduce((sum, text) => sum + text.length, 0),
+    );
+    if (listTexts === undefined || this.#queuedChars + chars > QUEUE_CHARS) {
+      this.#isComplete = false;
+      return;
+    }
+    this.#queue.push({ id, run, mark, texts: found, chars });
+    this.#queuedChars += chars;
+  }
+
+  /** The next exchange goes into a new capture file. */
+  beginFile(firstId: number): void {
+    this.#boundaries.add(firstId);
+    // Each file is searched by itself: the one with the beginning of a run may go before the others.
+    this.#known.clear();
+  }
+
+  /**
+   * Removes segments whose capture file is gone or another one.
+   * @throws Error of the file system
+   */
+  reconcile(): void {
+    this.#stopWriting();
+    this.#stopMerge();
+    this.#stopCheck();
+    this.#backfill = null;
+    this.#isStale = false;
+    this.#load();
+  }
+
+  /** Forgets what waits: the files may hold other exchanges than it was told. The next pass looks at them. */
+  forget(): void {
+    this.#queue = [];
+    this.#queuedAt = 0;
+    this.#queuedChars = 0;
+    this.#newest = null;
+    this.#known.clear();
+    this.#isStale = true;
+  }
+
+  /**
+   * Works for about so long.
+   * @param isIdle nothing else waits: what was collected is written at once
+   * @returns the number of steps; 0 when nothing is left to do
+   * @throws Error of the file system
+   */
+  tidySome(budgetMs: number, isIdle: boolean): number {
+    const until = performance.now() + budgetMs;
+    if (this.#isStale) this.reconcile();
+    let done = 0;
+    do {
+      if (!this.#step(isIdle)) break;
+      done += 1;
+    } while (performance.now() < until);
+    return done;
+  }
+
+  /** Writes what was taken, as far as that takes about so long. @throws Error of the file system */
+  flush(budgetMs: number): void {
+    const until = performance.now() + budgetMs;
+    if (this.#isStale) this.reconcile();
+    while (performance.now() < until && (this.#goOnWriting() || this.#absorb() || this.#closeNewest()));
+  }
+
+  /** Stored exchanges that are not searched yet, as of the last second. */
+  get behind(): number {
+    const now = performance.now();
+    if (now - this.#counted.at_ms >= COUNT_MS)
+      this.#counted = { unsearched: this.state().unsearched, at_ms: now };
+    return this.#counted.unsearched;
+  }
+
+  /** How far the index is. */
+  state(): TextIndexState {
+    let unsearched = 0;
+    for (const { first_id, last_id } of this.#sources.list()) unsearched += last_id - first_id + 1;
+    let cut = 0;
+    let bytes = 0;
+    for (const segment of this.#segments) {
+      unsearched -= segment.last_id - segment.first_id + 1;
+      cut += segment.cut;
+      bytes += segment.bytes;
+    }
+    const searched_id = this.#segments.at(-1)?.last_id ?? 0;
+    return { searched_id, unsearched: Math.max(0, unsearched), cut, bytes, segments: this.#segments.length };
+  }
+
+  close(): void {
+    this.#stopWriting();
+    this.#stopMerge();
+    this.#stopCheck();
+  }
+
+  #step(isIdle: boolean): boolean {
+    if (this.#goOnWriting() || this.#absorb()) return true;
+    if ((isIdle || (this.#newest?.exchanges ?? 0) >= SEGMENT_EXCHANGES) && this.#closeNewest()) return true;
+    return this.#goOnMerging() || this.#goOnChecking() || (isIdle && this.#goOnBackfilling());
+  }
+
+  /** Splits a piece of the texts that wait. @returns false: none do */
+  #absorb(): boolean {
+    if (this.#newest?.goOn()) return true;
+    const next = this.#queue[this.#queuedAt];
+    if (next === undefined) return false;
+    const newest = this.#newest;
+    if (newest !== null) {
+      const isNext = newest.last_id + 1 === next.id && !this.#boundaries.has(next.id);
+      if (!isNext || newest.isFull) return this.#closeNewest();
+    }
+    this.#newest ??= new SegmentBuilder(next.id);
+    this.#newest.add(next);
+    this.#queuedChars -= next.chars;
+    this.#queue[this.#queuedAt++] = undefined as never;
+    if (this.#queuedAt === this.#queue.length) {
+      this.#queue = [];
+      this.#queuedAt = 0;
+    }
+    return true;
+  }
+
+  /** Has what was taken written, as far as it is split. @returns false: nothing is */
+  #closeNewest(): boolean {
+    const newest = this.#newest;
+    if (newest === null) return false;
+    this.#newest = null;
+    this.#beginWriting(newest);
+    return true;
+  }
+
+  /** Begins to write what was collected, which nothing is added to any more. */
+  #beginWriting(builder: SegmentBuilder): void {
+    const { first_id } = builder;
+    for (const at of this.#boundaries) if (at <= first_id) this.#boundaries.delete(at);
+    // Should writing fail, its exchanges are read again.
+    this.#isComplete = false;
+    this.#writing = this.#write(builder);
+  }
+
+  /** @returns false: nothing is being written */
+  #goOnWriting(): boolean {
+    const writing = this.#writing;
+    if (writing === null) return false;
+    try {
+      if (writing.next().done === true) this.#writing = null;
+    } catch (thrown) {
+      this.#writing = null;
+      throw thrown;
+    }
+    return true;
+  }
+
+  *#write(builder: SegmentBuilder): Generator<void> {
+    const { first_id, last_id, cut, marks } = builder;
+    const path = segmentPath(this.#db, first_id, last_id);
+    mkdirSync(textIndexFolder(this.#db), { recursive: true, mode: 0o700 });
+    const key = openDataKey(this.#dataKey);
+    const writer = new SegmentWriter({ path, key, marks, cut, level: ZSTD_LEVEL, first_id, last_id });
+    let isWhole = false;
+    try {
+      let words = 0;
+      for (const { word, ids } of builder.words()) {
+        writer.add(word, ids);
+        if (++words % WORDS_AT_ONCE === 0) yield;
+      }
+      for (const run of builder.runs) writer.addRun(run);
+      writer.finish();
+      isWhole = true;
+    } finally {
+      if (!isWhole) writer.abandon();
+    }
+    this.#add({ path, first_id, last_id, bytes: writer.bytes, cut });
+    this.#trim();
+  }
+
+  #add(segment: KeptSegment): void {
+    this.#segments.push(segment);
+    this.#segments.sort((a, b) => a.first_id - b.first_id);
+  }
+
+  /** Removes the oldest segments while there are too many bytes. */
+  #trim(): void {
+    const most = this.#mostBytes();
+    let bytes = this.#segments.reduce((sum, segment) => sum + segment.bytes, 0);
+    while (bytes > most && this.#segments.length > 1) {
+      const [oldest] = this.#segments as [KeptSegment];
+      this.#remove([oldest]);
+      bytes -= oldest.bytes;
+      this.#isTrimmed = true;
+    }
+  }
+
+  #mostBytes(): number {
+    return Math.max(LEAST_BYTES, this.#sources.bytes() * INDEX_SHARE);
+  }
+
+  #remove(gone: readonly KeptSegment[]): void {
+    if (this.#merge?.sources.some((source) => gone.includes(source))) this.#stopMerge();
+    if (this.#check !== null && gone.includes(this.#check.segment)) this.#stopCheck();
+    removeSegments(this.#db, gone);
+    this.#segments = this.#segments.filter((segment) => !gone.includes(segment));
+    this.#unchecked = this.#unchecked.filter((segment) => !gone.includes(segment));
+    this.#isComplete = false;
+  }
+
+  /** Reads the folder, and removes what is of no use. */
+  #load(): void {
+    const { segments, covered } = listSegments(this.#db);
+    removeSegments(this.#db, covered);
+    const sources = this.#sources.list();
+    const names = new Set(listNames(this.#db));
+    this.#segments = [];
+    for (const file of segments) {
+      if (file.first_id <= (this.#segments.at(-1)?.last_id ?? 0)) {
+        removeSegments(this.#db, [file]);
+        continue;
+      }
+      const isThere = sources.some(
+        ({ first_id, last_id }) => first_id <= file.first_id && last_id >= file.last_id,
+      );
+      const isMarked = names.has(damagePath(file.path).slice(textIndexFolder(this.#db).length + 1));
+      const contents = isThere && !isMarked ? this.#readContents(file.path) : null;
+      if (contents === null || !this.#isOfSource(contents)) removeSegments(this.#db, [file]);
+      else this.#segments.push({ ...file, bytes: contents.bytes, cut: contents.cut });
+    }
+    this.#takenTo = Math.max(
+      this.#queue.at(-1)?.id ?? 0,
+      this.#newest?.last_id ?? 0,
+      this.#segments.at(-1)?.last_id ?? 0,
+    );
+    this.#isComplete = false;
+  }
+
+  #readContents(path: string): (SegmentContents & { bytes: number }) | null {
+    try {
+      const reader = this.#openSegment(path);
+      reader.close();
+      return { ...reader.contents, bytes: reader.bytes };
+    } catch (thrown) {
+      if (thrown instanceof SegmentDamage) return null;
+      throw thrown;
+    }
+  }
+
+  #openSegment(path: string): SegmentReader {
+    return SegmentReader.open(path, openDataKey(this.#dataKey), new BlockCache());
+  }
+
+  #isOfSource({ first_id, last_id, marks }: SegmentContents): boolean {
+    return [[first_id, marks[0]] as const, [last_id, marks[1]] as const].every(([id, mark]) => {
+      const is = mark === '' ? null : this.#sources.markOf(id);
+      return is === null || is === mark;
+    });
+  }
+
+  #goOnMerging(): boolean {
+    if (this.#merge === null && !this.#beginMerge()) return false;
+    const { work, sources } = this.#merge!;
+    try {
+      const next = work.next();
+      if (next.done !== true) return true;
+      const path = this.#merge!.path;
+      const { first_id, last_id, cut } = next.value;
+      const bytes = this.#readContents(path)?.bytes ?? 0;
+      this.#stopMerge();
+      this.#add({ path, first_id, last_id, bytes, cut });
+      this.#remove(sources);
+    } catch (thrown) {
+      if (!(thrown instanceof SegmentDamage)) throw thrown;
+      this.#stopMerge();
+      // The check finds which one is damaged.
+      this.#unchecked.push(...sources);
+    }
+    return true;
+  }
+
+  #beginMerge(): boolean {
+    for (const { first_id, last_id } of this.#sources.list()) {
+      const within = this.#segments.filter(
+        (segment) => segment.first_id >= first_id && segment.last_id <= last_id,
+      );
+      const chosen = chooseMerge(within);
+      if (chosen === null || chosen.some((segment) => this.#unchecked.includes(segment))) continue;
+      const path = segmentPath(this.#db, chosen[0]!.first_id, chosen.at(-1)!.last_id);
+      const readers: SegmentReader[] = [];
+      try {
+        for (const segment of chosen) readers.push(this.#openSegment(segment.path));
+      } catch {
+        for (const reader of readers) reader.close();
+        this.#unchecked.push(...chosen);
+        return true;
+      }
+      const work = mergeSegments(readers, { path, key: openDataKey(this.#dataKey), level: ZSTD_LEVEL });
+      this.#merge = { path, sources: chosen, readers, work };
+      return true;
+    }
+    return false;
+  }
+
+  /** What is half written is read again. */
+  #stopWriting(): void {
+    this.#writing?.return(undefined);
+    this.#writing = null;
+  }
+
+  #stopMerge(): void {
+    if (this.#merge === null) return;
+    this.#merge.work.return(undefined as never);
+    for (const reader of this.#merge.readers) reader.close();
+    this.#merge = null;
+  }
+
+  /** Reads what an earlier process has left, or what was not readable. @returns false: all was read */
+  #goOnChecking(): boolean {
+    if (this.#check === null) {
+      const segment = this.#unchecked.shift();
+      if (segment === undefined) return false;
+      try {
+        const reader = this.#openSegment(segment.path);
+        this.#check = { segment, reader, work: reader.check() };
+      } catch {
+        this.#remove([segment]);
+      }
+      return true;
+    }
+    const { work, segment } = this.#check;
+    try {
+      if (work.next().done === true) this.#stopCheck();
+    } catch (thrown) {
+      if (!(thrown instanceof SegmentDamage)) throw thrown;
+      this.#remove([segment]);
+    }
+    return true;
+  }
+
+  #stopCheck(): void {
+    this.#check?.reader.close();
+    this.#check = null;
+  }
+
+  /** Reads exchanges again that no segment covers. @returns false: all are covered */
+  #goOnBackfilling(): boolean {
+    if (this.#backfill === null && !this.#beginBackfill()) return false;
+    const { builder, to, known } = this.#backfill!;
+    if (builder.goOn()) return true;
+    const id = builder.last_id + 1;
+    const exchange = builder.isFull || id > to ? null : this.#sources.read(id);
+    if (exchange === null) {
+      this.#backfill = null;
+      if (builder.exchanges === 0) this.#isComplete = true;
+      else this.#beginWriting(builder);
+      return true;
+    }
+    const { run_id, mark, entry, texts } = exchange;
+    const run = runKey(run_id);
+    builder.add({ run, mark, texts: texts === null ? [] : known.takeNew(run, entry, texts) });
+    return true;
+  }
+
+  #beginBackfill(): boolean {
+    if (this.#isComplete) return false;
+    const gap = this.#findGap();
+    if (gap === null) {
+      this.#isComplete = true;
+      return false;
+    }
+    const builder = new SegmentBuilder(Math.max(gap.first_id, gap.last_id - BACKFILL_EXCHANGES + 1));
+    this.#backfill = { builder, to: gap.last_id, known: new KnownMessages() };
+    return true;
+  }
+
+  /** The latest exchanges of a readable file that no segment covers; null: all are covered, or the index is too large. */
+  #findGap(): { first_id: number; last_id: number } | null {
+    const bytes = this.#segments.reduce((sum, segment) => sum + segment.bytes, 0);
+    if (bytes > this.#mostBytes() * (this.#isTrimmed ? BACKFILL_SHARE : 1)) return null;
+    for (const source of this.#sources.list().reverse()) {
+      if (!source.is_readable) continue;
+      let to = source.last_id;
+      for (let at = this.#segments.length - 1; at >= 0; at--) {
+        const segment = this.#segments[at]!;
+        if (segment.first_id > to) continue;
+        if (segment.last_id < to) break;
+        to = segment.first_id - 1;
+      }
+      if (to < source.first_id) continue;
+      const before = this.#segments.findLast(({ last_id }) => last_id <= to);
+      return { first_id: Math.max(source.first_id, (before?.last_id ?? 0) + 1), last_id: to };
+    }
+    return null;
+  }
+}

@@ -1,0 +1,291 @@
+/**
+ * Searches the full-text index of a capture database. Capture reader, command line; synchronous, writes nothing but the marks
+ * of damaged segments.
+ *
+ * A run is found when each term stands somewhere in it. A term of one word is found exactly. A phrase is found where its words
+ * stand in one exchange; who shows the run has to read whether they stand side by side (`TextMatches.needs_reading`).
+ *
+ * Memory: 16 bytes for each exchange that holds a word of the query, while matches are used; 4 bytes for each exchange, and some 60
+ * for each run, once they were found.
+ */
+import { writeFileSync } from 'node:fs';
+import type { DataKey } from '../../std/data-key.ts';
+import { runKey } from './run-key.ts';
+import { damagePath, listSegments, type SegmentFile } from './segment-files.ts';
+import { RUN_BLOCK, SegmentDamage } from './segment-format.ts';
+import { BlockCache, SegmentReader } from './segment-reader.ts';
+import { type TextQuery, TextQueryError, type TextTerm } from './text-query.ts';
+
+/** Words of one segment that a prefix may stand for. */
+const PREFIX_WORDS = 20_000;
+
+/** Runs that are known by a number; with more, all get new ones. */
+const NUMBERED_RUNS = 2_000_000;
+
+/** The exchanges that hold a term, and the numbers of their runs (0: none). */
+interface TermMatches {
+  ids: readonly number[];
+  runs: readonly number[];
+}
+
+/** Numbers runs from 1 on, so that a search compares small numbers. */
+class RunNumbers {
+  readonly #numbers = new Map<number, number>([[0, 0]]);
+
+  get size(): number {
+    return this.#numbers.size;
+  }
+
+  /** @param key `runKey` of a run */
+  numberOf(key: number): number {
+    let number = this.#numbers.get(key);
+    if (number === undefined) {
+      number = this.#numbers.size;
+      this.#numbers.set(key, number);
+    }
+    return number;
+  }
+
+  /** @returns undefined: no segment that was searched has the run */
+  find(key: number): number | undefined {
+    return this.#numbers.get(key);
+  }
+}
+
+/** A segment with the numbers of the runs of its exchanges, as far as they were read. */
+interface OpenedSegment {
+  reader: SegmentReader;
+  runs: Uint32Array[];
+}
+
+export class TextSearch {
+  readonly #db: string;
+  readonly #key: DataKey | null;
+  readonly #cache = new BlockCache();
+  readonly #open = new Map<string, OpenedSegment>();
+  #numbers = new RunNumbers();
+  #files: SegmentFile[] = [];
+
+  constructor(db: string, key: DataKey | null) {
+    this.#db = db;
+    this.#key = key;
+  }
+
+  /** Looks at what is there now. */
+  refresh(): void {
+    const { segments } = listSegments(this.#db);
+    const names = new Set(segments.map(({ path }) => path));
+    for (const [path, { reader }] of this.#open) {
+      if (names.has(path)) continue;
+      reader.close();
+      this.#open.delete(path);
+    }
+    this.#files = segments;
+    if (this.#numbers.size <= NUMBERED_RUNS) return;
+    this.#numbers = new RunNumbers();
+    for (const segment of this.#open.values()) segment.runs = [];
+  }
+
+  /**
+   * Finds the exchanges and runs that a query may mean.
+   * @throws TextQueryError when a prefix stands for too many words
+   */
+  find(query: TextQuery): TextMatches {
+    const terms = query.map(() => ({ ids: [] as number[], runs: [] as number[] }));
+    const missing = new MissingExchanges();
+    for (const file of this.#files) {
+      const segment = this.#openSegment(file);
+      if (segment === null) continue;
+      try {
+        // All of them before any is kept: a segment counts whole or not at all.
+        const found = query.map((term) => findInSegment(segment.reader, term));
+        for (const ids of found) this.#readRuns(segment, ids);
+        for (const [at, term] of terms.entries()) addMatches(term, segment, found[at]!);
+        missing.cover(file, segment.reader.contents.cut);
+      } catch (thrown) {
+        if (!(thrown instanceof SegmentDamage)) throw thrown;
+        this.#setAside(file);
+      }
+    }
+    return new TextMatches(query, terms, missing, this.#numbers);
+  }
+
+  /** Reads the runs of exchanges, whose numbers are then known. @throws SegmentDamage */
+  #readRuns({ reader, runs }: OpenedSegment, ids: readonly number[]): void {
+    const { first_id } = reader.contents;
+    for (const id of ids) {
+      const at = Math.floor((id - first_id) / RUN_BLOCK);
+      runs[at] ??= Uint32Array.from(reader.runsFrom(id).keys, (key) => this.#numbers.numberOf(key));
+    }
+  }
+
+  close(): void {
+    for (const { reader } of this.#open.values()) reader.close();
+    this.#open.clear();
+    this.#files = [];
+  }
+
+  #openSegment(file: SegmentFile): OpenedSegment | null {
+    const known = this.#open.get(file.path);
+    if (known !== undefined) return known;
+    try {
+      const opened = { reader: SegmentReader.open(file.path, this.#key, this.#cache), runs: [] };
+      this.#open.set(file.path, opened);
+      return opened;
+    } catch (thrown) {
+      if (thrown instanceof SegmentDamage) this.#setAside(file);
+      // Merged into another one since the look.
+      else if ((thrown as NodeJS.ErrnoException).code !== 'ENOENT') throw thrown;
+      return null;
+    }
+  }
+
+  /** Lets the writer know, which makes the segment anew. */
+  #setAside({ path }: SegmentFile): void {
+    this.#open.get(path)?.reader.close();
+    this.#open.delete(path);
+    try {
+      writeFileSync(damagePath(path), '', { mode: 0o600 });
+    } catch {
+      // A folder that cannot be written to: the writer finds the damage itself at its next start.
+    }
+  }
+}
+
+/** Which exchanges segments cover. */
+class MissingExchanges {
+  readonly #covered: SegmentFile[] = [];
+  /** Exchanges of which only the beginning is searched. */
+  cut = 0;
+
+  cover(file: SegmentFile, cut: number): void {
+    this.#covered.push(file);
+    this.cut += cut;
+  }
+
+  /** How many exchanges of a range are not searched. */
+  count(firstId: number, lastId: number): number {
+    let missing = Math.max(0, lastId - firstId + 1);
+    let next = firstId;
+    for (const { first_id, last_id } of this.#covered) {
+      const from = Math.max(next, first_id);
+      const to = Math.min(lastId, last_id);
+      if (to < from) continue;
+      missing -= to - from + 1;
+      next = to + 1;
+    }
+    return missing;
+  }
+}
+
+function findInSegment(segment: SegmentReader, { words, is_prefix }: TextTerm): number[] {
+  const lists = words.map(({ word }, at) => {
+    if (!is_prefix || at < words.length - 1) return segment.find(word);
+    const found = segment.findPrefix(word, PREFIX_WORDS);
+    if (found === null)
+      throw new TextQueryError(`More than ${PREFIX_WORDS} words begin with ${word}: search for a longer one`);
+    return found;
+  });
+  lists.sort((a, b) => a.length - b.length);
+  return lists.reduce(intersect);
+}
+
+/** @param few ascending, as `many` is */
+function intersect(few: readonly number[], many: readonly number[]): number[] {
+  const both: number[] = [];
+  let at = 0;
+  for (const id of few) {
+    while (at < many.length && many[at]! < id) at++;
+    if (many[at] === id) both.push(id);
+  }
+  return both;
+}
+
+function addMatches(
+  term: { ids: number[]; runs: number[] },
+  { reader, runs }: OpenedSegment,
+  ids: readonly number[],
+): void {
+  const { first_id } = reader.contents;
+  for (const id of ids) {
+    const at = id - first_id;
+    term.ids.push(id);
+    term.runs.push(runs[Math.floor(at / RUN_BLOCK)]![at % RUN_BLOCK]!);
+  }
+}
+
+/** What was found for a query. */
+export class TextMatches {
+  readonly query: TextQuery;
+  readonly missing: MissingExchanges;
+  readonly #terms: readonly TermMatches[];
+  readonly #numbers: RunNumbers;
+  /** By the number of a run: of how many terms, from the first on, it holds each. */
+  readonly #held: Uint8Array;
+  /** Runs that hold all terms. */
+  readonly runs: number;
+
+  constructor(
+    query: TextQuery,
+    terms: readonly TermMatches[],
+    missing: MissingExchanges,
+    numbers: RunNumbers,
+  ) {
+    this.query = query;
+    this.missing = missing;
+    this.#terms = terms;
+    this.#numbers = numbers;
+    const held = new Uint8Array(numbers.size);
+    for (const [at, { runs }] of terms.entries())
+      for (const run of runs) if (held[run] === at) held[run] = at + 1;
+    // Exchanges without a run are no run.
+    held[0] = 0;
+    this.#held = held;
+    this.runs = held.reduce((sum, count) => sum + (count === terms.length ? 1 : 0), 0);
+  }
+
+  /** Only the text tells whether a run really holds what was searched for: the query has a phrase. */
+  get needs_reading(): boolean {
+    return this.query.some(({ words }) => words.length > 1);
+  }
+
+  /** The number of a run that may hold all terms; 0: it does not. */
+  findRun(runId: string): number {
+    const run = this.#numbers.find(runKey(runId)) ?? 0;
+    return this.#held[run] === this.#terms.length ? run : 0;
+  }
+
+  /** The exchanges of a run that may hold the query's term at that place, the latest first. */
+  *hitsOf(at: number, run: number): Generator<number> {
+    const { ids, runs } = this.#terms[at]!;
+    for (let i = ids.length - 1; i >= 0; i--) if (runs[i] === run) yield ids[i]!;
+  }
+
+  /** The latest exchange of each run that holds all terms, the latest first. An exchange without a run counts for itself. */
+  *newest(): Generator<{ id: number; run: number }> {
+    const few = this.#terms.reduce((a, b) => (b.ids.length < a.ids.length ? b : a));
+    const told = new Uint8Array(this.#held.length);
+    for (let i = few.ids.length - 1; i >= 0; i--) {
+      const run = few.runs[i]!;
+      const id = few.ids[i]!;
+      if (run === 0) {
+        if (this.#terms.every(({ ids }) => ids[placeBehind(ids, id) - 1] === id)) yield { id, run };
+      } else if (this.#held[run] === this.#terms.length && told[run] === 0) {
+        told[run] = 1;
+        yield { id, run };
+      }
+    }
+  }
+}
+
+/** How many of the ascending ids are at most `id`. */
+function placeBehind(ids: readonly number[], id: number): number {
+  let low = 0;
+  let high = ids.length;
+  while (low < high) {
+    const middle = (low + high) >>> 1;
+    if (ids[middle]! <= id) low = middle + 1;
+    else high = middle;
+  }
+  return low;
+}
