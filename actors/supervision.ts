@@ -3,13 +3,15 @@
  */
 import { RUN_STEP_KEYS, RUN_STEPS } from '../src/domain/run-rows.ts';
 import { USAGE } from '../src/domain/usage.ts';
-import { QUEUED_TRACES } from '../src/limits.ts';
 import { DEFAULT_KIND_POLICY, type KindPolicy } from '../src/runtime/supervision.ts';
 import { CAPTURE_WRITER_KIND } from './capture-writer/protocol.ts';
 import { LIVE_HUB_KIND } from './live-hub/protocol.ts';
 import { PATTERN_INDEX_KIND } from './pattern-index/protocol.ts';
 import { RUN_KIND } from './run/protocol.ts';
 import { USAGE_METER_KIND } from './usage-meter/protocol.ts';
+
+/** Traces that one thread holds queued. One more is refused until there is room. */
+const QUEUED_TRACES = 2_000;
 
 /** One actor a process. The server thread's queue bounds what it sends (GW_MAX_QUEUE); this is the second line. */
 export const CAPTURE_WRITER_POLICY: KindPolicy = {
@@ -54,7 +56,7 @@ export const LIVE_HUB_POLICY: KindPolicy = {
  * One actor a trace that is under way: the bound on living ones is the bound of the queue. Those who wait for one trace
  * hold a timer each. A failure backs off and goes on from what is stored.
  */
-export const DISTILLER_POLICY: KindPolicy = {
+export const PATTERN_MAKER_POLICY: KindPolicy = {
   ...DEFAULT_KIND_POLICY,
   mailbox_capacity: 32,
   overflow: 'reject',
@@ -143,7 +145,7 @@ export const MOVING_KINDS: readonly string[] = [RUN_KIND];
 export const QUICK_KINDS: ReadonlySet<string> = new Set<string>([RUN_KIND, USAGE_METER_KIND]);
 
 /**
- * What may reach `runs.mdb` a moment after it was promised in a redo log: steps. A run alone reads those of its own, and
+ * What may reach `runs.mdb` a moment after it was promised in a redo log: steps. Only the run itself reads its steps, and
  * who reads the counters waits for them. Starts and finishes, which others read in tables, are there at once.
  */
 export const PROMISED_KINDS: ReadonlySet<string> = new Set<string>([RUN_KIND]);

@@ -69,7 +69,7 @@ export class CaptureLogAdapter {
   }
 
   /**
-   * @param input a batch's memory; nobody looks at it any more once this is answered
+   * @param input a batch's memory; it is not read after the answer
    * @throws what the log throws, with its cause as code; nothing of a failed append is stored
    */
   append(input: BatchMemory & { from: number }): Promise<Appended> {
@@ -115,8 +115,8 @@ export class CaptureLogAdapter {
   }
 
   async state(): Promise<LogState> {
-    const { bytes, sealed, packing, withheld } = (await this.#opened()).stats();
-    return { bytes, sealed, packing, withheld };
+    const { bytes, sealed, packing, withheld, text } = (await this.#opened()).stats();
+    return { bytes, sealed, packing, withheld, text };
   }
 
   async close(): Promise<null> {

@@ -1,58 +1,67 @@
 /**
- * A batch of exchanges on its way to the capture writer, laid out in memory that the writer also sees. Nothing of it waits in
- * the server thread's heap, where the collector would look at it again and again. Server threads make it, and the capture
- * process reads it.
+ * A batch of exchanges on its way to the capture writer, in memory that the writer also maps. The batch is not on the
+ * server thread's heap, where the garbage collector would scan it repeatedly. Server threads build batches; the capture
+ * process reads them.
  *
- * A slab is records one after the other. A record is: [u32 bytes of the head][u32 which head][u32 bytes of the text][u32 characters
- * of the run's name in it][u32 bytes of the request's body][u32 of the response's][u32 cells of the request][u32 of the
- * response][numbers][head][text][bodies]. The bodies of a small exchange are copied in from their cells,
- * which are free at once. Those of a larger exchange stay in their cells: the record holds the number of cells, and the cells
- * follow the slabs in the order of the records.
+ * A slab is a sequence of records. A record is: [u32 bytes of the head][u32 index of the head][u32 bytes of the
+ * text][u32 characters of the run name in the text][u32 bytes of the request body][u32 bytes of the response body][u32
+ * cells of the request][u32 cells of the response][numbers][head][text][bodies]. Bodies of a small exchange are copied
+ * from their cells, which are then free. Bodies of a larger exchange stay in their cells: the record holds the number
+ * of cells, and the cells follow the slabs in record order.
  *
- * The head is a msgpack array of what a client sends alike again and again, with its headers as one text (a line end between
- * names and values; no header holds one). It is in a batch once, in the first record that has it. All records that are equal byte
- * by byte share it, so it is made once on this side and read once on the other. What differs from exchange to exchange is in
- * numbers and text: the run's name, the values of headers that vary with a line end after each, the answer's headers.
+ * The head is a msgpack array of the fields that a client repeats in many requests. Its headers are one text, with a
+ * line break between names and values (no header contains one). A batch contains each distinct head once, in the first
+ * record that uses it, so a head is encoded once and decoded once. Fields that differ between exchanges are in the
+ * numbers and the text: the run name, the values of varying headers (each followed by a line break), and the response
+ * headers.
  */
+import { crc32 } from 'node:zlib';
 import { Packr } from 'msgpackr';
 import { byteEngine } from '../../native/byte-engine.ts';
 import type { SetApart } from '../../src/domain/capture-cause.ts';
+import { END_CAUSES } from '../../src/domain/end-cause.ts';
 import type { CapturedExchange, FinishedExchange, RequestForm } from '../../src/domain/exchange.ts';
-import { CAPTURE_FREE_SLABS, CAPTURE_SLAB_BYTES } from '../../src/limits.ts';
 import { RecentMap } from '../../src/std/recent-map.ts';
 import type { BodyMemory } from './body-memory.ts';
 import type { MemoryPart } from './mapped-memory.ts';
+import { CAPTURE_SLAB_BYTES } from './mapped-memory.ts';
 
-/** Eight lengths and counts, then the numbers (`writeNumbers`). */
+/**
+ * Free slabs that a server thread keeps: enough for the batches in transit and the batch being filled. Others are
+ * dropped.
+ */
+export const CAPTURE_FREE_SLABS = 6;
+
+/** Offset of the numbers (`writeNumbers`), after eight lengths and counts. */
 const NUMBERS_AT = 32;
-const FIXED_BYTES = NUMBERS_AT + 56;
-/** A UTF-16 unit takes no more in UTF-8. */
+const FIXED_BYTES = NUMBERS_AT + 64;
+/** Most UTF-8 bytes of a UTF-16 unit. */
 const CHARACTER_BYTES_MAX = 3;
-/** A body that stays in its cells is no shorter. */
+/** Bodies from this size on stay in their cells. */
 const CELL_BODY_BYTES = 24 << 10;
-/** An exchange that takes more than this part of a slab gets memory of its own. */
+/** An exchange that needs more than this share of a slab gets separate memory. */
 const OWN_MEMORY_SHARE = 0.5;
 
 const packr = new Packr({ useRecords: false, variableMapSize: true, int64AsType: 'number' });
 
-/** Shared memory that is used again: to get megabytes from the system for every batch costs more than to fill them. */
+/** Reuses shared memory: allocating megabytes for every batch costs more than filling them. */
 export class SlabPool {
   readonly #part: MemoryPart | null;
   readonly #free: Uint8Array[] = [];
 
-  /** @param part where slabs are cut from while it lasts; null: from memory of this process alone */
+  /** @param part source of the slabs until it is exhausted; null: use memory of this process only */
   constructor(part: MemoryPart | null = null) {
     this.#part = part;
   }
 
-  /** @returns at least so many bytes of shared memory; what they hold is of no meaning */
+  /** @returns shared memory of at least `bytes` bytes, with undefined content */
   take(bytes: number): Uint8Array {
     if (bytes > CAPTURE_SLAB_BYTES * OWN_MEMORY_SHARE) return new Uint8Array(new SharedArrayBuffer(bytes));
     const free = this.#free.pop() ?? this.#part?.take(CAPTURE_SLAB_BYTES);
     return free ?? new Uint8Array(new SharedArrayBuffer(CAPTURE_SLAB_BYTES));
   }
 
-  /** Gives a slab back. Nobody may look at it any more, on any thread. */
+  /** Returns a slab to the pool. No thread may read it afterwards. */
   give(slab: Uint8Array): void {
     if (slab.length !== CAPTURE_SLAB_BYTES) return;
     if (this.#free.length < CAPTURE_FREE_SLABS) this.#free.push(slab);
@@ -60,19 +69,19 @@ export class SlabPool {
   }
 }
 
-/** A batch as the writer gets it. */
+/** A batch as the writer receives it. */
 export interface BatchMemory {
   slabs: readonly Uint8Array[];
   cells: readonly Uint8Array[];
 }
 
-/** The same as places in the mapped memory: offset and length of each slab, then of each cell. */
+/** A batch as locations in the mapped memory: offset and length of each slab, then of each cell. */
 export interface BatchPlaces {
   slabs: number;
   places: readonly number[];
 }
 
-/** @returns where all of a batch lies in the mapped memory; null when some of it does not */
+/** @returns the location of the whole batch in the mapped memory; null when a part of it is elsewhere */
 export function findPlaces({ slabs, cells }: BatchMemory, part: MemoryPart): BatchPlaces | null {
   const places: number[] = [];
   for (const bytes of [...slabs, ...cells]) {
@@ -83,7 +92,7 @@ export function findPlaces({ slabs, cells }: BatchMemory, part: MemoryPart): Bat
   return { slabs: slabs.length, places };
 }
 
-/** The batch that lies at such places. */
+/** Views the batch at the given locations. */
 export function viewPlaces({ slabs, places }: BatchPlaces, memory: Uint8Array): BatchMemory {
   const views: Uint8Array[] = [];
   for (let at = 0; at < places.length; at += 2)
@@ -103,11 +112,11 @@ export class ExchangeBatch {
   #slab: Buffer | null = null;
   #view: DataView | null = null;
   #used = 0;
-  /** Exchanges before this one are stored, or set apart: the place failed in the middle of an earlier try. */
+  /** Index of the first exchange that an earlier, interrupted append neither stored nor set apart. */
   from = 0;
-  /** Exchanges that are not stored because of what they hold. */
+  /** Exchanges that cannot be stored because of their content. */
   readonly set_apart: SetApart[] = [];
-  /** Tells batches apart. */
+  /** Distinguishes this batch from others. */
   readonly #number = nextBatch++;
   #heads = 0;
 
@@ -116,7 +125,7 @@ export class ExchangeBatch {
     this.#memory = memory;
   }
 
-  /** Takes the exchange, and its cells. */
+  /** Adds the exchange and takes ownership of its cells. */
   add(exchange: FinishedExchange): void {
     const head = encodeHead(exchange);
     const isNewHead = head.batch !== this.#number;
@@ -158,12 +167,12 @@ export class ExchangeBatch {
     this.#used = this.#addBody(exchange.response_cells, responseBytes, responseCells > 0, slab, at);
   }
 
-  /** How many cells a body stays in; 0 for one that is copied into the slab. */
+  /** Number of cells that keep the body; 0 if the body is copied into the slab. */
   #countCells(cells: readonly Uint8Array[], bytes: number): number {
     return bytes >= CELL_BODY_BYTES && cells.every((cell) => this.#memory.has(cell)) ? cells.length : 0;
   }
 
-  /** @returns where the next may be written in the slab */
+  /** @returns the next write position in the slab */
   #addBody(
     cells: readonly Uint8Array[],
     bytes: number,
@@ -185,13 +194,15 @@ export class ExchangeBatch {
     return to;
   }
 
-  /** What goes to the writer: the written part of each slab, and the cells. It must not change until the writer has answered. */
+  /**
+   * The memory to send: the written part of each slab, and the cells. It must not change until the writer has answered.
+   */
   take(): BatchMemory {
     this.#end();
     return { slabs: this.#slabs.map((slab, i) => slab.subarray(0, this.#usedBytes[i])), cells: this.#cells };
   }
 
-  /** The memory may be used for other exchanges. Only when the writer will surely not look at it any more. */
+  /** Frees the memory for other exchanges. Call it only when the writer will certainly not read the memory again. */
   release(): void {
     this.#end();
     for (const slab of this.#slabs.splice(0)) this.#pool.give(slab);
@@ -216,16 +227,18 @@ export class ExchangeBatch {
   }
 }
 
-/** Memory for joining bodies is taken in such pieces, or larger ones; one is kept between batches. */
+/** Smallest allocation for joining bodies; one allocation is kept between batches. */
 const JOINED_BYTES = 8 << 20;
 
-/** Reads batches, one at a time: the bodies of one are of no meaning once the next is read. */
+/** Reads batches one at a time. Bodies are valid until the next read. */
 export class BatchReader {
-  /** Where bodies in several cells are joined. Shared, so that nobody takes it for memory that may be kept. */
+  /**
+   * Memory in which bodies of several cells are joined. It is shared memory, so that no code keeps a reference to it.
+   */
   #joined = new Uint8Array(new SharedArrayBuffer(0));
   #used = 0;
 
-  /** The exchanges of a batch. Both ends are this program, so the layout is taken as given. */
+  /** Decodes the exchanges of a batch. Writer and reader are the same program, so the layout is not validated. */
   read({ slabs, cells }: BatchMemory): CapturedExchange[] {
     const batch: CapturedExchange[] = [];
     this.#used = this.#joined.length > JOINED_BYTES ? this.#joined.length : 0;
@@ -286,7 +299,7 @@ export class BatchReader {
   }
 }
 
-/** What is equal in many requests, as it stands in the head. */
+/** The fields of a head, which are equal in many requests. */
 type Head = [
   note: string,
   provider: string,
@@ -300,7 +313,7 @@ type Head = [
   varying: readonly number[],
 ];
 
-// All ways are written out: loops over names take longer than all else that is done here.
+// Written out field by field: loops over names would dominate the cost of this code.
 
 function makeHead(exchange: FinishedExchange): Head {
   const { headers, varying } = exchange.request_form;
@@ -331,16 +344,16 @@ function isHeadOf(head: Head, exchange: FinishedExchange): boolean {
   );
 }
 
-/** A head as it is written. */
+/** A head and its encoding. */
 interface EncodedHead {
   fields: Head;
   bytes: Uint8Array;
-  /** In which batch it was written last, and as which of its heads. */
+  /** The last batch that contains this head, and the head's index in it. */
   batch: number;
   index: number;
 }
 
-/** Those made of one form, the last few; gone when the form is. */
+/** The most recent heads of a request form; collected together with the form. */
 const encodedHeads = new WeakMap<RequestForm, EncodedHead[]>();
 const MAX_HEADS_OF_FORM = 8;
 
@@ -369,8 +382,10 @@ function makeText(exchange: FinishedExchange): string {
 const ABORTED = 1;
 const TRUNCATED = 2;
 const HAS_RUN = 4;
+/** Bits from here on hold the position of the end cause plus one; 0 for no cause. */
+const END_CAUSE_AT = 8;
 
-/** Seven numbers of eight bytes; NaN stands for null. */
+/** Writes eight 64-bit floats; NaN represents null. */
 function writeNumbers(exchange: FinishedExchange, view: DataView, at: number): void {
   view.setFloat64(at, exchange.started_at_ms, true);
   view.setFloat64(at + 8, exchange.first_byte_ms ?? Number.NaN, true);
@@ -378,12 +393,14 @@ function writeNumbers(exchange: FinishedExchange, view: DataView, at: number): v
   view.setFloat64(at + 24, exchange.request_bytes, true);
   view.setFloat64(at + 32, exchange.response_bytes, true);
   view.setFloat64(at + 40, exchange.seq ?? Number.NaN, true);
+  view.setFloat64(at + 56, exchange.arrival ?? Number.NaN, true);
   view.setUint32(at + 48, exchange.status, true);
   view.setUint32(
     at + 52,
     (exchange.aborted ? ABORTED : 0) |
       (exchange.truncated ? TRUNCATED : 0) |
-      (exchange.run_id === null ? 0 : HAS_RUN),
+      (exchange.run_id === null ? 0 : HAS_RUN) |
+      (exchange.end_cause === undefined ? 0 : (END_CAUSES.indexOf(exchange.end_cause) + 1) << END_CAUSE_AT),
     true,
   );
 }
@@ -403,6 +420,8 @@ function makeExchange(
   responseBody: Uint8Array,
 ): CapturedExchange {
   const flags = view.getUint32(at + 52, true);
+  const arrival = readNumber(view, at + 56);
+  const end_cause = END_CAUSES[(flags >> END_CAUSE_AT) - 1];
   let requestHeaders = form.headers;
   let answerAt = runCharacters;
   if (form.varying.length > 0) {
@@ -426,9 +445,11 @@ function makeExchange(
     query: fields[6],
     status: view.getUint32(at + 48, true),
     started_at_ms: view.getFloat64(at, true),
+    ...(arrival === null ? {} : { arrival }),
     first_byte_ms: readNumber(view, at + 8),
     duration_ms: view.getFloat64(at + 16, true),
     aborted: (flags & ABORTED) !== 0,
+    ...(end_cause === undefined ? {} : { end_cause }),
     truncated: (flags & TRUNCATED) !== 0,
     served_by: fields[7],
     request_headers: requestHeaders,
@@ -441,7 +462,7 @@ function makeExchange(
   };
 }
 
-/** A head and what was read out of it. */
+/** A head's bytes and its decoded fields. */
 interface KnownHead {
   bytes: Buffer;
   fields: Head;
@@ -450,15 +471,15 @@ interface KnownHead {
 
 const MAX_KNOWN_HEADS = 1_024;
 const MAX_KNOWN_BYTES = 8_192;
-/** The last heads by their checksums: a client sends the same one again and again. Of two with one checksum the last. */
+/** Recent heads by checksum, because clients repeat them. If two heads share a checksum, the later one is kept. */
 const knownHeads = new RecentMap<number, KnownHead>(MAX_KNOWN_HEADS);
 
-/** Equal heads give the same form as long as they are known; a long one never is. */
+/** Returns the same form for equal heads while the head is remembered; long heads are not remembered. */
 function readHead(bytes: Buffer, from: number, to: number): KnownHead {
-  const checksum = byteEngine.measureChecksum(bytes, from, to);
+  const checksum = crc32(bytes.subarray(from, to));
   const known = knownHeads.get(checksum);
   if (known !== undefined && bytes.compare(known.bytes, 0, known.bytes.length, from, to) === 0) {
-    // One in use is not forgotten in the middle of a batch.
+    // Refresh the entry, so that a head in use is not evicted in the middle of a batch.
     if (knownHeads.getRecent(checksum) === undefined) knownHeads.set(checksum, known);
     return known;
   }

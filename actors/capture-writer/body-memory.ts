@@ -1,50 +1,52 @@
 /**
- * Memory that the writer also sees, in cells of a few sizes, for the bodies of exchanges that are under way. The tee copies bytes
- * into it once, as they pass, while they are in the processor's cache. So the buffer of a socket is free for the next
- * read at once, and no body waits in a heap, where megabytes make the collector look at everything again and again.
- * Cells are used again, so that few are fresh from the system. Server threads, one each.
+ * Cells of shared memory, in a few sizes, for the bodies of exchanges in progress; the capture writer maps the same
+ * memory. The tee copies passing bytes into a cell once, while they are in the processor's cache. The socket buffer is
+ * then free for the next read, and no body is on a heap, where megabytes would make the garbage collector scan
+ * repeatedly. Cells are reused, so that few are newly allocated. Server threads, one instance each.
  */
 import { byteEngine } from '../../native/byte-engine.ts';
-import { CAPTURE_FREE_CELL_BYTES } from '../../src/limits.ts';
 import type { MemoryPart } from './mapped-memory.ts';
 
+/** Most bytes of free cells that a server thread keeps. Others are dropped. */
+export const CAPTURE_FREE_CELL_BYTES = 256 << 20;
+
 /**
- * Lengths of cells: for small bodies, for pieces of larger ones, and for whole bodies whose length is known. Those of one
- * length are cut from one memory. What is not kept for use again is for the collector to find, and shared memory does not
- * make it look: so the lengths are few, and nearly all is kept.
+ * Cell sizes: for small bodies, for pieces of larger bodies, and for whole bodies of known length. Cells of one size
+ * are cut from one allocation. Dropped cells are left to the garbage collector, which shared memory does not trigger;
+ * there are therefore few sizes, and nearly all cells are kept.
  */
 const SIZES = [8, 64, 128, 192, 256, 320, 384, 512, 768, 1_024].map((kib) => kib << 10);
 const SLAB_BYTES = 1 << 20;
-/** A free cell that is so many times as long as what is asked for will do. */
+/** A free cell may be up to this many times as long as the requested size. */
 const LARGER_CELL = 2;
-/** From here on it pays to pass the caches by. */
+/** Copies from this size on bypass the processor caches. */
 const ASIDE_BYTES = 8 << 10;
-/** Less than this is written as the engine does it: a call outside costs as much. */
+/** Copies below this size use the engine's own copy, because a native call costs as much. */
 const NATIVE_COPY_BYTES = 256;
 
-/** Cells that were cut from one memory. */
+/** Cells that were cut from one allocation. */
 interface Cut {
-  /** Which size they are of. */
+  /** Index of their size in SIZES. */
   size: number;
-  /** A run of the mapped memory; null for one that the collector finds. */
+  /** Allocation in the mapped memory; null for memory of this process. */
   run: Uint8Array | null;
-  /** Cells that are not kept for use again. With the last of them the run is given back. */
+  /** Number of cells that have not been dropped. When the last one is dropped, the allocation is returned. */
   left: number;
 }
 
 export class BodyMemory {
   readonly #part: MemoryPart | null;
-  /** By size, those that nobody uses. */
+  /** Free cells by size. */
   readonly #free: Uint8Array[][] = SIZES.map(() => []);
   #freeBytes = 0;
   readonly #cuts = new WeakMap<Uint8Array, Cut>();
 
-  /** @param part where cells are cut from while it lasts; null: from memory of this process alone */
+  /** @param part source of the cells until it is exhausted; null: use memory of this process only */
   constructor(part: MemoryPart | null = null) {
     this.#part = part;
   }
 
-  /** @returns a cell for so many bytes, or the longest for their beginning; what it holds is of no meaning */
+  /** @returns a cell of at least `bytes` bytes, or the longest cell for the beginning; its content is undefined */
   take(bytes: number): Uint8Array {
     let wanted = 0;
     while (wanted < SIZES.length - 1 && SIZES[wanted]! < bytes) wanted++;
@@ -70,7 +72,7 @@ export class BodyMemory {
     else byteEngine.copyBytesAside(from, into, at);
   }
 
-  /** Gives a cell back. Nobody may look at it any more, on any thread. */
+  /** Returns a cell. No thread may read it afterwards. */
   give(cell: Uint8Array): void {
     const cut = this.#cuts.get(cell);
     if (cut === undefined) return;
@@ -82,13 +84,13 @@ export class BodyMemory {
     this.#freeBytes += cell.length;
   }
 
-  /** Whether it is a cell of this memory. */
+  /** Whether the cell belongs to this memory. */
   has(cell: Uint8Array): boolean {
     return this.#cuts.has(cell);
   }
 
   #drop(cell: Uint8Array, cut: Cut): void {
-    // A cell that is given back twice is no cell the second time.
+    // Forget the cell, so that returning it a second time has no effect.
     this.#cuts.delete(cell);
     cut.left--;
     if (cut.left === 0 && cut.run !== null) this.#part!.give(cut.run);

@@ -22,6 +22,8 @@ export interface CaptureProcessOptions {
   operator_secrets?: readonly string[];
   /** Headers that name runs, in lower case; left out: none. */
   run_headers?: readonly string[];
+  /** DATA_DIR; left out: the folder of `db`. */
+  data_dir?: string;
   /** null: bodies come over the channel. */
   memory: MappedMemoryPlace | null;
 }

@@ -124,11 +124,11 @@ export class CaptureWriterClient {
     }
   }
 
-  /** Batches are read one after the other: those that were sent before one that is answered are read by nobody any more. */
+  /** Batches are read in order: once a batch is answered, those sent before it are no longer read. */
   #releaseBefore(number: number): void {
     if (this.#unsure.length === 0) return;
-    for (const one of this.#unsure) if (one.number < number) one.batch.release();
-    this.#unsure = this.#unsure.filter((one) => one.number > number);
+    for (const sent of this.#unsure) if (sent.number < number) sent.batch.release();
+    this.#unsure = this.#unsure.filter((sent) => sent.number > number);
   }
 
   /** All that was appended before is safe from a power cut. */

@@ -1,33 +1,37 @@
 /**
- * How often the capture process has failed over its files, and what follows: a pause that doubles, and files that are set aside.
- * Pure. Actor thread.
+ * Counts the failures of the capture process that its files may have caused, and decides the consequences: a restart
+ * delay that doubles, and files to set aside. Pure. Actor thread.
  */
-import { CAPTURE_CALM_MS, CAPTURE_RESTART_MS } from '../../src/limits.ts';
 import type { SetAside } from './child-protocol.ts';
 
-/** Ends of the process over a file, with nothing stored in between or with something, after which it is set aside. */
+/** Delay before the capture process restarts. It doubles from the first value to the last. */
+export const CAPTURE_RESTART_MS = { first: 100, last: 10_000 } as const;
+/** A fault counts until the capture process has run this long without another. */
+export const CAPTURE_CALM_MS = 5 * 60_000;
+
+/** Crashes after which a file is set aside: without a stored exchange in between, and in total. */
 const FAULTS_IN_A_ROW = 2;
 const FAULTS = 3;
-/** Errors in a row that say that a page is damaged; the file is opened anew after each. */
+/** Consecutive errors that report a damaged page; the file is reopened after each. */
 const DAMAGES_IN_A_ROW = 2;
 
 export class FaultHistory {
   #lastAt = Number.NEGATIVE_INFINITY;
-  /** Ends of any kind since it was calm. */
+  /** Process ends of any kind since the last calm period. */
   #ends = 0;
   #faults = 0;
   #faultsInARow = 0;
   #damagesInARow = 0;
-  /** What was set aside since it was calm. */
+  /** What was set aside since the last calm period. */
   #level: SetAside = 'none';
-  /** Something was stored since the last time. */
+  /** Whether anything was stored since files were last set aside. */
   #hasStored = false;
-  /** What is to be set aside before a database is opened. */
+  /** What to set aside before the next database is opened. */
   #due: SetAside = 'none';
 
   /**
-   * The process has ended by itself.
-   * @param isFault it may have been over a file
+   * Records that the process ended unexpectedly.
+   * @param isFault whether a file may be the cause
    */
   noteEnd(isFault: boolean, nowMs: number): void {
     this.#rest(nowMs);
@@ -38,7 +42,10 @@ export class FaultHistory {
     if (this.#faultsInARow >= FAULTS_IN_A_ROW || this.#faults >= FAULTS) this.#blame();
   }
 
-  /** An append failed because of a damaged page. @returns whether the process is to end, so that the file can be set aside */
+  /**
+   * Records that an append failed because of a damaged page. @returns whether the process should end, so that the file
+   * can be set aside
+   */
   noteDamage(nowMs: number): boolean {
     this.#rest(nowMs);
     this.#damagesInARow++;
@@ -53,12 +60,12 @@ export class FaultHistory {
     this.#damagesInARow = 0;
   }
 
-  /** What the process is to set aside before it opens a database. */
+  /** What the process should set aside before it opens a database. */
   get due(): SetAside {
     return this.#due;
   }
 
-  /** It has done so. */
+  /** Records that the process has set the files aside and opened a database. */
   noteOpened(): void {
     this.#due = 'none';
   }
@@ -70,8 +77,8 @@ export class FaultHistory {
   }
 
   /**
-   * The live file first. If that did not help, those that are about to be sealed with it. After that only a file that stored
-   * something: where nothing can be stored, one more new file helps nobody.
+   * Sets the live file aside first; if that did not help, also the files that are about to be sealed. After that, a
+   * file is set aside only if something was stored: if nothing can be stored, another new file does not help.
    */
   #blame(): void {
     this.#faults = 0;

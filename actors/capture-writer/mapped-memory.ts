@@ -1,16 +1,21 @@
 /**
- * Memory that the capture process also sees: exchanges go there as places in it, and no byte of a body goes through a pipe. A process has
- * one, of a fixed length, and each server thread has a part of it. Its pages take no room until somebody writes to them.
+ * Memory that is shared with the capture process. Exchanges are sent as places in it, so no byte of a body goes through a pipe.
+ * A process has one such memory of a fixed length, and each server thread has a part of it. Its pages take no room until
+ * they are written to.
  * `makeMappedMemory` on the main thread, `MemoryPart` on server threads, `viewMappedMemory` in the capture process.
  */
 import { closeSync } from 'node:fs';
 import { memoryEngine } from '../../native/memory-engine.ts';
-import {
-  CAPTURE_MAPPED_BYTES_MAX,
-  CAPTURE_MAPPED_BYTES_MIN,
-  CAPTURE_MAPPED_SPARE_BYTES,
-  CAPTURE_SLAB_BYTES,
-} from '../../src/limits.ts';
+
+/** Size of a slab, the memory in which a server thread hands exchanges to the capture writer. It holds several batches. */
+export const CAPTURE_SLAB_BYTES = 4 << 20;
+/**
+ * Size of the memory that the capture process maps too: twice GW_MAX_QUEUE_BYTES and the spare bytes for each server thread, up
+ * to the maximum. Below the minimum it is not made. What finds no room in it goes to that process through a pipe.
+ */
+const CAPTURE_MAPPED_SPARE_BYTES = 64 << 20;
+const CAPTURE_MAPPED_BYTES_MAX = 2 ** 32;
+const CAPTURE_MAPPED_BYTES_MIN = 32 << 20;
 
 /** The most that a page has anywhere: a buffer must be so much longer than the memory that takes the place of its pages. */
 const PAGE_BYTES_MAX = 64 << 10;
@@ -69,7 +74,7 @@ function mapInto(
   }
 }
 
-/** Lets go of it. Nobody of this process may use it any more; who still does sees empty pages. */
+/** Unmaps the memory. This process may not use it afterwards; a late reader sees empty pages. */
 export function closeMappedMemory({ descriptor, buffer }: MappedMemory): void {
   memoryEngine.unmapMemory(new Uint8Array(buffer));
   closeSync(descriptor);
@@ -114,7 +119,7 @@ export class MemoryPart {
     return at;
   }
 
-  /** Gives a run back, and its pages to the system. Nobody may look at it any more, in any process. */
+  /** Gives a run back, and its pages to the system. No process may read it afterwards. */
   give(run: Uint8Array): void {
     const at = run.byteOffset - this.#mapped.from;
     memoryEngine.emptyMemory(this.#mapped.descriptor, at, run.length);

@@ -9,8 +9,8 @@ import { setTimeout as delay } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
 import { type FailureCause, zeroCounts } from '../../src/domain/capture-cause.ts';
 import { WITHHELD_CAUSES } from '../../src/domain/exchange.ts';
-import { CAPTURE_PROCESS_HEAP_MB } from '../../src/limits.ts';
 import { createDeferred, type Deferred } from '../../src/std/deferred.ts';
+import { passOutputOn } from '../../src/std/line-writer.ts';
 import type { CaptureLogAdapter } from './adapter.ts';
 import type { BatchMemory, BatchPlaces } from './batch.ts';
 import type {
@@ -26,6 +26,9 @@ import type {
 import { FaultHistory } from './fault-history.ts';
 import type { Appended, WriterState } from './protocol.ts';
 
+/** V8 heap of the capture process. Bodies and the bases of their differences lie outside it. */
+const CAPTURE_PROCESS_HEAP_MB = 1_024;
+
 /** Its events, for the log of this process. */
 export interface CaptureProcessTold {
   event: 'ended' | 'back';
@@ -34,7 +37,7 @@ export interface CaptureProcessTold {
   restart_in_ms: number;
 }
 
-export interface CaptureProcessParts {
+interface CaptureProcessParts {
   entry: URL;
   options: CaptureProcessOptions;
   /** Of the mapped memory, in this process. */
@@ -63,7 +66,16 @@ const EXIT_MS = 5_000;
 const NOTHING_TOLD: FileState = {
   bytes: 0,
   sealed: 0,
-  packing: { waiting_blocks: 0, waiting_bytes: 0, oldest_s: 0, unindexed: 0, share: 0 },
+  packing: {
+    waiting_blocks: 0,
+    waiting_bytes: 0,
+    oldest_s: 0,
+    unindexed: 0,
+    unindexed_s: 0,
+    unsearched: 0,
+    share: 0,
+  },
+  text: null,
   withheld: zeroCounts(WITHHELD_CAUSES),
   damaged: 0,
   memory_bytes: 0,
@@ -116,11 +128,12 @@ class CaptureChild {
     const flags = process.execArgv.filter(
       (flag) => !/^--(?:inspect|max-old-space-size|input-type|eval|e\b)/.test(flag),
     );
-    // The memory's place in this list is MEMORY_DESCRIPTOR; sockets that listen are handed on to nobody.
+    // The memory's place in this list is MEMORY_DESCRIPTOR. Listening sockets are not passed on.
     this.#child = spawn(process.execPath, [...flags, ...CAPTURE_PROCESS_FLAGS, fileURLToPath(entry)], {
-      stdio: ['ignore', 2, 2, 'ipc', ...(descriptor === null ? [] : [descriptor])],
+      stdio: ['ignore', 'pipe', 'pipe', 'ipc', ...(descriptor === null ? [] : [descriptor])],
       serialization: 'advanced',
     });
+    passOutputOn([this.#child.stdout, this.#child.stderr]);
     this.#child.on('message', (message) => this.#take(message as FromCapture));
     this.ended = new Promise((resolve) => {
       this.#child.once('error', (error) => {
@@ -186,7 +199,7 @@ class CaptureChild {
   }
 }
 
-/** Signals that somebody sends; a file does not cause them. */
+/** Signals that a person or another process sends; a file does not cause them. */
 const OUTSIDE_SIGNALS = new Set<NodeJS.Signals>(['SIGKILL', 'SIGTERM', 'SIGINT', 'SIGHUP', 'SIGQUIT']);
 
 /** Has the methods of `CaptureLogAdapter`, and does them in the other process. */
@@ -219,8 +232,8 @@ export class CaptureProcess {
   }
 
   /**
-   * @param input a batch; nobody looks at its memory any more once this is answered
-   * @throws what the log throws: nothing of it is stored; `lost_with_writer`: nobody knows
+   * @param input a batch; its memory is not read after the answer
+   * @throws what the log throws, when nothing of the batch is stored; `lost_with_writer` when that is unknown
    */
   append(input: AppendedBatch): Promise<Appended> {
     const appended = this.#tail.then(() => this.#append(input));

@@ -14,25 +14,43 @@ export interface LogState {
   /** Number of sealed files. */
   sealed: number;
   packing: PackingState;
-  /** Bodies that are not kept since nobody could tell what is in them, since the files were opened. */
+  /** Bodies withheld because they could not be decoded, since the files were opened. */
   withheld: Record<WithheldCause, number>;
+  /** How far the full-text index is; null without one. */
+  text: TextIndexState | null;
+}
+
+/** The full-text index. */
+interface TextIndexState {
+  /** The last exchange that is searched; 0 without any. */
+  searched_id: number;
+  /** Stored exchanges that are not searched yet. */
+  unsearched: number;
+  /** Exchanges of which only the beginning is searched. */
+  cut: number;
+  bytes: number;
+  segments: number;
 }
 
 /** What was put off while exchanges came. */
-export interface PackingState {
+interface PackingState {
   /** Blocks that were stored as they are and wait to be packed, and since when the oldest of them does. */
   waiting_blocks: number;
   waiting_bytes: number;
   oldest_s: number;
   /** Exchanges that the index does not have yet. */
   unindexed: number;
+  /** Seconds since the oldest of those was stored; 0 without any. */
+  unindexed_s: number;
+  /** Exchanges that the full-text index does not have yet. */
+  unsearched: number;
   /** Part of one core that tidying may take while exchanges come. */
   share: number;
 }
 
 /** The process that writes them. */
-export interface ProcessState {
-  /** null while there is none. */
+interface ProcessState {
+  /** null while the process does not run. */
   pid: number | null;
   /** Times that it ended by itself since the start. */
   restarts: number;
@@ -49,6 +67,8 @@ export interface ExpiredCaptures {
   attachments: number;
   /** When all was looked through last, seconds since the epoch; 0: it was not yet. */
   passed_at_s: number;
+  /** Whether the clock is to be confirmed before more than a day goes. */
+  waits_for_confirmation: boolean;
 }
 
 export interface WriterState extends LogState {
@@ -64,7 +84,7 @@ export interface Appended {
   /** Ids of what was stored now; without anything, last_id is one less. */
   first_id: number;
   last_id: number;
-  /** Not stored for its own sake; not there when there is none. */
+  /** Exchanges whose content cannot be stored; left out when empty. */
   set_apart?: SetApart[];
   /** The place failed in the middle: exchanges from this one of the batch on are to be sent again. */
   left?: { from: number; cause: PlaceCause; message: string };

@@ -60,14 +60,17 @@ export class FindingsAdapter {
     }
   }
 
+  /** @param input `evicted`: findings that are removed in the same transaction, to make room */
   async store(input: {
     codebase: Codebase;
     seq: number;
     finding: Finding;
     indexed: IndexedRow;
+    evicted: readonly number[];
   }): Promise<null> {
-    const { codebase, seq, finding, indexed } = input;
+    const { codebase, seq, finding, indexed, evicted } = input;
     await this.#tables.transact((transaction) => {
+      for (const gone of evicted) removeFinding(transaction, codebase, gone);
       transaction.write({ op: 'put', table: FINDINGS, row: findingRow(codebase, seq), value: finding });
       transaction.write({
         op: 'put',
@@ -77,7 +80,7 @@ export class FindingsAdapter {
       });
       changeCodebase(transaction, codebase, (before) => ({
         next_seq: Math.max(before.next_seq, seq + 1),
-        count: before.count + 1,
+        count: before.count + 1 - evicted.length,
         embedder_id:
           before.count === 0 || before.embedder_id === indexed.embedder_id ? indexed.embedder_id : null,
       }));
@@ -93,11 +96,7 @@ export class FindingsAdapter {
   }): Promise<null> {
     const { codebase, seqs, audit } = input;
     await this.#tables.transact((transaction) => {
-      for (const seq of seqs) {
-        const row = findingRow(codebase, seq);
-        transaction.write({ op: 'remove', table: FINDINGS, row });
-        transaction.write({ op: 'remove', table: FINDINGS_INDEXED, row });
-      }
+      for (const seq of seqs) removeFinding(transaction, codebase, seq);
       changeCodebase(transaction, codebase, (before) => ({ ...before, count: before.count - seqs.length }));
       if (audit !== null) for (const write of auditWrites(audit)) transaction.write(write);
     });
@@ -128,6 +127,12 @@ export class FindingsAdapter {
     });
     return null;
   }
+}
+
+function removeFinding(transaction: TableTransaction, codebase: Codebase, seq: number): void {
+  const row = findingRow(codebase, seq);
+  transaction.write({ op: 'remove', table: FINDINGS, row });
+  transaction.write({ op: 'remove', table: FINDINGS_INDEXED, row });
 }
 
 function changeCodebase(

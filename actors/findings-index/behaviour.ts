@@ -1,19 +1,26 @@
 /**
- * The findings of one code base: which there are, where, about which paths, and how near they are to a question.
- * The rows in the tables are the truth. The actor reads them at its first message, and changes its state only after a write
- * has succeeded. Stores are written side by side, so that one sync of the disk serves many. All other writes and
- * readings of rows wait until they are alone. Questions wait only for the first reading. Actor thread.
+ * The findings index of one code base: which findings exist, their locations and paths, and their similarity to a
+ * question. The rows in the tables are authoritative. The actor reads them at its first message, and changes its state
+ * only after a write has succeeded. Concurrent stores share one sync of the disk. Every other operation that writes or
+ * reads rows waits until it can run alone. Questions wait only for the first reading. Actor thread.
  */
 
 import type { AuditEntry } from '../../src/domain/account.ts';
-import { type Codebase, type Finding, matchesFilter, PathCover, scoreOf } from '../../src/domain/finding.ts';
-import { FINDINGS_PER_CODEBASE } from '../../src/limits.ts';
+import {
+  type Codebase,
+  type Finding,
+  type FindingFilter,
+  matchesFilter,
+  PathCover,
+  scoreOf,
+} from '../../src/domain/finding.ts';
 import type { Behaviour, Context, Outcome, Refusal, ReplyToken } from '../../src/runtime/protocol.ts';
-import type { VectorIndex } from '../../src/search/vector-index.ts';
+import type { AcceptId, VectorIndex } from '../../src/search/vector-index.ts';
 import { FINDINGS_ADAPTER, type LoadedFindings, type NewVector } from './adapter.ts';
 import {
   type EmbedderFacts,
   FINDINGS_INDEX_KIND,
+  FINDINGS_PER_CODEBASE,
   type FindingPlace,
   type FindingsIndexProtocol,
   type IndexedRow,
@@ -27,21 +34,31 @@ interface Entry
 }
 
 interface Index {
-  /** By hash: stores that are being written, and who waits for them. */
+  /** Stores in progress by hash, with the callers that wait for each. */
   storing: Map<string, ReplyToken[]>;
-  /** Something is under way that must be alone. */
+  /** Whether an operation that must run alone is in progress. */
   is_exclusive: boolean;
-  /** Messages that wait for their turn, in the order in which they came; bounded by the answers that may be kept. */
+  /** Messages that wait for their turn, in order of arrival; bounded by the number of open replies. */
   waiting: Waiting[];
-  /** Whose vectors are in the index; null: nothing is read in yet, or a write failed and it must be read again. */
+  /**
+   * The embedder of the indexed vectors; null before the first reading, or after a failed write, when the rows must be
+   * read again.
+   */
   embedder: EmbedderFacts | null;
   next_seq: number;
   entries: Map<number, Entry>;
   by_hash: Map<string, Entry>;
   vectors: VectorIndex | null;
-  /** Places without a vector of the embedder. */
+  /** Findings without a vector of the embedder. */
   unembedded: Set<number>;
-  /** By project, and under null all; made when they are asked for, dropped with every change. */
+  /**
+   * All findings, the longest unused first. A finding is used when it is stored, recalled or read by its id. After a
+   * start the order is that of storing.
+   */
+  by_use: Set<number>;
+  /** Findings that a store in progress removes, to make room. */
+  evicting: Set<number>;
+  /** By project, and under null for all projects; computed on demand and dropped with every change. */
   covers: Map<string | null, PathCover>;
 }
 
@@ -56,19 +73,19 @@ interface Waiting {
 
 interface IndexInternal {
   loaded: Outcome<unknown, Waiting>;
-  stored: Outcome<unknown, { entry: Entry; vector: Uint8Array | null }>;
+  stored: Outcome<unknown, { entry: Entry; vector: Uint8Array | null; evicted: readonly number[] }>;
   removed: Outcome<unknown, { token: ReplyToken; seqs: readonly number[] }>;
   vectors_stored: Outcome<unknown, { token: ReplyToken; vectors: readonly NewVector[] }>;
-  /** A moment after a recall. */
+  /** Runs shortly after a recall. */
   tend: null;
 }
 
 type IndexContext = Pick<
   Context<Index, never, IndexInternal, never>,
-  'io' | 'replyTo' | 'refuseTo' | 'setTimer'
+  'io' | 'replyTo' | 'refuseTo' | 'setTimer' | 'count'
 >;
 
-/** What is done with each message once the rows are read. Answers through its token. */
+/** Handles each message once the rows have been read. Answers through the message's token. */
 type Work = {
   [N in MessageName]: (
     index: Index,
@@ -78,16 +95,16 @@ type Work = {
   ) => void;
 };
 
-/** Messages that write more than a finding of their own: they wait until nothing else is being written. */
+/** Messages that write more than one finding: they wait until nothing else is being written. */
 const EXCLUSIVE: ReadonlySet<MessageName> = new Set(['invalidate', 'clear', 'delete', 'expire', 'embedded']);
 
 /**
- * What a recall spends on making later ones quicker: as much again as a slow one takes. A code base that nobody asks
- * about costs nothing, and one that is asked often soon has its graph.
+ * After a recall the index builds its graph in short stretches, until the graph holds every vector. A code base without
+ * recalls costs nothing.
  */
 const TEND_BUDGET_MS = 5;
-
-const FULL: Refusal = { code: 'findings_full', message: 'the code base is full', retryable: false };
+/** Left to other work between two stretches. */
+const TEND_PAUSE_MS = 10;
 
 const WORK: Work = {
   store(index, { codebase, finding, hash, embedder, vector }, context, token) {
@@ -102,10 +119,7 @@ const WORK: Work = {
       same.push(token);
       return;
     }
-    if (index.entries.size + index.storing.size >= FINDINGS_PER_CODEBASE) {
-      context.refuseTo(token, FULL);
-      return;
-    }
+    const evicted = chooseEvicted(index);
     const { finding_id, project_id, file_path, finding_type, created_at } = finding;
     const seq = index.next_seq++;
     index.storing.set(hash, [token]);
@@ -116,36 +130,41 @@ const WORK: Work = {
       embedder_id: vector === null ? null : embedder.id,
       vector: vector ?? new Uint8Array(0),
     };
-    context.io(FINDINGS_ADAPTER, 'store', { codebase, seq, finding, indexed }, 'stored', { entry, vector });
+    const input = { codebase, seq, finding, indexed, evicted };
+    context.io(FINDINGS_ADAPTER, 'store', input, 'stored', { entry, vector, evicted });
   },
 
   recall(index, { vector, top_k, score_threshold, ...request }, context, token) {
-    const accept = (seq: number): boolean => {
-      const entry = index.entries.get(seq);
-      return entry !== undefined && isInScope(entry, request) && matchesFilter(entry, request);
-    };
-    const matches = index.vectors!.search(unpackVector(vector), top_k, accept, score_threshold);
+    const matches = index.vectors!.search(
+      unpackVector(vector),
+      top_k,
+      filterOf(index, request),
+      score_threshold,
+    );
     const hits = matches.map(({ id, similarity }) => ({
       seq: id,
       finding_id: index.entries.get(id)!.finding_id,
       score: scoreOf(similarity),
     }));
+    for (const { seq } of hits) use(index, seq);
     context.replyTo(token, { hits, unembedded: index.unembedded.size });
-    // After the answer has left.
+    // Runs after the answer has been sent.
     if (index.vectors!.unlinked > 0) context.setTimer('tend', 0, 'tend', null);
   },
 
   find(index, { finding_id, ...scope }, context, token) {
     for (const entry of index.entries.values()) {
       if (entry.finding_id !== finding_id) continue;
-      context.replyTo(token, { place: isInScope(entry, scope) ? placeOf(entry) : null });
+      const isSeen = isInScope(entry, scope);
+      if (isSeen) use(index, entry.seq);
+      context.replyTo(token, { place: isSeen ? placeOf(entry) : null });
       return;
     }
     context.replyTo(token, { place: null });
   },
 
   list(index, { limit, offset, before_seq, from, to, ...request }, context, token) {
-    // Stores that were written side by side may have ended in another order than they have places.
+    // Concurrent stores may have finished in a different order than their sequence numbers.
     const matching = [...index.entries.values()]
       .filter(
         (entry) =>
@@ -174,7 +193,7 @@ const WORK: Work = {
   },
 
   coverage(index, { file_paths, ...scope }, context, token) {
-    // What is hidden is so for moments only: nothing is remembered of it.
+    // Findings are hidden only briefly, so the result is not remembered.
     const isUsual = scope.hidden === undefined;
     let cover = isUsual ? index.covers.get(scope.project_id) : undefined;
     if (cover === undefined) {
@@ -224,41 +243,108 @@ const WORK: Work = {
   },
 };
 
-/** @param makeIndex of vectors with so many numbers each */
+/** Handles the message now, if possible. @returns false when it must wait */
+function attempt(index: Index, waiting: Waiting, context: IndexContext): boolean {
+  const { token, name, request } = waiting;
+  const isLoaded = index.embedder?.id === request.embedder.id;
+  const isAlone = !index.is_exclusive && index.storing.size === 0;
+  if (!isLoaded) {
+    if (!isAlone) return false;
+    index.is_exclusive = true;
+    context.io(FINDINGS_ADAPTER, 'load', request.codebase, 'loaded', waiting);
+    return true;
+  }
+  if (EXCLUSIVE.has(name) ? !isAlone : name === 'store' && index.is_exclusive) return false;
+  (WORK[name] as Work[MessageName])(index, request as never, context, token);
+  return true;
+}
+
+/** Called when an operation has ended: handles the messages that waited for it. */
+function goOn(index: Index, context: IndexContext): void {
+  while (index.waiting.length > 0 && attempt(index, index.waiting[0]!, context)) index.waiting.shift();
+}
+
+/** Handles a new message, or queues it. */
+function begin<N extends MessageName>(
+  name: N,
+  index: Index,
+  request: FindingsIndexProtocol[N]['request'],
+  context: Context<Index, never, IndexInternal, FindingsIndexProtocol[N]['reply']>,
+): void {
+  const message: Waiting = { token: context.holdReply(), name, request };
+  // A write must not overtake a waiting message; a question may.
+  const mayOvertake = index.waiting.length === 0 || !(EXCLUSIVE.has(name) || name === 'store');
+  if (!mayOvertake || !attempt(index, message, context)) index.waiting.push(message);
+}
+
+/** Continues operations when storage has answered. */
+function outcomeHandlers(
+  makeIndex: (dimensions: number) => VectorIndex,
+): Behaviour<FindingsIndexProtocol, Index, never, IndexInternal>['internal'] {
+  return {
+    loaded(index, { carry: waiting, ...outcome }, context) {
+      index.is_exclusive = false;
+      if (outcome.ok) {
+        fill(index, outcome.value as LoadedFindings, waiting.request.embedder, makeIndex);
+        if (!attempt(index, waiting, context)) index.waiting.unshift(waiting);
+      } else {
+        context.refuseTo(waiting.token, outcome.error);
+      }
+      goOn(index, context);
+    },
+
+    stored(index, { carry: { entry, vector, evicted }, ...outcome }, context) {
+      const tokens = index.storing.get(entry.hash) ?? [];
+      index.storing.delete(entry.hash);
+      for (const seq of evicted) index.evicting.delete(seq);
+      if (outcome.ok) {
+        for (const seq of evicted) drop(index, seq);
+        if (evicted.length > 0) context.count('findings_evicted', '', evicted.length);
+        add(index, entry, vector);
+        const { finding_id, created_at } = entry;
+        const reply = { finding_id, created_at, unembedded: index.unembedded.size };
+        for (const token of tokens) context.replyTo(token, reply);
+      } else {
+        for (const token of tokens) giveUp(index, context, token, outcome.error);
+      }
+      goOn(index, context);
+    },
+
+    removed(index, { carry: { token, seqs }, ...outcome }, context) {
+      index.is_exclusive = false;
+      if (outcome.ok) {
+        for (const seq of seqs) drop(index, seq);
+        context.replyTo(token, { deleted: seqs.length });
+      } else {
+        giveUp(index, context, token, outcome.error);
+      }
+      goOn(index, context);
+    },
+
+    tend(index, _message, context) {
+      if (index.vectors?.tend(TEND_BUDGET_MS)) context.setTimer('tend', TEND_PAUSE_MS, 'tend', null);
+    },
+
+    vectors_stored(index, { carry: { token, vectors }, ...outcome }, context) {
+      index.is_exclusive = false;
+      if (outcome.ok) {
+        for (const { seq, vector } of vectors) {
+          index.vectors!.add(seq, unpackVector(vector));
+          index.unembedded.delete(seq);
+        }
+        context.replyTo(token, { left: index.unembedded.size });
+      } else {
+        giveUp(index, context, token, outcome.error);
+      }
+      goOn(index, context);
+    },
+  };
+}
+
+/** @param makeIndex creates an index for vectors with this many dimensions */
 export function findingsIndex(
   makeIndex: (dimensions: number) => VectorIndex,
 ): Behaviour<FindingsIndexProtocol, Index, never, IndexInternal> {
-  /** Does the message now, or puts it behind the others. @returns false when it must wait */
-  const attempt = (index: Index, waiting: Waiting, context: IndexContext): boolean => {
-    const { token, name, request } = waiting;
-    const isLoaded = index.embedder?.id === request.embedder.id;
-    const isAlone = !index.is_exclusive && index.storing.size === 0;
-    if (!isLoaded) {
-      if (!isAlone) return false;
-      index.is_exclusive = true;
-      context.io(FINDINGS_ADAPTER, 'load', request.codebase, 'loaded', waiting);
-      return true;
-    }
-    if (EXCLUSIVE.has(name) ? !isAlone : name === 'store' && index.is_exclusive) return false;
-    (WORK[name] as Work[MessageName])(index, request as never, context, token);
-    return true;
-  };
-  /** After something has ended: those that waited for it. */
-  const goOn = (index: Index, context: IndexContext): void => {
-    while (index.waiting.length > 0 && attempt(index, index.waiting[0]!, context)) index.waiting.shift();
-  };
-  const begin = <N extends MessageName>(
-    name: N,
-    index: Index,
-    request: FindingsIndexProtocol[N]['request'],
-    context: Context<Index, never, IndexInternal, FindingsIndexProtocol[N]['reply']>,
-  ): void => {
-    const message: Waiting = { token: context.holdReply(), name, request };
-    // A write does not overtake one that waits; a question may.
-    const mayOvertake = index.waiting.length === 0 || !(EXCLUSIVE.has(name) || name === 'store');
-    if (!mayOvertake || !attempt(index, message, context)) index.waiting.push(message);
-  };
-
   return {
     kind: FINDINGS_INDEX_KIND,
     initial: emptyIndex,
@@ -277,61 +363,7 @@ export function findingsIndex(
       embedded: (index, request, context) => begin('embedded', index, request, context),
     },
 
-    internal: {
-      loaded(index, { carry: waiting, ...outcome }, context) {
-        index.is_exclusive = false;
-        if (outcome.ok) {
-          fill(index, outcome.value as LoadedFindings, waiting.request.embedder, makeIndex);
-          if (!attempt(index, waiting, context)) index.waiting.unshift(waiting);
-        } else {
-          context.refuseTo(waiting.token, outcome.error);
-        }
-        goOn(index, context);
-      },
-
-      stored(index, { carry: { entry, vector }, ...outcome }, context) {
-        const tokens = index.storing.get(entry.hash) ?? [];
-        index.storing.delete(entry.hash);
-        if (outcome.ok) {
-          add(index, entry, vector);
-          const { finding_id, created_at } = entry;
-          const reply = { finding_id, created_at, unembedded: index.unembedded.size };
-          for (const token of tokens) context.replyTo(token, reply);
-        } else {
-          for (const token of tokens) giveUp(index, context, token, outcome.error);
-        }
-        goOn(index, context);
-      },
-
-      removed(index, { carry: { token, seqs }, ...outcome }, context) {
-        index.is_exclusive = false;
-        if (outcome.ok) {
-          for (const seq of seqs) drop(index, seq);
-          context.replyTo(token, { deleted: seqs.length });
-        } else {
-          giveUp(index, context, token, outcome.error);
-        }
-        goOn(index, context);
-      },
-
-      tend(index) {
-        index.vectors?.tend(TEND_BUDGET_MS);
-      },
-
-      vectors_stored(index, { carry: { token, vectors }, ...outcome }, context) {
-        index.is_exclusive = false;
-        if (outcome.ok) {
-          for (const { seq, vector } of vectors) {
-            index.vectors!.add(seq, unpackVector(vector));
-            index.unembedded.delete(seq);
-          }
-          context.replyTo(token, { left: index.unembedded.size });
-        } else {
-          giveUp(index, context, token, outcome.error);
-        }
-        goOn(index, context);
-      },
-    },
+    internal: outcomeHandlers(makeIndex),
   };
 }
 
@@ -340,12 +372,13 @@ function emptyIndex(): Index {
     storing: new Map(),
     is_exclusive: false,
     waiting: [],
+    evicting: new Set(),
     ...emptyContents(),
   };
 }
 
 /** What is read from the rows. */
-function emptyContents(): Omit<Index, 'storing' | 'is_exclusive' | 'waiting'> {
+function emptyContents(): Omit<Index, 'storing' | 'is_exclusive' | 'waiting' | 'evicting'> {
   return {
     embedder: null,
     next_seq: 0,
@@ -353,11 +386,45 @@ function emptyContents(): Omit<Index, 'storing' | 'is_exclusive' | 'waiting'> {
     by_hash: new Map(),
     vectors: null,
     unembedded: new Set(),
+    by_use: new Set(),
     covers: new Map(),
   };
 }
 
-/** Makes the index what the rows say. */
+/** The findings that must go so that one more has room: the longest unused ones. */
+function chooseEvicted(index: Index): number[] {
+  const evicted: number[] = [];
+  let excess = index.entries.size - index.evicting.size + index.storing.size + 1 - FINDINGS_PER_CODEBASE;
+  if (excess <= 0) return evicted;
+  for (const seq of index.by_use) {
+    if (index.evicting.has(seq)) continue;
+    index.evicting.add(seq);
+    evicted.push(seq);
+    if (--excess === 0) break;
+  }
+  return evicted;
+}
+
+function use(index: Index, seq: number): void {
+  index.by_use.delete(seq);
+  index.by_use.add(seq);
+}
+
+/** undefined when the request means every finding. */
+function filterOf(
+  index: Index,
+  request: FindingFilter & { project_id: string | null; hidden?: readonly string[] },
+): AcceptId | undefined {
+  const { project_id, hidden, file_path, finding_type } = request;
+  if (project_id === null && hidden === undefined && file_path === null && finding_type === null)
+    return undefined;
+  return (seq) => {
+    const entry = index.entries.get(seq);
+    return entry !== undefined && isInScope(entry, request) && matchesFilter(entry, request);
+  };
+}
+
+/** Replaces the index's state with the content of the rows. */
 function fill(
   index: Index,
   { next_seq, rows }: LoadedFindings,
@@ -373,6 +440,7 @@ function fill(
 
 function add(index: Index, entry: Entry, vector: Uint8Array | null): void {
   index.entries.set(entry.seq, entry);
+  index.by_use.add(entry.seq);
   index.by_hash.set(entry.hash, entry);
   if (vector === null) index.unembedded.add(entry.seq);
   else index.vectors!.add(entry.seq, unpackVector(vector));
@@ -380,8 +448,11 @@ function add(index: Index, entry: Entry, vector: Uint8Array | null): void {
 }
 
 function drop(index: Index, seq: number): void {
-  const { hash } = index.entries.get(seq)!;
+  const entry = index.entries.get(seq);
+  if (entry === undefined) return;
+  const { hash } = entry;
   index.entries.delete(seq);
+  index.by_use.delete(seq);
   index.by_hash.delete(hash);
   index.unembedded.delete(seq);
   index.vectors!.remove(seq);
@@ -407,7 +478,7 @@ function remove(
   context.io(FINDINGS_ADAPTER, 'remove', { codebase, seqs, audit: told }, 'removed', { token, seqs });
 }
 
-/** Whether a failed write has happened is not known: the next message reads the rows again. */
+/** After a failed write its effect is unknown, so the next message reads the rows again. */
 function giveUp(index: Index, context: IndexContext, token: ReplyToken, error: Refusal): void {
   index.embedder = null;
   context.refuseTo(token, error);

@@ -3,9 +3,8 @@
 import type { AuditEntry } from '../../src/domain/account.ts';
 import type { Codebase, Finding, FindingFilter } from '../../src/domain/finding.ts';
 import { CatalogueError } from '../../src/errors.ts';
-import { FINDINGS_PER_CODEBASE, PAGE_SCAN_ROWS } from '../../src/limits.ts';
+import { PAGE_SCAN_ROWS } from '../../src/limits.ts';
 import type { Asker } from '../../src/runtime/actor-client.ts';
-import { RuntimeError } from '../../src/runtime/error.ts';
 import type { TableReader } from '../../src/storage/tables.ts';
 import {
   type CodebaseRow,
@@ -25,7 +24,7 @@ import {
 export { FINDINGS_CODEBASES, type FindingPlace } from './protocol.ts';
 
 /** A code base of a list. */
-export interface CodebaseFacts {
+interface CodebaseFacts {
   codebase_id: string;
   /** null: not counted, since a project sees its part alone. */
   findings: number | null;
@@ -38,7 +37,7 @@ const DEADLINE_MS = 15_000;
 export interface FindingsScope extends Codebase {
   /** null: every project's. */
   project_id: string | null;
-  /** Projects of which nothing is in sight any more; absent: there are none. */
+  /** Projects whose findings are hidden; absent: no such projects. */
   hidden?: ReadonlySet<string>;
 }
 
@@ -69,7 +68,6 @@ export class FindingsClient {
    * Stores a finding, on the disk before this returns. One that is there already (by its hash) stays as it is.
    * @param vector null: to be embedded later
    * @returns the id and time of the finding that is there now
-   * @throws {CatalogueError} `conflict` when the code base holds as many as it may
    */
   store(codebase: Codebase, finding: Finding, hash: string, vector: Float32Array | null): ReplyOf<'store'> {
     const packed = vector === null ? null : packVector(vector);
@@ -93,7 +91,7 @@ export class FindingsClient {
     return this.#ask(scope, 'list', { ...sightOf(scope), ...options });
   }
 
-  /** One finding by its id; undefined when there is none in sight. */
+  /** One finding by its id; undefined when no visible finding has it. */
   async find(scope: FindingsScope, finding_id: string): Promise<Finding | undefined> {
     const { place } = await this.#ask(scope, 'find', { ...sightOf(scope), finding_id });
     return place === null ? undefined : this.read(scope, place);
@@ -120,8 +118,8 @@ export class FindingsClient {
     const start = after === null ? null : after[1] === 0 ? [org_id, after[0]] : [org_id, after[0], 0];
     const hides = hidden !== undefined && hidden.size > 0;
     const isCounted = project_id === null && !hides;
-    const isMeant = (its: string) =>
-      (project_id === null || its === project_id) && !(hides && hidden.has(its));
+    const isMeant = (projectId: string) =>
+      (project_id === null || projectId === project_id) && !(hides && hidden.has(projectId));
     const range = { prefix: [org_id], reverse: true, ...(start === null ? {} : { after: start }) };
     for (const { row, value } of this.#tables.range<CodebaseRow>(FINDINGS_CODEBASES, range)) {
       const codebase_id = row[1] as string;
@@ -242,11 +240,6 @@ export class FindingsClient {
         deadline_ms: DEADLINE_MS,
       })) as FindingsIndexProtocol[N]['reply'];
     } catch (thrown) {
-      if (thrown instanceof RuntimeError && thrown.code === 'findings_full')
-        throw new CatalogueError(
-          'conflict',
-          `The code base holds ${FINDINGS_PER_CODEBASE} findings; invalidate or clear some first`,
-        );
       throw new CatalogueError('unavailable', undefined, { cause: thrown });
     }
   }

@@ -9,6 +9,12 @@ import type { AuditEntry } from '../../src/domain/account.ts';
 import type { Codebase, Finding, FindingFilter } from '../../src/domain/finding.ts';
 import type { ActorAddress, RowKey } from '../../src/runtime/protocol.ts';
 
+/**
+ * Findings of one code base. One more takes the place of the longest unused one. Their vectors are in memory while the
+ * code base is in use.
+ */
+export const FINDINGS_PER_CODEBASE = 10_000;
+
 export const FINDINGS_INDEX_KIND = 'findings-index';
 
 /** Tables of `main.mdb`. A finding is in two rows: its texts, and what the index must know of it. */
@@ -35,7 +41,7 @@ export interface IndexedRow {
   hash: string;
   /** null: not embedded yet. */
   embedder_id: string | null;
-  /** 32-bit floats of this machine's byte order; empty when there is none. */
+  /** 32-bit floats of this machine's byte order; empty without a vector. */
   vector: Uint8Array;
 }
 
@@ -54,24 +60,24 @@ export interface IndexFacts {
 /** What a request may touch; null: every project's. */
 interface Scoped extends IndexFacts {
   project_id: string | null;
-  /** Projects of which nothing is in sight any more; absent: there are none. */
+  /** Projects whose findings are hidden; absent: no such projects. */
   hidden?: readonly string[];
 }
 
-export interface StoreRequest extends IndexFacts {
+interface StoreRequest extends IndexFacts {
   finding: Finding;
   hash: string;
   /** null: to be embedded later. */
   vector: Uint8Array | null;
 }
 
-export interface RecallRequest extends Scoped, FindingFilter {
+interface RecallRequest extends Scoped, FindingFilter {
   vector: Uint8Array;
   top_k: number;
   score_threshold: number;
 }
 
-export interface ListRequest extends Scoped, FindingFilter {
+interface ListRequest extends Scoped, FindingFilter {
   limit: number;
   offset: number;
   /** Only places before it; null: from the newest on. */
@@ -81,13 +87,13 @@ export interface ListRequest extends Scoped, FindingFilter {
   to: string | null;
 }
 
-export interface PathsRequest extends Scoped {
+interface PathsRequest extends Scoped {
   file_paths: readonly string[];
 }
 
 /** What deletes says who does, for the entry that is written with it where something was deleted. */
 interface Audited {
-  /** Its `after` gets `deleted`, the number of findings; null: whoever deletes has told of it elsewhere. */
+  /** Its `after` gets `deleted`, the number of findings; null: the caller records the deletion elsewhere. */
   audit: AuditEntry | null;
 }
 
@@ -98,7 +104,7 @@ export interface FindingPlace {
 }
 
 export type FindingsIndexProtocol = {
-  /** Refused with `findings_full` when there is no room. */
+  /** Evicts the longest unused finding when there is no room. */
   store: {
     request: StoreRequest;
     reply: { finding_id: string; created_at: string; unembedded: number };

@@ -4,7 +4,6 @@
  * block waits for the disk. Server threads.
  */
 
-import { LIVE_RING_BYTES, LIVE_RING_EVENTS } from '../../src/limits.ts';
 import type { Behaviour } from '../../src/runtime/protocol.ts';
 import {
   LIVE_HUB_KIND,
@@ -14,6 +13,10 @@ import {
   liveTopic,
 } from './protocol.ts';
 import { EventRing } from './ring.ts';
+
+/** Events, and their bytes, that a hub keeps for an organization. The oldest are dropped. */
+export const LIVE_RING_EVENTS = 10_000;
+const LIVE_RING_BYTES = 16 << 20;
 
 /** Numbers that one commit reserves; as many may be missing after a restart. */
 const ID_BLOCK = 10_000;
@@ -89,13 +92,13 @@ export const liveHub: LiveHub = {
   },
 };
 
-/** Where nobody can read the stream: hears everything, keeps nothing, writes nothing. Senders need not know. */
+/** The hub without readers: takes every event, keeps and writes nothing. Senders do not notice. */
 export const silentLiveHub: LiveHub = {
   ...liveHub,
   handlers: { ...liveHub.handlers, publish: () => {}, forget: () => {} },
 };
 
-/** The same, and what is older than an operator keeps is told to nobody. @param maxAgeMs null: nothing is too old */
+/** The same, without events older than the operator keeps. @param maxAgeMs null: nothing is too old */
 export function liveHubOf(maxAgeMs: number | null): LiveHub {
   if (maxAgeMs === null) return liveHub;
   const { publish, replay, ...others } = liveHub.handlers;

@@ -1,6 +1,6 @@
 /**
- * Tells live hubs what happened, and reads them. The only place that makes their messages. Server threads read with the two
- * classes; behaviours on server and actor threads pass `liveEventTell` to their context.
+ * Publishes events to live hubs and reads events back. Only this file makes the hubs' messages. Server threads read
+ * with the two classes; behaviours on server and actor threads pass `liveEventTell` to their context.
  */
 
 import { boundLiveEvent, type LiveEvent } from '../../src/domain/live-event.ts';
@@ -17,20 +17,20 @@ import {
   type ReplayRequest,
 } from './protocol.ts';
 
-export type { LivePublication, NumberedEvent, ReplayReply, ReplayRequest } from './protocol.ts';
+export type { NumberedEvent, ReplayReply, ReplayRequest } from './protocol.ts';
 
-/** A page comes out of memory. */
+/** Short, because a page is read from memory. */
 const REPLAY_DEADLINE_MS = 2_000;
 
 /** The arguments of a `tell`. */
-export interface LiveEventTell {
+interface LiveEventTell {
   to: ActorAddress;
   name: 'publish';
   payload: LiveMessage;
 }
 
 /**
- * What an actor tells when something happened: `const { to, name, payload } = liveEventTell(event)`, then
+ * The message with which an actor reports an event: `const { to, name, payload } = liveEventTell(event)`, then
  * `context.tell(to, name, payload)`. Texts that are too long are cut.
  */
 export function liveEventTell(event: LiveEvent): LiveEventTell {
@@ -38,7 +38,7 @@ export function liveEventTell(event: LiveEvent): LiveEventTell {
   return { to: { kind: LIVE_HUB_KIND, key: event.org_id }, name: 'publish', payload };
 }
 
-/** The same for what the hub must not remember any longer. */
+/** The message that makes the hub forget events. */
 export function liveForgetTell(
   orgId: string,
   payload: ForgetRequest,
@@ -54,27 +54,27 @@ export class LiveHubClient {
   }
 
   /**
-   * Tells everyone who watches the organization. Never waits, never fails: an event that finds no hub is lost, as the
-   * stream is a view of what is stored elsewhere.
+   * Sends the event to everyone who watches the organization. Never waits or fails: an event that reaches no hub is
+   * lost, because the stream is only a view of stored data.
    */
   publish(event: LiveEvent): void {
     const { to, name, payload } = liveEventTell(event);
     this.#asker.tell(to, name, payload);
   }
 
-  /** Has the hub forget what was deleted. Never waits, never fails. */
+  /** Makes the hub forget deleted data. Never waits or fails. */
   forget(orgId: string, request: ForgetRequest): void {
     const { to, name, payload } = liveForgetTell(orgId, request);
     this.#asker.tell(to, name, payload);
   }
 }
 
-/** Reaches actors and hears what they publish: the runtime's ActorClient. */
+/** Sends messages to actors and receives what they publish: the runtime's ActorClient. */
 export interface SubscribingAsker extends Asker {
   subscribe(topic: string, listener: (payload: unknown) => void): () => void;
 }
 
-/** The reading side, for the server threads that serve the stream. */
+/** Reads the stream, on the server threads that serve it. */
 export class LiveHubReader {
   readonly #asker: SubscribingAsker;
 
@@ -83,16 +83,16 @@ export class LiveHubReader {
   }
 
   /**
-   * Hears what happens in the organization from now on, in order; what is lost on the way shows in `previous_id`.
-   * @returns ends it
+   * Subscribes to the organization's events, in order; `previous_id` reveals lost events.
+   * @returns a function that ends the subscription
    */
   subscribe(orgId: string, listener: (publication: LivePublication) => void): () => void {
     return this.#asker.subscribe(liveTopic(orgId), (payload) => listener(payload as LivePublication));
   }
 
   /**
-   * Reads what the hub remembers.
-   * @throws {CatalogueError} `unavailable` when the hub cannot be asked now
+   * Reads the events that the hub remembers.
+   * @throws {CatalogueError} `unavailable` when the hub does not answer
    */
   async replay(orgId: string, request: ReplayRequest): Promise<ReplayReply> {
     const to = { kind: LIVE_HUB_KIND, key: orgId };

@@ -1,6 +1,6 @@
 /**
- * What a live hub understands. One actor an organization, its key the organization's id: it numbers the events, keeps
- * the last ones, and publishes each to the server threads that have readers. Any thread.
+ * Messages of a live hub. Each organization has one hub actor, whose key is the organization's id. It numbers the
+ * events, keeps the most recent ones, and publishes each event to the server threads that have readers. Any thread.
  */
 
 import { encodeLiveData, type LiveEvent } from '../../src/domain/live-event.ts';
@@ -8,9 +8,9 @@ import { PackablePayload } from '../../src/runtime/link.ts';
 
 export const LIVE_HUB_KIND = 'live-hub';
 
-/** An event as readers get it. */
+/** An event as readers receive it. */
 export interface NumberedEvent {
-  /** Increasing within the organization, from 1; with holes where the process was restarted. */
+  /** Increases within the organization, from 1; has gaps after restarts. */
   id: number;
   name: LiveEvent['event'];
   project_id: string | null;
@@ -21,13 +21,13 @@ export interface NumberedEvent {
   data: string;
 }
 
-/** What a hub publishes. */
+/** The message that a hub publishes. */
 export interface LivePublication extends NumberedEvent {
-  /** Id of the event before it; 0 when the hub remembers none. A reader that did not get that one has missed something. */
+  /** Id of the preceding event; 0 when the hub remembers none. A reader without that event has missed something. */
   previous_id: number;
 }
 
-/** What happened, for the organization's hub. On its way to another thread it is written as readers get it. */
+/** An event on its way to the organization's hub. Between threads it is sent in the form that readers receive. */
 export class LiveMessage extends PackablePayload {
   readonly event: LiveEvent;
 
@@ -42,7 +42,7 @@ export class LiveMessage extends PackablePayload {
   }
 }
 
-export type PackedLive = readonly [
+type PackedLive = readonly [
   name: LiveEvent['event'],
   project_id: string | null,
   run_id: string | null,
@@ -51,41 +51,41 @@ export type PackedLive = readonly [
 ];
 
 export interface ReplayRequest {
-  /** Events after this id; null: none, only the place where to go on. */
+  /** Return events after this id; null: return no events, only `last_id`. */
   after_id: number | null;
-  /** Only this project's; null: all. */
+  /** Return only events of this project; null: of all projects. */
   project_id: string | null;
   /** Most events in the answer. */
   limit: number;
 }
 
 export interface ReplayReply {
-  /** Events between `after_id` and the first one here are lost; the reader must be told. */
+  /** Whether events between `after_id` and the first one returned are lost; the reader must be informed. */
   is_reset: boolean;
   events: NumberedEvent[];
-  /** Where to go on: every event up to this id was looked at. */
+  /** Where to continue: every event up to this id was examined. */
   last_id: number;
-  /** There are further events after `last_id`. */
+  /** Whether there are events after `last_id`. */
   more: boolean;
 }
 
-/** Which events go: all that is named must be true of them. */
+/** Selects the events to forget: an event must match every given field. */
 export interface ForgetRequest {
   run_id?: string;
   project_id?: string;
-  /** Older than this, milliseconds since the epoch. */
+  /** Events before this time, in milliseconds since the epoch. */
   before_ms?: number;
 }
 
 export type LiveHubProtocol = {
-  /** Told, never asked: a live event is no reason to wait. */
+  /** Sent without a reply, because a live event is not worth waiting for. */
   publish: { request: LiveMessage | PackedLive; reply: undefined };
   replay: { request: ReplayRequest; reply: ReplayReply };
-  /** Takes out of the ring what was deleted; told. */
+  /** Removes deleted events from the ring; sent without a reply. */
   forget: { request: ForgetRequest; reply: undefined };
 };
 
-/** Where a hub publishes what happens in the organization. */
+/** The topic on which a hub publishes the organization's events. */
 export function liveTopic(orgId: string): string {
   return `live:${orgId}`;
 }

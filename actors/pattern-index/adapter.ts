@@ -10,7 +10,7 @@ import type {
 } from './protocol.ts';
 import type { PatternStore } from './store.ts';
 
-/** Between two attempts to open a store that nobody has asked for meanwhile. */
+/** Between two attempts to open a store without a request for it. */
 const RETRY_MS = 5_000;
 
 export class PatternStoreAdapter {

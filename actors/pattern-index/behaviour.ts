@@ -13,7 +13,7 @@ export const PATTERN_STORE_ADAPTER = 'pattern_store';
 /** What is told of imported patterns, in their order. */
 interface Told {
   scope: PatternScope;
-  /** By place in the request; null where nothing is told: the distiller tells of its own. */
+  /** By place in the request; null where nothing is told: the pattern maker tells it itself. */
   failure_types: readonly (string | null)[];
 }
 
@@ -68,7 +68,7 @@ export const patternIndex: Index = {
           context.count('patterns_created', told.failure_types[place] == null ? 'trace' : 'import');
       }
       const { tier, org_id, project_id } = told.scope;
-      // Universal patterns are nobody's news.
+      // Universal patterns belong to no organization's stream.
       if (tier === 'e3') return;
       const at = new Date(context.now_ms).toISOString();
       for (const [place, { pattern_id, created }] of outcome.value.entries()) {

@@ -14,7 +14,7 @@ import {
   type RetrieveRequest,
 } from './protocol.ts';
 
-export type { FoundMatches, IndexState, MergedPattern, RetrieveRequest } from './protocol.ts';
+export type { FoundMatches, MergedPattern, RetrieveRequest } from './protocol.ts';
 
 const INDEX: ActorAddress = { kind: PATTERN_INDEX_KIND, key: 'main' };
 const OPEN_DEADLINE_MS = 5_000;
@@ -66,7 +66,7 @@ export class PatternIndexClient {
 
   /**
    * Removes patterns; gone from the disk, from memory and from saved graphs when this returns.
-   * @param audit written with it, where any was there; null: whoever removes has told of it elsewhere
+   * @param audit written with the removal, if a pattern was removed; null: the caller records it elsewhere
    * @returns how many were there
    * @throws CatalogueError `unavailable` when it cannot be done now
    */

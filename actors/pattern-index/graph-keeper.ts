@@ -1,5 +1,5 @@
 /**
- * Builds the graphs of scopes while nobody waits for it, and keeps them on the disk so that the next start need not.
+ * Builds the graphs of scopes in the background, and keeps them on the disk, so that the next start does not build them.
  * Actor thread.
  */
 import { digest } from '../../src/domain/pattern-rows.ts';
@@ -33,7 +33,7 @@ export class GraphKeeper {
 
   /**
    * @param vectorsId names the embedder whose vectors the scopes' indexes hold
-   * @param formerVectorsId the same of the embedder that stands in while patterns are embedded anew; null: there is none
+   * @param formerVectorsId the same for the embedder that serves while patterns are embedded anew; null: no such embedder
    */
   constructor(
     parts: Pick<StoreParts, 'log' | 'graphs'>,

@@ -1,8 +1,15 @@
 /**
- * Takes patterns in: merges those that count as the same, enters the rest, and has all of it on the disk before it
- * answers. Actor thread.
+ * Adds patterns to the store: merges near-duplicates, creates the others, and answers when all of them are on disk.
+ * Actor thread.
  */
-import { cleanPattern, type Pattern, type PatternScope } from '../../src/domain/pattern.ts';
+
+import {
+  cleanPattern,
+  type Pattern,
+  type PatternScope,
+  SAME_LESSON_COSINE,
+  SAME_SITUATION_COSINE,
+} from '../../src/domain/pattern.ts';
 import {
   encodeVector,
   PATTERN_SOURCES,
@@ -12,18 +19,19 @@ import {
   patternKey,
   putPattern,
   readPattern,
+  roundVector,
   type SourceRow,
   sourceKey,
   vectorKey,
 } from '../../src/domain/pattern-rows.ts';
 import {
-  cosineOf,
-  embedSituations,
-  type SituationVectors,
-  situationVectorsId,
-} from '../../src/domain/situation-vectors.ts';
+  areEquivalent,
+  generalizePattern,
+  isDistilled,
+  joinPatterns,
+} from '../../src/domain/patterns/drafts.ts';
+import { situationVectorsId } from '../../src/domain/situation-vectors.ts';
 import { CatalogueError } from '../../src/errors.ts';
-import { PATTERN_SOURCES_KEPT, SAME_SITUATION_COSINE } from '../../src/limits.ts';
 import type { RowKey, RowWrite } from '../../src/runtime/protocol.ts';
 import type { Embedder } from '../../src/search/embedder.ts';
 import type { AddedPattern, MergedPattern } from './protocol.ts';
@@ -31,19 +39,24 @@ import type { Entry, PatternScopes, Scope } from './scopes.ts';
 import { nextTick, STRETCH_MS } from './store-lifecycle.ts';
 import type { StoreParts } from './store-parts.ts';
 
-/** A pattern that an intake has decided on, not yet on the disk. */
+/** Most source traces kept per pattern; the oldest are dropped first. */
+export const PATTERN_SOURCES_KEPT = 20;
+
+/** A created or merged pattern that is not on disk yet. */
 interface Draft {
   pattern: Pattern;
-  /** null: it was there before, and is changed. */
+  /** null for a pattern that existed before and is changed. */
   vector: Float32Array | null;
 }
 
-/** Patterns near enough to be looked at whole: whether one of them is the same. */
-const TWIN_CANDIDATES = 4;
-const TWIN_SEARCH_COSINE = 0.8;
-/** Situations embedded in one go. */
+/** How many similar patterns are compared; the nearest one with the same lesson is taken. */
+const TWIN_CANDIDATES = 8;
+/** Most situations embedded in one call. */
 export const EMBED_TEXTS = 32;
-/** Beyond this many vectors outside the graph an import helps to build it, so that its look for duplicates stays quick. */
+/**
+ * With more vectors than this outside the graph, an import helps to build the graph, so that its search for duplicates
+ * stays fast.
+ */
 const UNLINKED_MAX = 512;
 
 export class PatternIntake {
@@ -55,8 +68,8 @@ export class PatternIntake {
     this.#scopes = scopes;
   }
 
-  /** @throws CatalogueError `unavailable` when the embedder cannot be asked now */
-  embed(patterns: readonly { situation: string }[]): Promise<SituationVectors> {
+  /** @throws CatalogueError `unavailable` when the embedder is not available */
+  embed(patterns: readonly { situation: string }[]): Promise<Float32Array[]> {
     return embedInPortions(this.#parts.embedder, patterns);
   }
 
@@ -69,7 +82,7 @@ export class PatternIntake {
   async take(
     scope: PatternScope,
     patterns: readonly AddedPattern[],
-    vectors: SituationVectors,
+    vectors: readonly Float32Array[],
     more: (outcomes: readonly MergedPattern[]) => RowWrite[] = () => [],
   ): Promise<MergedPattern[]> {
     const home = this.#scopes.of(scope);
@@ -78,8 +91,6 @@ export class PatternIntake {
     const sources = new Map<string, { row: RowKey; value: SourceRow }>();
     const entered: number[] = [];
     const outcomes: MergedPattern[] = [];
-    /** Vectors of whole situations, of those here and of those they were compared with. */
-    const known = new Map(patterns.map(({ situation }, at) => [situation, vectors.whole[at]!]));
     try {
       let until = performance.now() + STRETCH_MS;
       for (const [at, pattern] of patterns.entries()) {
@@ -88,8 +99,8 @@ export class PatternIntake {
           until = performance.now() + STRETCH_MS;
         }
         while (home.index.unlinked > UNLINKED_MAX && home.index.tend(STRETCH_MS)) await nextTick();
-        const vector = vectors.search[at]!;
-        const duplicate = await this.#findDuplicate(home, vector, vectors.whole[at]!, drafts, known);
+        const vector = vectors[at]!;
+        const duplicate = this.#findDuplicate(home, pattern, vector, drafts);
         outcomes.push(this.#decide(home, pattern, vector, duplicate, drafts, sources, entered));
       }
       await this.#write(drafts, sources, more(outcomes));
@@ -101,7 +112,17 @@ export class PatternIntake {
     return outcomes;
   }
 
-  /** Merges the pattern into one that is there, or enters it: in memory and in the drafts. */
+  /** The stored pattern of the same trace with the same lesson; null if only the pattern itself has it. */
+  findTwin(home: Scope, pattern: Pattern, vector: Float32Array): Pattern | null {
+    const accept = (id: number) => home.entries[id]?.pattern_id !== pattern.pattern_id;
+    for (const { id, similarity } of home.index.search(vector, TWIN_CANDIDATES, accept, SAME_LESSON_COSINE)) {
+      const known = this.#draftOf(home, home.entries[id], new Map())?.pattern;
+      if (known !== undefined && isOfTrace(known) && areEquivalent(known, pattern, similarity)) return known;
+    }
+    return null;
+  }
+
+  /** Merges the pattern into its duplicate, or creates it, in memory and in the drafts. */
   #decide(
     home: Scope,
     pattern: AddedPattern,
@@ -117,7 +138,7 @@ export class PatternIntake {
     const sourceName = row?.join('/') ?? '';
     if (row !== null) {
       const before = sources.get(sourceName)?.value ?? tables.get<SourceRow>(PATTERN_SOURCES, row);
-      // What came of it may have been removed since.
+      // The pattern made from this source may have been removed since.
       const isThere =
         before !== undefined &&
         (drafts.has(before.pattern_id) ||
@@ -130,7 +151,8 @@ export class PatternIntake {
       const { pattern: known } = duplicate;
       const isNew = trace === null || !known.sources.includes(trace);
       const merged = {
-        ...known,
+        // Patterns written by people keep their text.
+        ...(isOfTrace(known) && isOfTrace(pattern) ? joinPatterns(known, pattern) : known),
         support: known.support + (isNew ? 1 : 0),
         sources:
           trace !== null && isNew ? [...known.sources, trace].slice(-PATTERN_SOURCES_KEPT) : known.sources,
@@ -156,31 +178,24 @@ export class PatternIntake {
     return outcome;
   }
 
-  /** The stored or drafted pattern with nearly the same situation: among those that are found, by the whole of it. */
-  async #findDuplicate(
+  /**
+   * The nearest stored or drafted pattern with the same lesson. For an imported pattern, the same situation suffices.
+   */
+  #findDuplicate(
     home: Scope,
+    pattern: AddedPattern,
     vector: Float32Array,
-    whole: Float32Array,
     drafts: ReadonlyMap<string, Draft>,
-    known: Map<string, Float32Array>,
-  ): Promise<Draft | null> {
-    let best: Draft | null = null;
-    let bestCosine = SAME_SITUATION_COSINE;
-    for (const { id } of home.index.search(vector, TWIN_CANDIDATES, undefined, TWIN_SEARCH_COSINE)) {
+  ): Draft | null {
+    const floor = isOfTrace(pattern) ? SAME_LESSON_COSINE : SAME_SITUATION_COSINE;
+    for (const { id, similarity } of home.index.search(vector, TWIN_CANDIDATES, undefined, floor)) {
       const candidate = this.#draftOf(home, home.entries[id], drafts);
       if (candidate === null) continue;
-      const { situation } = candidate.pattern;
-      let other = known.get(situation);
-      if (other === undefined) {
-        [other] = await this.#parts.embedder.embed([situation]);
-        known.set(situation, other!);
-      }
-      const cosine = cosineOf(whole, other!);
-      if (cosine < bestCosine) continue;
-      best = candidate;
-      bestCosine = cosine;
+      const { pattern: known } = candidate;
+      if (similarity >= SAME_SITUATION_COSINE) return candidate;
+      if (isOfTrace(known) && areEquivalent(known, pattern, similarity)) return candidate;
     }
-    return best;
+    return null;
   }
 
   #draftOf(home: Scope, entry: Entry | undefined, drafts: ReadonlyMap<string, Draft>): Draft | null {
@@ -214,22 +229,33 @@ export class PatternIntake {
   }
 }
 
-/** A pattern as it is stored: bounded, and without secrets. */
+/** A pattern in stored form: bounded, without secrets, and without values of the run that it was made from. */
 export function cleanAdded({ source_trace_id, ...pattern }: AddedPattern): AddedPattern {
-  return { ...cleanPattern(pattern), source_trace_id };
+  const clean = { ...cleanPattern(pattern), source_trace_id };
+  return isOfTrace(clean) ? generalizePattern(clean) : clean;
 }
 
-/** Rejects with what the embedder throws. */
+/**
+ * Whether a pattern was made from a run, judged by its source or by its text. Patterns written by people are not
+ * changed.
+ */
+export function isOfTrace(
+  pattern: Pick<Pattern, 'situation' | 'dead_ends'> &
+    ({ sources: readonly string[] } | { source_trace_id: string | null }),
+): boolean {
+  const isSourced = 'sources' in pattern ? pattern.sources.length > 0 : pattern.source_trace_id !== null;
+  return isSourced || isDistilled(pattern);
+}
+
+/** @returns the vectors as their rows hold them; rejects with what the embedder throws */
 export async function embedInPortions(
   embedder: Embedder,
   patterns: readonly { situation: string }[],
-): Promise<SituationVectors> {
-  const vectors: SituationVectors = { search: [], whole: [] };
+): Promise<Float32Array[]> {
+  const vectors: Float32Array[] = [];
   for (let at = 0; at < patterns.length; at += EMBED_TEXTS) {
     const situations = patterns.slice(at, at + EMBED_TEXTS).map(({ situation }) => situation);
-    const { search, whole } = await embedSituations(embedder, situations);
-    vectors.search.push(...search);
-    vectors.whole.push(...whole);
+    vectors.push(...(await embedder.embed(situations)).map(roundVector));
   }
   return vectors;
 }

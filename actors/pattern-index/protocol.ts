@@ -31,7 +31,7 @@ export interface FoundMatches {
   matches: PatternMatch[];
 }
 
-export interface PatternMatch {
+interface PatternMatch {
   /** Place among the scopes. */
   scope: number;
   pattern_id: string;
@@ -56,7 +56,7 @@ export interface MergedPattern {
 export interface RemoveRequest {
   scope: PatternScope;
   pattern_ids: readonly string[];
-  /** Written with it, where any was there; null: whoever removes has told of it elsewhere. */
+  /** Written with the removal, if a pattern was removed; null: the caller records it elsewhere. */
   audit: AuditEntry | null;
 }
 

@@ -1,6 +1,6 @@
 /**
- * Gives vectors to patterns that have none of the present embedder, because the embedder has changed. Until then, a search finds
- * a pattern by its vector of the embedder before, or of the model that replaces an embedder that is gone.
+ * Embeds patterns again after the embedder has changed. Until a pattern has a vector of the new embedder, a search
+ * finds it by its vector of the former embedder, or of the model that replaces an embedder that is no longer available.
  * Actor thread.
  */
 import {
@@ -14,9 +14,8 @@ import {
   patternKey,
   vectorKey,
 } from '../../src/domain/pattern-rows.ts';
-import { RememberedEmbedder } from '../../src/domain/remembered-embedder.ts';
-import { situationVectorsId } from '../../src/domain/situation-vectors.ts';
-import { EMBEDDINGS_REMEMBERED } from '../../src/limits.ts';
+import { EMBEDDINGS_REMEMBERED, RememberedEmbedder } from '../../src/domain/remembered-embedder.ts';
+import { formerSituationVectorsId, situationVectorsId } from '../../src/domain/situation-vectors.ts';
 import type { RowKey } from '../../src/runtime/protocol.ts';
 import type { Embedder } from '../../src/search/embedder.ts';
 import type { EmbedderRecord } from '../../src/search/former-embedders.ts';
@@ -35,14 +34,16 @@ import {
 } from './store-lifecycle.ts';
 import type { StoreParts } from './store-parts.ts';
 
-/** Which embedder the stored vectors are of; present once all of them are. */
+/** The embedder of the stored vectors; written once every pattern has a vector of it. */
 const EMBEDDER_ROW: RowKey = ['embedder'];
-/** Rows removed in one transaction, and the breath between two. */
+/** Rows removed in one transaction, and the pause between two transactions. */
 const DROP_ROWS = 200;
 const PAUSE_MS = 3;
 
 interface FormerEmbedder {
   embedder: Embedder;
+  /** Name of the stored vectors that are searched. */
+  vectorsId: string;
   queries: RememberedEmbedder;
 }
 
@@ -51,7 +52,7 @@ export class Reembedding {
   readonly #scopes: PatternScopes;
   readonly #keeper: GraphKeeper;
   readonly #life: StoreLifecycle;
-  /** null: there is none, or none is needed. */
+  /** null when there is no former embedder, or it is not needed. */
   #former: FormerEmbedder | null = null;
   #running: Promise<void> | null = null;
 
@@ -62,32 +63,32 @@ export class Reembedding {
     this.#life = life;
   }
 
-  /** Names the former embedder's vectors; null when there is none. */
+  /** Name of the former embedder's vectors; null without a former embedder. */
   get formerVectorsId(): string | null {
-    return this.#former === null ? null : situationVectorsId(this.#former.embedder);
+    return this.#former?.vectorsId ?? null;
   }
 
-  /** What a text is to the former embedder; null when there is none. Rejects with what it throws. */
+  /** The former embedder's vector of a text; null without a former embedder. Rejects with the embedder's error. */
   embedFormerly(text: string): Promise<Float32Array> | null {
     return this.#former?.queries.embedOne(text) ?? null;
   }
 
   /**
-   * Begins, where there is something to do; once.
-   * @param onEmbedded told when every pattern has a vector of the present embedder, where some had none
-   * @returns when all patterns are found that can be for now, by whichever embedder
+   * Starts the work if any pattern needs a new vector; call it once.
+   * @param onEmbedded called when every pattern has a vector of the new embedder, if some had none
+   * @returns when all patterns with a usable vector of either embedder can be found
    */
   start(onEmbedded: () => void): Promise<void> {
     const serving = createDeferred();
     this.#running = this.#run(serving.resolve, onEmbedded)
       .catch((thrown: unknown) => {
-        if (!this.#life.isOver) this.#parts.log.warn({ err: thrown }, 'patterns are not embedded anew');
+        if (!this.#life.isOver) this.#parts.log.warn({ err: thrown }, 'patterns could not be embedded again');
       })
       .finally(serving.resolve);
     return serving.promise;
   }
 
-  /** The life must be over. */
+  /** Call it only after the store has ended. */
   async end(): Promise<void> {
     await this.#running;
     await this.#letGo();
@@ -96,7 +97,10 @@ export class Reembedding {
   async #run(onServing: () => void, onEmbedded: () => void): Promise<void> {
     if (this.#scopes.unembedded > 0) {
       const total = this.#scopes.unembedded;
-      this.#parts.log.info({ patterns: total }, 'the embedder has changed: patterns are embedded anew');
+      this.#parts.log.info(
+        { patterns: total },
+        'the embedder or its recipe has changed: patterns are embedded anew',
+      );
       await this.#openFormer();
       onServing();
       await this.#embedAll(total);
@@ -114,21 +118,28 @@ export class Reembedding {
 
   // ---- serving meanwhile ----
 
-  /** Opens the best embedder there is that is not the present one, and takes its vectors up. */
+  /** Opens the best available former embedder and loads its vectors. */
   async #openFormer(): Promise<void> {
     const { tables, log, embedder, listFormer = () => [] } = this.#parts;
+    if (this.#hasVectors(formerSituationVectorsId(embedder))) {
+      // Only the recipe for stored texts has changed: a query has the same vector for both.
+      await this.#takeUp(embedder, formerSituationVectorsId(embedder));
+      return;
+    }
     const record = tables.get<EmbedderRecord>(PATTERN_SETTINGS, EMBEDDER_ROW) ?? null;
     for (const open of listFormer(record)) {
       if (this.#life.isOver) return;
       let former: Embedder | null = null;
       try {
         former = await open();
-        if (former.id === embedder.id || former.dimensions === 0) throw new Error('it is of no help');
-        await this.#takeUp(former);
+        if (former.id === embedder.id || former.dimensions === 0)
+          throw new Error('it cannot replace the former embedder');
+        const earlier = formerSituationVectorsId(former);
+        await this.#takeUp(former, this.#hasVectors(earlier) ? earlier : situationVectorsId(former));
         log.info({ embedder: former.id }, 'patterns are found by another embedder until they are embedded');
         return;
       } catch (thrown) {
-        log.info({ reason: String(thrown) }, 'another embedder cannot be asked');
+        log.info({ reason: String(thrown) }, 'a former embedder is not available');
         this.#former = null;
         for (const home of this.#scopes.all()) home.former = null;
         await former?.close();
@@ -137,10 +148,15 @@ export class Reembedding {
     log.warn({}, 'patterns are not found until they are embedded');
   }
 
-  async #takeUp(embedder: Embedder): Promise<void> {
+  /** Whether any stored vector has this name. */
+  #hasVectors(vectorsId: string): boolean {
+    const rows = this.#parts.tables.range(PATTERN_VECTORS, { prefix: [digest(vectorsId)], limit: 1 });
+    return [...rows].length > 0;
+  }
+
+  async #takeUp(embedder: Embedder, vectorsId: string): Promise<void> {
     const queries = new RememberedEmbedder(embedder, EMBEDDINGS_REMEMBERED);
-    this.#former = { embedder, queries };
-    const vectorsId = situationVectorsId(embedder);
+    this.#former = { embedder, vectorsId, queries };
     for (const home of this.#scopes.all()) {
       if (home.unembedded.size === 0) continue;
       const index = this.#parts.makeIndex(embedder.dimensions);
@@ -168,13 +184,13 @@ export class Reembedding {
     }
   }
 
-  /** In memory alone: nobody will need these for long. */
+  /** In memory only, because these vectors are soon replaced. */
   async #embedLacking(home: Scope, embedder: Embedder, lacking: readonly number[]): Promise<void> {
     for (let at = 0; at < lacking.length && !this.#life.isOver; at += EMBED_TEXTS) {
       const batch = this.#readSituations(home, lacking.slice(at, at + EMBED_TEXTS));
-      const { search } = await embedInPortions(embedder, batch);
+      const vectors = await embedInPortions(embedder, batch);
       for (const [i, { id }] of batch.entries())
-        if (home.unembedded.has(id)) home.former?.add(id, search[i]!);
+        if (home.unembedded.has(id)) home.former?.add(id, vectors[i]!);
     }
   }
 
@@ -182,7 +198,7 @@ export class Reembedding {
     const former = this.#former;
     this.#former = null;
     for (const home of this.#scopes.all()) home.former = null;
-    await former?.embedder.close();
+    if (former !== null && former.embedder !== this.#parts.embedder) await former.embedder.close();
   }
 
   // ---- embedding anew ----
@@ -219,11 +235,11 @@ export class Reembedding {
     }
     const batch = this.#readSituations(home, ids);
     if (batch.length === 0) return;
-    const { search: vectors } = await embedInPortions(embedder, batch);
+    const vectors = await embedInPortions(embedder, batch);
     await this.#life.alone(async () => {
       await tables.transact((transaction) => {
         for (const [at, { id, pattern_id }] of batch.entries()) {
-          // It may have been removed meanwhile.
+          // The pattern may have been removed meanwhile.
           if (home.entries[id] === undefined) continue;
           const row = vectorKey(situationVectorsId(embedder), home.scope, pattern_id);
           transaction.write({ op: 'put', table: PATTERN_VECTORS, row, value: encodeVector(vectors[at]!) });
@@ -233,7 +249,7 @@ export class Reembedding {
     });
   }
 
-  /** Those whose texts have gone are forgotten. */
+  /** Forgets patterns whose texts are gone. */
   #readSituations(
     home: Scope,
     ids: readonly number[],
@@ -250,7 +266,7 @@ export class Reembedding {
     return batch;
   }
 
-  /** From now on this is the embedder that the store's vectors are of. */
+  /** Records that the stored vectors belong to this embedder. */
   async #remember(): Promise<void> {
     const { tables, embedder, embedder_source } = this.#parts;
     if (embedder_source === undefined) return;
@@ -261,7 +277,7 @@ export class Reembedding {
     });
   }
 
-  /** Vectors of embedders that were: they would only take room. */
+  /** Removes the vectors of earlier embedders, which only take space. */
   async #dropVectorsBut(vectorsId: string): Promise<void> {
     const { tables } = this.#parts;
     const kept = digest(vectorsId);

@@ -50,8 +50,8 @@ export async function removePatterns(
   }
 }
 
-/** @returns whether it was there */
-function removeRows(
+/** Removes a pattern's rows with its vectors of these embedders. @returns whether it was there */
+export function removeRows(
   tx: TableTransaction,
   scope: PatternScope,
   patternId: string,

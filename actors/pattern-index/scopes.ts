@@ -1,15 +1,22 @@
 /**
- * The patterns in memory: each scope (a project, an organization's commons, the universal patterns) has an index of its
- * own, so a search cannot meet another tenant's pattern. Texts stay on the disk. A pattern takes its vector (4 bytes a
- * dimension, 196 bytes at most again once a graph holds it) and about 500 bytes. Actor thread.
+ * The patterns in memory: each scope (a project, an organization's commons, the universal patterns) has its own
+ * index, so a search cannot meet another tenant's pattern. Texts stay on the disk. A pattern takes its vector (4 bytes a
+ * dimension, and half a byte a dimension again once a graph holds it) and about 600 bytes. Actor thread.
  */
-import { modelFamily, type Pattern, type PatternScope } from '../../src/domain/pattern.ts';
+import {
+  modelFamily,
+  PATTERNS_PER_SCOPE,
+  type Pattern,
+  type PatternScope,
+} from '../../src/domain/pattern.ts';
 import { CatalogueError } from '../../src/errors.ts';
-import { PATTERNS_MAX, PATTERNS_PER_SCOPE } from '../../src/limits.ts';
 import type { SharedIndex } from '../../src/search/shared-index.ts';
 import type { VectorIndex } from '../../src/search/vector-index.ts';
 import type { RetrieveRequest } from './protocol.ts';
 import { groupOf, namedScopes, nameScope } from './scope-names.ts';
+
+/** Patterns of all scopes together. One more is refused. */
+const PATTERNS_MAX = 500_000;
 
 /** A pattern as it is kept in memory; its place in the list is its id in the index. */
 export interface Entry {
@@ -28,7 +35,7 @@ export interface Scope {
   shared: SharedIndex | null;
   /** Entries whose situation has no vector of the present embedder yet. */
   unembedded: Set<number>;
-  /** Vectors of another embedder, of such entries alone; null where there are none. */
+  /** Vectors of another embedder, of such entries only; null without such entries. */
   former: VectorIndex | null;
   /** Patterns were removed since the start: what is left of their vectors in the graph must not get to the disk. */
   has_removed: boolean;
@@ -74,7 +81,7 @@ export class PatternScopes {
     return this.#scopes.values();
   }
 
-  /** The scope, made where there is none. */
+  /** The scope; a missing one is made. */
   of(scope: PatternScope): Scope {
     const name = nameScope(scope);
     let home = this.#scopes.get(name);
@@ -114,7 +121,7 @@ export class PatternScopes {
   }
 
   /**
-   * @param vector undefined: there is none yet
+   * @param vector undefined: not embedded yet
    * @returns the pattern's id in its index
    */
   enter(home: Scope, pattern: Pattern, vector: Float32Array | undefined): number {

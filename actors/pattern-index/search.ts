@@ -4,10 +4,10 @@ import type { AcceptId, VectorIndex, VectorMatch } from '../../src/search/vector
 import type { FoundMatches, RetrieveRequest } from './protocol.ts';
 import type { Scope } from './scopes.ts';
 
-/** The vectors of what is asked for; null where the embedder cannot be asked, or need not. */
+/** The vectors of a query; null if the embedder is not available or not needed. */
 export interface QueryVectors {
   present: Float32Array | null;
-  /** For patterns that have no vector of the present embedder yet. */
+  /** For patterns without a vector of the present embedder. */
   former: Float32Array | null;
 }
 

@@ -5,10 +5,9 @@
  * Server threads.
  */
 
-import { RememberedEmbedder } from '../../src/domain/remembered-embedder.ts';
+import { EMBEDDINGS_REMEMBERED, RememberedEmbedder } from '../../src/domain/remembered-embedder.ts';
 import type { TextEmbedder } from '../../src/domain/situation-vectors.ts';
 import { CatalogueError } from '../../src/errors.ts';
-import { EMBEDDINGS_REMEMBERED, SHARED_SEARCH_SCOPES, SHARED_SEARCHES_A_TICK } from '../../src/limits.ts';
 import type { SharedIndexes } from '../../src/search/index-catalog.ts';
 import { TickQueue } from '../../src/std/tick-queue.ts';
 import { RETRIEVE_DEADLINE_MS } from './client.ts';
@@ -16,7 +15,12 @@ import type { FoundMatches, RetrieveRequest } from './protocol.ts';
 import { groupOf, namedScopes, nameScope, parseScope } from './scope-names.ts';
 import { type Candidate, lookOf, rankFound } from './search.ts';
 
-export interface SharedSearchParts {
+/** Scopes that a search on the request's thread covers. Over more, the index's thread searches. */
+const SHARED_SEARCH_SCOPES = 16;
+/** Searches that a thread makes before it serves its sockets again, about 0.2 ms each. */
+const SHARED_SEARCHES_A_TICK = 4;
+
+interface SharedSearchParts {
   /** What the pattern index shares, for vectors of the embedder. */
   indexes: SharedIndexes;
   embedder: TextEmbedder;

@@ -54,7 +54,7 @@ async function bringOnce(parts: StarterParts, scopes: PatternScopes, intake: Pat
   const fresh = wanted.filter((_, at) => created[digests[at]!] === undefined);
   const vectors = await intake.embed(fresh);
   scopes.forgetAll(scopes.of(UNIVERSAL_SCOPE), gone);
-  // In one transaction: what a crash leaves behind would be nobody's, and merged into at the next start.
+  // In one transaction: rows that a crash left would belong to no scope, and the next start would merge into them.
   await intake.take(UNIVERSAL_SCOPE, fresh, vectors, (outcomes) => {
     for (const [at, outcome] of outcomes.entries())
       if (outcome.created) created[digest(JSON.stringify(fresh[at]))] = outcome.pattern_id;

@@ -9,7 +9,7 @@ import type { Clock } from '../../src/std/clock.ts';
 import type { Tables } from '../../src/storage/tables.ts';
 
 /** Where the store says what it does; pino's logger is one. */
-export interface StoreLog {
+interface StoreLog {
   info(facts: object, message: string): void;
   warn(facts: object, message: string): void;
 }

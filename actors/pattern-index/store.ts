@@ -11,10 +11,9 @@ import {
   readPattern,
   vectorKey,
 } from '../../src/domain/pattern-rows.ts';
-import { RememberedEmbedder } from '../../src/domain/remembered-embedder.ts';
+import { EMBEDDINGS_REMEMBERED, RememberedEmbedder } from '../../src/domain/remembered-embedder.ts';
 import { situationVectorsId } from '../../src/domain/situation-vectors.ts';
 import { CatalogueError } from '../../src/errors.ts';
-import { EMBEDDINGS_REMEMBERED } from '../../src/limits.ts';
 import type { RowKey } from '../../src/runtime/protocol.ts';
 import { TickQueue } from '../../src/std/tick-queue.ts';
 import { GraphKeeper } from './graph-keeper.ts';
@@ -30,12 +29,14 @@ import type {
 } from './protocol.ts';
 import { Reembedding } from './reembedding.ts';
 import { removePatterns } from './removal.ts';
+import { repairPatterns } from './repair.ts';
 import { nameGroup, nameScope } from './scope-names.ts';
 import { PatternScopes, type Scope, type ScopeIndex } from './scopes.ts';
 import { findPatterns, type QueryVectors } from './search.ts';
 import { bringStarters } from './starters.ts';
 import { nextTick, PROGRESS_EVERY_MS, StoreLifecycle } from './store-lifecycle.ts';
 import type { StoreParts } from './store-parts.ts';
+import { packVectors } from './vector-packing.ts';
 
 /** Rows read in one go while the store loads. */
 const LOAD_ROWS = 200;
@@ -263,14 +264,22 @@ export class PatternStore {
     this.#parts.log.info(facts, 'graphs of patterns are taken from the disk');
   }
 
-  /** @returns when all that can be found is found; what else there is to do, nobody waits for */
+  /** @returns once every pattern can be found; the remaining work goes on in the background */
   async #beginWork(): Promise<void> {
     if (this.#life.isOver) return;
     const tend = () => this.#keeper.tendSoon();
     tend();
     const serving = this.#reembedding.start(() => this.#share());
     void bringStarters(this.#parts, this.#scopes, this.#intake, this.#life).then(tend);
+    void packVectors(this.#parts, this.#life);
     void takeImports(this.#parts, this.#intake, this.#life, tend);
+    void repairPatterns({
+      parts: this.#parts,
+      scopes: this.#scopes,
+      keeper: this.#keeper,
+      intake: this.#intake,
+      life: this.#life,
+    }).then(tend);
     await serving;
   }
 }

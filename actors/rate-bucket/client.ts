@@ -4,12 +4,11 @@
  */
 import { hash } from 'node:crypto';
 import { CatalogueError } from '../../src/errors.ts';
-import { RATE_SLOTS } from '../../src/limits.ts';
 import type { Asker } from '../../src/runtime/actor-client.ts';
 import { RecentMap } from '../../src/std/recent-map.ts';
 import { RATE_BUCKET_KIND, type RateBucketProtocol, type RateLimit, type TakeReply } from './protocol.ts';
 import { RATE_SLOTS_KEY, RATE_SLOTS_KIND, type SlotReply } from './slots-protocol.ts';
-import { RateTable, type ReadNs, readMonotonicNs, type SharedTake } from './table.ts';
+import { RATE_SLOTS, RateTable, type ReadNs, readMonotonicNs, type SharedTake } from './table.ts';
 
 /** A limiter that takes longer than this to answer is as good as down. */
 const TAKE_DEADLINE_MS = 1_000;
@@ -149,18 +148,18 @@ export class OwnBuckets {
   }
 }
 
-/** Nobody gives these buckets out, so none changes its owner. */
+/** These buckets are not given out, so no bucket changes its owner. */
 const FIRST_GENERATION = 0;
 
 /**
  * Buckets that all threads share, one for each group of keys with the same remainder of their digests. So they are bounded
- * whatever the keys are, and nobody has to give a slot out.
+ * whatever the keys are, and no slot has to be given out.
  */
 export class SharedBuckets {
   readonly #limit: RateLimit;
   readonly #table: RateTable;
 
-  /** @param memory made by `allocateRateTable` and given to nobody else */
+  /** @param memory made by `allocateRateTable` and given to no other client */
   constructor(memory: SharedArrayBuffer, limit: RateLimit, now: ReadNs = readMonotonicNs) {
     this.#limit = limit;
     this.#table = new RateTable(memory, now);

@@ -25,7 +25,7 @@ export interface TakeReply {
   remaining: number;
   /** When the same take would be allowed, in milliseconds from now; 0 when it was, null when it never will be. */
   retry_after_ms: number | null;
-  /** When the bucket is full again if nobody takes any more, in milliseconds from now. */
+  /** When the bucket is full again if no more is taken, in milliseconds from now. */
   full_after_ms: number;
 }
 

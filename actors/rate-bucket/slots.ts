@@ -101,17 +101,19 @@ export function rateSlots(total: number): Behaviour<RateSlotsProtocol, Slots, ne
         slots.isReclaiming = false;
         slots.reclaim_after_ms = context.monotonic_ms + RECLAIM_PAUSE_MS;
         if (!outcome.ok) return;
-        for (const slot of outcome.value) {
-          const key = slots.keys.get(slot);
-          // Without a key it is free already, or on its way to a new owner.
-          if (key === undefined) continue;
-          slots.keys.delete(slot);
-          slots.owned.delete(key);
-          slots.free.push(slot);
-        }
+        for (const slot of outcome.value) release(slots, slot);
       },
     },
   };
+}
+
+/** Frees a slot. Without a key it is free already, or on its way to a new owner. */
+function release(slots: Slots, slot: number): void {
+  const key = slots.keys.get(slot);
+  if (key === undefined) return;
+  slots.keys.delete(slot);
+  slots.owned.delete(key);
+  slots.free.push(slot);
 }
 
 /** The table as the actor's adapter. */

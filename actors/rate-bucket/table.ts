@@ -10,12 +10,15 @@
  */
 import type { RateLimit } from './protocol.ts';
 
+/** Keys whose rate shared memory counts at once. Actors count the rest. */
+export const RATE_SLOTS = 65_536;
+
 /** One take's outcome. */
 export interface SharedTake {
   allowed: boolean;
   /** Whole tokens left. */
   remaining: number;
-  /** Until the bucket is full again if nobody takes any more. */
+  /** Until the bucket is full again if no more is taken. */
   full_after_ms: number;
 }
 
@@ -96,7 +99,7 @@ export class RateTable {
     return generation;
   }
 
-  /** Slots whose buckets have been full for so long, at most so many: nobody loses anything with them. */
+  /** Slots whose buckets have been full for so long, at most so many: their owners lose nothing. */
   findIdle(idleMs: number, max: number): number[] {
     const before = BigInt(Math.round(this.#now() - idleMs * NS_PER_MS));
     const idle: number[] = [];

@@ -1,4 +1,5 @@
 /** The adapter through which a run reads what it answered to a step before. Server threads. */
+import { readAnswer } from '../../src/domain/run.ts';
 import { RUN_STEP_KEYS, RUN_STEPS, type RunStepRow, runStepKey } from '../../src/domain/run-rows.ts';
 import type { TableReader } from '../../src/storage/tables.ts';
 
@@ -14,6 +15,9 @@ export interface KnownKeysRequest {
   keys: readonly string[];
 }
 
+/** A row of reports: a report's key with the step's index, or counts of reports. */
+export type KnownKey = readonly [key: string, value: number | readonly number[]];
+
 export class StepAnswersAdapter {
   readonly #runs: TableReader;
 
@@ -22,13 +26,17 @@ export class StepAnswersAdapter {
     this.#runs = runs;
   }
 
-  /** @returns those of the keys that the run has a step of */
-  async findKnown({ org_id, run_id, keys }: KnownKeysRequest): Promise<string[]> {
-    return keys.filter((key) => this.#runs.get(RUN_STEP_KEYS, [org_id, run_id, key]) !== undefined);
+  /** @returns those of the keys that the run has, with their values */
+  async findKnown({ org_id, run_id, keys }: KnownKeysRequest): Promise<KnownKey[]> {
+    return keys.flatMap((key): KnownKey[] => {
+      const value = this.#runs.get<KnownKey[1]>(RUN_STEP_KEYS, [org_id, run_id, key]);
+      return value === undefined ? [] : [[key, value]];
+    });
   }
 
   /** @returns the first answer to the step, or null when there is no such step */
   async read(request: AnswerRequest): Promise<string | null> {
-    return this.#runs.get<RunStepRow>(RUN_STEPS, runStepKey(request, request.step_index))?.answer ?? null;
+    const row = this.#runs.get<RunStepRow>(RUN_STEPS, runStepKey(request, request.step_index));
+    return row === undefined ? null : readAnswer(row.answer);
   }
 }

@@ -1,37 +1,55 @@
 /**
- * A run: takes its start, its steps in any order and any number of times, and its finish, and tells its state. It scores every
- * step once and stores the answer beside it. A step that comes again is answered from storage, so
- * nothing of it stays in memory. Server threads.
+ * A run. It accepts its start, its steps (in any order, repeatedly) and its finish, and reports its state. It scores
+ * every step once and stores the answer with the step. A repeated step is answered from storage, so no step stays in
+ * memory. Server threads.
  *
- * A step whose index is greater than all before is new. The run looks up any other. The host performs that io only when what was
- * recorded before is stored, so the look-up also finds a first step that is still on its way.
+ * A step with a greater index than all earlier ones is new. Any other step is looked up. The host performs the look-up
+ * only after earlier events are stored, so the look-up also finds a step whose first copy is still being stored.
  *
- * Steps that have keys instead of indices are always looked up, and get the next indices where nobody knows their keys.
+ * Steps reported by telemetry are always looked up. Calls that have not been reported yet get the next indices.
  */
 
 import { outboxWrite } from '../../src/domain/audit-rows.ts';
 import { findMaxScore } from '../../src/domain/evaluation.ts';
 import type { LiveEvent } from '../../src/domain/live-event.ts';
+import { restoreMemory } from '../../src/domain/monitors/memory.ts';
+import {
+  type CallReport,
+  countNamesOf,
+  type ReportCounts,
+  takeReport,
+} from '../../src/domain/reported-calls.ts';
 import {
   applyRunEvent,
   dueIntervention,
+  packScores,
   type RunEvent,
   type RunState,
   renderEvaluation,
   renderFinish,
   renderScores,
   renderStart,
+  type StepEvent,
   toTimestamp,
   totalsOf,
   UNKNOWN_RUN,
 } from '../../src/domain/run.ts';
 import type { RunStepRow } from '../../src/domain/run-rows.ts';
-import { RUN_DELETE_STEPS } from '../../src/limits.ts';
 import { maskText, maskValue } from '../../src/redaction/mask.ts';
-import type { Behaviour, Context, Outcome, Refusal, ReplyToken } from '../../src/runtime/protocol.ts';
+import type {
+  Behaviour,
+  Context,
+  Outcome,
+  Refusal,
+  ReplyToken,
+  RowWrite,
+} from '../../src/runtime/protocol.ts';
+import { parseExact } from '../../src/std/exact-json.ts';
+import { packZeroRuns, unpackZeroRuns } from '../../src/std/zero-runs.ts';
 import { liveEventTell, liveForgetTell } from '../live-hub/client.ts';
-import type { AnswerRequest, KnownKeysRequest } from './adapter.ts';
+import type { AnswerRequest, KnownKey, KnownKeysRequest } from './adapter.ts';
 import {
+  type KeyedStep,
   type KeyedStepsReply,
   type KeyedStepsRequest,
   RUN_KIND,
@@ -40,51 +58,56 @@ import {
   type RunRefusalCode,
 } from './protocol.ts';
 import { deletionMark, deletionRows, projectRun, stepKeyRow, stepRows, sweepRows } from './rows.ts';
-import { lookAt, projectOf, type SeenStep, StepMessage, stepIndexOf } from './step-message.ts';
+import { packStep, projectOf, type RecordableStep, stepIndexOf, unpackStep } from './step-message.ts';
 
-/** Name of the adapter that reads answers; an object with the methods of StepAnswersAdapter. */
+/**
+ * Most steps that one transaction deletes. A longer run needs several transactions, and is invisible after the first.
+ */
+export const RUN_DELETE_STEPS = 1_000;
+
+/** Name of the adapter that reads answers; its object has the methods of StepAnswersAdapter. */
 export const STEP_ANSWERS_ADAPTER = 'step-answers';
 
-/** A run's rows of steps, however many there are. */
+/** All step rows of a run. */
 const ALL_STEPS = 2 ** 31 - 1;
 
 /** A step that is being looked up. */
 interface Lookup {
   token: ReplyToken;
-  step: SeenStep;
-  /** Late steps that the run had when storage was asked. */
+  step: RecordableStep;
+  /** The run's number of late steps when storage was asked. */
   late_steps: number;
-  /** When the run had started: another one may have taken its name. */
+  /** When the run had started: a new run may have taken its name. */
   of: number;
 }
 
-/** Steps with keys that are being looked up. */
+/** Reported steps that are being looked up. */
 interface KeyLookup {
   token: ReplyToken;
   request: KeyedStepsRequest;
-  /** Steps that the run had when storage was asked. */
-  steps: number;
+  /** The run's number of reports when storage was asked. */
+  reports: number;
   of: number;
 }
 
 interface RunInternal {
   looked_up: Outcome<string | null, Lookup>;
-  keys_looked_up: Outcome<string[], KeyLookup>;
-  /** The next portion of a deletion. */
+  keys_looked_up: Outcome<KnownKey[], KeyLookup>;
+  /** Deletes the next portion of the run. */
   sweep: null;
 }
 
-/** What the functions below need of a context, whatever the message's answer. */
+/** The parts of a context that the functions below need, independent of the message's answer. */
 type RunContext = Pick<
   Context<RunState, RunEvent, RunInternal, never>,
-  'persist' | 'write' | 'io' | 'tell' | 'count' | 'setTimer'
+  'persist' | 'write' | 'io' | 'tell' | 'count' | 'setTimer' | 'now_ms'
 >;
 
 type Run = Behaviour<RunProtocol, RunState, RunEvent, RunInternal>;
 
 export const run: Run = createRun(true);
 
-/** Where nobody can read the live stream: the same, and tells no hub. */
+/** The same without a live stream: sends nothing to a hub. */
 export const unwatchedRun: Run = createRun(false);
 
 function createRun(isWatched: boolean): Run {
@@ -92,173 +115,21 @@ function createRun(isWatched: boolean): Run {
     kind: RUN_KIND,
     initial: () => UNKNOWN_RUN,
 
-    handlers: {
-      start(state, start, context) {
-        if (state.left_to_delete !== null) return context.refuse(refusal('run_deleting', true));
-        if (state.facts !== null) {
-          // A finished run answers as a live one.
-          if (state.fingerprint === start.fingerprint) return context.reply(renderStart(state));
-          return context.refuse(refusal('run_conflict'));
-        }
-        if (start.is_repeat_only) return context.refuse(refusal('run_not_found'));
-        const masked = { ...start, task: mask(start.task), metadata: maskMetadata(start.metadata) };
-        const begun = context.persist({ type: 'start', at_ms: context.now_ms, start: masked });
-        context.reply(renderStart(begun));
-        context.count('started');
-        if (!isWatched) return;
-        const { org_id, project_id, run_id, agent_name, model, framework, task_profile } = start.facts;
-        tellLive(context, {
-          event: 'run_start',
-          org_id,
-          project_id,
-          run_id,
-          at: toTimestamp(begun.started_at_ms),
-          agent_name,
-          model,
-          framework,
-          task_profile,
-        });
-      },
-
-      step(state, message, context) {
-        if (!isSeen(state, projectOf(message))) return context.refuse(refusal('run_not_found'));
-        if (stepIndexOf(message) <= state.last_index) {
-          return lookUp(state, context.holdReply(), lookAt(message, context.now_ms), context);
-        }
-        if (state.finish !== null) return context.refuse(refusal('run_finished'));
-        const seen = lookAt(message, context.now_ms);
-        const recorded = record(state, seen, context);
-        context.reply(recorded.answer);
-        if (isWatched) tellStep(state, recorded, seen, context);
-      },
-
-      keyed_steps(state, request, context) {
-        if (!isSeen(state, request.project_id)) return context.refuse(refusal('run_not_found'));
-        lookUpKeys(state, context.holdReply(), request, context);
-      },
-
-      finish(state, { project_id, outcome }, context) {
-        if (!isSeen(state, project_id)) return context.refuse(refusal('run_not_found'));
-        if (state.finish !== null) {
-          if (state.finish.outcome === outcome) return context.reply(renderFinish(state));
-          return context.refuse(refusal('outcome_conflict'));
-        }
-        const finished = context.persist({ type: 'finish', at_ms: context.now_ms, outcome });
-        context.reply(renderFinish(finished));
-        context.count('finished');
-        if (isWatched) tellFinish(finished, context);
-      },
-
-      totals(state, { project_id }, context) {
-        if (!isSeen(state, project_id)) return context.refuse(refusal('run_not_found'));
-        context.reply(totalsOf(state));
-      },
-
-      evaluate(state, { project_id }, context) {
-        if (!isSeen(state, project_id)) return context.refuse(refusal('run_not_found'));
-        const due = dueIntervention(state);
-        if (due !== null && state.told_at === null) context.persist({ type: 'told' });
-        context.reply({
-          json: renderEvaluation(state),
-          inject: due !== null,
-          steps: state.steps,
-          project_id: state.facts!.project_id,
-        });
-      },
-
-      delete(state, { project_id, audit }, context) {
-        if (!isSeen(state, project_id)) return context.refuse(refusal('run_not_found'));
-        const isLong = state.steps > RUN_DELETE_STEPS;
-        const before = state;
-        const rows = [
-          ...deletionRows(before, toTimestamp(context.now_ms)),
-          ...(audit === null ? [] : [outboxWrite(audit)]),
-        ];
-        if (isLong) {
-          context.persist({ type: 'deleting' });
-          context.write([...rows, deletionMark(before, 'put')]);
-          sweepSoon(context);
-        } else {
-          context.persist({ type: 'deleted' });
-          context.write([...rows, ...sweepRows(before, ALL_STEPS)]);
-        }
-        context.reply(null);
-        if (!isWatched) return;
-        const { org_id, run_id } = before.facts!;
-        const { to, name, payload } = liveForgetTell(org_id, { run_id });
-        context.tell(to, name, payload);
-      },
-
-      wake(_state, _request, context) {
-        // To be activated was all it needed.
-        context.reply(null);
-      },
-    },
-
-    internal: {
-      sweep(state, _message, context) {
-        if (state.left_to_delete === null) return;
-        if (state.left_to_delete > RUN_DELETE_STEPS) {
-          context.persist({ type: 'swept', steps: RUN_DELETE_STEPS });
-          context.write(sweepRows(state, RUN_DELETE_STEPS));
-          return sweepSoon(context);
-        }
-        context.persist({ type: 'deleted' });
-        context.write([...sweepRows(state, ALL_STEPS), deletionMark(state, 'remove')]);
-      },
-
-      looked_up(state, outcome, context) {
-        const { token, step, late_steps, of } = outcome.carry;
-        // It was deleted meanwhile, and perhaps begun anew.
-        if (state.facts === null || state.left_to_delete !== null || state.started_at_ms !== of)
-          return context.refuseTo(token, refusal('run_not_found'));
-        if (!outcome.ok) return context.refuseTo(token, outcome.error);
-        if (outcome.value !== null) return context.replyTo(token, outcome.value);
-        if (state.finish !== null) return context.refuseTo(token, refusal('run_finished'));
-        // Another late step has been recorded since storage was asked: it may be this very one.
-        if (state.late_steps !== late_steps) return lookUp(state, token, step, context);
-        const recorded = record(state, step, context);
-        context.replyTo(token, recorded.answer);
-        if (isWatched) tellStep(state, recorded, step, context);
-      },
-
-      keys_looked_up(state, outcome, context) {
-        const { token, request, steps, of } = outcome.carry;
-        if (state.facts === null || state.left_to_delete !== null || state.started_at_ms !== of)
-          return context.refuseTo(token, refusal('run_not_found'));
-        if (!outcome.ok) return context.refuseTo(token, outcome.error);
-        // Another step has been recorded since storage was asked: it may be one of these.
-        if (state.steps !== steps) return lookUpKeys(state, token, request, context);
-        const known = new Set(outcome.value);
-        const reply: KeyedStepsReply = { recorded: 0, refused: 0 };
-        let before = state;
-        for (const { key, step } of request.steps) {
-          if (known.has(key)) continue;
-          known.add(key);
-          if (state.finish !== null) {
-            reply.refused += 1;
-            continue;
-          }
-          const step_index = before.last_index + 1;
-          const seen = lookAt(new StepMessage(request.project_id, { ...step, step_index }), context.now_ms);
-          const recorded = record(before, seen, context);
-          context.write([stepKeyRow(before, key, step_index)]);
-          if (isWatched) tellStep(before, recorded, seen, context);
-          before = recorded.state;
-          reply.recorded += 1;
-        }
-        context.replyTo(token, reply);
-      },
-    },
+    handlers: { ...stepHandlers(isWatched), ...endHandlers(isWatched), ...deletionHandlers(isWatched) },
+    internal: lookupHandlers(isWatched),
 
     persistence: {
       apply: applyRunEvent,
       project: projectRun,
       ends: ({ type }) => type === 'deleted',
+      encodeEvent,
+      decodeEvent,
       snapshot: {
-        version: 2,
+        version: 3,
         every_events: 64,
-        encode: (state) => state,
+        // A finished run has no monitors, so its snapshot takes less room than its steps' events.
+        isDue: ({ finish }) => finish !== null,
+        encode: encodeState,
         decode: decodeState,
       },
     },
@@ -269,17 +140,173 @@ function createRun(isWatched: boolean): Run {
   };
 }
 
-/** Others of the thread have their turns between two portions. */
+type Handlers = Run['handlers'];
+
+function stepHandlers(isWatched: boolean): Pick<Handlers, 'start' | 'step' | 'keyed_steps'> {
+  return {
+    start(state, start, context) {
+      if (state.left_to_delete !== null) return context.refuse(refusal('run_deleting', true));
+      if (state.facts !== null) {
+        // A finished run answers like a running one.
+        if (state.fingerprint === start.fingerprint) return context.reply(renderStart(state));
+        return context.refuse(refusal('run_conflict'));
+      }
+      if (start.is_repeat_only) return context.refuse(refusal('run_not_found'));
+      const masked = { ...start, task: mask(start.task), metadata: maskMetadata(start.metadata) };
+      const begun = context.persist({ type: 'start', at_ms: context.now_ms, start: masked });
+      context.reply(renderStart(begun));
+      context.count('started');
+      if (!isWatched) return;
+      const { org_id, project_id, run_id, agent_name, model, framework, task_profile } = start.facts;
+      tellLive(context, {
+        event: 'run_start',
+        org_id,
+        project_id,
+        run_id,
+        at: toTimestamp(begun.started_at_ms),
+        agent_name,
+        model,
+        framework,
+        task_profile,
+      });
+    },
+
+    step(state, message, context) {
+      if (!isSeen(state, projectOf(message))) return context.refuse(refusal('run_not_found'));
+      if (stepIndexOf(message) <= state.last_index) {
+        return lookUp(state, context.holdReply(), unpackStep(message, context.now_ms), context);
+      }
+      if (state.finish !== null) return context.refuse(refusal('run_finished'));
+      const seen = unpackStep(message, context.now_ms);
+      const recorded = record(state, seen, context);
+      context.reply(recorded.answer);
+      if (isWatched) tellStep(state, recorded, seen, context);
+    },
+
+    keyed_steps(state, request, context) {
+      if (!isSeen(state, request.project_id)) return context.refuse(refusal('run_not_found'));
+      lookUpKeys(state, context.holdReply(), request, context);
+    },
+  };
+}
+
+function endHandlers(isWatched: boolean): Pick<Handlers, 'finish' | 'totals' | 'evaluate'> {
+  return {
+    finish(state, { project_id, outcome }, context) {
+      if (!isSeen(state, project_id)) return context.refuse(refusal('run_not_found'));
+      if (state.finish !== null) {
+        if (state.finish.outcome === outcome) return context.reply(renderFinish(state));
+        return context.refuse(refusal('outcome_conflict'));
+      }
+      const finished = context.persist({ type: 'finish', at_ms: context.now_ms, outcome });
+      context.reply(renderFinish(finished));
+      context.count('finished');
+      if (isWatched) tellFinish(finished, context);
+    },
+
+    totals(state, { project_id }, context) {
+      if (!isSeen(state, project_id)) return context.refuse(refusal('run_not_found'));
+      context.reply(totalsOf(state));
+    },
+
+    evaluate(state, { project_id }, context) {
+      if (!isSeen(state, project_id)) return context.refuse(refusal('run_not_found'));
+      const due = dueIntervention(state);
+      if (due !== null && state.told_at === null) context.persist({ type: 'told' });
+      context.reply({
+        json: renderEvaluation(state),
+        inject: due !== null,
+        steps: state.steps,
+        project_id: state.facts!.project_id,
+      });
+    },
+  };
+}
+
+function deletionHandlers(isWatched: boolean): Pick<Handlers, 'delete' | 'wake'> {
+  return {
+    delete(state, { project_id, audit }, context) {
+      if (!isSeen(state, project_id)) return context.refuse(refusal('run_not_found'));
+      const isLong = state.steps > RUN_DELETE_STEPS;
+      const before = state;
+      const rows = [
+        ...deletionRows(before, toTimestamp(context.now_ms)),
+        ...(audit === null ? [] : [outboxWrite(audit)]),
+      ];
+      if (isLong) {
+        context.persist({ type: 'deleting' });
+        context.write([...rows, deletionMark(before, 'put')]);
+        sweepSoon(context);
+      } else {
+        context.persist({ type: 'deleted' });
+        context.write([...rows, ...sweepRows(before, ALL_STEPS)]);
+      }
+      context.reply(null);
+      if (!isWatched) return;
+      const { org_id, run_id } = before.facts!;
+      const { to, name, payload } = liveForgetTell(org_id, { run_id });
+      context.tell(to, name, payload);
+    },
+
+    wake(_state, _request, context) {
+      // The message only had to activate the actor.
+      context.reply(null);
+    },
+  };
+}
+
+/** Continues when storage has answered, and with the next portion of a deletion. */
+function lookupHandlers(isWatched: boolean): Run['internal'] {
+  return {
+    sweep(state, _message, context) {
+      if (state.left_to_delete === null) return;
+      if (state.left_to_delete > RUN_DELETE_STEPS) {
+        context.persist({ type: 'swept', steps: RUN_DELETE_STEPS });
+        context.write(sweepRows(state, RUN_DELETE_STEPS));
+        return sweepSoon(context);
+      }
+      context.persist({ type: 'deleted' });
+      context.write([...sweepRows(state, ALL_STEPS), deletionMark(state, 'remove')]);
+    },
+
+    looked_up(state, outcome, context) {
+      const { token, step, late_steps, of } = outcome.carry;
+      // The run was deleted meanwhile, and perhaps started again.
+      if (state.facts === null || state.left_to_delete !== null || state.started_at_ms !== of)
+        return context.refuseTo(token, refusal('run_not_found'));
+      if (!outcome.ok) return context.refuseTo(token, outcome.error);
+      if (outcome.value !== null) return context.replyTo(token, outcome.value);
+      if (state.finish !== null) return context.refuseTo(token, refusal('run_finished'));
+      // Another late step was recorded since storage was asked: it may be the same step.
+      if (state.late_steps !== late_steps) return lookUp(state, token, step, context);
+      const recorded = record(state, step, context);
+      context.replyTo(token, recorded.answer);
+      if (isWatched) tellStep(state, recorded, step, context);
+    },
+
+    keys_looked_up(state, outcome, context) {
+      const { token, request, reports, of } = outcome.carry;
+      if (state.facts === null || state.left_to_delete !== null || state.started_at_ms !== of)
+        return context.refuseTo(token, refusal('run_not_found'));
+      if (!outcome.ok) return context.refuseTo(token, outcome.error);
+      // Other reports were recorded since storage was asked: they may be the same ones.
+      if (state.reports !== reports) return lookUpKeys(state, token, request, context);
+      context.replyTo(token, recordReported(state, request, outcome.value, context, isWatched));
+    },
+  };
+}
+
+/** Lets other actors run between two portions. */
 function sweepSoon(context: Pick<RunContext, 'setTimer'>): void {
   context.setTimer('sweep', 0, 'sweep', null);
 }
 
-/** A run that is not there and one that the caller may not see are the same to him. */
+/** The same answer for a missing run and for one that the caller may not see. */
 function isSeen({ facts, left_to_delete }: RunState, projectId: string | null): boolean {
   return facts !== null && left_to_delete === null && (projectId === null || facts.project_id === projectId);
 }
 
-function lookUp(state: RunState, token: ReplyToken, step: SeenStep, context: RunContext): void {
+function lookUp(state: RunState, token: ReplyToken, step: RecordableStep, context: RunContext): void {
   const { org_id, run_id } = state.facts!;
   const request: AnswerRequest = { org_id, run_id, step_index: step.event.step_index };
   const { late_steps, started_at_ms: of } = state;
@@ -293,29 +320,85 @@ function lookUpKeys(
   context: RunContext,
 ): void {
   const { org_id, run_id } = state.facts!;
-  const question: KnownKeysRequest = { org_id, run_id, keys: request.steps.map(({ key }) => key) };
-  const { steps, started_at_ms: of } = state;
-  context.io(STEP_ANSWERS_ADAPTER, 'findKnown', question, 'keys_looked_up', { token, request, steps, of });
+  const keys = request.steps.flatMap((step) => [step.key, ...countNamesOf(reportOf(step))]);
+  const question: KnownKeysRequest = { org_id, run_id, keys: [...new Set(keys)] };
+  const { reports, started_at_ms: of } = state;
+  context.io(STEP_ANSWERS_ADAPTER, 'findKnown', question, 'keys_looked_up', { token, request, reports, of });
 }
 
-/** A step that is recorded. */
+function reportOf({ key, told_by, call, step }: KeyedStep): CallReport {
+  return { key, told_by, call, tool: step.action };
+}
+
+function countsOf(report: CallReport, values: ReadonlyMap<string, KnownKey[1]>): ReportCounts {
+  const counts: ReportCounts = new Map();
+  for (const name of countNamesOf(report)) {
+    const count = values.get(name);
+    if (typeof count === 'object') counts.set(name, count);
+  }
+  return counts;
+}
+
+/** Records the reported calls that are new, in order. @param known the ones that storage already has */
+function recordReported(
+  state: RunState,
+  { steps, project_id }: KeyedStepsRequest,
+  known: readonly KnownKey[],
+  context: RunContext,
+  isWatched: boolean,
+): KeyedStepsReply {
+  const values = new Map(known);
+  const rows: RowWrite[] = [];
+  const put = (key: string, value: KnownKey[1]): void => {
+    values.set(key, value);
+    rows.push(stepKeyRow(state, key, value));
+  };
+  const reply: KeyedStepsReply = { recorded: 0, refused: 0 };
+  let before = state;
+  for (const keyed of steps) {
+    const report = reportOf(keyed);
+    if (values.has(report.key)) continue;
+    const counts = countsOf(report, values);
+    const isKnown = takeReport(report, counts);
+    if (!isKnown && state.finish !== null) {
+      reply.refused += 1;
+      values.set(report.key, -1);
+      continue;
+    }
+    for (const [name, count] of counts) put(name, count);
+    const step_index = isKnown ? before.last_index : before.last_index + 1;
+    put(report.key, step_index);
+    if (isKnown) continue;
+    const seen = unpackStep(packStep(project_id, { ...keyed.step, step_index }), context.now_ms);
+    const recorded = record(before, seen, context);
+    if (isWatched) tellStep(before, recorded, seen, context);
+    before = recorded.state;
+    reply.recorded += 1;
+  }
+  if (rows.length === 0) return reply;
+  context.persist({ type: 'reported' });
+  context.write(rows);
+  return reply;
+}
+
+/** A recorded step. */
 interface RecordedStep {
-  /** After it. */
+  /** The run's state after the step. */
   state: RunState;
-  /** What its caller gets, now and whenever it comes again. */
+  /** The answer to the caller, now and for every repetition. */
   answer: string;
-  /** When it came. */
+  /** When the step arrived. */
   at: string;
 }
 
 /** Records a step with its rows. */
-function record(before: RunState, { event, copy }: SeenStep, context: RunContext): RecordedStep {
+function record(before: RunState, { event, copy }: RecordableStep, context: RunContext): RecordedStep {
   const state = context.persist(event);
   const answer = renderScores(state.last);
   const at = toTimestamp(event.at_ms);
   const { is_error, tokens } = event;
   const { intervention } = state;
-  const row: RunStepRow = { answer, at, is_error, tokens, copy };
+  const row: RunStepRow = { answer: packScores(state.last), at, is_error, tokens, copy };
   if (intervention !== null && intervention !== before.intervention) row.intervention = intervention;
   context.write(stepRows(state, event, row));
   context.count('steps');
@@ -328,15 +411,15 @@ function mask(text: string): string {
   return maskText(text);
 }
 
-/** @param json an object, or '' for none */
+/** @param json an object, or an empty text */
 function maskMetadata(json: string): string {
-  return json === '' ? '' : JSON.stringify(maskValue(JSON.parse(json)));
+  return json === '' ? '' : JSON.stringify(maskValue(parseExact(json)));
 }
 
 function tellStep(
   before: RunState,
   { state, at }: RecordedStep,
-  { event, copy }: SeenStep,
+  { event, copy }: RecordableStep,
   context: RunContext,
 ): void {
   const { last, facts, intervention } = state;
@@ -385,11 +468,52 @@ function tellLive(context: RunContext, event: LiveEvent): void {
   context.tell(to, name, payload);
 }
 
-/** Bytes come out of a snapshot as a view of the whole of it. The first shape knew no deletion. */
-function decodeState(data: unknown): RunState {
-  const state = { left_to_delete: null, ...(data as Omit<RunState, 'left_to_delete'>) } as RunState;
+/** Snapshots of version 1 lack `left_to_delete`, and those of version 2 may lack `reports`. */
+function decodeState(data: unknown, version: number): RunState {
+  const state = { left_to_delete: null, reports: 0, ...(data as Partial<RunState>) } as RunState;
   if (state.monitors === null) return state;
-  return { ...state, monitors: { ...state.monitors, memory: Uint8Array.from(state.monitors.memory) } };
+  const { memory, memory_bytes, ...monitors } = state.monitors as StoredMonitors;
+  const whole = version < 3 ? memory : unpackZeroRuns(memory, memory_bytes);
+  return { ...state, monitors: { ...monitors, memory: restoreMemory(whole) } };
+}
+
+/** From version 3 on: the memory without its zeros, most of it in a short run. */
+type StoredMonitors = NonNullable<RunState['monitors']> & { memory_bytes: number };
+
+function encodeState(state: RunState): unknown {
+  const { monitors } = state;
+  if (monitors === null) return state;
+  const { memory } = monitors;
+  return {
+    ...state,
+    monitors: {
+      ...monitors,
+      memory: packZeroRuns(memory),
+      memory_bytes: memory.length,
+    } satisfies StoredMonitors,
+  };
+}
+
+/** A step's features without their zeros, four of five bytes; events of former versions have none of `feature_bytes`. */
+type StoredDigest = StepEvent['digest'] & { feature_bytes?: number };
+
+function encodeEvent(event: RunEvent): unknown {
+  if (event.type !== 'step') return event;
+  const { features } = event.digest;
+  const digest: StoredDigest = {
+    ...event.digest,
+    features: packZeroRuns(features),
+    feature_bytes: features.length,
+  };
+  return { ...event, digest };
+}
+
+function decodeEvent(stored: unknown): RunEvent {
+  const event = stored as RunEvent;
+  if (event.type !== 'step') return event;
+  const { feature_bytes, ...digest } = event.digest as StoredDigest;
+  if (feature_bytes === undefined) return event;
+  return { ...event, digest: { ...digest, features: unpackZeroRuns(digest.features, feature_bytes) } };
 }
 
 function refusal(code: RunRefusalCode, retryable = false): Refusal {

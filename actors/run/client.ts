@@ -1,10 +1,9 @@
 /** Asks runs. The only place that makes their messages. Server threads. */
 import type { AuditEntry } from '../../src/domain/account.ts';
-import type { MonitorStep } from '../../src/domain/monitors/digest.ts';
+import type { MonitorStep } from '../../src/domain/monitors/masked-step.ts';
 import type { RunStart, RunTotals } from '../../src/domain/run.ts';
 import { RUN_DELETIONS } from '../../src/domain/run-rows.ts';
 import { CatalogueError } from '../../src/errors.ts';
-import { RUN_DELETIONS_RESUMED } from '../../src/limits.ts';
 import type { Asker } from '../../src/runtime/actor-client.ts';
 import { RuntimeError } from '../../src/runtime/error.ts';
 import type { TableReader } from '../../src/storage/tables.ts';
@@ -17,12 +16,15 @@ import {
   type RunRefusalCode,
   runAddress,
 } from './protocol.ts';
-import { StepMessage } from './step-message.ts';
+import { packStep } from './step-message.ts';
+
+/** Interrupted deletions of runs that one pass resumes. The next pass resumes further ones. */
+const RUN_DELETIONS_RESUMED = 1_000;
 
 export { RUN_REFUSALS } from './protocol.ts';
 
 /** Whose run, and the project that the caller is held to (null: none). */
-export interface RunScope {
+interface RunScope {
   org_id: string;
   project_id: string | null;
 }
@@ -49,10 +51,10 @@ export class RunClient {
   }
 
   step(scope: RunScope, runId: string, step: MonitorStep): Promise<string> {
-    return this.#ask(scope.org_id, runId, 'step', new StepMessage(scope.project_id, step));
+    return this.#ask(scope.org_id, runId, 'step', packStep(scope.project_id, step));
   }
 
-  /** Steps that their sender names by keys of its own; a key that was there before counts no more. */
+  /** Steps that records of telemetry report; a call that has been reported before counts no more. */
   keyedSteps(
     { org_id, project_id }: RunScope,
     runId: string,

@@ -4,10 +4,11 @@
  */
 import { createHash } from 'node:crypto';
 import type { AuditEntry } from '../../src/domain/account.ts';
-import type { MonitorStep } from '../../src/domain/monitors/digest.ts';
+import type { MonitorStep } from '../../src/domain/monitors/masked-step.ts';
+import type { CallReport } from '../../src/domain/reported-calls.ts';
 import type { RunStart, RunTotals } from '../../src/domain/run.ts';
 import { type ActorAddress, MAX_KEY_LENGTH } from '../../src/runtime/protocol.ts';
-import type { PackedStep, StepMessage } from './step-message.ts';
+import type { StepMessage } from './step-message.ts';
 
 export const RUN_KIND = 'run';
 
@@ -32,16 +33,14 @@ export interface EvaluateReply {
   project_id: string;
 }
 
-export interface DeleteRequest {
+interface DeleteRequest {
   project_id: string | null;
-  /** Written with the deletion; null: whoever deletes has told of it elsewhere. */
+  /** Written with the deletion; null: the caller records the deletion elsewhere. */
   audit: AuditEntry | null;
 }
 
-/** A step whose sender has a name for it and no index, such as a span or a tool call. */
-export interface KeyedStep {
-  /** Names it within the run: a key that was there before is the same step. */
-  key: string;
+/** A step that a record of telemetry reports, and that has no index. */
+export interface KeyedStep extends Pick<CallReport, 'key' | 'told_by' | 'call'> {
   step: Omit<MonitorStep, 'step_index'>;
 }
 
@@ -59,14 +58,14 @@ export interface KeyedStepsReply {
 
 export type RunProtocol = {
   start: { request: RunStart; reply: string };
-  step: { request: StepMessage | PackedStep; reply: string };
-  /** Each gets the next index of the run, unless its key is known. */
+  step: { request: StepMessage; reply: string };
+  /** Each gets the next index of the run, unless the call has been reported before. */
   keyed_steps: { request: KeyedStepsRequest; reply: KeyedStepsReply };
   finish: { request: { project_id: string | null; outcome: string }; reply: string };
   evaluate: { request: { project_id: string | null }; reply: EvaluateReply };
   /** What a run that is not finished adds up to so far. */
   totals: { request: { project_id: string | null }; reply: RunTotals };
-  /** Answered when nobody can see it any more; of a long run the steps go a moment later. */
+  /** Answered once the run is hidden; the steps of a long run are deleted a moment later. */
   delete: { request: DeleteRequest; reply: null };
   /** Goes on with a deletion that a crash left; answered at once. */
   wake: { request: null; reply: null };

@@ -1,8 +1,9 @@
-/** The rows that a run's events bring: what others find of it in tables. Pure; server threads. */
+/** The table rows that a run's events write for other readers. Pure; server threads. */
 import { type RunEvent, type RunState, type StepEvent, toTimestamp, totalsOf } from '../../src/domain/run.ts';
 import { RUN_LISTS, type RunListRow, runListKeys } from '../../src/domain/run-list.ts';
 import {
   RUN_DELETIONS,
+  RUN_OUTCOMES,
   RUN_STARTS,
   RUN_STEP_KEYS,
   RUN_STEPS,
@@ -22,7 +23,7 @@ import {
 import { USAGE, type UsageCounts, usageKey } from '../../src/domain/usage.ts';
 import type { RowWrite } from '../../src/runtime/protocol.ts';
 
-/** @param state after the event */
+/** @param state the state after the event */
 export function projectRun(state: RunState, event: RunEvent): readonly RowWrite[] {
   switch (event.type) {
     case 'start': {
@@ -43,18 +44,24 @@ export function projectRun(state: RunState, event: RunEvent): readonly RowWrite[
         addUsage(state, event.at_ms, { runs: 1 }),
       ];
     }
-    case 'finish':
-      return putSummaries(state);
-    case 'step': // `stepRows`, which need its answer
+    case 'finish': {
+      const { org_id, run_id } = state.facts!;
+      return [
+        ...putSummaries(state),
+        { op: 'put', table: RUN_OUTCOMES, row: [run_id, org_id], value: event.outcome },
+      ];
+    }
+    case 'step': // `stepRows`, which need the answer to the step
     case 'told':
-    case 'deleting': // `deletionRows`, which need the state before
+    case 'reported': // `stepKeyRow`
+    case 'deleting': // `deletionRows`, which need the state before the event
     case 'swept':
     case 'deleted':
       return [];
   }
 }
 
-/** The rows that a step brings. */
+/** The rows that a step writes. */
 export function stepRows(
   state: RunState,
   { at_ms, step_index, tokens }: StepEvent,
@@ -66,15 +73,16 @@ export function stepRows(
   ];
 }
 
-/** The row by which a step is found again that has a key. */
-export function stepKeyRow({ facts }: RunState, key: string, stepIndex: number): RowWrite {
-  return { op: 'put', table: RUN_STEP_KEYS, row: [facts!.org_id, facts!.run_id, key], value: stepIndex };
+/** The row of a report's key, or of counts of reports. @param value the step's index, or the counts */
+export function stepKeyRow({ facts }: RunState, key: string, value: number | readonly number[]): RowWrite {
+  return { op: 'put', table: RUN_STEP_KEYS, row: [facts!.org_id, facts!.run_id, key], value };
 }
 
 /**
- * What goes when a run is deleted, but for its steps. What was counted stays: usage, and in its experiment its numbers.
+ * The rows of a deletion, except those of the run's steps. Counts remain: usage, and the run's figures in its
+ * experiment.
  * @param state before the deletion
- * @param mark of the deletion, for {@link anonymizeSummary}
+ * @param mark identifies the deletion, for {@link anonymizeSummary}
  */
 export function deletionRows(state: RunState, mark: string): readonly RowWrite[] {
   const facts = state.facts!;
@@ -82,6 +90,7 @@ export function deletionRows(state: RunState, mark: string): readonly RowWrite[]
   const writes: RowWrite[] = [
     { op: 'remove', table: RUN_STARTS, row: [org_id, run_id] },
     { op: 'remove', table: RUNS, row: runKey(facts) },
+    { op: 'remove', table: RUN_OUTCOMES, row: [run_id, org_id] },
     ...runListKeys(facts, { started_at_ms: state.started_at_ms, run_id }).map(
       (row): RowWrite => ({ op: 'remove', table: RUN_LISTS, row }),
     ),
@@ -94,13 +103,13 @@ export function deletionRows(state: RunState, mark: string): readonly RowWrite[]
   return writes;
 }
 
-/** Removes so many of a run's steps, and of their keys. */
+/** Removes up to `limit` of a run's steps, and of their keys. */
 export function sweepRows({ facts }: RunState, limit: number): RowWrite[] {
   const row = [facts!.org_id, facts!.run_id];
   return [RUN_STEPS, RUN_STEP_KEYS].map((table): RowWrite => ({ op: 'trim', table, row, limit }));
 }
 
-/** Of a deletion that takes a while: it is found by the next start. */
+/** Marks a deletion that takes several transactions, so that the next start can resume it. */
 export function deletionMark({ facts }: RunState, op: 'put' | 'remove'): RowWrite {
   const row = [facts!.org_id, facts!.run_id];
   return op === 'put' ? { op, table: RUN_DELETIONS, row, value: 1 } : { op, table: RUN_DELETIONS, row };

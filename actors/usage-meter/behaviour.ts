@@ -1,42 +1,56 @@
 /**
- * The usage meter: every count is an event, and the counters that others read are written in the event's own transaction;
- * an answer leaves when that is safe. So nothing that was served is lost by a crash, and nothing is counted that was not
- * asked for. Its journal and the counters are in `runs.mdb`. Server threads.
+ * The usage meter. Every count is an event, and the counters that others read are written in the event's transaction;
+ * the answer is sent after that. A crash therefore loses no served count, and only requested work is counted. The meter
+ * also records the interventions returned by evaluations of posted steps, because they determine what counts. The
+ * journal and the counters are in `runs.mdb`. Server threads.
  *
- * A month is a UTC calendar month by the wall clock. A clock that is put back over the end of a month does not bring the
- * month before back: what was used stays used until the latest one seen is over. One that was months ahead was wrong: then
- * the present month's count goes on, or a customer at the cap would wait for years.
+ * A month is a UTC calendar month by the wall clock. Setting the clock back over the end of a month does not restore
+ * the earlier month: the usage remains until the latest month seen is over. If the clock was months ahead, that month
+ * was an error, and the count of the current month continues; otherwise a customer at the cap would wait for years.
  */
+import {
+  type EvaluatedRuns,
+  type Handout,
+  handOut,
+  keepEntry,
+  NO_EVALUATED_RUNS,
+} from '../../src/domain/evaluated-runs.ts';
 import type { UsageCounts } from '../../src/domain/usage.ts';
 import { usageWrites } from '../../src/domain/usage.ts';
-import { USAGE_ONCE_NAMES } from '../../src/limits.ts';
 import type { Behaviour } from '../../src/runtime/protocol.ts';
 import { USAGE_METER_KIND, type UsageMeterProtocol } from './protocol.ts';
 
+/** Most interventions of an organization whose names the meter remembers, so that each counts once. */
+export const USAGE_ONCE_NAMES = 256;
+
 interface Meter {
-  /** `2026-11`; '' before anything was counted. */
+  /** `2026-11`; '' before the first count. */
   month: string;
-  /** Interventions of both kinds in that month. */
+  /** Interventions of both kinds in `month`. */
   used: number;
-  /** The one that was counted in before it; null at first. */
+  /** The month counted before `month`; null if there was none. */
   before: { month: string; used: number } | null;
-  /** Interventions that had a name, the latest last. */
+  /** Names of recent interventions, the latest last. */
   names: readonly string[];
+  /** Interventions returned by evaluations of posted steps. */
+  evaluated: EvaluatedRuns;
 }
 
-/** Something was counted. */
+/** The event of one count. */
 interface Counted {
   at_ms: number;
   project_id: string;
   counts: Partial<UsageCounts>;
   once?: string;
+  /** Interventions returned by an evaluation of posted steps. */
+  evaluated?: Pick<Handout, 'keys' | 'entry'>;
 }
 
 type UsageMeter = Behaviour<UsageMeterProtocol, Meter, Counted>;
 
 export const usageMeter: UsageMeter = {
   kind: USAGE_METER_KIND,
-  initial: () => ({ month: '', used: 0, before: null, names: [] }),
+  initial: () => ({ month: '', used: 0, before: null, names: [], evaluated: NO_EVALUATED_RUNS }),
 
   handlers: {
     intervene(meter, { project_id, cap, patterns }, context) {
@@ -62,6 +76,21 @@ export const usageMeter: UsageMeter = {
       context.reply({ used: context.persist(counted).used, is_repeat });
       context.count('evaluations', is_repeat ? 'repeated' : 'injected');
     },
+    evaluate(meter, { project_id, steps }, context) {
+      const { due, is_repeat, keys, entry } = handOut(meter.evaluated, steps);
+      const once = steps.prefixes.at(-1);
+      // The entry may be forgotten while the name is still remembered.
+      const isCounted = due && !is_repeat && once !== undefined && !meter.names.includes(once);
+      context.persist({
+        at_ms: context.now_ms,
+        project_id,
+        counts: { evaluations: 1, injections_evaluate: isCounted ? 1 : 0 },
+        ...(isCounted ? { once } : {}),
+        ...(keys.length === 0 ? {} : { evaluated: { keys, entry } }),
+      });
+      context.reply({ due, is_repeat: is_repeat || (due && !isCounted) });
+      context.count('evaluations', due ? (isCounted ? 'injected' : 'repeated') : 'quiet');
+    },
     used(meter, _message, context) {
       context.reply({ used: usedAt(meter, context.now_ms) });
     },
@@ -69,24 +98,38 @@ export const usageMeter: UsageMeter = {
   internal: {},
 
   persistence: {
-    apply(meter, { at_ms, counts, once }) {
+    apply(meter, { at_ms, counts, once, evaluated: kept }) {
+      const evaluated =
+        kept === undefined ? meter.evaluated : keepEntry(meter.evaluated, kept.keys, kept.entry);
       const names = once === undefined ? meter.names : [...meter.names, once].slice(-USAGE_ONCE_NAMES);
       const month = monthToCountIn(meter, at_ms);
       const used =
         usedIn(meter, month) + (counts.injections_retrieve ?? 0) + (counts.injections_evaluate ?? 0);
-      if (month === meter.month) return { month, used, before: meter.before, names };
-      return { month, used, before: { month: meter.month, used: meter.used }, names };
+      if (month === meter.month) return { month, used, before: meter.before, names, evaluated };
+      return { month, used, before: { month: meter.month, used: meter.used }, names, evaluated };
     },
     project: (_meter, { at_ms, project_id, counts }, key) => usageWrites(key, at_ms, project_id, counts),
     snapshot: {
-      version: 3,
+      version: 4,
       every_events: 500,
-      encode: (meter) => meter,
-      // The first shape knew no month before, the second no names.
-      decode: (data) => ({ before: null, names: [], ...(data as Partial<Meter>) }) as Meter,
+      encode: (meter) => ({ ...meter, evaluated: meter.evaluated.map((part) => [...part]) }),
+      decode: decodeMeter,
     },
   },
 };
+
+/** Version 1 has no previous month, version 2 no names, version 3 no evaluated runs. */
+function decodeMeter(data: unknown): Meter {
+  const { evaluated = [], ...meter } = data as Omit<Meter, 'evaluated'> & {
+    evaluated?: (readonly [string, number])[][];
+  };
+  return {
+    ...meter,
+    before: meter.before ?? null,
+    names: meter.names ?? [],
+    evaluated: evaluated.map((part) => new Map(part)),
+  };
+}
 
 function withoutInterventions(counts: Partial<UsageCounts>): Partial<UsageCounts> {
   const { injections_retrieve: _retrieved, injections_evaluate: _evaluated, ...rest } = counts;
@@ -102,7 +145,7 @@ function usedIn({ month, used, before }: Meter, of: string): number {
   return of === before?.month ? before.used : 0;
 }
 
-/** The month of that moment, or the one after it where that was seen already. */
+/** The month of a time, or a later month that was already seen. */
 function monthToCountIn({ month }: Meter, atMs: number): string {
   const at = new Date(atMs);
   const present = monthOf(at.getTime());

@@ -1,10 +1,12 @@
 /** Asks usage meters. The only place that makes their messages. Server threads. */
+import type { EvaluatedSteps } from '../../src/domain/evaluated-runs.ts';
 import type { UsageCounts } from '../../src/domain/usage.ts';
 import { CatalogueError } from '../../src/errors.ts';
 import type { Asker } from '../../src/runtime/actor-client.ts';
 import {
   type CountReply,
   type CountRequest,
+  type EvaluateStepsReply,
   type InterveneReply,
   USAGE_METER_KIND,
   type UsageMeterProtocol,
@@ -45,6 +47,15 @@ export class UsageMeterClient {
     const request: CountRequest = { project_id: projectId, counts };
     if (once !== undefined) request.once = once;
     return this.#ask(orgId, 'count', request);
+  }
+
+  /**
+   * Counts an evaluation of posted steps, and the intervention if it hands one out for the first time. Durable when this
+   * returns. The same steps, at the same time or later, have the same answer on all server threads.
+   * @throws CatalogueError `unavailable` when that cannot be counted now
+   */
+  evaluate(orgId: string, projectId: string, steps: EvaluatedSteps): Promise<EvaluateStepsReply> {
+    return this.#ask(orgId, 'evaluate', { project_id: projectId, steps });
   }
 
   /** Interventions of this UTC month so far. @throws CatalogueError `unavailable` */

@@ -1,5 +1,5 @@
 /**
- * The distiller: takes one trace, has it distilled, hands its patterns to the store, and remembers the outcome for good.
+ * The pattern maker: takes one trace, has patterns found in it, hands them to the store, and remembers the outcome for good.
  * An adapter does the work itself; this file decides what survives a crash. Actor thread.
  *
  * Each decision is an event before anything follows from it: the trace is taken when it is stored, an attempt counts
@@ -9,8 +9,8 @@
  */
 
 import { auditWrites } from '../../src/domain/audit-rows.ts';
-import type { DistilledPattern } from '../../src/domain/distillation/distil.ts';
-import { maskSecrets } from '../../src/domain/distillation/text.ts';
+import type { PatternDraft } from '../../src/domain/patterns/drafts.ts';
+import { maskSecrets } from '../../src/domain/patterns/text.ts';
 import {
   TRACE_LISTS,
   TRACES,
@@ -21,7 +21,6 @@ import {
   traceRowKey,
 } from '../../src/domain/trace-rows.ts';
 import { USAGE, usageKey } from '../../src/domain/usage.ts';
-import { DISTILL_ATTEMPTS } from '../../src/limits.ts';
 import type {
   Behaviour,
   Context,
@@ -33,16 +32,19 @@ import type {
 import { liveEventTell } from '../live-hub/client.ts';
 import type { MergedPattern } from './adapter.ts';
 import {
-  DISTILLER_KIND,
-  type DistillerProtocol,
+  PATTERN_MAKER_KIND,
+  type PatternMakerProtocol,
   type SubmitReply,
   type SubmitRequest,
   TRACE_BODIES,
   UNFINISHED_TRACES,
 } from './protocol.ts';
 
+/** Attempts at a trace before it is given up. An attempt that a restart interrupts counts. */
+export const PATTERN_MAKER_ATTEMPTS = 5;
+
 /** Adapter of the thread: `distil` and `merge` of adapter.ts. */
-export const DISTILLATION_ADAPTER = 'distillation';
+export const PATTERN_MAKING_ADAPTER = 'pattern-making';
 
 /** Before the second attempt, before the third and so on the double. */
 const RETRY_AFTER_MS = 1_000;
@@ -50,7 +52,7 @@ const RETRY_AFTER_MS = 1_000;
 const WAIT_MS = 50;
 const ERROR_CHARACTERS = 300;
 
-export interface DistillerState {
+export interface PatternMakerState {
   /** Null until a trace has come. */
   submission: SubmitRequest | null;
   status: TraceStatus;
@@ -59,26 +61,26 @@ export interface DistillerState {
   /** Attempts that have begun. */
   attempts: number;
   /** What is to be merged; null until it is known, and again when it is done. */
-  patterns: DistilledPattern[] | null;
+  patterns: PatternDraft[] | null;
   merged: MergedPattern[];
   error: string | null;
 }
 
-export type DistillerEvent =
+type PatternMakerEvent =
   | { type: 'submitted'; submission: SubmitRequest; at: string; body: Uint8Array }
   /** A trace that had failed came again. */
   | { type: 'resubmitted'; at: string; body: Uint8Array }
   | { type: 'started' }
-  | { type: 'distilled'; patterns: DistilledPattern[] }
+  | { type: 'distilled'; patterns: PatternDraft[] }
   | { type: 'merged'; merged: MergedPattern[]; at: string }
   | { type: 'failed'; error: string; at: string }
-  /** Somebody deleted it: its history goes with this event. */
+  /** It was deleted: its history goes with this event. */
   | { type: 'deleted' };
 
-interface DistillerInternal {
+interface PatternMakerInternal {
   /** Begins an attempt; `token` waits for its outcome. */
   work: { token: ReplyToken | null };
-  distilled: Outcome<DistilledPattern[], Attempt>;
+  distilled: Outcome<PatternDraft[], Attempt>;
   merged: Outcome<MergedPattern[], Attempt>;
   waited: { token: ReplyToken };
 }
@@ -90,9 +92,9 @@ interface Attempt {
   submitted_at: string;
 }
 
-type DistillerContext<Reply> = Context<DistillerState, DistillerEvent, DistillerInternal, Reply>;
+type PatternMakerContext<Reply> = Context<PatternMakerState, PatternMakerEvent, PatternMakerInternal, Reply>;
 
-const NO_TRACE: DistillerState = {
+const NO_TRACE: PatternMakerState = {
   submission: null,
   status: 'queued',
   submitted_at: '',
@@ -111,8 +113,13 @@ const CONFLICT: Refusal = {
   retryable: false,
 };
 
-export const distiller: Behaviour<DistillerProtocol, DistillerState, DistillerEvent, DistillerInternal> = {
-  kind: DISTILLER_KIND,
+export const patternMaker: Behaviour<
+  PatternMakerProtocol,
+  PatternMakerState,
+  PatternMakerEvent,
+  PatternMakerInternal
+> = {
+  kind: PATTERN_MAKER_KIND,
   initial: () => NO_TRACE,
 
   handlers: {
@@ -193,7 +200,7 @@ export const distiller: Behaviour<DistillerProtocol, DistillerState, DistillerEv
       version: 1,
       every_events: 4,
       encode: (state) => state,
-      decode: (data) => data as DistillerState,
+      decode: (data) => data as PatternMakerState,
     },
   },
 
@@ -203,45 +210,56 @@ export const distiller: Behaviour<DistillerProtocol, DistillerState, DistillerEv
 };
 
 /** The trace was deleted while it was worked on. */
-function isGone({ submission, submitted_at }: DistillerState, attempt: Attempt): boolean {
+function isGone({ submission, submitted_at }: PatternMakerState, attempt: Attempt): boolean {
   return submission === null || submitted_at !== attempt.submitted_at;
 }
 
-/** Whoever submitted it and waits is told: sent again, it is taken as a new one. */
-function refuseGone(context: DistillerContext<never>, token: ReplyToken | null): void {
+/** Tells the waiting submitter: sent again, the trace is taken as a new one. */
+function refuseGone(context: PatternMakerContext<never>, token: ReplyToken | null): void {
   const message = 'the trace was deleted';
   if (token !== null) context.refuseTo(token, { code: 'distillation_failed', message, retryable: true });
 }
 
-function isOpen({ status }: DistillerState): boolean {
+function isOpen({ status }: PatternMakerState): boolean {
   return status === 'queued' || status === 'distilling';
 }
 
 /** Begins an attempt, or goes on with the merge where the patterns are known. */
-function begin(state: DistillerState, context: DistillerContext<never>, token: ReplyToken | null): void {
+function begin(
+  state: PatternMakerState,
+  context: PatternMakerContext<never>,
+  token: ReplyToken | null,
+): void {
   if (state.submission === null || !isOpen(state)) return;
-  if (state.attempts >= DISTILL_ATTEMPTS) {
+  if (state.attempts >= PATTERN_MAKER_ATTEMPTS) {
     const error = `gave up after ${state.attempts} attempts`;
     return giveUp(context, state.error === null ? error : `${error}: ${state.error}`, token);
   }
   const started = context.persist({ type: 'started' });
   if (started.patterns !== null) return merge(started, context, token);
   const { submitted_at } = started;
-  context.io(DISTILLATION_ADAPTER, 'distil', { key: context.self.key }, 'distilled', { token, submitted_at });
+  context.io(PATTERN_MAKING_ADAPTER, 'distil', { key: context.self.key }, 'distilled', {
+    token,
+    submitted_at,
+  });
 }
 
-function merge(state: DistillerState, context: DistillerContext<never>, token: ReplyToken | null): void {
+function merge(
+  state: PatternMakerState,
+  context: PatternMakerContext<never>,
+  token: ReplyToken | null,
+): void {
   const { submission, patterns, submitted_at } = state;
   if (submission === null || patterns === null) return;
   if (patterns.length === 0) return finish(state, context, [], token);
   const { org_id, project_id, trace_id } = submission;
   const input = { org_id, project_id, trace_id, patterns };
-  context.io(DISTILLATION_ADAPTER, 'merge', input, 'merged', { token, submitted_at });
+  context.io(PATTERN_MAKING_ADAPTER, 'merge', input, 'merged', { token, submitted_at });
 }
 
 function finish(
-  state: DistillerState,
-  context: DistillerContext<never>,
+  state: PatternMakerState,
+  context: PatternMakerContext<never>,
   merged: MergedPattern[],
   token: ReplyToken | null,
 ): void {
@@ -270,16 +288,17 @@ function finish(
 }
 
 function tryAgain(
-  state: DistillerState,
-  context: DistillerContext<never>,
+  state: PatternMakerState,
+  context: PatternMakerContext<never>,
   error: Refusal,
   token: ReplyToken | null,
 ): void {
-  if (!error.retryable || state.attempts >= DISTILL_ATTEMPTS) return giveUp(context, error.message, token);
+  if (!error.retryable || state.attempts >= PATTERN_MAKER_ATTEMPTS)
+    return giveUp(context, error.message, token);
   context.setTimer('work', RETRY_AFTER_MS * 2 ** (state.attempts - 1), 'work', { token });
 }
 
-function giveUp(context: DistillerContext<never>, error: string, token: ReplyToken | null): void {
+function giveUp(context: PatternMakerContext<never>, error: string, token: ReplyToken | null): void {
   const words = maskSecrets(error).slice(0, ERROR_CHARACTERS).toWellFormed();
   const failed = context.persist({
     type: 'failed',
@@ -289,16 +308,16 @@ function giveUp(context: DistillerContext<never>, error: string, token: ReplyTok
   if (token !== null) context.refuseTo(token, failure(failed));
 }
 
-/** Somebody waits for a trace that is under way already. */
-function wait(context: DistillerContext<never>, token: ReplyToken): void {
+/** A caller waits for a trace that is under way already. */
+function wait(context: PatternMakerContext<never>, token: ReplyToken): void {
   context.setTimer(`wait ${token}`, WAIT_MS, 'waited', { token });
 }
 
-function answer({ status, merged }: DistillerState): SubmitReply {
+function answer({ status, merged }: PatternMakerState): SubmitReply {
   return { status, patterns_created: countCreated(merged) };
 }
 
-function failure({ error }: DistillerState): Refusal {
+function failure({ error }: PatternMakerState): Refusal {
   return {
     code: 'distillation_failed',
     message: error ?? 'the trace could not be distilled',
@@ -311,7 +330,7 @@ function countCreated(merged: readonly MergedPattern[]): number {
   return new Set(merged.filter(({ created }) => created).map(({ pattern_id }) => pattern_id)).size;
 }
 
-function applyEvent(state: DistillerState, event: DistillerEvent): DistillerState {
+function applyEvent(state: PatternMakerState, event: PatternMakerEvent): PatternMakerState {
   switch (event.type) {
     case 'submitted':
       return { ...state, submission: event.submission, submitted_at: event.at };
@@ -342,7 +361,7 @@ function deletionRows(submission: SubmitRequest, submittedAt: string, key: strin
   ];
 }
 
-function projectEvent(state: DistillerState, event: DistillerEvent, key: string): RowWrite[] {
+function projectEvent(state: PatternMakerState, event: PatternMakerEvent, key: string): RowWrite[] {
   const { submission } = state;
   if (submission === null) return [];
   const rows: RowWrite[] = [];

@@ -1,21 +1,23 @@
 /**
- * The distiller's outside work: reads a queued trace, distils it, has a model improve the words where one is configured,
+ * The pattern maker's outside work: reads a queued trace, finds its patterns, has a model improve the words where one is configured,
  * and hands patterns to the store. A few traces at a time, so that a flood of them leaves the thread to others.
  * Actor thread.
  */
 
 import { setImmediate as nextTick } from 'node:timers/promises';
 import {
-  type DistilledPattern,
-  distilInParts,
+  findPatternsInParts,
   keepDistinct,
   type PatternCandidate,
+  type PatternDraft,
   toPattern,
-} from '../../src/domain/distillation/distil.ts';
+} from '../../src/domain/patterns/drafts.ts';
 import type { Trace } from '../../src/domain/trace.ts';
 import { CatalogueError } from '../../src/errors.ts';
-import { DISTILLATIONS_AT_ONCE } from '../../src/limits.ts';
 import { unpackTrace } from './trace-body.ts';
+
+/** Traces that one thread reads at a time. */
+export const TRACES_READ_AT_ONCE = 2;
 
 /** Of the thread's time at once. */
 const TURN_MS = 4;
@@ -34,7 +36,7 @@ export interface MergedPattern {
 }
 
 /** Takes distilled patterns into the store. The pattern index's client is one. */
-export interface PatternSink {
+interface PatternSink {
   /**
    * Adds patterns, or merges each into the one whose situation is nearly the same (cosine ≥ 0.9).
    * @returns one a pattern, in order
@@ -42,13 +44,13 @@ export interface PatternSink {
   merge(scope: PatternScope, patterns: readonly SinkPattern[]): Promise<MergedPattern[]>;
 }
 
-export interface SinkPattern extends DistilledPattern {
+export interface SinkPattern extends PatternDraft {
   /** Names the trace, so that a store that remembers its sources counts it once though it comes twice. */
   source_trace_id: string;
 }
 
 /** Turns texts into vectors of length 1; `Embedder` of src/search is one. */
-export interface SituationEmbedder {
+interface SituationEmbedder {
   embed(texts: readonly string[]): Promise<Float32Array[]>;
 }
 
@@ -57,7 +59,7 @@ export interface PatternWriter {
   write(candidate: PatternCandidate, trace: Trace): Promise<PatternCandidate>;
 }
 
-export interface DistillationParts {
+interface PatternParts {
   /** A queued body by the actor's key. */
   readBody(key: string): Uint8Array | undefined;
   /** Null without an embedder: then only equal situations are near-duplicates. */
@@ -79,26 +81,27 @@ class PortError extends Error {
   }
 }
 
-export class DistillationAdapter {
-  readonly #parts: DistillationParts;
+export class PatternMakingAdapter {
+  readonly #parts: PatternParts;
   #running = 0;
   /** Bounded by the living actors of the kind, each of which waits here at most once. */
   readonly #waiting: (() => void)[] = [];
 
-  constructor(parts: DistillationParts) {
+  constructor(parts: PatternParts) {
     this.#parts = parts;
   }
 
   /** @returns the patterns of the trace, at most three */
-  async distil({ key }: { key: string }): Promise<DistilledPattern[]> {
+  async distil({ key }: { key: string }): Promise<PatternDraft[]> {
     if (this.#parts.sink === null) return [];
     await this.#takeTurn();
     try {
       const trace = await this.#read(key);
-      const candidates = await distilInTurns(trace);
+      const candidates = await findPatternsInTurns(trace);
       const kept = await this.#keepDistinct(candidates);
       const { writer } = this.#parts;
-      const written = writer === null ? kept : await Promise.all(kept.map((one) => writer.write(one, trace)));
+      const written =
+        writer === null ? kept : await Promise.all(kept.map((draft) => writer.write(draft, trace)));
       return written.map(toPattern);
     } finally {
       this.#passTurn();
@@ -110,7 +113,7 @@ export class DistillationAdapter {
     org_id: string;
     project_id: string | null;
     trace_id: string;
-    patterns: DistilledPattern[];
+    patterns: PatternDraft[];
   }): Promise<MergedPattern[]> {
     const { sink } = this.#parts;
     if (sink === null) return [];
@@ -147,14 +150,14 @@ export class DistillationAdapter {
   }
 
   async #takeTurn(): Promise<void> {
-    if (this.#running < DISTILLATIONS_AT_ONCE) {
+    if (this.#running < TRACES_READ_AT_ONCE) {
       this.#running++;
       return;
     }
     await new Promise<void>((resolve) => this.#waiting.push(resolve));
   }
 
-  /** The place goes to the next one directly, so that nobody overtakes. */
+  /** The place goes to the next in line directly, so that no newcomer overtakes. */
   #passTurn(): void {
     const next = this.#waiting.shift();
     if (next === undefined) this.#running--;
@@ -163,8 +166,8 @@ export class DistillationAdapter {
 }
 
 /** Lets the thread's other actors have their turns: a long trace takes a second in all. */
-async function distilInTurns(trace: Trace): Promise<PatternCandidate[]> {
-  const parts = distilInParts(trace);
+async function findPatternsInTurns(trace: Trace): Promise<PatternCandidate[]> {
+  const parts = findPatternsInParts(trace);
   let turnBegan = performance.now();
   for (;;) {
     const { done, value } = parts.next();

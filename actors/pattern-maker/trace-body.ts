@@ -6,7 +6,9 @@
 import { promisify } from 'node:util';
 import { constants, zstdCompress, zstdDecompress } from 'node:zlib';
 import type { Trace } from '../../src/domain/trace.ts';
-import { QUEUED_TRACE_BYTES } from '../../src/limits.ts';
+
+/** Size of a queued trace when it is unpacked. */
+const QUEUED_TRACE_BYTES = 256 << 20;
 
 const compress = promisify(zstdCompress);
 const decompress = promisify(zstdDecompress);

@@ -1,5 +1,5 @@
 /**
- * What a distiller understands. One persistent actor a submitted trace, so that its retries are serial, its answer the
+ * What a pattern maker understands. One persistent actor a submitted trace, so that its retries are serial, its answer the
  * same each time, and a crash costs one trace its attempt. Any thread.
  */
 
@@ -7,7 +7,8 @@ import { createHash } from 'node:crypto';
 import type { AuditEntry } from '../../src/domain/account.ts';
 import type { TraceAddress, TraceStatus } from '../../src/domain/trace-rows.ts';
 
-export const DISTILLER_KIND = 'distiller';
+/** The name under which actors of this kind are stored; databases of earlier versions hold it. */
+export const PATTERN_MAKER_KIND = 'distiller';
 
 /** The bodies of traces that are not distilled yet: `[actor key]` → compressed bytes. */
 export const TRACE_BODIES = 'trace_bodies';
@@ -15,7 +16,7 @@ export const TRACE_BODIES = 'trace_bodies';
 export const UNFINISHED_TRACES = 'traces_unfinished';
 
 /** `legacy` is distilled before the answer, `v2` after it. */
-export type TraceStyle = 'legacy' | 'v2';
+type TraceStyle = 'legacy' | 'v2';
 
 /** The trace itself travels as the message's one body, packed by trace-body.ts. */
 export interface SubmitRequest extends TraceAddress {
@@ -32,7 +33,7 @@ export interface SubmitReply {
   patterns_created: number;
 }
 
-export type DistillerProtocol = {
+export type PatternMakerProtocol = {
   /**
    * Takes a trace. Answered when it is queued (`v2`) or distilled (`legacy`). Refused with `conflict` when the same id
    * came with another body, with `distillation_failed` when a legacy trace could not be distilled.
@@ -45,7 +46,7 @@ export type DistillerProtocol = {
 };
 
 /** The actor of a trace: ids may have any length and characters, so their digest stands for them. */
-export function distillerKey({ org_id, project_id, trace_id }: TraceAddress): string {
+export function patternMakerKey({ org_id, project_id, trace_id }: TraceAddress): string {
   return createHash('sha256')
     .update(JSON.stringify([org_id, project_id, trace_id]))
     .digest('base64url');

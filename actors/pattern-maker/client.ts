@@ -1,5 +1,5 @@
 /**
- * Submits traces and reads what became of them. The only place that makes the distiller's messages. Server threads.
+ * Submits traces and reads what became of them. The only place that makes the pattern maker's messages. Server threads.
  */
 
 import type { AuditEntry } from '../../src/domain/account.ts';
@@ -10,21 +10,21 @@ import type { Asker } from '../../src/runtime/actor-client.ts';
 import { RuntimeError } from '../../src/runtime/error.ts';
 import type { TableReader } from '../../src/storage/tables.ts';
 import {
-  DISTILLER_KIND,
-  distillerKey,
+  PATTERN_MAKER_KIND,
+  patternMakerKey,
   type SubmitReply,
   type SubmitRequest,
   UNFINISHED_TRACES,
 } from './protocol.ts';
 import { packTrace } from './trace-body.ts';
 
-/** A legacy trace waits for its distillation, behind others, with a model writing perhaps. */
+/** How long a legacy trace may wait for its patterns, behind others, perhaps with a model that writes. */
 const SUBMIT_DEADLINE_MS = 30_000;
 const WAKE_DEADLINE_MS = 5_000;
 /** Unfinished traces woken in one go; the next go brings the rest. */
 const WAKES = 1_000;
 
-export class DistillerClient {
+export class PatternMakerClient {
   readonly #asker: Asker;
   readonly #tables: TableReader;
 
@@ -41,10 +41,15 @@ export class DistillerClient {
   async submit(request: SubmitRequest, trace: Trace): Promise<SubmitReply> {
     const bodies = [await packTrace(trace)];
     try {
-      return (await this.#asker.ask({ kind: DISTILLER_KIND, key: distillerKey(request) }, 'submit', request, {
-        deadline_ms: SUBMIT_DEADLINE_MS,
-        bodies,
-      })) as SubmitReply;
+      return (await this.#asker.ask(
+        { kind: PATTERN_MAKER_KIND, key: patternMakerKey(request) },
+        'submit',
+        request,
+        {
+          deadline_ms: SUBMIT_DEADLINE_MS,
+          bodies,
+        },
+      )) as SubmitReply;
     } catch (thrown) {
       if (thrown instanceof RuntimeError && thrown.code === 'conflict') {
         throw new CatalogueError('conflict', 'This trace_id was submitted with a different body');
@@ -55,12 +60,12 @@ export class DistillerClient {
 
   /**
    * Deletes a trace; gone from the disk when this returns. The patterns that it led to stay.
-   * @param audit written with it; null: whoever deletes has told of it elsewhere
+   * @param audit written with it; null: the caller records the deletion elsewhere
    * @throws CatalogueError `not_found` for one that is not there, `unavailable` when it cannot be done now
    */
   async delete(address: TraceAddress, audit: AuditEntry | null): Promise<void> {
     try {
-      await this.#asker.ask({ kind: DISTILLER_KIND, key: distillerKey(address) }, 'delete', { audit });
+      await this.#asker.ask({ kind: PATTERN_MAKER_KIND, key: patternMakerKey(address) }, 'delete', { audit });
     } catch (thrown) {
       if (thrown instanceof RuntimeError && thrown.code === 'trace_not_found')
         throw new CatalogueError('not_found');
@@ -90,7 +95,7 @@ export class DistillerClient {
     let woken = 0;
     const rows = [...this.#tables.range(UNFINISHED_TRACES, { prefix: [], limit: WAKES })];
     for (const { row } of rows) {
-      const to = { kind: DISTILLER_KIND, key: String(row[0]) };
+      const to = { kind: PATTERN_MAKER_KIND, key: String(row[0]) };
       try {
         await this.#asker.ask(to, 'wake', null, { deadline_ms: WAKE_DEADLINE_MS });
         woken++;
