@@ -1,32 +1,34 @@
 /**
- * Undoes the content codings of a stored body, held to a size. Pure apart from node:zlib; runs where stored copies are
- * read (capture writer, command line), never on a server thread.
+ * Decodes the content codings of a stored body, up to a bounded size. Pure apart from node:zlib; runs where stored
+ * copies are read (capture writer, command line), never on a server thread.
  *
- * The stored headers are those of the wire while the stored body may have been decoded already (redaction works on
- * decoded bodies). So the header is a hint: what does not decode but reads as text is taken as it is, and a body that
- * begins with gzip's or zstd's magic number is decoded without being told.
- * Codings: gzip and deflate (RFC 9110 section 8.4.1; deflate with and without its zlib wrapper), br (RFC 7932),
- * zstd (RFC 8878).
+ * The stored headers are those of the wire, but the stored body may already be decoded (redaction works on decoded
+ * bodies). So the header is a hint: a body that does not decode but reads as text is used unchanged, and a body that
+ * begins with gzip's or zstd's magic number is decoded without a header. Codings: gzip and deflate (RFC 9110 section
+ * 8.4.1; deflate with and without its zlib wrapper), br (RFC 7932), zstd (RFC 8878).
  */
 
 import zlib from 'node:zlib';
-import { DECODED_BODY_BYTES } from '../limits.ts';
-import { decompressZstd } from '../std/zstd.ts';
+import { ZSTD_FRAMES } from '../limits.ts';
+import { beginsLikeZstd, decompressFrames, decompressZstd } from '../std/zstd.ts';
 
-/** More codings than this on one body are refused: nobody stacks them in earnest. */
+/** Largest decompressed size of a stored body. A turn with a larger one is stored and marked undecodable. */
+export const DECODED_BODY_BYTES = 128 << 20;
+
+/** More codings on one body are refused: no real server stacks so many. */
 const MAX_CODINGS = 4;
 
-export interface DecodedContent {
+interface DecodedContent {
   /** Decoded as far as it went; empty when nothing could be. */
   bytes: Uint8Array;
-  /** '' when all is well, else what went wrong, in words. */
+  /** '' without a problem, else its description. */
   problem: string;
 }
 
 /**
  * Decodes a body by its `content-encoding` header lines and its first bytes. Never throws.
  * @param headers flat [name, value, …]
- * @param maxBytes largest decoded size; what would become longer is not read at all
+ * @param maxBytes largest decoded size; a body that would exceed it is not read at all
  */
 export function decodeContent(
   body: Uint8Array,
@@ -56,7 +58,7 @@ export function decodeContent(
   return { bytes, problem };
 }
 
-/** The value of a header in a flat list, lines joined by commas; '' when absent. Names are compared without case. */
+/** The value of a header in a flat list, lines joined by commas; '' when absent. Names are case-insensitive. */
 export function readHeader(headers: readonly string[], name: string): string {
   let value = '';
   for (let i = 0; i + 1 < headers.length; i += 2) {
@@ -78,9 +80,12 @@ function listCodings(headers: readonly string[]): string[] {
 
 function sniffCoding(bytes: Uint8Array): string | null {
   if (bytes[0] === 0x1f && bytes[1] === 0x8b) return 'gzip';
-  if (bytes[0] === 0x28 && bytes[1] === 0xb5 && bytes[2] === 0x2f && bytes[3] === 0xfd) return 'zstd';
-  return null;
+  return beginsLikeZstd(bytes) ? 'zstd' : null;
 }
+
+const PROBLEMS: Record<string, string> = {
+  'bytes follow': 'has other bytes after its end',
+};
 
 function decodeOne(bytes: Uint8Array, coding: string, maxBytes: number): DecodedContent {
   const attempt = inflate(bytes, coding, maxBytes, false);
@@ -95,11 +100,11 @@ function decodeOne(bytes: Uint8Array, coding: string, maxBytes: number): Decoded
       problem: `unknown content coding ${JSON.stringify(coding.slice(0, 32))}`,
     };
   }
-  // Cut off or damaged: what stands before the damage may still hold the model and the first events.
+  // Truncated or damaged: the part before the damage may still hold the model and the first events.
   const rest = inflate(bytes, coding, maxBytes, true);
   return {
     bytes: rest.error === null ? rest.bytes : new Uint8Array(0),
-    problem: rest.error === null ? `the ${coding} body ends early` : `the ${coding} body is damaged`,
+    problem: `the ${coding} body ${PROBLEMS[attempt.error] ?? (rest.error === null ? 'ends early' : 'is damaged')}`,
   };
 }
 
@@ -111,32 +116,24 @@ function inflate(
 ): { bytes: Uint8Array; error: string | null } {
   const maxOutputLength = maxBytes;
   const flush = cutOff ? { finishFlush: zlib.constants.Z_SYNC_FLUSH } : {};
+  const options = { maxOutputLength, info: true, ...flush };
   try {
     switch (coding) {
       case 'gzip':
       case 'x-gzip':
-        return { bytes: zlib.gunzipSync(bytes, { maxOutputLength, ...flush }), error: null };
+        return judgeInflated(zlib.gunzipSync(bytes, options), bytes, cutOff);
       case 'deflate':
         // RFC 1950: method 8, and the first two bytes a multiple of 31. Some servers send the bare stream instead.
         return (bytes[0]! & 0x0f) === 8 && ((bytes[0]! << 8) | (bytes[1] ?? 0)) % 31 === 0
-          ? { bytes: zlib.inflateSync(bytes, { maxOutputLength, ...flush }), error: null }
-          : { bytes: zlib.inflateRawSync(bytes, { maxOutputLength, ...flush }), error: null };
-      case 'br':
-        return {
-          bytes: zlib.brotliDecompressSync(bytes, {
-            maxOutputLength,
-            ...(cutOff ? { finishFlush: zlib.constants.BROTLI_OPERATION_FLUSH } : {}),
-          }),
-          error: null,
-        };
+          ? judgeInflated(zlib.inflateSync(bytes, options), bytes, cutOff)
+          : judgeInflated(zlib.inflateRawSync(bytes, options), bytes, cutOff);
+      case 'br': {
+        const brotli = cutOff ? { finishFlush: zlib.constants.BROTLI_OPERATION_FLUSH } : {};
+        const given = zlib.brotliDecompressSync(bytes, { maxOutputLength, info: true, ...brotli });
+        return judgeInflated(given, bytes, cutOff);
+      }
       case 'zstd':
-        return {
-          bytes: decompressZstd(bytes, {
-            maxOutputLength,
-            ...(cutOff ? { finishFlush: zlib.constants.ZSTD_e_flush } : {}),
-          }),
-          error: null,
-        };
+        return inflateZstd(bytes, maxOutputLength, cutOff);
       default:
         return { bytes, error: 'unknown' };
     }
@@ -145,7 +142,40 @@ function inflate(
   }
 }
 
-/** True when the first bytes are printable ASCII, white space or UTF-8 above it: JSON and event streams are. */
+/**
+ * Checks the result of `node:zlib` with `info`, which does not report bytes after the stream. It reads gzip with
+ * several members completely.
+ */
+function judgeInflated(
+  given: unknown,
+  bytes: Uint8Array,
+  cutOff: boolean,
+): { bytes: Uint8Array; error: string | null } {
+  const { buffer, engine } = given as { buffer: Buffer; engine: { bytesWritten: number } };
+  if (!cutOff && engine.bytesWritten < bytes.length) return { bytes, error: 'bytes follow' };
+  return { bytes: buffer, error: null };
+}
+
+/** All frames; for a truncated one, the decoded beginning. */
+function inflateZstd(
+  bytes: Uint8Array,
+  maxOutputLength: number,
+  cutOff: boolean,
+): { bytes: Uint8Array; error: string | null } {
+  const whole = decompressFrames(bytes, { maxOutputLength }, ZSTD_FRAMES.most);
+  if (whole.end === bytes.length) return { bytes: whole.bytes, error: null };
+  if (!cutOff) return { bytes, error: 'cut off' };
+  let rest: Uint8Array = new Uint8Array(0);
+  try {
+    const finishFlush = zlib.constants.ZSTD_e_flush;
+    rest = decompressZstd(bytes.subarray(whole.end), { maxOutputLength, finishFlush });
+  } catch (error) {
+    if (whole.bytes.length === 0) throw error;
+  }
+  return { bytes: Buffer.concat([whole.bytes, rest]), error: null };
+}
+
+/** Whether the first bytes are printable ASCII, white space or UTF-8 above it, as in JSON and event streams. */
 function looksLikeText(bytes: Uint8Array): boolean {
   const end = Math.min(bytes.byteLength, 64);
   for (let i = 0; i < end; i++) {

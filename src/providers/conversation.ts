@@ -1,41 +1,50 @@
 /**
- * Fingerprints of a conversation, so that requests can be grouped into runs without a label.
- * Pure; runs where stored copies are read, never on a server thread. Cost: one SHA-256 over the conversation.
+ * Fingerprints of a conversation, so that requests can be grouped into runs without a label. Pure; runs where stored
+ * copies are read, never on a server thread. Cost: one SHA-256 over the conversation.
  *
- * Prefixes. Message by message, role and kind of each part are hashed with its meaning. After each message the state so
- * far is taken as that prefix's hash (22 characters of base64url, 132 bits). So the n-th hash of two requests is equal
- * when their first n messages mean the same.
+ * Prefixes. Role and kind of each part are hashed with its meaning, message by message. After each message, the state
+ * so far is that prefix's hash (22 characters of base64url, 132 bits). So the n-th hash of two requests is equal when
+ * their first n messages mean the same.
  *
- * What does not matter: cache markers and where they stand, key order, a string against a list of one text, text cut
- * into several blocks or messages of the same role, thinking and its signatures (clients drop them when they send the
- * answer back), arguments of a tool call as text or as JSON, fields that are null. What does: the ids of tool calls,
- * which tell apart runs that began with the same words; but not for Gemini, which mostly gives none, so that clients
- * make up their own.
+ * Ignored: cache markers and their place, key order, a string instead of a list of one text, text divided into several
+ * blocks or messages of the same role, thinking and its signatures (clients drop them when they send the answer back),
+ * arguments of a tool call as text or as JSON, fields that are null. Not ignored: the ids of tool calls, which
+ * distinguish runs that began with the same words. Gemini is an exception: it mostly gives no ids, so clients make up
+ * their own.
  *
- * An answer alone. Clients rewrite what they have sent before: they drop old messages, cut old results, move a reminder
- * along. Then no prefix is shared, and yet the last answer stands in the request. So the answer is fingerprinted by
- * itself as well, and so is the last one in the request: by its calls with their ids, else by its words; not a short one
- * without a call, which many turns give.
+ * An answer alone. Clients rewrite what they sent before: they drop old messages, truncate old results, move a
+ * reminder. Then no prefix is shared, and yet the request holds the last answer. So the answer is also fingerprinted
+ * alone, and so is the last answer in the request: by its calls with their ids, else by its words. A short answer
+ * without a call is left out, because many turns give it.
  *
- * The system prompt is no part of the hashes: a date, a session's id, a listing of files may change in it from request
- * to request. A sketch of it (src/domain/prompt-sketch.ts) tells agents apart whose conversations begin alike. Tools are
- * left out: they come and go within a run.
+ * The system prompt is not part of the hashes, because a date, a session's id or a listing of files in it may change
+ * from request to request. A sketch of it (src/domain/prompt-sketch.ts) distinguishes agents whose conversations begin
+ * alike. Tools are left out: they change within a run.
  *
- * Requests that go on from an answer that the provider keeps (`previous_response_id`, a `conversation`, a `thread`) start from
- * that answer's id, or the conversation's, instead: the first hash stands for all that came before.
+ * Numbers are rounded to doubles here: a client whose language has no other numbers sends `2512292042121000001` back as
+ * `2512292042121000000`, and it is the same conversation.
+ *
+ * Requests that continue an answer kept by the provider (`previous_response_id`, a `conversation`, a `thread`) start
+ * from that answer's id, or the conversation's: the first hash stands for everything before.
  */
 
 import { createHash, type Hash, hash } from 'node:crypto';
 import { sketchPrompt } from '../domain/prompt-sketch.ts';
-import type { Message, Part, TurnAnswer, TurnRequest } from './turn.ts';
+import type { TurnBlock, TurnMessage } from '../domain/turn.ts';
+import { isRawNumber, roundedNumber } from '../std/exact-json.ts';
+import { type HashState, KEPT_STATES, RememberedConversations } from './remembered-conversations.ts';
+import type { WireAnswer, WireRequest } from './wire.ts';
 
-/** An answer of this many characters is known again by its words alone; shorter ones ("Done.") many turns give. */
+/** An answer of this many characters is identified by its words alone; shorter ones ("Done.") occur in many turns. */
 const TELLING_TEXT_CHARS = 64;
 
-/** The same for one that calls tools: names, arguments and ids together. */
+/** The same for an answer that calls tools: names, arguments and ids together. */
 const TELLING_CALL_CHARS = 40;
 
-/** Deeper JSON than this is hashed as its text, key order and all. */
+/** Tools of one answer that the index names, and the characters of a name. */
+const CALLED_TOOLS = { names: 16, characters: 128 } as const;
+
+/** Deeper JSON is hashed as its text, including key order. */
 const MAX_CANONICAL_DEPTH = 64;
 
 /** Length of a hash in base64url characters. */
@@ -43,26 +52,33 @@ const HASH_CHARS = 22;
 
 /** The fingerprints of one turn. */
 export interface Conversation {
-  /** One for each prefix, as ExchangeEntry.conversation says; with a previous answer, its link comes first. */
+  /**
+   * One fingerprint per prefix (see ExchangeEntry.conversation). If the request continues a previous answer, the link
+   * to that answer comes first.
+   */
   prefixes: string[];
   /**
-   * What a request that continues this very answer has among its prefixes: the request plus the answer, or null
-   * without a finished answer. Where two runs began alike, it tells which of them a request goes on with.
+   * A prefix that only a continuation of this very answer has: the request plus the answer; null without a finished
+   * answer. When two runs began alike, it shows which of them a request continues.
    */
   answered: string | null;
-  /** The same by the answer's id, where the provider keeps the answer; else null. */
+  /** The same by the answer's id, when the provider keeps the answer; else null. */
   answered_id: string | null;
-  /** The answer by itself; null without a finished answer, and for one that says too little to be known again. */
+  /** The answer alone; null without a finished answer, and for one that is too short to identify. */
   answer_alone: string | null;
-  /** The last answer in the request by itself, likewise. */
+  /** The last answer in the request alone, likewise. */
   last_answer_alone: string | null;
-  /** Place of that answer's end among the prefixes; -1 when the request holds no answer. */
+  /** Index of that answer's end among the prefixes; -1 when the request holds no answer. */
   last_answer_at: number;
-  /** Makes the sketch of the system prompt; a function, since few turns need one. */
+  /** Results after that answer that report a failed tool. */
+  failed_results: number;
+  /** Names of the tools that the answer calls, each once, the first CALLED_TOOLS. */
+  tools: string[];
+  /** Makes the sketch of the system prompt; a function, because few turns need one. */
   sketchSystem(): string;
 }
 
-/** Of a turn that cannot be read. */
+/** For a turn that cannot be read. */
 export const NO_CONVERSATION: Conversation = Object.freeze({
   prefixes: [],
   answered: null,
@@ -70,48 +86,44 @@ export const NO_CONVERSATION: Conversation = Object.freeze({
   answer_alone: null,
   last_answer_alone: null,
   last_answer_at: -1,
+  failed_results: 0,
+  tools: [],
   sketchSystem: () => '',
 });
 
 /**
  * Fingerprints a turn.
- * @param withIds whether the ids of tool calls are the provider's and so count
+ * @param withIds whether the ids of tool calls come from the provider and so count
  */
 export function fingerprintConversation(
-  request: TurnRequest,
-  answer: TurnAnswer | null,
+  asked: WireRequest,
+  answer: WireAnswer | null,
   withIds: boolean,
 ): Conversation {
+  const { normal: request } = asked;
   const prefixes: string[] = [];
-  const state: ChainState = { chain: createHash('sha256'), mark: '', withIds, alone: null };
+  const state: ChainState = { chain: new Chain(), mark: '', withIds, alone: null };
   const { messages, previous_answer_id: previousId } = request;
   if (previousId !== null) {
     const link = linkToAnswer(previousId);
     prefixes.push(link);
-    state.chain.update(link);
+    state.chain.add(link);
   }
-  const [from, to] = findLastAnswer(messages);
-  let lastAnswerAlone: string | null = null;
-  let lastAnswerAt = -1;
-  for (let i = 0; i < messages.length; i += 1) {
-    if (i === from) state.alone = new AnswerAlone();
-    addMessage(state, messages[i]!);
-    prefixes.push(takeHash(state.chain));
-    if (i !== to) continue;
-    lastAnswerAlone = state.alone?.finish() ?? null;
-    lastAnswerAt = prefixes.length - 1;
-    state.alone = null;
-  }
+  const {
+    last_answer_alone: lastAnswerAlone,
+    last_answer_at: lastAnswerAt,
+    to,
+  } = addMessages(state, messages, prefixes);
   let answered: string | null = null;
   let answerAlone: string | null = null;
-  if (answer !== null && prefixes.length > 0 && answer.stop_reason !== null && answer.error === null) {
+  if (answer !== null && prefixes.length > 0 && answer.stop_word !== null && answer.error === null) {
     const alone = new AnswerAlone();
     state.alone = alone;
-    addMessage(state, { role: 'assistant', parts: answer.parts });
-    answered = takeHash(state.chain);
+    addMessage(state, { role: 'assistant', content: answer.content });
+    answered = state.chain.takeHash();
     answerAlone = alone.finish();
   }
-  const answeredId = request.is_kept === true ? (request.kept_in ?? answer?.id ?? null) : null;
+  const answeredId = asked.is_kept ? (asked.kept_in ?? answer?.id ?? null) : null;
   return {
     prefixes,
     answered,
@@ -119,12 +131,73 @@ export function fingerprintConversation(
     answer_alone: answerAlone,
     last_answer_alone: lastAnswerAlone,
     last_answer_at: lastAnswerAt,
-    sketchSystem: () => sketchPrompt(leaveOutBilling(request.system)),
+    failed_results: countFailedResults(messages.slice(to + 1)),
+    tools: answer === null ? [] : listCalledTools(answer.content),
+    sketchSystem: () => sketchPrompt(leaveOutBilling(textsOf(request.system))),
   };
 }
 
-/** First and last message of the last answer in a request; shapes that list items cut one answer into several. */
-function findLastAnswer(messages: readonly Message[]): [from: number, to: number] {
+export const remembered = new RememberedConversations();
+
+/** Hashes the messages of a request: those behind the beginning that was hashed before. @param prefixes takes their hashes */
+function addMessages(
+  state: ChainState,
+  messages: readonly TurnMessage[],
+  prefixes: string[],
+): { last_answer_alone: string | null; last_answer_at: number; to: number } {
+  const [from, to] = findLastAnswer(messages);
+  const links = prefixes.length;
+  let alone: string | null = null;
+  let at = 0;
+  let resumed: ReturnType<RememberedConversations['find']> = null;
+  let key = '';
+  const states: (HashState | null)[] = [];
+  while (at < messages.length) {
+    if (at === from) state.alone = new AnswerAlone();
+    addMessage(state, messages[at]!);
+    prefixes.push(state.chain.takeHash());
+    const isKept = at >= messages.length - KEPT_STATES;
+    states.push(isKept ? { hash: state.chain.copy(), mark: state.mark, chars: state.chain.chars } : null);
+    if (at === to) {
+      alone = state.alone?.finish() ?? null;
+      state.alone = null;
+    }
+    at += 1;
+    if (at > 1) continue;
+    // The first message tells which conversations may be the same. The last answer is hashed by itself too.
+    key = `${prefixes.at(-1)}${state.withIds}`;
+    resumed = remembered.find(key, messages, from < 0 ? messages.length : from);
+    if (resumed === null) continue;
+    prefixes.push(...resumed.prefixes.slice(1));
+    state.chain = new Chain(resumed.state.hash.copy(), resumed.state.chars);
+    state.mark = resumed.state.mark;
+    states.length = 0;
+    at = resumed.count;
+  }
+  if (messages.length > 1)
+    remembered.add(key, messages, prefixes.slice(links), states, resumed, state.chain.chars);
+  return { last_answer_alone: alone, last_answer_at: to < 0 ? -1 : links + to, to };
+}
+
+function textsOf(blocks: readonly TurnBlock[]): string[] {
+  return blocks.flatMap((block) => (block.type === 'text' && block.text !== '' ? [block.text] : []));
+}
+
+function listCalledTools(content: readonly TurnBlock[]): string[] {
+  const names = new Set<string>();
+  for (const block of content)
+    if (block.type === 'tool_call' && block.name !== '' && names.size < CALLED_TOOLS.names)
+      names.add(block.name.slice(0, CALLED_TOOLS.characters).toWellFormed());
+  return [...names];
+}
+
+function countFailedResults(messages: readonly TurnMessage[]): number {
+  const blocks = messages.flatMap(({ content }) => content);
+  return blocks.filter((block) => block.type === 'tool_result' && block.is_error).length;
+}
+
+/** First and last message of the last answer in a request; wires that list items divide one answer into several. */
+function findLastAnswer(messages: readonly TurnMessage[]): [from: number, to: number] {
   let to = messages.length - 1;
   while (to >= 0 && messages[to]!.role !== 'assistant') to -= 1;
   let from = to;
@@ -132,24 +205,67 @@ function findLastAnswer(messages: readonly Message[]): [from: number, to: number
   return [from, to];
 }
 
-/** Well-known coding agents put a line first with a checksum that changes from request to request. */
+/** Some coding agents begin with a line whose checksum changes from request to request. */
 function leaveOutBilling(blocks: readonly string[]): readonly string[] {
   const isBilling = (block: string): boolean => block.startsWith('x-anthropic-billing-header');
   return blocks.some(isBilling) ? blocks.filter((block) => !isBilling(block)) : blocks;
 }
 
+/** Text buffered before hashing: each call of the hash costs as much as 200 characters. */
+const WAITING_CHARS = 4_096;
+
+/** One running hash, which can be read at any point. */
+class Chain {
+  readonly #hash: Hash;
+  #waiting = '';
+  /** Characters that were added. */
+  chars: number;
+
+  constructor(hash: Hash = createHash('sha256'), chars = 0) {
+    this.#hash = hash;
+    this.chars = chars;
+  }
+
+  /** Its state; to be called right behind `takeHash`. */
+  copy(): Hash {
+    return this.#hash.copy();
+  }
+
+  add(text: string): void {
+    this.chars += text.length;
+    if (text.length > WAITING_CHARS) {
+      this.#flush();
+      this.#hash.update(text);
+      return;
+    }
+    this.#waiting += text;
+    if (this.#waiting.length > WAITING_CHARS) this.#flush();
+  }
+
+  takeHash(): string {
+    this.#flush();
+    return this.#hash.copy().digest('base64url').slice(0, HASH_CHARS);
+  }
+
+  #flush(): void {
+    if (this.#waiting === '') return;
+    this.#hash.update(this.#waiting);
+    this.#waiting = '';
+  }
+}
+
 interface ChainState {
-  chain: Hash;
-  /** Role and kind of the text that is running; text of the same role and kind goes on without a new mark. */
+  chain: Chain;
+  /** Role and kind of the current text; text of the same role and kind continues without a new mark. */
   mark: string;
   withIds: boolean;
-  /** Takes what is hashed as well, while an answer goes by. */
+  /** Receives the same input while an answer passes. */
   alone: AnswerAlone | null;
 }
 
 /**
- * One answer, hashed by itself. Calls that carry the provider's ids say who gave it, whatever a client has made of the
- * words around them; else all counts but white space at its ends, which clients trim.
+ * One answer, hashed alone. Calls with the provider's ids identify it, whatever a client has changed in the surrounding
+ * words. Otherwise everything counts except leading and trailing white space, which clients trim.
  */
 class AnswerAlone {
   #words = '';
@@ -171,61 +287,93 @@ class AnswerAlone {
   }
 }
 
-function addMessage(state: ChainState, message: Message): void {
-  for (const part of message.parts) {
-    switch (part.type) {
+function addMessage(state: ChainState, { role, content }: TurnMessage): void {
+  for (const block of content) {
+    switch (block.type) {
       case 'thinking':
+      case 'cache_point':
         break;
       case 'text':
-        if (part.text === '') break;
-        addMark(state, message.role);
-        state.chain.update(part.text);
-        state.alone?.addText(part.text);
+      case 'refusal':
+        if (block.text === '') break;
+        addMark(state, role);
+        state.chain.add(block.text);
+        state.alone?.addText(block.text);
         break;
       default: {
-        const words = describePart(part, state.withIds);
+        if (role === 'assistant' && isSpeech(block)) break;
+        const words = describeBlock(block, state.withIds);
         state.mark = '';
-        state.chain.update(`\u0000${part.type === 'tool_result' ? 'tool' : message.role}\u0000`);
-        state.chain.update(words);
-        state.alone?.addPart(words, part.type === 'tool_call' && state.withIds && part.id !== null);
+        state.chain.add(`\u0000${block.type === 'tool_result' ? 'tool' : role}\u0000`);
+        state.chain.add(words);
+        // Unserialised: an image would be copied once more as JSON.
+        if (block.type === 'media') state.chain.add(block.data);
+        state.alone?.addPart(words, block.type === 'tool_call' && state.withIds && block.id !== '');
       }
     }
   }
 }
 
+/** The audio of an answer: clients send its id back instead of its bytes. */
+function isSpeech(block: TurnBlock): boolean {
+  return block.type === 'media' ? block.kind === 'audio' : block.type === 'other' && block.name === 'audio';
+}
+
 function addMark(state: ChainState, role: string): void {
   if (state.mark === role) return;
   state.mark = role;
-  state.chain.update(`\u0000${role}\u0000text\u0000`);
+  state.chain.add(`\u0000${role}\u0000text\u0000`);
 }
 
-/** A part that is no text in canonical words. */
-function describePart(part: Exclude<Part, { type: 'text' | 'thinking' }>, withIds: boolean): string {
-  switch (part.type) {
+type OtherBlock = Exclude<TurnBlock, { type: 'text' | 'refusal' | 'thinking' | 'cache_point' }>;
+
+/** A canonical description of a block that is not text. */
+function describeBlock(block: OtherBlock, withIds: boolean): string {
+  switch (block.type) {
     case 'tool_call':
-      return canonicalJson([part.type, withIds ? part.id : null, part.name, part.arguments]);
+      return fingerprintJson([block.type, withIds ? block.id || null : null, block.name, block.input]);
     case 'tool_result':
-      return canonicalJson([part.type, withIds ? part.call_id : null, part.is_error, joinTexts(part.parts)]);
+      return fingerprintJson([
+        block.type,
+        withIds ? block.call_id : null,
+        block.is_error,
+        joinTexts(block.content),
+      ]);
     case 'media':
-      return canonicalJson([part.type, part.media_type, part.data]);
+      return fingerprintJson([block.type, block.kind, block.media_type, block.data.length]);
     case 'other':
-      return canonicalJson([part.type, part.name, part.value]);
+      return fingerprintJson([block.type, block.name, leaveOutMarks(block.value)]);
   }
 }
 
-/** A tool result's parts with neighbouring texts joined: a string and a list of texts are the same. */
-function joinTexts(parts: Part[]): unknown[] {
+/** Differences between an answer and its echo: ids and states of tools that the provider runs, signatures. */
+const MARKS: ReadonlySet<string> = new Set([
+  'type',
+  'id',
+  'status',
+  'citations',
+  'thoughtSignature',
+  'thought_signature',
+]);
+
+function leaveOutMarks(value: unknown): unknown {
+  if (typeof value !== 'object' || value === null || Array.isArray(value)) return value;
+  return Object.fromEntries(Object.entries(value).filter(([name]) => !MARKS.has(name)));
+}
+
+/** A tool result's blocks with adjacent texts joined: a string and a list of texts are the same. */
+function joinTexts(blocks: readonly TurnBlock[]): unknown[] {
   const joined: unknown[] = [];
   let text = '';
-  for (const part of parts) {
-    if (part.type === 'thinking') continue;
-    if (part.type === 'text') {
-      text += part.text;
+  for (const block of blocks) {
+    if (block.type === 'thinking' || block.type === 'cache_point') continue;
+    if (block.type === 'text' || block.type === 'refusal') {
+      text += block.text;
       continue;
     }
     if (text !== '') joined.push(text);
     text = '';
-    joined.push(part);
+    joined.push(block);
   }
   if (text !== '') joined.push(text);
   return joined;
@@ -235,22 +383,22 @@ function linkToAnswer(id: string): string {
   return createHash('sha256').update(`answer\u0000${id}`).digest('base64url').slice(0, HASH_CHARS);
 }
 
-function takeHash(chain: Hash): string {
-  return chain.copy().digest('base64url').slice(0, HASH_CHARS);
-}
-
-/** JSON with sorted keys, and without cache markers and fields that are null. */
-export function canonicalJson(value: unknown, depth = 0): string {
+/**
+ * JSON with sorted keys, without cache markers and null fields. Numbers are rounded to doubles, because clients that
+ * round them continue the same conversation.
+ */
+function fingerprintJson(value: unknown, depth = 0): string {
   if (typeof value !== 'object' || value === null || depth >= MAX_CANONICAL_DEPTH) {
     return JSON.stringify(value) ?? 'null';
   }
-  if (Array.isArray(value)) return `[${value.map((item) => canonicalJson(item, depth + 1)).join(',')}]`;
+  if (isRawNumber(value)) return JSON.stringify(roundedNumber(value));
+  if (Array.isArray(value)) return `[${value.map((item) => fingerprintJson(item, depth + 1)).join(',')}]`;
   const entries: string[] = [];
   for (const key of Object.keys(value).sort()) {
     if (key === 'cache_control') continue;
     const item = (value as Record<string, unknown>)[key];
     if (item !== undefined && item !== null)
-      entries.push(`${JSON.stringify(key)}:${canonicalJson(item, depth + 1)}`);
+      entries.push(`${JSON.stringify(key)}:${fingerprintJson(item, depth + 1)}`);
   }
   return `{${entries.join(',')}}`;
 }

@@ -1,7 +1,7 @@
 /**
- * Takes the frames of a decoded answer apart: one JSON value, server-sent events (WHATWG HTML, section 9.2), the AWS
- * event stream (`application/vnd.amazon.eventstream`, each message with two CRC-32 checksums) or Gemini's JSON array
- * of chunks. Pure; runs where stored copies are read, never on a server thread.
+ * Splits a decoded answer into its frames: one JSON value, server-sent events (WHATWG HTML, section 9.2), the AWS event
+ * stream (`application/vnd.amazon.eventstream`, each message with two CRC-32 checksums) or Gemini's JSON array of
+ * chunks. Pure; runs where stored copies are read, never on a server thread.
  */
 
 import { EventStreamCodec } from '@smithy/core/event-streams';
@@ -9,12 +9,25 @@ import { createParser } from 'eventsource-parser';
 import { asObject, asText, parseJson } from './json-reading.ts';
 
 /** How an answer was framed. */
-export type Framing = 'json' | 'events' | 'event_stream' | 'empty';
+type Framing = 'json' | 'events' | 'event_stream' | 'empty';
 
-/** Where the frames go, in order. */
+/** How reading went. */
+interface FramesRead {
+  /** '' or, in words, the first thing that could not be read. */
+  problem: string;
+  /** A JSON array of chunks is truncated. */
+  is_cut_off: boolean;
+}
+
+/** Receives the frames, in order. */
 export interface FrameSink {
   readWhole(value: unknown): void;
   readEvent(name: string, value: unknown): void;
+  /**
+   * Whether no number's digits matter in an event, as in most events; it is then parsed faster. When left out, digits
+   * always matter.
+   */
+  isPlain?(text: string): boolean;
 }
 
 const utf8 = new TextDecoder();
@@ -30,25 +43,29 @@ const MIN_EVENT_STREAM_MESSAGE = 16;
 const MAX_EVENT_STREAM_MESSAGE = 24 * 1024 * 1024;
 
 /**
- * Feeds an answer's frames to the sink.
- * @param contentType the answer's; a wrong or absent one is made up for by looking at the first bytes
- * @returns '' or, in words, the first thing that could not be read; frames before it, and after it where the framing
- * allows, were given to the sink
+ * Feeds an answer's frames to the sink: those before an unreadable part, and those after it if the framing allows.
+ * @param contentType the answer's; if it is wrong or absent, the first bytes decide
+ * @param isPlain no number's digits matter in any of it
  */
-export function readFrames(bytes: Uint8Array, contentType: string, sink: FrameSink): string {
+export function readFrames(
+  bytes: Uint8Array,
+  contentType: string,
+  sink: FrameSink,
+  isPlain = false,
+): FramesRead {
   switch (tellFraming(bytes, contentType)) {
     case 'empty':
-      return '';
+      return { problem: '', is_cut_off: false };
     case 'event_stream':
-      return readEventStream(bytes, sink);
+      return { problem: readEventStream(bytes, sink, isPlain), is_cut_off: false };
     case 'events':
-      return readServerSentEvents(utf8.decode(bytes), sink);
+      return { problem: readServerSentEvents(utf8.decode(bytes), sink, isPlain), is_cut_off: false };
     case 'json':
-      return readJson(utf8.decode(bytes), sink);
+      return readJson(utf8.decode(bytes), sink, isPlain);
   }
 }
 
-/** How the bytes are framed, by content type and, where it says nothing useful, by the first bytes. */
+/** The framing by content type or, if that is not informative, by the first bytes. */
 function tellFraming(bytes: Uint8Array, contentType: string): Framing {
   if (bytes.byteLength === 0) return 'empty';
   const type = contentType.toLowerCase();
@@ -66,19 +83,75 @@ function tellFraming(bytes: Uint8Array, contentType: string): Framing {
   return 'json';
 }
 
-function readJson(text: string, sink: FrameSink): string {
+function readJson(text: string, sink: FrameSink, isPlain: boolean): FramesRead {
   let value: unknown;
   try {
-    value = parseJson(text);
+    value = parseJson(text, isPlain);
   } catch (error) {
-    return `not JSON (${(error as Error).message.slice(0, 120)})`;
+    if (text.trimStart().startsWith('[')) {
+      const chunks = readCutArray(text);
+      if (chunks !== null) {
+        for (const item of chunks) sink.readEvent('', item);
+        return { problem: '', is_cut_off: true };
+      }
+    }
+    return { problem: `not JSON (${(error as Error).message.slice(0, 120)})`, is_cut_off: false };
   }
   if (Array.isArray(value)) for (const item of value) sink.readEvent('', item);
   else sink.readWhole(value);
-  return '';
+  return { problem: '', is_cut_off: false };
 }
 
-function readServerSentEvents(text: string, sink: FrameSink): string {
+/**
+ * The complete objects of a truncated JSON array, as in an interrupted stream of chunks.
+ * @returns null for text that does not begin an array of objects
+ */
+function readCutArray(text: string): unknown[] | null {
+  const chunks: unknown[] = [];
+  let at = text.indexOf('[') + 1;
+  for (;;) {
+    while (at < text.length && /[\s,]/.test(text[at]!)) at += 1;
+    if (at >= text.length) return chunks;
+    if (text[at] !== '{') return null;
+    const end = endOfObject(text, at);
+    if (end < 0) return chunks;
+    try {
+      chunks.push(parseJson(text.slice(at, end)));
+    } catch {
+      return null;
+    }
+    at = end;
+  }
+}
+
+/** End of the object that begins there; -1 when the text ends before it. */
+function endOfObject(text: string, from: number): number {
+  const marks = /["{}]/g;
+  let depth = 0;
+  marks.lastIndex = from;
+  for (let mark = marks.exec(text); mark !== null; mark = marks.exec(text)) {
+    if (mark[0] === '"') {
+      const end = endOfString(text, mark.index);
+      if (end < 0) return -1;
+      marks.lastIndex = end;
+    } else {
+      depth += mark[0] === '{' ? 1 : -1;
+      if (depth === 0) return mark.index + 1;
+    }
+  }
+  return -1;
+}
+
+function endOfString(text: string, from: number): number {
+  for (let quote = text.indexOf('"', from + 1); quote >= 0; quote = text.indexOf('"', quote + 1)) {
+    let escapes = 0;
+    while (text[quote - 1 - escapes] === '\\') escapes += 1;
+    if (escapes % 2 === 0) return quote + 1;
+  }
+  return -1;
+}
+
+function readServerSentEvents(text: string, sink: FrameSink, isPlain: boolean): string {
   let problem = '';
   let count = 0;
   const parser = createParser({
@@ -87,7 +160,7 @@ function readServerSentEvents(text: string, sink: FrameSink): string {
       if (event.data === '[DONE]' || event.data === '') return;
       let value: unknown;
       try {
-        value = parseJson(event.data);
+        value = parseJson(event.data, isPlain || sink.isPlain?.(event.data) === true);
       } catch {
         if (problem === '') problem = `event ${count} is not JSON`;
         return;
@@ -96,13 +169,13 @@ function readServerSentEvents(text: string, sink: FrameSink): string {
     },
   });
   parser.feed(text);
-  // Some servers leave out the blank line after the last event; and an event cut off in its middle shows as bad JSON.
+  // Some servers leave out the blank line after the last event; a truncated event shows as bad JSON.
   parser.feed('\n\n');
   if (count === 0 && problem === '') problem = 'an event stream without one whole event';
   return problem;
 }
 
-function readEventStream(bytes: Uint8Array, sink: FrameSink): string {
+function readEventStream(bytes: Uint8Array, sink: FrameSink, isPlain: boolean): string {
   const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
   let at = 0;
   let count = 0;
@@ -119,7 +192,7 @@ function readEventStream(bytes: Uint8Array, sink: FrameSink): string {
       const message = codec.decode(bytes.subarray(at, at + length));
       const header = (name: string): string => asText(asObject(message.headers[name]).value) ?? '';
       const text = utf8.decode(message.body);
-      const value: unknown = text === '' ? {} : parseJson(text);
+      const value: unknown = text === '' ? {} : parseJson(text, isPlain);
       const kind = header(':message-type');
       if (kind === 'exception') sink.readEvent('exception', { type: header(':exception-type'), value });
       else if (kind === 'error') {

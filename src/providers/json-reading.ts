@@ -1,44 +1,57 @@
 /**
- * Reading JSON that nobody vouches for: every accessor takes any value and gives the wanted type or nothing.
- * Pure; used by the decoders of stored turns.
+ * Reads untrusted JSON: every accessor takes any value and returns the wanted type or a neutral value. Numbers keep
+ * their digits (`std/exact-json.ts`), so a number may be a `RawNumber`: read it with `asCount` or `asIndex`. Pure; any
+ * thread.
  */
 
-import { TURN_JSON_LEVELS } from '../limits.ts';
+import { isRawNumber, parseExact, roundedNumber } from '../std/exact-json.ts';
+
+/** Deepest JSON of a body that is read as a turn. A deeper body is stored and marked undecodable. */
+const TURN_JSON_LEVELS = 512;
 
 export type JsonObject = Record<string, unknown>;
 
-/** The value as an object; an empty one when it is none. */
+/** The value as an object; an empty one for any other value. */
 export function asObject(value: unknown): JsonObject {
   return typeof value === 'object' && value !== null && !Array.isArray(value) ? (value as JsonObject) : {};
 }
 
-/** The value as an array; an empty one when it is none. */
+/** The value as an array; an empty one for any other value. */
 export function asArray(value: unknown): unknown[] {
   return Array.isArray(value) ? value : [];
 }
 
-/** The value when it is a string that is not empty, else null. */
+/** The value if it is a non-empty string, else null. */
 export function asText(value: unknown): string | null {
   return typeof value === 'string' && value !== '' ? value : null;
 }
 
-/** The value when it is a count (a finite number of at least 0), else null. */
+/** The value if it is a count (a finite number of at least 0), else null. */
 export function asCount(value: unknown): number | null {
-  return typeof value === 'number' && Number.isFinite(value) && value >= 0 ? value : null;
+  if (typeof value === 'number') return Number.isFinite(value) && value >= 0 ? value : null;
+  if (typeof value !== 'object') return null;
+  const count = roundedNumber(value);
+  return count !== null && Number.isFinite(count) && count >= 0 ? count : null;
 }
 
-/** The first of the two names under which the object has a value: providers accept camelCase and snake_case alike. */
+/** The index that an item of a stream names; null without one. */
+export function asIndex(value: unknown): number | null {
+  return typeof value === 'string' && /^\d{1,9}$/.test(value) ? Number(value) : asCount(value);
+}
+
+/** The value under the first of the two names that has one: providers accept camelCase and snake_case alike. */
 export function pick(object: JsonObject, name: string, otherName: string): unknown {
   return object[name] ?? object[otherName];
 }
 
 /**
- * Parses JSON. `JSON.parse` knows no depth, but whoever goes through the value after it (`JSON.stringify` among them) needs
- * a stack for it.
- * @throws SyntaxError, and RangeError for what is nested deeper than TURN_JSON_LEVELS
+ * Parses JSON. `JSON.parse` accepts any depth, but walking the value afterwards (as in `JSON.stringify`) needs a stack
+ * for it.
+ * @param isPlain no number's digits matter
+ * @throws SyntaxError, and RangeError for JSON nested deeper than TURN_JSON_LEVELS
  */
-export function parseJson(text: string): unknown {
-  const value: unknown = JSON.parse(text);
+export function parseJson(text: string, isPlain = false): unknown {
+  const value: unknown = isPlain ? JSON.parse(text) : parseExact(text);
   // Every level takes two characters.
   if (text.length > 2 * TURN_JSON_LEVELS && !isWithin(value, TURN_JSON_LEVELS)) {
     throw new RangeError(`nested deeper than ${TURN_JSON_LEVELS} levels`);
@@ -48,7 +61,7 @@ export function parseJson(text: string): unknown {
 
 function isWithin(value: unknown, levels: number): boolean {
   if (typeof value !== 'object' || value === null) return true;
-  if (levels === 0) return false;
+  if (levels === 0) return isRawNumber(value);
   if (Array.isArray(value)) {
     for (const item of value) if (!isWithin(item, levels - 1)) return false;
     return true;
@@ -58,8 +71,8 @@ function isWithin(value: unknown, levels: number): boolean {
 }
 
 /**
- * Parses JSON that may be half there: the parsed value, or the text itself when it is no JSON or nested too deep, {} when
- * it is empty.
+ * Parses JSON that may be incomplete: the parsed value, or the text itself when it is not JSON or nested too deep, {}
+ * when it is empty.
  */
 export function parseLenient(text: string): unknown {
   if (text.trim() === '') return {};
@@ -70,7 +83,12 @@ export function parseLenient(text: string): unknown {
   }
 }
 
-/** An error's words out of the forms that providers give errors; null when there are none. */
+/** Whether a body's `error` reports an error. */
+export function hasError({ error }: JsonObject): boolean {
+  return error !== undefined && error !== null && error !== false && error !== '';
+}
+
+/** The words of an error in any form that providers use; null if absent. */
 export function readErrorWords(value: unknown): string | null {
   const body = Array.isArray(value) ? asObject(value[0]) : asObject(value);
   const error = body.error;

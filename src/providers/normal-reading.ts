@@ -1,7 +1,6 @@
 /**
- * What the normal-form readers of all shapes have in common: the budget that bounds them, tool calls paired with their
- * results, and the small translations that several providers share. Pure; runs where stored copies are read, never on
- * a server thread.
+ * Shared parts of all wires' readers: the budget that bounds them, the pairing of tool calls with their results, and
+ * small translations that several providers share. Pure; any thread.
  */
 
 import type {
@@ -13,32 +12,21 @@ import type {
   TurnTool,
   TurnToolChoice,
 } from '../domain/turn.ts';
-import { NORMAL_TURN_ITEMS } from '../limits.ts';
-import type { FrameSink } from './framing.ts';
 import { asArray, asCount, asObject, asText, type JsonObject } from './json-reading.ts';
 
-/** Puts the content of a whole or streamed answer together. One object reads one answer. */
-export interface ContentReader extends FrameSink {
-  /** The blocks so far. Called once, last. */
-  finish(): TurnBlock[];
-}
+/** Most blocks, tools and stream events of one turn's normal form. A larger turn is marked undecodable. */
+const NORMAL_TURN_ITEMS = 200_000;
 
-/** How a shape's bodies become the normal form. Neither may assume anything of the JSON it gets. */
-export interface NormalShape {
-  readRequest(body: unknown, reading: NormalReading, path: string): NormalRequest;
-  startContent(reading: NormalReading): ContentReader;
-}
-
-/** One turn being read: how many items it may still take. */
+/** One turn being read, with the number of items that it may still take. */
 export class NormalReading {
   #left = NORMAL_TURN_ITEMS;
 
-  /** The turn has more blocks, tools and events than are taken. */
+  /** Whether the turn has more blocks, tools and events than the budget allows. */
   get isOver(): boolean {
     return this.#left < 0;
   }
 
-  /** The array's items as far as the budget goes; none when it is no array. */
+  /** The array's items within the budget; none for any other value. */
   take(value: unknown): unknown[] {
     const items = asArray(value);
     if (this.#left < 0) return [];
@@ -46,7 +34,10 @@ export class NormalReading {
     return this.#left < 0 ? items.slice(0, items.length + this.#left) : items;
   }
 
-  /** Takes one more item. @returns false when there is no room for it */
+  /**
+   * Takes one more item.
+   * @returns false when the budget is exhausted
+   */
   takeOne(): boolean {
     if (this.#left < 0) return false;
     this.#left -= 1;
@@ -54,7 +45,7 @@ export class NormalReading {
   }
 }
 
-/** A request of which nothing is known yet. */
+/** A request without any content yet. */
 export function emptyRequest(model: string | null = null): NormalRequest {
   return {
     model,
@@ -74,7 +65,7 @@ export function textBlocks(text: unknown): TurnBlock[] {
   return typeof text === 'string' && text !== '' ? [{ type: 'text', text }] : [];
 }
 
-/** A tool call; `id` '' until `pairCalls` numbers it. */
+/** A tool call; `id` is '' until `pairCalls` numbers it. */
 export function callBlock(id: unknown, name: unknown, input: unknown, signature?: unknown): TurnBlock {
   const signed = asText(signature);
   return {
@@ -86,14 +77,14 @@ export function callBlock(id: unknown, name: unknown, input: unknown, signature?
   };
 }
 
-/** The cache marker that a block, a tool or a system text carries, as a block behind it. */
+/** The cache marker on a block, a tool or a system text, as a block after it. */
 export function cachePointOf(marked: JsonObject): TurnBlock[] {
   const control = marked.cache_control;
   if (typeof control !== 'object' || control === null) return [];
   return [{ type: 'cache_point', ttl: asText(asObject(control).ttl) }];
 }
 
-/** An input or output whose bytes stand in a data URI or behind an address. */
+/** An input or output given as a data URI or an address. */
 export function mediaFromUrl(
   kind: Extract<TurnBlock, { type: 'media' }>['kind'],
   url: string,
@@ -105,7 +96,7 @@ export function mediaFromUrl(
   return { type: 'media', kind, media_type: asText(match[1]) ?? mediaType, source: 'base64', data };
 }
 
-/** An input or output whose bytes stand in the body, as a data URI or as bare base64. */
+/** An input or output whose bytes are in the body, as a data URI or as bare base64. */
 export function mediaFromData(
   kind: Extract<TurnBlock, { type: 'media' }>['kind'],
   data: string,
@@ -115,14 +106,14 @@ export function mediaFromData(
   return { type: 'media', kind, media_type: mediaType, source: 'base64', data };
 }
 
-/** `kind` of a MIME type. */
+/** `kind` for a MIME type. */
 export function mediaKind(mediaType: string | null): Extract<TurnBlock, { type: 'media' }>['kind'] {
   const type = mediaType?.split('/')[0];
   if (type === 'image' || type === 'audio' || type === 'video') return type;
   return mediaType === 'application/pdf' || type === 'text' ? 'document' : 'file';
 }
 
-/** A declared function; `rest` is whatever else was said of it. */
+/** A declared function; `rest` holds all other fields. */
 export function functionTool(
   name: unknown,
   description: unknown,
@@ -149,7 +140,7 @@ export function providerTool(name: unknown, settings: JsonObject): TurnTool {
   };
 }
 
-/** OpenAI's `tool_choice` and `parallel_tool_calls`, of chat-completions and responses alike. */
+/** OpenAI's `tool_choice` and `parallel_tool_calls`, shared by chat-completions and responses. */
 export function readOpenAiToolChoice(body: JsonObject, reading: NormalReading): TurnToolChoice | null {
   const parallel = typeof body.parallel_tool_calls === 'boolean' ? body.parallel_tool_calls : null;
   const choice = body.tool_choice ?? body.function_call;
@@ -201,7 +192,7 @@ export function readEffort(effort: unknown, budget: unknown = undefined): TurnTh
 }
 
 /**
- * `thinking` and `output_config.effort` as the Messages API and Bedrock's extra fields have them.
+ * `thinking` and `output_config.effort` in the form of the Messages API and of Bedrock's extra fields.
  * @param settings the object that holds them
  */
 export function readMessagesThinking(settings: JsonObject): TurnThinking | null {
@@ -222,62 +213,84 @@ export function readMessagesThinking(settings: JsonObject): TurnThinking | null 
   }
 }
 
-/** Calls that wait for their result while a conversation goes by. */
+/** A call of the conversation, by its id in the normal form. */
+interface KnownCall {
+  id: string;
+  name: string;
+}
+
+/** Calls with one id: those that wait for their result, oldest first, and the last one that has a result. */
+interface SameId {
+  waiting: KnownCall[];
+  answered: KnownCall | null;
+}
+
+/** Calls that wait for their result while a conversation is read. */
 class OpenCalls {
-  readonly #byId = new Map<string, string>();
-  /** Of calls without an id, by tool: the ids that they were given, oldest first, and how many have their result. */
+  readonly #byId = new Map<string, SameId>();
+  /** For calls without an id, by tool: their assigned ids, oldest first, and how many have a result. */
   readonly #unnamed = new Map<string, { ids: string[]; answered: number }>();
   #count = 0;
 
   add(call: Extract<TurnBlock, { type: 'tool_call' }>): void {
     this.#count += 1;
-    if (call.id !== '') {
-      this.#byId.set(call.id, call.name);
+    const own = `order:${this.#count}`;
+    if (call.id === '') {
+      call.id = own;
+      const waiting = this.#unnamed.get(call.name);
+      if (waiting === undefined) this.#unnamed.set(call.name, { ids: [own], answered: 0 });
+      else waiting.ids.push(own);
+      this.#byId.set(own, { waiting: [{ id: own, name: call.name }], answered: null });
       return;
     }
-    call.id = `order:${this.#count}`;
-    const waiting = this.#unnamed.get(call.name);
-    if (waiting === undefined) this.#unnamed.set(call.name, { ids: [call.id], answered: 0 });
-    else waiting.ids.push(call.id);
-    this.#byId.set(call.id, call.name);
+    const withId = this.#byId.get(call.id);
+    if (withId === undefined) {
+      this.#byId.set(call.id, { waiting: [{ id: call.id, name: call.name }], answered: null });
+      return;
+    }
+    // Some servers give the calls of one answer the same id, so only their order distinguishes them.
+    if (withId.waiting.length > 0) call.id = own;
+    withId.waiting.push({ id: call.id, name: call.name });
   }
 
   answer(result: Extract<TurnBlock, { type: 'tool_result' }>): void {
-    if (result.call_id !== null) {
-      const name = this.#byId.get(result.call_id);
-      if (name !== undefined) {
-        result.name ??= name;
-        return;
-      }
+    const withId = result.call_id === null ? undefined : this.#byId.get(result.call_id);
+    if (withId !== undefined) {
+      const named = result.name === null ? -1 : withId.waiting.findIndex(({ name }) => name === result.name);
+      const [call] = withId.waiting.splice(Math.max(named, 0), 1);
+      withId.answered = call ?? withId.answered;
+      result.name ??= withId.answered?.name ?? null;
+      result.call_id = withId.answered?.id ?? result.call_id;
+      return;
     }
-    // By name and order: the oldest call of that tool that has no result yet. An id of the client's own invention, for
-    // a call that came without one, is looked over.
+    // By name and order: the oldest call of that tool without a result. An id that the client made up for a call
+    // without one is ignored.
     const waiting = result.name === null ? undefined : this.#unnamed.get(result.name);
     const id = waiting?.ids[waiting.answered];
     if (waiting !== undefined && id !== undefined) waiting.answered += 1;
-    // Without any such call the id stays: the call may be in an answer that the provider keeps.
+    // Without such a call the id stays: the call may be in an answer that the provider keeps.
     result.call_id = id ?? result.call_id;
   }
 }
 
 /**
- * Pairs tool calls with their results through a conversation and its answer, in place: results learn the name of their
- * tool, calls without an id get one by their place, and results without one the id of their call. A message that holds
- * results alone becomes one of role `tool`.
+ * Pairs tool calls with their results through a conversation and its answer, in place: results get the name of their
+ * tool, calls without an id get one by position, and results without one get the id of their call. A message that holds
+ * only results becomes one of role `tool`.
  */
 export function pairCalls(messages: TurnMessage[], answer: TurnBlock[]): void {
   const calls = new OpenCalls();
   for (const message of messages) {
     let results = 0;
-    let others = 0;
+    let otherBlocks = 0;
     for (const block of message.content) {
       if (block.type === 'tool_call') calls.add(block);
       if (block.type === 'tool_result') {
         calls.answer(block);
         results += 1;
-      } else if (block.type !== 'cache_point') others += 1;
+      } else if (block.type !== 'cache_point') otherBlocks += 1;
     }
-    if (results > 0 && others === 0) message.role = 'tool';
+    if (results > 0 && otherBlocks === 0) message.role = 'tool';
   }
   for (const block of answer) if (block.type === 'tool_call') calls.add(block);
 }

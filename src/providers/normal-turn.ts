@@ -1,160 +1,106 @@
 /**
- * Reads the stored copy of an exchange into the normal form of `src/domain/turn.ts`. Pure; runs in the command line and
- * wherever traces are made, never on a server thread. Never throws: what cannot be read is flagged, with the reason, and
- * the rest is given all the same.
+ * Reads the stored copy of an exchange into the normal form of `src/domain/turn.ts`. The wire's own reader (`wires.ts`)
+ * reads request and answer, each in one pass over its JSON; the index entry (`decode.ts`) is derived from the result.
+ * Pure; runs in the capture process, the command line and wherever traces are made, never on a server thread. Never
+ * throws: unreadable parts are flagged with the reason, and the rest is returned.
  *
- * Id, model, stop reason, usage and error are what the shape's own decoder finds (messages.ts and its neighbours); this
- * adds the content, the tools and the settings, and puts stop reason and usage into one vocabulary.
- *
- * Bounds: a body is decoded to at most DECODED_BODY_BYTES, a turn takes at most NORMAL_TURN_ITEMS blocks, tools and
- * events; time and memory are linear in those.
+ * Bounds: a body is decoded to at most DECODED_BODY_BYTES, and a turn has at most NORMAL_TURN_ITEMS blocks, tools and
+ * events. Time and memory are linear in those.
  */
 
-import type { ApiShape } from '../domain/exchange.ts';
-import type { NormalAnswer, NormalTurn, TurnBlock, TurnStop } from '../domain/turn.ts';
-import { normalBedrockConverse } from './bedrock-converse/normal-turn.ts';
-import { bedrockConverseShape } from './bedrock-converse/shape.ts';
-import { type InvokeBody, tellInvokeBody } from './bedrock-invoke/bodies.ts';
-import { normalBedrockInvoke } from './bedrock-invoke/normal-turn.ts';
-import { bedrockInvokeShape, fillUsageFromHeaders } from './bedrock-invoke/shape.ts';
-import { normalChatCompletions } from './chat-completions/normal-turn.ts';
-import { chatCompletionsShape } from './chat-completions/shape.ts';
-import { normalCompletion } from './completion/normal-turn.ts';
-import { completionShape } from './completion/shape.ts';
+import type { TokenUsage } from '../domain/exchange.ts';
+import type { NormalAnswer, NormalTurn } from '../domain/turn.ts';
 import { decodeContent, readHeader } from './content-encoding.ts';
-import { guard, readErrorAnswer, type StoredExchange } from './decode.ts';
+import { type Conversation, fingerprintConversation, NO_CONVERSATION } from './conversation.ts';
 import { readFrames } from './framing.ts';
-import { leaveOutCache, readFreshUsage } from './fresh-usage.ts';
-import { normalGemini } from './gemini/normal-turn.ts';
-import { geminiShape } from './gemini/shape.ts';
-import { asObject, parseJson } from './json-reading.ts';
-import { normalMessages } from './messages/normal-turn.ts';
-import { messagesShape } from './messages/shape.ts';
-import { emptyRequest, NormalReading, type NormalShape, pairCalls } from './normal-reading.ts';
-import { normalResponses } from './responses/normal-turn.ts';
-import { responsesShape } from './responses/shape.ts';
-import { emptyAnswer, type TurnAnswer, type TurnShape, unknownUsage } from './turn.ts';
+import { parseJson, readErrorWords } from './json-reading.ts';
+import { NormalReading, pairCalls } from './normal-reading.ts';
+import type { StoredExchange } from './stored-exchange.ts';
+import { leaveOutCache } from './usage-counts.ts';
+import { emptyAnswer, normalizeStop, unreadRequest, type Wire, type WireAnswer } from './wire.ts';
+import { WIRES } from './wires.ts';
 
-const SHAPES: Record<ApiShape, { shape: TurnShape; normal: NormalShape }> = {
-  messages: { shape: messagesShape, normal: normalMessages },
-  chat_completions: { shape: chatCompletionsShape, normal: normalChatCompletions },
-  responses: { shape: responsesShape, normal: normalResponses },
-  completion: { shape: completionShape, normal: normalCompletion },
-  gemini: { shape: geminiShape, normal: normalGemini },
-  bedrock_converse: { shape: bedrockConverseShape, normal: normalBedrockConverse },
-  bedrock_invoke: { shape: bedrockInvokeShape, normal: normalBedrockInvoke },
-};
+/** A turn in normal form, and further facts for the index. */
+export interface ReadTurn extends NormalTurn {
+  conversation: Conversation;
+  /** The provider's own stop word; null without one, and after an error. */
+  stop_word: string | null;
+  /** Counts in the meaning of the wire's `usage`. */
+  told_usage: TokenUsage;
+  /** The answer's frames are truncated. */
+  is_cut_off: boolean;
+  /** False for an embedding, which uses a turn's path. */
+  is_turn: boolean;
+}
 
-/** The providers' words for an end, in lower case. What stands nowhere is `other`. */
-const STOPS: Readonly<Record<string, TurnStop>> = {
-  // Messages; Converse uses the same words.
-  end_turn: 'end_turn',
-  tool_use: 'tool_use',
-  stop_sequence: 'stop_sequence',
-  max_tokens: 'max_tokens',
-  refusal: 'refusal',
-  pause_turn: 'pause_turn',
-  model_context_window_exceeded: 'max_tokens',
-  guardrail_intervened: 'refusal',
-  content_filtered: 'refusal',
-  malformed_model_output: 'error',
-  malformed_tool_use: 'error',
-  // Chat-completions and completion.
-  stop: 'end_turn',
-  tool_calls: 'tool_use',
-  function_call: 'tool_use',
-  length: 'max_tokens',
-  content_filter: 'refusal',
-  error: 'error',
-  // Responses.
-  completed: 'end_turn',
-  max_output_tokens: 'max_tokens',
-  failed: 'error',
-  cancelled: 'error',
-  // Gemini; `stop` and `max_tokens` as above.
-  safety: 'refusal',
-  recitation: 'refusal',
-  language: 'refusal',
-  blocklist: 'refusal',
-  prohibited_content: 'refusal',
-  spii: 'refusal',
-  image_safety: 'refusal',
-  image_prohibited_content: 'refusal',
-  image_recitation: 'refusal',
-  model_armor: 'refusal',
-  jailbreak: 'refusal',
-  malformed_function_call: 'error',
-  unexpected_tool_call: 'error',
-  too_many_tool_calls: 'error',
-  missing_thought_signature: 'error',
-  malformed_response: 'error',
-  // Titan and Cohere under InvokeModel.
-  finish: 'end_turn',
-  complete: 'end_turn',
-  endoftext: 'end_turn',
-  error_toxic: 'refusal',
-  error_limit: 'max_tokens',
-};
+/** Characters kept of an error answer that is not JSON. */
+const ERROR_WORDS_CHARS = 500;
 
-/** The stored exchange in normal form; null when it is no turn. Never throws. */
+/** The stored exchange in normal form; null when it is no turn. */
 export function normalizeTurn(exchange: StoredExchange): NormalTurn | null {
+  const turn = readTurn(exchange, 'content');
+  if (turn === null || !turn.is_turn) return null;
+  const { request, answer, problem } = turn;
+  return { request, answer, problem };
+}
+
+/**
+ * What a turn is read for. `content` leaves out the fingerprints of its conversation, which cost a hash over it.
+ * `index` reads numbers as doubles: no figure of the index and no fingerprint needs more, and checking for digits that
+ * a double would lose costs a fifth of the whole. `all` has the fingerprints and the digits.
+ */
+type ReadPurpose = 'all' | 'content' | 'index';
+
+/** The stored exchange, read; null when it has no shape. */
+export function readTurn(exchange: StoredExchange, purpose: ReadPurpose = 'all'): ReadTurn | null {
   if (exchange.shape === null) return null;
+  const isPlain = purpose === 'index';
+  const wire: Wire = WIRES[exchange.shape];
   const problems: string[] = [];
-  if (exchange.truncated) problems.push('the stored copy is cut off');
-  const body = readRequestBody(exchange, problems);
-  const invoked =
-    exchange.shape === 'bedrock_invoke'
-      ? (guard(problems, 'request', () => tellInvokeBody(body, exchange.path)) ?? 'text')
-      : null;
-  if (invoked === 'embedding') return null;
-  const shape = SHAPES[exchange.shape];
+  if (exchange.truncated) problems.push('the stored copy is truncated');
   const reading = new NormalReading();
-  const request =
-    guard(problems, 'request', () => shape.normal.readRequest(body, reading, exchange.path)) ??
-    emptyRequest();
-  const { answer, content, is_embedding: isEmbedding } = readAnswer(exchange, shape, reading, problems);
-  if (isEmbedding && invoked !== null) return null;
-  guard(problems, 'pairing', () => pairCalls(request.messages, content));
+  const asked =
+    guard(problems, 'request', () =>
+      wire.readRequest(readRequestBody(exchange, problems, isPlain), reading, exchange.path),
+    ) ?? unreadRequest();
+  const { answer, is_cut_off } = readAnswer(wire, exchange, reading, problems, isPlain);
+  const is_turn = !asked.embeds && !answer.embeds;
+  // After an error the word is meaningless: proxies close a failed stream with `stop`.
+  if (answer.error !== null) answer.stop_word = null;
+  const conversation =
+    purpose !== 'content' && is_turn
+      ? guard(problems, 'conversation', () => fingerprintConversation(asked, answer, wire.has_call_ids))
+      : null;
+  const { normal: request } = asked;
+  guard(problems, 'pairing', () => pairCalls(request.messages, answer.content));
   if (reading.isOver) problems.push('more blocks, tools or events than are read');
   return {
     request,
-    answer: normalizeAnswer(answer, content, exchange.shape, invoked),
+    answer: normalizeAnswer(wire, answer),
     problem: problems.join('; '),
+    conversation: conversation ?? NO_CONVERSATION,
+    stop_word: answer.stop_word,
+    told_usage: answer.usage,
+    is_cut_off,
+    is_turn,
   };
 }
 
-/**
- * An answer and its content in normal form.
- * @param invoked for InvokeModel, whose form the bodies have
- */
 function normalizeAnswer(
-  answer: TurnAnswer,
-  content: TurnBlock[],
-  shape: ApiShape,
-  invoked: InvokeBody | null,
+  wire: Wire,
+  { id, model, content, stop_word, usage, error }: WireAnswer,
 ): NormalAnswer {
   return {
-    id: answer.id,
-    model: answer.model,
+    id,
+    model,
     content,
-    stop_reason: normalizeStop(answer.stop_reason, content),
-    usage: invoked === 'chat_completions' ? leaveOutCache(answer.usage) : readFreshUsage(shape, answer.usage),
-    error: answer.error,
+    stop_reason: normalizeStop(wire, stop_word, content),
+    usage: wire.usage.includes_cache ? leaveOutCache(usage) : usage,
+    error,
   };
 }
 
-/**
- * The provider's word for an end in the common vocabulary. Where a provider ends an answer that calls a tool like any
- * other (`STOP`, `completed`, and `stop` after a forced call), it still waits for the tool: `tool_use`.
- */
-export function normalizeStop(word: string | null, content: readonly TurnBlock[]): TurnStop | null {
-  if (word === null) return null;
-  const known = word.toLowerCase();
-  const stop = Object.hasOwn(STOPS, known) ? STOPS[known]! : 'other';
-  return stop === 'end_turn' && content.some(({ type }) => type === 'tool_call') ? 'tool_use' : stop;
-}
-
-function readRequestBody(exchange: StoredExchange, problems: string[]): unknown {
+function readRequestBody(exchange: StoredExchange, problems: string[], isPlain: boolean): unknown {
   const content = decodeContent(exchange.request_body, exchange.request_headers);
   if (content.problem !== '') {
     problems.push(`request: ${content.problem}`);
@@ -165,7 +111,7 @@ function readRequestBody(exchange: StoredExchange, problems: string[]): unknown 
     return null;
   }
   try {
-    return parseJson(new TextDecoder().decode(content.bytes));
+    return parseJson(new TextDecoder().decode(content.bytes), isPlain);
   } catch (error) {
     problems.push(`request: not JSON (${(error as Error).message.slice(0, 120)})`);
     return null;
@@ -173,44 +119,49 @@ function readRequestBody(exchange: StoredExchange, problems: string[]): unknown 
 }
 
 function readAnswer(
+  wire: Wire,
   exchange: StoredExchange,
-  { shape, normal }: { shape: TurnShape; normal: NormalShape },
   reading: NormalReading,
   problems: string[],
-): { answer: TurnAnswer; content: TurnBlock[]; is_embedding: boolean } {
-  const content = decodeContent(exchange.response_body, exchange.response_headers);
-  if (exchange.status < 200 || exchange.status >= 300) {
-    const answer = emptyAnswer();
-    if (exchange.status !== 0) answer.error = readErrorAnswer(content.bytes) ?? `status ${exchange.status}`;
-    return { answer, content: [], is_embedding: false };
+  isPlain: boolean,
+): { answer: WireAnswer; is_cut_off: boolean } {
+  const { status, response_headers: headers } = exchange;
+  const content = decodeContent(exchange.response_body, headers);
+  const reader = wire.startAnswer(reading, exchange.path, headers);
+  let is_cut_off = false;
+  if (status >= 200 && status < 300) {
+    const frames = guard(problems, 'answer', () =>
+      readFrames(content.bytes, readHeader(headers, 'content-type'), reader, isPlain),
+    );
+    is_cut_off = frames?.is_cut_off ?? false;
+    if (content.problem !== '') problems.push(`answer: ${content.problem}`);
+    else if (frames !== null && frames.problem !== '') problems.push(`answer: ${frames.problem}`);
   }
-  const reader = shape.startAnswer(exchange.path);
-  const blocks = normal.startContent(reading);
-  let isEmbedding = false;
-  const sink = {
-    readWhole: (value: unknown) => {
-      const { embedding, embeddings } = asObject(value);
-      isEmbedding = embedding !== undefined || embeddings !== undefined;
-      reader.readWhole(value);
-      blocks.readWhole(value);
-    },
-    readEvent: (name: string, value: unknown) => {
-      reader.readEvent(name, value);
-      blocks.readEvent(name, value);
-    },
-  };
-  const contentType = readHeader(exchange.response_headers, 'content-type');
-  const problem = guard(problems, 'answer', () => readFrames(content.bytes, contentType, sink)) ?? '';
-  if (content.problem !== '') problems.push(`answer: ${content.problem}`);
-  else if (problem !== '') problems.push(`answer: ${problem}`);
-  const answer = guard(problems, 'answer', () => reader.finish()) ?? {
-    ...emptyAnswer(),
-    usage: unknownUsage(),
-  };
-  if (exchange.shape === 'bedrock_invoke') fillUsageFromHeaders(answer, exchange.response_headers);
-  return {
-    answer,
-    content: guard(problems, 'answer', () => blocks.finish()) ?? [],
-    is_embedding: isEmbedding,
-  };
+  const answer = guard(problems, 'answer', () => reader.finish()) ?? emptyAnswer();
+  if (status >= 200 && status < 300) return { answer, is_cut_off };
+  const error = status === 0 ? null : (readErrorAnswer(content.bytes) ?? `status ${status}`);
+  return { answer: { ...emptyAnswer(), usage: answer.usage, error }, is_cut_off };
+}
+
+/** Words of an error answer: the provider's message, or the beginning of its text. */
+function readErrorAnswer(bytes: Uint8Array): string | null {
+  const text = new TextDecoder().decode(bytes);
+  try {
+    return readErrorWords(JSON.parse(text));
+  } catch {
+    return text === '' ? null : text.slice(0, ERROR_WORDS_CHARS);
+  }
+}
+
+/**
+ * Runs a reader and records an exception as a problem. No reader should throw; this guards against hostile JSON that is
+ * too deep for the stack.
+ */
+function guard<T>(problems: string[], what: string, read: () => T): T | null {
+  try {
+    return read();
+  } catch (error) {
+    problems.push(`${what}: ${(error as Error).message.slice(0, 120)}`);
+    return null;
+  }
 }

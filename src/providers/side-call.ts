@@ -1,14 +1,15 @@
 /**
- * Whether a request is a call that a coding agent makes beside its work: a title for the session, a summary of what was said, a
- * look at whether a command is safe. Told by what it asks, since few clients say so. Pure; where stored copies are read.
+ * Recognises side calls, which a coding agent makes beside its work: a title for the session, a summary of the
+ * conversation, a check whether a command is safe. The request's wording decides, because few clients mark such calls.
+ * Pure; where stored copies are read.
  */
-import type { SideKind } from '../domain/client-run.ts';
-import type { TurnRequest } from './turn.ts';
+import type { SideKind } from '../domain/child-kind.ts';
+import type { NormalRequest } from '../domain/turn.ts';
 
-/** Of a text that says what is wanted: it stands at its beginning or at its end. */
+/** Characters of a text that are examined: an instruction is at its beginning or at its end. */
 const LOOKED_AT_CHARACTERS = 600;
 
-/** What system prompts of such calls say, by client: docs/clients.md. */
+/** Phrases in the system prompts of such calls, by client: docs/clients.md. */
 const TASKS: readonly (readonly [RegExp, SideKind])[] = [
   [
     /\btitle generator\b|\b(?:generate|write|create) an? (?:\S+ ){0,4}title\b|\btitle for (?:this|the|a) (?:\S+ )?(?:session|conversation|thread|chat)\b/i,
@@ -25,25 +26,36 @@ const TASKS: readonly (readonly [RegExp, SideKind])[] = [
   ],
 ];
 
-/** Without tools some agents do their work itself, and may be told to sum up or to check. */
-const TITLES = TASKS.filter(([, kind]) => kind === 'title');
+/** The user's last words ask for a title. */
+const TITLE_WANTED =
+  /\b(?:generate|write|create|give|suggest|provide) (?:me )?(?:an? |the )?(?:\S+ ){0,4}title\b|\btitle for (?:this|the|a|our) (?:\S+ )?(?:session|conversation|thread|chat)\b/i;
 
-/** A user's last words that ask for the conversation itself; the conversation stands before them. */
+/** The user's last words ask for the preceding conversation itself. */
 const SUMMARY_WANTED =
   /\b(?:create|write|provide|generate) an? (?:\S+ ){0,3}(?:summary of (?:the|our|this) conversation|prompt for continuing)/i;
 
+/** Clients give their model instructions for a summary; people ask for one in a sentence. */
+const INSTRUCTION_CHARACTERS = 200;
+
 /**
+ * Without `offersTools`, the client may work without tools and may itself be told to summarise or to name a topic. Its
+ * system prompt alone is then no evidence: the user's words must ask for the same.
  * @param offersTools the client offers its model tools in every call of its work
  * @returns null for a call of the work itself
  */
-export function findSideCall(request: TurnRequest, offersTools: boolean): SideKind | null {
+export function findSideCall(request: NormalRequest, offersTools: boolean): SideKind | null {
   const { system, messages, tools } = request;
   const last = messages.at(-1);
-  const asked = last?.role === 'user' ? last.parts.findLast((part) => part.type === 'text') : undefined;
-  const wanted = asked?.type === 'text' ? asked.text : '';
-  if (messages.length > 2 && SUMMARY_WANTED.test(wanted.slice(0, LOOKED_AT_CHARACTERS))) return 'summary';
+  const asked = last?.role === 'user' ? last.content.findLast((block) => block.type === 'text') : undefined;
+  const text = asked?.type === 'text' ? asked.text : '';
+  const wanted = text.slice(0, LOOKED_AT_CHARACTERS);
+  const mayBeSummary = offersTools || text.length >= INSTRUCTION_CHARACTERS;
+  if (messages.length > 2 && mayBeSummary && SUMMARY_WANTED.test(wanted)) return 'summary';
   if (tools.length > 0) return null;
-  for (const [words, kind] of offersTools ? TASKS : TITLES)
-    if (system.some((text) => words.test(text.slice(0, LOOKED_AT_CHARACTERS)))) return kind;
-  return offersTools ? 'side_call' : null;
+  const kind = TASKS.find(([words]) =>
+    system.some((block) => block.type === 'text' && words.test(block.text.slice(0, LOOKED_AT_CHARACTERS))),
+  )?.[1];
+  if (offersTools) return kind ?? 'side_call';
+  const isAlone = !messages.some(({ role }) => role === 'assistant');
+  return kind === 'title' && isAlone && TITLE_WANTED.test(wanted) ? 'title' : null;
 }

@@ -1,4 +1,4 @@
-/** Ranges of bytes that are to be masked. Pure; any thread. */
+/** Ranges of bytes to be masked. Pure; any thread. */
 
 /** A half-open range of byte offsets. */
 export interface ByteRange {
@@ -6,7 +6,7 @@ export interface ByteRange {
   end: number;
 }
 
-/** Sorted, with overlapping ranges made one. */
+/** Sorts ranges and merges overlapping ones. */
 export function mergeRanges(ranges: ByteRange[]): ByteRange[] {
   if (ranges.length < 2) return ranges;
   ranges.sort((a, b) => a.start - b.start || a.end - b.end);

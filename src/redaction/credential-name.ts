@@ -1,42 +1,45 @@
 /**
- * Which names mean a credential: fields of free-form objects, query parameters, headers. It cuts a name
+ * Decides which names denote a credential: fields of free-form objects, query parameters, headers. It divides a name
  * into words (`clientSecret`, `client_secret` and `CLIENT-SECRET` are two words each); the last word decides together
  * with those before it. Pure; any thread.
  */
 
-/** Only the end of a longer name is looked at. */
+/** Only the end of a longer name is examined. */
 const NAME_CHARACTERS = 256;
 
-/** Last words under which a credential is kept, whatever stands before them. */
+/** Last words that denote a credential, whatever precedes them. */
 const CREDENTIAL_WORD =
   /(?:passw(?:or)?d|passphrase|passcode|secret|credential)s?$|^(?:pwds?|jwts?|bearer|auth|authorization|cookies?|cookie2)$|(?:api|secret|access|private)keys?$/;
 
-/** `key` means a credential behind one of these; a primary, public, cache or idempotency key is none. */
+/** `key` denotes a credential after one of these; a primary, public, cache or idempotency key is not one. */
 const KEY_KIND = new Set(
   'api access secret private subscription auth functions master account service signing encryption decryption ssh hmac openai anthropic gemini groq mistral cohere azure stripe'.split(
     ' ',
   ),
 );
 
-/** `pass` behind one of these; a test may pass, too. */
+/** `pass` after one of these; a test may pass, too. */
 const PASS_OF = new Set(
   'db database smtp imap mail email user ftp ssh sudo admin root pg postgres mysql redis'.split(' '),
 );
 
-/** `signature` behind one of these; a function may have one, too. */
+/** `signature` after one of these; a function may have one, too. */
 const SIGNATURE_OF = new Set('x amz goog hub url request response webhook hmac jwt auth'.split(' '));
 
-/** With one of these words a token is counted, a limit, a place in a list, or a word of a text. */
+/** With one of these words, a token is a count, a limit, a place in a list, or a word of a text. */
 const NO_CREDENTIAL_TOKEN =
   /^(?:rate|usage|count|quota|limit|remaining|reset|budget|consumed|billed|used|max|min|avg|mean|total|sum|num|number|n|per|cost|price|input|output|prompt|completion|reasoning|thinking|cached?|first|last|next|prev|previous|page|cont|continuation|continue|cursor|sync|resume|pagination|start|end|stop|bos|eos|sep|cls|pad|unk|mask|special|current){1,4}$/;
 
-/** What a name may end with that says nothing about it. */
+/** Last words that have no meaning for the name. */
 const SILENT_WORD = /^(?:v?\d+|value)$/;
 
 const verdicts = new Map<string, boolean>();
 const VERDICTS = 2_048;
 
-/** Whether what stands under the name is a credential. @param name as it is written: its capitals divide it into words */
+/**
+ * Whether the value under the name is a credential.
+ * @param name as written: its capitals divide it into words
+ */
 export function isCredentialName(name: string): boolean {
   const looked = name.length > NAME_CHARACTERS ? name.slice(-NAME_CHARACTERS) : name;
   const known = verdicts.get(looked);
@@ -71,7 +74,7 @@ function judgeWords(words: string[]): boolean {
   return false;
 }
 
-/** One token is a credential unless it is said to be another thing; of several, such as have a kind. */
+/** A single token is a credential unless its name says otherwise; several tokens are only if their kind says so. */
 function isCredentialToken(last: string, before: readonly string[]): boolean {
   const glued = last.replace(/tokens?$/, '');
   const kinds = glued === '' ? before : [...before, glued];

@@ -1,5 +1,5 @@
 /**
- * The credentials that one request carried, and the forms in which an answer may echo them. Pure; runs on the capture writer's
+ * The credentials of one request, and the forms in which an answer may echo them. Pure; runs on the capture writer's
  * actor thread.
  *
  * Sources: RFC 9110 (Authorization), RFC 6750 (Bearer), RFC 7617 (Basic), RFC 6265 (Cookie); AWS Signature Version 4.
@@ -8,19 +8,19 @@ import { findOpenSession, isCredentialHeader, isOpenSession } from './header-nam
 import { MASK } from './mask.ts';
 import { isSecretQueryName, splitQuery } from './query.ts';
 
-/** Shorter values are not looked for in other places: they would mask ordinary words. */
+/** Shorter values are not searched for elsewhere: they would mask ordinary words. */
 export const MIN_CREDENTIAL_LENGTH = 8;
-/** Most distinct secrets taken from one request; a request with more (hundreds of cookies) keeps the longest. */
+/** Most distinct secrets of one request; a request with more (hundreds of cookies) keeps the longest. */
 const MAX_CREDENTIALS = 64;
-/** Of a value that is longer, the forms are fewer: nobody gives out such credentials. */
+/** Longer values get fewer forms: real credentials are not that long. */
 const FORMS_CHARACTERS = 8_192;
 /**
- * Most forms of all secrets of one request together. The shortest are kept, among them the secrets as they came; those of the
- * operator's own credentials come on top.
+ * Most forms of all secrets of one request together. The shortest are kept, including the secrets as received; those of
+ * the operator's own credentials are added on top.
  */
 export const MAX_FORMS = 1_024;
 
-/** Adds a secret if it is long enough to be looked for. */
+/** Adds a secret that is long enough to be searched for. */
 function addSecret(into: Set<string>, value: string): void {
   const trimmed = value.trim();
   if (trimmed.length >= MIN_CREDENTIAL_LENGTH && trimmed !== MASK) into.add(trimmed);
@@ -36,7 +36,7 @@ function addCookies(into: Set<string>, header: string): void {
   }
 }
 
-/** Percent-decodes a value to UTF-8 text; the value itself when it is not well-formed. */
+/** Percent-decodes a value to UTF-8 text; returns the value itself when it is malformed. */
 function decodeValue(raw: string): string {
   try {
     return decodeURIComponent(raw);
@@ -45,11 +45,11 @@ function decodeValue(raw: string): string {
   }
 }
 
-/** A scheme has few letters; what begins otherwise has none. */
+/** A scheme is short; a longer first word is no scheme. */
 const SCHEME_CHARACTERS = 64;
 const SCHEME = /^[A-Za-z][\w-]*$/;
 
-/** `Bearer token`, taken apart; null without a scheme. */
+/** `Bearer token`, split; null without a scheme. */
 function readScheme(value: string): { scheme: string; token: string } | null {
   const head = value.slice(0, SCHEME_CHARACTERS + 1);
   const space = head.search(/\s/);
@@ -70,7 +70,7 @@ function addHeaderCredential(into: Set<string>, name: string, value: string): vo
   }
   const { scheme, token } = read;
   addSecret(into, token);
-  // A short token after the scheme is still found with its scheme before it.
+  // A short token is still found together with its scheme.
   if (token.length < MIN_CREDENTIAL_LENGTH) addSecret(into, value);
   if (scheme === 'basic') {
     const pair = Buffer.from(token, 'base64').toString('latin1');
@@ -89,9 +89,9 @@ function addHeaderCredential(into: Set<string>, name: string, value: string): vo
 }
 
 /**
- * The secrets that a request carried: values of credential headers (the token after the scheme, a Basic pair decoded
- * and its password, each cookie's value) and secret query values, raw and decoded. Values under 8 characters are left
- * out; at most 64, the longest first.
+ * The secrets of a request: values of credential headers (the token after the scheme, a Basic pair decoded and its
+ * password, each cookie's value) and secret query values, raw and decoded. Values under 8 characters are left out; at
+ * most 64, the longest first.
  * @param headers flat [name, value, …], latin1
  * @param query raw, without `?`
  */
@@ -121,15 +121,15 @@ export function collectCredentials(headers: readonly string[], query: string): s
 const PLAIN = /^[A-Za-z0-9_.~-]+$/;
 
 /**
- * The forms in which a secret may stand in an answer: as it is, JSON-escaped (also with `\/`, and with `<>&'=+` as
- * `\u00xx`), percent-encoded in upper and lower case and as a form field, HTML-escaped, and base64 of it.
+ * The forms in which an answer may hold a secret: unchanged, JSON-escaped (also with `\/`, and with `<>&'=+` as
+ * `\u00xx`), percent-encoded in upper and lower case and as a form field, HTML-escaped, and in base64.
  * @returns byte strings (latin1), longest first
  */
 export function credentialForms(secret: string): string[] {
   const forms = new Set<string>([secret]);
   const utf8 = Buffer.from(secret, 'utf8').toString('latin1');
   forms.add(utf8);
-  // Without its padding.
+  // Without padding.
   const base64 = Buffer.from(secret, 'latin1').toString('base64');
   forms.add(base64.slice(0, Math.ceil((secret.length * 4) / 3)));
   if (secret.length > FORMS_CHARACTERS) forms.add(JSON.stringify(secret).slice(1, -1));
@@ -148,7 +148,7 @@ export function credentialForms(secret: string): string[] {
     forms.add(percent);
     forms.add(percent.replace(/%../g, (c) => c.toLowerCase()));
     forms.add(percent.replaceAll('%20', '+'));
-    // encodeURI leaves these as they are.
+    // encodeURI does not encode these.
     forms.add(
       percent.replace(/%(3B|2C|2F|3F|3A|40|26|3D|2B|24|23|21|27|28|29|2A)/g, (_, h: string) =>
         String.fromCharCode(parseInt(h, 16)),
@@ -162,7 +162,7 @@ export function credentialForms(secret: string): string[] {
     );
     // As a form field, where `~` is escaped too.
     forms.add(new URLSearchParams({ s: secret }).toString().slice(2));
-    // JSON inside JSON, and that in JSON again: a tool's result quoted in an answer that somebody else quotes.
+    // JSON inside JSON, twice: a tool's result quoted in an answer that is quoted again.
     for (let depth = 0; depth < 2; depth++) {
       for (const form of [...forms]) forms.add(JSON.stringify(form).slice(1, -1));
     }
@@ -170,4 +170,26 @@ export function credentialForms(secret: string): string[] {
   return [...forms]
     .filter((form) => form.length >= MIN_CREDENTIAL_LENGTH)
     .sort((a, b) => b.length - a.length);
+}
+
+/** Headers of providers that hold a client's key as it is. */
+const KEY_HEADERS = new Set(['x-api-key', 'api-key', 'x-goog-api-key']);
+
+/**
+ * The credential that tells clients of a provider apart: a bearer token, or the key in a provider's header or query. Signatures,
+ * which differ from request to request, are left out.
+ * @returns null without one
+ */
+export function findCredential(headers: readonly string[], query: string): string | null {
+  for (let i = 0; i + 1 < headers.length; i += 2) {
+    const name = headers[i]!.toLowerCase();
+    const value = headers[i + 1]!;
+    if (KEY_HEADERS.has(name) && value !== '') return value.trim();
+    if (name !== 'authorization') continue;
+    const read = readScheme(value);
+    if (read?.scheme === 'bearer') return read.token;
+  }
+  if (!query.includes('key=')) return null;
+  const part = splitQuery(query).find((pair) => pair.startsWith('key='));
+  return part === undefined ? null : decodeValue(part.slice(4)) || null;
 }

@@ -1,6 +1,6 @@
 /**
- * Secrets whose characters are written in another way: as `\u002d`, as `%2D`, or as UTF-16. It decodes the words of a text that
- * have such characters, and masks what it finds at its place in the text. Pure; any thread.
+ * Finds secrets whose characters are encoded differently: as `\u002d`, as `%2D`, or as UTF-16. It decodes the words of
+ * a text that contain such encodings, and maps what it finds to its place in the text. Pure; any thread.
  */
 import { byteEngine } from '../../native/byte-engine.ts';
 import type { ByteRange } from './byte-range.ts';
@@ -13,13 +13,13 @@ const SLASH = 0x2f;
 const QUOTE = 0x22;
 const LINE_END = 0x0a;
 
-/** What stands before a stretch is read too, as it is: a label, a scheme. */
+/** The bytes before a stretch are read unchanged: a label, a scheme. */
 const CONTEXT_BYTES = 64;
-/** Stretches are searched together until they come to so many bytes, and none may come to more than the second. */
+/** Stretches are searched together up to this many bytes; none may be longer than the second number. */
 const WINDOW_BYTES = 256 << 10;
 const STRETCH_BYTES_MAX = 32 << 20;
 
-/** Texts read so far, and where each of their bytes stands in what they were read from. */
+/** The decoded text, and the source position of each of its bytes. */
 class Reading {
   bytes = Buffer.allocUnsafe(4_096);
   length = 0;
@@ -47,7 +47,7 @@ class Reading {
     this.#ends = ends;
   }
 
-  /** The range of what was read that one of the text stands for. */
+  /** The source range that a range of the text stands for. */
   locate({ start, end }: ByteRange): ByteRange {
     return { start: this.#starts[start]!, end: this.#ends[end - 1]! };
   }
@@ -55,8 +55,8 @@ class Reading {
 
 /**
  * @param search finds the secrets of a text
- * @param from first byte to look at; a stretch that begins before `to` is read to its end
- * @returns ranges of the bytes, in no order
+ * @param from first byte to examine; a stretch that begins before `to` is read to its end
+ * @returns ranges of the bytes, unordered
  * @throws {WorkExceededError}
  */
 export function findEscapedSecrets(
@@ -81,7 +81,7 @@ export function findEscapedSecrets(
     const end =
       bytes[at] === 0 ? readWide(bytes, at, lowest, reading) : readEscapes(bytes, at, lowest, reading);
     work.add(2 * (reading.length - before) + 8);
-    // What ends a line is in no token.
+    // No token contains a line end.
     reading.add(LINE_END, end, end);
     if (reading.length >= WINDOW_BYTES) finish();
     lowest = end;
@@ -91,13 +91,16 @@ export function findEscapedSecrets(
   return found;
 }
 
-/** Whether the byte goes on a word: all but white space, and quotation marks that are not escaped. */
+/** Whether the byte continues a word: everything except white space and unescaped quotation marks. */
 function isOfWord(bytes: Uint8Array, at: number, lowest: number): boolean {
   const byte = bytes[at]!;
   return byte > 0x20 && (byte !== QUOTE || (at > lowest && bytes[at - 1] === BACKSLASH));
 }
 
-/** Reads the word around an escape, and as it is what stands before it. @returns where it ends */
+/**
+ * Decodes the word around an escape, and copies what precedes it.
+ * @returns its end
+ */
 function readEscapes(bytes: Uint8Array, at: number, lowest: number, into: Reading): number {
   let start = at;
   while (start > lowest && isOfWord(bytes, start - 1, lowest)) start--;
@@ -118,13 +121,20 @@ function readEscapes(bytes: Uint8Array, at: number, lowest: number, into: Readin
   return place;
 }
 
-/** Reads an escape of JSON, however often it was escaped itself. @returns where it ends */
+/**
+ * Decodes a JSON escape, even if it was escaped again.
+ * @returns its end
+ */
 function readBackslashes(bytes: Uint8Array, at: number, into: Reading): number {
   let behind = at + 1;
   while (bytes[behind] === BACKSLASH) behind++;
   const value = readUnicodeEscape(bytes, behind);
   if (value >= 0) {
-    into.add(value, at, behind + 5);
+    // Escaping again doubles the run: its power of two belongs to the escape, and what is left of it to backslashes before.
+    const run = behind - at;
+    const start = behind - (run & -run);
+    if (start > at) into.add(BACKSLASH, at, start);
+    into.add(value, start, behind + 5);
     return behind + 5;
   }
   const next = bytes[behind];
@@ -132,12 +142,15 @@ function readBackslashes(bytes: Uint8Array, at: number, into: Reading): number {
     into.add(next, at, behind + 1);
     return behind + 1;
   }
-  // However often one is escaped, it is one; alone it begins another escape, behind which a token may begin.
+  // However often a backslash is escaped, it is one. Alone it begins another escape, after which a token may begin.
   into.add(BACKSLASH, at, behind);
   return behind;
 }
 
-/** Reads text of two bytes a character around the first of two zeros. @returns where it ends */
+/**
+ * Decodes two-byte text around the first of two zero bytes.
+ * @returns its end
+ */
 function readWide(bytes: Uint8Array, at: number, lowest: number, into: Reading): number {
   let first = at + 1;
   while (first - 2 >= lowest && bytes[first - 1] === 0 && bytes[first - 2] !== 0) first -= 2;

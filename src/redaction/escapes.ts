@@ -1,6 +1,6 @@
 /**
- * Where a text has a character of a token written in another way: `\u002d`, `%2D` (also `%252D`), UTF-16. What
- * `native/bytes/escapes.h` does; the native code's fallback. Any thread.
+ * Finds encoded characters of a token in a text: `\u002d`, `%2D` (also `%252D`), UTF-16. The fallback of
+ * `native/bytes/escapes.h`. Any thread.
  */
 import { CHARACTERS, KINDS } from './key-shapes.ts';
 
@@ -9,10 +9,10 @@ const BACKSLASH = 0x5c;
 const PERCENT = 0x25;
 
 /** The value of each hexadecimal digit; 16 for all else. */
-export const HEX_VALUES = new Uint8Array(256).fill(16);
+const HEX_VALUES = new Uint8Array(256).fill(16);
 for (const char of '0123456789abcdefABCDEF') HEX_VALUES[char.charCodeAt(0)] = parseInt(char, 16);
 
-/** The byte that two digits at `at` mean; -1 for none. */
+/** The byte that two digits at `at` encode; -1 if absent. */
 export function readHexByte(bytes: Uint8Array, at: number): number {
   if (at + 2 > bytes.length) return -1;
   const high = HEX_VALUES[bytes[at]!]!;
@@ -20,7 +20,7 @@ export function readHexByte(bytes: Uint8Array, at: number): number {
   return high === 16 || low === 16 ? -1 : high * 16 + low;
 }
 
-/** Where the digits are that a percent sign at `at` means, however often it is percent-encoded itself. */
+/** Position of the digits of a percent sign at `at`, however often it is percent-encoded itself. */
 export function skipPercents(bytes: Uint8Array, at: number): number {
   let digits = at + 1;
   while (
@@ -34,7 +34,7 @@ export function skipPercents(bytes: Uint8Array, at: number): number {
   return digits;
 }
 
-/** The character of an escape `u00XX` whose `u` stands at `at`; -1 for none. */
+/** The character of an escape `u00XX` whose `u` is at `at`; -1 if absent. */
 export function readUnicodeEscape(bytes: Uint8Array, at: number): number {
   if (bytes[at] !== 0x75 || bytes[at + 1] !== 0x30 || bytes[at + 2] !== 0x30) return -1;
   return readHexByte(bytes, at + 3);
@@ -52,7 +52,7 @@ function isEscape(bytes: Uint8Array, at: number): boolean {
   return byte === PERCENT && isTokenByte(readHexByte(bytes, skipPercents(bytes, at)));
 }
 
-/** The first place in [from, to) where a character of a token is written in another way; -1. */
+/** The first place in [from, to) with an encoded character of a token; -1 if absent. */
 export function findEscape(bytes: Uint8Array, from: number, to: number): number {
   for (let at = from; at < to; at++) {
     const byte = bytes[at];

@@ -1,8 +1,8 @@
-/** Which headers hold a credential. Pure; runs where requests are captured and where errors are written. */
+/** Decides which headers hold a credential. Pure; runs where requests are captured and where errors are written. */
 import { isCredentialName } from './credential-name.ts';
 
 /** Longer names are no header's that anybody knows: their values are not kept. */
-export const HEADER_NAME_CHARACTERS = 256;
+const HEADER_NAME_CHARACTERS = 256;
 
 const CREDENTIAL_HEADERS = new Set([
   'authorization',
@@ -13,14 +13,14 @@ const CREDENTIAL_HEADERS = new Set([
   'x-amz-security-token',
   'cookie',
   'set-cookie',
-  // A session's own, which signs its owner in. Those that agents number their runs with (`session-id`,
-  // `x-claude-code-session-id`) sign nobody in.
+  // A session's id that authenticates its owner. The ids that agents give their runs (`session-id`,
+  // `x-claude-code-session-id`) authenticate no one.
   'x-session-id',
   'x-sessionid',
   'x-session',
 ]);
 
-/** What names of credentials end with, behind a mark that divides words. */
+/** Ends of credential names, after a separator. */
 const LAST_WORDS = [
   'secret',
   'authorization',
@@ -37,7 +37,7 @@ const LAST_WORDS = [
   'cookie',
   'cookie2',
 ];
-/** The same, with `key` behind it. */
+/** The same, followed by `key`. */
 const KEY_KINDS = [
   'api',
   'access',
@@ -70,10 +70,10 @@ const verdicts = new Map<string, boolean>();
 const VERDICTS = 2_048;
 
 /**
- * The session that opencode names in two headers: `x-session-affinity`, by which its provider chooses a machine, says that the
- * same value in `x-session-id` signs nobody in.
+ * The session that opencode names in two headers. If `x-session-affinity`, by which its provider chooses a machine, has
+ * the same value as `x-session-id`, the value does not authenticate.
  * @param headers flat [name, value, …]
- * @returns null where no header says so
+ * @returns null when no header says so
  */
 export function findOpenSession(headers: readonly string[]): string | null {
   for (let i = 0; i + 1 < headers.length; i += 2) {
@@ -92,9 +92,9 @@ export function isOpenSession(name: string, value: string, session: string | nul
 }
 
 /**
- * Whether a header's value is a credential: the named ones, and any whose name ends like one (`x-acme-api-key`,
- * `x-vault-token`) or is called so anywhere, but not those that count or limit (`x-ratelimit-token`).
- * @param name in any case; a very long one is taken for one
+ * Whether a header's value is a credential: the listed headers, and any whose name ends like a credential's
+ * (`x-acme-api-key`, `x-vault-token`) or contains such a name, except those that count or limit (`x-ratelimit-token`).
+ * @param name in any case; a very long one counts as a credential's
  */
 export function isCredentialHeader(name: string): boolean {
   if (name.length > HEADER_NAME_CHARACTERS) return true;
@@ -118,7 +118,7 @@ function endsLikeCredential(lower: string): boolean {
   return KEY_KINDS.some((word) => endsWithWord(kind, word));
 }
 
-/** Whether the last word of the name is this one. */
+/** Whether this is the last word of the name. */
 function endsWithWord(name: string, word: string): boolean {
   if (!name.endsWith(word)) return false;
   const before = name.length - word.length;

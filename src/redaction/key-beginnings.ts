@@ -1,12 +1,12 @@
 /**
- * Whether keys begin somewhere in a run: what `native/bytes/key-beginnings.h` does, from the same table. Imports nothing but
- * that table, since the native code's fallback asks it. Any thread.
+ * Finds beginnings of keys in a run: the fallback of `native/bytes/key-beginnings.h`, from the same table. Imports only
+ * that table, because the native code's fallback uses it. Any thread.
  */
 import { BEGINNINGS, FIRST_WORDS } from './key-shapes.ts';
 
 /** Words by their first two bytes. */
 export class WordIndex<Word extends { readonly text: string }> {
-  /** For each pair of bytes the number of its list; 0 for none. */
+  /** For each pair of bytes the number of its list; 0 if absent. */
   readonly #numbers = new Uint8Array(1 << 16);
   readonly #lists: Word[][] = [[]];
   readonly #none: readonly Word[] = this.#lists[0]!;
@@ -19,14 +19,14 @@ export class WordIndex<Word extends { readonly text: string }> {
     }
   }
 
-  /** Words that begin with the two bytes, in their order. */
+  /** Words that begin with the two bytes, in order. */
   list(first: number, second: number): readonly Word[] {
     const number = this.#numbers[(first << 8) | second]!;
     return number === 0 ? this.#none : this.#lists[number]!;
   }
 }
 
-/** Whether the text stands there, before `to`. */
+/** Whether the text is at that place, before `to`. */
 export function startsWith(bytes: Uint8Array, at: number, to: number, text: string): boolean {
   if (at + text.length > to) return false;
   for (let i = 0; i < text.length; i++) if (bytes[at + i] !== text.charCodeAt(i)) return false;
@@ -51,7 +51,7 @@ function isFirstWord(bytes: Uint8Array, at: number, end: number): boolean {
   return false;
 }
 
-/** Whether one of the first words stands where a token begins in the run: where that begins, or behind an escape. */
+/** Whether one of the first words is where a token begins in the run: at its beginning, or after an escape. */
 export function beginsLikeKey(bytes: Uint8Array, start: number, end: number): boolean {
   if (isFirstWord(bytes, start, end)) return true;
   if (start === 0 || (bytes[start - 1] !== 0x5c && bytes[start - 1] !== 0x25)) return false;

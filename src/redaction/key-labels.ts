@@ -1,29 +1,32 @@
 /**
- * The words before a token that say that it is a secret: a scheme (`Bearer`), a label (`aws_secret_access_key`), or the name
- * of a key followed by `:` or `=`. It reads backwards from the token, a bounded number of bytes. Pure; any thread.
+ * The words before a token that mark it as a secret: a scheme (`Bearer`), a label (`aws_secret_access_key`), or the
+ * name of a key followed by `:` or `=`. It reads backwards from the token, a bounded number of bytes. Pure; any thread.
  *
  * Sources: RFC 6750 (Bearer), RFC 7617 (Basic), AWS Signature Version 4.
  */
 
-/** Bytes before a token in which a label or a scheme is looked for. */
+/** Bytes before a token that are searched for a label or a scheme. */
 const CONTEXT_BYTES = 64;
 
 const SPACE = new Uint8Array(256);
 for (const char of ' \t\n\v\f\r\u00a0') SPACE[char.charCodeAt(0)] = 1;
 const QUOTE = new Uint8Array(256);
 for (const char of '"\'\\') QUOTE[char.charCodeAt(0)] = 1;
-/** 1 for what may stand between a name and its value. */
+/** 1 for bytes allowed between a name and its value. */
 const BETWEEN = new Uint8Array(256);
 for (const char of '"\'\\ \t\r\n:=') BETWEEN[char.charCodeAt(0)] = 1;
 
-/** Whether the bytes in [lowest, at) end with the word, in any case. @param word in small letters */
+/**
+ * Whether the bytes in [lowest, at) end with the word, in any case.
+ * @param word in lower case
+ */
 function endsWith(bytes: Uint8Array, lowest: number, at: number, word: string): boolean {
   if (at - lowest < word.length) return false;
   for (let i = word.length - 1, place = at - 1; i >= 0; i--, place--) {
     const byte = bytes[place]!;
     const char = word.charCodeAt(i);
     if (byte !== char && (byte | 0x20) !== char) return false;
-    // `|` makes letters of some marks too.
+    // `|` also turns some punctuation into letters.
     if (byte !== char && !(byte >= 0x41 && byte <= 0x5a)) return false;
   }
   return true;
@@ -40,7 +43,9 @@ function skipBack(bytes: Uint8Array, lowest: number, at: number, set: Uint8Array
   return place;
 }
 
-/** Where the bytes before `at` begin that may stand between a scheme and its token, escaped and percent-encoded too. */
+/**
+ * Start of the bytes before `at` that may separate a scheme from its token, escaped and percent-encoded ones included.
+ */
 function skipSchemeSpace(bytes: Uint8Array, lowest: number, at: number): number {
   let place = at;
   for (;;) {
@@ -89,13 +94,13 @@ function isLabel(bytes: Uint8Array, lowest: number, token: number): boolean {
   return mayEndName(bytes[at - 1]!) && endsWithOne(bytes, lowest, at, LABELS);
 }
 
-/** `key`, `token`, `secret`, `authorization`: by their last letter, before all else. */
+/** `key`, `token`, `secret`, `authorization`: tested by their last letter first. */
 function mayEndName(last: number): boolean {
   const small = last | 0x20;
   return small === 0x79 || small === 0x6e || small === 0x74;
 }
 
-/** Whether a scheme or a label stands before the token, whatever the token looks like. */
+/** Whether a scheme or a label precedes the token, whatever the token looks like. */
 export function isLabelled(bytes: Uint8Array, token: number): boolean {
   const lowest = Math.max(0, token - CONTEXT_BYTES);
   return isScheme(bytes, lowest, token) || isLabel(bytes, lowest, token);
@@ -115,9 +120,9 @@ const KEY_OF = [
 const TOKEN_OF = ['access', 'refresh', 'auth', 'authorization', 'api', 'bearer', 'session', 'secret'];
 
 /**
- * Whether the name of a key ends at `at`. Every one ends in `key`, `token`, `secret` or `authorization`, by which the byte engine
- * knows a suspect. The tokens of pages and places, which an agent needs again, are not among them, nor is a secret's name in
- * an ARN.
+ * Whether the name of a key ends at `at`. Every such name ends in `key`, `token`, `secret` or `authorization`, by which
+ * the byte engine recognises a suspect. Tokens of pages and places, which an agent needs again, are excluded, and so is
+ * a secret's name in an ARN.
  */
 function isKeyName(bytes: Uint8Array, lowest: number, at: number): boolean {
   if (at === lowest || !mayEndName(bytes[at - 1]!)) return false;
@@ -132,7 +137,7 @@ function isKeyName(bytes: Uint8Array, lowest: number, at: number): boolean {
   return endsWith(bytes, lowest, at, 'authorization') && isQuoted(bytes, lowest, at - 13, at);
 }
 
-/** Before `_` or `-`, if there is one. */
+/** Position before a `_` or `-`, if there is one. */
 function skipJoint(bytes: Uint8Array, lowest: number, at: number): number {
   return at > lowest && (bytes[at - 1] === 0x5f || bytes[at - 1] === 0x2d) ? at - 1 : at;
 }
@@ -150,7 +155,7 @@ function isQuoted(bytes: Uint8Array, lowest: number, start: number, end: number)
   return bytes[at] === 0x22 || bytes[at] === 0x27;
 }
 
-/** Whether the name of a key, and what assigns a value to it, stand before the token. */
+/** Whether the name of a key and an assignment precede the token. */
 export function isNamed(bytes: Uint8Array, token: number): boolean {
   const lowest = Math.max(0, token - CONTEXT_BYTES);
   let at = token;
@@ -173,7 +178,7 @@ const GLUED_LABELS = [
   'client_secret',
 ];
 
-/** Whether a label that needs nothing else ends before the `=` at `equals`: `X-Amz-Signature=`. */
+/** Whether a label that needs no other evidence ends before the `=` at `equals`: `X-Amz-Signature=`. */
 export function isGluedLabel(bytes: Uint8Array, lowest: number, equals: number): boolean {
   const last = equals > lowest ? bytes[equals - 1]! | 0x20 : 0;
   // One of them ends with an e.

@@ -1,10 +1,10 @@
 /**
- * Finds key-shaped secrets in bytes that hold text in any ASCII-compatible encoding. Pure; runs on the capture writer's actor
- * thread, and wherever a text is masked before it is kept.
+ * Finds key-shaped secrets in bytes that hold text in any ASCII-compatible encoding. Pure; runs on the capture writer's
+ * actor thread, and wherever a text is masked before it is kept.
  *
- * Speed. Every shape holds a run of at least 16 letters, digits, `-` or `_`. So the byte engine (`native/`) looks for such runs
- * and for what makes one suspect, and this file tries the shapes in those runs alone: a few tenths of a nanosecond a byte. It
- * looks at each byte of a suspect a bounded number of times.
+ * Speed. Every shape contains a run of at least 16 letters, digits, `-` or `_`. So the byte engine (`native/`) finds
+ * such runs and the evidence that makes one suspect, and this file tries the shapes only in those: a few tenths of a
+ * nanosecond per byte. It examines each byte of a suspect a bounded number of times.
  */
 import { byteEngine, packNeedles } from '../../native/byte-engine.ts';
 import type { ByteEngine } from '../../native/byte-functions.ts';
@@ -16,12 +16,12 @@ import { ShapeMatch } from './shape-match.ts';
 import { Work } from './work.ts';
 
 const { token: TOKEN, letter_digit: LETTER_DIGIT, digit: DIGIT } = CHARACTERS;
-/** How far back from the first suspect the token that it is part of may begin. */
+/** How far before the first suspect its token may begin. */
 const TOKEN_BACK_BYTES = 2_048;
-/** What one suspect costs besides its bytes. */
+/** Cost of one suspect besides its bytes. */
 const SUSPECT_WORK = 16;
 
-/** What the first line of every private key ends with, as the byte engine takes it. */
+/** End of the first line of every private key, in the byte engine's form. */
 export const PEM_NEEDLE = packNeedles([PEM_TAIL]);
 
 /**
@@ -29,8 +29,8 @@ export const PEM_NEEDLE = packNeedles([PEM_TAIL]);
  * @param bytes the whole body: matches may look a little before `from`
  * @param from first byte to scan
  * @param to end of the scan
- * @param engine for tests: the one that looks for suspects
- * @returns ranges in rising order, not overlapping
+ * @param engine for tests: the one that finds suspects
+ * @returns ranges in ascending order, not overlapping
  * @throws {import('./work.ts').WorkExceededError}
  */
 export function findKeyShapes(
@@ -53,26 +53,31 @@ export function findKeyShapes(
   return mergeRanges(found);
 }
 
-/** Where suspects are noted; more of them take another call. A search calls none other while it reads them. */
+/** Positions of suspects; more of them take another call. Searches never nest while they read it. */
 const marks = new Float64Array(129);
 
-/** Applies the shapes and the labels to the suspects of one text, which come in rising order. */
+/** Applies the shapes and the labels to the suspects of one text, which come in ascending order. */
 class RunJudge {
   readonly #bytes: Uint8Array;
   readonly #to: number;
   readonly #found: ByteRange[];
   readonly #work: Work;
   readonly #match: ShapeMatch;
-  /** Where the last run ended; -1 before the first. */
+  /** End of the last run; -1 before the first. */
   #runEnd = -1;
-  /** Where the token begins that the run is part of. */
+  /** Beginning of the run's token. */
   #token = 0;
   #isLabelled = false;
   #isNamed = false;
-  /** Behind the first `=` in it with a label before it, and with the name of a key; -1 for none. */
+  /**
+   * Positions after the first `=` in it that follows a label, and after the first that follows the name of a key; -1
+   * if absent.
+   */
   #behindLabel = -1;
   #behindName = -1;
-  /** Up to here tokens are found whole. */
+  /** End of the last match of a shape. */
+  #shapeEnd = 0;
+  /** Tokens before this position are found completely. */
   #doneTo = 0;
 
   constructor(bytes: Uint8Array, to: number, found: ByteRange[], work: Work) {
@@ -93,25 +98,26 @@ class RunJudge {
   #findShapes(start: number, end: number): void {
     const match = this.#match;
     const isBehindDot = start >= 3 && this.#bytes[start - 1] === 0x2e;
-    let at = isBehindDot ? Math.max(0, start - DOTTED_BYTES) : start;
-    // What begins beyond the run is not looked for: it belongs to the next one.
+    // Bytes of an earlier match are not searched again.
+    let at = Math.max(isBehindDot ? start - DOTTED_BYTES : start, this.#shapeEnd);
+    // Matches that begin after the run belong to the next one.
     while (at < end) {
       if (match.isAt(at)) {
         this.#found.push({ start: match.start, end: match.end });
-        at = match.end;
+        at = this.#shapeEnd = match.end;
       } else {
         at++;
       }
     }
   }
 
-  /** A scheme or a label before the token that this run is part of, or within it. */
+  /** Looks for a scheme or a label before the run's token, or within it. */
   #findLabelled(start: number, end: number): void {
     this.#walkBack(start);
     if (start < this.#doneTo) return;
     let from = this.#token;
     if (!this.#isLabelled) {
-      // `Bearer%20token` and `key=token`: the label is made of token bytes itself.
+      // `Bearer%20token` and `key=token`: the label itself consists of token bytes.
       const isNamed = this.#isNamed || this.#behindName >= 0;
       const isName = isNamed && looksRandom(this.#bytes, start, end);
       if (!isName && this.#behindLabel < 0) return;
@@ -124,7 +130,7 @@ class RunJudge {
     this.#doneTo = tokenEnd;
   }
 
-  /** Finds where the token of a run begins, and what labels it, going on from what is known of the token of the last run. */
+  /** Finds the beginning and the label of a run's token, using what is known about the previous run's token. */
   #walkBack(start: number): void {
     const bytes = this.#bytes;
     const lowest = this.#runEnd >= 0 ? this.#runEnd : Math.max(0, start - TOKEN_BACK_BYTES);
@@ -139,7 +145,7 @@ class RunJudge {
       this.#token = token;
       this.#behindLabel = -1;
       this.#behindName = -1;
-      // At the beginning of a line (a header's value, as we keep them) there is no label before it.
+      // At the beginning of a line (a header's value, as we keep them) no label precedes it.
       const isLine = token > 0 && bytes[token - 1] === 0x0a;
       this.#isLabelled = !isLine && isLabelled(bytes, token);
       this.#isNamed = !isLine && !this.#isLabelled && isNamed(bytes, token);
@@ -154,7 +160,7 @@ class RunJudge {
   }
 }
 
-/** What stands behind the name of a key in code and examples is mostly words: `settings.ANTHROPIC_API_KEY`. */
+/** In code and examples, words usually follow the name of a key: `settings.ANTHROPIC_API_KEY`. */
 function looksRandom(bytes: Uint8Array, start: number, end: number): boolean {
   let hasDigit = false;
   let hasLetter = false;

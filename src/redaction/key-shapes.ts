@@ -1,14 +1,14 @@
 /**
- * The shapes of keys, in one table: what the search for them, its filters in TypeScript and the native header
- * `native/bytes/key-table.h` are all made of, so that no key can be known to one of them and not to another.
- * Data only; it imports nothing, since the native code's fallback reads it. Any thread.
+ * The shapes of keys, in one table. The search for them, its filters in TypeScript and the native header
+ * `native/bytes/key-table.h` are all made from it, so all of them know the same keys. Data only; it imports nothing,
+ * because the native code's fallback reads it. Any thread.
  *
  * Sources: RFC 7519 (JWT); the prefixes that the providers publish for secret scanning.
  */
 
-/** Sets of characters, a bit each. */
+/** Sets of characters, one bit each. */
 export const CHARACTERS = {
-  /** What a run is made of: letters, digits, `-` and `_`. */
+  /** Characters of a run: letters, digits, `-` and `_`. */
   run: 1 << 0,
   letter_digit: 1 << 1,
   upper_digit: 1 << 2,
@@ -24,11 +24,10 @@ export const CHARACTERS = {
   run_dot_equals: 1 << 12,
   lower_digit_run: 1 << 13,
   equals: 1 << 14,
-  /** What a Bearer token or base64 may hold. */
+  /** Characters of a Bearer token or base64. */
   token: 1 << 15,
-  lower_run: 1 << 16,
 } as const;
-export type Characters = keyof typeof CHARACTERS;
+type Characters = keyof typeof CHARACTERS;
 
 const MEMBERS: Record<Characters, RegExp> = {
   run: /[A-Za-z0-9_-]/,
@@ -47,10 +46,9 @@ const MEMBERS: Record<Characters, RegExp> = {
   lower_digit_run: /[a-z0-9_-]/,
   equals: /=/,
   token: /[A-Za-z0-9._~+/=-]/,
-  lower_run: /[a-z_-]/,
 };
 
-/** For each byte the sets that it is in. */
+/** For each byte, the sets that contain it. */
 export const KINDS: Uint32Array = Uint32Array.from({ length: 256 }, (_, byte) => {
   const char = String.fromCharCode(byte);
   let kinds = 0;
@@ -59,7 +57,9 @@ export const KINDS: Uint32Array = Uint32Array.from({ length: 256 }, (_, byte) =>
   return kinds;
 });
 
-/** As many as there are, between two numbers. `escaped` counts `\/` as one, as some JSON writers have it. */
+/**
+ * A maximal stretch whose length is between two numbers. `escaped` counts `\/` as one, as some JSON writers have it.
+ */
 export interface Several {
   of: Characters;
   least: number;
@@ -67,27 +67,31 @@ export interface Several {
   escaped: boolean;
 }
 
-/** One after the other; what is taken is never given back, so a shape is matched in one walk. */
+/** Consecutive parts; matching never backtracks, so a shape is matched in one pass. */
 export type Part =
   | string
   | Several
   | { one_of: readonly string[] }
-  /** The parts together, so many times at most; none is enough. */
+  /** The parts as a group, repeated at most this often, possibly never. */
   | { parts: readonly Part[]; most: number };
 
 export interface KeyShape {
-  /** What the shape begins with, one of them. */
+  /** Possible beginnings of the shape. */
   begins: readonly string[];
   then: readonly Part[];
   /**
-   * Where: anywhere; not within a word; or where a token begins, for what is common within words. In JSON a key often
-   * follows an escape, and `\nsk-ant-…` has a letter before it: behind an escape a token begins, too.
+   * Where it may begin: anywhere; not within a word; or at the start of a token, for beginnings that are common within
+   * words. In JSON a key often follows an escape, and `\nsk-ant-…` has a letter before it, so a token also starts after
+   * an escape.
    */
   at: 'anywhere' | 'word' | 'token';
-  /** No byte of a run may follow. */
+  /** No further byte of a run may follow. */
   is_alone: boolean;
-  /** Names in code begin like that, too: what follows must look like no name. */
-  looks: 'any' | 'no_name' | 'mixed';
+  /**
+   * What must follow. Names in code begin like most keys, so it must be random (randomness.ts). `mixed`: it must also
+   * have a capital and a digit. `any`: no name begins like that.
+   */
+  looks: 'random' | 'mixed' | 'any';
   /** Bytes before the beginning that belong to the key when they look like an id and a dot. */
   id_before: number;
 }
@@ -114,16 +118,22 @@ function shape(
   rest: Partial<KeyShape> = {},
 ): KeyShape {
   const list = typeof begins === 'string' ? [begins] : begins;
-  return { begins: list, then, at, is_alone: false, looks: 'any', id_before: 0, ...rest };
+  return { begins: list, then, at, is_alone: false, looks: 'random', id_before: 0, ...rest };
 }
 
 const each = (before: string, middles: string, behind: string): string[] =>
   middles.split(' ').map((middle) => `${before}${middle}${behind}`);
 
-/** In the order in which they are tried at a place: the first that matches counts. */
+/** In the order in which they are tried at a place: the first match counts. */
 export const KEY_SHAPES: readonly KeyShape[] = [
-  shape('anywhere', each('sk-', 'ant proj or svcacct admin lf None', '-'), [several('run', 8)]),
-  shape('word', 'sk-', [several('run', 16)], { looks: 'no_name' }),
+  shape(
+    'anywhere',
+    each('sk-ant-', 'api admin oat ort sid', ''),
+    [several('digit', 2, 2), '-', several('run', 4)],
+    { looks: 'any' },
+  ),
+  shape('anywhere', each('sk-', 'ant proj or svcacct admin lf None', '-'), [several('run', 16)]),
+  shape('word', 'sk-', [several('run', 16)]),
   shape('anywhere', 'AIza', [several('run', 30)]),
   shape('anywhere', ['AKIA', 'ASIA'], [several('upper_digit', 16)]),
   shape('anywhere', 'ABSK', [several('base64', 20), padding(2)]),
@@ -134,7 +144,7 @@ export const KEY_SHAPES: readonly KeyShape[] = [
   shape('anywhere', 'github_pat_', [several('letter_digit_underscore', 16)]),
   shape('anywhere', each('gl', 'pat ptt dt rt cbt soat ft imt agent', '-'), [
     several('run', 16),
-    // Two are known; without an end, a text of dots would be walked again from each key in it.
+    // Two are known; without a bound, a text of dots would be walked again from each key in it.
     { parts: ['.', several('run', 1)], most: 4 },
   ]),
   shape('anywhere', 'xox', [
@@ -162,7 +172,7 @@ export const KEY_SHAPES: readonly KeyShape[] = [
   shape('anywhere', 'SG.', [several('run', 16), '.', several('run', 16)]),
   shape('anywhere', 'ya29.', [several('run', 16)]),
   shape('anywhere', 'AGE-SECRET', ['-KEY-1', several('upper_digit', 40)]),
-  // A token of Terraform begins with an id, before what it is known by.
+  // A Terraform token begins with an id, before its recognisable part.
   shape('anywhere', 'atlasv1.', [several('run_equals', 40)], { id_before: 15 }),
   shape('token', each('lin_', 'api oauth', '_'), [several('letter_digit', 32)]),
   shape('token', 'ntn_', [several('letter_digit', 40)]),
@@ -209,6 +219,32 @@ export const KEY_SHAPES: readonly KeyShape[] = [
   shape('token', 'sl.u.', [several('run', 100)]),
   shape('token', 'sl.', [several('run', 100)]),
   shape('token', 'sk.eyJ', [several('run', 20), '.', several('run', 16)]),
+  shape('word', 'fw_', [several('letter_digit', 20)]),
+  shape('token', each('vc', 'p i a r k', '_'), [several('letter_digit', 24)]),
+  shape('word', each('SK', '0 1 2 3 4 5 6 7 8 9 a b c d e f', ''), [several('hex', 31, 31)], {
+    is_alone: true,
+  }),
+  shape('token', each('key-', '0 1 2 3 4 5 6 7 8 9 a b c d e f', ''), [several('hex', 31, 31)], {
+    is_alone: true,
+  }),
+  shape('token', ['sq0atp-', 'sq0csp-'], [several('run', 22)]),
+  shape('token', 'EAAA', [several('run', 56)]),
+  shape('token', ['sntrys_eyJ', 'ops_eyJ'], [escaped(60), padding(2)]),
+  shape('token', 'GR1348941', [several('run', 20)]),
+  shape('token', 'ATBB', [several('letter_digit', 28)]),
+  shape('token', 'sess-', [several('letter_digit', 40)]),
+  shape(
+    'token',
+    ['apify_api_', 'bb_live_', 'mdb_sa_sk_', 'wandb_v1_', 'duffel_live_', 'shippo_live_'],
+    [several('run', 20)],
+  ),
+  shape(
+    'token',
+    ['nfp_', 'napi_', 'rnd_', 'bkua_', 'phx_', 'jina_', 'pul-', 'llx-', 'CFPAT-', 'CCIPAT_'],
+    [several('run', 24)],
+  ),
+  shape('token', each('sq', 'p u a', '_'), [several('hex', 40, 40)]),
+  shape('token', 'AQ.Ab', [several('run', 40)]),
   shape('token', 'dt0', [
     several('lower', 1, 1),
     several('digit', 2, 2),
@@ -219,12 +255,12 @@ export const KEY_SHAPES: readonly KeyShape[] = [
   ]),
 ];
 
-/** Bytes that make a run; fewer are in no key's filter. Every shape holds one, or lies around one. */
+/** Least bytes of a run that is examined. Every shape contains or surrounds one. */
 export const RUN_BYTES = 16;
-/** What may stand before a run that follows a dot, and belongs to its key: `SG.`, `dp.st.prd.`. */
+/** Bytes that may precede a run after a dot and belong to its key: `SG.`, `dp.st.prd.`. */
 export const DOTTED_BYTES = 12;
 
-/** Whether a beginning's key is found by the run behind its dot, which is a suspect by that dot alone. */
+/** Whether a beginning's key is found by the run after its dot, which is suspect by that dot alone. */
 function isDotted(begin: string): boolean {
   return begin.includes('.') || begin === 'dt0';
 }
@@ -236,20 +272,23 @@ for (const { begins, at } of KEY_SHAPES) {
 const listed = [...anywhere];
 
 /**
- * What makes a run suspect wherever it stands in it. A beginning that begins with another one is left out, and those that
- * hold one (`pcsk_`) need none.
+ * Beginnings that make a run suspect at any place in it. A beginning that starts with another one is left out; those
+ * that contain one (`pcsk_`) are not needed.
  */
 export const BEGINNINGS: readonly string[] = listed.filter(
-  (begin) => !listed.some((other) => other !== begin && begin.startsWith(other)),
+  (begin) => !listed.some((shorter) => shorter !== begin && begin.startsWith(shorter)),
 );
-/** What does so where the run begins alone, or behind what is left there of an escape. Each has four bytes at least. */
+/**
+ * Beginnings that make a run suspect only at its start, or after the rest of an escape there. Each has at least four
+ * bytes.
+ */
 export const FIRST_WORDS: readonly string[] = KEY_SHAPES.filter(({ at }) => at === 'token')
   .flatMap(({ begins }) => begins)
-  .filter((begin) => !isDotted(begin) && !BEGINNINGS.some((other) => begin.includes(other)));
+  .filter((begin) => !isDotted(begin) && !BEGINNINGS.some((contained) => begin.includes(contained)));
 
 /**
- * Two bytes that beginnings begin with, in eight groups: those with the same first byte together, since the native filter asks of
- * both bytes by themselves whether they are in a group.
+ * The first two bytes of beginnings, in eight groups. Pairs with the same first byte are in one group, because the
+ * native filter tests the two bytes' groups separately.
  */
 export function groupPairs(): string[][] {
   const byFirst = new Map<string, Set<string>>();

@@ -1,11 +1,12 @@
 /**
- * Masks the secrets in texts and in values of JSON. Pure; runs wherever a text is masked before it
- * is kept.
+ * Masks the secrets in texts and in JSON values. Pure; runs wherever a text is masked before it is kept.
  *
- * `[redacted]` replaces a value whole: first or last characters would help to guess a key.
+ * `[redacted]` replaces a whole value: its first or last characters would help to guess a key.
  */
+
 import { byteEngine } from '../../native/byte-engine.ts';
 import type { ByteEngine } from '../../native/byte-functions.ts';
+import { isRawNumber } from '../std/exact-json.ts';
 import { type ByteRange, mergeRanges } from './byte-range.ts';
 import { isCredentialName } from './credential-name.ts';
 import { PEM_NEEDLE } from './key-search.ts';
@@ -13,24 +14,24 @@ import { RUN_BYTES } from './key-shapes.ts';
 import { findSecrets, type Wanted } from './secret-search.ts';
 import { Work } from './work.ts';
 
-/** What stands in the stored copy where a secret stood. */
+/** Replaces a secret in the stored copy. */
 export const MASK = '[redacted]';
 
-/** Nothing but keys by their shape. */
+/** Only keys by their shape. */
 const KEYS: Wanted = { needles: [], packed: new Uint8Array(0), shapes: true };
 
-/** No key that anybody gives out is longer; a caller that scans part of a text starts this much before the part. */
+/** No real key is longer; a caller that scans part of a text starts this much before the part. */
 export const SCAN_MARGIN_BYTES = 8_192;
 
-/** Bytes of texts that are looked at together. */
+/** Bytes of texts that are examined together. */
 const TOGETHER_BYTES = 8_192;
 const together = Buffer.allocUnsafeSlow(TOGETHER_BYTES);
-/** More base64 than fits: it is not asked for. */
+/** More base64 than fits, so it is never searched for. */
 const NO_BASE64 = TOGETHER_BYTES + 1;
 
 /**
- * Whether there is surely no key shape in any of the texts, nor in any beginning of one: then `maskText` would give each back
- * as it is. One look at all of them, where each by itself costs as much.
+ * Whether none of the texts, nor any beginning of one, contains a key shape, so that `maskText` would return each
+ * unchanged. One pass over all texts costs as much as one over a single text.
  * @returns false also for texts of more than some kilobytes together
  */
 export function areFreeOfKeys(texts: readonly string[], engine: ByteEngine = byteEngine): boolean {
@@ -39,7 +40,7 @@ export function areFreeOfKeys(texts: readonly string[], engine: ByteEngine = byt
     if (at + text.length + 1 > TOGETHER_BYTES) return false;
     // Characters beyond latin1 become one byte each, as in `maskText`.
     at += together.write(text, at, 'latin1');
-    // A line's end is in no token, and what stands at the beginning of a line has no label.
+    // No token contains a line end, and no label applies across a line's beginning.
     together[at++] = 0x0a;
   }
   return engine.isPlain(together.subarray(0, at), PEM_NEEDLE, NO_BASE64);
@@ -47,7 +48,7 @@ export function areFreeOfKeys(texts: readonly string[], engine: ByteEngine = byt
 
 /**
  * A text (path, note) without key-shaped parts.
- * @param text latin1 or any; characters above 0x7f are kept as they are
+ * @param text latin1 or any; characters above 0x7f are kept
  */
 export function maskText(text: string): string {
   if (text.length < RUN_BYTES) return text;
@@ -55,7 +56,7 @@ export function maskText(text: string): string {
   return maskRangesOfText(text, mergeRanges(findSecrets(Buffer.from(text, 'latin1'), KEYS, new Work())));
 }
 
-/** The text with the mask in place of each range of its characters; the very text given when there is none. */
+/** The text with the mask in place of each range of its characters; the same string when there are no ranges. */
 export function maskRangesOfText(text: string, ranges: readonly ByteRange[]): string {
   if (ranges.length === 0) return text;
   let out = '';
@@ -68,24 +69,24 @@ export function maskRangesOfText(text: string, ranges: readonly ByteRange[]): st
 }
 
 /**
- * A value of JSON as it may be stored: key shapes in its texts and names masked, and what stands under a name like
- * `clientSecret` or `OPENAI_API_KEY` masked whole, however short and however deep.
+ * A JSON value that may be stored: key shapes in its texts and names are masked, and a value under a name like
+ * `clientSecret` or `OPENAI_API_KEY` is masked whole, however short or deep.
  */
 export function maskValue(value: unknown): unknown {
   return maskJson(value, false);
 }
 
-/** @param isSecret it stands under the name of a credential */
+/** @param isSecret it is under the name of a credential */
 function maskJson(value: unknown, isSecret: boolean): unknown {
   if (typeof value === 'string') return isSecret && value !== '' ? MASK : maskText(value);
-  if (typeof value === 'number') return isSecret ? MASK : value;
+  if (typeof value === 'number' || isRawNumber(value)) return isSecret ? MASK : value;
   if (Array.isArray(value)) return value.map((item) => maskJson(item, isSecret));
   if (typeof value !== 'object' || value === null) return value;
   const masked: Record<string, unknown> = {};
   for (const [name, item] of Object.entries(value)) {
-    // A number of tokens is a count, whatever it is called.
-    const isCount = typeof item === 'number' && /token/i.test(name);
-    // An assignment to `__proto__` would change what the object is.
+    // A number of tokens is a count, whatever its name.
+    const isCount = (typeof item === 'number' || isRawNumber(item)) && /token/i.test(name);
+    // Assigning `__proto__` would change the object's prototype.
     Object.defineProperty(masked, maskText(name), {
       value: maskJson(item, !isCount && (isSecret || isCredentialName(name))),
       enumerable: true,

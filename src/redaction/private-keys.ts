@@ -1,18 +1,18 @@
-/** Private keys in PEM (RFC 7468), whole, with real newlines or with escaped ones. Pure; any thread. */
+/** Finds whole private keys in PEM (RFC 7468), with real or escaped newlines. Pure; any thread. */
 import type { ByteRange } from './byte-range.ts';
 import type { Work } from './work.ts';
 
-/** What the first line of every PEM private key ends with. */
+/** End of the first line of every PEM private key. */
 export const PEM_TAIL = Buffer.from('PRIVATE KEY-----', 'latin1');
 const PEM_BEGIN = '-----BEGIN';
 const PEM_END = Buffer.from('-----END', 'latin1');
-/** How far before its end the first line begins, and how far behind its beginning the last line ends. */
+/** Longest first line before its end, and longest last line after its beginning. */
 const FIRST_LINE_BYTES = 48;
 const LAST_LINE_BYTES = 64;
-/** How far from the first line the last one may be where what lies between is not of base64 alone, as headers are. */
+/** Longest distance between the first and the last line when more than base64 lies between, such as headers. */
 const MIXED_BYTES = 8_064;
 
-/** Bytes of a PEM body: base64, white space, and the escapes that JSON makes of a newline. */
+/** Bytes of a PEM body: base64, white space, and JSON's escapes of a newline. */
 const PEM_BODY = new Uint8Array(256);
 for (const char of 'ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/=\\ \r\n\t') {
   PEM_BODY[char.charCodeAt(0)] = 1;
@@ -56,7 +56,7 @@ function indexOrEnd(bytes: Buffer, from: number): number {
   return at < 0 ? bytes.length : at;
 }
 
-/** `-----END RSA PRIVATE KEY-----`, as much of it as there is. */
+/** `-----END RSA PRIVATE KEY-----`, or as much of it as there is. */
 function endOfLastLine(bytes: Buffer, start: number): number {
   const line = bytes.toString('latin1', start, Math.min(bytes.length, start + LAST_LINE_BYTES));
   const marks = /^-----END[A-Z0-9 ]*-{0,5}/.exec(line);

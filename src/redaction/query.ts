@@ -2,9 +2,9 @@
 import { isCredentialName } from './credential-name.ts';
 import { MASK } from './mask.ts';
 
-/** Longer names are no parameter's that anybody knows: their values are not kept. */
+/** No known parameter has a longer name: values of such parameters are not kept. */
 const NAME_CHARACTERS = 1_024;
-/** Of one inside of other text. */
+/** For a parameter inside other text. */
 const EMBEDDED_NAME_CHARACTERS = 128;
 
 const SECRET_NAMES = new Set([
@@ -15,12 +15,13 @@ const SECRET_NAMES = new Set([
   'x-amz-signature',
   'x-amz-credential',
   'x-amz-security-token',
-  // Beyond the contract's list; names like `token`, `api_key` and `client_secret` are known as such.
+  // In addition to the contract's list; names like `token`, `api_key` and `client_secret` are recognised by their
+  // words.
   'x-goog-signature',
   'x-goog-credential',
 ]);
 
-/** Percent-decodes bytewise (latin1), as often as something is left to decode but at most four times. */
+/** Percent-decodes bytewise (latin1), repeatedly but at most four times. */
 function decodeName(raw: string): string {
   let name = raw;
   for (let round = 0; round < 4 && name.includes('%'); round++) {
@@ -46,7 +47,7 @@ export function splitQuery(query: string): string[] {
 }
 
 /**
- * The query with every secret value masked; everything else as it was sent.
+ * The query with every secret value masked; the rest unchanged.
  * @param query raw, without `?`
  */
 export function maskQuery(query: string): string {
@@ -61,7 +62,7 @@ export function maskQuery(query: string): string {
   return changed ? parts.join('') : query;
 }
 
-/** 1 for what ends a name or a value, and for what a parameter begins behind. */
+/** 1 for bytes that end a name or a value, and for bytes after which a parameter begins. */
 const ENDS = new Uint8Array(256);
 for (const char of `=&;#"'<> \t\n\v\f\r\u00a0`) ENDS[char.charCodeAt(0)] = 1;
 const BEGINS = new Uint8Array(256);
@@ -72,7 +73,7 @@ function isIn(set: Uint8Array, text: string, at: number): boolean {
   return code < 256 && set[code] === 1;
 }
 
-/** Masks secret query values of URLs that stand inside a header value (`location`, `referer`, `link`). */
+/** Masks secret query values of URLs inside a header value (`location`, `referer`, `link`). */
 export function maskEmbeddedQueries(text: string): string {
   let equals = text.indexOf('=');
   if (equals < 0 || (!text.includes('?') && !text.includes('&'))) return text;

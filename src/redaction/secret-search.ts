@@ -1,23 +1,26 @@
-/** All that must not be stored of a text: given byte strings, keys by their shape, and both in other writing. Pure; any thread. */
+/**
+ * Everything in a text that must not be stored: given byte strings, keys by their shape, and both in other encodings.
+ * Pure; any thread.
+ */
 import type { ByteRange } from './byte-range.ts';
 import { findEscapedSecrets } from './escaped-text.ts';
 import { findKeyShapes } from './key-search.ts';
 import { findAny, findNeedles } from './needles.ts';
 import type { Work } from './work.ts';
 
-/** What is looked for. */
+/** What to search for. */
 export interface Wanted {
   readonly needles: readonly Uint8Array[];
-  /** They as the byte engine takes them. */
+  /** The needles in the byte engine's form. */
   readonly packed: Uint8Array;
-  /** Keys by their shape, too. */
+  /** Whether to find keys by their shape, too. */
   readonly shapes: boolean;
 }
 
 /**
- * @param from first byte to look at
- * @param to end of the search; what begins before it may end beyond
- * @returns ranges, those of one kind after those of the other
+ * @param from first byte to examine
+ * @param to end of the search; a match that begins before it may end after it
+ * @returns ranges, grouped by kind
  * @throws {import('./work.ts').WorkExceededError}
  */
 export function findSecrets(
@@ -31,7 +34,7 @@ export function findSecrets(
   return findWritten(bytes, wanted, work, from, to, 0);
 }
 
-/** Ways of writing within each other that are read: UTF-16 with escapes of an URL in escapes of JSON. */
+/** Nested encodings that are decoded: UTF-16 with URL escapes in JSON escapes. */
 const WRITINGS = 3;
 
 function findWritten(
@@ -49,7 +52,7 @@ function findWritten(
   return escaped.length === 0 ? plain : plain.concat(escaped);
 }
 
-/** Those that are written as they are. */
+/** Finds secrets that are not encoded. */
 function findPlain(
   bytes: Uint8Array,
   { needles, packed, shapes }: Wanted,

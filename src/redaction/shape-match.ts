@@ -1,12 +1,14 @@
 /**
- * Whether a key of a known shape is at a place: walks the shapes of the table by hand. A regular expression would go back
- * over long runs and keep a place for each byte of them, which overflows its stack at some megabytes. Pure; any thread.
+ * Whether a key of a known shape is at a place: walks the shapes of the table by hand. A regular expression would
+ * backtrack over long runs and keep a state for each byte of them, which overflows its stack at some megabytes. Pure;
+ * any thread.
  *
- * It is linear. It remembers for each set of characters where a stretch of them ends, and whether the rest of a shape
+ * It is linear. For each set of characters it remembers the end of the current stretch, and whether the rest of a shape
  * matched after that stretch. So it walks a run once, even if the run begins like a key in a million places.
  */
 import { startsWith, WordIndex } from './key-beginnings.ts';
 import { CHARACTERS, KEY_SHAPES, type KeyShape, KINDS, type Part, type Several } from './key-shapes.ts';
+import { leastEvidence, measureEvidence } from './randomness.ts';
 import type { Work } from './work.ts';
 
 interface Beginning {
@@ -21,16 +23,14 @@ const beginnings = new WordIndex<Beginning>(
 
 const SETS = Object.keys(CHARACTERS);
 const SET_NUMBERS = new Map(SETS.map((name, number) => [name, number]));
-const { letter_digit: LETTER_DIGIT, run: RUN, any_hex: ANY_HEX, lower_run: LOWER_RUN } = CHARACTERS;
+const { letter_digit: LETTER_DIGIT, run: RUN, any_hex: ANY_HEX } = CHARACTERS;
 const { upper_digit: UPPER_DIGIT, digit: DIGIT } = CHARACTERS;
-/** How far what makes a key of `sk-…` may be from its beginning. */
-const NAME_BYTES = 200;
 
 function isOf(bytes: Uint8Array, at: number, set: number): boolean {
   return (KINDS[bytes[at]!]! & set) !== 0;
 }
 
-/** Whether an escape ends before `at`: `\n` and its kind, `%0A`, `\u000a`. */
+/** Whether an escape ends before `at`: `\n` and similar ones, `%0A`, `\u000a`. */
 function isBehindEscape(bytes: Uint8Array, at: number): boolean {
   if (at < 2) return false;
   const last = bytes[at - 1]!;
@@ -59,17 +59,24 @@ function isPlace(bytes: Uint8Array, at: number, where: KeyShape['at']): boolean 
   return isFree || isBehindEscape(bytes, at);
 }
 
-/** Matches at places of one text; they must come in rising order for what it remembers to be of use. */
+/** Matches at places of one text; its memory works only for ascending places. */
 export class ShapeMatch {
   readonly #bytes: Uint8Array;
   readonly #to: number;
   readonly #work: Work;
-  /** The last stretch of each set, those with escaped slashes behind them. */
+  /** The last stretch of each set; those with escaped slashes in the second half. */
   readonly #from = new Float64Array(2 * SETS.length).fill(-1);
   readonly #end = new Float64Array(2 * SETS.length).fill(-1);
-  /** For each shape the place behind its first long stretch, and where the shape ended from there on; -1 for nowhere. */
+  /**
+   * For each shape the place after its first long stretch, and where the shape ended from there; -1 when it did not
+   * match.
+   */
   readonly #restAt = new Float64Array(KEY_SHAPES.length).fill(-1);
   readonly #restEnd = new Float64Array(KEY_SHAPES.length);
+  /** The range measured last without being random, and its evidence. */
+  #plainFrom = 0;
+  #plainTo = 0;
+  #plainMost = 0;
   /** Of the last match. */
   start = 0;
   end = 0;
@@ -80,17 +87,17 @@ export class ShapeMatch {
     this.#work = work;
   }
 
-  /** Whether a key begins at `at`; then `start` and `end` say from where to where it goes. */
+  /** Whether a key begins at `at`; `start` and `end` are then its range. */
   isAt(at: number): boolean {
     const bytes = this.#bytes;
     for (const { text, shape, number } of beginnings.list(bytes[at]!, bytes[at + 1]!)) {
       this.#work.add(1);
       if (!startsWith(bytes, at, this.#to, text) || !isPlace(bytes, at, shape.at)) continue;
       const behind = at + text.length;
-      if (shape.looks === 'no_name' && !this.#looksLikeNoName(behind)) continue;
       const end = this.#matchShape(shape, number, behind);
       if (end < 0 || (shape.is_alone && end < this.#to && isOf(bytes, end, RUN))) continue;
       if (shape.looks === 'mixed' && !isMixed(bytes, behind, end)) continue;
+      if (shape.looks !== 'any' && !this.#isRandom(behind, end)) continue;
       this.start = at - (shape.id_before > 0 && isId(bytes, at, shape.id_before) ? shape.id_before : 0);
       this.end = end;
       return true;
@@ -98,10 +105,20 @@ export class ShapeMatch {
     return false;
   }
 
-  /** A capital or a digit stands behind small letters, not too far away. */
-  #looksLikeNoName(at: number): boolean {
-    const end = this.#measure(LOWER_RUN_SET, at, false);
-    return end - at <= NAME_BYTES && end < this.#to && isOf(this.#bytes, end, UPPER_DIGIT);
+  /** Names in code begin like keys, too: the text after the beginning must not look like a name. */
+  #isRandom(from: number, to: number): boolean {
+    const least = leastEvidence(to - from);
+    // A part of a measured range has no more evidence than the range.
+    if (from >= this.#plainFrom && to <= this.#plainTo && this.#plainMost <= least) return false;
+    this.#work.add(to - from);
+    const most = measureEvidence(this.#bytes, from, to);
+    if (most > least) return true;
+    // A part of the known range was measured again only because it is short; keep the range.
+    if (from >= this.#plainFrom && to <= this.#plainTo) return false;
+    this.#plainFrom = from;
+    this.#plainTo = to;
+    this.#plainMost = most;
+    return false;
   }
 
   #matchShape({ then }: KeyShape, number: number, at: number): number {
@@ -111,7 +128,7 @@ export class ShapeMatch {
       place = this.#matchPart(part, place);
       if (place < 0) return -1;
       if (typeof part === 'object' && 'of' in part && part.most === Number.POSITIVE_INFINITY) {
-        // All places in one stretch come to its end.
+        // All places in one stretch share its end.
         if (this.#restAt[number] === place) return this.#restEnd[number]!;
         const end = this.#matchParts(then, i + 1, place);
         this.#restAt[number] = place;
@@ -128,7 +145,7 @@ export class ShapeMatch {
     return place;
   }
 
-  /** @returns where the part ends that begins at `at`; -1 when it does not */
+  /** @returns the end of the part that begins at `at`; -1 when it does not match */
   #matchPart(part: Part, at: number): number {
     if (typeof part === 'string') return startsWith(this.#bytes, at, this.#to, part) ? at + part.length : -1;
     if ('of' in part) return this.#matchSeveral(part, at);
@@ -165,7 +182,7 @@ export class ShapeMatch {
     return count < least ? -1 : end;
   }
 
-  /** Where the stretch of the set ends that goes on at `at`. */
+  /** End of the set's stretch that continues at `at`. */
   #measure(number: number, at: number, escaped: boolean): number {
     const slot = escaped ? SETS.length + number : number;
     if (at >= this.#from[slot]! && at < this.#end[slot]!) return this.#end[slot]!;
@@ -184,9 +201,7 @@ export class ShapeMatch {
   }
 }
 
-const LOWER_RUN_SET = Math.log2(LOWER_RUN);
-
-/** A digit and a capital are among them. */
+/** Whether a digit and a capital are in the range. */
 function isMixed(bytes: Uint8Array, from: number, to: number): boolean {
   let hasDigit = false;
   let hasCapital = false;
@@ -197,7 +212,7 @@ function isMixed(bytes: Uint8Array, from: number, to: number): boolean {
   return hasDigit && hasCapital;
 }
 
-/** Letters and digits, and a dot behind them. */
+/** Letters and digits followed by a dot. */
 function isId(bytes: Uint8Array, at: number, size: number): boolean {
   if (at < size || bytes[at - 1] !== 0x2e) return false;
   for (let i = at - size; i < at - 1; i++) if (!isOf(bytes, i, LETTER_DIGIT)) return false;

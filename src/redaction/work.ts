@@ -1,34 +1,33 @@
 /**
- * Counts and bounds the work of the search for secrets, so that no text can take more than its share
- * of a thread. It counts bytes looked at instead of time, so that the same text always gives the
- * same result. Pure; any thread.
+ * Counts and bounds the work of the search for secrets, so that no text can take more than its share of a thread. It
+ * counts examined bytes instead of time, so that the same text always gives the same result. Pure; any thread.
  */
 
-/** A text took more work than it may; it cannot be stored, since nobody knows what is in it. */
+/** A text exceeded its share of work. It cannot be stored, because its content is unknown. */
 export class WorkExceededError extends Error {
   constructor() {
-    super('the text takes more work to search for secrets than it may');
+    super('searching the text for secrets takes more work than allowed');
     this.name = 'WorkExceededError';
   }
 }
 
-/** The work on one text, or on all of one exchange. */
+/** The work on one text, or on one whole exchange. */
 export class Work {
-  /** Bytes looked at; those that the byte engine passes over at its own speed are not among them. */
+  /** Examined bytes, without those that the byte engine skips at full speed. */
   done = 0;
   #most: number;
 
-  /** @param most without a number, as much as it takes */
+  /** @param most default: unlimited */
   constructor(most = Number.POSITIVE_INFINITY) {
     this.#most = most;
   }
 
-  /** More work may be done. */
+  /** Allows more work. */
   allow(bytes: number): void {
     this.#most += bytes;
   }
 
-  /** @throws {WorkExceededError} when it has come to more than it may */
+  /** @throws {WorkExceededError} when the limit is exceeded */
   add(bytes: number): void {
     this.done += bytes;
     if (this.done > this.#most) throw new WorkExceededError();

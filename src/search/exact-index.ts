@@ -1,10 +1,11 @@
 /**
- * The exact vector index: every search compares with every vector. For small sets, for what a graph does not hold yet, as
- * the measure of the approximate one, and wherever the native library is missing. Any thread; each index in one.
+ * The exact vector index: every search compares the query with every vector. It serves small sets and vectors that a
+ * graph does not contain yet, is the reference for the approximate index, and replaces that index without the native
+ * library. Any thread; each index belongs to one thread.
  *
- * A comparison of 1,024 dimensions costs some 0.15 µs where the addon was compiled, else a microsecond; memory is 4 bytes
- * a dimension and 60 a vector. Numbers lie in blocks, so that a large set grows without being copied. Blocks of a shared index are
- * memory that other threads read (index-catalog.ts).
+ * A comparison of 1,024 dimensions takes about 0.15 µs with the addon and 1 µs without it. A vector takes 4 bytes per
+ * dimension and 60 bytes more. Vectors are stored in blocks, so that a large set grows without copying. Other threads
+ * read the blocks of a shared index (index-catalog.ts).
  */
 import { vectorEngine } from '../../native/vector-engine.ts';
 import { BestMatches } from './best-matches.ts';
@@ -12,31 +13,31 @@ import type { SharedIndex } from './shared-index.ts';
 import { checkVector } from './vector-check.ts';
 import type { AcceptId, VectorIndex, VectorMatch } from './vector-index.ts';
 
-/** There may be very many sets of a single vector: the first block begins with room for one, and doubles. */
+/** There may be many sets of a single vector: the first block starts with room for one vector and doubles. */
 const FIRST_CAPACITY = 1;
 export const BLOCK_BITS = 10;
-/** Vectors of a full block. */
+/** Vectors in a full block. */
 const BLOCK = 1 << BLOCK_BITS;
 const ID_MAX = 2 ** 32 - 1;
-/** What a Map of numbers and the list of ids take for one entry, about. */
+/** Approximate memory of one entry in the Map and in the list of ids. */
 const BOOKKEEPING_BYTES = 60;
 
-/** What goes to a comparison and what comes back: of this thread, used between two turns of it and never across. */
+/** Input and output of a comparison, per thread; used only within one synchronous call. */
 const places = new Uint32Array(BLOCK);
 const similarities = new Float64Array(BLOCK);
 
 export class ExactIndex implements VectorIndex {
   readonly dimensions: number;
   readonly savable = null;
-  /** Vectors one after another, without holes: a removed one's place goes to the last. */
+  /** Vectors without gaps: the last vector takes the place of a removed one. */
   readonly #blocks: Float32Array[];
   #ids: Uint32Array;
   readonly #places = new Map<number, number>();
   readonly #shared: SharedIndex | null;
 
   /**
-   * @param dimensions ≥ 1
-   * @param shared what other threads see of it; its owner begins and ends each change
+   * @param dimensions at least 1
+   * @param shared index that other threads read; its owner begins and ends each change
    */
   constructor(dimensions: number, shared: SharedIndex | null = null) {
     if (!Number.isInteger(dimensions) || dimensions < 1) throw new RangeError(`${dimensions} dimensions`);
@@ -119,7 +120,7 @@ export class ExactIndex implements VectorIndex {
     return best.take();
   }
 
-  /** Looks at the given ids alone; those that are not there are passed over. @param vector one that was checked */
+  /** Compares only the given ids and skips unknown ones. @param vector a checked vector */
   searchAmong(
     vector: Float32Array,
     ids: Iterable<number>,
@@ -142,7 +143,7 @@ export class ExactIndex implements VectorIndex {
     return best.take();
   }
 
-  /** Every id, in no order. */
+  /** All ids, in no particular order. */
   ids(): Iterable<number> {
     return this.#places.keys();
   }
@@ -151,7 +152,7 @@ export class ExactIndex implements VectorIndex {
     return false;
   }
 
-  /** Compares with the first `count` of `places`. */
+  /** Compares with the first `count` entries of `places`. */
   #offer(vector: Float32Array, count: number, best: BestMatches): void {
     vectorEngine.compareVectors(vector, this.#blocks, BLOCK_BITS, places, count, similarities);
     for (let i = 0; i < count; i++) best.offer(this.#ids[places[i]!]!, similarities[i]!);
@@ -175,7 +176,7 @@ export class ExactIndex implements VectorIndex {
       this.#putBlock(0, (2 * block.length) / this.dimensions).set(block);
   }
 
-  /** Room for so many vectors. */
+  /** Makes room for this many vectors. */
   #putBlock(number: number, vectors: number): Float32Array {
     const block = this.#shared?.makeBlock(number, vectors) ?? new Float32Array(vectors * this.dimensions);
     this.#blocks[number] = block;

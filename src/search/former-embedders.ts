@@ -9,7 +9,7 @@ import { type EmbeddingChoice, findModelDir } from './open-embedder.ts';
 import { nameRemote, RemoteEmbedder } from './remote-embedder.ts';
 
 /** How an embedder is opened again. No secrets. */
-export type EmbedderSource =
+type EmbedderSource =
   /** A folder of an ONNX export; null: the one that ships. */
   { kind: 'onnx'; dir: string | null } | { kind: 'remote'; url: string; model: string };
 

@@ -1,50 +1,53 @@
 /**
- * Graphs of vector indexes on the disk, so that a start reads them instead of linking every vector again. They are only
- * a cache: a file that is damaged, from another time, or of another kind is left out and removed.
+ * Graphs of vector indexes on disk, so that a start reads them instead of linking every vector again. They are only a
+ * cache: a damaged, outdated or incompatible file is ignored and removed.
  *
- * A graph is two files: hnswlib's own, and a list of what its places are, which names the first with its length and
- * checksum. The list is put in place by a rename once both are on the disk, so a crash leaves the old pair or the new
- * one. Of each vector the list has a checksum: what the graph holds must be what the store holds. Actor thread.
+ * A saved graph is two files: hnswlib's file, and a list of its places that records the name, length and checksum of
+ * the first file. A rename publishes the list once both files are on disk, so a crash leaves either the old pair or the
+ * new one. The list has a checksum of each vector, because the vectors in the graph must equal those in the store.
+ * Actor thread.
  */
 import { type FileHandle, mkdir, open, readdir, readFile, rename, rm, stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import { crc32 } from 'node:zlib';
-import { byteEngine } from '../../native/byte-engine.ts';
-import { GRAPH_LIST_BYTES } from '../limits.ts';
 import type { SavableIndex } from './vector-index.ts';
 
-/** What a list says of its graph. */
+/** The list beside a saved graph: 250,000 places of about 50 bytes, twice for removed ones. */
+const GRAPH_LIST_BYTES = 64 << 20;
+
+/** What a list records about its graph. */
 interface GraphList {
-  /** Everything of the index and of its saver that must be the same. */
+  /** Properties of the index and of its owner that must match. */
   kind: string;
   graph: { file: string; bytes: number; crc: number };
-  /** By place: the vector's name and checksum; null for one that was removed. */
+  /** By place: the name and checksum of the vector; null for a removed vector. */
   places: ([name: string, crc: number] | null)[];
 }
 
 const FORMAT = 1;
-/** Read and summed up, or vectors summed up, between two turns of the loop: searches go on meanwhile. */
+/** Bytes read, and vectors checksummed, before the loop may run searches again. */
 const READ_BYTES = 256 << 10;
 const SUM_STRETCH = 200;
 
 export class GraphFolder {
   readonly #dir: string;
   readonly #newId: () => string;
-  /** One at a time: none may take another's draft for what a crash left. */
+  /** Serializes calls, so that no call removes another's draft as a remnant of a crash. */
   #working: Promise<unknown> = Promise.resolve();
 
-  /** @param dir made when something is saved */
+  /** @param dir created by the first save */
   constructor(dir: string, newId: () => string) {
     this.#dir = dir;
     this.#newId = newId;
   }
 
   /**
-   * @param name a file name without an ending; a graph saved under it before is replaced
-   * @param kind whatever else the vectors depend on
-   * @param nameOf a vector's lasting name by its id; undefined when it has gone
+   * Saves the graph of an index.
+   * @param name a file name without an extension; replaces the graph saved under the same name
+   * @param kind everything else that the vectors depend on
+   * @param nameOf the permanent name of a vector id; undefined for a removed vector
    * @returns false when there is no graph to save
-   * @throws Error when the disk takes nothing; what was there before still is
+   * @throws Error when writing fails; the previous graph remains
    */
   save(
     name: string,
@@ -79,9 +82,9 @@ export class GraphFolder {
   }
 
   /**
-   * Takes up what was saved under the name, as far as it fits the vectors that the index holds.
-   * @param find a vector's id by its lasting name
-   * @returns vectors that need not be linked any more
+   * Loads the graph saved under the name into the index, for the vectors that still match.
+   * @param find the vector id of a permanent name
+   * @returns number of vectors that no longer need to be linked
    */
   restore(
     name: string,
@@ -120,7 +123,7 @@ export class GraphFolder {
     }
   }
 
-  /** Removes what was saved under these names, behind a save that is under way. @throws Error when the disk keeps it */
+  /** Removes the graphs saved under these names, after any save in progress. @throws Error when removal fails */
   removeAllOf(names: readonly string[]): Promise<void> {
     return this.#alone(() =>
       this.#removeAll((file) =>
@@ -129,7 +132,7 @@ export class GraphFolder {
     );
   }
 
-  /** Removes what was saved under other names, and what a crash left. */
+  /** Removes graphs saved under other names, and remnants of a crash. */
   keepOnly(names: ReadonlySet<string>): Promise<void> {
     return this.#alone(() => this.#keepOnly(names));
   }
@@ -194,12 +197,14 @@ function fullKind(kind: string, index: SavableIndex): string {
   return `${kind} ${index.graphKind}`;
 }
 
-/** No folder, no other name's file. */
+/** Whether a file is a graph of this name; false for a path with a folder and for other names. */
 function isGraphOf(name: string, file: string): boolean {
   return file.startsWith(`${name}-`) && /^[^-/\\]*\.graph$/.test(file.slice(name.length + 1));
 }
 
-/** @returns the list's places as JSON, without the brackets: of many, to make it at once would hold up searches */
+/**
+ * @returns the list's places as JSON, without the brackets; made in steps, so that a long list does not delay searches
+ */
 async function sumPlaces(
   index: SavableIndex,
   ids: readonly (number | null)[],
@@ -218,7 +223,7 @@ async function sumPlaces(
   return parts.join(',');
 }
 
-/** @returns the id of a place whose vector is still the same */
+/** @returns the id of a place whose vector has not changed; null otherwise */
 function matchPlace(
   index: SavableIndex,
   [name, crc]: [string, number],
@@ -230,10 +235,10 @@ function matchPlace(
 }
 
 function sumVector({ buffer, byteOffset, byteLength }: Float32Array): number {
-  return byteEngine.measureChecksum(new Uint8Array(buffer, byteOffset, byteLength), 0, byteLength);
+  return crc32(new Uint8Array(buffer, byteOffset, byteLength));
 }
 
-/** Length and checksum, and the file is on the disk. */
+/** Length and checksum of the file, after an fsync. */
 async function sumFile(path: string): Promise<{ bytes: number; crc: number }> {
   const handle: FileHandle = await open(path, 'r+');
   try {
@@ -244,7 +249,7 @@ async function sumFile(path: string): Promise<{ bytes: number; crc: number }> {
     for (;;) {
       const { bytesRead } = await handle.read(chunk, 0, READ_BYTES, bytes);
       if (bytesRead === 0) return { bytes, crc };
-      crc = byteEngine.extendChecksum(crc, chunk.subarray(0, bytesRead));
+      crc = crc32(chunk.subarray(0, bytesRead), crc);
       bytes += bytesRead;
     }
   } finally {

@@ -1,14 +1,20 @@
 /**
  * The approximate vector index: a hierarchical navigable small-world graph (Malkov and Yashunin, arXiv 1603.09320) by
- * hnswlib, walked by native/graph.cc. An exact index beside it holds every vector. It answers as long as the set is small, searches what
- * the graph does not hold yet, answers when a filter leaves the graph too few, and is the source of a new graph.
- * Any thread; each index in one. Others search what it shares (index-catalog.ts).
+ * hnswlib, walked by native/graph.cc. An exact index beside it holds every vector. The exact index answers while the set
+ * is small, searches vectors that the graph does not hold yet, answers when a filter leaves the graph too few, and is
+ * the source of a new graph.
+ * Any thread; each index belongs to one thread. Other threads search what it shares (index-catalog.ts).
  *
- * The graph holds no more than 384 dimensions of a vector (projection.ts), half a byte each, because a walk waits for memory and
- * small rows are fast. The exact index compares what the walk finds, so similarities are exact.
+ * The graph holds at most 1,536 dimensions of a vector (projection.ts), half a byte each, because a walk waits for memory
+ * and small rows are fast. The exact index compares what the walk finds, so similarities are exact.
  *
- * Adding to a graph costs some 0.15 ms a vector, so `add` only notes it and `tend` does it: until then such vectors are
- * compared one by one. Memory: 4 bytes a dimension, 196 bytes at most for the graph's copy, and some 400 bytes a vector.
+ * A walk finds candidates by rounded similarities. If the last candidate is about as similar as the last result, a better
+ * vector may lie beyond it, so the search walks again and keeps more candidates (`planSearch`). Texts that differ in a
+ * number or a name need this; other texts seldom do.
+ *
+ * Adding to a graph costs some 0.2 ms a vector, so `add` only notes it and `tend` does it: until then such vectors are
+ * compared one by one. Memory: 4 bytes a dimension, half a byte a dimension for the graph's copy, and some 480 bytes a
+ * vector.
  *
  * Build parameters: `bench/retrieve.ts` prints what they cost and what they find.
  */
@@ -22,28 +28,33 @@ import { checkVector } from './vector-check.ts';
 import type { AcceptId, SavableIndex, VectorMatch } from './vector-index.ts';
 
 /** Neighbours of a point; twice as many on the ground floor. */
-const M = 16;
+const M = 24;
 /** Candidates looked at to find a new point's neighbours. */
-const EF_CONSTRUCTION = 64;
-/** Candidates that a search keeps. */
-const EF_SEARCH = 80;
-/** Candidates that are compared whole, and so many times as are wanted. */
-const COMPARED_MIN = 40;
+const EF_CONSTRUCTION = 100;
+/** Candidates of the first walk, and of the wider ones. bench/notes/retrieval.md says what they find. */
+const LOOKS = [112, 320, 960] as const;
+/** Candidates that are compared whole at least, and so many times as are wanted. */
+const COMPARED_MIN = 32;
+const COMPARED_WANTED = 2;
+/** Candidates of a search for many results: at least this many times the results. */
 const COMPARED_FACTOR = 4;
-/** Dimensions of the graph. */
-const GRAPH_DIMENSIONS = 384;
-/** How far a projected cosine may be from the real one: three times its usual error. */
-const PROJECTION_ERROR = 3 / Math.sqrt(GRAPH_DIMENSIONS);
-/** The same for one that is only made coarser; of few dimensions it errs more. */
-const ROW_ERROR = 0.1;
-/** Fetched at least when a filter will drop some, and so many times as are wanted. */
+/** The same when a filter drops some of the candidates. */
 const FILTERED_MIN = 128;
 const FILTERED_FACTOR = 8;
+/** A walk is repeated wider if its last candidate is less than this below the last result. */
+const MARGINS = [0.03, 0.015] as const;
+/** Most dimensions of the graph. */
+const GRAPH_DIMENSIONS = 1_536;
+/** How far a projected cosine may be from the real one: three times its usual error. */
+const PROJECTION_ERROR = 3 / Math.sqrt(GRAPH_DIMENSIONS);
+/** The same for one that is only made coarser, times the root of the dimensions: some four times its usual error. */
+const ROW_ERROR = 0.4;
 /** The graph's random levels: the same points in the same order give the same graph. */
 const SEED = 100;
-/** Below this many vectors of few dimensions comparing with all is as quick; of more dimensions, below fewer. */
+/** Below this many vectors comparing with all is as quick; with more than 384 dimensions, below fewer. */
 export const GRAPH_SIZE_MIN = 2_000;
-/** In the place of an id that a graph still holds and nobody looks for. */
+const GRAPH_SIZE_DIMENSIONS = 384;
+/** Stands for the id of a removed vector that the graph still holds. */
 const NO_ID = -1;
 /** Removed points make searches slower: beyond this share of the graph it is made anew. */
 const REMOVED_SHARE_MAX = 0.3;
@@ -53,22 +64,25 @@ const TEND_STEP = 4;
 const GRAPH_BYTES = 4 * (2 * M + 1) + 4 * (M + 1) + 8 + 40 + 64;
 
 /** How far a search looks for `k` results. */
-export interface LookPlan {
-  /** Compared whole. */
-  candidates: number;
-  /** Kept on the way, at least. */
-  ef: number;
+interface LookPlan {
+  /** Candidates of the first walk, of the second and of the third. */
+  looks: readonly [number, number, number];
+  /** How far the last candidate must be below the last result, after the first walk and after the second. */
+  margins: readonly [number, number];
+  /** Candidates that are compared whole at least: with more only those that may be among the results. */
+  compared: number;
   /** How far the graph's similarity may be from the real one. */
   error: number;
 }
 
 export function planSearch(dimensions: number, k: number, isFiltered: boolean): LookPlan {
+  const least = isFiltered ? Math.max(FILTERED_MIN, FILTERED_FACTOR * k) : COMPARED_FACTOR * k;
+  const [first, second, third] = LOOKS.map((look) => Math.max(look, least)) as [number, number, number];
   return {
-    candidates: isFiltered
-      ? Math.max(FILTERED_MIN, FILTERED_FACTOR * k)
-      : Math.max(COMPARED_MIN, COMPARED_FACTOR * k),
-    ef: EF_SEARCH,
-    error: dimensions > GRAPH_DIMENSIONS ? PROJECTION_ERROR : ROW_ERROR,
+    looks: [first, second, third],
+    margins: MARGINS,
+    compared: Math.max(COMPARED_MIN, COMPARED_WANTED * k),
+    error: dimensions > GRAPH_DIMENSIONS ? PROJECTION_ERROR : ROW_ERROR / Math.sqrt(dimensions),
   };
 }
 
@@ -87,8 +101,8 @@ export function projectorOf(dimensions: number): (vector: Float32Array) => Float
 }
 
 /** What a walk gives, of this thread: used within one search and never across. */
-let labelsFound = new Uint32Array(FILTERED_MIN);
-let similaritiesFound = new Float32Array(FILTERED_MIN);
+let labelsFound = new Uint32Array(LOOKS[2]);
+let similaritiesFound = new Float32Array(LOOKS[2]);
 
 export class HnswIndex implements SavableIndex {
   readonly dimensions: number;
@@ -118,8 +132,8 @@ export class HnswIndex implements SavableIndex {
     this.#project = projectorOf(dimensions);
     this.dimensions = dimensions;
     this.#graphDimensions = Math.min(dimensions, GRAPH_DIMENSIONS);
-    this.graphKind = `hnswlib ${arch()} ${endianness()} half bytes ${this.#graphDimensions} of ${dimensions} by ${PROJECTION_NAME} M${M} ef${EF_CONSTRUCTION}`;
-    this.#sizeMin = Math.ceil((GRAPH_SIZE_MIN * this.#graphDimensions) / dimensions);
+    this.graphKind = `hnswlib ${arch()} ${endianness()} half bytes rotated blurred ${this.#graphDimensions} of ${dimensions} by ${PROJECTION_NAME} M${M} ef${EF_CONSTRUCTION}`;
+    this.#sizeMin = Math.ceil((GRAPH_SIZE_MIN * Math.min(dimensions, GRAPH_SIZE_DIMENSIONS)) / dimensions);
   }
 
   get size(): number {
@@ -173,13 +187,8 @@ export class HnswIndex implements SavableIndex {
       return this.#exact.search(vector, k, accept, minSimilarity);
     checkVector(vector, this.dimensions);
     if (k <= 0) return [];
-    const plan = planSearch(this.dimensions, k, accept !== undefined);
-    const wanted = Math.min(this.#labels.size, plan.candidates);
-    const ids = this.#searchGraph(this.#graph, vector, wanted);
-    // Compared whole: the graph holds less of each.
-    const found = this.#exact.searchAmong(vector, ids, k, accept);
-    if (found.length < k && !this.#hasSeenEnough(ids.length, wanted, minSimilarity - plan.error))
-      return this.#exact.search(vector, k, accept, minSimilarity);
+    const found = this.#look(this.#graph, vector, k, accept, minSimilarity);
+    if (found === null) return this.#exact.search(vector, k, accept, minSimilarity);
     const best = new BestMatches(k, minSimilarity);
     for (const { id, similarity } of found) best.offer(id, similarity);
     if (this.#pending.size > 0) {
@@ -249,10 +258,53 @@ export class HnswIndex implements SavableIndex {
     this.#change(() => this.#shared?.takeGraph(graph, found));
   }
 
-  /** Whether a longer look would find nothing: the graph was seen whole, or as far as the similarity reaches. */
-  #hasSeenEnough(count: number, wanted: number, least: number): boolean {
-    if (count >= this.#labels.size) return true;
-    return count >= wanted && similaritiesFound[count - 1]! < least;
+  /**
+   * Walks the graph, wider while the result is not certain. shared-index.h does the same.
+   * @returns the best of the graph; null when only a comparison with every vector can tell
+   */
+  #look(
+    graph: Graph,
+    vector: Float32Array,
+    k: number,
+    accept: AcceptId | undefined,
+    minSimilarity: number,
+  ): VectorMatch[] | null {
+    const plan = planSearch(this.dimensions, k, accept !== undefined);
+    const { looks, margins, error } = plan;
+    for (const [turn, look] of looks.entries()) {
+      const wanted = Math.min(this.#labels.size, look);
+      const ids = this.#searchGraph(graph, vector, wanted);
+      const found = this.#compare(vector, ids, k, accept, plan);
+      if (ids.length >= this.#labels.size) return found;
+      const last = ids.length >= wanted && ids.length > 0 ? similaritiesFound[ids.length - 1]! : Infinity;
+      if (last < minSimilarity - error) return found;
+      const isFull = found.length >= k;
+      if (isFull && (turn >= margins.length || found[k - 1]!.similarity - last >= margins[turn]!))
+        return found;
+      // A filter lets so few through that the widest walk would not find enough.
+      if (!isFull && found.length * looks[2] < k * look) return null;
+    }
+    return null;
+  }
+
+  /** The best of the candidates, compared whole: the graph holds less of each. */
+  #compare(
+    vector: Float32Array,
+    ids: Uint32Array,
+    k: number,
+    accept: AcceptId | undefined,
+    { compared, error }: LookPlan,
+  ): VectorMatch[] {
+    const first = this.#exact.searchAmong(vector, ids.subarray(0, compared), k, accept);
+    if (ids.length <= compared) return first;
+    const least = first.length < k ? -Infinity : first[k - 1]!.similarity - error;
+    let end = compared;
+    while (end < ids.length && similaritiesFound[end]! >= least) end++;
+    const best = new BestMatches(k, -Infinity);
+    for (const { id, similarity } of first) best.offer(id, similarity);
+    for (const { id, similarity } of this.#exact.searchAmong(vector, ids.subarray(compared, end), k, accept))
+      best.offer(id, similarity);
+    return best.take();
   }
 
   /** @returns ids, best first, until the next search; their similarities stand in `similaritiesFound` */
@@ -261,9 +313,15 @@ export class HnswIndex implements SavableIndex {
       labelsFound = new Uint32Array(wanted);
       similaritiesFound = new Float32Array(wanted);
     }
-    const ef = Math.max(EF_SEARCH, wanted);
     const projected = this.#project(vector);
-    const count = this.#engine.searchGraph(graph, projected, wanted, ef, labelsFound, similaritiesFound);
+    const count = this.#engine.searchGraph(
+      graph,
+      projected,
+      wanted,
+      Math.max(1, wanted),
+      labelsFound,
+      similaritiesFound,
+    );
     for (let at = 0; at < count; at++) labelsFound[at] = this.#idOf[labelsFound[at]!]!;
     return labelsFound.subarray(0, count);
   }
@@ -313,7 +371,7 @@ export class HnswIndex implements SavableIndex {
     this.#shared?.dropGraph();
   }
 
-  /** Nobody else searches meanwhile. */
+  /** Other threads do not search meanwhile. */
   #change<Value>(work: () => Value): Value {
     return this.#shared === null ? work() : this.#shared.change(work);
   }

@@ -9,14 +9,16 @@ import {
   loadGraphEngine,
   type SharedSearches,
 } from '../../native/graph-engine.ts';
-import { SHARED_SEARCH_COMPARED } from '../limits.ts';
 import { BLOCK_BITS } from './exact-index.ts';
 import { planSearch, projectorOf } from './hnsw-index.ts';
 import { SharedIndex } from './shared-index.ts';
 import { checkVector } from './vector-check.ts';
 
+/** Vectors of one scope that a request's thread compares one by one, about 0.15 µs each. With more, the index's thread searches. */
+const SHARED_SEARCH_COMPARED = 4_096;
+
 /** One vector that was found. */
-export interface SharedMatch {
+interface SharedMatch {
   name: string;
   similarity: number;
   /** It is of the family that was asked for. */
@@ -24,7 +26,7 @@ export interface SharedMatch {
 }
 
 /** Where an index is, and the vectors that it must hold. */
-export interface SharedQuery {
+interface SharedQuery {
   name: string;
   /** Of length 1. */
   vector: Float32Array;
@@ -64,7 +66,7 @@ export class IndexCatalog {
   }
 }
 
-/** @returns null without the addon: nobody else searches then */
+/** @returns null without the addon: other threads do not search then */
 export function openCatalog(key: string): IndexCatalog | null {
   try {
     return new IndexCatalog(key);
@@ -104,7 +106,7 @@ export class SharedIndexes {
       this.#preferred = new Uint8Array(k);
     }
     checkVector(vector, vector.length);
-    const { candidates, ef, error } = planSearch(vector.length, k, kind !== null);
+    const { looks, margins, compared, error } = planSearch(vector.length, k, kind !== null);
     const names = this.#engine.searchShared(
       this.#key,
       this.#vectorsId,
@@ -112,8 +114,9 @@ export class SharedIndexes {
       vector,
       projectorOf(vector.length)(vector),
       k,
-      candidates,
-      ef,
+      Uint32Array.from(looks),
+      Float64Array.from(margins),
+      compared,
       error,
       min_similarity,
       SHARED_SEARCH_COMPARED,

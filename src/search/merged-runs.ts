@@ -2,7 +2,7 @@
  * Puts the texts of several threads into one run of a model: those that arrive while a run is under way. A run of many texts costs far
  * less than as many runs. It refuses nothing: those who ask bound what waits (text-batcher.ts). Compute threads.
  */
-import { EMBEDDING_BATCH_TEXTS } from '../limits.ts';
+import { EMBEDDING_BATCH_TEXTS } from './limits.ts';
 
 /** Embeds texts: the vectors one behind the other. */
 type Embed = (texts: readonly string[]) => Promise<Float32Array>;

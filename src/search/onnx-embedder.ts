@@ -2,7 +2,7 @@
  * The embedder whose model runs in the compute pool (src/threads/compute-thread-entry.ts). Any thread; the pool is reached through a
  * function.
  */
-import { EMBEDDING_BATCH_TEXTS } from '../limits.ts';
+
 import {
   EMBED_TASK,
   type Embedder,
@@ -14,6 +14,7 @@ import {
   RELEASE_TASK,
   splitVectors,
 } from './embedder.ts';
+import { EMBEDDING_BATCH_TEXTS } from './limits.ts';
 import { TextBatcher } from './text-batcher.ts';
 
 /** Runs a task of the compute pool: `ComputePool.run`, or what `openCompute` gives. */

@@ -7,8 +7,9 @@ import { existsSync, readFileSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import { Tokenizer } from '@huggingface/tokenizers';
 import type { InferenceSession, Tensor } from 'onnxruntime-node';
-import { EMBEDDING_BATCH_TOKENS, EMBEDDING_TEXT_CHARACTERS, EMBEDDING_TOKENS_MAX } from '../limits.ts';
+import { EMBEDDING_TEXT_CHARACTERS } from '../limits.ts';
 import { type ModelFacts, normalise } from './embedder.ts';
+import { EMBEDDING_BATCH_TOKENS, EMBEDDING_TOKENS_MAX } from './limits.ts';
 import { WordTokens } from './word-tokens.ts';
 
 /** Where an export may keep its graph. */
@@ -113,7 +114,7 @@ export class OnnxModel {
     const hash = hashFiles(dir, graphFile);
     const id = `onnx:${SAME_VECTORS[hash] ?? hash}`;
     const probe = new OnnxModel({ ...parts, facts: { id, dimensions: 0 } });
-    // What the graph says of its own shape may be symbolic: one run tells, and proves that it runs.
+    // The graph's declared shape may be symbolic: one run tells the dimensions, and proves that the model runs.
     const dimensions = (await probe.embed(['a'])).length;
     return new OnnxModel({ ...parts, facts: { id, dimensions } });
   }
@@ -188,7 +189,7 @@ export class OnnxModel {
 }
 
 /**
- * Whoever gets the vectors drops them soon. Buffers of its own V8 would count against what that thread's heap may grow by
+ * The receiver drops the vectors soon. V8 would count separate buffers against what that thread's heap may grow by
  * until the next collection of young objects, and collect the whole heap for them every second.
  */
 function allocateShared(count: number): Float32Array {
@@ -245,7 +246,7 @@ function badShape(output: string, dims: readonly number[]): Error {
 
 /**
  * Loaded with the first model and not with this module: npm goes on without an optional package whose install script
- * fails, and a thread that cannot load tells nobody why.
+ * fails, and a thread that cannot load does not say why.
  */
 async function loadRuntime(): Promise<Runtime> {
   try {

@@ -4,12 +4,12 @@ import { HnswIndex, loadHnswlib } from './hnsw-index.ts';
 import type { SharedIndex } from './shared-index.ts';
 import type { VectorIndex } from './vector-index.ts';
 
-/** Makes empty indexes of one kind. `shared`: what other threads are to see of it. */
+/** Makes empty indexes of one kind. `shared`: memory through which other threads read the index. */
 export type MakeIndex = (dimensions: number, shared?: SharedIndex | null) => VectorIndex;
 
 /**
- * @param warn told once, in words for an operator, when the native library cannot be loaded; searches are exact then,
- *   and slower the more there is
+ * @param warn called once, with a message for an operator, when the native library cannot be loaded; searches are then
+ *   exact, and slower the more vectors there are
  */
 export function chooseIndex(warn: (message: string) => void, load = loadHnswlib): MakeIndex {
   try {

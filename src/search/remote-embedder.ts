@@ -5,20 +5,22 @@
 import { setTimeout as wait } from 'node:timers/promises';
 import type { Pool } from 'undici';
 import { CatalogueError } from '../errors.ts';
-import {
-  EMBEDDING_DIMENSIONS_MAX,
-  EMBEDDING_REMOTE_ANSWER_BYTES,
-  EMBEDDING_REMOTE_PARALLEL,
-  EMBEDDING_REMOTE_RETRY_FIRST_MS,
-  EMBEDDING_REMOTE_RETRY_MAX_MS,
-  EMBEDDING_REMOTE_RETRY_MS,
-  EMBEDDING_REMOTE_TEXTS,
-  EMBEDDING_REMOTE_TIMEOUT_MS,
-} from '../limits.ts';
 import { type Embedder, normalise } from './embedder.ts';
 import { TextBatcher } from './text-batcher.ts';
 
-export interface RemoteEmbedderOptions {
+/** One request to a remote embedding service, and the largest answer that is read. */
+export const EMBEDDING_REMOTE_TEXTS = 96;
+const EMBEDDING_REMOTE_TIMEOUT_MS = 20_000;
+const EMBEDDING_REMOTE_ANSWER_BYTES = 32 << 20;
+/** Requests to the service at a time, and the wait before the only retry. */
+const EMBEDDING_REMOTE_PARALLEL = 4;
+const EMBEDDING_REMOTE_RETRY_MS = 500;
+/** Waits between attempts at a service that was down at the start. */
+const EMBEDDING_REMOTE_RETRY_FIRST_MS = 1_000;
+const EMBEDDING_REMOTE_RETRY_MAX_MS = 30_000;
+const EMBEDDING_DIMENSIONS_MAX = 8_192;
+
+interface RemoteEmbedderOptions {
   /** Base of the service, without a trailing slash; `/embeddings` is put behind it. */
   url: string;
   /** Secret; '' for a service that asks for none. */
@@ -79,7 +81,7 @@ export class RemoteEmbedder implements Embedder {
   }
 
   /**
-   * Asks the service for one vector, which tells how long they are. One that cannot be reached, or has a fault of its own,
+   * Asks the service for one vector, which tells how long they are. A service that cannot be reached, or fails itself,
    * is asked again from time to time: until it answers there are no dimensions, and no text is embedded.
    * @param onDown told why, when it does not answer now
    * @throws Error of one line when it refuses, or answers with something else than a vector

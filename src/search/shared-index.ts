@@ -5,7 +5,7 @@
 import { type Graph, type GraphEngine, NO_SHARED_ID, type SharedHandle } from '../../native/graph-engine.ts';
 
 /** What a search filters by and answers with. */
-export interface SharedLabel {
+interface SharedLabel {
   name: string;
   kind: string;
   family: string;

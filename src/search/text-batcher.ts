@@ -3,9 +3,10 @@
  * runs allowed at a time are under way. One run of many texts costs far less than as many runs. Any thread.
  */
 import { CatalogueError } from '../errors.ts';
-import { EMBEDDING_QUEUE_CHARACTERS, EMBEDDING_QUEUE_TEXTS, EMBEDDING_TEXT_CHARACTERS } from '../limits.ts';
+import { EMBEDDING_TEXT_CHARACTERS } from '../limits.ts';
+import { EMBEDDING_QUEUE_CHARACTERS, EMBEDDING_QUEUE_TEXTS } from './limits.ts';
 
-export interface TextBatcherOptions {
+interface TextBatcherOptions {
   /** Texts in one run. */
   batch_texts: number;
   /** Runs under way at a time. */

@@ -1,11 +1,16 @@
 /** What every index asks of a vector before it does anything with it, so that they refuse the same. Pure; any thread. */
-import { VECTOR_NUMBER_MAX } from '../limits.ts';
+
+/**
+ * Largest absolute value of a vector's number. A vector of length 1 has none beyond 1. The native graph has the same bound, which
+ * keeps every product within 32-bit floats.
+ */
+const VECTOR_NUMBER_MAX = 2 ** 20;
 
 /** @throws RangeError for another number of dimensions, and for a number that is not finite or far too great */
 export function checkVector(vector: Float32Array, dimensions: number): void {
   if (vector.length !== dimensions)
     throw new RangeError(`a vector of ${vector.length} dimensions where ${dimensions} are expected`);
-  // Four sums, so that an addition need not wait for the last. Of what is no number the sum is none either.
+  // Four sums, so that an addition need not wait for the last. A sum with NaN is NaN.
   let [a, b, c, d] = [0, 0, 0, 0];
   const whole = dimensions - (dimensions % 4);
   for (let at = 0; at < whole; at += 4) {

@@ -4,8 +4,10 @@
  */
 import { createHash } from 'node:crypto';
 import type { Tokenizer } from '@huggingface/tokenizers';
-import { TOKEN_WORDS_REMEMBERED } from '../limits.ts';
 import { RecentMap } from '../std/recent-map.ts';
+
+/** Words whose tokens a model's thread remembers, about 200 bytes each. */
+export const TOKEN_WORDS_REMEMBERED = 16_384;
 
 /** Digests of tokenizers that put nothing around a text and look at no two words together: the one that ships. */
 const BY_WORDS = ['5cfd5b08e9d6b8b2'];

@@ -1,17 +1,17 @@
 /**
- * What the bodies of Bedrock's InvokeModel say of themselves: in which maker's form they are, and what is read of the
- * text-in, text-out families (Titan, Llama, Mistral, Cohere, Jurassic), whose field names differ and do not clash.
- * Pure; runs where stored copies are read, never on a server thread.
- * Source: the Amazon Bedrock user guide, inference request parameters.
+ * Recognises the forms of InvokeModel's bodies: which maker's form they have, and the content of the text-in, text-out
+ * families (Titan, Llama, Mistral, Cohere, Jurassic), whose field names differ and do not clash. Pure; runs where
+ * stored copies are read, never on a server thread. Source: the Amazon Bedrock user guide, inference request
+ * parameters.
  */
 
-import { readBedrockModel } from '../bedrock-converse/shape.ts';
+import { readBedrockModel } from '../bedrock-converse/request.ts';
 import { asArray, asCount, asObject, asText, type JsonObject, parseJson } from '../json-reading.ts';
 
 /** In which maker's form a body is. */
-export type InvokeBody = 'messages' | 'converse' | 'chat_completions' | 'text' | 'embedding';
+type InvokeBody = 'messages' | 'converse' | 'chat_completions' | 'text' | 'embedding';
 
-/** Tells whose form a request body has, by its fields and the model's name. */
+/** The form of a request body, by its fields and the model's name. */
 export function tellInvokeBody(value: unknown, path: string): InvokeBody {
   const body = asObject(value);
   if (body.anthropic_version !== undefined) return 'messages';
@@ -27,12 +27,15 @@ export function tellInvokeBody(value: unknown, path: string): InvokeBody {
 /** Fields that only the bodies of embedding models have. */
 const EMBEDDING_FIELDS = ['normalize', 'dimensions', 'embeddingTypes', 'input_type', 'singleEmbeddingParams'];
 
-/** Whether a body without messages asks for an embedding: by the model's name, or where a profile hides it by its fields. */
+/**
+ * Whether a body without messages asks for an embedding: by the model's name, or, when a profile hides it, by its
+ * fields.
+ */
 function asksForEmbedding(body: JsonObject, model: string | null): boolean {
   return /embed/i.test(model ?? '') || EMBEDDING_FIELDS.some((field) => body[field] !== undefined);
 }
 
-/** Tells whose form an answer has, by the whole of it or by the first chunk of a stream. */
+/** The form of an answer, by all of it or by the first chunk of a stream. */
 export function tellInvokeAnswer(body: JsonObject): Exclude<InvokeBody, 'embedding'> {
   if (asText(body.type) !== null) return 'messages';
   if (body.messageStart !== undefined || asObject(body.output).message !== undefined) return 'converse';
@@ -42,7 +45,7 @@ export function tellInvokeAnswer(body: JsonObject): Exclude<InvokeBody, 'embeddi
 
 /**
  * The maker's chunk in an event of InvokeModelWithResponseStream; null when it carries none.
- * @throws on a chunk that is no JSON: the frame's reader then calls the message damaged
+ * @throws for a chunk that is not JSON; the frame's reader then reports a damaged message
  */
 export function readInvokeChunk(event: unknown): JsonObject | null {
   const encoded = asText(asObject(event).bytes);
@@ -50,7 +53,7 @@ export function readInvokeChunk(event: unknown): JsonObject | null {
 }
 
 /** What a text family's request says, or what an embedding is asked of. */
-export interface TextRequest {
+interface TextRequest {
   prompt: string | null;
   max_output_tokens: number | null;
 }
@@ -68,7 +71,7 @@ export function readTextRequest(body: JsonObject): TextRequest {
 }
 
 /** What a text family's answer says, or a chunk of it. */
-export interface TextAnswer {
+interface TextAnswer {
   text: string;
   stop_reason: string | null;
   input_tokens: number | null;

@@ -1,16 +1,17 @@
 /**
  * The directions in which many vectors differ most: the leading right singular subspace of a sparse matrix, by
- * orthogonal iteration. The basis within the subspace is arbitrary, which no inner product sees. Development only.
+ * orthogonal iteration. The basis within the subspace is arbitrary and does not affect inner products. Development
+ * only.
  */
 import { createPrng } from '../../std/prng.ts';
 
-/** A row of the matrix: columns and what stands there. */
+/** A row of the sparse matrix: columns and their values. */
 export interface SparseRow {
   at: Uint16Array;
   values: Float32Array;
 }
 
-/** The subspace is near enough after so many; more change the evaluation by nothing. */
+/** Number of iterations; more do not change the evaluation. */
 const ROUNDS = 6;
 
 /** @returns a [width, count] matrix, row by row, with orthonormal columns */
@@ -40,7 +41,7 @@ export function findAxes(rows: readonly SparseRow[], width: number, count: numbe
   return basis;
 }
 
-/** Gram-Schmidt over the columns, each twice: once leaves too much where columns are nearly alike. */
+/** Gram-Schmidt over the columns, twice each: one pass is too inexact when columns are nearly parallel. */
 function orthonormalise(basis: Float32Array, width: number, count: number): void {
   const columns = Array.from({ length: count }, (_, c) =>
     Float64Array.from({ length: width }, (_, row) => basis[row * count + c]!),

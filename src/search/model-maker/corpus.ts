@@ -1,7 +1,7 @@
 /**
- * The texts by which the default model weighs words: documentation and code of published packages under permissive
- * licences, each pinned by version and checksum and fetched through npm. Counted only; no text of them gets into the
- * model. Development only.
+ * The corpus from which the default model derives word weights: documentation and code of packages published under
+ * permissive licences. Each package is pinned by version and checksum and fetched through npm. Words are only counted;
+ * the model contains no text of the corpus. Development only.
  */
 import { execFileSync } from 'node:child_process';
 import { createHash } from 'node:crypto';
@@ -15,7 +15,7 @@ interface Source {
   integrity: string;
 }
 
-/** Longest text that counts, and the shortest that says something, in UTF-16 units. */
+/** Longest part of a text that is counted, and shortest useful text, in UTF-16 units. */
 const TEXT_CHARACTERS = 2_000;
 const TEXT_CHARACTERS_MIN = 30;
 const FILE_BYTES_MAX = 3_000_000;
@@ -138,8 +138,8 @@ const SOURCES: readonly Source[] = [
 ];
 
 /**
- * @param cacheDir where fetched packages are kept
- * @returns the texts, each once, in an order that is always the same
+ * @param cacheDir folder for fetched packages
+ * @returns distinct texts, always in the same order
  */
 export function readCorpus(cacheDir: string): string[] {
   const texts = new Set<string>();
@@ -149,7 +149,7 @@ export function readCorpus(cacheDir: string): string[] {
       const path = join(dir, file);
       if (file.endsWith('python_stdlib.zip')) {
         for (const code of readZip(readFileSync(path))) {
-          // A text in a store of coding tasks rarely says which language it is about, and a query often does.
+          // Texts about coding tasks rarely name their language, but queries often do.
           for (const text of splitPython(code)) addText(texts, `python ${text}`);
         }
       } else if (/\.d\.m?ts$/.test(file)) {
@@ -174,7 +174,7 @@ function splitComments(code: string): string[] {
   return (code.match(/\/\*\*[\s\S]*?\*\//g) ?? []).map((text) => text.replace(/^\s*\/?\*+\/?/gm, ' '));
 }
 
-/** By functions and classes, each with its documentation. */
+/** Splits code into functions and classes, each with its documentation. */
 function splitPython(code: string): string[] {
   return code.split(/^(?=[ \t]*(?:async )?(?:def|class) )/m);
 }
@@ -218,7 +218,7 @@ function readZip(archive: Buffer): string[] {
     const start = local + 30 + archive.readUInt16LE(local + 26) + archive.readUInt16LE(local + 28);
     const packed = archive.subarray(start, start + archive.readUInt32LE(at + 20));
     const isPlain = archive.readUInt16LE(at + 10) === 0;
-    // Tables of the language's own data are no text.
+    // Data tables of the language are not text.
     if (name.endsWith('.py') && !/encodings\/|pydoc_data\/|_sysconfig/.test(name)) {
       files.push((isPlain ? packed : inflateRawSync(packed)).toString('utf8'));
     }

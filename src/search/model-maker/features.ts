@@ -1,44 +1,41 @@
 /**
- * What the default model sees in a text: pieces of words, each hashed to a bucket. The same arithmetic exists
- * twice: here on plain numbers, to count the pieces of a corpus, and as nodes of the graph (ngram-graph.ts). A test compares
- * the two. Every product stays under 2^53. Development only.
+ * Features of the default model: pieces of words, each hashed to a bucket. The same arithmetic exists twice: here on
+ * plain numbers, to count the pieces of a corpus, and as nodes of the graph (ngram-graph.ts). A test compares the two.
+ * Every product stays under 2^53. Development only.
  */
 
-/** Ids: a byte of UTF-8 that begins a word, then one inside a word. */
+/** Token ids: a UTF-8 byte at the start of a word, then a byte inside a word. */
 export const PAD_ID = 0;
 export const UNKNOWN_ID = 1;
 export const START_ID = 2;
 export const INNER_ID = START_ID + 256;
 
 export const BUCKETS = 65_536;
-/** Dimensions of the sketch that the buckets are added into. */
+/** Dimensions of the sketch to which the buckets are added. */
 export const SKETCH = 3_840;
 
-/** Kinds of pieces: the first and the last character, two and three of them, in the middle or at an edge; the word. */
-export const KINDS = ['first', 'last', 'two', 'first two', 'last two', 'three', 'word'] as const;
-
-/** Room for three characters of 1 … 256 in one number. */
+/** Base that fits three characters of 1 … 256 into one number. */
 export const BASE = 257;
 export const KIND_STRIDE = BASE ** 3;
 /** Two rounds of multiplication modulo primes near 2^24; the multipliers are arbitrary. */
 export const PRIMES = [16_777_213, 16_777_199] as const;
 export const MULTIPLIERS = [11_400_714, 7_919_113] as const;
-/** Weight of pieces of the commonest words beside others. */
+/** Weight of the pieces of very common words, relative to other pieces. */
 export const COMMON_WEIGHT = 0.3;
 
-/** Words that say next to nothing about what a text is about. */
+/** Words that say little about the topic of a text. */
 export const COMMON_WORDS =
   'a an the of to in on at by for with from and or not no is are be was were am been do does did can could will would should may might must have has had i you he she it we they me my your his her its our their this that these those there here how what when where which who why whether as if then than so into onto about out up down over all any some each every use using used get'.split(
     ' ',
   );
 
-/** A piece's number before hashing → its bucket's full hash. */
-export function mix(key: number): number {
+/** Full hash of a piece, from its number. */
+function mix(key: number): number {
   return (((key * MULTIPLIERS[0]) % PRIMES[0]) * MULTIPLIERS[1]) % PRIMES[1];
 }
 
-/** @returns hash of the word that the bytes 1 … 256 make up: a sum, so that the graph needs no order within it */
-export function hashWord(bytes: readonly number[]): number {
+/** @returns hash of a word from its bytes 1 … 256; a sum, so the graph needs no order within the word */
+function hashWord(bytes: readonly number[]): number {
   let sum = 0;
   for (const [i, byte] of bytes.entries()) {
     const isFirst = i === 0 ? 1 : 0;
@@ -52,9 +49,9 @@ function bucketOf(kind: number, value: number): number {
 }
 
 /**
- * @param ids of a text, as the tokenizer gives them
- * @param commonBuckets word buckets whose words weigh less
- * @returns weight by bucket: how often each piece stands there
+ * @param ids token ids of a text
+ * @param commonBuckets word buckets with a lower weight
+ * @returns weight by bucket, from the number of occurrences of each piece
  */
 export function countPieces(ids: readonly number[], commonBuckets: ReadonlySet<number>): Map<number, number> {
   const counts = new Map<number, number>();
@@ -66,7 +63,7 @@ export function countPieces(ids: readonly number[], commonBuckets: ReadonlySet<n
   return counts;
 }
 
-/** @returns the bucket of the whole word last */
+/** @returns the buckets of all pieces of a word; the last is that of the whole word */
 export function bucketsOfWord(b: readonly number[]): number[] {
   const buckets: number[] = [bucketOf(0, b[0]!), bucketOf(1, b.at(-1)!)];
   for (let i = 0; i + 1 < b.length; i++) {
@@ -80,7 +77,7 @@ export function bucketsOfWord(b: readonly number[]): number[] {
   return buckets;
 }
 
-/** Words as bytes 1 … 256. */
+/** Splits token ids into words of bytes 1 … 256. */
 export function splitWords(ids: readonly number[]): number[][] {
   const words: number[][] = [];
   for (const id of ids) {
@@ -92,7 +89,7 @@ export function splitWords(ids: readonly number[]): number[][] {
   return words;
 }
 
-/** How often a piece stands there → what that counts. */
+/** Weight of a piece that occurs `count` times. */
 export function dampCount(count: number): number {
   return count < 1 ? count : 1 + Math.log(count);
 }

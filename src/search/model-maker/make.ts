@@ -1,7 +1,6 @@
 /**
- * Makes src/search/default-model: `node src/search/model-maker/make.ts [cache folder]`. The same bytes every time: the
- * corpus is pinned, and nothing is left to chance but what a fixed seed decides. Development only; needs npm, tar and
- * some minutes.
+ * Makes src/search/default-model: `node src/search/model-maker/make.ts [cache folder]`. The output is always the same
+ * bytes: the corpus is pinned, and random choices use a fixed seed. Development only; needs npm, tar and some minutes.
  */
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -22,12 +21,12 @@ import {
 import { writeNgramGraph } from './ngram-graph.ts';
 import { TOKENIZER, TOKENIZER_CONFIG } from './tokenizer.ts';
 
-/** A piece that no text of the corpus has weighs as much as one of so many; and none weighs nothing. */
+/** Upper bound of a piece's rarity, ln(texts / texts with the piece), and the constant added so that no weight is 0. */
 const RARITY_MAX = 5;
 const RARITY_ADD = 1;
 const AXES = 384;
 const FOLD = 640;
-/** Every n-th text of the corpus goes into the axes. */
+/** Every n-th text of the corpus is used to compute the axes. */
 const AXES_SAMPLE = 3;
 
 const target = new URL('../default-model/', import.meta.url);
@@ -47,7 +46,7 @@ const scale = (RARITY_MAX + RARITY_ADD) / 127;
 const buckets = new Int8Array(BUCKETS);
 for (let bucket = 0; bucket < BUCKETS; bucket++) {
   const rarity = Math.min(RARITY_MAX, Math.log((texts.length + 1) / (frequency[bucket]! + 1))) + RARITY_ADD;
-  // The sign is independent of the place in the sketch, so that strangers who share a place cancel out.
+  // The sign is independent of the place in the sketch, so unrelated pieces at the same place cancel out on average.
   const sign = (Math.imul(bucket + 1, 0x9e3779b1) >>> 27) & 1 ? 1 : -1;
   buckets[bucket] = sign * Math.round(rarity / scale);
 }

@@ -5,7 +5,7 @@
 import { BASE, BUCKETS, INNER_ID, KIND_STRIDE, MULTIPLIERS, PRIMES, SKETCH, START_ID } from './features.ts';
 import { OnnxGraph } from './onnx-graph.ts';
 
-/** What the graph learns from the corpus. */
+/** Weights that the corpus provides. */
 export interface NgramWeights {
   /** By bucket: weight × sign, in units of `bucket_scale`. */
   buckets: Int8Array;
@@ -16,15 +16,12 @@ export interface NgramWeights {
   axes: Int8Array;
   axis_scale: number;
   axis_count: number;
-  /** The rest is folded into so many dimensions; divides SKETCH. */
+  /** Number of dimensions into which the remainder is folded; divides SKETCH. */
   fold: number;
 }
 
-/** @returns the bytes of model.onnx */
-export function writeNgramGraph(weights: NgramWeights): Uint8Array {
-  const g = new OnnxGraph();
-  const ids = g.input('input_ids', 'int64', ['batch', 'tokens']);
-  const mask = g.input('attention_mask', 'int64', ['batch', 'tokens']);
+/** Short names for the graph's operations. */
+function makeOperations(g: OnnxGraph) {
   const add = (...xs: string[]) => xs.reduce((a, b) => g.node('Add', [a, b]));
   const mul = (...xs: string[]) => xs.reduce((a, b) => g.node('Mul', [a, b]));
   const int = (value: number) => g.int(value);
@@ -34,8 +31,18 @@ export function writeNgramGraph(weights: NgramWeights): Uint8Array {
   const mod = (x: string, m: number) => g.node('Mod', [x, int(m)]);
   const mix = (x: string) =>
     mod(mul(mod(mul(x, int(MULTIPLIERS[0])), PRIMES[0]), int(MULTIPLIERS[1])), PRIMES[1]);
+  const flat = (x: string) => g.node('Reshape', [x, g.ints(-1)]);
+  return { add, mul, int, not, toInt, toFloat, mod, mix, flat };
+}
 
-  // Two columns more, so that every token has two behind it.
+type Operations = ReturnType<typeof makeOperations>;
+
+/** The pieces of each text: the bucket and the weight of each. */
+function findPieces(g: OnnxGraph, o: Operations, weights: NgramWeights): { bucket: string; present: string } {
+  const { add, mul, int, not, toInt, toFloat, mod, mix } = o;
+  const ids = g.input('input_ids', 'int64', ['batch', 'tokens']);
+  const mask = g.input('attention_mask', 'int64', ['batch', 'tokens']);
+  // Two extra columns, so that every token has two successors.
   const padded = g.node('Pad', [mul(ids, mask), g.ints(0, 0, 0, 2)]);
   const isToken = toInt(g.node('GreaterOrEqual', [padded, int(START_ID)]));
   const isInner = toInt(g.node('GreaterOrEqual', [padded, int(INNER_ID)]));
@@ -49,7 +56,7 @@ export function writeNgramGraph(weights: NgramWeights): Uint8Array {
   const ends = mul(here, not(inner1));
   const followed = mul(here, inner1);
 
-  // The hash of each whole word: a sum over its characters, gathered by the word's number.
+  // The hash of each whole word: a sum over the characters, gathered by the number of the word.
   const two = add(b0, mul(b1, int(BASE), inner1));
   const letterHash = mul(mix(add(two, mul(starts, int(BASE * BASE)))), here);
   const ordinal = g.node('CumSum', [starts, int(1)]);
@@ -76,17 +83,21 @@ export function writeNgramGraph(weights: NgramWeights): Uint8Array {
   const wordWeight = mul(toFloat(g.node('Gather', [wordTable, wordBucket])), g.float(0.01));
   const presences = kinds.map(([, present]) => mul(toFloat(present), wordWeight));
   const present = g.node('Concat', presences, { axis: 1 });
+  return { bucket, present };
+}
 
-  // Looked up as one list: a text's places one behind the other.
+/** Adds the weighted pieces of each text into its sketch. */
+function addPieces(g: OnnxGraph, o: Operations, weights: NgramWeights, bucket: string, present: string) {
+  const { add, mul, int, toFloat, mod, flat } = o;
+  // All texts are looked up as one concatenated list.
   const shape = g.node('Shape', [bucket]);
   const batch = g.node('Slice', [shape, g.ints(0), g.ints(1), g.ints(0)]);
-  const flat = (x: string) => g.node('Reshape', [x, g.ints(-1)]);
   const flatBucket = flat(bucket);
   const lookUp = (table: string) =>
     g.node('Reshape', [g.node('GatherElements', [table, flatBucket], { axis: 0 }), shape]);
 
-  // How often each piece stands in its text; each occurrence then brings its share of what that counts. A piece is
-  // counted where it stands last among all texts: so many places have to be cleared for each text, not one a bucket.
+  // Count each piece per text; each occurrence then adds an equal share of the piece's weight. The count is stored at
+  // the piece's last position among all texts, so only that many cells are cleared per text instead of one per bucket.
   const total = g.node('Size', [bucket]);
   const toInt32 = (x: string) => g.node('Cast', [x], { to: 6 });
   const ranks = g.node('Range', [toInt32(int(0)), toInt32(total), toInt32(int(1))]);
@@ -106,10 +117,20 @@ export function writeNgramGraph(weights: NgramWeights): Uint8Array {
     axis: 1,
     reduction: 'add',
   });
+  return { sketch, place, batch };
+}
 
-  // Along the axes exactly; what they do not hold is folded, so that nothing is lost altogether. A few texts fill a small
-  // part of the sketch, and the axes of the rest are not even read: [rows of the texts, places] by [places, axes].
-  // The first place always: there is no product of nothing.
+/** Projects the sketch to the model's dimensions. */
+function projectSketch(
+  g: OnnxGraph,
+  o: Operations,
+  weights: NgramWeights,
+  { sketch, place, batch, present }: Record<'sketch' | 'place' | 'batch' | 'present', string>,
+): void {
+  const { mul, toFloat, flat } = o;
+  // Project exactly along the axes, and fold the remainder so that no information is lost completely. A few texts fill
+  // a small part of the sketch, so only the axes of that part are read: [rows of the texts, places] by [places, axes].
+  // The first place is always included, because an empty product is not allowed.
   const first = g.constant(
     Float32Array.from({ length: SKETCH }, (_, at) => (at === 0 ? 1 : 0)),
     [SKETCH],
@@ -138,6 +159,14 @@ export function writeNgramGraph(weights: NgramWeights): Uint8Array {
   const joined = g.node('Concat', [along, rest], { axis: 1 });
   const length = g.node('ReduceL2', [joined, g.ints(1)], { keepdims: 1 });
   g.node('Div', [joined, g.node('Max', [length, g.float(1e-9)])], {}, 'sentence_embedding');
+}
+
+/** @returns the bytes of model.onnx */
+export function writeNgramGraph(weights: NgramWeights): Uint8Array {
+  const g = new OnnxGraph();
+  const o = makeOperations(g);
+  const { bucket, present } = findPieces(g, o, weights);
+  projectSketch(g, o, weights, { ...addPieces(g, o, weights, bucket, present), present });
   g.output('sentence_embedding', 'float', ['batch', weights.axis_count + weights.fold]);
   return g.encode('ngram_embedding');
 }

@@ -1,7 +1,7 @@
 /**
- * Writes ONNX graphs: nodes and constants are added one by one, and come out as the bytes of a model file. The subset
- * of the format's messages that this takes is below, with the field numbers of the public definition (onnx.proto).
- * Development only: for the script that makes the default model, and for tests.
+ * Writes ONNX graphs: callers add nodes and constants one by one and get the bytes of a model file. The supported
+ * subset of the format's messages is below, with the field numbers of the public definition (onnx.proto). Development
+ * only: for the script that makes the default model, and for tests.
  */
 import protobuf from 'protobufjs';
 
@@ -53,15 +53,15 @@ const ATTRIBUTE_INTS = 7;
 
 /** Element types, by ONNX's numbers. */
 const ELEMENT = { float: 1, uint8: 2, int8: 3, int64: 7 } as const;
-export type Element = keyof typeof ELEMENT;
+type Element = keyof typeof ELEMENT;
 
-/** A length, or the name of one that each run decides. */
-export type Dimension = number | string;
+/** A length, or the name of a length that is set at run time. */
+type Dimension = number | string;
 
 type Attribute = number | string | readonly number[];
 type Constant = Float32Array | Uint8Array | Int8Array | BigInt64Array;
 
-/** Builds one graph; values are called by the names that the methods give back. */
+/** Builds one graph. Each method returns the name of its value. */
 export class OnnxGraph {
   readonly #nodes: object[] = [];
   readonly #initializers: object[] = [];
@@ -78,7 +78,7 @@ export class OnnxGraph {
     this.#outputs.push(describeValue(name, element, shape));
   }
 
-  /** A tensor that is part of the model. Its element type is that of the array. */
+  /** A tensor stored in the model. The array determines the element type. */
   constant(data: Constant, dims: readonly number[]): string {
     const name = `c${this.#count++}`;
     const element =
@@ -99,7 +99,7 @@ export class OnnxGraph {
     return this.constant(BigInt64Array.from(values, BigInt), [values.length]);
   }
 
-  /** One whole number, without dimensions. */
+  /** A scalar integer. */
   int(value: number): string {
     return this.constant(BigInt64Array.of(BigInt(value)), []);
   }
@@ -109,7 +109,7 @@ export class OnnxGraph {
   }
 
   /**
-   * @param name of the output; by default one of its own
+   * @param name of the output; by default a new one
    * @returns the node's output
    */
   node(

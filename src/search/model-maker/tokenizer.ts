@@ -1,13 +1,13 @@
 /**
- * The default model's tokenizer.json: words (camelCase taken apart, lower case) as UTF-8 bytes, those that begin a word
- * told from those inside it. Any script is taken; nothing is unknown. Development only.
+ * The default model's tokenizer.json: words (camelCase is split and lower-cased) as UTF-8 bytes. Bytes at the start of
+ * a word differ from bytes inside it. Every script is supported, and there are no unknown tokens. Development only.
  */
 import { INNER_ID, PAD_ID, START_ID, UNKNOWN_ID } from './features.ts';
 
-/** More tokens than this are cut off. */
+/** Most tokens per text; later ones are cut off. */
 const TOKENS_MAX = 2_048;
 
-/** The printable stand-ins of the 256 bytes in a byte-level tokenizer (as GPT-2 has them). */
+/** Printable substitutes for the 256 bytes in a byte-level tokenizer (as in GPT-2). */
 function listByteCharacters(): string[] {
   const isPrintable = (byte: number) =>
     (byte >= 33 && byte <= 126) || (byte >= 161 && byte <= 172) || (byte >= 174 && byte <= 255);
@@ -51,7 +51,7 @@ export const TOKENIZER = {
     pretokenizers: [
       {
         type: 'Split',
-        // Bounded, for a word costs its length squared; shorter where a character is several bytes.
+        // Bounded, because the cost of a word is quadratic in its length; shorter where a character has several bytes.
         pattern: {
           Regex:
             '[\\p{Script=Latin}\\p{N}]{1,24}|[\\p{Script=Cyrillic}\\p{Script=Greek}]{1,16}|[\\p{L}\\p{M}]{1,4}',

@@ -1,13 +1,11 @@
 /**
- * The chat-completions shape in normal form, whole and streamed, of OpenAI and those who speak like it.
- * Pure; runs where stored copies are read, never on a server thread. Source: OpenAI's Chat Completions API reference; a
- * stream is put together as `ChatCompletionStream` of openai does it. With `n` > 1 the first choice is the answer.
+ * Requests of the chat-completions wire in normal form, for OpenAI and compatible servers. Pure; runs where stored
+ * copies are read, and on the student's thread. Source: OpenAI's Chat Completions API reference.
  */
 
-import type { NormalRequest, TurnBlock, TurnMessage, TurnTool } from '../../domain/turn.ts';
+import type { NormalRequest, TurnBlock, TurnMessage, TurnRole, TurnTool } from '../../domain/turn.ts';
 import { asCount, asObject, asText, type JsonObject, parseLenient } from '../json-reading.ts';
 import {
-  type ContentReader,
   cachePointOf,
   callBlock,
   emptyRequest,
@@ -15,19 +13,13 @@ import {
   mediaFromData,
   mediaFromUrl,
   type NormalReading,
-  type NormalShape,
   providerTool,
   readEffort,
   readOpenAiFormat,
   readOpenAiToolChoice,
   textBlocks,
 } from '../normal-reading.ts';
-import { readChatRole } from './shape.ts';
-
-export const normalChatCompletions: NormalShape = {
-  readRequest: readNormalChat,
-  startContent: (reading) => new ChatContentReader(reading),
-};
+import { reasoningOf } from './dialects.ts';
 
 /** A chat-completions request body. System messages at the beginning become the system prompt. */
 export function readNormalChat(value: unknown, reading: NormalReading): NormalRequest {
@@ -53,6 +45,22 @@ export function readNormalChat(value: unknown, reading: NormalReading): NormalRe
   };
 }
 
+/** A message's role; an unknown role counts as the user. */
+function readChatRole(role: unknown): TurnRole {
+  switch (role) {
+    case 'assistant':
+      return 'assistant';
+    case 'system':
+    case 'developer':
+      return 'system';
+    case 'tool':
+    case 'function':
+      return 'tool';
+    default:
+      return 'user';
+  }
+}
+
 function readMessage(message: JsonObject, reading: NormalReading): TurnMessage {
   const role = readChatRole(message.role);
   if (role !== 'tool') return { role, content: readMessageBlocks(message, reading) };
@@ -71,11 +79,8 @@ function readMessage(message: JsonObject, reading: NormalReading): TurnMessage {
 }
 
 /** Reasoning, content, refusal, audio and calls of a message that is not a tool's. */
-function readMessageBlocks(message: JsonObject, reading: NormalReading): TurnBlock[] {
-  const blocks: TurnBlock[] = [];
-  const reasoning = asText(message.reasoning_content) ?? asText(message.reasoning);
-  if (reasoning !== null)
-    blocks.push({ type: 'thinking', text: reasoning, signature: null, redacted: false });
+export function readMessageBlocks(message: JsonObject, reading: NormalReading): TurnBlock[] {
+  const blocks = readReasoning(message, reading);
   const content = readContent(message.content, reading);
   const annotations = reading.take(message.annotations);
   const text = content[0];
@@ -94,32 +99,60 @@ function readMessageBlocks(message: JsonObject, reading: NormalReading): TurnBlo
   return blocks;
 }
 
+/** Reasoning beside the content: text, or a list of details with signatures (OpenRouter, LiteLLM). */
+function readReasoning(message: JsonObject, reading: NormalReading): TurnBlock[] {
+  const details = reading.take(message.thinking_blocks ?? message.reasoning_details).map(asObject);
+  const reasoning = reasoningOf(message);
+  const blocks = details.flatMap((detail): TurnBlock[] => {
+    const text = asText(detail.text) ?? asText(detail.summary) ?? asText(detail.thinking) ?? '';
+    const signature = asText(detail.signature) ?? asText(detail.data);
+    if (text === '' && signature === null) return [];
+    return [{ type: 'thinking', text, signature, redacted: text === '' }];
+  });
+  if (reasoning === null) return blocks;
+  // Both hold the same text, and only the list has the signatures.
+  if (blocks.some((block) => block.type === 'thinking' && block.text !== '')) return blocks;
+  return [{ type: 'thinking', text: reasoning, signature: null, redacted: false }, ...blocks];
+}
+
 function readCall(call: JsonObject): TurnBlock {
   const body = asObject(call.function ?? call.custom);
   const input = body.arguments ?? body.input;
   return callBlock(call.id, body.name, typeof input === 'string' ? parseLenient(input) : (input ?? {}));
 }
 
-function readContent(content: unknown, reading: NormalReading): TurnBlock[] {
+/** The `content` of a message: text, or a list of parts. */
+export function readContent(content: unknown, reading: NormalReading): TurnBlock[] {
   if (typeof content === 'string') return textBlocks(content);
   const blocks: TurnBlock[] = [];
   for (const item of reading.take(content)) {
     const part = asObject(item);
-    blocks.push(readPart(part), ...cachePointOf(part));
+    blocks.push(typeof item === 'string' ? { type: 'text', text: item } : readPart(part, reading));
+    blocks.push(...cachePointOf(part));
     if (typeof part.prompt_cache_breakpoint === 'object' && part.prompt_cache_breakpoint !== null)
       blocks.push({ type: 'cache_point', ttl: null });
   }
   return blocks;
 }
 
-function readPart(part: JsonObject): TurnBlock {
+function readPart(part: JsonObject, reading: NormalReading): TurnBlock {
   switch (part.type) {
     case 'text':
+    case 'output_text':
+    case 'input_text':
       return { type: 'text', text: asText(part.text) ?? '' };
     case 'refusal':
       return { type: 'refusal', text: asText(part.refusal) ?? '' };
+    // Mistral's reasoning models send a list of texts, others a text.
+    case 'thinking':
+    case 'reasoning':
+      return readThinkingPart(part, reading);
     case 'image_url':
-      return mediaFromUrl('image', asText(asObject(part.image_url).url) ?? '', null);
+    case 'input_image': {
+      // Mistral and others send only the address.
+      const url = asText(part.image_url) ?? asText(asObject(part.image_url).url);
+      return mediaFromUrl('image', url ?? '', null);
+    }
     case 'input_audio': {
       const audio = asObject(part.input_audio);
       const format = asText(audio.format);
@@ -145,6 +178,17 @@ function readPart(part: JsonObject): TurnBlock {
   }
 }
 
+function readThinkingPart(part: JsonObject, reading: NormalReading): TurnBlock {
+  const thinking = part.thinking ?? part.reasoning ?? part.text;
+  const texts = Array.isArray(thinking) ? reading.take(thinking).map(readText) : [readText(thinking)];
+  const signature = asText(part.signature);
+  return { type: 'thinking', text: texts.join(''), signature, redacted: false };
+}
+
+function readText(value: unknown): string {
+  return typeof value === 'string' ? value : (asText(asObject(value).text) ?? '');
+}
+
 function readTool(tool: JsonObject): TurnTool {
   if (tool.type === undefined) {
     const { name, description, parameters, ...rest } = tool;
@@ -160,80 +204,4 @@ function readTool(tool: JsonObject): TurnTool {
     return functionTool(name, description, null, { ...rest, ...more });
   }
   return providerTool(type, tool);
-}
-
-/** A tool call of a stream while its pieces come in. */
-interface OpenCall {
-  id: string | null;
-  name: string;
-  text: string;
-}
-
-/** Puts the content of a chat-completions answer together. */
-export class ChatContentReader implements ContentReader {
-  readonly #reading: NormalReading;
-  readonly #calls = new Map<number, OpenCall>();
-  #message: JsonObject = {};
-  #text = '';
-  #refusal = '';
-  #reasoning = '';
-  #sound = '';
-  readonly #annotations: unknown[] = [];
-
-  constructor(reading: NormalReading) {
-    this.#reading = reading;
-  }
-
-  readWhole(value: unknown): void {
-    this.#message = asObject(asObject(this.#reading.take(asObject(value).choices)[0]).message);
-  }
-
-  readEvent(_name: string, value: unknown): void {
-    for (const item of this.#reading.take(asObject(value).choices)) {
-      const choice = asObject(item);
-      if ((choice.index ?? 0) === 0) this.#readDelta(asObject(choice.delta));
-    }
-  }
-
-  finish(): TurnBlock[] {
-    const message: JsonObject = { ...this.#message };
-    if (this.#reasoning !== '') message.reasoning_content = this.#reasoning;
-    if (this.#text !== '') message.content = this.#text;
-    if (this.#refusal !== '') message.refusal = this.#refusal;
-    if (this.#sound !== '') message.audio = { data: this.#sound };
-    if (this.#annotations.length > 0) message.annotations = this.#annotations;
-    if (this.#calls.size > 0) {
-      message.tool_calls = [...this.#calls.values()].map(({ id, name, text }) => ({
-        id,
-        function: { name, arguments: text },
-      }));
-    }
-    return readMessageBlocks(message, this.#reading);
-  }
-
-  #readDelta(delta: JsonObject): void {
-    this.#reasoning += asText(delta.reasoning_content) ?? asText(delta.reasoning) ?? '';
-    this.#text += asText(delta.content) ?? '';
-    this.#refusal += asText(delta.refusal) ?? '';
-    this.#sound += asText(asObject(delta.audio).data) ?? '';
-    for (const annotation of this.#reading.take(delta.annotations)) this.#annotations.push(annotation);
-    const pieces = this.#reading.take(delta.tool_calls).map(asObject);
-    if (typeof delta.function_call === 'object' && delta.function_call !== null) {
-      pieces.push({ index: 0, function: delta.function_call });
-    }
-    for (const piece of pieces) this.#readPiece(piece);
-  }
-
-  #readPiece(piece: JsonObject): void {
-    const index = Number(piece.index ?? 0);
-    let call = this.#calls.get(index);
-    if (call === undefined) {
-      call = { id: null, name: '', text: '' };
-      this.#calls.set(index, call);
-    }
-    const body = asObject(piece.function ?? piece.custom);
-    call.id = asText(piece.id) ?? call.id;
-    call.name += asText(body.name) ?? '';
-    call.text += asText(body.arguments) ?? asText(body.input) ?? '';
-  }
 }

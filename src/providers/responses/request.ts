@@ -1,22 +1,20 @@
 /**
- * The responses shape in normal form, whole and streamed. Pure; runs where stored copies are read, never on a server thread. Source: OpenAI's Responses API reference; of a stream the last event holds the whole answer, as for
- * `ResponseStream` of openai.
+ * Requests of the responses wire in normal form, and its items, which answers share. Pure; runs where stored copies are
+ * read, and on the student's thread. Source: OpenAI's Responses API reference.
  *
- * Each input item is a message of its own, as in the request. Calls that the client is asked to run (`function_call`,
- * `custom_tool_call`, shells, the computer, patches) are tool calls; what the provider runs itself is a block `other`.
+ * Each input item is a message. Calls that the client must run (`function_call`, `custom_tool_call`, shells, the
+ * computer, patches) are tool calls; what the provider runs itself is a block `other`.
  */
 
 import type { NormalRequest, TurnBlock, TurnMessage, TurnRole, TurnTool } from '../../domain/turn.ts';
-import { asArray, asCount, asObject, asText, type JsonObject, parseLenient } from '../json-reading.ts';
+import { asCount, asObject, asText, type JsonObject, parseLenient } from '../json-reading.ts';
 import {
-  type ContentReader,
   callBlock,
   emptyRequest,
   functionTool,
   mediaFromData,
   mediaFromUrl,
   type NormalReading,
-  type NormalShape,
   providerTool,
   readEffort,
   readOpenAiFormat,
@@ -24,12 +22,7 @@ import {
   textBlocks,
 } from '../normal-reading.ts';
 
-export const normalResponses: NormalShape = {
-  readRequest: readNormalResponses,
-  startContent: (reading) => new ResponsesContentReader(reading),
-};
-
-/** Items by which the model asks the client to run something, and under which name they hold what to run. */
+/** Items that ask the client to run something, and the field that holds the input. */
 const CLIENT_CALLS: Readonly<Record<string, string>> = {
   local_shell_call: 'action',
   shell_call: 'action',
@@ -38,7 +31,8 @@ const CLIENT_CALLS: Readonly<Record<string, string>> = {
   tool_search_call: 'arguments',
 };
 
-function readNormalResponses(value: unknown, reading: NormalReading): NormalRequest {
+/** A responses request body. Instructions, and system messages at the beginning, become the system prompt. */
+export function readNormalResponses(value: unknown, reading: NormalReading): NormalRequest {
   const body = asObject(value);
   const system = textBlocks(body.instructions);
   const messages: TurnMessage[] = [];
@@ -70,7 +64,7 @@ function textOrEmpty(text: string): TurnBlock[] {
 }
 
 /** One item of `input` or `output`. */
-function readItem(item: JsonObject, reading: NormalReading): TurnMessage {
+export function readItem(item: JsonObject, reading: NormalReading): TurnMessage {
   const type = asText(item.type) ?? 'message';
   switch (type) {
     case 'message': {
@@ -87,7 +81,7 @@ function readItem(item: JsonObject, reading: NormalReading): TurnMessage {
     case 'reasoning':
       return { role: 'assistant', content: [readReasoning(item, reading)] };
   }
-  // Of a tool search the item says who runs it.
+  // The item of a tool search says who runs it.
   const isClients = item.execution === undefined ? type !== 'tool_search_call' : item.execution === 'client';
   if (isClients && Object.hasOwn(CLIENT_CALLS, type)) {
     const name = type.slice(0, -'_call'.length);
@@ -158,12 +152,13 @@ function readPart(part: JsonObject, reading: NormalReading): TurnBlock {
 function readMedia(kind: 'image' | 'file', url: unknown, file: unknown, inline: unknown): TurnBlock {
   const data = asText(inline);
   if (data !== null) return mediaFromData(kind, data, null);
-  const address = asText(url);
+  // Clients of chat-completions put the address into an object.
+  const address = asText(url) ?? asText(asObject(url).url);
   if (address !== null) return mediaFromUrl(kind, address, null);
   return { type: 'media', kind, media_type: null, source: 'file_id', data: asText(file) ?? '' };
 }
 
-/** A tool; a namespace is the tools in it. */
+/** A tool; a namespace stands for the tools in it. */
 function readTool(tool: JsonObject, reading: NormalReading): TurnTool[] {
   const { type, name, description, parameters, ...rest } = tool;
   switch (type) {
@@ -172,9 +167,15 @@ function readTool(tool: JsonObject, reading: NormalReading): TurnTool[] {
       return [functionTool(name, description, parameters, rest)];
     case 'namespace':
       return reading.take(tool.tools).map((inner) => {
-        const { type: _type, name: own, description: words, parameters: schema, ...more } = asObject(inner);
+        const {
+          type: _type,
+          name: ownName,
+          description: words,
+          parameters: schema,
+          ...more
+        } = asObject(inner);
         const space = asText(name) ?? '?';
-        return functionTool(own, words, schema, { ...more, namespace: space });
+        return functionTool(ownName, words, schema, { ...more, namespace: space });
       });
     case 'local_shell':
     case 'shell':
@@ -184,80 +185,5 @@ function readTool(tool: JsonObject, reading: NormalReading): TurnTool[] {
       return [functionTool(type, description, parameters, tool)];
     default:
       return [providerTool(tool.server_label ?? name ?? type, tool)];
-  }
-}
-
-/** Puts the content of a responses answer together. */
-class ResponsesContentReader implements ContentReader {
-  readonly #reading: NormalReading;
-  /** Output items by their place; those still open have only what output_item.added said. */
-  readonly #items = new Map<number, JsonObject>();
-  /** Text or arguments of open items as far as the deltas have come. */
-  readonly #open = new Map<number, string>();
-  #output: unknown[] = [];
-
-  constructor(reading: NormalReading) {
-    this.#reading = reading;
-  }
-
-  readWhole(value: unknown): void {
-    this.#output = asArray(asObject(value).output);
-  }
-
-  readEvent(name: string, value: unknown): void {
-    const event = asObject(value);
-    const index = Number(event.output_index);
-    switch (asText(event.type) ?? name) {
-      case 'response.completed':
-      case 'response.incomplete':
-      case 'response.failed':
-      case 'response.cancelled':
-        this.readWhole(event.response);
-        break;
-      case 'response.output_item.added':
-        if (this.#reading.takeOne()) this.#items.set(index, asObject(event.item));
-        break;
-      case 'response.output_item.done':
-        if (this.#reading.takeOne()) this.#items.set(index, asObject(event.item));
-        this.#open.delete(index);
-        break;
-      case 'response.output_text.delta':
-      case 'response.refusal.delta':
-      case 'response.function_call_arguments.delta':
-      case 'response.custom_tool_call_input.delta':
-      case 'response.reasoning_summary_text.delta':
-      case 'response.reasoning_text.delta': {
-        const text = this.#open.get(index);
-        if (text === undefined && !this.#reading.takeOne()) break;
-        this.#open.set(index, (text ?? '') + (asText(event.delta) ?? ''));
-        break;
-      }
-    }
-  }
-
-  finish(): TurnBlock[] {
-    const blocks: TurnBlock[] = [];
-    for (const item of this.#reading.take(this.#output))
-      blocks.push(...readItem(asObject(item), this.#reading).content);
-    if (blocks.length > 0) return blocks;
-    // Cut off, or a terminal event that leaves the output out: what the item events told.
-    for (const [index, item] of this.#items) {
-      const text = this.#open.get(index);
-      const whole = text === undefined ? item : fillItem(item, text);
-      blocks.push(...readItem(whole, this.#reading).content);
-    }
-    return blocks;
-  }
-}
-
-/** An open item with the text that has come so far. */
-function fillItem(item: JsonObject, text: string): JsonObject {
-  switch (item.type) {
-    case 'message':
-      return { ...item, content: text };
-    case 'reasoning':
-      return { ...item, summary: [{ text }] };
-    default:
-      return { ...item, arguments: text, input: text };
   }
 }

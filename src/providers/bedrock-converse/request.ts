@@ -1,6 +1,7 @@
 /**
- * Bedrock's Converse and ConverseStream in normal form. Pure; runs where stored copies are read, never on a server thread.
- * Source: the Amazon Bedrock Runtime API reference. Bytes stay the base64 that they are on the wire.
+ * Requests of Bedrock's Converse and ConverseStream in normal form, and their content blocks, which answers share.
+ * Pure; runs where stored copies are read, never on a server thread. Source: the Amazon Bedrock Runtime API reference.
+ * Binary content stays in base64, as on the wire.
  */
 
 import type {
@@ -13,24 +14,29 @@ import type {
 } from '../../domain/turn.ts';
 import { asCount, asObject, asText, type JsonObject, parseLenient } from '../json-reading.ts';
 import {
-  type ContentReader,
   callBlock,
   emptyRequest,
   functionTool,
   type NormalReading,
-  type NormalShape,
   providerTool,
   readMessagesThinking,
 } from '../normal-reading.ts';
-import { readBedrockModel } from './shape.ts';
 
-export const normalBedrockConverse: NormalShape = {
-  readRequest: readNormalConverse,
-  startContent: (reading) => new ConverseContentReader(reading),
-};
-
-/** Blocks inside a tool result inside … : nobody nests deeper than one. */
+/** Nesting levels of tool results that are read; clients nest one. */
 const MAX_NESTING = 4;
+
+/** The model id in `/model/{id}/verb`, percent-decoded; null when the path has none. */
+export function readBedrockModel(path: string): string | null {
+  const at = path.indexOf('/model/');
+  const end = path.lastIndexOf('/');
+  if (at < 0 || end <= at + 7) return null;
+  const id = path.slice(at + 7, end);
+  try {
+    return asText(decodeURIComponent(id));
+  } catch {
+    return asText(id);
+  }
+}
 
 /** A Converse request body (Nova's InvokeModel bodies are the same). */
 export function readNormalConverse(value: unknown, reading: NormalReading, path: string): NormalRequest {
@@ -55,17 +61,19 @@ export function readNormalConverse(value: unknown, reading: NormalReading, path:
   };
 }
 
-function readBlocks(content: unknown, reading: NormalReading, depth = 0): TurnBlock[] {
+/** A list of content blocks. */
+export function readBlocks(content: unknown, reading: NormalReading, depth = 0): TurnBlock[] {
   return reading.take(content).map((item) => readBlock(asObject(item), reading, depth));
 }
 
-function readBlock(block: JsonObject, reading: NormalReading, depth: number): TurnBlock {
+/** One content block. */
+export function readBlock(block: JsonObject, reading: NormalReading, depth = 0): TurnBlock {
   if (typeof block.text === 'string') return { type: 'text', text: block.text };
   if (block.json !== undefined) return { type: 'text', text: JSON.stringify(block.json) };
   if (block.cachePoint !== undefined)
     return { type: 'cache_point', ttl: asText(asObject(block.cachePoint).ttl) };
   const call = asObject(block.toolUse);
-  // Calls of this type are for the provider itself to run; so are results that have a type.
+  // A call of this type is run by the provider itself; so is a result with a type.
   if (block.toolUse !== undefined && call.type !== 'server_tool_use')
     return callBlock(call.toolUseId, call.name, call.input ?? {});
   const result = asObject(block.toolResult);
@@ -142,105 +150,4 @@ function readFormat(format: JsonObject): TurnResponseSchema | null {
   const { schema, name } = asObject(asObject(format.structure).jsonSchema);
   const parsed = typeof schema === 'string' ? parseLenient(schema) : (schema ?? null);
   return { schema: parsed, name: asText(name), strict: null };
-}
-
-/** A block of a stream while its deltas come in. */
-interface OpenBlock {
-  start: JsonObject;
-  text: string;
-  input: string;
-  thinking: string;
-  signature: string | null;
-  /** Pieces of it, base64 each. */
-  redacted: string[];
-  citations: unknown[];
-  /** Content of the result of a tool that the provider runs itself. */
-  results: unknown[];
-}
-
-/** Puts the content of a Converse answer together. InvokeModel of Nova models uses it too. */
-export class ConverseContentReader implements ContentReader {
-  readonly #reading: NormalReading;
-  readonly #open = new Map<number, OpenBlock>();
-  #blocks: TurnBlock[] = [];
-
-  constructor(reading: NormalReading) {
-    this.#reading = reading;
-  }
-
-  readWhole(value: unknown): void {
-    const message = asObject(asObject(asObject(value).output).message);
-    this.#blocks = readBlocks(message.content, this.#reading);
-  }
-
-  readEvent(name: string, value: unknown): void {
-    if (name !== 'contentBlockStart' && name !== 'contentBlockDelta') return;
-    const event = asObject(value);
-    const open = this.#openBlock(Number(event.contentBlockIndex ?? 0));
-    if (open === null) return;
-    if (name === 'contentBlockStart') open.start = asObject(event.start);
-    else this.#readDelta(open, asObject(event.delta));
-  }
-
-  finish(): TurnBlock[] {
-    for (const open of this.#open.values()) this.#blocks.push(...this.#close(open));
-    this.#open.clear();
-    return this.#blocks;
-  }
-
-  #openBlock(index: number): OpenBlock | null {
-    let open = this.#open.get(index);
-    if (open === undefined) {
-      if (!this.#reading.takeOne()) return null;
-      open = {
-        start: {},
-        text: '',
-        input: '',
-        thinking: '',
-        signature: null,
-        redacted: [],
-        citations: [],
-        results: [],
-      };
-      this.#open.set(index, open);
-    }
-    return open;
-  }
-
-  #readDelta(open: OpenBlock, delta: JsonObject): void {
-    const reasoning = asObject(delta.reasoningContent);
-    open.text += asText(delta.text) ?? '';
-    open.input += asText(asObject(delta.toolUse).input) ?? '';
-    open.thinking += asText(reasoning.text) ?? '';
-    open.signature = asText(reasoning.signature) ?? open.signature;
-    const hidden = asText(reasoning.redactedContent);
-    if (hidden !== null && this.#reading.takeOne()) open.redacted.push(hidden);
-    if (delta.citation !== undefined && this.#reading.takeOne()) open.citations.push(delta.citation);
-    for (const result of this.#reading.take(delta.toolResult)) open.results.push(result);
-  }
-
-  #close(open: OpenBlock): TurnBlock[] {
-    const blocks: TurnBlock[] = [];
-    const { start, text, input, thinking, signature, redacted, citations } = open;
-    if (redacted.length > 0) {
-      const whole = redacted.length === 1 ? redacted[0]! : joinBase64(redacted);
-      blocks.push({ type: 'thinking', text: '', signature: whole, redacted: true });
-    }
-    if (thinking !== '' || signature !== null)
-      blocks.push({ type: 'thinking', text: thinking, signature, redacted: false });
-    if (text !== '') blocks.push({ type: 'text', text, ...(citations.length === 0 ? {} : { citations }) });
-    if (start.toolUse !== undefined || input !== '') {
-      blocks.push(
-        readBlock({ toolUse: { ...asObject(start.toolUse), input: parseLenient(input) } }, this.#reading, 0),
-      );
-    } else if (start.toolResult !== undefined) {
-      const result = { ...asObject(start.toolResult), content: open.results };
-      blocks.push(readBlock({ toolResult: result }, this.#reading, 0));
-    } else if (Object.keys(start).length > 0) blocks.push(readBlock(start, this.#reading, 0));
-    return blocks;
-  }
-}
-
-function joinBase64(pieces: readonly string[]): string {
-  return Buffer.concat(pieces.map((piece) => Buffer.from(piece, 'base64'))).toString('base64');
 }

@@ -1,9 +1,7 @@
 /**
- * The Gemini shape in normal form: generateContent and streamGenerateContent. Pure; runs where stored copies are read,
- * never on a server thread. Source: the Gemini API reference; Protobuf's JSON takes camelCase and snake_case: so do we.
- *
- * A stream's chunks are parts that follow each other; text that goes on from text is joined, since chunks cut it
- * anywhere. Signatures of thoughts stand on the part that carries them.
+ * Requests of the Gemini wire in normal form, and its parts, which answers share. Pure; runs where stored copies are
+ * read, never on a server thread. Source: the Gemini API reference. Protobuf's JSON accepts camelCase and snake_case,
+ * so this reader does, too. Signatures of thoughts are on the part that carries them.
  */
 
 import type {
@@ -16,23 +14,28 @@ import type {
 } from '../../domain/turn.ts';
 import { asCount, asObject, asText, type JsonObject, pick } from '../json-reading.ts';
 import {
-  type ContentReader,
   callBlock,
   emptyRequest,
   functionTool,
   mediaKind,
   type NormalReading,
-  type NormalShape,
   providerTool,
 } from '../normal-reading.ts';
-import { readGeminiModel } from './shape.ts';
 
-export const normalGemini: NormalShape = {
-  readRequest: readNormalGemini,
-  startContent: (reading) => new GeminiContentReader(reading),
-};
+/** The model's name in a path such as `/v1beta/models/NAME:generateContent`; null when it has none. */
+export function readGeminiModel(path: string): string | null {
+  const end = Math.max(path.lastIndexOf(':'), path.lastIndexOf('%3A'), path.lastIndexOf('%3a'));
+  if (end < 0) return null;
+  const name = path.slice(path.lastIndexOf('/', end) + 1, end);
+  try {
+    return asText(decodeURIComponent(name));
+  } catch {
+    return asText(name);
+  }
+}
 
-function readNormalGemini(value: unknown, reading: NormalReading, path: string): NormalRequest {
+/** A generateContent request body. */
+export function readNormalGemini(value: unknown, reading: NormalReading, path: string): NormalRequest {
   const body = asObject(value);
   const config = asObject(pick(body, 'generationConfig', 'generation_config'));
   const instruction = asObject(pick(body, 'systemInstruction', 'system_instruction'));
@@ -64,12 +67,13 @@ function readNormalGemini(value: unknown, reading: NormalReading, path: string):
   };
 }
 
-/** A field that is repeated, or one message of it as some clients send. */
+/** A repeated field, or a single message as some clients send it. */
 function takeOneOrMore(value: unknown, reading: NormalReading): unknown[] {
   return Array.isArray(value) ? reading.take(value) : [value].filter(Boolean);
 }
 
-function readParts(value: unknown, reading: NormalReading): TurnBlock[] {
+/** The parts of a content, or a single part as some clients send it. */
+export function readParts(value: unknown, reading: NormalReading): TurnBlock[] {
   return takeOneOrMore(value, reading).map((item) => readPart(asObject(item), reading));
 }
 
@@ -165,41 +169,4 @@ function readFormat(config: JsonObject): NormalRequest['response_schema'] {
   const mime = asText(pick(config, 'responseMimeType', 'response_mime_type'));
   if (schema === undefined && mime !== 'application/json') return null;
   return { schema: schema ?? null, name: null, strict: null };
-}
-
-class GeminiContentReader implements ContentReader {
-  readonly #reading: NormalReading;
-  readonly #blocks: TurnBlock[] = [];
-
-  constructor(reading: NormalReading) {
-    this.#reading = reading;
-  }
-
-  readWhole(value: unknown): void {
-    this.readEvent('', value);
-  }
-
-  readEvent(_name: string, value: unknown): void {
-    const candidates = this.#reading.take(asObject(value).candidates).map(asObject);
-    const candidate = candidates.find(({ index }) => (index ?? 0) === 0);
-    for (const block of readParts(asObject(candidate?.content).parts, this.#reading)) this.#add(block);
-  }
-
-  finish(): TurnBlock[] {
-    return this.#blocks;
-  }
-
-  #add(block: TurnBlock): void {
-    const last = this.#blocks.at(-1);
-    if (block.type === 'text') {
-      // An empty text may carry the signature of what came before it, and nothing else.
-      if (last?.type === 'text' && last.signature === undefined) {
-        last.text += block.text;
-        if (block.signature !== undefined) last.signature = block.signature;
-      } else if (block.text !== '' || block.signature !== undefined) this.#blocks.push(block);
-    } else if (block.type === 'thinking' && last?.type === 'thinking' && last.signature === null) {
-      last.text += block.text;
-      last.signature = block.signature;
-    } else this.#blocks.push(block);
-  }
 }

@@ -1,10 +1,9 @@
 /**
- * The Messages shape in normal form: `POST /v1/messages`, whole and streamed, and InvokeModel of the same models.
- * Pure; runs where stored copies are read, never on a server thread. Source: Anthropic's Messages API reference; a stream
- * is put together as `MessageStream` of @anthropic-ai/sdk does it.
+ * Requests of the Messages wire in normal form, and its content blocks, which answers share. Pure; runs where stored
+ * copies are read, and on the student's thread. Source: Anthropic's Messages API reference.
  *
- * `cache_control` on a block, a system text or a tool is a cache point behind it; a tool's is in its settings. Tools that
- * the provider runs itself (`server_tool_use` and the results that go with it) are blocks of type `other`.
+ * `cache_control` on a block, a system text or a tool is a cache point after it; a tool's is in its settings. Tools
+ * that the provider runs itself (`server_tool_use` and their results) are blocks of type `other`.
  */
 
 import type {
@@ -15,27 +14,19 @@ import type {
   TurnTool,
   TurnToolChoice,
 } from '../../domain/turn.ts';
-import { asCount, asObject, asText, type JsonObject, parseLenient } from '../json-reading.ts';
+import { asCount, asObject, asText, type JsonObject } from '../json-reading.ts';
 import {
-  type ContentReader,
   cachePointOf,
   callBlock,
   emptyRequest,
   functionTool,
   type NormalReading,
-  type NormalShape,
   providerTool,
   readMessagesThinking,
   textBlocks,
 } from '../normal-reading.ts';
-import { readThread } from './shape.ts';
 
-export const normalMessages: NormalShape = {
-  readRequest: readNormalMessages,
-  startContent: (reading) => new MessagesContentReader(reading),
-};
-
-/** Blocks inside a tool result inside … : nobody nests deeper than one. */
+/** Nesting levels of tool results that are read; clients nest one. */
 const MAX_NESTING = 4;
 
 /** A Messages request body. */
@@ -59,7 +50,14 @@ export function readNormalMessages(value: unknown, reading: NormalReading): Norm
   };
 }
 
+/** The answer that a request continues, in a conversation kept by the provider (`thread`); else null. */
+function readThread(body: JsonObject): string | null {
+  const { type, previous_message_id: previousId } = asObject(body.thread);
+  return type === 'continue' ? asText(previousId) : null;
+}
+
 /** A `content` or `system` field: a string or blocks. */
+/** One content block. */
 export function readMessagesBlocks(content: unknown, reading: NormalReading, depth = 0): TurnBlock[] {
   if (typeof content === 'string') return textBlocks(content);
   const blocks: TurnBlock[] = [];
@@ -67,13 +65,14 @@ export function readMessagesBlocks(content: unknown, reading: NormalReading, dep
     if (typeof item === 'string') blocks.push({ type: 'text', text: item });
     else {
       const block = asObject(item);
-      blocks.push(readBlock(block, reading, depth), ...cachePointOf(block));
+      blocks.push(readMessagesBlock(block, reading, depth), ...cachePointOf(block));
     }
   }
   return blocks;
 }
 
-function readBlock(block: JsonObject, reading: NormalReading, depth: number): TurnBlock {
+/** One content block. */
+export function readMessagesBlock(block: JsonObject, reading: NormalReading, depth = 0): TurnBlock {
   switch (block.type) {
     case 'text': {
       const citations = reading.take(block.citations);
@@ -141,85 +140,4 @@ function readToolChoice(choice: JsonObject): TurnToolChoice | null {
 function readFormat(format: JsonObject): TurnResponseSchema | null {
   if (format.type !== 'json_schema') return null;
   return { schema: format.schema ?? null, name: asText(format.name), strict: null };
-}
-
-/** A content block of a stream while its deltas come in. */
-interface OpenBlock {
-  block: JsonObject;
-  text: string;
-  thinking: string;
-  input: string;
-  signature: string | null;
-  citations: unknown[];
-}
-
-/** Puts the content of a Messages answer together. */
-export class MessagesContentReader implements ContentReader {
-  readonly #reading: NormalReading;
-  /** By index. */
-  readonly #open = new Map<number, OpenBlock>();
-  #blocks: TurnBlock[] = [];
-
-  constructor(reading: NormalReading) {
-    this.#reading = reading;
-  }
-
-  readWhole(value: unknown): void {
-    const body = asObject(value);
-    if (body.type !== 'error') this.#blocks = readMessagesBlocks(body.content, this.#reading);
-  }
-
-  readEvent(name: string, value: unknown): void {
-    const event = asObject(value);
-    const type = asText(event.type) ?? name;
-    if (type === 'content_block_start') {
-      if (!this.#reading.takeOne()) return;
-      this.#open.set(Number(event.index), startBlock(asObject(event.content_block)));
-    } else if (type === 'content_block_delta') this.#readDelta(Number(event.index), asObject(event.delta));
-  }
-
-  finish(): TurnBlock[] {
-    for (const open of this.#open.values()) this.#blocks.push(this.#close(open));
-    this.#open.clear();
-    return this.#blocks;
-  }
-
-  #readDelta(index: number, delta: JsonObject): void {
-    let open = this.#open.get(index);
-    if (open === undefined) {
-      // Its start was lost: the delta's own type says what it belongs to.
-      if (!this.#reading.takeOne()) return;
-      const type =
-        delta.type === 'input_json_delta'
-          ? 'tool_use'
-          : delta.type === 'thinking_delta' || delta.type === 'signature_delta'
-            ? 'thinking'
-            : 'text';
-      open = startBlock({ type });
-      this.#open.set(index, open);
-    }
-    open.text += asText(delta.text) ?? '';
-    open.thinking += asText(delta.thinking) ?? '';
-    open.input += asText(delta.partial_json) ?? '';
-    open.signature = asText(delta.signature) ?? open.signature;
-    if (delta.citation !== undefined && this.#reading.takeOne()) open.citations.push(delta.citation);
-    // Compaction blocks come as one delta that holds all their content.
-    if (delta.type === 'compaction_delta') open.block = { ...open.block, content: delta.content };
-  }
-
-  #close({ block, text, thinking, input, signature, citations }: OpenBlock): TurnBlock {
-    const whole: JsonObject = { ...block };
-    if (text !== '') whole.text = (asText(block.text) ?? '') + text;
-    if (thinking !== '') whole.thinking = (asText(block.thinking) ?? '') + thinking;
-    if (input !== '') whole.input = parseLenient(input);
-    if (signature !== null) whole.signature = signature;
-    if (citations.length > 0) {
-      whole.citations = Array.isArray(block.citations) ? [...block.citations, ...citations] : citations;
-    }
-    return readBlock(whole, this.#reading, 0);
-  }
-}
-
-function startBlock(block: JsonObject): OpenBlock {
-  return { block, text: '', thinking: '', input: '', signature: null, citations: [] };
 }

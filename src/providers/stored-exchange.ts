@@ -1,0 +1,20 @@
+/**
+ * The stored copy of an exchange: the fields of CapturedExchange and ExchangeRecord that reading needs. Types only;
+ * used wherever stored copies are read.
+ */
+
+import type { ApiShape } from '../domain/exchange.ts';
+
+export interface StoredExchange {
+  shape: ApiShape | null;
+  path: string;
+  /** 0 without an answer. */
+  status: number;
+  /** Flat [name, value, …]. */
+  request_headers: readonly string[];
+  response_headers: readonly string[];
+  request_body: Uint8Array;
+  response_body: Uint8Array;
+  /** A stored body is only its beginning. */
+  truncated: boolean;
+}

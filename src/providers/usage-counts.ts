@@ -1,0 +1,35 @@
+/** Rules for token counts that several wires share. Pure; runs where stored copies are read. */
+
+import type { TokenUsage } from '../domain/exchange.ts';
+import { asCount } from './json-reading.ts';
+
+/**
+ * A count that a stream sends several times, each time cumulative. A zero after another count comes from a server that
+ * fills the field without knowing it.
+ */
+export function laterCount(told: unknown, before: number | null): number | null {
+  const count = asCount(told);
+  return count === null || (count === 0 && before !== null) ? before : count;
+}
+
+/** What an answer's counts say. */
+interface ToldCounts {
+  input: number;
+  output: number;
+  reasoning: number;
+  /** Total of all; null when not reported. */
+  total: number | null;
+}
+
+/** Output including the reasoning. Some servers include it, others (xAI) count it separately. The total decides. */
+export function outputWithReasoning({ input, output, reasoning, total }: ToldCounts): number {
+  const isApart = total === null ? reasoning > output : reasoning > 0 && total === input + output + reasoning;
+  return isApart ? output + reasoning : output;
+}
+
+/** Converts counts whose input includes the cache to counts whose input excludes it. */
+export function leaveOutCache(usage: TokenUsage): TokenUsage {
+  const { input_tokens: input, cache_read_tokens: read, cache_write_tokens: written } = usage;
+  if (input === null) return usage;
+  return { ...usage, input_tokens: Math.max(0, input - (read ?? 0) - (written ?? 0)) };
+}

@@ -1,0 +1,158 @@
+/**
+ * A wire: a format in which clients ask model providers for a turn. Everything that depends on the format is in its
+ * `Wire`; `wires.ts` lists them. A format that leaves out a part does not compile. Types, and what several wires share;
+ * any thread.
+ */
+
+import type { SideKind } from '../domain/child-kind.ts';
+import { type ApiShape, type RelegationWire, type TokenUsage, unknownUsage } from '../domain/exchange.ts';
+import type { NormalRequest, TurnBlock, TurnStop } from '../domain/turn.ts';
+import type { FrameSink } from './framing.ts';
+import type { JsonObject } from './json-reading.ts';
+import { emptyRequest, type NormalReading } from './normal-reading.ts';
+
+/** A request: its normal form, and the facts needed to link turns. */
+export interface WireRequest {
+  normal: NormalRequest;
+  /** The provider keeps the answer, so a later request may name it instead of holding it. */
+  is_kept: boolean;
+  /** The conversation in which the provider keeps the answer; null if absent. */
+  kept_in: string | null;
+  /** It asks for an embedding: the same path serves both, and an embedding is no turn. */
+  embeds: boolean;
+}
+
+/** An answer. All null and empty when there was none. */
+export interface WireAnswer {
+  id: string | null;
+  model: string | null;
+  content: TurnBlock[];
+  /** The provider's own stop word. */
+  stop_word: string | null;
+  /** Counts in the meaning of the wire's `usage`. */
+  usage: TokenUsage;
+  /** The provider's error in words, from an error answer or from within the answer; else null. */
+  error: string | null;
+  /** It is an embedding. */
+  embeds: boolean;
+}
+
+/** Assembles a whole or streamed answer. One object reads one answer, and must assume nothing about its JSON. */
+export interface AnswerReader extends FrameSink {
+  /** The answer so far. Called once, last. */
+  finish(): WireAnswer;
+}
+
+/** Which requests of a route are turns in this format. */
+interface WirePaths {
+  /** `bedrock`: plain words, which count under Bedrock's own route and under prefixes of GW_ROUTES alone. */
+  routes: 'all' | 'bedrock';
+  /**
+   * Whether a POST to this path is a turn, or `other`: no turn, but read for its model and usage. Called on server
+   * threads for each request, so it allocates nothing and uses no regex.
+   * @param path raw, without the route's prefix and without the query
+   */
+  tell(path: string): 'turn' | 'other' | null;
+  /** Paths of turns, as clients send them; the labelling clients must know them too (test/label). */
+  examples: readonly string[];
+}
+
+/** What the counts of a wire's answers mean. */
+interface WireUsage {
+  /** `input_tokens` counts what was read from a cache or written to it. */
+  includes_cache: boolean;
+}
+
+/** How a wire's requests are cached. A field is a path of names with dots; the first that a request has is read. */
+export interface PromptLayout {
+  /** `marked`: up to the cache points of the request. `automatic`: the whole prompt, without being asked. */
+  caching: 'marked' | 'automatic';
+  tools: readonly string[];
+  system: readonly string[];
+  messages: readonly string[];
+  /** The field of a message that holds its parts. */
+  blocks: 'content' | 'parts';
+  /** Settings of which a change invalidates the messages. */
+  settings: readonly string[];
+  /** A field by which the request continues a prompt that the provider keeps; null: the wire has none. */
+  kept_by: string | null;
+}
+
+/** What the student needs to know to answer steps of a wire; src/student/serving writes the answers. */
+interface ServedForm {
+  /** How the path of a step ends, raw; on the default upstream it is the whole path. */
+  step_path: string;
+  /** Provider label of the format's maker. */
+  maker: string;
+  /** The header whose values distinguish agents. */
+  beta_header: string;
+}
+
+export interface Wire<S extends ApiShape = ApiShape> {
+  readonly shape: S;
+  readonly paths: WirePaths;
+  /** Whether a request on an unknown path has this format; and whether an answer's first value has it. */
+  asks(body: JsonObject): boolean;
+  answers(first: JsonObject): boolean;
+  readRequest(body: unknown, reading: NormalReading, path: string): WireRequest;
+  /** @param headers of the answer; flat [name, value, …] */
+  startAnswer(reading: NormalReading, path: string, headers: readonly string[]): AnswerReader;
+  /** The stop words, in lower case. Any other word is `other`. */
+  readonly stops: Readonly<Record<string, TurnStop>>;
+  readonly usage: WireUsage;
+  /** How the provider caches the prompt. */
+  readonly prompt: PromptLayout;
+  /** The ids of its tool calls come from the provider. Otherwise clients make up their own. */
+  readonly has_call_ids: boolean;
+  /** Name of its operation in OpenTelemetry's GenAI conventions. */
+  readonly span_operation: 'chat' | 'generate_content' | 'text_completion';
+  /** The kind of a coding agent's side call; null for a call of the work itself. */
+  findSideCall(request: NormalRequest, offersTools: boolean): SideKind | null;
+  /** Runs of such turns can be golden. */
+  readonly can_be_golden: boolean;
+  /** null when no student answers its steps. */
+  readonly served: S extends RelegationWire ? ServedForm : null;
+}
+
+/** A request whose answer the provider does not keep, as most are. */
+export function plainRequest(normal: NormalRequest): WireRequest {
+  return { normal, is_kept: false, kept_in: null, embeds: false };
+}
+
+/** A request that cannot be read. */
+export function unreadRequest(): WireRequest {
+  return plainRequest(emptyRequest());
+}
+
+/** An answer without any content yet. */
+export function emptyAnswer(model: string | null = null): WireAnswer {
+  return { id: null, model, content: [], stop_word: null, usage: unknownUsage(), error: null, embeds: false };
+}
+
+/**
+ * A provider's stop word in the common vocabulary. Some providers end an answer with tool calls like any other (`STOP`,
+ * `completed`, and `stop` after a forced call); it still waits for the tool: `tool_use`.
+ */
+export function normalizeStop(
+  { stops }: Pick<Wire, 'stops'>,
+  word: string | null,
+  content: readonly TurnBlock[],
+): TurnStop | null {
+  if (word === null) return null;
+  const known = word.toLowerCase();
+  const stop = Object.hasOwn(stops, known) ? stops[known]! : 'other';
+  return stop === 'end_turn' && content.some(({ type }) => type === 'tool_call') ? 'tool_use' : stop;
+}
+
+/** Whether the path ends with the versioned name, or is exactly the bare name. */
+export function endsVersioned(path: string, versioned: string, bare: string): boolean {
+  return path.endsWith(versioned) || path === bare;
+}
+
+/** Whether the path ends with `:verb` or `%3Averb`, after at least one character. */
+export function endsWithVerb(path: string, verb: string): boolean {
+  if (!path.endsWith(verb)) return false;
+  const before = path.length - verb.length;
+  if (path.charCodeAt(before - 1) === 0x3a) return before > 1;
+  return before > 3 && (path.startsWith('%3A', before - 3) || path.startsWith('%3a', before - 3));
+}

@@ -1,0 +1,15 @@
+/** Bounds of embedding texts with the local model. Constants only; any thread. */
+
+import { strict as assert } from 'node:assert';
+
+/** Tokens of one text that are embedded, whatever the model. */
+export const EMBEDDING_TOKENS_MAX = 2_048;
+/** One run of the model: texts, and tokens with padding. */
+export const EMBEDDING_BATCH_TEXTS = 32;
+export const EMBEDDING_BATCH_TOKENS = 16_384;
+/** What may wait for the model on one thread. More is refused as unavailable. */
+export const EMBEDDING_QUEUE_TEXTS = 4_096;
+export const EMBEDDING_QUEUE_CHARACTERS = 8 << 20;
+
+assert(EMBEDDING_BATCH_TEXTS <= EMBEDDING_QUEUE_TEXTS, 'a whole batch can wait');
+assert(EMBEDDING_TOKENS_MAX <= EMBEDDING_BATCH_TOKENS, 'the longest text fits into a run');
