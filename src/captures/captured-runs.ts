@@ -1,0 +1,740 @@
+/**
+ * The list of captured runs: follows the exchanges as they are written, and returns pages of the list, newest first.
+ * What an earlier reader has kept (storage/capture/run-index.ts) is loaded from the newest run on, as far as needed.
+ * Pure except for its sources; capture reader.
+ *
+ * Memory: about a kilobyte per run, at most CAPTURE_LISTED_RUNS runs; beyond, the oldest leave the list (they can still
+ * be read by id). A row needs only records, except for two facts from bodies: a run's first words and, when the records
+ * show no fault, whether it is golden. Both are read once and kept with the row until the run continues. A page reads
+ * bodies for at most CAPTURE_LIST_READING_MS. The null values in it are then read next, while no request waits, and
+ * after them those of all other runs, the newest first.
+ */
+import type { CapturedActivity, CapturedRunRow, ChildRunName } from '../domain/captured-run.ts';
+import type { GoldenReason } from '../domain/golden.ts';
+import type { Prices } from '../domain/price.ts';
+import { NO_WORDS, type RunWords, weighWords } from '../domain/run-mark.ts';
+import { inRunOrder, standsBehind } from '../domain/run-order.ts';
+import { compileRunQuery, compileSort, type Verdict } from '../domain/run-query/match.ts';
+import { PageCollector, type PagePlace } from '../domain/run-query/page.ts';
+import type { RunQuery } from '../domain/run-query/run-query.ts';
+import { CAPTURE_ACTIVITY, NAMED_CHILD_RUNS } from '../limits.ts';
+import { readFreshUsage } from '../providers/fresh-usage.ts';
+import { normalizeTurn } from '../providers/normal-turn.ts';
+import { priceExchange } from './exchange-cost.ts';
+import type { ExchangeSource, ListedExchange } from './exchange-source.ts';
+import { addRecord, type RunTally, summarizeRun } from './inspect.ts';
+import { type ListedRun, readListedRun, startRun, writeListedRun } from './listed-run.ts';
+import {
+  findReported,
+  idOf,
+  makeEntryReader,
+  quickWordsOf,
+  type RunEntry,
+  type SaidOfRuns,
+  showEntry,
+  startOf,
+} from './run-entry.ts';
+import { judgeByRecords } from './run-judge.ts';
+import type { RunsWithText } from './run-texts.ts';
+import { SourcePart } from './source-part.ts';
+import { readTask } from './trace.ts';
+
+/** Runs in the list, about a kilobyte each. Beyond, the oldest leave it. */
+const CAPTURE_LISTED_RUNS = 100_000;
+/** Exchanges of the longest run that is judged by its bodies. */
+const CAPTURE_JUDGED_EXCHANGES = 2_000;
+/** Runs that lists have shown without a verdict, and that are judged next. */
+const CAPTURE_WANTED_RUNS = 1_000;
+/** Characters of a run's first words in a list. */
+const CAPTURE_TASK_CHARACTERS = 200;
+
+/** Where a page begins and what it shows. */
+export interface RunPageQuestion {
+  limit: number;
+  /** Only runs behind this place; null to begin with the first. */
+  after: PagePlace | null;
+  query: RunQuery;
+  /** What ages and statuses are as of, in milliseconds since the epoch. */
+  now_ms: number;
+  /** Runs that began with an earlier exchange are not shown; left out to show all. */
+  not_before?: number;
+}
+
+export interface CapturedRunPage {
+  runs: CapturedRunRow[];
+  /** null when there are no more. */
+  next: PagePlace | null;
+  /** Runs that match, of those that were looked at. */
+  matched: number;
+  /** Runs of which it is not known yet whether they match. */
+  unread: number;
+  /** Runs that were looked at; older ones are still being loaded if this is less than all. */
+  scanned: number;
+}
+
+export interface RangesQuestion {
+  before: number | null;
+  /** Only runs that began then or later, in milliseconds since the epoch. */
+  from_ms: number;
+  limit: number;
+}
+
+/** Where a run's exchanges are. */
+interface RunRange {
+  run_id: string;
+  first_id: number;
+  last_id: number;
+  exchanges: number;
+}
+
+/** Whether there is time to read more bodies. @param found rows of the page so far; an empty page gets more time */
+export type HasTime = (found?: number) => boolean;
+
+/** Rows that an earlier reader has kept. */
+interface KeptRuns {
+  /** Those of runs that began before that exchange, the newest first. */
+  newest(before: number, limit: number): { first_id: number; value: Buffer }[];
+  find(runId: string): Buffer | undefined;
+}
+
+/** State stored beside the rows. */
+export interface KeptState {
+  /** The rows include everything up to this exchange. */
+  last_id: number;
+  runs: number;
+  left_out: number;
+  without_run: number;
+}
+
+interface RunChanges {
+  runs: { first_id: number; run_id: string; value: Buffer }[];
+  gone: { first_id: number; run_id: string }[];
+  state: KeptState;
+}
+
+interface CapturedRunsOptions {
+  /** Runs in the list. */
+  max?: number;
+  prices?: Prices;
+  /** External statements about runs; none when left out. */
+  said?: SaidOfRuns;
+  /** Called once for each run whose echo differs. */
+  onDiffering?: () => void;
+  kept?: { rows: KeptRuns; state: KeptState } | null;
+}
+
+/** Rows loaded in one batch. */
+const LOADED_AT_ONCE = 2_048;
+/** How long a page loads kept rows before it looks at those that are there. */
+const LOADING_MS = 200;
+/** Runs that a page takes out of the list at least, since some of them may not match once their bodies are read. */
+const CANDIDATES_AT_ONCE = 64;
+/** Runs that are searched for unread ones before a request may be answered. */
+const LOOKED_AT_ONCE = 8_192;
+
+export class CapturedRuns {
+  readonly #max: number;
+  readonly #prices: Prices;
+  readonly #said: SaidOfRuns;
+  readonly #onDiffering: () => void;
+  readonly #kept: KeptRuns | null;
+  /** Runs in memory: all from `#loadedTo` on, and older ones that were looked up. */
+  readonly #runs = new Map<string, ListedRun>();
+  /** Child runs whose parent is not in the list yet, by the parent. */
+  readonly #orphans = new Map<string, ChildRunName[]>();
+  /** By their first exchange, ascending, from `#loadedTo` on. */
+  #order: ListedRun[] = [];
+  /** Older runs are not loaded yet; 0 when all are. */
+  #loadedTo: number;
+  /** Number of all runs, loaded or not. */
+  #count: number;
+  /** Runs shown with unknown values, in the order shown. */
+  readonly #wanted = new Set<ListedRun>();
+  /** Where the search for unread runs continues: among runs that began before that exchange. */
+  #unreadBefore = Number.POSITIVE_INFINITY;
+  /** Whether the search skipped runs that changed recently. */
+  #hasUnsettled = false;
+  /** Searches so far. */
+  #searches = 0;
+  /** Runs changed since they were last stored. */
+  readonly #changed = new Set<ListedRun>();
+  #gone: RunChanges['gone'] = [];
+  /** The last exchange that was added. */
+  last_id: number;
+  /** Runs that left the list. */
+  left_out: number;
+  /** Exchanges without a run. */
+  without_run: number;
+
+  constructor({
+    max = CAPTURE_LISTED_RUNS,
+    prices = {},
+    said = NOTHING_SAID,
+    onDiffering = () => {},
+    kept = null,
+  }: CapturedRunsOptions = {}) {
+    this.#onDiffering = onDiffering;
+    this.#said = said;
+    this.#max = max;
+    this.#prices = prices;
+    this.#kept = kept?.rows ?? null;
+    // Later exchanges are above the kept ones.
+    this.#loadedTo = kept === null ? 0 : kept.state.last_id + 1;
+    this.#count = kept?.state.runs ?? 0;
+    this.last_id = kept?.state.last_id ?? 0;
+    this.left_out = kept?.state.left_out ?? 0;
+    this.without_run = kept?.state.without_run ?? 0;
+  }
+
+  get size(): number {
+    return this.#count;
+  }
+
+  /** Adds the next exchange, in the order of ids. */
+  add(record: ListedExchange): void {
+    this.last_id = record.id;
+    if (record.run_id === null) {
+      this.without_run += 1;
+      return;
+    }
+    let run = this.#find(record.run_id);
+    if (run === undefined) {
+      if (this.#count >= this.#max) this.#dropOldest();
+      run = startRun(record.run_id, this.#orphans.get(record.run_id));
+      this.#orphans.delete(record.run_id);
+      this.#runs.set(record.run_id, run);
+      this.#order.push(run);
+      this.#count += 1;
+    }
+    const isFirst = run.tally.last_id === 0;
+    this.#addTo(run, record);
+    this.#unreadBefore = Number.POSITIVE_INFINITY;
+    if (isFirst) this.#noteChild(run.tally);
+  }
+
+  #addTo(run: ListedRun, record: ListedExchange): void {
+    if (record.kind === 'turn' && run.first_turn_id === 0) {
+      run.first_turn_id = record.id;
+      run.task = null;
+    }
+    if (run.last !== null && !standsBehind(record, run.last)) run.is_in_order = false;
+    const { id, seq, started_at, arrival } = record;
+    run.last = { id, seq, started_at, ...(arrival === undefined ? {} : { arrival }) };
+    // Tokens have one meaning in the whole list, whatever the wire.
+    addRecord(run.tally, { ...record, usage: readFreshUsage(record.shape, record.usage) });
+    const { usd, basis, is_unknown } = priceExchange(record, this.#prices);
+    if (is_unknown) run.unpriced_turns += 1;
+    if (usd !== null) run.cost_usd = (run.cost_usd ?? 0) + usd;
+    if (basis !== null && basis !== 'told') run.estimated_turns += 1;
+    this.#changed.add(run);
+  }
+
+  /** Turns moved between runs because some were stored late: add these runs up again. */
+  move(source: ExchangeSource, moves: readonly { from: string; to: string }[]): void {
+    for (const { from, to } of moves) {
+      const left = this.#find(from);
+      if (left === undefined) continue;
+      const joined = this.#find(to);
+      const runs = joined === undefined ? [left] : [left, joined];
+      const first_id = Math.min(...runs.map(({ tally }) => tally.first_id));
+      const last_id = Math.max(...runs.map(({ tally }) => tally.last_id));
+      while (this.#loadedTo > first_id && this.loadSome());
+      for (const run of runs) this.#takeOut(run);
+      for (const [name, children] of [[from, left.children] as const, [to, joined?.children] as const]) {
+        const run = this.#addUp(source, startRun(name, children), first_id, last_id);
+        if (run.tally.last_id > 0) this.#putIn(run);
+        else this.#changed.delete(run);
+      }
+    }
+  }
+
+  #takeOut(run: ListedRun): void {
+    const { summary, first_id } = run.tally;
+    const at = this.#placeBefore(first_id);
+    if (this.#order[at] === run) this.#order.splice(at, 1);
+    this.#count -= 1;
+    this.#runs.delete(summary.run_id!);
+    this.#wanted.delete(run);
+    this.#changed.delete(run);
+    this.#gone.push({ first_id, run_id: summary.run_id! });
+  }
+
+  #putIn(run: ListedRun): void {
+    this.#order.splice(this.#placeBefore(run.tally.first_id), 0, run);
+    this.#count += 1;
+    this.#runs.set(run.tally.summary.run_id!, run);
+    this.#unreadBefore = Number.POSITIVE_INFINITY;
+  }
+
+  /** Adds a run's records between two exchanges, in the order of the run. */
+  #addUp(source: ExchangeSource, run: ListedRun, firstId: number, lastId: number): ListedRun {
+    const run_id = run.tally.summary.run_id!;
+    const within = new RunWithin(source, firstId, lastId);
+    for (const record of inRunOrder(within.summaries({ run_id }))) this.#addTo(run, record);
+    run.is_in_order = true;
+    return run;
+  }
+
+  /** Adds up a run's records again, in the order of the run, because some were stored after later ones. */
+  #putInOrder(source: ExchangeSource, run: ListedRun): void {
+    const { summary, first_id, last_id } = run.tally;
+    const fresh = this.#addUp(source, startRun(summary.run_id!, run.children), first_id, last_id);
+    this.#changed.delete(fresh);
+    this.#changed.add(run);
+    const { task, first_turn_id } = run;
+    Object.assign(run, fresh);
+    if (fresh.first_turn_id === first_turn_id) run.task = task;
+  }
+
+  #noteChild({ summary: { run_id, parent_run_id, kind } }: RunTally): void {
+    if (parent_run_id === null) return;
+    const parent = this.#find(parent_run_id);
+    const known = parent?.children ?? this.#orphans.get(parent_run_id) ?? [];
+    if (known.length >= NAMED_CHILD_RUNS) return;
+    const children = [...known, { run_id: run_id!, kind }];
+    if (parent === undefined) {
+      this.#orphans.set(parent_run_id, children);
+      if (this.#orphans.size > CAPTURE_WANTED_RUNS) this.#orphans.delete(this.#orphans.keys().next().value!);
+      return;
+    }
+    parent.children = children;
+    this.#changed.add(parent);
+  }
+
+  /** A run of the list, loaded or not. */
+  #find(runId: string): ListedRun | undefined {
+    const run = this.#runs.get(runId);
+    if (run !== undefined || this.#loadedTo === 0) return run;
+    const bytes = this.#kept!.find(runId);
+    if (bytes === undefined) return undefined;
+    const found = readListedRun(bytes);
+    this.#runs.set(runId, found);
+    return found;
+  }
+
+  /**
+   * Loads some of the kept rows, the newest of those that are left.
+   * @returns false when none is left
+   * @throws Error when the kept state is incomplete
+   */
+  loadSome(): boolean {
+    if (this.#loadedTo === 0) return false;
+    const rows = this.#kept!.newest(this.#loadedTo, LOADED_AT_ONCE);
+    const older: ListedRun[] = [];
+    for (const { value } of rows) {
+      const read = readListedRun(value);
+      const name = read.tally.summary.run_id!;
+      // A run that was looked up may have continued since.
+      const run = this.#runs.get(name) ?? read;
+      this.#runs.set(name, run);
+      older.push(run);
+    }
+    // Runs that began later follow these.
+    this.#order = [...older.reverse(), ...this.#order];
+    this.#loadedTo = rows.length < LOADED_AT_ONCE ? 0 : rows.at(-1)!.first_id;
+    if (this.#loadedTo === 0 && this.#order.length !== this.#count)
+      throw new RangeError(`${this.#order.length} of ${this.#count} kept rows`);
+    return this.#loadedTo !== 0;
+  }
+
+  #loadAll(): void {
+    while (this.loadSome());
+  }
+
+  /** Changes since the last call, to be stored. */
+  takeChanges(): RunChanges {
+    const runs = [...this.#changed].map((run) => ({
+      first_id: run.tally.first_id,
+      run_id: run.tally.summary.run_id!,
+      value: writeListedRun(run),
+    }));
+    this.#changed.clear();
+    const gone = this.#gone;
+    this.#gone = [];
+    const { last_id, left_out, without_run } = this;
+    return { runs, gone, state: { last_id, runs: this.#count, left_out, without_run } };
+  }
+
+  /** How many runs {@link takeChanges} would return. */
+  get changed(): number {
+    return this.#changed.size + this.#gone.length;
+  }
+
+  /**
+   * Handles retention up to an exchange: runs without a later exchange leave the list, and the others keep only their
+   * later exchanges. Everything must then be stored again.
+   */
+  forgetBefore(source: ExchangeSource, firstId: number): void {
+    this.#loadAll();
+    for (const run of this.#order) {
+      const { summary, first_id, last_id } = run.tally;
+      if (first_id >= firstId) continue;
+      this.#wanted.delete(run);
+      this.#runs.delete(summary.run_id!);
+      if (last_id < firstId) continue;
+      const left = startRun(summary.run_id!, run.children);
+      for (const record of source.summaries({ run_id: summary.run_id!, from_id: firstId })) {
+        if (record.id > last_id) break;
+        this.#addTo(left, record);
+        if (record.id === last_id) break;
+      }
+      if (left.tally.last_id > 0) this.#runs.set(summary.run_id!, left);
+    }
+    this.#order = [...this.#runs.values()].sort((a, b) => a.tally.first_id - b.tally.first_id);
+    this.#count = this.#order.length;
+    for (const run of this.#order) run.children = run.children.filter(({ run_id }) => this.#runs.has(run_id));
+    this.#gone = [];
+    this.#changed.clear();
+    for (const run of this.#order) this.#changed.add(run);
+  }
+
+  /** The first and last id of a run's exchanges; undefined when it is not in the list. */
+  rangeOf(runId: string): { first_id: number; last_id: number } | undefined {
+    const tally = this.#find(runId)?.tally;
+    return tally === undefined ? undefined : { first_id: tally.first_id, last_id: tally.last_id };
+  }
+
+  /**
+   * The exchanges of the newest runs, by their first exchange.
+   * @param before only runs that began with an earlier exchange; null to begin with the newest
+   */
+  listRanges({ before, from_ms, limit, not_before }: RangesQuestion & { not_before: number }): RunRange[] {
+    const found: RunRange[] = [];
+    let at = before === null ? this.#order.length : this.#placeBefore(before);
+    while (found.length < limit) {
+      if (at === 0) {
+        const loaded = this.#order.length;
+        this.loadSome();
+        at = this.#order.length - loaded;
+        if (at === 0) break;
+      }
+      const { summary, first_id, last_id, first_ms } = this.#order[--at]!.tally;
+      if (first_id < not_before) break;
+      if (first_ms < from_ms) continue;
+      found.push({ run_id: summary.run_id!, first_id, last_id, exchanges: summary.exchanges });
+    }
+    return found;
+  }
+
+  /** One run's row; undefined when it is neither in the list nor reported. */
+  row(source: ExchangeSource, runId: string, hasTime: HasTime, nowMs: number): CapturedRunRow | undefined {
+    const run = this.#find(runId);
+    if (run === undefined) {
+      const reported = this.#said.reportedOf(runId);
+      return reported === undefined ? undefined : this.#show({ listed: null, reported }, nowMs);
+    }
+    this.#read(source, run, hasTime);
+    return this.#show(this.#entryOf(run), nowMs);
+  }
+
+  /**
+   * How many of the newest runs are golden. Runs whose bodies must be read first are read next, and count as not
+   * judged.
+   */
+  countGolden(source: ExchangeSource): CapturedActivity['golden'] {
+    const counts = { golden: 0, not_golden: 0, not_judged: 0 };
+    while (this.#order.length < CAPTURE_ACTIVITY.runs && this.loadSome());
+    for (const run of this.#order.slice(-CAPTURE_ACTIVITY.runs)) {
+      if (!this.#isJudged(run)) this.#read(source, run, () => false);
+      const entry = this.#entryOf(run);
+      const { golden } = this.#weigh(entry, this.#wordsOf(entry));
+      if (golden === null) counts.not_judged += 1;
+      else counts[golden ? 'golden' : 'not_golden'] += 1;
+    }
+    return counts;
+  }
+
+  /**
+   * A page. Where a query needs more bodies than the time allows, the page is short and says where it ended; each call
+   * advances by at least one run.
+   */
+  page(source: ExchangeSource, question: RunPageQuestion, hasTime: HasTime): CapturedRunPage {
+    const { limit, query, now_ms } = question;
+    const search = this.#startSearch(query, now_ms);
+    const found: CapturedRunRow[] = [];
+    let { after } = question;
+    this.#loadFor(LOADING_MS);
+    let isFirstRead = true;
+    for (let counts: Omit<CapturedRunPage, 'runs' | 'next'> | null = null; ; ) {
+      const wanted = Math.max(limit - found.length + 1, CANDIDATES_AT_ONCE);
+      const pass = this.#scan(search, wanted, { ...question, after });
+      const { matched, unread, scanned, candidates } = pass;
+      counts ??= { matched, unread, scanned };
+      for (const candidate of candidates) {
+        if (found.length === limit) return { runs: found, next: after, ...counts };
+        const { run } = candidate;
+        if (candidate.verdict === null) {
+          if (!isFirstRead && !hasTime(found.length)) return { runs: found, next: after, ...counts };
+          this.#read(source, run.listed!, () => true);
+          for (const text of search.texts) if (text.test(idOf(run)) === null) text.read(idOf(run));
+          isFirstRead = false;
+        }
+        after = candidate.place;
+        if (candidate.verdict === null) {
+          const verdict = search.test(run);
+          if (verdict !== null) counts.unread -= 1;
+          if (verdict !== true) continue;
+          counts.matched += 1;
+        }
+        if (run.listed !== null) this.#read(source, run.listed, hasTime);
+        found.push(this.#show(run, now_ms));
+      }
+      if (candidates.length < wanted && !this.loadSome()) return { runs: found, next: null, ...counts };
+    }
+  }
+
+  #startSearch(query: RunQuery, nowMs: number): RunSearch {
+    const weigh = (run: RunEntry) => this.#weigh(run, quickWordsOf(run, this.#said));
+    const texts: RunsWithText[] = [];
+    const findText: SaidOfRuns['findText'] = (text) => {
+      const found = this.#said.findText(text);
+      if (found !== null) texts.push(found);
+      return found;
+    };
+    const reader = makeEntryReader({ ...this.#said, findText }, weigh, nowMs);
+    const { keyOf } = compileSort(query.sort, reader);
+    return { test: compileRunQuery(query, reader, nowMs), keyOf, texts };
+  }
+
+  /** Looks at all loaded runs, and at the reported ones that were not captured. */
+  #scan(
+    { test, keyOf }: RunSearch,
+    wanted: number,
+    { after, not_before = 0 }: RunPageQuestion,
+  ): PageCollector<RunEntry> {
+    const page = new PageCollector<RunEntry>(wanted, after);
+    // One object for all runs: 100,000 of them would cost as much as the search.
+    const entry: RunEntry = { listed: null, reported: null };
+    const keep = (): RunEntry => ({ ...entry });
+    const search = ++this.#searches;
+    const { version } = this.#said;
+    for (const run of this.#order) {
+      if (run.tally.first_id < not_before) continue;
+      entry.listed = run;
+      entry.reported = findReported(run, this.#said, version);
+      if (entry.reported !== null) entry.reported.met_in = search;
+      page.add(test(entry), placeOf(entry, keyOf), keep);
+    }
+    entry.listed = null;
+    // Reported runs that are older than what is loaded may have been captured.
+    const isWhole = this.#loadedTo === 0 && not_before === 0;
+    const from = isWhole
+      ? Number.NEGATIVE_INFINITY
+      : (this.#order[0]?.tally.first_ms ?? Number.POSITIVE_INFINITY);
+    for (const reported of this.#said.reported()) {
+      if (reported.started_ms < from || reported.met_in === search) continue;
+      if (!isWhole && this.#find(reported.run_id) !== undefined) continue;
+      entry.reported = reported;
+      page.add(test(entry), placeOf(entry, keyOf), keep);
+    }
+    return page;
+  }
+
+  #loadFor(ms: number): void {
+    const until = performance.now() + ms;
+    while (this.loadSome() && performance.now() < until);
+  }
+
+  #entryOf(listed: ListedRun): RunEntry {
+    return { listed, reported: findReported(listed, this.#said, this.#said.version) };
+  }
+
+  /**
+   * Reads one of the runs that were shown with unknown values.
+   * @returns false if absent
+   */
+  readWanted(source: ExchangeSource): boolean {
+    const [run] = this.#wanted;
+    if (run === undefined) return false;
+    this.#wanted.delete(run);
+    this.#read(source, run, () => true);
+    return true;
+  }
+
+  /**
+   * Reads the newest run with unknown values; runs that changed recently are skipped, because they will change again.
+   * @returns false if absent
+   */
+  readUnread(source: ExchangeSource, settled_ms: number): boolean {
+    let left = LOOKED_AT_ONCE;
+    for (let at = this.#placeBefore(this.#unreadBefore) - 1; at >= 0; at--) {
+      const run = this.#order[at]!;
+      this.#unreadBefore = run.tally.first_id;
+      if (left-- === 0) return true;
+      if (run.task !== null && this.#isJudged(run)) continue;
+      if (run.tally.last_ms > settled_ms) {
+        this.#hasUnsettled = true;
+        continue;
+      }
+      this.#read(source, run, () => true);
+      return true;
+    }
+    // Skipped runs are examined again next time.
+    if (this.#hasUnsettled) this.#unreadBefore = Number.POSITIVE_INFINITY;
+    this.#hasUnsettled = false;
+    return false;
+  }
+
+  /** How many loaded runs of the list began before an exchange. */
+  #placeBefore(before: number): number {
+    while (before <= (this.#order[0]?.tally.first_id ?? 0) && this.loadSome());
+    let low = 0;
+    let high = this.#order.length;
+    while (low < high) {
+      const middle = (low + high) >>> 1;
+      if (this.#order[middle]!.tally.first_id < before) low = middle + 1;
+      else high = middle;
+    }
+    return low;
+  }
+
+  /** Drops several runs at once, so that the cost per run is small. */
+  #dropOldest(): void {
+    this.#loadAll();
+    const count = Math.ceil(this.#max / 64);
+    for (const run of this.#order.slice(0, count)) {
+      const { run_id, parent_run_id } = run.tally.summary;
+      this.#runs.delete(run_id!);
+      // The rest of a session must not refer to a run that is gone.
+      const parent = parent_run_id === null ? undefined : this.#runs.get(parent_run_id);
+      if (parent !== undefined) {
+        parent.children = parent.children.filter((child) => child.run_id !== run_id);
+        this.#changed.add(parent);
+      }
+      this.#wanted.delete(run);
+      this.#changed.delete(run);
+      this.#gone.push({ first_id: run.tally.first_id, run_id: run_id! });
+    }
+    this.#order = this.#order.slice(count);
+    this.#count -= count;
+    this.left_out += count;
+  }
+
+  /** A verdict by records alone does not hold after a person has marked the run good. */
+  #isJudged({ verdict, judged_id, tally }: ListedRun): boolean {
+    if (verdict === null || judged_id !== tally.last_id) return false;
+    if (verdict.is_whole || !weighWords(verdict.reasons, MARKED_GOOD).golden) return true;
+    return this.#said.wordsOf(tally.summary.run_id!).mark !== 'good';
+  }
+
+  /** Judges by records if they suffice; by bodies, if there is time. */
+  #judge(source: ExchangeSource, run: ListedRun, hasTime: HasTime): void {
+    const { mark } = this.#said.wordsOf(run.tally.summary.run_id!);
+    const found = judgeByRecords(run.tally.golden, { outcome: null, mark });
+    if (found === null && !hasTime()) return;
+    const hadDifference = hasDifference(run);
+    run.verdict =
+      found === null ? judgeWhole(source, run) : { golden: false, reasons: found, is_whole: false };
+    run.judged_id = run.tally.last_id;
+    this.#changed.add(run);
+    if (!hadDifference && hasDifference(run)) this.#onDiffering();
+  }
+
+  /** Reads unknown values while there is time; else the run is queued. */
+  #read(source: ExchangeSource, run: ListedRun, hasTime: HasTime): void {
+    if (!run.is_in_order) this.#putInOrder(source, run);
+    if (run.task === null && (run.first_turn_id === 0 || hasTime())) {
+      run.task = run.first_turn_id === 0 ? '' : readFirstWords(source, run.first_turn_id);
+      this.#changed.add(run);
+    }
+    if (!this.#isJudged(run)) this.#judge(source, run, hasTime);
+    if (run.task !== null && this.#isJudged(run)) return;
+    this.#wanted.delete(run);
+    this.#wanted.add(run);
+    if (this.#wanted.size > CAPTURE_WANTED_RUNS) this.#wanted.delete(this.#wanted.values().next().value!);
+  }
+
+  /** What is said of a run as of now; its outcome may have been reported under the id of its trace or session. */
+  #wordsOf({ listed, reported }: RunEntry): RunWords {
+    const words = this.#said.wordsOf(idOf({ listed, reported }));
+    if (words.outcome !== null || !reported?.is_finished) return words;
+    return { ...words, outcome: reported.outcome };
+  }
+
+  /** The verdict on the copy, combined with external statements. */
+  #weigh(
+    { listed }: RunEntry,
+    words: RunWords,
+  ): Pick<CapturedRunRow, 'outcome' | 'mark' | 'golden' | 'reasons' | 'overruled'> {
+    if (listed === null) return { ...words, golden: false, reasons: NOT_CAPTURED, overruled: [] };
+    const isJudged = this.#isJudged(listed) && listed.verdict!.golden !== null;
+    const weighed = weighWords(isJudged ? listed.verdict!.reasons : [], words);
+    // Bodies cannot remove a reason that already exists.
+    const golden = isJudged || !weighed.golden ? weighed.golden : null;
+    return { ...words, ...weighed, golden };
+  }
+
+  #show(run: RunEntry, nowMs: number): CapturedRunRow {
+    return showEntry(run, this.#weigh(run, this.#wordsOf(run)), nowMs);
+  }
+}
+
+function placeOf(run: RunEntry, keyOf: RunSearch['keyOf']): PagePlace {
+  const stored = run.listed?.tally.first_id ?? 0;
+  return { key: keyOf(run), started: startOf(run), stored, run_id: idOf(run) };
+}
+
+/** How runs are tested and ordered. */
+interface RunSearch {
+  test: (run: RunEntry) => Verdict;
+  keyOf: (run: RunEntry) => number;
+  /** What the full-text index found for the texts of the query. */
+  texts: readonly RunsWithText[];
+}
+
+const NOTHING_SAID: SaidOfRuns = {
+  wordsOf: () => NO_WORDS,
+  markOf: () => null,
+  reportedOf: () => undefined,
+  reported: () => [],
+  version: 0,
+  findText: () => null,
+};
+
+const NOT_CAPTURED: GoldenReason[] = [{ code: 'no_turn', words: 'nothing of it was captured' }];
+
+function hasDifference({ verdict }: ListedRun): boolean {
+  return verdict?.reasons.some(({ code }) => code === 'reading_differs') ?? false;
+}
+
+const MARKED_GOOD: RunWords = { outcome: null, mark: 'good' };
+
+/** Judges by records and bodies. */
+function judgeWhole(source: ExchangeSource, { tally }: ListedRun): NonNullable<ListedRun['verdict']> {
+  const { run_id, exchanges } = tally.summary;
+  const isTooLong = exchanges > CAPTURE_JUDGED_EXCHANGES;
+  const within = new RunWithin(source, tally.first_id, tally.last_id);
+  const summary = isTooLong ? null : summarizeRun(within, run_id!);
+  // The exchanges existed, but they cannot be read now.
+  if (summary === null) return { golden: null, reasons: [], is_whole: true };
+  return { golden: summary.golden, reasons: summary.reasons, is_whole: true };
+}
+
+function readFirstWords(source: ExchangeSource, id: number): string {
+  const copy = source.copy(id);
+  const turn = copy === undefined ? null : normalizeTurn(copy);
+  if (turn === null) return '';
+  return readTask(turn).replace(/\s+/g, ' ').slice(0, CAPTURE_TASK_CHARACTERS).toWellFormed();
+}
+
+/** One run of a source whose exchanges lie between two ids, both included. */
+export class RunWithin extends SourcePart {
+  readonly #firstId: number;
+  readonly #lastId: number;
+
+  constructor(whole: ExchangeSource, firstId: number, lastId: number) {
+    super(whole);
+    this.#firstId = firstId;
+    this.#lastId = lastId;
+  }
+
+  *summaries(filter: { run_id?: string; from_id?: number } = {}): Generator<ListedExchange> {
+    const from_id = Math.max(this.#firstId, filter.from_id ?? 1);
+    for (const summary of this.whole.summaries({ ...filter, from_id })) {
+      if (summary.id > this.#lastId) return;
+      yield summary;
+      // The generator would scan everything captured since to produce one more.
+      if (summary.id === this.#lastId) return;
+    }
+  }
+}

@@ -1,0 +1,36 @@
+/** The cost of a captured exchange, and how certain it is. Pure; capture reader, command line. */
+import { hasFailed } from '../domain/golden.ts';
+import { type CostBasis, costOfUsage, findPrice, type Prices } from '../domain/price.ts';
+import { readFreshUsage } from '../providers/fresh-usage.ts';
+import type { ListedExchange } from './exchange-source.ts';
+
+/** What an exchange cost. */
+interface ExchangeCost {
+  /** Dollars; null: nothing is charged, or it is not known. */
+  usd: number | null;
+  /** null without a cost. */
+  basis: CostBasis | null;
+  /** Something is charged, but the model has no price or its tokens are unknown. */
+  is_unknown: boolean;
+}
+
+const FREE: ExchangeCost = { usd: null, basis: null, is_unknown: false };
+const UNKNOWN: ExchangeCost = { usd: null, basis: null, is_unknown: true };
+
+/** Nothing is charged for an exchange that is no turn, that has no answer, or that the student answered. */
+export function priceExchange(exchange: ListedExchange, prices: Prices): ExchangeCost {
+  const { kind, shape, served_by, model, usage } = exchange;
+  if (kind !== 'turn' || served_by === 'student') return FREE;
+  if (usage.output_tokens === null && hasFailed(exchange)) return FREE;
+  const price = model === null ? null : findPrice(prices, model);
+  const usd = price === null ? null : costOfUsage(readFreshUsage(shape, usage), price);
+  if (price === null || usd === null) return UNKNOWN;
+  const basis = price.guessed ? 'guessed_price' : usage.estimated ? 'estimated_tokens' : 'told';
+  return { usd, basis, is_unknown: false };
+}
+
+/** @returns dollars; null when nothing is charged; `unknown` when the model has no price or the tokens are unknown */
+export function costOfExchange(exchange: ListedExchange, prices: Prices): number | 'unknown' | null {
+  const { usd, is_unknown } = priceExchange(exchange, prices);
+  return is_unknown ? 'unknown' : usd;
+}

@@ -1,0 +1,40 @@
+/**
+ * The part of a capture database that analyses read: live and sealed files as one (capture-files.ts), a growing
+ * database (src/storage/capture/followed-files.ts), or test data. Any thread.
+ */
+
+import type { ExchangeRecord } from '../domain/exchange.ts';
+import { inRunOrder } from '../domain/run-order.ts';
+import type { StoredExchange } from '../providers/decode.ts';
+
+/** Which body of an exchange. */
+export type BodySide = 'request' | 'response';
+
+/** A record without its headers: enough for a listing. */
+export type ListedExchange = Omit<ExchangeRecord, 'request' | 'response' | 'relegation'> & {
+  /** On the wire; left out when not recorded. */
+  request_bytes?: number;
+  response_bytes?: number;
+};
+
+/** Read access to a capture database. `CaptureReader` is an implementation. */
+export interface ExchangeSource {
+  /** Records without headers by id, ascending; optionally of one run, or from an id on. */
+  summaries(filter?: { run_id?: string; from_id?: number }): Iterable<ListedExchange>;
+  /** The record; undefined if absent. */
+  exchange(id: number): ExchangeRecord | undefined;
+  /** The stored body's exact bytes; undefined when the exchange does not exist. */
+  body(id: number, side: BodySide): Uint8Array | undefined;
+  /** The stored copy in the decoders' form; undefined when the exchange does not exist. */
+  copy(id: number): StoredExchange | undefined;
+  /** Releases memory that reading has used. Must not be called during a listing. */
+  release?(): Promise<void>;
+}
+
+/** A run's records in the order of the run; unreadable ones are left out. */
+export function* readInOrder(source: ExchangeSource, runId: string): Generator<ExchangeRecord> {
+  for (const { id } of inRunOrder(source.summaries({ run_id: runId }))) {
+    const record = source.exchange(id);
+    if (record !== undefined) yield record;
+  }
+}

@@ -1,0 +1,170 @@
+/**
+ * A run of the list, and its row in the kept index (`storage/capture/run-index.ts`): the sums of its records, and the
+ * facts from its bodies once they were read. Pure; capture reader, command line.
+ *
+ * Tokens are fresh ones (`providers/fresh-usage.ts`), not as each provider counts.
+ */
+import type { ChildRunName } from '../domain/captured-run.ts';
+import type { ChildKind } from '../domain/child-kind.ts';
+import { type GoldenReason, GoldenTally, type SavedGoldenTally } from '../domain/golden.ts';
+import type { ReportedRun } from '../domain/reported-run.ts';
+import type { PlacedExchange } from '../domain/run-order.ts';
+import { GOLDEN_WIRES } from '../providers/golden-wires.ts';
+import { type RunTally, shareName, shareNames, startTally } from './inspect.ts';
+
+/** Raised when rows change their content, or runs are judged differently. */
+const ROW_FORMAT = 5;
+
+/** Identifies the format of rows and the program's version; rows of another one are not read. */
+export function indexVersion(programVersion: string): string {
+  return `${ROW_FORMAT} ${programVersion}`;
+}
+
+export interface ListedRun {
+  /** Sums of its exchanges in the order of storing or, after `is_in_order` was false, in the order of the run. */
+  tally: RunTally;
+  /** The exchange that was added last; null if absent. */
+  last: PlacedExchange | null;
+  /** false when an exchange was stored after a later one, so that the tally must be made again before judging. */
+  is_in_order: boolean;
+  /** 0 if absent yet. */
+  first_turn_id: number;
+  /** First words; null when not read yet. */
+  task: string | null;
+  /** On the copy, up to the run's exchange `judged_id`; null when not judged yet. `is_whole`: its bodies were read. */
+  verdict: { golden: boolean | null; reasons: GoldenReason[]; is_whole: boolean } | null;
+  judged_id: number;
+  /** Dollars; null when no turn's price is known. */
+  cost_usd: number | null;
+  /** Turns whose price or tokens are unknown. */
+  unpriced_turns: number;
+  /** Turns whose price is a guess, or whose tokens are estimated. */
+  estimated_turns: number;
+  /** Its child runs, the first NAMED_CHILD_RUNS. */
+  children: readonly ChildRunName[];
+  /** The reported run that belongs to it, as of that version of the reported runs (run-entry.ts). */
+  joined: ReportedRun | null;
+  joined_version: number;
+}
+
+type Row = [
+  format: number,
+  run_id: string,
+  session_id: string | null,
+  parent_run_id: string | null,
+  kind: ChildKind | null,
+  names: [notes: string[], providers: string[], models: string[], tools: string[]],
+  counts: [exchanges: number, turns: number, student_turns: number, errors: number, aborted: number],
+  tokens: [
+    input: number | null,
+    output: number | null,
+    cache_read: number | null,
+    cache_write: number | null,
+  ],
+  seqs: [has_seq: boolean, first: number | null, last: number | null],
+  range: [first_id: number, last_id: number, first_ms: number, last_ms: number, first_turn_id: number],
+  golden: SavedGoldenTally,
+  task: string | null,
+  verdict: ListedRun['verdict'],
+  judged_id: number,
+  cost: [usd: number | null, unpriced_turns: number, estimated_turns: number],
+  children: readonly ChildRunName[],
+  order: [last: PlacedExchange | null, is_in_order: boolean],
+  sender: [client: string | null, trace_id: string | null],
+];
+
+const NO_CHILDREN: readonly ChildRunName[] = [];
+
+export function startRun(runId: string, children: readonly ChildRunName[] = NO_CHILDREN): ListedRun {
+  return {
+    tally: startTally(runId),
+    last: null,
+    is_in_order: true,
+    first_turn_id: 0,
+    task: null,
+    verdict: null,
+    judged_id: 0,
+    cost_usd: null,
+    unpriced_turns: 0,
+    estimated_turns: 0,
+    children,
+    joined: null,
+    joined_version: -1,
+  };
+}
+
+export function writeListedRun(run: ListedRun): Buffer {
+  const { tally } = run;
+  const { summary } = tally;
+  const row: Row = [
+    ROW_FORMAT,
+    summary.run_id!,
+    summary.session_id,
+    summary.parent_run_id,
+    summary.kind,
+    [summary.notes, summary.providers, summary.models, summary.tools],
+    [summary.exchanges, summary.turns, summary.student_turns, summary.errors, summary.aborted],
+    [summary.input_tokens, summary.output_tokens, summary.cache_read_tokens, summary.cache_write_tokens],
+    [tally.has_seq, summary.first_seq, summary.last_seq],
+    [tally.first_id, tally.last_id, tally.first_ms, tally.last_ms, run.first_turn_id],
+    tally.golden.save(),
+    run.task,
+    run.verdict,
+    run.judged_id,
+    [run.cost_usd, run.unpriced_turns, run.estimated_turns],
+    run.children,
+    [run.last, run.is_in_order],
+    [summary.client, summary.trace_id],
+  ];
+  return Buffer.from(JSON.stringify(row));
+}
+
+/** @throws Error for anything that {@link writeListedRun} has not written */
+export function readListedRun(bytes: Buffer): ListedRun {
+  const row = JSON.parse(bytes.toString()) as Row;
+  if (row[0] !== ROW_FORMAT) throw new RangeError(`a row of the format ${row[0]}`);
+  const [, runId, session_id, parent_run_id, kind, names, counts, tokens, seqs, range, golden] = row;
+  const [
+    ,
+    ,
+    ,
+    ,
+    ,
+    ,
+    ,
+    ,
+    ,
+    ,
+    ,
+    task,
+    verdict,
+    judged_id,
+    [cost_usd, unpriced_turns, estimated_turns],
+    children,
+    order,
+    [client, trace_id],
+  ] = row;
+  const run = startRun(runId, children.length === 0 ? NO_CHILDREN : children);
+  const { tally } = run;
+  const { summary } = tally;
+  [tally.first_id, tally.last_id, tally.first_ms, tally.last_ms, run.first_turn_id] = range;
+  [tally.has_seq, summary.first_seq, summary.last_seq] = seqs;
+  tally.golden = GoldenTally.restore(golden, GOLDEN_WIRES);
+  [summary.exchanges, summary.turns, summary.student_turns, summary.errors, summary.aborted] = counts;
+  [summary.input_tokens, summary.output_tokens, summary.cache_read_tokens, summary.cache_write_tokens] =
+    tokens;
+  [summary.notes, summary.providers, summary.models, summary.tools] = names.map(shareNames) as Row[5];
+  Object.assign(summary, { session_id, parent_run_id, kind, trace_id });
+  summary.client = client === null ? null : shareName(client);
+  const [last, is_in_order] = order;
+  return Object.assign(run, {
+    task,
+    verdict,
+    judged_id,
+    cost_usd,
+    unpriced_turns,
+    estimated_turns,
+    last,
+    is_in_order,
+  });
+}

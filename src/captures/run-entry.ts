@@ -1,0 +1,376 @@
+/**
+ * A run of the one list: captured, reported or both. How a query reads it, and its row. Pure; capture reader, command line.
+ *
+ * A captured and a reported run are one when they have the same id, or when the reported one goes by the trace or the
+ * session of the captured one, as telemetry without an id does.
+ */
+import type { CapturedRunRow } from '../domain/captured-run.ts';
+import type { GoldenReason } from '../domain/golden.ts';
+import { MONITOR_NAMES, type MonitorName } from '../domain/monitors/names.ts';
+import { listName, type ReportedRun } from '../domain/reported-run.ts';
+import type { RunMark, RunWords } from '../domain/run-mark.ts';
+import type { RunReader } from '../domain/run-query/match.ts';
+import type { NameValue } from '../domain/run-query/run-query.ts';
+import { type ToldStatus, tellStatus } from '../domain/run-status.ts';
+import { classifyOutcome } from '../domain/run-summary.ts';
+import type { StoredRunWords } from '../storage/run-words.ts';
+import type { ListedRun } from './listed-run.ts';
+import type { RunsWithText, RunTexts } from './run-texts.ts';
+
+/** Never both null. */
+export interface RunEntry {
+  listed: ListedRun | null;
+  reported: ReportedRun | null;
+}
+
+/** What is said of runs from outside the captures. */
+export interface SaidOfRuns {
+  /** Of one run, as of now. */
+  wordsOf(runId: string): RunWords;
+  /** The same for a query over all runs: quick, and perhaps some seconds old. */
+  markOf(runId: string): RunMark | null;
+  reportedOf(runId: string): ReportedRun | undefined;
+  reported(): Iterable<ReportedRun>;
+  /** Changes when reported runs are added or removed. */
+  readonly version: number;
+  /** The runs in which a full-text index finds a text; null: there is no index. */
+  findText(text: NameValue): RunsWithText | null;
+}
+
+/**
+ * What stored statements say of runs.
+ * @param texts searches what was said in runs; null: texts are searched in what the list holds alone
+ */
+export function saidBy(words: StoredRunWords, texts: RunTexts | null = null): SaidOfRuns {
+  return {
+    wordsOf: (runId) => words.of(runId),
+    markOf: (runId) => words.markOf(runId),
+    reportedOf: (runId) => words.reportedOf(runId),
+    reported: () => words.reported(),
+    get version() {
+      return words.version;
+    },
+    findText: (text) => texts?.find(text) ?? null,
+  };
+}
+
+/** The verdict on a run with what was said of it; golden is null before it is judged. */
+interface WeighedRun {
+  golden: boolean | null;
+  reasons: readonly GoldenReason[];
+}
+
+const NOTHING: readonly string[] = [];
+
+export function idOf({ listed, reported }: RunEntry): string {
+  return listed?.tally.summary.run_id ?? reported!.run_id;
+}
+
+/**
+ * The reported run that belongs to a captured one. It is remembered with the captured one: to look all of them up again
+ * takes half of a search.
+ * @param version of `said`
+ */
+export function findReported(run: ListedRun, said: SaidOfRuns, version: number): ReportedRun | null {
+  if (run.joined_version !== version) {
+    run.joined = lookUpReported(run, said);
+    run.joined_version = version;
+  }
+  return run.joined;
+}
+
+function lookUpReported({ tally: { summary } }: ListedRun, said: SaidOfRuns): ReportedRun | null {
+  const { run_id, trace_id, session_id, parent_run_id } = summary;
+  const found = said.reportedOf(run_id!) ?? (trace_id === null ? undefined : said.reportedOf(trace_id));
+  if (found !== undefined || session_id === null || parent_run_id !== null) return found ?? null;
+  return said.reportedOf(session_id) ?? null;
+}
+
+/**
+ * @param weigh the verdict on a run as far as it is known
+ * @param nowMs what a status is as of, in milliseconds since the epoch
+ */
+export function makeEntryReader(
+  said: SaidOfRuns,
+  weigh: (run: RunEntry) => WeighedRun,
+  nowMs: number,
+): RunReader<RunEntry> {
+  return {
+    names: makeNames(weigh),
+    numbers: NUMBERS,
+    started: startOf,
+    finished: ({ listed, reported }) => listed?.tally.last_ms ?? reported!.finished_ms,
+    choices: makeChoices(said, weigh, nowMs),
+    monitors: (run, monitor) => countFired(run, monitor),
+    findText: (text) => {
+      const runs = said.findText(text);
+      return runs === null ? null : (run) => run.listed !== null && runs.test(idOf(run));
+    },
+    isTextRead: ({ listed }) => listed === null || listed.task !== null,
+  };
+}
+
+function makeNames(weigh: (run: RunEntry) => WeighedRun): RunReader<RunEntry>['names'] {
+  const ofReported = (read: (run: ReportedRun) => string) => (run: RunEntry) =>
+    listName(run.reported === null ? undefined : read(run.reported));
+  return {
+    text: listWords,
+    task: ({ listed, reported }) =>
+      listed === null ? [reported!.task] : listed.task === null ? null : [listed.task],
+    run: (run) => [idOf(run)],
+    session: ({ listed }) => listName(listed?.tally.summary.session_id ?? undefined),
+    parent: ({ listed }) => listName(listed?.tally.summary.parent_run_id ?? undefined),
+    agent: (run) => listName(agentOf(run)),
+    model: ({ listed, reported }) => listed?.tally.summary.models ?? listName(reported!.model),
+    provider: ({ listed }) => listed?.tally.summary.providers ?? NOTHING,
+    tool: ({ listed }) => listed?.tally.summary.tools ?? NOTHING,
+    note: ({ listed }) => listed?.tally.summary.notes ?? NOTHING,
+    outcome: ofReported(({ outcome }) => outcome),
+    reason: (run) => {
+      const { golden, reasons } = weigh(run);
+      return golden === null ? null : reasons.map(({ code }) => code);
+    },
+    project: ofReported(({ project_id }) => project_id),
+    framework: ofReported(({ framework }) => framework),
+    profile: ofReported(({ task_profile }) => task_profile),
+    codebase: ofReported(({ codebase_id }) => codebase_id),
+    experiment: ofReported(({ experiment_id }) => experiment_id),
+    arm: ofReported(({ arm }) => arm),
+  };
+}
+
+/** What `text` looks through; docs/queries.md lists it. */
+function listWords({ listed, reported }: RunEntry): string[] {
+  const words: string[] = [];
+  if (listed !== null) {
+    const { run_id, session_id, notes, models, tools, client } = listed.tally.summary;
+    words.push(run_id!, ...notes, ...models, ...tools);
+    if (listed.task !== null) words.push(listed.task);
+    if (session_id !== null) words.push(session_id);
+    if (client !== null) words.push(client);
+  }
+  if (reported !== null) words.push(reported.run_id, reported.task, reported.agent_name, reported.outcome);
+  return words;
+}
+
+const NUMBERS: RunReader<RunEntry>['numbers'] = {
+  cost: ({ listed }) => listed?.cost_usd ?? null,
+  tokens: ({ listed, reported }) => (listed === null ? reported!.tokens : sumTokens(listed)),
+  input: ({ listed }) => listed?.tally.summary.input_tokens ?? null,
+  output: ({ listed }) => listed?.tally.summary.output_tokens ?? null,
+  cached: ({ listed }) => listed?.tally.summary.cache_read_tokens ?? null,
+  turns: ({ listed }) => listed?.tally.summary.turns ?? null,
+  steps: ({ reported }) => reported?.steps ?? null,
+  exchanges: ({ listed }) => listed?.tally.summary.exchanges ?? null,
+  errors: ({ listed }) => listed?.tally.summary.errors ?? null,
+  aborted: ({ listed }) => listed?.tally.summary.aborted ?? null,
+  score: ({ reported }) => reported?.max_total_score ?? null,
+  duration: ({ listed, reported }) =>
+    listed === null ? (reported!.is_finished ? reported!.duration_ms : null) : durationOf(listed),
+};
+
+function sumTokens({ tally: { summary } }: ListedRun): number | null {
+  const { input_tokens, output_tokens, cache_read_tokens, cache_write_tokens } = summary;
+  if (input_tokens === null && output_tokens === null) return null;
+  return (input_tokens ?? 0) + (output_tokens ?? 0) + (cache_read_tokens ?? 0) + (cache_write_tokens ?? 0);
+}
+
+function durationOf({ tally: { first_ms, last_ms } }: ListedRun): number {
+  return Math.max(0, last_ms - first_ms);
+}
+
+/** When a run began, in milliseconds since the epoch. */
+export function startOf({ listed, reported }: RunEntry): number {
+  return listed?.tally.first_ms ?? reported!.started_ms;
+}
+
+function agentOf({ listed, reported }: RunEntry): string {
+  return reported?.agent_name || (listed?.tally.summary.client ?? '');
+}
+
+function makeChoices(
+  said: SaidOfRuns,
+  weigh: (run: RunEntry) => WeighedRun,
+  nowMs: number,
+): RunReader<RunEntry>['choices'] {
+  const markOf = (run: RunEntry): RunMark | null => said.markOf(idOf(run));
+  const is: Record<string, (run: RunEntry) => boolean | null> = {
+    golden: (run) => weigh(run).golden,
+    captured: ({ listed }) => listed !== null,
+    reported: ({ reported }) => reported !== null,
+    child: ({ listed }) => (listed?.tally.summary.parent_run_id ?? null) !== null,
+    good: (run) => markOf(run) === 'good',
+    bad: (run) => markOf(run) === 'bad',
+  };
+  const has: Record<string, (run: RunEntry) => boolean> = {
+    error: ({ listed, reported }) =>
+      (listed?.tally.summary.errors ?? 0) > 0 || classifyOutcome(reported?.outcome ?? '') === 'failure',
+    tool: ({ listed }) => (listed?.tally.summary.tools.length ?? 0) > 0,
+    monitor: (run) => MONITOR_NAMES.some((monitor) => countFired(run, monitor) > 0),
+    outcome: ({ reported }) => (reported?.outcome ?? '') !== '',
+    mark: (run) => markOf(run) !== null,
+    note: ({ listed }) => (listed?.tally.summary.notes.length ?? 0) > 0,
+    cost: ({ listed }) => (listed?.cost_usd ?? null) !== null,
+    gap: ({ listed }) => (listed?.tally.golden.gaps().length ?? 0) > 0,
+    session: ({ listed }) => (listed?.tally.summary.session_id ?? null) !== null,
+    child: ({ listed }) => (listed?.children.length ?? 0) > 0,
+  };
+  return {
+    status: (run, value) => tellEntryStatus(run, quickWordsOf(run, said), nowMs).status === value,
+    is: (run, value) => is[value]!(run),
+    has: (run, value) => has[value]!(run),
+    kind: ({ listed }, value) => (listed?.tally.summary.kind ?? 'agent') === value,
+    served: ({ listed }, value) => {
+      if (listed === null) return false;
+      const { turns, student_turns } = listed.tally.summary;
+      return value === 'student' ? student_turns > 0 : student_turns < turns;
+    },
+  };
+}
+
+/** As far as it is known: where no steps were reported, near the end of the run. */
+function countFired({ listed, reported }: RunEntry, monitor: MonitorName): number {
+  if (reported !== null) return reported.fired[MONITOR_NAMES.indexOf(monitor)] ?? 0;
+  const reason = listed!.verdict?.reasons.find(
+    ({ code, words }) => code === 'monitor_fired' && words.startsWith(`${monitor} `),
+  );
+  return reason === undefined ? 0 : Number(/ fired at (\d+) /.exec(reason.words)?.[1] ?? 1);
+}
+
+/** What is said of a run, without a look at a database. */
+export function quickWordsOf(run: RunEntry, said: SaidOfRuns): RunWords {
+  const { reported } = run;
+  return { outcome: reported?.is_finished ? reported.outcome : null, mark: said.markOf(idOf(run)) };
+}
+
+function tellEntryStatus(
+  { listed, reported }: RunEntry,
+  { outcome, mark }: RunWords,
+  nowMs: number,
+): ToldStatus {
+  const isReported = reported !== null || outcome !== null;
+  return tellStatus(
+    {
+      mark,
+      reported: isReported ? { is_finished: outcome !== null, outcome: outcome ?? '' } : null,
+      captured: listed?.tally.golden.end ?? null,
+      last_ms: Math.max(listed?.tally.last_ms ?? 0, reported?.finished_ms ?? reported?.started_ms ?? 0),
+    },
+    nowMs,
+  );
+}
+
+type WeighedFields = Pick<CapturedRunRow, 'outcome' | 'mark' | 'golden' | 'reasons' | 'overruled'>;
+
+/** A run's row. @param weighed what is known of it now */
+export function showEntry(run: RunEntry, weighed: WeighedFields, nowMs: number): CapturedRunRow {
+  const { listed, reported } = run;
+  const { status, ended_by, words } = tellEntryStatus(run, weighed, nowMs);
+  return {
+    ...(listed === null ? showReportedOnly(reported!) : showListed(listed)),
+    is_captured: listed !== null,
+    status,
+    ended_by,
+    status_words: words,
+    agent: agentOf(run),
+    reported: reported === null ? null : showReported(reported),
+    ...weighed,
+  };
+}
+
+type ListedFields = Omit<
+  CapturedRunRow,
+  keyof WeighedFields | 'is_captured' | 'status' | 'ended_by' | 'status_words' | 'agent' | 'reported'
+>;
+
+function showListed(run: ListedRun): ListedFields {
+  const { tally, task, children } = run;
+  const { summary, first_ms, last_ms } = tally;
+  return {
+    run_id: summary.run_id!,
+    session_id: summary.session_id,
+    parent_run_id: summary.parent_run_id,
+    kind: summary.kind,
+    child_runs: [...children],
+    task,
+    notes: summary.notes,
+    providers: summary.providers,
+    models: summary.models,
+    tools: summary.tools,
+    client: summary.client,
+    trace_id: summary.trace_id,
+    exchanges: summary.exchanges,
+    turns: summary.turns,
+    student_turns: summary.student_turns,
+    started_at: new Date(first_ms).toISOString(),
+    finished_at: new Date(last_ms).toISOString(),
+    duration_ms: durationOf(run),
+    input_tokens: summary.input_tokens,
+    output_tokens: summary.output_tokens,
+    cache_read_tokens: summary.cache_read_tokens,
+    cache_write_tokens: summary.cache_write_tokens,
+    cost_usd: run.cost_usd,
+    unpriced_turns: run.unpriced_turns,
+    estimated_turns: run.estimated_turns,
+    errors: summary.errors,
+    aborted: summary.aborted,
+    gaps: tally.golden.gaps(),
+  };
+}
+
+/** Nothing of it was captured. */
+function showReportedOnly(run: ReportedRun): ListedFields {
+  const started_at = new Date(run.started_ms).toISOString();
+  return {
+    run_id: run.run_id,
+    session_id: null,
+    parent_run_id: null,
+    kind: null,
+    child_runs: [],
+    task: run.task,
+    notes: [],
+    providers: [],
+    models: [...listName(run.model)],
+    tools: [],
+    client: null,
+    trace_id: null,
+    exchanges: 0,
+    turns: 0,
+    student_turns: 0,
+    started_at,
+    finished_at: run.finished_ms === null ? started_at : new Date(run.finished_ms).toISOString(),
+    duration_ms: run.duration_ms,
+    input_tokens: null,
+    output_tokens: null,
+    cache_read_tokens: null,
+    cache_write_tokens: null,
+    cost_usd: null,
+    unpriced_turns: 0,
+    estimated_turns: 0,
+    errors: 0,
+    aborted: 0,
+    gaps: [],
+  };
+}
+
+function showReported(run: ReportedRun): NonNullable<CapturedRunRow['reported']> {
+  const fired = Object.fromEntries(MONITOR_NAMES.map((name, at) => [name, run.fired[at] ?? 0]));
+  return {
+    run_id: run.run_id,
+    org_id: run.org_id,
+    project_id: run.project_id,
+    agent_name: run.agent_name,
+    framework: run.framework,
+    task_profile: run.task_profile,
+    codebase_id: run.codebase_id,
+    experiment_id: run.experiment_id,
+    arm: run.arm,
+    is_finished: run.is_finished,
+    started_at: new Date(run.started_ms).toISOString(),
+    finished_at: run.finished_ms === null ? null : new Date(run.finished_ms).toISOString(),
+    steps: run.steps,
+    tokens: run.tokens,
+    max_total_score: run.max_total_score,
+    fired: fired as Record<MonitorName, number>,
+  };
+}

@@ -1,0 +1,110 @@
+/**
+ * Full-text matches for the query of one page of the run list: which runs hold a text, and where it stands. Words are known from
+ * the index. Whether the words of a phrase stand side by side is known after a run's texts were read. Pure except for its sources;
+ * capture reader.
+ *
+ * Memory: what was found for the texts of one query, and the places in the runs that were read.
+ */
+import type { FoundText, SearchedExchanges } from '../domain/placed-text.ts';
+import type { Verdict } from '../domain/run-query/match.ts';
+import type { NameValue } from '../domain/run-query/run-query.ts';
+import { parseTextQuery, TextQueryError } from '../storage/text-index/text-query.ts';
+import type { TextMatches, TextSearch } from '../storage/text-index/text-search.ts';
+import type { ExchangeSource } from './exchange-source.ts';
+import { HitReader } from './text-hits.ts';
+
+/** The runs that hold a text. */
+export interface RunsWithText {
+  /** null: that is not known before its texts are read. */
+  test(runId: string): Verdict;
+  /** Reads the texts of a run. @returns where the text stands; null: nowhere */
+  read(runId: string): FoundText | null;
+}
+
+export class RunTexts {
+  readonly #source: ExchangeSource;
+  readonly #search: TextSearch;
+  #found: FoundRuns[] = [];
+
+  constructor(source: ExchangeSource, search: TextSearch) {
+    this.#source = source;
+    this.#search = search;
+  }
+
+  /** Begins a page: what was found before is forgotten. */
+  begin(): void {
+    this.#found = [];
+    this.#search.refresh();
+  }
+
+  /** @returns null: the text has no word that an index could have */
+  find({ text, is_phrase }: NameValue): RunsWithText | null {
+    try {
+      // What stands in one word of a query is searched side by side in any case.
+      const query = parseTextQuery(is_phrase ? `"${text.replaceAll('"', ' ')}"` : text);
+      const found = new FoundRuns(this.#source, this.#search.find(query));
+      this.#found.push(found);
+      return found;
+    } catch (thrown) {
+      // It may still stand in what the list knows.
+      if (thrown instanceof TextQueryError) return null;
+      throw thrown;
+    }
+  }
+
+  /** Where the texts of the query stand in a run. @param hasTime whether more may be read */
+  placesIn(runId: string, hasTime: () => boolean): FoundText[] {
+    const places: FoundText[] = [];
+    for (const found of this.#found) {
+      if (found.test(runId) === false) continue;
+      if (!found.isRead(runId) && !hasTime()) continue;
+      const place = found.read(runId);
+      if (place !== null) places.push(place);
+    }
+    return places;
+  }
+
+  /** What the query has looked through; null: it has no text. @param lastId of what is stored */
+  searched(firstId: number, lastId: number): SearchedExchanges | null {
+    const missing = this.#found[0]?.missing;
+    return missing === undefined ? null : { not_searched: missing.count(firstId, lastId), cut: missing.cut };
+  }
+}
+
+class FoundRuns implements RunsWithText {
+  readonly #matches: TextMatches;
+  readonly #reader: HitReader;
+  /** By the number of a run, of runs that were read. */
+  readonly #places = new Map<number, FoundText | null>();
+
+  constructor(source: ExchangeSource, matches: TextMatches) {
+    this.#matches = matches;
+    this.#reader = new HitReader(source, matches);
+  }
+
+  get missing(): TextMatches['missing'] {
+    return this.#matches.missing;
+  }
+
+  isRead(runId: string): boolean {
+    return this.#places.has(this.#matches.findRun(runId));
+  }
+
+  test(runId: string): Verdict {
+    const run = this.#matches.findRun(runId);
+    if (run === 0) return false;
+    if (!this.#matches.needs_reading) return true;
+    const place = this.#places.get(run);
+    return place === undefined ? null : place !== null;
+  }
+
+  read(runId: string): FoundText | null {
+    const run = this.#matches.findRun(runId);
+    const known = this.#places.get(run);
+    if (known !== undefined) return known;
+    const [latest] = run === 0 ? [] : this.#matches.hitsOf(0, run);
+    const place = latest === undefined ? null : (this.#reader.read(latest, run)?.found[0] ?? null);
+    this.#places.set(run, place);
+    return place;
+  }
+}

@@ -1,0 +1,70 @@
+/** Where commands find external statements about captured runs (storage/run-words.ts). Command line; reads only. */
+import { dirname, resolve } from 'node:path';
+import type { CaptureOwner, RunWords } from '../domain/run-mark.ts';
+import { type SaidOfRuns, saidBy } from './run-entry.ts';
+import type { RunTexts } from './run-texts.ts';
+
+/** Folders whose databases may hold statements: DATA_DIR, and the folder of the capture file. */
+export function listWordFolders(db: string, dataDir: string): string[] {
+  return [...new Set([resolve(dataDir), dirname(resolve(db))])];
+}
+
+/** What reads statements. */
+interface WordsReader {
+  /** Secret; null: the databases are in the clear. */
+  data_key: Uint8Array | null;
+  /** Of the captures. */
+  owner: CaptureOwner;
+}
+
+async function openRunWords(folders: readonly string[], { data_key, owner }: WordsReader) {
+  const [{ StoredRunWords }, { speaksOfCaptures }, { databasePaths }] = await Promise.all([
+    import('../storage/run-words.ts'),
+    import('../storage/accounts/capture-owner.ts'),
+    import('../storage/lmdb/stores.ts'),
+  ]);
+  return new StoredRunWords(
+    folders.map((folder) => databasePaths(folder, data_key)),
+    (main, org_id) => speaksOfCaptures(main, owner, org_id),
+  );
+}
+
+/**
+ * Lets a command ask what is said of runs.
+ * @param texts searches what was said in runs
+ * @param work what asks
+ * @throws RunWordsError
+ */
+export async function askRunWords<Value>(
+  folders: readonly string[],
+  reader: WordsReader,
+  texts: RunTexts,
+  work: (said: SaidOfRuns) => Promise<Value>,
+): Promise<Value> {
+  const stored = await openRunWords(folders, reader);
+  try {
+    stored.followReported(() => true);
+    return await work(saidBy(stored, texts));
+  } finally {
+    await stored.close();
+  }
+}
+
+/**
+ * Reads what is said of the runs that a command looks at.
+ * @param folders with databases, or without
+ * @param runs finds a captured run by its id; undefined if absent
+ * @throws RunWordsError
+ */
+export async function readRunWords(
+  folders: readonly string[],
+  reader: WordsReader,
+  runs: { find(runId: string): unknown },
+): Promise<Map<string, RunWords>> {
+  const stored = await openRunWords(folders, reader);
+  try {
+    return stored.all(runs);
+  } finally {
+    await stored.close();
+  }
+}

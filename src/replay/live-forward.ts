@@ -1,0 +1,79 @@
+/**
+ * Sends a request on to a real provider, mostly through the gateway, and its answer back: the part of a forked run that is
+ * not recorded. Command line.
+ */
+
+import type { IncomingMessage, ServerResponse } from 'node:http';
+import { pipeline } from 'node:stream/promises';
+import { request } from 'undici';
+import { asObject } from '../providers/json-reading.ts';
+import { parseExact } from '../std/exact-json.ts';
+import type { AskedRequest } from './request-match.ts';
+
+/** Where the live part goes, and as what. */
+export interface LiveTarget {
+  /** Origin, and a path before each request's. */
+  base_url: string;
+  /** Names the new run to the gateway. */
+  run_id: string;
+  /** Asked in place of the recorded model; null: the agent's own. */
+  model: string | null;
+}
+
+const OF_THE_CONNECTION = new Set([
+  'connection',
+  'content-length',
+  'expect',
+  'host',
+  'keep-alive',
+  'transfer-encoding',
+  'upgrade',
+]);
+
+/**
+ * Forwards a request; the answer is passed on as it comes.
+ * @throws what the connection throws
+ */
+export async function forwardLive(
+  incoming: IncomingMessage,
+  asked: AskedRequest,
+  response: ServerResponse,
+  { base_url, run_id, model }: LiveTarget,
+): Promise<number> {
+  const headers: string[] = [];
+  for (let i = 0; i < incoming.rawHeaders.length; i += 2) {
+    const name = incoming.rawHeaders[i]!;
+    if (!OF_THE_CONNECTION.has(name.toLowerCase())) headers.push(name, incoming.rawHeaders[i + 1]!);
+  }
+  headers.push('x-svc-run', run_id);
+  const body = model === null ? asked.body : replaceModel(asked.body, model);
+  const path = model === null ? asked.path : asked.path.replace(/(\/models?\/)[^/:?]+/, `$1${model}`);
+  const answer = await request(`${base_url.replace(/\/$/, '')}${path}`, {
+    method: asked.method as 'POST',
+    headers,
+    body: body.byteLength === 0 ? null : body,
+    // The agent decides how long it waits.
+    headersTimeout: 0,
+    bodyTimeout: 0,
+  });
+  response.writeHead(answer.statusCode, listHeaders(answer.headers));
+  await pipeline(answer.body, response);
+  return answer.statusCode;
+}
+
+function listHeaders(headers: Record<string, string | string[] | undefined>): string[] {
+  return Object.entries(headers).flatMap(([name, value]) => {
+    if (value === undefined || (OF_THE_CONNECTION.has(name) && name !== 'content-length')) return [];
+    return [value].flat().flatMap((text) => [name, text]);
+  });
+}
+
+/** The body with another model; unchanged when it is no JSON object with one. */
+function replaceModel(body: Uint8Array, model: string): Uint8Array {
+  try {
+    const value = asObject(parseExact(Buffer.from(body).toString('utf8')));
+    return typeof value.model === 'string' ? Buffer.from(JSON.stringify({ ...value, model })) : body;
+  } catch {
+    return body;
+  }
+}

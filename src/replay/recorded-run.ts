@@ -1,0 +1,176 @@
+/**
+ * A captured run in the form in which it is replayed: its exchanges in order, and how each request is recognized when an
+ * agent sends it again. Reads only; command line.
+ *
+ * Memory: a hash per exchange. Bodies are read when they are needed.
+ */
+
+import { hash } from 'node:crypto';
+import type { ExchangeSource } from '../captures/exchange-source.ts';
+import type { ExchangeRecord, ExchangeSide } from '../domain/exchange.ts';
+import { inRunOrder } from '../domain/run-order.ts';
+import { decodeContent } from '../providers/content-encoding.ts';
+import { asObject } from '../providers/json-reading.ts';
+import { canonicalJson, parseExact } from '../std/exact-json.ts';
+
+/** Fields by which a client tells its user or its cache apart; they do not change what the model is asked. */
+const IDS_OF_CLIENTS = ['metadata', 'user', 'prompt_cache_key', 'safety_identifier'];
+
+/** What the capture writes in a credential's place. */
+const MASK = '[redacted]';
+
+/** An exchange as it is replayed. */
+export interface RecordedExchange {
+  id: number;
+  /** Number among the model turns of the run, from 1 on; null for an exchange that is no turn. */
+  turn: number | null;
+  method: string;
+  path: string;
+  status: number;
+  /** Names a model, for a turn. */
+  model: string | null;
+  first_byte_ms: number;
+  duration_ms: number;
+  /** One side broke the exchange off. */
+  aborted: boolean;
+  /** Why it cannot be replayed; '' when it can. */
+  problem: string;
+  request_key: string;
+  /** The stored request holds masked credentials, so that its text is compared instead of its hash. */
+  has_masks: boolean;
+}
+
+/** A stored answer, as it is sent. */
+export interface RecordedAnswer {
+  headers: [name: string, value: string][];
+  body: Uint8Array;
+}
+
+/** Headers of one connection, and those that depend on how the body is sent. */
+const LEFT_OUT = new Set([
+  'connection',
+  'content-length',
+  'date',
+  'keep-alive',
+  'proxy-connection',
+  'trailer',
+  'transfer-encoding',
+  'upgrade',
+]);
+
+/** The exchanges of a run, and their stored bytes. */
+export class RecordedRun {
+  readonly exchanges: readonly RecordedExchange[];
+  readonly #source: ExchangeSource;
+
+  private constructor(source: ExchangeSource, exchanges: RecordedExchange[]) {
+    this.#source = source;
+    this.exchanges = exchanges;
+  }
+
+  /** @returns null when the database holds no exchange of the run */
+  static read(source: ExchangeSource, runId: string): RecordedRun | null {
+    const exchanges: RecordedExchange[] = [];
+    let turns = 0;
+    for (const { id } of inRunOrder(source.summaries({ run_id: runId }))) {
+      const record = source.exchange(id);
+      if (record === undefined) continue;
+      if (record.kind === 'turn') turns += 1;
+      exchanges.push(readExchange(source, record, record.kind === 'turn' ? turns : null));
+    }
+    return exchanges.length === 0 ? null : new RecordedRun(source, exchanges);
+  }
+
+  /** The stored request's text in the form that is compared. */
+  requestText({ id }: RecordedExchange): string {
+    return readRequestText(this.#source, id);
+  }
+
+  /** What the prompt is read from. */
+  copy({ id }: RecordedExchange): ReturnType<ExchangeSource['copy']> {
+    return this.#source.copy(id);
+  }
+
+  answer({ id }: RecordedExchange): RecordedAnswer {
+    const body = this.#source.body(id, 'response') ?? new Uint8Array(0);
+    const stored = this.#source.exchange(id)?.response.headers ?? [];
+    const coding = stored.filter(([name]) => name.toLowerCase() === 'content-encoding');
+    // The capture decodes a body before it masks it; then the header is no longer true.
+    const isDecoded =
+      coding.length > 0 && Buffer.compare(decodeContent(body, coding.flat()).bytes, body) === 0;
+    const headers = stored.filter(([name]) => {
+      const lower = name.toLowerCase();
+      return !LEFT_OUT.has(lower) && !name.startsWith(':') && !(isDecoded && lower === 'content-encoding');
+    });
+    return { headers, body };
+  }
+}
+
+function readExchange(source: ExchangeSource, record: ExchangeRecord, turn: number | null): RecordedExchange {
+  const text = readRequestText(source, record.id);
+  return {
+    id: record.id,
+    turn,
+    method: record.method,
+    path: record.query === '' ? record.path : `${record.path}?${record.query}`,
+    status: record.status,
+    model: record.model,
+    first_byte_ms: record.first_byte_ms ?? record.duration_ms,
+    duration_ms: record.duration_ms,
+    aborted: record.aborted,
+    problem: findProblem(record),
+    request_key: keyOfText(text),
+    has_masks: text.includes(MASK),
+  };
+}
+
+function findProblem({ truncated, status, request, response }: ExchangeRecord): string {
+  const withheld = ({ withheld: cause }: ExchangeSide): boolean => cause !== undefined;
+  if (withheld(request) || withheld(response)) return 'its body was not stored';
+  if (truncated) return 'its stored bodies are cut off';
+  return status === 101 ? 'it is a WebSocket' : '';
+}
+
+function readRequestText(source: ExchangeSource, id: number): string {
+  const copy = source.copy(id);
+  if (copy === undefined) return '';
+  return normalizeBody(decodeContent(copy.request_body, copy.request_headers).bytes);
+}
+
+/**
+ * A request's body in the form that is compared: JSON with sorted keys, without the ids of clients; any other body as it
+ * is.
+ */
+export function normalizeBody(bytes: Uint8Array): string {
+  const text = Buffer.from(bytes).toString('utf8');
+  try {
+    const value = parseExact(text);
+    const body = asObject(value);
+    if (Object.keys(body).length === 0) return canonicalJson(value);
+    return canonicalJson(
+      Object.fromEntries(Object.entries(body).filter(([name]) => !IDS_OF_CLIENTS.includes(name))),
+    );
+  } catch {
+    return text;
+  }
+}
+
+export function keyOfText(text: string): string {
+  return hash('sha256', text, 'base64url');
+}
+
+/** Whether the text is the stored one, with any characters in the place of each masked credential. */
+export function fitsMasked(stored: string, text: string): boolean {
+  const parts = stored.split(MASK);
+  const first = parts.shift()!;
+  const last = parts.pop();
+  if (last === undefined) return text === stored;
+  if (!text.startsWith(first) || !text.endsWith(last)) return false;
+  let at = first.length;
+  for (const part of parts) {
+    const place = text.indexOf(part, at + 1);
+    if (place < 0) return false;
+    at = place + part.length;
+  }
+  return at < text.length - last.length;
+}

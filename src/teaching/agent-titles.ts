@@ -1,0 +1,59 @@
+/**
+ * The first words that all golden prompts of an agent variant have in common, by which people recognise it. Words that
+ * differ between prompts, such as a customer's name, are left out. Pure; round's thread.
+ */
+
+import type { LearnedStep } from '../student/model/learned-step.ts';
+import type { PromptText } from '../student/model/prompt-text.ts';
+
+/** Characters of a title, and words that are too few for one. */
+const TITLE = { characters: 60, words_min: 2 } as const;
+
+/** @returns titles by variant; none for variants whose prompts do not begin alike */
+export function findAgentTitles(agents: ReadonlyMap<LearnedStep, string>): Map<string, string> {
+  const common = new Map<string, string[]>();
+  const seen = new Map<string, PromptText>();
+  for (const [{ step }, agent] of agents) {
+    const { prompt } = step;
+    // Steps of a run share their prompt.
+    if (prompt === undefined || seen.get(agent) === prompt) continue;
+    seen.set(agent, prompt);
+    const words = firstWords(prompt);
+    const before = common.get(agent);
+    common.set(agent, before === undefined ? words : before.slice(0, countAlike(before, words)));
+  }
+  const titles = new Map<string, string>();
+  for (const [agent, words] of common) {
+    const title = joinTitle(words);
+    if (title !== '') titles.set(agent, title);
+  }
+  return titles;
+}
+
+/** Of the first sentence that is more than a word, such as a heading. */
+function firstWords(prompt: PromptText): string[] {
+  for (const sentence of prompt.flat()) {
+    // Marks of Markdown are no words.
+    const plain = sentence.replace(/^[\s#*_>`-]+/u, '').slice(0, 2 * TITLE.characters);
+    const words = plain.trim().split(/\s+/u);
+    if (words.length >= TITLE.words_min && /\p{L}/u.test(plain)) return words;
+  }
+  return [];
+}
+
+function countAlike(some: readonly string[], others: readonly string[]): number {
+  const differs = some.findIndex((word, at) => word !== others[at]);
+  return differs < 0 ? some.length : differs;
+}
+
+function joinTitle(words: readonly string[]): string {
+  let title = '';
+  let count = 0;
+  for (const word of words) {
+    const longer = title === '' ? word : `${title} ${word}`;
+    if (longer.length > TITLE.characters) break;
+    title = longer;
+    count++;
+  }
+  return count < TITLE.words_min ? '' : title.replace(/[\s.,:;!?–—-]+$/u, '');
+}

@@ -1,0 +1,463 @@
+/**
+ * Finds how certain a student must be so that at most a target share of what it serves is wrong, and measures the
+ * result. Pure; teaching.
+ *
+ * The scores of golden steps are cross-fitted: runs are divided into folds, and a student fitted on the other folds
+ * answers each fold. So no run is among its own neighbours, and every run is held out once.
+ *
+ * The promise holds for each agent and kind of answer separately, because errors come in clusters: a student that is
+ * right about a thousand lookups may be wrong about the few bookings. The kind is that of the student's own answer,
+ * since only that is known for a live step. Each kind gets a threshold from its own golden steps (Mondrian calibration:
+ * Vovk, Gammerman and Shafer, "Algorithmic learning in a random world", 2005, section 4.5). The student serves a kind
+ * below a score t when an upper bound on its error rate there is within the target (error-bound.ts), as in "Learn then
+ * test" (Angelopoulos, Bates, Candès, Jordan and Lei, 2021). Runs are exchangeable, steps are not. So the bound counts
+ * the runs in which the student would have served the kind, and those in which it was wrong. The first test is of the
+ * largest t that is ever allowed, at the promised confidence. When it fails, the errors choose t: the largest one that
+ * passes at a higher confidence. Kinds with a call that no lookup follows (final-tools.ts) need the higher confidence
+ * in the first test, and a still higher one in the second.
+ *
+ * The student does not serve a kind with too few runs, nor one that calls a tool which an operator has excluded.
+ */
+
+import { createPrng } from '../std/prng.ts';
+import { kindOfAnswer, toolsOfKind } from '../student/model/answer-kind.ts';
+import { boundKindError, CONFIDENCE, keepsKindError } from '../student/model/error-bound.ts';
+import type { LearnedStep } from '../student/model/learned-step.ts';
+import { type MakeStudentIndex, Student } from '../student/model/student.ts';
+import { findFinalTools } from './final-tools.ts';
+import { type FitOptions, fitStudent, nameAgents } from './student-fit.ts';
+
+interface CalibrationOptions extends FitOptions {
+  /** Share of wrong answers among served ones, 0 … 1; default 0.05. */
+  target_error?: number;
+  /** Number of folds; default 5. */
+  folds?: number;
+  /** Tools whose calls are never served. */
+  never_serve?: readonly string[];
+  makeIndex: MakeStudentIndex;
+}
+
+export interface CurvePoint {
+  target_error: number;
+  /** The largest threshold; −1 when nothing is served. */
+  threshold: number;
+  agents: AgentCalibration[];
+  served: number;
+  errors: number;
+  /** Served steps / all steps. */
+  coverage: number;
+  /** Errors / served steps; 0 when nothing was served. */
+  error: number;
+}
+
+export interface Calibration {
+  /** The `threshold` of `decide`: the largest of all agents; −1 when the evidence allows no serving. */
+  threshold: number;
+  /** The input of `limitAgents`: each agent's own threshold. */
+  agents: AgentCalibration[];
+  target_error: number;
+  /** For the manifest: `cross-fitted split-conformal selection by run, N folds`. */
+  method: string;
+  runs: number;
+  steps: number;
+  /** At {@link Calibration.threshold}, on steps of runs that the student did not know. */
+  served: number;
+  errors: number;
+  /** The same for several targets. */
+  curve: CurvePoint[];
+}
+
+/** The score above which one agent's steps are not covered, and the evidence for it. */
+interface AgentCalibration {
+  /** As {@link nameAgents} names it. */
+  agent: string;
+  /** The largest threshold of its kinds; −1 when none of its steps is served. */
+  threshold: number;
+  /** Golden runs and steps, including those for which the student had no answer. */
+  runs: number;
+  steps: number;
+  /** At the thresholds of its kinds, on steps of runs that the student did not know. */
+  served: number;
+  errors: number;
+  /** Kinds of answers that the student gave, the most frequent first. */
+  kinds: KindCalibration[];
+}
+
+/**
+ * Why a kind of answer is not served: too few golden runs have it, the student is wrong too often, or an operator
+ * excluded it.
+ */
+export type KindRefusal = 'too_few' | 'too_wrong' | 'never_serve';
+
+/** The score above which one kind of answer is not covered. */
+interface KindCalibration {
+  /** As `kindOfAnswer` names it. */
+  kind: string;
+  /** −1 when it is not served. */
+  threshold: number;
+  /** null when it is served. */
+  refused: KindRefusal | null;
+  /** It calls a tool whose calls no lookup follows. */
+  is_final: boolean;
+  /** Runs, steps and errors below the threshold; for a kind that is not served, below the largest score allowed. */
+  runs: number;
+  steps: number;
+  errors: number;
+  /** Runs for which the student gave such an answer, at any score. */
+  seen_runs: number;
+  /** Runs that it takes to be served, when all further ones are right. */
+  needed_runs: number;
+  /** Confidence that the error rate is at most the target. */
+  confidence: number;
+  error_at_most: number;
+}
+
+/** The student's score for one step, and whether its answer was right. */
+export interface ScoredStep {
+  run_id: string;
+  /** As {@link nameAgents} names it; when left out, all steps are one agent's. */
+  agent?: string;
+  /** Kind of the answer that it gave; '' when left out. */
+  kind?: string;
+  /** null when it had no answer. */
+  score: number | null;
+  is_right: boolean;
+}
+
+/** Targets of {@link Calibration.curve}. */
+export const CURVE_TARGETS = [0.01, 0.02, 0.05, 0.1, 0.2] as const;
+
+/**
+ * Fits on some of the runs and tests on the others, in turn. The threshold is then used for a student fitted on all
+ * runs.
+ */
+export function calibrateStudent(steps: readonly LearnedStep[], options: CalibrationOptions): Calibration {
+  const target = options.target_error ?? 0.05;
+  const folds = Math.max(2, Math.floor(options.folds ?? 5));
+  const scored = scoreCrossFitted(steps, folds, options);
+  return {
+    ...calibrateScores(scored, target, { ...options, final: findFinalKinds(steps) }),
+    method: `cross-fitted bound by agent, kind of answer and run, ${folds} folds`,
+    runs: new Set(steps.map(({ run_id }) => run_id)).size,
+  };
+}
+
+/** Kinds of answers that need more than the bound. */
+interface KindRules {
+  /** Tools whose calls are never served. */
+  never_serve?: readonly string[];
+  /** Tools whose calls no lookup follows, by agent. */
+  final?: ReadonlyMap<string, ReadonlySet<string>>;
+  /** Largest score that is ever served; derived from the target when left out. */
+  score_max?: number;
+}
+
+/** Tools whose calls no lookup follows, by agent; see {@link KindRules}. */
+export function findFinalKinds(steps: readonly LearnedStep[]): Map<string, Set<string>> {
+  const byAgent = new Map<string, LearnedStep[]>();
+  for (const [step, agent] of nameAgents(steps)) {
+    const agentSteps = byAgent.get(agent);
+    if (agentSteps === undefined) byAgent.set(agent, [step]);
+    else agentSteps.push(step);
+  }
+  return new Map([...byAgent].map(([agent, agentSteps]) => [agent, findFinalTools(agentSteps)]));
+}
+
+/** Computes the thresholds from existing scores. */
+export function calibrateScores(
+  scored: readonly ScoredStep[],
+  target: number,
+  rules: KindRules = {},
+): Omit<Calibration, 'method' | 'runs'> {
+  const summarize = (agents: readonly AgentCalibration[]) => ({
+    threshold: agents.reduce((most, { threshold }) => Math.max(most, threshold), -1),
+    served: agents.reduce((sum, { served }) => sum + served, 0),
+    errors: agents.reduce((sum, { errors }) => sum + errors, 0),
+  });
+  const agents = chooseAgentThresholds(scored, target, rules);
+  return {
+    ...summarize(agents),
+    agents,
+    target_error: target,
+    steps: scored.length,
+    curve: CURVE_TARGETS.map((targetError) => {
+      const atTarget = chooseAgentThresholds(scored, targetError, rules);
+      const { threshold, served, errors } = summarize(atTarget);
+      return {
+        target_error: targetError,
+        threshold,
+        agents: atTarget,
+        served,
+        errors,
+        coverage: scored.length === 0 ? 0 : served / scored.length,
+        error: served === 0 ? 0 : errors / served,
+      };
+    }),
+  };
+}
+
+/** Golden runs that a kind of answer needs, all without an error, before it is served at a target of 5 %. */
+export const KIND_RUNS_MIN = 11;
+
+/** Most runs that {@link countNeeded} returns. */
+const RUNS_TRIED = 1 << 16;
+
+/** Golden runs with which a kind of answer passes its first test when the student makes no further error. */
+function countNeeded(wrongRuns: number, isFinal: boolean, target: number): number {
+  const [confidence] = CONFIDENCES[isFinal ? 'final' : 'common'];
+  const isEnough = (runs: number): boolean => keepsKindError(wrongRuns, runs, confidence, target);
+  let enough = 1;
+  while (enough < RUNS_TRIED && !isEnough(enough)) enough *= 2;
+  let few = enough / 2;
+  while (enough - few > 1) {
+    const runs = Math.floor((few + enough) / 2);
+    if (isEnough(runs)) enough = runs;
+    else few = runs;
+  }
+  return enough;
+}
+
+/** Chooses a threshold for each kind of answer of each agent. */
+function chooseAgentThresholds(
+  scored: readonly ScoredStep[],
+  target: number,
+  rules: KindRules,
+): AgentCalibration[] {
+  return [...groupBy(scored, ({ agent }) => agent ?? '')].map(([agent, agentSteps]) => {
+    const answered = agentSteps.filter((step): step is AnsweredStep => step.score !== null);
+    const kinds = [...groupBy(answered, ({ kind }) => kind ?? '')]
+      .toSorted(([a, as], [b, bs]) => bs.length - as.length || (a < b ? -1 : 1))
+      .map(([kind, ofKind]) => calibrateKind(kind, ofKind, target, rules, agent));
+    const served = kinds.filter(({ refused }) => refused === null);
+    return {
+      agent,
+      threshold: Math.max(-1, ...served.map(({ threshold }) => threshold)),
+      runs: new Set(agentSteps.map(({ run_id }) => run_id)).size,
+      steps: agentSteps.length,
+      served: served.reduce((sum, { steps }) => sum + steps, 0),
+      errors: served.reduce((sum, { errors }) => sum + errors, 0),
+      kinds,
+    };
+  });
+}
+
+function groupBy<T>(all: readonly T[], keyOf: (item: T) => string): Map<string, T[]> {
+  const groups = new Map<string, T[]>();
+  for (const item of all) {
+    const key = keyOf(item);
+    const group = groups.get(key);
+    if (group === undefined) groups.set(key, [item]);
+    else group.push(item);
+  }
+  return groups;
+}
+
+type AnsweredStep = ScoredStep & { score: number };
+
+function calibrateKind(
+  kind: string,
+  answered: readonly AnsweredStep[],
+  target: number,
+  rules: KindRules,
+  agent: string,
+): KindCalibration {
+  const tools = toolsOfKind(kind);
+  const isFinal = tools.some((name) => rules.final?.get(agent)?.has(name) === true);
+  const isExcepted = tools.some((name) => rules.never_serve?.includes(name) === true);
+  const largest = rules.score_max ?? scoreMaxOf(target);
+  const found = chooseThreshold(answered, target, isFinal, largest);
+  const counts = countBelow(answered, found.threshold < 0 ? largest : found.threshold);
+  const isServed = found.threshold >= 0 && !isExcepted;
+  const tooMany = counts.errors > target * counts.steps;
+  return {
+    kind,
+    threshold: isServed ? found.threshold : -1,
+    refused: isExcepted ? 'never_serve' : isServed ? null : tooMany ? 'too_wrong' : 'too_few',
+    is_final: isFinal,
+    runs: counts.runs,
+    steps: counts.steps,
+    errors: counts.errors,
+    seen_runs: new Set(answered.map(({ run_id }) => run_id)).size,
+    needed_runs: countNeeded(counts.wrong_runs, isFinal, target),
+    confidence: found.confidence,
+    error_at_most: boundKindError(counts.wrong_runs, counts.runs, found.confidence),
+  };
+}
+
+/** Each step's score from a student that does not know its run. */
+export function scoreCrossFitted(
+  steps: readonly LearnedStep[],
+  folds: number,
+  options: FitOptions & { makeIndex: MakeStudentIndex },
+): ScoredStep[] {
+  const runs = [...new Set(steps.map(({ run_id }) => run_id))];
+  const random = createPrng(options.seed ?? 1);
+  for (let i = runs.length - 1; i > 0; i--) {
+    const j = random.below(i + 1);
+    [runs[i], runs[j]] = [runs[j]!, runs[i]!];
+  }
+  const foldOf = new Map(runs.map((run, i) => [run, i % folds]));
+  const agents = nameAgents(steps);
+  const scored: ScoredStep[] = [];
+  for (let fold = 0; fold < Math.min(folds, runs.length); fold++) {
+    const teaching = steps.filter(({ run_id }) => foldOf.get(run_id) !== fold);
+    const student = new Student(fitStudent(teaching, options), options.makeIndex);
+    for (const step of steps)
+      if (foldOf.get(step.run_id) === fold)
+        scored.push({ ...scoreStep(student, step), agent: agents.get(step) ?? '' });
+  }
+  return scored;
+}
+
+/** Asks the student about a golden step. */
+export function scoreStep(student: Student, { run_id, step, answer }: LearnedStep): ScoredStep {
+  const proposal = student.propose(step);
+  if (proposal.answer === null || proposal.score === null) return { run_id, score: null, is_right: false };
+  return {
+    run_id,
+    kind: kindOfAnswer(proposal.answer.content),
+    score: proposal.score,
+    is_right: student.agrees(step, proposal, answer.content),
+  };
+}
+
+/**
+ * A step that is less like the golden steps than unlike them is not covered, however good the others are: at 5 %,
+ * scores up to a half. A higher target tolerates less similar steps.
+ */
+const SCORE_MAX = { base: 0.4, per_target: 2, most: 0.8 } as const;
+
+function scoreMaxOf(target: number): number {
+  return Math.min(SCORE_MAX.most, SCORE_MAX.base + SCORE_MAX.per_target * target);
+}
+
+/** Confidence for a threshold that is fixed in advance, and for one that the errors choose. */
+const CONFIDENCES = { common: [CONFIDENCE, 0.99], final: [0.985, 0.998] } as const;
+
+/**
+ * The largest threshold below which the error rate of one kind of answer keeps the target, at the given confidence.
+ * @param isFinal no lookup follows it, so the confidence is higher
+ * @param largest score that is ever served
+ * @returns −1 when no threshold does
+ */
+export function chooseThreshold(
+  scored: readonly ScoredStep[],
+  target: number,
+  isFinal = false,
+  largest = scoreMaxOf(target),
+): { threshold: number; confidence: number } {
+  const [confidence, chosen] = CONFIDENCES[isFinal ? 'final' : 'common'];
+  const sorted = scored
+    .filter((step): step is AnsweredStep => step.score !== null && step.score <= largest)
+    // Among equal scores, wrong answers first.
+    .sort((a, b) => a.score - b.score || Number(a.is_right) - Number(b.is_right));
+  const all = countBelow(sorted, largest);
+  if (keepsKindError(all.wrong_runs, all.runs, confidence, target)) return { threshold: largest, confidence };
+  let threshold = -1;
+  const tally = new RunTally();
+  for (const [i, step] of sorted.entries()) {
+    tally.add(step);
+    // Equal scores pass or fail together. Between two errors, the last score is the best threshold.
+    const next = sorted[i + 1];
+    if (next !== undefined && (next.score === step.score || next.is_right)) continue;
+    const { wrong_runs, runs } = tally.counts();
+    if (keepsKindError(wrong_runs, runs, chosen, target)) threshold = step.score;
+  }
+  return { threshold, confidence: chosen };
+}
+
+interface RunCounts {
+  runs: number;
+  steps: number;
+  errors: number;
+  /** Runs with an error; weighted higher where those runs are long. */
+  wrong_runs: number;
+}
+
+/** Counts runs, and those with an error. */
+class RunTally {
+  readonly #wrong = new Map<string, boolean>();
+  #steps = 0;
+  #errors = 0;
+  #wrongRuns = 0;
+
+  add({ run_id, is_right }: ScoredStep): void {
+    const was = this.#wrong.get(run_id);
+    this.#steps++;
+    if (!is_right) {
+      this.#errors++;
+      if (was !== true) this.#wrongRuns++;
+    }
+    if (was === undefined || !is_right) this.#wrong.set(run_id, !is_right);
+  }
+
+  counts(): RunCounts {
+    const runs = this.#wrong.size;
+    const share = this.#steps === 0 ? 0 : (this.#errors * runs) / this.#steps;
+    return {
+      runs,
+      steps: this.#steps,
+      errors: this.#errors,
+      wrong_runs: Math.max(this.#wrongRuns, share),
+    };
+  }
+}
+
+function countBelow(scored: readonly AnsweredStep[], threshold: number): RunCounts {
+  const tally = new RunTally();
+  for (const step of scored) if (step.score <= threshold) tally.add(step);
+  return tally.counts();
+}
+
+/** How a student did on steps that it was not taught. */
+interface Measurement {
+  runs: number;
+  steps: number;
+  served: number;
+  errors: number;
+  coverage: number;
+  error: number;
+  fallbacks: Partial<Record<string, number>>;
+  /** Of the golden answers: of all, and of the served steps. */
+  input_tokens: number;
+  output_tokens: number;
+  served_input_tokens: number;
+  served_output_tokens: number;
+}
+
+/** Measures step by step, each with the context of the golden run. */
+export function measureStudent(
+  student: Student,
+  threshold: number,
+  steps: readonly LearnedStep[],
+): Measurement {
+  const measured: Measurement = {
+    runs: new Set(steps.map(({ run_id }) => run_id)).size,
+    steps: steps.length,
+    served: 0,
+    errors: 0,
+    coverage: 0,
+    error: 0,
+    fallbacks: {},
+    input_tokens: 0,
+    output_tokens: 0,
+    served_input_tokens: 0,
+    served_output_tokens: 0,
+  };
+  for (const { step, answer } of steps) {
+    measured.input_tokens += answer.input_tokens;
+    measured.output_tokens += answer.output_tokens;
+    const decision = student.decide(step, threshold);
+    if (!decision.covered) {
+      measured.fallbacks[decision.reason] = (measured.fallbacks[decision.reason] ?? 0) + 1;
+      continue;
+    }
+    measured.served++;
+    measured.served_input_tokens += answer.input_tokens;
+    measured.served_output_tokens += answer.output_tokens;
+    if (decision.agrees?.(answer.content) !== true) measured.errors++;
+  }
+  measured.coverage = measured.steps === 0 ? 0 : measured.served / measured.steps;
+  measured.error = measured.served === 0 ? 0 : measured.errors / measured.served;
+  return measured;
+}

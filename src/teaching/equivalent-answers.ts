@@ -1,0 +1,568 @@
+/**
+ * Finds which golden answers of one stage are equivalent (src/student/model/equivalence.ts): classes that golden runs use
+ * interchangeably get one label. Pure; teaching.
+ *
+ * Two classes are interchangeable when everything but their wording is equal on each other's steps, and when no mark of
+ * the step tells which of them follows. Two classes with different calls are two valid paths when, besides, the runs of
+ * one make the other's call later, and neither call is one that no lookup follows.
+ */
+
+import { comparablesAgree, readComparable } from '../student/model/agreement.ts';
+import { type AnswerTemplate, fillTemplate } from '../student/model/answer-template.ts';
+import type { StudentBlock } from '../student/model/decision.ts';
+import {
+  areGrounded,
+  type FreeArguments,
+  Ground,
+  haveOtherMeanings,
+  KnownWordings,
+  readWording,
+  valuesMatch,
+  type WordedAnswer,
+  type Wording,
+} from '../student/model/equivalence.ts';
+import type { StepContext } from '../student/model/extraction.ts';
+import { canonicalText, hashString, isObject } from '../student/model/json-values.ts';
+import { STUDENT_CORE } from '../student/model/limits.ts';
+import { CHANCE, type MarkColumn } from '../student/model/relevance.ts';
+import { MARK } from '../student/model/step-marks.ts';
+import { SYSTEM_KIND } from '../student/model/student-model.ts';
+import { readTokens } from '../student/model/text-tokens.ts';
+import type { AnswerClass, AnswerExample } from './answer-synthesis.ts';
+import { isSplit, type NumberColumn } from './number-splits.ts';
+
+/** Golden steps of one stage with their answers. */
+interface StageAnswers {
+  examples: readonly AnswerExample[];
+  classes: readonly AnswerClass[];
+  free: FreeArguments;
+  /** Marks that may tell which answer follows. */
+  columns: readonly MarkColumn[];
+  numbers: readonly NumberColumn[];
+  /** Calls that a step's run makes after it, in canonical form. */
+  later(step: number): ReadonlySet<string>;
+  /** Tools whose calls no lookup follows. */
+  final: ReadonlySet<string>;
+}
+
+/** Classes with their labels, and the class of each step; −1 for answers that no template explains. */
+interface LabelledAnswers {
+  labels: number[];
+  /** Classes of one label that are different ways to the same end have different ones. */
+  paths: number[];
+  ofStep: Int16Array;
+  wordings: Wording[];
+}
+
+/** Members of a class whose answers are compared, and the share that must agree. */
+const COMPARED = 8;
+const SAME_LABEL = 0.85;
+/** Least share of them at which both classes have an answer. */
+const ANSWERED = 0.25;
+/** Runs that two paths need each, and their least share of the steps of both. */
+const PATH_RUNS = 4;
+const PATH_SHARE = 0.12;
+/** Runs of one path that make the other's call later; of several paths, the least share for each. */
+const PATH_LATER = 0.8;
+const PATH_SEEN = 0.05;
+/** Beginnings of names of tools that change nothing. */
+const LOOKS =
+  /^(?:get|list|read|search|find|describe|show|fetch|look|lookup|view|inspect|browse)(?:[_A-Z-]|$)/;
+/** Words and constants kept for one label and place. */
+const WORDS_KEPT = 600;
+/** Share of a word's uses in which the step held it, for a word that texts take from steps. */
+const GROUNDED = 0.9;
+const NO_WORDS: ReadonlySet<number> = new Set();
+/** Runs that share a value which no step holds before it counts as part of the wording. */
+const CONSTANT_RUNS = 3;
+
+/** Labels the classes and assigns each step's answer to one. */
+export function labelAnswers(stage: StageAnswers): LabelledAnswers {
+  return new Labelling(stage).label();
+}
+
+class Labelling {
+  readonly #stage: StageAnswers;
+  readonly #answers: ReturnType<typeof readComparable>[];
+  readonly #worded: (WordedAnswer | null)[];
+  readonly #grounds: Ground[];
+  readonly #filled = new Map<string, StudentBlock[] | null>();
+  /** By place. */
+  #constants: ReadonlyMap<string, ReadonlySet<number>> = new Map();
+  #grounded: ReadonlyMap<string, ReadonlySet<number>> = new Map();
+  #style: ReadonlyMap<string, ReadonlySet<number>> = new Map();
+
+  constructor(stage: StageAnswers) {
+    this.#stage = stage;
+    const contents = stage.examples.map(({ content }) => content as StudentBlock[]);
+    this.#answers = contents.map((content) => readComparable({ content }));
+    this.#worded = contents.map((content) => readWording(content, stage.free));
+    this.#grounds = stage.examples.map(({ context }) => new Ground(context.step));
+  }
+
+  label(): LabelledAnswers {
+    const ofStep = this.#assign();
+    this.#constants = this.#findConstants();
+    this.#grounded = this.#findGrounded();
+    this.#style = this.#findStyle();
+    const { labels, paths } = this.#joinClasses(ofStep);
+    const wordings = this.#listWordings(ofStep, labels);
+    this.#assignWordings(ofStep, labels, wordings);
+    return { labels, paths, ofStep, wordings: this.#listWordings(ofStep, labels) };
+  }
+
+  /** What a class answers at a step; null when it has no answer there. */
+  #fill(c: number, i: number): StudentBlock[] | null {
+    const id = `${c} ${i}`;
+    let filled = this.#filled.get(id);
+    if (filled === undefined) {
+      const made = fillTemplate(this.#stage.classes[c]!.template, this.#stage.examples[i]!.context);
+      filled = typeof made === 'string' ? null : made.value;
+      this.#filled.set(id, filled);
+    }
+    return filled;
+  }
+
+  #agrees(c: number, i: number): boolean {
+    const filled = this.#fill(c, i);
+    return filled !== null && comparablesAgree(readComparable({ content: filled }), this.#answers[i]!);
+  }
+
+  /** The class of each step: that of its template, or the first one that agrees. */
+  #assign(): Int16Array {
+    const { classes, examples } = this.#stage;
+    const ofStep = new Int16Array(examples.length).fill(-1);
+    for (const [c, { members }] of classes.entries()) for (const i of members) ofStep[i] = c;
+    for (let i = 0; i < examples.length; i++)
+      if (ofStep[i]! < 0) ofStep[i] = classes.findIndex((_, c) => this.#agrees(c, i));
+    return ofStep;
+  }
+
+  /** Values that several runs share at a place and that hardly any of their steps holds. */
+  #findConstants(): Map<string, Set<number>> {
+    const seen = new Map<
+      string,
+      { place: string; key: number; runs: Set<string>; held: number; count: number }
+    >();
+    for (const [i, worded] of this.#worded.entries())
+      for (const { place, facts } of worded?.texts ?? [])
+        for (const value of [...facts.facts.keys(), ...facts.names]) {
+          const key = hashString(value);
+          const id = `${place} ${key}`;
+          const found = seen.get(id) ?? { place, key, runs: new Set(), held: 0, count: 0 };
+          seen.set(id, found);
+          found.runs.add(this.#stage.examples[i]!.run_id);
+          found.count++;
+          if (this.#grounds[i]!.holds(facts.facts.get(value)?.text ?? value)) found.held++;
+        }
+    const constants = new Map<string, Set<number>>();
+    for (const { place, key, runs, held, count } of seen.values()) {
+      if (runs.size < CONSTANT_RUNS || 2 * held >= count) continue;
+      const ofPlace = constants.get(place);
+      if (ofPlace === undefined) constants.set(place, new Set([key]));
+      else ofPlace.add(key);
+    }
+    return constants;
+  }
+
+  /** Words that steps held nearly wherever texts at a place used them. */
+  #findGrounded(): Map<string, Set<number>> {
+    const seen = new Map<string, { place: string; key: number; held: number; count: number }>();
+    for (const [i, worded] of this.#worded.entries())
+      for (const { place, facts } of worded?.texts ?? [])
+        for (const word of facts.plain) {
+          const id = `${place} ${word}`;
+          const found = seen.get(id) ?? { place, key: hashString(word), held: 0, count: 0 };
+          seen.set(id, found);
+          found.count++;
+          if (this.#grounds[i]!.holds(word)) found.held++;
+        }
+    const grounded = new Map<string, Set<number>>();
+    for (const { place, key, held, count } of seen.values()) {
+      if (held < GROUNDED * count) continue;
+      const ofPlace = grounded.get(place);
+      if (ofPlace === undefined) grounded.set(place, new Set([key]));
+      else ofPlace.add(key);
+    }
+    return grounded;
+  }
+
+  /** Stems whose use no mark, number or token of the step explains, where enough texts would show it. */
+  #findStyle(): Map<string, Set<number>> {
+    const texts = this.#listTexts();
+    const style = new Map<string, Set<number>>();
+    if (texts.size === 0) return style;
+    const columns = [...this.#stage.columns, ...readTokenColumns(this.#stage.examples)];
+    for (const [place, ofPlace] of texts) {
+      const stems = new Set<number>();
+      for (const stem of new Set(ofPlace.flatMap(({ words }) => [...words]))) {
+        const used = ofPlace.filter(({ words }) => words.has(stem)).map(({ step }) => step);
+        const unused = ofPlace.filter(({ words }) => !words.has(stem)).map(({ step }) => step);
+        if (!isTested(columns, used.length, unused.length)) continue;
+        if (isSeparated(columns, used, unused, 0) || isSplit(this.#stage.numbers, used, unused)) continue;
+        stems.add(hashString(stem));
+      }
+      style.set(place, stems);
+    }
+    return style;
+  }
+
+  /** Some texts of each place, with their stems. */
+  #listTexts(): Map<string, { step: number; words: ReadonlySet<string> }[]> {
+    const texts = new Map<string, { step: number; words: ReadonlySet<string> }[]>();
+    for (const [step, worded] of this.#worded.entries())
+      for (const { place, facts } of worded?.texts ?? []) {
+        const text = { step, words: new Set(facts.words.keys()) };
+        const ofPlace = texts.get(place);
+        if (ofPlace === undefined) texts.set(place, [text]);
+        else if (ofPlace.length < STYLE_TEXTS) ofPlace.push(text);
+      }
+    return texts;
+  }
+
+  /** Whether a class's answer at a step has the step's own values and fixed parts. */
+  #hasSameValues(c: number, i: number): boolean {
+    const filled = this.#fill(c, i);
+    if (filled === null) return false;
+    const a = readWording(filled, this.#stage.free);
+    const b = this.#worded[i]!;
+    if (a === null && b === null) return this.#agrees(c, i);
+    if (a === null || b === null || a.fixed !== b.fixed || a.texts.length !== b.texts.length) return false;
+    return a.texts.every(({ place, facts }, at) => {
+      const other = b.texts[at]!;
+      return (
+        other.place === place &&
+        areGrounded(facts, other.facts, this.#grounds[i]!, this.#grounded.get(place) ?? NO_WORDS) &&
+        valuesMatch(facts, other.facts, this.#grounds[i]!, this.#constants.get(place)) &&
+        !haveOtherMeanings(facts, other.facts, this.#style.get(place) ?? NO_WORDS)
+      );
+    });
+  }
+
+  #joinClasses(ofStep: Int16Array): Pick<LabelledAnswers, 'labels' | 'paths'> {
+    const { classes } = this.#stage;
+    const members = classes.map((_, c) => [...ofStep.keys()].filter((i) => ofStep[i] === c));
+    /** The classes of each label, those with most members first. */
+    const groups: number[][] = [];
+    const order = [...classes.keys()].sort((a, b) => members[b]!.length - members[a]!.length || a - b);
+    for (const c of order) {
+      const joined = groups.find((group) => this.#isSameLabel(group, c, members));
+      if (joined === undefined) groups.push([c]);
+      else joined.push(c);
+    }
+    const paths = new Array<number>(classes.length).fill(0);
+    for (const [path, group] of groups.entries()) for (const c of group) paths[c] = path;
+    this.#joinPaths(groups, members, ofStep);
+    const labels = new Array<number>(classes.length).fill(0);
+    const places = new Map(groups.map((group) => [Math.min(...group), group]));
+    // Labels are numbered in the order of the classes.
+    for (const [label, first] of [...places.keys()].sort((a, b) => a - b).entries())
+      for (const c of places.get(first)!) labels[c] = label;
+    return { labels, paths };
+  }
+
+  #isSameLabel(group: readonly number[], c: number, members: readonly number[][]): boolean {
+    const { classes } = this.#stage;
+    const first = group[0]!;
+    if (!sameCalls(classes[first]!.template, classes[c]!.template)) return false;
+    if (this.#areAlike(first, c, members, (of, i) => this.#agrees(of, i))) return true;
+    if (!this.#areAlike(first, c, members, (of, i) => this.#hasSameValues(of, i))) return false;
+    const others = group.flatMap((other) => members[other]!);
+    return !this.#areSeparated(others, members[c]!);
+  }
+
+  /**
+   * Whether two classes agree on each other's steps. A step at which a class has no answer says nothing; a quarter of
+   * the steps must have both.
+   */
+  #areAlike(
+    a: number,
+    b: number,
+    members: readonly number[][],
+    agrees: (c: number, i: number) => boolean,
+  ): boolean {
+    let filled = 0;
+    let compared = 0;
+    for (const [c, at] of [
+      [a, members[b]!],
+      [b, members[a]!],
+    ] as const) {
+      const chosen = sample(at, COMPARED);
+      const answered = chosen.filter((i) => this.#fill(c, i) !== null);
+      if (answered.filter((i) => agrees(c, i)).length < SAME_LABEL * answered.length) return false;
+      filled += answered.length;
+      compared += chosen.length;
+    }
+    return filled >= Math.max(1, ANSWERED * compared);
+  }
+
+  /** Joins labels whose calls are ways to the same end: calls in either order, and looks that some runs leave out. */
+  #joinPaths(groups: number[][], members: readonly number[][], ofStep: Int16Array): void {
+    for (let a = 0; a < groups.length; a++)
+      for (let b = groups.length - 1; b > a; b--)
+        if (this.#areInEitherOrder(groups[a]!, groups[b]!, members))
+          groups[a]!.push(...groups.splice(b, 1)[0]!);
+    for (const look of [...groups]) {
+      const others = this.#findPathsWithout(look, groups, members);
+      for (const other of others) {
+        // The student looks.
+        for (const c of other) for (const i of members[c]!) ofStep[i] = look[0]!;
+        look.push(...other);
+        groups.splice(groups.indexOf(other), 1);
+      }
+      if (others.length > 0) return;
+    }
+  }
+
+  /** Whether golden runs make independent calls in either order. */
+  #areInEitherOrder(a: readonly number[], b: readonly number[], members: readonly number[][]): boolean {
+    if (!this.#hasCalls(a) || !this.#hasCalls(b) || this.#isFinal(a) || this.#isFinal(b)) return false;
+    const [ofA, ofB] = [membersOf(a, members), membersOf(b, members)];
+    return (
+      this.#areFrequent(ofA, ofB) &&
+      this.#shareMadeLater([b], ofA) >= PATH_LATER &&
+      this.#shareMadeLater([a], ofB) >= PATH_LATER &&
+      !this.#areSeparated(ofA, ofB)
+    );
+  }
+
+  /** The groups of calls that some runs make at once, and others only after this look. */
+  #findPathsWithout(
+    look: readonly number[],
+    groups: readonly number[][],
+    members: readonly number[][],
+  ): number[][] {
+    if (!this.#hasCalls(look) || this.#isFinal(look) || !this.#isLook(look)) return [];
+    const ofLook = membersOf(look, members);
+    const others = groups.filter(
+      (group) =>
+        group !== look && this.#hasCalls(group) && this.#shareMadeLater([group], ofLook) >= PATH_SEEN,
+    );
+    const ofOthers = others.flatMap((group) => membersOf(group, members));
+    const areTwoWays =
+      this.#areFrequent(ofLook, ofOthers) &&
+      this.#shareMadeLater(others, ofLook) >= PATH_LATER &&
+      !this.#areSeparated(ofLook, ofOthers);
+    return areTwoWays ? others : [];
+  }
+
+  #hasCalls(group: readonly number[]): boolean {
+    return group.every((c) => this.#stage.classes[c]!.template.calls.length > 0);
+  }
+
+  /** Whether enough runs went either way. */
+  #areFrequent(a: readonly number[], b: readonly number[]): boolean {
+    const runsOf = (of: readonly number[]): number =>
+      new Set(of.map((i) => this.#stage.examples[i]!.run_id)).size;
+    return Math.min(runsOf(a), runsOf(b)) >= Math.max(PATH_RUNS, PATH_SHARE * (a.length + b.length));
+  }
+
+  #toolsOf(group: readonly number[]): string[] {
+    return group.flatMap((c) => this.#stage.classes[c]!.template.calls.map(({ name }) => name));
+  }
+
+  #isFinal(group: readonly number[]): boolean {
+    return this.#toolsOf(group).some((name) => this.#stage.final.has(name));
+  }
+
+  /** Whether the names of its tools say that they only look; in doubt they do not. */
+  #isLook(group: readonly number[]): boolean {
+    return this.#toolsOf(group).every((name) => LOOKS.test(name));
+  }
+
+  /** The share of steps whose runs make a call of these groups later. */
+  #shareMadeLater(groups: readonly (readonly number[])[], of: readonly number[]): number {
+    const chosen = sample(of, 3 * COMPARED);
+    const made = chosen.filter((i) =>
+      groups.flat().some((c) => {
+        const later = this.#stage.later(i);
+        return (
+          this.#fill(c, i)?.every((block) => block.type === 'text' || later.has(canonicalCall(block))) ===
+          true
+        );
+      }),
+    );
+    return made.length / Math.max(1, chosen.length);
+  }
+
+  /** Whether a mark or a number of the step tells which of two answers follows. */
+  #areSeparated(a: readonly number[], b: readonly number[]): boolean {
+    return isSeparated(this.#stage.columns, a, b) || isSplit(this.#stage.numbers, a, b);
+  }
+
+  #listWordings(ofStep: Int16Array, labels: readonly number[]): Wording[] {
+    const found = new Map<string, { label: number; place: string; words: Set<number> }>();
+    for (const [i, worded] of this.#worded.entries()) {
+      if (ofStep[i]! < 0) continue;
+      const label = labels[ofStep[i]!]!;
+      for (const { place, facts } of worded?.texts ?? []) {
+        const wording = found.get(`${label} ${place}`) ?? { label, place, words: new Set() };
+        found.set(`${label} ${place}`, wording);
+        for (const word of facts.words.keys())
+          if (wording.words.size < WORDS_KEPT) wording.words.add(hashString(word));
+      }
+    }
+    return [...found.values()].map(({ label, place, words }) => ({
+      label,
+      place,
+      words: [...words],
+      constants: [...(this.#constants.get(place) ?? [])].slice(0, WORDS_KEPT),
+      grounded: [...(this.#grounded.get(place) ?? [])].slice(0, WORDS_KEPT),
+      style: [...(this.#style.get(place) ?? [])].slice(0, WORDS_KEPT),
+    }));
+  }
+
+  /** Assigns answers whose wording no template has to a class with the same values and familiar words. */
+  #assignWordings(ofStep: Int16Array, labels: readonly number[], wordings: readonly Wording[]): void {
+    const known = new KnownWordings(wordings, this.#stage.free);
+    const order = [...labels.keys()];
+    for (let i = 0; i < ofStep.length; i++) {
+      if (ofStep[i]! >= 0 || this.#worded[i] === null) continue;
+      const content = this.#stage.examples[i]!.content;
+      const same = order.find((c) => {
+        const filled = this.#fill(c, i);
+        return filled !== null && known.isSame(labels[c]!, filled, content, this.#grounds[i]!);
+      });
+      if (same !== undefined) ofStep[i] = same;
+    }
+  }
+}
+
+/** A call as runs are compared by it. */
+export function canonicalCall(block: Extract<StudentBlock, { type: 'tool_call' }>): string {
+  return `${JSON.stringify(block.name)}${canonicalText(block.input)}`;
+}
+
+function sameCalls(a: AnswerTemplate, b: AnswerTemplate): boolean {
+  return (
+    a.calls.length === b.calls.length &&
+    a.calls.every(({ name }, i) => name === b.calls[i]!.name) &&
+    (a.json === undefined) === (b.json === undefined)
+  );
+}
+
+function membersOf(group: readonly number[], members: readonly number[][]): number[] {
+  return group.flatMap((c) => members[c]!);
+}
+
+function sample(all: readonly number[], most: number): readonly number[] {
+  if (all.length <= most) return all;
+  return Array.from({ length: most }, (_, i) => all[Math.floor((i * all.length) / most)]!);
+}
+
+/** A part with fewer steps is too small for a test against chance, and so few steps beside it show nothing. */
+const TESTED = 5;
+const BESIDE = 8;
+/** Least share of the difference between the parts that a mark explains. */
+const EXPLAINED = 0.25;
+/** Marks that name a state. In a small part, words are equal by chance. */
+const STATES: ReadonlySet<number> = new Set([
+  MARK.fresh,
+  MARK.past,
+  MARK.earlier,
+  MARK.shape,
+  MARK.system_number,
+  SYSTEM_KIND,
+]);
+
+/**
+ * Whether a mark tells two parts of the steps apart: more often than by chance or, where a part is too small to test,
+ * in every step.
+ */
+function isSeparated(
+  columns: readonly MarkColumn[],
+  a: readonly number[],
+  b: readonly number[],
+  explained = EXPLAINED,
+): boolean {
+  const [n, smaller, larger] = [
+    a.length + b.length,
+    Math.min(a.length, b.length),
+    Math.max(a.length, b.length),
+  ];
+  const whole = sumXLogX(n) - sumXLogX(a.length) - sumXLogX(b.length);
+  const least = Math.max(CHANCE + 2 * Math.log(Math.max(1, columns.length)), explained * 2 * whole);
+  return columns.some(({ kind, has }) => {
+    let inA = 0;
+    let inB = 0;
+    for (const i of a) inA += has[i]!;
+    for (const i of b) inB += has[i]!;
+    const count = inA + inB;
+    if (count === 0 || count === n) return false;
+    if (smaller < TESTED) {
+      const isPure = (inA === 0 && inB === b.length) || (inB === 0 && inA === a.length);
+      return isPure && smaller >= 2 && larger >= BESIDE && STATES.has(kind);
+    }
+    const rest = n - count;
+    const parts =
+      sumXLogX(count) -
+      sumXLogX(inA) -
+      sumXLogX(inB) +
+      (sumXLogX(rest) - sumXLogX(a.length - inA) - sumXLogX(b.length - inB));
+    return 2 * (whole - parts) > least;
+  });
+}
+
+/** Whether parts of this size are large enough to show that something explains them. */
+function isTested(columns: readonly MarkColumn[], a: number, b: number): boolean {
+  const whole = sumXLogX(a + b) - sumXLogX(a) - sumXLogX(b);
+  return Math.min(a, b) >= TESTED && 2 * whole >= 1.5 * (CHANCE + 2 * Math.log(Math.max(1, columns.length)));
+}
+
+/** Texts, and tokens of steps, that the search for words of style looks at. */
+const STYLE_TEXTS = 300;
+const STEP_TOKENS = 1_500;
+const TOKEN_COLUMNS = 3_000;
+const TOKEN_KIND = 99;
+
+/** Fields of the same name in several results whose values differ: what was ordered, and what came. */
+function listDifferences(context: StepContext): string[] {
+  const values = new Map<string, Map<string, string>>();
+  const visit = (from: string, name: string, value: unknown, depth: number): void => {
+    if (Array.isArray(value)) for (const item of value) visit(from, name, item, depth + 1);
+    else if (isObject(value) && depth < STUDENT_CORE.json_depth)
+      for (const key of Object.keys(value)) visit(from, key, value[key], depth + 1);
+    else if (name !== '') {
+      const ofName = values.get(name) ?? new Map<string, string>();
+      values.set(name, ofName);
+      ofName.set(from, `${ofName.get(from) ?? ''} ${canonicalText(value)}`);
+    }
+  };
+  for (const { name, value } of context.step.sources)
+    if (name.startsWith('result:')) visit(name, '', value, 0);
+  return [...values].flatMap(([name, ofName]) =>
+    ofName.size > 1 && new Set(ofName.values()).size > 1 ? [`other ${name}`] : [],
+  );
+}
+
+/** Words, signs and differences of the steps, as columns: marks have no signs and no words of long texts. */
+function readTokenColumns(examples: readonly AnswerExample[]): MarkColumn[] {
+  const columns = new Map<string, MarkColumn>();
+  for (const [i, { context }] of examples.entries()) {
+    const add = (token: string): void => {
+      let column = columns.get(token);
+      if (column === undefined) {
+        if (columns.size >= TOKEN_COLUMNS) return;
+        column = { key: 0, kind: TOKEN_KIND, has: new Uint8Array(examples.length), count: 0 };
+        columns.set(token, column);
+      }
+      if (column.has[i] === 0) column.count++;
+      column.has[i] = 1;
+    };
+    for (const difference of listDifferences(context)) add(difference);
+    let before = '';
+    const sources = context.step.sources.filter(({ name }) => name !== 'progress').map(({ value }) => value);
+    const text = JSON.stringify(sources);
+    for (const { kind, key, start, end } of readTokens(text, STEP_TOKENS)) {
+      // Signs mean something together: `<=`, `+=`.
+      const token = kind === 'sign' ? before + text.slice(start, end) : kind === 'word' ? key : '';
+      before = kind === 'sign' ? text.slice(start, end) : '';
+      if (token !== '') add(token);
+    }
+  }
+  return [...columns.values()].filter(({ count }) => count >= 3 && count <= examples.length - 3);
+}
+
+function sumXLogX(x: number): number {
+  return x > 1 ? x * Math.log(x) : 0;
+}

@@ -1,0 +1,54 @@
+/**
+ * Tools whose calls no lookup follows: in golden runs, calls of other tools hardly ever come after them. An agent can
+ * notice a wrong lookup in the next result, but nothing in the run undoes a wrong call of these tools. An agent with
+ * one tool, a shell, also looks with that tool: there, another call with another input in a later step counts as a
+ * lookup. Pure; teaching.
+ */
+
+import { canonicalText } from '../student/model/json-values.ts';
+import type { LearnedStep } from '../student/model/learned-step.ts';
+
+/** Largest share of a tool's calls that a call of another tool may follow. */
+const LOOKED_AFTER = 0.1;
+
+/**
+ * @param steps of one agent, those of a run in order
+ * @returns names of the tools that are called last
+ */
+export function findFinalTools(steps: readonly LearnedStep[]): Set<string> {
+  const runs = [...callsByRun(steps).values()];
+  const isOnly = new Set(runs.flat().map(({ name }) => name)).size === 1;
+  const counts = new Map<string, { calls: number; followed: number }>();
+  for (const run of runs) {
+    for (const [at, { name, step, input }] of run.entries()) {
+      const count = counts.get(name) ?? { calls: 0, followed: 0 };
+      counts.set(name, count);
+      count.calls++;
+      const looks = (later: Call): boolean =>
+        isOnly ? later.step > step && later.input !== input : later.name !== name;
+      if (run.slice(at + 1).some(looks)) count.followed++;
+    }
+  }
+  const final = [...counts].filter(([, { calls, followed }]) => followed <= LOOKED_AFTER * calls);
+  return new Set(final.map(([name]) => name));
+}
+
+interface Call {
+  name: string;
+  input: string;
+  /** Index of its step in the run. */
+  step: number;
+}
+
+function callsByRun(steps: readonly LearnedStep[]): Map<string, Call[]> {
+  const runs = new Map<string, Call[]>();
+  for (const [step, { run_id, answer }] of steps.entries()) {
+    const calls = answer.content.flatMap((block) =>
+      block.type === 'tool_call' ? [{ name: block.name, input: canonicalText(block.input), step }] : [],
+    );
+    const earlier = runs.get(run_id);
+    if (earlier === undefined) runs.set(run_id, calls);
+    else earlier.push(...calls);
+  }
+  return runs;
+}

@@ -1,0 +1,127 @@
+/**
+ * Finds arguments that nothing reads: prose whose wording changes from run to run while the tool's result does not
+ * depend on it (the reason of a refund, a note, the body of a message). Their wordings may differ; everything else must
+ * be equal (equivalence.ts). When in doubt, an argument is read. Pure; teaching.
+ */
+
+import type { FreeArguments } from '../student/model/equivalence.ts';
+import { Ground } from '../student/model/equivalence.ts';
+import { isObject } from '../student/model/json-values.ts';
+import type { LearnedStep } from '../student/model/learned-step.ts';
+import { readTokens } from '../student/model/text-tokens.ts';
+
+/** Golden calls with the argument, and runs of them, that show what it is. */
+const CALLS_MIN = 5;
+const RUNS_MIN = 5;
+/** Share of an argument's values that are prose, and of the results that say the same. */
+const PROSE_SHARE = 0.8;
+const SAME_RESULT = 0.95;
+const ARGUMENTS = 60;
+const RESULT_CHARACTERS = 4_000;
+
+/** Names of arguments that are read, whatever they look like. */
+const READ_KEYS =
+  /(?:^|[_-])(?:query|queries|sql|code|commands?|cmd|script|patch|diff|paths?|files?|urls?|links?|emails?|to|cc|bcc|recipients?|address|street|ids?|names?|date|time|amount|currency|status|state)$/i;
+/** Signs of code, markup and queries. */
+const CODE = /[{}[\]<>=|\\$`;]|\w\(|\b(?:SELECT|INSERT|UPDATE|DELETE)\b/;
+
+interface SeenArgument {
+  tool: string;
+  key: string;
+  runs: Set<string>;
+  values: Set<string>;
+  calls: number;
+  prose: number;
+  words: number;
+  /** What results said, without values that the call or the step had. */
+  results: Map<string, number>;
+}
+
+/** @param steps of one agent, those of a run in order */
+export function findFreeArguments(steps: readonly LearnedStep[]): FreeArguments {
+  const seen = new Map<string, SeenArgument>();
+  for (const [i, { run_id, step, answer }] of steps.entries()) {
+    const calls = answer.content.filter((block) => block.type === 'tool_call');
+    const next = steps[i + 1];
+    const [call] = calls;
+    if (call === undefined || calls.length > 1 || next?.run_id !== run_id) continue;
+    if (next.step.stage !== call.name || !isObject(call.input)) continue;
+    const texts = Object.entries(call.input).filter(
+      (entry): entry is [string, string] => typeof entry[1] === 'string' && !READ_KEYS.test(entry[0]),
+    );
+    if (texts.length === 0) continue;
+    const result = levelResult(
+      next,
+      call.name,
+      new Ground({ sources: [...step.sources, { name: 'call', value: call.input }] }),
+    );
+    for (const [key, value] of texts) {
+      const id = `${call.name}\n${key}`;
+      let argument = seen.get(id);
+      if (argument === undefined) {
+        if (seen.size >= ARGUMENTS) continue;
+        argument = {
+          tool: call.name,
+          key,
+          runs: new Set(),
+          values: new Set(),
+          calls: 0,
+          prose: 0,
+          words: 0,
+          results: new Map(),
+        };
+        seen.set(id, argument);
+      }
+      const words = countProse(value);
+      argument.runs.add(run_id);
+      argument.values.add(value);
+      argument.calls++;
+      if (words > 0) argument.prose++;
+      argument.words += words;
+      argument.results.set(result, (argument.results.get(result) ?? 0) + 1);
+    }
+  }
+  return [...seen.values()].filter(isFree).map(({ tool, key }) => [tool, key] as const);
+}
+
+function isFree({ runs, values, calls, prose, words, results }: SeenArgument): boolean {
+  return (
+    calls >= CALLS_MIN &&
+    runs.size >= RUNS_MIN &&
+    values.size >= 2 &&
+    prose >= PROSE_SHARE * calls &&
+    words >= 2.5 * prose &&
+    Math.max(...results.values()) >= SAME_RESULT * calls
+  );
+}
+
+/** @returns the number of words; 0 for what is not prose */
+function countProse(text: string): number {
+  if (CODE.test(text)) return 0;
+  const words = readTokens(text, 400).filter(({ kind }) => kind === 'word');
+  const small = words.filter(({ start }) => text[start] === text[start]!.toLowerCase()).length;
+  return words.length >= 2 && 2 * small >= words.length ? words.length : 0;
+}
+
+const LITERALS: ReadonlySet<string> = new Set(['true', 'false', 'null']);
+
+/** What a result says, without ids and without the values that the call or the step had. */
+function levelResult({ step }: LearnedStep, tool: string, ground: Ground): string {
+  const value = step.sources.find(({ name }) => name === `result:${tool}`)?.value;
+  const text = (typeof value === 'string' ? value : (JSON.stringify(value) ?? '')).slice(
+    0,
+    RESULT_CHARACTERS,
+  );
+  let level = '';
+  let before = '';
+  for (const { kind, start, end } of readTokens(text, 400)) {
+    if (kind === 'sign' || kind === 'break') continue;
+    const raw = text.slice(start, end);
+    const isId =
+      kind === 'id' || kind === 'email' || kind === 'path' || (kind === 'number' && /id$/i.test(before));
+    before = raw;
+    if (isId || (!LITERALS.has(raw) && ground.holds(raw))) level += level.endsWith('*') ? '' : '*';
+    else level += ` ${raw}`;
+  }
+  return level;
+}

@@ -1,0 +1,22 @@
+/** Bounds of a teaching round that several of its parts share. Constants only; any thread. */
+
+/** What a round reads, the newest golden runs first. */
+export const DISTILL_BOUNDS = {
+  /** Steps in all, steps of one run, and bytes of their digests in memory. */
+  steps: 20_000,
+  steps_per_run: 1_000,
+  steps_bytes: 32 << 20,
+  /** Consecutive runs that no agent needs after which older runs are not read. */
+  passed_over: 50_000,
+  /** How often a round that runs out of memory begins again, each time with half of these bounds. */
+  halvings: 6,
+  /** Patterns that are taken out of the runs on the way. */
+  patterns: 2_000,
+} as const;
+/**
+ * Size of a body that a round reads; of a compressed one a sixteenth, because several copies of it are in memory at once. Runs
+ * with a larger body are left out.
+ */
+export const DISTILL_BODY_BYTES = 8 << 20;
+/** Share of an agent's golden runs that is held out to measure on, and the fewest runs. */
+export const HELD_OUT = { share: 0.25, runs_min: 5 } as const;

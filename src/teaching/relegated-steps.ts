@@ -1,0 +1,115 @@
+/**
+ * The steps that relegation decided about, newest first: the decision, and both answers if both are known. It examines
+ * the newest CAPTURE_ACTIVITY.exchanges exchanges and remembers what it saw. Pure except for its source; capture
+ * reader.
+ *
+ * Memory: some 50 bytes per examined exchange.
+ */
+
+import type { ExchangeSource } from '../captures/exchange-source.ts';
+import { type ToldDecision, tellDecision } from '../captures/told-decision.ts';
+import type { RelegatedStepFilter } from '../domain/captured-run.ts';
+import type { ExchangeRecord } from '../domain/exchange.ts';
+import { CAPTURE_ACTIVITY } from '../limits.ts';
+import type { AnswerComparison } from './answer-comparison.ts';
+import { explainStep } from './step-explanation.ts';
+
+export interface RelegatedStep {
+  exchange_id: number;
+  run_id: string | null;
+  started_at: string;
+  model: string | null;
+  served_by: ExchangeRecord['served_by'];
+  relegation: ToldDecision;
+  /** null when one of the two answers is unknown. */
+  comparison: AnswerComparison | null;
+}
+
+interface RelegatedStepPage {
+  steps: RelegatedStep[];
+  /** Where the next page begins; null when there are no more. */
+  next: number | null;
+}
+
+/** What is remembered about an exchange; null when relegation did not decide about it. */
+type Outcome = 'served' | 'refused' | 'agreed' | 'disagreed' | null;
+
+/** Most equal values shown, which tell little. */
+const SHOWN_VALUES = 20;
+
+export class RelegatedSteps {
+  readonly #max: number;
+  readonly #seen = new Map<number, Outcome>();
+
+  /** @param max exchanges that are examined, from the newest on */
+  constructor(max: number = CAPTURE_ACTIVITY.exchanges) {
+    this.#max = max;
+  }
+
+  /**
+   * A page. If the time runs out, the page is short and says where it ended; each call advances by at least one
+   * exchange. An empty page gets more time.
+   * @param lastId of the newest exchange
+   * @param before only steps of earlier exchanges; null to begin with the newest
+   */
+  page(
+    source: ExchangeSource,
+    lastId: number,
+    { limit, before, filter }: { limit: number; before: number | null; filter: RelegatedStepFilter },
+    hasTime: (found: number) => boolean,
+  ): RelegatedStepPage {
+    const floor = Math.max(1, lastId - this.#max + 1);
+    const steps: RelegatedStep[] = [];
+    let id = Math.min(lastId, before === null ? lastId : before - 1);
+    for (; id >= floor; id--) {
+      if (steps.length === limit) return { steps, next: id + 1 };
+      const seen = this.#seen.get(id);
+      if (seen !== undefined && !isWanted(seen, filter)) continue;
+      const step = this.#look(source, id);
+      if (step !== null && isWanted(this.#seen.get(id)!, filter)) steps.push(step);
+      if (!hasTime(steps.length) && id > floor) return { steps, next: id };
+    }
+    return { steps, next: null };
+  }
+
+  #look(source: ExchangeSource, id: number): RelegatedStep | null {
+    const record = source.exchange(id);
+    const relegation = record === undefined ? null : tellDecision(record);
+    if (record === undefined || relegation === null) {
+      this.#remember(id, null);
+      return null;
+    }
+    const hasBoth = record.relegation!.answer !== null && record.served_by === 'upstream';
+    const comparison = hasBoth ? (explainStep(source, id, null)?.comparison ?? null) : null;
+    const { run_id, started_at, model, served_by } = record;
+    this.#remember(id, outcomeOf(served_by, comparison));
+    return {
+      exchange_id: id,
+      run_id,
+      started_at,
+      model,
+      served_by,
+      relegation,
+      comparison:
+        comparison === null ? null : { ...comparison, values: comparison.values.slice(0, SHOWN_VALUES) },
+    };
+  }
+
+  #remember(id: number, outcome: Outcome): void {
+    this.#seen.set(id, outcome);
+    // Any of them may go: the oldest entries are only the first that were examined.
+    if (this.#seen.size > 2 * this.#max) this.#seen.clear();
+  }
+}
+
+function outcomeOf(served_by: ExchangeRecord['served_by'], comparison: AnswerComparison | null): Outcome {
+  if (served_by === 'student') return 'served';
+  if (comparison === null) return 'refused';
+  return comparison.agree ? 'agreed' : 'disagreed';
+}
+
+function isWanted(seen: Outcome, { outcome }: RelegatedStepFilter): boolean {
+  if (seen === null) return false;
+  if (outcome === undefined) return true;
+  return outcome === 'compared' ? seen === 'agreed' || seen === 'disagreed' : seen === outcome;
+}

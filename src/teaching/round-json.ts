@@ -1,0 +1,51 @@
+/** A round's report in the form of `--json`, which the round's thread also sends. Plain data. */
+
+import type { StudentManifestDraft } from '../student/model/manifest.ts';
+import type { CurvePoint } from './calibration.ts';
+import type { RoundReport } from './round.ts';
+import type { AnswerKindMeasure } from './student-measures.ts';
+
+export interface RoundJson
+  extends Pick<RoundReport, 'outcome' | 'reason' | 'version' | 'taught_runs' | 'patterns'> {
+  out: string;
+  runs: number;
+  looked_at: number;
+  passed_over: number;
+  read: number;
+  golden: number;
+  steps: number;
+  not_golden: RoundReport['material']['not_golden'];
+  untaught: RoundReport['material']['untaught'];
+  /** The new student, published or not; null when the round ended before that. */
+  student:
+    | (StudentManifestDraft & {
+        /** Below 0 when nothing would be served. */
+        threshold: number;
+        by_answer: AnswerKindMeasure[];
+        curve: CurvePoint[];
+      })
+    | null;
+}
+
+/** The report without the student's own data. */
+export function toRoundJson(report: RoundReport, out: string): RoundJson {
+  const { outcome, reason, version, material, taught_runs, patterns, student } = report;
+  return {
+    outcome,
+    reason,
+    version,
+    out,
+    ...material,
+    taught_runs,
+    patterns,
+    student:
+      student === null
+        ? null
+        : {
+            ...student.draft,
+            threshold: student.threshold,
+            by_answer: student.by_answer,
+            curve: student.calibration.curve,
+          },
+  };
+}

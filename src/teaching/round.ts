@@ -1,0 +1,379 @@
+/**
+ * One round of `distill` and `loop`: reads the capture database, teaches a student, measures it, and publishes it if it
+ * is good enough. The round's own thread (round-thread.ts); plain data in and out.
+ *
+ * An interrupted round has changed only the cache (`OUT.work/`), which the next round reuses. A publication is one
+ * rename.
+ */
+
+import { join } from 'node:path';
+import { CaptureFiles } from '../captures/capture-files.ts';
+import { CHAINED_RUNS, keyOfRun, RunChains } from '../captures/run-chains.ts';
+import { listWordFolders, readRunWords } from '../captures/run-words.ts';
+import { UnreadableExchanges } from '../captures/unreadable-exchanges.ts';
+import { type Config, readVersion } from '../config.ts';
+import type { RelegationWire } from '../domain/exchange.ts';
+import type { CaptureOwner, RunWords } from '../domain/run-mark.ts';
+import { chooseIndex } from '../search/open-index.ts';
+import { systemClock } from '../std/clock.ts';
+import { describeRefusal } from '../std/file-place.ts';
+import { makeFolder } from '../std/folder.ts';
+import { DigestCache } from '../storage/digest-cache.ts';
+import {
+  checkForPublishing,
+  listVersions,
+  publishStudent,
+  readMeasuredStudent,
+  StudentDirectoryError,
+  writePatterns,
+} from '../student/directory.ts';
+import type { StudentKind, StudentManifest } from '../student/model/manifest.ts';
+import { orderShare, readOrders, writeOrders } from '../student/orders.ts';
+import { GoldenRequests } from './golden-requests.ts';
+import { type DigestStore, type GoldenMaterial, gatherGolden } from './golden-steps.ts';
+import { mergePatterns } from './merge-patterns.ts';
+import { judgeRound, type PublishedStudent } from './publication.ts';
+import { PUBLISHING } from './round-phases.ts';
+import { StudentAsker } from './student-asker.ts';
+import {
+  describeShortage,
+  fingerprintMaterial,
+  type Gate,
+  type JudgeFit,
+  judgeStudent,
+  type TaughtStudent,
+  teachStudent,
+} from './taught-student.ts';
+import { TextEmbedder } from './text-embedder.ts';
+import { type ExportReport, exportGolden } from './training-export.ts';
+import type { TrainingForm } from './training-lines.ts';
+
+/** How long a student may serve after its round. */
+const STUDENT_VALID_MS = 30 * 24 * 3_600_000;
+
+/** Per open file: a run's exchanges, and the blocks that they are stored against. */
+const CACHE_BYTES = 4 * 1024 * 1024;
+
+/** Version of the code that makes digests of runs; change it when digests change. */
+const DIGEST_CODE = 'digest-20';
+
+export interface RoundOptions {
+  /** Absolute. */
+  db: string;
+  /** '' when nothing is kept. */
+  out: string;
+  student: StudentKind;
+  gate: Gate;
+  /** Tools whose calls are never served. */
+  never_serve: string[];
+  /** Share of the golden runs held out for a service; null for as many as it needs. */
+  held_out?: number | null;
+  /** Only reports what a model would serve, and publishes nothing. */
+  evaluates?: boolean;
+  /** Exports golden runs as training lines in that form, and makes no student. */
+  exports?: TrainingForm | null;
+  /** Keep the published student unless the new one is no worse, and do nothing when there are no new runs. */
+  compare: boolean;
+  /** Share of the runs that a new version serves. */
+  share: number;
+  /** Wires whose steps are taught. */
+  wires?: readonly RelegationWire[];
+  /** Share of a round's usual memory that may be used, 0 to 1; default 1. */
+  room?: number;
+  /** Secret: for the service of a student of kind `http`. */
+  student_key: string;
+  data_dir: string;
+  /** Key of the databases and of the cache between rounds; null if absent. Secret. */
+  data_key?: Uint8Array | null;
+  /** Whose outcomes count. */
+  capture_owner: CaptureOwner;
+  embedding: Config['embedding'];
+}
+
+interface RoundPatterns {
+  /** As they were written, near-duplicates merged. */
+  count: number;
+  /** The number found in the golden runs. */
+  found: number;
+  path: string | null;
+}
+
+/** The result of a round. */
+export interface RoundReport {
+  outcome: 'published' | 'kept' | 'nothing' | 'evaluated';
+  /** Why nothing new was published; '' when it was. */
+  reason: string;
+  /** Version of the student that the directory serves now; null if absent. */
+  version: number | null;
+  material: Omit<GoldenMaterial, 'taught' | 'patterns'>;
+  /** Golden runs with steps to teach. */
+  taught_runs: number;
+  patterns: RoundPatterns;
+  /** null when the round ended before that. */
+  student: TaughtStudent | null;
+  manifest: StudentManifest | null;
+}
+
+/** Reports progress during a round. */
+export interface RoundTeller {
+  /** Progress; called often. */
+  tell(what: string, done: number, of: number): void;
+  /** Announces a step that takes a while. */
+  announce(what: string): void;
+  warn(words: string): void;
+}
+
+/** @throws CaptureFileError, RunWordsError, StudentDirectoryError, or the system's error */
+export async function runRound(options: RoundOptions, teller: RoundTeller): Promise<RoundReport> {
+  const { warn } = teller;
+  const before = options.evaluates === true ? null : await checkForPublishing(options.out);
+  const makeIndex = chooseIndex(warn);
+  const embedder = new TextEmbedder(options.embedding, warn);
+  try {
+    const material = await readMaterial(options, teller, embedder);
+    teller.announce('putting patterns together');
+    const patterns =
+      options.evaluates === true ? NO_PATTERNS : await savePatterns(options.out, material, embedder);
+    const { taught, patterns: _, ...counts } = material;
+    const report: RoundReport = {
+      outcome: before === null ? 'nothing' : 'kept',
+      reason: '',
+      version: before?.version ?? null,
+      material: counts,
+      taught_runs: taught.length,
+      patterns,
+      student: null,
+      manifest: before,
+    };
+    const shortage = describeShortage(material);
+    if (shortage !== null) return { ...report, reason: shortage };
+    const { student, gate, never_serve, held_out = null } = options;
+    const wanted = { target_error: gate.target_error, student, never_serve, held_out };
+    const same = options.compare
+      ? await findSame(options.out, before, fingerprintMaterial(material, wanted))
+      : null;
+    if (same !== null) return { ...report, reason: same };
+    const tell = (what: string): void => teller.announce(what);
+    const madeAtMs = systemClock.wallMs();
+    const head = {
+      made_at: new Date(madeAtMs).toISOString(),
+      valid_until: new Date(madeAtMs + STUDENT_VALID_MS).toISOString(),
+      made_by: `understudy ${readVersion()}`,
+    };
+    const { taughtStudent, verdict } = await withRequests(options, async ({ isFit, service }) => {
+      const asked = { makeIndex, tell, isFit, ...(service === null ? {} : { service }) };
+      const taughtStudent = await teachStudent(material, { ...wanted, ...asked }, head);
+      const published = options.compare && before !== null ? await readPublished(options.out, warn) : null;
+      return { taughtStudent, verdict: await judgeRound(taughtStudent, published, gate, makeIndex, isFit) };
+    });
+    if (options.evaluates === true)
+      return {
+        ...report,
+        outcome: 'evaluated',
+        reason: judgeStudent(taughtStudent, gate) ?? '',
+        student: taughtStudent,
+      };
+    if (!verdict.publish) return { ...report, reason: verdict.reason, student: taughtStudent };
+    teller.announce(PUBLISHING);
+    const isHeld = before !== null && (await readOrders(options.out)).held;
+    const manifest = await publishStudent(options.out, taughtStudent.draft, taughtStudent.model, {
+      measured: taughtStudent.measured_model,
+      serves: !isHeld,
+      before: async (version) => {
+        const orders = await readOrders(options.out);
+        if (!isHeld && options.share < 1)
+          await writeOrders(options.out, orderShare(orders, version, options.share));
+      },
+    });
+    if (isHeld) return { ...report, reason: describeWaiting(manifest.version), student: taughtStudent };
+    return { ...report, outcome: 'published', version: manifest.version, student: taughtStudent, manifest };
+  } finally {
+    await embedder.close();
+  }
+}
+
+/** An operator holds a version, so new versions wait. */
+function describeWaiting(version: number): string {
+  return `version ${version} is made and kept, and an operator holds the one that serves: understudy student publish ${version}`;
+}
+
+/** @returns why a student of the same runs is not made again; null when it would differ */
+async function findSame(
+  out: string,
+  before: StudentManifest | null,
+  fingerprint: string,
+): Promise<string | null> {
+  if (before?.golden.fingerprint === fingerprint) return `nothing new since version ${before.version}`;
+  if (before === null || !(await readOrders(out)).held) return null;
+  const kept = (await listVersions(out)).find(({ manifest }) => manifest?.golden.fingerprint === fingerprint);
+  return kept === undefined ? null : `nothing new: ${describeWaiting(kept.version)}`;
+}
+
+/** Opens the database from which golden requests are read again and, for kind `http`, the service. */
+async function withRequests<Result>(
+  { student, student_key, db, data_key = null }: RoundOptions,
+  work: (asked: { isFit: JudgeFit; service: StudentAsker | null }) => Promise<Result>,
+): Promise<Result> {
+  const source = await CaptureFiles.open(db, { cache_bytes: CACHE_BYTES, data_key });
+  const requests = new GoldenRequests(source);
+  const service = student.kind === 'http' ? new StudentAsker(student, student_key, requests) : null;
+  try {
+    return await work({ isFit: (step, answer) => requests.isFit(step, answer), service });
+  } finally {
+    await service?.close();
+    await source.close();
+  }
+}
+
+/** @throws ExportError, and what a round throws */
+export async function runExport(
+  options: RoundOptions & { exports: TrainingForm },
+  teller: RoundTeller,
+): Promise<ExportReport> {
+  const { out, exports: form, held_out = null, wires = ['messages'], data_key = null, room = 1 } = options;
+  const unreadable = new UnreadableExchanges();
+  const source = await CaptureFiles.open(options.db, { cache_bytes: CACHE_BYTES, data_key, unreadable });
+  try {
+    const chains = await readChains(source, teller, Math.ceil(CHAINED_RUNS * room));
+    const words = await readWordsByKey(options, chains);
+    const report = await exportGolden(source, chains, words, { out, form, held_out, wires }, teller);
+    if (unreadable.count > 0) teller.warn(unreadable.describe());
+    return report;
+  } finally {
+    await source.close();
+  }
+}
+
+async function readMaterial(
+  options: RoundOptions,
+  teller: RoundTeller,
+  embedder: TextEmbedder,
+): Promise<GoldenMaterial> {
+  const { data_key = null, room = 1 } = options;
+  const unreadable = new UnreadableExchanges();
+  const source = await CaptureFiles.open(options.db, { cache_bytes: CACHE_BYTES, data_key, unreadable });
+  try {
+    const chains = await readChains(source, teller, Math.ceil(CHAINED_RUNS * room));
+    const words = await readWordsByKey(options, chains);
+    const cache = options.out === '' ? null : openCache(options.out, data_key, teller.warn);
+    const store = cache === null ? null : new KeptDigests(cache, teller.warn);
+    try {
+      const material = await gatherGolden(source, chains, {
+        words,
+        store,
+        room,
+        ...(options.wires === undefined ? {} : { wires: options.wires }),
+        embed: (texts) => embedder.embed(texts),
+        pause: () => source.release(),
+        tell: (lookedAt, golden) =>
+          teller.tell(`run ${lookedAt} of ${chains.size}, ${golden} golden`, lookedAt, chains.size),
+      });
+      material.runs += chains.forgotten;
+      await store?.prune();
+      if (unreadable.count > 0) teller.warn(unreadable.describe());
+      return material;
+    } finally {
+      await store?.close();
+    }
+  } finally {
+    await source.close();
+  }
+}
+
+/** Chains exchanges to runs, for the exchanges that exist when it begins. */
+async function readChains(source: CaptureFiles, teller: RoundTeller, newest: number): Promise<RunChains> {
+  const chains = new RunChains(null, newest);
+  await chains.addAll(source, ({ id }) => teller.tell(`looking through exchange ${id}`, 0, 0));
+  return chains;
+}
+
+async function readWordsByKey(
+  { db, data_dir, data_key = null, capture_owner }: RoundOptions,
+  chains: RunChains,
+): Promise<Map<string, RunWords>> {
+  const words = await readRunWords(listWordFolders(db, data_dir), { data_key, owner: capture_owner }, chains);
+  return new Map([...words].map(([runId, said]) => [keyOfRun(runId), said]));
+}
+
+/** A cache that is abandoned after a warning when it cannot be written; the round continues without. */
+class KeptDigests implements DigestStore {
+  readonly #cache: DigestCache;
+  readonly #warn: (words: string) => void;
+  #isGivenUp = false;
+
+  constructor(cache: DigestCache, warn: (words: string) => void) {
+    this.#cache = cache;
+    this.#warn = warn;
+  }
+
+  get(...key: Parameters<DigestCache['get']>): unknown {
+    return this.#cache.get(...key);
+  }
+
+  put(...digest: Parameters<DigestCache['put']>): Promise<void> {
+    return this.#write(() => this.#cache.put(...digest));
+  }
+
+  prune(): Promise<void> {
+    return this.#write(() => this.#cache.prune());
+  }
+
+  async close(): Promise<void> {
+    await this.#write(() => this.#cache.flush());
+    await this.#cache.close();
+  }
+
+  async #write(write: () => Promise<void>): Promise<void> {
+    if (this.#isGivenUp) return;
+    try {
+      await write();
+    } catch (error) {
+      const refusal = describeRefusal(error);
+      if (refusal === null) throw error;
+      this.#isGivenUp = true;
+      this.#warn(`digests of runs are not cached, so an interrupted round starts over: ${refusal}`);
+    }
+  }
+}
+
+/** @returns null after a warning when there can be no cache: then everything is read again each time */
+function openCache(
+  out: string,
+  dataKey: Uint8Array | null,
+  warn: (words: string) => void,
+): DigestCache | null {
+  const folder = `${out}.work`;
+  try {
+    makeFolder(folder);
+    return DigestCache.open(join(folder, 'digests.mdb'), `${readVersion()} ${DIGEST_CODE}`, dataKey);
+  } catch (error) {
+    warn(
+      `${folder} cannot be used, so an interrupted round starts over: ${describeRefusal(error) ?? (error as Error).message}`,
+    );
+    return null;
+  }
+}
+
+const NO_PATTERNS: RoundPatterns = { count: 0, found: 0, path: null };
+
+async function savePatterns(
+  out: string,
+  { patterns }: GoldenMaterial,
+  embedder: TextEmbedder,
+): Promise<RoundPatterns> {
+  if (patterns.length === 0) return NO_PATTERNS;
+  const merged = mergePatterns(patterns, await embedder.embed(patterns.map(({ situation }) => situation)));
+  const path = await writePatterns(out, merged.map((pattern) => `${JSON.stringify(pattern)}\n`).join(''));
+  return { count: merged.length, found: patterns.length, path };
+}
+
+/** @returns null when it is unreadable: there is nothing to compare with, and a new one replaces it */
+async function readPublished(out: string, warn: (words: string) => void): Promise<PublishedStudent | null> {
+  try {
+    return await readMeasuredStudent(out);
+  } catch (error) {
+    if (!(error instanceof StudentDirectoryError)) throw error;
+    warn(`the published student is unreadable and cannot be compared: ${error.message}`);
+    return null;
+  }
+}

@@ -1,0 +1,660 @@
+/**
+ * Fits a student on golden steps. Pure; teaching.
+ *
+ * Golden steps are grouped by agent (model, tools, settings, system prompt without its changing parts) and by stage
+ * (what the step answers). In each group, the answers become classes with a template each (answer-synthesis.ts); the
+ * marks that determine the class get a worth (relevance.ts) and are the dimensions of the step's vector; equal vectors
+ * become one prototype.
+ */
+
+import { StepContext } from '../student/model/extraction.ts';
+import type { LearnedStep } from '../student/model/learned-step.ts';
+import { STUDENT_CORE } from '../student/model/limits.ts';
+import { learnNovelty } from '../student/model/novelty.ts';
+import { visitNumbers } from '../student/model/number-places.ts';
+import { keyOfRelation, learnRelations, RELATION_KIND } from '../student/model/number-relations.ts';
+import { shareOfAlike } from '../student/model/prompt-pattern.ts';
+import type { PromptText } from '../student/model/prompt-text.ts';
+import { learnFixedValues } from '../student/model/prompt-values.ts';
+import { CHANCE, type MarkColumn, weighMarks } from '../student/model/relevance.ts';
+import type { StepDigest } from '../student/model/step.ts';
+import { MARK } from '../student/model/step-marks.ts';
+import {
+  keyOfMark,
+  keyOfSentence,
+  NUMBER_KIND,
+  type NumberRange,
+  type NumberRelation,
+  type NumberSplit,
+  type Prototype,
+  type StageMemory,
+  type StudentAgent,
+  type StudentModel,
+  SYSTEM_KIND,
+} from '../student/model/student-model.ts';
+import { type AnswerExample, synthesizeAnswers } from './answer-synthesis.ts';
+import { canonicalCall, labelAnswers } from './equivalent-answers.ts';
+import { findFinalTools } from './final-tools.ts';
+import { findFreeArguments } from './free-arguments.ts';
+import { findIdPlaces, nameOfPlace } from './id-places.ts';
+import { type NumberColumn, readNumberColumns, splitNumbers } from './number-splits.ts';
+import { learnTemplate } from './prompt-template-fit.ts';
+
+export interface FitOptions {
+  /** Golden runs that must support an answer; default 2. */
+  support_min?: number;
+  /** Seed of every random draw; default 1. */
+  seed?: number;
+  /** Keeps stages whose answers no template explains, because a service may have the answers. */
+  keeps_unexplained?: boolean;
+}
+
+/** System prompts that share this much belong to one agent. */
+const SAME_PROMPT = 0.5;
+/** Most parts with distinct sentences that are compared value by value. */
+const PARTS_READ = 50;
+/** Share of the vector for what all golden steps have. */
+const COMMON_SHARE = 0.2;
+const COMMON_MARKS = 24;
+
+/** Deterministic: the same steps in the same order give the same model. */
+export function fitStudent(steps: readonly LearnedStep[], options: FitOptions = {}): StudentModel {
+  const supportMin = Math.max(1, options.support_min ?? 2);
+  const taken = takeSteps(steps);
+  const agents: StudentAgent[] = [];
+  let groups = 0;
+  for (const { scope, parts } of partByScope(taken)) {
+    for (const [part, members] of parts.entries()) {
+      const agent = learnAgent(scope, part, members);
+      const story = readStory(members);
+      const stages = new Map<string, LearnedStep[]>();
+      for (const member of members) {
+        const list = stages.get(member.step.stage);
+        if (list === undefined) stages.set(member.step.stage, [member]);
+        else list.push(member);
+      }
+      for (const [stage, ofStage] of stages) {
+        if (groups >= STUDENT_CORE.groups) break;
+        const group = fitGroup(
+          stage,
+          ofStage.slice(-STUDENT_CORE.group_steps),
+          agent,
+          supportMin,
+          options.seed ?? 1,
+          options.keeps_unexplained === true,
+          story,
+        );
+        if (group === null) continue;
+        groups++;
+        agent.stages.push(group);
+      }
+      if (agent.stages.length > 0) agents.push(agent);
+    }
+  }
+  return {
+    format: 'svc_student_model_v2',
+    support_min: supportMin,
+    runs: new Set(taken.map(({ run_id }) => run_id)).size,
+    steps: taken.length,
+    groups: agents.map((agent) => ({ ...agent })),
+  };
+}
+
+function takeSteps(steps: readonly LearnedStep[]): LearnedStep[] {
+  return steps.slice(-STUDENT_CORE.steps).filter(({ step }) => step.unsupported === '');
+}
+
+function partByScope(steps: readonly LearnedStep[]): { scope: string; parts: LearnedStep[][] }[] {
+  const scopes = new Map<string, LearnedStep[]>();
+  for (const step of steps) {
+    const list = scopes.get(step.step.scope);
+    if (list === undefined) scopes.set(step.step.scope, [step]);
+    else list.push(step);
+  }
+  return [...scopes].map(([scope, scopeSteps]) => ({ scope, parts: partByPrompt(scopeSteps) }));
+}
+
+function nameOf(scope: string, part: number): string {
+  return part === 0 ? scope : `${scope}.${part}`;
+}
+
+/**
+ * The agent of each step. The names are those of the agents in the model that {@link fitStudent} makes of the same
+ * steps; steps that it does not learn from have none.
+ */
+export function nameAgents(steps: readonly LearnedStep[]): Map<LearnedStep, string> {
+  const names = new Map<LearnedStep, string>();
+  for (const { scope, parts } of partByScope(takeSteps(steps)))
+    for (const [part, members] of parts.entries())
+      for (const member of members) names.set(member, nameOf(scope, part));
+  return names;
+}
+
+/**
+ * The model with a largest score for each agent's steps, by kind of answer where kinds are given; other kinds are then
+ * not served. Agents that are not named have no limit.
+ */
+export function limitAgents(
+  model: StudentModel,
+  agents: readonly {
+    agent: string;
+    threshold: number;
+    kinds?: readonly { kind: string; threshold: number }[];
+  }[],
+): StudentModel {
+  const limits = new Map(agents.map((agent) => [agent.agent, agent]));
+  return {
+    ...model,
+    groups: model.groups.map((group) => {
+      const agentLimit = limits.get((group as unknown as StudentAgent).name);
+      if (agentLimit === undefined) return group;
+      const limited = { ...group, limit: agentLimit.threshold };
+      if (agentLimit.kinds === undefined) return limited;
+      const served = agentLimit.kinds.filter(({ threshold }) => threshold >= 0);
+      return { ...limited, kinds: served.map(({ kind, threshold }) => [kind, threshold]) };
+    }),
+  };
+}
+
+/** Separates steps of one scope whose system prompts have little in common. */
+function partByPrompt(steps: readonly LearnedStep[]): LearnedStep[][] {
+  const parts: { sentences: Set<number>; prompt: PromptText; members: LearnedStep[] }[] = [];
+  const known = new Map<string, (typeof parts)[number]>();
+  for (const member of steps) {
+    const { system, prompt = [] } = member.step;
+    const key = system.join(' ');
+    let part = known.get(key);
+    if (part === undefined) {
+      const sentences = new Set(system);
+      part =
+        parts.find((candidate) => overlap(sentences, candidate.sentences) >= SAME_PROMPT) ??
+        parts.slice(0, PARTS_READ).find((candidate) => shareOfAlike(prompt, candidate.prompt) >= SAME_PROMPT);
+      if (part === undefined) {
+        part = { sentences, prompt, members: [] };
+        parts.push(part);
+      }
+      known.set(key, part);
+    }
+    part.members.push(member);
+  }
+  return parts.map(({ members }) => members);
+}
+
+function overlap(a: ReadonlySet<number>, b: ReadonlySet<number>): number {
+  if (a.size + b.size === 0) return 1;
+  let common = 0;
+  for (const value of a) if (b.has(value)) common++;
+  return common / (a.size + b.size - common);
+}
+
+function learnAgent(scope: string, part: number, members: readonly LearnedStep[]): StudentAgent {
+  const steps = new Map<number, number>();
+  const runs = new Map<number, Set<string>>();
+  for (const { run_id, step } of members) {
+    for (const sentence of new Set(step.system)) {
+      steps.set(sentence, (steps.get(sentence) ?? 0) + 1);
+      const sentenceRuns = runs.get(sentence);
+      if (sentenceRuns === undefined) runs.set(sentence, new Set([run_id]));
+      else sentenceRuns.add(run_id);
+    }
+  }
+  const known: number[] = [];
+  const core: number[] = [];
+  for (const [sentence, count] of steps) {
+    if (count >= 0.98 * members.length) core.push(sentence);
+    else if (runs.get(sentence)!.size > 1) known.push(sentence);
+  }
+  const breaches = [...new Set(members.flatMap(({ step }) => step.breaches))];
+  const fixed = learnFixedValues(members.map(({ run_id, step }) => ({ run_id, values: step.values ?? [] })));
+  return {
+    scope,
+    name: nameOf(scope, part),
+    core,
+    known,
+    fixed,
+    free: findFreeArguments(members),
+    breaches,
+    prompt: learnTemplate(
+      members.map(({ run_id, step }) => ({ run_id, prompt: step.prompt ?? [], at_ms: step.at_ms ?? null })),
+    ),
+    stages: [],
+  };
+}
+
+/** @returns null when fewer than `supportMin` runs support any answer */
+function fitGroup(
+  stage: string,
+  steps: readonly LearnedStep[],
+  agent: StudentAgent,
+  supportMin: number,
+  seed: number,
+  keepsUnexplained: boolean,
+  story: AgentStory,
+): StageMemory | null {
+  const runs = new Set(steps.map(({ run_id }) => run_id)).size;
+  if (runs < supportMin) return null;
+  const ids = findIdPlaces(steps);
+  const { columns: marks, relations } = makeColumns(steps, agent, ids);
+  const numbers = readNumberColumns(steps);
+  const { classes, labels, paths, ofStep, wordings } = classifyAnswers(
+    steps,
+    supportMin,
+    agent,
+    marks,
+    numbers,
+    story,
+  );
+  const labelCount = Math.max(-1, ...labels) + 1;
+  if (classes.length === 0 && !keepsUnexplained) return null;
+  // Answers that no template explains get a separate label.
+  const targets = Uint16Array.from(ofStep, (c) => (c < 0 ? labelCount : labels[c]!));
+  const found = splitNumbers(numbers, targets, labelCount + 1);
+  const splits = found.map(({ split }) => split);
+  const columns = [...marks, ...found.map(toColumn)];
+  const worths = weighMarks(columns, targets, labelCount + 1, seed);
+  const { dimensions, worth } = chooseDimensions(columns, worths, steps.length);
+  const decisive = findDecisive(steps, dimensions, new Map(columns.map(({ key }, i) => [key, worths[i]!])));
+  const tells = findTells(columns, targets, labelCount, listKeysAt(steps, decisive));
+  const byKey = new Map(columns.map((column) => [column.key, column]));
+  const prototypes = makePrototypes(
+    steps,
+    ofStep,
+    dimensions.map((key) => byKey.get(key)!.has),
+  );
+  return {
+    stage,
+    runs,
+    steps: steps.length,
+    input_tokens: meanTokens(steps, ({ input_tokens }) => input_tokens),
+    cache_read_tokens: meanTokens(steps, ({ cache_read_tokens }) => cache_read_tokens ?? 0),
+    cache_write_tokens: meanTokens(steps, ({ cache_write_tokens }) => cache_write_tokens ?? 0),
+    classes: classes.map(({ template, runs: classRuns, members }, c) => ({
+      template,
+      label: labels[c]!,
+      path: paths[c]!,
+      runs: classRuns,
+      output_tokens: meanTokens(
+        members.map((i) => steps[i]!),
+        ({ output_tokens }) => output_tokens,
+      ),
+    })),
+    wordings,
+    dimensions,
+    worth,
+    splits: splits.filter(({ key }) => dimensions.includes(key)),
+    ranges: measureRanges(steps, ids),
+    relations: relations.filter(
+      (relation) => relation.always !== null || isAsked(relation, dimensions, tells),
+    ),
+    tells,
+    denials: listDenials(steps, targets, runs),
+    prototypes,
+    novelty: learnNovelty(
+      steps.map(({ run_id, step }) => ({ run_id, marks: step.marks })),
+      decisive,
+    ),
+  };
+}
+
+/** The classes of the steps' answers, their labels, and the class of each step. */
+function classifyAnswers(
+  steps: readonly LearnedStep[],
+  supportMin: number,
+  { free = [] }: StudentAgent,
+  columns: readonly MarkColumn[],
+  numbers: readonly NumberColumn[],
+  { later, final }: AgentStory,
+) {
+  const examples: AnswerExample[] = steps.map(({ run_id, step, answer }) => ({
+    run_id,
+    context: new StepContext(step),
+    content: answer.content,
+  }));
+  const sampled = sample(examples.length, STUDENT_CORE.examples);
+  const classes = synthesizeAnswers(
+    sampled.map((i) => examples[i]!),
+    supportMin,
+    free,
+  ).map((found) => ({ ...found, members: found.members.map((place) => sampled[place]!) }));
+  const found = labelAnswers({
+    examples,
+    classes,
+    free,
+    columns,
+    numbers,
+    final,
+    later: (i) => later.get(steps[i]!) ?? NO_CALLS,
+  });
+  return { classes, ...found };
+}
+
+const NO_CALLS: ReadonlySet<string> = new Set();
+
+/** What follows an agent's steps in their runs. */
+interface AgentStory {
+  /** Calls that the run makes after a step, in canonical form. */
+  later: ReadonlyMap<LearnedStep, ReadonlySet<string>>;
+  /** Tools whose calls no lookup follows. */
+  final: ReadonlySet<string>;
+}
+
+/** Most steps of a run whose later calls are remembered. */
+const STORY_STEPS = 60;
+
+/** @param members of one agent, those of a run in order */
+function readStory(members: readonly LearnedStep[]): AgentStory {
+  const later = new Map<LearnedStep, ReadonlySet<string>>();
+  const runs = new Map<string, LearnedStep[]>();
+  for (const member of members) {
+    const run = runs.get(member.run_id);
+    if (run === undefined) runs.set(member.run_id, [member]);
+    else run.push(member);
+  }
+  for (const run of runs.values()) {
+    let calls = new Set<string>();
+    for (const member of run.slice(0, STORY_STEPS).reverse()) {
+      later.set(member, calls);
+      calls = new Set(calls);
+      for (const block of member.answer.content)
+        if (block.type === 'tool_call') calls.add(canonicalCall(block));
+    }
+  }
+  return { later, final: findFinalTools(members) };
+}
+
+/** Least worth of a mark that makes its place decisive. */
+const DECISIVE_WORTH = 0.02;
+
+/** Places of the marks that are dimensions and have at least that worth. */
+function findDecisive(
+  steps: readonly LearnedStep[],
+  dimensions: readonly number[],
+  worths: ReadonlyMap<number, number>,
+): Set<number> {
+  const worthy = new Set(dimensions.filter((key) => worths.get(key)! > DECISIVE_WORTH));
+  const places = new Set<number>();
+  for (const { step } of steps)
+    for (let m = 0; m < step.marks.length; m += 3)
+      if (worthy.has(keyOfMark(step.marks, m))) places.add(step.marks[m + 1]!);
+  return places;
+}
+
+/** The mean of a token count. Streams whose client did not ask for usage have none, and are left out. */
+function meanTokens(
+  steps: readonly LearnedStep[],
+  countOf: (answer: LearnedStep['answer']) => number,
+): number {
+  const counts = steps.filter(({ answer }) => answer.input_tokens > 0).map(({ answer }) => countOf(answer));
+  return counts.length === 0 ? 0 : Math.round(counts.reduce((sum, count) => sum + count, 0) / counts.length);
+}
+
+/** Whether anything uses the result of a comparison. */
+function isAsked(
+  relation: NumberRelation,
+  dimensions: readonly number[],
+  tells: readonly [number, number][],
+): boolean {
+  const keys = [-1, 0, 1].map((way) => keyOfRelation(relation, way));
+  return keys.some((key) => dimensions.includes(key) || tells.some(([tellKey]) => tellKey === key));
+}
+
+/** Evenly spread indexes. */
+function sample(count: number, most: number): number[] {
+  if (count <= most) return Array.from({ length: count }, (_, i) => i);
+  return Array.from({ length: most }, (_, i) => Math.floor((i * count) / most));
+}
+
+/** The marks that more than one run has, each with its steps. */
+function makeColumns(
+  steps: readonly LearnedStep[],
+  agent: StudentAgent,
+  ids: ReadonlySet<string>,
+): { columns: MarkColumn[]; relations: NumberRelation[] } {
+  const known = new Set(agent.known);
+  const relations = learnRelations(
+    steps.map(({ step }) => step),
+    (place) => !ids.has(nameOfPlace(place)),
+  );
+  const visitKeys = (visit: (key: number, kind: number, i: number) => void): void => {
+    for (const [i, { step }] of steps.entries()) {
+      for (let m = 0; m < step.marks.length; m += 3) visit(keyOfMark(step.marks, m), step.marks[m]!, i);
+      for (const sentence of step.system)
+        if (known.has(sentence)) visit(keyOfSentence(sentence), SYSTEM_KIND, i);
+    }
+    for (const { relation, ways } of relations) {
+      if (relation.always !== null) continue;
+      for (const [i, way] of ways.entries())
+        if (way !== 2) visit(keyOfRelation(relation, way), RELATION_KIND, i);
+    }
+  };
+  // Most marks, such as ids, belong to one run. A column for each of them would take more memory than everything else.
+  const onlyRuns = new Map<number, string | null>();
+  visitKeys((key, _kind, i) => {
+    const { run_id } = steps[i]!;
+    const only = onlyRuns.get(key);
+    if (only === undefined) onlyRuns.set(key, run_id);
+    else if (only !== run_id) onlyRuns.set(key, null);
+  });
+  const columns = new Map<number, MarkColumn>();
+  visitKeys((key, kind, i) => {
+    if (onlyRuns.get(key) !== null) return;
+    let column = columns.get(key);
+    if (column === undefined) {
+      column = { key, kind, has: new Uint8Array(steps.length), count: 0 };
+      columns.set(key, column);
+    }
+    if (column.has[i] === 0) column.count++;
+    column.has[i] = 1;
+  });
+  return { columns: [...columns.values()], relations: relations.map(({ relation }) => relation) };
+}
+
+/** A threshold as a column. */
+function toColumn({ split, has }: { split: NumberSplit; has: Uint8Array }): MarkColumn {
+  return { key: split.key, kind: NUMBER_KIND, has, count: has.reduce((sum, set) => sum + set, 0) };
+}
+
+const RANGES = 60;
+const RANGE_STEPS = 8;
+
+/** Fewer numbers do not show the range; this many pairs show whether numbers grow from run to run. */
+const SLACK_NUMBERS = 20;
+const GROWING = 0.8;
+const RANGE_NUMBERS = 400;
+
+interface SeenRange {
+  from: string;
+  path: string[];
+  least: number;
+  most: number;
+  count: number;
+  latest: StepDigest;
+  /** In the order of the runs; at most {@link RANGE_NUMBERS}. */
+  values: number[];
+}
+
+function measureRanges(steps: readonly LearnedStep[], ids: ReadonlySet<string>): NumberRange[] {
+  const ranges = new Map<string, SeenRange>();
+  for (const { step } of steps)
+    visitNumbers(step, ({ from, path }, value) => {
+      const id = nameOfPlace({ from, path });
+      if (ids.has(id)) return;
+      const range = ranges.get(id);
+      if (range === undefined) {
+        if (ranges.size < 200)
+          ranges.set(id, { from, path, least: value, most: value, count: 1, latest: step, values: [value] });
+        return;
+      }
+      range.least = Math.min(range.least, value);
+      range.most = Math.max(range.most, value);
+      if (range.latest !== step) range.count++;
+      range.latest = step;
+      if (range.values.length < RANGE_NUMBERS) range.values.push(value);
+    });
+  return [...ranges.values()]
+    .filter(({ count }) => count >= RANGE_STEPS)
+    .slice(0, RANGES)
+    .map((range) => {
+      const { from, path, least, most } = range;
+      const slack = measureSlack(range);
+      return slack === null ? { from, path, least, most } : { from, path, least, most, slack };
+    });
+}
+
+/**
+ * A threshold that golden runs approached from one side only lies beyond their numbers. The spread around the middle
+ * estimates how far numbers reach beyond what was seen.
+ * @returns null when numbers grow from run to run, or are too few
+ */
+function measureSlack({ values, least, most }: SeenRange): [number, number] | null {
+  if (values.length < SLACK_NUMBERS || isGrowing(values)) return null;
+  const median = values.toSorted((a, b) => a - b)[values.length >> 1]!;
+  const half = (most - least) / 2;
+  return [Math.max(half, median - least), Math.max(half, most - median)];
+}
+
+function isGrowing(values: readonly number[]): boolean {
+  const half = values.length >> 1;
+  let up = 0;
+  for (let i = 0; i < half; i++) if (values[i]! < values[i + half]!) up++;
+  return up >= GROWING * half;
+}
+
+function listDenials(
+  steps: readonly LearnedStep[],
+  targets: Uint16Array,
+  runs: number,
+): [number, number[]][] {
+  const byLabel = new Map<number, Set<number>>();
+  const all = new Set<number>();
+  for (const [i, { step }] of steps.entries()) {
+    let ofLabel = byLabel.get(targets[i]!);
+    if (ofLabel === undefined) {
+      ofLabel = new Set();
+      byLabel.set(targets[i]!, ofLabel);
+    }
+    for (let m = 0; m < step.marks.length; m += 3) {
+      if (step.marks[m] !== MARK.denial) continue;
+      ofLabel.add(keyOfMark(step.marks, m));
+      all.add(keyOfMark(step.marks, m));
+    }
+  }
+  return all.size > runs / 2 ? [] : [...byLabel].map(([label, keys]) => [label, [...keys]]);
+}
+
+const TELLS = 400;
+const TELL_STEPS = 3;
+const DECISIVE_GAIN = 3;
+
+/** Marks of the fields at these places. */
+function listKeysAt(steps: readonly LearnedStep[], places: ReadonlySet<number>): Set<number> {
+  const keys = new Set<number>();
+  for (const { step } of steps)
+    for (let m = 0; m < step.marks.length; m += 3)
+      if (step.marks[m]! <= MARK.earlier && places.has(step.marks[m + 1]!))
+        keys.add(keyOfMark(step.marks, m));
+  return keys;
+}
+
+/**
+ * Marks whose steps all have the same answer, more often than by chance. A rare mark (a flag that stops everything) has
+ * little weight in the vector, where separating most of the steps counts.
+ */
+function findTells(
+  columns: readonly MarkColumn[],
+  targets: Uint16Array,
+  labelCount: number,
+  decisiveKeys: ReadonlySet<number>,
+): [number, number][] {
+  const counts = new Int32Array(labelCount + 1);
+  for (const target of targets) counts[target]!++;
+  const perKind = new Map<number, number>();
+  for (const { kind } of columns) perKind.set(kind, (perKind.get(kind) ?? 0) + 1);
+  const found: { key: number; label: number; gain: number }[] = [];
+  for (const { key, kind, has, count } of columns) {
+    const isDecisive = decisiveKeys.has(key);
+    if (count < (isDecisive ? 2 : TELL_STEPS)) continue;
+    let label = -1;
+    let isPure = true;
+    for (let i = 0; i < has.length && isPure; i++) {
+      if (has[i] === 0) continue;
+      if (label < 0) label = targets[i]!;
+      else isPure = targets[i] === label;
+    }
+    if (!isPure) continue;
+    const gain = -2 * count * Math.log(counts[label]! / targets.length);
+    // Where other values already separate the answers, an additional separating value is unlikely to be chance.
+    if (gain < (isDecisive ? DECISIVE_GAIN : CHANCE + 2 * Math.log(perKind.get(kind)!))) continue;
+    found.push({ key, label: label === labelCount ? -1 : label, gain });
+  }
+  return found
+    .sort((a, b) => b.gain - a.gain || a.key - b.key)
+    .slice(0, TELLS)
+    .map(({ key, label }) => [key, label]);
+}
+
+/** The marks with the most worth, and some that nearly all steps have. */
+function chooseDimensions(
+  columns: readonly MarkColumn[],
+  worths: Float64Array,
+  steps: number,
+): { dimensions: number[]; worth: number[] } {
+  const telling = columns
+    .map(({ key }, i) => ({ key, worth: worths[i]! }))
+    .filter(({ worth }) => worth > 0)
+    .sort((a, b) => b.worth - a.worth || a.key - b.key)
+    .slice(0, STUDENT_CORE.dimensions - COMMON_MARKS - 1);
+  const tellingSum = telling.reduce((sum, { worth }) => sum + worth, 0);
+  const chosen = new Set(telling.map(({ key }) => key));
+  const common = columns
+    .filter(({ key, count, kind }) => !chosen.has(key) && kind !== NUMBER_KIND && count >= 0.95 * steps)
+    .sort((a, b) => a.kind - b.kind || a.key - b.key)
+    .slice(0, COMMON_MARKS);
+  const commonShare = tellingSum === 0 ? 1 : COMMON_SHARE;
+  const dimensions: number[] = [];
+  const worth: number[] = [];
+  for (const column of telling) {
+    dimensions.push(column.key);
+    worth.push(((1 - commonShare) * column.worth) / tellingSum);
+  }
+  for (const { key } of common) {
+    dimensions.push(key);
+    worth.push(commonShare / common.length);
+  }
+  return { dimensions, worth };
+}
+
+function makePrototypes(
+  steps: readonly LearnedStep[],
+  ofStep: Int16Array,
+  columns: readonly Uint8Array[],
+): Prototype[] {
+  const prototypes = new Map<string, { marks: number[]; votes: Map<number, Set<string>>; example: number }>();
+  for (const [i, { run_id, exchange_id = 0 }] of steps.entries()) {
+    const marks: number[] = [];
+    for (const [d, has] of columns.entries()) if (has[i] === 1) marks.push(d);
+    const id = marks.join(' ');
+    let prototype = prototypes.get(id);
+    if (prototype === undefined) {
+      prototype = { marks, votes: new Map(), example: 0 };
+      prototypes.set(id, prototype);
+    }
+    prototype.example = Math.max(prototype.example, exchange_id);
+    const votes = prototype.votes.get(ofStep[i]!);
+    if (votes === undefined) prototype.votes.set(ofStep[i]!, new Set([run_id]));
+    else votes.add(run_id);
+  }
+  const weight = ({ votes }: { votes: Map<number, Set<string>> }): number => {
+    let sum = 0;
+    for (const runs of votes.values()) sum += runs.size;
+    return sum;
+  };
+  return [...prototypes.values()]
+    .sort((a, b) => weight(b) - weight(a))
+    .slice(0, STUDENT_CORE.prototypes)
+    .map(({ marks, votes, example }) => ({
+      marks,
+      votes: [...votes].map(([c, runs]) => [c, runs.size]),
+      ...(example === 0 ? {} : { example }),
+    }));
+}

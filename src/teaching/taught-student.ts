@@ -1,0 +1,516 @@
+/**
+ * Makes a student from golden runs: decides which runs teach and which are held out, fits, sets the threshold, measures
+ * on the held-out runs, and decides whether the result is good enough to publish. Pure except for the service it asks;
+ * command line.
+ *
+ * The measured student does not know the held-out runs. The published one also learns from them, in the same way,
+ * because thirty runs are few. The manifest says whose its figures are. The measured student is kept beside the
+ * published one, so that students of two rounds are compared on runs that neither knows.
+ */
+
+import { createHash } from 'node:crypto';
+import { countOf } from '../std/count-of.ts';
+import type { StudentAnswer } from '../student/model/decision.ts';
+import { CONFIDENCE, keepsKindError } from '../student/model/error-bound.ts';
+import type { LearnedStep } from '../student/model/learned-step.ts';
+import { GOLDEN_RUNS_MIN } from '../student/model/limits.ts';
+import {
+  MANIFEST_AGENTS,
+  MANIFEST_KINDS,
+  type StudentKind,
+  type StudentManifest,
+  type StudentManifestDraft,
+} from '../student/model/manifest.ts';
+import { type MakeStudentIndex, Student } from '../student/model/student.ts';
+import type { StudentModel } from '../student/model/student-model.ts';
+import { findAgentTitles } from './agent-titles.ts';
+import { type Calibration, calibrateStudent } from './calibration.ts';
+import { type GoldenMaterial, type GoldenRun, type GoldenStep, mainScope } from './golden-steps.ts';
+import { placeOf, type SplitRuns, splitForService, splitRuns } from './held-out.ts';
+import { calibrateService, listLearned, type StudentService } from './service-calibration.ts';
+import { fitStudent, limitAgents, nameAgents } from './student-fit.ts';
+import {
+  type AnswerKindMeasure,
+  askAbout,
+  type MeasuredStep,
+  measureByAnswer,
+  type StepVerdict,
+  summarizeMeasures,
+} from './student-measures.ts';
+
+/** Version of the result: raise it when the same runs would give another student. */
+const DISTILL_CODE = 'distill-12';
+
+/** Why there is nothing to teach; null when there is. */
+export function describeShortage({ taught, golden, runs, looked_at }: GoldenMaterial): string | null {
+  const have = taught.length;
+  if (have >= GOLDEN_RUNS_MIN) return null;
+  const of =
+    looked_at === runs ? `of ${countOf(runs, 'run')}` : `of the ${countOf(looked_at, 'run')} looked at`;
+  const others = golden - have;
+  const unfit = others === 0 ? '' : ` and ${others} more without a step that a student could give`;
+  const missing = GOLDEN_RUNS_MIN - have;
+  return `too few golden runs: ${have}${unfit}, ${of}; a student takes ${GOLDEN_RUNS_MIN}, so ${missing} more ${missing === 1 ? 'is' : 'are'} needed`;
+}
+
+/** The check of an answer that live serving uses, for a golden step. */
+export type JudgeFit = (step: GoldenStep, answer: StudentAnswer) => boolean | Promise<boolean>;
+
+interface TeachOptions {
+  target_error: number;
+  student: StudentKind;
+  makeIndex: MakeStudentIndex;
+  /** Called before each part. */
+  tell?: (what: string) => void;
+  /** Tools whose calls are never served. */
+  never_serve?: readonly string[];
+  /** Whether the gateway would give that answer to the step's request; left out to accept every answer. */
+  isFit?: JudgeFit;
+  /** For kind `http`. */
+  service?: StudentService;
+  /** For kind `http`: share of the runs that is held out; null for as many as it needs. */
+  held_out?: number | null;
+}
+
+/** A student with its figures, ready to be judged and published. */
+export interface TaughtStudent {
+  /** What is published. */
+  model: StudentModel;
+  /** What was measured; null when it is the published one. */
+  measured_model: StudentModel | null;
+  /** Below 0 when nothing would be served. */
+  threshold: number;
+  calibration: Calibration;
+  split: SplitRuns<GoldenRun>;
+  steps: MeasuredStep[];
+  by_answer: AnswerKindMeasure[];
+  draft: StudentManifestDraft;
+}
+
+/**
+ * Fits, calibrates and measures.
+ * @param head the other fields of the manifest
+ */
+export async function teachStudent(
+  material: GoldenMaterial,
+  options: TeachOptions,
+  head: Pick<StudentManifestDraft, 'made_at' | 'made_by' | 'valid_until'>,
+): Promise<TaughtStudent> {
+  const tell = options.tell ?? (() => {});
+  const { target_error, makeIndex, service } = options;
+  const never_serve = options.never_serve ?? [];
+  const rules = { target_error, makeIndex, never_serve, isFit: options.isFit ?? (() => true) };
+  const taught =
+    service === undefined
+      ? await teachItself(material, rules, tell)
+      : await teachAsker(material, { ...rules, tell }, service, options.held_out ?? null);
+  const { split, learned, model, calibration, steps } = taught;
+  const ids = material.taught.flatMap(({ first_id, last_id }) => [first_id, last_id]);
+  return {
+    model,
+    measured_model: taught.measured_model,
+    threshold: calibration.threshold,
+    calibration,
+    split,
+    steps,
+    by_answer: measureByAnswer(steps),
+    draft: {
+      ...head,
+      student: options.student,
+      coverage: {
+        threshold: Math.max(0, calibration.threshold),
+        target_error,
+        method: calibration.method,
+        confidence: CONFIDENCE,
+        never_serve: [...never_serve],
+        agents: describeAgents(calibration, learned, countByAgent(steps, new Student(model, makeIndex))),
+      },
+      measured: {
+        ...summarizeMeasures(steps),
+        ...(taught.service === undefined ? {} : { service: taught.service }),
+        ...(taught.of === undefined ? {} : { of: taught.of }),
+      },
+      golden: {
+        runs: material.golden,
+        teaching_runs: taught.teaching_runs,
+        steps: learned.length,
+        held_out_below: split.held_out_below,
+        fingerprint: fingerprintMaterial(material, options),
+        first_exchange_id: ids.reduce((least, id) => Math.min(least, id), ids[0] ?? 0),
+        last_exchange_id: ids.reduce((most, id) => Math.max(most, id), 0),
+      },
+    },
+  };
+}
+
+/** A student before it is described. */
+interface FoundStudent
+  extends Pick<TaughtStudent, 'model' | 'measured_model' | 'calibration' | 'split' | 'steps'> {
+  learned: LearnedStep[];
+  teaching_runs: number;
+  of?: StudentManifestDraft['measured']['of'];
+  service?: StudentManifestDraft['measured']['service'];
+}
+
+interface TeachRules {
+  target_error: number;
+  makeIndex: MakeStudentIndex;
+  never_serve: readonly string[];
+  isFit: JudgeFit;
+}
+
+/** A student that answers itself. */
+async function teachItself(
+  { taught }: GoldenMaterial,
+  rules: TeachRules,
+  tell: (what: string) => void,
+): Promise<FoundStudent> {
+  const split = splitRuns(taught);
+  const parts = rotateParts(split);
+  const rounds: MeasuredRound[] = [];
+  for (const [at, { teaching, held_out: part }] of parts.entries()) {
+    const of = parts.length === 1 ? '' : `, ${at + 1} of ${parts.length}`;
+    const learned = listLearned(teaching);
+    tell(`calibrating on ${countOf(teaching.length, 'run')}${of}`);
+    const calibration = calibrateStudent(learned, rules);
+    tell(`fitting ${countOf(learned.length, 'step')}${of}`);
+    const model = limitAgents(fitStudent(learned), calibration.agents);
+    tell(`measuring on ${countOf(part.length, 'run')}${of}`);
+    const student = new Student(model, rules.makeIndex);
+    const { threshold } = calibration;
+    const asked = await askAbout(part, (step) => decide(student, step, threshold, rules.isFit));
+    rounds.push({ teaching, learned, calibration, model, asked });
+  }
+  const first = rounds[0]!;
+  const asked = rounds.flatMap((round) => round.asked);
+  const failed = findFailedKinds(asked, rules.target_error);
+  const steps = leaveFailedOut(asked, failed);
+  const measured = limitAgents(first.model, dropKinds(first.calibration, failed).agents);
+  const found = { split, steps };
+  if (!steps.some(({ served }) => served)) {
+    const calibration = dropKinds(first.calibration, failed);
+    const { learned, teaching } = first;
+    const teaching_runs = teaching.length;
+    return { ...found, model: measured, measured_model: null, calibration, learned, teaching_runs };
+  }
+  tell(`teaching all of ${countOf(taught.length, 'run')}`);
+  const learned = listLearned(taught);
+  const calibration = dropKinds(calibrateStudent(learned, rules), failed);
+  return {
+    ...found,
+    model: limitAgents(fitStudent(learned), calibration.agents),
+    measured_model: measured,
+    calibration,
+    learned,
+    teaching_runs: taught.length,
+    of: {
+      students: rounds.length,
+      teaching_runs: first.teaching.length,
+      steps: first.learned.length,
+      threshold: Math.max(0, first.calibration.threshold),
+    },
+  };
+}
+
+/**
+ * A student that asks a service.
+ * @param heldOut share of the runs that is held out; null for as many as it needs
+ */
+async function teachAsker(
+  { taught }: GoldenMaterial,
+  rules: TeachRules & { tell: (what: string) => void },
+  service: StudentService,
+  heldOut: number | null,
+): Promise<FoundStudent> {
+  const split = splitForService(taught, mainScope, heldOut);
+  const found = await calibrateService(split, service, rules);
+  const failed = findFailedKinds(found.steps, rules.target_error);
+  const calibration = dropKinds(found.calibration, failed);
+  return {
+    split,
+    model: found.limit(calibration),
+    measured_model: null,
+    calibration,
+    learned: listLearned(taught),
+    teaching_runs: taught.length,
+    steps: leaveFailedOut(found.steps, failed),
+    service: found.service,
+  };
+}
+
+/** As if kinds that failed had never been served. */
+function leaveFailedOut(asked: readonly MeasuredStep[], failed: ReadonlySet<string>): MeasuredStep[] {
+  return asked.map((step) =>
+    step.kind !== null && failed.has(keyOfKind(step.step.step.scope, step.kind))
+      ? { ...step, served: false, wrong: false, kind: null, reason: 'unproven' as const }
+      : step,
+  );
+}
+
+/** A student that does not know some runs, and its results on them. */
+interface MeasuredRound {
+  teaching: GoldenRun[];
+  learned: LearnedStep[];
+  calibration: Calibration;
+  model: StudentModel;
+  asked: MeasuredStep[];
+}
+
+/** An agent with fewer golden runs has each of them held out once: a quarter of thirty says little. */
+const ROTATED_RUNS = 80;
+const ROTATED_PARTS = 4;
+
+/** Runs that are held out from a student, and those that it is taught. */
+interface RotatedPart {
+  held_out: GoldenRun[];
+  teaching: GoldenRun[];
+}
+
+/**
+ * Parts of the runs, each held out from a student that is taught others; the first is the one of `split`. The others
+ * contain only agents with few runs, which are taught without those that have many.
+ */
+function rotateParts({ teaching, held_out }: SplitRuns<GoldenRun>): RotatedPart[] {
+  const counts = new Map<string, number>();
+  for (const run of [...teaching, ...held_out])
+    counts.set(mainScope(run), (counts.get(mainScope(run)) ?? 0) + 1);
+  const isRotated = (run: GoldenRun): boolean => counts.get(mainScope(run))! < ROTATED_RUNS;
+  const others = teaching.filter(isRotated).toSorted((a, b) => placeOf(a.run_id) - placeOf(b.run_id));
+  if (others.length === 0) return [{ held_out, teaching }];
+  const few = [...teaching, ...held_out].filter(isRotated);
+  // Newest first, as before.
+  few.sort((a, b) => b.last_id - a.last_id);
+  const parts = Array.from({ length: ROTATED_PARTS - 1 }, (_, part) => {
+    const apart = new Set(others.filter((_run, i) => i % (ROTATED_PARTS - 1) === part));
+    return { held_out: [...apart], teaching: few.filter((run) => !apart.has(run)) };
+  });
+  return [{ held_out, teaching }, ...parts.filter((part) => part.held_out.length > 0)];
+}
+
+function keyOfKind(scope: string, kind: string): string {
+  return `${scope} ${kind}`;
+}
+
+function scopeOf(agent: string): string {
+  return agent.split('.')[0]!;
+}
+
+/**
+ * Kinds of answers, by scope, whose error rate on held-out runs was more likely than not above the target: none of
+ * their steps is served.
+ */
+function findFailedKinds(asked: readonly MeasuredStep[], target: number): Set<string> {
+  const counts = new Map<string, { served: number; errors: number }>();
+  for (const { step, kind, wrong } of asked) {
+    if (kind === null) continue;
+    const key = keyOfKind(step.step.scope, kind);
+    const count = counts.get(key) ?? { served: 0, errors: 0 };
+    counts.set(key, count);
+    count.served += 1;
+    if (wrong) count.errors += 1;
+  }
+  const failed = [...counts].filter(
+    ([, { served, errors }]) => errors > 0 && !keepsKindError(errors, served, 0.5, target),
+  );
+  return new Set(failed.map(([key]) => key));
+}
+
+/** The thresholds without those of kinds that have failed. */
+function dropKinds(calibration: Calibration, failed: ReadonlySet<string>): Calibration {
+  const agents = calibration.agents.map((agent) => {
+    const kinds = agent.kinds.map((kind) =>
+      kind.refused === null && failed.has(keyOfKind(scopeOf(agent.agent), kind.kind))
+        ? { ...kind, threshold: -1, refused: 'too_wrong' as const }
+        : kind,
+    );
+    return { ...agent, kinds, threshold: Math.max(-1, ...kinds.map(({ threshold }) => threshold)) };
+  });
+  return { ...calibration, agents, threshold: Math.max(-1, ...agents.map(({ threshold }) => threshold)) };
+}
+
+function countByAgent(
+  asked: readonly MeasuredStep[],
+  student: Student,
+): Map<string, { steps: number; served: number; errors: number }> {
+  const counts = new Map<string, { steps: number; served: number; errors: number }>();
+  for (const { step, served, wrong } of asked) {
+    const { agent } = student.propose(step.step);
+    const count = counts.get(agent) ?? { steps: 0, served: 0, errors: 0 };
+    counts.set(agent, count);
+    count.steps += 1;
+    if (served) count.served += 1;
+    if (wrong) count.errors += 1;
+  }
+  return counts;
+}
+
+function titleOf(title: string | undefined): { title?: string } {
+  return title === undefined ? {} : { title };
+}
+
+function originOf(origin: string | undefined): { origin?: string } {
+  return origin === undefined ? {} : { origin };
+}
+
+function describeAgents(
+  { agents }: Calibration,
+  learned: readonly LearnedStep[],
+  measured: ReadonlyMap<string, { steps: number; served: number; errors: number }>,
+): NonNullable<StudentManifestDraft['coverage']['agents']> {
+  const first = new Map<string, LearnedStep['step']>();
+  const named = nameAgents(learned);
+  const titles = findAgentTitles(named);
+  for (const [{ step }, agent] of named) if (!first.has(agent)) first.set(agent, step);
+  let room = MANIFEST_KINDS;
+  return agents
+    .filter(({ agent }) => agent !== '')
+    .toSorted((a, b) => b.steps - a.steps)
+    .slice(0, MANIFEST_AGENTS)
+    .map(({ agent, threshold, runs, steps, served, errors, kinds }) => {
+      const told = kinds.slice(0, room);
+      room -= told.length;
+      return {
+        agent: agent.slice(0, 100),
+        ...titleOf(titles.get(agent)),
+        tools: (first.get(agent)?.callable ?? []).slice(0, 5).map((name) => name.slice(0, 100)),
+        ...originOf(first.get(agent)?.origin),
+        threshold: threshold < 0 ? null : threshold,
+        evidence:
+          threshold < 0 && kinds.some(({ refused }) => refused === 'too_wrong')
+            ? ('failed' as const)
+            : ('own' as const),
+        kinds: told.map((kind) => ({
+          ...kind,
+          threshold: kind.threshold < 0 ? null : kind.threshold,
+        })),
+        runs,
+        steps,
+        served,
+        errors,
+        measured: measured.get(agent) ?? { steps: 0, served: 0, errors: 0 },
+      };
+    });
+}
+
+async function decide(
+  student: Student,
+  golden: GoldenStep,
+  threshold: number,
+  isFit: JudgeFit,
+): Promise<StepVerdict> {
+  const decision = student.decide(golden.step, threshold);
+  if (!decision.covered) return { covered: false, reason: decision.reason };
+  const { answer, agrees } = decision;
+  // Like the gateway: an answer that breaks a rule of the request goes to the upstream.
+  if (answer !== null && !(await isFit(golden, answer))) return { covered: false, reason: 'invalid' };
+  return { covered: true, answer, ...(agrees === undefined ? {} : { agrees }) };
+}
+
+/** Equal for a student that would come out the same. */
+export function fingerprintMaterial(
+  { taught }: GoldenMaterial,
+  {
+    target_error,
+    student,
+    never_serve,
+    held_out,
+  }: Pick<TeachOptions, 'target_error' | 'student' | 'never_serve' | 'held_out'>,
+): string {
+  const hash = createHash('sha256').update(
+    JSON.stringify([DISTILL_CODE, target_error, student, never_serve ?? [], held_out ?? null]),
+  );
+  for (const { run_id, mark, steps } of taught) hash.update(JSON.stringify([run_id, mark, steps.length]));
+  return hash.digest('base64url');
+}
+
+/** Held-out steps that must be served before the error rate means anything. */
+export interface Gate {
+  target_error: number;
+  served_min: number;
+  /**
+   * Gateways leave a run to the upstream once it has served a step of it, so the steps before that are also judged
+   * separately.
+   */
+  sticky: boolean;
+}
+
+/** @returns why the student is not good enough to be published; null when it is */
+export function judgeStudent({ threshold, draft }: TaughtStudent, gate: Gate): string | null {
+  const { served, errors, error, in_a_row: row, steps } = draft.measured;
+  const target = percent(gate.target_error);
+  if (threshold < 0 || served === 0)
+    return `it would serve nothing: no threshold keeps the error under ${target} on the runs at hand`;
+  if (draft.coverage.agents?.every((agent) => agent.threshold === null) === true)
+    return 'it would serve nothing: every agent is left to the upstream';
+  if (served < gate.served_min) {
+    return `it would serve ${served} of ${countOf(steps, 'step')} held out; to say how often it is wrong takes ${gate.served_min}`;
+  }
+  if (error !== null && error > gate.target_error)
+    return `${errors} of ${served} served steps held out are wrong (${percent(error)}), more than ${target}`;
+  if (gate.sticky && row.served > 0 && row.errors / row.served > gate.target_error) {
+    return `${row.errors} of the ${row.served} steps served in a row from the beginning of a run are wrong (${percent(row.errors / row.served)}), more than ${target}`;
+  }
+  return null;
+}
+
+/** The results of two students on the same steps, which neither was taught. */
+export interface Comparison {
+  steps: number;
+  published_right: number;
+  published_errors: number;
+  published_served: number;
+  new_right: number;
+}
+
+/** Share of the compared steps by which the new student may serve fewer correctly before it counts as worse. */
+const WORSE_SHARE = 0.02;
+
+/**
+ * Tests the published student, as it was measured, on the steps on which the new one was measured, as far as both had
+ * them held out.
+ * @returns null when there is nothing to compare: another kind of student, or no such step
+ */
+export async function compareStudents(
+  taught: TaughtStudent,
+  published: { manifest: StudentManifest; model: StudentModel },
+  makeIndex: MakeStudentIndex,
+  isFit: JudgeFit,
+): Promise<Comparison | null> {
+  const { manifest, model } = published;
+  if (manifest.student.kind !== 'exemplar' || taught.draft.student.kind !== 'exemplar') return null;
+  const isKeptApart = (runId: string): boolean => placeOf(runId) < manifest.golden.held_out_below;
+  const student = new Student(model, makeIndex);
+  const runs = taught.split.held_out.filter(({ run_id }) => isKeptApart(run_id));
+  const threshold = manifest.measured.of?.threshold ?? manifest.coverage.threshold;
+  const before = await askAbout(runs, (step) => decide(student, step, threshold, isFit));
+  if (before.length === 0) return null;
+  const compared = new Set(runs.map(({ run_id }) => run_id));
+  const after = taught.steps.filter(({ run_id }) => compared.has(run_id));
+  const countRight = (steps: readonly MeasuredStep[]): number =>
+    steps.filter(({ served, wrong }) => served && !wrong).length;
+  return {
+    steps: before.length,
+    published_right: countRight(before),
+    published_errors: before.filter(({ wrong }) => wrong).length,
+    published_served: before.filter(({ served }) => served).length,
+    new_right: countRight(after),
+  };
+}
+
+/**
+ * A student is worse if it serves correctly fewer of the same steps, by more than WORSE_SHARE of them, while the
+ * published one keeps the target there. A published one that no longer does is replaced by any that passes the gate.
+ * @returns why the published one stays; null when the new one is not worse
+ */
+export function judgeComparison(comparison: Comparison | null, gate: Gate): string | null {
+  if (comparison === null) return null;
+  const { steps, published_right, published_errors, published_served, new_right } = comparison;
+  if (published_served > 0 && published_errors / published_served > gate.target_error) return null;
+  if (published_right - new_right <= WORSE_SHARE * steps) return null;
+  return `it serves ${new_right} of ${countOf(steps, 'step')} rightly where the published one serves ${published_right}`;
+}
+
+/** `5 %`, `3.3 %`. */
+export function percent(share: number): string {
+  return `${Number((100 * share).toFixed(1))} %`;
+}
