@@ -1,20 +1,20 @@
 /**
- * One agent as a kept version of the student had it, the others as they are: a student made of two. Pure; command line.
+ * Combines two versions of a student: one agent as a kept version had it, and the others unchanged. Pure; command line.
  */
 
 import type { StudentDirectory } from './directory.ts';
 import type { StudentManifestDraft } from './model/manifest.ts';
 import type { StudentAgent, StudentModel } from './model/student-model.ts';
 
-/** A student that is ready to be published. */
-export interface GraftedStudent {
+/** A student that is ready for publication. */
+interface GraftedStudent {
   draft: StudentManifestDraft;
   model: StudentModel;
 }
 
 /**
- * @param student the others' agents, and all that is said of the student as a whole
- * @param from the version that the agent is taken of
+ * @param student provides the other agents, and everything said about the student as a whole
+ * @param from the version that provides the agent
  * @param agent as manifests name it
  * @returns null when that version does not know the agent
  */
@@ -26,8 +26,8 @@ export function graftAgent(
   const taken = limitGroups(from).filter((group) => nameOf(group) === agent);
   if (taken.length === 0) return null;
   const { format: _format, version: _version, files: _files, ...draft } = student.manifest;
-  const other = from.manifest;
-  const entry = other.coverage.agents?.filter((its) => its.agent === agent) ?? [];
+  const source = from.manifest;
+  const entry = source.coverage.agents?.filter((listed) => listed.agent === agent) ?? [];
   return {
     model: {
       ...student.model,
@@ -35,22 +35,22 @@ export function graftAgent(
     },
     draft: {
       ...draft,
-      ...earliest(draft.valid_until, other.valid_until),
+      ...earliest(draft.valid_until, source.valid_until),
       coverage: {
         ...draft.coverage,
-        threshold: Math.max(draft.coverage.threshold, other.coverage.threshold),
-        agents: [...(draft.coverage.agents?.filter((its) => its.agent !== agent) ?? []), ...entry],
+        threshold: Math.max(draft.coverage.threshold, source.coverage.threshold),
+        agents: [...(draft.coverage.agents?.filter((listed) => listed.agent !== agent) ?? []), ...entry],
       },
       golden: {
         ...draft.golden,
-        // No round comes to the same by itself.
-        fingerprint: `${draft.golden.fingerprint.slice(0, 50)}+v${other.version}`,
+        // No round produces the same fingerprint by itself.
+        fingerprint: `${draft.golden.fingerprint.slice(0, 50)}+v${source.version}`,
       },
     },
   };
 }
 
-/** Its groups, each with the threshold that its own manifest gives it. */
+/** Its groups, each with the threshold from its own manifest. */
 function limitGroups({ manifest, model }: StudentDirectory): StudentModel['groups'] {
   const { threshold } = manifest.coverage;
   return model.groups.map((group) => {

@@ -1,13 +1,18 @@
 /**
- * What the student did by day and agent: served, audited, wrong, and saved, kept across restarts in one small file. The
- * student's thread writes it LEDGER_SAVE_MS after a change at the latest, so a crash loses no more; the command line reads it, and server threads.
+ * Counts by day and agent what the student served, audited, got wrong and saved, and keeps it across restarts in one
+ * small file. The student's thread writes it at most LEDGER_SAVE_MS after a change, so a crash loses no more; the
+ * command line and server threads read it.
  */
 
 import { z } from 'zod';
-import { LEDGER, LEDGER_SAVE_MS } from '../limits.ts';
+import type { LedgerReport, LedgerRow, LedgerTotal } from '../domain/student-ledger.ts';
 import { boundError } from './model/error-bound.ts';
-import type { LedgerRow } from './model/ledger-row.ts';
 import { readWholeJson, writeWhole } from './whole-file.ts';
+
+/** The student's ledger: days that it keeps, agents of a day, and the size of its file. */
+export const LEDGER = { days: 90, agents: 100, file_bytes: 8 << 20 } as const;
+/** How soon a change of the ledger is written. */
+const LEDGER_SAVE_MS = 2_000;
 
 const FORMAT = 'svc_student_ledger_v1';
 
@@ -15,15 +20,20 @@ const count = z.int().nonnegative();
 const counts = z.object({
   /** Steps. */
   served: count,
-  /** Audited answers that were compared with the upstream's, and of those the ones that disagreed. */
+  /** Audited answers that were compared with the upstream's, and how many of them disagreed. */
   compared: count,
   wrong: count,
-  /** Of the served steps, about, with all that was cached. */
+  /** Approximate tokens of the served steps, cached ones included. */
   input_tokens: count,
   output_tokens: count,
-  /** Millionths of a dollar: what the served steps would have cost; null until one with a price was served. */
+  /** Millionths of a dollar that the served steps would have cost; null until a step with a known price was served. */
   saved_micro_usd: z.number().nullable(),
-  /** Conversations that the student had served and the upstream went on with, and what their cold caches cost, about. */
+  /** Served steps whose price is unknown, and those priced as a model with a similar name. Absent in older files. */
+  unpriced: count.default(0),
+  guessed: count.default(0),
+  /**
+   * Conversations that the student served and the upstream continued, and the approximate cost of their cold caches.
+   */
   late: count,
   late_micro_usd: z.number(),
 });
@@ -41,20 +51,32 @@ const schema = z.object({
     .max(LEDGER.days),
 });
 
-export type DayCounts = z.output<typeof counts>;
+type DayCounts = z.output<typeof counts>;
 
 const OTHER_AGENTS = '(other)';
+
+/** Counts that add up. */
+const SUMMED = [
+  'served',
+  'compared',
+  'wrong',
+  'input_tokens',
+  'output_tokens',
+  'unpriced',
+  'guessed',
+  'late',
+] as const;
 
 /** The counts, in memory. */
 export class DayLedger {
   readonly #days = new Map<string, Map<string, DayCounts>>();
 
-  /** @param kept null: none */
+  /** @param kept null if absent */
   constructor(kept: LedgerCopy | null = null) {
     for (const { day, agents } of kept ?? []) this.#days.set(day, new Map(structuredClone(agents)));
   }
 
-  /** Adds to an agent's counts of a day; to take back what was counted, below 0. */
+  /** Adds to an agent's counts of a day; negative amounts take back. */
   add(nowMs: number, agent: string, more: Partial<DayCounts>): void {
     const day = new Date(nowMs).toISOString().slice(0, 10);
     let agents = this.#days.get(day);
@@ -65,13 +87,12 @@ export class DayLedger {
       for (const old of days.slice(0, Math.max(0, days.length - LEDGER.days))) this.#days.delete(old);
     }
     const name = agents.has(agent) || agents.size < LEDGER.agents ? agent : OTHER_AGENTS;
-    const its = agents.get(name) ?? emptyCounts();
-    agents.set(name, its);
-    for (const key of ['served', 'compared', 'wrong', 'input_tokens', 'output_tokens', 'late'] as const)
-      its[key] = Math.max(0, its[key] + Math.round(more[key] ?? 0));
-    its.late_micro_usd += more.late_micro_usd ?? 0;
+    const counts = agents.get(name) ?? emptyCounts();
+    agents.set(name, counts);
+    for (const key of SUMMED) counts[key] = Math.max(0, counts[key] + Math.round(more[key] ?? 0));
+    counts.late_micro_usd += more.late_micro_usd ?? 0;
     if (typeof more.saved_micro_usd === 'number')
-      its.saved_micro_usd = (its.saved_micro_usd ?? 0) + more.saved_micro_usd;
+      counts.saved_micro_usd = (counts.saved_micro_usd ?? 0) + more.saved_micro_usd;
   }
 
   copy(): LedgerCopy {
@@ -79,7 +100,7 @@ export class DayLedger {
   }
 }
 
-/** As it is kept. */
+/** The form that is kept. */
 export type LedgerCopy = { day: string; agents: [string, DayCounts][] }[];
 
 function emptyCounts(): DayCounts {
@@ -90,6 +111,8 @@ function emptyCounts(): DayCounts {
     input_tokens: 0,
     output_tokens: 0,
     saved_micro_usd: null,
+    unpriced: 0,
+    guessed: 0,
     late: 0,
     late_micro_usd: 0,
   };
@@ -99,47 +122,63 @@ function emptyCounts(): DayCounts {
 export function listLedger(copy: LedgerCopy): LedgerRow[] {
   return copy
     .toSorted((a, b) => (a.day < b.day ? 1 : -1))
-    .flatMap(({ day, agents }) => agents.map(([agent, its]) => describeCounts(day, agent, its)));
+    .flatMap(({ day, agents }) => agents.map(([agent, counts]) => describeCounts(day, agent, counts)));
 }
 
 /** Each agent over all days that are kept; `day` is the first of them. */
 export function sumLedger(copy: LedgerCopy): LedgerRow[] {
   const sums = new Map<string, { day: string; counts: DayCounts }>();
   for (const { day, agents } of copy.toSorted((a, b) => (a.day < b.day ? -1 : 1))) {
-    for (const [agent, its] of agents) {
+    for (const [agent, counts] of agents) {
       const sum = sums.get(agent) ?? { day, counts: emptyCounts() };
       sums.set(agent, sum);
-      const { counts: all } = sum;
-      for (const key of ['served', 'compared', 'wrong', 'input_tokens', 'output_tokens', 'late'] as const)
-        all[key] += its[key];
-      all.late_micro_usd += its.late_micro_usd;
-      if (its.saved_micro_usd !== null)
-        all.saved_micro_usd = (all.saved_micro_usd ?? 0) + its.saved_micro_usd;
+      addCounts(sum.counts, counts);
     }
   }
   return [...sums].map(([agent, { day, counts: all }]) => describeCounts(day, agent, all));
 }
 
-function describeCounts(day: string, agent: string, its: DayCounts): LedgerRow {
-  const { compared, wrong, saved_micro_usd: saved, late_micro_usd: late_usd, ...others } = its;
-  const dollars = (micro: number): number => Math.round(micro) / 1_000_000;
+/** All agents over all days that are kept: the figures that every screen, command and metric shows. */
+export function totalLedger(copy: LedgerCopy): LedgerTotal {
+  const all = emptyCounts();
+  for (const { agents } of copy) for (const [, counts] of agents) addCounts(all, counts);
+  const since = copy.map(({ day }) => day).sort()[0] ?? null;
+  const { day: _day, agent: _agent, ...total } = describeCounts('', '', all);
+  return { since, ...total };
+}
+
+/** What a thread or a reader of the file tells of the ledger. */
+export function reportLedger(copy: LedgerCopy): LedgerReport {
+  return { ledger: sumLedger(copy), ledger_total: totalLedger(copy) };
+}
+
+function addCounts(sum: DayCounts, more: DayCounts): void {
+  for (const key of SUMMED) sum[key] += more[key];
+  sum.late_micro_usd += more.late_micro_usd;
+  if (more.saved_micro_usd !== null) sum.saved_micro_usd = (sum.saved_micro_usd ?? 0) + more.saved_micro_usd;
+}
+
+function describeCounts(day: string, agent: string, counts: DayCounts): LedgerRow {
+  const { compared, wrong, saved_micro_usd: saved, late_micro_usd: late_usd, ...otherCounts } = counts;
+  // To a billionth of a dollar, so that rows add up to the total.
+  const dollars = (micro: number): number => Math.round(micro * 1_000) / 1_000_000_000;
   return {
     day,
     agent,
-    ...others,
+    ...otherCounts,
     compared,
     wrong,
     wrong_at_least: compared === 0 ? null : 1 - boundError(compared - wrong, compared),
     wrong_at_most: compared === 0 ? null : boundError(wrong, compared),
-    saved_usd: saved === null ? null : dollars(saved - late_usd),
+    saved_usd: saved === null && late_usd === 0 ? null : dollars((saved ?? 0) - late_usd),
     late_usd: dollars(late_usd),
   };
 }
 
 /**
  * Reads it.
- * @returns null when there is none
- * @throws Error of one line for a file that is no such file, or cannot be read
+ * @returns null if absent
+ * @throws Error of one line for a file that is damaged or cannot be read
  */
 export async function readLedgerFile(path: string): Promise<LedgerCopy | null> {
   const value = await readWholeJson(path, LEDGER.file_bytes);
@@ -171,15 +210,18 @@ export class KeptLedger {
   }
 
   /**
-   * Goes on from the file, if there is one; a damaged one is told and begun anew.
-   * @param path null: in memory alone
+   * Continues from the file, if there is one; a damaged file is logged, and the ledger starts empty.
+   * @param path null to keep it only in memory
    */
   static async open(path: string | null, log: LedgerLog): Promise<KeptLedger> {
     let kept: LedgerCopy | null = null;
     try {
       if (path !== null) kept = await readLedgerFile(path);
     } catch (error) {
-      log.warn({ reason: (error as Error).message }, 'the ledger of the student is lost: it begins anew');
+      log.warn(
+        { reason: (error as Error).message },
+        'the ledger of the student cannot be read and starts empty',
+      );
     }
     return new KeptLedger(path, log, kept);
   }
@@ -187,7 +229,7 @@ export class KeptLedger {
   add(agent: string, more: Partial<DayCounts>): void {
     this.#ledger.add(Date.now(), agent, more);
     if (this.#path === null || this.#isRetired) return;
-    // The first change after a quiet time is written at once: who asks for the ledger after a first run sees it.
+    // Write the first change after a quiet time at once, so that a reader sees it after a first run.
     const wait = Math.max(0, this.#savedAt + LEDGER_SAVE_MS - performance.now());
     this.#timer ??= setTimeout(() => this.#save(), wait).unref();
   }
@@ -196,21 +238,21 @@ export class KeptLedger {
     return this.#ledger.copy();
   }
 
-  /** What the thread before this one counted, later than the file. */
+  /** Takes over what the previous thread counted after the file was written. */
   takeOver(copy: LedgerCopy): void {
     this.#ledger = new DayLedger(copy);
     this.#save();
   }
 
-  /** Another thread has taken over, and writes the file from now on. */
+  /** Another thread has taken over and writes the file from now on. */
   retire(): void {
     this.#isRetired = true;
     if (this.#timer !== null) clearTimeout(this.#timer);
     this.#timer = null;
   }
 
-  /** Writes what is not written yet. */
-  async close(): Promise<void> {
+  /** Writes what has not been written yet, so that readers of the file see what this thread knows. */
+  async flush(): Promise<void> {
     if (this.#timer !== null) this.#save();
     await this.#saving;
   }

@@ -1,16 +1,16 @@
 /**
- * The directory that a student lives in: `manifest.json`, and beside it the files that it names, called by their own
- * content. `distill` and `loop` write it, the gateway reads it. Any thread; processes may share a directory.
+ * The directory of a student: `manifest.json`, and the files that it names, each named by its content's hash. `distill`
+ * and `loop` write it, the gateway reads it. Any thread; processes may share a directory.
  *
- *   manifest.json             the version that serves (src/student/model/manifest.ts); written last, in one step
- *   manifest.v<N>.json        each version that is kept, the one that serves among them (STUDENT_VERSIONS)
- *   steps-<hash>.bin          a student's model: msgpack, zstd; a second one is the student that was measured
- *   patterns.jsonl            patterns of the golden runs, a JSON object a line; no part of the student
- *   orders.json               what an operator has ordered (src/student/orders.ts)
+ *   manifest.json          the version that serves (src/student/model/manifest.ts); written last, in one step
+ *   manifest.v<N>.json     each version that is kept, the serving one included (STUDENT_VERSIONS)
+ *   steps-<hash>.bin       a student's model: msgpack, zstd; a second one is the student that was measured
+ *   patterns.jsonl         patterns of the golden runs, one JSON object per line; not part of the student
+ *   orders.json            an operator's orders (src/student/orders.ts)
  *
- * A reader sees the old student or the new one, whole: files never change under a name, the manifest is renamed into
- * place when they are on the disk, and the files of kept versions stay. A reader checks each file's SHA-256 before it
- * uses the file. Without manifest.json nothing serves, whatever the directory keeps.
+ * A reader sees the old student or the new one, whole: a file never changes under its name, the manifest is renamed
+ * into place when the files are on the disk, and the files of kept versions stay. A reader checks each file's SHA-256
+ * before it uses the file. Without manifest.json nothing serves, whatever the directory keeps.
  */
 
 import { createHash, randomUUID } from 'node:crypto';
@@ -20,13 +20,14 @@ import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { zstdCompress, zstdDecompress } from 'node:zlib';
 import { Packr } from 'msgpackr';
-import { STUDENT_BOUNDS, STUDENT_VERSIONS } from '../limits.ts';
 import { describeRefusal } from '../std/file-place.ts';
 import { makeFolder } from '../std/folder.ts';
-import { syncPath } from '../storage/capture/attachments.ts';
+import { syncPath } from '../std/synced-path.ts';
+import { NAMES_NAME } from './agent-names.ts';
 import {
   isManifestFault,
   readManifest,
+  STUDENT_BOUNDS,
   STUDENT_FORMAT,
   type StudentFile,
   type StudentManifest,
@@ -35,17 +36,20 @@ import {
 import type { StudentModel } from './model/student-model.ts';
 import { ORDERS_NAME } from './orders.ts';
 
+/** Versions of a student that its directory keeps, as long as their files stay within the bytes. */
+export const STUDENT_VERSIONS = { kept: 8, bytes: 1 << 30 } as const;
+
 export const MANIFEST_NAME = 'manifest.json';
 const PATTERNS_NAME = 'patterns.jsonl';
-/** What fits into the steps' file of a manifest of this format. */
-const MODEL_FORMAT: StudentModel['format'] = 'svc_student_model_v1';
+/** The model format that belongs to a manifest of this format. */
+const MODEL_FORMAT: StudentModel['format'] = 'svc_student_model_v2';
 const VERSION_NAME = /^manifest\.v(\d{1,9})\.json$/;
-/** Names that this file gives, or gave in earlier versions, those of interrupted writes included. */
+/** File names that this or earlier versions of this file create, also by interrupted writes. */
 const OWN_NAME =
-  /^(?:steps-[0-9a-f]{16}\.bin|patterns\.jsonl|orders\.json|manifest(?:\.previous|\.v\d{1,9})?\.json)(?:\.[0-9a-f-]{36}\.partial)?$/;
-/** An interrupted write is left alone for so long: it may be under way elsewhere. */
+  /^(?:steps-[0-9a-f]{16}\.bin|patterns\.jsonl|orders\.json|names\.json|manifest(?:\.previous|\.v\d{1,9})?\.json)(?:\.[0-9a-f-]{36}\.partial)?$/;
+/** An interrupted write is left alone for this long, because another process may still be writing it. */
 const PARTIAL_KEPT_MS = 3_600_000;
-/** How often a reader looks again when a publication has overtaken it. */
+/** How often a reader retries after a publication has overtaken it. */
 const READ_ATTEMPTS = 5;
 
 const compress = promisify(zstdCompress);
@@ -53,17 +57,17 @@ const decompress = promisify(zstdDecompress);
 /** Plain msgpack with typed arrays. */
 const packr = new Packr({ useRecords: false, moreTypes: true, variableMapSize: true });
 
-export type StudentDirectoryFault =
-  /** No such directory, or none with a manifest. */
+type StudentDirectoryFault =
+  /** No such directory, or no manifest in it. */
   | 'missing'
-  /** It is something else: not a directory, or one with other files in it. */
+  /** Something else: not a directory, or one with other files in it. */
   | 'foreign'
   | 'newer_format'
   | 'damaged'
   | 'unreadable'
   | 'unwritable';
 
-/** A directory that cannot be used; one line that says which file, why, and what to do. */
+/** A directory that cannot be used; one line says which file, why, and what to do. */
 export class StudentDirectoryError extends Error {
   readonly code: StudentDirectoryFault;
   readonly path: string;
@@ -76,15 +80,15 @@ export class StudentDirectoryError extends Error {
   }
 }
 
-/** What a directory holds. */
+/** The content of a directory. */
 export interface StudentDirectory {
   manifest: StudentManifest;
-  /** As `publishStudent` was given it. */
+  /** As it was passed to `publishStudent`. */
   model: StudentModel;
 }
 
 /**
- * Reads a directory, every byte checked.
+ * Reads a directory and verifies every byte.
  * @throws StudentDirectoryError
  */
 export async function readStudentDirectory(directory: string): Promise<StudentDirectory> {
@@ -94,7 +98,7 @@ export async function readStudentDirectory(directory: string): Promise<StudentDi
       const packed = await readStudentFile(directory, manifest.files.steps);
       return { manifest, model: await unpackModel(join(directory, manifest.files.steps.name), packed) };
     } catch (error) {
-      // Two publications since the manifest was read have taken the file away; what is there now is whole.
+      // Two publications since the manifest was read have removed the file; the current content is whole.
       const now = await readStudentManifest(directory);
       if (now.version === manifest.version || attempt === READ_ATTEMPTS) throw error;
     }
@@ -102,7 +106,7 @@ export async function readStudentDirectory(directory: string): Promise<StudentDi
 }
 
 /**
- * Reads the student whose figures the manifest holds: the one in the directory, or the one that was measured.
+ * Reads the student that the manifest's figures describe: the one in the directory, or the one that was measured.
  * @throws StudentDirectoryError
  */
 export async function readMeasuredStudent(directory: string): Promise<StudentDirectory> {
@@ -114,7 +118,7 @@ export async function readMeasuredStudent(directory: string): Promise<StudentDir
 }
 
 /**
- * Reads the manifest alone: cheap, and enough to see whether there is another student.
+ * Reads only the manifest: cheap, and enough to notice another student.
  * @throws StudentDirectoryError
  */
 export async function readStudentManifest(directory: string): Promise<StudentManifest> {
@@ -126,7 +130,7 @@ export async function readStudentManifest(directory: string): Promise<StudentMan
 
 /**
  * Reads one file that a manifest names.
- * @throws StudentDirectoryError when it is missing or is not what the manifest says
+ * @throws StudentDirectoryError when it is missing or does not match the manifest
  */
 async function readStudentFile(directory: string, file: StudentFile): Promise<Buffer> {
   const path = join(directory, file.name);
@@ -149,20 +153,20 @@ async function readStudentFile(directory: string, file: StudentFile): Promise<Bu
 
 /**
  * Whether a gateway may wait there for its first student.
- * @throws StudentDirectoryError for a directory that is not there, or has something else in it and no student
+ * @throws StudentDirectoryError for a missing directory, or one that holds something else and no student
  */
 export async function checkForWaiting(directory: string): Promise<void> {
   const names = await listNames(directory);
-  const other = names.find((name) => !OWN_NAME.test(name));
-  if (other === undefined || names.includes(MANIFEST_NAME)) return;
-  const why = `no ${MANIFEST_NAME} in it, and something else (${JSON.stringify(other.slice(0, 80))}); understudy distill --out makes one`;
+  const foreign = names.find((name) => !OWN_NAME.test(name));
+  if (foreign === undefined || names.includes(MANIFEST_NAME)) return;
+  const why = `no ${MANIFEST_NAME} in it, and something else (${JSON.stringify(foreign.slice(0, 80))}); understudy distill --out makes one`;
   throw new StudentDirectoryError('foreign', directory, why);
 }
 
 /**
- * Whether a student may be published there: looks what is in it, and tries to write. Leaves nothing behind.
- * @returns the manifest of the student that is there; null when there is none
- * @throws StudentDirectoryError for a directory with anything else in it, or none that can be written to
+ * Whether a student may be published there: checks the content, and tries to write. Leaves nothing behind.
+ * @returns the manifest of the student that is there; null if absent
+ * @throws StudentDirectoryError for a directory with other content, or one that cannot be written to
  */
 export async function checkForPublishing(directory: string): Promise<StudentManifest | null> {
   const made = makeDirectory(directory);
@@ -173,13 +177,13 @@ export async function checkForPublishing(directory: string): Promise<StudentMani
   }
 }
 
-/** @returns the topmost directory that had to be made; undefined when all were there */
+/** @returns the topmost directory that was created; undefined when all existed */
 function makeDirectory(directory: string): string | undefined {
   try {
     return makeFolder(directory);
   } catch (error) {
     const code = codeOf(error);
-    // Where it is not there, what is no directory stands above it.
+    // It does not exist, so one of its parents is not a directory.
     if (code === 'EEXIST' || (code === 'ENOTDIR' && existsSync(directory)))
       throw new StudentDirectoryError('foreign', directory, 'not a directory');
     throw new StudentDirectoryError(
@@ -195,9 +199,9 @@ async function openForPublishing(directory: string): Promise<StudentManifest | n
   makeDirectory(directory);
   const names = await listNames(directory);
   const manifest = await findManifest(directory);
-  const other = names.find((name) => !OWN_NAME.test(name));
-  if (manifest === null && other !== undefined) {
-    const why = `not empty (${JSON.stringify(other.slice(0, 80))}), and no ${MANIFEST_NAME} in it: name another directory`;
+  const foreign = names.find((name) => !OWN_NAME.test(name));
+  if (manifest === null && foreign !== undefined) {
+    const why = `not empty (${JSON.stringify(foreign.slice(0, 80))}), and no ${MANIFEST_NAME} in it: name another directory`;
     throw new StudentDirectoryError('foreign', directory, why);
   }
   const probe = partialOf(join(directory, MANIFEST_NAME));
@@ -210,7 +214,7 @@ async function openForPublishing(directory: string): Promise<StudentManifest | n
 }
 
 /**
- * Puts patterns into the directory, in place of those that are there.
+ * Writes patterns into the directory, replacing earlier ones.
  * @returns the file's path
  * @throws StudentDirectoryError
  */
@@ -221,19 +225,19 @@ export async function writePatterns(directory: string, lines: string): Promise<s
   return path;
 }
 
-/** How a student is put into its directory. */
-export interface Publication {
-  /** The student that was measured, where that is another. */
+/** How a student is published in its directory. */
+interface Publication {
+  /** The student that was measured, if it is another. */
   measured?: StudentModel | null;
-  /** false: it is kept as a version, and what serves goes on. */
+  /** false to keep it as a version without serving it. */
   serves?: boolean;
-  /** Called with the version's number before anybody can see it. */
+  /** Called with the version's number before it becomes visible. */
   before?: (version: number) => Promise<void>;
 }
 
 /**
- * Puts a student into the directory as a new version: a reader has the one before until this one is whole.
- * @returns the manifest as it was written
+ * Publishes a student as a new version; readers have the previous one until this one is whole.
+ * @returns the manifest as written
  * @throws StudentDirectoryError
  */
 export async function publishStudent(
@@ -253,9 +257,9 @@ export async function publishStudent(
   const manifest: StudentManifest = { format: STUDENT_FORMAT, version, ...draft, files };
   const text = formatManifest(manifest);
   const read = readManifest(text);
-  // Never a manifest that no gateway would take.
-  if (isManifestFault(read)) throw new Error(`the manifest to be written is none: ${read.words}`);
-  // One of an earlier release has not been kept as a version yet.
+  // Never write a manifest that no gateway would accept.
+  if (isManifestFault(read)) throw new Error(`the manifest to be written is invalid: ${read.words}`);
+  // An earlier release did not keep the current version; keep it now.
   if (before !== null && !kept.includes(before.version)) await keepVersion(directory, before);
   await keepVersion(directory, manifest);
   await prepare?.(version);
@@ -266,9 +270,9 @@ export async function publishStudent(
 }
 
 /**
- * Has a kept version serve, in one step.
+ * Makes a kept version the serving one, in one step.
  * @returns its manifest
- * @throws StudentDirectoryError when it is not kept, or its files are not what it says
+ * @throws StudentDirectoryError when it is not kept, or its files do not match
  */
 export async function serveVersion(directory: string, version: number): Promise<StudentManifest> {
   const manifest = await readVersion(directory, version);
@@ -286,14 +290,14 @@ export async function serveVersion(directory: string, version: number): Promise<
 /** A version that a directory keeps. */
 export interface KeptVersion {
   version: number;
-  /** null: its manifest cannot be read. */
+  /** null when its manifest cannot be read. */
   manifest: StudentManifest | null;
-  /** Why not; '' when it can. */
+  /** Why it cannot be read; '' when it can. */
   problem: string;
 }
 
 /**
- * Every version that is kept, newest first, the one that serves among them.
+ * Every kept version, newest first, the serving one included.
  * @throws StudentDirectoryError when the directory cannot be read
  */
 export async function listVersions(directory: string): Promise<KeptVersion[]> {
@@ -318,7 +322,7 @@ export async function listVersions(directory: string): Promise<KeptVersion[]> {
 }
 
 /**
- * Reads a version that is kept, its model with it.
+ * Reads a kept version with its model.
  * @throws StudentDirectoryError
  */
 export async function readStudentVersion(directory: string, version: number): Promise<StudentDirectory> {
@@ -358,7 +362,7 @@ function formatManifest(manifest: StudentManifest): string {
 
 async function findManifest(directory: string): Promise<StudentManifest | null> {
   const manifest = await readManifestAt(join(directory, MANIFEST_NAME));
-  // Says what is wrong with the directory itself, if something is.
+  // Throws if something is wrong with the directory itself.
   if (manifest === null) await listNames(directory);
   return manifest;
 }
@@ -411,7 +415,7 @@ async function listNames(directory: string): Promise<string[]> {
 /** @returns null when there is no such file */
 async function readBounded(path: string, most: number): Promise<Buffer | null> {
   try {
-    // Of a named pipe one would wait for somebody to write to it.
+    // Opening a named pipe would block until another process writes to it.
     const handle = await open(path, constants.O_RDONLY | constants.O_NONBLOCK);
     try {
       const stat = await handle.stat();
@@ -432,7 +436,7 @@ async function readBounded(path: string, most: number): Promise<Buffer | null> {
   }
 }
 
-/** Writes a file that is called by its content. */
+/** Writes a file that is named by its content. */
 async function writeSteps(directory: string, bytes: Buffer): Promise<StudentFile> {
   if (bytes.byteLength > STUDENT_BOUNDS.file_bytes) {
     const why = `the steps would take ${bytes.byteLength} bytes, more than ${STUDENT_BOUNDS.file_bytes}`;
@@ -489,12 +493,12 @@ function partialOf(path: string): string {
 }
 
 /**
- * Removes versions beyond STUDENT_VERSIONS, and our files that no kept version names. That one cannot be removed harms
- * nobody.
- * @param spared what stays, whatever there is besides
+ * Removes versions beyond STUDENT_VERSIONS, and our files that no kept version names. A file that cannot be removed
+ * does no harm.
+ * @param spared files that stay in any case
  */
 async function removeOld(directory: string, spared: readonly (StudentManifest | null)[]): Promise<void> {
-  const named = new Set<string>([MANIFEST_NAME, PATTERNS_NAME, ORDERS_NAME]);
+  const named = new Set<string>([MANIFEST_NAME, PATTERNS_NAME, ORDERS_NAME, NAMES_NAME]);
   const sizes = new Map<string, number>();
   const isSpared = (version: number): boolean => spared.some((manifest) => manifest?.version === version);
   let kept = 0;
@@ -502,7 +506,7 @@ async function removeOld(directory: string, spared: readonly (StudentManifest | 
   for (const { version, manifest } of versions.toSorted(
     (a, b) => Number(isSpared(b.version)) - Number(isSpared(a.version)) || b.version - a.version,
   )) {
-    // What cannot be read names no files that anybody could use.
+    // An unreadable version has no usable files.
     if (manifest === null) continue;
     const files = [manifest.files.steps, manifest.files.measured].filter((file) => file !== undefined);
     const added = files.filter(({ name }) => !sizes.has(name));
@@ -521,7 +525,7 @@ async function removeOld(directory: string, spared: readonly (StudentManifest | 
       const isRecent = name.endsWith('.partial') && Date.now() - (await stat(path)).mtimeMs < PARTIAL_KEPT_MS;
       if (!isRecent) await rm(path, { force: true });
     } catch {
-      // Somebody else has removed it, or may remove it next time.
+      // Another process removed it, or a later call will.
     }
   }
 }

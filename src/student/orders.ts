@@ -1,36 +1,39 @@
 /**
- * What an operator has ordered of the student in a directory (`orders.json` beside the manifest): agents and kinds of answers
- * that are not served, suspensions that are taken back, the share of runs that a version serves, and whether rounds may put
- * another version in its place. The command line writes it, gateways read it. Any thread.
+ * An operator's orders for the student in a directory (`orders.json` beside the manifest): agents and kinds of answers
+ * that are not served, suspensions that are lifted, the share of runs that a version serves, and whether rounds may
+ * replace the serving version. The command line writes it, gateways read it. Any thread.
  */
 
 import { createHash } from 'node:crypto';
 import { join } from 'node:path';
 import { z } from 'zod';
-import { ORDERS, STUDENT_BOUNDS } from '../limits.ts';
 import { describeRefusal } from '../std/file-place.ts';
+import { STUDENT_BOUNDS } from './model/manifest.ts';
 import { readWholeJson, writeWhole } from './whole-file.ts';
+
+/** Suspensions that an operator ordered, and revoked ones, of which the oldest are dropped; and agents with an ordered share. */
+export const ORDERS = { suspended: 200, resumed: 200, shares: 16 } as const;
 
 export const ORDERS_NAME = 'orders.json';
 
 const FORMAT = 'svc_student_orders_v1';
 
 const order = z.object({
-  /** null: every agent. */
+  /** null for every agent. */
   agent: z.string().max(200).nullable(),
-  /** null: every kind of answer. */
+  /** null for every kind of answer. */
   kind: z.string().max(300).nullable(),
   at_ms: z.number().nonnegative(),
 });
 
 const schema = z.object({
   format: z.literal(FORMAT),
-  /** Rounds keep what they make, and it does not serve until somebody says so. */
+  /** Rounds keep the versions that they make, which serve only after an operator's order. */
   held: z.boolean(),
-  /** Versions that serve some runs alone; one that is not named serves all. */
+  /** Versions that serve only a share of the runs; a version that is not listed serves all. */
   shares: z.array(z.object({ version: z.int().min(1), share: z.number().min(0).max(1) })).max(ORDERS.shares),
   suspended: z.array(order).max(ORDERS.suspended),
-  /** Suspensions that the watch had made until then are over. */
+  /** Suspensions that the watch had made before this time are lifted. */
   resumed: z.array(order).max(ORDERS.resumed),
 });
 
@@ -40,13 +43,14 @@ export class OrdersError extends Error {}
 export type Order = z.output<typeof order>;
 export type Orders = Omit<z.output<typeof schema>, 'format'>;
 
-/** None. */
+/** No orders. */
 export const NO_ORDERS: Orders = { held: false, shares: [], suspended: [], resumed: [] };
 
 /**
  * Reads them.
- * @returns `NO_ORDERS` where there is no file
- * @throws OrdersError of one line for a file that is damaged or cannot be read: what was suspended is not known then
+ * @returns `NO_ORDERS` when there is no file
+ * @throws OrdersError of one line for a file that is damaged or cannot be read, because what it suspended is then
+ * unknown
  */
 export async function readOrders(directory: string): Promise<Orders> {
   const path = join(directory, ORDERS_NAME);
@@ -75,52 +79,60 @@ export async function writeOrders(directory: string, orders: Orders): Promise<vo
   );
 }
 
-/** Whether an operator has suspended it. @param kind null: the agent as a whole */
+/**
+ * Whether an operator has suspended it.
+ * @param kind null for the agent as a whole
+ */
 export function isSuspendedBy({ suspended }: Orders, agent: string, kind: string | null): boolean {
   return suspended.some(
-    (its) => (its.agent === null || its.agent === agent) && (its.kind === null || its.kind === kind),
+    (suspension) =>
+      (suspension.agent === null || suspension.agent === agent) &&
+      (suspension.kind === null || suspension.kind === kind),
   );
 }
 
-/** Orders with one more suspension. @throws RangeError when there are too many */
+/**
+ * Orders with one more suspension.
+ * @throws RangeError when there are too many
+ */
 export function suspend(orders: Orders, wanted: Order): Orders {
-  const others = orders.suspended.filter((its) => its.agent !== wanted.agent || its.kind !== wanted.kind);
-  if (others.length >= ORDERS.suspended)
-    throw new RangeError(
-      `${ORDERS.suspended} suspensions are all that there may be: resume some, or suspend all`,
-    );
-  return { ...orders, suspended: [...others, wanted] };
+  const kept = orders.suspended.filter(
+    (suspension) => suspension.agent !== wanted.agent || suspension.kind !== wanted.kind,
+  );
+  if (kept.length >= ORDERS.suspended)
+    throw new RangeError(`at most ${ORDERS.suspended} suspensions are possible: resume some, or suspend all`);
+  return { ...orders, suspended: [...kept, wanted] };
 }
 
 /**
- * Orders that take suspensions back, the watch's own included.
- * @param wanted without a kind, those of all kinds of the agent; without an agent, all
+ * Orders that lift suspensions, including the watch's own.
+ * @param wanted without a kind, all kinds of the agent; without an agent, all
  */
 export function resume(orders: Orders, wanted: Order): Orders {
-  const isIts = (its: Order): boolean =>
-    (wanted.agent === null || wanted.agent === its.agent) &&
-    (wanted.kind === null || wanted.kind === its.kind);
+  const isMeant = (order: Order): boolean =>
+    (wanted.agent === null || wanted.agent === order.agent) &&
+    (wanted.kind === null || wanted.kind === order.kind);
   return {
     ...orders,
-    suspended: orders.suspended.filter((its) => !isIts(its)),
-    resumed: [...orders.resumed.filter((its) => !isIts(its)), wanted].slice(-ORDERS.resumed),
+    suspended: orders.suspended.filter((suspension) => !isMeant(suspension)),
+    resumed: [...orders.resumed.filter((earlier) => !isMeant(earlier)), wanted].slice(-ORDERS.resumed),
   };
 }
 
-/** Of the runs, how much a version serves, 0 to 1. */
+/** Share of the runs that a version serves, 0 to 1. */
 export function shareOf({ shares }: Orders, version: number): number {
-  return shares.find((its) => its.version === version)?.share ?? 1;
+  return shares.find((listed) => listed.version === version)?.share ?? 1;
 }
 
 /** Orders with another share for a version. */
 export function orderShare(orders: Orders, version: number, share: number): Orders {
-  const others = orders.shares.filter((its) => its.version !== version);
-  return { ...orders, shares: share < 1 ? [...others, { version, share }].slice(-ORDERS.shares) : others };
+  const kept = orders.shares.filter((listed) => listed.version !== version);
+  return { ...orders, shares: share < 1 ? [...kept, { version, share }].slice(-ORDERS.shares) : kept };
 }
 
 /**
- * Whether a version serves a run, by the run's identity alone: always the same for one run and version, on every thread
- * and after a restart. A larger share has the runs of a smaller one, and more.
+ * Whether a version serves a run. It depends only on the run's identity and the version, so it is the same on every
+ * thread and after a restart. A larger share includes the runs of a smaller one.
  */
 export function admitsRun(orders: Orders, version: number, identity: string): boolean {
   const digest = createHash('sha256').update(`${version}\0${identity}`).digest();

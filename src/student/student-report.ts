@@ -1,17 +1,22 @@
 /**
- * The student in a directory as somebody looks at it: its versions, the agents of the one that serves with what becomes of
- * them, and what it has served and saved. Reads files alone. Server threads and the command line, when an operator asks.
+ * A report on the student in a directory: its versions, the agents of the serving version with their state, and what it
+ * has served and saved. Reads only files. Server threads and the command line, when an operator asks.
  */
+import { describeKindRefusal } from '../domain/kind-refusal.ts';
 import type { StudentReport } from '../domain/student-report.ts';
-import { GOLDEN_RUNS_MIN, MANIFEST_SHOWN_KINDS } from '../limits.ts';
-import { listLedger, readLedgerFile } from './day-ledger.ts';
+import { type AgentNames, nameAgent, readAgentNames } from './agent-names.ts';
+import { type LedgerCopy, listLedger, readLedgerFile, totalLedger } from './day-ledger.ts';
 import { type KeptVersion, listVersions, readStudentManifest, StudentDirectoryError } from './directory.ts';
 import type { WatchedAgentReport } from './model/drift-watch.ts';
+import { GOLDEN_RUNS_MIN } from './model/limits.ts';
 import type { StudentManifest } from './model/manifest.ts';
 import { kindByTools } from './model/service-evidence.ts';
 import { isSuspendedBy, NO_ORDERS, type Orders, readOrders, shareOf } from './orders.ts';
 import { reportWatched } from './student-watch.ts';
 import { readWatchFile } from './watch-file.ts';
+
+/** Kinds of an agent's answers that the dashboard lists. */
+const MANIFEST_SHOWN_KINDS = 20;
 
 export interface StudentPlaces {
   directory: string;
@@ -20,7 +25,7 @@ export interface StudentPlaces {
   ledger_path: string;
 }
 
-/** @param places null: relegation is off */
+/** @param places null when relegation is off */
 export async function reportStudent(places: StudentPlaces | null): Promise<StudentReport> {
   const nothing: StudentReport = {
     mode: 'off',
@@ -31,10 +36,11 @@ export async function reportStudent(places: StudentPlaces | null): Promise<Stude
     versions: [],
     agents: [],
     ledger: [],
+    ledger_total: null,
   };
   if (places === null) return nothing;
   const problems: string[] = [];
-  /** What cannot be read is named, and the rest shown. */
+  /** Names what cannot be read, and shows the rest. */
   const orElse = async <T>(reading: Promise<T>, otherwise: T): Promise<T> => {
     try {
       return await reading;
@@ -49,7 +55,11 @@ export async function reportStudent(places: StudentPlaces | null): Promise<Stude
   const serving = await orElse(readStudentManifest(directory), null);
   const orders = await orElse(readOrders(directory), NO_ORDERS);
   const watched = reportWatched(await orElse(readWatchFile(watch_path), null), orders);
-  const ledger = await orElse(readLedgerFile(ledger_path), null);
+  const names = await orElse<AgentNames>(readAgentNames(directory), new Map());
+  const ledger = await orElse<LedgerCopy | null>(
+    readLedgerFile(ledger_path).then((copy) => copy ?? []),
+    null,
+  );
   const shown = serving ?? versions[0]?.manifest ?? null;
   return {
     ...nothing,
@@ -58,12 +68,33 @@ export async function reportStudent(places: StudentPlaces | null): Promise<Stude
     held: orders.held,
     serving: serving?.version ?? null,
     versions: versions.map((kept) => describeVersion(kept, serving?.version ?? null, orders)),
-    agents: shown === null ? [] : describeAgents(shown, orders, watched),
+    agents: shown === null ? [] : describeAgents(shown, orders, watched, names),
     ledger: ledger === null ? [] : listLedger(ledger),
+    ledger_total: ledger === null ? null : totalLedger(ledger),
   };
 }
 
-/** A version that is kept. @param serving the one that serves; null: none does */
+/**
+ * Names an agent variant of the student in a directory.
+ * @param name null takes the name away
+ * @returns its name now; null when the directory knows no such variant
+ */
+export async function renameAgent(
+  places: StudentPlaces | null,
+  agent: string,
+  name: string | null,
+): Promise<{ agent: string; name: string; is_named: boolean } | null> {
+  const known = (await reportStudent(places)).agents.some((listed) => listed.agent === agent);
+  if (places === null || !known) return null;
+  await nameAgent(places.directory, agent, name);
+  const renamed = (await reportStudent(places)).agents.find((listed) => listed.agent === agent);
+  return renamed === undefined ? null : { agent, name: renamed.name, is_named: renamed.is_named };
+}
+
+/**
+ * A version that is kept.
+ * @param serving the serving version; null when none serves
+ */
 export function describeVersion(
   { version, manifest, problem }: KeptVersion,
   serving: number | null,
@@ -87,42 +118,47 @@ export function describeVersion(
   };
 }
 
-/** The agents of a version with what becomes of them, and those that audits or operators have ended beside them. */
+/** The agents of a version with their state, and those that audits or operators have suspended. */
 export function describeAgents(
   { coverage }: StudentManifest,
   orders: Orders,
   watched: readonly WatchedAgentReport[],
+  names: AgentNames,
 ): StudentReport['agents'] {
   const listed: ListedAgent[] = coverage.agents ?? [];
   const known = new Set(listed.map(({ agent }) => agent));
   const unlisted = watched
     .filter(({ agent }) => !known.has(agent))
     .map(({ agent }): ListedAgent => ({ ...UNLISTED, agent }));
-  return [...listed, ...unlisted].map((its) => {
-    const seen = watched.find(({ agent }) => agent === its.agent);
-    const isOrdered = isSuspendedBy(orders, its.agent, null);
+  return [...listed, ...unlisted].map((listedAgent) => {
+    const seen = watched.find(({ agent }) => agent === listedAgent.agent);
+    const isOrdered = isSuspendedBy(orders, listedAgent.agent, null);
     const isSuspended = seen?.state === 'suspended' || isOrdered;
     return {
-      agent: its.agent,
-      tools: its.tools,
-      state: isSuspended ? 'suspended' : its.threshold === null ? 'not_served' : 'serving',
+      agent: listedAgent.agent,
+      name: names.get(listedAgent.agent) ?? listedAgent.title ?? '',
+      is_named: names.has(listedAgent.agent),
+      tools: listedAgent.tools,
+      state: isSuspended ? 'suspended' : listedAgent.threshold === null ? 'not_served' : 'serving',
       suspended_by: isOrdered ? 'operator' : (seen?.suspended_by ?? null),
-      runs: its.runs,
-      measured: its.measured,
+      runs: listedAgent.runs,
+      measured: listedAgent.measured,
       compared: seen?.compared ?? 0,
       wrong: seen?.wrong ?? 0,
-      kinds: (its.kinds ?? [])
+      kinds: (listedAgent.kinds ?? [])
         .slice(0, MANIFEST_SHOWN_KINDS)
-        .map(({ kind, refused, runs, steps, errors, error_at_most }) => ({
+        .map((shownKind) => ({ ...shownKind, refusal: describeKindRefusal(shownKind) }))
+        .map(({ kind, refused, refusal, runs, steps, errors, error_at_most }) => ({
           kind,
           refused,
+          refusal: refusal === null ? '' : `${refusal.why}; ${refusal.remedy}`,
           runs,
           steps,
           errors,
           error_at_most,
           is_suspended:
-            isSuspendedBy(orders, its.agent, kindByTools(kind)) ||
-            seen?.kinds.find((one) => one.kind === kindByTools(kind))?.state === 'suspended',
+            isSuspendedBy(orders, listedAgent.agent, kindByTools(kind)) ||
+            seen?.kinds.find((seenKind) => seenKind.kind === kindByTools(kind))?.state === 'suspended',
         })),
     };
   });
@@ -130,8 +166,8 @@ export function describeAgents(
 
 type ListedAgent = Pick<
   NonNullable<StudentManifest['coverage']['agents']>[number],
-  'agent' | 'tools' | 'threshold' | 'runs' | 'measured' | 'kinds'
+  'agent' | 'title' | 'tools' | 'threshold' | 'runs' | 'measured' | 'kinds'
 >;
 
-/** An agent of another version, or one of so many that the manifest has no room for. */
+/** An agent of another version, or one beyond the manifest's bound. */
 const UNLISTED = { tools: [], threshold: 0, runs: 0, measured: { steps: 0, served: 0, errors: 0 } };

@@ -1,10 +1,9 @@
 /**
- * The watch over the student of one thread, with its file. It writes changes soon, and a suspension
- * at once. No traffic waits for the file. It also obeys what an operator orders. The student's thread, and server threads for an operator who looks; the command line
- * reads what it has kept.
+ * The watch over the student of one thread, with its file. It writes changes soon, and a suspension at once; no traffic
+ * waits for the file. It also follows an operator's orders. The student's thread, and server threads when an operator
+ * looks; the command line reads what it has kept.
  */
 
-import { WATCH_SAVE_MS } from '../limits.ts';
 import {
   type DriftCopy,
   DriftWatch,
@@ -15,10 +14,13 @@ import {
 import { admitsRun, isSuspendedBy, NO_ORDERS, type Orders, shareOf } from './orders.ts';
 import { readWatchFile, writeWatchFile } from './watch-file.ts';
 
-export interface StudentWatchOptions {
-  /** null: it is kept in memory alone. */
+/** How soon a change of the watch is written. */
+const WATCH_SAVE_MS = 2_000;
+
+interface StudentWatchOptions {
+  /** null to keep it only in memory. */
   path: string | null;
-  /** Of covered steps that are audited. */
+  /** Share of covered steps that is audited. */
   share: number;
   log: { warn(fields: object, words: string): void };
 }
@@ -38,7 +40,7 @@ export class StudentWatch {
     this.#watch = this.#make(kept);
   }
 
-  /** Goes on from the file, if there is one; a damaged one is told and begun anew. */
+  /** Continues from the file, if there is one; a damaged file is logged, and the watch starts anew. */
   static async open(options: StudentWatchOptions, terms: StudentTerms): Promise<StudentWatch> {
     let kept: DriftCopy | null = null;
     try {
@@ -55,7 +57,7 @@ export class StudentWatch {
     return this.#terms;
   }
 
-  /** Whether a run may be served at all, by its identity; where every run may, that is not asked for. */
+  /** Whether a run may be served at all, by its identity, which is computed only when some runs are not served. */
   admits(identityOf: () => string): boolean {
     const { version } = this.#terms;
     return this.share === 1 || admitsRun(this.#orders, version, identityOf());
@@ -66,13 +68,13 @@ export class StudentWatch {
     return this.#watch.judge(agent, kind);
   }
 
-  /** What an operator has ordered, from now on. */
+  /** Applies an operator's orders from now on. */
   obey(orders: Orders): void {
     this.#orders = orders;
     let isChanged = false;
     for (const { agent, kind, at_ms } of orders.resumed) {
-      const agents = agent === null ? this.#watch.report().map((its) => its.agent) : [agent];
-      for (const one of agents) isChanged = this.#watch.resume(one, kind, at_ms) || isChanged;
+      const agents = agent === null ? this.#watch.report().map((report) => report.agent) : [agent];
+      for (const name of agents) isChanged = this.#watch.resume(name, kind, at_ms) || isChanged;
     }
     if (isChanged) this.#saveSoon(0);
   }
@@ -82,7 +84,7 @@ export class StudentWatch {
     return shareOf(this.#orders, this.#terms.version);
   }
 
-  /** A step has been compared; what follows is told in the log. */
+  /** Records a comparison, and logs its consequences. */
   note(agent: string, kind: string, agreed: boolean): void {
     const suspension = this.#watch.note(agent, kind, agreed);
     if (suspension !== null) this.#tell(suspension);
@@ -97,21 +99,21 @@ export class StudentWatch {
     return this.#watch.copy();
   }
 
-  /** What the thread before this one knew, later than the file. */
+  /** Takes over what the previous thread knew, which is later than the file. */
   takeOver(copy: DriftCopy): void {
     this.#watch = this.#make(copy);
     this.obey(this.#orders);
     this.#saveSoon(0);
   }
 
-  /** Another thread has taken over, and writes the file from now on. */
+  /** Another thread has taken over and writes the file from now on. */
   retire(): void {
     this.#isRetired = true;
     if (this.#timer !== null) clearTimeout(this.#timer);
     this.#timer = null;
   }
 
-  /** Writes what is not written yet. */
+  /** Writes what has not been written yet. */
   async close(): Promise<void> {
     if (this.#timer !== null) this.#save();
     await this.#saving;
@@ -150,8 +152,8 @@ export class StudentWatch {
 }
 
 /**
- * A report of what is kept in a file, for who has no student at hand.
- * @param kept null: nothing
+ * A report from the kept file, for callers without a running student.
+ * @param kept null if absent
  */
 export function reportWatched(kept: DriftCopy | null, orders: Orders): WatchedAgentReport[] {
   if (kept === null) return markOrders([], orders);
@@ -164,14 +166,14 @@ export function reportWatched(kept: DriftCopy | null, orders: Orders): WatchedAg
     kept,
   );
   for (const { agent, kind, at_ms } of orders.resumed)
-    for (const [one] of kept.agents) if (agent === null || agent === one) watch.resume(one, kind, at_ms);
+    for (const [name] of kept.agents) if (agent === null || agent === name) watch.resume(name, kind, at_ms);
   return markOrders(watch.report(), orders);
 }
 
-/** A report with what an operator has suspended, agents that nothing was compared of among them. */
-export function markOrders(agents: readonly WatchedAgentReport[], orders: Orders): WatchedAgentReport[] {
+/** A report with an operator's suspensions, including agents without any comparison. */
+function markOrders(agents: readonly WatchedAgentReport[], orders: Orders): WatchedAgentReport[] {
   const unseen = orders.suspended.flatMap(({ agent }) =>
-    agent === null || agents.some((its) => its.agent === agent) ? [] : [agent],
+    agent === null || agents.some((seen) => seen.agent === agent) ? [] : [agent],
   );
   const all: WatchedAgentReport[] = [
     ...agents,
@@ -184,17 +186,23 @@ export function markOrders(agents: readonly WatchedAgentReport[], orders: Orders
       kinds: [],
     })),
   ];
-  return all.map((its) => {
-    const kinds = its.kinds.map((one) =>
-      isSuspendedBy(orders, its.agent, one.kind) ? { ...one, state: 'suspended' as const } : one,
+  return all.map((watched) => {
+    const kinds = watched.kinds.map((watchedKind) =>
+      isSuspendedBy(orders, watched.agent, watchedKind.kind)
+        ? { ...watchedKind, state: 'suspended' as const }
+        : watchedKind,
     );
     for (const { agent, kind } of orders.suspended) {
-      if (kind === null || (agent !== null && agent !== its.agent) || kinds.some((one) => one.kind === kind))
+      if (
+        kind === null ||
+        (agent !== null && agent !== watched.agent) ||
+        kinds.some((candidate) => candidate.kind === kind)
+      )
         continue;
       kinds.push({ kind, state: 'suspended', compared: 0, wrong: 0, evidence: 1 });
     }
-    return isSuspendedBy(orders, its.agent, null)
-      ? { ...its, state: 'suspended', suspended_by: 'operator', kinds }
-      : { ...its, kinds };
+    return isSuspendedBy(orders, watched.agent, null)
+      ? { ...watched, state: 'suspended', suspended_by: 'operator', kinds }
+      : { ...watched, kinds };
   });
 }

@@ -1,12 +1,15 @@
 /**
- * Keeps the watch over a student across restarts: one small file of JSON, put into place whole. It holds
- * agents' hashes, names of tools and counts. The student's thread writes it; the command line reads it, and server threads.
+ * Keeps the watch over a student across restarts, in one small JSON file that is replaced whole. It holds agents'
+ * hashes, names of tools and counts. The student's thread writes it; the command line and server threads read it.
  */
 
 import { z } from 'zod';
-import { DRIFT, WATCH_FILE_BYTES } from '../limits.ts';
 import type { DriftCopy } from './model/drift-watch.ts';
+import { DRIFT } from './model/drift-watch.ts';
 import { readWholeJson, writeWhole } from './whole-file.ts';
+
+/** Size of the watch's file. */
+const WATCH_FILE_BYTES = 8 << 20;
 
 const FORMAT = 'svc_student_watch_v1';
 
@@ -39,8 +42,8 @@ const schema = z.object({
 
 /**
  * Reads it.
- * @returns null when there is none
- * @throws Error of one line for a file that is no such file, or cannot be read
+ * @returns null if absent
+ * @throws Error of one line for a file that is damaged or cannot be read
  */
 export async function readWatchFile(path: string): Promise<DriftCopy | null> {
   const value = await readWholeJson(path, WATCH_FILE_BYTES);
@@ -51,7 +54,7 @@ export async function readWatchFile(path: string): Promise<DriftCopy | null> {
   return { version, agents };
 }
 
-/** Writes it: a reader sees the one before or this one. */
+/** Writes it: a reader sees the previous content or this one. */
 export async function writeWatchFile(path: string, copy: DriftCopy): Promise<void> {
   await writeWhole(path, JSON.stringify({ format: FORMAT, ...copy }));
 }

@@ -1,6 +1,6 @@
 /**
- * Small files of our own that are put into place whole: a reader sees the one before or the new one, and what was said to be
- * written is on the disk. Any thread.
+ * Small files of our own that are replaced whole: a reader sees the previous content or the new one, and content is on
+ * the disk before a write returns. Any thread.
  */
 
 import { randomUUID } from 'node:crypto';
@@ -9,9 +9,9 @@ import { dirname } from 'node:path';
 
 /**
  * Reads JSON.
- * @param most bytes of a file that is one of ours
- * @returns the value; undefined for what is no JSON; null when there is no file
- * @throws Error of one line for a file that is too large, or the system's
+ * @param most bytes of a file that can be ours
+ * @returns the value; undefined for anything but JSON; null when there is no file
+ * @throws Error of one line for a file that is too large, or the system's error
  */
 export async function readWholeJson(path: string, most: number): Promise<unknown> {
   let text: string;
@@ -32,8 +32,8 @@ export async function readWholeJson(path: string, most: number): Promise<unknown
 }
 
 /**
- * Writes text for its owner alone; folders above it are made.
- * @throws the system's error; what was there before is then there still
+ * Writes text for its owner alone; missing parent folders are created.
+ * @throws the system's error; the previous content is then unchanged
  */
 export async function writeWhole(path: string, text: string): Promise<void> {
   await mkdir(dirname(path), { recursive: true, mode: 0o700 });

@@ -1,21 +1,26 @@
 /**
- * When two answers say the same: what "error" means wherever a student is measured. Pure; any thread.
+ * Decides when two answers say the same. Every place that counts a student's errors uses this definition. Pure; any
+ * thread.
  *
- *  - Calls: the same tools in the same order, with inputs that are the same JSON whatever the order of keys. Text beside
- *    calls does not count: the agent acts on the calls.
- *  - Text that is JSON, a fence around it or not: the same JSON. Programs read it: no key and no value is a matter of style.
- *  - Other text alone: the same facts, and close wording. Facts are all words with a digit or an underscore, addresses and
- *    paths, what stands in quotes or backticks, a number's sign and currency, names (words with a capital inside a
- *    sentence), and whether the text denies something (no, not, cannot, unable, failed, …). Close: the
- *    words that carry meaning have a Dice overlap of at least {@link CLOSE_WORDING}.
+ * - Calls: the same tools in the same order, with inputs that are equal JSON regardless of key order. Text beside calls
+ *   does not count, because the agent acts on the calls.
+ * - Text that is JSON, fenced or not: equal JSON. Programs read it, so no key and no value is a matter of style.
+ * - Other text alone: the same facts, and similar wording. Facts are words with a digit or an underscore, addresses and
+ *   paths, text in quotes or backticks, a number's sign and currency, names (capitalised words inside a sentence), and
+ *   whether the text denies something (no, not, cannot, unable, failed, …). Words of outcome (approved, declined) must
+ *   not differ. Wording is similar when the words that carry meaning have a Dice overlap of at least
+ *   {@link CLOSE_WORDING}.
+ *
+ * This is what holds without any evidence. equivalence.ts adds what golden runs show to be interchangeable.
  */
 
-import { STUDENT_CORE } from '../../limits.ts';
+import { canonicalNumber, parseExact } from '../../std/exact-json.ts';
 import type { StudentAnswer } from './decision.ts';
 import { canonicalText } from './json-values.ts';
+import { STUDENT_CORE } from './limits.ts';
 import { isOccasional, readTokens } from './text-tokens.ts';
 
-/** Paraphrases of one message by one model reach it, messages about something else with the same values do not. */
+/** Paraphrases of one message by the same model reach it. Messages about something else with the same values do not. */
 const CLOSE_WORDING = 0.5;
 
 const FUNCTION_WORDS = new Set(
@@ -33,28 +38,79 @@ const DENIALS = new Set(
   ).split(' '),
 );
 
-/** An answer as far as agreement looks at it. */
-export interface Comparable {
+/**
+ * Words that say how something ended, a group of synonyms on each line. Two texts that name different outcomes differ,
+ * whatever else they have in common.
+ */
+const OUTCOMES: ReadonlyMap<string, number> = new Map(
+  `approve approved approves accept accepted grant granted authorize authorized authorise authorised permitted
+  reject rejected decline declined deny denied refuse refused disapproved
+  escalate escalated forwarded transferred reassigned
+  cancel cancelled canceled revoked voided aborted
+  refund refunded refunds reimburse reimbursed
+  ship shipped dispatched
+  deliver delivered arrived
+  replace replaced exchanged
+  fail failed fails failing broken
+  pass passed passes succeeded successful successfully
+  enabled activated unlocked
+  disabled deactivated locked blocked suspended
+  increased raised
+  decreased lowered reduced
+  paid settled
+  unpaid overdue outstanding
+  valid correct
+  invalid incorrect wrong
+  duplicate duplicated
+  deleted removed
+  restored
+  paged
+  silenced muted snoozed
+  merged
+  reverted`
+    .split('\n')
+    .flatMap((line, group) =>
+      line
+        .trim()
+        .split(' ')
+        .map((word) => [word, group] as const),
+    ),
+);
+
+/** The parts of an answer that agreement compares. */
+interface Comparable {
   calls: string;
-  /** null beside calls, and for JSON, which stands with the calls. */
+  /** null beside calls, and for JSON, which is compared with the calls. */
   text: TextFacts | null;
 }
 
-interface TextFacts {
-  facts: Map<string, number>;
-  /** Of words with a capital inside a sentence; and all words, to look for those of the other text in. */
+/** What a text says, apart from its wording. */
+export interface TextFacts {
+  /** Values with what they are and how they are written: `45.2` is a number, written `45.20`. */
+  facts: Map<string, { kind: FactKind; text: string }>;
+  /** Capitalised words inside a sentence, and all words, in which the other text's names are looked up. */
   names: Set<string>;
   said: Set<string>;
+  /** Names in capitals alone: currencies, countries, codes. */
+  codes: Set<string>;
+  /** Stems of words that carry meaning, with their counts, and the sum of the counts. */
   words: Map<string, number>;
   size: number;
+  /** The words themselves. */
+  plain: Set<string>;
   denials: number;
+  /** Groups of {@link OUTCOMES} that the text has a word of. */
+  outcomes: Set<number>;
 }
+
+/** What a value of a text is. */
+export type FactKind = 'number' | 'id' | 'address' | 'quote';
 
 export function answersAgree(a: Pick<StudentAnswer, 'content'>, b: Pick<StudentAnswer, 'content'>): boolean {
   return comparablesAgree(readComparable(a), readComparable(b));
 }
 
-/** For comparing one answer with many. */
+/** Prepares an answer that is compared with many others. */
 export function readComparable(answer: Pick<StudentAnswer, 'content'>): Comparable {
   let calls = '';
   let text = '';
@@ -67,7 +123,7 @@ export function readComparable(answer: Pick<StudentAnswer, 'content'>): Comparab
   return json === null ? { calls, text: readFacts(text) } : { calls: json, text: null };
 }
 
-/** @returns the JSON object or list that the text is, in one way of writing; null for any other text */
+/** @returns the JSON object or list that the text holds, in canonical form; null for any other text */
 function readJsonText(text: string): string | null {
   if (text.length > 2 * STUDENT_CORE.answer) return null;
   let inner = text.trim();
@@ -77,7 +133,7 @@ function readJsonText(text: string): string | null {
   }
   if (!inner.startsWith('{') && !inner.startsWith('[')) return null;
   try {
-    return canonicalText(JSON.parse(inner));
+    return canonicalText(parseExact(inner));
   } catch {
     return null;
   }
@@ -85,74 +141,118 @@ function readJsonText(text: string): string | null {
 
 export function comparablesAgree(a: Comparable, b: Comparable): boolean {
   if (a.calls !== b.calls || a.text === null || b.text === null) return a.calls === b.calls && a.calls !== '';
-  if (a.text.denials > 0 !== b.text.denials > 0) return false;
-  if (a.text.facts.size !== b.text.facts.size) return false;
-  for (const fact of a.text.facts.keys()) if (!b.text.facts.has(fact)) return false;
-  for (const name of a.text.names) if (!b.text.said.has(name)) return false;
-  for (const name of b.text.names) if (!a.text.said.has(name)) return false;
-  if (a.text.size + b.text.size === 0) return true;
-  let common = 0;
-  for (const [word, count] of a.text.words) common += Math.min(count, b.text.words.get(word) ?? 0);
-  return (2 * common) / (a.text.size + b.text.size) >= CLOSE_WORDING;
+  return textsAgree(a.text, b.text);
 }
 
-function readFacts(whole: string): TextFacts {
+/** Whether two texts have the same facts in close wording. */
+export function textsAgree(a: TextFacts, b: TextFacts): boolean {
+  if (haveOtherOutcomes(a, b)) return false;
+  if (a.denials > 0 !== b.denials > 0) return false;
+  if (a.facts.size !== b.facts.size) return false;
+  for (const fact of a.facts.keys()) if (!b.facts.has(fact)) return false;
+  for (const name of a.names) if (!b.said.has(name)) return false;
+  for (const name of b.names) if (!a.said.has(name)) return false;
+  if (a.size + b.size === 0) return true;
+  let common = 0;
+  for (const [word, count] of a.words) common += Math.min(count, b.words.get(word) ?? 0);
+  return (2 * common) / (a.size + b.size) >= CLOSE_WORDING;
+}
+
+/** Whether each of two texts names an outcome that the other one does not name. */
+export function haveOtherOutcomes(a: TextFacts, b: TextFacts): boolean {
+  return (
+    [...a.outcomes].some((outcome) => !b.outcomes.has(outcome)) &&
+    [...b.outcomes].some((outcome) => !a.outcomes.has(outcome))
+  );
+}
+
+/** Reads what a text says. */
+export function readFacts(whole: string): TextFacts {
   const text = whole.slice(0, 2 * STUDENT_CORE.answer);
-  const facts = new Map<string, number>();
+  const facts: TextFacts['facts'] = new Map();
+  const outcomes = new Set<number>();
   const words = new Map<string, number>();
   const names = new Set<string>();
-  const said = new Set<string>();
+  const codes = new Set<string>();
+  const plain = new Set<string>();
+  const allWords = new Set<string>();
   let isInside = false;
   let size = 0;
   let denials = 0;
-  const add = (fact: string): void => {
-    facts.set(fact, (facts.get(fact) ?? 0) + 1);
+  const add = (fact: string, kind: FactKind, written: string): void => {
+    facts.set(fact, { kind, text: written });
   };
   const tokens = readTokens(text, STUDENT_CORE.answer);
   let quote = -1;
+  const stated = new Set<number>();
+  let isDenied = false;
+  // What a sentence denies is no outcome.
+  const closeStatement = (): void => {
+    if (!isDenied) for (const outcome of stated) outcomes.add(outcome);
+    stated.clear();
+    isDenied = false;
+  };
   for (const token of tokens) {
     const raw = text.slice(token.start, token.end);
     if (token.kind === 'sign') {
       if (raw === '"' || raw === '`' || raw === '“' || raw === '”') {
         if (quote >= 0 && raw !== '“') {
-          if (token.start - quote <= 200) add(text.slice(quote, token.start).trim().toLowerCase());
+          const quoted = text.slice(quote, token.start).trim().toLowerCase();
+          if (token.start - quote <= 200) add(quoted, 'quote', quoted);
           quote = -1;
         } else quote = token.end;
       }
       if (SENTENCE_ENDS.has(raw)) isInside = false;
+      if (STATEMENT_ENDS.has(raw)) closeStatement();
       continue;
     }
     if (token.kind === 'break') {
       quote = -1;
       isInside = false;
+      closeStatement();
       continue;
     }
     const wasInside = isInside;
     isInside = true;
     if (isOccasional(token) || token.kind === 'path' || raw.includes('_')) {
-      add(token.kind === 'number' ? unitOf(text, token) + levelNumber(raw) : raw.toLowerCase());
-      said.add(raw.toLowerCase());
+      const isNumber = token.kind === 'number';
+      const isAddress = token.kind === 'email' || token.kind === 'path';
+      add(
+        isNumber ? unitOf(text, token) + levelNumber(raw) : raw.toLowerCase(),
+        isNumber ? 'number' : isAddress ? 'address' : 'id',
+        raw,
+      );
+      allWords.add(raw.toLowerCase());
       continue;
     }
     const word = token.key.replaceAll('’', "'");
-    said.add(word);
-    if (wasInside && raw.length > 2 && raw[0] !== raw[0]!.toLowerCase() && !FUNCTION_WORDS.has(word))
+    allWords.add(word);
+    const outcome = OUTCOMES.get(word);
+    if (outcome !== undefined) stated.add(outcome);
+    if (wasInside && raw.length > 2 && raw[0] !== raw[0]!.toLowerCase() && !FUNCTION_WORDS.has(word)) {
       names.add(word);
-    if (DENIALS.has(word)) denials++;
-    else if (!FUNCTION_WORDS.has(word)) {
+      if (raw === raw.toUpperCase()) codes.add(word);
+    }
+    if (DENIALS.has(word)) {
+      denials++;
+      isDenied = true;
+    } else if (!FUNCTION_WORDS.has(word)) {
+      plain.add(word);
       const stem = stemWord(word);
       words.set(stem, (words.get(stem) ?? 0) + 1);
       size++;
     }
   }
-  return { facts, names, said, words, size, denials };
+  closeStatement();
+  return { facts, names, codes, said: allWords, words, size, plain, denials, outcomes };
 }
 
+const STATEMENT_ENDS = new Set(['.', '!', '?']);
 const SENTENCE_ENDS = new Set(['.', '!', '?', ':', '"', '“', '*', '#', '-', '(']);
 const CURRENCIES = '$€£¥';
 const WORD = /[\p{L}\p{N}]/u;
 
-/** `-` before a number, its currency and `%`, on whichever side they stand. */
+/** A leading `-`, the currency and `%` of a number, on whichever side they are written. */
 function unitOf(text: string, { start, end }: { start: number; end: number }): string {
   let sign = '';
   let currency = '';
@@ -160,7 +260,7 @@ function unitOf(text: string, { start, end }: { start: number; end: number }): s
     const char = text[at]!;
     if (CURRENCIES.includes(char)) currency = char;
     else if (char === '-' || char === '−') {
-      // Not of a range or a word with a hyphen.
+      // The dash of a range or of a hyphenated word is no sign.
       if (at === 0 || !WORD.test(text[at - 1]!)) sign = '-';
     } else break;
   }
@@ -170,13 +270,13 @@ function unitOf(text: string, { start, end }: { start: number; end: number }): s
   return sign + currency;
 }
 
-/** 1,204.50 is 1204.5. */
+/** 1,204.50 is 1204.5; every digit counts. */
 function levelNumber(text: string): string {
-  const number = Number(text.replaceAll(',', ''));
-  return Number.isFinite(number) ? String(number) : text;
+  return canonicalNumber(text.replaceAll(',', ''));
 }
 
-function stemWord(word: string): string {
+/** The stem by which {@link TextFacts.words} knows a word. */
+export function stemWord(word: string): string {
   for (const ending of ['ing', 'ed', 'es', 's'])
     if (word.length - ending.length >= 4 && word.endsWith(ending)) return word.slice(0, -ending.length);
   return word;

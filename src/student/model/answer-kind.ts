@@ -1,6 +1,6 @@
 /**
- * The kind of an answer: the tools that it calls, in order, or text. A student keeps its promise, and the watch notices
- * drift, for each agent and kind. Pure; any thread.
+ * The kind of an answer: the tools that it calls, in order, or text. The promised error rate holds for each agent and
+ * kind, and drift is watched per agent and kind. Pure; any thread.
  */
 
 import type { TurnBlock } from '../../domain/turn.ts';
@@ -8,8 +8,9 @@ import type { TurnBlock } from '../../domain/turn.ts';
 const KIND_CHARACTERS = 200;
 
 /**
- * `look`, `look + note` for several calls in order, or `text`. Calls of one tool in a row are `look (several)`, however many they
- * are: a student that makes one for each element of a list is right about all of them or about none.
+ * `look`, `look + note` for several calls in order, or `text`. Consecutive calls of one tool are `look (several)`,
+ * whatever their number: a student that calls a tool once per list element is right about all of these calls or about
+ * none.
  */
 export function kindOfAnswer(content: readonly TurnBlock[]): string {
   const names = content.flatMap((block) => (block.type === 'tool_call' ? [block.name] : []));
@@ -28,7 +29,7 @@ export function nameKind(names: readonly string[]): string {
   return parts.join(' + ').slice(0, KIND_CHARACTERS);
 }
 
-/** Tools that answers of the kind call. */
+/** Tools that answers of this kind call. */
 export function toolsOfKind(kind: string): string[] {
   return kind.split(' + ').map((part) => (part.endsWith(SEVERAL) ? part.slice(0, -SEVERAL.length) : part));
 }

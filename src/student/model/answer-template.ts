@@ -1,9 +1,9 @@
 /**
- * What several golden answers have in common, with slots for what differs, and filling it with a step's own values.
- * Made by answer-synthesis.ts. Pure; the student's thread.
+ * What several golden answers have in common, with slots for what differs, and the code that fills the slots with a
+ * step's own values. answer-synthesis.ts makes templates. Pure; the student's thread.
  */
 
-import { STUDENT_CORE } from '../../limits.ts';
+import { exactNumber, isRawNumber, type RawNumber } from '../../std/exact-json.ts';
 import type { StudentBlock } from './decision.ts';
 import { contextOfItem, type EachItem, takeItems } from './each-item.ts';
 import {
@@ -13,37 +13,55 @@ import {
   type StepContext,
   sameValue,
 } from './extraction.ts';
-import { isPrimitive, type Primitive } from './json-values.ts';
+import { isPrimitive, type Primitive, textOfPrimitive } from './json-values.ts';
+import { STUDENT_CORE } from './limits.ts';
+
+/**
+ * A value that is the same in all golden answers. Guards locate it in the context; a guard that finds another value
+ * casts doubt on the constant. `digits` is a number that a double would print differently; `value` is null then.
+ */
+interface TemplateConstant {
+  is: 'constant';
+  value: Exclude<Primitive, RawNumber>;
+  digits?: string;
+  guards: ExtractionRule[];
+}
+
+/** A constant with this value. */
+export function makeConstant(value: Primitive, guards: ExtractionRule[] = []): TemplateConstant {
+  return isRawNumber(value)
+    ? { is: 'constant', value: null, digits: value.rawJSON, guards }
+    : { is: 'constant', value, guards };
+}
 
 /** A part of an answer. */
 export type TemplateNode =
-  /** The same in all golden answers. Guards find it in the context: where they find something else, it is in doubt. */
-  | { is: 'constant'; value: Primitive; guards: ExtractionRule[] }
+  | TemplateConstant
   | { is: 'slot'; rules: ProvenRule[] }
   | { is: 'text'; parts: TemplateNode[] }
   | { is: 'object'; fields: [string, TemplateNode][] }
   | { is: 'list'; items: TemplateNode[] }
-  /** One element for each of another list's. */
+  /** One element per element of another list. */
   | { is: 'each'; each: EachItem; item: TemplateNode };
 
 export interface AnswerTemplate {
-  /** `each`: as many calls as a list has elements. */
+  /** `each`: one call per element of a list. */
   calls: { name: string; input: TemplateNode; each?: EachItem }[];
-  /** Text alone; beside calls the commentary, where it could be learnt. */
+  /** Text alone, or the commentary beside calls where it could be learned. */
   text: TemplateNode | null;
-  /** Text alone that is JSON, with the spaces of one level; then there is no other text. */
+  /** Text alone that is JSON, with its indentation; then there is no other text. */
   json?: { value: TemplateNode; indent: number };
 }
 
-/** A filled part, and how sure it is. */
-export interface Filled<T> {
+/** A filled part, with its doubt. */
+interface Filled<T> {
   value: T;
-  /** Share of doubt in the least sure slot, 0 … 1. */
+  /** Doubt of the least certain slot, 0 … 1. */
   doubt: number;
 }
 
 /** Why a template cannot be filled. */
-export type Unfilled = 'missing_value' | 'disagreement';
+type Unfilled = 'missing_value' | 'disagreement';
 
 /** Fills a template with a step's own values. */
 export function fillTemplate(
@@ -75,7 +93,7 @@ export function fillTemplate(
   let calls = 0;
   for (const { name, input, each } of template.calls) {
     const items = each === undefined ? [NO_ITEM] : (takeItems(each, context) ?? []);
-    // None to call for is another answer.
+    // No calls at all would be a different answer.
     if (items.length === 0) return 'missing_value';
     calls += items.length;
     if (calls > STUDENT_CORE.answer_calls) return 'missing_value';
@@ -94,11 +112,12 @@ const NO_ITEM = Symbol('no element');
 function fillNode(node: TemplateNode, context: StepContext): Filled<unknown> | Unfilled {
   switch (node.is) {
     case 'constant': {
+      const value = node.digits === undefined ? node.value : exactNumber(node.digits);
       for (const guard of node.guards) {
         const found = applyRule(guard, context);
-        if (found !== undefined && !sameValue(found, node.value)) return { value: node.value, doubt: 0.5 };
+        if (found !== undefined && !sameValue(found, value)) return { value, doubt: 0.5 };
       }
-      return { value: node.value, doubt: 0 };
+      return { value, doubt: 0 };
     }
     case 'slot':
       return fillSlot(node.rules, context);
@@ -109,7 +128,7 @@ function fillNode(node: TemplateNode, context: StepContext): Filled<unknown> | U
         const filled = fillNode(part, context);
         if (typeof filled === 'string') return filled;
         if (!isPrimitive(filled.value)) return 'missing_value';
-        text += String(filled.value);
+        text += textOfPrimitive(filled.value);
         doubt = Math.max(doubt, filled.doubt);
       }
       return { value: text, doubt };
@@ -151,7 +170,7 @@ function fillNode(node: TemplateNode, context: StepContext): Filled<unknown> | U
   }
 }
 
-/** Doubt where a rule of those that found a value in every golden step finds none. */
+/** Doubt when one of the rules that found a value in every golden step finds nothing. */
 const SILENT = 0.2;
 
 function fillSlot(rules: readonly ProvenRule[], context: StepContext): Filled<unknown> | Unfilled {
@@ -172,7 +191,7 @@ function fillSlot(rules: readonly ProvenRule[], context: StepContext): Filled<un
     else against = Math.max(against, runs);
   }
   if (chosen === undefined) return 'missing_value';
-  // A better rule that found it in as many golden steps finds nothing: something here is not as it was there.
+  // A better rule with at least as many golden runs finds no value here, so this step differs from those runs.
   const unsure =
     silent >= evidence && evidence >= 8 ? Math.max(SILENT, 1 / (evidence + 2)) : 1 / (evidence + 2);
   const contradicted = 0.15 + 0.7 * (against / (evidence + against));

@@ -1,18 +1,19 @@
-/** An answer as the student learns from it. Pure; analysis and the student's thread. */
+/** An answer in the form that the student learns from. Pure; teaching and the student's thread. */
 
 import type { NormalAnswer, TurnBlock } from '../../domain/turn.ts';
-import { STUDENT_CORE } from '../../limits.ts';
 import { MASK } from '../../redaction/mask.ts';
+import { digitsOf } from '../../std/exact-json.ts';
 import type { StudentAnswer, StudentBlock } from './decision.ts';
 import { isObject } from './json-values.ts';
+import { STUDENT_CORE } from './limits.ts';
 
-/** An exemplar: bounded, ids of calls emptied, text and calls alone. Plain JSON. */
+/** An exemplar: bounded, only text and calls, call ids emptied. Plain JSON. */
 export type AnswerDigest = StudentAnswer;
 
 /**
- * @returns null for what cannot be an exemplar: refusals, answers that were cut or that hold anything but text, calls
- *   and thinking (which is left out), texts or inputs above STUDENT_CORE.answer; and for what capture masked, since what
- *   the model said there is not known
+ * @returns null for an answer that cannot be an exemplar: a refusal; a truncated answer; blocks other than text, calls
+ * and thinking (thinking is dropped); text or input above STUDENT_CORE.answer; or a part that capture masked, because
+ * what the model said there is unknown
  */
 export function digestAnswer(answer: NormalAnswer): AnswerDigest | null {
   const { stop_reason, usage } = answer;
@@ -37,7 +38,7 @@ export function digestAnswer(answer: NormalAnswer): AnswerDigest | null {
     if (left < 0) return null;
   }
   if (content.length === 0 || calls > STUDENT_CORE.answer_calls) return null;
-  // Text behind a call, or an end that does not fit the content, is nothing that a student should learn.
+  // Text after a call, or a stop reason that does not match the content, must not be learned.
   if (calls > 0 !== (stop_reason === 'tool_use')) return null;
   if (calls > 0 && content[content.length - 1]!.type !== 'tool_call') return null;
   const input = (usage.input_tokens ?? 0) + (usage.cache_read_tokens ?? 0) + (usage.cache_write_tokens ?? 0);
@@ -52,12 +53,15 @@ export function digestAnswer(answer: NormalAnswer): AnswerDigest | null {
   };
 }
 
-/** Whether capture has masked something in it: what was said there is not known. */
+/** Whether capture masked a part of it, so that what was said there is unknown. */
 export function holdsMask(content: readonly TurnBlock[]): boolean {
   return JSON.stringify(content).includes(MASK);
 }
 
-/** Characters of an input, about; null when it is too large, too deep, masked, or has keys that nobody should copy. */
+/**
+ * Approximate characters of an input; null when it is too large, too deep or masked, or has keys that must not be
+ * copied.
+ */
 function measureInput(input: Record<string, unknown>): number | null {
   let size = 0;
   let values = 0;
@@ -67,14 +71,14 @@ function measureInput(input: Record<string, unknown>): number | null {
       if (value.includes(MASK)) return false;
       size += value.length + 2;
     } else if (Array.isArray(value)) return value.every((item) => visit(item, depth + 1));
-    else if (value !== null && typeof value === 'object') {
+    else if (isObject(value)) {
       for (const key of Object.keys(value)) {
         if (key === '__proto__' || key.includes(MASK)) return false;
         size += key.length + 4;
         if (size > STUDENT_CORE.answer) return false;
-        if (!visit((value as Record<string, unknown>)[key], depth + 1)) return false;
+        if (!visit(value[key], depth + 1)) return false;
       }
-    } else size += 6;
+    } else size += digitsOf(value)?.length ?? 6;
     return size <= STUDENT_CORE.answer;
   };
   return visit(input, 0) ? size : null;

@@ -1,15 +1,15 @@
 /**
- * Which covered steps are audited, and what follows from an audit: the upstream answers the step in the student's place,
- * and what the student would have said is compared with that. For each agent and kind of answer a sequential test
- * (src/student/model/drift-test.ts) says when the student no longer keeps its promise; then that kind, or the agent, is suspended.
- * Pure but for the draw and the clock that it is given. The student's thread, which has all server threads' steps.
+ * Decides which covered steps are audited, and what follows from an audit. In an audit the upstream answers the step in
+ * the student's place, and its answer is compared with the student's. For each agent and kind of answer a sequential
+ * test (src/student/model/drift-test.ts) detects when the student no longer keeps its promise; then that kind, or the
+ * agent, is suspended. Pure except for the random draw and the clock that it is given. The student's thread, which sees
+ * the steps of all server threads.
  *
- * A kind is `young` until enough of its answers were compared, then `trusted`. After one disagreement it is `suspect`: each
- * of its steps is audited, so that nothing wrong is served meanwhile, until it is cleared or suspended. `suspended` ends
- * with a student that was made later, which begins as `suspect`, or by an operator's word.
+ * A kind is `young` until enough of its answers were compared, then `trusted`. After one disagreement it is `suspect`:
+ * every step is audited, so that nothing wrong is served until it is cleared or suspended. `suspended` ends when a
+ * later student arrives, which begins as `suspect`, or by an operator's order.
  */
 
-import { DRIFT } from '../../limits.ts';
 import {
   CLEARED,
   type DriftState,
@@ -20,19 +20,34 @@ import {
   startSuspicion,
 } from './drift-test.ts';
 
-/** What a student promises, as its manifest says. */
+/**
+ * Bounds and error rates of the watch. It watches the first agents and kinds of answers that occur. The probability that
+ * anything of an agent that keeps its promise is ever suspended is at most the sum of the two α. With few
+ * comparisons, `young_factor` times as many steps are audited; the factor falls to 1 as comparisons reach `trusted`.
+ */
+export const DRIFT = {
+  agents: 200,
+  kinds: 60,
+  alpha_agent: 0.002,
+  alpha_kinds: 0.008,
+  young: 10,
+  young_factor: 8,
+  trusted: 70,
+} as const;
+
+/** What a student promises, from its manifest. */
 export interface StudentTerms {
   version: number;
   made_at_ms: number;
-  /** Largest share of served steps that may be wrong. */
+  /** Largest error rate among served steps. */
   promise: number;
-  /** null: it does not expire. */
+  /** null when it does not expire. */
   valid_until_ms: number | null;
 }
 
-export type KindState = 'young' | 'trusted' | 'suspect' | 'suspended';
+type KindState = 'young' | 'trusted' | 'suspect' | 'suspended';
 
-/** What is known of one kind of answer of one agent. */
+/** The state of one kind of answer of one agent. */
 interface WatchedKind extends DriftState {
   /** Log likelihood ratio while it is suspect, else null. */
   suspicion: number | null;
@@ -41,24 +56,24 @@ interface WatchedKind extends DriftState {
 
 interface WatchedAgent extends DriftState {
   suspended_at_ms: number | null;
-  /** In the order in which they were first seen, which their shares of α follow. */
+  /** In the order of their first appearance, which determines their shares of α. */
   kinds: Map<string, WatchedKind>;
 }
 
-/** As it is kept in a file. */
+/** The form that is kept in a file. */
 export interface DriftCopy {
   version: number;
   agents: [string, Omit<WatchedAgent, 'kinds'> & { kinds: [string, WatchedKind][] }][];
 }
 
-/** What an audit has led to. */
+/** What an audit led to. */
 export type Suspension = { agent: string; kind: string | null; compared: number; wrong: number };
 
-/** An agent as the stats show it. */
+/** An agent in the form that the stats show. */
 export interface WatchedAgentReport {
   agent: string;
   state: 'serving' | 'suspended';
-  /** By whom, while it is; else null. */
+  /** Who suspended it; null when it is not suspended. */
   suspended_by: 'audit' | 'operator' | null;
   compared: number;
   wrong: number;
@@ -73,8 +88,8 @@ export class DriftWatch {
   readonly #agents = new Map<string, WatchedAgent>();
 
   /**
-   * @param share of covered steps that is audited of a kind that is trusted; 0: none, and nothing is ever noticed
-   * @param kept of the student before, or of this one before a restart
+   * @param share of a trusted kind's covered steps that is audited; at 0 nothing is audited and no drift is noticed
+   * @param kept state of the previous student, or of this one before a restart
    */
   constructor(
     terms: StudentTerms,
@@ -90,61 +105,67 @@ export class DriftWatch {
     if (kept !== null) this.#restore(kept);
   }
 
-  /** What becomes of a covered step: it is served, audited, or the upstream's. */
+  /** Decides whether a covered step is served, audited, or left to the upstream. */
   judge(agent: string, kind: string): 'serve' | 'audit' | 'suspended' {
     const watched = this.#agents.get(agent);
     if (watched !== undefined && watched.suspended_at_ms !== null) return 'suspended';
-    const its = watched?.kinds.get(this.#nameOf(watched, kind));
-    if (its !== undefined && its.suspended_at_ms !== null) return 'suspended';
+    const watchedKind = watched?.kinds.get(this.#nameOf(watched, kind));
+    if (watchedKind !== undefined && watchedKind.suspended_at_ms !== null) return 'suspended';
     if (this.#share === 0) return 'serve';
-    if (its !== undefined && its.suspicion !== null) return 'audit';
-    return this.#random() < this.#shareOf(its?.observed ?? 0) ? 'audit' : 'serve';
+    if (watchedKind !== undefined && watchedKind.suspicion !== null) return 'audit';
+    return this.#random() < this.#shareOf(watchedKind?.observed ?? 0) ? 'audit' : 'serve';
   }
 
-  /** An audited step has been compared. @returns what it has led to; null when everything goes on */
+  /**
+   * Records the result of an audited step.
+   * @returns the suspension that follows; null when nothing changes
+   */
   note(agent: string, kind: string, agreed: boolean): Suspension | null {
     const watched = this.#watch(agent);
     if (watched === null) return null;
     const name = this.#nameOf(watched, kind);
-    let its = watched.kinds.get(name);
-    if (its === undefined) {
-      its = { ...startDrift(), suspicion: null, suspended_at_ms: null };
-      watched.kinds.set(name, its);
+    let watchedKind = watched.kinds.get(name);
+    if (watchedKind === undefined) {
+      watchedKind = { ...startDrift(), suspicion: null, suspended_at_ms: null };
+      watched.kinds.set(name, watchedKind);
     }
     const { promise } = this.#terms;
-    if (its.suspicion !== null) {
-      const left = doubt(its.suspicion, !agreed, promise);
-      its.suspicion = left <= -CLEARED ? null : left;
-    } else if (!agreed) its.suspicion = startSuspicion(promise);
-    const ofKind = observe(its, !agreed, promise);
+    if (watchedKind.suspicion !== null) {
+      const left = doubt(watchedKind.suspicion, !agreed, promise);
+      watchedKind.suspicion = left <= -CLEARED ? null : left;
+    } else if (!agreed) watchedKind.suspicion = startSuspicion(promise);
+    const ofKind = observe(watchedKind, !agreed, promise);
     const ofAgent = observe(watched, !agreed, promise);
     const place = [...watched.kinds.keys()].indexOf(name) + 1;
     if (ofAgent >= 1 / DRIFT.alpha_agent && watched.suspended_at_ms === null) {
       watched.suspended_at_ms = this.#now();
       return { agent, kind: null, compared: watched.observed, wrong: watched.wrong };
     }
-    // 1/2 + 1/6 + 1/12 + … is 1: so many kinds as there may be have their share.
-    if (ofKind >= (place * (place + 1)) / DRIFT.alpha_kinds && its.suspended_at_ms === null) {
-      its.suspended_at_ms = this.#now();
-      return { agent, kind: name, compared: its.observed, wrong: its.wrong };
+    // 1/2 + 1/6 + 1/12 + … is 1, so every kind up to the bound has its share.
+    if (ofKind >= (place * (place + 1)) / DRIFT.alpha_kinds && watchedKind.suspended_at_ms === null) {
+      watchedKind.suspended_at_ms = this.#now();
+      return { agent, kind: name, compared: watchedKind.observed, wrong: watchedKind.wrong };
     }
     return null;
   }
 
-  /** An operator takes back a suspension: what comes is audited until it is cleared. @param kind null: all of the agent */
+  /**
+   * Lifts a suspension by an operator's order. Later steps are audited until the kind is cleared.
+   * @param kind null for all of the agent
+   */
   resume(agent: string, kind: string | null, beforeMs: number): boolean {
     const watched = this.#agents.get(agent);
     if (watched === undefined) return false;
     let isChanged = false;
     if (kind === null && watched.suspended_at_ms !== null && watched.suspended_at_ms <= beforeMs) {
       Object.assign(watched, startDrift(), { suspended_at_ms: null });
-      for (const its of watched.kinds.values()) its.suspicion ??= 0;
+      for (const watchedKind of watched.kinds.values()) watchedKind.suspicion ??= 0;
       isChanged = true;
     }
-    for (const [name, its] of watched.kinds) {
-      if ((kind !== null && kind !== name) || its.suspended_at_ms === null) continue;
-      if (its.suspended_at_ms > beforeMs) continue;
-      Object.assign(its, startDrift(), { suspended_at_ms: null, suspicion: 0 });
+    for (const [name, watchedKind] of watched.kinds) {
+      if ((kind !== null && kind !== name) || watchedKind.suspended_at_ms === null) continue;
+      if (watchedKind.suspended_at_ms > beforeMs) continue;
+      Object.assign(watchedKind, startDrift(), { suspended_at_ms: null, suspicion: 0 });
       isChanged = true;
     }
     return isChanged;
@@ -157,12 +178,12 @@ export class DriftWatch {
       suspended_by: watched.suspended_at_ms === null ? null : 'audit',
       compared: watched.observed,
       wrong: watched.wrong,
-      kinds: [...watched.kinds].map(([kind, its]) => ({
+      kinds: [...watched.kinds].map(([kind, watchedKind]) => ({
         kind,
-        state: this.#stateOf(its),
-        compared: its.observed,
-        wrong: its.wrong,
-        evidence: Number(evidenceOf(its).toPrecision(3)),
+        state: this.#stateOf(watchedKind),
+        compared: watchedKind.observed,
+        wrong: watchedKind.wrong,
+        evidence: Number(evidenceOf(watchedKind).toPrecision(3)),
       })),
     }));
   }
@@ -177,13 +198,13 @@ export class DriftWatch {
     };
   }
 
-  #stateOf(its: WatchedKind): KindState {
-    if (its.suspended_at_ms !== null) return 'suspended';
-    if (its.suspicion !== null) return 'suspect';
-    return its.observed < DRIFT.trusted ? 'young' : 'trusted';
+  #stateOf(watchedKind: WatchedKind): KindState {
+    if (watchedKind.suspended_at_ms !== null) return 'suspended';
+    if (watchedKind.suspicion !== null) return 'suspect';
+    return watchedKind.observed < DRIFT.trusted ? 'young' : 'trusted';
   }
 
-  /** The fewer comparisons there are, the more of the steps are audited. */
+  /** The fewer comparisons exist, the more steps are audited. */
   #shareOf(compared: number): number {
     const more = Math.max(1, (DRIFT.young_factor * DRIFT.young) / (DRIFT.young + compared));
     return Math.min(1, this.#share * more);
@@ -198,7 +219,7 @@ export class DriftWatch {
     return watched;
   }
 
-  /** What are too many kinds to be watched each by itself are watched together. */
+  /** Kinds beyond the bound are watched together. */
   #nameOf(watched: WatchedAgent | undefined, kind: string): string {
     if (watched === undefined || watched.kinds.has(kind) || watched.kinds.size < DRIFT.kinds - 1) return kind;
     return OTHER_KINDS;
@@ -207,7 +228,7 @@ export class DriftWatch {
   #restore({ version, agents }: DriftCopy): void {
     const isSame = version === this.#terms.version;
     for (const [agent, { kinds, ...watched }] of agents.slice(0, DRIFT.agents)) {
-      // A student that was made before the suspension knows no better than the one that was suspended.
+      // A student made before the suspension knows no better than the suspended one.
       const stays = (at: number | null) => at !== null && (isSame || at >= this.#terms.made_at_ms);
       const ofAgent = stays(watched.suspended_at_ms) ? watched.suspended_at_ms : null;
       const wasAgent = watched.suspended_at_ms !== null && ofAgent === null;
@@ -215,10 +236,10 @@ export class DriftWatch {
         ...(isSame ? structuredClone(watched) : startDrift()),
         suspended_at_ms: ofAgent,
         kinds: new Map(
-          kinds.slice(0, DRIFT.kinds).map(([kind, its]) => {
-            if (isSame) return [kind, structuredClone(its)];
-            const suspended_at_ms = stays(its.suspended_at_ms) ? its.suspended_at_ms : null;
-            const isSuspect = wasAgent || its.suspicion !== null || its.suspended_at_ms !== null;
+          kinds.slice(0, DRIFT.kinds).map(([kind, copied]) => {
+            if (isSame) return [kind, structuredClone(copied)];
+            const suspended_at_ms = stays(copied.suspended_at_ms) ? copied.suspended_at_ms : null;
+            const isSuspect = wasAgent || copied.suspicion !== null || copied.suspended_at_ms !== null;
             return [kind, { ...startDrift(), suspended_at_ms, suspicion: isSuspect ? 0 : null }];
           }),
         ),

@@ -1,23 +1,23 @@
 /**
- * The elements of a list that something is made for, one for each: calls, and elements of another list. Pure; analysis proposes,
- * the student's thread applies.
+ * Lists whose elements each produce one thing: a call, or an element of another list. Pure; teaching proposes, the
+ * student's thread applies.
  */
 
-import { STUDENT_CORE } from '../../limits.ts';
 import { applyRule, type ExtractionRule, StepContext } from './extraction.ts';
 import { isObject } from './json-values.ts';
+import { STUDENT_CORE } from './limits.ts';
 import { type ListFilter, listFilters, passesFilter } from './list-summary.ts';
 
-/** A list of the context, or those of its elements of which a field has a value. */
+/** A list of the context, or those of its elements with a given value in a field. */
 export interface EachItem {
   list: ExtractionRule;
   filter?: ListFilter;
 }
 
-/** Name of the source that one element is. */
-export const ITEM_SOURCE = 'item';
+/** Name of the source that holds the current element. */
+const ITEM_SOURCE = 'item';
 
-/** @returns its elements in order; undefined where it is not there, or not whole */
+/** @returns its elements in order; undefined when the list is missing or truncated */
 export function takeItems({ list, filter }: EachItem, context: StepContext): unknown[] | undefined {
   const items = applyRule(list, context);
   if (!Array.isArray(items) || items.length >= STUDENT_CORE.json_items) return undefined;
@@ -36,16 +36,19 @@ export function contextOfItem(context: StepContext, item: unknown): StepContext 
 const CANDIDATES = 6;
 const LISTS = 24;
 
-/** Lists that have as many elements as are wanted, in every context. @param counts by context */
+/**
+ * Lists that have the wanted number of elements in every context.
+ * @param counts by context
+ */
 export function proposeEach(contexts: readonly StepContext[], counts: readonly number[]): EachItem[] {
-  // The longest tells most.
+  // The longest list is the most informative.
   const at = counts.indexOf(Math.max(...counts));
   const context = contexts[at];
   if (context === undefined) return [];
   const found: EachItem[] = [];
   let lists = 0;
   const isRight = (each: EachItem): boolean =>
-    contexts.every((its, i) => takeItems(each, its)?.length === counts[i]);
+    contexts.every((context, i) => takeItems(each, context)?.length === counts[i]);
   const visit = (from: string, value: unknown, path: string[]): void => {
     if (found.length >= CANDIDATES || lists >= LISTS || path.length > 4) return;
     if (Array.isArray(value)) {

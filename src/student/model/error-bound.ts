@@ -1,13 +1,13 @@
-/** Upper bound of a student's error rate, from its errors among a number of answers. Pure; analysis. */
+/** Upper bounds on a student's error rate, from its errors among a number of answers. Pure; teaching. */
 
 import jstat from 'jstat';
 
-/** Of {@link boundError}, and of kinds of answers that change nothing for good. */
+/** Confidence of {@link boundError}, and of kinds of answers that change nothing irrevocably. */
 export const CONFIDENCE = 0.95;
 
 /**
- * Upper bound of the true share of errors, one-sided at 95 % (Clopper and Pearson, Biometrika 26, 1934): exact for
- * independent steps; steps of one run are not quite that.
+ * Upper bound on the true error rate, one-sided at 95 % (Clopper and Pearson, Biometrika 26, 1934). Exact for
+ * independent steps; steps of one run are not quite independent.
  * @param served at least 1
  */
 export function boundError(errors: number, served: number): number {
@@ -15,13 +15,14 @@ export function boundError(errors: number, served: number): number {
 }
 
 /**
- * What the bound supposes of a kind of answer before it has seen any, as a beta distribution that counts as one
- * observation. A student has mostly learnt the rule of a kind, or it has not, so its share of errors is near 0 or large.
+ * The bound's prior for a kind of answer, as a beta distribution that counts as one observation. A student usually has
+ * learned the rule of a kind or has not, so its error rate is near 0 or large. docs/student-rounds.md says how often the
+ * promise is broken with it.
  */
 const KIND_PRIOR = { wrong: 0.1, right: 0.9 } as const;
 
 /**
- * Upper bound of the share of errors of one kind of answer: with `confidence` the share is below it, by Bayes' rule from
+ * Upper bound on the error rate of one kind of answer: with `confidence` the rate is below it, by Bayes' rule from
  * {@link KIND_PRIOR}. Without an error it takes 11 runs for 5 % at 95 %, and 26 at 98.5 %.
  * @param errors runs in which the student was wrong; may be a fraction
  * @param runs in which it served the kind
@@ -31,7 +32,7 @@ export function boundKindError(errors: number, runs: number, confidence: number)
   return jstat.beta.inv(confidence, errors + KIND_PRIOR.wrong, runs - errors + KIND_PRIOR.right);
 }
 
-/** Whether that bound is at most `share`; quicker. */
+/** Whether that bound is at most `share`; faster than computing it. */
 export function keepsKindError(errors: number, runs: number, confidence: number, share: number): boolean {
   if (runs === 0 || errors >= runs) return false;
   return jstat.beta.cdf(share, errors + KIND_PRIOR.wrong, runs - errors + KIND_PRIOR.right) >= confidence;

@@ -1,47 +1,58 @@
 /**
- * Where a value of an answer comes from: rules that find it again in another step's context. A rule names a source, a
- * path in its JSON, a span of the text there, and a way of writing. Rules are proposed from one golden step and kept if
- * they are never wrong on the others. Pure; analysis proposes, the student's thread applies.
+ * Rules that find a value of an answer in another step's context. A rule names a source, a path in its JSON, a span of
+ * the text there, and a way of writing. Rules are proposed from one golden step and kept if they are never wrong on the
+ * others. Pure; teaching proposes, the student's thread applies.
  */
 
-import { STUDENT_CORE } from '../../limits.ts';
-import { CUT_KEY, canonicalText, isObject, isPrimitive, type Primitive } from './json-values.ts';
+import { canonicalNumber, digitsOf, exactNumber, isRawNumber } from '../../std/exact-json.ts';
+import {
+  amountOf,
+  CUT_KEY,
+  canonicalText,
+  isNumber,
+  isObject,
+  isPrimitive,
+  type Primitive,
+  textOfPrimitive,
+} from './json-values.ts';
+import { STUDENT_CORE } from './limits.ts';
 import { type ListSummary, proposeSummaries, summarizeList } from './list-summary.ts';
 import type { StepDigest } from './step.ts';
 import { cutPart, proposeCuts, type TextCut } from './text-parts.ts';
 import { isOccasional, readTokens, type TextToken } from './text-tokens.ts';
 
-/** A step of a path: a key, an index from the beginning, or one that the context decides. */
-export type PathPart =
+/** A part of a path: a key, an index from the beginning, or an element that the context decides. */
+type PathPart =
   | string
   | number
   /** The last element. */
   | { pick: 'last' }
-  /** As many elements on as the tool was called since the list came: the next one of a loop. */
+  /** The element at the number of calls of the tool since the list came: the next one of a loop. */
   | { pick: 'next'; tool: string }
-  /** The first element of which a field has this value. */
-  | { pick: 'where'; key: string; is: Primitive }
+  /** The first element with this value in a field. */
+  | { pick: 'where'; key: string; is: string | boolean }
   | { pick: 'least' | 'most'; key: string }
-  /** What a list comes to, or the part of it of which a field has a value. */
+  /** A summary of a list, or of those elements with a given value in a field. */
   | ListSummary;
 
 /** A part of a text. */
-export type Span =
-  /** The n-th token with this key, or of this kind; negative from the end. */
+type Span =
+  /** The n-th token with this key, or of this kind; negative counts from the end. */
   | { by: 'key' | 'kind'; key: string; nth: number }
-  /** The token behind others. */
+  /** The token after these tokens. */
   | { by: 'after'; left: string[] }
-  /** The words behind others that begin with a capital. */
+  /** The capitalised words after these tokens. */
   | { by: 'name'; left: string[] }
-  /** What stands between others, at most {@link BETWEEN_TOKENS} tokens. */
+  /** The text between these tokens, at most {@link BETWEEN_TOKENS} tokens. */
   | { by: 'between'; left: string[]; right: string[] }
-  /** A piece of what another span finds, or of the whole text: of an address, a path, a dotted name. */
+  /** A piece of another span's result, or of the whole text: of an address, a path, a dotted name. */
   | { by: 'part'; of: Span | null; cuts: TextCut[] };
 
 const WRITINGS = [
   'same',
   'text',
   'number',
+  'plain',
   'fixed2',
   'grouped',
   'grouped2',
@@ -52,8 +63,8 @@ const WRITINGS = [
   'long_date',
   'short_date',
 ] as const;
-/** How a value is written in the answer. */
-export type Writing = (typeof WRITINGS)[number];
+/** How the answer writes a value. */
+type Writing = (typeof WRITINGS)[number];
 
 export interface ExtractionRule {
   from: string;
@@ -67,14 +78,14 @@ const TEXT_TOKENS = 1_500;
 const FIRST = '^';
 const LAST = '$';
 
-/** A step's context with what was looked up in it already. */
+/** A step's context, with a cache of lookups. */
 export class StepContext {
-  readonly step: StepDigest;
+  readonly step: Pick<StepDigest, 'sources'>;
   readonly #sources = new Map<string, unknown>();
   readonly #tokens: Map<string, TextToken[]>;
 
-  /** @param like one of the same step with other sources: what it has read of texts is used, too */
-  constructor(step: StepDigest, like?: StepContext) {
+  /** @param like a context of the same step with other sources; its cache of texts is reused */
+  constructor(step: Pick<StepDigest, 'sources'>, like?: StepContext) {
     this.step = step;
     this.#tokens = like === undefined ? new Map() : like.#tokens;
     for (const { name, value } of step.sources) this.#sources.set(name, value);
@@ -103,7 +114,7 @@ export class StepContext {
   }
 }
 
-/** @returns undefined where the rule finds nothing */
+/** @returns undefined when the rule finds nothing */
 export function applyRule(rule: ExtractionRule, context: StepContext): unknown {
   let at = context.source(rule.from);
   for (const part of rule.path) {
@@ -127,7 +138,7 @@ function textAt(value: unknown): string | undefined {
   return undefined;
 }
 
-/** Nothing was cut off when it was copied. */
+/** Whether the copy is complete. */
 function isWhole(value: unknown): boolean {
   if (Array.isArray(value)) return value.length < STUDENT_CORE.json_items && value.every(isWhole);
   if (isObject(value)) return !Object.hasOwn(value, CUT_KEY) && Object.values(value).every(isWhole);
@@ -159,15 +170,15 @@ function takePart(value: unknown, part: PathPart, from: string, context: StepCon
   }
 }
 
-/** undefined unless exactly one element is it. */
+/** undefined unless exactly one element is the extreme. */
 function findExtreme(items: readonly unknown[], key: string, pick: 'least' | 'most'): unknown {
   let best: unknown;
   let bestNumber = 0;
   let isTie = false;
   for (const item of items) {
     if (!isObject(item) || !Object.hasOwn(item, key)) return undefined;
-    const number = item[key];
-    if (typeof number !== 'number') return undefined;
+    const number = amountOf(item[key]);
+    if (number === undefined) return undefined;
     if (best === undefined || (pick === 'least' ? number < bestNumber : number > bestNumber)) {
       best = item;
       bestNumber = number;
@@ -210,7 +221,7 @@ function findSpan(text: string, span: Span, context: StepContext): string | unde
     const last = tokens[end - 1];
     if (first === undefined || last === undefined) continue;
     const value = text.slice(first.start, last.end);
-    // Standing twice with different values: which one is meant, nobody knows.
+    // The key occurs twice with different values, so the rule is ambiguous.
     if (found !== undefined && found !== value) return undefined;
     found = value;
   }
@@ -223,7 +234,7 @@ function isCapital(text: string, token: TextToken | undefined): boolean {
   return first !== first.toLowerCase();
 }
 
-/** Whether what stands before a span stands again inside it: then the span that is meant begins there. */
+/** Whether the text before a span occurs again inside it. The intended span then begins there. */
 function beginsAgain(
   tokens: readonly TextToken[],
   from: number,
@@ -234,7 +245,7 @@ function beginsAgain(
   return false;
 }
 
-/** Whether the keys stand right before token `at`; `^` is the beginning. */
+/** Whether the keys come right before token `at`; `^` is the beginning. */
 function matchesBefore(tokens: readonly TextToken[], at: number, keys: readonly string[]): boolean {
   for (let back = 1; back <= keys.length; back++) {
     const key = keys[keys.length - back]!;
@@ -268,25 +279,28 @@ const MONTHS = [
   'December',
 ];
 
-/** @returns undefined where the value cannot be written so */
+/** @returns undefined when the value cannot be written this way */
 function writeValue(value: Primitive, writing: Writing): Primitive | undefined {
   if (writing === 'same') return value;
   if (value === null || typeof value === 'boolean') return writing === 'text' ? String(value) : undefined;
-  const text = String(value);
+  const text = textOfPrimitive(value);
+  const amount = amountOf(value);
   switch (writing) {
     case 'text':
       return text;
-    case 'number': {
-      if (typeof value === 'number' || text === '' || text.length > 24) return undefined;
-      const number = Number(text.replaceAll(',', ''));
-      return Number.isFinite(number) && /^[-\d.,]+$/.test(text) ? number : undefined;
-    }
+    case 'number':
+      return typeof value === 'string' ? readDigits(value) : undefined;
+    case 'plain':
+      // 120.0 is written 120.
+      return amount === undefined ? undefined : String(amount);
     case 'fixed2':
-      return typeof value === 'number' && Math.abs(value) < 1e15 ? value.toFixed(2) : undefined;
+      return amount === undefined ? undefined : fixTwo(amount);
     case 'grouped':
-      return typeof value === 'number' && Math.abs(value) < 1e15 ? groupDigits(text) : undefined;
-    case 'grouped2':
-      return typeof value === 'number' && Math.abs(value) < 1e15 ? groupDigits(value.toFixed(2)) : undefined;
+      return amount === undefined || Math.abs(amount) >= 1e15 ? undefined : groupDigits(String(amount));
+    case 'grouped2': {
+      const fixed = amount === undefined ? undefined : fixTwo(amount);
+      return fixed === undefined ? undefined : groupDigits(fixed);
+    }
     case 'lower':
       return text.toLowerCase();
     case 'upper':
@@ -306,6 +320,27 @@ function writeValue(value: Primitive, writing: Writing): Primitive | undefined {
   }
 }
 
+/** @returns the number in a text with its digits, as golden answers have it; undefined for a text that holds more */
+function readDigits(text: string): Primitive | undefined {
+  if (text.length > NUMBER_CHARACTERS || !/^-?[\d,]*\.?\d+$/.test(text)) return undefined;
+  const digits = text.replaceAll(',', '');
+  const number = Number(digits);
+  if (
+    Math.abs(number) <= Number.MAX_SAFE_INTEGER &&
+    canonicalNumber(String(number)) === canonicalNumber(digits)
+  )
+    return number;
+  // In JSON's number form: no leading zeros, which an id may have.
+  return /^-?(?:0|[1-9]\d*)(?:\.\d+)?$/.test(digits) ? exactNumber(digits) : undefined;
+}
+
+const NUMBER_CHARACTERS = 60;
+
+/** @returns undefined when a double cannot represent the cents */
+function fixTwo(amount: number): string | undefined {
+  return Math.abs(amount) < 1e13 ? amount.toFixed(2) : undefined;
+}
+
 function groupDigits(text: string): string {
   const [whole = '', ...rest] = text.split('.');
   let grouped = '';
@@ -319,11 +354,12 @@ function groupDigits(text: string): string {
 
 /** Same JSON. */
 export function sameValue(a: unknown, b: unknown): boolean {
+  if (isNumber(a) && isNumber(b)) return a === b || canonicalText(a) === canonicalText(b);
   if (isPrimitive(a) || isPrimitive(b)) return a === b;
   return canonicalText(a) === canonicalText(b);
 }
 
-/** Rules are tried in this order of kinds when several are never wrong. */
+/** The order in which kinds of rules are tried when several are never wrong. */
 export function rankRule(rule: ExtractionRule): number {
   let rank = rule.path.length / 50;
   if (rule.from.includes('#')) rank += 1;
@@ -347,10 +383,13 @@ function isSummary(part: PathPart): part is ListSummary {
   return typeof part === 'object' && (part.pick === 'count' || part.pick === 'sum' || part.pick === 'join');
 }
 
-/** Most rules proposed for one value, those behind that are tried where the others leave room. */
+/** Most rules proposed for one value. Less preferred rules fill the remaining places. */
 const PROPOSED = 160;
 
-/** Rules that find the value in this step. @param tools that loops may run over */
+/**
+ * Rules that find the value in this step.
+ * @param tools that loops may run over
+ */
 export function proposeRules(
   value: unknown,
   context: StepContext,
@@ -370,7 +409,7 @@ export function proposeRules(
       if (at !== null && isPrimitive(value) && value !== null) {
         for (const writing of WRITINGS) {
           const written = writeValue(at, writing);
-          if (written !== value) continue;
+          if (!sameValue(written, value)) continue;
           propose(from, path, null, writing);
           if (writing === 'same') break;
         }
@@ -388,13 +427,13 @@ export function proposeRules(
       if (isPrimitive(value) && value !== null && typeof value !== 'boolean')
         for (const { part, result } of proposeSummaries(at, value))
           for (const writing of WRITINGS) {
-            if (writeValue(result, writing) !== value) continue;
+            if (!sameValue(writeValue(result, writing), value)) continue;
             summaries.push({ from, path: [...path, part], span: null, writing });
             break;
           }
       for (let i = 0; i < at.length; i++)
         for (const part of proposeParts(at, i, from, context, tools)) {
-          // Only what is inside this element: no need to look where it holds nothing.
+          // These rules lie inside this element: skip it when it does not hold the value.
           visit(from, at[i], [...path, part], depth + 1);
         }
     } else if (isObject(at))
@@ -417,39 +456,39 @@ function proposeParts(
   if (i === items.length - 1) parts.push({ pick: 'last' });
   const item: unknown = items[i];
   if (!isObject(item)) return parts;
-  // In a list of one, each element is the least and the most of everything: other steps tell.
+  // In a list of one, each element is both minimum and maximum. Other steps decide.
   let fields = 0;
   for (const key of Object.keys(item)) {
     const value: unknown = item[key];
     if (++fields > 12) break;
-    if (typeof value === 'number') {
+    if (isNumber(value)) {
       if (findExtreme(items, key, 'least') === item) parts.push({ pick: 'least', key });
       if (findExtreme(items, key, 'most') === item) parts.push({ pick: 'most', key });
     } else if (
       (typeof value === 'string' && value.length <= 24 && !/\d/.test(value)) ||
       typeof value === 'boolean'
     ) {
-      const first: unknown = items.find((other) => isObject(other) && other[key] === value);
+      const first: unknown = items.find((item) => isObject(item) && item[key] === value);
       if (first === item) parts.push({ pick: 'where', key, is: value });
     }
   }
   return parts;
 }
 
-/** Occurrences of one value that are looked at in one text. */
+/** Occurrences of one value that are examined in one text. */
 const OCCURRENCES = 4;
 
 function proposeSpans(
   text: string,
-  value: string | number | boolean,
+  value: Exclude<Primitive, null>,
   context: StepContext,
 ): [Span, Writing][] {
   const spans: [Span, Writing][] = [];
-  const needle = String(value);
+  const needle = textOfPrimitive(value);
   if (needle.length > text.length || needle === '') return spans;
   const tokens = context.tokens(text);
   const spots: { from: number; to: number; writing: Writing }[] = [];
-  const writing: Writing = typeof value === 'number' ? 'number' : 'same';
+  const writing: Writing = isNumber(value) ? 'number' : 'same';
   for (
     let at = text.indexOf(needle);
     at >= 0 && spots.length < OCCURRENCES;
@@ -463,25 +502,25 @@ function proposeSpans(
       spots.push({ from: first, to: last, writing });
   }
   if (spots.length === 0 && needle.length <= 60) {
-    // The same but for how it is written.
+    // Equal except for the way of writing.
     for (let i = 0; i < tokens.length && spots.length < OCCURRENCES; i++) {
       const token = tokens[i]!;
       if (token.end - token.start > 60 || token.kind === 'sign') continue;
       const raw = text.slice(token.start, token.end);
-      for (const other of ['number', 'lower', 'upper', 'capital'] as const)
-        if (writeValue(raw, other) === value) {
-          spots.push({ from: i, to: i, writing: other });
+      for (const alternative of ['number', 'lower', 'upper', 'capital'] as const)
+        if (sameValue(writeValue(raw, alternative), value)) {
+          spots.push({ from: i, to: i, writing: alternative });
           break;
         }
     }
   }
-  for (const { from, to, writing: its } of spots)
-    for (const span of spansAt(text, tokens, from, to)) spans.push([span, its]);
+  for (const { from, to, writing: spotWriting } of spots)
+    for (const span of spansAt(text, tokens, from, to)) spans.push([span, spotWriting]);
   if (spots.length === 0) spans.push(...proposePieces(text, needle, tokens, writing));
   return spans;
 }
 
-/** Ways to find the tokens from one place to another again. */
+/** Spans that find the tokens between two places again. */
 function spansAt(text: string, tokens: readonly TextToken[], from: number, to: number): Span[] {
   const spans: Span[] = [];
   const token = tokens[from]!;
@@ -518,11 +557,11 @@ function spansAt(text: string, tokens: readonly TextToken[], from: number, to: n
   return spans;
 }
 
-/** Longest text that is cut as a whole, and tokens of a prose that are cut. */
+/** Longest text that is cut as a whole, and most tokens of prose that are cut. */
 const CUT_CHARACTERS = 400;
 const CUT_TOKENS = 3;
 
-/** Pieces of an address, a path or a dotted name that are the value. */
+/** Pieces of an address, a path or a dotted name that equal the value. */
 function proposePieces(
   text: string,
   needle: string,
@@ -543,7 +582,7 @@ function proposePieces(
     const cuts = proposeCuts(token, needle);
     if (cuts.length === 0) continue;
     for (const of of spansAt(text, tokens, at, at))
-      for (const its of cuts) spans.push([{ by: 'part', of, cuts: its }, writing]);
+      for (const pieceCuts of cuts) spans.push([{ by: 'part', of, cuts: pieceCuts }, writing]);
     if (++tried >= CUT_TOKENS) break;
   }
   return spans;
@@ -557,18 +596,18 @@ export interface ProvenRule {
 }
 
 /** One value of one golden step. */
-export interface ValueExample {
+interface ValueExample {
   value: unknown;
   context: StepContext;
   run_id: string;
 }
 
-/** Examples from which rules are proposed: each may know rules that the others do not. */
+/** Examples from which rules are proposed; each may suggest rules that the others do not. */
 const PROPOSERS = 6;
 
 /**
- * Looks for rules that give the right value in every example.
- * @returns null when there are none; then `best`: which examples the best rule is right on, where that is some of them
+ * Finds rules that give the right value in every example.
+ * @returns null if absent; `best` then says which examples the best rule is right on, if it is right on some
  */
 export function findRules(
   examples: readonly ValueExample[],
@@ -615,14 +654,14 @@ export function findRules(
   }
   if (isCovered.includes(false)) return { rules: null, best: bestRight < examples.length ? best : null };
   proven.sort((a, b) => b.right - a.right || a.rank - b.rank);
-  // The best ones, and of the others those that know what the best do not. Beside a rule that knows all, one that
-  // knows half of it is a coincidence.
+  // Keep the best rules, and other plain ones that may cover what these do not. If a rule covers every example, one that
+  // covers half of them is a coincidence.
   const isComplete = proven[0]!.right === examples.length;
   const worthwhile = isComplete ? proven.filter(({ right }) => right >= 0.6 * examples.length) : proven;
   const kept = worthwhile.slice(0, STUDENT_CORE.rules);
-  for (const other of worthwhile.slice(STUDENT_CORE.rules)) {
+  for (const further of worthwhile.slice(STUDENT_CORE.rules)) {
     if (kept.length >= 2 * STUDENT_CORE.rules) break;
-    if (!isComplete && other.rank < 2) kept.push(other);
+    if (!isComplete && further.rank < 2) kept.push(further);
   }
   const covers = examples.map((example) =>
     kept.some(({ rule }) => applyRule(rule, example.context) !== undefined),
@@ -631,8 +670,9 @@ export function findRules(
   return { rules: kept.map(({ rule, runs }) => ({ rule, runs })) };
 }
 
-/** Looks like something made up for one occasion, and not like a word of the task's language. */
+/** Whether a value looks made up for one occasion, rather than a word of the task's language. */
 export function looksOccasional(value: unknown): boolean {
+  if (isRawNumber(value)) return true;
   if (typeof value === 'number') return !Number.isInteger(value) || Math.abs(value) > 99;
   if (typeof value !== 'string') return false;
   return readTokens(value.slice(0, 400), 60).some(
@@ -640,13 +680,14 @@ export function looksOccasional(value: unknown): boolean {
   );
 }
 
-/** Whether a value stands somewhere in the step's context, as a value or inside a text, however it is written. */
+/** Whether a value occurs in the step's context, as a value or inside a text, in any way of writing. */
 export function standsIn(value: Primitive, context: StepContext): boolean {
-  const needle = String(value).toLowerCase();
-  const plain = needle.length <= 24 && needle !== '' ? Number(needle.replaceAll(',', '')) : Number.NaN;
+  const needle = textOfPrimitive(value).toLowerCase();
+  const plain = canonicalNumber(needle.replaceAll(',', ''));
   const visit = (at: unknown): boolean => {
     if (typeof at === 'string') return at.toLowerCase().includes(needle);
-    if (typeof at === 'number') return at === plain;
+    const digits = digitsOf(at);
+    if (digits !== null) return canonicalNumber(digits) === plain;
     if (isPrimitive(at)) return at === value;
     if (Array.isArray(at)) return at.some(visit);
     return isObject(at) && Object.values(at).some(visit);

@@ -1,24 +1,24 @@
 /**
- * What stands before the first answer and is no word of the user: a client's own words, which belong to the system prompt.
- * Without them the task is what the user wants. Pure; analysis and the student's thread.
+ * Separates a client's own words before the first answer from the user's. The client's words belong to the system
+ * prompt; without them, the task is what the user wants. Pure; teaching and the student's thread.
  */
 
 import type { NormalRequest, TurnBlock, TurnMessage } from '../../domain/turn.ts';
 
-/** What clients put around their words in messages of the user: Claude Code, and Codex. */
+/** Markers that clients put around their own words in user messages: Claude Code, and Codex. */
 const CLIENT_WORDS = /^\s*<(system-reminder|environment_context)>[\s\S]*<\/\1>\s*$/;
 
-/** A request with all instructions in its system prompt. */
-export interface InstructedRequest {
+/** A request with all instructions moved into its system prompt. */
+interface InstructedRequest {
   system: readonly TurnBlock[];
   messages: readonly TurnMessage[];
-  /** Place of the first answer among the messages; behind the last one where there is none. */
+  /** Index of the first answer among the messages; the number of messages if absent. */
   task_end: number;
 }
 
 /**
- * Takes messages of the role `system` (elsewhere `developer`), and blocks of the user's messages that a client wrote, to the
- * system prompt. What comes behind the first answer stays: it may be what the next answer is about.
+ * Moves messages of the role `system` (elsewhere `developer`), and client-written blocks of user messages, into the
+ * system prompt. What follows the first answer stays, because the next answer may be about it.
  */
 export function partInstructions({ system, messages }: NormalRequest): InstructedRequest {
   const first = messages.findIndex(({ role }) => role === 'assistant');
@@ -28,11 +28,11 @@ export function partInstructions({ system, messages }: NormalRequest): Instructe
   for (const message of messages.slice(0, end)) {
     const isInstruction = (block: TurnBlock): boolean =>
       block.type === 'text' && (message.role === 'system' || CLIENT_WORDS.test(block.text));
-    const its = message.content.filter(isInstruction);
-    if (its.length === 0) task.push(message);
-    else if (its.length < message.content.length)
+    const found = message.content.filter(isInstruction);
+    if (found.length === 0) task.push(message);
+    else if (found.length < message.content.length)
       task.push({ ...message, content: message.content.filter((block) => !isInstruction(block)) });
-    instructions.push(...its);
+    instructions.push(...found);
   }
   if (instructions.length === 0) return { system, messages, task_end: end };
   return {

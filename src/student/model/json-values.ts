@@ -1,30 +1,76 @@
-/** Bounded handling of JSON of any shape: copies, canonical texts, hashes. Pure; any thread. */
+/**
+ * Bounded operations on JSON of any shape, with numbers kept to the digit: copies, canonical texts, hashes. Pure; any
+ * thread.
+ */
 
-/** `null`, text, number, boolean. */
-export type Primitive = string | number | boolean | null;
+import {
+  canonicalNumber,
+  digitsOf,
+  isRawNumber,
+  type RawNumber,
+  roundedNumber,
+} from '../../std/exact-json.ts';
+
+/** `null`, text, number or boolean; a number may have kept its digits. */
+export type Primitive = string | number | boolean | null | RawNumber;
 
 export function isPrimitive(value: unknown): value is Primitive {
+  return value === null || typeof value !== 'object' ? isPlain(value) : isRawNumber(value);
+}
+
+function isPlain(value: unknown): boolean {
   return (
     value === null || typeof value === 'string' || typeof value === 'number' || typeof value === 'boolean'
   );
 }
 
 export function isObject(value: unknown): value is Record<string, unknown> {
-  return value !== null && typeof value === 'object' && !Array.isArray(value);
+  return value !== null && typeof value === 'object' && !Array.isArray(value) && !isRawNumber(value);
 }
 
-/** As JSON.stringify writes numbers, with zeros behind the point: many services send amounts as text. */
+/** Whether it is a number, either a double or one with its digits. */
+export function isNumber(value: unknown): value is number | RawNumber {
+  return typeof value === 'number' || isRawNumber(value);
+}
+
+/** A primitive as text: a number with the digits with which it was read. */
+export function textOfPrimitive(value: Primitive): string {
+  return isRawNumber(value) ? value.rawJSON : String(value);
+}
+
+/** Beyond this a double does not represent every integer. A larger number is an id, not an amount. */
+const COUNTED_MOST = Number.MAX_SAFE_INTEGER;
+
+/** A number for arithmetic and comparison; undefined for other values, and for a number that a double rounds. */
+export function amountOf(value: unknown): number | undefined {
+  if (typeof value === 'number') return Math.abs(value) <= COUNTED_MOST ? value : undefined;
+  if (!isRawNumber(value)) return undefined;
+  const rounded = Number(value.rawJSON);
+  const isExact = canonicalNumber(String(rounded)) === canonicalNumber(value.rawJSON);
+  return isExact && Math.abs(rounded) <= COUNTED_MOST ? rounded : undefined;
+}
+
+/** Numbers as JSON.stringify writes them, also with trailing zeros: many services send amounts as text. */
 const NUMBER_TEXT = /^-?(?:0|[1-9]\d{0,11})(?:\.\d{1,8})?$/;
 
-/** @returns undefined for what is no number, and for a text that is more than one */
+/**
+ * For ranges and thresholds, so a double may round it.
+ * @returns undefined for anything but a number or the text of one
+ */
 export function readNumber(value: unknown): number | undefined {
-  if (typeof value === 'number') return value;
-  return typeof value === 'string' && NUMBER_TEXT.test(value) ? Number(value) : undefined;
+  return typeof value === 'string' && NUMBER_TEXT.test(value)
+    ? Number(value)
+    : (roundedNumber(value) ?? undefined);
 }
 
-/** A value as text that is equal for equal JSON, whatever the order of keys. Deeper than `depth`: `…`. */
+/**
+ * A value as text that is equal for equal JSON, regardless of key order; numbers compare by their digits. Nesting
+ * deeper than `depth` becomes `…`.
+ */
 export function canonicalText(value: unknown, depth = 24): string {
   if (value === undefined) return 'null';
+  const digits = digitsOf(value);
+  if (digits !== null) return canonicalNumber(digits);
   if (value === null || typeof value !== 'object') return JSON.stringify(value) ?? 'null';
   if (depth <= 0) return '"…"';
   if (Array.isArray(value)) return `[${value.map((item) => canonicalText(item, depth - 1)).join(',')}]`;
@@ -47,21 +93,21 @@ export function mixNumber(value: number): number {
   return (h ^ (h >>> 16)) >>> 0;
 }
 
-/** FNV-1a over UTF-16 units, scrambled. */
+/** FNV-1a over UTF-16 units, then mixed. */
 export function hashString(text: string, seed = 0): number {
   let h = FNV_OFFSET ^ seed;
   for (let i = 0; i < text.length; i++) h = Math.imul(h ^ text.charCodeAt(i), FNV_PRIME);
   return mixNumber(h);
 }
 
-/** What hashing may still look at. */
-export interface HashBudget {
+/** What hashing may still read. */
+interface HashBudget {
   left: number;
-  /** What a string is hashed as; left out: as it stands. */
+  /** Maps a string before it is hashed; left out, strings are hashed unchanged. */
   level?: (text: string) => string;
 }
 
-/** A hash that does not see the order of keys. Beyond the budget only lengths count, deeper than `depthMax` nothing does. */
+/** A hash that ignores key order. Beyond the budget only lengths count; beyond `depthMax` nothing does. */
 export function hashJson(
   value: unknown,
   seed: number,
@@ -82,6 +128,7 @@ export function hashJson(
     budget.left -= taken.length;
     return hashString(taken, seed ^ value.length);
   }
+  if (isRawNumber(value)) return hashString(String(amountOf(value) ?? value.rawJSON), seed ^ 0x51);
   if (value === null || typeof value !== 'object') return hashString(String(value), seed ^ 0x51);
   if (depth > depthMax) return mixNumber(seed ^ 0x7a);
   if (Array.isArray(value)) {
@@ -115,7 +162,7 @@ export function cutText(text: string, limit: number): string {
   return `${text.slice(0, head)}\n…\n${text.slice(text.length - (limit - head - 3))}`;
 }
 
-/** Key under which a string stands that was cut: it can be searched, but is not the value. */
+/** Key under which a truncated string is kept: it can be searched, but is not the value. */
 export const CUT_KEY = '…';
 
 /** What a copy may still take. */
@@ -124,7 +171,7 @@ export interface CopyBudget {
   nodes: number;
 }
 
-/** A copy with fewer items, shorter strings, less depth; undefined where the budget is used up. */
+/** A copy with fewer items, shorter strings and less depth; undefined when the budget is exhausted. */
 export function copyBounded(
   value: unknown,
   bounds: { string: number; json_depth: number; json_items: number },
@@ -152,7 +199,7 @@ export function copyBounded(
     for (const item of value) {
       if (copy.length >= bounds.json_items) break;
       const inner = copyBounded(item, bounds, budget, depth + 1);
-      // A hole would move what comes behind it.
+      // A gap would shift the following elements.
       if (inner === undefined && (budget.nodes <= 0 || budget.characters <= 0)) break;
       copy.push(inner === undefined ? null : inner);
     }

@@ -1,11 +1,11 @@
 /**
- * What a list comes to: how many elements it has, the sum of a field, its values in one line. Of all of them, or of those of which a
- * field has a value. Pure; analysis proposes, the student's thread applies.
+ * Summaries of a list: its number of elements, the sum of a field, its values joined. Over all elements, or over those
+ * with a given value in a field. Pure; teaching proposes, the student's thread applies.
  */
 
-import { isObject, type Primitive } from './json-values.ts';
+import { amountOf, isNumber, isObject, isPrimitive, type Primitive, textOfPrimitive } from './json-values.ts';
 
-/** Elements that count: those of which a field has this value. */
+/** Selects the elements with this value in a field. */
 export interface ListFilter {
   key: string;
   is: string | boolean;
@@ -13,12 +13,12 @@ export interface ListFilter {
 
 export type ListSummary =
   | { pick: 'count'; filter?: ListFilter }
-  /** `times`: a second field that each is multiplied by. */
+  /** `times`: a second field that multiplies each value. */
   | { pick: 'sum'; key: string | null; times?: string; filter?: ListFilter }
-  /** `last`: what stands before the last one. */
+  /** `last`: the separator before the last value. */
   | { pick: 'join'; key: string | null; by: string; last: string; filter?: ListFilter };
 
-/** @returns undefined where an element lacks the field, or there is none */
+/** @returns undefined when an element lacks the field, or the list is empty */
 export function summarizeList(items: readonly unknown[], summary: ListSummary): string | number | undefined {
   const { filter } = summary;
   const chosen = filter === undefined ? items : items.filter((item) => passesFilter(item, filter));
@@ -26,23 +26,32 @@ export function summarizeList(items: readonly unknown[], summary: ListSummary): 
   if (summary.pick === 'sum') {
     let sum = 0;
     for (const item of chosen) {
-      const value = fieldOf(item, summary.key);
-      const times = summary.times === undefined ? 1 : fieldOf(item, summary.times);
-      if (typeof value !== 'number' || typeof times !== 'number') return undefined;
+      const value = amountOf(fieldOf(item, summary.key));
+      const times = summary.times === undefined ? 1 : amountOf(fieldOf(item, summary.times));
+      if (value === undefined || times === undefined) return undefined;
       sum += value * times;
+      if (!(Math.abs(sum) <= Number.MAX_SAFE_INTEGER)) return undefined;
     }
-    // Sums of amounts are off by less than anybody writes.
-    return Number.isFinite(sum) ? Math.round(sum * 1e6) / 1e6 : undefined;
+    return roundSum(sum);
   }
   if (chosen.length === 0) return undefined;
   let text = '';
   for (const [i, item] of chosen.entries()) {
     const value = fieldOf(item, summary.key);
-    if (typeof value !== 'string' && typeof value !== 'number') return undefined;
+    if (typeof value !== 'string' && !isNumber(value)) return undefined;
     if (i > 0) text += i === chosen.length - 1 ? summary.last : summary.by;
-    text += String(value);
+    text += textOfPrimitive(value);
   }
   return text;
+}
+
+/**
+ * Removes the rounding error of summed amounts, which is below any written digit.
+ * @returns undefined when a double cannot represent the fraction
+ */
+function roundSum(sum: number): number | undefined {
+  if (Number.isInteger(sum)) return sum;
+  return Math.abs(sum) < 9e9 ? Math.round(sum * 1e6) / 1e6 : undefined;
 }
 
 export function passesFilter(item: unknown, { key, is }: ListFilter): boolean {
@@ -67,13 +76,13 @@ const JOINTS: readonly (readonly [string, string])[] = [
   ['\n- ', '\n- '],
 ];
 
-/** Summaries of the list that may come to the value, however it is written. */
+/** Summaries of the list that may produce the value, in any way of writing. */
 export function proposeSummaries(
   items: readonly unknown[],
   value: Primitive,
 ): { part: ListSummary; result: string | number }[] {
   if (items.length === 0 || items.length > 40) return [];
-  const isNumber = typeof value === 'number' || (typeof value === 'string' && /^[\d.,-]{1,24}$/.test(value));
+  const mayBeSum = isNumber(value) || (typeof value === 'string' && /^[\d.,-]{1,24}$/.test(value));
   const found: { part: ListSummary; result: string | number }[] = [];
   const add = (part: ListSummary): void => {
     const result = summarizeList(items, part);
@@ -81,21 +90,21 @@ export function proposeSummaries(
   };
   const keys = listKeys(items);
   for (const filter of [undefined, ...listFilters(items, keys)]) {
-    const its = filter === undefined ? {} : { filter };
-    if (isNumber) {
-      add({ pick: 'count', ...its });
-      const numeric = keys.filter((key) => items.every((item) => typeof fieldOf(item, key) === 'number'));
+    const filtered = filter === undefined ? {} : { filter };
+    if (mayBeSum) {
+      add({ pick: 'count', ...filtered });
+      const numeric = keys.filter((key) => items.every((item) => amountOf(fieldOf(item, key)) !== undefined));
       for (const key of numeric) {
-        add({ pick: 'sum', key, ...its });
+        add({ pick: 'sum', key, ...filtered });
         for (const times of numeric)
-          if (key !== null && times !== null && key < times) add({ pick: 'sum', key, times, ...its });
+          if (key !== null && times !== null && key < times) add({ pick: 'sum', key, times, ...filtered });
       }
     }
     if (typeof value !== 'string' || value.length < 2) continue;
     for (const key of keys) {
-      if (!items.some((item) => value.startsWith(String(fieldOf(item, key))))) continue;
+      if (!items.some((item) => startsWith(value, fieldOf(item, key)))) continue;
       for (const [by, last] of JOINTS) {
-        const part: ListSummary = { pick: 'join', key, by, last, ...its };
+        const part: ListSummary = { pick: 'join', key, by, last, ...filtered };
         if (summarizeList(items, part) === value) found.push({ part, result: value });
       }
     }
@@ -103,13 +112,17 @@ export function proposeSummaries(
   return found;
 }
 
-/** Fields of the elements; null: they are values themselves. */
+function startsWith(text: string, value: unknown): boolean {
+  return isPrimitive(value) && text.startsWith(textOfPrimitive(value));
+}
+
+/** Fields of the elements; null when the elements are plain values. */
 function listKeys(items: readonly unknown[]): (string | null)[] {
   const [first] = items;
   return isObject(first) ? Object.keys(first).slice(0, FIELDS) : [null];
 }
 
-/** States that some elements are in and others not. */
+/** States that some elements are in and others are not. */
 export function listFilters(items: readonly unknown[], keys: readonly (string | null)[]): ListFilter[] {
   const filters: ListFilter[] = [];
   for (const key of keys) {
@@ -123,7 +136,7 @@ export function listFilters(items: readonly unknown[], keys: readonly (string | 
       )
         values.add(value);
     }
-    // As many values as elements are names, and no states.
+    // If every element has another value, the values are names, not states.
     if (values.size > 4) continue;
     for (const is of values) if (filters.length < FILTERS) filters.push({ key, is });
   }

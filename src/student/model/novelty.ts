@@ -1,50 +1,51 @@
 /**
- * What is new in a step. A value that no golden step had is a surprise where values repeat, and none where each run has
- * its own: by Good and Turing ("The population frequencies of species", 1953), the chance that the next value is a new
- * one is about the share of values seen once. Pure; analysis learns it, the student's thread asks it.
+ * Measures what is new in a step. A value that no golden step had is a surprise where values repeat, and no surprise
+ * where each run has its own: by Good and Turing ("The population frequencies of species", 1953), the chance that the
+ * next value is a new one is about the share of values seen once. Pure; teaching learns it, the student's thread
+ * queries it.
  */
 
 import { MARK } from './step-marks.ts';
 
-/** What stood at one place. Plain JSON. */
-export interface PlaceMemory {
+/** What golden steps had at one place. Plain JSON. */
+interface PlaceMemory {
   kind: number;
   place: number;
-  /** Values seen; empty: they are each run's own. */
+  /** Values seen; empty when each run has its own. */
   values: number[];
   /** How surprising a new value is, 0 … 1. */
   surprise: number;
-  /** How surprising it is that nothing stands there, 0 … 1. */
+  /** How surprising it is that nothing is there, 0 … 1. */
   absence: number;
 }
 
-/** What words were used. */
-export interface WordMemory {
+/** Which words were used. */
+interface WordMemory {
   kind: number;
   place: number;
   words: number[];
-  /** Largest share of new words that a golden run had against the others. */
+  /** Largest share of new words that one golden run had compared with the others. */
   share: number;
-  /** How surprising a single new word is, 0 … 1: little where most golden runs had words of their own. */
+  /** How surprising a single new word is, 0 … 1; small when most golden runs had their own words. */
   surprise: number;
 }
 
 export interface NoveltyMemory {
   places: PlaceMemory[];
   words: WordMemory[];
-  /** How surprising a place is that no golden step had, by kind. */
+  /** How surprising a place without golden values is, by kind. */
   new_place: Record<string, number>;
 }
 
-/** More different values than this say that a place holds values, not states. */
+/** A place with more different values holds values, not states. */
 const STATES = 64;
 const WORDS = 4_000;
-/** Of a single new word where golden runs hardly ever had one. */
+/** Surprise of a single new word where golden runs hardly ever had one. */
 const SINGLE_WORD = 0.6;
-/** A share of new words so far above the largest of golden runs is a full surprise. */
+/** A share of new words this far above the largest golden share is a full surprise. */
 const WORD_SLACK = 0.04;
 const WORD_RANGE = 0.25;
-/** Old results matter less than the ones that the step answers. */
+/** Old results matter less than those that the step answers. */
 const KIND_WEIGHT: Record<number, number> = {
   [MARK.fresh]: 1,
   [MARK.past]: 0.7,
@@ -53,84 +54,95 @@ const KIND_WEIGHT: Record<number, number> = {
   [MARK.system_number]: 1,
 };
 
-/** Kinds of which it is a surprise when one that every golden step had is not there. */
+/** Kinds for which the absence of a value that every golden step had is a surprise. */
 const ALWAYS_THERE: readonly number[] = [MARK.fresh, MARK.shape, MARK.system_number];
 
-/** @param decisive places that tell what is answered: a new value there is never harmless */
+/** What golden steps had at one place. */
+interface SeenPlace {
+  kind: number;
+  place: number;
+  runs: Set<string>;
+  steps: number;
+  /** Index of the step counted last. */
+  last: number;
+  /** A run that had the value; `several` when more than one did. */
+  values: Map<number, { run: string; several: boolean }>;
+}
+
+/** @param decisive places that determine the answer: a new value there is never harmless */
 export function learnNovelty(
   steps: readonly { run_id: string; marks: readonly number[] }[],
   decisive: ReadonlySet<number>,
 ): NoveltyMemory {
-  interface Seen {
-    kind: number;
-    place: number;
-    runs: Set<string>;
-    steps: number;
-    /** Of the steps that had it. */
-    last: number;
-    /** Runs that had the value; 2 stands for several. */
-    values: Map<number, { run: string; several: boolean }>;
+  const memory: NoveltyMemory = { places: [], words: [], new_place: {} };
+  const singlePlaces = new Map<number, number>();
+  for (const seen of collectPlaces(steps)) {
+    const { kind, place, values } = seen;
+    if (seen.runs.size === 1) singlePlaces.set(kind, (singlePlaces.get(kind) ?? 0) + 1);
+    if (isWordKind(kind)) {
+      const words = [...values.keys()].slice(0, WORDS);
+      memory.words.push({ kind, place, words, ...measureWords(steps, kind, place, values) });
+    } else memory.places.push(rememberPlace(seen, steps.length, decisive.has(place)));
   }
-  const runs = new Set(steps.map(({ run_id }) => run_id));
-  const seen = new Map<string, Seen>();
+  const runs = new Set(steps.map(({ run_id }) => run_id)).size;
+  for (const kind of [MARK.fresh, MARK.past, MARK.earlier, MARK.shape, MARK.system_number]) {
+    const singles = singlePlaces.get(kind) ?? 0;
+    memory.new_place[kind] = (1 - Math.min(1, (singles + 1) / (runs + 1))) * (KIND_WEIGHT[kind] ?? 0);
+  }
+  return memory;
+}
+
+function collectPlaces(
+  steps: readonly { run_id: string; marks: readonly number[] }[],
+): MapIterator<SeenPlace> {
+  const places = new Map<string, SeenPlace>();
   for (const [at, { run_id, marks }] of steps.entries()) {
     for (let m = 0; m < marks.length; m += 3) {
       const kind = marks[m]!;
       const place = marks[m + 1]!;
       const value = marks[m + 2]!;
       const id = `${kind} ${place}`;
-      let its = seen.get(id);
-      if (its === undefined) {
-        its = { kind, place, runs: new Set(), steps: 0, last: -1, values: new Map() };
-        seen.set(id, its);
+      let seen = places.get(id);
+      if (seen === undefined) {
+        seen = { kind, place, runs: new Set(), steps: 0, last: -1, values: new Map() };
+        places.set(id, seen);
       }
-      its.runs.add(run_id);
-      if (its.last !== at) its.steps++;
-      its.last = at;
-      const old = its.values.get(value);
-      if (old === undefined) its.values.set(value, { run: run_id, several: false });
+      seen.runs.add(run_id);
+      if (seen.last !== at) seen.steps++;
+      seen.last = at;
+      const old = seen.values.get(value);
+      if (old === undefined) seen.values.set(value, { run: run_id, several: false });
       else if (old.run !== run_id) old.several = true;
     }
   }
-  const memory: NoveltyMemory = { places: [], words: [], new_place: {} };
-  const singlePlaces = new Map<number, number>();
-  for (const { kind, place, runs: its, steps: count, values } of seen.values()) {
-    if (its.size === 1) singlePlaces.set(kind, (singlePlaces.get(kind) ?? 0) + 1);
-    if (isWordKind(kind)) {
-      memory.words.push({
-        kind,
-        place,
-        words: [...values.keys()].slice(0, WORDS),
-        ...measureWords(steps, kind, place, values),
-      });
-      continue;
-    }
-    let singles = 0;
-    for (const { several } of values.values()) if (!several) singles++;
-    const missing = Math.min(1, (singles + 1) / (its.size + 1));
-    // Many values that changed nothing: one more will not either, unless this place is one that decides.
-    const harmless = decisive.has(place) ? 1 : 1 / Math.max(1, values.size);
-    const surprise = (1 - missing) * harmless * (KIND_WEIGHT[kind] ?? 0);
-    // Of each step: a run may have several here, and some of them never had it.
-    const isEverywhere = count === steps.length;
-    const absence = isEverywhere && ALWAYS_THERE.includes(kind) ? its.size / (its.size + 2) : 0;
-    const isFree = values.size > STATES || surprise < 0.02;
-    memory.places.push({
-      kind,
-      place,
-      // What one run had at a place that decides is as good as new: nobody has seen twice what follows.
-      values: isFree
-        ? []
-        : [...values].flatMap(([value, { several }]) => (several || !decisive.has(place) ? [value] : [])),
-      surprise: isFree ? 0 : surprise,
-      absence,
-    });
-  }
-  for (const kind of [MARK.fresh, MARK.past, MARK.earlier, MARK.shape, MARK.system_number]) {
-    const singles = singlePlaces.get(kind) ?? 0;
-    memory.new_place[kind] = (1 - Math.min(1, (singles + 1) / (runs.size + 1))) * (KIND_WEIGHT[kind] ?? 0);
-  }
-  return memory;
+  return places.values();
+}
+
+/** Measures how surprising a new value, and no value, is at one place. */
+function rememberPlace(
+  { kind, place, runs, steps, values }: SeenPlace,
+  allSteps: number,
+  isDecisive: boolean,
+): PlaceMemory {
+  let singles = 0;
+  for (const { several } of values.values()) if (!several) singles++;
+  const missing = Math.min(1, (singles + 1) / (runs.size + 1));
+  // Many values that changed nothing: one more will not either, unless the place is decisive.
+  const harmless = isDecisive ? 1 : 1 / Math.max(1, values.size);
+  const surprise = (1 - missing) * harmless * (KIND_WEIGHT[kind] ?? 0);
+  // Counted by steps: a run may have several values here, and some of its steps none.
+  const isEverywhere = steps === allSteps;
+  const isFree = values.size > STATES || surprise < 0.02;
+  return {
+    kind,
+    place,
+    // A value that one run had at a decisive place is as good as new: its consequence was not seen twice.
+    values: isFree
+      ? []
+      : [...values].flatMap(([value, { several }]) => (several || !isDecisive ? [value] : [])),
+    surprise: isFree ? 0 : surprise,
+    absence: isEverywhere && ALWAYS_THERE.includes(kind) ? runs.size / (runs.size + 2) : 0,
+  };
 }
 
 function isWordKind(kind: number): boolean {
@@ -162,13 +174,13 @@ function measureWords(
     if (words === 0) continue;
     count++;
     if (singles > 0) withSingles++;
-    // Short texts: one new word in three says little.
+    // In a short text, one new word in three says little.
     largest = Math.max(largest, singles / Math.max(words, 8));
   }
   return { share: largest, surprise: SINGLE_WORD * (1 - (withSingles + 1) / (count + 1)) };
 }
 
-/** Asks what is new. One a group; built from the memory. */
+/** Queries what is new. One per group; built from the memory. */
 export class NoveltyIndex {
   readonly #places = new Map<number, { surprise: number; values: Set<number> }>();
   readonly #words = new Map<number, KnownWords>();
@@ -187,15 +199,15 @@ export class NoveltyIndex {
 
   /**
    * What {@link measure} finds new, the most surprising first.
-   * @returns places with the value that is new there; null for one that golden steps always had and this one has not
+   * @returns places with their new value; null for a place that golden steps always had and this step lacks
    */
   list(marks: readonly number[]): { kind: number; place: number; value: number | null; surprise: number }[] {
     const found: { kind: number; place: number; value: number | null; surprise: number }[] = [];
-    const here = new Set<number>();
+    const placesSeen = new Set<number>();
     for (let m = 0; m < marks.length; m += 3) {
       const [kind, place, value] = [marks[m]!, marks[m + 1]!, marks[m + 2]!];
       const key = keyOf(kind, place);
-      here.add(key);
+      placesSeen.add(key);
       let surprise = 0;
       if (isWordKind(kind)) {
         const known = this.#words.get(key);
@@ -208,15 +220,15 @@ export class NoveltyIndex {
       if (surprise > 0) found.push({ kind, place, value, surprise });
     }
     for (const { key, absence } of this.#expected)
-      if (!here.has(key))
+      if (!placesSeen.has(key))
         found.push({ kind: Math.floor(key / PLACES), place: key % PLACES, value: null, surprise: absence });
     return found.sort((a, b) => b.surprise - a.surprise);
   }
 
-  /** 0: nothing new that matters … 1. */
+  /** 0 (nothing new that matters) … 1. */
   measure(marks: readonly number[]): number {
     let known = 1;
-    const here = new Set<number>();
+    const placesSeen = new Set<number>();
     let wordsKey = -1;
     let words = 0;
     let fresh = 0;
@@ -240,13 +252,13 @@ export class NoveltyIndex {
         if (memory === undefined || !memory.words.has(value)) fresh++;
         continue;
       }
-      here.add(key);
+      placesSeen.add(key);
       const place = this.#places.get(key);
       if (place === undefined) known *= 1 - (this.#newPlace[kind] ?? 0);
       else if (place.surprise > 0 && !place.values.has(value)) known *= 1 - place.surprise;
     }
     closeWords();
-    for (const { key, absence } of this.#expected) if (!here.has(key)) known *= 1 - absence;
+    for (const { key, absence } of this.#expected) if (!placesSeen.has(key)) known *= 1 - absence;
     return 1 - known;
   }
 }

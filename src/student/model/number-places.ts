@@ -1,23 +1,23 @@
 /**
- * The numbers of a step by their place: in results, in what lists of them come to, and in the task. Thresholds, ranges and
- * comparisons are about these. Pure; analysis and the student's thread.
+ * The numbers of a step by their place: in results, in summaries of lists in them, and in the task. Thresholds, ranges
+ * and comparisons refer to these places. Pure; teaching and the student's thread.
  */
 
-import { isObject, readNumber } from './json-values.ts';
+import { amountOf, isObject, readNumber } from './json-values.ts';
 import type { StepDigest } from './step.ts';
 import { EACH_ITEM, type NumberPlace } from './student-model.ts';
 import { readTokens } from './text-tokens.ts';
 
 /**
- * Last part of a path: the length of the list, the sum over it of a field or of two fields' product, the number behind a word of a
- * prose.
+ * Last part of a path: the length of the list, the sum of a field over it, the sum of two fields' product, the number
+ * after a word of prose.
  */
 const LENGTH = '[#]';
 const SUM = '[+]';
 const TIMES = ' × ';
 const BEHIND = 'behind ';
 
-/** Numbers looked at of one step, elements of each list in it, fields that are summed, and numbers of the task. */
+/** Bounds for one step: numbers, elements per list, summed fields, and numbers of the task. */
 const NUMBERS = 120;
 const LIST_ITEMS = 8;
 const SUMMED_ITEMS = 40;
@@ -25,7 +25,7 @@ const SUMMED_FIELDS = 6;
 const TASK_NUMBERS = 8;
 const TASK_TOKENS = 400;
 
-/** @param visit places of lists' elements come once for each element */
+/** @param visit called for list elements' places once per element */
 export function visitNumbers(step: StepDigest, visit: (place: NumberPlace, value: number) => void): void {
   let left = NUMBERS;
   const walk = (from: string, at: unknown, path: string[]): void => {
@@ -53,7 +53,7 @@ export function visitNumbers(step: StepDigest, visit: (place: NumberPlace, value
       visit({ from: 'task', path: [BEHIND + word] }, number);
 }
 
-/** @returns what stands there: one number, several of a list's elements, or none; anything else is left out */
+/** @returns the values at the place: one number, several for a list's elements, or none; anything else is left out */
 export function readNumbersAt(step: StepDigest, { from, path }: NumberPlace): number[] {
   let found: unknown[] = [step.sources.find(({ name }) => name === from)?.value];
   for (const key of path)
@@ -82,24 +82,24 @@ function summedFields(items: readonly unknown[]): string[] {
   const [first] = items;
   if (!isObject(first)) return [];
   const keys = Object.keys(first)
-    .filter((key) => typeof first[key] === 'number')
+    .filter((key) => amountOf(first[key]) !== undefined)
     .slice(0, SUMMED_FIELDS);
   const [a, b, ...more] = keys;
-  // Of more than three nobody knows which are a price and a quantity.
+  // With more than two factors, price and quantity are ambiguous.
   if (a === undefined || b === undefined || more.length > 1) return keys;
   const c = more[0];
   return [...keys, a + TIMES + b, ...(c === undefined ? [] : [a + TIMES + c, b + TIMES + c])];
 }
 
-/** @param fields one, or two with {@link TIMES} between them */
+/** @param fields one, or two joined by {@link TIMES} */
 function sumOf(items: readonly unknown[], fields: string): number | undefined {
   const keys = fields.split(TIMES);
   let sum = 0;
   for (const item of items) {
     let product = 1;
     for (const key of keys) {
-      const value = isObject(item) && Object.hasOwn(item, key) ? item[key] : undefined;
-      if (typeof value !== 'number') return undefined;
+      const value = isObject(item) && Object.hasOwn(item, key) ? amountOf(item[key]) : undefined;
+      if (value === undefined) return undefined;
       product *= value;
     }
     sum += product;
@@ -107,11 +107,11 @@ function sumOf(items: readonly unknown[], fields: string): number | undefined {
   return Math.round(sum * 1e6) / 1e6;
 }
 
-/** The task that was read last, since a step's places in it are asked for one after the other. */
+/** The task read last, because a step's places in it are queried one after the other. */
 let readTask = '';
 let numbersOfTask = new Map<string, number>();
 
-/** Plain numbers of a prose by the word before each; of a word with several, the first. */
+/** Plain numbers of prose by the word before each; when a word has several numbers, the first. */
 function readTaskNumbers(text: string): ReadonlyMap<string, number> {
   if (text === readTask) return numbersOfTask;
   const numbers = new Map<string, number>();
@@ -120,7 +120,7 @@ function readTaskNumbers(text: string): ReadonlyMap<string, number> {
     if (kind === 'word') word = key;
     if (kind !== 'number' || numbers.has(word) || numbers.size >= TASK_NUMBERS) continue;
     const number = Number(text.slice(start, end).replaceAll(',', ''));
-    if (Number.isFinite(number)) numbers.set(word, number);
+    if (Math.abs(number) <= Number.MAX_SAFE_INTEGER) numbers.set(word, number);
   }
   readTask = text;
   numbersOfTask = numbers;

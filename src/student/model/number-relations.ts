@@ -1,7 +1,7 @@
 /**
- * Which of two numbers of a step is the larger one: what is asked for beside what there is, a sum beside a total. Where it changes
- * from step to step it may tell what is answered; where it never did, a step in which it does is a strange one. Pure;
- * analysis learns it, the student's thread asks.
+ * Compares pairs of numbers of a step: a requested amount and the available amount, a sum and a total. A relation that
+ * changes from step to step may determine the answer; a step that breaks a constant relation is unusual. Pure; teaching
+ * learns it, the student's thread queries it.
  */
 
 import { hashString } from './json-values.ts';
@@ -9,31 +9,36 @@ import { readNumbersAt, visitNumbers } from './number-places.ts';
 import type { StepDigest } from './step.ts';
 import { EACH_ITEM, type NumberPlace, type NumberRelation } from './student-model.ts';
 
-/** The kind of keys of relations, beside those of marks. */
+/** The kind of a relation's key, beside the kinds of marks. */
 export const RELATION_KIND = 14;
 
-/** Places that are compared with each other, and the share of the steps that must have a place. */
+/** Most places that are compared with each other, and the share of steps that must have a place. */
 const PLACES = 12;
 const PRESENT = 0.6;
-/** Golden steps before a relation that never changed is one to rely on. */
+/** Golden steps needed before an unchanging relation is relied on. */
 const ALWAYS_STEPS = 20;
-/** Steps that must show each way in which two numbers compare. */
+/** Steps that must show each order of the two numbers. */
 const EACH_WAY = 2;
 
-/** Key of a mark: this relation, this way round. */
+/** Key of the mark for this relation in this order. */
 export function keyOfRelation({ a, b }: NumberRelation, way: number): number {
   return RELATION_KIND * 0x1_0000_0000 + hashString(JSON.stringify([a.from, a.path, b.from, b.path, way]));
 }
 
-/** @returns undefined where one of both is not there */
+/** @returns undefined when one of the numbers is missing */
 export function compareAt({ a, b }: NumberRelation, step: StepDigest): -1 | 0 | 1 | undefined {
   const [left] = readNumbersAt(step, a);
   const [right] = readNumbersAt(step, b);
-  if (left === undefined || right === undefined) return undefined;
+  if (left === undefined || right === undefined || isId(left) || isId(right)) return undefined;
   return compare(left, right);
 }
 
-/** Amounts that were added up are equal but for rounding. */
+/** A number that a double rounds is an id, for which larger and smaller mean nothing. */
+function isId(value: number): boolean {
+  return Math.abs(value) > Number.MAX_SAFE_INTEGER;
+}
+
+/** Summed amounts are equal apart from rounding. */
 function compare(left: number, right: number): -1 | 0 | 1 {
   const difference = left - right;
   if (Math.abs(difference) <= 1e-6 * Math.max(1, Math.abs(left), Math.abs(right))) return 0;
@@ -42,19 +47,21 @@ function compare(left: number, right: number): -1 | 0 | 1 {
 
 interface Column {
   place: NumberPlace;
-  /** By step; NaN: it is not there. */
+  /** By step; NaN when missing. */
   values: Float64Array;
   count: number;
 }
 
 /**
- * Finds places that are worth comparing: those whose numbers are of about one size.
- * @returns with the way in which each step has it, 2 for none
+ * Finds places that are worth comparing: those whose numbers are of similar size.
+ * @param isCompared whether larger and smaller mean something at a place
+ * @returns relations with their order in each step, 2 when a number is missing
  */
 export function learnRelations(
   steps: readonly StepDigest[],
+  isCompared: (place: NumberPlace) => boolean = () => true,
 ): { relation: NumberRelation; ways: Int8Array }[] {
-  const columns = readColumns(steps);
+  const columns = readColumns(steps, isCompared);
   const found: { relation: NumberRelation; ways: Int8Array }[] = [];
   for (const [i, a] of columns.entries())
     for (const b of columns.slice(i + 1)) {
@@ -78,11 +85,11 @@ export function learnRelations(
   return found;
 }
 
-function readColumns(steps: readonly StepDigest[]): Column[] {
+function readColumns(steps: readonly StepDigest[], isCompared: (place: NumberPlace) => boolean): Column[] {
   const columns = new Map<string, Column>();
   for (const [s, step] of steps.entries())
     visitNumbers(step, (place, value) => {
-      if (place.path.includes(EACH_ITEM)) return;
+      if (place.path.includes(EACH_ITEM) || isId(value)) return;
       const id = JSON.stringify([place.from, place.path]);
       let column = columns.get(id);
       if (column === undefined) {
@@ -95,10 +102,11 @@ function readColumns(steps: readonly StepDigest[]): Column[] {
     });
   return [...columns.values()]
     .filter(({ count, values }) => count >= PRESENT * steps.length && new Set(values).size > 2)
+    .filter(({ place }) => isCompared(place))
     .slice(0, PLACES);
 }
 
-/** Whether a good part of each side's numbers lies within the other's. */
+/** Whether a good part of each side's numbers lies within the other's range. */
 function overlap(a: Float64Array, b: Float64Array): boolean {
   return shareWithin(a, b) >= 0.2 && shareWithin(b, a) >= 0.2;
 }

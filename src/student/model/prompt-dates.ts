@@ -1,15 +1,17 @@
 /**
- * The dates that a sentence names, as codes that can be compared with the day of a request: a prompt that says what day
- * it is says something else tomorrow, and is the same prompt. Pure; analysis and the student's thread.
+ * The dates that a sentence names, as codes that can be compared with the day of a request. A prompt that states the
+ * current date changes daily, and is the same prompt. Pure; teaching and the student's thread.
  */
 
 const DAY_MS = 86_400_000;
 
-/** What a date may be read as; two where day and month could be either. A day, a day without its year, … as numbers. */
+/**
+ * Readings of a date, as numbers: a full date, a date without its year, … Two when day and month are interchangeable.
+ */
 export type DateCodes = readonly number[];
 
 /** A part of a text that names a date. */
-export interface NamedDate {
+interface NamedDate {
   start: number;
   end: number;
   codes: DateCodes;
@@ -25,7 +27,7 @@ const YEAR = '(?<year>(?:19|20)\\d\\d)';
 const BEFORE = `(?:(?:${WEEKDAYS.join('|')})[a-z]*\\.?,? (?:the )?)?`;
 
 const FORMS: readonly RegExp[] = [
-  // 2026-11-23, with or without a time behind it.
+  // 2026-11-23, with or without a time after it.
   /(?<year>(?:19|20)\d\d)[-/.](?<month>[01]?\d)[-/.](?<day>[0-3]?\d)(?!\d)(?:T[\d:.]+(?:Z|[+-]\d\d:?\d\d)?)?/giu,
   // 23.11.2026, 11/23/2026
   /(?<!\d)(?<a>[0-3]?\d)[-/.](?<b>[0-3]?\d)[-/.](?<year>(?:19|20)\d\d)(?!\d)/giu,
@@ -34,17 +36,17 @@ const FORMS: readonly RegExp[] = [
   // Seconds or milliseconds since 1970.
   /(?<![\p{L}\d.])(?<seconds>1\d{9})(?:\d{3})?(?![\p{L}\d])/giu,
 ];
-/** These name a day only in a sentence that speaks of the day that is. */
+/** These forms count as a date only in a sentence about the current day. */
 const LOOSE_FORMS: readonly RegExp[] = [
   new RegExp(`\\b${WEEKDAY}(?![\\p{L}\\d])`, 'giu'),
   new RegExp(`\\b${MONTH} ${YEAR}\\b`, 'giu'),
   new RegExp(`\\b${YEAR}(?![\\d-])`, 'giu'),
 ];
-/** Most sentences with a number name no date: one look tells. */
+/** Most sentences with a number name no date; this rules them out quickly. */
 const MAY_NAME_ONE = new RegExp(`(?:19|20)\\d\\d|1\\d{9}|\\b(?:${[...MONTHS, ...WEEKDAYS].join('|')})`, 'iu');
 const SPEAKS_OF_NOW = /\b(?:today|now|current|currently|date)\b/iu;
 
-/** @returns dates, those that stand within another one left out */
+/** @returns dates, except those inside another one */
 export function findDates(text: string): NamedDate[] {
   const found: NamedDate[] = [];
   if (!MAY_NAME_ONE.test(text)) return found;
@@ -53,7 +55,7 @@ export function findDates(text: string): NamedDate[] {
     for (const { 0: words, index: start, groups = {} } of text.matchAll(form)) {
       const end = start + words.length;
       const codes = readCodes(groups);
-      const isInside = found.some((other) => start < other.end && other.start < end);
+      const isInside = found.some((earlier) => start < earlier.end && earlier.start < end);
       if (codes.length > 0 && !isInside) found.push({ start, end, codes });
     }
   return found;
@@ -88,7 +90,7 @@ const codeOfMonth = (year: number, month: number): number => -100_000 - 12 * yea
 let nearDay = Number.NaN;
 let nearCodes: ReadonlySet<number> = new Set();
 
-/** Codes of the day of a time, and of the days beside it: nobody knows the client's time zone, or how late it asks. */
+/** Codes of the day of a time, and of the adjacent days, because the client's time zone and delay are unknown. */
 export function codesNear(at_ms: number): ReadonlySet<number> {
   const today = Math.floor(at_ms / DAY_MS);
   if (today === nearDay) return nearCodes;

@@ -1,11 +1,11 @@
 /**
- * The sentences of a prompt as hashes that ignore what changes in them: numbers, days, months. Those values stand beside
- * the hash, as they are. Pure; analysis and the student's thread.
+ * The sentences of a prompt as hashes that ignore the parts that change: numbers, days, months. Those values are kept
+ * beside the hash, unchanged. Pure; teaching and the student's thread.
  */
 
-import { STUDENT_CORE } from '../../limits.ts';
 import { RecentMap } from '../../std/recent-map.ts';
 import { hashString, mixNumber } from './json-values.ts';
+import { STUDENT_CORE } from './limits.ts';
 import { type DateCodes, findDates } from './prompt-dates.ts';
 
 const DAYS_AND_MONTHS = new Set(
@@ -23,32 +23,32 @@ export interface Sentence {
   start: number;
   end: number;
   isChanging: boolean;
-  /** A path or an address is in it: where the agent works, though nothing was levelled. */
+  /** It contains a path or an address: where the agent works, though nothing was levelled. */
   isPlace: boolean;
-  /** Of its numbers as they stand; 0 where it has none, and where it names a day or a time: those pass. */
+  /** Hash of its numbers as written; 0 when it has none, or when it names a day or a time, which may change. */
   numbers: number;
-  /** What was levelled in it, in its order; beyond a bound all that is left is one. */
+  /** The levelled words, in order; beyond a bound they are combined into one. */
   values: readonly SentenceValue[];
 }
 
 /** A word that was levelled: a number, an id, a day. */
-export interface SentenceValue {
+interface SentenceValue {
   start: number;
   end: number;
-  /** Of the word as it stands, with the signs of a number beside it. */
+  /** Hash of the word as written, with the signs beside a number. */
   hash: number;
-  /** The date that it belongs to; null: none. */
+  /** The date that it belongs to, or null. */
   date: DateCodes | null;
 }
 
-/** Agents send the same long prompt with every step: its sentences are kept. */
+/** Agents send the same long prompt with every step, so its sentences are cached. */
 const keptSentences = new RecentMap<string, readonly Sentence[]>(STUDENT_CORE.prompts_kept_bytes);
-/** What one takes in memory, about, and a value in it. */
+/** Approximate memory of one sentence, and of one value in it. */
 const SENTENCE_BYTES = 128;
 const VALUE_BYTES = 96;
 const NO_VALUES: readonly SentenceValue[] = [];
 
-/** All sentences of a prompt, however long it is: what is not read is not known to be the same. */
+/** All sentences of a prompt, however long it is: a part that is not read could not be compared. */
 export function sentencesOf(text: string): readonly Sentence[] {
   const recent = keptSentences.getRecent(text);
   if (recent !== undefined) return recent;
@@ -74,14 +74,14 @@ export function sentencesOf(text: string): readonly Sentence[] {
   return sentences;
 }
 
-/** A sentence is mostly shorter; in what has no sentences, numbers are data. */
+/** Sentences are mostly shorter. In text without sentences, numbers are data. */
 const SENTENCE_READ = 2_000;
-/** Words that begin with a digit or a capital: not within another word. */
+/** Words that begin with a digit or a capital, not inside another word. */
 const WORDS_OF_NUMBERS = /(?<![\p{L}\p{N}_][.:/@-]*)[0-9A-Z][\p{L}\p{N}_.:/@-]*/gu;
 /** A number, with a unit or without; longer ones are ids and times. */
 const PLAIN_NUMBER = /^\d{1,8}(?:\.\d{1,8})?\.?(?:\p{L}{1,4})?$/u;
 const CAPITAL = /^[A-Z]/;
-/** Signs that say with a number what it means: a currency, a comparison, less than nothing, a share. */
+/** Signs that give a number its meaning: currency, comparison, minus, percent. */
 const SIGNS_BEFORE = /[<>=≤≥≠$€£¥+−-]+ ?$/;
 const SIGNS_BEHIND = /^ ?[<>=≤≥≠$€£¥+%]+/;
 const SIGNS_READ = 4;
@@ -92,7 +92,7 @@ function hashNumbers(text: string, start: number, end: number): number {
   let hash = 0;
   const sentence = text.slice(start, Math.min(end, start + SENTENCE_READ));
   for (const { 0: word, index } of sentence.matchAll(WORDS_OF_NUMBERS)) {
-    // Written small it is a verb: what an agent may do, and how often.
+    // In lower case it is a verb: what an agent may do, and how often.
     const isName = CAPITAL.test(word) && DAYS_AND_MONTHS.has(hashString(word.toLowerCase()));
     if (isName || TIME_OR_YEAR.test(word)) return 0;
     if (!PLAIN_NUMBER.test(word)) continue;
@@ -105,7 +105,7 @@ function hashNumbers(text: string, start: number, end: number): number {
   return hash;
 }
 
-/** @param levelled where each word begins and ends */
+/** @param levelled start and end of each word */
 function readValues(
   text: string,
   start: number,
@@ -131,19 +131,19 @@ function readValues(
   return values;
 }
 
-/** Signs that change what a number says; 0 for a word with none. */
+/** Hash of the signs that change a number's meaning; 0 for a word without any. */
 function hashSigns(text: string, from: number, to: number): number {
   const [before = ''] = SIGNS_BEFORE.exec(text.slice(Math.max(0, from - SIGNS_READ), from)) ?? [];
   const [after = ''] = SIGNS_BEHIND.exec(text.slice(to, to + SIGNS_READ)) ?? [];
-  // A list's own dash is no minus.
+  // The dash of a list item is no minus.
   const signs = `${before.replace(/[-−]? $/, '')} ${after.trim()}`;
   return signs === ' ' ? 0 : hashString(signs);
 }
 
 /**
- * Sentences and lines as hashes of their words: words with a digit, days and months are levelled.
- * @param visit `isChanging`: something was levelled; `isPlace`: two slashes or more are in it
- * @param visitLevelled each word that is, before its sentence
+ * Reads sentences and lines as hashes of their words; words with a digit, days and months are levelled.
+ * @param visit `isChanging`: something was levelled; `isPlace`: it contains at least two slashes
+ * @param visitLevelled called with each levelled word, before its sentence
  */
 export function readSentences(
   text: string,

@@ -1,48 +1,50 @@
 /**
- * The values in the wording of a prompt: what its sentences say where they are levelled. One that all golden runs share is part
- * of their agent's rule (a limit, a date, an account), so another value there makes another agent. Pure; analysis and the student's
- * thread.
+ * The values in the wording of a prompt: the words that sentences level. A value that all golden runs share is part of
+ * their agent's rule (a limit, a date, an account), so another value there means another agent. Pure; teaching and the
+ * student's thread.
  */
 
-import { STUDENT_CORE } from '../../limits.ts';
 import { hashString, mixNumber } from './json-values.ts';
+import { STUDENT_CORE } from './limits.ts';
 import { codesNear } from './prompt-dates.ts';
 import { type Sentence, sentencesOf } from './prompt-sentences.ts';
 
-/** Of what each value in {@link PromptValues.values} is made: its place, the value, and whether it names the day of the request. */
-export const VALUE_PARTS = 3;
+/**
+ * Numbers per value in {@link PromptValues.values}: its place, the value, and whether it names the day of the request.
+ */
+const VALUE_PARTS = 3;
 
-/** Where a value stands; for explaining. */
+/** The place of a value; for explanations. */
 export interface PlacedValue {
   place: number;
   from: 'the system prompt' | 'the task';
-  /** As it stands; several where a bound makes them one. */
+  /** As written; several words when a bound combines them. */
   word: string;
   sentence: string;
 }
 
-/** Collects the values of one request's prompt, in its order. */
+/** Collects the values of one request's prompt, in order. */
 export class PromptValues {
   /** {@link VALUE_PARTS} numbers each. */
   readonly values: number[] = [];
   readonly #near: ReadonlySet<number> | null;
   readonly #sentences = new Map<number, number>();
   readonly #tell: ((value: PlacedValue) => void) | null;
-  /** Of what is beyond the bound, as one. */
+  /** Everything beyond the bound, combined. */
   #more = 0;
 
-  /** @param at_ms when it was asked; null: nobody knows */
+  /** @param at_ms when it was asked; null when unknown */
   constructor(at_ms: number | null, tell: ((value: PlacedValue) => void) | null = null) {
     this.#near = at_ms === null ? null : codesNear(at_ms);
     this.#tell = tell;
   }
 
-  /** A sentence of the system prompt. */
+  /** Adds a sentence of the system prompt. */
   addSystem(sentence: Sentence, text: string): void {
     this.#add(SYSTEM, sentence, text, STUDENT_CORE.system_values);
   }
 
-  /** The task, its beginning and its end: what is between them is mostly a document, and no rule. */
+  /** Adds the beginning and the end of the task. The middle is usually a document, and no rule. */
   addTask(task: string): void {
     const { beginning, end } = STUDENT_CORE.task_wording;
     const most = this.values.length / VALUE_PARTS + STUDENT_CORE.task_values;
@@ -51,7 +53,7 @@ export class PromptValues {
       for (const sentence of sentencesOf(text)) this.#add(TASK, sentence, text, most);
   }
 
-  /** Behind all sentences: what had no room in the system prompt. */
+  /** Call after all sentences: adds what had no room in the system prompt. */
   close(): void {
     if (this.#more !== 0) this.values.push(hashString('more values'), this.#more, 0);
     this.#more = 0;
@@ -59,7 +61,7 @@ export class PromptValues {
 
   #add(source: number, { hash, start, end, values }: Sentence, text: string, most: number): void {
     if (values.length === 0) return;
-    // Sentences that differ in their values alone are told apart by their order.
+    // Sentences that differ only in their values are distinguished by their order.
     const id = mixNumber(hash ^ source);
     const count = this.#sentences.get(id) ?? 0;
     this.#sentences.set(id, count + 1);
@@ -85,7 +87,7 @@ export class PromptValues {
 const SYSTEM = 0x51;
 const TASK = 0x7a;
 
-/** What golden steps say of one place. */
+/** The golden values of one place. */
 interface SeenValue {
   value: number;
   isSame: boolean;
@@ -95,8 +97,8 @@ interface SeenValue {
 }
 
 /**
- * Learns which values are part of the rule: those that all golden runs share. Of wording that only some of them have, enough
- * must have it to tell.
+ * Learns which values are part of the rule: those that all golden runs share. A wording that only some runs have needs
+ * enough of them.
  * @returns {@link VALUE_PARTS} numbers each
  */
 export function learnFixedValues(steps: readonly { run_id: string; values: readonly number[] }[]): number[] {
@@ -125,27 +127,27 @@ export function learnFixedValues(steps: readonly { run_id: string; values: reado
   return fixed;
 }
 
-/** Asks whether a step's values are those that its agent's golden runs shared. */
+/** Checks whether a step's values are those that its agent's golden runs shared. */
 export class FixedValues {
   readonly #fixed = new Map<number, { value: number; isToday: boolean }>();
 
-  /** @param fixed as {@link learnFixedValues} made them */
+  /** @param fixed as made by {@link learnFixedValues} */
   constructor(fixed: readonly number[]) {
     for (let at = 0; at < fixed.length; at += VALUE_PARTS)
       this.#fixed.set(fixed[at]!, { value: fixed[at + 1]!, isToday: fixed[at + 2] === 1 });
   }
 
-  /** @returns places where another value stands; empty: it says the same */
+  /** @returns places with a different value; empty when all are equal */
   findOthers(values: readonly number[]): number[] {
-    const others: number[] = [];
-    if (this.#fixed.size === 0) return others;
+    const changed: number[] = [];
+    if (this.#fixed.size === 0) return changed;
     for (let at = 0; at < values.length; at += VALUE_PARTS) {
       const golden = this.#fixed.get(values[at]!);
       if (golden === undefined || golden.value === values[at + 1]) continue;
-      // Golden runs were all made on the day that they name: it says what day it is.
+      // Golden runs all took place on the day that they name, so it is the current date.
       if (golden.isToday && values[at + 2] === 1) continue;
-      others.push(values[at]!);
+      changed.push(values[at]!);
     }
-    return others;
+    return changed;
   }
 }

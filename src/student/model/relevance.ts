@@ -1,12 +1,12 @@
 /**
- * Which marks of a step tell its answer: small decision trees over marks (information gain, tested for chance) say
- * how much each is worth. An identifier or a word of noise is worth nothing; the field that decides is worth most. Pure;
- * analysis.
+ * Finds which marks of a step determine its answer: small decision trees over marks (information gain, tested against
+ * chance) give each mark a worth. An identifier or a noise word is worth nothing; the deciding field is worth most.
+ * Pure; teaching.
  */
 
 import { createPrng } from '../../std/prng.ts';
 
-/** A mark that steps have or not. */
+/** A mark, and the steps that have it. */
 export interface MarkColumn {
   key: number;
   kind: number;
@@ -15,16 +15,16 @@ export interface MarkColumn {
   count: number;
 }
 
-/** Trees, the first one over all marks, the others over a share drawn by lot: what says the same shares the worth. */
+/** Number of trees. The first sees all marks, the others a random share, so that equivalent marks share the worth. */
 const TREES = 5;
 const DRAWN_SHARE = 0.6;
 const DEPTH = 8;
-/** Chi-square with one degree of freedom at 1 %, before the number of marks that were tried is paid for. */
+/** Chi-square with one degree of freedom at 1 %, before the correction for the number of marks that were tried. */
 export const CHANCE = 6.63;
 
 /**
- * @param labels what each step answers, 0 … classes − 1
- * @returns worth of each column; all together 1, or all 0 where nothing tells anything
+ * @param labels answer of each step, 0 … classes − 1
+ * @returns worth of each column; together 1, or all 0 when no mark tells anything
  */
 export function weighMarks(
   columns: readonly MarkColumn[],
@@ -36,7 +36,7 @@ export function weighMarks(
   if (classes < 2 || columns.length === 0) return worth;
   const perKind = new Map<number, number>();
   for (const { kind } of columns) perKind.set(kind, (perKind.get(kind) ?? 0) + 1);
-  // The more marks of a kind there are, the better one of them fits by chance.
+  // The more marks of a kind exist, the better one of them fits by chance.
   const price = columns.map(
     ({ kind }) => CHANCE + 2 * Math.log(Math.max(1, perKind.get(kind)!)) * priceOfKind(kind),
   );
@@ -57,7 +57,7 @@ export function weighMarks(
   return worth;
 }
 
-/** Words are many and say the same in many ways: they pay more than fields do. */
+/** Words are many and redundant, so they pay more than fields do. */
 function priceOfKind(kind: number): number {
   return (kind >= 5 && kind <= 7) || kind === 10 ? 1.3 : 1;
 }
@@ -102,7 +102,7 @@ function grow(growth: Growth, drawn: readonly number[], members: readonly number
     }
   }
   if (best < 0) return;
-  // Marks that tell the same as the best share its worth: where one of them differs, something is wrong.
+  // Marks that tell the same as the best one share its worth: a step in which they differ is unusual.
   const { has } = columns[best]!;
   const equals: number[] = [];
   for (const [place, c] of drawn.entries()) {

@@ -1,28 +1,31 @@
 /**
- * What is known of the service behind a student of kind `http`, for one agent: which of its kinds of answers agreed with
- * golden ones often enough, at which moments it is worth asking, and which words golden answers had. Pure; analysis and the
- * student's thread.
+ * The evidence about the service behind a student of kind `http`, for one agent: which kinds of answers agreed with
+ * golden ones often enough, at which stages it is worth asking, and which words golden answers had. Pure; teaching and
+ * the student's thread.
  *
- * A service may say anything. So an answer whose calls hold a value that stands neither in the request nor in golden answers
- * is a kind of its own, {@link NEW_VALUES} beside the tools: it is served where such answers have their own evidence.
+ * A service may say anything. So an answer with a value that appears neither in the request nor in golden answers is a
+ * separate kind, marked {@link NEW_VALUES}. It is served only on its own evidence.
  */
 
 import { type NormalRequest, type TurnBlock, textOf } from '../../domain/turn.ts';
-import { SERVICE_SAID } from '../../limits.ts';
+import { canonicalNumber } from '../../std/exact-json.ts';
 import { kindOfAnswer } from './answer-kind.ts';
-import { hashString, isObject } from './json-values.ts';
-import type { LearnedStep } from './student-fit.ts';
+import { hashString, isNumber, isObject, textOfPrimitive } from './json-values.ts';
+import type { LearnedStep } from './learned-step.ts';
 import type { ServiceEvidence, StudentModel } from './student-model.ts';
 
-/** Beside the tools in the name of a kind: a value in the answer is new. */
-export const NEW_VALUES = '(new values)';
+/** Words of an agent's golden answers that are known when a service's answer is judged. */
+const SERVICE_SAID = 4_096;
+
+/** Suffix in the name of a kind: the answer holds a new value. */
+const NEW_VALUES = '(new values)';
 
 /** The kind by its tools alone, as operators and the watch know it. */
 export function kindByTools(kind: string): string {
   return kind.endsWith(` + ${NEW_VALUES}`) ? kind.slice(0, -NEW_VALUES.length - 3) : kind;
 }
 
-/** `look`, or `look + (new values)`: what a service's answer is judged as. */
+/** `look`, or `look + (new values)`: the kind by which a service's answer is judged. */
 export function kindOfServiceAnswer(
   content: readonly TurnBlock[],
   request: NormalRequest,
@@ -32,7 +35,7 @@ export function kindOfServiceAnswer(
   return hasNewValue(content, request, said) ? `${kind} + ${NEW_VALUES}` : kind;
 }
 
-/** Whether a call's input, or a number in a text, holds what neither the request nor golden answers have. */
+/** Whether a call's input, or a number in a text, holds a value that neither the request nor golden answers have. */
 function hasNewValue(
   content: readonly TurnBlock[],
   request: NormalRequest,
@@ -40,21 +43,21 @@ function hasNewValue(
 ): boolean {
   const wanted = new Set(wordsOfAnswer(content).filter((word) => !said.has(hashString(word))));
   if (wanted.size === 0) return false;
-  // Mostly they stand near the end, and a long prompt is not read at all.
+  // Most values occur near the end, so a long prompt is rarely read to its beginning.
   for (const text of textsOf(request))
     for (const word of cutWords(text)) if (wanted.delete(word) && wanted.size === 0) return false;
   return true;
 }
 
-/** Words of golden answers, each of at least {@link SAID_RUNS} runs; the most frequent first. */
+/** Words of golden answers that occur in at least {@link SAID_RUNS} runs, the most frequent first. */
 export function findSaid(steps: readonly LearnedStep[]): number[] {
   const runs = new Map<number, { last: string; count: number }>();
   for (const { run_id, answer } of steps)
     for (const word of wordsOfAnswer(answer.content)) {
       const key = hashString(word);
-      const its = runs.get(key);
-      if (its === undefined) runs.set(key, { last: run_id, count: 1 });
-      else if (its.last !== run_id) Object.assign(its, { last: run_id, count: its.count + 1 });
+      const seen = runs.get(key);
+      if (seen === undefined) runs.set(key, { last: run_id, count: 1 });
+      else if (seen.last !== run_id) Object.assign(seen, { last: run_id, count: seen.count + 1 });
     }
   return [...runs]
     .filter(([, { count }]) => count >= SAID_RUNS)
@@ -63,10 +66,10 @@ export function findSaid(steps: readonly LearnedStep[]): number[] {
     .map(([key]) => key);
 }
 
-/** Two and one more: where a service is tried, the run itself is among them. */
+/** Two, plus one because the run itself is included when a service is tried. */
 const SAID_RUNS = 3;
 
-/** The model with what its service may answer; agents without evidence are not served. */
+/** The model limited to what its service may answer; agents without evidence are not served. */
 export function limitByService(
   model: StudentModel,
   evidence: ReadonlyMap<string, ServiceEvidence>,
@@ -81,7 +84,7 @@ export function limitByService(
   };
 }
 
-/** Values of an answer, in words. Text beside calls is nothing that an agent acts on; of a text alone the numbers count. */
+/** Words of an answer's values. Agents do not act on text beside calls; in a text alone, the numbers count. */
 function wordsOfAnswer(content: readonly TurnBlock[]): string[] {
   const words: string[] = [];
   let hasCalls = false;
@@ -95,7 +98,7 @@ function wordsOfAnswer(content: readonly TurnBlock[]): string[] {
 
 function addValues(value: unknown, key: string, words: string[]): void {
   if (typeof value === 'string') words.push(...cutWords(value));
-  else if (typeof value === 'number') words.push(nameNumber(value));
+  else if (isNumber(value)) words.push(nameNumber(textOfPrimitive(value)));
   else if (typeof value === 'boolean') words.push(`${key}:${value}`);
   else if (Array.isArray(value)) for (const item of value) addValues(item, key, words);
   else if (isObject(value))
@@ -111,15 +114,15 @@ const NUMBER = /^\d+(?:[.,]\d+)*$/;
 /** `45.20` is 45.2, and 1,204 is 1204. */
 function cutWords(text: string): string[] {
   return (text.match(WORD) ?? []).map((word) =>
-    NUMBER.test(word) && word.length < 16 ? nameNumber(Number(word.replaceAll(',', ''))) : word.toLowerCase(),
+    NUMBER.test(word) ? nameNumber(word.replaceAll(',', '')) : word.toLowerCase(),
   );
 }
 
-function nameNumber(value: number): string {
-  return Number.isFinite(value) ? String(Math.abs(value)) : '';
+function nameNumber(digits: string): string {
+  return canonicalNumber(digits.replace(/^-/, ''));
 }
 
-/** All that a request says, the latest first. */
+/** All texts of a request, the latest first. */
 function* textsOf({ system, messages, tools }: NormalRequest): Generator<string> {
   for (let at = messages.length - 1; at >= 0; at--) yield* textsOfBlocks(messages[at]!.content);
   for (const tool of tools) yield JSON.stringify(tool.input_schema) ?? '';

@@ -1,30 +1,30 @@
 /**
- * What of a request is not in the normal form, and the scope that it makes with the rest of what an agent sends
- * alike with every step. Pure; analysis and the student's thread.
+ * The parts of a request that the normal form lacks, and the scope: a fingerprint of all that an agent sends unchanged
+ * with every step. Pure; teaching and the student's thread.
  */
 
 import type { NormalRequest } from '../../domain/turn.ts';
-import { STUDENT_CORE } from '../../limits.ts';
-import { hashJson, isObject } from './json-values.ts';
+import { hashJson, isObject, readNumber } from './json-values.ts';
+import { STUDENT_CORE } from './limits.ts';
 import { ToolDates } from './tool-dates.ts';
 
-/** What of a request is not in the normal form. A wire reads it, for golden and live steps alike. */
+/** The parts of a request that the normal form lacks. A wire reads them, for golden and live steps alike. */
 export interface StepExtras {
   /** Values of the beta header, see {@link readBetas}. */
   betas: readonly string[];
-  /** Rules of the API that it breaks, by name. */
+  /** Names of the API rules that it breaks. */
   breaches: readonly string[];
-  /** When it was asked; null: nobody knows. */
+  /** When it was asked; null when unknown. */
   at_ms: number | null;
-  /** Top-level fields that the normal form has no word for (temperature, top_p, stop_sequences, service_tier, …). */
+  /** Top-level fields that the normal form does not model (temperature, top_p, stop_sequences, service_tier, …). */
   settings: Readonly<Record<string, unknown>>;
-  /** In words, why no student may answer; '' when one may. */
+  /** Why no student may answer, in words; '' when one may. */
   unsupported: string;
-  /** Where it came in, as `nameOrigin` names it. */
+  /** Where it arrived, as `nameOrigin` names it. */
   origin: string;
 }
 
-/** Fields of a request that the normal form holds, or that say nothing of the answer. */
+/** Fields of a request that the normal form holds, or that do not affect the answer. */
 const LEFT_OUT = new Set([
   'model',
   'messages',
@@ -39,13 +39,13 @@ const LEFT_OUT = new Set([
   'cache_control',
 ]);
 
-/** Of fields that are left out, the types that the normal form tells apart. */
+/** Types that the normal form distinguishes, for the fields that are left out. */
 const NORMAL_TYPES: Readonly<Record<string, readonly unknown[]>> = {
   thinking: ['enabled', 'disabled', 'adaptive'],
   output_format: ['json_schema'],
 };
 
-/** Of a Messages request, the fields that the normal form has no word for. */
+/** The fields of a Messages request that the normal form does not model. */
 export function readMessagesSettings(body: Readonly<Record<string, unknown>>): Record<string, unknown> {
   const settings: Record<string, unknown> = {};
   for (const key of Object.keys(body)) {
@@ -56,7 +56,7 @@ export function readMessagesSettings(body: Readonly<Record<string, unknown>>): R
   return settings;
 }
 
-/** Values of a beta header as they came, as words: split at commas, trimmed, sorted. */
+/** Values of a beta header as words: split at commas, trimmed, sorted. */
 export function readBetas(headers: readonly string[]): string[] {
   const words = headers
     .flatMap((header) => header.split(','))
@@ -65,18 +65,18 @@ export function readBetas(headers: readonly string[]): string[] {
   return [...new Set(words)].sort();
 }
 
-/** What a request has beside the normal form, where nothing speaks against a student. */
+/** The extras of a request that any student may answer. */
 export function plainExtras(settings: Readonly<Record<string, unknown>> = {}): StepExtras {
   return { betas: [], breaches: [], at_ms: null, settings, unsupported: '', origin: '' };
 }
 
-/** Whether a field that the normal form holds is of a type that it has no word for: then it is a setting like others. */
+/** Whether a field of the normal form has a type that the form does not model. It then counts as a setting. */
 function hasUnknownType(key: string, value: unknown): boolean {
   const known = NORMAL_TYPES[key];
   return known !== undefined && !(isObject(value) && known.includes(value.type));
 }
 
-/** Model, tools, settings, tool choice, thinking and response schema, as a hash. */
+/** A hash of model, tools, settings, tool choice, thinking and response schema. */
 export function fingerprintScope(
   request: NormalRequest,
   extras: StepExtras,
@@ -84,19 +84,21 @@ export function fingerprintScope(
 ): string {
   const { model, tools, tool_choice, thinking, response_schema } = request;
   const { betas, settings, origin } = extras;
-  // A budget of thinking that follows max_tokens changes from request to request; the mode and the effort do not.
+  // A thinking budget that follows max_tokens changes from request to request; mode and effort do not.
   const parts = [
     model,
-    tools.map(({ kind, name, description, input_schema, settings: its }) => [
-      kind,
-      name,
-      description,
-      input_schema,
-      dropCacheMarks(its),
-    ]),
+    tools
+      .toSorted((a, b) => (a.name < b.name ? -1 : a.name > b.name ? 1 : 0))
+      .map(({ kind, name, description, input_schema, settings: toolSettings }) => [
+        kind,
+        name,
+        description,
+        input_schema,
+        dropCacheMarks(toolSettings),
+      ]),
     betas,
-    settings,
-    tool_choice,
+    dropDefaults(settings),
+    isDefaultChoice(tool_choice) ? null : tool_choice,
     thinking === null ? null : [thinking.mode, thinking.effort],
     response_schema,
     ...(origin === '' ? [] : [origin]),
@@ -106,12 +108,33 @@ export function fingerprintScope(
     const hash = hashJson(
       parts,
       seed,
-      { left: STUDENT_CORE.scope_read, level: (its) => dates.level(its) },
+      { left: STUDENT_CORE.scope_read, level: (text) => dates.level(text) },
       STUDENT_CORE.scope_depth,
     );
     text += hash.toString(16).padStart(8, '0');
   }
   return text;
+}
+
+/** Settings with the value that the providers' APIs take when a request leaves them out. */
+const DEFAULTS: Readonly<Record<string, number>> = {
+  temperature: 1,
+  top_p: 1,
+  n: 1,
+  presence_penalty: 0,
+  frequency_penalty: 0,
+};
+
+/** An explicit default asks for the same as no setting. */
+function dropDefaults(settings: StepExtras['settings']): StepExtras['settings'] {
+  const isDefault = (key: string): boolean =>
+    Object.hasOwn(DEFAULTS, key) && readNumber(settings[key]) === DEFAULTS[key];
+  if (!Object.keys(settings).some(isDefault)) return settings;
+  return Object.fromEntries(Object.entries(settings).filter(([key]) => !isDefault(key)));
+}
+
+function isDefaultChoice(choice: NormalRequest['tool_choice']): boolean {
+  return choice !== null && choice.mode === 'auto' && choice.names.length === 0 && choice.parallel !== false;
 }
 
 function dropCacheMarks(settings: unknown): unknown {

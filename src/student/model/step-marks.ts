@@ -1,46 +1,47 @@
 /**
- * The marks of a step's state: hashes of a kind, a place and a value, of which the student learns which tell something. Pure;
- * analysis and the student's thread.
+ * The marks of a step's state: hashes of a kind, a place and a value. The student learns which marks are informative.
+ * Pure; teaching and the student's thread.
  */
 
-import { STUDENT_CORE } from '../../limits.ts';
+import { canonicalNumber, digitsOf } from '../../std/exact-json.ts';
 import { hashString, isObject, mixNumber } from './json-values.ts';
+import { STUDENT_CORE } from './limits.ts';
 import { readSentences } from './prompt-sentences.ts';
 import { readTokens, type TextToken } from './text-tokens.ts';
 
-/** What a mark is about; Each place of the first four kinds has one value. */
+/** What a mark is about. Each place of the first four kinds has one value. */
 export const MARK = {
   /** A value in a result that the step answers. */
   fresh: 1,
   /** What was called before, how often, with which failures. */
   past: 2,
-  /** A value in a result before that, or in a call. */
+  /** A value in an earlier result, or in a call. */
   earlier: 3,
-  /** Type of what stands at a place of a fresh result. */
+  /** Type of the value at a place of a fresh result. */
   shape: 4,
   /** Words: a place has many. */
   fresh_word: 5,
   said_word: 6,
   task_word: 7,
   earlier_word: 10,
-  /** What the task and the latest words of the user deny: one value for all of it. */
+  /** What the task and the user's latest words deny: one value for all of it. */
   denial: 11,
   /** The numbers in a sentence of the system prompt that names no day or time: limits, counts, prices. */
   system_number: 12,
 } as const;
 
-/** A call that the step goes on from. */
+/** A call that the step continues from. */
 export interface PastCall {
   id: string;
   name: string;
   input: unknown;
-  /** Place among the messages. */
+  /** Index of its message. */
   at: number;
 }
 
-/** What came of one. */
+/** The result of a call. */
 export interface PastResult {
-  /** Of the call; null: nobody knows. */
+  /** Of the call; null when unknown. */
   id: string | null;
   name: string;
   text: string;
@@ -48,19 +49,22 @@ export interface PastResult {
   at: number;
 }
 
-/** Marks one step, in the order in which it is read: what comes first has room. */
+/** Marks one step in reading order. Marks that come first are kept. */
 export class StepMarks {
   /** Kind, place and value of each, one after the other. */
   readonly values: number[] = [];
-  /** What the user spoke of. */
+  /** What the user mentioned. */
   readonly #said = new Set<string>();
 
-  /** Up to a bound; further ones are left out. */
+  /** Adds a mark, up to a bound; further ones are dropped. */
   mark(kind: number, place: number, value: number): void {
     if (this.values.length < 3 * STUDENT_CORE.marks) this.values.push(kind, place, value);
   }
 
-  /** The user's words. @param place of them all */
+  /**
+   * Marks the user's words.
+   * @param place of all of them
+   */
   markSaid(kind: number, place: number, text: string): void {
     const tokens = readTokens(text, 3 * STUDENT_CORE.words_marked);
     this.markTokens(kind, place, tokens);
@@ -70,7 +74,10 @@ export class StepMarks {
         this.#said.add(plainValue(text.slice(token.start, token.end)));
   }
 
-  /** Beside the bound: the marks of the conversation leave these no room in a large one. @param numbers place, value, … */
+  /**
+   * These do not count towards the bound, because the marks of a long conversation would leave no room.
+   * @param numbers place, value, …
+   */
   markSystemNumbers(numbers: readonly number[]): void {
     for (let at = 0; at < numbers.length; at += 2)
       this.values.push(MARK.system_number, numbers[at]!, numbers[at + 1]!);
@@ -93,7 +100,7 @@ export class StepMarks {
     }
   }
 
-  /** Latest first, both. */
+  /** Both lists latest first. */
   markPast(calls: readonly PastCall[], results: readonly PastResult[]): void {
     let trail = 0;
     for (let back = 0; back < 3; back++) {
@@ -116,7 +123,7 @@ export class StepMarks {
     this.mark(MARK.past, hashString('in a row'), Math.min(calls.length === 0 ? 0 : same, 6));
   }
 
-  /** Whether a certain line is there, with its numbers levelled, tells more than that its words are. */
+  /** The presence of a certain line, with its numbers levelled, tells more than the presence of its words. */
   markLines(place: number, text: string): void {
     let lines = 0;
     readSentences(text, (hash) => {
@@ -146,9 +153,10 @@ export class StepMarks {
       return;
     }
     if (isFresh) this.mark(MARK.shape, place, value === null ? 4 : typeof value === 'string' ? 5 : 6);
-    if ((typeof value === 'string' && value.length >= 3 && value.length <= 48) || typeof value === 'number') {
-      // That a result speaks of what the user spoke of, or of something else, may decide.
-      this.mark(kind, mixNumber(place + 11), this.#said.has(plainValue(value)) ? 1 : 2);
+    const digits = digitsOf(value);
+    if ((typeof value === 'string' && value.length >= 3 && value.length <= 48) || digits !== null) {
+      // Whether a result is about what the user mentioned may decide the answer.
+      this.mark(kind, mixNumber(place + 11), this.#said.has(plainValue(digits ?? String(value))) ? 1 : 2);
     }
     if (typeof value === 'string') {
       if (value.length <= 48) this.mark(kind, place, hashString(value));
@@ -156,8 +164,8 @@ export class StepMarks {
         this.markWords(MARK.fresh_word, place, value);
         if (value.length > 48) this.markLines(place, value);
       }
-    } else if (typeof value !== 'number' || Number.isInteger(value)) {
-      this.mark(kind, place, hashString(String(value), 1));
+    } else if (digits === null || /^-?\d+$/.test(digits)) {
+      this.mark(kind, place, hashString(digits ?? String(value), 1));
     }
   }
 
@@ -175,8 +183,8 @@ export class StepMarks {
   }
 
   /**
-   * How far the calls since a list came are through it.
-   * @param since calls since then by tool, `latest` among them
+   * How far the calls since a list arrived have worked through it.
+   * @param since calls since then by tool, including `latest`
    */
   markProgress(name: string, json: unknown, since: ReadonlyMap<string, number>, latest: string): void {
     let lists = 0;
@@ -185,7 +193,7 @@ export class StepMarks {
       if (Array.isArray(value)) {
         lists++;
         const next = value[since.get(latest) ?? value.length] as unknown;
-        // What the next call is about, if the list is being worked through.
+        // The subject of the next call, if the list is being worked through.
         if (next !== undefined) this.#markNext(hashString(`next ${name}${path}`), next);
         for (const [tool, count] of since)
           this.mark(
@@ -209,7 +217,7 @@ const DENYING = new Set(
   ).split(' '),
 );
 
-/** Words that turn a sentence round, each with the word behind it. */
+/** Negating words, each with the word after it. */
 function hashDenials(tokens: readonly TextToken[]): number {
   const found = new Set<number>();
   for (const [i, { kind, key }] of tokens.entries()) {
@@ -222,9 +230,10 @@ function hashDenials(tokens: readonly TextToken[]): number {
   return sum;
 }
 
-/** One way to write a value, for comparing. */
-function plainValue(value: string | number): string {
-  if (typeof value === 'number') return String(value);
-  const number = value.length <= 16 ? Number(value.replaceAll(',', '')) : Number.NaN;
-  return Number.isFinite(number) && value !== '' ? String(number) : value.toLowerCase();
+/** One spelling of a value, for comparisons. */
+function plainValue(value: string): string {
+  const number = value.replaceAll(',', '');
+  return PLAIN_NUMBER.test(number) ? canonicalNumber(number) : value.toLowerCase();
 }
+
+const PLAIN_NUMBER = /^-?\d{1,40}(?:\.\d{1,20})?(?:[eE][+-]?\d{1,3})?$/;

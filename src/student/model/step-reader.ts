@@ -1,32 +1,40 @@
 /**
- * Reads one request for its step: its system prompt, the task and the latest words, and the latest calls and results of each
- * tool, going back a bounded way: a long run costs no more than a short one. Pure; analysis and the student's thread.
+ * Reads one request for its step: its system prompt, the task and the latest words, and the latest calls and results of
+ * each tool. It looks back a bounded distance, so a long run costs no more than a short one. Pure; teaching and the
+ * student's thread.
  */
 
 import type { NormalRequest, TurnBlock, TurnMessage } from '../../domain/turn.ts';
-import { STUDENT_CORE } from '../../limits.ts';
+import { parseExact } from '../../std/exact-json.ts';
 import { partInstructions } from './instructions.ts';
 import { type CopyBudget, copyBounded, cutText, hashString, mixNumber } from './json-values.ts';
+import { STUDENT_CORE } from './limits.ts';
 import { sentencesOf } from './prompt-sentences.ts';
+import { cutSentences } from './prompt-text.ts';
 import { type PlacedValue, PromptValues } from './prompt-values.ts';
 import { MARK, type PastCall, type PastResult, StepMarks } from './step-marks.ts';
 
-/** Something in the step's context that values can be taken from. */
+/** A part of the step's context from which values can be taken. */
 export interface StepSource {
   /**
-   * `task`: first words of the user; `said`: the latest ones, where others, `said#1`: all between them; `system`: the system prompt's changing lines;
-   * `result:NAME`, `call:NAME`: latest result of the tool and input of its latest call; with `#1` the one before, and
-   * so on. `results:NAME`: all of a tool that was called several times at once.
-   * `progress`: how often each tool was called since a result came.
+   * `task`: the user's first words; `said`: the latest ones, if different; `said#1`: all between them; `system`: the
+   * changing lines of the system prompt; `result:NAME`, `call:NAME`: latest result of the tool, and input of its latest
+   * call; `#1` is the previous one, and so on. `results:NAME`: all results of a tool that was called several times at
+   * once. `progress`: how often each tool was called since a result came.
    */
   name: string;
-  /** Text of prose, else a bounded copy of the JSON. */
+  /** Text for prose, else a bounded copy of the JSON. */
   value: unknown;
 }
+
+/** Prefix of the hash of prompt blocks that are not kept; no client sends this character. */
+const BEYOND = '\u0000';
 
 /** Reads one request. */
 export class StepReader {
   readonly system: number[] = [];
+  /** The system prompt, as sentences of each block. */
+  readonly prompt: (readonly string[])[] = [];
   readonly values: number[];
   readonly marks: StepMarks;
   readonly sources: StepSource[] = [];
@@ -34,9 +42,12 @@ export class StepReader {
   turn = 0;
   hasUnread = false;
   readonly #messages: readonly TurnMessage[];
-  /** Place of the first answer; behind the last message where there is none. */
+  /** Index of the first answer; the number of messages if absent. */
   readonly #taskEnd: number;
-  /** Of the system prompt: places and their numbers, how often a sentence came, and what is beyond the bound as one. */
+  /**
+   * Of the system prompt: places and their numbers, how often a sentence occurred, and everything beyond the bound
+   * combined.
+   */
   readonly #numbers: number[] = [];
   readonly #numbered = new Map<number, number>();
   #moreNumbers = 0;
@@ -44,7 +55,7 @@ export class StepReader {
   readonly #progress: Record<string, Record<string, number>> = {};
   readonly #budget: CopyBudget = { characters: STUDENT_CORE.step, nodes: STUDENT_CORE.json_nodes };
 
-  /** @param told what the tools' descriptions say of the day that it is */
+  /** @param told what the tools' descriptions say about the current day */
   constructor(
     request: NormalRequest,
     at_ms: number | null,
@@ -66,14 +77,19 @@ export class StepReader {
     if (values !== '') this.sources.push({ name: 'system', value: values });
   }
 
-  /** @returns what changes in it, as far as one can tell from one request */
+  /** @returns the changing lines, as far as one request can show */
   #readSystem(blocks: readonly TurnBlock[]): string {
     let changing = '';
     let places = '';
     let rest = 0;
+    let room: number = STUDENT_CORE.prompt_characters;
+    let beyond = 0;
     for (const block of blocks) {
       if (block.type !== 'text') continue;
       const { text } = block;
+      if (text.length <= room) this.prompt.push(cutSentences(text));
+      else beyond = mixNumber(Math.imul(beyond, 31) + hashString(text));
+      room -= text.length;
       for (const sentence of sentencesOf(text)) {
         const { hash, start, end, isChanging, isPlace, numbers } = sentence;
         this.#values.addSystem(sentence, text);
@@ -86,12 +102,14 @@ export class StepReader {
           places += `${text.slice(start, Math.min(end, start + 200))}\n`;
       }
     }
+    // Blocks beyond the bound are compared as a whole.
+    if (beyond !== 0) this.prompt.push([`${BEYOND}${beyond}`]);
     changing += places.slice(0, Math.max(0, STUDENT_CORE.system_changing - changing.length));
     if (rest !== 0) this.system.push(rest);
     return changing;
   }
 
-  /** Sentences that differ in their numbers alone are told apart by their order. */
+  /** Sentences that differ only in their numbers are distinguished by their order. */
   #noteNumbers(sentence: number, numbers: number): void {
     const count = (this.#numbered.get(sentence) ?? 0) + 1;
     this.#numbered.set(sentence, count);
@@ -105,7 +123,7 @@ export class StepReader {
     const { length } = messages;
     let last = length - 1;
     while (last >= 0 && messages[last]!.role !== 'assistant') last--;
-    // Behind the last answer: what this step answers.
+    // After the last answer: what this step answers.
     const floor = Math.max(0, length - STUDENT_CORE.messages_back);
     const calls: PastCall[] = [];
     const results: PastResult[] = [];
@@ -148,7 +166,7 @@ export class StepReader {
     this.sources.push({ name: 'progress', value: this.#progress });
   }
 
-  /** What the user said between the task and the latest words: it may hold still. The latest first. */
+  /** What the user said between the task and the latest words, which may still hold. The latest first. */
   #readSaidBefore(floor: number, last: number): string {
     let text = '';
     for (let at = last - 1; at >= floor && at >= this.#taskEnd && text.length < STUDENT_CORE.said; at--) {
@@ -185,7 +203,7 @@ export class StepReader {
     for (const result of results) {
       if (result.at <= last) break;
       const name = `${result.name.slice(0, 64)}${result.is_error ? '!' : ''}`;
-      // As many as a list had elements: how many they were is no other moment.
+      // One call per list element: their number does not make another stage.
       if (names[0] === name) names[0] = `${name}×`;
       else if (names[0] !== `${name}×`) names.unshift(name);
     }
@@ -231,7 +249,7 @@ export class StepReader {
         this.marks.markLines(hashString(name), cut);
       } else if (!name.includes('#')) this.marks.markWords(MARK.earlier_word, hashString(name), cut);
     };
-    // Calls are small and say what was looked for: they come before old results.
+    // Calls are small and say what was looked for, so they come before old results.
     const addResult = (result: PastResult): void => {
       const name = takeName('result', result.name);
       if (name === null || this.#budget.characters <= 0) return;
@@ -247,8 +265,8 @@ export class StepReader {
       if (isLatest) this.#noteProgress(name, json, result.at, calls);
     };
     for (const result of results) if (result.at > last) addResult(result);
-    for (const [name, its] of resultsOfOneTool(results, last))
-      add(`results:${name}`, its, STUDENT_CORE.result);
+    for (const [name, values] of resultsOfOneTool(results, last))
+      add(`results:${name}`, values, STUDENT_CORE.result);
     for (const call of calls) {
       const name = takeName('call', call.name);
       if (name === null) continue;
@@ -269,7 +287,7 @@ export class StepReader {
   }
 }
 
-/** The user's words before any answer: several messages of the user in a row are one to the API. */
+/** The user's words before any answer. The API treats consecutive user messages as one. */
 function readTask(messages: readonly TurnMessage[], end: number): string {
   let text = '';
   for (let at = 0; at < end; at++)
@@ -278,7 +296,7 @@ function readTask(messages: readonly TurnMessage[], end: number): string {
   return text;
 }
 
-/** Tells the values in the wording of a request's prompt, at the places that its step has them: for explaining. */
+/** Reports the values in the wording of a request's prompt, at the places that its step has them; for explanations. */
 export function readPromptValues(request: NormalRequest, tell: (value: PlacedValue) => void): void {
   const { system, messages, task_end } = partInstructions(request);
   const values = new PromptValues(null, tell);
@@ -294,19 +312,21 @@ function resultsOfOneTool(results: readonly PastResult[], last: number): Map<str
   for (const { at, name, text } of results) {
     if (at <= last) break;
     const key = name.slice(0, 64);
-    const its = found.get(key);
+    const values = found.get(key);
     const value = readResultText(text).json ?? text;
-    if (its === undefined) found.set(key, [value]);
-    else its.unshift(value);
+    if (values === undefined) found.set(key, [value]);
+    else values.unshift(value);
   }
-  for (const [name, its] of found) if (its.length < 2) found.delete(name);
+  for (const [name, values] of found) if (values.length < 2) found.delete(name);
   return found;
 }
 
-/** What a client of a shell puts before the output of a command that failed, where it marks no error. */
+/** What a shell's client puts before the output of a failed command, if it marks no error. */
 const FAILED_COMMAND = /^(?:Process exited with|Exit) code:? -?[1-9]/m;
 
-/** Clients give back results as calls end: the order of the calls is the same in every run. Latest first, both. */
+/**
+ * Clients return results as calls end, but the order of the calls is the same in every run. Both lists latest first.
+ */
 function orderResults(results: PastResult[], calls: readonly PastCall[]): void {
   const places = new Map<string | null, number>(calls.map(({ id }, place) => [id, place]));
   const known = results.filter(({ id }) => places.has(id));
@@ -315,20 +335,20 @@ function orderResults(results: PastResult[], calls: readonly PastCall[]): void {
   for (const [at, { id }] of results.entries()) if (places.has(id)) results[at] = known[next++]!;
 }
 
-/** The JSON in a result, and the text that it is not; a shell's client adds lines of its own to what a command printed. */
+/** The JSON in a result, and the text around it: a shell's client adds its own lines to a command's output. */
 function readResultText(text: string): { json?: unknown; text: string } {
   if (text.length > STUDENT_CORE.json_parsed) return { text };
   let tries = 0;
   for (const { index: start } of text.matchAll(LINE_OF_JSON)) {
     if (++tries > JSON_TRIES) break;
     const end = findJsonEnd(text, start);
-    // A line that goes on behind it is no JSON.
+    // A line that continues after the bracket is no JSON.
     if (end < 0 || !/^[ \t\r]*(?:\n|$)/.test(text.slice(end, end + STUDENT_CORE.string))) continue;
     try {
-      const json = JSON.parse(text.slice(start, end)) as unknown;
+      const json = parseExact(text.slice(start, end));
       return { json, text: `${text.slice(0, start)}${text.slice(end)}`.trim() };
     } catch {
-      // Something else that begins like it.
+      // Not JSON, though it begins like it.
     }
   }
   return { text };
@@ -337,7 +357,7 @@ function readResultText(text: string): { json?: unknown; text: string } {
 const LINE_OF_JSON = /(?<=^[ \t]{0,8})[{[]/gm;
 const JSON_TRIES = 3;
 
-/** Behind the bracket that closes the one at `start`; −1: there is none. */
+/** Index after the bracket that closes the one at `start`; −1 when it is not closed. */
 function findJsonEnd(text: string, start: number): number {
   let depth = 0;
   let isString = false;

@@ -1,58 +1,64 @@
 /**
- * A step as the student sees it: what was asked of the model, bounded, with the noise of single requests levelled. The
- * same for golden steps and live ones. Pure; analysis and the student's thread.
+ * A step as the student sees it: what the model was asked, bounded, without the noise of individual requests. The same
+ * for golden steps and live ones. Pure; teaching and the student's thread.
  *
- * It reads the task, the last messages and, going back a bounded way, the latest results and calls of each tool, so a
- * long run costs no more than a short one. It keeps values as they are, for answers. It keeps the state as marks: hashes
- * of a kind, a place and a value. The student learns which marks tell something.
+ * It reads the task, the last messages and, looking back a bounded distance, the latest results and calls of each tool,
+ * so a long run costs no more than a short one. Values are kept unchanged, for answers. The state is kept as marks:
+ * hashes of a kind, a place and a value. The student learns which marks are informative.
  */
 
 import type { NormalRequest } from '../../domain/turn.ts';
-import { STUDENT_CORE } from '../../limits.ts';
+import { STUDENT_CORE } from './limits.ts';
+import type { PromptText } from './prompt-text.ts';
 import { fingerprintScope, type StepExtras } from './step-extras.ts';
 import { StepMarks } from './step-marks.ts';
 import { StepReader, type StepSource } from './step-reader.ts';
 import { ToolDates } from './tool-dates.ts';
 
-/** Plain JSON, some 16 KB of it at most. */
+/** Plain JSON, at most about 16 KB beside the prompt. */
 export interface StepDigest {
-  /** Model, tools, settings, tool choice, thinking and response schema, as a hash. */
+  /** A hash of model, tools, settings, tool choice, thinking and response schema. */
   scope: string;
-  /** Where it came in, for people, as `nameOrigin` names it; left out: the default upstream. */
+  /** Where it arrived, as `nameOrigin` names it, for people; left out for the default upstream. */
   origin?: string;
-  /** Hashes of the system prompt's sentences, their noise levelled. */
+  /** Hashes of the system prompt's sentences, with noise removed. */
   system: number[];
-  /** The values in the wording of the system prompt and the task, as `PromptValues` has them; left out: there are none. */
+  /** The system prompt itself, and when it was asked (null when unknown); left out if absent. */
+  prompt?: PromptText;
+  at_ms?: number | null;
+  /**
+   * The values in the wording of the system prompt and the task, as in `PromptValues`; left out if absent.
+   */
   values?: number[];
-  /** What the step answers: `task`, `said`, or `NAME NAME!` for results of tools, `!` a failed one. */
+  /** What the step answers: `task`, `said`, or `NAME NAME!` for tool results; `!` marks a failed one. */
   stage: string;
-  /** Rules of the API that the request breaks, as `findBreaches` names them. */
+  /** API rules that the request breaks, as `findBreaches` names them. */
   breaches: string[];
-  /** In words, why no student may answer; '' when one may. */
+  /** Why no student may answer, in words; '' when one may. */
   unsupported: string;
-  /** Thinking is on: a call of a tool would need a thinking block before it. */
+  /** Thinking is on, so a tool call would need a thinking block before it. */
   is_thinking: boolean;
-  /** Names of the tools that may be called; null: no tool may be. */
+  /** Names of the tools that may be called; null when calls are not allowed. */
   callable: string[] | null;
-  /** One must be called. */
+  /** A tool must be called. */
   must_call: boolean;
-  /** Calls in one answer at most. */
+  /** Most calls in one answer. */
   calls_max: number;
-  /** null: as many as it likes. */
+  /** null when there is no limit. */
   max_output_tokens: number | null;
-  /** Text must be JSON of a schema. */
+  /** Text must be JSON that matches a schema. */
   wants_json: boolean;
-  /** Answers of the model before this one. */
+  /** Number of the model's answers before this one. */
   turn: number;
   /** Marks of the state: kind, place and value of each, one after the other, as hashes; see MARK. */
   marks: number[];
   sources: StepSource[];
 }
 
-/** A label and a prefix of four segments are shorter. */
+/** A label and a four-segment prefix are shorter. */
 const ORIGIN_CHARACTERS = 400;
 
-/** Bounded in work and size for whatever request. Never throws. */
+/** Bounded in work and size for any request. Never throws. */
 export function digestStep(request: NormalRequest, extras: StepExtras, marks = new StepMarks()): StepDigest {
   const dates = new ToolDates(extras.at_ms);
   const scope = fingerprintScope(request, extras, dates);
@@ -69,6 +75,7 @@ export function digestStep(request: NormalRequest, extras: StepExtras, marks = n
     scope,
     ...(extras.origin === '' ? {} : { origin: extras.origin.slice(0, ORIGIN_CHARACTERS) }),
     system: reader.system,
+    ...(reader.prompt.length === 0 ? {} : { prompt: reader.prompt, at_ms: extras.at_ms }),
     values: reader.values,
     stage: reader.stage,
     breaches: [...extras.breaches],

@@ -1,15 +1,19 @@
 /**
- * What a student has learned, as data: agents, their stages, and what is in each. Plain JSON, packed as it is. Pure
- * types, and the keys of marks in it; student-fit.ts makes it, and student.ts reads it.
+ * What a student has learned, as data: agents, their stages, and the content of each. Plain JSON, packed unchanged.
+ * Pure types, and the keys of marks in it; student-fit.ts makes it, and student.ts reads it.
  */
 
 import type { AnswerTemplate } from './answer-template.ts';
+import type { FreeArguments, Wording } from './equivalence.ts';
 import type { NoveltyMemory } from './novelty.ts';
+import type { PromptTemplate } from './prompt-template.ts';
 
-/** What was learned: plain JSON, packed as it is. */
+/** The learned model: plain JSON, packed unchanged. */
 export interface StudentModel {
-  /** Raised with each release that reads steps or makes answers otherwise: a student of another is not opened. */
-  format: 'svc_student_model_v1';
+  /**
+   * Raised with each release that reads steps or makes answers differently. A student of another format is not opened.
+   */
+  format: 'svc_student_model_v2';
   support_min: number;
   /** Golden runs and steps that it was fitted on. */
   runs: number;
@@ -17,40 +21,50 @@ export interface StudentModel {
   groups: StudentGroup[];
 }
 
-/** Golden steps of one agent, {@link StudentAgent}. Its fields are the student's own business. */
-export type StudentGroup = Readonly<Record<string, unknown>>;
+/** Golden steps of one agent, {@link StudentAgent}. Only the student reads its fields. */
+type StudentGroup = Readonly<Record<string, unknown>>;
 
-/** What lies in {@link StudentModel.groups}: one agent, steps of one scope with one system prompt, but for what changes in it. */
+/**
+ * An element of {@link StudentModel.groups}: one agent, that is, steps of one scope with one system prompt except for
+ * its changing parts.
+ */
 export interface StudentAgent {
   scope: string;
   /** As `nameAgents` of student-fit.ts names it. */
   name: string;
-  /** Steps with a larger score are not covered, whatever the threshold; 1 in models that say nothing of it. */
+  /** Steps with a larger score are not covered, whatever the threshold; 1 in models without this field. */
   limit?: number;
-  /** Kinds of answers that are served (`kindOfAnswer`), each with its own limit; left out: all, at the limit above. */
+  /**
+   * Kinds of answers that are served (`kindOfAnswer`), each with its own limit; left out when all are served, at the
+   * limit above.
+   */
   kinds?: [string, number][];
-  /** Of a student that asks a service: what the service was found to be good at; left out: it has not been tried so. */
+  /** For a student that asks a service: what the service does well; left out before a trial. */
   service?: ServiceEvidence;
   /** Sentences that every golden step had. */
   core: number[];
-  /** Others that several runs had. */
+  /** Other sentences that several runs had. */
   known: number[];
-  /** Values in the prompt's wording that all golden runs shared, as `learnFixedValues` makes them; none in older models. */
+  /**
+   * Values in the prompt's wording that all golden runs shared, as made by `learnFixedValues`; absent in older models.
+   */
   fixed?: number[];
-  /** Rules of the API that golden requests broke and the upstream took; none in older models. */
+  /** Arguments that nothing reads, so that their wordings may differ; absent in older models. */
+  free?: FreeArguments;
+  /** API rules that golden requests broke without a refusal; absent in older models. */
   breaches?: string[];
-  /** Most sentences of one step that are not core. */
-  changing_max: number;
+  /** What all its golden prompts have in common: a prompt that does not fit belongs to another agent. */
+  prompt: PromptTemplate;
   stages: StageMemory[];
 }
 
-/** What a service may answer of one agent's steps; see service-evidence.ts. */
+/** What a service may answer for one agent's steps; see service-evidence.ts. */
 export interface ServiceEvidence {
   /** Kinds of answers (`kindOfServiceAnswer`) that are served, each with its largest score. */
   kinds: [string, number][];
   /** Stages of golden steps at which it is asked. */
   stages: string[];
-  /** Hashes of words that golden answers had. */
+  /** Hashes of words of golden answers. */
   said: number[];
 }
 
@@ -67,18 +81,18 @@ export interface NumberSplit {
 /** Part of a path that stands for all elements of a list. */
 export const EACH_ITEM = '[]';
 
-/** Where a number stands. */
+/** The place of a number. */
 export interface NumberPlace {
   from: string;
-  /** Keys, {@link EACH_ITEM}, or last what `number-places.ts` makes of a list or a prose. */
+  /** Keys, {@link EACH_ITEM}, or last what `number-places.ts` derives from a list or prose. */
   path: string[];
 }
 
-/** Two places of numbers that are compared. Plain JSON. */
+/** Two places whose numbers are compared. Plain JSON. */
 export interface NumberRelation {
   a: NumberPlace;
   b: NumberPlace;
-  /** How a compares with b in all golden steps: below (-1), equal (0), above (1); null: it changes. */
+  /** How a compares with b in all golden steps: below (-1), equal (0), above (1); null when it changes. */
   always: -1 | 0 | 1 | null;
 }
 
@@ -89,40 +103,50 @@ export interface NumberRange {
   path: string[];
   least: number;
   most: number;
-  /** How far below and above those a number is no stranger; left out where numbers grow, and in older models. */
+  /** How far below and above these a number is still normal; left out when numbers grow, and in older models. */
   slack?: [number, number];
 }
 
 export interface Prototype {
-  /** Dimensions of marks that it has. */
+  /** Dimensions of its marks. */
   marks: number[];
-  /** Class (−1: answers that no template explains) and golden runs. */
+  /** Class (−1 for answers that no template explains) and golden runs. */
   votes: [number, number][];
-  /** Exchange of the newest golden step of these; left out in older models. */
+  /** Exchange of its newest golden step; absent in older models. */
   example?: number;
 }
 
-/** Golden steps of one agent at one kind of moment. */
+/** Golden steps of one agent at one stage. */
 export interface StageMemory {
   stage: string;
   runs: number;
   steps: number;
   input_tokens: number;
-  /** Of those, read from and written to the provider's cache; left out: none. */
+  /** Of those, read from and written to the provider's cache; left out when none. */
   cache_read_tokens?: number;
   cache_write_tokens?: number;
-  classes: { template: AnswerTemplate; label: number; runs: number; output_tokens: number }[];
-  /** Keys of marks by dimension, and their worth, all together 1. */
+  classes: {
+    template: AnswerTemplate;
+    /** Equivalent answers have the same. */
+    label: number;
+    /** Of those, answers that go the same way have the same; absent in older models. */
+    path?: number;
+    runs: number;
+    output_tokens: number;
+  }[];
+  /** Golden wordings by label; absent in older models. */
+  wordings?: Wording[];
+  /** Keys of marks by dimension, and their worth, together 1. */
   dimensions: number[];
   worth: number[];
   splits: NumberSplit[];
-  /** Between which numbers golden steps had what stands at a place. */
+  /** The range of golden numbers at each place. */
   ranges?: NumberRange[];
-  /** Pairs of numbers of which one may be the larger; left out in older models. */
+  /** Pairs of numbers that are compared; absent in older models. */
   relations?: NumberRelation[];
-  /** Marks that always came with one label (−1: answers that no template explains), more often than by chance. */
+  /** Marks that always came with one label (−1 for answers that no template explains), more often than by chance. */
   tells?: [number, number][];
-  /** What was denied in golden steps, by label; none where nearly every run denies something of its own. */
+  /** What golden steps denied, by label; absent where nearly every run denies something different. */
   denials?: [number, number[]][];
   prototypes: Prototype[];
   novelty: NoveltyMemory;

@@ -1,28 +1,31 @@
 /**
- * The student of kind `exemplar`: answers a live step that is like its golden steps. For a student of kind `http` it says
- * whose step it is and how strange, and a service answers. Pure; the student's thread.
+ * The student of kind `exemplar`: answers a live step that resembles its golden steps. For a student of kind `http` it
+ * finds the step's agent and how unusual the step is, and a service answers. Pure; the student's thread.
  *
- * A live step is near prototypes of its agent and stage whose decisive marks it shares (student-fit.ts says what these
- * are). Its nonconformity, how unlike the golden steps it is, comes from four doubts: neighbours that answered something
- * else, distance, what is new in it (novelty.ts), and slots whose rules are young or contradict each other.
+ * A live step is near the prototypes of its agent and stage whose decisive marks it shares (student-fit.ts defines
+ * these). Its nonconformity, how unlike the golden steps it is, comes from four doubts: neighbours with another answer,
+ * distance, novelty (novelty.ts), and slots whose rules are little tested or contradict each other.
  */
 
 import type { NormalRequest } from '../../domain/turn.ts';
-import { STUDENT_CORE } from '../../limits.ts';
-import { comparablesAgree, readComparable } from './agreement.ts';
+import { answersAgree } from './agreement.ts';
 import { kindOfAnswer } from './answer-kind.ts';
 import { fillTemplate } from './answer-template.ts';
 import type {
+  JudgeAnswer,
   StudentAnswer,
   StudentBlock,
   StudentDecision,
   UncoveredReason,
   WantedDecision,
 } from './decision.ts';
+import { Ground, KnownWordings } from './equivalence.ts';
 import { StepContext } from './extraction.ts';
+import { STUDENT_CORE } from './limits.ts';
 import { NoveltyIndex } from './novelty.ts';
 import { readNumbersAt } from './number-places.ts';
 import { compareAt, keyOfRelation } from './number-relations.ts';
+import { PromptMatcher } from './prompt-template.ts';
 import { FixedValues } from './prompt-values.ts';
 import { kindOfServiceAnswer } from './service-evidence.ts';
 import type { StepDigest } from './step.ts';
@@ -37,59 +40,63 @@ import {
   type StudentModel,
 } from './student-model.ts';
 
-/** The part of a vector index that the student needs; `VectorIndex` of src/search is one. */
+/** The part of a vector index that the student needs; `VectorIndex` of src/search is an implementation. */
 export interface StudentIndex {
   add(id: number, vector: Float32Array): void;
   search(vector: Float32Array, k: number): { id: number; similarity: number }[];
 }
 export type MakeStudentIndex = (dimensions: number) => StudentIndex;
 
-/** What the student would say if nobody asked how sure it must be. */
+/** What the student would answer, regardless of the certainty required. */
 export interface Proposal {
   answer: StudentAnswer | null;
-  /** Why there is none; where there is an answer, why it would be if the score were above the threshold. */
+  /** Why there is no answer; where there is one, the reason to give if its score is above the threshold. */
   reason: UncoveredReason;
-  /** Nonconformity, 0 … 1; null where none could be computed. */
+  /** Nonconformity, 0 … 1; null when no score could be computed. */
   score: number | null;
   support: number;
-  /** Whose step it is; '' where nobody knows. */
+  /** The step's agent; '' when unknown. */
   agent: string;
-  /** Largest score that is covered, whatever the threshold; −1: this kind of answer is not served. */
+  /** Largest score that is covered, whatever the threshold; −1 when this kind of answer is not served. */
   limit: number;
-  /** What the score is made of; null where it is not. */
+  /** The parts of the score; null without a score. */
   doubts: Doubts | null;
-  /** Golden steps that are nearest; null where none was looked for. */
+  /** Label of the answer's class at its stage; −1 without an answer. */
+  label: number;
+  /** The nearest golden steps; null when there was no search. */
   nearest: { prototype: Prototype; distance: number; stage: StageMemory } | null;
 }
 
-/** Why the student is not sure, each 0 … 1. */
+/** Why the student is uncertain, each 0 … 1. */
 export interface Doubts {
-  /** Neighbours that answered something else. */
+  /** Neighbours with another answer. */
   disagreement: number;
   distance: number;
   novelty: number;
-  /** Rules for values that are young or contradict each other. */
+  /** Rules for values that are little tested or contradict each other. */
   slots: number;
 }
 
-/** What a step's numbers say beside each other: keys as marks have them; and whether one is as no golden step had it. */
+/** The comparisons of a step's numbers, as keys of marks, and whether one is unlike all golden steps. */
 interface ComparedNumbers {
   keys: number[];
   isStrange: boolean;
 }
 
-/** A group, ready to be asked. */
+/** A group, ready for queries. */
 class ReadyStage {
   readonly group: StageMemory;
   readonly novelty: NoveltyIndex;
+  readonly wordings: KnownWordings;
   readonly #index: StudentIndex;
   readonly #dimensions = new Map<number, number>();
   readonly #tells: Map<number, number>;
   readonly #denials: Map<number, Set<number>>;
   readonly #roots: Float64Array;
 
-  constructor(group: StageMemory, makeIndex: MakeStudentIndex) {
+  constructor(group: StageMemory, agent: StudentAgent, makeIndex: MakeStudentIndex) {
     this.group = group;
+    this.wordings = new KnownWordings(group.wordings ?? [], agent.free ?? []);
     this.novelty = new NoveltyIndex(group.novelty);
     this.#tells = new Map(group.tells ?? []);
     this.#denials = new Map((group.denials ?? []).map(([label, keys]) => [label, new Set(keys)]));
@@ -104,7 +111,7 @@ class ReadyStage {
     }
   }
 
-  /** Whether a number is far from all golden ones at its place, or has a sign that none had. */
+  /** Whether a number is far from all golden ones at its place, or has a sign that none of them had. */
   hasStrangeNumber(step: StepDigest): boolean {
     return (this.group.ranges ?? []).some((range) => {
       const { least, most } = range;
@@ -129,7 +136,10 @@ class ReadyStage {
     return { keys, isStrange };
   }
 
-  /** Marks of the step that never came with this label, but always with another; and what it denies that none did. */
+  /**
+   * Number of the step's marks that never came with this label but always with another, plus its denials that the label
+   * never had.
+   */
   countContradictions(step: StepDigest, compared: readonly number[], label: number): number {
     let count = 0;
     const denials = this.#denials.get(label);
@@ -137,8 +147,8 @@ class ReadyStage {
       if (step.marks[m] === MARK.denial && !denials.has(keyOfMark(step.marks, m))) count += 2;
     if (this.#tells.size === 0) return count;
     const ask = (key: number): void => {
-      const its = this.#tells.get(key);
-      if (its !== undefined && its !== label) count++;
+      const onlyLabel = this.#tells.get(key);
+      if (onlyLabel !== undefined && onlyLabel !== label) count++;
     };
     for (let m = 0; m < step.marks.length; m += 3) ask(keyOfMark(step.marks, m));
     for (const sentence of step.system) ask(keyOfSentence(sentence));
@@ -146,7 +156,9 @@ class ReadyStage {
     return count;
   }
 
-  /** What the step's vector is near, nearest first, with the distance: the share of what tells that differs. */
+  /**
+   * The prototypes near the step's vector, nearest first, with the distance: the share of worth in which they differ.
+   */
   findNear(step: StepDigest): {
     near: { prototype: Prototype; distance: number }[];
     between: number;
@@ -167,7 +179,7 @@ class ReadyStage {
       const d = this.#dimensions.get(key);
       if (d !== undefined) has[d] = 1;
     }
-    // A number between the golden ones on both sides of a threshold: nobody knows on which side it belongs.
+    // A number between the golden ones on both sides of a threshold could belong to either side.
     let between = 0;
     for (const { key, from, path, below, above } of group.splits) {
       const [value] = readNumbersAt(step, { from, path });
@@ -194,14 +206,14 @@ class ReadyStage {
   }
 }
 
-/** Neighbours that are farther off than the nearest by this much weigh a third. */
+/** Neighbours that are this much farther off than the nearest weigh a third. */
 const KERNEL = 0.04;
-/** A run of doubt beside the runs that agree. */
+/** One run of doubt, added to the runs that agree. */
 const PRIOR = 0.5;
 const DISTANCE_DOUBT = 2.5;
-/** Doubt where a number is far from what golden steps had there. */
+/** Doubt when a number is far from the golden ones at its place. */
 const STRANGE_NUMBER = 0.6;
-/** How far, in what golden numbers are large or apart: counters and prices grow. */
+/** Largest normal distance, in units of the golden numbers' size or spread: counters and prices grow. */
 const FAR = 4;
 /** Doubt for each mark that always came with another answer. */
 const CONTRADICTED = { each: 0.4, most: 0.8 } as const;
@@ -209,7 +221,7 @@ const CONTRADICTED = { each: 0.4, most: 0.8 } as const;
 interface ReadyAgent {
   agent: StudentAgent;
   fixed: FixedValues;
-  core: number[];
+  prompt: PromptMatcher;
   known: Set<number>;
   groups: Map<string, ReadyStage>;
 }
@@ -223,16 +235,21 @@ interface PlacedStep extends ReturnType<ReadyStage['findNear']> {
 /** Answers steps. Holds the model's indexes; one thread. */
 export class Student {
   readonly #agents = new Map<string, ReadyAgent[]>();
-  /** Kinds of answers that are served, with their limits, by agent; of agents that serve all there is none. */
+  readonly #stages = new Map<StageMemory, ReadyStage>();
+  /** Kinds of answers that are served, with their limits, by agent; agents that serve all kinds have no entry. */
   readonly #kinds = new Map<string, ReadonlyMap<string, number>>();
-  /** Of a student that asks a service: words of golden answers by agent. */
+  /** For a student that asks a service: words of golden answers by agent. */
   readonly #said = new Map<string, ReadonlySet<number>>();
 
   constructor(model: StudentModel, makeIndex: MakeStudentIndex) {
     for (const agent of model.groups as unknown as readonly StudentAgent[]) {
-      const groups = new Map(agent.stages.map((group) => [group.stage, new ReadyStage(group, makeIndex)]));
+      const groups = new Map(
+        agent.stages.map((group) => [group.stage, new ReadyStage(group, agent, makeIndex)]),
+      );
+      for (const stage of groups.values()) this.#stages.set(stage.group, stage);
       const known = new Set([...agent.core, ...agent.known]);
-      const ready = { agent, core: agent.core, known, fixed: new FixedValues(agent.fixed ?? []), groups };
+      const fixed = new FixedValues(agent.fixed ?? []);
+      const ready = { agent, known, fixed, prompt: new PromptMatcher(agent.prompt), groups };
       if (agent.kinds !== undefined) this.#kinds.set(agent.name, new Map(agent.kinds));
       if (agent.service !== undefined) this.#said.set(agent.name, new Set(agent.service.said));
       const list = this.#agents.get(agent.scope);
@@ -243,24 +260,30 @@ export class Student {
 
   /**
    * @param threshold largest score that is covered; below 0 covers nothing
-   * @param wanted `coverage`: whether a service may be asked (kind `http`), and no answer; `second`: the same, and what the
-   *   student would answer itself, where it would
+   * @param wanted `coverage`: whether a service may be asked (kind `http`), without an answer; `second`: the same, and
+   * the student's own answer where it has one
    */
   decide(step: StepDigest, threshold: number, wanted: WantedDecision = 'answer'): StudentDecision {
     if (wanted !== 'answer') {
       const known = step.unsupported === '' ? this.#findAgent(step)?.ready.agent : undefined;
       if (known?.service !== undefined) return this.#mayAsk(step, known.service, threshold, wanted);
     }
-    const { answer, reason, score, support, limit, agent } = this.propose(step);
+    const { answer, reason, score, support, limit, agent, label, nearest } = this.propose(step);
     if (answer !== null && limit < 0) return { covered: false, reason: 'unproven', score, agent };
     if (answer === null || score === null || score > threshold || score > limit)
       return { covered: false, reason, score, agent };
-    return { covered: true, answer: wanted === 'coverage' ? null : answer, score, support, agent };
+    if (wanted === 'coverage') return { covered: true, answer: null, score, support, agent };
+    const ready = nearest === null ? undefined : this.#stages.get(nearest.stage);
+    const { content } = answer;
+    // Audits remember it, and a prompt may be large.
+    const { sources } = step;
+    const agrees: JudgeAnswer = (other) => areEquivalent(ready, { sources }, label, content, other);
+    return { covered: true, answer, score, support, agent, agrees };
   }
 
   /**
-   * Whether an answer of that kind is served: an agent's service may give others than its golden steps had.
-   * @param score of the step; left out: at whatever score
+   * Whether an answer of that kind is served: an agent's service may give kinds that its golden steps did not have.
+   * @param score of the step; left out to accept any score
    */
   serves(agent: string, kind: string, score: number | null = null): boolean {
     const kinds = this.#kinds.get(agent);
@@ -269,13 +292,16 @@ export class Student {
     return limit !== undefined && (score === null || score <= limit);
   }
 
-  /** What a service's answer is judged as. */
+  /** The kind by which a service's answer is judged. */
   kindOf(agent: string, content: readonly StudentBlock[], request: NormalRequest): string {
     const said = this.#said.get(agent);
     return said === undefined ? kindOfAnswer(content) : kindOfServiceAnswer(content, request, said);
   }
 
-  /** A service is asked whether or not golden steps agree on an answer: its own agreement with them is what counts. */
+  /**
+   * A service is asked whether or not golden steps agree on an answer, because its measured agreement with them is what
+   * counts.
+   */
   #mayAsk(
     step: StepDigest,
     { stages }: ServiceEvidence,
@@ -293,7 +319,7 @@ export class Student {
     return { covered: true, answer, score, support: 1, agent };
   }
 
-  /** How unlike golden steps a step is, whatever its answer: for a service that answers it. */
+  /** How unlike golden steps a step is, whatever its answer; for a service that answers it. */
   assess(step: StepDigest): { agent: string; score: number | null; reason: UncoveredReason } {
     const found = this.#place(step);
     if ('reason' in found) return { agent: found.agent, score: null, reason: found.reason };
@@ -303,7 +329,7 @@ export class Student {
     return { agent: agent.name, score: Math.max(0, Math.min(1, score)), reason: 'too_far' };
   }
 
-  /** Finds the golden steps that a step is near, or why there are none. */
+  /** Finds the golden steps that a step is near, or why it is near none of them. */
   #place(step: StepDigest): PlacedStep | { reason: UncoveredReason; agent: string } {
     if (step.unsupported !== '') return { reason: 'unsupported', agent: '' };
     const found = this.#findAgent(step);
@@ -324,7 +350,7 @@ export class Student {
   propose(step: StepDigest): Proposal {
     const found = this.#place(step);
     const isPlaced = !('reason' in found);
-    const whose = {
+    const owner = {
       agent: isPlaced ? found.agent.name : found.agent,
       limit: (isPlaced ? found.agent.limit : undefined) ?? 1,
     };
@@ -333,8 +359,9 @@ export class Student {
       reason,
       score,
       support: 0,
-      ...whose,
+      ...owner,
       doubts: null,
+      label: -1,
       nearest,
     });
     let nearest: Proposal['nearest'] = null;
@@ -343,63 +370,28 @@ export class Student {
     const { group } = ready;
     const closest = near[0]!;
     nearest = { ...closest, stage: group };
-    // Votes by label, and within the label by class.
-    const votes = new Map<number, number>();
-    const byClass = new Map<number, number>();
-    let all = 0;
-    for (const { prototype, distance } of near) {
-      const kernel = Math.exp(-(distance - closest.distance) / KERNEL);
-      for (const [c, runs] of prototype.votes) {
-        const label = c < 0 ? -1 : group.classes[c]!.label;
-        votes.set(label, (votes.get(label) ?? 0) + kernel * runs);
-        byClass.set(c, (byClass.get(c) ?? 0) + kernel * runs);
-        all += kernel * runs;
-      }
-    }
-    let top = -1;
-    let most = 0;
-    for (const [label, weight] of votes)
-      if (weight > most) {
-        top = label;
-        most = weight;
-      }
-    if (top < 0) return none('disagreement', 1);
-    const context = new StepContext(step);
-    const classes = [...byClass]
-      .filter(([c]) => c >= 0 && group.classes[c]!.label === top)
-      .sort((a, b) => b[1] - a[1] || a[0] - b[0]);
-    let content: StudentBlock[] | null = null;
-    let slotDoubt = 0;
-    let chosen = -1;
-    let failed: UncoveredReason = 'missing_value';
-    for (const [c] of classes.slice(0, 4)) {
-      const filled = fillTemplate(group.classes[c]!.template, context);
-      if (typeof filled === 'string') failed = filled;
-      else if (content === null) {
-        content = filled.value;
-        slotDoubt = filled.doubt;
-        chosen = c;
-      } else if (!comparablesAgree(readComparable({ content }), readComparable({ content: filled.value }))) {
-        // Two templates that said the same of golden steps do not of this one.
-        slotDoubt = Math.max(slotDoubt, 0.5);
-      }
-    }
-    if (content === null) return none(failed, 1);
-    const refusal = findRefusal(step, content, group.classes[chosen]!.output_tokens);
+    const votes = countVotes(near, group);
+    if (votes === null) return none('disagreement', 1);
+    const filled = fillAnswer(votes.classes, ready, new StepContext(step));
+    if (typeof filled === 'string') return none(filled, 1);
+    const { content, doubt: slotDoubt } = filled;
+    const chosen = group.classes[filled.chosen]!;
+    const refusal = findRefusal(step, content, chosen.output_tokens);
     if (refusal !== null) return none(refusal);
-    const against = ready.countContradictions(step, compared.keys, top);
+    const against = ready.countContradictions(step, compared.keys, votes.label);
     const disagreement =
-      1 - (most / (all + PRIOR)) * (1 - Math.min(CONTRADICTED.most, CONTRADICTED.each * against));
+      1 -
+      (votes.weight / (votes.all + PRIOR)) * (1 - Math.min(CONTRADICTED.most, CONTRADICTED.each * against));
     const { distance, novelty } = measureStrangeness(found, closest.distance + between, step);
     const score = 1 - (1 - disagreement) * (1 - distance) * (1 - novelty) * (1 - slotDoubt);
     return {
       answer: {
         content,
-        stop_reason: group.classes[chosen]!.template.calls.length > 0 ? 'tool_use' : 'end_turn',
+        stop_reason: chosen.template.calls.length > 0 ? 'tool_use' : 'end_turn',
         input_tokens: group.input_tokens,
         cache_read_tokens: group.cache_read_tokens ?? 0,
         cache_write_tokens: group.cache_write_tokens ?? 0,
-        output_tokens: group.classes[chosen]!.output_tokens,
+        output_tokens: chosen.output_tokens,
       },
       reason:
         Math.max(distance, novelty) >= Math.max(disagreement, slotDoubt)
@@ -408,20 +400,34 @@ export class Student {
             ? 'disagreement'
             : 'missing_value',
       score: Math.max(0, Math.min(1, score)),
-      support: Math.max(1, Math.round(most)),
-      ...whose,
+      support: Math.max(1, Math.round(votes.weight)),
+      ...owner,
       limit: this.#limitOf(agent, kindOfAnswer(content)),
       doubts: { disagreement, distance, novelty, slots: slotDoubt },
+      label: votes.label,
       nearest,
     };
   }
 
-  /** What the student knows of a step's agent: for explaining. @returns null for an agent that it does not know */
+  /**
+   * Whether another answer to a step is equivalent to the one that the student proposes there (equivalence.ts): it says
+   * the same, or golden runs use both interchangeably.
+   */
+  agrees(step: StepDigest, { answer, label, nearest }: Proposal, other: readonly StudentBlock[]): boolean {
+    if (answer === null) return false;
+    const ready = nearest === null ? undefined : this.#stages.get(nearest.stage);
+    return areEquivalent(ready, step, label, answer.content, other);
+  }
+
+  /**
+   * What the student knows about a step's agent; for explanations.
+   * @returns null for an unknown agent
+   */
   knownAgent(step: StepDigest): StudentAgent | null {
     return this.#findAgent(step)?.ready.agent ?? null;
   }
 
-  /** Places in the prompt's wording where its agent's golden runs all had another value: for explaining. */
+  /** Places in the prompt's wording where all golden runs of its agent had another value; for explanations. */
   otherValues(step: StepDigest): number[] {
     return this.#findAgent(step)?.others ?? [];
   }
@@ -431,24 +437,121 @@ export class Student {
     return kinds === undefined ? (limit ?? 1) : (kinds.get(kind) ?? -1);
   }
 
-  /** @returns with the places where another value stands than in its golden runs: then it is another agent */
+  /** @returns also the places whose value differs from the golden runs; any such place means another agent */
   #findAgent(step: StepDigest): { ready: ReadyAgent; others: number[] } | undefined {
     let nearest: { ready: ReadyAgent; others: number[] } | undefined;
-    const prompt = new Set(step.system);
     for (const ready of this.#agents.get(step.scope) ?? []) {
-      if (!ready.core.every((sentence) => prompt.has(sentence))) continue;
-      let changing = 0;
-      for (const sentence of prompt) if (!ready.known.has(sentence)) changing++;
-      if (changing > ready.agent.changing_max) continue;
+      const isFit = ready.prompt.findMisfit(step.prompt ?? [], step.at_ms ?? null) === null;
+      if (!isFit && !hasWording(ready, step)) continue;
       const others = ready.fixed.findOthers(step.values ?? []);
-      if (others.length === 0) return { ready, others };
-      if (nearest === undefined || others.length < nearest.others.length) nearest = { ready, others };
+      if (isFit && others.length === 0) return { ready, others };
+      if (others.length > 0 && (nearest === undefined || others.length < nearest.others.length))
+        nearest = { ready, others };
     }
     return nearest;
   }
 }
 
-/** @param apart from the nearest golden steps */
+/** The label with most votes of the neighbours. */
+interface Votes {
+  label: number;
+  /** Its votes, and those of all labels. */
+  weight: number;
+  all: number;
+  /** Its classes, the one with most votes first. */
+  classes: number[];
+}
+
+/** @returns null when an answer that no template explains has most votes */
+function countVotes(near: PlacedStep['near'], { classes }: StageMemory): Votes | null {
+  const byLabel = new Map<number, number>();
+  const byClass = new Map<number, number>();
+  let all = 0;
+  for (const { prototype, distance } of near) {
+    const kernel = Math.exp(-(distance - near[0]!.distance) / KERNEL);
+    for (const [c, runs] of prototype.votes) {
+      const label = c < 0 ? -1 : classes[c]!.label;
+      byLabel.set(label, (byLabel.get(label) ?? 0) + kernel * runs);
+      byClass.set(c, (byClass.get(c) ?? 0) + kernel * runs);
+      all += kernel * runs;
+    }
+  }
+  let label = -1;
+  let weight = 0;
+  for (const [candidate, votes] of byLabel)
+    if (votes > weight) {
+      label = candidate;
+      weight = votes;
+    }
+  if (label < 0) return null;
+  const ofLabel = [...byClass]
+    .filter(([c]) => c >= 0 && classes[c]!.label === label)
+    .sort((a, b) => b[1] - a[1] || a[0] - b[0]);
+  return { label, weight, all, classes: ofLabel.map(([c]) => c) };
+}
+
+/** Classes whose templates are filled for one answer. */
+const CLASSES_FILLED = 4;
+
+/**
+ * The answer of the first class whose template can be filled.
+ * @returns why none can be, if so
+ */
+function fillAnswer(
+  classes: readonly number[],
+  { group, wordings }: ReadyStage,
+  context: StepContext,
+): { content: StudentBlock[]; chosen: number; doubt: number } | UncoveredReason {
+  let answer: { content: StudentBlock[]; chosen: number; doubt: number } | null = null;
+  let failed: UncoveredReason = 'missing_value';
+  const ground = new Ground(context.step);
+  for (const c of classes.slice(0, CLASSES_FILLED)) {
+    const { template, label, path } = group.classes[c]!;
+    const filled = fillTemplate(template, context);
+    if (typeof filled === 'string') failed = filled;
+    else if (!wordings.isGrounded(label, filled.value, ground)) continue;
+    else if (answer === null) answer = { content: filled.value, chosen: c, doubt: filled.doubt };
+    else if (
+      path === group.classes[answer.chosen]!.path &&
+      !wordings.isSame(label, answer.content, filled.value, ground)
+    ) {
+      // Two templates that agreed on golden steps disagree on this one.
+      answer.doubt = Math.max(answer.doubt, 0.5);
+    }
+  }
+  return answer ?? failed;
+}
+
+/** Whether golden runs show two answers to a step to be equivalent. */
+function areEquivalent(
+  ready: ReadyStage | undefined,
+  step: Pick<StepDigest, 'sources'>,
+  label: number,
+  given: readonly StudentBlock[],
+  other: readonly StudentBlock[],
+): boolean {
+  const content = (blocks: readonly StudentBlock[]) => ({ content: blocks as StudentBlock[] });
+  if (answersAgree(content(given), content(other))) return true;
+  if (ready === undefined || label < 0) return false;
+  const ground = new Ground(step);
+  if (ready.wordings.isSame(label, given, other, ground)) return true;
+  const context = new StepContext(step);
+  return ready.group.classes.some(({ label: ofClass, template }) => {
+    if (ofClass !== label) return false;
+    const filled = fillTemplate(template, context);
+    return typeof filled !== 'string' && ready.wordings.isSame(label, filled.value, other, ground);
+  });
+}
+
+/** Whether a prompt is an agent's except for the values in it. */
+function hasWording({ agent, known }: ReadyAgent, { system }: StepDigest): boolean {
+  const prompt = new Set(system);
+  return (
+    agent.core.every((sentence) => prompt.has(sentence)) && system.every((sentence) => known.has(sentence))
+  );
+}
+
+/** @param apart distance from the nearest golden steps */
 function measureStrangeness(
   { ready, compared }: PlacedStep,
   apart: number,

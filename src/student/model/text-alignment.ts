@@ -1,22 +1,20 @@
-/**
- * Texts as pieces, how alike two are, and what they have in common in order. Pure; analysis.
- */
+/** Texts as pieces, their similarity, and their common pieces in order. Pure; teaching. */
 
 import { isOccasional, readTokens } from './text-tokens.ts';
 
-/** Words and signs of a text with the white space before each. */
+/** Words and signs of a text, each with the white space before it. */
 export interface Piece {
   text: string;
   key: string;
-  /** With what stands before it. */
+  /** With the white space before it. */
   space: string;
   isOccasional: boolean;
 }
 
-/** Most pieces of a text that is compared: longer ones take quadratic time. */
+/** Most pieces of a text that is compared: alignment takes quadratic time. */
 export const TEXT_PIECES = 400;
 
-/** @returns null for a text with more pieces than are compared */
+/** @returns null for a text with more pieces */
 export function readPieces(text: string): Piece[] | null {
   const tokens = readTokens(text, TEXT_PIECES + 1);
   if (tokens.length > TEXT_PIECES) return null;
@@ -43,14 +41,16 @@ export function joinPieces(pieces: readonly Piece[], isTrimmed: boolean): string
   return text;
 }
 
-/** Share of words in common, in order, from which texts are tried as one template. */
+/** Share of common words, in order, from which texts are tried as one template. */
 export const ONE_WORDING = 0.6;
 
-/** Of two lists of words, twice the common ones in order through the sum; 0 where that is below `ONE_WORDING`. */
+/**
+ * For two lists of words, twice the common ones in order divided by their total; 0 when that is below `ONE_WORDING`.
+ */
 export function likeness(a: readonly string[], b: readonly string[]): number {
   const length = a.length + b.length;
   if (length === 0) return 1;
-  // Cheap first: words in common in whatever order.
+  // First a cheap bound: common words in any order.
   const counts = new Map<string, number>();
   for (const key of a) counts.set(key, (counts.get(key) ?? 0) + 1);
   let shared = 0;
@@ -73,12 +73,12 @@ export function likeness(a: readonly string[], b: readonly string[]): number {
 }
 
 /**
- * Longest common part of two texts, in order; of equally long ones that with the fewest gaps.
- * @returns pairs of places
+ * Longest common subsequence of two texts; among equally long ones, the one with the fewest gaps.
+ * @returns pairs of indexes
  */
 export function alignPieces(a: readonly Piece[], b: readonly Piece[]): [number, number][] {
   const width = b.length + 1;
-  // The length counts most; then pairs that follow right on another.
+  // The length counts most, then pairs that directly follow another.
   const score = new Int32Array((a.length + 1) * width);
   const matched = new Int32Array((a.length + 1) * width).fill(-1_000_000);
   for (let i = a.length - 1; i >= 0; i--) {

@@ -1,17 +1,17 @@
 /**
- * Pieces of addresses, paths and dotted names: a text cut at a sign, and a piece of it cut again. Pure; analysis proposes, the student's
- * thread applies.
+ * Pieces of addresses, paths and dotted names: a text cut at a sign, and a piece cut again. Pure; teaching proposes,
+ * the student's thread applies.
  */
 
-/** One cut: the n-th piece, negative from the end; or what stands before the last sign, behind the first. */
+/** One cut: the n-th piece, negative from the end; or the text before the last sign, or after the first. */
 export type TextCut = { at: string; nth: number } | { at: string; keep: 'head' | 'tail' };
 
 const SIGNS = ['/', '.', '-', '_', ':', '@', '#', '?', '=', '&'] as const;
-/** Pieces of one text that are looked at, and ways to cut that are proposed. */
+/** Most pieces of one text that are examined, and ways to cut that are proposed. */
 const PIECES = 16;
 const PROPOSED = 8;
 
-/** @returns undefined where there is no such piece, or no such sign */
+/** @returns undefined when the piece or the sign does not exist */
 export function cutPart(text: string, cuts: readonly TextCut[]): string | undefined {
   let piece: string | undefined = text;
   for (const cut of cuts) {
@@ -34,11 +34,11 @@ export function proposeCuts(text: string, value: string): TextCut[][] {
   for (const at of SIGNS) {
     for (const [piece, cut] of cutOnce(text, at)) {
       if (piece.length <= value.length || !piece.includes(value)) continue;
-      for (const other of SIGNS) {
-        if (other === at) continue;
-        for (const [inner, its] of cutOnce(piece, other)) {
+      for (const innerSign of SIGNS) {
+        if (innerSign === at) continue;
+        for (const [inner, innerCut] of cutOnce(piece, innerSign)) {
           if (inner !== value) continue;
-          found.push([cut, its]);
+          found.push([cut, innerCut]);
           if (found.length >= PROPOSED) return found;
         }
       }

@@ -1,15 +1,15 @@
 /**
  * A text cut into tokens: words, numbers, identifiers, addresses, paths and signs, each with its key, in which digits
- * are levelled. One pass over the characters and no regular expression, so that no text is slow. Pure; any thread.
+ * are levelled. One pass over the characters without regular expressions, so that no text is slow. Pure; any thread.
  */
 
-export type TokenKind = 'word' | 'number' | 'id' | 'email' | 'path' | 'sign' | 'break';
+type TokenKind = 'word' | 'number' | 'id' | 'email' | 'path' | 'sign' | 'break';
 
 export interface TextToken {
   start: number;
   end: number;
   kind: TokenKind;
-  /** Lower-cased, each run of digits as one `#`. */
+  /** Lower case, with each run of digits as one `#`. */
   key: string;
 }
 
@@ -30,11 +30,11 @@ for (let code = 0; code < 256; code++) {
 }
 for (let code = 0x2000; code < 0x3040; code++) KINDS[code] = code <= 0x200b || code === 0x3000 ? SPACE : SIGN;
 
-/** Signs that hold a word together when characters of words stand on both sides. */
+/** Signs that join a word when word characters stand on both sides. */
 const JOINS = new Uint8Array(128);
 for (const char of "-./@+'_~%&:,#=") JOINS[char.charCodeAt(0)] = 1;
 
-/** Keys are cut to this: nobody tells longer words apart by their ends. */
+/** Keys are truncated to this length. Longer words hardly ever differ only at the end. */
 const KEY_CHARACTERS = 48;
 
 function isInner(text: string, at: number): boolean {
@@ -53,7 +53,7 @@ function isInner(text: string, at: number): boolean {
       );
     case 47: // a/b, https://
       return isWordAfter || text.charCodeAt(at + 1) === 47;
-    case 61: // only inside addresses, and those are cut there
+    case 61: // only inside addresses, which are cut there
     case 38:
     case 35:
     case 37:
@@ -63,7 +63,7 @@ function isInner(text: string, at: number): boolean {
   }
 }
 
-/** @param limit most tokens; the text behind them is left out */
+/** @param limit most tokens; the remaining text is ignored */
 export function readTokens(text: string, limit: number): TextToken[] {
   const tokens: TextToken[] = [];
   const { length } = text;
@@ -101,9 +101,9 @@ export function readTokens(text: string, limit: number): TextToken[] {
     }
     for (; at < length; at++) {
       const code = text.charCodeAt(at);
-      const its = KINDS[code]!;
-      if (its === LETTER) letters++;
-      else if (its === DIGIT) digits++;
+      const kind = KINDS[code]!;
+      if (kind === LETTER) letters++;
+      else if (kind === DIGIT) digits++;
       else if (at > start && isInner(text, at)) {
         if (code === 46) dots++;
         else if (code !== 44) joins++;
@@ -151,7 +151,7 @@ function levelText(text: string, hasDigits: boolean): string {
   return levelled.toLowerCase();
 }
 
-/** Looks like something made up for one occasion: numbers, identifiers, addresses. */
+/** Whether it looks made up for one occasion: numbers, identifiers, addresses. */
 export function isOccasional(token: TextToken): boolean {
   return token.kind === 'number' || token.kind === 'id' || token.kind === 'email';
 }

@@ -1,11 +1,11 @@
 /**
- * Whether an answer may stand for the upstream's: it keeps to the tools, the choice among them, their schemas, the
- * length and the stop words that the live request names. It trusts no maker of an answer. Pure but for the
- * schemas that are kept ready; the student's thread.
+ * Checks whether an answer may replace the upstream's: it must respect the request's tools, tool choice, schemas,
+ * length and stop words. It trusts no source of answers. Pure except for its cache of schemas; the student's thread.
  */
 
 import { type NormalRequest, textOf } from '../../domain/turn.ts';
 import type { JsonObject } from '../../providers/json-reading.ts';
+import { parseExact } from '../../std/exact-json.ts';
 import type { StudentAnswer } from '../model/decision.ts';
 import type { ToolSchemas } from './tool-schemas.ts';
 import type { Wire } from './wire.ts';
@@ -17,12 +17,12 @@ export interface AskedOn {
   body: JsonObject;
 }
 
-/** A token is at least so many bytes of UTF-8, about: to be wrong to the safe side. */
+/** A token is at least about this many bytes of UTF-8; the estimate errs on the safe side. */
 const BYTES_A_TOKEN = 2;
 
 /**
  * @param request in normal form
- * @param asked the same as it came
+ * @param asked the same request on its wire
  */
 export function isFitAnswer(
   answer: StudentAnswer,
@@ -40,7 +40,7 @@ export function isFitAnswer(
     answer.stop_reason === (calls.length > 0 ? 'tool_use' : 'end_turn') &&
     isCount(answer.input_tokens) &&
     isCount(answer.output_tokens) &&
-    // Where thinking is on, a call comes with a thinking block before it, which no student has.
+    // With thinking on, a call needs a thinking block before it, which no student has.
     !(calls.length > 0 && request.thinking?.mode === 'on') &&
     keepsChoice(calls, request) &&
     calls.every((call) => callable?.has(call.name) !== false && isFitCall(call, request, schemas)) &&
@@ -66,7 +66,7 @@ function keepsChoice(calls: readonly Call[], { tool_choice: choice }: NormalRequ
 }
 
 function isFitCall({ name, input }: Call, { tools }: NormalRequest, schemas: ToolSchemas): boolean {
-  const tool = tools.find((it) => it.kind === 'function' && it.name === name);
+  const tool = tools.find((candidate) => candidate.kind === 'function' && candidate.name === name);
   if (tool === undefined) return false;
   if (typeof input !== 'object' || input === null || Array.isArray(input)) return false;
   return schemas.accepts(tool.input_schema, input);
@@ -78,21 +78,21 @@ function isShortEnough(answer: StudentAnswer, { max_output_tokens: most }: Norma
   return answer.output_tokens <= most && bytes / BYTES_A_TOKEN <= most;
 }
 
-/** The API ends an answer where a stop word comes up. */
+/** The API ends an answer at a stop word. */
 function hasNoStop(answer: StudentAnswer, stops: readonly string[]): boolean {
   if (stops.length === 0) return true;
   const words = wordsOf(answer);
   return stops.every((stop) => !words.includes(stop));
 }
 
-/** Text and calls as they would have been generated, about. */
+/** Text and calls approximately as a model would have generated them. */
 function wordsOf(answer: StudentAnswer): string {
   return answer.content
     .map((block) => (block.type === 'text' ? block.text : `${block.name} ${JSON.stringify(block.input)}`))
     .join('\n');
 }
 
-/** A text that must be JSON of a schema is. */
+/** Whether a text that must be JSON of a schema matches it. */
 function keepsFormat(
   answer: StudentAnswer,
   { response_schema: format }: NormalRequest,
@@ -100,7 +100,7 @@ function keepsFormat(
 ): boolean {
   if (format === null || answer.stop_reason === 'tool_use') return true;
   try {
-    const value = JSON.parse(textOf(answer.content)) as unknown;
+    const value = parseExact(textOf(answer.content));
     return format.schema === null || schemas.accepts(format.schema, value);
   } catch {
     return false;

@@ -1,17 +1,17 @@
 /**
- * Chat-completions as a wire: its requests read, and a student's answer as the API would have sent it, one JSON body or all
- * chunks of a stream in one burst. Pure but for ids and the clock; analysis and the student's thread. Source: OpenAI's API
- * reference, "Chat completions" and "Streaming".
+ * The chat-completions wire: reads its requests, and writes a student's answer as the API would have sent it, as one
+ * JSON body or as all chunks of a stream in one burst. Pure except for ids and the clock; teaching and the student's
+ * thread. Source: OpenAI's API reference, "Chat completions" and "Streaming".
  */
 
-import { readNormalChat } from '../../providers/chat-completions/normal-turn.ts';
+import { readNormalChat } from '../../providers/chat-completions/request.ts';
 import { asArray, asObject, type JsonObject } from '../../providers/json-reading.ts';
 import { systemClock } from '../../std/clock.ts';
 import type { StudentAnswer } from '../model/decision.ts';
 import { areStrings, checkOpenAiSettings, checkOpenAiTools, functionNames } from './openai-rules.ts';
 import { Breaches, cutText, drawId, otherFields, type Wire, type WireAnswer } from './wire.ts';
 
-/** Fields that the normal form holds, or that say nothing of the answer. */
+/** Fields that the normal form holds, or that do not affect the answer. */
 const LEFT_OUT = new Set([
   'model',
   'messages',
@@ -44,7 +44,7 @@ export const chatCompletionsWire: Wire = {
   findUnsupported,
   endsWithUser: (body) => asObject(asArray(body.messages).at(-1)).role !== 'assistant',
   stopWords: ({ stop }) =>
-    typeof stop === 'string' ? [stop] : asArray(stop).filter((one) => typeof one === 'string'),
+    typeof stop === 'string' ? [stop] : asArray(stop).filter((word) => typeof word === 'string'),
   callable: (body) =>
     functionNames(
       asArray(body.tools).map((tool) => ({
@@ -81,7 +81,7 @@ function findBreaches(body: JsonObject): string[] {
   return breaches.list();
 }
 
-/** Messages, and that the results behind an answer are those of its calls, each once. */
+/** Checks messages, and that each result after an answer belongs to one of its calls, exactly once. */
 function checkMessages(value: unknown, breaches: Breaches): void {
   breaches.expect('messages', Array.isArray(value) && value.length > 0);
   let waiting = new Set<string>();
@@ -196,7 +196,7 @@ function writeWhole(
   return JSON.stringify({ ...base, object: 'chat.completion', choices: [choice], usage });
 }
 
-/** @param usage null: the client did not ask for it */
+/** @param usage null when the client did not ask for it */
 function writeChunks(
   base: object,
   text: string | null,

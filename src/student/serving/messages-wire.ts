@@ -1,13 +1,13 @@
 /**
- * The Messages API as a wire: its requests read, and a student's answer as the API would have sent it, one JSON body or
- * all events of a stream in one burst. Pure but for the ids, which are drawn at random; analysis and the student's thread.
+ * The Messages API as a wire: reads its requests, and writes a student's answer as the API would have sent it, as one
+ * JSON body or as all events of a stream in one burst. Pure except for random ids; teaching and the student's thread.
  *
- * The names and the order of events, and what stands in each, are those of Anthropic's API reference, "Streaming
- * messages"; `ping` comes where the API itself sends it first.
+ * Names, order and content of the events follow Anthropic's API reference, "Streaming messages"; `ping` comes where the
+ * API sends it first.
  */
 
 import { asArray } from '../../providers/json-reading.ts';
-import { readNormalMessages } from '../../providers/messages/normal-turn.ts';
+import { readNormalMessages } from '../../providers/messages/request.ts';
 import type { StudentAnswer } from '../model/decision.ts';
 import { readMessagesSettings } from '../model/step-extras.ts';
 import { endsWithUser, findBreaches } from './request-rules.ts';
@@ -21,7 +21,7 @@ export const messagesWire: Wire = {
   readRequest: readNormalMessages,
   findBreaches: (body, { api_version }) => findBreaches(body, api_version),
   readSettings: readMessagesSettings,
-  // The next request would name an answer that the provider has never given.
+  // The next request would refer to an answer that the provider never gave.
   findUnsupported: ({ thread }) => (thread == null ? '' : 'asks the provider to keep the conversation'),
   endsWithUser,
   stopWords: ({ stop_sequences: stops }) => asArray(stops).filter((stop) => typeof stop === 'string'),
@@ -34,10 +34,10 @@ type WireBlock =
   | { type: 'tool_use'; id: string; name: string; input: unknown };
 
 /**
- * @param model as the client asked for it
- * @param isStream events, not JSON
+ * @param model as the client named it
+ * @param isStream events instead of JSON
  */
-export function writeAnswer(answer: StudentAnswer, model: string, isStream: boolean): WireAnswer {
+function writeAnswer(answer: StudentAnswer, model: string, isStream: boolean): WireAnswer {
   const callIds: string[] = [];
   const content = answer.content.map((block): WireBlock => {
     if (block.type === 'text') return { type: 'text', text: block.text };
@@ -63,7 +63,7 @@ export function writeAnswer(answer: StudentAnswer, model: string, isStream: bool
   };
 }
 
-/** @param outputTokens as far as the answer has come */
+/** @param outputTokens counted so far */
 function usageOf(answer: StudentAnswer, outputTokens: number) {
   return {
     input_tokens: Math.round(answer.input_tokens),
@@ -85,7 +85,7 @@ function writeEvents(
     text += writeEvent('content_block_start', { index, content_block: opened });
     if (index === 0) text += writeEvent('ping', {});
     const pieces = cutText(isText ? block.text : JSON.stringify(block.input));
-    // A call's first delta is empty, as the API has it.
+    // The API sends an empty first delta for a call.
     if (!isText) pieces.unshift('');
     for (const piece of pieces) {
       const delta = isText

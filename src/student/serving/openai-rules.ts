@@ -1,10 +1,11 @@
 /**
- * Rules that chat-completions and responses share: what the API itself would refuse, as far as can be told. Golden
- * requests that broke a rule teach that it does not matter. Pure; analysis and the student's thread. Source: OpenAI's API
- * reference, and its answers to mistakes.
+ * Rules that chat-completions and responses share: requests that the API itself would refuse, as far as we know. If
+ * golden requests broke a rule, it does not count for their agent. Pure; teaching and the student's thread. Source:
+ * OpenAI's API reference, and its error answers.
  */
 
 import type { JsonObject } from '../../providers/json-reading.ts';
+import { roundedNumber } from '../../std/exact-json.ts';
 import type { Breaches } from './wire.ts';
 
 const TOOL_NAME = /^[a-zA-Z0-9_-]{1,128}$/;
@@ -17,25 +18,30 @@ interface DeclaredTool {
 }
 
 export function areStrings(value: unknown): value is string[] {
-  return Array.isArray(value) && value.every((one) => typeof one === 'string');
+  return Array.isArray(value) && value.every((item) => typeof item === 'string');
 }
 
-/** @param lengths names of the fields that bound the answer's length */
+function isWithin(value: number | null, least: number, most: number): boolean {
+  return value !== null && value >= least && value <= most;
+}
+
+/** @param lengths names of the fields that limit the answer's length */
 export function checkOpenAiSettings(body: JsonObject, lengths: readonly string[], breaches: Breaches): void {
   const within = (value: unknown, least: number, most: number): boolean =>
-    value == null || (typeof value === 'number' && value >= least && value <= most);
+    value == null || isWithin(roundedNumber(value), least, most);
   breaches.expect('model', typeof body.model === 'string' && body.model !== '');
   breaches.expect('stream', body.stream == null || typeof body.stream === 'boolean');
   breaches.expect('temperature', within(body.temperature, 0, 2));
   breaches.expect('top_p', within(body.top_p, 0, 1));
   for (const name of lengths) {
     const value = body[name];
-    breaches.expect(name, value == null || (Number.isSafeInteger(value) && (value as number) >= 1));
+    const length = roundedNumber(value);
+    breaches.expect(name, value == null || (Number.isSafeInteger(length) && length! >= 1));
   }
   breaches.expect('field __proto__', !Object.hasOwn(body, '__proto__'));
 }
 
-/** @param chosen the one tool that must be called; undefined: none is named */
+/** @param chosen the one tool that must be called; undefined when none is named */
 export function checkOpenAiTools(
   body: JsonObject,
   tools: readonly DeclaredTool[],
@@ -61,7 +67,10 @@ export function checkOpenAiTools(
   breaches.expect('parallel_tool_calls', body.parallel_tool_calls == null);
 }
 
-/** Names of functions that an answer can call as such; of a tool in a namespace, or of a custom one, the call has another form. */
+/**
+ * Names of functions that an answer can call directly; calls of custom tools and of tools in a namespace have another
+ * form.
+ */
 export function functionNames(tools: readonly DeclaredTool[]): ReadonlySet<string> {
   return new Set(
     tools.flatMap(({ type, name }) => (type === 'function' && typeof name === 'string' ? [name] : [])),

@@ -1,27 +1,27 @@
 /**
- * A conversation of texts, calls, results and images, in the words of chat-completions and of Messages: what the service
- * behind a student is asked, and the lines that a model is taught. Both are written here, so that a model is asked in the
- * words in which it was taught. Pure; analysis and the student's thread.
+ * A conversation of texts, calls, results and images, written as chat-completions and as Messages. The requests to the
+ * service behind a student and the training lines for a model both come from here, so a model is asked in the same
+ * words in which it was taught. Pure; teaching and the student's thread.
  */
 
 import { type TurnBlock, type TurnTool, textOf } from '../../domain/turn.ts';
 import type { JsonObject } from '../../providers/json-reading.ts';
 
-/** What both wires have words for. */
+/** The blocks that both wires can express. */
 export type PlainBlock = Extract<TurnBlock, { type: 'text' | 'tool_call' | 'tool_result' | 'media' }>;
 
-/** Results of tools are what the user says. */
+/** Results of tools belong to the user's side. */
 export interface PlainMessage {
   role: 'system' | 'user' | 'assistant';
   content: readonly PlainBlock[];
 }
 
-/** System prompts as one text. */
+/** The system prompt as one text. */
 export function joinSystem(system: readonly TurnBlock[]): string {
   return joinTexts(system, '\n\n');
 }
 
-/** A message; results become messages of their own, before what the user says beside them. */
+/** Writes one message; results become separate messages, before the user's other content. */
 export function writeChatMessages(message: PlainMessage): JsonObject[] {
   const { role, content } = message;
   if (role === 'assistant') return [writeChatAnswer(content)];
@@ -49,7 +49,7 @@ function writeChatAnswer(content: readonly PlainBlock[]): JsonObject {
   };
 }
 
-/** One text, where there is nothing else. */
+/** A plain string when there is only text. */
 function writeChatContent(content: readonly PlainBlock[]): unknown {
   if (!content.some(({ type }) => type === 'media')) return joinTexts(content, '\n\n');
   return content.flatMap((block): object[] => {
@@ -60,7 +60,7 @@ function writeChatContent(content: readonly PlainBlock[]): unknown {
   });
 }
 
-/** There is no mark for a failed call: its words say so. */
+/** The wire has no mark for a failed call, so the text says it. */
 function resultText(block: Extract<PlainBlock, { type: 'tool_result' }>): string {
   const text = joinTexts(block.content, '\n');
   return block.is_error && !/^error/i.test(text) ? `Error: ${text}` : text;
@@ -70,7 +70,7 @@ function joinTexts(content: readonly TurnBlock[], between: string): string {
   return content.flatMap((block) => (block.type === 'text' ? [block.text] : [])).join(between);
 }
 
-/** Messages in turns: what one side says in a row is one message, results first. */
+/** Groups messages into turns: consecutive messages of one side become one, results first. */
 export function writeMessages(
   messages: readonly PlainMessage[],
 ): { role: PlainMessage['role']; content: JsonObject[] }[] {
@@ -115,7 +115,7 @@ function writeBlock(block: PlainBlock): JsonObject {
   }
 }
 
-/** Tools that the client runs, as chat-completions declares them. */
+/** Tools that the client runs, in the form of chat-completions. */
 export function writeChatTools(tools: readonly TurnTool[]): JsonObject[] {
   return tools.map(({ name, description, input_schema }) => ({
     type: 'function',
@@ -123,7 +123,7 @@ export function writeChatTools(tools: readonly TurnTool[]): JsonObject[] {
   }));
 }
 
-/** The same as Messages declares them. */
+/** The same in the form of Messages. */
 export function writeTools(tools: readonly TurnTool[]): JsonObject[] {
   return tools.map(({ name, description, input_schema }) => ({
     name,
@@ -132,12 +132,12 @@ export function writeTools(tools: readonly TurnTool[]): JsonObject[] {
   }));
 }
 
-/** Neither wire does without. */
+/** Both wires require a schema. */
 function toSchema(schema: unknown): object {
   return isPlainObject(schema) ? { ...schema, type: 'object' } : { type: 'object', properties: {} };
 }
 
-/** Whether it is an object as a call's input must be one. */
+/** Whether a value is an object, as a call's input must be. */
 export function isPlainObject(value: unknown): value is Record<string, unknown> {
   return typeof value === 'object' && value !== null && !Array.isArray(value);
 }

@@ -1,23 +1,24 @@
 /**
- * What the Messages API itself would refuse, so that a student never answers where the upstream says 400. Looks at the
- * parsed body alone. A schema that is written by hand ages: so what breaks a rule of it has a name, and where golden
- * requests of an agent, which the upstream took, broke it too, it is no reason to leave a step to the upstream. Wrong only
- * to the safe side: what neither the rules nor golden requests know goes to the upstream. Pure; analysis and the student's
- * thread. Source: Anthropic's API reference, "Create a message", and its answers to mistakes.
+ * What the Messages API itself would refuse, so that a student never answers where the upstream says 400. It reads only
+ * the parsed body. A hand-written schema ages, so each rule's breach has a name, and a breach does not send a step to
+ * the upstream when golden requests of the agent broke the same rule and the upstream accepted them. It errs on the
+ * safe side: what neither the rules nor golden requests know goes to the upstream. Pure; teaching and the student's
+ * thread. Source: Anthropic's API reference, "Create a message", and its error answers.
  */
 
 import { asArray, asObject, type JsonObject } from '../../providers/json-reading.ts';
+import { roundedNumber } from '../../std/exact-json.ts';
 import type { ApiVersion } from './protocol.ts';
 
 const TOOL_NAME = /^[a-zA-Z0-9_-]{1,128}$/;
 const CALL_ID = /^[a-zA-Z0-9_-]{1,256}$/;
-/** Settings that the API takes no more from 2026-10-21 on, whatever their value. */
+/** Settings that the API no longer accepts from 2026-10-21 on, whatever their value. */
 const SAMPLING = ['temperature', 'top_p', 'top_k'];
 const CACHE_MARKERS_MAX = 4;
 const CACHE_TTLS = ['5m', '1h'];
 const USER_ID_MAX = 256;
 const THINKING_BUDGET_MIN = 1_024;
-/** Top-level fields that may be null, which is to leave them out. */
+/** Top-level fields that may be null, with the same meaning as left out. */
 const NULLABLE = new Set(
   (
     'billing_policy cache_control compaction container context_management diagnostics fallback_credit_token fallbacks ' +
@@ -28,8 +29,8 @@ const NULLABLE = new Set(
 const CONTENT_DEPTH = 3;
 
 /**
- * What in the request the upstream would refuse, as far as can be told, each with a name. Golden requests that the upstream
- * took teach which of these it takes all the same.
+ * The rules of the upstream that a request breaks, each with a name, as far as we know them. Golden requests that the
+ * upstream accepted show which of these it tolerates.
  * @returns names, sorted; empty for a request that breaks no rule
  */
 export function findBreaches(value: unknown, version: ApiVersion): string[] {
@@ -43,7 +44,7 @@ export function findBreaches(value: unknown, version: ApiVersion): string[] {
   expect('max_tokens', isInteger(body.max_tokens, 1));
   expect(
     'stream',
-    isOptional(body.stream, (it) => typeof it === 'boolean'),
+    isOptional(body.stream, (value) => typeof value === 'boolean'),
   );
   expect('system', isOptional(body.system, isSystem));
   expect('stop_sequences', isOptional(body.stop_sequences, areStops));
@@ -51,16 +52,16 @@ export function findBreaches(value: unknown, version: ApiVersion): string[] {
   expect('top_p', isOptional(body.top_p, isShare));
   expect(
     'top_k',
-    isOptional(body.top_k, (it) => isInteger(it, 0)),
+    isOptional(body.top_k, (value) => isInteger(value, 0)),
   );
   expect('metadata', isOptional(body.metadata, isMetadata));
   expect(
     'thinking',
-    isOptional(body.thinking, (it) => isThinking(it, body.max_tokens as number)),
+    isOptional(body.thinking, (value) => isThinking(value, roundedNumber(body.max_tokens) ?? 0)),
   );
   expect(
     'output_format',
-    isOptional(body.output_format ?? undefined, (it) => asObject(it).type === 'json_schema'),
+    isOptional(body.output_format ?? undefined, (value) => asObject(value).type === 'json_schema'),
   );
   expect('tools', areTools(body.tools, body.tool_choice));
   for (const name of checkMessages(body.messages)) breaches.add(name);
@@ -73,11 +74,11 @@ export function findBreaches(value: unknown, version: ApiVersion): string[] {
   return [...breaches].sort().slice(0, BREACHES);
 }
 
-/** Of a breach's name, and breaches of one request. */
+/** Bounds on a breach's name, and on breaches of one request. */
 const NAME_CHARACTERS = 64;
 const BREACHES = 20;
 
-/** Whether the model is asked for a whole answer of its own: the last word is not its own. */
+/** Whether the request asks for a whole answer: the last message is not the model's. */
 export function endsWithUser(value: unknown): boolean {
   return asObject(asArray(asObject(value).messages).at(-1)).role !== 'assistant';
 }
@@ -91,26 +92,28 @@ function isObject(value: unknown): value is JsonObject {
 }
 
 function isInteger(value: unknown, min: number): boolean {
-  return Number.isSafeInteger(value) && (value as number) >= min;
+  const number = roundedNumber(value);
+  return Number.isSafeInteger(number) && number! >= min;
 }
 
 function isShare(value: unknown): boolean {
-  return typeof value === 'number' && value >= 0 && value <= 1;
+  const share = roundedNumber(value);
+  return share !== null && share >= 0 && share <= 1;
 }
 
 /** One field is known, which names the user. */
 function isMetadata(value: unknown): boolean {
   if (!isObject(value)) return false;
-  const { user_id: user, ...others } = value;
+  const { user_id: user, ...unknownFields } = value;
   const isUser =
     user === undefined || user === null || (typeof user === 'string' && user.length <= USER_ID_MAX);
-  return isUser && Object.keys(others).length === 0;
+  return isUser && Object.keys(unknownFields).length === 0;
 }
 
-/** Of the types that are known: another one may ask for blocks that no student gives. */
+/** Only known types: an unknown one may ask for blocks that no student gives. */
 function isThinking(value: unknown, maxTokens: number): boolean {
   const { type, budget_tokens: budget } = asObject(value);
-  if (type === 'enabled') return isInteger(budget, THINKING_BUDGET_MIN) && (budget as number) < maxTokens;
+  if (type === 'enabled') return isInteger(budget, THINKING_BUDGET_MIN) && roundedNumber(budget)! < maxTokens;
   return type === 'adaptive' || type === 'disabled';
 }
 
@@ -136,7 +139,7 @@ function areTools(tools: unknown, choice: unknown): boolean {
     const { name, type, input_schema: schema } = tool;
     if (typeof name !== 'string' || !TOOL_NAME.test(name) || names.has(name)) return false;
     names.add(name);
-    // What a provider's tool needs is the provider's to know.
+    // The needs of a provider's tool are unknown here.
     const isOwn = type === undefined || type === null || type === 'custom';
     if (isOwn && !(isObject(schema) && schema.type === 'object')) return false;
   }
@@ -145,14 +148,14 @@ function areTools(tools: unknown, choice: unknown): boolean {
 
 function isChoice(choice: unknown, names: ReadonlySet<string>): boolean {
   if (!isObject(choice) || names.size === 0) return false;
-  if (!isOptional(choice.disable_parallel_tool_use, (it) => typeof it === 'boolean')) return false;
+  if (!isOptional(choice.disable_parallel_tool_use, (value) => typeof value === 'boolean')) return false;
   if (choice.type === 'tool') return typeof choice.name === 'string' && names.has(choice.name);
   return choice.type === 'auto' || choice.type === 'any' || choice.type === 'none';
 }
 
 /**
- * Messages, and that each call has its result in the message behind it, and each result its call before it. Messages of other
- * roles than the two stand between these and change nothing of that.
+ * Checks messages, and that each call has its result in the next message, and each result its call before it. Messages
+ * of other roles may stand between them.
  */
 function checkMessages(value: unknown): Set<string> {
   if (!Array.isArray(value) || value.length === 0) return new Set(['messages']);
@@ -205,7 +208,7 @@ function checkMessages(value: unknown): Set<string> {
 function isBlock(block: JsonObject, role: 'user' | 'assistant'): boolean {
   switch (block.type) {
     case 'text':
-      // What the user says cites nothing; the older version looks over it.
+      // User text has no citations; the older version ignores them.
       return isTextBlock(block) && (role === 'assistant' || asArray(block.citations).length === 0);
     case 'tool_use':
       return (
@@ -228,19 +231,21 @@ function isBlock(block: JsonObject, role: 'user' | 'assistant'): boolean {
     case 'document':
       return role === 'user' && isObject(block.source);
     default:
-      // Whatever a provider's tools leave behind: the upstream knows.
+      // Leftovers of a provider's tools, which the upstream knows.
       return typeof block.type === 'string' && block.type !== '';
   }
 }
 
 function isResult({ content, is_error: isError }: JsonObject): boolean {
-  if (!isOptional(isError, (it) => typeof it === 'boolean')) return false;
+  if (!isOptional(isError, (value) => typeof value === 'boolean')) return false;
   if (content === undefined || typeof content === 'string') return true;
   if (!Array.isArray(content)) return false;
   return content.every((block) => isObject(block) && (block.type !== 'text' || isTextBlock(block)));
 }
 
-/** Cache markers on the request, system, tools, messages' blocks and the contents of results: well formed, and not too many. */
+/**
+ * Cache markers on the request, system, tools, messages' blocks and contents of results: well formed, and not too many.
+ */
 function areMarkers(body: JsonObject): boolean {
   let count = 0;
   let areGood = true;

@@ -1,21 +1,22 @@
 /**
- * Responses as a wire: its requests read, and a student's answer as the API would have sent it, one JSON body or all events
- * of a stream in one burst. Pure but for ids and the clock; analysis and the student's thread. Source: OpenAI's API
- * reference, "Responses" and "Streaming events".
+ * Responses as a wire: reads its requests, and writes a student's answer as the API would have sent it, as one JSON
+ * body or as all events of a stream in one burst. Pure except for ids and the clock; teaching and the student's thread.
+ * Source: OpenAI's API reference, "Responses" and "Streaming events".
  *
- * The API keeps an answer unless `store` is false: such a request is the upstream's, since later ones may name the answer.
+ * The API keeps an answer unless `store` is false. Such a request goes to the upstream, because later ones may refer to
+ * the answer.
  */
 
 import type { NormalRequest, TurnMessage } from '../../domain/turn.ts';
 import { asArray, asObject, type JsonObject } from '../../providers/json-reading.ts';
 import type { NormalReading } from '../../providers/normal-reading.ts';
-import { normalResponses } from '../../providers/responses/normal-turn.ts';
+import { readNormalResponses } from '../../providers/responses/request.ts';
 import { systemClock } from '../../std/clock.ts';
 import type { StudentAnswer } from '../model/decision.ts';
 import { checkOpenAiSettings, checkOpenAiTools, functionNames } from './openai-rules.ts';
 import { Breaches, cutText, drawId, otherFields, type Wire, type WireAnswer } from './wire.ts';
 
-/** Fields that the normal form holds, or that say nothing of the answer. */
+/** Fields that the normal form holds, or that do not affect the answer. */
 const LEFT_OUT = new Set([
   'model',
   'input',
@@ -35,7 +36,7 @@ const LEFT_OUT = new Set([
   'store',
 ]);
 const ROLES = new Set(['system', 'developer', 'user', 'assistant']);
-/** Of a message's content; what is none of these nobody reads. */
+/** Known parts of a message's content; other parts are not read. */
 const PARTS = new Set(['input_text', 'output_text', 'refusal', 'input_image', 'input_file', 'input_audio']);
 const ID_CHARACTERS = 50;
 
@@ -52,9 +53,9 @@ export const responsesWire: Wire = {
   writeAnswer,
 };
 
-/** The items of one answer are one message, as elsewhere. */
+/** The items of one answer are one message, as on the other wires. */
 function readRequest(body: JsonObject, reading: NormalReading): NormalRequest {
-  const request = normalResponses.readRequest(body, reading, '');
+  const request = readNormalResponses(body, reading);
   const messages: TurnMessage[] = [];
   for (const message of request.messages) {
     const last = messages.at(-1);
@@ -70,13 +71,13 @@ function isAnswer({ type, role }: JsonObject): boolean {
 }
 
 function findUnsupported(body: JsonObject): string {
-  // A frame of a WebSocket, which is a tunnel: no student is asked there.
+  // A frame of a WebSocket, which is a tunnel where the student is not asked.
   if (body.type != null) return 'came over a WebSocket';
   if (body.store !== false) return 'the provider keeps the answer (store is not false)';
   if (body.background === true) return 'asks for an answer in the background';
   if (body.prompt != null) return 'names a prompt that the provider keeps';
   if (Number(body.top_logprobs ?? 0) > 0) return 'asks for probabilities of tokens';
-  if (asArray(body.include).some((one) => one === 'message.output_text.logprobs'))
+  if (asArray(body.include).some((field) => field === 'message.output_text.logprobs'))
     return 'asks for probabilities of tokens';
   return '';
 }
@@ -92,7 +93,7 @@ function findBreaches(body: JsonObject): string[] {
   return breaches.list();
 }
 
-/** Items, and that each call has its result somewhere behind it, and each result its call before it. */
+/** Checks items, and that each call has its result somewhere after it, and each result its call before it. */
 function checkInput(value: unknown, breaches: Breaches): void {
   if (typeof value === 'string') return breaches.expect('input', value !== '');
   breaches.expect('input', Array.isArray(value) && value.length > 0);
@@ -104,8 +105,8 @@ function checkInput(value: unknown, breaches: Breaches): void {
       breaches.expect(`role ${String(role).slice(0, 64)}`, ROLES.has(String(role)));
       breaches.expect('content', typeof content === 'string' || Array.isArray(content));
       for (const part of asArray(content)) {
-        const { type: its } = asObject(part);
-        breaches.expect(`part ${String(its).slice(0, 64)}`, PARTS.has(String(its)));
+        const { type: partType } = asObject(part);
+        breaches.expect(`part ${String(partType).slice(0, 64)}`, PARTS.has(String(partType)));
       }
     } else if (kind.endsWith('_output') && call_id !== undefined) {
       breaches.expect('results', waiting.delete(String(call_id)));
@@ -160,7 +161,7 @@ function writeAnswer(answer: StudentAnswer, body: JsonObject): WireAnswer {
   };
 }
 
-/** What the API repeats of a request, with its defaults. */
+/** The fields of a request that the API repeats, with its defaults. */
 function makeResponse(
   { input_tokens, output_tokens }: StudentAnswer,
   body: JsonObject,

@@ -1,18 +1,22 @@
 /**
- * Who has served a conversation so far, so that a run which the upstream had to take over stays with it
- * (GW_RELEGATION_STICKY=on). The student may serve a step
- * when its conversation begins with it, or when the student gave the last answer in it (and so, by the
- * same rule, all before), and when the upstream has served none of its run. An unknown run is the upstream's: after
- * a restart, a crash, or a long time. The student's thread, which has all server threads' steps.
+ * Remembers who has served a conversation so far, so that a run stays with the upstream once the upstream had to take
+ * it over (GW_RELEGATION_STICKY=on). The student may serve a step when its conversation begins with it, or when the
+ * student gave the last answer in it (and so, by the same rule, all earlier ones), and when the upstream has served no
+ * step of its run. The upstream serves unknown runs: after a restart, a crash, or a long time. The student's thread,
+ * which sees the steps of all server threads.
  *
- * The ids of its calls, which are drawn at random, identify an answer; a hash over the whole conversation up to it identifies
- * an answer without calls. If a run has no label (`x-svc-run`), its answers alone identify it.
+ * An answer is identified by the ids of its calls, which are drawn at random; an answer without calls by a hash over
+ * the whole conversation up to it. A run without a label (`x-svc-run`) is identified by its answers alone.
  */
 
 import { createHash, type Hash } from 'node:crypto';
 import { type NormalRequest, type TurnBlock, type TurnMessage, textOf } from '../../domain/turn.ts';
-import { ID_CHARACTERS, RELEGATED_ANSWERS, RELEGATED_RUNS } from '../../limits.ts';
-import { canonicalJson } from '../../providers/conversation.ts';
+import { ID_CHARACTERS } from '../../limits.ts';
+import { canonicalJson } from '../../std/exact-json.ts';
+import { RELEGATED_ANSWERS } from './limits.ts';
+
+/** Runs whose course the student's thread remembers. The oldest are forgotten. */
+const RELEGATED_RUNS = 50_000;
 
 /** Who serves a run. */
 type Server = 'student' | 'upstream';
@@ -20,41 +24,41 @@ type Server = 'student' | 'upstream';
 /** What is remembered, as plain data, youngest last. */
 export interface ServedRunsCopy {
   runs: [run: string, server: Server][];
-  /** With the run that they belong to, '' for one without a label. */
+  /** Each with its run; '' for a run without a label. */
   answers: [mark: string, run: string][];
 }
 
-/** A step as far as it matters here. */
+/** The facts about a step that matter here. */
 export interface StepPlace {
   run_id: string | null;
   seq: number | null;
   /** The conversation has no answer yet. */
   is_fresh: boolean;
-  /** By what its last answer is known; null when it is fresh. */
+  /** Identifies its last answer; null when it is fresh. */
   mark: string | null;
 }
 
-/** How much of the system prompt tells conversations without calls apart. */
+/** Characters of the system prompt that distinguish conversations without calls. */
 const SYSTEM_CHARACTERS = 256;
 
 export class ServedRuns {
   readonly #runs = new Lately<Server>(RELEGATED_RUNS);
   readonly #answers = new Lately<string>(RELEGATED_ANSWERS);
 
-  /** @returns null for a step that the student may serve, else why not */
+  /** @returns null for a step that the student may serve, else the reason */
   judge({ run_id, seq, is_fresh, mark }: StepPlace): 'taken_over' | 'unknown_run' | null {
     const run = keyOf(run_id);
     const server = run === '' ? undefined : this.#runs.get(run);
     if (server === 'upstream') return 'taken_over';
     if (is_fresh) {
-      // A conversation that begins within a run of which nothing is known: somebody else may have served the others.
+      // A conversation that begins within an unknown run: another process may have served its earlier steps.
       const isLater = run !== '' && server === undefined && seq !== null && seq > 1;
       return isLater ? 'unknown_run' : null;
     }
     return mark !== null && this.#answers.get(mark) === run ? null : 'unknown_run';
   }
 
-  /** Whether an answer of that id is one that a conversation may go on from; cheap, before anything is parsed. */
+  /** Whether a conversation may continue from an answer with that id; cheap, used before anything is parsed. */
   knows(mark: string): boolean {
     return this.#answers.get(mark) !== undefined;
   }
@@ -64,7 +68,7 @@ export class ServedRuns {
     return this.#runs.get(keyOf(runId)) === 'upstream';
   }
 
-  /** The student serves a step, with an answer that is known by these marks. */
+  /** Records that the student serves a step, with an answer identified by these marks. */
   noteServed(runId: string | null, marks: readonly string[]): void {
     const run = keyOf(runId);
     if (run !== '' && this.#runs.get(run) !== 'upstream') this.#runs.set(run, 'student');
@@ -72,7 +76,7 @@ export class ServedRuns {
   }
 
   /**
-   * The upstream serves a step.
+   * Records that the upstream serves a step.
    * @param mark of the answer before it
    */
   noteTaken(runId: string | null, mark: string | null): void {
@@ -81,17 +85,17 @@ export class ServedRuns {
     if (mark !== null) this.#answers.delete(mark);
   }
 
-  /** An answer went nowhere. */
+  /** Forgets an answer that was not delivered. */
   forget(marks: readonly string[]): void {
     for (const mark of marks) this.#answers.delete(mark);
   }
 
-  /** For the thread that comes after this one. */
+  /** The state for the thread that succeeds this one. */
   copy(): ServedRunsCopy {
     return { runs: this.#runs.entries(), answers: this.#answers.entries() };
   }
 
-  /** Takes over what the thread before this one knew; what is the upstream's here stays so. */
+  /** Takes over the state of the previous thread; runs that belong to the upstream here stay so. */
   restore(copy: ServedRunsCopy): void {
     for (const [run, server] of copy.runs) {
       if (this.#runs.get(run) !== 'upstream') this.#runs.set(run, server);
@@ -100,7 +104,7 @@ export class ServedRuns {
   }
 }
 
-/** Where a step stands in its conversation. */
+/** The position of a step in its conversation. */
 export function placeStep(request: NormalRequest, runId: string | null, seq: number | null): StepPlace {
   const at = request.messages.findLastIndex(({ role }) => role === 'assistant');
   const place = { run_id: runId, seq, is_fresh: at < 0 };
@@ -110,22 +114,24 @@ export function placeStep(request: NormalRequest, runId: string | null, seq: num
   return { ...place, mark };
 }
 
-/** What tells a run from others, the same at each of its steps: its label; without one, what it began with. */
+/** An identity that is the same at each step of a run: its label, or else its beginning. */
 export function identifyRun(request: NormalRequest, runId: string | null): string {
   if (runId !== null) return keyOf(runId);
   const answered = request.messages.findIndex(({ role }) => role === 'assistant');
   return hashConversation(request, answered < 0 ? request.messages.length : answered).digest('base64url');
 }
 
-/** A request's conversation, from which {@link markAnswer} goes on; small, whatever was said. */
+/**
+ * A hash of a request's conversation, from which {@link markAnswer} continues; small, however long the conversation is.
+ */
 export function hashRequest(request: NormalRequest): Hash {
   return hashConversation(request, request.messages.length);
 }
 
 /**
- * By what a request that goes on from this answer will be known.
+ * The marks by which a later request refers to this answer.
  * @param asked `hashRequest` of the request that it answers; not changed
- * @param callIds of its tool calls as they went to the client
+ * @param callIds of its tool calls as sent to the client
  */
 export function markAnswer(asked: Hash, answer: readonly TurnBlock[], callIds: readonly string[]): string[] {
   if (callIds.length > 0) return [...callIds];
@@ -134,17 +140,17 @@ export function markAnswer(asked: Hash, answer: readonly TurnBlock[], callIds: r
   return [hash.digest('base64url')];
 }
 
-/** A hash over what is said in the first messages; not over how it is cut into blocks. */
+/** A hash over the content of the first messages, independent of its division into blocks. */
 function hashConversation({ model, system, messages }: NormalRequest, count: number): Hash {
   const hash = createHash('sha256');
-  // Its beginning tells agents apart, and what changes in it from request to request mostly stands further down.
+  // The beginning distinguishes agents; what changes from request to request is mostly further down.
   const beginning = textOf(system).slice(0, SYSTEM_CHARACTERS).replace(/\d+/g, '0');
   hash.update(JSON.stringify([model, beginning]));
   for (const message of messages.slice(0, count)) addMessage(hash, sideOf(message), message.content);
   return hash;
 }
 
-/** Whether results stand in messages of their own is the client's affair. */
+/** Clients differ in whether results are separate messages. */
 function sideOf({ role }: TurnMessage): string {
   return role === 'tool' ? 'user' : role;
 }
@@ -162,14 +168,14 @@ function addMessage(hash: Hash, side: string, content: readonly TurnBlock[]): vo
   }
 }
 
-/** A label of any length in a bounded one; '' for none. */
+/** A label of any length in bounded form; '' for none. */
 function keyOf(runId: string | null): string {
   if (runId === null) return '';
   if (runId.length <= ID_CHARACTERS) return `=${runId}`;
   return `#${createHash('sha256').update(runId).digest('base64url')}`;
 }
 
-/** A bounded map that forgets what was not used for long, many entries at once; what is read is used. */
+/** A bounded map that evicts the least recently used entries, many at once. Reading an entry counts as use. */
 class Lately<V> {
   readonly #half: number;
   #young = new Map<string, V>();
@@ -201,7 +207,7 @@ class Lately<V> {
     this.#old.delete(key);
   }
 
-  /** Those used longest ago first. */
+  /** Least recently used first. */
   entries(): [string, V][] {
     return [...this.#old, ...this.#young];
   }

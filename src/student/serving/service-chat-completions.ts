@@ -1,19 +1,20 @@
 /**
- * A step for a service that speaks chat-completions, and its answer back. Pure; the round's own thread and the student's.
- * Source: OpenAI's API reference, "Chat completions", as the services that imitate it understand it.
+ * Translates a step for a service that speaks chat-completions, and its answer back. Pure; the round's own thread and
+ * the student's. Source: OpenAI's API reference, "Chat completions", as compatible services implement it.
  *
- * The word for an answer's length is `max_tokens`, which all of these services know.
+ * The answer's length is `max_tokens`, which all of these services know.
  */
 
 import { asArray, asCount, asObject, asText, type JsonObject } from '../../providers/json-reading.ts';
+import { parseExact } from '../../std/exact-json.ts';
 import type { StudentAnswer, StudentBlock } from '../model/decision.ts';
 import { type PlainMessage, writeChatMessages, writeChatTools } from './plain-conversation.ts';
 import { type ServiceStep, UntranslatableStep } from './service-step.ts';
 
-/** Stop words that these services take. */
+/** Most stop words that these services accept. */
 const STOPS_MAX = 4;
 
-/** @throws UntranslatableStep for what chat-completions has no word for */
+/** @throws UntranslatableStep for anything that chat-completions cannot express */
 export function toChatRequest(step: ServiceStep, model: string): JsonObject {
   if (step.stops.length > STOPS_MAX) throw new UntranslatableStep('more stop words than the service takes');
   if (step.top_k !== null) throw new UntranslatableStep('top_k');
@@ -45,11 +46,11 @@ function toChatMessages(message: PlainMessage): JsonObject[] {
     if (block.type === 'tool_result' && block.content.some(({ type }) => type === 'media'))
       throw new UntranslatableStep('an image in a result');
   const written = writeChatMessages(message);
-  // Templates of small models read the field, whether or not there is a text.
-  return message.role === 'assistant' ? written.map((one) => ({ content: null, ...one })) : written;
+  // Templates of small models read the field, with or without text.
+  return message.role === 'assistant' ? written.map((entry) => ({ content: null, ...entry })) : written;
 }
 
-/** @returns null for what is no whole answer of text and calls */
+/** @returns null for anything but a whole answer of text and calls */
 export function fromChatAnswer(value: unknown): StudentAnswer | null {
   const body = asObject(value);
   const choice = asObject(asArray(body.choices)[0]);
@@ -59,7 +60,7 @@ export function fromChatAnswer(value: unknown): StudentAnswer | null {
   if (finish !== 'stop' && finish !== 'tool_calls') return null;
   const content: StudentBlock[] = [];
   const text = asText(message.content);
-  // A client that sends blanks back would be refused by some.
+  // Some services would refuse a client that sends blank text back.
   if (text !== null && text.trim() !== '') content.push({ type: 'text', text });
   const calls = asArray(message.tool_calls);
   for (const item of calls) {
@@ -81,12 +82,12 @@ export function fromChatAnswer(value: unknown): StudentAnswer | null {
   };
 }
 
-/** @returns undefined for what is no JSON */
+/** @returns undefined for anything but JSON */
 function parseArguments(given: unknown): unknown {
   if (typeof given !== 'string') return given ?? {};
   if (given.trim() === '') return {};
   try {
-    return JSON.parse(given) as unknown;
+    return parseExact(given);
   } catch {
     return undefined;
   }

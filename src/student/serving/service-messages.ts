@@ -1,18 +1,21 @@
 /**
- * A step for a service that speaks the Messages API, and its answer back. Pure; the round's own thread and the student's.
+ * Translates a step for a service that speaks the Messages API, and its answer back. Pure; the round's own thread and
+ * the student's.
  */
 
-import { SERVICE_ANSWER_TOKENS } from '../../limits.ts';
 import { asCount, asObject, type JsonObject } from '../../providers/json-reading.ts';
 import type { StudentAnswer, StudentBlock } from '../model/decision.ts';
 import { writeMessages, writeTools } from './plain-conversation.ts';
 import { type ServiceStep, UntranslatableStep } from './service-step.ts';
 
-/** Of the Messages API; other wires take more. */
+/** Length of an answer where the client names none and the wire requires one. Every model allows it. */
+const SERVICE_ANSWER_TOKENS = 4_096;
+
+/** Limit of the Messages API; other wires allow more. */
 const TEMPERATURE_MAX = 1;
 const CALL_ID = /^[\w-]+$/;
 
-/** @throws UntranslatableStep for what Messages has no word for */
+/** @throws UntranslatableStep for anything that Messages cannot express */
 export function toMessagesRequest(step: ServiceStep, model: string): JsonObject {
   if (step.frequency_penalty || step.presence_penalty) throw new UntranslatableStep('a penalty');
   if ((step.temperature ?? 0) > TEMPERATURE_MAX) throw new UntranslatableStep('a temperature above 1');
@@ -23,7 +26,7 @@ export function toMessagesRequest(step: ServiceStep, model: string): JsonObject 
       if (type === 'tool_use' && !CALL_ID.test(String(id))) throw new UntranslatableStep('an id of a call');
   const asked: JsonObject = {
     model,
-    // Required here. A longer answer ends too early, and is not served.
+    // Required by this API. An answer that reaches the limit is truncated, and is not served.
     max_tokens: step.max_tokens ?? SERVICE_ANSWER_TOKENS,
     stream: false,
     messages,
@@ -46,7 +49,7 @@ export function toMessagesRequest(step: ServiceStep, model: string): JsonObject 
   return asked;
 }
 
-/** @returns null for what is no whole answer of text and calls */
+/** @returns null for anything but a whole answer of text and calls */
 export function fromMessagesAnswer(value: unknown): StudentAnswer | null {
   const message = asObject(value);
   if (message.type !== 'message' || message.role !== 'assistant' || !Array.isArray(message.content))
@@ -59,7 +62,7 @@ export function fromMessagesAnswer(value: unknown): StudentAnswer | null {
     if (block.type === 'thinking' || block.type === 'redacted_thinking') continue;
     if (block.type === 'text') {
       if (typeof block.text !== 'string') return null;
-      // A client that sends blanks back would be refused.
+      // The API would refuse a client that sends blank text back.
       if (block.text.trim() !== '') content.push({ type: 'text', text: block.text });
     } else if (block.type === 'tool_use') {
       if (typeof block.name !== 'string') return null;

@@ -1,4 +1,4 @@
-/** What the service behind a student is sent for a step, in the words of its wire. Pure; analysis and the student's thread. */
+/** Writes the request to the service behind a student, for its wire. Pure; teaching and the student's thread. */
 
 import type { JsonObject } from '../../providers/json-reading.ts';
 import type { StudentKind } from '../model/manifest.ts';

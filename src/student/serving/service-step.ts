@@ -1,47 +1,49 @@
 /**
- * A step as it can be put to the service behind a student, whichever wire it came by: made of its normal form and of some
- * harmless settings, so that no field goes along in which a client may have put a credential or a setting of its own
- * provider. What the service could not be told as it was meant is refused. Pure; the round's own thread and the student's.
+ * A step in the form that is translated for the service behind a student, whatever wire it came by. It consists of the
+ * normal form and some harmless settings, so no field passes in which a client may have put a credential or a setting
+ * for its provider. A step that cannot be translated faithfully is refused. Pure; the round's own thread and the
+ * student's.
  *
- * Settings that speak of a provider's own model or cache (effort, thinking, tiers, verbosity) are left out, and so are tools
- * that a provider runs or that are no functions, as long as the conversation has called none: they are part of what an agent
- * is, and the service is measured on that agent without them.
+ * Settings for a provider's own model or cache (effort, thinking, tiers, verbosity) are dropped. So are tools that a
+ * provider runs or that are not functions, as long as the conversation has called none of them. They belong to the
+ * agent's identity, and the service is measured on that agent without them.
  */
 
 import type { NormalRequest, TurnBlock, TurnMessage, TurnTool, TurnToolChoice } from '../../domain/turn.ts';
+import { roundedNumber } from '../../std/exact-json.ts';
 import type { AskedOn } from './answer-check.ts';
 import { isPlainObject, joinSystem, type PlainBlock, type PlainMessage } from './plain-conversation.ts';
 
-/** What a service is asked, in no wire's words. */
+/** A request to a service, independent of the wire. */
 export interface ServiceStep {
   system: string;
   messages: PlainMessage[];
   /** All run by the client, as functions. */
   tools: readonly TurnTool[];
   choice: TurnToolChoice | null;
-  /** null: the client does not say. */
+  /** null when the client does not set it. */
   max_tokens: number | null;
   stops: string[];
-  /** null, where the client does not say. */
+  /** null when the client does not set it. */
   temperature: number | null;
   top_p: number | null;
-  /** Sampling among the k best, which chat-completions has no word for. */
+  /** Sampling among the k best, which chat-completions cannot express. */
   top_k: number | null;
-  /** Of chat-completions, which Messages has no words for. */
+  /** Only in chat-completions; Messages cannot express it. */
   frequency_penalty: number | null;
   presence_penalty: number | null;
   seed: number | null;
 }
 
-/** A step that cannot be put to the service: it holds what would be lost. */
+/** A step that cannot be translated for the service without loss. */
 export class UntranslatableStep extends Error {}
 
-/** A step as it came, and in normal form. */
+/** A step as received, and in normal form. */
 export interface ReadRequest extends AskedOn {
   request: NormalRequest;
 }
 
-/** Images of these types both wires take. */
+/** Image types that both wires accept. */
 const IMAGE_TYPES = new Set(['image/png', 'image/jpeg', 'image/gif', 'image/webp']);
 
 /** @throws UntranslatableStep */
@@ -72,7 +74,7 @@ export function readServiceStep({ wire, body, request }: ReadRequest): ServiceSt
   };
 }
 
-/** Those that the client runs, and that an answer can call by their name alone. */
+/** The tools that the client runs and that an answer can call by their name alone. */
 function takeFunctions(tools: readonly TurnTool[], callable: ReadonlySet<string> | null): TurnTool[] {
   const taken = tools.filter(
     ({ kind, name, settings }) =>
@@ -84,7 +86,7 @@ function takeFunctions(tools: readonly TurnTool[], callable: ReadonlySet<string>
   return taken;
 }
 
-/** What the conversation has called is among the tools that the service is told of, if it is a tool at all. */
+/** Every tool that the conversation has called must be one that the service is told about. */
 function checkCalls(
   messages: readonly PlainMessage[],
   tools: readonly TurnTool[],
@@ -104,14 +106,14 @@ function refuse(what: string): never {
 }
 
 function asNumber(value: unknown): number | null {
-  return typeof value === 'number' ? value : null;
+  return roundedNumber(value);
 }
 
 function isText(block: TurnBlock): block is Extract<TurnBlock, { type: 'text' }> {
   return block.type === 'text';
 }
 
-/** Thinking is its own provider's, and so is the cache. */
+/** Thinking and cache markers belong to one provider. */
 function isLeftOut({ type }: TurnBlock): boolean {
   return type === 'thinking' || type === 'cache_point';
 }
@@ -143,7 +145,7 @@ function readBlock(block: TurnBlock): PlainBlock[] {
   }
 }
 
-/** The name may be a client's own invention. */
+/** A client may have invented the name. */
 function nameBlock(block: Extract<TurnBlock, { type: 'other' | 'refusal' }>): string {
   return block.type === 'other' ? block.name.slice(0, 40).replaceAll(/[^\w.-]/g, '?') : block.type;
 }
@@ -165,7 +167,7 @@ function readChoice(
   return choice;
 }
 
-/** Both wires want the results of an answer's calls right behind it, each once. */
+/** Both wires require the results of an answer's calls right after it, each once. */
 function checkResults(messages: readonly PlainMessage[]): void {
   const waiting = new Set<string | null>();
   for (const { role, content } of messages) {
@@ -173,7 +175,7 @@ function checkResults(messages: readonly PlainMessage[]): void {
     for (const block of content) {
       if (block.type === 'tool_result' && !waiting.delete(block.call_id)) refuse('a result of no call');
       if (block.type !== 'tool_call') continue;
-      if (role !== 'assistant' || waiting.has(block.id)) refuse('a call that is none');
+      if (role !== 'assistant' || waiting.has(block.id)) refuse('an invalid call');
       waiting.add(block.id);
     }
     const saysMore = role !== 'assistant' && content.some(({ type }) => type !== 'tool_result');

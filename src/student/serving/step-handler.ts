@@ -1,26 +1,34 @@
 /**
- * Handles the steps of server threads: reads each, asks the student whether it is covered, and returns an answer that is
- * ready for the wire, or the reason why there is none. Any failure here, of the input or of the student,
+ * Handles the steps of server threads: reads each step, asks the student whether it is covered, and returns an answer
+ * that is ready for the wire, or the reason why not. Any failure here, of the input or of the student,
  * becomes such a reason. The student's thread.
  *
- * A student of kind `exemplar` answers at once. A student of kind `http` waits for its service, for
- * several steps at the same time.
+ * A student of kind `exemplar` answers at once. A student of kind `http` waits for its service, for several steps at
+ * the same time.
  */
 
 import type { Hash } from 'node:crypto';
 import type { MessagePort } from 'node:worker_threads';
-import { cacheReadOf, cacheWriteOf, findPrice, type Price, type Prices } from '../../domain/price.ts';
-import type { NormalAnswer, NormalRequest } from '../../domain/turn.ts';
-import { RELEGATED_ANSWERS, SHADOWED_ANSWERS } from '../../limits.ts';
+import type { Prices } from '../../domain/price.ts';
+import type { NormalAnswer, NormalRequest, TurnBlock } from '../../domain/turn.ts';
 import type { JsonObject } from '../../providers/json-reading.ts';
 import { normalizeTurn } from '../../providers/normal-turn.ts';
 import { systemClock } from '../../std/clock.ts';
+import { parseExact } from '../../std/exact-json.ts';
 import { RecentMap } from '../../std/recent-map.ts';
 import { answersAgree } from '../model/agreement.ts';
 import { kindOfAnswer } from '../model/answer-kind.ts';
-import type { StudentAnswer, StudentBlock, StudentDecision, WantedDecision } from '../model/decision.ts';
+import type {
+  JudgeAnswer,
+  StudentAnswer,
+  StudentBlock,
+  StudentDecision,
+  WantedDecision,
+} from '../model/decision.ts';
 import type { StepDigest } from '../model/step.ts';
+import { readAnswerBytes, readingsDiffer, type SaidBlocks } from './answer-bytes.ts';
 import { isFitAnswer } from './answer-check.ts';
+import { RELEGATED_ANSWERS } from './limits.ts';
 import type {
   ClientMessage,
   DeclineReason,
@@ -39,16 +47,20 @@ import {
 } from './served-runs.ts';
 import { readServiceStep, type ServiceStep, UntranslatableStep } from './service-step.ts';
 import { digestWireStep, readWireRequest, WIRES } from './step-reading.ts';
+import { type AskedService, type PricedStep, readPricedStep, StepSavings } from './step-savings.ts';
 import { TOO_LATE } from './student-service.ts';
 import { ToolSchemas } from './tool-schemas.ts';
 import type { Wire } from './wire.ts';
+
+/** Answers in shadow mode that wait for the upstream's answer. */
+const SHADOWED_ANSWERS = 1_000;
 
 /** The student's core: `Student` of src/student/model. */
 export interface StudentCore {
   decide(step: StepDigest, threshold: number, wanted: WantedDecision): StudentDecision;
   /** Whether answers of that kind are served at a step with that score. */
   serves(agent: string, kind: string, score: number | null): boolean;
-  /** What a service's answer is judged as. */
+  /** The kind by which a service's answer is judged. */
   kindOf(agent: string, content: readonly StudentBlock[], request: NormalRequest): string;
 }
 
@@ -57,22 +69,22 @@ export interface AnsweringService {
   readonly model: string;
   /** Answers to one step that must agree. */
   readonly answers: number;
-  /** What golden steps themselves would answer must agree, too. */
+  /** The answer derived from golden steps must agree, too. */
   readonly with_exemplar: boolean;
   ask(step: ServiceStep, signal: AbortSignal): Promise<StudentAnswer>;
 }
 
 /** The watch over the student: `StudentWatch`. */
-export interface StepWatch {
+interface StepWatch {
   readonly terms: { readonly valid_until_ms: number | null };
-  /** Whether the student serves this run, where it serves a share of them. */
+  /** Whether the student serves this run, when it serves a share of the runs. */
   admits(identityOf: () => string): boolean;
   judge(agent: string, kind: string): 'serve' | 'audit' | 'suspended';
   note(agent: string, kind: string, agreed: boolean): void;
 }
 
-/** Where it is counted what the student did: `KeptLedger`. */
-export interface StepLedger {
+/** Counts what the student did: `KeptLedger`. */
+interface StepLedger {
   add(
     agent: string,
     more: {
@@ -82,26 +94,28 @@ export interface StepLedger {
       input_tokens?: number;
       output_tokens?: number;
       saved_micro_usd?: number | null;
+      unpriced?: number;
+      guessed?: number;
       late?: number;
       late_micro_usd?: number;
     },
   ): void;
 }
 
-export interface StepHandlerOptions {
+interface StepHandlerOptions {
   mode: 'on' | 'shadow';
   core: StudentCore;
   /** Largest score that is covered. */
   threshold: number;
-  /** null: the core answers itself. */
+  /** null when the core answers itself. */
   service: AnsweringService | null;
   prices: Prices;
-  /** Keeps a run with the upstream once it has served a step of it; null: each step is judged by itself. */
+  /** Keeps a run with the upstream once the upstream has served a step of it; null when each step is judged alone. */
   runs: ServedRuns | null;
   watch: StepWatch;
-  /** Left out: nothing is counted. */
+  /** Left out when nothing is counted. */
   ledger?: StepLedger;
-  /** Told of whatever was thrown, once in a while; never with anything of a request in it. */
+  /** Receives what was thrown, at a limited rate; never with any part of a request in it. */
   onError: (thrown: unknown) => void;
 }
 
@@ -113,22 +127,25 @@ interface ReadStep {
   place: StepPlace;
 }
 
-/** What is remembered of a step, in case that the server thread has changed its mind, and in shadow mode; nothing large. */
+/** What is remembered about a step in case the server thread changes its mind, and in shadow mode; nothing large. */
 interface Handled {
   wire: RelegationWire;
   place: StepPlace | null;
-  /** Of the answer that was given. */
+  /** Of the given answer. */
   marks: string[];
-  /** As it stands in the ledger. */
-  counted: ({ agent: string } & Parameters<StepLedger['add']>[1]) | null;
-  /** Ends the question to the service. */
+  /** As entered in the ledger. */
+  counted: ({ agent: string; step: PricedStep } & Parameters<StepLedger['add']>[1]) | null;
+  /** Aborts the request to the service. */
   asking: AbortController | null;
-  /** Shadow mode and audits: what would have been served, by whom, and, where runs are kept, to what. */
-  shadow: { answer: StudentAnswer; agent: string; asked: Hash | null } | null;
+  /**
+   * Shadow mode and audits: the answer that would have been served, its agent and, when runs are kept, the conversation
+   * that it answers.
+   */
+  shadow: { answer: StudentAnswer; agrees: JudgeAnswer; agent: string; asked: Hash | null } | null;
 }
 
 const decoder = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true });
-/** Longest id that is looked for in a raw body, quotes and blanks before it included. */
+/** Longest id that is searched for in a raw body, with quotes and blanks before it. */
 const ID_BYTES = 300;
 
 const WARM_UP_HEAD = { betas: [], api_version: '2023-06-01', origin: '' } as const;
@@ -160,16 +177,18 @@ const WARM_UP_BODY = JSON.stringify({
 export class StepHandler {
   readonly #options: StepHandlerOptions;
   readonly #schemas = new ToolSchemas();
-  /** Answers of the student by the ids of their calls: whose they were, and what of their input a cache would hold. */
-  readonly #given = new RecentMap<string, { agent: string; cached_tokens: number }>(RELEGATED_ANSWERS);
+  /** The agents of the student's answers by the marks of these: the ids of their calls. */
+  readonly #given = new RecentMap<string, string>(RELEGATED_ANSWERS);
+  readonly #savings: StepSavings;
 
   constructor(options: StepHandlerOptions) {
     this.#options = options;
+    this.#savings = new StepSavings(options.prices, () => systemClock.monotonicMs());
   }
 
   /**
-   * Runs a step through everything but its end, again and again: a thread that has just started is a hundred times
-   * slower than it will be, and the first live steps must not pay for that.
+   * Runs a step through everything but its delivery, repeatedly: a thread that has just started is a hundred times
+   * slower than a warm one, and the first live steps must not pay for that.
    */
   warmUp(): void {
     const { core, threshold } = this.#options;
@@ -178,7 +197,7 @@ export class StepHandler {
       const body = parseBody(new TextEncoder().encode(WARM_UP_BODY.replaceAll('#', String(at))));
       const wire = WIRES.messages;
       if (body === null || wire.findBreaches(body, WARM_UP_HEAD).length > 0)
-        throw new Error('the step to warm up with is none');
+        throw new Error('the step to warm up with is invalid');
       const { request } = readStep(wire, body, { run_id: null, seq: null })!;
       core.decide(digestWireStep(wire, request, body, WARM_UP_HEAD, null), threshold, 'answer');
       const answer: StudentAnswer = {
@@ -196,7 +215,7 @@ export class StepHandler {
     }
   }
 
-  /** Serves the steps that come in by this port. */
+  /** Serves the steps that arrive on this port. */
   connect(port: MessagePort): void {
     const handled = new RecentMap<number, Handled>(SHADOWED_ANSWERS);
     const post = (message: StudentMessage, transfer: ArrayBuffer[] = []) =>
@@ -285,10 +304,10 @@ export class StepHandler {
         post,
       );
     else if (decision.answer === null) this.#decline(message, step, 'failed', post, finding);
-    else this.#give(message, step, entry, decision.answer, finding, null, post);
+    else this.#give(message, step, entry, decision.answer, finding, null, post, decision.agrees);
   }
 
-  /** What can be said before the body is parsed. */
+  /** Reasons to decline that need no parsed body. */
   #refuseEarly({ wire, run_id, body }: StepRequest): DeclineReason | null {
     const { runs, watch } = this.#options;
     const until = watch.terms.valid_until_ms;
@@ -300,7 +319,7 @@ export class StepHandler {
     return id !== null && !runs.knows(id) ? 'unknown_run' : null;
   }
 
-  /** @param own what golden steps themselves would answer, where that must agree */
+  /** @param own the answer derived from golden steps, where it must agree */
   async #askService(
     service: AnsweringService,
     message: StepRequest,
@@ -316,10 +335,10 @@ export class StepHandler {
     const timer = setTimeout(() => asking.abort(TOO_LATE), leftMs);
     try {
       const answers = await askTogether(service, readServiceStep(step), asking);
-      // Whoever gave up has told its run what follows from that.
+      // The aborting side has already recorded the consequences for the run.
       if (asking.signal.aborted) return;
-      const [answer, ...others] = own === null ? answers : [...answers, own];
-      if (others.some((other) => !answersAgree(answer!, other))) {
+      const [answer, ...furtherAnswers] = own === null ? answers : [...answers, own];
+      if (furtherAnswers.some((further) => !answersAgree(answer!, further))) {
         this.#decline(message, step, 'disagreement', post, finding);
         return;
       }
@@ -335,7 +354,11 @@ export class StepHandler {
     }
   }
 
-  /** An answer goes out, if it may and is not audited. @param service what it was asked; null: nothing */
+  /**
+   * Sends an answer, if it may be served and is not audited.
+   * @param service what it was asked; null when nothing was
+   * @param agrees whether the upstream's answer is equivalent
+   */
   #give(
     message: StepRequest,
     step: ReadStep,
@@ -344,10 +367,11 @@ export class StepHandler {
     found: StepFinding,
     service: AskedService | null,
     post: Post,
+    agrees: JudgeAnswer = (other) => answersAgree(answer, { content: [...other] }),
   ): void {
     const { mode, runs, core, watch } = this.#options;
     if (!isFitAnswer(answer, step.request, step, this.#schemas)) {
-      // The core has judged its own answer fit; a service is expected to go wrong now and then.
+      // The core has checked its own answers; a service is expected to err now and then.
       this.#decline(message, step, service === null ? 'invalid' : 'failed', post, found);
       return;
     }
@@ -366,14 +390,12 @@ export class StepHandler {
       return;
     }
     if (mode === 'shadow' || verdict === 'audit') {
-      if (mode === 'on') this.#noteLate(step);
-      entry.shadow = { answer, agent, asked: runs === null ? null : hashRequest(step.request) };
+      entry.shadow = { answer, agrees, agent, asked: runs === null ? null : hashRequest(step.request) };
       const type = mode === 'shadow' ? 'would_serve' : 'audit';
-      post({ type, id: message.id, finding: { ...finding, answer: answer.content } });
+      post({ type, id: message.id, finding: { ...finding, answer: JSON.stringify(answer.content) } });
+      this.#noteLeft(step, agent);
       return;
     }
-    const model = String(step.body.model);
-    const saved_micro_usd = this.#price(answer, model, service);
     const wire = step.wire.writeAnswer(answer, step.body);
     post(
       {
@@ -385,30 +407,47 @@ export class StepHandler {
         request_id: wire.request_id,
         input_tokens: answer.input_tokens,
         output_tokens: answer.output_tokens,
-        saved_micro_usd,
       },
       [wire.body.buffer],
     );
-    const { input_tokens, output_tokens, cache_read_tokens = 0, cache_write_tokens = 0 } = answer;
-    const cached_tokens = cache_read_tokens + cache_write_tokens;
-    for (const id of wire.call_ids) this.#given.set(id, { agent, cached_tokens });
-    entry.counted = { agent, served: 1, input_tokens, output_tokens, saved_micro_usd };
-    this.#options.ledger?.add(agent, entry.counted);
+    for (const id of wire.call_ids) this.#given.set(id, agent);
+    this.#countServed(step, entry, agent, answer, service);
     if (runs === null) return;
-    // The conversation is hashed when the answer is on its way.
+    // Hash the conversation after the answer is on its way.
     const asked = hashRequest(step.request);
     entry.marks = markAnswer(asked, answer.content, wire.call_ids);
     runs.noteServed(message.run_id, entry.marks);
   }
 
-  /** It was served too late: nobody has got the answer. */
-  #takeBack({ agent, ...counted }: NonNullable<Handled['counted']>): void {
+  #countServed(
+    { request, body, place }: ReadStep,
+    entry: Handled,
+    agent: string,
+    answer: StudentAnswer,
+    service: AskedService | null,
+  ): void {
+    const step = readPricedStep(request, body, !place.is_fresh);
+    const saved = this.#savings.served(step, agent, answer, service);
+    const { input_tokens, output_tokens } = answer;
+    const price =
+      saved === null
+        ? { unpriced: 1, saved_micro_usd: null }
+        : { guessed: saved.is_guessed ? 1 : 0, saved_micro_usd: saved.micro_usd };
+    entry.counted = { agent, step, served: 1, input_tokens, output_tokens, ...price };
+    this.#options.ledger?.add(agent, entry.counted);
+  }
+
+  /** It was served too late, so the client did not get it. */
+  #takeBack({ agent, step, ...counted }: NonNullable<Handled['counted']>): void {
+    this.#savings.takenBack(step);
     const { input_tokens = 0, output_tokens = 0, saved_micro_usd = null } = counted;
     this.#options.ledger?.add(agent, {
       served: -1,
       input_tokens: -input_tokens,
       output_tokens: -output_tokens,
       saved_micro_usd: saved_micro_usd === null ? null : -saved_micro_usd,
+      unpriced: -(counted.unpriced ?? 0),
+      guessed: -(counted.guessed ?? 0),
     });
   }
 
@@ -420,13 +459,13 @@ export class StepHandler {
     finding: StepFinding | null = null,
   ): void {
     post({ type: 'declined', id: message.id, reason, finding });
-    if (step !== null) this.#noteLate(step);
+    if (step !== null) this.#noteLeft(step, finding?.agent ?? null);
     this.#options.runs?.noteTaken(message.run_id, step?.place.mark ?? null);
   }
 
   /**
-   * Holds the two answers against each other. Where runs are kept, this one goes on as if the student's had been served; after
-   * an audit, only when both said the same.
+   * Compares the two answers. When runs are kept, the run continues as if the student's had been served; after an
+   * audit, only if both agree.
    */
   #compare(
     message: Extract<ClientMessage, { type: 'compare' }>,
@@ -435,50 +474,40 @@ export class StepHandler {
   ): void {
     if (entry?.place == null || entry.shadow === null) return;
     const { mode, runs, watch } = this.#options;
-    const { answer: mine, agent, asked } = entry.shadow;
+    const { answer: studentAnswer, agrees, agent, asked } = entry.shadow;
     entry.shadow = null;
-    const theirs = readUpstreamAnswer(entry.wire, message);
-    if (theirs === null) return;
-    const callIds = theirs.content.flatMap((block) => (block.type === 'tool_call' ? [block.id] : []));
-    const agreed = agreeWith(mine, theirs);
+    const upstreamAnswer = readUpstreamAnswer(entry.wire, message);
+    if (upstreamAnswer === null) return;
+    const callIds = upstreamAnswer.content.flatMap((block) => (block.type === 'tool_call' ? [block.id] : []));
+    const upstreamContent = readAnswerBytes(entry.wire, message.headers, message.body);
+    // The same bytes, read twice: if the readings differ, the upstream's answer is unknown.
+    const reading_differs =
+      upstreamContent !== null && readingsDiffer(upstreamAnswer.content, upstreamContent);
+    const agreed =
+      upstreamContent !== null &&
+      !reading_differs &&
+      agreeWith(studentAnswer, agrees, upstreamAnswer, upstreamContent);
     if (asked !== null && (agreed || mode === 'shadow'))
-      runs?.noteServed(entry.place.run_id, markAnswer(asked, theirs.content, callIds));
+      runs?.noteServed(entry.place.run_id, markAnswer(asked, upstreamAnswer.content, callIds));
     else runs?.noteTaken(entry.place.run_id, entry.place.mark);
-    watch.note(agent, kindOfAnswer(mine.content), agreed);
+    watch.note(agent, kindOfAnswer(studentAnswer.content), agreed);
     this.#options.ledger?.add(agent, { compared: 1, wrong: agreed ? 0 : 1 });
-    post({ type: 'compared', agreed });
+    post({ type: 'compared', agreed, reading_differs });
   }
 
-  /** The upstream goes on with what the student has served: it writes to its cache what it would have read from there. */
-  #noteLate(step: ReadStep): void {
-    const { mark } = step.place;
-    const given = mark === null ? undefined : this.#given.get(mark);
-    if (given === undefined || this.#options.mode !== 'on') return;
-    const price = findPrice(this.#options.prices, String(step.body.model));
-    const late_micro_usd =
-      price === null ? 0 : given.cached_tokens * (cacheWriteOf(price) - cacheReadOf(price));
-    this.#options.ledger?.add(given.agent, { late: 1, late_micro_usd });
-  }
-
-  /** Millionths of a dollar: dollars a million tokens, times tokens. */
-  #price(answer: StudentAnswer, model: string, service: AskedService | null): number | null {
-    const { prices } = this.#options;
-    const cost = costOf(answer, findPrice(prices, model));
-    if (cost === null || service === null) return cost;
-    const price = findPrice(prices, service.model);
-    if (price === null) return null;
-    return service.answers.reduce((left, one) => left - costOf(one, price)!, cost);
+  /** The upstream serves a step. A step behind an answer of the student is a late take-over. */
+  #noteLeft({ request, body, place }: ReadStep, agent: string | null): void {
+    const { mode, ledger } = this.#options;
+    if (mode !== 'on' || ledger === undefined) return;
+    const before = place.mark === null ? undefined : this.#given.get(place.mark);
+    const owner = before ?? agent ?? '';
+    const cold = this.#savings.leftToUpstream(readPricedStep(request, body, !place.is_fresh), owner);
+    const late = before === undefined ? 0 : 1;
+    if (late + cold.micro_usd > 0) ledger.add(owner, { late, late_micro_usd: cold.micro_usd });
   }
 }
 
-/** What a service was asked for one step. */
-interface AskedService {
-  model: string;
-  /** All of them agree. */
-  answers: StudentAnswer[];
-}
-
-/** Why the other questions about a step end: one has failed. */
+/** Why the other requests for a step are aborted: one has failed. */
 const OTHER_FAILED = 'another failed';
 
 function wantedOf(service: AnsweringService | null): WantedDecision {
@@ -486,7 +515,10 @@ function wantedOf(service: AnsweringService | null): WantedDecision {
   return service.with_exemplar ? 'second' : 'coverage';
 }
 
-/** Asks as often as must agree, at the same time. @throws what the first that fails throws; the others end */
+/**
+ * Sends as many requests as must agree, concurrently.
+ * @throws the first failure; the other requests are aborted
+ */
 async function askTogether(
   service: AnsweringService,
   step: ServiceStep,
@@ -502,10 +534,10 @@ async function askTogether(
 
 type Post = (message: StudentMessage, transfer?: ArrayBuffer[]) => void;
 
-/** @returns null for what is no JSON object in UTF-8 */
+/** @returns null for anything but a JSON object in UTF-8 */
 function parseBody(bytes: Uint8Array): JsonObject | null {
   try {
-    const value = JSON.parse(decoder.decode(bytes)) as unknown;
+    const value = parseExact(decoder.decode(bytes));
     return typeof value === 'object' && value !== null && !Array.isArray(value)
       ? (value as JsonObject)
       : null;
@@ -514,7 +546,7 @@ function parseBody(bytes: Uint8Array): JsonObject | null {
   }
 }
 
-/** @returns null for one with more in it than is read */
+/** @returns null for a step that exceeds the reading bounds */
 function readStep(
   wire: Wire,
   body: JsonObject,
@@ -532,11 +564,12 @@ const RESULT_IDS: Readonly<Record<RelegationWire, Buffer>> = {
 };
 
 /**
- * The call that the last result of a raw body answers. Within a text the quotes would be escaped, so what is found is a
- * field; it may stand in a tool's input all the same, which costs no more than that the upstream serves.
+ * The call that the last result of a raw body answers. Inside a text the quotes would be escaped, so a match is a
+ * field. It may still be part of a tool's input; then the upstream serves, at no other cost.
  */
 export function findLastResultId(body: Buffer, key: Buffer = RESULT_IDS.messages): string | null {
-  // Forwards first: that is quick where there is none, and backwards is where the last one is near the end.
+  // Search forwards first, which is fast when there is no match; then backwards, because the last match is near the
+  // end.
   if (!body.includes(key)) return null;
   const at = body.lastIndexOf(key);
   const from = at + key.length;
@@ -544,7 +577,7 @@ export function findLastResultId(body: Buffer, key: Buffer = RESULT_IDS.messages
   return found?.[1] ?? null;
 }
 
-/** @returns null for an answer that is no whole one of text and calls */
+/** @returns null for anything but a whole answer of text and calls */
 function readUpstreamAnswer(
   wire: RelegationWire,
   { status, headers, body }: Extract<ClientMessage, { type: 'compare' }>,
@@ -563,16 +596,16 @@ function readUpstreamAnswer(
   return turn === null || turn.answer.error !== null || turn.answer.stop_reason === null ? null : turn.answer;
 }
 
-function agreeWith(mine: StudentAnswer, theirs: NormalAnswer): boolean {
-  const content = theirs.content.filter((block) => block.type === 'text' || block.type === 'tool_call');
-  const isWhole = content.length === theirs.content.filter((block) => block.type !== 'thinking').length;
-  return isWhole && theirs.stop_reason === mine.stop_reason && answersAgree(mine, { content });
+/** @param content of the upstream's answer, read from its bytes by code that did not teach the student */
+function agreeWith(
+  studentAnswer: StudentAnswer,
+  agrees: JudgeAnswer,
+  upstreamAnswer: NormalAnswer,
+  content: SaidBlocks,
+): boolean {
+  const isWhole = upstreamAnswer.content.every(({ type }) => GIVEN_BLOCKS.has(type));
+  return isWhole && upstreamAnswer.stop_reason === studentAnswer.stop_reason && agrees(content);
 }
 
-function costOf(answer: StudentAnswer, price: Price | null): number | null {
-  if (price === null) return null;
-  const { input_tokens, output_tokens, cache_read_tokens: read = 0, cache_write_tokens: write = 0 } = answer;
-  const fresh = Math.max(0, input_tokens - read - write);
-  const cached = read * cacheReadOf(price) + write * cacheWriteOf(price);
-  return fresh * price.input + cached + output_tokens * price.output;
-}
+/** The blocks that an answer may hold beside thinking and still be given by a student. */
+const GIVEN_BLOCKS: ReadonlySet<TurnBlock['type']> = new Set(['text', 'tool_call', 'thinking'] as const);

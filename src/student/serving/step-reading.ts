@@ -1,12 +1,13 @@
 /**
- * A request as the student sees it: the one way from a body to a step, for golden steps and live ones alike, so that the
- * same request is the same step in both, whichever wire it came by. Pure; analysis and the student's thread.
+ * Reads a request as the student sees it. It is the only way from a body to a step, for golden and live steps alike, so
+ * that the same request gives the same step, whatever wire it came by. Pure; teaching and the student's thread.
  */
 
 import type { ApiShape } from '../../domain/exchange.ts';
 import type { NormalRequest } from '../../domain/turn.ts';
 import type { JsonObject } from '../../providers/json-reading.ts';
 import { NormalReading, pairCalls } from '../../providers/normal-reading.ts';
+import { WIRES as FORMATS } from '../../providers/wires.ts';
 import { digestStep, type StepDigest } from '../model/step.ts';
 import { readBetas } from '../model/step-extras.ts';
 import { StepMarks } from '../model/step-marks.ts';
@@ -22,20 +23,13 @@ export const WIRES: Readonly<Record<RelegationWire, Wire>> = {
   responses: responsesWire,
 };
 
-/** The header whose values tell agents apart, by wire. */
-export const BETA_HEADERS: Readonly<Record<RelegationWire, string>> = {
-  messages: 'anthropic-beta',
-  chat_completions: 'openai-beta',
-  responses: 'openai-beta',
-};
-
 /** @returns null for a shape that no student answers */
 export function wireOf(shape: ApiShape | null): Wire | null {
   const name = RELEGATION_WIRES.find((wire) => wire === shape);
   return name === undefined ? null : WIRES[name];
 }
 
-/** @returns null when the request has more in it than is read */
+/** @returns null when the request exceeds the reading bounds */
 export function readWireRequest(wire: Wire, body: JsonObject): NormalRequest | null {
   const reading = new NormalReading();
   const request = wire.readRequest(body, reading);
@@ -44,7 +38,10 @@ export function readWireRequest(wire: Wire, body: JsonObject): NormalRequest | n
   return request;
 }
 
-/** The step of a request that was read by {@link readWireRequest}. @param at_ms when it was asked; null: nobody knows */
+/**
+ * The step of a request that {@link readWireRequest} has read.
+ * @param at_ms when it was asked; null when unknown
+ */
 export function digestWireStep(
   wire: Wire,
   request: NormalRequest,
@@ -54,7 +51,7 @@ export function digestWireStep(
   marks = new StepMarks(),
 ): StepDigest {
   const settings = wire.readSettings(body);
-  // An agent of one wire is none of another, whatever else is alike.
+  // Agents of different wires are different, even if everything else is equal.
   if (wire.name !== 'messages') settings.wire = wire.name;
   const extras = {
     betas: readBetas(head.betas),
@@ -73,12 +70,12 @@ export interface ReadStep {
 }
 
 /**
- * @param body parsed JSON, whatever it is
+ * @param body parsed JSON of any shape
  * @param headers flat [name, value, …]; names in any case
  * @param origin as `nameOrigin` names it
- * @param at_ms when it was asked; null: nobody knows
- * @param marks that take what is marked; for explaining
- * @returns null when the request has more in it than is read
+ * @param at_ms when it was asked; null when unknown
+ * @param marks receive what is marked; for explanations
+ * @returns null when the request exceeds the reading bounds
  */
 export function readStep(
   wire: Wire,
@@ -98,10 +95,11 @@ export function readStep(
 
 function readHead(wire: RelegationWire, headers: readonly string[]): Omit<WireHead, 'origin'> {
   const betas: string[] = [];
+  const { beta_header } = FORMATS[wire].served;
   let version: ApiVersion = API_VERSIONS[0];
   for (let at = 0; at + 1 < headers.length; at += 2) {
     const name = headers[at]!.toLowerCase();
-    if (name === BETA_HEADERS[wire]) betas.push(headers[at + 1]!);
+    if (name === beta_header) betas.push(headers[at + 1]!);
     else if (name === 'anthropic-version')
       version = API_VERSIONS.find((known) => known === headers[at + 1]!.trim()) ?? version;
   }

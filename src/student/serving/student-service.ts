@@ -1,24 +1,26 @@
 /**
- * The cheaper model behind a student of kind `http`: asks it for the answer to a covered step, and checks all
- * that comes back. Its key goes into one header and nowhere else; this file does not know a client's credential.
- * The student's thread.
+ * The cheaper model behind a student of kind `http`: asks it for the answer to a covered step, and checks everything
+ * that comes back. Its key goes into one header and nowhere else; this file never sees a client's credential. The
+ * student's thread.
  */
 
 import { Pool } from 'undici';
-import {
-  SERVICE_CONTENT_BYTES,
-  SERVICE_FAILURES_MAX,
-  SERVICE_REST_MS,
-  STEPS_UNDER_WAY,
-  STUDENT_SERVICE_ANSWER_BYTES,
-} from '../../limits.ts';
 import { type Clock, systemClock } from '../../std/clock.ts';
+import { parseExact } from '../../std/exact-json.ts';
 import type { StudentAnswer } from '../model/decision.ts';
 import type { StudentKind } from '../model/manifest.ts';
+import { SERVICE_FAILURES_MAX, STEPS_UNDER_WAY } from './limits.ts';
 import { fromChatAnswer } from './service-chat-completions.ts';
 import { fromMessagesAnswer } from './service-messages.ts';
 import { writeServiceRequest } from './service-request.ts';
 import type { ServiceStep } from './service-step.ts';
+
+/** How long the gateway does not ask a service that failed. Then it asks once; another failure begins the pause again. */
+export const SERVICE_REST_MS = 15_000;
+/** Size of an answer of the service behind a student. */
+export const STUDENT_SERVICE_ANSWER_BYTES = 1 << 20;
+/** Text and calls of that answer. Its thinking does not count. */
+const SERVICE_CONTENT_BYTES = 64 << 10;
 
 type HttpStudent = Extract<StudentKind, { kind: 'http' }>;
 
@@ -40,15 +42,15 @@ const STYLES = {
   },
 } as const;
 
-/** Reason of a signal's abort: nobody waits any longer. Other aborts say nothing of the service. */
+/** Abort reason for a step whose deadline has passed. Other aborts say nothing about the service. */
 export const TOO_LATE = 'too late';
 
-/** Statuses that speak against the one request, and not against the service. */
+/** Statuses that blame the one request and not the service. */
 const OF_THE_REQUEST = new Set([400, 413, 422]);
 
-/** What is wrong with the service's answer, in our own words: nothing of it or of a request is quoted. */
+/** What is wrong with the service's answer, in our own words; it quotes no part of the answer or of a request. */
 export class ServiceFailure extends Error {
-  /** It answered with that; null: with none. */
+  /** Status of its answer; null when it gave none. */
   readonly status: number | null;
 
   constructor(message: string, status: number | null = null) {
@@ -62,12 +64,12 @@ export class StudentService {
   readonly model: string;
   /** Answers to one step that must agree. */
   readonly answers: number;
-  /** What golden steps themselves would answer must agree, too. */
+  /** The answer derived from golden steps must agree, too. */
   readonly with_exemplar: boolean;
   readonly #student: HttpStudent;
   readonly #key: string;
   readonly #clock: Clock;
-  /** One after the other. */
+  /** Consecutive failures. */
   #failures = 0;
   #restUntilMs = Number.NEGATIVE_INFINITY;
   readonly #style: (typeof STYLES)[HttpStudent['style']];
@@ -75,7 +77,7 @@ export class StudentService {
   readonly #path: string;
   readonly #headers: Record<string, string>;
 
-  /** @param key '' for a service that asks for none */
+  /** @param key '' for a service that needs none */
   constructor(student: HttpStudent, key: string, clock: Clock = systemClock) {
     const { endpoint, model, style, answers = 1, with_exemplar = false } = student;
     this.#student = student;
@@ -100,9 +102,9 @@ export class StudentService {
   }
 
   /**
-   * @param signal when nobody waits any longer
-   * @throws UntranslatableStep for a step that cannot be put to it; ServiceFailure, or another Error, when it fails or answers anything but a whole
-   *   answer. Whether that keeps to the request's own rules is not looked at here.
+   * @param signal aborted when the answer is no longer wanted
+   * @throws UntranslatableStep for a step that cannot be translated for it; ServiceFailure, or another Error, when it
+   * fails or gives anything but a whole answer. The request's own rules are not checked here.
    */
   async ask(step: ServiceStep, signal: AbortSignal): Promise<StudentAnswer> {
     const asked = JSON.stringify(writeServiceRequest(this.#student, step));
@@ -135,12 +137,12 @@ export class StudentService {
       await answer.body.dump();
       throw new ServiceFailure(`the student's service answered ${answer.statusCode}`, answer.statusCode);
     }
-    const read = this.#style.fromAnswer(await answer.body.json());
+    const read = this.#style.fromAnswer(parseExact(await answer.body.text()));
     if (read === null) throw new ServiceFailure("the student's service gave no whole answer");
-    // A model that has lost its way may end all the same.
+    // A model that loops may still stop by itself.
     const said = JSON.stringify(read.content);
     if (said.length > SERVICE_CONTENT_BYTES) throw new ServiceFailure("the student's service said too much");
-    // It is no client's to see.
+    // Clients must never see it.
     if (this.#key !== '' && said.includes(this.#key))
       throw new ServiceFailure("the student's service repeated its key");
     return read;

@@ -1,43 +1,49 @@
 /**
- * Checks values with JSON schemas that come with live requests, so from strangers. It evaluates nothing of a schema as
- * code, and does not use a schema that would cost too much. The student's thread.
+ * Checks values against JSON schemas that come with live requests, so from untrusted sources. It never evaluates a part
+ * of a schema as code, and does not use a schema that would cost too much. The student's thread.
  *
- * These make a schema expensive: references that lead in a circle or multiply, and patterns that backtrack. It weighs the first
- * before it uses the schema. It takes only patterns without look-around, back references and nested repetition,
- * with few open-ended repetitions, and matches them with texts of a bounded length.
+ * Two things make a schema expensive: references that are circular or multiply, and patterns that backtrack. References
+ * are weighed before the schema is used. Patterns may have no look-around, back references or nested repetition, and
+ * few open-ended repetitions, and are matched only with texts of a bounded length.
  */
 
 import { createHash } from 'node:crypto';
 import { type Schema, Validator } from '@cfworker/json-schema';
-import { TOOL_SCHEMA_CHARACTERS, TOOL_SCHEMA_WEIGHT, TOOL_SCHEMAS_KEPT } from '../../limits.ts';
+import { roundedNumber } from '../../std/exact-json.ts';
 import { RecentMap } from '../../std/recent-map.ts';
+
+/** Schema of a tool that a call is checked against: its length as JSON, and places that a check may have to visit. */
+export const TOOL_SCHEMA_CHARACTERS = 64 << 10;
+const TOOL_SCHEMA_WEIGHT = 20_000;
+/** Compiled schemas that are kept. */
+const TOOL_SCHEMAS_KEPT = 256;
 
 const DRAFT = '2020-12';
 const PATTERN_CHARACTERS = 256;
 const OPEN_REPEATS_MAX = 3;
-/** Steps that a pattern of n open-ended repetitions may take on a text: its length to the power of n, about. */
+/** Steps that a pattern may take on a text: roughly the text's length to the power of its open-ended repetitions. */
 const PATTERN_STEPS = 1e8;
 const DEPTH_MAX = 64;
-/** Keywords that the validator does not know, so that it would let everything pass. */
+/** Keywords that the validator ignores, so that it would accept everything. */
 const UNKNOWN_KEYWORDS = ['$dynamicRef', '$recursiveRef', '$id', 'id'];
 
 interface ReadySchema {
   validator: Validator;
-  /** Open-ended repetitions of its dearest pattern; 0 for none. */
+  /** Open-ended repetitions of its most expensive pattern; 0 if absent. */
   repeats: number;
 }
 
 export class ToolSchemas {
-  /** null: not to be used. */
+  /** null for a schema that must not be used. */
   readonly #ready = new RecentMap<string, ReadySchema | null>(TOOL_SCHEMAS_KEPT);
 
-  /** @returns false as well for a schema that cannot be used */
+  /** @returns false also for a schema that cannot be used */
   accepts(schema: unknown, value: unknown): boolean {
     const ready = this.#prepare(schema);
     if (ready === null) return false;
     try {
       if (ready.repeats > 0 && longestText(value) ** ready.repeats > PATTERN_STEPS) return false;
-      return ready.validator.validate(value).valid;
+      return ready.validator.validate(roundNumbers(value)).valid;
     } catch {
       return false;
     }
@@ -55,10 +61,10 @@ export class ToolSchemas {
   }
 }
 
-/** @returns null for one that is not to be used */
+/** @returns null for a schema that must not be used */
 function prepareSchema(text: string): ReadySchema | null {
   try {
-    // A copy: the validator writes marks into it.
+    // A copy, because the validator writes into it.
     const schema = JSON.parse(text) as unknown;
     if (typeof schema !== 'object' || schema === null || Array.isArray(schema)) return null;
     const repeats = new SchemaScale(schema).weigh();
@@ -68,10 +74,10 @@ function prepareSchema(text: string): ReadySchema | null {
   }
 }
 
-/** Too dear, or of a kind that is not understood. */
+/** Too expensive, or not understood. */
 class UnusableSchema extends Error {}
 
-/** Finds out what a schema costs, all its references followed. */
+/** Computes the cost of a schema, with all its references followed. */
 class SchemaScale {
   readonly #root: object;
   readonly #weights = new Map<object, number>();
@@ -82,7 +88,10 @@ class SchemaScale {
     this.#root = root;
   }
 
-  /** @returns open-ended repetitions of the dearest pattern. Throws UnusableSchema */
+  /**
+   * @returns open-ended repetitions of the most expensive pattern
+   * @throws UnusableSchema
+   */
   weigh(): number {
     this.#weigh(this.#root, 0);
     return this.#repeats;
@@ -103,12 +112,13 @@ class SchemaScale {
   }
 
   #weighItem(name: string, item: unknown, depth: number): number {
-    // A property may be called like a keyword; its schema is an object then.
+    // A property may be named like a keyword; its schema is then an object.
     const isObject = typeof item === 'object' && item !== null;
     if (name === '$ref' && !isObject) return this.#weigh(this.#find(item), depth + 1);
     if (!isObject && UNKNOWN_KEYWORDS.includes(name)) throw new UnusableSchema(name);
     if (name === 'pattern' && !isObject) this.#addPattern(item);
-    if (name === 'patternProperties' && isObject) for (const it of Object.keys(item)) this.#addPattern(it);
+    if (name === 'patternProperties' && isObject)
+      for (const pattern of Object.keys(item)) this.#addPattern(pattern);
     return this.#weigh(item, depth + 1);
   }
 
@@ -118,7 +128,7 @@ class SchemaScale {
     this.#repeats = Math.max(this.#repeats, repeats, 1);
   }
 
-  /** What a reference within the schema leads to (RFC 6901). */
+  /** The target of a reference within the schema (RFC 6901). */
   #find(reference: unknown): unknown {
     if (reference === '#') return this.#root;
     if (typeof reference !== 'string' || !reference.startsWith('#/')) throw new UnusableSchema('$ref');
@@ -133,12 +143,12 @@ class SchemaScale {
 }
 
 /**
- * Open-ended repetitions (`*`, `+`, `{2,}`) of a pattern that is tame.
- * @returns null for one that is not
+ * Open-ended repetitions (`*`, `+`, `{2,}`) of a safe pattern.
+ * @returns null for an unsafe one
  */
 export function countOpenRepeats(pattern: unknown): number | null {
   if (typeof pattern !== 'string' || pattern.length > PATTERN_CHARACTERS) return null;
-  // References back, and whatever is written with `(?` but groups that are not remembered.
+  // Back references, and every `(?` except non-capturing groups.
   if (/\\[1-9k]|\(\?(?!:)/.test(pattern)) return null;
   const bare = pattern.replace(/\\./gs, 'x').replace(/\[[^\]]*\]/g, 'x');
   const repeats = bare.match(/[*+]|\{\d+,\}/g) ?? [];
@@ -163,7 +173,18 @@ export function countOpenRepeats(pattern: unknown): number | null {
   return repeats.length;
 }
 
-/** Length of the longest text within a value, names of its fields included. */
+/**
+ * The value with doubles only: the validator knows no other numbers, so it compares numbers beyond 2^53 after rounding.
+ */
+function roundNumbers(value: unknown): unknown {
+  const number = roundedNumber(value);
+  if (number !== null) return number;
+  if (Array.isArray(value)) return value.map(roundNumbers);
+  if (typeof value !== 'object' || value === null) return value;
+  return Object.fromEntries(Object.entries(value).map(([name, item]) => [name, roundNumbers(item)]));
+}
+
+/** Length of the longest text within a value, including names of its fields. */
 function longestText(value: unknown): number {
   if (typeof value === 'string') return value.length;
   if (typeof value !== 'object' || value === null) return 0;

@@ -1,7 +1,7 @@
 /**
- * A wire: one of the formats in which a client asks for a step and is answered. The student's inner step knows none of
- * them: a wire reads a request into the normal form and what stands beside that, and writes the student's answer. Types,
- * and what several wires share; analysis and the student's thread.
+ * A wire: a format in which a client sends a step and receives the answer. The student's core knows none of them: a
+ * wire reads a request into the normal form with its extras, and writes the student's answer. Types, and what several
+ * wires share; teaching and the student's thread.
  */
 
 import { randomBytes } from 'node:crypto';
@@ -13,54 +13,56 @@ import type { ApiVersion, RelegationWire } from './protocol.ts';
 
 /** What the headers of a step say to its wire. */
 export interface WireHead {
-  /** Values of the wire's beta header as they came. */
+  /** Values of the wire's beta header as received. */
   betas: readonly string[];
-  /** Of the Messages API; other wires do not look at it. */
+  /** Only of the Messages API; other wires ignore it. */
   api_version: ApiVersion;
-  /** Where it came in, as `nameOrigin` names it. */
+  /** Where it arrived, as `nameOrigin` names it. */
   origin: string;
 }
 
-/** An answer on the wire, and the ids that it gave. */
+/** An answer on the wire, and the ids that were assigned. */
 export interface WireAnswer {
   body: Uint8Array<ArrayBuffer>;
   request_id: string;
-  /** Of its tool calls, in order. */
+  /** Ids of its tool calls, in order. */
   call_ids: string[];
 }
 
 export interface Wire {
   readonly name: RelegationWire;
-  /** Under it a request that the student answers may hold its calls' ids; each in quotes. */
+  /** The key, in quotes, under which a request that continues a student's answer holds the ids of its calls. */
   readonly result_id_key: string;
   readRequest(body: JsonObject, reading: NormalReading): NormalRequest;
-  /** Rules of the API that the request breaks, by name, sorted: golden requests teach which of them do not matter. */
+  /**
+   * Names of the API rules that the request breaks, sorted. Golden requests show which of them the upstream tolerates.
+   */
   findBreaches(body: JsonObject, head: WireHead): string[];
-  /** Top-level fields that the normal form has no word for: they tell agents apart. */
+  /** Top-level fields that the normal form does not model; they distinguish agents. */
   readSettings(body: JsonObject): Record<string, unknown>;
-  /** In words, why no student may answer such a request; '' when one may. */
+  /** Why no student may answer such a request, in words; '' when one may. */
   findUnsupported(body: JsonObject): string;
-  /** Whether a whole answer of the model's own is asked for: the last word is not the model's. */
+  /** Whether the request asks for a whole answer: the last message is not the model's. */
   endsWithUser(body: JsonObject): boolean;
   /** Words at which the API ends an answer. */
   stopWords(body: JsonObject): string[];
-  /** Names of tools that an answer of this wire can call; null: all that the normal form calls functions. */
+  /** Names of tools that an answer of this wire can call; null for all that the normal form calls functions. */
   callable(body: JsonObject): ReadonlySet<string> | null;
   writeAnswer(answer: StudentAnswer, body: JsonObject): WireAnswer;
 }
 
-/** Characters of one delta; the APIs' are shorter, a client's line buffer may not take much longer ones. */
+/** Characters per delta. The APIs' are shorter; a client's line buffer may not accept much longer ones. */
 const DELTA_CHARACTERS = 4_096;
 const ALPHABET = '0123456789ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz';
 
-/** An id as APIs draw them: 5.8 bits a character. */
+/** An id as APIs draw them: 5.8 bits per character. */
 export function drawId(prefix: string, characters: number): string {
   let id = prefix;
   for (const byte of randomBytes(characters)) id += ALPHABET[byte % ALPHABET.length];
   return id;
 }
 
-/** Pieces of a text, none of which ends within a surrogate pair. */
+/** Pieces of a text; no piece ends within a surrogate pair. */
 export function cutText(text: string): string[] {
   const pieces: string[] = [];
   for (let at = 0; at < text.length; ) {
@@ -73,7 +75,7 @@ export function cutText(text: string): string[] {
   return pieces;
 }
 
-/** Fields of a request but some, those that are null left out. */
+/** Fields of a request except some; null fields are dropped. */
 export function otherFields(body: JsonObject, leftOut: ReadonlySet<string>): Record<string, unknown> {
   const fields: Record<string, unknown> = {};
   for (const key of Object.keys(body)) {

@@ -1,0 +1,270 @@
+/**
+ * Decides when two answers to one step are equivalent. Rounds, audits and explanations use this definition. It adds to
+ * agreement.ts what golden runs have shown to be interchangeable: wordings of the same values, in texts and in arguments
+ * that nothing reads (`free`). Pure; teaching and the student's thread.
+ *
+ * All else is compared as agreement.ts compares it: tools, their order, and every other argument. So amounts,
+ * recipients, ids and code must be equal.
+ *
+ * Two wordings say the same when both deny or neither does, when neither names an outcome that contradicts the other,
+ * and when neither has a value, or a word that is no matter of style, in the
+ * place of another one. A value that only one of them has must stand in the
+ * step. The same holds for words that golden texts took from the step (`grounded`): a text that has one which this step
+ * does not hold is about something else. A wording that no golden run had must also consist mostly of words that golden runs used for this answer, and
+ * have no word that they used only for other answers.
+ */
+
+import {
+  answersAgree,
+  type FactKind,
+  haveOtherOutcomes,
+  readFacts,
+  stemWord,
+  type TextFacts,
+  textsAgree,
+} from './agreement.ts';
+import type { StudentBlock } from './decision.ts';
+import { canonicalText, hashString, isObject, isPrimitive, textOfPrimitive } from './json-values.ts';
+import type { StepDigest } from './step.ts';
+
+/** What golden texts of one label had at one place. Plain JSON. */
+export interface Wording {
+  label: number;
+  /** '' for a text alone, else the argument, as {@link placeOfArgument} names it. */
+  place: string;
+  /** Hashes of the stems of their words. */
+  words: number[];
+  /** Hashes of values and names that several runs shared and that no step held: part of the wording. */
+  constants: number[];
+  /** Hashes of words that steps held wherever golden texts used them. */
+  grounded: number[];
+  /** Hashes of stems whose use nothing in the step explains: they are a matter of style. */
+  style: number[];
+}
+
+/** Arguments that nothing reads, by tool. */
+export type FreeArguments = readonly (readonly [tool: string, key: string])[];
+
+/** An answer, divided into what must be equal and texts that may be worded differently. */
+export interface WordedAnswer {
+  /** Tools and all arguments that are not free. */
+  fixed: string;
+  texts: { place: string; facts: TextFacts }[];
+}
+
+/** Name of an argument's place. */
+function placeOfArgument(tool: string, key: string): string {
+  return `${tool}\n${key}`;
+}
+
+/** @returns null for a text that is JSON or empty, which has no wordings */
+export function readWording(content: readonly StudentBlock[], free: FreeArguments): WordedAnswer | null {
+  let fixed = '';
+  let text = '';
+  const texts: WordedAnswer['texts'] = [];
+  for (const block of content) {
+    if (block.type === 'text') {
+      text += `${block.text}\n`;
+      continue;
+    }
+    const rest: Record<string, unknown> = {};
+    for (const [key, value] of Object.entries(isObject(block.input) ? block.input : {})) {
+      if (typeof value === 'string' && free.some(([tool, name]) => tool === block.name && name === key)) {
+        rest[key] = null;
+        texts.push({ place: placeOfArgument(block.name, key), facts: readFacts(value) });
+      } else rest[key] = value;
+    }
+    fixed += `${JSON.stringify(block.name)}${canonicalText(rest)}\n`;
+  }
+  if (fixed !== '') return { fixed, texts };
+  const trimmed = text.trim();
+  if (trimmed === '' || trimmed.startsWith('{') || trimmed.startsWith('[') || trimmed.startsWith('```'))
+    return null;
+  return { fixed, texts: [{ place: '', facts: readFacts(text) }] };
+}
+
+/** The values that a step holds. */
+export class Ground {
+  readonly #step: Pick<StepDigest, 'sources'>;
+  #text: string | null = null;
+
+  constructor(step: Pick<StepDigest, 'sources'>) {
+    this.#step = step;
+  }
+
+  /** Whether the step holds a value, as it is written or as a plain number. */
+  holds(value: string): boolean {
+    if (this.#text === null) {
+      const values: string[] = [];
+      for (const { name, value: source } of this.#step.sources)
+        if (name !== 'progress') collectValues(source, values);
+      this.#text = values.join('\n').toLowerCase();
+    }
+    const written = value.toLowerCase();
+    if (this.#has(written)) return true;
+    const plain = written.replaceAll(',', '');
+    return /^\d+\.\d+$/.test(plain) ? this.#has(plain.replace(/\.?0+$/, '')) : this.#has(plain);
+  }
+
+  #has(value: string): boolean {
+    const text = this.#text!;
+    for (let at = text.indexOf(value); at >= 0; at = text.indexOf(value, at + 1))
+      if (!isWordCharacter(text[at - 1]) && !isWordCharacter(text[at + value.length])) return true;
+    return false;
+  }
+}
+
+/** Values alone: the name of a field says nothing about this step. */
+function collectValues(value: unknown, values: string[]): void {
+  if (Array.isArray(value)) for (const item of value) collectValues(item, values);
+  else if (isObject(value)) for (const key of Object.keys(value)) collectValues(value[key], values);
+  else if (isPrimitive(value)) values.push(textOfPrimitive(value));
+}
+
+function isWordCharacter(char: string | undefined): boolean {
+  return char !== undefined && /[\p{L}\p{N}]/u.test(char);
+}
+
+const NO_CONSTANTS: ReadonlySet<number> = new Set();
+
+/** Whether two texts have no values that contradict each other, and none that the step does not hold. */
+export function valuesMatch(
+  a: TextFacts,
+  b: TextFacts,
+  ground: Ground,
+  constants: ReadonlySet<number> = NO_CONSTANTS,
+): boolean {
+  if (a.denials > 0 !== b.denials > 0 || haveOtherOutcomes(a, b)) return false;
+  const onlyA = listOthers(a, b, constants);
+  const onlyB = listOthers(b, a, constants);
+  for (const kind of onlyA.keys()) if (onlyB.has(kind)) return false;
+  return [...onlyA.values(), ...onlyB.values()].every((values) =>
+    values.every((value) => ground.holds(value)),
+  );
+}
+
+type ValueKind = FactKind | 'name' | 'code';
+
+/** Values of a text that another one does not have, by what they are. */
+function listOthers(a: TextFacts, b: TextFacts, constants: ReadonlySet<number>): Map<ValueKind, string[]> {
+  const found = new Map<ValueKind, string[]>();
+  const add = (kind: ValueKind, value: string): void => {
+    const list = found.get(kind);
+    if (list === undefined) found.set(kind, [value]);
+    else list.push(value);
+  };
+  for (const [fact, { kind, text }] of a.facts)
+    if (!b.facts.has(fact) && !constants.has(hashString(fact))) add(kind, text);
+  for (const name of a.names)
+    if (!b.said.has(name) && !constants.has(hashString(name))) add(a.codes.has(name) ? 'code' : 'name', name);
+  return found;
+}
+
+/** Least share of a new wording's words that golden runs used for the same answer. */
+const KNOWN_WORDS = 0.6;
+
+interface KnownWording {
+  style: Set<number>;
+  words: Set<number>;
+  constants: Set<number>;
+  grounded: Set<number>;
+  /** Words that only texts with other labels have. */
+  others: Set<number>;
+}
+
+/** Whether the step holds the words that only one of two texts has, as far as golden texts took them from steps. */
+export function areGrounded(
+  a: TextFacts,
+  b: TextFacts,
+  ground: Ground,
+  grounded: ReadonlySet<number>,
+): boolean {
+  return (
+    [...a.plain].every((word) => b.plain.has(word) || isHeld(word, ground, grounded)) &&
+    [...b.plain].every((word) => a.plain.has(word) || isHeld(word, ground, grounded))
+  );
+}
+
+function isHeld(word: string, ground: Ground, grounded: ReadonlySet<number>): boolean {
+  return !grounded.has(hashString(word)) || ground.holds(word);
+}
+
+/**
+ * Whether each of two texts has a word that the other one lacks and that is no matter of style: then one may tell a reason or a result that the other does not tell.
+ */
+export function haveOtherMeanings(a: TextFacts, b: TextFacts, style: ReadonlySet<number>): boolean {
+  const hasOwn = (text: TextFacts, other: TextFacts): boolean =>
+    [...text.plain].some((word) => {
+      const stem = stemWord(word);
+      return !text.names.has(word) && !other.words.has(stem) && !style.has(hashString(stem));
+    });
+  return hasOwn(a, b) && hasOwn(b, a);
+}
+
+/** The golden wordings of one stage, ready for queries. */
+export class KnownWordings {
+  readonly #free: FreeArguments;
+  readonly #known = new Map<string, KnownWording>();
+
+  constructor(wordings: readonly Wording[], free: FreeArguments) {
+    this.#free = free;
+    for (const { label, place, words, constants, grounded, style } of wordings) {
+      const own = new Set(words);
+      const others = new Set(
+        wordings
+          .filter((wording) => wording.place === place && wording.label !== label)
+          .flatMap((wording) => wording.words.filter((word) => !own.has(word))),
+      );
+      this.#known.set(`${label} ${place}`, {
+        words: own,
+        constants: new Set(constants),
+        grounded: new Set(grounded),
+        style: new Set(style),
+        others,
+      });
+    }
+  }
+
+  /** Whether `other` is equivalent to an answer that the student gives with this label. */
+  isSame(
+    label: number,
+    given: readonly StudentBlock[],
+    other: readonly StudentBlock[],
+    ground: Ground,
+  ): boolean {
+    const content = (blocks: readonly StudentBlock[]) => ({ content: blocks as StudentBlock[] });
+    if (answersAgree(content(given), content(other))) return true;
+    const a = readWording(given, this.#free);
+    const b = readWording(other, this.#free);
+    if (a === null || b === null || a.fixed !== b.fixed || a.texts.length !== b.texts.length) return false;
+    return a.texts.every(({ place, facts }, i) => {
+      const others = b.texts[i]!;
+      return others.place === place && this.#isWording(label, place, facts, others.facts, ground);
+    });
+  }
+
+  #isWording(label: number, place: string, given: TextFacts, other: TextFacts, ground: Ground): boolean {
+    const known = this.#known.get(`${label} ${place}`);
+    if (known !== undefined && !areGrounded(given, other, ground, known.grounded)) return false;
+    if (textsAgree(given, other)) return true;
+    if (known === undefined || !valuesMatch(given, other, ground, known.constants)) return false;
+    if (haveOtherMeanings(given, other, known.style)) return false;
+    let familiar = 0;
+    for (const word of other.plain) {
+      const key = hashString(stemWord(word));
+      if (known.words.has(key)) familiar++;
+      else if (ground.holds(word)) familiar++;
+      else if (known.others.has(key)) return false;
+    }
+    return familiar >= KNOWN_WORDS * other.plain.size;
+  }
+
+  /** Whether the step holds what an answer with this label took from steps. */
+  isGrounded(label: number, content: readonly StudentBlock[], ground: Ground): boolean {
+    const worded = readWording(content, this.#free);
+    return (worded?.texts ?? []).every(({ place, facts }) => {
+      const grounded = this.#known.get(`${label} ${place}`)?.grounded;
+      return grounded === undefined || [...facts.plain].every((word) => isHeld(word, ground, grounded));
+    });
+  }
+}

@@ -1,0 +1,64 @@
+/** Bounds that several parts of a student share. Constants only; any thread. */
+
+/** Golden runs that a student needs. */
+export const GOLDEN_RUNS_MIN = 12;
+/** What a student's core reads of a step, and what it learns. Lengths are in UTF-16 units where no other unit is named. */
+export const STUDENT_CORE = {
+  /** All sources of a step together. Also its largest text, and the texts beside it. */
+  step: 14_000,
+  task: 3_000,
+  said: 1_500,
+  system_changing: 800,
+  result: 5_000,
+  call: 1_500,
+  string: 1_200,
+  /** Approximate bytes of system prompts whose sentences are kept: enough for the largest prompt that is served. */
+  prompts_kept_bytes: 32 << 20,
+  system_sentences: 300,
+  /** Sentences of the system prompt whose numbers are compared one by one. */
+  system_numbers: 60,
+  /** Values that are told apart in one sentence of the system prompt, in the whole prompt, and in the task's fixed wording. */
+  sentence_values: 32,
+  system_values: 160,
+  task_values: 64,
+  /** Characters at both ends of a task that are read for these values, and golden runs that make a value part of the rule. */
+  task_wording: { beginning: 12_000, end: 4_000 },
+  fixed_value_runs: 8,
+  /** Values that are part of an agent's rule. */
+  fixed_values: 400,
+  /** Blocks of a system prompt that are kept for comparison, together. All further ones count as one block. */
+  prompt_characters: 512 << 10,
+  /** Length of a sentence of a system prompt from which on it has no changing places: it is equal or different. */
+  pattern_characters: 4_000,
+  pattern_words: 400,
+  /** Words of an agent's fixed sentences that cannot be names. */
+  fixed_words: 4_000,
+  /** Cost of the fingerprint of tools and settings: at most two for each byte of a body that is served. */
+  scope_read: 4 << 20,
+  scope_depth: 200,
+  /** Length from which on the student reads a result as beginning and end of a text and not as JSON. */
+  json_parsed: 49_152,
+  json_depth: 8,
+  json_items: 40,
+  json_nodes: 400,
+  /** Earlier messages that are read, calls among them that are remembered, earlier results of one tool. */
+  messages_back: 48,
+  calls_back: 64,
+  results_back: 3,
+  marks: 480,
+  words_marked: 160,
+  /** Answers: text, each call's input as JSON, calls, values in an input. */
+  answer: 12_000,
+  answer_calls: 8,
+  answer_values: 200,
+  /** Learning: steps and agents of one model, wordings of one answer, decisive marks (dimensions of the vector). */
+  steps: 100_000,
+  groups: 2_000,
+  group_steps: 2_000,
+  examples: 240,
+  classes: 64,
+  dimensions: 128,
+  rules: 6,
+  prototypes: 1_000,
+  neighbours: 12,
+} as const;
