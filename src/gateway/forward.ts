@@ -1,11 +1,12 @@
 /**
- * One exchange on its way to the upstream and back: it passes bytes on, decodes nothing and waits for nothing. The
+ * Forwards one exchange to the upstream and back: passes bytes on, decodes nothing and waits for nothing. The
  * upstream's connection calls it as the answer arrives, and it owns the client's stream. Server threads.
  *
- * What can end it, in any order and each exactly once: the answer is complete, the client goes away, the upstream
- * fails. In each case capture gets the exchange at the end.
+ * An exchange ends when the answer is complete, the client disconnects or the upstream fails. These may happen in any
+ * order, each at most once. In each case capture gets the exchange at the end.
  */
 
+import { describeEnd, type EndCause, findEndCause } from '../domain/end-cause.ts';
 import { DECISION_FIELD, type FinishedExchange } from '../domain/exchange.ts';
 import { CatalogueError, toMessagesBody } from '../errors.ts';
 import type { HttpStream, ReplyFraming, RequestHead } from '../http/http-stream.ts';
@@ -31,21 +32,21 @@ const NO_PIECES: readonly Buffer[] = [];
 
 /** What all exchanges of a server thread share. */
 export interface ForwardContext {
-  /** null: capture is switched off altogether. */
+  /** null when capture is switched off. */
   capture: CaptureQueue | null;
   note: string;
 }
 
-/** An exchange that somebody else has begun: the student was asked first. */
+/** An exchange that began elsewhere, because the student was asked first. */
 export interface BegunExchange {
-  /** What `CaptureQueue.begin` gave. */
+  /** The result of `CaptureQueue.begin`. */
   tee: Tee | null;
-  /** When the request came: on the clock of `performance.now()`, and in milliseconds since the epoch. */
+  /** When the request arrived, by `performance.now()` and in milliseconds since the epoch. */
   at: number;
   at_ms: number;
 }
 
-/** What of an exchange's outcome only its answerer knows. */
+/** The part of an exchange's outcome that only its answerer knows. */
 type ExchangeCourse = Pick<
   FinishedExchange,
   | 'run_id'
@@ -55,12 +56,13 @@ type ExchangeCourse = Pick<
   | 'first_byte_ms'
   | 'duration_ms'
   | 'aborted'
+  | 'end_cause'
   | 'served_by'
   | 'request_form'
   | 'response_headers'
 >;
 
-/** The exchange as capture takes it. Its fields in one order, so that the writer sees one kind of object. */
+/** The exchange as capture takes it. The order of its fields is fixed, so that the writer sees one object shape. */
 export function describeExchange(
   { note }: ForwardContext,
   head: RequestHead,
@@ -81,9 +83,11 @@ export function describeExchange(
     query: head.query ?? '',
     status: course.status,
     started_at_ms: course.started_at_ms,
+    arrival: tee.arrival,
     first_byte_ms: course.first_byte_ms,
     duration_ms: course.duration_ms,
     aborted: course.aborted,
+    ...nameEnd(course),
     truncated: tee.truncated,
     served_by: course.served_by,
     request_headers: head.headers,
@@ -98,14 +102,23 @@ export function describeExchange(
   };
 }
 
+/** Every failed exchange has a cause; without another one, the client ended it. */
+function nameEnd({ end_cause, aborted, status }: ExchangeCourse): Pick<FinishedExchange, 'end_cause'> {
+  if (end_cause !== undefined) return { end_cause };
+  if (aborted || status === 0) return { end_cause: 'client_gone' };
+  return status >= 400 ? { end_cause: 'upstream_status' } : NO_END_CAUSE;
+}
+
+const NO_END_CAUSE = Object.freeze({});
+
 export class Forward implements AnswerHandler {
-  /** Told of the answer's status, where somebody asks. */
+  /** Receives the answer's status, if set. */
   onStatus: ((status: number) => void) | null = null;
-  /** Capture gets the exchange only with what relegation decided about it, which comes in any case. */
+  /** Capture gets the exchange only with relegation's decision, which always arrives. */
   awaitsDecision = false;
-  /** What relegation decided, as capture keeps it. */
+  /** Relegation's decision, as capture keeps it. */
   #decision: string | null = null;
-  /** Over, and waits for the decision. */
+  /** Ended, and waits for the decision. */
   #held: FinishedExchange | null = null;
   readonly #context: ForwardContext;
   readonly #stream: HttpStream;
@@ -113,24 +126,29 @@ export class Forward implements AnswerHandler {
   readonly #requestClass: RequestClass;
   readonly #request: FilteredRequest;
   readonly #tee: Tee | null;
-  /** Nobody else has seen the request's body. */
+  /** No other code has seen the request's body. */
   readonly #ownsBody: boolean;
   readonly #startedAt: number;
   readonly #startedAtMs: number;
-  /** The one that carries the request, until the answer is over. */
+  /** The connection that carries the request, until the answer is over. */
   #connection: UpstreamConnection | null = null;
   #sent: UpstreamRequest | null = null;
   #retries = 0;
   #status = 0;
   #responseHeaders: string[] = [];
-  /** The last piece of the request that lies where capture has its copy. */
+  /** The last piece of the request that is in capture's copy. */
   #lent: Buffer | null = null;
-  /** The last piece of an upload, while the system has not taken all of it. */
+  /** The last piece of an upload, until the system has taken all of it. */
   #leaving: Buffer | null = null;
-  /** What of the request, and of the answer, capture has no copy of yet: it is made when they have been passed on. */
+  /**
+   * Parts of the request and of the answer that capture has not copied yet: they are copied after they have been passed
+   * on.
+   */
   #unkept: readonly Buffer[] = NO_PIECES;
   #unkeptAnswer: Buffer[] = [];
   #firstByteMs: number | null = null;
+  /** Why the upstream's side ended; null when it has not failed. */
+  #endCause: EndCause | null = null;
   #isOver = false;
 
   constructor(
@@ -179,7 +197,7 @@ export class Forward implements AnswerHandler {
     if (framing === 'length' && stream.bodyComplete) {
       body = received.length === 1 ? received[0]! : Buffer.concat(received);
     }
-    // The joined body, where there is one, so that its chunks are not kept beside it.
+    // The joined body, if there is one, so that its chunks are not kept as well.
     const pieces = body === null ? received : [body];
     this.#sent = {
       method: stream.head.method,
@@ -226,8 +244,8 @@ export class Forward implements AnswerHandler {
   }
 
   /**
-   * The body is forwarded out of capture's copy, where that is one piece. A field, for a function made within `start` and
-   * given to the stream kept a third of all objects alive through every collection of the young ones.
+   * Forwards the body from capture's copy, if that is one piece. This is a field because a function made within `start`
+   * and given to the stream kept a third of all objects alive through every young-generation collection.
    */
   readonly #lendPiece = (bytes: ArrayBuffer): Buffer => {
     this.#lent = this.#tee!.lend(new Uint8Array(bytes));
@@ -242,7 +260,7 @@ export class Forward implements AnswerHandler {
     this.#reuse();
   };
 
-  /** The memory of a piece that has left takes the next one. A request that may be sent again is asked of capture's copy. */
+  /** Reuses the memory of a piece that was sent. A request that may be sent again is read from capture's copy. */
   #reuse(): void {
     const piece = this.#leaving;
     if (piece === null || this.#connection?.hasTakenUpload(this) !== true) return;
@@ -250,12 +268,12 @@ export class Forward implements AnswerHandler {
     this.#stream.pieces.giveBack(piece);
   }
 
-  /** The client's side is over: everything handed to the system, or the client gone. */
+  /** The client's side is over: everything was handed to the system, or the client disconnected. */
   readonly #onClosed = (aborted: boolean): void => {
     this.#connection?.abort(this);
     this.#connection = null;
-    // What was sent has left by now, or its socket is closed: a connection rests only when the system has taken all. So
-    // the memory that it lies in may go to others.
+    // What was sent has left by now, or its socket is closed, because a connection rests only when the system has taken
+    // everything. So this memory may be reused.
     this.#sent = null;
     this.#leaving = null;
     this.#finish(aborted);
@@ -310,7 +328,10 @@ export class Forward implements AnswerHandler {
     this.#keep();
   }
 
-  /** Takes capture's copies of what was passed on. Nobody waits for them then, but memory is used again behind this call. */
+  /**
+   * Makes capture's copies of what was passed on. Traffic no longer waits for these bytes, but their memory is reused
+   * after this call.
+   */
   #keep(): void {
     const tee = this.#tee;
     if (tee !== null && !this.#isOver) {
@@ -318,7 +339,7 @@ export class Forward implements AnswerHandler {
       for (const chunk of this.#unkeptAnswer) tee.add(tee.response, chunk);
     }
     this.#unkept = NO_PIECES;
-    // To make one costs a fraction of what V8 takes to empty one.
+    // Creating an array costs a fraction of what V8 takes to empty one.
     if (this.#unkeptAnswer.length > 0) this.#unkeptAnswer = [];
   }
 
@@ -331,6 +352,7 @@ export class Forward implements AnswerHandler {
       this.#sendAgain();
       return;
     }
+    this.#endCause = findEndCause(error.code);
     if (this.#stream.replied) {
       this.#stream.destroy();
       return;
@@ -350,7 +372,10 @@ export class Forward implements AnswerHandler {
     this.#stream.resumeBody();
   }
 
-  /** One retry, on a reused connection that died before a byte of the answer, with the whole body still at hand. */
+  /**
+   * One retry, on a reused connection that died before the first byte of the answer, while the whole body is still at
+   * hand.
+   */
   #isWorthRetry(error: UpstreamError): boolean {
     if (this.#retries > 0 || !error.isStaleConnection || this.#stream.replied || !this.#stream.bodyComplete)
       return false;
@@ -386,6 +411,7 @@ export class Forward implements AnswerHandler {
         first_byte_ms: this.#firstByteMs,
         duration_ms: performance.now() - this.#startedAt,
         aborted,
+        ...(this.#endCause === null ? {} : { end_cause: this.#endCause }),
         served_by: 'upstream',
         request_form: this.#request.form,
         response_headers: this.#responseHeaders,
@@ -395,7 +421,7 @@ export class Forward implements AnswerHandler {
     else this.#submit(exchange);
   }
 
-  /** Relegation has decided about the step; the first word counts. */
+  /** Records relegation's decision about the step; only the first call counts. */
   noteDecision(decision: string): void {
     this.#decision ??= decision;
     const held = this.#held;
@@ -410,7 +436,14 @@ export class Forward implements AnswerHandler {
   }
 }
 
-/** Answers with an error shaped like the messages API's, whoever the client is (document 3). */
+/** The 502 for a failed connection: it says why, without addresses. */
+export function makeUpstreamFailure(code: string, cause: Error): CatalogueError {
+  const why = describeEnd(findEndCause(code));
+  const words = `The upstream did not answer: ${why}${code === '' ? '' : ` (${code})`}`;
+  return new CatalogueError('upstream_failed', words, { cause });
+}
+
+/** Answers with an error in the shape of the Messages API, for every client (document 3). */
 export function replyError(stream: HttpStream, error: CatalogueError, headerLines = ''): void {
   stream.reply(
     error.status,
@@ -425,11 +458,5 @@ function describeFailure(error: UpstreamError): CatalogueError {
   if (code === 'BAD_REQUEST') {
     return new CatalogueError('malformed_request', `The request cannot be forwarded: ${error.message}`);
   }
-  return new CatalogueError(
-    'upstream_failed',
-    `The upstream did not answer${code === '' ? '' : ` (${code})`}`,
-    {
-      cause: error,
-    },
-  );
+  return makeUpstreamFailure(code, error);
 }

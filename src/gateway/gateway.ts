@@ -1,38 +1,42 @@
 /**
- * Takes each request of the listener and decides what it is: an admin request, a request to refuse, or an exchange to
- * forward. Server threads.
+ * Takes each request from the listener and decides whether it is an admin request, a request to refuse, or an exchange
+ * to forward. Server threads.
  */
 
-import { CatalogueError } from '../errors.ts';
+import { CatalogueError, toCatalogueError } from '../errors.ts';
 import { AllowedHosts } from '../http/allowed-hosts.ts';
 import type { HttpStream } from '../http/http-stream.ts';
 import { TUNNEL_IDLE_MS } from '../limits.ts';
 import { classifyRequest } from '../providers/classify.ts';
-import { answerAdmin, type CaptureAdmin, isAdminPath } from './admin.ts';
+import { answerAdmin, isAdminPath } from './admin.ts';
+import type { CaptureAdmin } from './capture/capture-control.ts';
 import type { CaptureQueue } from './capture/capture-queue.ts';
 import { Forward, type ForwardContext, replyError } from './forward.ts';
 import { filterRequestHeaders } from './headers.ts';
+import { refusePages } from './page-guard.ts';
 import type { Relegation } from './relegation/relegation.ts';
 import { type Destination, type ProxiedRoute, type RouteBases, RouteTable } from './route-table.ts';
 import { Tunnel } from './tunnel/tunnel.ts';
 import { TunnelCapture } from './tunnel/tunnel-capture.ts';
 import { UpstreamPools } from './upstream/upstream-pools.ts';
 
-export interface GatewayOptions {
+interface GatewayOptions {
   bases: RouteBases;
   note: string;
-  /** null: nothing is captured (the benchmark's baseline). */
+  /** null when nothing is captured (the benchmark's baseline). */
   capture: CaptureQueue | null;
   admin: CaptureAdmin;
-  /** null or left out: no step is shown to a student. */
+  /** null or left out when no step is shown to a student. */
   relegation?: Relegation | null;
-  /** Host names of its own under which the admin routes answer, beside those that every network has. */
+  /**
+   * Host names under which admin routes and routes with a credential answer, beyond the names that every network has.
+   */
   allowed_hosts?: readonly string[];
-  /** Certificate authorities that upstreams may have besides the usual ones, PEM; null or left out: none. */
+  /** Certificate authorities that upstreams may use beside the usual ones, PEM; null or left out for none. */
   upstream_ca?: string | null;
 }
 
-/** What a client that cannot have its WebSocket needs to see, to go on without. */
+/** Tells a client whose WebSocket is refused that it can continue without. */
 const UPGRADE_LINES = 'Upgrade: websocket\r\nConnection: Upgrade\r\n';
 
 export class Gateway {
@@ -61,7 +65,7 @@ export class Gateway {
       void answerAdmin(stream, this.#admin, this.routes.rows, this.#hosts);
       return;
     }
-    // A tunnel is nobody's to open here; with a path for its target the parser takes it for any other method.
+    // Clients cannot open a tunnel here. With a path as its target, the parser treats CONNECT like any other method.
     if (head.method === 'CONNECT') {
       replyError(stream, new CatalogueError('method_not_allowed'));
       return;
@@ -76,17 +80,29 @@ export class Gateway {
         stream,
         new CatalogueError(
           'bad_region',
-          `A region must stand behind the prefix, such as us-east-1: ${this.routes.nameRegionPrefix(head.path)}/{region}/…`,
+          `A region must follow the prefix, such as us-east-1: ${this.routes.nameRegionPrefix(head.path)}/{region}/…`,
         ),
       );
       return;
     }
+    if (destination.headers !== undefined && !this.#admits(stream)) return;
     this.#send(stream, destination);
   };
 
+  /** Refuses a web page that would use the operator's credential. */
+  #admits(stream: HttpStream): boolean {
+    try {
+      refusePages(stream.head, this.#hosts, 'Routes that add a credential');
+      return true;
+    } catch (thrown) {
+      replyError(stream, toCatalogueError(thrown));
+      return false;
+    }
+  }
+
   /**
-   * The handler of a listener for what the proxy has decrypted: all of it goes to the one host that the client named, whatever
-   * its path.
+   * The handler of a listener for traffic that the proxy has decrypted: all of it goes to the host that the client
+   * named, whatever its path.
    */
   handlerOf(route: ProxiedRoute): (stream: HttpStream) => void {
     return (stream) => {
@@ -119,7 +135,7 @@ export class Gateway {
     new Forward(this.#context, stream, destination, requestClass).start();
   }
 
-  /** Tunnels have no end of their own: each ends when nothing passes through it. */
+  /** Tunnels do not end by themselves: end each when no more bytes pass through it. */
   endTunnels(): void {
     if (this.#tunnels.size === 0 || this.#ending !== null) return;
     const look = () => {
@@ -149,7 +165,7 @@ export class Gateway {
   }
 }
 
-/** RFC 9110 section 7.8: the token counts when Connection names it, too. */
+/** RFC 9110 section 7.8: the token counts only when Connection names it, too. */
 function isWebSocketUpgrade(headers: readonly string[]): boolean {
   let isAsked = false;
   let isNominated = false;

@@ -1,7 +1,7 @@
 /**
- * Which headers are the connection's and which are the message's. Hop-by-hop headers and those that `Connection`
- * names belong to one connection and are never forwarded (RFC 9110 section 7.6.1); all others keep their order,
- * duplicates and bytes. Server threads, twice an exchange.
+ * Separates the connection's headers from the message's. Hop-by-hop headers and those named by `Connection` belong to
+ * one connection and are never forwarded (RFC 9110 section 7.6.1); all others keep their order, duplicates and bytes.
+ * Server threads, twice per exchange.
  */
 
 import type { RequestForm } from '../domain/exchange.ts';
@@ -23,19 +23,19 @@ const HOP_BY_HOP = new Set([
   'upgrade',
 ]);
 
-/** Those, and what the parser of the client's side writes itself. */
+/** Those, plus what the client-side parser writes itself. */
 const RESPONSE_OWN = new Set([...HOP_BY_HOP, 'content-length', 'date']);
 
 /**
- * Written by each leg itself (`host`, `content-length`), ours to read (`x-svc-*`), a request for trailers that we do
- * not take, and `expect`: the HTTP parser answers `100 Continue` itself, before we see the request.
+ * Each leg writes `host` and `content-length` itself; `x-svc-*` is for us; `trailer` announces trailers,
+ * which we do not forward; and the HTTP parser  answers `expect` with `100 Continue` before we see the request.
  */
 const REQUEST_OWN = new Set(['host', 'content-length', 'expect', 'trailer', 'x-svc-run', 'x-svc-seq']);
 
-/** Of these the value differs between requests of one client; the gateway reads it, and does not pass it on. */
+/** Their values differ between requests of one client; the gateway reads them, and does not forward them. */
 const READ_VARYING = new Set(['content-length', 'x-svc-run', 'x-svc-seq']);
 
-/** These differ, too, and are passed on. No credentials: of those each has headers of its own. */
+/** These differ, too, and are forwarded. They hold no credentials, which have separate headers. */
 const PASSED_VARYING = new Set([
   'x-request-id',
   'x-correlation-id',
@@ -52,31 +52,31 @@ const PASSED_VARYING = new Set([
   'x-cloud-trace-context',
 ]);
 
-/** What the gateway reads of a request's headers while it filters them. */
+/** What the gateway reads from a request's headers while it filters them. */
 export interface FilteredRequest {
-  /** `name: value\r\n` each, for the upstream; null when another parser could read them in another way. */
+  /** `name: value\r\n` each, for the upstream; null when another parser could read them differently. */
   lines: string | null;
   /** The client sent `Content-Length: 0`. */
   has_zero_length: boolean;
   run_id: string | null;
   seq: number | null;
-  /** Of requests that came after each other and are alike the same. */
+  /** Shared by consecutive requests that are alike. */
   form: RequestForm;
 }
 
-/** Headers that came before: a client sends the same ones again and again. */
+/** Headers seen before: a client sends the same ones again and again. */
 interface KnownHeaders extends RequestForm {
-  /** What goes on to the upstream, without the values that vary; null when another parser could read it in another way. */
+  /** What is forwarded, without the varying values; null when another parser could read it differently. */
   pieces: readonly string[] | null;
-  /** Where those values are: one fewer than there are pieces. */
+  /** Positions of those values: one fewer than there are pieces. */
   passed: readonly number[];
 }
 
-/** By a number made of the values' lengths; whoever comes later takes the place. */
+/** Indexed by a number made from the values' lengths; a later entry replaces an earlier one. */
 const known: (KnownHeaders | undefined)[] = new Array(256).fill(undefined);
 const KNOWN_CHARACTERS = 8_192;
 
-/** @param head the request as it came */
+/** @param head the request as received */
 export function filterRequestHeaders(head: RequestHead): FilteredRequest {
   const { headers } = head;
   const place = placeHeaders(headers);
@@ -124,7 +124,7 @@ function readHeaders(headers: readonly string[]): KnownHeaders {
   return { headers, varying, pieces: areFieldLines(pieces.join('')) ? pieces : null, passed };
 }
 
-/** @returns what goes on to the upstream, or null */
+/** @returns what is forwarded, or null */
 function makeLines({ pieces, passed }: KnownHeaders, headers: readonly string[]): string | null {
   if (pieces === null) return null;
   let lines = pieces[0]!;
@@ -139,7 +139,7 @@ function makeLines({ pieces, passed }: KnownHeaders, headers: readonly string[])
 function placeHeaders(headers: readonly string[]): number {
   let sum = headers.length;
   for (let at = 1; at < headers.length; at += 2) {
-    // Those among the varying ones whose values are not all of one length have names of 14 and 9 characters.
+    // The varying headers whose values differ in length have names of 14 and 9 characters.
     const { length } = headers[at - 1]!;
     if (length !== 14 && length !== 9) sum = (sum * 31 + headers[at]!.length) | 0;
   }
@@ -152,26 +152,26 @@ function countCharacters(headers: readonly string[]): number {
   return count;
 }
 
-/** Every name and every value, but for those that vary. */
-function isSame({ headers, varying }: RequestForm, others: readonly string[]): boolean {
-  if (headers.length !== others.length) return false;
+/** Compares every name and every value, except the varying ones. */
+function isSame({ headers, varying }: RequestForm, received: readonly string[]): boolean {
+  if (headers.length !== received.length) return false;
   let next = 0;
   for (let at = 0; at < headers.length; at++) {
     if (at === varying[next]) next++;
-    else if (headers[at] !== others[at]) return false;
+    else if (headers[at] !== received[at]) return false;
   }
   return true;
 }
 
 /** What the gateway reads of an answer's headers while it filters them. */
-export interface FilteredResponse {
+interface FilteredResponse {
   /** `name: value\r\n` each, names as the upstream wrote them; without Date and Content-Length, which the parser writes. */
   lines: string;
-  /** Trailers are announced; they will cost the connection. */
+  /** Trailers are announced; they end the connection. */
   has_trailer: boolean;
 }
 
-/** @param head the answer as it came */
+/** @param head the answer as received */
 export function filterResponseHeaders(head: ResponseHead): FilteredResponse {
   const { names, headers, connection } = head;
   const nominated = connection === null ? null : parseNominated(connection);
@@ -186,7 +186,9 @@ export function filterResponseHeaders(head: ResponseHead): FilteredResponse {
   return { lines, has_trailer };
 }
 
-/** Flat pairs of an informational answer, or of trailers: hop-by-hop and framing names left out (RFC 9110 section 6.5.1). */
+/**
+ * Flat pairs of an informational answer, or of trailers, without hop-by-hop and framing names (RFC 9110 section 6.5.1).
+ */
 export function filterFields({ names, headers }: Fields): string[] {
   const pairs: string[] = [];
   for (let at = 0; at < names.length; at++) {
@@ -222,10 +224,10 @@ const NOT_ASCII = /[^\0-\x7f]/;
 const utf8 = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true });
 
 /**
- * The run that a request says it is of, as its client wrote it: the name is looked up elsewhere, too. Most clients send
- * text as UTF-8, browsers and Node one byte a character.
- * @param value one byte a character
- * @returns null for none
+ * The run that a request claims, exactly as its client wrote it, because the name is also looked up elsewhere. Most
+ * clients send text as UTF-8; browsers and Node send one byte per character.
+ * @param value one byte per character
+ * @returns null if absent
  */
 export function readRunId(value: string): string | null {
   if (value === '') return null;
@@ -237,12 +239,12 @@ export function readRunId(value: string): string | null {
   }
 }
 
-/** A sequence number; anything else counts as none, and leaves the run unproven. */
+/** A sequence number; anything else counts as missing, and leaves the run unproven. */
 export function parseSeq(value: string): number | null {
   return /^\d{1,15}$/.test(value) ? Number(value) : null;
 }
 
-/** Puts a route's own headers in the place of the client's. */
+/** Replaces the client's headers with a route's. */
 export function replaceHeaders(lines: string, { names, lines: added }: AddedHeaders): string {
   let kept = '';
   for (let at = 0; at < lines.length; ) {

@@ -1,45 +1,51 @@
 /**
- * Where a path goes: the default upstream, `/gemini`, `/bedrock/{region}`, or a prefix of `GW_ROUTES`. What `GET
- * /__gw/routes` shows is made from the same table. Server threads, once a request; paths are compared raw, never decoded.
+ * Maps a path to its destination: the default upstream, `/gemini`, `/bedrock/{region}`, or a prefix of `GW_ROUTES`.
+ * `GET /__gw/routes` shows the same table. Server threads, once per request; paths are compared raw, never decoded.
  */
 
 import type { UpstreamRoute } from '../domain/upstream-route.ts';
 import type { RequestHead } from '../http/http-stream.ts';
-import { BEDROCK_REGION, BEDROCK_REGION_CHARACTERS, ROUTE_REGION } from '../limits.ts';
 import type { ClassifiedRoute } from '../providers/classify.ts';
 import type { Upstream, UpstreamPools } from './upstream/upstream-pools.ts';
+
+/** A region after a prefix of GW_ROUTES: providers write `us-east-1`, `europe-west4`, `us` and `global`. */
+const ROUTE_REGION = /^[a-z]{2,16}(?:-[a-z]{1,16}){0,3}(?:-?\d{1,2})?$/;
+/** A region in `/bedrock/{region}`. Lower case only, because it becomes part of a host name. */
+const BEDROCK_REGION = /^[a-z]{2}(-[a-z]+)+-\d$/;
+/** Longest region, because the pattern has no upper bound: that of a DNS label (RFC 1035, 2.3.4). */
+const BEDROCK_REGION_CHARACTERS = 63;
 
 export interface RouteBases {
   upstream_base: string;
   /** Label of the default upstream. */
   provider: string;
   gemini_base: string;
-  /** With `{region}` wherever the region goes. */
+  /** With `{region}` in place of the region. */
   bedrock_base: string;
-  /** Under prefixes of their own, longest first; left out: none. */
+  /** Routes by prefix, longest first; left out for none. */
   routes?: readonly UpstreamRoute[];
 }
 
-/** Where one request goes. */
+/** Destination of one request. */
 export interface Destination {
   route: ClassifiedRoute;
   provider: string;
   upstream: Upstream;
-  /** Client's path without the route's prefix, raw. */
+  /** The client's path without the route's prefix, raw. */
   path: string;
-  /** Headers that go to the upstream in place of the client's own; left out: none. Secret. */
+  /** Headers that replace the client's on the way to the upstream; left out for none. Secret. */
   headers?: AddedHeaders;
 }
 
-/** Where everything goes that a client sends through one of the proxy's tunnels. */
+/** Destination of everything that a client sends through one of the proxy's tunnels. */
 export interface ProxiedRoute {
-  /** As `Host` names it: lower case, with a port where it is not the usual one. */
+  /** As `Host` names it: lower case, with a port unless it is the usual one. */
   authority: string;
-  /** Label of what it answers. */
+  /** Label for its captured exchanges. */
   provider: string;
 }
 
-/** Headers that a route adds, as the head of a request takes them. */
+/** Headers that a route adds, in the form of a request's head. */
 export interface AddedHeaders {
   /** In lower case. */
   names: ReadonlySet<string>;
@@ -52,7 +58,7 @@ export interface RouteRow {
   prefix: string;
   provider: string;
   upstream: string;
-  /** Names of the headers that it adds; absent: none. Their values are nobody's to see. */
+  /** Names of the headers that it adds; absent for none. Their values are never shown. */
   adds_headers?: string[];
 }
 
@@ -76,7 +82,7 @@ export class RouteTable {
 
   /**
    * @param path raw, as the client sent it
-   * @returns where it goes, or null for a path without a proper region where one must stand
+   * @returns the destination; null for a path without a valid region where one is required
    */
   resolve(path: string): Destination | null {
     if (path.startsWith('/gemini') && (path.length === 7 || path[7] === '/')) {
@@ -102,8 +108,9 @@ export class RouteTable {
   }
 
   /**
-   * @param head of a request within the tunnel
-   * @returns the host of the tunnel; null for a request that names another. The default upstream keeps its part in relegation.
+   * @param head of a request inside the tunnel
+   * @returns the tunnel's host as destination; null for a request to another host. If the host is also the default
+   *   upstream, its requests can still be relegated.
    */
   resolveProxied({ authority, provider }: ProxiedRoute, { path, headers }: RequestHead): Destination | null {
     for (let at = 0; at < headers.length; at += 2) {
@@ -119,7 +126,7 @@ export class RouteTable {
     };
   }
 
-  /** The prefix of a path that `resolve` refused. */
+  /** The prefix of the route whose path `resolve` refused. */
   nameRegionPrefix(path: string): string {
     return this.#named.find(({ prefix }) => isUnder(path, prefix))?.prefix ?? '/bedrock';
   }
@@ -148,7 +155,7 @@ export class RouteTable {
   #resolveBedrock(path: string): Destination | null {
     const slash = path.indexOf('/', 9);
     const region = slash < 0 ? path.slice(9) : path.slice(9, slash);
-    // A region becomes part of a host name, so nothing but its exact form is let through.
+    // A region becomes part of a host name, so only its exact form passes.
     if (region.length > BEDROCK_REGION_CHARACTERS || !BEDROCK_REGION.test(region)) return null;
     return {
       route: 'bedrock',
@@ -159,7 +166,7 @@ export class RouteTable {
   }
 }
 
-/** A route of `GW_ROUTES`, as it is looked up. */
+/** A route of `GW_ROUTES`, prepared for lookup. */
 interface NamedRoute extends Pick<UpstreamRoute, 'prefix' | 'takes_region' | 'base' | 'provider'> {
   region_bases: ReadonlyMap<string, string>;
   added: AddedHeaders | null;
@@ -194,7 +201,7 @@ function describeRoute({ prefix, takes_region, base, provider, headers }: Upstre
   return row;
 }
 
-/** The prefix is whole segments of the path. */
+/** The prefix consists of whole segments of the path. */
 function isUnder(path: string, prefix: string): boolean {
   return path.startsWith(prefix) && (path.length === prefix.length || path[prefix.length] === '/');
 }

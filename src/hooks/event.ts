@@ -1,9 +1,10 @@
 /**
  * What an agent's client says to its hooks, as what the service should know of it. Pure; command line.
  *
- * Claude Code and Codex write one JSON object with the same names; Codex has no event of its own for a tool that failed, and does not
+ * Claude Code and Codex write one JSON object with the same names; Codex has no event for a tool that failed, and does not
  * say of a command whether it did.
  */
+import { hash } from 'node:crypto';
 import { textOfParts } from '../client/observation.ts';
 import type { Step } from '../client/step.ts';
 
@@ -15,7 +16,7 @@ export function isClient(name: string | undefined): name is ClientName {
   return CLIENTS.includes(name as ClientName);
 }
 
-/** A run of the service: a session, or what a session handed to an agent of its own. */
+/** A run of the service: a session, or what a session handed to another agent. */
 export interface HookRun {
   run_id: string;
   agent_name: string;
@@ -27,16 +28,29 @@ export type HookEvent =
   /** Nothing to tell; a good moment to tidy up. */
   | { kind: 'session' }
   | { kind: 'task'; run: HookRun; task: string }
-  /** `key` is the step's own: the same event comes with the same. `tellable`: the client takes an answer to it. */
-  | { kind: 'step'; run: HookRun; key: string; step: Step; tellable: boolean; event_name: string }
+  /**
+   * `key`: the same event comes with the same, and so does a later call that has the same id and contents. `unknown`: what the
+   * client did not tell. `tellable`: the client takes an answer to it.
+   */
+  | {
+      kind: 'step';
+      run: HookRun;
+      key: string;
+      step: Step;
+      unknown: readonly ('action_input' | 'observation')[];
+      tellable: boolean;
+      event_name: string;
+    }
   | { kind: 'end'; run: HookRun; outcome: string };
 
 /** As the service has it. */
 const RUN_ID_UNITS = 128;
+/** Of a key: more than 128 bits. */
+const KEY_UNITS = 24;
 
 type Input = Readonly<Record<string, unknown>>;
 
-/** @returns null for an event that is of no interest, or an input that is none */
+/** @returns null for an event of no interest, and for other input */
 export function readHookEvent(client: ClientName, input: unknown): HookEvent | null {
   if (typeof input !== 'object' || input === null || Array.isArray(input)) return null;
   const given = input as Input;
@@ -81,19 +95,37 @@ function readStep(
   isError: boolean,
 ): HookEvent | null {
   const action = textOf(given.tool_name);
-  const key = textOf(given.tool_use_id);
-  if (action === '' || key === '') return null;
-  const step = { action, actionInput: given.tool_input, observation: readObservation(observation), isError };
-  return { kind: 'step', run, key, step, tellable: true, event_name };
+  if (action === '') return null;
+  const { tool_input: input, tool_use_id: id } = given;
+  const key = keyOf([turnOf(given), id, action, input, observation]);
+  const step = { action, actionInput: input, observation: readObservation(observation), isError };
+  const unknown = [
+    ...(isTold(input) ? [] : (['action_input'] as const)),
+    ...(isTold(observation) ? [] : (['observation'] as const)),
+  ];
+  return { kind: 'step', run, key, step, unknown, tellable: true, event_name };
+}
+
+/** Ids of calls may begin anew with each turn, or be the same for all calls. */
+function keyOf(parts: readonly unknown[]): string {
+  return hash('sha256', JSON.stringify(parts), 'base64url').slice(0, KEY_UNITS);
+}
+
+function turnOf(given: Input): string {
+  return textOf(given.prompt_id) || textOf(given.turn_id);
+}
+
+function isTold(value: unknown): boolean {
+  return value !== undefined && value !== null;
 }
 
 /** What the agent says at the end of a turn: the monitors compare its claims with what the tools gave. */
 function readAnswer(run: HookRun, event_name: string, given: Input): HookEvent | null {
   const thought = textOf(given.last_assistant_message);
-  const turn = textOf(given.prompt_id) || textOf(given.turn_id);
+  const turn = turnOf(given);
   if (thought === '' || turn === '') return null;
   const step = { action: 'answer', thought };
-  return { kind: 'step', run, key: `answer-${turn}`, step, tellable: false, event_name };
+  return { kind: 'step', run, key: keyOf([turn, thought]), step, unknown: [], tellable: false, event_name };
 }
 
 /** Of a shell's result what a person would have seen, of a server's tool the text of its parts; of any other all. */

@@ -1,8 +1,9 @@
 /**
- * `understudy hook CLIENT`: the client's settings call it at each event, as a process of its own. The agent waits for it, so it
+ * `understudy hook CLIENT`: the client's settings call it at each event, as a separate process. The agent waits for it, so it
  * loads little and has a deadline, and any failure ends it with 0 and without output. Command line.
  */
 import { readEnvironment } from '../client/environment.ts';
+import { parseExact } from '../std/exact-json.ts';
 import { type HookEvent, isClient, readHookEvent } from './event.ts';
 import { sweepJournals } from './run-journal.ts';
 import { reportEvent } from './run-reporter.ts';
@@ -40,7 +41,7 @@ export async function runHook([client, ...words]: readonly string[]): Promise<ne
   setTimeout(giveUp, Math.max(0, deadline_ms + GRACE_MS - performance.now()), new Error('no answer in time'));
   try {
     if (!isClient(client)) throw new Error(`no client is called ${client}`);
-    const event = readHookEvent(client, JSON.parse(await readInput()));
+    const event = readHookEvent(client, parseExact(await readInput()));
     const text = event === null ? null : await takeEvent(event, flags, deadline_ms);
     if (text !== null && event?.kind === 'step') await tellAgent(event.event_name, text);
   } catch (thrown) {

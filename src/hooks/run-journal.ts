@@ -12,11 +12,16 @@ import { makeFolder } from '../std/folder.ts';
 const KEPT_MS = 7 * 24 * 3_600_000;
 /** Files that are looked at when the old ones go; what is left goes the next time. */
 const SWEPT_FILES = 1_000;
-/** How long nobody asks a service that did not answer: each hook of a session would wait for it again. */
+/**
+ * Two hooks that one client starts for one event begin within this time; the same call made again begins later, since the model
+ * answers in between.
+ */
+const SAME_EVENT_MS = 2_000;
+/** How long a service that did not answer is left alone: each hook of a session would wait for it again. */
 const OUTAGE_MS = 30_000;
 
 /** Where the files are: of this user alone. */
-export function journalFolder(): string {
+function journalFolder(): string {
   return join(homedir(), '.local', 'state', 'understudy', 'hooks');
 }
 
@@ -51,11 +56,27 @@ export class RunJournal {
     this.#append('resumed');
   }
 
-  /** @returns the place of the step among all of the run; the same for the same key */
-  indexOf(key: string): number {
-    const line = `step ${encodeURIComponent(key)}`;
-    if (!this.#lines.includes(line)) this.#append(line);
-    return this.#lines.filter((other) => other.startsWith('step ')).indexOf(line);
+  /**
+   * @param key of the event
+   * @param at_ms when this process began
+   * @returns the place of the step among all of the run; the same for the same event, which a client may tell to two hooks
+   */
+  indexOf(key: string, at_ms: number = performance.timeOrigin): number {
+    const known = this.#find(key, at_ms);
+    if (known >= 0) return known;
+    this.#append(`step ${key} ${Math.round(at_ms)}`);
+    // Another hook may have told of the event meanwhile: the first line counts.
+    return this.#find(key, at_ms);
+  }
+
+  /** @returns -1 for an event that is not there */
+  #find(key: string, at_ms: number): number {
+    return this.#lines
+      .filter((line) => line.startsWith('step '))
+      .findIndex((line) => {
+        const [, other, began] = line.split(' ');
+        return other === key && Math.abs(Number(began) - at_ms) <= SAME_EVENT_MS;
+      });
   }
 
   /** Lines that others append meanwhile stand before or behind, never within. */

@@ -4,7 +4,7 @@ import { type Answer, Transport } from '../client/transport.ts';
 import type { HookEvent, HookRun } from './event.ts';
 import { RunJournal } from './run-journal.ts';
 
-export interface ReporterOptions {
+interface ReporterOptions {
   base_url: URL;
   api_key: string;
   /** '' for none. */
@@ -29,7 +29,7 @@ export async function reportEvent(
   options: ReporterOptions,
 ): Promise<string | null> {
   const journal = new RunJournal(event.run.run_id, options.folder);
-  // Counted even when nobody hears of it: the places of later steps stay right.
+  // Counted even when it is not reported: the places of later steps stay right.
   const index = event.kind === 'step' ? journal.indexOf(event.key) : 0;
   if (journal.isOut) throw new Error('the service did not answer a moment ago');
   const reporter = new RunReporter(event.run, journal, options);
@@ -92,10 +92,11 @@ class RunReporter {
 
   async step(
     index: number,
-    { step, tellable }: Extract<HookEvent, { kind: 'step' }>,
+    { step, unknown, tellable }: Extract<HookEvent, { kind: 'step' }>,
   ): Promise<string | null> {
     if (!this.#journal.isStarted) await this.start('');
     const { body } = boundStep(index, step);
+    for (const field of unknown) body[field] = null;
     const log = () => this.#post(`${this.#path}/steps`, body);
     let answer = await log();
     // The service has forgotten the run, or has finished it: the session goes on.

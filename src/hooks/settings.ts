@@ -1,5 +1,6 @@
-/** The settings with which a client calls our hooks, put into settings that hold somebody's own. Pure; command line. */
+/** The settings with which a client calls our hooks, put into settings that hold a user's own. Pure; command line. */
 import type { ClientName } from './event.ts';
+import { addMember, findMember, readPlaces, removeMember } from './json-text.ts';
 
 /** Where each client looks for them; `~` is the user's home. */
 export const SETTINGS_FILES: Readonly<Record<ClientName, string>> = {
@@ -27,52 +28,98 @@ export class SettingsFault extends Error {
 }
 
 /**
- * @param text the file's; null: there is none
+ * Puts our hooks into settings, or takes them out. Every byte that is not ours stays as it is.
+ * @param text the file's; null without a file
  * @param command what the client's shell runs; null takes ours away
  * @returns the file's new text; the same one when nothing is to be changed
- * @throws SettingsFault for a file that is not the client's, which nobody should write over
+ * @throws SettingsFault for a file that is not the client's, over which nothing may be written
  */
 export function mergeSettings(client: ClientName, text: string | null, command: string | null): string {
-  const settings = text === null || text.trim() === '' ? {} : readObject(text);
-  const hooks = settings.hooks === undefined ? {} : asObject(settings.hooks, '"hooks"');
-  const merged: Json = {};
-  for (const [event, groups] of Object.entries(hooks)) {
-    const others = withoutOurs(groups, event);
-    if (others.length > 0 || !isOurEvent(client, event)) merged[event] = others;
+  // Editors on Windows put one there, and clients skip it.
+  const mark = text?.startsWith('\uFEFF') ? '\uFEFF' : '';
+  const given = (text ?? '').slice(mark.length);
+  if (given.trim() === '') return command === null ? (text ?? '') : mark + writeSettings(client, command);
+  checkSettings(given);
+  if (command !== null && hasOurs(client, given, command)) return text!;
+  try {
+    let edited = removeOurs(given, command !== null);
+    if (command !== null) for (const event of EVENTS[client]) edited = addOurs(edited, event, command);
+    return mark + edited;
+  } catch (thrown) {
+    if (thrown instanceof RangeError) throw new SettingsFault('it is nested too deeply');
+    throw thrown;
   }
-  if (command !== null) {
-    for (const event of EVENTS[client])
-      merged[event] = [...((merged[event] as Json[] | undefined) ?? []), groupOf(command)];
-  }
-  if (JSON.stringify(merged) === JSON.stringify(hooks)) return text ?? '';
-  const { hooks: _, ...rest } = settings;
-  // In its old place where it had one.
-  const whole =
-    Object.keys(merged).length === 0
-      ? rest
-      : 'hooks' in settings
-        ? { ...settings, hooks: merged }
-        : { ...rest, hooks: merged };
-  return `${JSON.stringify(whole, null, findIndent(text ?? ''))}\n`;
 }
 
-function groupOf(command: string): Json {
+function writeSettings(client: ClientName, command: string): string {
+  const hooks = Object.fromEntries(EVENTS[client].map((event) => [event, [groupOf(command)]]));
+  return `${JSON.stringify({ hooks }, null, 2)}\n`;
+}
+
+/** @throws SettingsFault for what the client would not read, or would not read as hooks */
+function checkSettings(text: string): void {
+  const { hooks } = readObject(text);
+  if (hooks === undefined) return;
+  for (const [event, groups] of Object.entries(asObject(hooks, '"hooks"'))) {
+    if (!Array.isArray(groups)) throw new SettingsFault(`"hooks.${event}" is no list`);
+    for (const group of groups) asObject(group, `an entry of "hooks.${event}"`);
+  }
+}
+
+/** Whether ours, and no other of ours, stand there already. */
+function hasOurs(client: ClientName, text: string, command: string): boolean {
+  const hooks = (readObject(text).hooks ?? {}) as Record<string, { hooks?: unknown }[]>;
+  const found = Object.entries(hooks).flatMap(([event, groups]) =>
+    groups.flatMap((group) =>
+      (Array.isArray(group.hooks) ? group.hooks : [])
+        .filter(isOurs)
+        .map((hook) => JSON.stringify([event, hook])),
+    ),
+  );
+  const wanted = EVENTS[client].map((event) => JSON.stringify([event, groupOf(command).hooks[0]]));
+  return found.length === wanted.length && wanted.every((name) => found.includes(name));
+}
+
+/** @param keepsEvents ours are put back: their events keep their places */
+function removeOurs(text: string, keepsEvents: boolean): string {
+  for (let edited = text; ; ) {
+    const next = removeOne(edited, keepsEvents);
+    if (next === null) return edited;
+    edited = next;
+  }
+}
+
+/** @returns null where none of ours is left */
+function removeOne(text: string, keepsEvents: boolean): string | null {
+  const root = readPlaces(text);
+  const hooks = findMember(root, 'hooks');
+  for (const event of hooks?.value.members ?? []) {
+    for (const group of event.value.members) {
+      const list = findMember(group.value, 'hooks')?.value;
+      const ours = list?.members.find(({ value }) => isOurs(JSON.parse(text.slice(value.start, value.end))));
+      if (list === undefined || ours === undefined) continue;
+      // What becomes empty with it goes with it.
+      if (list.members.length > 1) return removeMember(text, list, ours);
+      if (event.value.members.length > 1 || keepsEvents) return removeMember(text, event.value, group);
+      if (hooks!.value.members.length > 1) return removeMember(text, hooks!.value, event);
+      return removeMember(text, root, hooks!);
+    }
+  }
+  return null;
+}
+
+function addOurs(text: string, event: string, command: string): string {
+  const root = readPlaces(text);
+  const unit = findIndent(text);
+  const hooks = findMember(root, 'hooks');
+  if (hooks === undefined) return addMember(text, root, 'hooks', { [event]: [groupOf(command)] }, unit);
+  const groups = findMember(hooks.value, event);
+  if (groups === undefined) return addMember(text, hooks.value, event, [groupOf(command)], unit);
+  return addMember(text, groups.value, null, groupOf(command), unit);
+}
+
+function groupOf(command: string): { hooks: Json[] } {
   return { hooks: [{ type: 'command', command, timeout: TIMEOUT_S }] };
-}
-
-function isOurEvent(client: ClientName, event: string): boolean {
-  return EVENTS[client].includes(event);
-}
-
-function withoutOurs(groups: unknown, event: string): unknown[] {
-  if (!Array.isArray(groups)) throw new SettingsFault(`"hooks.${event}" is no list`);
-  return groups.flatMap((group: unknown) => {
-    const { hooks } = asObject(group, `an entry of "hooks.${event}"`);
-    if (!Array.isArray(hooks)) return [group];
-    const others = hooks.filter((hook: unknown) => !isOurs(hook));
-    if (others.length === hooks.length) return [group];
-    return others.length === 0 ? [] : [{ ...(group as Json), hooks: others }];
-  });
 }
 
 function isOurs(hook: unknown): boolean {
@@ -95,7 +142,7 @@ function asObject(value: unknown, what: string): Json {
   throw new SettingsFault(`${what} is no object`);
 }
 
-/** As the file has it; two blanks where nobody can tell. */
+/** As the file has it; two blanks when it does not show. */
 function findIndent(text: string): string {
   return /^\s*\{\r?\n([ \t]+)"/.exec(text)?.[1] ?? '  ';
 }

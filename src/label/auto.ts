@@ -1,5 +1,5 @@
 /**
- * `node --import understudy/label/auto agent.mjs`: the shim without a line of code. `SVC_RUN` names the run of the whole
+ * `node --import @understudy-gateway/client/label/auto agent.mjs`: the shim without a line of code. `SVC_RUN` names the run of the whole
  * process, its worker threads included; without it only the scopes of the agent's own code are labelled. In the agent's
  * process, before its own modules. Any thread.
  */
@@ -14,5 +14,7 @@ try {
   if (run !== undefined) state.process_scope = makeScope(run);
 } catch (error) {
   // An agent shall not fail over its label.
-  process.emitWarning(`understudy/label: nothing is labelled by SVC_RUN: ${(error as Error).message}`);
+  process.emitWarning(
+    `@understudy-gateway/client/label: nothing is labelled by SVC_RUN: ${(error as Error).message}`,
+  );
 }

@@ -3,10 +3,10 @@
  * Any thread.
  */
 
-export interface LabelEnvironment {
+interface LabelEnvironment {
   /** `SVC_HOSTS`: further host names to label, with commas or blanks between them. */
   hosts: string[];
-  /** `SVC_RUN`: the run of the whole process, for `understudy/label/auto`. */
+  /** `SVC_RUN`: the run of the whole process, for `@understudy-gateway/client/label/auto`. */
   run: string | undefined;
 }
 

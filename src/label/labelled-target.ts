@@ -9,8 +9,8 @@ import { BlockList, isIP } from 'node:net';
 const REMEMBERED_HOSTS_MAX = 1_000;
 
 /**
- * How a path of a model call ends. A base address may carry a path of its own, so what stands before does not count. What
- * lives beside a call (`/v1/messages/count_tokens`, `:countTokens`, `/v1/responses/{id}`) is none.
+ * How a path of a model call ends. A base address may carry a path, so what stands before does not count. What
+ * lives beside a call (`/v1/messages/count_tokens`, `:countTokens`, `/v1/responses/{id}`) is not a call.
  */
 const MODEL_CALL =
   /\/v1\/(?:messages|chat\/completions|responses|complete)\/?$|(?::|%3[aA])(?:generate|streamGenerate)Content|\/model\/.+\/(?:converse|converse-stream|invoke|invoke-with-response-stream)$/;

@@ -11,8 +11,8 @@ const SETS = 2_048;
 const SLOTS = SETS * WAYS;
 const BYTES = SLOTS * 16 + (SETS + 1) * 4;
 
-/** A thread that was terminated keeps its lock; after so many looks it is taken all the same. */
-const LOCK_LOOKS_MAX = 100_000;
+/** A thread that was terminated keeps its lock: after this time another one takes it. A thread that waits for a core needs less. */
+const LOCK_WAIT_MS = 1_000;
 
 /** Runs that have numbers to give out again, and numbers of one; beyond that a run keeps a hole. */
 const RETURNED_RUNS_MAX = 1_000;
@@ -81,8 +81,12 @@ export class RunNumbers {
   /** The place for a run that has none. */
   #claim(key: bigint, first: number): number {
     const lock = first / WAYS;
-    for (let looks = 0; looks < LOCK_LOOKS_MAX; looks++)
-      if (Atomics.compareExchange(this.#locks, lock, 0, 1) === 0) break;
+    const deadline = performance.now() + LOCK_WAIT_MS;
+    while (Atomics.compareExchange(this.#locks, lock, 0, 1) !== 0) {
+      const left = deadline - performance.now();
+      if (left <= 0) break;
+      Atomics.wait(this.#locks, lock, 1, left);
+    }
     try {
       const found = this.#find(key, first);
       if (found !== undefined) return found;
@@ -101,6 +105,7 @@ export class RunNumbers {
       return victim;
     } finally {
       Atomics.store(this.#locks, lock, 0);
+      Atomics.notify(this.#locks, lock);
     }
   }
 }

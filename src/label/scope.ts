@@ -17,15 +17,23 @@ export const SEQ_HEADER = 'x-svc-seq';
 const RUN_NAME_BYTES_MAX = 1_024;
 
 /** Copies that keep their state differently must not share it: then this name changes. */
-const STATE = Symbol.for('understudy.label.1');
+const STATE = Symbol.for('understudy.label.2');
 /** Under which new worker threads find the counters. */
-const NUMBERS = 'understudy.label.1.numbers';
+const NUMBERS = 'understudy.label.2.numbers';
 
 /** A run under way. */
 export interface Scope {
   /** The header's value: the name in UTF-8, a byte a character, as header values are written. */
   readonly run: string;
   readonly key: bigint;
+}
+
+/** A scope, within those that it was entered in. */
+interface Entered {
+  readonly scope: Scope;
+  /** Whether it labels nothing any more. */
+  readonly isOver: () => boolean;
+  readonly outer: Entered | undefined;
 }
 
 /** A request's place in its run. */
@@ -35,7 +43,9 @@ export interface Label {
 }
 
 interface State {
-  readonly storage: AsyncLocalStorage<Scope>;
+  readonly storage: AsyncLocalStorage<Entered>;
+  /** Does a piece of work as the run; a name that no header can carry labels nothing. For the client (labelled-run.ts). */
+  enter<Result>(run: string, isOver: () => boolean, work: () => Result): Result;
   readonly numbers: RunNumbers;
   readonly hosts: LabelledHosts;
   /** What is labelled, by the names that `installedTransports` gives. */
@@ -51,6 +61,7 @@ export const state = findState(globalThis as { [STATE]?: State });
 function findState(place: { [STATE]?: State }): State {
   place[STATE] ??= {
     storage: new AsyncLocalStorage(),
+    enter: enterRun,
     numbers: new RunNumbers(shareMemory()),
     hosts: new LabelledHosts(readEnvironment().hosts),
     transports: new Set(),
@@ -84,9 +95,26 @@ export function makeScope(run: string): Scope {
   return { run: bytes.toString('latin1'), key: key === 0n ? 1n : key };
 }
 
+/** Does a piece of work in the scope. @param isOver whether the scope labels nothing any more */
+export function enterScope<Result>(scope: Scope, isOver: () => boolean, work: () => Result): Result {
+  return state.storage.run({ scope, isOver, outer: state.storage.getStore() }, work);
+}
+
+function enterRun<Result>(run: string, isOver: () => boolean, work: () => Result): Result {
+  let scope: Scope;
+  try {
+    scope = makeScope(run);
+  } catch {
+    return work();
+  }
+  return enterScope(scope, isOver, work);
+}
+
 /** The scope of the code that runs now. */
 export function currentScope(): Scope | null {
-  return state.storage.getStore() ?? state.process_scope;
+  let entered = state.storage.getStore();
+  while (entered?.isOver()) entered = entered.outer;
+  return entered?.scope ?? state.process_scope;
 }
 
 /** Numbers one more request of the run. */
@@ -118,6 +146,7 @@ export function isUnconnected(error: unknown, depth = 3): boolean {
   if (typeof error !== 'object' || error === null || depth === 0) return false;
   const { syscall, code, cause, errors } = error as Record<string, unknown>;
   if (syscall === 'connect' || syscall === 'getaddrinfo' || code === 'UND_ERR_CONNECT_TIMEOUT') return true;
-  if (Array.isArray(errors) && errors.length > 0) return errors.every((one) => isUnconnected(one, depth - 1));
+  if (Array.isArray(errors) && errors.length > 0)
+    return errors.every((each) => isUnconnected(each, depth - 1));
   return isUnconnected(cause, depth - 1);
 }

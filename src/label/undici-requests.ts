@@ -1,7 +1,7 @@
 /**
  * Labels what undici sends: the platform's `fetch`, and every copy of the npm package. They all announce a request on one
  * diagnostics channel before its head is written, and take further headers there. Each redirect and each retry
- * is a request of its own, with its own host. Any thread.
+ * is a separate request, with its own host. Any thread.
  */
 
 import { subscribe } from 'node:diagnostics_channel';
@@ -103,7 +103,7 @@ function watchDispatchers(init: unknown): void {
     keepScopes((globalThis as Record<symbol, unknown>)[GLOBAL_DISPATCHER]);
     keepScopes((init as { dispatcher?: unknown } | null | undefined)?.dispatcher);
   } catch {
-    // An object that lets nobody look or write: its requests have the scope that is current.
+    // A frozen object: its requests have the scope that is current.
   }
 }
 
@@ -152,7 +152,7 @@ function scopeOf(request: UndiciRequest): Scope | null {
 function handlerOf(request: UndiciRequest): object | null {
   let name = handlerNames.get(request.constructor);
   if (name === undefined) {
-    name = Object.getOwnPropertySymbols(request).find((one) => one.description === 'handler') ?? null;
+    name = Object.getOwnPropertySymbols(request).find((symbol) => symbol.description === 'handler') ?? null;
     handlerNames.set(request.constructor, name);
   }
   const handler = name === null ? null : (request as unknown as Record<symbol, unknown>)[name];

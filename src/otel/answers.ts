@@ -1,9 +1,9 @@
-/** What OTLP answers: a partial success, or a status that says what is wrong, in the encoding of the request. Pure; any thread. */
+/** OTLP answers: a partial success, or a status with the error, in the encoding of the request. Pure; any thread. */
 import { BinaryReader, BinaryWriter, WireType } from '@bufbuild/protobuf/wire';
 
 export type OtlpEncoding = 'protobuf' | 'json';
 
-/** What each signal calls that which it did not take; in protobuf it is field 1 of all. */
+/** Each signal's name for rejected items; in protobuf it is field 1 of all. */
 const REJECTED: Readonly<Record<string, string>> = {
   traces: 'rejectedSpans',
   logs: 'rejectedLogRecords',
@@ -11,8 +11,8 @@ const REJECTED: Readonly<Record<string, string>> = {
 };
 
 /**
- * Export…ServiceResponse: nothing at all when all was taken.
- * @param path of the request: the signals name what they rejected differently
+ * Export…ServiceResponse: empty when everything was accepted.
+ * @param path of the request: the signals name rejected items differently
  */
 export function writePartialSuccess(
   encoding: OtlpEncoding,
@@ -21,8 +21,8 @@ export function writePartialSuccess(
 ): Uint8Array {
   if (encoding === 'json') {
     const rejected = REJECTED[/\/(\w+)\/?$/.exec(path)?.[1] ?? ''] ?? 'rejectedLogRecords';
-    const told = count === 0 ? {} : { partialSuccess: { [rejected]: String(count), errorMessage: reason } };
-    return Buffer.from(JSON.stringify(told));
+    const answer = count === 0 ? {} : { partialSuccess: { [rejected]: String(count), errorMessage: reason } };
+    return Buffer.from(JSON.stringify(answer));
   }
   if (count === 0) return new Uint8Array();
   const writer = new BinaryWriter();
@@ -32,7 +32,10 @@ export function writePartialSuccess(
   return writer.join().finish();
 }
 
-/** `partial_success.rejected_spans` of an answer in protobuf; 0 where it says nothing. @throws what the reader throws */
+/**
+ * `partial_success.rejected_spans` of an answer in protobuf; 0 when absent.
+ * @throws what the reader throws
+ */
 export function readRejectedSpans(answer: Uint8Array): number {
   let rejected = 0;
   const outer = new BinaryReader(answer);

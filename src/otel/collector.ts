@@ -1,14 +1,14 @@
 /**
- * Sends export requests to a collector over HTTP, one at a time, as OTLP 1.9.0 says: which answers may be tried again, and when. Runs in
- * the exporting capture reader.
+ * Sends export requests to a collector over HTTP, one at a time, by the retry rules of OTLP 1.9.0. Runs in the
+ * exporting capture reader.
  */
 import { gzipSync } from 'node:zlib';
 import { Agent, request } from 'undici';
-import { OTEL_EXPORT } from '../limits.ts';
 import { type OtlpEncoding, readRejectedSpans } from './answers.ts';
+import { OTEL_EXPORT } from './limits.ts';
 
 export interface CollectorOptions {
-  /** The whole address of the signal. */
+  /** The full address of the signal. */
   url: string;
   encoding: OtlpEncoding;
   headers: Readonly<Record<string, string>>;
@@ -17,15 +17,15 @@ export interface CollectorOptions {
 }
 
 /**
- * `taken`: `rejected` of the spans were not. `refused`: never to be sent again. `later`: to be sent again, no sooner than the collector
- * says. Reasons hold nothing of what was sent.
+ * `taken`: accepted, except for `rejected` spans. `refused`: must never be sent again. `later`: must be sent again, no
+ * sooner than the collector says. Reasons contain nothing that was sent.
  */
-export type Delivery =
+type Delivery =
   | { type: 'taken'; rejected: number }
   | { type: 'refused'; reason: string }
   | { type: 'later'; reason: string; after_ms: number | null };
 
-/** OTLP/HTTP, "Failures": every other answer of 400 and more is for good. */
+/** OTLP/HTTP, "Failures": every other answer of 400 and more is final. */
 const RETRYABLE = new Set([429, 502, 503, 504]);
 
 export class Collector {
@@ -76,7 +76,7 @@ export class Collector {
   }
 }
 
-/** The beginning of an answer; the rest is left, with the connection. */
+/** The beginning of an answer; the rest is dropped, with the connection. */
 async function readSome(body: AsyncIterable<Buffer> & { destroy(): unknown }): Promise<Buffer> {
   const pieces: Buffer[] = [];
   let bytes = 0;
@@ -88,7 +88,7 @@ async function readSome(body: AsyncIterable<Buffer> & { destroy(): unknown }): P
   return Buffer.concat(pieces);
 }
 
-/** Spans that a partial success did not take; 0 for an answer that says nothing of it. */
+/** Spans that a partial success rejected; 0 for an answer without that field. */
 function readRejected(encoding: OtlpEncoding, type: string | string[] | undefined, bytes: Buffer): number {
   const isJson = type === undefined ? encoding === 'json' : String(type).includes('json');
   try {
@@ -108,13 +108,13 @@ function asCount(value: number): number {
   return Number.isSafeInteger(value) && value > 0 ? value : 0;
 }
 
-/** A date is the wall clock's, and so is what is left until then; bounded by the caller. */
+/** A date refers to the wall clock, and so does the remaining time; the caller bounds it. */
 function leftUntil(dateMs: number): number {
   const nowMs = Date.now();
   return dateMs - nowMs;
 }
 
-/** Seconds or a date; null where neither stands there. */
+/** Seconds or a date; null for anything else. */
 function readRetryAfter(value: string | string[] | undefined): number | null {
   const text = String(value ?? '').trim();
   const ms = /^\d{1,9}$/.test(text) ? Number(text) * 1_000 : leftUntil(Date.parse(text));

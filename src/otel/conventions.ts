@@ -1,7 +1,7 @@
 /**
- * Names of the semantic conventions for generative AI, as open-telemetry/semantic-conventions-genai has them at commit
+ * Names of the semantic conventions for generative AI, from open-telemetry/semantic-conventions-genai at commit
  * 002c8a6ea1c8a42b14a4527db83b3cabcded610a (docs/gen-ai/gen-ai-spans.md), which is what the package
- * @opentelemetry/semantic-conventions 1.45.0 exports under `incubating`; a test holds them against it. Data; any thread.
+ * @opentelemetry/semantic-conventions 1.45.0 exports under `incubating`; a test compares them. Data; any thread.
  */
 
 export const GEN_AI = {
@@ -29,7 +29,7 @@ export const GEN_AI = {
   TOOL_CALL_RESULT: 'gen_ai.tool.call.result',
 } as const;
 
-/** Names of the general conventions, stable. */
+/** Names of the stable general conventions. */
 export const GENERAL = {
   ERROR_TYPE: 'error.type',
   SERVER_ADDRESS: 'server.address',
@@ -40,7 +40,7 @@ export const GENERAL = {
   SERVICE_INSTANCE_ID: 'service.instance.id',
 } as const;
 
-/** What the conventions have no name for. */
+/** Our names where the conventions have none. */
 export const OWN = {
   RUN_ID: 'understudy.run.id',
   PARENT_RUN_ID: 'understudy.run.parent_id',
@@ -49,6 +49,8 @@ export const OWN = {
   /** `upstream` or `student`. */
   SERVED_BY: 'understudy.served_by',
   NOTE: 'understudy.note',
+  /** Who ended a failed exchange, and why (domain/end-cause.ts). */
+  END_CAUSE: 'understudy.end_cause',
 } as const;
 
 /** Well-known values of `gen_ai.provider.name` by our labels of upstreams; others keep their label. */

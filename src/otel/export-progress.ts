@@ -1,18 +1,18 @@
-/** What the export of spans tells of itself. Data; any thread. */
+/** The reported progress of the span export. Data; any thread. */
 
 /** Why spans or exchanges are given up. */
 export const GIVEN_UP_CAUSES = ['refused', 'rejected', 'unreadable', 'behind'] as const;
 export type GivenUpCause = (typeof GIVEN_UP_CAUSES)[number];
 
-/** What has happened since the last report. */
+/** What happened since the last report. */
 export interface ExportProgress {
-  /** Everything up to this exchange is done with. */
+  /** Everything up to this exchange is finished. */
   position: number;
-  /** The last exchange that is stored. */
+  /** The last stored exchange. */
   last_id: number;
   exchanges: number;
   spans: number;
   given_up: Partial<Record<GivenUpCause, number>>;
-  /** Why the collector does not take anything now; null: it does. */
+  /** Why the collector accepts nothing now; null when it does. */
   failing: string | null;
 }

@@ -1,10 +1,12 @@
 /**
- * Reads the JSON form of an OTLP request, which is not protobuf's own: ids are hexadecimal, enums are numbers, and names are in
- * lowerCamelCase alone (OTLP 1.9.0, "JSON Protobuf Encoding"). What is not known is passed over, and what has another type than it must
- * have is refused by its place. Pure; any thread.
+ * Reads the JSON form of an OTLP request, which differs from protobuf's own: ids are hexadecimal, enums are numbers,
+ * and names are in lowerCamelCase only (OTLP 1.9.0, "JSON Protobuf Encoding"). Some senders name the status all the
+ * same. Numbers keep their digits. Unknown fields are ignored; a field of the wrong type is refused by its place. Pure;
+ * any thread.
  *
- * Bounds: OTLP_BOUNDS, and those of any JSON body (src/http/json-body.ts), which holds before.
+ * Bounds: OTLP_BOUNDS, and those of any JSON body (src/http/json-body.ts), which apply first.
  */
+import { digitsOf, exactNumber, isRawNumber, roundedNumber } from '../std/exact-json.ts';
 import {
   type Attributes,
   type AttributeValue,
@@ -16,21 +18,28 @@ import {
 } from './records.ts';
 
 const NONE: Attributes = new Map();
-const STATUS_ERROR = 2;
+/** Status.code: its number, or its name. */
+const STATUS_ERROR = /^(?:2|(?:STATUS_CODE_)?ERROR)$/i;
 
-/** @param body what `JSON.parse` gave @throws OtlpFault */
+/**
+ * @param body the result of `parseUnrounded`
+ * @throws OtlpFault
+ */
 export function readSpansJson(body: unknown): OtlpSpan[] {
   return readRequest(body, ['resourceSpans', 'scopeSpans', 'spans'], readSpan);
 }
 
-/** @param body what `JSON.parse` gave @throws OtlpFault */
+/** @param body parsed JSON @throws OtlpFault */
 export function readLogsJson(body: unknown): OtlpLog[] {
   return readRequest(body, ['resourceLogs', 'scopeLogs', 'logRecords'], readLog);
 }
 
 const POINTS_OF = ['gauge', 'sum', 'histogram', 'exponentialHistogram', 'summary'];
 
-/** @returns how many data points a request for metrics holds; they are not looked into @throws OtlpFault */
+/**
+ * @returns how many data points a request for metrics holds; they are not examined
+ * @throws OtlpFault
+ */
 export function countPointsJson(body: unknown): number {
   let points = 0;
   readRequest(body, ['resourceMetrics', 'scopeMetrics', 'metrics'], (metric, _origin, meter, place) => {
@@ -73,17 +82,18 @@ function refuse(place: string, expected: string): never {
 }
 
 function asFields(value: unknown, place: string): Fields {
-  if (typeof value !== 'object' || value === null || Array.isArray(value)) refuse(place, 'an object');
+  if (typeof value !== 'object' || value === null || Array.isArray(value) || isRawNumber(value))
+    refuse(place, 'an object');
   return value as Fields;
 }
 
-/** Objects of a list, each with its place; protobuf's JSON takes null for an empty one. */
+/** Objects of a list, each with its place; protobuf's JSON allows null for an empty list. */
 function* listOf(fields: Fields, name: string, before: string): Generator<[Fields, string]> {
   const list = fields[name] ?? [];
   if (!Array.isArray(list)) refuse(`${before}${name}`, 'a list');
-  for (const [at, one] of list.entries()) {
+  for (const [at, item] of list.entries()) {
     const place = `${before}${name}[${at}]`;
-    yield [asFields(one, place), place];
+    yield [asFields(item, place), place];
   }
 }
 
@@ -102,7 +112,10 @@ function asId(value: unknown, place: string): string {
 /** A 64-bit number, as text or not. */
 function asInteger(value: unknown, place: string): bigint {
   if (value === undefined || value === null) return 0n;
-  if (typeof value === 'number' && Number.isInteger(value)) return BigInt(value);
+  const digits = digitsOf(value);
+  if (digits !== null && /^-?\d{1,20}$/.test(digits)) return BigInt(digits);
+  const rounded = roundedNumber(value);
+  if (Number.isInteger(rounded)) return BigInt(rounded!);
   if (typeof value === 'string' && /^-?\d{1,20}$/.test(value)) return BigInt(value);
   return refuse(place, 'a whole number');
 }
@@ -127,7 +140,7 @@ function readSpan(fields: Fields, origin: Origin, meter: OtlpMeter, place: strin
     end_ms: asTime(fields.endTimeUnixNano, `${place}.endTimeUnixNano`),
     attributes: readAttributes(fields, place, meter),
     events,
-    is_error: status.code === STATUS_ERROR,
+    is_error: STATUS_ERROR.test(String(status.code ?? '')),
     status_message: asText(status.message, `${place}.status.message`),
   };
 }
@@ -177,18 +190,16 @@ function readValue(value: unknown, place: string, meter: OtlpMeter, depth: numbe
   if (present(boolValue))
     return typeof boolValue === 'boolean' ? boolValue : refuse(`${place}.boolValue`, 'true or false');
   if (present(intValue)) {
-    const integer = asInteger(intValue, `${place}.intValue`);
-    const number = Number(integer);
-    return Number.isSafeInteger(number) ? number : String(integer);
+    return exactNumber(String(asInteger(intValue, `${place}.intValue`)));
   }
   if (present(doubleValue)) {
-    const number = typeof doubleValue === 'string' ? Number(doubleValue) : doubleValue;
-    return typeof number === 'number' ? number : refuse(`${place}.doubleValue`, 'a number');
+    if (typeof doubleValue === 'number' || isRawNumber(doubleValue)) return doubleValue;
+    return typeof doubleValue === 'string' ? Number(doubleValue) : refuse(`${place}.doubleValue`, 'a number');
   }
   if (present(arrayValue)) {
     const list = asFields(arrayValue, `${place}.arrayValue`).values ?? [];
     if (!Array.isArray(list)) return refuse(`${place}.arrayValue.values`, 'a list');
-    return list.map((one, at) => readValue(one, `${place}.arrayValue.values[${at}]`, meter, depth + 1));
+    return list.map((item, at) => readValue(item, `${place}.arrayValue.values[${at}]`, meter, depth + 1));
   }
   if (present(kvlistValue)) {
     const pairs = asFields(kvlistValue, `${place}.kvlistValue`);

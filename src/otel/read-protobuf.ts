@@ -1,11 +1,12 @@
 /**
- * Reads the protobuf form of an OTLP request. Field numbers are those of opentelemetry-proto 1.9.0 (`collector/trace/v1`,
- * `collector/logs/v1`, `collector/metrics/v1`, `trace/v1`, `logs/v1`, `metrics/v1`, `common/v1`, `resource/v1`), all of them stable. Fields that nobody here needs are
- * passed over without being decoded. Pure; any thread.
+ * Reads the protobuf form of an OTLP request. Field numbers are those of opentelemetry-proto 1.9.0
+ * (`collector/trace/v1`, `collector/logs/v1`, `collector/metrics/v1`, `trace/v1`, `logs/v1`, `metrics/v1`, `common/v1`,
+ * `resource/v1`), all of them stable. Unneeded fields are skipped without decoding. Pure; any thread.
  *
  * Bounds: OTLP_BOUNDS; time and memory are linear in the body.
  */
 import { BinaryReader, WireType } from '@bufbuild/protobuf/wire';
+import { exactNumber, type RawNumber } from '../std/exact-json.ts';
 import {
   type Attributes,
   type AttributeValue,
@@ -32,7 +33,10 @@ export function readLogsProtobuf(body: Uint8Array): OtlpLog[] {
 /** Metric: gauge, sum, histogram, exponential histogram and summary have their data points in field 1. */
 const POINTS_OF = [5, 7, 9, 10, 11];
 
-/** @returns how many data points a request for metrics holds; they are not looked into @throws OtlpFault */
+/**
+ * @returns how many data points a request for metrics holds; they are not examined
+ * @throws OtlpFault
+ */
 export function countPointsProtobuf(body: Uint8Array): number {
   let points = 0;
   readRequest(body, (metric, _origin, meter) => {
@@ -67,7 +71,7 @@ function readRequest<Record>(body: Uint8Array, readRecord: ReadRecord<Record>): 
   return records;
 }
 
-/** The messages of one repeated field. Each counts, also an empty one, of which a body could hold millions. */
+/** The messages of one repeated field. Empty ones count, too, because a body could hold millions of them. */
 function* childrenOf(bytes: Uint8Array, wanted: number, meter: OtlpMeter): Generator<Uint8Array> {
   const reader = new BinaryReader(bytes);
   while (reader.pos < reader.len) {
@@ -93,7 +97,7 @@ function takeBytes(reader: BinaryReader, wire: WireType): Uint8Array {
   return reader.bytes();
 }
 
-/** Groups went out of protobuf before OTLP came: nobody sends one in good faith. */
+/** Groups left protobuf before OTLP existed: no honest client sends one. */
 function pass(reader: BinaryReader, wire: WireType, field: number): void {
   if (wire === WireType.StartGroup || wire === WireType.EndGroup)
     throw new OtlpFault('The body holds a protobuf group, which OTLP does not have');
@@ -111,15 +115,13 @@ function takeId(reader: BinaryReader, wire: WireType): string {
 }
 
 function takeTime(reader: BinaryReader, wire: WireType): number {
-  if (wire !== WireType.Bit64) throw new OtlpFault('A time is no fixed64');
+  if (wire !== WireType.Bit64) throw new OtlpFault('A time is not a fixed64');
   return Number(BigInt(reader.fixed64()) / 1_000n) / 1_000;
 }
 
-function takeVarint(reader: BinaryReader, wire: WireType): number | string {
+function takeVarint(reader: BinaryReader, wire: WireType): number | RawNumber {
   if (wire !== WireType.Varint) throw new OtlpFault('A protobuf field has another type than it must have');
-  const value = reader.int64();
-  const number = Number(value);
-  return Number.isSafeInteger(number) ? number : String(value);
+  return exactNumber(String(reader.int64()));
 }
 
 function readScopeName(scoped: Uint8Array, meter: OtlpMeter): string {
@@ -200,8 +202,8 @@ function readEvent(bytes: Uint8Array, meter: OtlpMeter): { name: string; attribu
   return { name, attributes };
 }
 
-function readStatus(bytes: Uint8Array): { message: string; code: number | string } {
-  const status: { message: string; code: number | string } = { message: '', code: 0 };
+function readStatus(bytes: Uint8Array): { message: string; code: number | RawNumber } {
+  const status: { message: string; code: number | RawNumber } = { message: '', code: 0 };
   const reader = new BinaryReader(bytes);
   while (reader.pos < reader.len) {
     const [field, wire] = reader.tag();
@@ -275,7 +277,7 @@ function readKeyValue(bytes: Uint8Array, meter: OtlpMeter, depth: number): [stri
   return [key, value];
 }
 
-/** An AnyValue: of several members the last counts, as in every oneof. */
+/** An AnyValue: the last of several members counts, as in every oneof. */
 function readValue(bytes: Uint8Array, meter: OtlpMeter, depth: number): AttributeValue {
   meter.takeValue(depth);
   let value: AttributeValue = null;
@@ -293,7 +295,7 @@ function readValue(bytes: Uint8Array, meter: OtlpMeter, depth: number): Attribut
         value = takeVarint(reader, wire);
         break;
       case 4:
-        if (wire !== WireType.Bit64) throw new OtlpFault('A double is none');
+        if (wire !== WireType.Bit64) throw new OtlpFault('A double has the wrong length');
         value = reader.double();
         break;
       case 5:

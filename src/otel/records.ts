@@ -1,12 +1,15 @@
 /**
- * Spans and log records as OTLP carries them, as far as this service reads them, and what may be wrong with a request. Times are
- * milliseconds since the epoch; ids are hexadecimal, '' for none. Data and small rules; any thread.
+ * Spans and log records of OTLP, reduced to what this service reads, and the errors of a request. Times are
+ * milliseconds since the epoch; ids are hexadecimal, '' when absent. Data and small rules; any thread.
  */
-import { OTLP_BOUNDS } from '../limits.ts';
+
+import type { RawNumber } from '../std/exact-json.ts';
+import { OTLP_BOUNDS } from './limits.ts';
 
 export type AttributeValue =
   | string
   | number
+  | RawNumber
   | boolean
   | null
   | readonly AttributeValue[]
@@ -14,7 +17,7 @@ export type AttributeValue =
 
 export type Attributes = ReadonlyMap<string, AttributeValue>;
 
-/** What sent a record. */
+/** The sender of a record. */
 export interface Origin {
   resource: Attributes;
   /** Name of the instrumentation scope. */
@@ -40,15 +43,15 @@ export interface OtlpLog {
   trace_id: string;
   span_id: string;
   at_ms: number;
-  /** The record's own, else that of the attribute `event.name`; '' for none. */
+  /** The record's own name, else the attribute `event.name`; '' when absent. */
   event_name: string;
   body: AttributeValue;
   attributes: Attributes;
 }
 
-/** A request that is not what OTLP says. Its words name a place and nothing of the content. */
+/** A request that violates OTLP. Its message names a place and none of the content. */
 export class OtlpFault extends Error {
-  /** It is in order and more than is read. */
+  /** It is valid but exceeds a bound. */
   readonly is_too_much: boolean;
 
   constructor(message: string, is_too_much = false) {
@@ -58,7 +61,7 @@ export class OtlpFault extends Error {
   }
 }
 
-/** Counts what was read of one request. */
+/** Counts what was read from one request. */
 export class OtlpMeter {
   #records = 0;
   #values = 0;

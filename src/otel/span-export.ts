@@ -1,10 +1,11 @@
 /**
- * Sends captured turns to a collector as spans: reads what is stored from a kept position on, one batch after the other, and moves the
- * position when the collector has taken a batch. The store is the queue, so nothing of it waits in memory. Runs in the exporting capture
- * reader.
+ * Sends captured turns to a collector as spans: reads stored exchanges from a saved position, one batch after the
+ * other, and advances the position when the collector has accepted a batch. The store is the queue, so nothing waits in
+ * memory. Runs in the exporting capture reader.
  *
- * At least once: what was sent and not answered goes again after a restart, as the same spans. What is given up is counted: what the
- * collector refuses, what it rejects of a batch, what cannot be read, and the oldest when too much waits.
+ * At least once: spans that were sent but not acknowledged are sent again after a restart, as the same spans. Abandoned
+ * spans are counted: those that the collector refuses or rejects, those that cannot be read, and the oldest when too
+ * many wait.
  */
 
 import { randomBytes } from 'node:crypto';
@@ -12,20 +13,23 @@ import { readFileSync, renameSync, writeFileSync } from 'node:fs';
 import { setImmediate as nextTurn, setTimeout as pause } from 'node:timers/promises';
 import type { ExchangeRecord } from '../domain/exchange.ts';
 import type { NormalTurn } from '../domain/turn.ts';
-import { OTEL_EXPORT } from '../limits.ts';
 import type { OtlpEncoding } from './answers.ts';
 import { Collector, type CollectorOptions } from './collector.ts';
 import type { ExportProgress, GivenUpCause } from './export-progress.ts';
+import { OTEL_EXPORT } from './limits.ts';
 import { type ServerPlace, TurnSpans } from './turn-spans.ts';
 import { type SpanSource, type WrittenSpan, writeSpansJson, writeSpansProtobuf } from './write-spans.ts';
 
-/** Exchanges as they are stored. */
+/** The stored exchanges. */
 export interface TurnSource {
-  /** Looks at what is there. @returns the last id; 0 for none */
+  /**
+   * Refreshes the view.
+   * @returns the last id; 0 if absent
+   */
   refresh(): number;
   /** Ids and kinds from an id on, ascending; some may be missing. */
   from(id: number): Iterable<{ id: number; kind: ExchangeRecord['kind'] }>;
-  /** @returns null where it cannot be read */
+  /** @returns null when it cannot be read */
   record(id: number): ExchangeRecord | null;
   turn(id: number): NormalTurn | null;
 }
@@ -35,17 +39,17 @@ export interface SpanExportOptions {
   source: SpanSource;
   has_content: boolean;
   servers: readonly ServerPlace[];
-  /** Where the position is kept. */
+  /** Where the position is saved. */
   position_path: string;
-  /** The last one at the start of the service. Where no position is kept, what came before stays where it is. */
+  /** The last exchange at the start of the service. Without a saved position, earlier exchanges are not exported. */
   after_id: number;
-  /** The batch at the position ended this process again and again. */
+  /** The batch at the position repeatedly ended this process. */
   gives_up_first: boolean;
 }
 
 interface Position {
   version: 1;
-  /** Names this database to collectors. */
+  /** Identifies this database to collectors. */
   instance: string;
   id: number;
 }
@@ -81,12 +85,12 @@ export class SpanExport {
     this.#givesUpFirst = options.gives_up_first;
     const kept = readPosition(options.position_path);
     this.#instance = kept?.instance ?? randomBytes(8).toString('hex');
-    // One that was put back from a backup has less in it.
+    // A restored backup has fewer exchanges than the saved position.
     this.#position = Math.min(kept?.id ?? options.after_id, options.after_id);
     this.#spans = new TurnSpans({ ...options, instance: this.#instance });
   }
 
-  /** Goes on until it is stopped; then sends what is stored by then, each batch once. */
+  /** Runs until it is stopped; then sends what is stored by then, each batch once. */
   async run(): Promise<void> {
     this.#keepPosition();
     this.#lookBack();
@@ -99,12 +103,12 @@ export class SpanExport {
     await this.#collector.close();
   }
 
-  /** What is stored by now still goes out, unless the collector fails. */
+  /** What is stored by now is still sent, unless the collector fails. */
   stop(): void {
     this.#stopping.abort();
   }
 
-  /** @returns false when it failed and has waited: it should be called again */
+  /** @returns false when it failed and has waited: call it again */
   async #sendAll(isLast: boolean): Promise<boolean> {
     this.#lastId = this.#turns.refresh();
     this.#leaveBehind();
@@ -122,7 +126,7 @@ export class SpanExport {
     return true;
   }
 
-  /** The oldest are given up where too many wait. */
+  /** Abandons the oldest exchanges when too many wait. */
   #leaveBehind(): void {
     const waiting = this.#lastId - this.#position;
     if (waiting <= OTEL_EXPORT.waiting_exchanges) return;
@@ -153,14 +157,14 @@ export class SpanExport {
         batch.last_id = id;
         return batch;
       }
-      // The stop has its turn.
+      // Let a stop take effect.
       await nextTurn();
     }
     batch.missing += this.#lastId + 1 - expected;
     return batch;
   }
 
-  /** @returns false when it is to be sent again, or no more */
+  /** @returns false when it must be sent again, or no more */
   async #send(batch: Batch): Promise<boolean> {
     const missing: Partial<Record<GivenUpCause, number>> =
       batch.missing > 0 ? { unreadable: batch.missing } : {};
@@ -236,7 +240,7 @@ export class SpanExport {
     renameSync(partial, this.#options.position_path);
   }
 
-  /** Tool calls that were asked for before the position have their results behind it. */
+  /** Reads the turns before the position: later requests may hold the results of their tool calls. */
   #lookBack(): void {
     if (this.#turns.refresh() < this.#position) return;
     for (const { id, kind } of this.#turns.from(Math.max(1, this.#position + 1 - OTEL_EXPORT.looked_back))) {
@@ -247,7 +251,7 @@ export class SpanExport {
   }
 }
 
-/** @returns null where there is none, or none that can be read */
+/** @returns null when there is no readable one */
 function readPosition(path: string): Position | null {
   try {
     const kept = JSON.parse(readFileSync(path, 'utf8')) as Position;

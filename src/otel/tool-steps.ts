@@ -1,82 +1,95 @@
 /**
- * From spans and log records of agents to steps of runs: which of them are tool calls, of which run, with which texts. What each
- * instrumentation sends, and where that is written, stands in docs/otel.md. Pure; any thread.
+ * Converts spans and log records of agents to steps of runs: which of them are tool calls, of which run, with which
+ * texts. docs/otel.md says what each instrumentation sends, with sources. Pure; any thread.
  *
- * A tool call has a key within its run: the id that the model gave the call where the record has it, else the span's own. So a call
- * that comes twice, or as a span and as an event, is one step.
+ * Each record is a report of one call, with a unique key. src/domain/reported-calls.ts decides which reports are the
+ * same call, because it knows the run's earlier reports.
  */
 import { hash } from 'node:crypto';
-import { OTLP_BOUNDS } from '../limits.ts';
-import type { Attributes, AttributeValue, Origin, OtlpLog, OtlpSpan } from './records.ts';
+import type { CallReport } from '../domain/reported-calls.ts';
+import { contentOf, firstKnown, firstText, knownText, parseJson, textOf } from './attribute-text.ts';
+import { OTLP_BOUNDS } from './limits.ts';
+import type { Attributes, Origin, OtlpLog, OtlpSpan } from './records.ts';
+import { INPUT_MESSAGES, messagesOf, promptOf, type SpanMessage, textsOf } from './span-messages.ts';
+import {
+  callIdOf,
+  isFalse,
+  isToolSpan,
+  ToolFailures,
+  toolInputOf,
+  toolNameOf,
+  toolOutputOf,
+} from './tool-spans.ts';
 
-/** A step without an index. */
-export interface ToolStep {
-  key: string;
+/** A step without an index. A text that is null is unknown. */
+interface ToolStep extends Pick<CallReport, 'key' | 'told_by' | 'call'> {
   at_ms: number;
   step: {
     action: string;
-    action_input: string;
+    action_input: string | null;
     thought: string;
-    observation: string;
+    observation: string | null;
     is_error: boolean;
     tokens: number;
   };
 }
 
-/** What a request tells of a run. Texts are as they came. */
+/** The facts of a request about a run. Texts are unchanged. */
 export interface ToldRun {
   run_id: string;
   agent_name: string;
   framework: string;
   model: string;
-  /** The first prompt of the user that the request holds; '' for none. */
+  /** The first prompt of the user in the request; '' if absent. */
   task: string;
-  /** From the resource; '' for none. */
+  /** From the resource; '' when absent. */
   task_profile: string;
   codebase_id: string;
-  /** In the order of time. */
+  /** In order of time. */
   steps: ToolStep[];
 }
 
-/** Runs of a request in the order in which they are first named. */
+/** Runs of a request in order of first mention. */
 export function findRunsOfSpans(spans: readonly OtlpSpan[]): ToldRun[] {
   const sessions = new Map<string, string>();
   for (const { trace_id, attributes } of spans) {
     const session = sessionOf(attributes);
     if (session !== '' && !sessions.has(trace_id)) sessions.set(trace_id, session);
   }
-  const failures = findFailures(spans);
-  const told = new ToldRuns();
+  const failures = new ToolFailures(spans);
+  const runs = new ToldRuns();
   for (const span of spans) {
     const { attributes, origin, trace_id } = span;
-    const run = told.of(nameRun(attributes, origin, sessions.get(trace_id) ?? trace_id), origin);
+    const run = runs.of(nameRun(attributes, origin, sessions.get(trace_id) ?? trace_id), origin);
     if (run === null) continue;
     run.model ||= modelOf(attributes);
     run.agent_name ||= textOf(attributes.get('gen_ai.agent.name'));
+    if (isToolSpan(span)) {
+      run.steps.push(readToolSpan(span, failures));
+      continue;
+    }
     run.prompt(span.start_ms, promptOf(span));
-    const step = readToolSpan(span, failures);
-    if (step !== null) run.steps.push(step);
-    else run.steps.push(...readResults(span));
+    run.steps.push(...readResults(span));
   }
-  // A conversation without tools is nothing to monitor.
-  return told.finish().filter(({ steps }) => steps.length > 0);
+  // A conversation without tools gives nothing to monitor.
+  return runs.finish().filter(({ steps }) => steps.length > 0);
 }
 
 /** @see findRunsOfSpans */
 export function findRunsOfLogs(logs: readonly OtlpLog[]): ToldRun[] {
   const thoughts = findThoughts(logs);
-  const told = new ToldRuns();
+  const runs = new ToldRuns();
   for (const log of logs) {
     const { attributes, origin } = log;
     const event = readEventName(log);
     if (event === null) continue;
-    const run = told.of(nameRun(attributes, origin, sessionOf(attributes) || log.trace_id), origin);
+    const run = runs.of(nameRun(attributes, origin, sessionOf(attributes) || log.trace_id), origin);
     if (run === null) continue;
     run.framework ||= event.agent;
     run.model ||= modelOf(attributes);
     switch (event.name) {
       case 'user_prompt':
-        run.prompt(log.at_ms, readPrompt(textOf(attributes.get('prompt'))));
+        run.prompt(log.at_ms, knownText(attributes.get('prompt')) ?? '');
         break;
       case 'tool_result':
       case 'tool_call':
@@ -84,10 +97,10 @@ export function findRunsOfLogs(logs: readonly OtlpLog[]): ToldRun[] {
         break;
     }
   }
-  return told.finish();
+  return runs.finish();
 }
 
-/** A run while it is put together. */
+/** A run while it is assembled. */
 class GrowingRun implements ToldRun {
   readonly run_id: string;
   agent_name = '';
@@ -106,7 +119,7 @@ class GrowingRun implements ToldRun {
     this.codebase_id = textOf(resource.get('svc.codebase_id'));
   }
 
-  /** The earliest is the task. */
+  /** The earliest prompt is the task. */
   prompt(at_ms: number, text: string): void {
     if (text === '' || at_ms >= this.#taskAt) return;
     this.task = text;
@@ -117,7 +130,7 @@ class GrowingRun implements ToldRun {
 class ToldRuns {
   readonly #runs = new Map<string, GrowingRun>();
 
-  /** @returns null for a record that names no run at all */
+  /** @returns null for a record that names no run */
   of(run_id: string, origin: Origin): GrowingRun | null {
     if (run_id === '') return null;
     let run = this.#runs.get(run_id);
@@ -137,7 +150,7 @@ class ToldRuns {
   }
 }
 
-/** What names a session or conversation, the first that is there. */
+/** Attributes that name a session or conversation; the first one present counts. */
 const SESSION_NAMES = [
   'session.id',
   'gen_ai.conversation.id',
@@ -162,7 +175,7 @@ function sessionOf(attributes: Attributes): string {
   return '';
 }
 
-/** An agent that another one started has a run of its own, named as the hooks and the gateway name it. */
+/** An agent started by another agent is a separate run, named as the hooks and the gateway name it. */
 function nameRun(attributes: Attributes, { scope }: Origin, session: string): string {
   if (!scope.startsWith(CLAUDE_CODE_SCOPE)) return session;
   const agent = textOf(attributes.get('agent_id')).trim();
@@ -172,7 +185,7 @@ function nameRun(attributes: Attributes, { scope }: Origin, session: string): st
 
 const CLAUDE_CODE_SCOPE = 'com.anthropic.claude_code';
 
-/** Beginnings of scopes, and what stands in `framework` for them. */
+/** Beginnings of scopes, and the `framework` that they mean. */
 const FRAMEWORKS: readonly (readonly [beginning: string, framework: string])[] = [
   [CLAUDE_CODE_SCOPE, 'claude-code'],
   ['codex', 'codex'],
@@ -196,200 +209,91 @@ function modelOf(attributes: Attributes): string {
   return '';
 }
 
-/** A call's id as the model gave it, where the record has it; else the span's. */
-function keyOf(attributes: Attributes, trace_id: string, span_id: string, rest: string): string {
-  for (const name of CALL_IDS) {
-    const id = textOf(attributes.get(name));
-    if (id !== '') return boundKey(id);
-  }
-  return boundKey(span_id === '' ? `${trace_id}:${hash('sha256', rest)}` : `${trace_id}:${span_id}`);
-}
-
-const CALL_IDS = [
-  'gen_ai.tool.call.id',
-  'tool_use_id',
-  'call_id',
-  'ai.toolCall.id',
-  'tool.id',
-  'tool_call.id',
-];
-
-/** What is no plain short word is named by its hash: a key is part of a row's. */
+/** Anything but a plain short word is replaced by its hash, because a key is part of a row's key. */
 function boundKey(id: string): string {
   return id.length <= OTLP_BOUNDS.key_characters && /^[!-~]+$/.test(id) ? id : hash('sha256', id);
 }
 
-function readToolSpan(span: OtlpSpan, failures: ReadonlyMap<string, string>): ToolStep | null {
-  const { attributes, trace_id, span_id } = span;
-  if (!isToolSpan(span)) return null;
-  const call = textOf(attributes.get('gen_ai.tool.call.id')) || textOf(attributes.get('tool_use_id'));
-  const failure = failures.get(span_id) ?? (call === '' ? undefined : failures.get(call));
-  const output = firstText(attributes, OUTPUTS) || readOutputEvent(span);
+function readToolSpan(span: OtlpSpan, failures: ToolFailures): ToolStep {
+  const { attributes, trace_id, span_id, start_ms } = span;
+  const failure = failures.of(span);
+  const action = toolNameOf(span);
+  const output = toolOutputOf(span);
+  const step = {
+    action,
+    action_input: toolInputOf(span),
+    thought: '',
+    observation: output === null || output === '' ? (failure ?? output) : output,
+    is_error: failure !== undefined,
+    tokens: 0,
+  };
+  const place = span_id === '' ? JSON.stringify([start_ms, action, step.action_input]) : span_id;
   return {
-    key: keyOf(attributes, trace_id, span_id, ''),
-    at_ms: span.start_ms,
-    step: {
-      action: firstText(attributes, TOOL_NAMES) || span.name.replace(/^execute_tool /, ''),
-      action_input: firstText(attributes, INPUTS),
-      thought: '',
-      observation: output || (failure ?? ''),
-      is_error: failure !== undefined,
-      tokens: 0,
-    },
+    key: boundKey(`${trace_id}:${span_id === '' ? hash('sha256', place) : place}`),
+    told_by: 'span',
+    call: callIdOf(attributes),
+    at_ms: start_ms,
+    step,
   };
 }
 
-const TOOL_NAMES = [
-  'gen_ai.tool.name',
-  'tool.name',
-  'ai.toolCall.name',
-  'tool_name',
-  'traceloop.entity.name',
-  'langsmith.trace.name',
-];
-const INPUTS = [
-  'gen_ai.tool.call.arguments',
-  'ai.toolCall.args',
-  'traceloop.entity.input',
-  'input.value',
-  'tool.parameters',
-  'tool_input',
-  'full_command',
-  'file_path',
-  'gen_ai.prompt',
-];
-const OUTPUTS = [
-  'gen_ai.tool.call.result',
-  'ai.toolCall.result',
-  'traceloop.entity.output',
-  'output.value',
-  'gen_ai.completion',
-];
-
-function isToolSpan({ name, attributes }: OtlpSpan): boolean {
-  return (
-    attributes.get('gen_ai.operation.name') === 'execute_tool' ||
-    attributes.get('openinference.span.kind') === 'TOOL' ||
-    attributes.get('traceloop.span.kind') === 'tool' ||
-    attributes.get('langsmith.span.kind') === 'tool' ||
-    attributes.get('ai.operationId') === 'ai.toolCall' ||
-    name === 'ai.toolCall'
-  );
-}
-
-/** Claude Code's `tool.output`. */
-function readOutputEvent({ events }: OtlpSpan): string {
-  for (const { name, attributes } of events) {
-    if (name === 'tool.output') return firstText(attributes, ['output', 'content', 'result']);
-  }
-  return '';
-}
-
-/** Why tool spans failed, by the span and by the call that a span within it names. */
-function findFailures(spans: readonly OtlpSpan[]): Map<string, string> {
-  const failures = new Map<string, string>();
-  for (const { span_id, attributes, events, is_error, status_message } of spans) {
-    const hasFailed = is_error || isFalse(attributes.get('success'));
-    if (!hasFailed) continue;
-    const thrown = events.find(({ name }) => name === 'exception')?.attributes;
-    const reason =
-      (thrown === undefined ? '' : textOf(thrown.get('exception.message'))) ||
-      textOf(attributes.get('error')) ||
-      status_message ||
-      textOf(attributes.get('error.type'));
-    failures.set(span_id, reason);
-    const call = textOf(attributes.get('gen_ai.tool.call.id')) || textOf(attributes.get('tool_use_id'));
-    if (call !== '') failures.set(call, reason);
-  }
-  return failures;
-}
-
-function isFalse(value: AttributeValue | undefined): boolean {
-  return value === false || value === 'false';
-}
-
-/** The first prompt of a user that the span holds. */
-function promptOf({ attributes }: OtlpSpan): string {
-  const plain = readPrompt(textOf(attributes.get('user_prompt')));
-  if (plain !== '') return plain;
-  for (const { role, parts } of readMessages(attributes.get('gen_ai.input.messages'))) {
-    if (role !== 'user') continue;
-    const text = parts.flatMap((part) => (part.type === 'text' ? [textOf(part.content)] : [])).join('\n');
-    if (text !== '') return text;
-  }
-  if (attributes.get('llm.input_messages.0.message.role') === 'user')
-    return textOf(attributes.get('llm.input_messages.0.message.content'));
-  return textOf(attributes.get('llm.input_messages.1.message.content'));
-}
-
-/** What stands for a prompt that is not told. */
-function readPrompt(text: string): string {
-  return /^[<[]REDACTED[>\]]$/i.test(text) ? '' : text;
-}
-
-interface Message {
-  role: string;
-  parts: readonly Readonly<Record<string, AttributeValue>>[];
-}
-
-/** `gen_ai.input.messages`, structured or as JSON. */
-function readMessages(value: AttributeValue | undefined): Message[] {
-  let list: unknown = value;
-  if (typeof value === 'string') {
-    if (value.length > OTLP_BOUNDS.messages_characters) return [];
-    try {
-      list = JSON.parse(value);
-    } catch {
-      // Cut off by a bound on attributes.
-      return [];
-    }
-  }
-  if (!Array.isArray(list)) return [];
-  return list.flatMap((message: unknown): Message[] => {
-    if (typeof message !== 'object' || message === null) return [];
-    const { role, parts } = message as { role?: unknown; parts?: unknown };
-    if (typeof role !== 'string' || !Array.isArray(parts)) return [];
-    return [{ role, parts: parts.filter((part) => typeof part === 'object' && part !== null) }];
-  });
-}
-
 /**
- * Results of tools that a call of a model brings behind its last answer: an instrumentation of a provider's library sees no tool,
- * but what the model is told of it.
+ * Tool results after the last answer in a model call: an instrumentation of a provider's library sees no tools, only
+ * what the model is told about them. Calls of one answer may be spread over several consecutive messages of the
+ * assistant.
  */
-function readResults({ attributes, start_ms }: OtlpSpan): ToolStep[] {
-  const messages = readMessages(attributes.get('gen_ai.input.messages'));
-  const asked = messages.findLastIndex(({ role }) => role === 'assistant');
-  if (asked < 0) return [];
-  const calls = messages[asked]!.parts;
-  const thought = calls.flatMap((part) => (part.type === 'text' ? [textOf(part.content)] : [])).join('\n');
-  return messages.slice(asked + 1).flatMap(({ parts }) =>
-    parts.flatMap((part): ToolStep[] => {
-      const id = textOf(part.id);
-      if (part.type !== 'tool_call_response' || id === '') return [];
-      const call = calls.find((one) => one.type === 'tool_call' && one.id === id);
-      if (call === undefined) return [];
-      const step = {
-        action: textOf(call.name),
-        action_input: textOf(call.arguments),
-        thought,
-        observation: textOf(part.response ?? part.result),
-        is_error: false,
-        tokens: 0,
-      };
-      return [{ key: boundKey(id), at_ms: start_ms, step }];
-    }),
-  );
+function readResults(span: OtlpSpan): ToolStep[] {
+  const messages = messagesOf(span, INPUT_MESSAGES);
+  const last = messages.findLastIndex(({ role }) => role === 'assistant');
+  if (last < 0 || last === messages.length - 1) return [];
+  const before = messages.slice(0, last).findLastIndex(({ role }) => role !== 'assistant');
+  const answer = messages.slice(before + 1, last + 1);
+  const thought = answer
+    .map(textsOf)
+    .filter((text) => text !== '')
+    .join('\n');
+  const open = answer.flatMap(({ parts }) => parts.filter(({ type }) => type === 'tool_call'));
+  const steps: ToolStep[] = [];
+  for (const part of messages.slice(last + 1).flatMap(({ parts }) => parts)) {
+    if (part.type !== 'tool_call_response') continue;
+    // Calls with the same id, or none, get their results in order.
+    const at = open.findIndex(({ id }) => textOf(id) === textOf(part.id));
+    if (at >= 0) steps.push(readResult(span, open.splice(at, 1)[0]!, part, thought, last + steps.length));
+  }
+  return steps;
 }
 
-/** Beginnings of the names of events, by the agents that send them. */
+type Part = SpanMessage['parts'][number];
+
+/** @param place of the result in the conversation: a repeated result has the same place */
+function readResult(
+  { start_ms }: OtlpSpan,
+  call: Part,
+  result: Part,
+  thought: string,
+  place: number,
+): ToolStep {
+  const step = {
+    action: textOf(call.name),
+    action_input: knownText(call.arguments),
+    thought,
+    observation: contentOf(result.response ?? result.result),
+    is_error: result.is_error === true || result.isError === true,
+    tokens: 0,
+  };
+  const id = textOf(call.id);
+  const report = JSON.stringify([place, id, step.action, step.action_input, step.observation]);
+  return { key: hash('sha256', report), told_by: 'message', call: id, at_ms: start_ms, step };
+}
+
+/** Beginnings of event names, by the agents that send them. */
 const EVENT_AGENTS: readonly (readonly [beginning: string, agent: string])[] = [
   ['claude_code.', 'claude-code'],
   ['codex.', 'codex'],
   ['gemini_cli.', 'gemini-cli'],
 ];
 
-/** Claude Code's attribute says the name without what its body begins with. */
+/** Claude Code's attribute has the name without the beginning that its body has. */
 function readEventName({ event_name, body, origin }: OtlpLog): { agent: string; name: string } | null {
   for (const full of [event_name, body]) {
     if (typeof full !== 'string') continue;
@@ -406,47 +310,36 @@ function findThoughts(logs: readonly OtlpLog[]): Map<string, string> {
   for (const log of logs) {
     if (readEventName(log)?.name !== 'assistant_response') continue;
     const request = textOf(log.attributes.get('request_id'));
-    if (request !== '') thoughts.set(request, readPrompt(textOf(log.attributes.get('response'))));
+    if (request !== '') thoughts.set(request, knownText(log.attributes.get('response')) ?? '');
   }
   return thoughts;
 }
 
 function readToolEvent(log: OtlpLog, thoughts: ReadonlyMap<string, string>): ToolStep {
   const { attributes, trace_id, at_ms } = log;
-  const error = firstText(attributes, ['error', 'error_message', 'error_type']);
   const action = firstText(attributes, ['tool_name', 'function_name']);
-  const input = firstText(attributes, ['tool_input', 'arguments', 'function_args', 'tool_parameters']);
-  return {
-    // Gemini CLI's calls have no id: one of a moment with one input is one.
-    key: keyOf(attributes, trace_id, '', JSON.stringify([at_ms, action, input])),
-    at_ms,
-    step: {
-      action,
-      action_input: input,
-      thought: thoughts.get(textOf(attributes.get('request_id'))) ?? '',
-      observation: firstText(attributes, ['output', 'tool_result', 'result']) || error,
-      is_error: isFalse(attributes.get('success')),
-      tokens: 0,
-    },
+  const action_input =
+    firstKnown(attributes, ['tool_input', 'arguments', 'function_args']) ?? parametersOf(attributes);
+  const call = callIdOf(attributes);
+  const output = firstKnown(attributes, ['output', 'tool_result', 'result']);
+  const step = {
+    action,
+    action_input,
+    thought: thoughts.get(textOf(attributes.get('request_id'))) ?? '',
+    // The class of an error (`error_type`) is not the error.
+    observation: output || (firstKnown(attributes, ['error', 'error_message']) ?? output),
+    is_error: isFalse(attributes.get('success')),
+    tokens: 0,
   };
+  const sequence = textOf(attributes.get('event.sequence'));
+  const report = JSON.stringify([trace_id, at_ms, sequence, call, action, action_input]);
+  return { key: hash('sha256', report), told_by: 'event', call, at_ms, step };
 }
 
-function firstText(attributes: Attributes, names: readonly string[]): string {
-  for (const name of names) {
-    const text = textOf(attributes.get(name));
-    if (text !== '') return text;
-  }
-  return '';
-}
-
-/** A value as a step has it: a text as it is, all else as JSON. */
-function textOf(value: AttributeValue | undefined): string {
-  if (value === undefined || value === null) return '';
-  if (typeof value === 'string') return value.toWellFormed();
-  try {
-    return JSON.stringify(value).toWellFormed();
-  } catch {
-    // Nested deeper than anything that is meant: it came as JSON within a text.
-    return '';
-  }
+/** Claude Code's `tool_parameters` has the whole command of a shell, and only a name for other tools. */
+function parametersOf(attributes: Attributes): string | null {
+  const told = knownText(attributes.get('tool_parameters'));
+  const parameters = told === null ? undefined : parseJson(told);
+  const isWhole = typeof parameters === 'object' && parameters !== null && 'full_command' in parameters;
+  return isWhole ? told : null;
 }

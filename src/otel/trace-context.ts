@@ -1,20 +1,20 @@
-/** W3C trace context as a client sent it, and ids that are made of names. Pure; any thread. */
+/** W3C trace context as a client sent it, and ids derived from names. Pure; any thread. */
 import { hash } from 'node:crypto';
 
 /** What the client's own span is. */
-export interface TraceParent {
+interface TraceParent {
   trace_id: string;
   span_id: string;
   flags: number;
-  /** `tracestate`, as it came. */
+  /** `tracestate`, as received. */
   state: string;
 }
 
 const FORM = /^(?!ff)[\da-f]{2}-(?!0{32})([\da-f]{32})-(?!0{16})([\da-f]{16})-([\da-f]{2})(?:$|-)/;
-/** As the recommendation asks to keep at least. */
+/** The least length that the recommendation asks to keep. */
 const STATE_CHARACTERS = 512;
 
-/** @returns null where there is none, or none that holds: then it counts as not sent */
+/** @returns null without a valid one; an invalid one counts as absent */
 export function readTraceParent(
   headers: readonly (readonly [name: string, value: string])[],
 ): TraceParent | null {
@@ -23,14 +23,14 @@ export function readTraceParent(
   for (const [name, value] of headers) {
     const lower = name.toLowerCase();
     if (lower === 'traceparent') {
-      // Two of them are none.
+      // Two of them count as none.
       if (parent !== null) return null;
       parent = value.trim();
     } else if (lower === 'tracestate') states.push(value.trim());
   }
   const [, trace_id, span_id, flags] = FORM.exec(parent ?? '') ?? [];
   if (trace_id === undefined || span_id === undefined || flags === undefined) return null;
-  // Version 00 has nothing behind its flags.
+  // Version 00 has nothing after its flags.
   if (parent!.startsWith('00') && parent!.length !== 55) return null;
   const state = states.join(',');
   return {
@@ -41,7 +41,7 @@ export function readTraceParent(
   };
 }
 
-/** The same for the same name, never all zeros in practice. */
+/** The same for the same name; never all zeros in practice. */
 export function traceIdOf(name: string): string {
   return hash('sha256', `trace\n${name}`).slice(0, 32);
 }

@@ -1,64 +1,68 @@
 /**
- * From a captured turn to spans of the GenAI conventions: one for the exchange, and one for each tool call whose result the request
- * brings. Pure; used by the exporting capture reader.
+ * Converts a captured turn to spans of the GenAI conventions: one for the exchange, and one for each tool call whose
+ * result the request holds. Pure; used by the exporting capture reader.
  *
- * A run is a trace, whose id is made of the run's name, and the ids of spans are made of the exchange's: what is sent twice is the same
- * span. A `traceparent` of the client goes before that. What a tool took is told by what passed: from the end of the answer that asked
- * for it to the request that brings its result.
+ * A run is a trace. Its id is derived from the run's name, and the ids of spans from the exchange's id, so a turn that
+ * is sent twice gives the same spans. A client's `traceparent` takes precedence. A tool's duration is measured from the
+ * traffic: from the end of the answer that asked for it to the request that holds its result.
  */
 import type { ExchangeRecord } from '../domain/exchange.ts';
 import { type NormalTurn, type TurnBlock, type TurnMessage, textOf } from '../domain/turn.ts';
-import { OTEL_EXPORT } from '../limits.ts';
+import { WIRES } from '../providers/wires.ts';
 import { RecentMap } from '../std/recent-map.ts';
 import { GEN_AI, GENERAL, OWN, PROVIDER_NAMES } from './conventions.ts';
+import { OTEL_EXPORT } from './limits.ts';
 import { readTraceParent, spanIdOf, traceIdOf } from './trace-context.ts';
 import type { SpanAttributes, WrittenSpan } from './write-spans.ts';
 
-/** Where the requests of a prefix go. */
+/** The destination of a prefix's requests. */
 export interface ServerPlace {
   prefix: string;
-  /** Label of what it answers. */
+  /** Label of its answers. */
   provider: string;
-  /** With `{region}` where the path names one. */
+  /** With `{region}` where the path has the region. */
   base: string;
 }
 
-export interface TurnSpansOptions {
+interface TurnSpansOptions {
   /** Of this capture database: its exchanges are numbered as those of others are. */
   instance: string;
-  /** The texts of messages and tools come along. */
+  /** Include the texts of messages and tools. */
   has_content: boolean;
   /** Longest prefix first. */
   servers: readonly ServerPlace[];
 }
 
-/** What is remembered of a run's last turn. */
-interface LastTurn {
+/** What is remembered of a turn, for the tool calls that a later request answers. */
+interface AskingTurn {
   trace_id: string;
   span_id: string;
   trace_state: string;
   flags: number;
   end_ms: number;
+  /** Ids of the calls that its answer asked for; null when it was not read. */
+  calls: readonly string[] | null;
 }
 
-/** The flags of a span without a remote parent, sampled. */
+/** The flags of a sampled span without a remote parent. */
 const SAMPLED = 0x01;
 const HAS_IS_REMOTE = 0x100;
 const IS_REMOTE = 0x200;
 
 export class TurnSpans {
   readonly #options: TurnSpansOptions;
-  readonly #last = new RecentMap<string, LastTurn>(OTEL_EXPORT.runs);
-  /** The last turns of runs as they were before what is not settled. */
-  readonly #before = new Map<string, LastTurn | undefined>();
+  /** By run, the newest last. */
+  readonly #turns = new RecentMap<string, readonly AskingTurn[]>(OTEL_EXPORT.runs);
+  /** The same, as it was before what is not settled. */
+  readonly #before = new Map<string, readonly AskingTurn[] | undefined>();
 
   constructor(options: TurnSpansOptions) {
     this.#options = options;
   }
 
   /**
-   * Turns of a run in their order.
-   * @param turn null where the stored copy cannot be read: then the exchange is told without it
+   * Converts a turn; turns of a run must come in order.
+   * @param turn null when the stored copy cannot be read: the span then lacks its content
    */
   make(record: ExchangeRecord, turn: NormalTurn | null): WrittenSpan[] {
     const parent = readTraceParent(record.request.headers);
@@ -66,17 +70,18 @@ export class TurnSpans {
     const name = `${instance}\n${record.id}`;
     const run_id = record.run_id;
     const start_ms = Date.parse(record.started_at);
-    const own: LastTurn = {
+    const own: AskingTurn = {
       trace_id: parent?.trace_id ?? traceIdOf(nameTrace(run_id, record.id, instance)),
       span_id: spanIdOf(name),
       trace_state: parent?.state ?? '',
       flags: HAS_IS_REMOTE | (parent === null ? SAMPLED : IS_REMOTE | parent.flags),
       end_ms: start_ms + record.duration_ms,
+      calls: turn === null ? null : callsIn(turn.answer.content).map(({ id }) => id),
     };
-    const before = run_id === null ? undefined : this.#last.get(run_id);
+    const before = run_id === null ? undefined : this.#turns.get(run_id);
     if (run_id !== null) {
       if (!this.#before.has(run_id)) this.#before.set(run_id, before);
-      this.#last.set(run_id, own);
+      this.#remember(run_id, own);
     }
     const span: WrittenSpan = {
       trace_id: own.trace_id,
@@ -92,24 +97,25 @@ export class TurnSpans {
       is_error: errorOf(record, turn) !== null,
     };
     if (turn === null || before === undefined) return [span];
-    return [...this.#describeTools(record, turn, before, start_ms, name), span];
+    const asking = findAsking(turn.request.messages, before);
+    return [...this.#describeTools(record, turn, asking, start_ms, name), span];
   }
 
-  /** What was made since the last time is done with. */
+  /** Everything made since the last call is finished. */
   settle(): void {
     this.#before.clear();
   }
 
-  /** What was made since the last time is made again: it is as if it had not been. */
+  /** Discards everything made since the last call, which will be made again. */
   undo(): void {
     for (const [run_id, before] of this.#before) {
-      if (before === undefined) this.#last.delete(run_id);
-      else this.#last.set(run_id, before);
+      if (before === undefined) this.#turns.delete(run_id);
+      else this.#turns.set(run_id, before);
     }
     this.#before.clear();
   }
 
-  /** A turn that was exported before this process began: its tools' results come with the next one. */
+  /** Remembers a turn exported before this process began, because its tools' results come with the next one. */
   remember(
     record: Pick<ExchangeRecord, 'id' | 'run_id' | 'started_at' | 'duration_ms'>,
     headers: ExchangeRecord['request']['headers'],
@@ -117,13 +123,18 @@ export class TurnSpans {
     const parent = readTraceParent(headers);
     if (record.run_id === null) return;
     const { instance } = this.#options;
-    this.#last.set(record.run_id, {
+    this.#remember(record.run_id, {
       trace_id: parent?.trace_id ?? traceIdOf(nameTrace(record.run_id, record.id, instance)),
       span_id: spanIdOf(`${instance}\n${record.id}`),
       trace_state: parent?.state ?? '',
       flags: HAS_IS_REMOTE | (parent === null ? SAMPLED : IS_REMOTE | parent.flags),
       end_ms: Date.parse(record.started_at) + record.duration_ms,
+      calls: null,
     });
+  }
+
+  #remember(run_id: string, turn: AskingTurn): void {
+    this.#turns.set(run_id, [...(this.#turns.get(run_id) ?? []), turn].slice(-OTEL_EXPORT.turns_per_run));
   }
 
   #describe(record: ExchangeRecord, turn: NormalTurn | null): SpanAttributes {
@@ -154,6 +165,7 @@ export class TurnSpans {
       [GENERAL.SERVER_ADDRESS]: server?.address,
       [GENERAL.SERVER_PORT]: server?.port,
       [OWN.SERVED_BY]: record.served_by,
+      [OWN.END_CAUSE]: record.end_cause,
       [OWN.EXCHANGE_ID]: record.id,
       [OWN.RUN_ID]: run_id,
       [OWN.PARENT_RUN_ID]: record.parent_run_id,
@@ -166,65 +178,109 @@ export class TurnSpans {
   #describeTools(
     record: ExchangeRecord,
     turn: NormalTurn,
-    before: LastTurn,
+    before: AskingTurn,
     end_ms: number,
     name: string,
   ): WrittenSpan[] {
-    const { messages } = turn.request;
-    const asked = messages.findLastIndex(({ role }) => role === 'assistant');
-    if (asked < 0) return [];
-    const calls = messages[asked]!.content.flatMap((block) => (block.type === 'tool_call' ? [block] : []));
-    const results = messages
-      .slice(asked + 1)
-      .flatMap(({ content }) => content.flatMap((block) => (block.type === 'tool_result' ? [block] : [])));
-    return results.slice(0, OTEL_EXPORT.tools_per_turn).flatMap((result, at): WrittenSpan[] => {
-      const call = calls.find(({ id }) => id === result.call_id);
-      if (call === undefined) return [];
+    const answered = findAnswered(turn.request.messages, before.calls).slice(0, OTEL_EXPORT.tools_per_turn);
+    return answered.map(({ call, result }, at): WrittenSpan => {
       const content: SpanAttributes = this.#options.has_content
         ? {
             [GEN_AI.TOOL_CALL_ARGUMENTS]: cut(toText(call.input)),
             [GEN_AI.TOOL_CALL_RESULT]: cut(textOf(result.content)),
           }
         : {};
-      return [
-        {
-          trace_id: before.trace_id,
-          span_id: spanIdOf(`${name}\n${at}`),
-          parent_span_id: before.span_id,
-          trace_state: before.trace_state,
-          flags: HAS_IS_REMOTE | (before.flags & 0xff),
-          name: `execute_tool ${call.name}`,
-          kind: 'internal',
-          start_ms: Math.min(before.end_ms, end_ms),
-          end_ms,
-          attributes: {
-            [GEN_AI.OPERATION_NAME]: 'execute_tool',
-            [GEN_AI.TOOL_NAME]: call.name,
-            [GEN_AI.TOOL_TYPE]: 'function',
-            // Where the provider has no ids, ours says nothing to anybody else.
-            [GEN_AI.TOOL_CALL_ID]: call.id.startsWith('order:') ? null : call.id,
-            [GEN_AI.CONVERSATION_ID]: record.session_id ?? record.run_id,
-            [GENERAL.ERROR_TYPE]: result.is_error ? 'tool_error' : null,
-            [OWN.RUN_ID]: record.run_id,
-            ...content,
-          },
-          is_error: result.is_error,
+      return {
+        trace_id: before.trace_id,
+        span_id: spanIdOf(`${name}\n${at}`),
+        parent_span_id: before.span_id,
+        trace_state: before.trace_state,
+        flags: HAS_IS_REMOTE | (before.flags & 0xff),
+        name: `execute_tool ${call.name}`,
+        kind: 'internal',
+        start_ms: Math.min(before.end_ms, end_ms),
+        end_ms,
+        attributes: {
+          [GEN_AI.OPERATION_NAME]: 'execute_tool',
+          [GEN_AI.TOOL_NAME]: call.name,
+          [GEN_AI.TOOL_TYPE]: 'function',
+          // Without an id of the provider's, ours would mean nothing elsewhere.
+          [GEN_AI.TOOL_CALL_ID]: call.id.startsWith('order:') ? null : call.id,
+          [GEN_AI.CONVERSATION_ID]: record.session_id ?? record.run_id,
+          [GENERAL.ERROR_TYPE]: result.is_error ? 'tool_error' : null,
+          [OWN.RUN_ID]: record.run_id,
+          ...content,
         },
-      ];
+        is_error: result.is_error,
+      };
     });
   }
 
   #serverOf({ path, provider, request }: ExchangeRecord): { address: string; port: number } | null {
-    for (const { prefix, base, provider: its } of this.#options.servers) {
-      if (its !== provider) continue;
+    for (const { prefix, base, provider: serverProvider } of this.#options.servers) {
+      if (serverProvider !== provider) continue;
       if (prefix !== '/' && path !== prefix && !path.startsWith(`${prefix}/`)) continue;
       const [, region = ''] = prefix === '/' ? [] : path.slice(prefix.length).split('/', 2);
       return readPlace(base.replaceAll('{region}', region));
     }
-    // What came through the proxy names its provider itself.
+    // Requests through the proxy name their provider themselves.
     const [, host = ''] = request.headers.find(([name]) => name.toLowerCase() === 'host') ?? [];
     return host === '' ? null : readPlace(`https://${host}`);
   }
+}
+
+/**
+ * The turn that asked for the calls whose results stand at the end of a request: the newest with such a call, else the
+ * newest. Requests of one run may overlap, so the exchange before need not be the turn that asked.
+ */
+function findAsking(messages: readonly TurnMessage[], turns: readonly AskingTurn[]): AskingTurn {
+  const answer = messages.findLastIndex(({ role }) => role === 'assistant');
+  const answered = new Set(
+    messages
+      .slice(answer + 1)
+      .flatMap(({ content }) =>
+        content.map((block) => (block.type === 'tool_result' ? block.call_id : null)),
+      ),
+  );
+  return turns.findLast(({ calls }) => calls?.some((id) => answered.has(id))) ?? turns.at(-1)!;
+}
+
+type Call = Extract<TurnBlock, { type: 'tool_call' }>;
+type Result = Extract<TurnBlock, { type: 'tool_result' }>;
+
+function callsIn(blocks: readonly TurnBlock[]): Call[] {
+  return blocks.flatMap((block) => (block.type === 'tool_call' ? [block] : []));
+}
+
+/**
+ * The results that a request holds for the last answer, each with its call. Some wires have a message for each call of
+ * an answer, and some clients send each result right after its call, so the ids in the answer show what is new.
+ * @param asked ids of the last answer's calls; null when it was not read: then the last answer in the request counts
+ */
+function findAnswered(
+  messages: readonly TurnMessage[],
+  asked: readonly string[] | null,
+): { call: Call; result: Result }[] {
+  let end = messages.length - 1;
+  while (end >= 0 && messages[end]!.role !== 'assistant') end -= 1;
+  let from = end;
+  while (from > 0 && messages[from - 1]!.role === 'assistant') from -= 1;
+  const pairIn = (part: readonly TurnMessage[], ids: ReadonlySet<string> | null) => {
+    const calls = new Map<string, Call>();
+    const pairs: { call: Call; result: Result }[] = [];
+    for (const { content } of part) {
+      for (const block of content) {
+        if (block.type === 'tool_call' && (ids === null || ids.has(block.id))) calls.set(block.id, block);
+        const call = block.type === 'tool_result' ? calls.get(block.call_id ?? '') : undefined;
+        if (block.type === 'tool_result' && call !== undefined) pairs.push({ call, result: block });
+      }
+    }
+    return pairs;
+  };
+  const last = from < 0 ? [] : pairIn(messages.slice(from), null);
+  if (asked === null || last.length >= asked.length) return last;
+  const named = pairIn(messages, new Set(asked));
+  return named.length > last.length ? named.slice(-asked.length) : last;
 }
 
 function readPlace(base: string): { address: string; port: number } | null {
@@ -234,14 +290,14 @@ function readPlace(base: string): { address: string; port: number } | null {
   return { address: url.hostname, port };
 }
 
-/** Runs that are named by the number of an exchange are so in every database. */
+/** Every database has runs that are named by the number of an exchange. */
 function nameTrace(run_id: string | null, id: number, instance: string): string {
   if (run_id === null) return `${instance}\nexchange\n${id}`;
   return /^conv_\d+/.test(run_id) ? `${instance}\nrun\n${run_id}` : `run\n${run_id}`;
 }
 
 function operationOf({ shape }: ExchangeRecord): string {
-  return shape === 'gemini' ? 'generate_content' : shape === 'completion' ? 'text_completion' : 'chat';
+  return shape === null ? 'chat' : WIRES[shape].span_operation;
 }
 
 function isStreamed({ response }: ExchangeRecord): boolean {
@@ -250,15 +306,16 @@ function isStreamed({ response }: ExchangeRecord): boolean {
   );
 }
 
-/** @returns null for a turn without one */
-function errorOf({ status, aborted }: ExchangeRecord, turn: NormalTurn | null): string | null {
+/** @returns null for a turn without an error */
+function errorOf({ status, aborted, end_cause }: ExchangeRecord, turn: NormalTurn | null): string | null {
+  if (end_cause !== undefined && end_cause !== 'upstream_status') return end_cause;
   if (status >= 400) return String(status);
   if (aborted) return 'aborted';
   if (status === 0) return 'no_answer';
   return turn !== null && turn.answer.error !== null ? 'provider_error' : null;
 }
 
-/** With what was read from caches and written to them, as the conventions count. */
+/** Includes cache reads and writes, as the conventions count. */
 function sumInput(usage: {
   input_tokens: number | null;
   cache_read_tokens: number | null;
@@ -304,12 +361,12 @@ function describeBlock(block: TurnBlock): object {
   }
 }
 
-/** As JSON, the last ones as far as there is room. */
+/** As JSON; the last items that fit. */
 function boundList(list: readonly object[]): string {
   const kept: string[] = [];
   let characters = 0;
-  for (const one of list.toReversed()) {
-    const text = JSON.stringify(one);
+  for (const item of list.toReversed()) {
+    const text = JSON.stringify(item);
     characters += text.length + 1;
     if (characters > OTEL_EXPORT.messages_characters && kept.length > 0) break;
     kept.unshift(text);

@@ -5,13 +5,13 @@
 import { BinaryWriter, WireType } from '@bufbuild/protobuf/wire';
 
 /** A number that is a double even where it is whole. */
-export interface Double {
+interface Double {
   double: number;
 }
 
-export type SpanAttribute = string | number | boolean | readonly string[] | Double;
+type SpanAttribute = string | number | boolean | readonly string[] | Double;
 
-/** Attributes without those that are not known. */
+/** Attributes; unknown ones are left out. */
 export type SpanAttributes = Readonly<Record<string, SpanAttribute | null | undefined>>;
 
 export interface WrittenSpan {
@@ -19,10 +19,10 @@ export interface WrittenSpan {
   trace_id: string;
   /** 16 hexadecimal digits. */
   span_id: string;
-  /** '' for none. */
+  /** '' if absent. */
   parent_span_id: string;
   trace_state: string;
-  /** The lower eight bits are those of the W3C trace flags; the next two say whether the parent is remote. */
+  /** The lower eight bits are the W3C trace flags; the next two say whether the parent is remote. */
   flags: number;
   name: string;
   kind: 'internal' | 'client';
@@ -101,9 +101,9 @@ function writeValue(writer: BinaryWriter, value: SpanAttribute): void {
   } else if ('double' in value) writer.tag(4, WireType.Bit64).double(value.double);
   else {
     open(writer, 5);
-    for (const one of value) {
+    for (const item of value) {
       open(writer, 1);
-      writer.tag(1, WireType.LengthDelimited).string(one).join();
+      writer.tag(1, WireType.LengthDelimited).string(item).join();
     }
     writer.join();
   }
@@ -147,7 +147,7 @@ function describeValue(value: SpanAttribute): object {
   if (typeof value === 'number')
     return Number.isSafeInteger(value) ? { intValue: String(value) } : { doubleValue: value };
   if ('double' in value) return { doubleValue: value.double };
-  return { arrayValue: { values: value.map((one) => ({ stringValue: one })) } };
+  return { arrayValue: { values: value.map((item) => ({ stringValue: item })) } };
 }
 
 function knownOf(attributes: SpanAttributes): [string, SpanAttribute][] {

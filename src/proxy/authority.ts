@@ -1,7 +1,7 @@
 /**
- * The local certificate authority of proxy mode. Its key is made once and stays in DATA_DIR/secrets; its certificate lies beside
- * the data, for clients to trust. The certificate names the hosts that it may speak for, so that a stolen key opens no
- * other. Main thread and command line, to make it; proxy thread, to sign with it.
+ * The local certificate authority of proxy mode. Its key is created once and stays in DATA_DIR/secrets; its certificate
+ * is beside the data, for clients to trust. The certificate is limited to the configured hosts, so that a stolen key
+ * opens no others. Main thread and command line, to create it; proxy thread, to sign with it.
  */
 import { createHash, createPrivateKey, createPublicKey, randomBytes, webcrypto } from 'node:crypto';
 import {
@@ -20,32 +20,35 @@ import { join } from 'node:path';
 import { getCACertificates } from 'node:tls';
 import 'reflect-metadata';
 import * as x509 from '@peculiar/x509';
-import { PROXY_AUTHORITY_DAYS, PROXY_LEAF_HOURS } from '../limits.ts';
 import { namePlace } from '../std/file-place.ts';
 import { makeFolder } from '../std/folder.ts';
+
+/** Validity of certificates, and the remaining validity at which the next one is made. */
+const PROXY_AUTHORITY_DAYS = { lifetime: 730, renewal: 120 } as const;
+export const PROXY_LEAF_HOURS = { lifetime: 48, renewal: 24 } as const;
 
 const ALGORITHM = { name: 'ECDSA', namedCurve: 'P-256', hash: 'SHA-256' };
 const HOUR_MS = 3_600_000;
 const DAY_MS = 24 * HOUR_MS;
-/** Clocks of clients that are slow see a certificate that is good already. */
+/** Clients with slow clocks must find the certificate already valid. */
 const BACKDATED_MS = HOUR_MS;
 const NAME_CONSTRAINTS = '2.5.29.30';
 const SERVER_AUTH = '1.3.6.1.5.5.7.3.1';
 const FILE_BYTES_MAX = 1 << 20;
 const REFUSED_RIGHTS = 0o077;
 
-/** What a client has to trust, besides what it trusts already. */
+/** The certificate that a client must trust in addition to its usual ones. */
 export function authorityPath(dataDir: string): string {
   return join(dataDir, 'proxy-ca.pem');
 }
 
-/** The same together with everything that this machine trusts, for clients that trust one file and nothing else. */
+/** The same together with everything that this machine trusts, for clients that trust one file only. */
 export function bundlePath(dataDir: string): string {
   return join(dataDir, 'proxy-ca-bundle.pem');
 }
 
 /** A certificate for one host. */
-export interface Leaf {
+interface Leaf {
   /** PEM. */
   cert: string;
   valid_to_ms: number;
@@ -67,14 +70,14 @@ export class Authority {
 
   /**
    * @param host in lower case
-   * @param publicKey of the pair that proves it, SubjectPublicKeyInfo in DER
+   * @param publicKey of the leaf's key pair, SubjectPublicKeyInfo in DER
    */
   async issue(host: string, publicKey: Buffer, nowMs: number): Promise<Leaf> {
     const valid_to_ms = Math.min(nowMs + PROXY_LEAF_HOURS.lifetime * HOUR_MS, this.valid_to_ms);
     const key = new x509.PublicKey(publicKey);
     const certificate = await x509.X509CertificateGenerator.create({
       serialNumber: makeSerial(),
-      // The host stands in its alternative name, which may be longer than a common name may.
+      // The host is in the alternative name, which may be longer than a common name.
       subject: 'CN=Understudy proxy',
       issuer: this.#certificate.subject,
       notBefore: new Date(nowMs - BACKDATED_MS),
@@ -96,10 +99,11 @@ export class Authority {
 }
 
 /**
- * The authority of a data directory, made where there is none. A new certificate is made with the same key when the hosts
- * are others, and when the one that is there runs out soon: clients that trust the earlier one go on until it ends.
- * @param domains that it may speak for, each with all below it
- * @throws Error of one line when a file cannot be read, made or understood; its `code` marks it as no fault of ours
+ * Opens the authority of a data directory, or creates it. A new certificate with the same key is made when the hosts
+ * change, and when the current one expires soon; clients that trust the earlier one keep working until it expires.
+ * @param domains that it may certify, each with all its subdomains
+ * @throws Error of one line when a file cannot be read, created or understood; its `code` marks it as an operator's
+ * error
  */
 export async function openAuthority(
   dataDir: string,
@@ -116,15 +120,15 @@ export async function openAuthority(
   return authority;
 }
 
-/** Written anew each time, since what the machine trusts changes. */
+/** Written each time, because the machine's trusted certificates change. */
 function writeBundle(dataDir: string, { cert }: Authority): void {
-  const others = new Set([...getCACertificates('bundled'), ...getCACertificates('system')]);
-  writeBehind(bundlePath(dataDir), `${[cert, ...others].map((pem) => pem.trimEnd()).join('\n')}\n`);
+  const trusted = new Set([...getCACertificates('bundled'), ...getCACertificates('system')]);
+  writeBehind(bundlePath(dataDir), `${[cert, ...trusted].map((pem) => pem.trimEnd()).join('\n')}\n`);
 }
 
 /**
- * The same for somebody who only wants to trust it: a certificate of the key stays as it is, whatever hosts it names, since the
- * service may have been told of others.
+ * The same for a caller that only needs the certificate: an existing one for the key is kept, whatever hosts it names,
+ * because the service may be configured with others.
  */
 export async function showAuthority(
   dataDir: string,
@@ -170,7 +174,7 @@ async function openKey(dataDir: string): Promise<AuthorityKey> {
 function readKey(file: string): string | null {
   let descriptor: number;
   try {
-    // A named pipe would keep the process until somebody writes to it.
+    // Opening a named pipe would block until another process writes to it.
     descriptor = openSync(file, constants.O_RDONLY | (constants.O_NONBLOCK ?? 0));
   } catch (thrown) {
     if ((thrown as NodeJS.ErrnoException).code === 'ENOENT') return null;
@@ -178,10 +182,10 @@ function readKey(file: string): string | null {
   }
   try {
     const stat = fstatSync(descriptor);
-    if (!stat.isFile() || stat.size > FILE_BYTES_MAX) throw refuse(`${file} is not a file of ours`);
+    if (!stat.isFile() || stat.size > FILE_BYTES_MAX) throw refuse(`${file} is not a regular file`);
     if (process.platform !== 'win32' && (stat.mode & REFUSED_RIGHTS) !== 0)
       throw refuse(
-        `others may read or change ${file}, and be any of the proxy's hosts to your clients: chmod 600 closes it`,
+        `other users can read or change ${file}, and could impersonate the proxy's hosts to your clients: run chmod 600 on it`,
       );
     return readFileSync(descriptor, 'latin1');
   } finally {
@@ -189,7 +193,9 @@ function readKey(file: string): string | null {
   }
 }
 
-/** Written aside and put in place whole: of two processes that start at once, one makes it and both read it. */
+/**
+ * Written to a temporary file and linked into place: if two processes start at once, one creates it and both read it.
+ */
 async function makeKey(file: string): Promise<string> {
   const keys = await webcrypto.subtle.generateKey(ALGORITHM, true, ['sign', 'verify']);
   const der = Buffer.from(await webcrypto.subtle.exportKey('pkcs8', keys.privateKey));
@@ -204,7 +210,7 @@ async function makeKey(file: string): Promise<string> {
   return readKey(file)!;
 }
 
-/** The file before it, or this one: never half of it. */
+/** Replaces the file whole: a reader never sees half of it. */
 function writeBehind(file: string, text: string): void {
   const draft = writeDraft(file, text);
   try {
@@ -232,7 +238,7 @@ function writeDraft(file: string, text: string): string {
   return draft;
 }
 
-/** @returns null when there is none, or nothing that could be one: it can be made again */
+/** @returns null when there is no valid one, because it can be made again */
 function readCertificate(file: string): x509.X509Certificate | null {
   try {
     return new x509.X509Certificate(readFileSync(file, 'latin1'));
@@ -270,7 +276,7 @@ function makeCertificate(
   nowMs: number,
 ): Promise<x509.X509Certificate> {
   const publicKey = new x509.PublicKey(key.public);
-  // The key's own, so that authorities of two machines are two for a client that trusts both.
+  // Derived from the key, so that a client that trusts two machines' authorities can tell them apart.
   const name = `CN=Understudy proxy ${createHash('sha256').update(key.public).digest('hex').slice(0, 8)}`;
   return (async () =>
     x509.X509CertificateGenerator.create({
@@ -292,10 +298,13 @@ function makeCertificate(
     }))();
 }
 
-/** NameConstraints (RFC 5280, 4.2.1.10): these domains with all below them, and no address at all. The library has no class for it. */
+/**
+ * NameConstraints (RFC 5280, 4.2.1.10): these domains with their subdomains, and no IP address. The library has no
+ * class for it.
+ */
 function encodeConstraints(domains: readonly string[]): Buffer {
   const permitted = domains.map((domain) => encode(0x30, encode(0x82, Buffer.from(domain, 'latin1'))));
-  // Address and mask, both zero: every one, of either version.
+  // Address and mask, both zero: every address of either version.
   const excluded = [8, 32].map((bytes) => encode(0x30, encode(0x87, Buffer.alloc(bytes))));
   return encode(0x30, encode(0xa0, ...permitted), encode(0xa1, ...excluded));
 }
@@ -311,7 +320,7 @@ function encode(tag: number, ...parts: readonly Buffer[]): Buffer {
   return Buffer.concat([Buffer.of(tag, 0x80 | digits.length), digits, content]);
 }
 
-/** 127 random bits: positive, and no two alike. */
+/** 127 random bits: positive and unique. */
 function makeSerial(): string {
   const bytes = randomBytes(16);
   bytes[0] = (bytes[0]! & 0x7f) | 0x40;

@@ -1,19 +1,24 @@
-/** A tunnel to a host that is nobody's business here: bytes pass both ways, unread and unkept. Proxy thread. */
+/** A tunnel to a host that this proxy does not capture: bytes pass both ways, unread and unrecorded. Proxy thread. */
 import { connect, isIP, type Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
-import { PROXY_CONNECT_MS, PROXY_HALF_OPEN_MS, PROXY_IDLE_MS } from '../limits.ts';
 import { type ReachableAddresses, UnreachableError } from './reachable-address.ts';
 
-/** Where a client wants to be. */
+/** How long a blind tunnel may take to open before the client gets 504. */
+const PROXY_CONNECT_MS = 30_000;
+/** How long a blind tunnel lives without traffic, and after one of its sides has ended. */
+const PROXY_IDLE_MS = 3_600_000;
+const PROXY_HALF_OPEN_MS = 60_000;
+
+/** The destination that a client asked for. */
 export interface Target {
-  /** In lower case, without a last dot; an address without brackets. */
+  /** In lower case, without a trailing dot; an address without brackets. */
   host: string;
   port: number;
 }
 
 /**
  * Connects to the target.
- * @throws UnreachableError where the proxy leads nobody to, ETIMEDOUT, or what the system says
+ * @throws UnreachableError for a forbidden destination, ETIMEDOUT, or the system's error
  */
 export async function connectBlind(
   { host, port }: Target,
@@ -26,7 +31,7 @@ export async function connectBlind(
     host,
     port,
     lookup: addresses.lookupFor(port, over.signal),
-    // One side may end while the other still has something to say.
+    // One side may end while the other still sends.
     allowHalfOpen: true,
     noDelay: true,
   });
@@ -60,7 +65,7 @@ export class BlindTunnel {
   #seenBytes = 0;
   #left = 2;
 
-  /** @param onOver told once, when both sides are gone */
+  /** @param onOver called once, when both sides are closed */
   constructor(client: Socket, target: Socket, onOver: (tunnel: BlindTunnel) => void) {
     this.#client = client;
     this.#target = target;
@@ -93,7 +98,7 @@ export class BlindTunnel {
       for (const socket of [this.#client, this.#target]) socket.setTimeout(PROXY_HALF_OPEN_MS);
     });
     from.once('close', () => {
-      // What has come is still handed over.
+      // Received bytes are still handed over.
       to.destroySoon();
       this.#left--;
       if (this.#left === 0) this.#onOver(this);

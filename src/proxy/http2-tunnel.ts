@@ -1,6 +1,7 @@
 /**
- * A client that insists on HTTP/2: each of its streams is an HTTP/1.1 request to the gateway, which knows no other. Bodies pass as
- * they come; names, values and order of headers stay as far as HTTP/2 has them. Proxy thread.
+ * A client that insists on HTTP/2: each of its streams becomes an HTTP/1.1 request to the gateway, which speaks nothing
+ * else. Bodies pass as they arrive; names, values and order of headers are kept as far as HTTP/2 has them. Proxy
+ * thread.
  */
 import { Agent, type ClientRequest, type IncomingMessage, request } from 'node:http';
 import {
@@ -12,19 +13,23 @@ import {
   type ServerHttp2Stream,
 } from 'node:http2';
 import type { TLSSocket } from 'node:tls';
-import { HTTP_HEAD_BYTES, PROXY_SESSION_IDLE_MS, PROXY_STREAMS_MAX, UPSTREAM_HEAD_BYTES } from '../limits.ts';
+import { HTTP_HEAD_BYTES, UPSTREAM_HEAD_BYTES } from '../limits.ts';
+
+/** Concurrent requests on one HTTP/2 connection, and how long a connection without any is kept. */
+const PROXY_STREAMS_MAX = 100;
+const PROXY_SESSION_IDLE_MS = 60_000;
 
 const { NGHTTP2_CANCEL, NGHTTP2_INTERNAL_ERROR, NGHTTP2_PROTOCOL_ERROR } = constants;
-/** Of one connection in HTTP/1.1, and not allowed in HTTP/2 (RFC 9113, 8.2.2). */
+/** HTTP/1.1 headers of one connection, which HTTP/2 forbids (RFC 9113, 8.2.2). */
 const CONNECTION_OWN = new Set([
   ...['connection', 'keep-alive', 'proxy-connection', 'transfer-encoding', 'upgrade', 'http2-settings', 'te'],
 ]);
 
 /**
  * Serves the client's streams until its connection ends.
- * @param authority that the client has asked for: host, and port where it is not the usual one
+ * @param authority that the client asked for: host, and port unless it is the usual one
  * @param port of the gateway's listener for this host
- * @param onOver told once
+ * @param onOver called once
  * @returns the session, to be closed when the service stops
  */
 export function serveHttp2(
@@ -41,8 +46,8 @@ export function serveHttp2(
       enablePush: false,
     },
   });
-  // Says keep-alive, since the gateway resets an upload that goes on behind the answer otherwise, and keeps none: one that the
-  // gateway is about to close would be lost.
+  // Sends keep-alive, because the gateway otherwise resets an upload that continues after the answer; but keeps no
+  // connection, because one that the gateway is about to close would be lost.
   const agent = new Agent({ keepAlive: true, maxFreeSockets: 0, maxSockets: PROXY_STREAMS_MAX });
   let open = 0;
   // A stream that waits minutes for its answer is not idle.
@@ -75,7 +80,7 @@ function passOn(
 ): void {
   const method = headers[':method'];
   const path = headers[':path'];
-  // A CONNECT within the tunnel has no path; nor is there a request without a method.
+  // A CONNECT within the tunnel has no path; a request without a method is invalid.
   if (method === undefined || path === undefined || method === 'CONNECT') {
     stream.close(NGHTTP2_PROTOCOL_ERROR);
     return;
@@ -108,7 +113,7 @@ function passOn(
   else sent.end();
 }
 
-/** Flat pairs in the order that they came in, with what HTTP/1.1 needs in the place of HTTP/2's own. */
+/** Flat pairs in the order received, with HTTP/1.1's fields in place of HTTP/2's own. */
 function toLines(rawHeaders: readonly string[], host: string, hasBody: boolean): string[] {
   const lines = ['host', host];
   let isFramed = false;
@@ -147,13 +152,13 @@ function relay(stream: ServerHttp2Stream, answer: IncomingMessage): void {
     );
     stream.once('wantTrailers', () => stream.sendTrailers(collect(answer.rawTrailers)));
   } catch {
-    // Something that HTTP/2 has no place for, such as a name twice that may stand there once.
+    // Headers that HTTP/2 cannot express, such as a duplicate of a single-valued name.
     stream.close(NGHTTP2_INTERNAL_ERROR);
     return;
   }
   answer.on('error', () => stream.close(NGHTTP2_CANCEL));
   answer.once('close', () => {
-    // Cut off: the client must not take it for whole.
+    // Truncated: the client must not take it as complete.
     if (!answer.complete) stream.close(NGHTTP2_CANCEL);
   });
   answer.pipe(stream);

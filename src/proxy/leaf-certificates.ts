@@ -1,11 +1,14 @@
 /**
- * The certificates that the proxy shows for its hosts: made at the first handshake, kept for a day, never written down. One key
- * for all of them, made when the thread starts. Proxy thread.
+ * The certificates that the proxy shows for its hosts: made at the first handshake, kept for a day, never written to
+ * disk. One key, made when the thread starts, serves all of them. Proxy thread.
  */
 import { generateKeyPairSync } from 'node:crypto';
 import { createSecureContext, type SecureContext } from 'node:tls';
-import { PROXY_LEAF_HOURS, PROXY_LEAVES_MAX } from '../limits.ts';
 import type { Authority } from './authority.ts';
+import { PROXY_LEAF_HOURS } from './authority.ts';
+
+/** Certificates that are kept, one per host. */
+const PROXY_LEAVES_MAX = 256;
 
 const HOUR_MS = 3_600_000;
 
@@ -19,7 +22,7 @@ export class LeafCertificates {
   readonly #now: () => number;
   readonly #key: string;
   readonly #publicKey: Buffer;
-  /** The one used last is the last. */
+  /** In order of use, the most recent last. */
   readonly #leaves = new Map<string, KnownLeaf>();
   #authority: Authority;
 
@@ -38,7 +41,7 @@ export class LeafCertificates {
     this.#leaves.clear();
   }
 
-  /** What a client is shown that asks for this host. */
+  /** The context for a client that asks for this host. */
   get(host: string): Promise<SecureContext> {
     const nowMs = this.#now();
     const known = this.#leaves.get(host);

@@ -1,14 +1,17 @@
 /**
- * Names of blind tunnels, looked up by the system one after the other. A lookup keeps a thread of libuv's busy until the resolver has
- * answered or given up, and the process has few of them, half of which may be with lookups: names that clients choose must leave the
- * gateway some for its upstreams. Proxy thread.
+ * Looks up the names of blind tunnels through the system, one after the other. A lookup occupies a libuv thread until
+ * the resolver answers or gives up. The process has few of them, and only half may do lookups, so names chosen by
+ * clients must leave some for the gateway's upstreams. Proxy thread.
  *
- * Who asks for a name that is asked for already shares the answer. Who has gone away is not looked up. The tunnels bound how many wait.
+ * Concurrent requests for a name share one lookup. A request whose client has left is not looked up. The tunnels bound
+ * how many wait.
  */
 import { type LookupAddress, lookup } from 'node:dns';
-import { PROXY_LOOKUPS_AT_ONCE } from '../limits.ts';
 
-/** As `dns.lookup` with `all`. */
+/** Concurrent lookups for blind tunnels. libuv gives lookups two of its four threads; the other is the gateway's. */
+const PROXY_LOOKUPS_AT_ONCE = 1;
+
+/** Like `dns.lookup` with `all`. */
 export type LookUp = (
   name: string,
   options: { all: true },
@@ -23,22 +26,22 @@ interface Asker {
 
 export class NameLookups {
   readonly #lookUp: LookUp;
-  /** By name; the first is the next. */
+  /** By name; the first is next. */
   readonly #waiting = new Map<string, Asker[]>();
   readonly #running = new Map<string, Asker[]>();
 
-  /** @param lookUp the system's when left out */
+  /** @param lookUp default: the system's */
   constructor(lookUp: LookUp = lookup) {
     this.#lookUp = lookUp;
   }
 
-  /** @throws what the system says; nothing settles when `signal` is aborted before the lookup begins */
+  /** @throws the system's error; never settles when `signal` is aborted before the lookup begins */
   find(name: string, signal: AbortSignal): Promise<LookupAddress[]> {
     const { promise, resolve, reject } = Promise.withResolvers<LookupAddress[]>();
     const asker = { signal, resolve, reject };
-    const others = this.#running.get(name) ?? this.#waiting.get(name);
-    if (others === undefined) this.#waiting.set(name, [asker]);
-    else others.push(asker);
+    const askers = this.#running.get(name) ?? this.#waiting.get(name);
+    if (askers === undefined) this.#waiting.set(name, [asker]);
+    else askers.push(asker);
     this.#begin();
     return promise;
   }

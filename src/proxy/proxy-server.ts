@@ -1,6 +1,6 @@
 /**
- * The proxy's listener: takes CONNECT, and nothing else. A tunnel to a named provider is opened up and goes through the
- * gateway; any other passes blind, and no name of it is told or kept. Proxy thread.
+ * The proxy's listener: accepts only CONNECT. A tunnel to a named provider is decrypted and goes through the gateway;
+ * any other passes blind, and its name is neither reported nor kept. Proxy thread.
  */
 import { createHash, timingSafeEqual } from 'node:crypto';
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
@@ -9,24 +9,31 @@ import type { AddressInfo, Socket } from 'node:net';
 import { isIP } from 'node:net';
 import type { Duplex } from 'node:stream';
 import { findProxyHost, type ProxyHost } from '../domain/proxy-host.ts';
-import { PROXY_HANDSHAKE_MS, PROXY_HEAD_BYTES, PROXY_HEAD_MS, TUNNEL_IDLE_MS } from '../limits.ts';
+import { TUNNEL_IDLE_MS } from '../limits.ts';
 import { BlindTunnel, connectBlind, type Target } from './blind-tunnel.ts';
+import { ClientConnections, PROXY_HEADS_MAX } from './client-connections.ts';
 import { serveHttp2 } from './http2-tunnel.ts';
 import type { LeafCertificates } from './leaf-certificates.ts';
 import { type BlindReach, ReachableAddresses, UnreachableError } from './reachable-address.ts';
-import { agreeWithClient, passToGateway } from './terminated-tunnel.ts';
+import { agreeWithClient, PROXY_HANDSHAKE_MS, passToGateway } from './terminated-tunnel.ts';
 import type { TunnelCounts, TunnelRefusal } from './tunnel-counts.ts';
 
-export interface ProxyServerOptions {
+/** Bound on a CONNECT's head, and on its duration. */
+const PROXY_HEAD_BYTES = 16 << 10;
+const PROXY_HEAD_MS = 10_000;
+
+interface ProxyServerOptions {
   host: string;
   port: number;
   hosts: readonly ProxyHost[];
-  /** That clients must show one of; none: nobody is asked. Secret. */
+  /** Keys of which clients must show one; empty when no key is required. Secret. */
   keys: readonly string[];
   blind: BlindReach;
-  /** That this process listens on, beside this one. */
+  /** Other ports that this process listens on. */
   own_ports: readonly number[];
   tunnels_max: number;
+  /** MAX_CONNECTIONS_PER_ADDRESS; null for the default. */
+  by_address: number | null;
   leaves: LeafCertificates;
   counts: TunnelCounts;
   /** @returns the port of the gateway's listener for this host; null when there can be none now */
@@ -36,12 +43,13 @@ export interface ProxyServerOptions {
 
 const ESTABLISHED = 'HTTP/1.1 200 Connection Established\r\n\r\n';
 const KEEP_ALIVE_PROBE_MS = 60_000;
-/** Connections beside the tunnels: heads that are on their way. */
-const HEADS_MAX = 256;
 const WAY_IN =
-  'This is a proxy for HTTPS_PROXY: it takes CONNECT alone. For plain http:// unset HTTP_PROXY, or name the host in NO_PROXY.\n';
+  'This is a proxy for HTTPS_PROXY: it accepts only CONNECT. For plain http:// unset HTTP_PROXY, or name the host in NO_PROXY.\n';
 
-/** How a client is told that it gets no tunnel. */
+/** For a connection beyond its address's cap, whatever its request. */
+const TOO_MANY = 'HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\nConnection: close\r\n\r\n';
+
+/** The answer to a client that gets no tunnel. */
 interface Refusal {
   status: string;
   why: TunnelRefusal;
@@ -57,7 +65,7 @@ const REFUSALS = {
     words: 'This proxy needs a key: http://any:KEY@host:port',
     headers: 'Proxy-Authenticate: Basic realm="understudy"\r\n',
   },
-  address: { status: '403 Forbidden', why: 'address', words: 'This proxy does not lead there' },
+  address: { status: '403 Forbidden', why: 'address', words: 'This proxy does not allow that destination' },
   capacity: {
     status: '503 Service Unavailable',
     why: 'capacity',
@@ -71,17 +79,18 @@ export class ProxyServer {
   readonly #options: ProxyServerOptions;
   readonly #server: Server;
   readonly #keys: readonly Buffer[];
-  readonly #clients = new Set<Socket>();
+  readonly #clients: ClientConnections;
   readonly #blind = new Set<BlindTunnel>();
   readonly #sessions = new Set<ServerHttp2Session>();
   #addresses: ReachableAddresses | null = null;
-  /** Tunnels that are open, or about to be. */
+  /** Tunnels that are open or about to be. */
   #taken = 0;
   #isDraining = false;
 
   constructor(options: ProxyServerOptions) {
     this.#options = options;
     this.#keys = options.keys.map(digest);
+    this.#clients = new ClientConnections(options.by_address, options.counts);
     this.#server = createServer(
       {
         maxHeaderSize: PROXY_HEAD_BYTES,
@@ -90,18 +99,18 @@ export class ProxyServer {
         connectionsCheckingInterval: 1_000,
         insecureHTTPParser: false,
         noDelay: true,
-        // Of clients whose machine is gone nothing else tells.
+        // The only way to notice that a client's machine is gone.
         keepAlive: true,
         keepAliveInitialDelay: KEEP_ALIVE_PROBE_MS,
       },
       (request, response) => this.#refusePlain(request, response),
     );
-    this.#server.maxConnections = options.tunnels_max + HEADS_MAX;
+    // Only a fallback behind the caps of `ClientConnections`: a dropped connection may take a moment to close.
+    this.#server.maxConnections = options.tunnels_max + 2 * PROXY_HEADS_MAX;
     this.#server.on('connection', (socket: Socket) => {
-      this.#clients.add(socket);
-      socket.once('close', () => this.#clients.delete(socket));
-      // Before a tunnel is there nobody else listens.
+      // Before there is a tunnel nothing else listens.
       socket.on('error', () => {});
+      if (!this.#clients.add(socket)) socket.end(TOO_MANY, () => socket.destroy());
     });
     this.#server.on('connect', (request: IncomingMessage, socket: Duplex, head: Buffer) => {
       void this.#take(request, socket as Socket, head);
@@ -121,12 +130,14 @@ export class ProxyServer {
     this.#server.once('error', reject);
     this.#server.listen({ host, port, exclusive: true }, resolve);
     await promise;
-    const own = (this.#server.address() as AddressInfo).port;
-    if (blind !== 'off') this.#addresses = new ReachableAddresses(blind, new Set([...own_ports, own]));
-    return own;
+    const ownPort = (this.#server.address() as AddressInfo).port;
+    if (blind !== 'off') this.#addresses = new ReachableAddresses(blind, new Set([...own_ports, ownPort]));
+    return ownPort;
   }
 
-  /** Takes no more connections. Terminated tunnels end with the gateway, blind ones when nothing passes through them. */
+  /**
+   * Accepts no more connections. Terminated tunnels end with the gateway, blind ones when nothing passes through them.
+   */
   drain(): void {
     this.#isDraining = true;
     this.#server.close();
@@ -139,7 +150,7 @@ export class ProxyServer {
     look();
   }
 
-  /** @returns when no tunnel is open any more, or after so long */
+  /** @returns when no tunnel is open any more, or after the deadline */
   async waitForTunnels(deadlineMs: number): Promise<void> {
     const until = performance.now() + deadlineMs;
     while (this.#taken > 0 && performance.now() < until)
@@ -150,7 +161,7 @@ export class ProxyServer {
   close(): void {
     if (!this.#isDraining) this.drain();
     for (const session of this.#sessions) session.destroy();
-    for (const socket of this.#clients) socket.destroy();
+    this.#clients.destroy();
     for (const tunnel of [...this.#blind]) tunnel.cut();
   }
 
@@ -162,6 +173,7 @@ export class ProxyServer {
     if (this.#isDraining || this.#taken >= this.#options.tunnels_max)
       return this.#refuse(client, REFUSALS.capacity);
     this.#taken++;
+    this.#clients.giveTunnel(client);
     let isGivenBack = false;
     const giveBack = () => {
       if (!isGivenBack) this.#taken--;
@@ -231,7 +243,7 @@ export class ProxyServer {
       return this.#refuse(client, REFUSALS.capacity);
     }
     client.write(ESTABLISHED);
-    // Some clients begin before they are told.
+    // Some clients send before they get an answer.
     if (head.length > 0) client.unshift(head);
     const agreed = await agreeWithClient(client, target.host, context).catch((thrown: Error) => {
       counts.refuse('handshake');
@@ -266,7 +278,7 @@ export class ProxyServer {
       shown = text.slice(text.indexOf(':') + 1);
     } else if (scheme.toLowerCase() !== 'bearer') return false;
     const shownDigest = digest(shown);
-    // All are compared, so that no time tells which one came close.
+    // Compare with all of them, so that the duration does not reveal how close a guess is.
     return this.#keys.filter((key) => timingSafeEqual(key, shownDigest)).length > 0;
   }
 
@@ -299,7 +311,7 @@ export class ProxyServer {
   }
 }
 
-/** Tells the client and ends the connection; what it still sends is read, so that it sees the answer. */
+/** Answers the client and ends the connection; its further bytes are read, so that it sees the answer. */
 function answer(client: Socket, status: string, words: string, headers = ''): void {
   const length = Buffer.byteLength(words);
   client.end(
@@ -310,7 +322,7 @@ function answer(client: Socket, status: string, words: string, headers = ''): vo
   setTimeout(() => client.destroy(), PROXY_HEAD_MS).unref();
 }
 
-/** @returns null for what names no host and port, or announces a body that CONNECT does not have */
+/** @returns null for a request without host and port, or with a body, which CONNECT does not have */
 function readTarget({ url = '', headers }: IncomingMessage): Target | null {
   if (headers['content-length'] !== undefined || headers['transfer-encoding'] !== undefined) return null;
   const [, inBrackets, name, digits = ''] =
@@ -320,7 +332,7 @@ function readTarget({ url = '', headers }: IncomingMessage): Target | null {
   if (inBrackets !== undefined)
     return isIP(inBrackets) === 6 ? { host: inBrackets.toLowerCase(), port } : null;
   const host = name!.toLowerCase().replace(/\.$/, '');
-  // What looks like an address in another form (0x7f.1, 2130706433) is read as one by some systems.
+  // Some systems read other forms of an address (0x7f.1, 2130706433) as one.
   const isName = /^[a-z\d_-]{1,63}(\.[a-z\d_-]{1,63})*$/.test(host) && !/(^|\.)(\d+|0x[\da-f]*)$/.test(host);
   return isName || isIP(host) === 4 ? { host, port } : null;
 }

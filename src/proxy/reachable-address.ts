@@ -1,23 +1,23 @@
 /**
- * Which addresses a blind tunnel may lead to. Link-local addresses are never among them, since clouds give a machine's own
- * credentials away there; nor are the service's own ports. Proxy thread.
+ * The addresses that a blind tunnel may connect to. Link-local addresses are never allowed, because clouds hand out a
+ * machine's own credentials there; nor are the service's own ports. Proxy thread.
  */
 import { BlockList, isIP, type LookupFunction } from 'node:net';
 import { networkInterfaces } from 'node:os';
 import { NameLookups } from './name-lookups.ts';
 
-/** `all`: whatever this machine's user may reach; `public`: nothing of this machine and its network; `off`: nothing. */
+/** `all`: whatever this machine's user may reach; `public`: nothing on this machine and its network; `off`: nothing. */
 export type BlindReach = 'all' | 'public' | 'off';
 
-/** Unspecified, link-local and multicast, and where clouds keep credentials: AWS over IPv6, Alibaba. */
+/** Unspecified, link-local and multicast, and the clouds' credential services: AWS over IPv6, Alibaba. */
 const NEVER = listOf([
   ...['0.0.0.0/8', '169.254.0.0/16', '224.0.0.0/4', '255.255.255.255/32', '100.100.100.200/32'],
   ...['::/128', 'fe80::/10', 'ff00::/8', 'fd00:ec2::254/128'],
-  // The same behind translation (RFC 6052, 7915) and in tunnels (RFC 3056, 4291).
+  // The same through address translation (RFC 6052, 7915) and in tunnels (RFC 3056, 4291).
   ...['64:ff9b::a9fe:0/112', '64:ff9b::6464:64c8/128', '::ffff:0:0:0/96'],
   ...['2002:a9fe::/32', '2002:6464:64c8::/48', '::a9fe:0/112', '::6464:64c8/128'],
 ]);
-/** This machine, and networks that are nobody's in public (RFC 6890). */
+/** This machine, and private networks (RFC 6890). */
 const PRIVATE = listOf([
   ...['127.0.0.0/8', '10.0.0.0/8', '172.16.0.0/12', '192.168.0.0/16', '100.64.0.0/10', '192.0.0.0/24'],
   ...['192.0.2.0/24', '198.18.0.0/15', '198.51.100.0/24', '203.0.113.0/24', '240.0.0.0/4'],
@@ -34,12 +34,12 @@ function listOf(subnets: readonly string[]): BlockList {
   return list;
 }
 
-/** The client asked for a place that this proxy does not lead to. */
+/** The client asked for a forbidden destination. */
 export class UnreachableError extends Error {
   readonly code = 'EUNREACHABLE';
 
   constructor() {
-    super('the proxy does not lead to this address');
+    super('the proxy does not allow this address');
     this.name = 'UnreachableError';
   }
 }
@@ -65,9 +65,9 @@ export class ReachableAddresses {
   }
 
   /**
-   * Looks up a name and leaves out what it may not lead to: what is connected to is what was looked at, so a name whose address
+   * Looks up a name and removes forbidden addresses. The connection uses the checked addresses, so a name whose address
    * changes in between gains nothing.
-   * @param signal aborted: nobody waits for it any more
+   * @param signal aborted when the result is no longer wanted
    */
   lookupFor(port: number, signal: AbortSignal): LookupFunction {
     return (name, options, callback) => {
@@ -89,10 +89,13 @@ const LOOPBACK = listOf(['127.0.0.0/8', '::1/128']);
 
 function isOwn(address: string, family: 'ipv4' | 'ipv6'): boolean {
   if (LOOPBACK.check(address, family)) return true;
-  const own = new BlockList();
+  const ownAddresses = new BlockList();
   for (const addresses of Object.values(networkInterfaces())) {
-    for (const its of addresses ?? [])
-      own.addAddress(its.address.replace(/%.*$/, ''), its.family === 'IPv6' ? 'ipv6' : 'ipv4');
+    for (const interfaceAddress of addresses ?? [])
+      ownAddresses.addAddress(
+        interfaceAddress.address.replace(/%.*$/, ''),
+        interfaceAddress.family === 'IPv6' ? 'ipv6' : 'ipv4',
+      );
   }
-  return own.check(address, family);
+  return ownAddresses.check(address, family);
 }

@@ -1,28 +1,32 @@
 /**
- * A tunnel to a named provider: the proxy is the TLS server of its client, and hands what it decrypts to the gateway over
- * loopback, byte for byte. The gateway sends it to the provider in TLS of its own. Proxy thread.
+ * A tunnel to a named provider: the proxy is the TLS server of its client, and passes the decrypted bytes to the
+ * gateway over loopback, unchanged. The gateway opens its own TLS connection to the provider. Proxy thread.
  */
 import { connect, type Socket } from 'node:net';
 import { type SecureContext, TLSSocket } from 'node:tls';
-import { PROXY_HANDSHAKE_MS, PROXY_LINGER_MS } from '../limits.ts';
+
+/** How long the TLS handshake after a CONNECT may take. */
+export const PROXY_HANDSHAKE_MS = 10_000;
+/** How long a client may take the rest of an answer whose connection has ended. */
+const PROXY_LINGER_MS = 30_000;
 
 /** What the client and the proxy speak with each other once they have agreed. */
-export type TunnelProtocol = 'http/1.1' | 'h2';
+type TunnelProtocol = 'http/1.1' | 'h2';
 
 const LOOPBACK = '127.0.0.1';
 
 /**
- * Is the client's TLS server.
- * @param host that the client has asked for, and must ask for again: the certificate is for no other
- * @returns the socket, once the client has agreed, and what it speaks
- * @throws Error when it does not within the bound; the socket is destroyed then
+ * Acts as the client's TLS server.
+ * @param host that the client asked for, and must ask for again: the certificate is for no other
+ * @returns the socket after the handshake, and its protocol
+ * @throws Error when the handshake fails or takes too long; the socket is then destroyed
  */
 export async function agreeWithClient(
   client: Socket,
   host: string,
   context: SecureContext,
 ): Promise<{ socket: TLSSocket; protocol: TunnelProtocol }> {
-  // Who is gone in one direction is gone, as at the gateway: HTTP/2 would wait for such a client to take more.
+  // A client that ends one direction is gone, as at the gateway: HTTP/2 would wait for such a client to read.
   client.allowHalfOpen = false;
   const socket = new TLSSocket(client, {
     isServer: true,
@@ -42,7 +46,7 @@ export async function agreeWithClient(
   client.once('close', onClosed);
   try {
     await promise;
-    // A client that names none has not agreed; one that resumes a session is asked for none anew.
+    // A client that names no host has not agreed; one that resumes a session is not asked again.
     if (!isSame((socket as unknown as { servername: unknown }).servername, host))
       throw new Error('another host than that of CONNECT');
   } catch (thrown) {
@@ -54,12 +58,12 @@ export async function agreeWithClient(
     socket.off('close', onClosed);
     client.off('close', onClosed);
   }
-  // A TLS server of Node's would say so; HTTP/2 waits for it.
+  // A Node TLS server sets this; HTTP/2 waits for it.
   (socket as unknown as { secureConnecting: boolean }).secureConnecting = false;
   return { socket, protocol: socket.alpnProtocol === 'h2' ? 'h2' : 'http/1.1' };
 }
 
-/** HTTP/2 only for a client that takes nothing else: HTTP/1.1 passes byte for byte. */
+/** HTTP/2 only for a client that offers nothing else: HTTP/1.1 passes byte for byte. */
 function chooseProtocol(offered: readonly string[]): string | undefined {
   return ['http/1.1', 'h2'].find((protocol) => offered.includes(protocol));
 }
@@ -69,9 +73,9 @@ function isSame(name: unknown, host: string): boolean {
 }
 
 /**
- * Passes bytes between a client and the gateway, both ways, the slower side making the faster one wait.
+ * Passes bytes between a client and the gateway in both directions, with backpressure.
  * @param port of the gateway's listener for this host
- * @param onOver told once, when both sides are gone
+ * @param onOver called once, when both sides are closed
  */
 export function passToGateway(client: TLSSocket, port: number, onOver: () => void): void {
   const gateway = connect({ host: LOOPBACK, port, noDelay: true });
@@ -87,7 +91,7 @@ export function passToGateway(client: TLSSocket, port: number, onOver: () => voi
     onClosed();
   });
   gateway.once('close', () => {
-    // What is left of the answer goes to a client that takes it.
+    // The rest of the answer goes to a client that still reads.
     if (!client.destroyed) {
       client.setTimeout(PROXY_LINGER_MS, () => client.destroy());
       client.destroySoon();

@@ -1,6 +1,6 @@
 /**
- * What the proxy has counted, in memory that the main thread sees, too: it outlives a restart of the proxy thread. Main thread and
- * proxy thread.
+ * The proxy's counts, in memory shared with the main thread, so that they outlive a restart of the proxy thread. Main
+ * thread and proxy thread.
  */
 
 const NAMES = [
@@ -14,21 +14,31 @@ const NAMES = [
   'refused_capacity',
   'refused_handshake',
   'refused_unreachable',
+  'refused_heads',
+  'refused_connections',
 ] as const;
 
 type CountName = (typeof NAMES)[number];
-export type TunnelKind = 'terminated' | 'blind';
+type TunnelKind = 'terminated' | 'blind';
 /**
- * Why a client got no tunnel: no CONNECT, no key, an address that the proxy leads nobody to, too many tunnels, a handshake
- * that came to nothing, nobody at the address.
+ * Why a client got no tunnel: not a CONNECT, no key, a forbidden destination, too many tunnels, a failed handshake, an
+ * address that does not answer, too many connections of its address without a tunnel, too many in all.
  */
-export type TunnelRefusal = 'request' | 'credential' | 'address' | 'capacity' | 'handshake' | 'unreachable';
+export type TunnelRefusal =
+  | 'request'
+  | 'credential'
+  | 'address'
+  | 'capacity'
+  | 'handshake'
+  | 'unreachable'
+  | 'heads'
+  | 'connections';
 
 /** As the gateway's stats have it. */
-export interface ProxyCounts {
+interface ProxyCounts {
   /** Tunnels that are open now. */
   open: Record<TunnelKind, number>;
-  /** Tunnels that were opened since the start. */
+  /** Tunnels opened since the start. */
   tunnels: Record<TunnelKind, number>;
   refused: Record<TunnelRefusal, number>;
 }
@@ -37,19 +47,19 @@ export class TunnelCounts {
   readonly memory: SharedArrayBuffer;
   readonly #counts: Int32Array;
 
-  /** @param memory of another thread's; left out: all is 0 */
+  /** @param memory shared by another thread; default: new, all zeros */
   constructor(memory = new SharedArrayBuffer(NAMES.length * Int32Array.BYTES_PER_ELEMENT)) {
     this.memory = memory;
     this.#counts = new Int32Array(memory);
   }
 
-  /** A tunnel of this kind is open. */
+  /** A tunnel of this kind was opened. */
   begin(kind: TunnelKind): void {
     this.#add(kind, 1);
     this.#add(`open_${kind}`, 1);
   }
 
-  /** It is over. */
+  /** It was closed. */
   end(kind: TunnelKind): void {
     this.#add(`open_${kind}`, -1);
   }
@@ -58,7 +68,7 @@ export class TunnelCounts {
     this.#add(`refused_${why}`, 1);
   }
 
-  /** The thread that had tunnels open is gone. */
+  /** The thread that had tunnels open has ended. */
   forgetOpen(): void {
     for (const kind of ['terminated', 'blind'] as const)
       Atomics.store(this.#counts, NAMES.indexOf(`open_${kind}`), 0);
@@ -76,6 +86,8 @@ export class TunnelCounts {
         capacity: count('refused_capacity'),
         handshake: count('refused_handshake'),
         unreachable: count('refused_unreachable'),
+        heads: count('refused_heads'),
+        connections: count('refused_connections'),
       },
     };
   }

@@ -1,49 +1,62 @@
 /**
- * The admin routes' view of capture: counts of the server thread's queue beside the state of the writer. Server threads.
+ * The admin routes' view of capture: counts of the server threads' queues, and the state of the writer. Server threads.
  */
 
 import { DROP_CAUSES, FAILURE_CAUSES, zeroCounts } from '../../domain/capture-cause.ts';
 import { type CaptureHealth, judgeCapture } from '../../domain/capture-health.ts';
 import { WITHHELD_CAUSES, type WithheldCause } from '../../domain/exchange.ts';
+import type { LedgerReport } from '../../domain/student-ledger.ts';
 import { CatalogueError } from '../../errors.ts';
 import type { StudentFacts, WatchedAgentReport, WatchReport } from '../../student/serving/protocol.ts';
-import type { CaptureAdmin } from '../admin.ts';
 import { addCounters, emptyCounters, type RelegationCounters } from '../relegation/relegation-ledger.ts';
 import type { CaptureCounters, CaptureWriter } from './capture-queue.ts';
 
 /** What the writer tells of its files. */
-export interface WriterState {
+interface WriterState {
   bytes: number;
   /** Sealed files of this database. */
   sealed: number;
   packing: PackingState;
-  /** Bodies that are not kept since nobody could tell what is in them, since the writer opened its files. */
+  /** Bodies not kept because their content could not be determined, since the writer opened its files. */
   withheld?: Record<WithheldCause, number>;
-  /** Damaged files that were set aside and lie there still. */
+  /** How far the full-text index is; null without one. */
+  text?: object | null;
+  /** Damaged files that were set aside and still exist. */
   damaged?: number;
   process?: CaptureProcessState;
-  /** What has gone by age since the capture process began; null: all is kept. */
-  expired?: { files: number; exchanges: number; attachments: number; passed_at_s: number } | null;
+  /** What retention has removed since the capture process began; null when everything is kept. */
+  expired?: {
+    files: number;
+    exchanges: number;
+    attachments: number;
+    passed_at_s: number;
+    /** Whether the clock must be confirmed before more than a day's data is removed (understudy retention). */
+    waits_for_confirmation: boolean;
+  } | null;
 }
 
 /** The process that writes them. */
-export interface CaptureProcessState {
-  /** null while there is none. */
+interface CaptureProcessState {
+  /** null while it does not run. */
   pid: number | null;
-  /** Times that it ended by itself. */
+  /** Number of unexpected exits. */
   restarts: number;
-  /** For how long it has not answered; 0 when it answers. */
+  /** How long it has not answered; 0 when it answers. */
   silent_ms: number;
   memory_bytes: number;
 }
 
 /** What the writer put off while exchanges came: blocks that are not compressed yet, exchanges that are not indexed. */
-export interface PackingState {
+interface PackingState {
   waiting_blocks: number;
   waiting_bytes: number;
   oldest_s: number;
   unindexed: number;
-  /** Part of one core that it gets while exchanges come. */
+  /** Seconds since the oldest of those was stored. */
+  unindexed_s: number;
+  /** Exchanges that the full-text index lacks. */
+  unsearched: number;
+  /** Share of one core that this work gets while exchanges arrive. */
   share: number;
 }
 
@@ -52,10 +65,12 @@ const NOTHING_WAITS: PackingState = {
   waiting_bytes: 0,
   oldest_s: 0,
   unindexed: 0,
+  unindexed_s: 0,
+  unsearched: 0,
   share: 0,
 };
 
-/** The writer with everything that the admin routes need of it. */
+/** The writer with all that the admin routes need from it. */
 export interface ControlledWriter extends CaptureWriter {
   readonly alive: boolean;
   flush(): Promise<void>;
@@ -64,47 +79,50 @@ export interface ControlledWriter extends CaptureWriter {
   state(): Promise<WriterState>;
 }
 
-export interface CaptureControlOptions {
+interface CaptureControlOptions {
   version: string;
   db_path: string;
   max_queue: number;
-  /** null with capture switched off. */
+  /** null when capture is switched off. */
   writer: ControlledWriter | null;
   /** Every server thread of the process; read at each call. */
   servers: readonly ThreadCapture[];
-  /** From when on an append that is not answered counts as stuck; `CAPTURE_STUCK_MS` when not given. */
+  /** Milliseconds after which an unanswered append counts as stuck; default `CAPTURE_STUCK_MS`. */
   stuck_ms?: number;
-  /** null or left out: relegation is off. */
+  /** null or left out when relegation is off. */
   relegation?: RelegationState | null;
-  /** Of the whole process, for the stats. */
+  /** For the whole process, for the stats. */
   connections?: () => object;
-  /** The export of captured turns; null or left out: there is none. */
+  /** Name of the component that checks request framing; left out when unknown. */
+  framing_guard?: () => string;
+  /** The export of captured turns; null or left out if absent. */
   otel?: (() => object) | null;
-  /** Of the proxy's tunnels; left out: there is no proxy. */
+  /** The proxy's tunnels; left out without a proxy. */
   proxy?: () => object;
 }
 
-/** Relegation as the operator has it, and the student that there is. */
+/** The operator's relegation settings, and the current student. */
 export interface RelegationState {
   readonly mode: 'on' | 'shadow';
-  readonly has_prices: boolean;
-  /** null while there is none to ask. */
+  /** null while no student is loaded. */
   readonly facts: StudentFacts | null;
-  /** How right it has been; null while nobody can say. */
+  /** How right it has been; null while unknown. */
   describeWatch(): Promise<WatchReport | null>;
+  /** The ledger as it was last written; null when it cannot be read. */
+  readKeptLedger(): Promise<LedgerReport | null>;
 }
 
 /** One server thread's queue, on this thread or another. */
 export interface ThreadCapture {
-  /** null with capture switched off. */
+  /** null when capture is switched off. */
   counters(): Promise<CaptureCounters | null>;
-  /** null with relegation off. */
+  /** null when relegation is off. */
   relegation(): Promise<RelegationCounters | null>;
   settle(deadlineMs: number): Promise<void>;
   kill(): Promise<void>;
 }
 
-/** How long flush and rotate wait for what is queued before them. */
+/** How long flush and rotate wait for what was queued before them. */
 const SETTLE_DEADLINE_MS = 20_000;
 
 const NO_COUNTERS: CaptureCounters = {
@@ -126,7 +144,8 @@ const NO_COUNTERS: CaptureCounters = {
   dropping: [],
 };
 
-export class CaptureControl implements CaptureAdmin {
+/** What the admin routes and the health check ask. Answers for all server threads together. */
+export class CaptureControl {
   readonly #options: CaptureControlOptions;
   readonly #startedAtMs = performance.now();
   #lastState: WriterState = { bytes: 0, sealed: 0, packing: NOTHING_WAITS };
@@ -135,13 +154,15 @@ export class CaptureControl implements CaptureAdmin {
     this.#options = options;
   }
 
+  /** The stats record of `spec` document 4, "Gateway". */
   async stats(): Promise<object> {
-    const { writer, version, db_path, max_queue, connections, otel, proxy } = this.#options;
+    const { writer, version, db_path, max_queue, connections, framing_guard, otel, proxy } = this.#options;
     if (writer?.alive) {
-      // A writer that is busy or restarting must not keep the health check waiting: the last known state will do.
+      // A busy or restarting writer must not delay the health check: use the last known state.
       this.#lastState = await writer.state().catch(() => this.#lastState);
     }
-    const { packing, process, withheld, ...files } = this.#lastState;
+    const { packing, process, withheld, text, ...files } = this.#lastState;
+    const { unindexed_s, unsearched: _told, ...waiting } = packing;
     const sum = await this.#sum();
     const { killed, queue_depth, queue_bytes, errors, errors_by_cause, ...rest } = sum;
     const { failing: _failing, oldest_append_ms, dropping: _dropping, ...exchanges } = rest;
@@ -160,17 +181,21 @@ export class CaptureControl implements CaptureAdmin {
         errors,
         errors_by_cause,
         oldest_append_ms: Math.round(oldest_append_ms),
-        packing,
+        packing: waiting,
+        indexing_behind: { exchanges: packing.unindexed, seconds: unindexed_s },
+        text_index: text ?? null,
         process: process ?? null,
       },
       exchanges: { ...exchanges, withheld_by_cause: withheld ?? zeroCounts(WITHHELD_CAUSES) },
       relegation: await this.#describeRelegation(),
       ...(otel == null ? {} : { otel: otel() }),
+      ...(framing_guard === undefined ? {} : { framing_guard: framing_guard() }),
       ...(connections === undefined ? {} : { connections: connections() }),
       ...(proxy === undefined ? {} : { proxy: proxy() }),
     };
   }
 
+  /** The state of capture, without asking the writer. */
   async health(): Promise<CaptureHealth> {
     return this.#judge(await this.#sum());
   }
@@ -183,23 +208,27 @@ export class CaptureControl implements CaptureAdmin {
         ...sum,
         alive: writer.alive && this.#lastState.process?.pid !== null,
         packing_oldest_s: this.#lastState.packing.oldest_s,
+        unindexed_s: this.#lastState.packing.unindexed_s,
         set_aside: this.#lastState.damaged ?? 0,
       },
       stuck_ms,
     );
   }
 
+  /** @returns exchanges written since the start, all of them safe on disk */
   async flush(): Promise<{ flushed: true; written: number }> {
     const writer = await this.#settled();
     await writer.flush();
     return { flushed: true, written: (await this.#sum()).captured };
   }
 
+  /** @returns paths of the sealed file and of the file opened in its place */
   async rotate(): Promise<{ sealed: string | null; opened: string }> {
     const writer = await this.#settled();
     return writer.rotate();
   }
 
+  /** Ends capture until the process restarts. */
   async kill(): Promise<{ alive: false }> {
     await Promise.all(this.#options.servers.map((server) => server.kill()));
     await this.#options.writer?.kill();
@@ -215,26 +244,29 @@ export class CaptureControl implements CaptureAdmin {
       }
     }
     const watch = (await state?.describeWatch()) ?? null;
-    const { saved_micro_usd: saved, audit, shadow, ...counts } = sum;
+    const ledger: LedgerReport | null = watch ?? (await state?.readKeptLedger()) ?? null;
+    const { audit, shadow, ...counts } = sum;
     return {
       enabled: state !== null,
       mode: state?.mode ?? 'off',
       student: state?.facts?.kind ?? null,
       version: state?.facts?.version ?? null,
       ...counts,
-      money_saved_usd: state?.has_prices ? Math.round(saved) / 1_000_000 : null,
+      // Of the ledger, which outlasts a restart: what this process counted is only a part of it.
+      money_saved_usd: ledger?.ledger_total.saved_usd ?? null,
       audit,
       shadow,
       share: watch?.share ?? 1,
       valid_until: watch?.valid_until ?? null,
       expired: watch?.is_expired ?? false,
       suspended: countSuspended(watch?.agents ?? []),
-      ledger: watch?.ledger ?? [],
+      ledger: ledger?.ledger ?? [],
+      ledger_total: ledger?.ledger_total ?? null,
       agents: watch?.agents ?? [],
     };
   }
 
-  /** The writer, once it has everything that was captured so far. */
+  /** The writer, after it has received everything captured so far. */
   async #settled(): Promise<ControlledWriter> {
     const { writer, servers } = this.#options;
     if (writer === null || (await this.#sum()).killed) throw new CatalogueError('capture_stopped');
@@ -242,7 +274,7 @@ export class CaptureControl implements CaptureAdmin {
     return writer;
   }
 
-  /** Counts of all server threads. Each keeps its own balance, so the sum keeps it, too. */
+  /** Sums the counts of all server threads. Each keeps its own balance, so the sum does, too. */
   async #sum(): Promise<CaptureCounters> {
     const sum: CaptureCounters = structuredClone(NO_COUNTERS);
     for (const counters of await Promise.all(this.#options.servers.map((server) => server.counters()))) {
@@ -267,7 +299,14 @@ export class CaptureControl implements CaptureAdmin {
   }
 }
 
-/** An agent that is suspended counts once, whatever its kinds are. */
+/** The methods of CaptureControl. On a further server thread they ask the main thread. */
+export type CaptureAdmin = { [Name in keyof CaptureControl]: CaptureControl[Name] };
+
+export const CAPTURE_ADMIN_METHODS = Object.getOwnPropertyNames(CaptureControl.prototype).filter(
+  (name) => name !== 'constructor',
+) as (keyof CaptureAdmin)[];
+
+/** A suspended agent counts once, whatever its kinds. */
 function countSuspended(agents: readonly WatchedAgentReport[]): { agents: number; kinds: number } {
   const serving = agents.filter(({ state }) => state === 'serving');
   const kinds = serving.flatMap((agent) => agent.kinds.filter(({ state }) => state === 'suspended'));

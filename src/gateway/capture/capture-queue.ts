@@ -1,10 +1,10 @@
 /**
- * A bounded queue of finished exchanges between traffic and the capture writer. It sends them in batches, tries again
- * when the disk is full, and drops (and counts) them when there is no room. Traffic never waits here for the writer.
+ * A bounded queue of finished exchanges between traffic and the capture writer. It sends them in batches, retries when
+ * the disk is full, and drops (and counts) exchanges when there is no room. Traffic never waits here for the writer.
  * Server threads, one each.
  *
- * `attempted = captured + dropped + in_flight` holds at every moment because in_flight is made from the other three
- * in one synchronous read; an exchange moves from in_flight to exactly one of the other two, once.
+ * `attempted = captured + dropped + in_flight` holds at every moment, because in_flight is computed from the other
+ * three in one synchronous read. An exchange moves from in_flight to exactly one of the other two, once.
  */
 
 import {
@@ -19,46 +19,57 @@ import {
 import { type CaptureFacts, findPlaceWords } from '../../domain/capture-health.ts';
 import type { FinishedExchange } from '../../domain/exchange.ts';
 import { CatalogueError, toCatalogueError } from '../../errors.ts';
-import {
-  CAPTURE_BATCH_BYTES,
-  CAPTURE_BATCH_EXCHANGES,
-  CAPTURE_BATCHES_UNDER_WAY,
-  CAPTURE_LARGE_BATCHES_UNDER_WAY,
-} from '../../limits.ts';
+import { ArrivalCounter } from './arrival-counter.ts';
+import { QueuePlaces } from './queue-places.ts';
 import { type BodyMemory, type ByteBudget, Tee } from './tee.ts';
 
-/** Exchanges gathered for the writer. */
+/** Batches under way at once. Meanwhile the next batch grows… */
+const CAPTURE_BATCHES_UNDER_WAY = 3;
+/**
+ * …up to `CAPTURE_BATCH_BYTES`. A full batch is sent anyway, because one tick of a busy server thread is long enough to
+ * idle the writer.
+ */
+const CAPTURE_LARGE_BATCHES_UNDER_WAY = 16;
+/** A batch is sent when it reaches either bound. */
+const CAPTURE_BATCH_EXCHANGES = 256;
+const CAPTURE_BATCH_BYTES = 16 << 20;
+
+/** A batch of exchanges for the writer. */
 export interface ExchangeBatch {
-  /** Takes the exchange, and its cells: they are given back when they are not looked at any more. */
+  /** Takes the exchange and its cells, which are returned when no longer read. */
   add(exchange: FinishedExchange): void;
 }
 
-/** The writer as the queue needs it; the actor's client, or a test's. */
+/** The writer's interface to the queue; the actor's client or a test implements it. */
 export interface CaptureWriter<B extends ExchangeBatch = ExchangeBatch> {
-  /** Where the bodies of exchanges under way are kept. */
+  /** Holds the bodies of exchanges under way. */
   readonly memory: BodyMemory;
   openBatch(): B;
   /**
-   * Resolves when the batch is committed, with the exchanges of it that are not stored because of what they hold. Rejects
-   * with a CaptureFailure: of code `capture_failed` when the batch may be sent again, of any other when it cannot be known
-   * or would fail again.
+   * Resolves when the batch is committed, with the exchanges that were not stored because of their content. Rejects
+   * with a CaptureFailure: code `capture_failed` when the batch may be sent again; any other code when its state is
+   * unknown or it would fail again.
    */
   append(batch: B): Promise<readonly SetApart[]>;
 }
 
 export interface CaptureQueueOptions {
-  /** Finished exchanges that may wait for the writer. */
+  /** Most finished exchanges that wait for the writer. */
   max_queue: number;
-  /** Bytes of bodies that open and waiting exchanges may hold together. */
+  /** Most bytes of bodies that open and waiting exchanges hold together. */
   max_queue_bytes: number;
   /** Bytes kept of one body. */
   max_capture_bytes: number;
-  /** Told of drops, by cause. */
+  /** Stamps arrivals; default: a counter that no other thread shares. */
+  arrivals?: ArrivalCounter;
+  /** Capacity shared by the queues of all server threads; default: this queue alone has `max_queue`. */
+  places?: QueuePlaces;
+  /** Receives drops, by cause. */
   onDrop?: (cause: DropCause, exchanges: number) => void;
 }
 
 /** Exchanges and turns captured for one provider label. */
-export interface ProviderCount {
+interface ProviderCount {
   captured: number;
   turns: number;
 }
@@ -79,17 +90,17 @@ export interface CaptureCounters extends Omit<CaptureFacts, 'alive'> {
   by_provider: Record<string, ProviderCount>;
 }
 
-/** A drop counts as of late for so long. */
+/** How long a drop counts as recent. */
 const DROP_RECENT_MS = 60_000;
 
 /**
- * …or when its first exchange has waited this long. To wake the writer for a few exchanges costs both threads as much as to
- * store them; nobody waits for a batch (`settle` sends it at once), and the end of the process by force loses what it holds.
+ * …or when its first exchange has waited this long. Waking the writer for a few exchanges costs both threads as much as
+ * storing them. No caller waits for a batch (`settle` sends it at once); a forced end of the process loses its content.
  */
 const BATCH_WAIT_MS = 100;
-/** Of all bytes that may be held: an open exchange that holds so much makes room for others. */
+/** Share of the byte budget above which an open exchange can be given up to make room for others. */
 const LARGE_SHARE = 1 / 16;
-/** After so many failed tries, in about a quarter of a second, waiting callers learn that nothing is stored. */
+/** Failed tries, in about a quarter of a second, after which waiting callers learn that nothing is stored. */
 const SETTLE_TRIES = 3;
 const RETRY_FIRST_MS = 100;
 const RETRY_MAX_MS = 5_000;
@@ -97,32 +108,32 @@ const RETRY_MAX_MS = 5_000;
 /** What a stop could not store. */
 export interface LeftAtStop {
   exchanges: number;
-  /** Of those: the writer has them and has not answered. */
+  /** Of those, the ones that the writer has received without an answer. */
   may_be_stored: number;
   reason: string;
 }
 
-/** Somebody who waits until the exchanges up to the target have left. */
+/** A caller that waits until the exchanges up to the target have left. */
 interface Waiter {
   target: number;
-  /** Failures of the place that it still puts up with. */
+  /** Failures of the storage place that it still tolerates. */
   tries: number;
   resolve: () => void;
   reject: (error: CatalogueError) => void;
 }
 
 interface Batch {
-  /** What the writer gets; null as long as there is none. */
+  /** The content for the writer; null while empty. */
   content: ExchangeBatch | null;
   exchanges: number;
   aborted: number;
   /** By provider. */
   counts: Map<string, ProviderCount>;
-  /** Of bodies. */
+  /** Bytes of bodies. */
   bytes: number;
-  /** Which exchange since start is its first one. */
+  /** Number of its first exchange, counted since start. */
   first: number;
-  /** Since when the writer has it, by performance.now(); 0 while it does not. */
+  /** When the writer received it, by performance.now(); 0 before that. */
   sent_at_ms: number;
 }
 
@@ -130,7 +141,7 @@ function makeBatch(): Batch {
   return { content: null, exchanges: 0, aborted: 0, counts: new Map(), bytes: 0, first: 0, sent_at_ms: 0 };
 }
 
-/** The provider's count, made when there is none. */
+/** The provider's count, created when missing. */
 function openCount(counts: Map<string, ProviderCount>, provider: string): ProviderCount {
   let count = counts.get(provider);
   if (count === undefined) {
@@ -143,11 +154,13 @@ function openCount(counts: Map<string, ProviderCount>, provider: string): Provid
 export class CaptureQueue implements ByteBudget {
   readonly #writer: CaptureWriter;
   readonly #options: CaptureQueueOptions;
+  readonly #arrivals: ArrivalCounter;
+  readonly #places: QueuePlaces;
   #attempted = 0;
   #captured = 0;
   #dropped = 0;
   readonly #droppedBy = zeroCounts(DROP_CAUSES);
-  /** By cause, when the last one was. */
+  /** Time of the last drop, by cause. */
   readonly #droppedAt = new Map<DropCause, number>();
   #turns = 0;
   #aborted = 0;
@@ -156,18 +169,18 @@ export class CaptureQueue implements ByteBudget {
   #failing: { cause: FailureCause; since_ms: number } | null = null;
   readonly #byProvider = new Map<string, ProviderCount>();
   #heldBytes = 0;
-  /** Open exchanges that hold much of it. */
+  /** Open exchanges that hold a large share of the budget. */
   readonly #large = new Set<Tee>();
   readonly large_bytes: number;
   /** Submitted and neither captured nor dropped. */
   #depth = 0;
   #pending = makeBatch();
-  /** Sent and neither captured nor dropped, those that are tried again among them. */
+  /** Sent and neither captured nor dropped, including those to be retried. */
   readonly #sent = new Set<Batch>();
-  /** Of those sent: the ones that wait for their next try. */
+  /** Sent batches that wait for their next try. */
   readonly #retries = new Map<Batch, NodeJS.Timeout>();
   #timer: NodeJS.Timeout | null = null;
-  /** What is pending is due, but waits because enough is under way. */
+  /** The pending batch is due, but waits because enough are under way. */
   #isDue = false;
   #underWay = 0;
   #retryAfterMs = 0;
@@ -179,31 +192,33 @@ export class CaptureQueue implements ByteBudget {
   constructor(writer: CaptureWriter, options: CaptureQueueOptions) {
     this.#writer = writer;
     this.#options = options;
+    this.#arrivals = options.arrivals ?? new ArrivalCounter();
+    this.#places = options.places ?? new QueuePlaces(options.max_queue);
     this.large_bytes = options.max_queue_bytes * LARGE_SHARE;
   }
 
   /**
-   * An exchange begins.
-   * @returns the tee to feed, to be given to `submit` or `cancel` later; null when it is dropped already
+   * Begins an exchange; call it when its request's head arrives.
+   * @returns the tee to feed, to be passed to `submit` or `cancel` later; null when it is already dropped
    */
   begin(): Tee | null {
     this.#attempted++;
-    if (this.#isKilled || this.#depth >= this.#options.max_queue) {
+    if (this.#isKilled || this.#places.areTaken) {
       this.#drop(this.#causeAtDoor('queue_full'), 1);
       return null;
     }
-    return new Tee(this, this.#writer.memory, this.#options.max_capture_bytes);
+    return new Tee(this, this.#writer.memory, this.#options.max_capture_bytes, this.#arrivals.next());
   }
 
-  /** It turned out that the request is refused by the gateway itself: it never was an exchange. */
+  /** The gateway refused the request itself, so it was no exchange. */
   cancel(tee: Tee | null): void {
     this.#attempted--;
     if (tee === null) {
       this.#dropped--;
       const cause = this.#causeAtDoor('queue_full');
-      // The cause may have been another one when it was counted: then it is one of those that there are.
+      // The cause may have been counted differently: take one that was counted.
       const counted =
-        this.#droppedBy[cause] > 0 ? cause : DROP_CAUSES.find((one) => this.#droppedBy[one] > 0);
+        this.#droppedBy[cause] > 0 ? cause : DROP_CAUSES.find((candidate) => this.#droppedBy[candidate] > 0);
       this.#droppedBy[counted!]--;
       return;
     }
@@ -211,10 +226,10 @@ export class CaptureQueue implements ByteBudget {
     tee.release();
   }
 
-  /** The exchange is over. Its bodies are the tee's cells; the other fields come with `exchange`. */
+  /** Ends the exchange. Its bodies are in the tee's cells; the other fields come with `exchange`. */
   submit(tee: Tee, exchange: FinishedExchange): void {
     tee.close();
-    if (tee.lost || this.#isKilled || this.#depth >= this.#options.max_queue) {
+    if (tee.lost || this.#isKilled || !this.#places.take()) {
       tee.release();
       this.#drop(this.#causeAtDoor(tee.lost ? 'bytes_full' : 'queue_full'), 1);
       return;
@@ -261,7 +276,7 @@ export class CaptureQueue implements ByteBudget {
     this.#large.delete(tee);
   }
 
-  /** There are no more of them than shares of the budget. */
+  /** The list is at most as long as there are shares of the budget. */
   #findLargest(): Tee | null {
     let largest: Tee | null = null;
     for (const tee of this.#large) if (tee.kept_bytes > (largest?.kept_bytes ?? 0)) largest = tee;
@@ -273,9 +288,9 @@ export class CaptureQueue implements ByteBudget {
   }
 
   /**
-   * Resolves when everything submitted so far is captured or dropped. What waits for its next try is tried at once.
-   * @throws CaptureFailure of code `capture_failed` when the place takes nothing (a full disk, say) for several tries, and
-   *   CatalogueError `unavailable` when it all takes longer than `deadlineMs`
+   * Resolves when everything submitted so far is captured or dropped. Batches that wait for a retry are tried at once.
+   * @throws CaptureFailure of code `capture_failed` when the storage place fails for several tries (for example a full
+   * disk), and CatalogueError `unavailable` when it takes longer than `deadlineMs`
    */
   async settle(deadlineMs: number): Promise<void> {
     if (this.#depth === 0) return;
@@ -286,7 +301,7 @@ export class CaptureQueue implements ByteBudget {
       reject(
         new CatalogueError(
           'unavailable',
-          'The capture database takes no writes; exchanges are still waiting',
+          'The capture database accepts no writes; exchanges are still waiting',
         ),
       );
     }, deadlineMs);
@@ -302,8 +317,8 @@ export class CaptureQueue implements ByteBudget {
   }
 
   /**
-   * The process ends: waits until all is captured, as long as that goes on; what is left then is dropped.
-   * @returns how many were left, how many of them the writer has and may store yet, and why; null when none was
+   * Ends with the process: waits until everything is captured, up to the deadline; the rest is dropped.
+   * @returns how many were left, how many of them the writer has and may still store, and why; null when none was
    */
   async end(deadlineMs: number): Promise<LeftAtStop | null> {
     let reason = '';
@@ -325,7 +340,7 @@ export class CaptureQueue implements ByteBudget {
     return left;
   }
 
-  /** Capture stops for good: what waits is dropped, what comes is not taken. */
+  /** Stops capture for good: drops what waits, and accepts no more. */
   kill(): void {
     this.#isKilled = true;
     for (const [batch, timer] of this.#retries) {
@@ -336,7 +351,7 @@ export class CaptureQueue implements ByteBudget {
     this.#dropBatch(this.#takePending(), 'writer_killed');
   }
 
-  /** The writer is back: what waits for another try is tried now. */
+  /** The writer is back: retries what waits. */
   retryNow(): void {
     const waiting = [...this.#retries];
     this.#retries.clear();
@@ -407,7 +422,8 @@ export class CaptureQueue implements ByteBudget {
         this.#retryAfterMs = 0;
         this.#failing = null;
         this.#finishBatch(batch, setApart);
-        // Not what has just begun to gather: a batch costs both threads much, however little it holds.
+        // A batch that has just begun to gather is not sent: each batch costs both threads much, however little it
+        // holds.
         if (this.#isDue) this.#sendPending();
       },
       (thrown: unknown) => {
@@ -422,7 +438,7 @@ export class CaptureQueue implements ByteBudget {
           this.#retryLater(batch);
           this.#discourage(error);
         } else {
-          // It may have been the one that all others waited behind.
+          // All others may have waited behind this one.
           this.#retryAfterMs = 0;
           const isKilled = this.#isKilled || cause === 'writer_killed';
           this.#dropBatch(batch, isKilled ? 'writer_killed' : 'lost_with_writer');
@@ -432,7 +448,7 @@ export class CaptureQueue implements ByteBudget {
     );
   }
 
-  /** Waiting callers are told at last; the queue goes on trying the batches. */
+  /** Rejects waiting callers; the queue goes on trying the batches. */
   #discourage(error: CatalogueError): void {
     if (!(error instanceof CaptureFailure) || findPlaceWords(error.why) === null) return;
     const words = `Nothing is stored now: ${findPlaceWords(error.why)} (${error.message})`;
@@ -442,7 +458,10 @@ export class CaptureQueue implements ByteBudget {
     }
   }
 
-  /** The disk is full, or so: the batch waits, others queue up behind it, and beyond the queue's bound they drop. */
+  /**
+   * For example a full disk: the batch waits, others queue behind it, and beyond the queue's bound exchanges are
+   * dropped.
+   */
   #retryLater(batch: Batch): void {
     this.#retryAfterMs = Math.min(Math.max(this.#retryAfterMs * 2, RETRY_FIRST_MS), RETRY_MAX_MS);
     const timer = setTimeout(() => {
@@ -490,19 +509,20 @@ export class CaptureQueue implements ByteBudget {
     this.#errorsBy[cause] += count;
   }
 
-  /** There is no room for an exchange: for the reason why the writer stores nothing, if there is one. */
+  /** The cause of a refusal at the door: the reason why the writer stores nothing, if there is one. */
   #causeAtDoor(otherwise: 'queue_full' | 'bytes_full'): DropCause {
     if (this.#isKilled) return 'writer_killed';
     const cause = this.#failing?.cause;
     return cause === undefined || cause === 'writer_busy' ? otherwise : cause;
   }
 
-  /** @param gone exchanges that it does not hold any more */
+  /** @param gone exchanges that it no longer holds */
   #leave(batch: Batch, gone: number): void {
     this.#sent.delete(batch);
     this.#depth -= batch.exchanges + gone;
+    this.#places.give(batch.exchanges + gone);
     this.release(batch.bytes);
-    // A batch that is tried again leaves after younger ones, so the oldest that is left decides.
+    // A retried batch leaves after younger ones, so the oldest remaining one decides.
     let oldest = this.#pending.exchanges > 0 ? this.#pending.first : Number.POSITIVE_INFINITY;
     for (const { first } of this.#sent) oldest = Math.min(oldest, first);
     while (this.#waiters.length > 0 && this.#waiters[0]!.target < oldest) this.#waiters.shift()!.resolve();

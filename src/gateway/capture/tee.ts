@@ -1,66 +1,70 @@
 /**
- * Copies bodies for capture as they pass, into memory that the writer also sees. It holds nothing that came from a
- * socket, and a request in one piece is forwarded out of its copy. Two bounds hold, one for each body and one for all open
- * exchanges together. Beyond the first the copy is cut and marked; beyond the second capture gives the largest open exchange up, so
- * that uploads which stand still do not keep all others out. Traffic notices neither. Server threads.
+ * Copies bodies for capture as they pass, into memory that the writer shares. It keeps no socket buffer, and a request
+ * body in one piece is forwarded from its copy. Two bounds hold: one for each body, and one for all open exchanges
+ * together. Beyond the first, the copy is truncated and marked. Beyond the second, capture gives up the largest open
+ * exchange, so that stalled uploads do not keep out all others. Neither affects traffic. Server threads.
  */
 
-import { CUT_BODY_BYTES } from '../../limits.ts';
+/** Captured part of a body that announces more than GW_MAX_CAPTURE_BYTES: enough to tell what it was. */
+export const CUT_BODY_BYTES = 16 << 20;
 
 /** Bytes that all open and queued exchanges of a server thread hold together. */
 export interface ByteBudget {
-  /** From here on a copy is a large one, of which the budget is told. */
+  /** From this size on, the budget keeps track of a copy. */
   readonly large_bytes: number;
   /**
-   * Takes bytes from the budget, for this exchange. The largest of the large ones has to make room.
-   * @returns false when they are not there; nothing is taken then
+   * Reserves bytes for this exchange. The largest of the large ones has to make room.
+   * @returns false when there is no room; nothing is reserved then
    */
   reserve(bytes: number, tee: Tee): boolean;
   release(bytes: number): void;
-  /** This open exchange holds much, and gives it up when others need room. */
+  /** Marks a large open exchange, which can be given up when others need room. */
   enlist(tee: Tee): void;
-  /** It holds nothing any more, or is not open. */
+  /** The exchange no longer holds bytes, or is closed. */
   delist(tee: Tee): void;
 }
 
-/** Where the copies are; the writer's client has it (`actors/capture-writer/body-memory.ts`). */
+/** Memory for the copies; the writer's client implements it (`actors/capture-writer/body-memory.ts`). */
 export interface BodyMemory {
-  /** @returns a cell for so many bytes, or the longest for their beginning */
+  /** @returns a cell of that size, or the longest available one for the beginning */
   take(bytes: number): Uint8Array;
-  /** `into.set(from, at)`, quickly. */
+  /** A fast `into.set(from, at)`. */
   copy(from: Uint8Array, into: Uint8Array, at: number): void;
-  /** The same, where nobody on this thread looks at the copy. */
+  /** The same, when this thread does not read the copy. */
   copyAside(from: Uint8Array, into: Uint8Array, at: number): void;
   give(cell: Uint8Array): void;
 }
 
-/** A body of announced length gets a cell for all of it once so much of it is there: an announcement alone gets nothing. */
+/**
+ * A body of announced length gets a cell for all of it after this share has arrived: an announcement alone reserves
+ * nothing.
+ */
 const ANNOUNCED_SHARE = 1 / 8;
-/** Announced bodies that are longer do not lie in one piece. */
+/** Longer announced bodies are not kept in one piece. */
 const WHOLE_BYTES_MAX = 1 << 20;
-/** Shorter requests are not forwarded out of their cells: a second copy of them costs next to nothing. */
+/** Shorter requests are not forwarded from their cells: a second copy of them costs next to nothing. */
 export const LENT_BYTES_MIN = 24 << 10;
-/** What lies in a cell that turns out too short is moved, so that the whole is in one piece; not more of it than this. */
+/** The content of a cell that turns out too short is moved, so that the whole is in one piece; at most this much. */
 const MOVED_BYTES_MAX = 64 << 10;
-/** Of a body of unknown length: pieces, until it is known to be a long one. */
+/** Size of pieces for a body of unknown length, until it proves to be a long one. */
 const PIECE_BYTES = 64 << 10;
 const LONG_BYTES = 512 << 10;
 
-/** One side's body: how long it was, and as much of it as is kept. */
+/** One side's body: its length, and the part that is kept. */
 class BodyCopy {
-  /** Filled to the end but for the last. */
+  /** All full except the last. */
   cells: Uint8Array[] = [];
-  /** In the last cell. */
+  /** Bytes used in the last cell. */
   #used = 0;
-  /** On the wire. */
+  /** Bytes on the wire. */
   bytes = 0;
   kept_bytes = 0;
-  /** Its length, as announced; 0 when nobody has. */
+  /** Its announced length; 0 when not announced. */
   announced_bytes = 0;
-  /** There is one cell, with room for all that was announced. */
+  /** There is one cell, with room for the announced length. */
   #isWhole = false;
 
-  /** Takes a copy. */
+  /** Copies bytes. */
   append(bytes: Uint8Array, memory: BodyMemory): void {
     let rest = bytes;
     for (;;) {
@@ -76,7 +80,7 @@ class BodyCopy {
         memory.copyAside(rest.subarray(0, room), cell, this.#used);
         rest = rest.subarray(room);
       }
-      // A long body takes large cells, a short one small ones, and it is not known which this will be.
+      // A long body takes large cells, a short one small ones, and this body's length is not known.
       const { kept_bytes } = this;
       const wanted = kept_bytes >= LONG_BYTES ? WHOLE_BYTES_MAX : Math.min(kept_bytes, PIECE_BYTES);
       this.cells.push(memory.take(Math.max(rest.length, wanted)));
@@ -86,8 +90,8 @@ class BodyCopy {
   }
 
   /**
-   * Takes a copy in a cell that all of the body stays in.
-   * @returns the copy; null when there is no such cell, and nothing was taken
+   * Copies bytes into a cell that will hold the whole body.
+   * @returns the copy; null when there is no such cell, and nothing was copied
    */
   appendWhole(bytes: Uint8Array, memory: BodyMemory): Buffer | null {
     if (!this.#isWhole && !(this.#canBeWhole(bytes.length) && this.#beginWhole(memory))) return null;
@@ -100,14 +104,17 @@ class BodyCopy {
     return copy;
   }
 
-  /** @param more bytes that come now */
+  /** @param more bytes that arrive now */
   #canBeWhole(more: number): boolean {
-    const there = this.kept_bytes + more;
+    const total = this.kept_bytes + more;
     const announced = this.announced_bytes;
-    return announced >= there && announced <= WHOLE_BYTES_MAX && announced * ANNOUNCED_SHARE <= there;
+    return announced >= total && announced <= WHOLE_BYTES_MAX && announced * ANNOUNCED_SHARE <= total;
   }
 
-  /** Goes on in a cell for all of the body. @returns false when too much of it lies elsewhere */
+  /**
+   * Continues in a cell for the whole body.
+   * @returns false when too much of it is in another cell
+   */
   #beginWhole(memory: BodyMemory): boolean {
     const before = this.cells[0];
     if (this.cells.length > 1 || this.#used > MOVED_BYTES_MAX) return false;
@@ -121,7 +128,7 @@ class BodyCopy {
     return true;
   }
 
-  /** The kept bytes in buffers of their own. */
+  /** The kept bytes in separate buffers. */
   copyOut(): Buffer[] {
     const last = this.cells.length - 1;
     return this.cells.map((cell, i) => Buffer.from(i === last ? cell.subarray(0, this.#used) : cell));
@@ -131,19 +138,25 @@ class BodyCopy {
 export class Tee {
   readonly request = new BodyCopy();
   readonly response = new BodyCopy();
+  /** Orders exchanges by the arrival of their requests, across threads. */
+  readonly arrival: number;
   truncated = false;
   /** The budget ran out: this exchange will not be captured. */
   lost = false;
   #isClosed = false;
   #isEnlisted = false;
-  /** The cell that somebody else looks at, too, for as long as the exchange is open: it is not given back before. */
+  /** A cell that is also read by the upload while the exchange is open, so it is not released before. */
   #lent: Uint8Array | null = null;
   readonly #budget: ByteBudget;
   readonly #memory: BodyMemory;
   readonly #bodyBytesMax: number;
 
-  /** @param bodyBytesMax most that is kept of each body */
-  constructor(budget: ByteBudget, memory: BodyMemory, bodyBytesMax: number) {
+  /**
+   * @param bodyBytesMax most bytes kept of each body
+   * @param arrival the exchange's stamp ({@link ArrivalCounter})
+   */
+  constructor(budget: ByteBudget, memory: BodyMemory, bodyBytesMax: number, arrival = 0) {
+    this.arrival = arrival;
     this.#budget = budget;
     this.#memory = memory;
     this.#bodyBytesMax = bodyBytesMax;
@@ -154,7 +167,7 @@ export class Tee {
     return this.request.kept_bytes + this.response.kept_bytes;
   }
 
-  /** Takes a copy of a chunk. */
+  /** Copies a chunk. */
   add(side: BodyCopy, chunk: Uint8Array): void {
     if (this.#isClosed) return;
     side.bytes += chunk.length;
@@ -173,14 +186,14 @@ export class Tee {
     this.#budget.enlist(this);
   }
 
-  /** Nobody can read the whole of a body that is announced to be longer than what is kept, so little of it is. */
+  /** A body announced to be longer than the bound cannot be kept whole, so only its beginning is. */
   #mostOf({ announced_bytes }: BodyCopy): number {
     const most = this.#bodyBytesMax;
     return announced_bytes > most ? Math.min(most, CUT_BODY_BYTES) : most;
   }
 
   /**
-   * Takes a copy of a chunk of the request and lends it out: it stays as it is until `close`.
+   * Copies a chunk of the request and lends the copy: it stays unchanged until `close`.
    * @returns the copy; null when this body is not copied in one piece, and nothing was done
    */
   lend(chunk: Uint8Array): Buffer | null {
@@ -203,15 +216,15 @@ export class Tee {
   }
 
   /**
-   * The exchange is over, nobody looks at what was lent any more, and its cells are somebody else's: whatever comes now must
-   * not be written into them.
+   * Ends the exchange. Lent memory is no longer read and its cells change owners, so nothing may be written into them
+   * from now on.
    */
   close(): void {
     this.#isClosed = true;
     this.#delist();
   }
 
-  /** Forgets the copies and gives their bytes back. */
+  /** Drops the copies and releases their bytes. */
   release(): void {
     this.#budget.release(this.kept_bytes);
     for (const side of [this.request, this.response]) {

@@ -1,16 +1,18 @@
-/** What relegation decided about a step, as capture keeps it with the exchange. Pure; server threads. */
+/** Relegation's decision about a step, in the form that capture keeps with the exchange. Pure; server threads. */
 
 import type { RecordedDecision } from '../../domain/exchange.ts';
-import { DECISION_CHARACTERS } from '../../limits.ts';
 import type { FallbackReason, StepFinding } from '../../student/serving/protocol.ts';
 
-/** Of decisions without a finding, which are mostly the same few. */
+/** Most characters recorded of relegation's decision. A student's answer that does not fit is left out. */
+const DECISION_CHARACTERS = 32_768;
+
+/** Cache of decisions without a finding, which are mostly the same few. */
 const written = new Map<string, string>();
 
 /**
- * @param version of the student; null: it was not asked
- * @param finding null: the student found nothing, or was not heard
- * @returns JSON without line ends; an answer that is too long to keep is left out
+ * @param version of the student; null when it was not asked
+ * @param finding null when the student found nothing, or did not answer in time
+ * @returns JSON without line ends; an answer that is too long is left out
  */
 export function writeDecision(
   decision: FallbackReason | 'served' | 'would_serve',
@@ -19,14 +21,14 @@ export function writeDecision(
 ): string {
   if (finding !== null) {
     const { agent, kind, score, answer } = finding;
-    const text = JSON.stringify({
+    const facts = JSON.stringify({
       decision,
       student_version: version,
       agent,
       kind,
       score: score === null ? null : Number(score.toFixed(4)),
-      answer: answer ?? null,
-    } satisfies RecordedDecision);
+    } satisfies Omit<RecordedDecision, 'answer'>);
+    const text = `${facts.slice(0, -1)},"answer":${answer ?? 'null'}}`;
     return text.length <= DECISION_CHARACTERS || answer === undefined
       ? text
       : writeDecision(decision, version, { agent, kind, score });

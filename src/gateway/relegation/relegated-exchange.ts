@@ -1,15 +1,15 @@
 /**
- * A step before it is decided who serves it. It collects the body and asks the student. Then it sends the student's
- * answer to the client, or forwards the exchange as if nothing had happened. In shadow mode it forwards the step as
- * soon as its body is there, and also asks the student. Server threads.
+ * A step before the decision who serves it. It collects the body and asks the student. Then it sends the student's
+ * answer to the client, or forwards the exchange unchanged. In shadow mode it forwards the step as soon as the body has
+ * arrived, and also asks the student. Server threads.
  *
- * What can end the wait, each at most once and in any order: the student's answer, the deadline, the student's end, a body
- * that is too long or too slow, the client's leaving. Capture counts the exchange from its beginning in each case.
+ * The wait ends with the student's answer, the deadline, the end of the student's thread, a body that is too long or
+ * too slow, or the client's disconnection; each at most once and in any order. In each case capture counts the exchange
+ * from its beginning.
  */
 
 import { DECISION_FIELD } from '../../domain/exchange.ts';
 import { type HttpStream, joinLines } from '../../http/http-stream.ts';
-import { STEP_BODY_BYTES, STEP_BODY_WAIT_MS } from '../../limits.ts';
 import type { RequestClass } from '../../providers/classify.ts';
 import type {
   DeclineReason,
@@ -25,18 +25,26 @@ import { type ShadowedAnswer, ShadowedForward } from './shadowed-forward.ts';
 import type { ReadStepHead } from './step-head.ts';
 import type { SentStep, StepWaiter, StudentLink } from './student-link.ts';
 
-/** Marks an answer of the student; no answer of an upstream has it. */
+/** Largest body of a step that the student may answer. Larger ones are forwarded at once. */
+export const STEP_BODY_BYTES = 2 << 20;
+/** How long a step waits for the rest of its body. Then it is forwarded as it arrives. */
+const STEP_BODY_WAIT_MS = 1_000;
+
+/** Marks an answer of the student; an upstream's answer never has it. */
 const SERVED_BY_HEADER = 'x-svc-served-by';
 
-/** `shadow`: the upstream serves every step; what the student would have said is compared with it. */
+/** `shadow`: the upstream serves every step; the student's answer is compared with it. */
 export type RelegationMode = 'on' | 'shadow';
 
-/** What an exchange needs of relegation on its thread. */
+/** What an exchange needs from relegation on its thread. */
 export interface RelegationDesk {
   readonly mode: RelegationMode;
   readonly link: StudentLink;
   readonly ledger: RelegationLedger;
-  /** Takes room for body bytes that wait for the others of their body. @returns false when there is none */
+  /**
+   * Reserves memory for body bytes that wait for the rest of their body.
+   * @returns false when there is no room
+   */
   reserve(bytes: number): boolean;
   release(bytes: number): void;
 }
@@ -52,25 +60,25 @@ export class RelegatedExchange implements StepWaiter {
   readonly #begun: BegunExchange;
   #chunks: Buffer[] = [];
   #bytes = 0;
-  /** Bytes taken from what bodies that are coming in may hold. */
+  /** Bytes reserved from the budget of incomplete bodies. */
   #reserved = 0;
   /** For the rest of the body, then for the student. */
   #timer: NodeJS.Timeout | null = null;
   #sent: SentStep | null = null;
-  /** The student would have served it, and the upstream does, to be compared with it. */
+  /** The student would have served it, and the upstream serves it for comparison. */
   #isAudited = false;
-  /** Shadow mode and audits: what is there of the two that are compared. */
+  /** Shadow mode and audits: which of the two compared answers exist. */
   #wouldServe = false;
   #shadowed: ShadowedAnswer | null = null;
   #status = 0;
   #responseHeaders: string[] = [];
   #firstByteMs: number | null = null;
-  /** What was decided, as it is kept with the exchange. */
+  /** The decision, as kept with the exchange. */
   #decision: string | null = null;
-  /** Where the step has gone on to the upstream. */
+  /** The step's way to the upstream. */
   #forwarded: Forward | null = null;
 
-  /** @param onStatus told what the upstream answers, where it is asked */
+  /** @param onStatus receives the status of the upstream's answer */
   constructor(
     relegation: RelegationDesk,
     context: ForwardContext,
@@ -149,7 +157,7 @@ export class RelegatedExchange implements StepWaiter {
   }
 
   onFailed(reason: 'crashed' | 'failed'): void {
-    // Whoever comes after a thread that ended does not know of this step.
+    // The thread that succeeds a crashed one does not know this step.
     if (this.#head.run_id !== null) this.#relegation.link.noteTaken(this.#head.run_id);
     this.#fallBack(reason);
   }
@@ -180,7 +188,7 @@ export class RelegatedExchange implements StepWaiter {
     if (isLast) this.#ask();
   };
 
-  /** @returns false when the exchange is on its way to the upstream instead */
+  /** @returns false when the exchange was forwarded instead */
   #keep(chunk: Buffer): boolean {
     if (chunk.length > 0) this.#chunks.push(chunk);
     this.#bytes += chunk.length;
@@ -201,7 +209,7 @@ export class RelegatedExchange implements StepWaiter {
     this.#stopWaiting();
     const { link, mode } = this.#relegation;
     const { wire, run_id, session_id, seq, betas, api_version, origin } = this.#head;
-    // A copy, since the chunks go on to capture and perhaps to the upstream.
+    // A copy, because the chunks go on to capture and perhaps to the upstream.
     const body = new Uint8Array(this.#bytes);
     let at = 0;
     for (const chunk of this.#chunks) {
@@ -210,7 +218,7 @@ export class RelegatedExchange implements StepWaiter {
     }
     this.#sent = link.send({ wire, run_id, session_id, seq, betas, api_version, origin }, body, this);
     if (this.#sent === null) {
-      this.#takeOver(link.isReady ? 'busy' : 'loading');
+      this.#takeOver(link.hindrance);
       return;
     }
     this.#timer = setTimeout(() => {
@@ -220,7 +228,7 @@ export class RelegatedExchange implements StepWaiter {
     if (mode === 'shadow') this.#forward();
   }
 
-  /** The student has not been asked: it is told that the run is the upstream's. */
+  /** The student was not asked: tell it that the run belongs to the upstream. */
   #takeOver(reason: FallbackReason): void {
     this.#stopWaiting();
     if (this.#head.run_id !== null) this.#relegation.link.noteTaken(this.#head.run_id);
@@ -236,14 +244,14 @@ export class RelegatedExchange implements StepWaiter {
     if (this.#relegation.mode === 'on') this.#forward();
   }
 
-  /** Keeps what was decided for capture; the first word counts. */
+  /** Keeps the decision for capture; only the first call counts. */
   #note(decision: FallbackReason | 'served' | 'would_serve', finding: StepFinding | null): void {
     if (this.#begun.tee === null || this.#decision !== null) return;
     this.#decision = writeDecision(decision, this.#sent?.student_version ?? null, finding);
     this.#forwarded?.noteDecision(this.#decision);
   }
 
-  /** From here on the exchange is one like any other. */
+  /** From here on the exchange is an ordinary one. */
   #forward(): void {
     const stream = this.#stream;
     stream.received = this.#chunks;
@@ -277,7 +285,7 @@ export class RelegatedExchange implements StepWaiter {
     this.#sent?.compare(answer.status, answer.headers, answer.body);
   }
 
-  /** The client has left before anybody served it. */
+  /** The client disconnected before the step was served. */
   readonly #onClosed = (aborted: boolean): void => {
     this.#stopWaiting();
     this.#sent?.cancel();

@@ -1,9 +1,10 @@
 /**
- * What relegation has done on one server thread: steps served, fallbacks by reason, tokens and money saved, and in shadow mode
- * how often the student would have said the same. Server threads; summed up by the admin routes.
+ * Counts what relegation has done on one server thread since its start: steps served, fallbacks by reason, tokens saved,
+ * and in shadow mode how often the student agreed. Server threads; the admin routes add them up. Money is in the ledger
+ * of the student's thread (src/student/day-ledger.ts).
  *
- * A step is a `POST /v1/messages` on the default route. Each is counted once: served, or a fallback with its reason.
- * One whose client leaves before that is decided is neither.
+ * A step is a `POST /v1/messages` on the default route. Each is counted once: served, or a fallback with its reason. A
+ * step whose client disconnects before the decision counts as neither.
  */
 
 import { ERROR_REASONS, type FallbackReason, type ServedStep } from '../../student/serving/protocol.ts';
@@ -15,11 +16,12 @@ export interface RelegationCounters {
   errors: number;
   fallbacks: Partial<Record<FallbackReason, number>>;
   tokens_saved: { input: number; output: number };
-  /** Millionths of a dollar. */
-  saved_micro_usd: number;
-  /** Steps that the student would have served: sent to the upstream instead, compared, and the same. */
-  audit: { asked: number; compared: number; agreed: number };
-  shadow: { would_serve: number; compared: number; agreed: number };
+  /**
+   * Steps that the student would have served: sent to the upstream instead; compared; agreed; and those whose
+   * upstream's answer has two different readings.
+   */
+  audit: { asked: number; compared: number; agreed: number; reading_differs: number };
+  shadow: { would_serve: number; compared: number; agreed: number; reading_differs: number };
 }
 
 /** All zeros. */
@@ -30,9 +32,8 @@ export function emptyCounters(): RelegationCounters {
     errors: 0,
     fallbacks: {},
     tokens_saved: { input: 0, output: 0 },
-    saved_micro_usd: 0,
-    audit: { asked: 0, compared: 0, agreed: 0 },
-    shadow: { would_serve: 0, compared: 0, agreed: 0 },
+    audit: { asked: 0, compared: 0, agreed: 0, reading_differs: 0 },
+    shadow: { would_serve: 0, compared: 0, agreed: 0, reading_differs: 0 },
   };
 }
 
@@ -46,13 +47,14 @@ export function addCounters(sum: RelegationCounters, more: RelegationCounters): 
   }
   sum.tokens_saved.input += more.tokens_saved.input;
   sum.tokens_saved.output += more.tokens_saved.output;
-  sum.saved_micro_usd += more.saved_micro_usd;
   sum.audit.asked += more.audit.asked;
   sum.audit.compared += more.audit.compared;
   sum.audit.agreed += more.audit.agreed;
+  sum.audit.reading_differs += more.audit.reading_differs;
   sum.shadow.would_serve += more.shadow.would_serve;
   sum.shadow.compared += more.shadow.compared;
   sum.shadow.agreed += more.shadow.agreed;
+  sum.shadow.reading_differs += more.shadow.reading_differs;
 }
 
 export class RelegationLedger {
@@ -63,7 +65,6 @@ export class RelegationLedger {
     counters.served++;
     counters.tokens_saved.input += step.input_tokens;
     counters.tokens_saved.output += step.output_tokens;
-    counters.saved_micro_usd += step.saved_micro_usd ?? 0;
   }
 
   fallback(reason: FallbackReason): void {
@@ -79,16 +80,17 @@ export class RelegationLedger {
     this.fallback('shadow');
   }
 
-  /** A step that the student would have served is the upstream's, to be compared. */
+  /** The upstream serves a step that the student would have served, for comparison. */
   audited(): void {
     this.#counters.audit.asked++;
     this.fallback('audit');
   }
 
-  compared(agreed: boolean, mode: 'on' | 'shadow'): void {
+  compared(agreed: boolean, readingDiffers: boolean, mode: 'on' | 'shadow'): void {
     const counts = mode === 'shadow' ? this.#counters.shadow : this.#counters.audit;
     counts.compared++;
     if (agreed) counts.agreed++;
+    if (readingDiffers) counts.reading_differs++;
   }
 
   counters(): RelegationCounters {

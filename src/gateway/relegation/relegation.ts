@@ -1,23 +1,28 @@
 /**
- * Relegation on one server thread: which requests are steps that the student may be asked about, and what becomes of those that
- * it may not. It does not touch other requests, and what the student does not serve is forwarded as usual. Server
- * threads, one each; there is none where relegation is off.
+ * Relegation on one server thread: decides which requests are steps that the student may be asked about, and forwards
+ * the steps that it may not answer. Other requests are not touched. Server threads, one each; absent when relegation is
+ * off.
  */
 
-import { nameOrigin, STEP_PATHS } from '../../domain/step-origin.ts';
 import type { HttpStream, RequestHead } from '../../http/http-stream.ts';
-import { STEP_BODY_BYTES, STEPS_UNDER_WAY_BYTES } from '../../limits.ts';
 import type { RequestClass } from '../../providers/classify.ts';
+import { nameOrigin, stepPathOf } from '../../providers/step-origin.ts';
 import { isCredentialHeader } from '../../redaction/header-names.ts';
 import type { FallbackReason, RelegationWire } from '../../student/serving/protocol.ts';
 import { Forward, type ForwardContext } from '../forward.ts';
 import type { Destination } from '../route-table.ts';
 import { KnownCredentials } from './known-credentials.ts';
 import { writeDecision } from './recorded-decision.ts';
-import { RelegatedExchange, type RelegationDesk, type RelegationMode } from './relegated-exchange.ts';
+import {
+  RelegatedExchange,
+  type RelegationDesk,
+  type RelegationMode,
+  STEP_BODY_BYTES,
+} from './relegated-exchange.ts';
 import { RelegationLedger } from './relegation-ledger.ts';
 import { readStepHead } from './step-head.ts';
 import type { StudentLink } from './student-link.ts';
+import { STEPS_UNDER_WAY_BYTES } from './student-link.ts';
 
 export class Relegation implements RelegationDesk {
   readonly mode: RelegationMode;
@@ -26,7 +31,7 @@ export class Relegation implements RelegationDesk {
   readonly #credentials: KnownCredentials;
   readonly #wires: ReadonlySet<RelegationWire>;
   readonly #runHeaders: readonly string[];
-  /** Of bodies that are still coming in. */
+  /** Bytes of incomplete bodies. */
   #heldBytes = 0;
 
   /**
@@ -46,12 +51,13 @@ export class Relegation implements RelegationDesk {
     this.mode = mode;
     this.link = link;
     this.#credentials = new KnownCredentials(ownKeys);
-    link.onCompared = (agreed) => this.ledger.compared(agreed, mode);
+    link.onCompared = (agreed, readingDiffers) => this.ledger.compared(agreed, readingDiffers, mode);
   }
 
   /**
-   * Takes over a request that is a step: the student may have something to say of it, or the upstream of its credential.
-   * @returns false when it is to be forwarded now, and nothing has been done with it
+   * Takes over a request that is a step, if the student is to be asked or its credential is to be checked by the
+   * upstream.
+   * @returns false when the request must be forwarded now, and nothing was done with it
    */
   take(
     context: ForwardContext,
@@ -67,7 +73,7 @@ export class Relegation implements RelegationDesk {
     const origin = nameOrigin(wire, head.path, destination.provider);
     const step = readStepHead(wire, head.headers, origin, this.#runHeaders, isKeyed);
     if (step.refusal === 'no_credential') {
-      // The upstream refuses it, which takes nobody's run over.
+      // The upstream refuses it, which does not take the run over.
       this.ledger.fallback('no_credential');
       return false;
     }
@@ -86,7 +92,7 @@ export class Relegation implements RelegationDesk {
     forward.noteDecision(writeDecision(refusal, null, null));
     forward.onStatus = (status) => {
       this.#credentials.noteAnswer(digest, status);
-      // A stranger takes nobody's run over either, unless the upstream takes the stranger.
+      // An unknown credential does not take the run over, unless the upstream accepts it.
       if (run_id !== null && !isKnown && status < 300) this.link.noteTaken(run_id);
     };
     forward.start();
@@ -106,22 +112,23 @@ export class Relegation implements RelegationDesk {
   /** @returns the wire of a request that is a step; null for any other */
   #wireOf(
     path: string,
-    { route, path: its }: Destination,
+    { route, path: routePath }: Destination,
     { kind, shape }: RequestClass,
   ): RelegationWire | null {
     if (kind !== 'turn' || !this.#wires.has(shape as RelegationWire)) return null;
     const wire = shape as RelegationWire;
-    const end = STEP_PATHS[wire];
-    // Under a prefix the path behind it may begin as its base does; what a tunnel leads to elsewhere has no prefix.
+    const end = stepPathOf(wire);
+    // The path after a prefix may begin like the upstream's base path; a tunnel to another host has no prefix.
     const isStep =
-      route === 'default' ? path === end : route === 'named' && its.length < path.length && its.endsWith(end);
+      route === 'default'
+        ? path === end
+        : route === 'named' && routePath.length < path.length && routePath.endsWith(end);
     return isStep ? wire : null;
   }
 
   #refuse(head: RequestHead): FallbackReason | null {
     if (head.framing === 'none') return 'bad_request';
     if (head.framing === 'length' && head.content_length > STEP_BODY_BYTES) return 'too_large';
-    if (!this.link.isReady) return 'loading';
-    return this.link.isBusy ? 'busy' : null;
+    return this.link.isReady && !this.link.isBusy ? null : this.link.hindrance;
   }
 }

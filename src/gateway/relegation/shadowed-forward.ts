@@ -1,17 +1,19 @@
 /**
- * An exchange that is forwarded while the student is asked what it would have said, or that is audited. It keeps the upstream's
- * answer up to a bound, and hands it over when it is whole. Server threads.
+ * A forwarded exchange whose answer is compared with the student's, in shadow mode or in an audit. It keeps the
+ * upstream's answer up to a bound, and hands it over when it is complete. Server threads.
  */
 
 import type { HttpStream } from '../../http/http-stream.ts';
-import { SHADOWED_ANSWER_BYTES } from '../../limits.ts';
 import type { RequestClass } from '../../providers/classify.ts';
 import { type BegunExchange, Forward, type ForwardContext } from '../forward.ts';
 import type { Destination } from '../route-table.ts';
 import type { Fields } from '../upstream/field-section.ts';
 import type { ResponseHead } from '../upstream/response-parser.ts';
 
-/** The upstream's answer, as it came. */
+/** Answers of an upstream beyond this size are not compared. */
+const SHADOWED_ANSWER_BYTES = 2 << 20;
+
+/** The upstream's answer as received. */
 export interface ShadowedAnswer {
   status: number;
   /** Flat pairs. */
@@ -26,7 +28,7 @@ export class ShadowedForward extends Forward {
   #chunks: Buffer[] = [];
   #bytes = 0;
 
-  /** @param onAnswer called once, with an answer that came whole and is not too long; else never */
+  /** @param onAnswer called once with a complete answer within the bound; otherwise never */
   constructor(
     context: ForwardContext,
     stream: HttpStream,

@@ -9,18 +9,18 @@ import {
 import { parseSeq, readRunId } from '../headers.ts';
 import type { StepHead } from './student-link.ts';
 
-/** What the headers say of a step: what the student is to know, and why it may not be asked. */
+/** What the headers say about a step: the facts for the student, and why it may not be asked. */
 export interface ReadStepHead extends StepHead {
   refusal: FallbackReason | null;
-  /** `x-svc-run`, as capture keeps it; null for none. */
+  /** `x-svc-run`, as capture keeps it; null if absent. */
   label: string | null;
 }
 
 /**
- * Reads a step's headers; credentials are looked for, never kept.
- * @param origin where it came in, as `nameOrigin` names it
- * @param runHeaders of the operator's own that name runs (SVC_RUN_HEADERS)
- * @param isKeyed the route adds a credential of its own
+ * Reads a step's headers; credentials are detected, never kept.
+ * @param origin where it arrived, as `nameOrigin` names it
+ * @param runHeaders the operator's headers that name runs (SVC_RUN_HEADERS)
+ * @param isKeyed the route adds a credential
  */
 export function readStepHead(
   wire: RelegationWire,
@@ -87,8 +87,8 @@ export function readStepHead(
 }
 
 /**
- * A session of a coding agent holds several conversations: sub-agents, titles, summaries. One share takes all or none of it,
- * and who serves one of them says nothing of the others.
+ * A session of a coding agent holds several conversations: sub-agents, titles, summaries. A version's share includes
+ * all of a session or none of it, but each conversation is served independently of the others.
  */
 function nameRun(step: ReadStepHead, headers: readonly string[], runHeaders: readonly string[]): void {
   step.run_id = step.session_id = step.label;

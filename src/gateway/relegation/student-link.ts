@@ -1,14 +1,14 @@
 /**
- * A server thread's way to the student's thread: steps go there, answers come back, and each step learns once what becomes
- * of it, whatever happens to that thread. The link bounds steps and bytes under way. Traffic waits no longer than a step's
- * own deadline, which the step keeps. Server threads.
+ * A server thread's link to the student's thread: it sends steps and receives answers, and each step learns its outcome
+ * exactly once, whatever happens to that thread. The link bounds steps and bytes under way. Traffic waits at most until
+ * the step's own deadline, which the step keeps. Server threads.
  *
- * A student that was read in anew comes with a message port of its own. The former student answers the steps that it has.
+ * A newly loaded student arrives with a new message port. The previous student answers the steps that it already has.
  */
 
 import type { MessagePort } from 'node:worker_threads';
-import { STEPS_UNDER_WAY, STEPS_UNDER_WAY_BYTES, STUDENT_TIMEOUT_MS, UNTOLD_RUNS } from '../../limits.ts';
 import { systemClock } from '../../std/clock.ts';
+import { STEPS_UNDER_WAY, STUDENT_TIMEOUT_MS } from '../../student/serving/limits.ts';
 import type {
   ClientMessage,
   DeclineReason,
@@ -20,27 +20,32 @@ import type {
 } from '../../student/serving/protocol.ts';
 import { DECLINE_REASONS } from '../../student/serving/protocol.ts';
 
-/** Who waits for the student's word on a step. One of the five is called, at most once. */
+/** Bytes of bodies that one server thread has at the student at once. Further steps are forwarded. */
+export const STEPS_UNDER_WAY_BYTES = 64 << 20;
+/** Runs that a server thread remembers for a student that restarts. */
+const UNTOLD_RUNS = 10_000;
+
+/** Waits for the student's decision on a step. One of the five methods is called, at most once. */
 export interface StepWaiter {
   onServed(step: ServedStep): void;
   onDeclined(reason: DeclineReason, finding: StepFinding | null): void;
   /** Shadow mode. */
   onWouldServe(finding: StepFinding | null): void;
-  /** The upstream serves it, and is compared with what the student would have said. */
+  /** The upstream serves it, and its answer is compared with the student's. */
   onAudited(finding: StepFinding | null): void;
-  /** The thread ended, or said something that is no answer. */
+  /** The thread ended, or sent an invalid answer. */
   onFailed(reason: 'crashed' | 'failed'): void;
 }
 
 /** A step that was sent. */
 export interface SentStep {
-  /** Of the student that it was sent to. */
+  /** Version of the student that received it. */
   readonly student_version: number;
-  /** The upstream serves it: what the student says of it from now on counts for nothing. */
+  /** The upstream serves it: the student's answer no longer counts. */
   abandon(): void;
-  /** Nobody serves it. */
+  /** The step is not served at all. */
   cancel(): void;
-  /** Shadow mode and audits: hands over what the upstream answered. */
+  /** Shadow mode and audits: hands over the upstream's answer. */
   compare(status: number, headers: string[], body: Uint8Array<ArrayBuffer>): void;
 }
 
@@ -49,33 +54,41 @@ interface Pending {
   bytes: number;
 }
 
-/** What a step consists of beside its body. */
+/** A step without its body. */
 export type StepHead = Omit<StepRequest, 'type' | 'id' | 'body' | 'expires_at_ms'>;
 
 export class StudentLink {
-  /** Told of a comparison, of shadow mode or of an audit. */
-  onCompared: (agreed: boolean) => void = () => {};
+  /** Receives each comparison, of shadow mode or of an audit. */
+  onCompared: (agreed: boolean, readingDiffers: boolean) => void = () => {};
   readonly #timeoutMs: number | null;
   #connection: Connection | null = null;
+  /** No student is there or being read. */
+  #isAbsent = false;
   #underWay = 0;
   #underWayBytes = 0;
   #nextId = 1;
-  /** Runs that the upstream took over while there was nobody to tell. */
+  /** Runs that the upstream took over while there was no student to tell. */
   readonly #untold = new Set<string>();
 
-  /** @param timeoutMs a step's deadline; null: what its kind of student gets */
+  /** @param timeoutMs a step's deadline; null for the default of the student's kind */
   constructor(timeoutMs: number | null) {
     this.#timeoutMs = timeoutMs;
   }
 
-  /** There is a student to ask. */
+  /** Whether there is a student to ask. */
   get isReady(): boolean {
     return this.#connection !== null;
   }
 
-  /** Nothing more may be sent now. */
+  /** Whether no more may be sent now. */
   get isBusy(): boolean {
     return this.#underWay >= STEPS_UNDER_WAY || this.#underWayBytes >= STEPS_UNDER_WAY_BYTES;
+  }
+
+  /** Why a step cannot be sent now. */
+  get hindrance(): 'no_student' | 'loading' | 'busy' {
+    if (this.#connection !== null) return 'busy';
+    return this.#isAbsent ? 'no_student' : 'loading';
   }
 
   /** How long a step may wait. */
@@ -83,17 +96,18 @@ export class StudentLink {
     return this.#timeoutMs ?? STUDENT_TIMEOUT_MS[this.#connection?.facts.kind ?? 'exemplar'];
   }
 
-  /** A student is there: the first one, one after a crash, or a newer one. The port is this link's from now on. */
+  /** Attaches a student: the first one, one after a crash, or a newer one. The link owns the port from now on. */
   attach(port: MessagePort, facts: StudentFacts): void {
     const connection = new Connection(port, facts, this);
     this.#connection = connection;
+    this.#isAbsent = false;
     for (const run_id of this.#untold) connection.post({ type: 'taken', run_id });
     this.#untold.clear();
   }
 
   /**
    * Sends a step.
-   * @param body handed over: not to be touched afterwards
+   * @param body transferred: must not be used afterwards
    * @returns null when there is no student, or no room
    */
   send(head: StepHead, body: Uint8Array<ArrayBuffer>, waiter: StepWaiter): SentStep | null {
@@ -126,9 +140,13 @@ export class StudentLink {
     else if (this.#untold.size < UNTOLD_RUNS) this.#untold.add(runId);
   }
 
-  /** There is no student any more; what the one before was asked, it may still answer. */
-  withdraw(): void {
+  /**
+   * There is no student to ask; a previous one may still answer the steps that it has.
+   * @param isExpected one is being read
+   */
+  withdraw(isExpected: boolean): void {
     this.#connection = null;
+    this.#isAbsent = !isExpected;
   }
 
   close(): void {
@@ -136,13 +154,13 @@ export class StudentLink {
     this.#connection = null;
   }
 
-  /** A connection's: a step is not under way any more. */
+  /** For a connection: a step is no longer under way. */
   release(bytes: number): void {
     this.#underWay--;
     this.#underWayBytes -= bytes;
   }
 
-  /** A connection's: its thread is gone. */
+  /** For a connection: its thread has ended. */
   detach(connection: Connection): void {
     if (this.#connection === connection) this.#connection = null;
   }
@@ -162,7 +180,7 @@ class Connection {
     this.#link = link;
     port.on('message', (message: StudentMessage) => this.#receive(message));
     port.on('close', () => this.#end());
-    // What waits for an answer keeps the thread alive by itself: a client's connection.
+    // The waiting client's connection keeps the thread alive by itself.
     port.unref();
   }
 
@@ -191,7 +209,7 @@ class Connection {
   #receive(message: StudentMessage): void {
     if (typeof message !== 'object' || message === null) return;
     if (message.type === 'compared') {
-      this.#link.onCompared(message.agreed === true);
+      this.#link.onCompared(message.agreed === true, message.reading_differs === true);
       return;
     }
     const pending = this.forget(message.id);
@@ -216,7 +234,7 @@ class Connection {
   }
 }
 
-/** What goes to a client has this form, whatever a thread says. */
+/** A client's answer must have this form, whatever a thread sends. */
 function isWhole(step: ServedStep): boolean {
   return (
     step.body instanceof Uint8Array &&
@@ -225,7 +243,6 @@ function isWhole(step: ServedStep): boolean {
     typeof step.request_id === 'string' &&
     /^[\w-]{1,64}$/.test(step.request_id) &&
     Number.isFinite(step.input_tokens) &&
-    Number.isFinite(step.output_tokens) &&
-    (step.saved_micro_usd === null || Number.isFinite(step.saved_micro_usd))
+    Number.isFinite(step.output_tokens)
   );
 }

@@ -1,20 +1,24 @@
 /**
- * Reads the messages of one direction of a WebSocket connection out of copies of its bytes, deflated ones too. The frames are
- * read by `ws`. It holds no more than it may, and gives up instead: nobody waits for it. Server threads.
+ * Reads the messages of one direction of a WebSocket connection, deflated ones too, from copies of its bytes. `ws`
+ * reads the frames. Beyond its memory bound it gives up; traffic never waits for it. Server threads.
  */
 import * as ws from 'ws';
-import { TUNNEL_MESSAGE_BYTES, TUNNEL_READING_BYTES } from '../../limits.ts';
 
-export interface MessageEvents {
+/** Larger messages are only forwarded. Such a message ends the capture of its connection. */
+export const TUNNEL_MESSAGE_BYTES = 32 << 20;
+/** Incomplete messages that a server thread holds for capture. */
+const TUNNEL_READING_BYTES = 128 << 20;
+
+interface MessageEvents {
   onMessage: (data: Buffer, isBinary: boolean) => void;
   onClose: (code: number, reason: string) => void;
-  /** Nothing more is read of this direction. */
+  /** Reading of this direction has ended. */
   onGivenUp: () => void;
-  /** All that was given is read, after `isBusy`. */
+  /** Everything passed to `read` has been read; called after `isBusy` was true. */
   onIdle?: () => void;
 }
 
-/** What all readers of this thread hold of messages that are not whole. */
+/** Bytes of incomplete messages that all readers of this thread hold. */
 let held_bytes = 0;
 
 interface FrameReader {
@@ -38,13 +42,13 @@ export class MessageReader {
   /** Since the last message. */
   #heldBytes = 0;
   #isDone = false;
-  /** Pieces that are being read: deflated ones take a moment. */
+  /** Pieces being read: inflating is asynchronous. */
   #pieces = 0;
 
   /**
    * @param isMasked the client's direction
    * @param extensions `Sec-WebSocket-Extensions` of the answer; '' for none
-   * @throws Error for an extension that nobody here knows
+   * @throws Error for an extension that is not supported
    */
   constructor(isMasked: boolean, extensions: string, events: MessageEvents) {
     this.#events = events;
@@ -65,7 +69,7 @@ export class MessageReader {
     this.#frames.on('error', () => this.#giveUp());
   }
 
-  /** @param bytes are the reader's from now on */
+  /** @param bytes owned by the reader from now on */
   read(bytes: Buffer): void {
     if (this.#isDone) return;
     this.#heldBytes += bytes.length;
@@ -114,7 +118,7 @@ function readExtensions(isMasked: boolean, text: string): object {
   const [params] = agreed[extensionName] ?? [];
   if (params === undefined) return {};
   const deflate = new PerMessageDeflate({ isServer: isMasked, maxPayload: TUNNEL_MESSAGE_BYTES });
-  // What was agreed on stands in the answer: there is nothing to choose.
+  // The answer states what was agreed on, so there is nothing to negotiate.
   deflate.params = Object.fromEntries(
     Object.entries(params).map(([name, [value]]) => [name, value === true ? true : Number(value)]),
   );

@@ -1,19 +1,24 @@
 /**
- * Makes exchanges of what passes through one WebSocket connection. In the Responses protocol each `response.create` with the
- * events that answer it is a turn, as if it had been a request of its own with a stream for an answer. Everything else is kept
- * as frames: a line of JSON for each message. Server threads.
+ * Makes exchanges of what passes through one WebSocket connection. In the Responses protocol, each `response.create`
+ * with the events that answer it is a turn, as if it had been a separate request with a streamed answer. Everything
+ * else is kept as frames: one line of JSON per message. Server threads.
  */
+import type { EndCause } from '../../domain/end-cause.ts';
 import type { ApiShape } from '../../domain/exchange.ts';
 import type { HttpStream } from '../../http/http-stream.ts';
-import { TUNNEL_MESSAGE_BYTES, TUNNEL_PART_BYTES, TUNNEL_STREAMS_MAX } from '../../limits.ts';
 import { classifyRequest, type RequestClass } from '../../providers/classify.ts';
 import type { CaptureQueue } from '../capture/capture-queue.ts';
 import type { Tee } from '../capture/tee.ts';
 import { describeExchange, type ForwardContext } from '../forward.ts';
 import type { FilteredRequest } from '../headers.ts';
 import type { Destination } from '../route-table.ts';
-import { MessageReader } from './message-reader.ts';
+import { MessageReader, TUNNEL_MESSAGE_BYTES } from './message-reader.ts';
 import type { TunnelTap } from './tunnel.ts';
+
+/** Collected frames become an exchange at this size. */
+const TUNNEL_PART_BYTES = 4 << 20;
+/** Turns that one connection may have open. */
+const TUNNEL_STREAMS_MAX = 64;
 
 /** An exchange that is open. */
 interface OpenExchange {
@@ -26,9 +31,9 @@ interface OpenExchange {
 
 const FRAMES: RequestClass = Object.freeze({ kind: 'other', shape: null });
 const TURN: RequestClass = Object.freeze({ kind: 'turn', shape: 'responses' });
-/** The events behind which nothing comes of an answer. */
+/** The events that end an answer. */
 const LAST_EVENTS = new Set(['response.completed', 'response.failed', 'response.incomplete', 'error']);
-/** Of turns of a client that names no stream. */
+/** For turns of a client that names no stream. */
 const NO_STREAM = '';
 
 interface WireEvent {
@@ -47,18 +52,19 @@ export class TunnelCapture implements TunnelTap {
   readonly #shape: ApiShape | null;
   readonly #startedAt = performance.now();
   readonly #startedAtMs = Date.now();
-  /** When the upstream did not agree; null: it has agreed, or not answered. */
+  /** When the upstream refused; null when it has agreed, or not answered. */
   #answeredAt: number | null = null;
   #status = 0;
+  #endCause: EndCause | null = null;
   #headers: string[] = [];
   #fromClient: MessageReader | null = null;
   #fromUpstream: MessageReader | null = null;
   readonly #waiting: [MessageReader, Buffer][] = [];
   #waitingBytes = 0;
-  /** The connection is over, and ends for capture with the last message. */
+  /** The connection is over; its capture ends with the last message. */
   #onRead: (() => void) | null = null;
   #frames: OpenExchange | null = null;
-  /** By stream; the oldest first. */
+  /** By stream, the oldest first. */
   readonly #turns = new Map<string, OpenExchange>();
   #isClosed = false;
   #isCut = false;
@@ -109,6 +115,11 @@ export class TunnelCapture implements TunnelTap {
     }
   }
 
+  fail(cause: EndCause): void {
+    this.#endCause = cause;
+    this.open(502, []);
+  }
+
   fromClient(bytes: Buffer): void {
     this.#read(this.#fromClient, bytes);
   }
@@ -119,10 +130,10 @@ export class TunnelCapture implements TunnelTap {
     } else if (this.#frames !== null) this.#frames.tee.add(this.#frames.tee.response, bytes);
   }
 
-  /** One piece after the other, of both sides: deflated ones take a moment, and an answer follows its question. */
+  /** Reads one piece at a time, for both sides: inflating is asynchronous, and an answer must follow its question. */
   #read(reader: MessageReader | null, bytes: Buffer): void {
     if (reader === null || this.#isCut) return;
-    // The reader takes the mask off in place, and the bytes may not have left yet.
+    // A copy: the reader unmasks in place, and the bytes may not have been sent yet.
     this.#waiting.push([reader, Buffer.from(bytes)]);
     this.#waitingBytes += bytes.length;
     if (this.#waitingBytes > TUNNEL_MESSAGE_BYTES) this.#cut();
@@ -156,7 +167,7 @@ export class TunnelCapture implements TunnelTap {
     this.#isClosed = true;
     this.#fromClient?.end();
     this.#fromUpstream?.end();
-    // A handshake that nobody has answered is an exchange like a request that nobody has.
+    // An unanswered handshake is an exchange like an unanswered request.
     if (this.#status === 0) this.#openFrames();
     for (const turn of this.#turns.values()) this.#submit(turn, TURN, true);
     this.#turns.clear();
@@ -171,7 +182,7 @@ export class TunnelCapture implements TunnelTap {
       return;
     }
     const stream = typeof event.stream_id === 'string' ? event.stream_id : NO_STREAM;
-    // A client that begins anew on a stream has given up what it asked before.
+    // A client that begins anew on a stream has given up its previous question.
     this.#endTurn(stream, true);
     if (this.#turns.size >= TUNNEL_STREAMS_MAX) this.#endTurn(this.#turns.keys().next().value!, true);
     const turn = this.#begin();
@@ -239,7 +250,7 @@ export class TunnelCapture implements TunnelTap {
     return { ...begun, at: this.#startedAt, at_ms: this.#startedAtMs, first_byte_ms };
   }
 
-  /** What comes from now on is not read: what is open is marked as cut. */
+  /** Later messages are not read; what is open is marked as truncated. */
   #cut(): void {
     if (this.#isCut) return;
     this.#isCut = true;
@@ -261,13 +272,14 @@ export class TunnelCapture implements TunnelTap {
       open.tee,
       {
         run_id: this.#filtered.run_id,
-        // One number for many turns says nothing.
+        // One number for many turns would be meaningless.
         seq: null,
         status: open.status,
         started_at_ms: open.at_ms,
         first_byte_ms: open.first_byte_ms,
         duration_ms: performance.now() - open.at,
         aborted,
+        ...(this.#endCause === null ? {} : { end_cause: this.#endCause }),
         served_by: 'upstream',
         request_form: this.#filtered.form,
         response_headers: isRefused ? this.#headers : [...this.#headers, 'content-type', type],

@@ -1,30 +1,42 @@
 /**
- * One WebSocket connection: asks the upstream with the client's own handshake and, when it agrees, passes bytes on both ways as
- * they are. It reads no frame and waits for nothing but for the slower side; what capture sees are copies. Server threads.
+ * One WebSocket connection: sends the client's own handshake to the upstream and, when it agrees, passes bytes on
+ * unchanged in both directions. It reads no frame and waits only for the slower side; capture gets copies. Server
+ * threads.
  */
 import { type ClientRequest, type IncomingMessage, request as requestPlain } from 'node:http';
 import { request as requestSecure } from 'node:https';
 import type { Duplex } from 'node:stream';
+import { type EndCause, findEndCause } from '../../domain/end-cause.ts';
 import { CatalogueError } from '../../errors.ts';
 import type { HttpStream } from '../../http/http-stream.ts';
-import { TUNNEL_HEAD_BYTES, TUNNEL_LINGER_MS, TUNNEL_REFUSAL_BYTES } from '../../limits.ts';
-import { replyError } from '../forward.ts';
+import { makeUpstreamFailure, replyError } from '../forward.ts';
 import { type FilteredRequest, replaceHeaders } from '../headers.ts';
 import type { Destination } from '../route-table.ts';
 
-/** What is told of a tunnel while it is open; none of it may be slow or throw. */
+/** Bound on the upstream's answer to a WebSocket handshake: its head, and its body when it refuses. */
+const TUNNEL_HEAD_BYTES = 12 << 10;
+const TUNNEL_REFUSAL_BYTES = 1 << 20;
+/** How long the upstream may take to receive what a client sent before closing its side. */
+const TUNNEL_LINGER_MS = 5_000;
+
+/** Observes an open tunnel; its methods must be fast and must not throw. */
 export interface TunnelTap {
-  /** The upstream has answered, or 502: with 101 it is open. @param headers flat pairs */
+  /**
+   * The upstream has answered, or 502 was sent; with 101 the tunnel is open.
+   * @param headers flat pairs
+   */
   open(status: number, headers: string[]): void;
+  /** The upstream did not answer, and the client reads 502. */
+  fail(cause: EndCause): void;
   fromClient(bytes: Buffer): void;
   fromUpstream(bytes: Buffer): void;
   /** @param isAborted one of the sides broke off */
   close(isAborted: boolean): void;
-  /** There is no exchange: instead of all others. */
+  /** There is no exchange; called instead of all others. */
   cancel(): void;
 }
 
-/** Of the upstream's answer these are the hop's own, or the listener's. */
+/** Headers of the upstream's answer that belong to the hop or to the listener. */
 const ANSWER_OWN = new Set(['date', 'content-length', 'transfer-encoding', 'keep-alive', 'proxy-connection']);
 
 export class Tunnel {
@@ -39,13 +51,13 @@ export class Tunnel {
   #upstream: Duplex | null = null;
   /** What the client has sent before the answer. */
   #early: Buffer[] = [];
-  /** The client does not take what waits for it. */
+  /** The client does not read what waits for it. */
   #isBlocked = false;
-  /** The upstream has ended, and what it has sent is on its way to the client. */
+  /** The upstream has ended, and its last bytes are on their way to the client. */
   #isEnding = false;
   #isOver = false;
 
-  /** @param onOver told once, when both sides are over */
+  /** @param onOver called once, when both sides are over */
   constructor(
     stream: HttpStream,
     destination: Destination,
@@ -62,7 +74,7 @@ export class Tunnel {
 
   start(): void {
     const stream = this.#stream;
-    // A client has nothing to say before the answer. One that says something all the same waits, and is not heard leaving.
+    // A client should not send before the answer. If it does, the bytes wait, and its disconnection is not noticed.
     stream.events = {
       onBody: (chunk) => {
         if (chunk.length === 0) return;
@@ -116,7 +128,7 @@ export class Tunnel {
     replyError(this.#stream, new CatalogueError('malformed_request', 'The request cannot be forwarded'));
   }
 
-  /** Flat pairs of the client's handshake; null where another parser could read them in another way. */
+  /** Flat pairs of the client's handshake; null when another parser could read them differently. */
   #makeHeaders(): string[] | null {
     const { upstream, headers: added } = this.#destination;
     let { lines } = this.#filtered;
@@ -162,7 +174,7 @@ export class Tunnel {
     upstream.on('data', (chunk: Buffer) => this.#passDown(chunk));
     upstream.on('drain', () => stream.resumeBody());
     upstream.on('close', () => this.#endDown());
-    // An answer of 101 alone leaves with the first byte of what follows, unless it is sent here.
+    // An answer of 101 would otherwise leave only with the first byte of what follows.
     stream.flush();
   }
 
@@ -180,14 +192,14 @@ export class Tunnel {
     this.#tap?.fromUpstream(chunk);
   }
 
-  /** The upstream is gone: the client gets what there is, then the end. */
+  /** The upstream is gone: the client gets what has arrived, then the end. */
   #endDown(): void {
     if (this.#isEnding) return;
     this.#isEnding = true;
     if (!this.#isBlocked) this.#stream.destroy();
   }
 
-  /** The upstream does not agree: its answer goes to the client whole, and the connection ends with it. */
+  /** The upstream refuses: its whole answer goes to the client, then the connection ends. */
   #relay(answer: IncomingMessage): void {
     const stream = this.#stream;
     this.#tap?.open(answer.statusCode!, answer.rawHeaders);
@@ -209,15 +221,12 @@ export class Tunnel {
 
   #fail(error: NodeJS.ErrnoException): void {
     if (this.#upstream !== null || this.#stream.closed) return;
-    this.#tap?.open(502, []);
-    const code = error.code === undefined ? '' : ` (${error.code})`;
-    replyError(
-      this.#stream,
-      new CatalogueError('upstream_failed', `The upstream did not answer${code}`, { cause: error }),
-    );
+    const code = error.code ?? '';
+    this.#tap?.fail(findEndCause(code));
+    replyError(this.#stream, makeUpstreamFailure(code, error));
   }
 
-  /** The client's side is over. What it has sent still reaches the upstream, if that takes it. */
+  /** The client's side is over. Its last bytes still reach the upstream, if that accepts them. */
   #finish(aborted: boolean): void {
     if (this.#isOver) return;
     this.#isOver = true;

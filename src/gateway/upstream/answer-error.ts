@@ -1,13 +1,13 @@
-/** What can be wrong with an upstream or its answer. Any thread; pure. */
+/** Errors of an upstream or its answer. Any thread; pure. */
 
-/** An answer that did not come. Its code goes to the client, its words do not. */
+/** A failed answer. The client sees its code, not its message. */
 export class UpstreamError extends Error {
   /**
-   * A system's code where there is one; `BAD_ANSWER` for what is no HTTP/1.1, `BAD_REQUEST` for what we will not send,
-   * `BAD_UPLOAD` for a body of another length than announced.
+   * The system's code, if there is one; `BAD_ANSWER` for anything but HTTP/1.1, `BAD_REQUEST` for a request that we do
+   * not send, `BAD_UPLOAD` for a body of another length than announced.
    */
   readonly code: string;
-  /** The connection had served a request before and ended before a byte of this answer. */
+  /** The connection had served a request before and ended before the first byte of this answer. */
   isStaleConnection = false;
 
   constructor(code: string, message: string, options?: ErrorOptions) {
@@ -17,7 +17,7 @@ export class UpstreamError extends Error {
   }
 }
 
-/** @returns the error for an answer that breaks HTTP/1.1 */
+/** @returns the error for an answer that violates HTTP/1.1 */
 export function badAnswer(what: string): UpstreamError {
   return new UpstreamError('BAD_ANSWER', what);
 }

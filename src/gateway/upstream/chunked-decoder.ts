@@ -1,16 +1,19 @@
 /**
- * A chunked body without its framing (RFC 9112 section 7.1), in whatever pieces it comes. Extensions are checked for
- * length and control characters and left out. Pure; server threads.
+ * Removes the framing of a chunked body (RFC 9112 section 7.1), however it is divided into pieces. Extensions are
+ * checked for length and control characters and dropped. Pure; server threads.
  */
-import { UPSTREAM_CHUNK_LINE_BYTES, UPSTREAM_HEAD_BYTES } from '../../limits.ts';
+import { UPSTREAM_HEAD_BYTES } from '../../limits.ts';
 import { badAnswer } from './answer-error.ts';
 import { type Fields, parseFields, SectionReader, TEXT } from './field-section.ts';
+
+/** Most bytes of a chunk's extension. No provider is known to send any. */
+export const UPSTREAM_CHUNK_LINE_BYTES = 4 << 10;
 
 const LF = 10;
 const CR = 13;
 const SEMICOLON = 59;
 
-/** More digits would not be exact as a number, or are zeros that nobody needs. */
+/** More digits would not be exact as a number, or are superfluous zeros. */
 const SIZE_DIGITS_MAX = 13;
 
 /** The value of each hexadecimal digit, 255 for any other byte. */
@@ -34,19 +37,19 @@ type Place =
   | 'end';
 
 export class ChunkedDecoder {
-  /** null without any. */
+  /** null if absent. */
   trailers: Fields | null = null;
 
   readonly #section = new SectionReader();
   readonly #onData: (chunk: Buffer) => void;
   #place: Place = 'size';
-  /** Bytes of the chunk that are still to come. */
+  /** Remaining bytes of the chunk. */
   #left = 0;
   #digits = 0;
   #lineBytes = 0;
   #trailerBytes = 0;
 
-  /** @param onData called with each piece of the body, a view on the bytes that were given */
+  /** @param onData called with each piece of the body, a view on the given bytes */
   constructor(onData: (chunk: Buffer) => void) {
     this.#onData = onData;
   }
@@ -55,7 +58,7 @@ export class ChunkedDecoder {
     return this.#place === 'end';
   }
 
-  /** A new body begins. */
+  /** Begins a new body. */
   begin(): void {
     this.trailers = null;
     this.#section.reset();
@@ -66,13 +69,13 @@ export class ChunkedDecoder {
     this.#trailerBytes = 0;
   }
 
-  /** Takes no more and gives no more. */
+  /** Accepts and emits nothing more. */
   stop(): void {
     this.#place = 'end';
   }
 
   /**
-   * @param end where the bytes end; what lies behind is none of ours
+   * @param end end of the bytes; later ones are not ours
    * @returns where the body ended, or `end`
    * @throws UpstreamError
    */

@@ -1,9 +1,8 @@
 /**
- * The connections to one upstream: as many as there are requests at once; the one used last is used first, and one that
- * was not used for a while is closed. Server threads; each server thread has its own.
+ * The connections to one upstream: as many as there are concurrent requests. The most recently used one is reused
+ * first, and an unused one is closed after a while. Server threads; each server thread has its own.
  */
 import type { SecureContext } from 'node:tls';
-import { UPSTREAM_IDLE_MS, UPSTREAM_SWEEP_MS, UPSTREAM_TIMEOUT_MS } from '../../limits.ts';
 import { UpstreamError } from './answer-error.ts';
 import {
   type AnswerHandler,
@@ -12,13 +11,23 @@ import {
   type UpstreamRequest,
 } from './upstream-connection.ts';
 
-/** A connection is given up this long before the upstream closes it, by what it said. */
+/** Longest silence of an upstream, before the head and between two chunks. Thinking streams are silent for minutes. */
+export const UPSTREAM_TIMEOUT_MS = 3_600_000;
+/**
+ * How long an unused connection is kept. Most providers close later. Using a connection that was just closed costs a
+ * retry, not a failure.
+ */
+export const UPSTREAM_IDLE_MS = 30_000;
+/** Interval of the search for unused and silent connections. */
+const UPSTREAM_SWEEP_MS = 5_000;
+
+/** A connection is given up this long before the upstream's announced timeout. */
 const KEPT_MARGIN_MS = 2_000;
 /** An upstream cannot make us keep an unused connection for longer. */
 const KEPT_MS_MAX = 600_000;
 /**
- * Connections that are opened in one tick; more wait for the next ticks. To open one takes as long as to pass
- * several frames on, and in a burst of requests the streams that are under way come first.
+ * Connections opened in one tick; more wait for the next ticks. Opening one takes as long as forwarding several frames,
+ * and in a burst of requests the streams under way come first.
  */
 const OPENS_A_TURN = 8;
 const SILENT_SWEEPS_MAX = Math.ceil(UPSTREAM_TIMEOUT_MS / UPSTREAM_SWEEP_MS);
@@ -29,18 +38,18 @@ export class ConnectionPool implements ConnectionOwner {
   readonly #url: URL;
   readonly #all = new Set<UpstreamConnection>();
   readonly #idle: UpstreamConnection[] = [];
-  /** Those that wait to be opened; each has a request. */
+  /** Connections that wait to be opened; each has a request. */
   readonly #unopened = new Set<UpstreamConnection>();
   #openedThisTurn = 0;
   #nextTick: NodeJS.Immediate | null = null;
   #sweepTimer: NodeJS.Timeout | null = null;
-  /** Connections are not kept beyond their answer. */
+  /** Connections are not kept after their answer. */
   #isClosing = false;
   #isDestroyed = false;
 
   /**
    * @param origin http or https, host and port
-   * @param trust whom its certificate may be from; left out: the usual authorities
+   * @param trust trusted authorities; default: the usual ones
    */
   constructor(origin: string, trust?: SecureContext) {
     this.#url = new URL(origin);
@@ -57,13 +66,13 @@ export class ConnectionPool implements ConnectionOwner {
     connection.begin(request, handler);
   }
 
-  /** Finishes what is under way, and what still comes, and keeps no connection. */
+  /** Finishes what is under way, and later requests, and keeps no connection. */
   close(): void {
     this.#isClosing = true;
     for (const connection of this.#idle.splice(0)) connection.destroy(closing());
   }
 
-  /** Ends every connection, busy ones too, and takes no more requests. */
+  /** Ends every connection, busy ones too, and accepts no more requests. */
   destroy(): void {
     this.#isDestroyed = true;
     for (const connection of [...this.#all]) connection.destroy(closing());
@@ -127,7 +136,7 @@ export class ConnectionPool implements ConnectionOwner {
     });
   }
 
-  /** Closes what was idle for too long and gives up on upstreams that are silent for too long. */
+  /** Closes connections that were unused for too long, and gives up on upstreams that are silent for too long. */
   #sweep(): void {
     const now = performance.now();
     for (const connection of [...this.#all]) {

@@ -1,7 +1,7 @@
 /**
- * A section of header lines on the wire: where it ends, and what is in it (RFC 9112 sections 2 to 5). The one place that
+ * A section of header lines on the wire: where it ends, and its fields (RFC 9112 sections 2 to 5). Only this file
  * decides what a line end, a field name and a field value are. It is never lenient, since the other side of the gateway
- * might read a strange line differently. Pure, incremental; server threads, for each answer's head and trailers.
+ * might read a malformed line differently. Pure, incremental; server threads, for each answer's head and trailers.
  */
 import { badAnswer } from './answer-error.ts';
 
@@ -22,43 +22,43 @@ for (const byte of Buffer.from(
 )) {
   TOKEN[byte] = 1;
 }
-/** 1 for each byte that may stand in a field value or a reason phrase: no control but the tab. */
+/** 1 for each byte that a field value or a reason phrase may contain: no control character except the tab. */
 export const TEXT: Readonly<Uint8Array> = Uint8Array.from({ length: 256 }, (_, byte) =>
   byte === HTAB || (byte >= SP && byte !== DEL) ? 1 : 0,
 );
 
-/** Names seen before, by how they were written: their lower case, already known to be tokens. */
+/** Names seen before, by their spelling: lower case, already known to be tokens. */
 const knownNames = new Map<string, string>();
 const KNOWN_NAMES_MAX = 512;
 const KNOWN_NAME_CHARACTERS = 64;
 
-/** Header lines as they came. */
+/** Header lines as received. */
 export interface Fields {
-  /** Flat [name, value, …] in wire order, duplicates kept. One byte a character. */
+  /** Flat [name, value, …] in wire order, duplicates kept. One byte per character. */
   headers: string[];
   /** The names in lower case, one for each pair. */
   names: string[];
 }
 
-/** Finds the blank line that ends a section, whatever pieces it comes in. */
+/** Finds the blank line that ends a section, however the section is divided into pieces. */
 export class SectionReader {
-  /** Where the last section lies, from `start` up to the blank line at `end`. Valid until the next call. */
+  /** Position of the last section, from `start` up to the blank line at `end`. Valid until the next call. */
   bytes: Buffer = BLANK_LINE;
   start = 0;
   end = 0;
 
-  /** A section that did not come in one piece. */
+  /** A section that did not arrive in one piece. */
   #kept: Buffer | null = null;
   #keptBytes = 0;
-  /** Of the kept bytes, those whose lines were looked at. */
+  /** Kept bytes whose lines were examined. */
   #seenBytes = 0;
 
-  /** Bytes of a section that is not complete. */
+  /** Bytes of an incomplete section. */
   get pending_bytes(): number {
     return this.#keptBytes;
   }
 
-  /** A byte of the section that is not complete. */
+  /** A byte of the incomplete section. */
   pendingByte(place: number): number {
     return this.#kept![place]!;
   }
@@ -70,10 +70,10 @@ export class SectionReader {
   }
 
   /**
-   * @param end where the bytes end; what lies behind is none of ours
+   * @param end end of the bytes; later ones are not ours
    * @param room bytes that the section may still have
-   * @returns where the section's blank line ends, or -1 when it is not there yet; then all bytes were taken
-   * @throws UpstreamError for a section without end or a line that ends in LF alone
+   * @returns where the section's blank line ends; -1 when it has not arrived, then all bytes were taken
+   * @throws UpstreamError for a section that is too long or a line that ends in LF alone
    */
   take(bytes: Buffer, at: number, end: number, room: number): number {
     if (this.#kept === null) {
@@ -127,8 +127,8 @@ export class SectionReader {
 
 /**
  * Reads header lines, each with its line end.
- * @param end where they end; a line end of their own or a blank line must stand before or at it
- * @throws UpstreamError for whatever is no header line
+ * @param end their end, at which or before which a line end or blank line must be
+ * @throws UpstreamError for anything but header lines
  */
 export function parseFields(bytes: Buffer, start: number, end: number): Fields {
   const headers: string[] = [];
@@ -157,7 +157,7 @@ export function parseFields(bytes: Buffer, start: number, end: number): Fields {
 function learnName(name: string): string {
   const lower = name.toLowerCase();
   if (knownNames.size < KNOWN_NAMES_MAX && name.length <= KNOWN_NAME_CHARACTERS) {
-    // A text of its own: a part of the head would keep the whole of it in memory.
+    // A copy of the text: a slice of the head would keep the whole head in memory.
     knownNames.set(Buffer.from(name, 'latin1').toString('latin1'), Buffer.from(lower).toString('latin1'));
   }
   return lower;

@@ -1,6 +1,6 @@
 /**
- * The request line and header lines that go to an upstream. It sends nothing that could be read as more lines than we mean, or as
- * no line. Pure; server threads, once a request.
+ * The request line and header lines for an upstream. It never sends text that could be read as more lines than
+ * intended, or as no line. Pure; server threads, once per request.
  */
 import { UpstreamError } from './answer-error.ts';
 
@@ -12,21 +12,21 @@ const FIELD_LINES = /^(?:[!#$%&'*+\-.^_`|~0-9A-Za-z]+: [\t\x20-\x7e\x80-\xff]*\r
 
 const FIELD_VALUE = /^[\t\x20-\x7e\x80-\xff]*$/;
 
-/** @returns whether the text is header lines, `name: value\r\n` each, and nothing that could be read as something else */
+/** @returns whether the text is header lines, `name: value\r\n` each, without any other possible reading */
 export function areFieldLines(text: string): boolean {
   return FIELD_LINES.test(text);
 }
 
-/** @returns whether the text may be a value of such a line */
+/** @returns whether the text may be the value of such a line */
 export function isFieldValue(text: string): boolean {
   return FIELD_VALUE.test(text);
 }
 
 /**
- * @param query without its question mark; null when there is none
- * @param lines what `areFieldLines` says yes to, or null for what it says no to
- * @returns request line and header lines, each with its line end; framing and the blank line are the connection's
- * @throws UpstreamError BAD_REQUEST; its words name what is wrong and show nothing of a value
+ * @param query without its question mark; null if absent
+ * @param lines a text that `areFieldLines` accepts; null for one that it does not
+ * @returns request line and header lines, each with its line end; the connection adds framing and the blank line
+ * @throws UpstreamError BAD_REQUEST; its message names the fault and quotes no value
  */
 export function makeRequestHead(
   method: string,
@@ -36,7 +36,7 @@ export function makeRequestHead(
   lines: string | null,
 ): string {
   if (!TOKEN.test(method)) throw badRequest('invalid method');
-  // Each by itself: a text that was just put together is put into one piece first.
+  // Test each separately: V8 would first flatten a text that was just concatenated.
   if (!PATH.test(path) || (query !== null && !QUERY.test(query))) throw badRequest('invalid path');
   if (lines === null) throw badRequest('invalid header');
   const target = query === null ? path : `${path}?${query}`;

@@ -1,8 +1,8 @@
 /**
- * Reads an upstream's answers on one connection as they arrive: HTTP/1.1 of RFC 9112, in any pieces, and
- * nothing that could be read in two ways. Pure; server threads.
+ * Parses an upstream's answers on one connection as they arrive, in any pieces: HTTP/1.1 of RFC 9112, and nothing
+ * ambiguous. Pure; server threads.
  *
- * docs/gateway.md says what the gateway passes on as it is, and what it refuses.
+ * docs/gateway.md says what the gateway passes on unchanged, and what it refuses.
  */
 import { UPSTREAM_HEAD_BYTES } from '../../limits.ts';
 import { badAnswer } from './answer-error.ts';
@@ -14,25 +14,25 @@ const CR = 13;
 const SP = 32;
 const ZERO = 48;
 
-/** Beginning of each answer; the minor version, 0 or 1, is what follows. */
+/** Beginning of each answer; the minor version, 0 or 1, follows. */
 const VERSION = Buffer.from('HTTP/1.');
 const STATUS_AT = VERSION.length + 2;
 
 /** Head of an answer, informational or final. */
 export interface ResponseHead extends Fields {
   status: number;
-  /** As it came, one byte a character; '' without any. */
+  /** As received, one byte per character; '' when empty. */
   reason: string;
   content_length: number | null;
   is_chunked: boolean;
-  /** The values of Connection, comma between them; null without any. */
+  /** The values of Connection, joined by commas; null when absent. */
   connection: string | null;
 }
 
 export interface ResponseSink {
   /** Any number of informational heads (1xx), then a final one. */
   onHead(head: ResponseHead): void;
-  /** A piece of the body: a view on the bytes that were given, valid during the call. */
+  /** A piece of the body: a view on the given bytes, valid during the call. */
   onBody(chunk: Buffer): void;
 }
 
@@ -40,13 +40,13 @@ export interface ResponseSink {
 type Place = 'nothing' | 'head' | 'length' | 'chunks' | 'until the end';
 
 export class ResponseParser {
-  /** A byte of the answer has come. */
+  /** A byte of the answer has arrived. */
   hasBegun = false;
-  /** The last answer came whole. */
+  /** The last answer was complete. */
   isComplete = false;
-  /** The upstream lets us use the connection again, and nothing speaks against it. */
+  /** The upstream allows the connection to be reused, and nothing prevents it. */
   isKept = false;
-  /** For how long it does; null when it does not say. */
+  /** For how long; null when not stated. */
   kept_ms: number | null = null;
 
   readonly #sink: ResponseSink;
@@ -54,9 +54,9 @@ export class ResponseParser {
   readonly #chunks: ChunkedDecoder;
   #place: Place = 'nothing';
   #isHead = false;
-  /** Of all heads of this answer: informational ones come in any number. */
+  /** Of all heads of this answer, whose informational ones are unlimited in number. */
   #headBytes = 0;
-  /** Bytes of a body with a length that are still to come. */
+  /** Remaining bytes of a body with a length. */
   #left = 0;
 
   constructor(sink: ResponseSink) {
@@ -64,7 +64,7 @@ export class ResponseParser {
     this.#chunks = new ChunkedDecoder((chunk) => this.#sink.onBody(chunk));
   }
 
-  /** Of the last answer; null without any. */
+  /** Of the last answer; null if absent. */
   get trailers(): Fields | null {
     return this.#chunks.trailers;
   }
@@ -87,16 +87,16 @@ export class ResponseParser {
     this.#place = 'head';
   }
 
-  /** Nobody waits for the answer any more: the sink hears nothing further. */
+  /** The answer is no longer wanted: the sink is not called again. */
   stop(): void {
     this.#place = 'nothing';
     this.#chunks.stop();
   }
 
   /**
-   * @param end where the bytes end; what lies behind is none of ours
+   * @param end end of the bytes; later ones are not ours
    * @returns how many bytes belonged to the answer; fewer than `end` only when it is complete
-   * @throws UpstreamError for what is no answer
+   * @throws UpstreamError for anything but an answer
    */
   execute(bytes: Buffer, end: number): number {
     if (end > 0) this.hasBegun = true;
@@ -128,7 +128,10 @@ export class ResponseParser {
     return at;
   }
 
-  /** The upstream has ended the connection in an orderly way. @returns whether that is where the answer ends */
+  /**
+   * The upstream has ended the connection in an orderly way.
+   * @returns whether the answer ends there
+   */
   finish(): boolean {
     if (this.#place !== 'until the end') return false;
     this.#complete();
@@ -144,7 +147,7 @@ export class ResponseParser {
     let at = from;
     const section = this.#section;
     if (section.pending_bytes === 0) {
-      // Line ends before the status line: some servers write one too many behind a body (RFC 9112 section 2.2).
+      // Line ends before the status line: some servers write one too many after a body (RFC 9112 section 2.2).
       while (at < end && (bytes[at] === CR || bytes[at] === LF)) at++;
       this.#headBytes += at - from;
       if (at === end && this.#headBytes <= UPSTREAM_HEAD_BYTES) return at;
@@ -176,7 +179,7 @@ export class ResponseParser {
     const keepAlive = readFraming(head);
     if (status < 200) {
       // We never ask for another protocol.
-      if (status === 101) throw badAnswer('a switch of protocols that nobody asked for');
+      if (status === 101) throw badAnswer('an unrequested switch of protocols');
       this.#sink.onHead(head);
       return;
     }
@@ -191,7 +194,7 @@ export class ResponseParser {
   #decideBody(head: ResponseHead): void {
     this.isKept = true;
     if (this.#isHead || head.status === 204 || head.status === 304) {
-      // Some servers send the body that they announce all the same, and it must not be taken for the next answer.
+      // Some servers send the announced body all the same, and it must not be read as the next answer.
       this.isKept = !this.#isHead && !head.is_chunked && (head.content_length ?? 0) === 0;
       this.#complete();
     } else if (head.is_chunked) {
@@ -215,7 +218,7 @@ function hasToken(connection: string | null, token: RegExp): boolean {
   return connection !== null && token.test(connection);
 }
 
-/** Something that is no HTTP is known by its first bytes; its end may never come. */
+/** Reject anything but HTTP by its first bytes: its end may never come. */
 function checkBeginning(section: SectionReader): void {
   const bytes = Math.min(section.pending_bytes, VERSION.length);
   for (let at = 0; at < bytes; at++) {
@@ -247,8 +250,8 @@ function readStatus(bytes: Buffer, at: number): number {
 }
 
 /**
- * How the body is delimited. Whatever two readers could take differently is refused: a length twice or beside chunks,
- * another coding than chunked (we ask for none: RFC 9112 section 7.4), the same twice.
+ * How the body is delimited. Anything that two readers could interpret differently is refused: two lengths, a length
+ * beside chunks, another coding than chunked (we ask for none: RFC 9112 section 7.4), the same coding twice.
  * @returns the value of Keep-Alive, or null
  */
 function readFraming(head: ResponseHead): string | null {
@@ -283,7 +286,7 @@ function readFraming(head: ResponseHead): string | null {
   return keepAlive;
 }
 
-/** @returns milliseconds, or null when no timeout is said */
+/** @returns milliseconds, or null when no timeout is stated */
 function readTimeout(keepAlive: string): number | null {
   const found = /(?:^|,)[\t ]*timeout=(\d{1,9})/i.exec(keepAlive);
   return found === null ? null : Number(found[1]) * 1000;

@@ -1,25 +1,30 @@
 /**
- * One HTTP/1.1 connection to an upstream: a socket that carries one request after the other, its bytes read into one
- * buffer that all plain connections of the thread share, and the answers parsed as they come. Server threads.
+ * One HTTP/1.1 connection to an upstream: a socket that carries one request after the other. All plain connections of
+ * the thread read into one shared buffer, and answers are parsed as they arrive. Server threads.
  *
- * It ends at any disorder: bytes that no request asked for or after an answer, an answer before its
- * upload was complete, silence beyond the bound. It then tells the handler of the open exchange, exactly once. An upstream that
- * takes no more of an upload may have answered. So a failed write alone ends nothing, and the connection first reads what it can.
+ * It ends at any disorder: unrequested bytes or bytes after an answer, an answer before its upload was complete,
+ * silence beyond the bound. It then tells the handler of the open exchange, exactly once. An upstream that stops
+ * reading an upload may have answered. So a failed write alone ends nothing, and the connection first reads what it
+ * can.
  */
 
 import { connect as connectTcp, isIP, type Socket, type TcpNetConnectOpts } from 'node:net';
 import { connect as connectTls, type SecureContext, TLSSocket } from 'node:tls';
 import { getSystemErrorName } from 'node:util';
 import { SEND_HEAD_BYTES, socketEngine } from '../../../native/socket-engine.ts';
-import { UPSTREAM_CONNECT_MS } from '../../limits.ts';
 import { UpstreamError } from './answer-error.ts';
 import type { Fields } from './field-section.ts';
 import { type ResponseHead, ResponseParser, type ResponseSink } from './response-parser.ts';
 
+/** How long an upstream connection may take to open (address lookup, TCP, TLS) before the client gets 502. */
+export const UPSTREAM_CONNECT_MS = 30_000;
+
 /** What is sent. */
 export interface UpstreamRequest {
   method: string;
-  /** Request line and header lines, each with its line end; without framing and the blank line. One byte a character. */
+  /**
+   * Request line and header lines, each with its line end; without framing and the blank line. One byte per character.
+   */
   head: string;
   /** `length`: `bytes` of them; the whole is in `body`, or comes through `write`. */
   framing: { kind: 'none' } | { kind: 'length'; bytes: number } | { kind: 'chunked' };
@@ -27,46 +32,48 @@ export interface UpstreamRequest {
   body: Buffer | null;
 }
 
-/** Who waits for an answer. Nothing is called after `onEnd` or `onError`, of which exactly one comes. */
+/** Receives an answer. After `onEnd` or `onError`, of which exactly one is called, no method is called. */
 export interface AnswerHandler {
   /** The request has its connection, which may still be connecting. */
   onConnection(connection: UpstreamConnection): void;
   /** Informational heads, then a final one. */
   onHead(head: ResponseHead): void;
-  /** A piece of the body, a view on a buffer that is used again: its bytes are valid until `onRead`, `onEnd` or `onError` returns. */
+  /**
+   * A piece of the body, a view on a reused buffer: its bytes are valid until `onRead`, `onEnd` or `onError` returns.
+   */
   onBody(chunk: Buffer): void;
   /** All that has arrived so far was handed over, and the answer goes on. */
   onRead(): void;
   onEnd(trailers: Fields | null): void;
   onError(error: UpstreamError): void;
-  /** The upload, which `write` said to wait with, flows again. */
+  /** The upload may continue after `write` asked for a pause. */
   onUploadDrained(): void;
 }
 
 /** What a connection tells its pool. */
 export interface ConnectionOwner {
-  /** TLS session to begin with, of an earlier connection to the same place. */
+  /** TLS session to resume, of an earlier connection to the same place. */
   session: Buffer | undefined;
-  /** Whom a certificate may be from; undefined: the usual authorities. */
+  /** Trusted authorities; undefined for the usual ones. */
   readonly trust: SecureContext | undefined;
-  /** Its answer came whole and it may carry another request. */
+  /** Its answer was complete and it may carry another request. */
   onRest(connection: UpstreamConnection): void;
-  /** It has ended, or takes no more requests. */
+  /** It has ended, or accepts no more requests. */
   onGone(connection: UpstreamConnection): void;
 }
 
-/** What one read of a plain socket takes at most. */
+/** Most bytes of one read of a plain socket. */
 const READ_BYTES = 64 * 1024;
-/** What one read of a TLS socket takes at most: a record. */
+/** Most bytes of one read of a TLS socket: a record. */
 const TLS_READ_BYTES = 16 * 1024;
-/** Request body bytes that wait for a slow upstream before the client is told to wait. */
+/** Request body bytes that wait for a slow upstream before the client is paused. */
 const UPLOAD_BUFFER_BYTES = 256 * 1024;
 const KEEP_ALIVE_PROBE_MS = 60_000;
 
 /** Methods whose requests are expected to have a body. */
 const WITH_BODY = new Set(['POST', 'PUT', 'PATCH', 'QUERY', 'PROPFIND', 'PROPPATCH']);
 
-/** The bytes of a read are used up before the next one begins, whatever socket it is on. */
+/** The bytes of a read are consumed before the next read begins, on whatever socket. */
 const sharedBuffer = Buffer.allocUnsafeSlow(READ_BYTES);
 
 const NOTHING = Buffer.alloc(0);
@@ -76,9 +83,9 @@ const LAST_CHUNK = Buffer.from('0\r\n\r\n');
 export class UpstreamConnection implements ResponseSink {
   /** Requests whose head was written to it. */
   requests = 0;
-  /** When it was put to rest, and when it must not be used any more; on the clock of `performance.now()`. */
+  /** When its idle time began, and when it must not be used any more; on the clock of `performance.now()`. */
   expires_at = 0;
-  /** Sweeps of the pool since something happened on it. */
+  /** Sweeps of the pool since the last activity. */
   silent_sweeps = 0;
 
   readonly #owner: ConnectionOwner;
@@ -92,12 +99,12 @@ export class UpstreamConnection implements ResponseSink {
   #isPaused = false;
   #handler: AnswerHandler | null = null;
   #request: UpstreamRequest | null = null;
-  /** Pieces of an upload that came before the connection was there. */
+  /** Pieces of an upload that came before the connection was open. */
   #early: Buffer[] = [];
   #isUploadDone = true;
   #uploadBytes = 0;
   #isUploadBlocked = false;
-  /** A write failed with this: nothing more is sent, what the upstream has sent by then is still read. */
+  /** A write failed with this: nothing more is sent, but the upstream's earlier bytes are still read. */
   #lostUpload: UpstreamError | null = null;
 
   constructor(url: URL, owner: ConnectionOwner) {
@@ -108,7 +115,7 @@ export class UpstreamConnection implements ResponseSink {
     }, UPSTREAM_CONNECT_MS);
   }
 
-  /** It does not count as silent: we told the upstream to wait, or the client has not sent its body yet. */
+  /** It does not count as silent: we paused the upstream, or the client has not sent its body yet. */
   get isWaitingForUs(): boolean {
     return this.#isPaused || (!this.#isUploadDone && !this.#isUploadBlocked);
   }
@@ -117,7 +124,7 @@ export class UpstreamConnection implements ResponseSink {
     return this.#handler === null;
   }
 
-  /** How long the upstream keeps it, as it said with its last answer; null when it did not say. */
+  /** How long the upstream keeps it, by its last answer; null when not stated. */
   get kept_ms(): number | null {
     return this.#parser.kept_ms;
   }
@@ -129,7 +136,7 @@ export class UpstreamConnection implements ResponseSink {
     if (this.#isPaused) this.#socket.pause();
   }
 
-  /** Sends a request, as soon as there is a connection. Only when it is idle. */
+  /** Sends a request as soon as there is a connection. Only when it is idle. */
   begin(request: UpstreamRequest, handler: AnswerHandler): void {
     this.#handler = handler;
     this.#request = request;
@@ -141,8 +148,8 @@ export class UpstreamConnection implements ResponseSink {
   }
 
   /**
-   * More of the request body.
-   * @returns false: wait for `onUploadDrained`
+   * Sends more of the request body.
+   * @returns false to wait for `onUploadDrained`
    */
   write(handler: AnswerHandler, chunk: Buffer, isLast: boolean): boolean {
     if (handler !== this.#handler || this.#isUploadDone) return true;
@@ -151,7 +158,7 @@ export class UpstreamConnection implements ResponseSink {
     this.silent_sweeps = 0;
     const { framing } = this.#request!;
     if (framing.kind === 'length') {
-      // More would be the beginning of another request, and fewer would swallow one.
+      // A longer body would be the beginning of another request, and a shorter one would swallow part of it.
       if (this.#uploadBytes > framing.bytes || (isLast && this.#uploadBytes < framing.bytes)) {
         this.#fail(new UpstreamError('BAD_UPLOAD', 'a body of another length than announced'));
         return true;
@@ -164,18 +171,18 @@ export class UpstreamConnection implements ResponseSink {
     }
     this.#writeBody(framing.kind === 'chunked', chunk, isLast);
     if (this.#lostUpload !== null) return true;
-    // A large piece that the system took at once makes the socket ask for a pause, too; that one is not needed.
+    // The socket also asks for a pause after a large piece that the system took at once; that pause is not needed.
     const socket = this.#socket!;
     this.#isUploadBlocked = socket.writableNeedDrain && socket.writableLength > 0;
     return !this.#isUploadBlocked;
   }
 
-  /** The system has taken all of the upload that was written: nobody looks at its pieces any more. */
+  /** Whether the system has taken all of the written upload, so that its memory may be reused. */
   hasTakenUpload(handler: AnswerHandler): boolean {
     return handler === this.#handler && this.#isConnected && this.#socket!.writableLength === 0;
   }
 
-  /** Stops reading the answer. Some of it may still come. */
+  /** Stops reading the answer. Some of it may still arrive. */
   pause(handler: AnswerHandler): void {
     if (handler !== this.#handler || this.#isPaused || this.#isOver) return;
     this.#isPaused = true;
@@ -186,7 +193,7 @@ export class UpstreamConnection implements ResponseSink {
     if (handler === this.#handler) this.#resume();
   }
 
-  /** Nobody wants the answer any more: the connection ends, and the handler hears nothing further. */
+  /** The answer is no longer wanted: the connection ends, and the handler is not called again. */
   abort(handler: AnswerHandler): void {
     if (handler !== this.#handler) return;
     this.#handler = null;
@@ -213,7 +220,7 @@ export class UpstreamConnection implements ResponseSink {
     const options: TcpNetConnectOpts & { highWaterMark: number } = {
       host,
       port: url.port === '' ? (isSecure ? 443 : 80) : Number(url.port),
-      // Ours to end, so that an end can be looked at first.
+      // We end our side ourselves, so that the upstream's end can be examined first.
       allowHalfOpen: true,
       highWaterMark: UPLOAD_BUFFER_BYTES,
       onread: {
@@ -227,11 +234,11 @@ export class UpstreamConnection implements ResponseSink {
     const socket = isSecure
       ? connectTls({
           ...options,
-          // An address has no name to ask for; the certificate is checked against it all the same.
+          // An IP address is not sent as a name; the certificate is checked against it all the same.
           ...(isIP(host) === 0 && { servername: host }),
           ALPNProtocols: ['http/1.1'],
           session: this.#owner.session,
-          // Whatever NODE_TLS_REJECT_UNAUTHORIZED says: what passes here carries keys.
+          // Regardless of NODE_TLS_REJECT_UNAUTHORIZED, because this traffic carries keys.
           rejectUnauthorized: true,
           ...(this.#owner.trust !== undefined && { secureContext: this.#owner.trust }),
         })
@@ -239,7 +246,7 @@ export class UpstreamConnection implements ResponseSink {
     this.#outliveFailedWrites(socket);
     socket.setNoDelay(true);
     socket.setKeepAlive(true, KEEP_ALIVE_PROBE_MS);
-    // With TLS nothing is written before the other side has shown who it is.
+    // With TLS nothing is written before the other side has authenticated.
     socket.once(isSecure ? 'secureConnect' : 'connect', () => this.#onConnected());
     socket.on('drain', () => this.#onDrain());
     socket.on('end', () => this.#onEnd());
@@ -254,8 +261,8 @@ export class UpstreamConnection implements ResponseSink {
   }
 
   /**
-   * A stream whose write fails is destroyed, with all that has arrived and was not read yet. So it is not told when the
-   * upstream is gone: its end, or its reset, is what there is to be read next.
+   * A stream whose write fails is destroyed, with all received bytes that were not read yet. So the failure is hidden
+   * from it when the upstream is gone: the upstream's end or reset is read next.
    */
   #outliveFailedWrites(socket: Socket): void {
     const write = socket._write;
@@ -325,8 +332,8 @@ export class UpstreamConnection implements ResponseSink {
   }
 
   /**
-   * Sends what the system takes at once past the stream, which takes as long again to hand it over. What is left waits in the
-   * stream: its memory must stay as it is until the exchange is over.
+   * Writes directly to the system what it takes at once, because the stream takes as long again. The rest waits in the
+   * stream: its memory must stay unchanged until the exchange is over.
    */
   #writeWhole(head: string, body: Buffer): void {
     const socket = this.#socket!;
@@ -342,7 +349,7 @@ export class UpstreamConnection implements ResponseSink {
     socket.uncork();
   }
 
-  /** The system has told, and tells the stream no more. */
+  /** The system has reported the failure, and will not report it to the stream. */
   #onSendFailed(socket: Socket, code: string): void {
     const error = Object.assign(new Error(`write ${code}`), { code });
     if (CONNECTION_DEATHS.has(code)) this.#onUploadLost(describeSocketError(error));
@@ -353,7 +360,7 @@ export class UpstreamConnection implements ResponseSink {
   #sendNow(socket: Socket, head: string, body: Buffer): number {
     if (socket.writableLength > 0 || socket.writableCorked > 0 || head.length > SEND_HEAD_BYTES) return 0;
     if (this.#lostUpload !== null || socket instanceof TLSSocket) return 0;
-    // Asked anew each time: a descriptor that was closed is soon another socket's.
+    // Read each time: a closed descriptor soon belongs to another socket.
     const descriptor = (socket as unknown as WithHandle)._handle?.fd ?? -1;
     return descriptor < 0 ? 0 : socketEngine.sendNow(descriptor, head, body);
   }
@@ -405,21 +412,24 @@ export class UpstreamConnection implements ResponseSink {
     if (!this.#parser.isUnframed || socket instanceof TLSSocket) {
       this.#finish(true);
     } else if (socket.writableLength === 0) {
-      // A reset that comes together with bytes is reported as an orderly end. A write, even of nothing, knows better.
+      // A reset that comes together with bytes is reported as an orderly end. Even an empty write reveals it.
       socket.write(NOTHING, (error) => this.#finish(error == null && this.#hasEnded()));
     } else {
-      // Nor would it be written before the upload, which an upstream that has ended may never take. The system is asked to
-      // take more of that right behind such a reset, in the same tick, and fails.
+      // The write would wait behind the upload, which an upstream that has ended may never read. The system retries the
+      // upload right after such a reset, in the same tick, and fails.
       setImmediate(() => this.#finish(this.#hasEnded()));
     }
   }
 
-  /** Whether the upstream ended its half, where reading has come to an end; a reset behind that takes nothing back. */
+  /** Whether the upstream ended its half where reading stopped; a reset after that does not undo it. */
   #hasEnded(): boolean {
     return this.#lostUpload === null || (TELLS_END_BEFORE_RESET && this.#lostUpload.code === 'EPIPE');
   }
 
-  /** No more will come. @param isOrderly it was no reset */
+  /**
+   * No more will come.
+   * @param isOrderly it was no reset
+   */
   #finish(isOrderly: boolean): void {
     if (this.#isOver) return;
     if (isOrderly && this.#handler !== null && this.#parser.finish()) this.#complete(true);
@@ -428,7 +438,7 @@ export class UpstreamConnection implements ResponseSink {
 
   #complete(isSpent: boolean): void {
     const handler = this.#handler;
-    // Without one the exchange was aborted meanwhile, and the connection has ended.
+    // Without a handler the exchange was aborted meanwhile, and the connection has ended.
     if (handler === null) return;
     const { method, framing } = this.#request!;
     this.#handler = null;
@@ -460,7 +470,7 @@ export class UpstreamConnection implements ResponseSink {
   #fail(reason: UpstreamError): void {
     if (this.#isOver) return;
     const handler = this.#handler;
-    // That a write failed was known first.
+    // The failed write was known first.
     const error = this.#lostUpload !== null && CONNECTION_DEATHS.has(reason.code) ? this.#lostUpload : reason;
     this.#handler = null;
     error.isStaleConnection =
@@ -481,21 +491,21 @@ export class UpstreamConnection implements ResponseSink {
   }
 }
 
-/** A socket's handle, which is its own, and null once it is destroyed; the descriptor is -1 where there is none. */
+/** A socket's handle, null once it is destroyed; the descriptor is -1 if absent. */
 interface WithHandle {
   _handle?: { fd?: number } | null;
 }
 
-/** Codes with which a connection dies. */
+/** Codes that end a connection. */
 const CONNECTION_DEATHS = new Set(['ECONNRESET', 'EPIPE', 'ECONNABORTED']);
 
 /**
- * The first write on a connection that was reset fails with EPIPE where an end had come before the reset, else with
- * ECONNRESET (tcp_reset). Elsewhere it may be EPIPE either way.
+ * The first write on a reset connection fails with EPIPE when an end had come before the reset, else with ECONNRESET
+ * (tcp_reset). On other systems it may be EPIPE either way.
  */
 const TELLS_END_BEFORE_RESET = process.platform === 'linux';
 
-/** Several addresses may have been tried; what they have in common is the first one's code. */
+/** Several addresses may have been tried; the first one's code stands for all. */
 function describeSocketError(error: NodeJS.ErrnoException): UpstreamError {
   const first = error instanceof AggregateError ? (error.errors[0] as NodeJS.ErrnoException) : error;
   return new UpstreamError(error.code ?? first.code ?? '', error.message, { cause: error });

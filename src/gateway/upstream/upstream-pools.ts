@@ -1,13 +1,15 @@
 /**
- * Where the providers are: one pool of connections an origin, HTTP/1.1, made at first use. Server threads; each server thread has
- * its own.
+ * The providers' connection pools: one per origin, HTTP/1.1, created at first use. Server threads; each server thread
+ * has its own.
  */
 
 import { createSecureContext, getCACertificates, type SecureContext } from 'node:tls';
-import { UPSTREAM_POOLS_MAX } from '../../limits.ts';
 import { ConnectionPool } from './connection-pool.ts';
 
-/** One provider's address and the pool that leads there. */
+/** Pools at once. Clients choose the region, so the number needs a bound. About 40 regions exist. */
+const UPSTREAM_POOLS_MAX = 64;
+
+/** One provider's address and its pool. */
 export interface Upstream {
   pool: ConnectionPool;
   /** Scheme, host and port. */
@@ -16,7 +18,7 @@ export interface Upstream {
   host: string;
   /** Path of the base, put before the client's; '' for none. */
   base_path: string;
-  /** Whom its certificate may be from; undefined: the usual authorities. It is verified in any case. */
+  /** Trusted authorities; undefined for the usual ones. The certificate is verified in any case. */
   trust: SecureContext | undefined;
 }
 
@@ -24,14 +26,14 @@ export class UpstreamPools {
   readonly #upstreams = new Map<string, Upstream>();
   readonly #trust: SecureContext | undefined;
 
-  /** @param ca authorities that are trusted besides the usual ones, PEM; null: none */
+  /** @param ca authorities that are trusted besides the usual ones, PEM; null for none */
   constructor(ca: string | null = null) {
     if (ca !== null) this.#trust = createSecureContext({ ca: [...getCACertificates('default'), ca] });
   }
 
   /**
    * @param base http or https URL, perhaps with a path, without a trailing slash
-   * @returns the upstream behind it, made at first use
+   * @returns the upstream for it, created at first use
    */
   get(base: string): Upstream {
     const known = this.#upstreams.get(base);

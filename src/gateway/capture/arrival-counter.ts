@@ -1,0 +1,33 @@
+/**
+ * Stamps exchanges in the order in which their requests arrive. All server threads of a process share one counter in
+ * shared memory, so stamps compare across threads: a request sent after another one's answer has the larger stamp.
+ * Server threads.
+ *
+ * The counter starts at the wall clock's milliseconds times 1,024, so a process continues above the stamps of its
+ * predecessor, unless that one counted more than a million requests per second. Stamps stay exact doubles until the
+ * year 2248.
+ */
+
+/** Stamps for each millisecond of the wall clock. */
+const STAMPS_PER_MS = 1_024n;
+
+/** @returns the memory that the counters of all server threads share */
+export function allocateArrivals(): SharedArrayBuffer {
+  const memory = new SharedArrayBuffer(BigInt64Array.BYTES_PER_ELEMENT);
+  new BigInt64Array(memory)[0] = BigInt(Date.now()) * STAMPS_PER_MS;
+  return memory;
+}
+
+export class ArrivalCounter {
+  readonly #cell: BigInt64Array;
+
+  /** @param memory from {@link allocateArrivals} */
+  constructor(memory: SharedArrayBuffer = allocateArrivals()) {
+    this.#cell = new BigInt64Array(memory);
+  }
+
+  /** @returns a number above all that any thread has received */
+  next(): number {
+    return Number(Atomics.add(this.#cell, 0, 1n));
+  }
+}

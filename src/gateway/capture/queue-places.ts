@@ -1,0 +1,36 @@
+/**
+ * The capacity of the capture queue (`GW_MAX_QUEUE`), which all server threads of a process share: together they hold
+ * no more exchanges than that, whatever their number. Server threads.
+ */
+export class QueuePlaces {
+  readonly #taken: Int32Array;
+  readonly #most: number;
+
+  /**
+   * @param most number of places
+   * @param memory from {@link QueuePlaces.allocate}; default: separate memory
+   */
+  constructor(most: number, memory: SharedArrayBuffer = QueuePlaces.allocate()) {
+    this.#most = most;
+    this.#taken = new Int32Array(memory);
+  }
+
+  static allocate(): SharedArrayBuffer {
+    return new SharedArrayBuffer(Int32Array.BYTES_PER_ELEMENT);
+  }
+
+  get areTaken(): boolean {
+    return Atomics.load(this.#taken, 0) >= this.#most;
+  }
+
+  /** @returns whether a place was free */
+  take(): boolean {
+    if (Atomics.add(this.#taken, 0, 1) < this.#most) return true;
+    this.give(1);
+    return false;
+  }
+
+  give(places: number): void {
+    Atomics.sub(this.#taken, 0, places);
+  }
+}

@@ -1,0 +1,52 @@
+/**
+ * Keeps web pages away from what the gateway does without the client's own credential: the admin routes, and routes of
+ * `GW_ROUTES` that add the operator's. A page can send requests here through the browser of a person who can reach the
+ * port, and with DNS rebinding it can read the answers. Server threads.
+ */
+import { CatalogueError } from '../errors.ts';
+import { type AllowedHosts, FOREIGN_HOST } from '../http/allowed-hosts.ts';
+import type { RequestHead } from '../http/http-stream.ts';
+
+/**
+ * @param what names the routes in the error text
+ * @throws CatalogueError `foreign_host` for a host name that DNS could point here; `cross_site` for a page of another
+ * site
+ */
+export function refusePages({ method, headers }: RequestHead, hosts: AllowedHosts, what: string): void {
+  if (!hosts.allows(findHost(headers))) throw new CatalogueError('foreign_host', FOREIGN_HOST);
+  if (isCrossSite(method, headers))
+    throw new CatalogueError('cross_site', `${what} do not answer requests from other sites`);
+}
+
+function findHost(headers: readonly string[]): string | undefined {
+  for (let at = 0; at < headers.length; at += 2) if (headers[at] === 'host') return headers[at + 1];
+  return undefined;
+}
+
+/**
+ * Whether a page of another site sent this. Fetch Metadata says so if the browser sends it, which it does to loopback
+ * and over TLS. `Origin` says so everywhere: browsers send it with all methods but GET and HEAD, with every
+ * cross-origin fetch whose answer the page may read, and with WebSocket handshakes. Other methods must not have one. A
+ * GET may have this very host's, as in a page that asks the gateway for its numbers.
+ */
+function isCrossSite(method: string, headers: readonly string[]): boolean {
+  let origin: string | null = null;
+  let host = '';
+  for (let at = 0; at < headers.length; at += 2) {
+    const value = headers[at + 1]!.toLowerCase();
+    switch (headers[at]) {
+      case 'origin':
+        // Two different values are refused like an unknown one.
+        origin = origin === null || origin === value ? value : 'null';
+        break;
+      case 'host':
+        host = value;
+        break;
+      case 'sec-fetch-site':
+        if (value === 'cross-site' || value === 'same-site') return true;
+    }
+  }
+  if (origin === null) return false;
+  const isRead = method === 'GET' || method === 'HEAD';
+  return !isRead || (origin !== `http://${host}` && origin !== `https://${host}`);
+}

@@ -1,0 +1,78 @@
+/**
+ * Labels what `fetch` sends on platforms where it is not undici's (Bun, Deno): there no channel tells of a request before its head
+ * is written. A redirect is sent by the platform itself and keeps the number of the request. Any thread.
+ */
+import {
+  currentScope,
+  giveBack,
+  hasLabel,
+  isUnconnected,
+  RUN_HEADER,
+  SEQ_HEADER,
+  state,
+  takeLabel,
+} from './scope.ts';
+
+/** Whether `fetch` of this platform tells undici's channels of its requests. */
+export function isFetchOfUndici(): boolean {
+  return (
+    process.versions.undici !== undefined && !('bun' in process.versions) && !('deno' in process.versions)
+  );
+}
+
+/**
+ * To be called once a thread.
+ * @returns false when the platform has no `fetch` that can be replaced
+ */
+export function labelFetch(): boolean {
+  const descriptor = Object.getOwnPropertyDescriptor(globalThis, 'fetch');
+  const original = globalThis.fetch;
+  if (typeof original !== 'function' || descriptor?.configurable !== true) return false;
+  const labelled = {
+    fetch(input: string | URL | Request, init?: RequestInit): Promise<Response> {
+      return send(original, input, init);
+    },
+  }.fetch;
+  Object.defineProperty(globalThis, 'fetch', {
+    value: Object.assign(labelled, original),
+    enumerable: descriptor.enumerable ?? true,
+    writable: true,
+    configurable: true,
+  });
+  return true;
+}
+
+async function send(
+  original: typeof fetch,
+  input: string | URL | Request,
+  init: RequestInit | undefined,
+): Promise<Response> {
+  const scope = currentScope();
+  const headers = scope === null ? null : headersOf(input, init);
+  if (scope === null || headers === null) return original(input, init);
+  const label = takeLabel(scope);
+  headers.set(RUN_HEADER, scope.run);
+  headers.set(SEQ_HEADER, String(label.seq));
+  try {
+    return await original(input, { ...init, headers });
+  } catch (thrown) {
+    // Bun names only the code.
+    if (isUnconnected(thrown) || (thrown as { code?: unknown } | null)?.code === 'ECONNREFUSED')
+      giveBack(label);
+    throw thrown;
+  }
+}
+
+/** @returns a copy of the request's headers; null: it is not to be labelled */
+function headersOf(input: string | URL | Request, init: RequestInit | undefined): Headers | null {
+  try {
+    const isRequest = typeof Request === 'function' && input instanceof Request;
+    const { origin, pathname, search } = new URL(isRequest ? input.url : String(input));
+    if (!state.hosts.labels(origin, pathname + search)) return null;
+    const headers = new Headers(init?.headers ?? (isRequest ? input.headers : undefined));
+    return hasLabel([...headers.keys()]) ? null : headers;
+  } catch {
+    // Whatever is wrong with the request, its sender hears of it from `fetch`.
+    return null;
+  }
+}

@@ -1,0 +1,95 @@
+/**
+ * Attributes as the texts of a step. An attribute that is missing, or whose content the sender has replaced by a
+ * placeholder, is unknown (null); an empty one is empty. Pure; any thread.
+ */
+
+import { isRawNumber, parseExact } from '../std/exact-json.ts';
+import { OTLP_BOUNDS } from './limits.ts';
+import type { Attributes, AttributeValue } from './records.ts';
+
+/** What instrumentations send in place of content. */
+const PLACEHOLDER = /^(?:<redacted>|\[redacted\]|__redacted__|redacted)$/i;
+
+/** A value as a step has it: a text unchanged, all else as JSON; '' when absent. */
+export function textOf(value: AttributeValue | undefined): string {
+  if (value === undefined || value === null) return '';
+  if (typeof value === 'string') return value.toWellFormed();
+  try {
+    return JSON.stringify(value).toWellFormed();
+  } catch {
+    // Nested too deep for the stack: it came as JSON within a text.
+    return '';
+  }
+}
+
+/** The first of the attributes that has a text; '' when none has. */
+export function firstText(attributes: Attributes, names: readonly string[]): string {
+  return firstKnown(attributes, names) ?? '';
+}
+
+/** The first of the attributes that has a text, else '' if one of them is empty; null when all are unknown. */
+export function firstKnown(attributes: Attributes, names: readonly string[]): string | null {
+  let known: string | null = null;
+  for (const name of names) {
+    const text = knownText(attributes.get(name));
+    if (text !== null && text !== '') return text;
+    known ??= text;
+  }
+  return known;
+}
+
+/** @returns null when unknown */
+export function knownText(value: AttributeValue | undefined): string | null {
+  if (value === undefined || value === null) return null;
+  const text = textOf(value);
+  return PLACEHOLDER.test(text) ? null : text;
+}
+
+/**
+ * A tool's input or output: the texts of parts that have texts, the JSON of anything else.
+ * @returns null when unknown
+ */
+export function contentOf(value: AttributeValue | undefined): string | null {
+  const list = typeof value === 'string' && value.startsWith('[') ? parseJson(value) : value;
+  const parts = Array.isArray(list) ? list.map(partText) : [];
+  if (parts.length === 0 || parts.includes(null)) return knownText(value);
+  return parts.join('\n').toWellFormed();
+}
+
+/** @returns null for a part that is not text */
+function partText(part: unknown): string | null {
+  if (!isFields(part)) return null;
+  const { type, text, content } = part;
+  if (type !== undefined && type !== 'text') return null;
+  if (typeof text === 'string') return text;
+  return type === 'text' && typeof content === 'string' ? content : null;
+}
+
+/** The texts of a message's content: a text, or the text parts of a list. */
+export function spokenText(content: unknown): string {
+  const value =
+    typeof content === 'string' && content.startsWith('[') ? (parseJson(content) ?? content) : content;
+  if (typeof value === 'string') return knownText(value) ?? '';
+  if (!Array.isArray(value)) return '';
+  return value
+    .flatMap((part) => (typeof part === 'string' ? part : (partText(part) ?? [])))
+    .filter((text) => text !== '')
+    .join('\n')
+    .toWellFormed();
+}
+
+/** @returns undefined for anything but JSON, or for a text beyond the bound */
+export function parseJson(text: string): AttributeValue | undefined {
+  if (text.length > OTLP_BOUNDS.messages_characters) return undefined;
+  try {
+    return parseExact(text) as AttributeValue;
+  } catch {
+    // Truncated by a bound on attributes, or not JSON at all.
+    return undefined;
+  }
+}
+
+/** Whether the value is an object with names. */
+export function isFields(value: unknown): value is Readonly<Record<string, AttributeValue>> {
+  return typeof value === 'object' && value !== null && !Array.isArray(value) && !isRawNumber(value);
+}

@@ -1,0 +1,47 @@
+/** Bounds of what OpenTelemetry's protocol carries, in and out. Constants only; any thread. */
+
+/**
+ * What is read of one OTLP request, besides the bound of its body, which holds before and after gzip: spans or log records,
+ * values of attributes, their depth, tool calls that become steps, how many of these are under way at once, and the length of
+ * a step's key.
+ */
+export const OTLP_BOUNDS = {
+  records: 20_000,
+  values: 250_000,
+  depth: 32,
+  steps: 2_000,
+  steps_at_once: 32,
+  key_characters: 128,
+  /** A conversation in one attribute, as JSON. A longer one is not read. */
+  messages_characters: 1 << 20,
+} as const;
+/** The export of captured turns over OTLP. */
+export const OTEL_EXPORT = {
+  /** Last turns of a run among which the one that asked for a tool call is looked for. */
+  turns_per_run: 8,
+  /** How often it looks for new turns. */
+  look_ms: 1_000,
+  /** What one request holds. */
+  batch_exchanges: 64,
+  batch_bytes: 2 << 20,
+  /** Exchanges that may wait. Beyond, the oldest are given up. */
+  waiting_exchanges: 100_000,
+  /** Waits between attempts, and the longest wait that a collector may ask for. */
+  retry_ms: { first: 1_000, last: 60_000 },
+  retry_after_ms_max: 5 * 60_000,
+  /** How long a stop waits for the export. */
+  stop_ms: 5_000,
+  /** V8 heap of its process, delays before the process restarts, and ends without progress after which a batch is given up. */
+  heap_mb: 512,
+  restart_ms: { first: 1_000, last: 60_000 },
+  ends_per_batch: 3,
+  /** Size of a collector's answer. */
+  answer_bytes: 64 << 10,
+  /** Runs that are remembered, and turns that a start reads again. */
+  runs: 10_000,
+  looked_back: 2_000,
+  /** Tool calls of one turn, and characters of a text and of a conversation. */
+  tools_per_turn: 128,
+  text_characters: 32_768,
+  messages_characters: 131_072,
+} as const;

@@ -1,0 +1,117 @@
+/**
+ * The messages to and from a model in a span, in all their forms: the GenAI conventions' attributes, the same in
+ * events, one event per message (the conventions before 1.37), and the numbered attributes of OpenInference and
+ * OpenLLMetry. Pure; any thread.
+ */
+import { isFields, knownText, parseJson, spokenText, textOf } from './attribute-text.ts';
+import type { Attributes, AttributeValue, OtlpSpan } from './records.ts';
+
+/** A message in the form of the GenAI conventions. */
+export interface SpanMessage {
+  role: string;
+  parts: readonly Readonly<Record<string, AttributeValue>>[];
+}
+
+export const INPUT_MESSAGES = 'gen_ai.input.messages';
+export const OUTPUT_MESSAGES = 'gen_ai.output.messages';
+
+/** Messages of one of the span's attributes, or of that attribute in its events. */
+export function messagesOf({ attributes, events }: OtlpSpan, name: string): SpanMessage[] {
+  const own = readMessages(attributes.get(name));
+  return own.length > 0 ? own : events.flatMap((event) => readMessages(event.attributes.get(name)));
+}
+
+/** Structured, or as JSON. */
+function readMessages(value: AttributeValue | undefined): SpanMessage[] {
+  const list = typeof value === 'string' ? parseJson(value) : value;
+  if (!Array.isArray(list)) return [];
+  return list.flatMap((message: unknown): SpanMessage[] => {
+    if (!isFields(message) || typeof message.role !== 'string') return [];
+    const { role, parts, content } = message;
+    if (Array.isArray(parts)) return [{ role, parts: parts.filter(isFields) }];
+    // The providers' own form.
+    const text = spokenText(content);
+    return text === '' ? [] : [{ role, parts: [{ type: 'text', content: text }] }];
+  });
+}
+
+/** The texts of a message. */
+export function textsOf({ parts }: SpanMessage): string {
+  return parts
+    .flatMap((part) => (part.type === 'text' ? [textOf(part.content ?? part.text)] : []))
+    .filter((text) => text !== '')
+    .join('\n');
+}
+
+/** The user's first prompt to a model; '' if absent. A tool's result is no prompt. */
+export function promptOf(span: OtlpSpan): string {
+  const plain = knownText(span.attributes.get('user_prompt')) ?? '';
+  if (plain !== '') return plain;
+  for (const message of messagesOf(span, INPUT_MESSAGES)) {
+    const text = message.role === 'user' ? textsOf(message) : '';
+    if (text !== '') return text;
+  }
+  return promptOfEvents(span) || promptOfNumbered(span.attributes) || promptOfAiSdk(span.attributes);
+}
+
+/** `gen_ai.user.message`, one event per message, and `gen_ai.content.prompt`, which has all of them. */
+function promptOfEvents({ events }: OtlpSpan): string {
+  for (const { name, attributes } of events) {
+    if (name === 'gen_ai.user.message') {
+      const body = attributes.get('gen_ai.event.content');
+      const parsed = typeof body === 'string' ? parseJson(body) : body;
+      const text = spokenText(attributes.get('content') ?? (isFields(parsed) ? parsed.content : undefined));
+      if (text !== '') return text;
+    } else if (name === 'gen_ai.content.prompt') {
+      const value = attributes.get('gen_ai.prompt');
+      const first = readMessages(value).find(({ role }) => role === 'user');
+      if (first !== undefined) return textsOf(first);
+    }
+  }
+  return '';
+}
+
+/** Where instrumentations number the messages, and what follows the number. */
+const NUMBERED = [
+  /^(?<messages>llm\.input_messages\.)(?<at>\d{1,6})\.message\.role$/,
+  /^(?<messages>gen_ai\.prompt\.)(?<at>\d{1,6})\.role$/,
+];
+
+/** `llm.input_messages.N.message.…` and `gen_ai.prompt.N.…`. */
+function promptOfNumbered(attributes: Attributes): string {
+  const found: { at: number; message: string }[] = [];
+  for (const [name, role] of attributes) {
+    if (role !== 'user') continue;
+    for (const pattern of NUMBERED) {
+      const { messages, at } = pattern.exec(name)?.groups ?? {};
+      if (messages !== undefined) found.push({ at: Number(at), message: name.slice(0, -'role'.length) });
+    }
+  }
+  found.sort((a, b) => a.at - b.at);
+  for (const { message } of found) {
+    const text = spokenText(attributes.get(`${message}content`)) || textOfContents(attributes, message);
+    if (text !== '') return text;
+  }
+  return '';
+}
+
+/** Parts of a message, numbered in turn. */
+function textOfContents(attributes: Attributes, message: string): string {
+  const texts: string[] = [];
+  for (let at = 0; ; at++) {
+    const part = `${message}contents.${at}.message_content.`;
+    const text = knownText(attributes.get(`${part}text`));
+    if (text === null && !attributes.has(`${part}type`)) return texts.join('\n');
+    if (text !== null && text !== '') texts.push(text);
+  }
+}
+
+/** AI SDK 5 and 6. */
+function promptOfAiSdk(attributes: Attributes): string {
+  const value = attributes.get('ai.prompt');
+  const prompt = typeof value === 'string' ? parseJson(value) : undefined;
+  const messages = attributes.get('ai.prompt.messages') ?? (isFields(prompt) ? prompt.messages : undefined);
+  const first = readMessages(messages).find(({ role }) => role === 'user');
+  if (first !== undefined) return textsOf(first);
+  return isFields(prompt) && typeof prompt.prompt === 'string' ? (knownText(prompt.prompt) ?? '') : '';
+}

@@ -1,0 +1,162 @@
+/**
+ * Spans that represent one tool call: how to recognise them, the tool's input and output, and whether it failed.
+ * Content is in attributes or in events of the span; otherwise it is unknown. docs/otel.md says what each
+ * instrumentation sends, with sources. Pure; any thread.
+ */
+import { contentOf, firstKnown, firstText, knownText, textOf } from './attribute-text.ts';
+import type { Attributes, AttributeValue, OtlpSpan } from './records.ts';
+import { INPUT_MESSAGES, messagesOf, OUTPUT_MESSAGES } from './span-messages.ts';
+
+export function isToolSpan({ name, attributes }: OtlpSpan): boolean {
+  return (
+    attributes.get('gen_ai.operation.name') === 'execute_tool' ||
+    attributes.get('openinference.span.kind') === 'TOOL' ||
+    attributes.get('traceloop.span.kind') === 'tool' ||
+    attributes.get('langsmith.span.kind') === 'tool' ||
+    attributes.get('ai.operationId') === 'ai.toolCall' ||
+    name === 'ai.toolCall'
+  );
+}
+
+const TOOL_NAMES = [
+  'gen_ai.tool.name',
+  'tool.name',
+  'ai.toolCall.name',
+  'tool_name',
+  'traceloop.entity.name',
+  'langsmith.trace.name',
+];
+
+export function toolNameOf({ name, attributes }: OtlpSpan): string {
+  return firstText(attributes, TOOL_NAMES) || name.replace(/^execute_tool /, '');
+}
+
+const CALL_IDS = [
+  'gen_ai.tool.call.id',
+  'tool_use_id',
+  'call_id',
+  'ai.toolCall.id',
+  'tool.id',
+  'tool_call.id',
+];
+
+/** The model's id for the call; '' if absent. */
+export function callIdOf(attributes: Attributes): string {
+  return firstText(attributes, CALL_IDS);
+}
+
+const INPUTS = [
+  'gen_ai.tool.call.arguments',
+  'ai.toolCall.args',
+  'traceloop.entity.input',
+  'input.value',
+  'tool_input',
+  'full_command',
+  'gen_ai.prompt',
+];
+const OUTPUTS = [
+  'gen_ai.tool.call.result',
+  'ai.toolCall.result',
+  'traceloop.entity.output',
+  'output.value',
+  'gen_ai.completion',
+];
+
+/** The tool's input; null when unknown. */
+export function toolInputOf(span: OtlpSpan): string | null {
+  const { attributes, events } = span;
+  const input = firstKnown(attributes, INPUTS) ?? fileOf(span);
+  if (input !== null) return input;
+  for (const event of events) {
+    const own = firstKnown(event.attributes, ['gen_ai.tool.call.arguments', 'tool_input']);
+    if (own !== null) return own;
+    // Strands: the model's message to the tool, as a message of that tool.
+    const input = event.name === 'gen_ai.tool.message' ? knownText(event.attributes.get('content')) : null;
+    if (input !== null) return input;
+  }
+  for (const { parts } of messagesOf(span, INPUT_MESSAGES)) {
+    const call = parts.find(({ type }) => type === 'tool_call');
+    if (call !== undefined) return knownText(call.arguments);
+  }
+  return null;
+}
+
+/** Claude Code names only the file: a reading call has nothing more, and written content is not sent. */
+function fileOf(span: OtlpSpan): string | null {
+  const file = knownText(span.attributes.get('file_path'));
+  return file !== null && /read|view|open/i.test(toolNameOf(span)) ? file : null;
+}
+
+/** The tool's output; null when unknown. */
+export function toolOutputOf(span: OtlpSpan): string | null {
+  const output = firstKnown(span.attributes, OUTPUTS);
+  if (output !== null && output !== '') return output;
+  return outputOfEvents(span) ?? output;
+}
+
+function outputOfEvents(span: OtlpSpan): string | null {
+  for (const { name, attributes } of span.events) {
+    const own = contentOf(attributes.get('gen_ai.tool.call.result'));
+    if (own !== null) return own;
+    if (name === 'tool.output') return firstKnown(attributes, ['output', 'content', 'result']);
+    if (name === 'gen_ai.choice') return contentOf(attributes.get('message') ?? attributes.get('content'));
+  }
+  for (const { parts } of messagesOf(span, OUTPUT_MESSAGES)) {
+    const response = parts.find(({ type }) => type === 'tool_call_response');
+    if (response !== undefined) return contentOf(response.response ?? response.result);
+  }
+  return null;
+}
+
+/** Why tool calls failed. */
+export class ToolFailures {
+  readonly #bySpan = new Map<string, string | null>();
+
+  constructor(spans: readonly OtlpSpan[]) {
+    for (const span of spans) {
+      if (!hasFailed(span)) continue;
+      const reason = reasonOf(span);
+      this.#note(span.trace_id, span.span_id, reason);
+      // A part of a tool's span that represents its execution (Claude Code) shows how the call went.
+      if (!isToolSpan(span) && isExecution(span)) this.#note(span.trace_id, span.parent_span_id, reason);
+    }
+  }
+
+  #note(trace_id: string, span_id: string, reason: string | null): void {
+    const place = `${trace_id}:${span_id}`;
+    this.#bySpan.set(place, this.#bySpan.get(place) ?? reason);
+  }
+
+  /** @returns why the call failed, null when no reason is given; undefined when it did not fail */
+  of({ trace_id, span_id }: OtlpSpan): string | null | undefined {
+    return this.#bySpan.get(`${trace_id}:${span_id}`);
+  }
+}
+
+function isExecution({ name, attributes }: OtlpSpan): boolean {
+  return /tool\.execution$/.test(name) || callIdOf(attributes) !== '';
+}
+
+function hasFailed({ is_error, attributes }: OtlpSpan): boolean {
+  return (
+    is_error ||
+    isFalse(attributes.get('success')) ||
+    /^(?:error|failed|failure)$/i.test(textOf(attributes.get('tool.status'))) ||
+    textOf(attributes.get('error.type')) !== ''
+  );
+}
+
+/** The class of an error (`error.type`) is no reason: errors of one class differ. */
+function reasonOf({ attributes, events, status_message }: OtlpSpan): string | null {
+  const thrown = events.find(({ name }) => name === 'exception')?.attributes;
+  return (
+    (thrown === undefined ? null : knownText(thrown.get('exception.message'))) ||
+    knownText(attributes.get('error')) ||
+    status_message ||
+    null
+  );
+}
+
+export function isFalse(value: AttributeValue | undefined): boolean {
+  return value === false || value === 'false';
+}

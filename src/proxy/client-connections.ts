@@ -1,0 +1,92 @@
+/**
+ * The connections of the proxy's clients by address, with two caps per address: one on connections without a tunnel
+ * (their heads have not arrived, or they were refused and linger), and one on all open connections. So a client that
+ * sends heads slowly takes no places from others. Proxy thread.
+ */
+import type { Socket } from 'node:net';
+import { PUBLIC_ADDRESS_CONNECTIONS } from '../limits.ts';
+import { isNear, networkOf } from '../std/network-address.ts';
+import type { TunnelCounts } from './tunnel-counts.ts';
+
+/** Connections without a tunnel: of all addresses, and of one. Beyond either, the oldest is closed. */
+export const PROXY_HEADS_MAX = 256;
+export const PROXY_HEADS_PER_ADDRESS = 64;
+
+interface Client {
+  /** All open connections. */
+  open: number;
+  /** Those without a tunnel, the oldest first. */
+  waiting: Set<Socket>;
+}
+
+export class ClientConnections {
+  readonly #byAddress: number | null;
+  readonly #counts: TunnelCounts;
+  readonly #clients = new Map<string, Client>();
+  readonly #all = new Map<Socket, Client>();
+  #waiting = 0;
+
+  /**
+   * @param byAddress MAX_CONNECTIONS_PER_ADDRESS; 0 for no cap; null for the default, which applies to public addresses
+   * only
+   */
+  constructor(byAddress: number | null, counts: TunnelCounts) {
+    this.#byAddress = byAddress;
+    this.#counts = counts;
+  }
+
+  /**
+   * Takes a new connection. If its address, or all addresses together, have as many connections without a tunnel as
+   * allowed, the oldest of them is closed, because a proper head arrives at once.
+   * @returns whether the address may have the connection; otherwise it is not kept
+   */
+  add(socket: Socket): boolean {
+    const address = socket.remoteAddress ?? '';
+    const network = networkOf(address);
+    const client = this.#clients.get(network) ?? { open: 0, waiting: new Set() };
+    const cap = this.#byAddress ?? (isNear(address) ? 0 : PUBLIC_ADDRESS_CONNECTIONS);
+    if (cap > 0 && client.open >= cap) {
+      this.#counts.refuse('connections');
+      return false;
+    }
+    this.#clients.set(network, client);
+    if (client.waiting.size >= PROXY_HEADS_PER_ADDRESS) this.#drop(client);
+    else if (this.#waiting >= PROXY_HEADS_MAX) this.#drop(this.#findBusiest());
+    client.open++;
+    client.waiting.add(socket);
+    this.#waiting++;
+    this.#all.set(socket, client);
+    socket.once('close', () => {
+      this.giveTunnel(socket);
+      this.#all.delete(socket);
+      if (--client.open === 0) this.#clients.delete(network);
+    });
+    return true;
+  }
+
+  /** The connection has a tunnel, and waits no longer. */
+  giveTunnel(socket: Socket): void {
+    if (this.#all.get(socket)?.waiting.delete(socket) === true) this.#waiting--;
+  }
+
+  /** Closes all. */
+  destroy(): void {
+    for (const socket of this.#all.keys()) socket.destroy();
+  }
+
+  #drop(client: Client): void {
+    const [oldest] = client.waiting;
+    if (oldest === undefined) return;
+    this.#counts.refuse('heads');
+    this.giveTunnel(oldest);
+    oldest.resetAndDestroy();
+  }
+
+  /** Called only while all places are taken. */
+  #findBusiest(): Client {
+    let busiest: Client | null = null;
+    for (const client of this.#clients.values())
+      if (busiest === null || client.waiting.size > busiest.waiting.size) busiest = client;
+    return busiest!;
+  }
+}
