@@ -23,7 +23,7 @@ export function requireRole(tables: TableReader, user: User, org_id: string, per
 }
 
 /**
- * Whoever is deleted while a request of theirs is under way makes nothing new.
+ * A user who is deleted during a request creates nothing.
  * @throws CatalogueError `unauthenticated`
  */
 export function requireUser(tables: TableReader, user: User): User {
@@ -74,7 +74,7 @@ export function chooseOrganization(
 
 /**
  * The project that a query narrows to; null: none.
- * @throws CatalogueError `not_found` for a project that is none of the organization's
+ * @throws CatalogueError `not_found` for a project of another organization
  */
 export function chooseProject(
   tables: TableReader,
@@ -88,7 +88,7 @@ export function chooseProject(
 
 /**
  * Where a change is logged that is the user's own and no organization's: with the organization that is theirs, so that
- * nobody who merely shares one with them reads of it. null for who owns none.
+ * other members of a shared organization cannot read it. null for a user who owns no organization.
  */
 export function ownOrganization(tables: TableReader, user_id: string): string | null {
   const org_id = defaultOrganization(tables, user_id);

@@ -2,11 +2,11 @@
 import type { z } from 'zod';
 import type { Revocations } from '../auth/revocations.ts';
 import type { ACCOUNT, bootstrapOut, userOut } from '../contract/account.ts';
+import type { HandlerReply } from '../contract/handler.ts';
 import type { UserHandlersOf } from '../contract/user-handler.ts';
 import type { User } from '../domain/account.ts';
 import type { PlanCaps } from '../domain/plans.ts';
 import { CatalogueError } from '../errors.ts';
-import { BOOTSTRAP_CACHE } from '../limits.ts';
 import { type Clock, systemClock } from '../std/clock.ts';
 import { RecentMap } from '../std/recent-map.ts';
 import { writeAudit } from '../storage/accounts/audit.ts';
@@ -30,12 +30,15 @@ import { deleteOrganization } from './organization-deletion.ts';
 import { showInvitation } from './organizations.ts';
 import type { UserEpochs } from './user-epochs.ts';
 
+/** Answers of /auth/bootstrap that a thread keeps, and for how long (document 1, Limits). */
+const BOOTSTRAP_CACHE = { entries: 10_000, fresh_ms: 10_000 } as const;
+
 /** Organizations that a refusal names. */
 const NAMED_AT_MOST = 5;
 
 type Bootstrap = z.output<typeof bootstrapOut>;
 
-export interface AccountServices {
+interface AccountServices {
   main: Tables;
   epochs: UserEpochs;
   revocations: Revocations;
@@ -45,14 +48,8 @@ export interface AccountServices {
   clock?: Clock;
 }
 
-export function accountHandlers({
-  main,
-  epochs,
-  revocations,
-  content,
-  plan_caps,
-  clock = systemClock,
-}: AccountServices): UserHandlersOf<typeof ACCOUNT> {
+export function accountHandlers(services: AccountServices): UserHandlersOf<typeof ACCOUNT> {
+  const { main, epochs, plan_caps, clock = systemClock } = services;
   const cache = new RecentMap<string, { body: Bootstrap; epoch: number; fresh_until_ms: number }>(
     BOOTSTRAP_CACHE.entries,
   );
@@ -101,30 +98,7 @@ export function accountHandlers({
       return { body: showUser(changed) };
     },
 
-    deleteMe: async ({ user, identity, request, now_ms }) => {
-      const actor = auditActor(user, request.address);
-      const { deleted, left } = await main.transact((tx) => {
-        requireUser(tx, user);
-        const own = organizationsOf(tx, user.id);
-        checkHandedOver(tx, own, user.id);
-        const isAlone = ({ organization }: Membership) => countMembers(tx, organization.id) === 1;
-        const [deleted, left] = [own.filter(isAlone), own.filter((one) => !isAlone(one))];
-        for (const { organization } of own)
-          writeAudit(tx, actor, now_ms, { org_id: organization.id, action: 'user.delete', target: user.id });
-        for (const { organization } of deleted) deleteOrganization(tx, organization, actor, now_ms);
-        for (const { organization } of left) removeMember(tx, getMember(tx, organization.id, user.id)!);
-        removeUser(tx, user, identity, now_ms);
-        noteAccountDeletion(tx, user.id, now_ms);
-        return { deleted, left };
-      });
-      for (const { organization } of [...deleted, ...left]) revocations.announce(organization.id);
-      await Promise.all(
-        deleted.map(({ organization }) =>
-          removeInTime(content, { org_id: organization.id, project_id: null }),
-        ),
-      );
-      return { status: 204 };
-    },
+    deleteMe: (call) => deleteAccount(services, call),
 
     bootstrap: ({ user, email_verified, now_ms }) => {
       const epoch = epochs.of(user.id);
@@ -139,6 +113,33 @@ export function accountHandlers({
       return { body };
     },
   };
+}
+
+/** Deletes the account with every organization whose only member it is. */
+async function deleteAccount(
+  { main, revocations, content }: AccountServices,
+  { user, identity, request, now_ms }: Parameters<UserHandlersOf<typeof ACCOUNT>['deleteMe']>[0],
+): Promise<HandlerReply> {
+  const actor = auditActor(user, request.address);
+  const { deleted, left } = await main.transact((tx) => {
+    requireUser(tx, user);
+    const own = organizationsOf(tx, user.id);
+    checkHandedOver(tx, own, user.id);
+    const isAlone = ({ organization }: Membership) => countMembers(tx, organization.id) === 1;
+    const [deleted, left] = [own.filter(isAlone), own.filter((organization) => !isAlone(organization))];
+    for (const { organization } of own)
+      writeAudit(tx, actor, now_ms, { org_id: organization.id, action: 'user.delete', target: user.id });
+    for (const { organization } of deleted) deleteOrganization(tx, organization, actor, now_ms);
+    for (const { organization } of left) removeMember(tx, getMember(tx, organization.id, user.id)!);
+    removeUser(tx, user, identity, now_ms);
+    noteAccountDeletion(tx, user.id, now_ms);
+    return { deleted, left };
+  });
+  for (const { organization } of [...deleted, ...left]) revocations.announce(organization.id);
+  await Promise.all(
+    deleted.map(({ organization }) => removeInTime(content, { org_id: organization.id, project_id: null })),
+  );
+  return { status: 204 };
 }
 
 type Membership = ReturnType<typeof organizationsOf>[number];

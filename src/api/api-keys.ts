@@ -12,6 +12,7 @@ import {
 } from '../auth/key-store.ts';
 import type { Revocations } from '../auth/revocations.ts';
 import type { API_KEYS, apiKeyCreated, apiKeyOut } from '../contract/api-keys.ts';
+import type { HandlerReply } from '../contract/handler.ts';
 import type { UserHandlersOf } from '../contract/user-handler.ts';
 import type { User } from '../domain/account.ts';
 import type { Permission } from '../domain/permissions.ts';
@@ -19,19 +20,20 @@ import { CatalogueError } from '../errors.ts';
 import { ulidAt } from '../std/id.ts';
 import { writeAudit } from '../storage/accounts/audit.ts';
 import { getProject } from '../storage/accounts/projects.ts';
-import type { TableReader, Tables } from '../storage/tables.ts';
+import type { TableReader, Tables, TableTransaction } from '../storage/tables.ts';
 import { auditActor, chooseOrganization, chooseProject, requireRole } from './access.ts';
 import { page } from './organizations.ts';
 
 /** An answer that holds a key must not stay in anything on its way. */
 const SHOWN_ONCE = [['cache-control', 'no-store']] as const;
 
-export interface ApiKeyServices {
+interface ApiKeyServices {
   main: Tables;
   revocations: Revocations;
 }
 
-export function apiKeyHandlers({ main, revocations }: ApiKeyServices): UserHandlersOf<typeof API_KEYS> {
+export function apiKeyHandlers(services: ApiKeyServices): UserHandlersOf<typeof API_KEYS> {
+  const { main, revocations } = services;
   return {
     listKeys: ({ user, query, now_ms }) => {
       const { org_id } = chooseOrganization(main, user, query.org_id, 'keys.read');
@@ -74,12 +76,7 @@ export function apiKeyHandlers({ main, revocations }: ApiKeyServices): UserHandl
         const mode = key.prefix.startsWith('svc_test_') ? 'test' : 'live';
         const successor = makeKey({ org_id, project_id, name, created_by: user.id }, mode, now_ms);
         insertKey(tx, successor.record);
-        const isNow = body.overlap_seconds === 0;
-        const at = new Date(now_ms + body.overlap_seconds * 1_000).toISOString();
-        // A key that was rotated before keeps its earlier end.
-        const isSooner = key.expires_at !== null && key.expires_at < at;
-        if (isNow) endKey(tx, key.id, { revoked_at: at });
-        else if (!isSooner) endKey(tx, key.id, { expires_at: at });
+        const at = endAfter(tx, key, body.overlap_seconds, now_ms);
         writeAudit(tx, auditActor(user, request.address), now_ms, {
           org_id,
           action: 'key.rotate',
@@ -93,25 +90,42 @@ export function apiKeyHandlers({ main, revocations }: ApiKeyServices): UserHandl
       return { headers: SHOWN_ONCE, body: shown };
     },
 
-    revokeKey: async ({ user, params, request, now_ms }) => {
-      const revoked = await main.transact((tx) => {
-        const key = requireKey(tx, user, params.key_id, 'keys.revoke');
-        if (key.revoked_at !== null) return key;
-        const revoked_at = new Date(now_ms).toISOString();
-        const ended = endKey(tx, key.id, { revoked_at })!;
-        writeAudit(tx, auditActor(user, request.address), now_ms, {
-          org_id: key.org_id,
-          action: 'key.revoke',
-          target: key.id,
-          before: describeKey(key),
-          after: { revoked_at },
-        });
-        return ended;
-      });
-      revocations.announce(revoked.org_id);
-      return { body: showKey(main, revoked, now_ms) };
-    },
+    revokeKey: (call) => revokeKey(services, call),
   };
+}
+
+async function revokeKey(
+  { main, revocations }: ApiKeyServices,
+  { user, params, request, now_ms }: Parameters<UserHandlersOf<typeof API_KEYS>['revokeKey']>[0],
+): Promise<HandlerReply> {
+  const revoked = await main.transact((tx) => {
+    const key = requireKey(tx, user, params.key_id, 'keys.revoke');
+    if (key.revoked_at !== null) return key;
+    const revoked_at = new Date(now_ms).toISOString();
+    const ended = endKey(tx, key.id, { revoked_at })!;
+    writeAudit(tx, auditActor(user, request.address), now_ms, {
+      org_id: key.org_id,
+      action: 'key.revoke',
+      target: key.id,
+      before: describeKey(key),
+      after: { revoked_at },
+    });
+    return ended;
+  });
+  revocations.announce(revoked.org_id);
+  return { body: showKey(main, revoked, now_ms) };
+}
+
+/**
+ * Ends a rotated key after the overlap, or at once without one. A key that was rotated before keeps its earlier end.
+ * @returns the end of the overlap, RFC 3339
+ */
+function endAfter(tx: TableTransaction, key: KeyRecord, overlapSeconds: number, nowMs: number): string {
+  const at = new Date(nowMs + overlapSeconds * 1_000).toISOString();
+  const endsSooner = key.expires_at !== null && key.expires_at < at;
+  if (overlapSeconds === 0) endKey(tx, key.id, { revoked_at: at });
+  else if (!endsSooner) endKey(tx, key.id, { expires_at: at });
+  return at;
 }
 
 /** @throws CatalogueError `not_found` for a key that is not there and for one of a foreign organization, alike */

@@ -8,12 +8,13 @@ import { type ApiServices, apiRoutes } from './routes.ts';
 /** What the API needs of a log; pino's logger is one. */
 export interface ApiLog {
   error(fields: object, message: string): void;
+  warn(fields: object, message: string): void;
   debug(fields: object, message: string): void;
   info(fields: object, message: string): void;
   isLevelEnabled(level: string): boolean;
 }
 
-export interface ApiOptions {
+interface ApiOptions {
   /** Origins whose pages may call. */
   cors_origins: readonly string[];
   /** Left out: any. */

@@ -36,13 +36,13 @@ import type { Stores } from '../storage/stores.ts';
 import type { TableReader } from '../storage/tables.ts';
 import { auditActor, chooseOrganization } from './access.ts';
 
-export interface BillingServices {
+interface BillingServices {
   stores: Stores;
   plan_caps: PlanCaps;
-  /** null: no STRIPE_SECRET_KEY. */
+  /** null without STRIPE_SECRET_KEY. */
   processor: PaymentProcessor | null;
   webhooks: WebhookVerifier;
-  /** Of events by their id: copies that come at once, on any thread, are taken in turn. */
+  /** Locks by event id: concurrent copies of an event, on any thread, are handled one at a time. */
   event_locks: SharedLocks;
   clock?: Clock;
 }
@@ -87,7 +87,7 @@ export function billingHandlers({
         plan,
         lookup_key: query.lookup_key,
         customer: customerOf(main, org_id) ?? null,
-        // The processor refuses what is no address.
+        // The payment processor rejects invalid addresses.
         email: findEmailFault(user.email) === null ? user.email : null,
       });
       await main.transact((tx) =>
@@ -112,7 +112,7 @@ export function billingHandlers({
   };
 }
 
-/** The webhooks' routes: the signature is their credential. */
+/** Routes for webhooks; the signature is their credential. */
 export function webhookRoutes(services: BillingServices): ApiRoute[] {
   return [
     { endpoint: WEBHOOKS.webhook, handle: (request) => receive(services, request, 'full') },
@@ -127,7 +127,7 @@ async function receive(
 ): Promise<ApiReply> {
   const event = services.webhooks.verify(request.body, request.headers.get('stripe-signature'), kind);
   if (!HANDLED_EVENTS.has(event.type)) return answer(false);
-  // While the client is there: its address is lost with it.
+  // Read the address now: it is no longer available after the client has disconnected.
   const { address } = request;
   const reply = await services.event_locks.hold(event.id, BILLING_REQUEST_MS, () =>
     handle(services, event, address),
@@ -140,7 +140,7 @@ function answer(handled: boolean, duplicate = false): ApiReply {
   return jsonReply(200, { received: true, handled, duplicate });
 }
 
-/** A copy of an event that was handled finds what became of it, and fetches nothing. */
+/** A copy of a handled event returns the recorded result without fetching anything. */
 async function handle(
   { stores: { main }, plan_caps, processor, clock = systemClock }: BillingServices,
   event: ProcessorEvent,
@@ -152,7 +152,7 @@ async function handle(
   const object = await objectOf(event, processor);
   if (object === null) return answer(false);
   const { id, type } = event;
-  // A subscription that was fetched is as new as the answer; a payment happened when it did.
+  // A fetched subscription is as recent as the response; a payment has the time of its event.
   const isState = event.object.kind === 'thin' && type.startsWith('customer.subscription.');
   const as_of_s = isState ? Math.max(event.created_s, fetchedAtS) : event.created_s;
   const read = readBillingEvent({ id, type, object, as_of_s }, Object.keys(plan_caps));
@@ -174,7 +174,10 @@ async function handle(
   return answer(applied.handled, applied.duplicate);
 }
 
-/** A checkout may end after its organization was deleted: nobody could cancel what it began, or use it. */
+/**
+ * A checkout may complete after its organization was deleted; the subscription could then neither be used nor
+ * cancelled.
+ */
 async function cancelForNobody(
   tables: TableReader,
   processor: PaymentProcessor | null,
@@ -182,7 +185,8 @@ async function cancelForNobody(
 ): Promise<void> {
   const begins = type === 'checkout.session.completed' || type === 'customer.subscription.created';
   if (!begins || change === null || processor === null) return;
-  // Not what is merely unknown here: several services may share an account at the processor.
+  // Only for organizations that were deleted here, not for unknown ones: other services may share the account at the
+  // payment processor.
   if (org_ids.some((org_id) => wasDeleted(tables, { org_id, project_id: null })))
     await processor.cancelSubscription(change.id);
 }
@@ -193,7 +197,7 @@ async function objectOf(
 ): Promise<Readonly<Record<string, unknown>> | null> {
   if (object.kind === 'full') return object.fields;
   if (processor === null) throw new CatalogueError('unavailable', 'Billing is not configured');
-  // By the event's own type: what kind of object it is, is not the event's to say twice.
+  // Decide by the event type, not by the object type that the event repeats.
   const kind = type.startsWith('customer.subscription.')
     ? 'customer.subscription'
     : type.startsWith('invoice.')
@@ -202,7 +206,7 @@ async function objectOf(
   return object.id === '' ? null : processor.fetchObject(kind, object.id);
 }
 
-/** What an organization has subscribed to, and what that allows. */
+/** The organization's subscription, and the intervention cap of its plan. */
 export function showSubscription(
   tables: TableReader,
   org_id: string,

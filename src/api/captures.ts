@@ -1,12 +1,27 @@
 /** Handlers of `contract/captures.ts`: what the capture reader answers, as it is. Server threads. */
+
+import type { z } from 'zod';
+import type { Principal } from '../auth/principal.ts';
 import type { CAPTURES } from '../contract/captures.ts';
 import { type ApiReply, jsonReply } from '../contract/route.ts';
 import { valueViolation } from '../contract/violation.ts';
-import type { CaptureAnswer, CaptureAsker, CapturedRunFilter } from '../domain/captured-run.ts';
+import type { AuditActor } from '../domain/account.ts';
+import { cleanAgentName } from '../domain/agent-name.ts';
+import type { CaptureAnswer, CaptureAsker } from '../domain/captured-run.ts';
+import type { RunQuery } from '../domain/run-query/run-query.ts';
 import type { StudentReport } from '../domain/student-report.ts';
+import type { FigureQuestion } from '../domain/traffic-figures.ts';
 import { CatalogueError } from '../errors.ts';
 import { type Clock, systemClock } from '../std/clock.ts';
+import { markRun } from '../storage/accounts/run-marks.ts';
+import { findUserId } from '../storage/accounts/users.ts';
+import type { Tables } from '../storage/tables.ts';
+import { ownOrganization } from './access.ts';
 import type { OperatorHandlersOf } from './operator-guard.ts';
+import { readRunPlace, readRunQuery, startedBetween, wholeName } from './run-query.ts';
+
+/** An agent variant with its name. */
+type NamedAgent = Pick<StudentReport['agents'][number], 'agent' | 'name' | 'is_named'>;
 
 export interface CaptureServices {
   reader: CaptureAsker;
@@ -14,6 +29,12 @@ export interface CaptureServices {
   stats: (() => Promise<object>) | null;
   /** The student in its directory. */
   student: () => Promise<StudentReport>;
+  /** Names an agent variant; null: there is no such variant. */
+  nameAgent: (agent: string, name: string | null) => Promise<NamedAgent | null>;
+  /** Where marks are kept. */
+  main: Tables;
+  /** The organization that captures belong to (GW_ORG); null: to none. */
+  org_id: string | null;
 }
 
 /** Nothing that an agent or a provider wrote is ever a page of this address. */
@@ -31,7 +52,7 @@ const JSON_HEADERS: ApiReply['headers'] = [
 ];
 
 export function captureHandlers(
-  { reader, stats, student }: CaptureServices,
+  { reader, stats, student, nameAgent, main, org_id }: CaptureServices,
   clock: Clock = systemClock,
 ): OperatorHandlersOf<typeof CAPTURES> {
   const download = async (id: number, side: 'request' | 'response'): Promise<ApiReply> => {
@@ -43,22 +64,34 @@ export function captureHandlers(
   };
   return {
     listCapturedRuns: async ({ query }) => {
-      const { limit, cursor, from, to, model, golden, served_by, session, own, q } = query;
-      const filter: CapturedRunFilter = {
-        ...(from == null ? {} : { from_ms: Date.parse(from) }),
-        ...(to == null ? {} : { to_ms: Date.parse(to) }),
-        ...(model == null || model === '' ? {} : { model }),
-        ...(golden == null ? {} : { golden }),
-        ...(served_by == null ? {} : { served_by }),
-        ...(session == null ? {} : { session_id: session }),
-        ...(own == null ? {} : { is_own: own }),
-        ...(q == null || q === '' ? {} : { q }),
-      };
-      return toReply(await reader.ask({ name: 'runs', limit, before: readPlace(cursor), filter }));
+      const { limit, cursor } = query;
+      const asked = readListQuery(query);
+      const after = readRunPlace(asked, cursor);
+      return toReply(await reader.ask({ name: 'runs', limit, after, query: asked }));
     },
     readCapturedRun: async ({ params, query }) => {
       const { limit, cursor } = query;
       return toReply(await reader.ask({ name: 'run', run_id: params.id, limit, after: readPlace(cursor) }));
+    },
+    readCapturedRunCache: async ({ params }) =>
+      toReply(await reader.ask({ name: 'run_cache', run_id: params.id })),
+    sumCacheMisses: async ({ query: { from, cursor } }) => {
+      const from_ms = from == null ? null : Date.parse(from);
+      return toReply(await reader.ask({ name: 'cache', before: readPlace(cursor), from_ms }));
+    },
+    searchCaptures: async ({ query: { q, limit, cursor } }) => {
+      const answer = await reader.ask({ name: 'search', q, limit, before: readPlace(cursor) });
+      if (answer.type === 'unfit') throw valueViolation(['query', 'q'], answer.detail, q);
+      return toReply(answer);
+    },
+    markCapturedRun: async ({ params: { id: run_id }, body: { mark }, operator, request: { address } }) => {
+      const known = await reader.ask({ name: 'run', run_id, limit: 1, after: null });
+      if (known.type !== 'json') return toReply(known);
+      const { actor, log } = describeOperator(main, operator, address, clock.wallMs());
+      const about = { run_id, mark, org_id: org_id ?? log ?? '' };
+      const row = await main.transact((tx) => markRun(tx, actor, clock.wallMs(), about));
+      const { marked_at = null, marked_by = null } = row ?? {};
+      return jsonReply(200, { run_id, mark, marked_at, marked_by }, [['cache-control', 'no-store']]);
     },
     readCapturedExchange: async ({ params }) =>
       toReply(await reader.ask({ name: 'exchange', id: params.id })),
@@ -75,12 +108,67 @@ export function captureHandlers(
       const from_ms = to_ms - query.hours * 3_600_000;
       return toReply(await reader.ask({ name: 'activity', from_ms, to_ms }));
     },
+    readTrafficFigures: async ({ query: { by, days, ...where } }) => {
+      const nowMs = clock.wallMs();
+      const question: FigureQuestion = {
+        by,
+        from_day: dayOf(nowMs - (days - 1) * DAY_MS),
+        to_day: dayOf(nowMs),
+        where: Object.fromEntries(Object.entries(where).filter(([, value]) => value != null && value !== '')),
+      };
+      return toReply(await reader.ask({ name: 'figures', question }));
+    },
+    readProviderLimits: async () => toReply(await reader.ask({ name: 'limits', now_ms: clock.wallMs() })),
     readStudentReport: async () => jsonReply(200, await student(), [['cache-control', 'no-store']]),
+    nameStudentAgent: async ({ body: { agent, name } }) => {
+      if (name !== null && cleanAgentName(name) === '')
+        throw valueViolation(['body', 'name'], 'nothing in it can be shown', name);
+      const named = await nameAgent(agent, name);
+      if (named === null) throw new CatalogueError('not_found', 'The student has no such agent variant');
+      return jsonReply(200, named, [['cache-control', 'no-store']]);
+    },
     readCaptureStats: async () => {
       if (stats === null) throw new CatalogueError('not_found', 'This process has no gateway');
       return jsonReply(200, await stats(), [['cache-control', 'no-store']]);
     },
   };
+}
+
+/** The query of a list: its text, and the parameters that stood for it before. @throws SchemaViolation */
+function readListQuery(query: z.output<(typeof CAPTURES)['listCapturedRuns']['query']>): RunQuery {
+  const { model, golden, served_by, session, own } = query;
+  const { terms, sort } = readRunQuery(query.q);
+  const addName = (field: 'model' | 'session', text: string | null | undefined): void => {
+    if (text) terms.push({ kind: 'name', field, values: [wholeName(text)], is_not: false });
+  };
+  const addTrait = (value: string, is: boolean): void => {
+    terms.push({ kind: 'choice', field: 'is', values: [value], is_not: !is });
+  };
+  addName('model', model);
+  addName('session', session);
+  if (golden != null) addTrait('golden', golden);
+  if (own != null) addTrait('child', !own);
+  if (served_by != null) terms.push({ kind: 'choice', field: 'served', values: [served_by], is_not: false });
+  const between = startedBetween(query);
+  return { terms: between === null ? terms : [...terms, between], sort };
+}
+
+const DAY_MS = 24 * 3_600_000;
+
+function dayOf(ms: number): string {
+  return new Date(ms).toISOString().slice(0, 10);
+}
+
+/** Who the audit log names, and the organization whose log has the entry where captures are of none; null: no log has it. */
+function describeOperator(
+  main: Tables,
+  operator: Principal,
+  address: string,
+  nowMs: number,
+): { actor: AuditActor; log: string | null } {
+  const user_id = operator.type === 'user' ? findUserId(main, operator.identity, nowMs) : undefined;
+  if (user_id === undefined) return { actor: { type: 'operator', id: operator.id, address }, log: null };
+  return { actor: { type: 'user', id: user_id, address }, log: ownOrganization(main, user_id) };
 }
 
 /** @throws CatalogueError */

@@ -39,13 +39,13 @@ export interface SharedMemory {
   pattern_catalog: string;
 }
 
-export interface CheckParts {
+interface CheckParts {
   config: Config;
   asker: Asker;
   stores: Stores;
   shared: SharedMemory;
   memberships?: MembershipReader;
-  /** Counts requests by key; absent: nobody does. */
+  /** Counts requests by key; absent: they are not counted. */
   key_uses?: KeyUses;
 }
 

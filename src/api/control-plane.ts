@@ -40,7 +40,7 @@ export interface ControlPlane {
   user_epochs: SharedArrayBuffer;
   /** Shared by all server threads (src/std/shared-locks.ts). */
   event_locks: SharedArrayBuffer;
-  /** Waits until what other server threads have counted can be read here; absent where there are none. */
+  /** Waits until what other server threads have counted can be read here; absent without other server threads. */
   settle?: () => Promise<void>;
   /** What is deleted by age (RETENTION_DAYS…). */
   retention_days: KeptDays;

@@ -1,5 +1,5 @@
 /**
- * The dashboard's files, as `bundle.ts` made them, read once at start and served compressed: a page that calls this API
+ * The dashboard's files, as `tools/bundle.ts` made them, read once at start and served compressed: a page that calls this API
  * with the session of its reader. Server threads.
  */
 import { readFileSync } from 'node:fs';
@@ -32,7 +32,7 @@ const MEDIA_TYPES: Readonly<Record<string, string>> = {
 };
 const SUFFIXES: Readonly<Record<string, string>> = { br: '.br', gzip: '.gz' };
 
-/** The page runs its own script alone, talks to this address alone, and stands in nobody's frame. */
+/** The page runs its own script alone, talks to this address alone, and may not be framed. */
 const POLICY = [
   "default-src 'none'",
   "script-src 'self'",
@@ -50,7 +50,7 @@ const POLICY = [
 const FOR_EVER = 'public, max-age=31536000, immutable';
 
 const NOT_BUILT = `<!doctype html><meta charset="utf-8"><title>Understudy</title>
-<p>The dashboard is not built here: run <code>npm ci</code> or <code>node bundle.ts</code> and restart.
+<p>The dashboard is not built here: run <code>npm ci</code> or <code>node tools/bundle.ts</code> and restart.
 The API answers without it: see <a href="/docs">/docs</a>.</p>
 `;
 
@@ -98,7 +98,7 @@ function answerFile({ name, is_hashed, encodings }: BuiltFile, type: string): Ap
     body: isBuilt ? readFileSync(new URL(name, FOLDER)) : NOT_BUILT,
   };
   const compressed = encodings.map((encoding) => ({
-    // As a token of its own that is not refused (`br;q=0`).
+    // As a separate token that is not refused (`br;q=0`).
     pattern: new RegExp(`(?:^|[\\s,])${encoding}(?!\\s*;\\s*q=0(?:\\.0*)?\\s*(?:,|$))\\s*(?:[;,]|$)`),
     reply: {
       status: 200,

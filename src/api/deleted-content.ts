@@ -4,18 +4,18 @@
  * made, so that whatever cuts it short, the next start goes on. Server threads.
  */
 import { setImmediate as nextTurn } from 'node:timers/promises';
-import { DistillerClient } from '../../actors/distiller/client.ts';
 import type { FindingsClient } from '../../actors/findings-index/client.ts';
 import { LiveHubClient } from '../../actors/live-hub/client.ts';
 import { PatternIndexClient } from '../../actors/pattern-index/client.ts';
+import { PatternMakerClient } from '../../actors/pattern-maker/client.ts';
 import { RunClient } from '../../actors/run/client.ts';
 import type { PatternScope } from '../domain/pattern.ts';
 import { PATTERN_SOURCES, PATTERNS } from '../domain/pattern-rows.ts';
+import { RETENTION } from '../domain/retention-clock.ts';
 import { placeOfKey, RUN_LISTS, runListPrefix } from '../domain/run-list.ts';
 import { RUNS_BY_EXPERIMENT } from '../domain/run-summary.ts';
 import { TRACE_LISTS, type TraceListRow, traceListPrefix } from '../domain/trace-rows.ts';
 import { CatalogueError } from '../errors.ts';
-import { DELETION_WAIT_MS, LATE_WRITES_MS, RETENTION } from '../limits.ts';
 import type { Asker } from '../runtime/actor-client.ts';
 import type { RowKey } from '../runtime/protocol.ts';
 import { type Clock, systemClock } from '../std/clock.ts';
@@ -31,10 +31,15 @@ import type { Row, Tables } from '../storage/tables.ts';
 import { removeOrganizationRows } from './organization-rows.ts';
 import { removeRows } from './row-removal.ts';
 
+/** How long the answer to the deletion of a project or an organization waits for the content to go. The rest goes after it. */
+const DELETION_WAIT_MS = 2_000;
+/** How long after a deletion late writes may still arrive. Pattern making takes longest. */
+const LATE_WRITES_MS = 600_000;
+
 export interface DeletedContentParts {
   asker: Asker;
   stores: Stores;
-  /** null: there are none in this process. */
+  /** null: this process has no findings. */
   findings: FindingsClient | null;
   /** A vector store is configured. */
   has_patterns: boolean;
@@ -44,7 +49,7 @@ export interface DeletedContentParts {
 export class DeletedContent {
   readonly #stores: Stores;
   readonly #runs: RunClient;
-  readonly #traces: DistillerClient;
+  readonly #traces: PatternMakerClient;
   readonly #patterns: PatternIndexClient | null;
   readonly #findings: FindingsClient | null;
   readonly #live: LiveHubClient;
@@ -53,7 +58,7 @@ export class DeletedContent {
   constructor({ asker, stores, findings, has_patterns, clock = systemClock }: DeletedContentParts) {
     this.#stores = stores;
     this.#runs = new RunClient(asker);
-    this.#traces = new DistillerClient(asker, stores.main);
+    this.#traces = new PatternMakerClient(asker, stores.main);
     this.#patterns = has_patterns ? new PatternIndexClient(asker) : null;
     this.#findings = findings;
     this.#live = new LiveHubClient(asker);
@@ -160,7 +165,7 @@ async function empty<Value>(
   }
 }
 
-/** Somebody else has deleted it. @throws anything else */
+/** Another request has deleted it. @throws anything else */
 function passMissing(thrown: unknown): void {
   if (!(thrown instanceof CatalogueError && thrown.code === 'not_found')) throw thrown;
 }

@@ -6,10 +6,12 @@
 import type { Revocations } from '../auth/revocations.ts';
 import type { Tenant } from '../domain/tenant.ts';
 import { CatalogueError } from '../errors.ts';
-import { DELETED_NAMES_REMEMBERED } from '../limits.ts';
 import { RecentMap } from '../std/recent-map.ts';
 import { type DeletedScope, listDeletions, wasDeleted } from '../storage/accounts/deletions.ts';
 import type { TableReader } from '../storage/tables.ts';
+
+/** Organizations and projects of which a thread remembers whether they were deleted. The oldest are looked up again. */
+const DELETED_NAMES_REMEMBERED = 10_000;
 
 const NONE: ReadonlySet<string> = new Set();
 
@@ -35,7 +37,7 @@ export class DeletedScopes {
     this.#revocations = revocations;
   }
 
-  /** Projects of an organization that are deleted, and may not be all gone. Mostly there are none. */
+  /** Projects of an organization that are deleted, whose content may remain in part. Usually empty. */
   hiddenIn(org_id: string): ReadonlySet<string> {
     this.#renew();
     return this.#hidden.get(org_id) ?? NONE;

@@ -14,7 +14,7 @@ import { type CorsPolicy, FOREIGN_ORIGIN } from '../http/cors.ts';
 import { newUlid } from '../std/id.ts';
 
 /** A request before its route is known. */
-export interface UnroutedRequest extends Omit<ApiRequest, 'params' | 'address'> {
+interface UnroutedRequest extends Omit<ApiRequest, 'params' | 'address'> {
   /** '' where it is not known. */
   address?: string;
   /** The body is beyond the cap and was not read. */
@@ -24,7 +24,7 @@ export interface UnroutedRequest extends Omit<ApiRequest, 'params' | 'address'> 
 }
 
 /** Told of every failure that is ours, its cause included; a caller reads the catalogue's words. */
-export type ReportFailure = (error: CatalogueError, request: UnroutedRequest, requestId: string) => void;
+type ReportFailure = (error: CatalogueError, request: UnroutedRequest, requestId: string) => void;
 
 /** What is known of an answered request: nothing that a caller could have hidden a secret in. */
 export interface Answered {
@@ -36,7 +36,7 @@ export interface Answered {
   duration_ms: number;
 }
 
-export interface DispatchOptions {
+interface DispatchOptions {
   report: ReportFailure;
   /** Told of every request once its answer is known. */
   observe?: (answered: Answered) => void;
@@ -107,11 +107,14 @@ export function compileDispatch(routes: readonly ApiRoute[], options: DispatchOp
 }
 
 /**
- * A page that reached this address by a name of its own knows no credential (DNS rebinding). A caller that has one may use any
- * name for the service: agents use names of their network. A wrong credential is refused later.
+ * A page that reached this address by the page's own name knows no credential (DNS rebinding). A caller that has one may use any
+ * name for the service: agents use names of their network. That holds where the credential is checked, and a wrong one is
+ * refused later. On open routes the header proves nothing: a page can send any.
  */
 function isWelcome({ headers }: UnroutedRequest, { endpoint }: ApiRoute, hosts: AllowedHosts): boolean {
-  return endpoint.any_host === true || headers.has('authorization') || hosts.allows(headers.get('host'));
+  if (endpoint.any_host === true || hosts.allows(headers.get('host'))) return true;
+  const isChecked = endpoint.auth !== 'open' || endpoint.checks_credential === true;
+  return isChecked && headers.has('authorization');
 }
 
 function isListed({ headers }: UnroutedRequest, cors: CorsPolicy | undefined): boolean {
@@ -180,7 +183,7 @@ export function renderError(error: CatalogueError | SchemaViolation, allowed?: (
 }
 
 /** What a request's path leads to; shared by the requests that have it. */
-export interface Match {
+interface Match {
   readonly route: ApiRoute;
   readonly params: Readonly<Record<string, string>>;
 }

@@ -1,6 +1,7 @@
 /**
- * The interface description as one page: a quickstart, then every operation, each with a form that asks this very service
- * (src/dashboard/docs-forms.ts). It can be read without a script, and loads nothing from elsewhere. Made once, when somebody asks. Server threads.
+ * Renders the interface description as one page: a quickstart, then every operation with a form that sends it to this
+ * service (src/dashboard/docs-forms.ts). The page is readable without scripts and loads nothing from other hosts. It is
+ * rendered once, at the first request. Server threads.
  */
 import { EXAMPLES } from '../contract/examples.ts';
 import { escapeHtml, PAGE_STYLE } from './page.ts';
@@ -49,7 +50,7 @@ ${renderCurl('/v1/monitor/runs/run-1/finish', 'finishRun')}</pre>
 <p id="key-note" class="faint">It stays in this tab until you close it (sessionStorage), and is sent to this address alone. What you send
 is done for real.</p></div>`;
 
-/** @param document what {@link describeApi} made */
+/** @param document output of {@link describeApi} */
 export function renderDocs(document: Json, version: string): string {
   const paths = document.paths as Record<string, Record<string, Operation>>;
   const placed = Object.entries(paths).flatMap(([path, item]) =>
@@ -98,7 +99,7 @@ function renderRoute(method: string, pathHtml: string): string {
   return `<code><span class="method">${method}</span> ${pathHtml}</code>`;
 }
 
-/** A path that is too long goes on in the next line, after a slash. */
+/** Allows a line break after each slash of a long path. */
 function renderBreakable(path: string): string {
   return `<span>${escapeHtml(path).replaceAll('/', '/<wbr>')}</span>`;
 }
@@ -125,7 +126,7 @@ ${body}
 ${renderForm({ method, path, operation })}`;
 }
 
-/** Words with `code` in them. */
+/** Text with `code` in backticks, as HTML. */
 function renderWords(text: string): string {
   return escapeHtml(text).replaceAll(/`([^`]+)`/g, '<code>$1</code>');
 }
@@ -137,7 +138,7 @@ function renderExample(content: Content = {}): string {
   return `<details><summary>Example</summary><pre tabindex="0">${text}</pre></details>`;
 }
 
-/** Sends the operation from the page; shown where the page's script runs. */
+/** Form that sends the operation from the page; shown only if the page's script runs. */
 function renderForm({ method, path, operation }: Placed): string {
   const { operationId, parameters = [], requestBody } = operation;
   const fields = parameters.map(({ name, in: place, required }) => {
@@ -155,7 +156,7 @@ function renderForm({ method, path, operation }: Placed): string {
 <button>Send</button><output aria-label="Answer"></output></form></details>`;
 }
 
-/** Named shapes as links to them, others as they are. */
+/** Links named schemas, and shows other schemas in place. */
 function renderContent(content: Content = {}): string {
   return Object.entries(content)
     .map(([type, { schema }]) => {
@@ -168,7 +169,7 @@ function renderContent(content: Content = {}): string {
     .join('');
 }
 
-/** An object field by field; anything else as it is. */
+/** Describes an object field by field; other schemas in one line. */
 function renderSchema(schema: Json): string {
   const {
     type,
@@ -195,7 +196,7 @@ function renderSchema(schema: Json): string {
   return `${words}${needed}<table>${rows.join('')}</table>`;
 }
 
-/** In words: what a field may be, its bounds and what stands for it when it is left out. */
+/** Describes a field in words: its type, its bounds and its default. */
 function describeType(field: Json): string {
   const { $ref, type, enum: values, anyOf, items } = field;
   if (typeof $ref === 'string') {
@@ -203,7 +204,7 @@ function describeType(field: Json): string {
     return `<a href="#${name}">${name}</a>`;
   }
   const bounds = (['minLength', 'maxLength', 'minimum', 'maximum', 'minItems', 'maxItems', 'format'] as const)
-    // Every integer has those of the number type: they say nothing.
+    // Skip the bounds that every integer has: they carry no information.
     .filter(
       (bound) => field[bound] !== undefined && Math.abs(Number(field[bound])) !== Number.MAX_SAFE_INTEGER,
     )

@@ -72,6 +72,13 @@ const DOMAIN_COUNTERS: readonly DomainCounter[] = [
     help: 'Patterns that are new: distilled from traces, or imported over the API',
     by: { label: 'source', values: ['trace', 'import'] },
   },
+  {
+    kind: 'findings-index',
+    counter: 'findings_evicted',
+    name: 'findings_evicted',
+    help: 'Findings that made room for new ones in full code bases',
+    by: null,
+  },
 ];
 
 type Counts = Readonly<Record<string, Readonly<Record<string, number>>>>;

@@ -8,7 +8,9 @@ import { RunClient } from '../../actors/run/client.ts';
 import { type CountReply, UsageMeterClient } from '../../actors/usage-meter/client.ts';
 import type { EVALUATE, evaluateBody } from '../contract/evaluate.ts';
 import type { HandlersOf } from '../contract/handler.ts';
-import { evaluateSteps } from '../domain/evaluation.ts';
+import { type EvaluatedSteps, levelNumber } from '../domain/evaluated-runs.ts';
+import { evaluateSteps, toEvaluation } from '../domain/evaluation.ts';
+import type { MonitorStep } from '../domain/monitors/masked-step.ts';
 import { toTimestamp } from '../domain/run.ts';
 import { projectOf } from '../domain/tenant.ts';
 import type { Asker } from '../runtime/actor-client.ts';
@@ -19,7 +21,7 @@ import { findProfile } from './profiles.ts';
 
 /** Scoring has the thread for so long before other requests have their turn. */
 const SLICE_MS = 3;
-/** Of an intervention's name: two that meet by chance are not to be expected among those that a meter knows. */
+/** Of a digest: two that meet by chance are not to be expected among those that a meter knows. */
 const NAME_BYTES = 16;
 
 export function evaluateHandlers(services: {
@@ -42,14 +44,17 @@ export function evaluateHandlers(services: {
         await count(meter, org_id, project_id, inject ? ['run', body.run_id, steps] : null);
         return { json };
       }
-      const steps = readSteps(body);
-      const { task, task_profile } = body;
+      const { task, task_profile, steps = [] } = body;
       const profile = findProfile(main, org_id, task_profile);
-      const evaluation = await runInSlices(evaluateSteps(steps, profile, { task }));
-      const { inject, failure_type, level, fired } = evaluation;
       const project_id = projectOf(tenant, body.project_id ?? undefined);
-      const asked = inject ? ['steps', project_id, task, task_profile, steps] : null;
-      const { is_repeat } = await count(meter, org_id, project_id, asked);
+      const digests = await runInSlices(digestSteps([project_id, task, task_profile], steps));
+      const { outcome, intervention, began } = await runInSlices(
+        evaluateSteps(steps.map(placeStep), profile, { task }),
+      );
+      const pending = intervention === null ? null : { level: levelNumber(intervention.level), began };
+      const { due, is_repeat } = await meter.evaluate(org_id, project_id, { ...digests, pending });
+      const evaluation = toEvaluation(outcome, due ? intervention : null);
+      const { failure_type, level, fired } = evaluation;
       if (failure_type !== '' && level !== '' && !is_repeat) {
         live.publish({
           event: 'intervention',
@@ -68,15 +73,52 @@ export function evaluateHandlers(services: {
   };
 }
 
-/** The schema has seen to it that there are some where there is no run. */
-function readSteps({ steps = [] }: z.output<typeof evaluateBody>) {
-  return steps.map((step, at) => ({ ...step, step_index: step.step_index ?? at }));
+type PostedStep = NonNullable<z.output<typeof evaluateBody>['steps']>[number];
+
+/** A step without an index stands where it stands. */
+function placeStep(step: PostedStep, at: number): MonitorStep {
+  return { ...step, step_index: step.step_index ?? at };
 }
 
 /**
- * Counts an evaluation before it is answered: a crash after the answer loses nothing.
+ * By what the steps are found again. Indices belong to them where they are given: a window, whose first index is above 0, is
+ * found by them alone.
+ * @param run what else is the same in all evaluations of a run
+ */
+function* digestSteps(
+  run: readonly string[],
+  steps: readonly PostedStep[],
+): Generator<undefined, Omit<EvaluatedSteps, 'pending'>> {
+  const base = digestOf(JSON.stringify(run));
+  const prefixes: string[] = [];
+  const windows: string[] = [];
+  let prefix = base;
+  let before = '';
+  for (const step of steps) {
+    const own = digestOf(JSON.stringify(step));
+    prefix = digestOf(prefix + own);
+    prefixes.push(prefix);
+    windows.push(digestOf(`window ${base}${before}${own}`));
+    before = own;
+    yield;
+  }
+  const isWindow = (steps[0]?.step_index ?? 0) > 0;
+  const hasIndices = steps.at(-1)?.step_index !== undefined;
+  return {
+    prefixes,
+    windows: isWindow ? windows : null,
+    window: hasIndices ? (windows.at(-1) ?? null) : null,
+  };
+}
+
+function digestOf(text: string): string {
+  return hash('sha256', text, 'buffer').toString('base64url', 0, NAME_BYTES);
+}
+
+/**
+ * Counts an evaluation of a run before it is answered: a crash after the answer loses nothing.
  * @param asked what the intervention was handed out for, as JSON has it; null: none was. The same again, when an answer was
- *   lost or somebody looks twice, counts as a call and not as an intervention
+ *   lost or is asked for twice, counts as a call and not as an intervention
  */
 function count(
   meter: UsageMeterClient,
@@ -85,7 +127,7 @@ function count(
   asked: readonly unknown[] | null,
 ): Promise<CountReply> {
   if (asked === null) return meter.count(orgId, projectId, { evaluations: 1, injections_evaluate: 0 });
-  const name = hash('sha256', JSON.stringify(asked), 'buffer').toString('base64url', 0, NAME_BYTES);
+  const name = digestOf(JSON.stringify(asked));
   return meter.count(orgId, projectId, { evaluations: 1, injections_evaluate: 1 }, name);
 }
 

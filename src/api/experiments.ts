@@ -39,9 +39,9 @@ export function experimentHandlers(services: {
       const range: RowRange = { prefix, limit: 1, ...(after === null ? {} : { after }) };
       const [first] = [...runs.range(RUNS_BY_EXPERIMENT, range)];
       if (first === undefined) return false;
-      const its = first.row[2] as string;
-      if (!hidden.has(its)) return true;
-      after = [org_id, id, `${its}\0`];
+      const projectId = first.row[2] as string;
+      if (!hidden.has(projectId)) return true;
+      after = [org_id, id, `${projectId}\0`];
     }
   };
 

@@ -3,7 +3,12 @@
  * credential is never looked up here, so a neighbour behind the same address cannot lock anybody out. Server threads.
  */
 import { SharedBuckets } from '../../actors/rate-bucket/client.ts';
-import { FAILED_SIGN_INS } from '../limits.ts';
+
+/**
+ * Invalid credentials that one address may send at once (decisions, Rate limits), and buckets in shared memory. Addresses that
+ * share a bucket share its rate: more addresses only mean that invalid credentials are refused sooner.
+ */
+export const FAILED_SIGN_INS = { burst: 100, buckets: 65_536 } as const;
 
 export class FailedSignIns {
   readonly #buckets: SharedBuckets;

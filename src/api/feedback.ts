@@ -1,7 +1,7 @@
 /** Handlers of `contract/feedback.ts`. Server threads. */
 import type { FEEDBACK } from '../contract/feedback.ts';
 import type { UserHandlersOf } from '../contract/user-handler.ts';
-import { maskSecrets } from '../domain/distillation/text.ts';
+import { maskSecrets } from '../domain/patterns/text.ts';
 import { writeAudit } from '../storage/accounts/audit.ts';
 import { writeFeedback } from '../storage/accounts/feedback.ts';
 import type { Tables } from '../storage/tables.ts';

@@ -7,7 +7,7 @@ import type { FindingsClient } from '../../actors/findings-index/client.ts';
 import type { Codebase } from '../domain/finding.ts';
 import type { Embedder } from '../search/embedder.ts';
 
-export interface FindingsEmbeddingOptions {
+interface FindingsEmbeddingOptions {
   /** Findings embedded and written at once. */
   batch: number;
   /** Wait after the first failure; doubles up to `retry_max_ms`. */
@@ -25,7 +25,7 @@ const DEFAULT_EMBEDDING_OPTIONS: FindingsEmbeddingOptions = {
 };
 
 /** Told after every batch. `left`: of this code base. */
-export type EmbeddingProgress = (codebase: Codebase, embedded: number, left: number) => void;
+type EmbeddingProgress = (codebase: Codebase, embedded: number, left: number) => void;
 
 export class FindingsEmbedding {
   readonly #findings: FindingsClient;
@@ -105,7 +105,7 @@ export class FindingsEmbedding {
         return content === undefined ? [] : [{ place, content }];
       });
       if (found.length === 0) {
-        // All have their vectors: it is noted, so that nobody looks again.
+        // All have their vectors: noted, so that they are not looked at again.
         if (places.length === 0) await this.#findings.embedded(codebase, []);
         return;
       }

@@ -3,6 +3,7 @@
 import type { FindingPlace, FindingsClient, FindingsScope } from '../../actors/findings-index/client.ts';
 import type { FINDINGS } from '../contract/findings.ts';
 import type { HandlersOf } from '../contract/handler.ts';
+import { CODEBASE_ID_CHARACTERS } from '../contract/limits.ts';
 import type { ApiRequest } from '../contract/route.ts';
 import {
   type Finding,
@@ -14,8 +15,8 @@ import {
 } from '../domain/finding.ts';
 import { projectOf, type Tenant } from '../domain/tenant.ts';
 import { CatalogueError } from '../errors.ts';
-import { CODEBASE_ID_CHARACTERS } from '../limits.ts';
 import type { Embedder } from '../search/embedder.ts';
+import { parseExact } from '../std/exact-json.ts';
 import { newUlid } from '../std/id.ts';
 import { readCursor, writeCursor } from './cursor.ts';
 import type { DeletedView } from './deleted-scopes.ts';
@@ -29,51 +30,58 @@ export interface FindingsServices {
   embedding: FindingsEmbedding;
 }
 
-export function findingsHandlers({
-  findings,
-  embedder,
-  embedding,
-  deleted,
-}: FindingsServices & { deleted: DeletedView }): HandlersOf<typeof FINDINGS> {
-  /** A project's key sees its project; any other the project that it names, or all that are not deleted. */
-  const scopeOf = (
-    tenant: Tenant,
-    codebase_id: string,
-    project_id: string | null | undefined,
-  ): FindingsScope => ({
+type Services = FindingsServices & { deleted: DeletedView };
+type Handlers = HandlersOf<typeof FINDINGS>;
+
+export function findingsHandlers(services: Services): Handlers {
+  return {
+    ...storeHandlers(services),
+    ...listHandlers(services),
+    ...deletionHandlers(services),
+  };
+}
+
+/** A project's key sees its project; any other the project that it names, or all that are not deleted. */
+function scopeOf(
+  { deleted }: Services,
+  tenant: Tenant,
+  codebase_id: string,
+  project_id: string | null | undefined,
+): FindingsScope {
+  return {
     org_id: tenant.org_id,
     codebase_id,
     project_id: tenant.project_id ?? project_id ?? null,
     hidden: deleted.hiddenIn(tenant.org_id),
-  });
-  const readAll = (scope: FindingsScope, places: readonly FindingPlace[]): Finding[] =>
-    places.flatMap((place) => {
-      const finding = findings.read(scope, place);
-      return finding === undefined ? [] : [finding];
-    });
-  const embedNow = async (content: string): Promise<Float32Array | null> => {
-    try {
-      return (await embedder.embed([content]))[0]!;
-    } catch (thrown) {
-      // It is stored all the same, and found as soon as the model answers again.
-      if (thrown instanceof CatalogueError && thrown.retryable) return null;
-      throw thrown;
-    }
   };
+}
 
-  /** Storing one is an agent's daily work; deleting is somebody's decision. */
-  const auditOf = (
-    action: string,
-    tenant: Tenant,
-    request: ApiRequest,
-    { codebase_id, project_id }: FindingsScope,
-  ) =>
-    makeTenantAudit(tenant, tenantAuditActor(tenant, request), {
-      action,
-      target: codebase_id,
-      after: { project_id },
-    });
+async function embedNow(embedder: Embedder, content: string): Promise<Float32Array | null> {
+  try {
+    return (await embedder.embed([content]))[0]!;
+  } catch (thrown) {
+    // It is stored all the same, and found as soon as the model answers again.
+    if (thrown instanceof CatalogueError && thrown.retryable) return null;
+    throw thrown;
+  }
+}
 
+/** Of a deletion: agents store findings all the time, and people decide on deletions. */
+function auditOf(
+  action: string,
+  tenant: Tenant,
+  request: ApiRequest,
+  { codebase_id, project_id }: FindingsScope,
+) {
+  return makeTenantAudit(tenant, tenantAuditActor(tenant, request), {
+    action,
+    target: codebase_id,
+    after: { project_id },
+  });
+}
+
+function storeHandlers(services: Services): Pick<Handlers, 'store' | 'recall'> {
+  const { findings, embedder, embedding } = services;
   return {
     async store({ tenant, params, body }) {
       const { project_id, content, file_path, finding_type, metadata } = body;
@@ -84,7 +92,7 @@ export function findingsHandlers({
         created_at: new Date().toISOString(),
       };
       const codebase = { org_id: tenant.org_id, codebase_id: params.codebase_id };
-      const vector = await embedNow(finding.content);
+      const vector = await embedNow(embedder, finding.content);
       const stored = await findings.store(codebase, finding, hashFinding(finding), vector);
       const { finding_id, created_at, unembedded } = stored;
       if (unembedded > 0) embedding.tend(codebase);
@@ -93,7 +101,7 @@ export function findingsHandlers({
 
     async recall({ tenant, params, body }) {
       const { query, top_k, score_threshold } = body;
-      const scope = scopeOf(tenant, params.codebase_id, body.project_id);
+      const scope = scopeOf(services, tenant, params.codebase_id, body.project_id);
       const vector = (await embedder.embed([query]))[0]!;
       const options = { ...filterOf(body), top_k, score_threshold };
       const { hits, unembedded } = await findings.recall(scope, vector, options);
@@ -104,7 +112,17 @@ export function findingsHandlers({
       });
       return { body: { findings: recalled } };
     },
+  };
+}
 
+function listHandlers(services: Services): Pick<Handlers, 'listCodebases' | 'read' | 'list' | 'coverage'> {
+  const { findings, deleted } = services;
+  const readAll = (scope: FindingsScope, places: readonly FindingPlace[]): Finding[] =>
+    places.flatMap((place) => {
+      const finding = findings.read(scope, place);
+      return finding === undefined ? [] : [finding];
+    });
+  return {
     listCodebases({ tenant, query }) {
       const { org_id } = tenant;
       const project_id = tenant.project_id ?? query.project_id ?? null;
@@ -120,7 +138,7 @@ export function findingsHandlers({
     },
 
     async read({ tenant, params, query }) {
-      const scope = scopeOf(tenant, params.codebase_id, query.project_id);
+      const scope = scopeOf(services, tenant, params.codebase_id, query.project_id);
       const finding = await findings.find(scope, params.finding_id);
       if (finding === undefined) throw new CatalogueError('not_found', 'Finding not found');
       return { body: describeFinding(finding) };
@@ -133,7 +151,7 @@ export function findingsHandlers({
         string | null,
         string | null,
       ];
-      const scope = scopeOf(tenant, params.codebase_id, query.project_id);
+      const scope = scopeOf(services, tenant, params.codebase_id, query.project_id);
       const range = { limit, offset, before_seq, from, to };
       const { places, total, is_last } = await findings.list(scope, { ...filterOf(query), ...range });
       const next_cursor = is_last ? null : writeCursor([places.at(-1)!.seq]);
@@ -143,28 +161,33 @@ export function findingsHandlers({
       };
     },
 
+    async coverage({ tenant, params, body }) {
+      const scope = scopeOf(services, tenant, params.codebase_id, body.project_id);
+      const { coverage } = await findings.coverage(scope, body.file_paths.map(prepareFilePath));
+      return { body: { coverage } };
+    },
+  };
+}
+
+function deletionHandlers(services: Services): Pick<Handlers, 'invalidate' | 'clear' | 'delete'> {
+  const { findings } = services;
+  return {
     async invalidate({ tenant, params, body, request }) {
-      const scope = scopeOf(tenant, params.codebase_id, body.project_id);
+      const scope = scopeOf(services, tenant, params.codebase_id, body.project_id);
       const audit = auditOf('findings.invalidate', tenant, request, scope);
       const { deleted } = await findings.invalidate(scope, body.file_paths.map(prepareFilePath), audit);
       return { body: { deleted } };
     },
 
-    async coverage({ tenant, params, body }) {
-      const scope = scopeOf(tenant, params.codebase_id, body.project_id);
-      const { coverage } = await findings.coverage(scope, body.file_paths.map(prepareFilePath));
-      return { body: { coverage } };
-    },
-
     async clear({ tenant, params, query, request }) {
-      const scope = scopeOf(tenant, params.codebase_id, query.project_id);
+      const scope = scopeOf(services, tenant, params.codebase_id, query.project_id);
       await findings.clear(scope, auditOf('findings.clear', tenant, request, scope));
       return { body: { cleared: true } };
     },
 
     async delete({ tenant, params, query, request }) {
       const { codebase_id, finding_id } = params;
-      const scope = scopeOf(tenant, codebase_id, query.project_id);
+      const scope = scopeOf(services, tenant, codebase_id, query.project_id);
       const facts = { action: 'finding.delete', target: finding_id, after: { codebase_id } };
       const audit = makeTenantAudit(tenant, tenantAuditActor(tenant, request), facts);
       const { deleted } = await findings.delete(scope, finding_id, audit);
@@ -195,5 +218,5 @@ function describeFinding({
   metadata,
   ...finding
 }: Finding): Omit<Finding, 'metadata'> & { metadata: unknown } {
-  return { ...finding, metadata: JSON.parse(metadata) as unknown };
+  return { ...finding, metadata: parseExact(metadata) };
 }

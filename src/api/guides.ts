@@ -1,5 +1,5 @@
 /**
- * The guides of `docs/` as pages under `/docs/guides`: Markdown made into HTML when somebody first asks for one. They have
+ * The guides of `docs/` as pages under `/docs/guides`: Markdown made into HTML at the first request. They have
  * no script, and load nothing from elsewhere. Server threads.
  */
 import { existsSync, readdirSync, readFileSync } from 'node:fs';
@@ -74,8 +74,8 @@ function sortAsTold(guides: readonly Guide[]): Guide[] {
     const at = told.indexOf(`(${name}.md)`);
     return name === INDEX ? -1 : at < 0 ? Number.POSITIVE_INFINITY : at;
   };
-  return guides.toSorted((one, other) => {
-    const [before, behind] = [placeOf(one), placeOf(other)];
+  return guides.toSorted((a, b) => {
+    const [before, behind] = [placeOf(a), placeOf(b)];
     return before === behind ? 0 : before - behind;
   });
 }
@@ -114,7 +114,7 @@ function renderMarkdown(markdown: string, names: ReadonlySet<string>): { html: s
   const taken = new Map<string, number>();
   const marked = new Marked({
     renderer: {
-      // The guides have no HTML of their own: what looks like it is a word between angles.
+      // The guides contain no HTML: what looks like it is a word between angles.
       html: ({ text }) => escapeHtml(text),
       code: ({ text }) => `<pre tabindex="0">${escapeHtml(text)}</pre>\n`,
       heading({ tokens, depth }: Tokens.Heading) {

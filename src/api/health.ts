@@ -7,8 +7,10 @@ import { CatalogueError, toApiBody } from '../errors.ts';
 import { METRICS_TYPE } from './metrics.ts';
 import { type Checks, identify } from './pipeline.ts';
 
-/** By name, whether a part of the process answers. A probe that throws or rejects counts as a no. */
-export type ReadinessProbes = Readonly<Record<string, () => boolean | Promise<boolean>>>;
+/** What a probe says: whether its part of the process answers, or why it does not. */
+type Probed = boolean | string;
+/** By name. A probe that throws or rejects counts as a no. */
+export type ReadinessProbes = Readonly<Record<string, () => Probed | Promise<Probed>>>;
 
 export function answerHealth(version: string): ApiReply {
   return jsonReply(200, { status: 'ok', version } satisfies z.input<typeof healthBody>);
@@ -24,15 +26,20 @@ export type CaptureProbe = () => Promise<z.input<typeof readyBody>['capture']>;
 export async function answerReady(probes: ReadinessProbes, capture?: CaptureProbe): Promise<ApiReply> {
   const results = await Promise.all(
     Object.entries(probes).map(async ([name, probe]) => {
-      const isReady = await Promise.resolve()
+      const said = await Promise.resolve()
         .then(probe)
         .catch(() => false);
-      return [name, isReady] as const;
+      return [name, said] as const;
     }),
   );
-  const failed = results.filter(([, isReady]) => !isReady).map(([name]) => name);
+  const failed = results
+    .filter(([, said]) => said !== true)
+    .map(([name, said]) => (typeof said === 'string' ? `${name} (${said})` : name));
   if (failed.length === 0) {
-    const body: z.input<typeof readyBody> = { status: 'ready', checks: Object.fromEntries(results) };
+    const body: z.input<typeof readyBody> = {
+      status: 'ready',
+      checks: Object.fromEntries(results.map(([name]) => [name, true])),
+    };
     const doing = await capture?.().catch(() => undefined);
     if (doing !== undefined) body.capture = doing;
     return jsonReply(200, body);

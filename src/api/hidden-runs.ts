@@ -1,4 +1,4 @@
-/** Runs of deleted projects, which a request names by their id alone. Mostly there are none, and nothing is read. Server threads. */
+/** Runs of deleted projects, which a request names by their id alone. Usually no project is deleted, and nothing is read. Server threads. */
 import { RUN_REFUSALS } from '../../actors/run/client.ts';
 import { RUN_STARTS, type RunStartRow } from '../domain/run-rows.ts';
 import { CatalogueError } from '../errors.ts';

@@ -1,7 +1,7 @@
 /** Handlers of `contract/retention.ts`. Server threads. */
 import { KEPT_KINDS, type RETENTION_ROUTES } from '../contract/retention.ts';
 import type { UserHandlersOf } from '../contract/user-handler.ts';
-import { RETENTION } from '../limits.ts';
+import { RETENTION } from '../domain/retention-clock.ts';
 
 /** By kind; null: kept for good. */
 export type KeptDays = Readonly<Record<(typeof KEPT_KINDS)[number], number | null>>;

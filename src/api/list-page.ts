@@ -1,12 +1,17 @@
 /** A page of a list, newest first. Its keys end with a time and a part that tells equal times apart. Server threads. */
 import { setImmediate as nextTurn } from 'node:timers/promises';
-import { PAGE_SCAN_ROWS, PAGE_SLICE_ROWS } from '../limits.ts';
+import { PAGE_SCAN_ROWS } from '../limits.ts';
 import type { Row, TableReader, Tables } from '../storage/tables.ts';
 
-export interface ListPage<Item> {
+/** Rows of a page that are read before other requests have their turn. */
+export const PAGE_SLICE_ROWS = 100;
+
+interface ListPage<Item> {
   found: Item[];
-  /** What the next page begins behind; null: there is none. */
+  /** What the next page begins behind; null: no next page. */
   last: (string | number)[] | null;
+  /** Rows that were looked at. */
+  looked: number;
 }
 
 export interface ListRange {
@@ -51,8 +56,8 @@ export async function readListPage<Value, Item>(
     return false;
   };
   while (tables.snapshot([table, ...also], readSlice)) {
-    if (found.length === limit || looked >= PAGE_SCAN_ROWS) return { found, last };
+    if (found.length === limit || looked >= PAGE_SCAN_ROWS) return { found, last, looked };
     await nextTurn();
   }
-  return { found, last: null };
+  return { found, last: null, looked };
 }

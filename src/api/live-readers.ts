@@ -4,7 +4,7 @@
  *
  * A reader misses nothing and gets nothing twice, whatever is lost on the way from the hub. Each publication names the one
  * before it; if that one did not arrive, the thread asks the hub for the events between. A reader that comes (back) reads
- * pages from the hub at the pace of its own socket until it has caught up with the publications. After a revocation in its
+ * pages from the hub at the pace of its socket until it has caught up with the publications. After a revocation in its
  * organization a reader goes back to pages, and gets none before its credential was checked again.
  */
 
@@ -18,7 +18,9 @@ import type { Revocations } from '../auth/revocations.ts';
 import type { EventSink, EventStream } from '../contract/handler.ts';
 import { CatalogueError } from '../errors.ts';
 import { encodeEvent, encodeOpening, HEARTBEAT } from '../http/event-stream.ts';
-import { LIVE_READERS } from '../limits.ts';
+
+/** Readers of the live stream on one server thread. One more is refused. */
+const LIVE_READERS = 20_000;
 
 export interface LiveReadersOptions {
   heartbeat_ms: number;
@@ -29,7 +31,7 @@ export interface LiveReadersOptions {
   /** Events in one page of the hub. */
   page_events: number;
   max_readers: number;
-  /** Projects of an organization whose events nobody is told of any more. */
+  /** Projects of an organization whose events are not sent any more. */
   hiddenIn(org_id: string): ReadonlySet<string>;
 }
 
@@ -229,8 +231,8 @@ export class LiveReaders {
       let text = '';
       if (page.is_reset) text += encodeEvent(page.events.length === 0 ? page.last_id : null, 'reset', '{}');
       const hidden = this.#options.hiddenIn(audience.org_id);
-      for (const { id, name, data, project_id: its } of page.events)
-        if (its === null || !hidden.has(its)) text += encodeEvent(id, name, data);
+      for (const { id, name, data, project_id } of page.events)
+        if (project_id === null || !hidden.has(project_id)) text += encodeEvent(id, name, data);
       const opening = reader.is_opened
         ? ''
         : encodeOpening(retry_ms, after_id === null ? page.last_id : null);

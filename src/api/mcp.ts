@@ -1,30 +1,38 @@
 /**
- * Handler of `contract/mcp.ts`: the tools' calls go to the routes of this very API with the caller's own credential, so that
- * tenants, roles and bounds are the same. Server threads.
+ * Handler of `contract/mcp.ts`. The tools call the routes of this API with the caller's credential, so that the same
+ * tenants, roles and bounds apply. Server threads.
  */
 import type { BoundEndpoint, HandlersOf } from '../contract/handler.ts';
 import type { MCP } from '../contract/mcp.ts';
 import type { ApiReply, ApiRequest, ApiRoute, RequestHeaders } from '../contract/route.ts';
 import { SchemaViolation } from '../contract/violation.ts';
 import { type CatalogueError, toCatalogueError } from '../errors.ts';
-import type { ApiAnswer, CallApi } from '../mcp/tools.ts';
+import type { ApiAnswer, CallApi } from '../mcp/tool-answer.ts';
 import { FailedCall, renderError } from './dispatch.ts';
 import { type Checks, guard } from './pipeline.ts';
 
-export interface McpServices {
+interface McpServices {
   version: string;
-  /** What the tools call; a tool whose endpoint is missing answers as for 404. */
+  /** Endpoints that the tools call; a tool with a missing endpoint answers as for 404. */
   endpoints: readonly BoundEndpoint[];
+  /** Routes of operators, which answer others with 404. */
+  operator_routes: readonly ApiRoute[];
   checks: Checks;
 }
 
-export function mcpHandlers({ version, endpoints, checks }: McpServices): HandlersOf<typeof MCP> {
-  // The message itself was counted.
+export function mcpHandlers(services: McpServices): HandlersOf<typeof MCP> {
+  const { version, endpoints, operator_routes, checks } = services;
+  // The rate limit has already counted the message.
   const uncounted: Checks = {
     ...checks,
     limiter: { take: () => ({ allowed: true, remaining: 0, reset_s: 0 }) },
   };
-  const routes = new Map(endpoints.map((bound) => [bound.endpoint.id, guard(bound, uncounted)]));
+  const routes = new Map(
+    [...operator_routes, ...endpoints.map((bound) => guard(bound, uncounted))].map((route) => [
+      route.endpoint.id,
+      route,
+    ]),
+  );
   return {
     message: async ({ body, request }) => {
       const [{ answerMcp }, { createMcpServer }] = await Promise.all([
@@ -35,7 +43,7 @@ export function mcpHandlers({ version, endpoints, checks }: McpServices): Handle
       const call: CallApi = async (endpoint, params, input) => {
         const route = routes.get(endpoint.id);
         if (route === undefined) return { status: 404, body: { detail: 'Not Found' }, retry_after_s: null };
-        const reply = await callRoute(route, innerRequest(request, params, input));
+        const reply = await callRoute(route, innerRequest(request, endpoint.method, params, input));
         failure = reply.failure;
         return readReply(reply);
       };
@@ -57,9 +65,10 @@ export function mcpHandlers({ version, endpoints, checks }: McpServices): Handle
   };
 }
 
-/** A static key names its tenant in the body of such a request, a JWT in the query; here both do in the query. */
+/** A static key names its tenant in the body of such a request, and a JWT in the query; here both use the query. */
 function innerRequest(
   outer: ApiRequest,
+  method: ApiRequest['method'],
   params: Readonly<Record<string, string>>,
   input: Readonly<Record<string, unknown>>,
 ): ApiRequest {
@@ -68,23 +77,25 @@ function innerRequest(
     const value = named.get(name);
     return value === null ? [] : [[name, value]];
   });
+  const isRead = method === 'GET';
+  const asked = Object.entries(input).map(([name, value]) => [name, String(value)] as const);
   return {
-    method: 'POST',
+    method,
     path: outer.path,
-    query: outer.query,
+    query: isRead ? new URLSearchParams(Object.fromEntries([...tenant, ...asked])).toString() : outer.query,
     headers: new InnerHeaders(outer.headers),
     params,
-    body: Buffer.from(JSON.stringify({ ...Object.fromEntries(tenant), ...input })),
+    body: isRead ? Buffer.alloc(0) : Buffer.from(JSON.stringify({ ...Object.fromEntries(tenant), ...input })),
     address: outer.address,
   };
 }
 
-/** The server shows bytes as characters. */
+/** The server returns a query with one character per byte. */
 function readQuery({ query }: ApiRequest): URLSearchParams {
   return new URLSearchParams(Buffer.from(query, 'latin1').toString());
 }
 
-/** The caller's credential, in front of a body of ours. */
+/** The caller's credential, with the headers of a new body. */
 class InnerHeaders implements RequestHeaders {
   readonly #outer: RequestHeaders;
 
@@ -102,7 +113,7 @@ class InnerHeaders implements RequestHeaders {
   }
 }
 
-/** Never rejects: what fails is an answer, too. */
+/** Never rejects: a failure is an answer, too. */
 async function callRoute(route: ApiRoute, request: ApiRequest): Promise<ApiReply> {
   try {
     return await route.handle(request);
@@ -115,7 +126,8 @@ async function callRoute(route: ApiRoute, request: ApiRequest): Promise<ApiReply
 }
 
 function readReply({ status, headers, body }: ApiReply): ApiAnswer {
-  const text = String(body);
+  // From another thread, bytes come without the methods of a Buffer.
+  const text = typeof body === 'string' ? body : Buffer.from(body ?? []).toString();
   const seconds = Number(headers.find(([name]) => name === 'retry-after')?.[1] ?? Number.NaN);
   return {
     status,

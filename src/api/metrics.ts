@@ -4,6 +4,7 @@
  */
 import { AggregatorRegistry, Counter, collectDefaultMetrics, Gauge, Registry } from 'prom-client';
 import { CAPTURE_REASONS, CAPTURE_STATUSES, type CaptureHealth } from '../domain/capture-health.ts';
+import type { LedgerTotal } from '../domain/student-ledger.ts';
 import type { ConnectionCounts } from '../http/connection-watch.ts';
 import type { HostStats } from '../runtime/host-stats.ts';
 import type { Answered } from './dispatch.ts';
@@ -13,14 +14,14 @@ import { EXPIRING_KINDS, type ExpiringKind } from './retention.ts';
 /** One thread's metrics as data, for another thread to add up. */
 export type MetricsData = object[];
 
-/** Seconds: from a health check to a distillation. */
+/** Seconds: from a health check to pattern making. */
 const DURATION_BUCKETS_S = [
   0.000_1, 0.000_25, 0.000_5, 0.001, 0.002_5, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10,
 ];
 /** For a path that leads nowhere: its text is the caller's, and there is no end of those. */
 const NO_ROUTE = 'none';
 
-/** What was counted of one route, in numbers that cost nothing to add to; they become metrics when somebody reads. */
+/** What was counted of one route, in numbers that cost nothing to add to; they become metrics when they are read. */
 interface RouteMeters {
   by_status: Map<number, number>;
   /** Answers that took so long and longer than the bucket before; the last: longer than all. */
@@ -33,11 +34,24 @@ const DURATIONS = 'understudy_http_request_duration_seconds';
 
 const EXPIRED = 'understudy_retention_deleted_total';
 const LAST_PASS = 'understudy_retention_pass_timestamp_seconds';
+const WAITS = 'understudy_retention_waits_for_confirmation';
+
+/** Of what is deleted by age in one place. */
+function describeWaits(of: 'records' | 'captures', waits: boolean): object {
+  return {
+    name: WAITS,
+    help: '1 when the clock jumped: at most one more day is deleted by age before understudy retention --confirm',
+    type: 'gauge',
+    values: [{ value: waits ? 1 : 0, labels: { of } }],
+    aggregator: 'max',
+  };
+}
 
 /** Requests of one server thread, and what the thread deleted by age. */
 export class ApiMetrics {
   readonly #expired = new Map<string, number>(EXPIRING_KINDS.map((kind) => [kind, 0]));
   #lastPassS: number | null = null;
+  #waits: boolean | null = null;
   /** By route, then by method. */
   readonly #routes = new Map<string, Map<string, RouteMeters>>();
 
@@ -59,6 +73,11 @@ export class ApiMetrics {
   /** So many were too old and are gone. */
   countExpired(kind: ExpiringKind, deleted: number): void {
     this.#expired.set(kind, this.#expired.get(kind)! + deleted);
+  }
+
+  /** A pass began, and it waits for a confirmation of the clock, or not. */
+  noteWaits(waits: boolean): void {
+    this.#waits = waits;
   }
 
   /** Everything was looked at for its age. */
@@ -113,6 +132,7 @@ export class ApiMetrics {
         values: [...this.#expired].map(([kind, value]) => ({ value, labels: { kind } })),
         aggregator: 'sum',
       },
+      ...(this.#waits === null ? [] : [describeWaits('records', this.#waits)]),
       ...(this.#lastPassS === null
         ? []
         : [
@@ -143,14 +163,18 @@ export class ApiMetrics {
 }
 
 /** Where the main thread finds what it adds. Each may fail: its metrics are missing then, the others are there. */
-export interface MetricsSources {
+interface MetricsSources {
   /** Of every server thread. */
   servers(): Promise<MetricsData>[];
   actors(): Promise<(HostStats | null)[]>;
   /** Of both ports. */
   connections?(): ConnectionCounts;
+  /** What checks the framing of requests. */
+  framing_guard?(): string;
   /** The gateway's stats (document 3); null in a process without it. */
   capture(): Promise<object> | null;
+  /** What judging captured runs has found; left out: none are judged. */
+  verdicts?(): { differing_runs: number };
 }
 
 /** What a number is: one that only grows while the process lives, or one that goes up and down. */
@@ -215,6 +239,20 @@ const PACKING_GAUGES = [
   ['share', 'share', 'Part of one core that putting this in order may take while exchanges come'],
 ] as const;
 
+/** The same of what the index lacks. */
+const INDEXING_GAUGES = [
+  ['exchanges', 'Stored exchanges that the index lacks'],
+  ['seconds', 'Seconds since the oldest of these exchanges was stored'],
+] as const;
+
+/** The same of the full-text index. */
+const TEXT_INDEX_GAUGES = [
+  ['unsearched', 'Stored exchanges that the full-text index lacks'],
+  ['cut', 'Exchanges of which the full-text index has only the beginning'],
+  ['bytes', 'Bytes of the full-text index'],
+  ['segments', 'Files of the full-text index'],
+] as const;
+
 /** Counts of the stats that are kept by cause. */
 const CAPTURE_COUNTERS = [
   ['writer', 'errors_by_cause', 'errors_total', 'Batches that could not be written and exchanges set apart'],
@@ -243,13 +281,13 @@ const RELEGATION_COUNTERS_BY = [
     'shadow',
     'shadow_total',
     'outcome',
-    'Shadow mode: steps that the student would have served, compared ones, and those that agreed',
+    'Shadow mode: steps that the student would have served, compared ones, those that agreed, and those with an answer of the upstream that two readings differ about',
   ],
   [
     'audit',
     'audit_total',
     'outcome',
-    'Steps that the student would have served and the upstream did, compared ones, and those that agreed',
+    'Steps that the student would have served and the upstream did, compared ones, those that agreed, and those with an answer that two readings differ about',
   ],
 ] as const;
 
@@ -259,7 +297,7 @@ const ACTOR_NUMBERS = [
   ['handled', 'handled_total', GROWS, 'Messages handled since the thread started'],
   ['errors', 'errors_total', GROWS, 'Handlers that threw since the thread started'],
   ['restarts', 'restarts_total', GROWS, 'Actors started again since the thread started'],
-  ['dead_letters', 'dead_letters_total', GROWS, 'Messages that reached nobody since the thread started'],
+  ['dead_letters', 'dead_letters_total', GROWS, 'Messages that reached no actor since the thread started'],
 ] as const;
 
 /** The whole process; main thread. */
@@ -292,24 +330,54 @@ export class ProcessMetrics {
   }
 
   async #render(): Promise<string> {
-    const { servers, actors, capture, connections } = this.#sources;
+    const { servers, actors, capture, connections, verdicts, framing_guard } = this.#sources;
     const [requests, hosts, stats] = await Promise.all([
       Promise.allSettled(servers()),
       actors().catch((): null[] => []),
       capture()?.catch(() => null) ?? null,
     ]);
-    for (const [at, one] of requests.entries()) if (one.status === 'fulfilled') this.#counted[at] = one.value;
+    for (const [at, answer] of requests.entries())
+      if (answer.status === 'fulfilled') this.#counted[at] = answer.value;
     const answered = hosts.flatMap((host) => host ?? []);
+    const captured = stats as Record<string, Record<string, unknown>> | null;
     const parts = [
       this.#own,
-      AggregatorRegistry.aggregate(Object.values(this.#counted)),
+      AggregatorRegistry.aggregate([...Object.values(this.#counted), listCaptureWaits(captured)]),
       ...(connections === undefined ? [] : [describeConnections(connections())]),
+      ...(framing_guard === undefined ? [] : [describeFramingGuard(framing_guard())]),
       this.#domain.describe(answered),
       describeActors(answered),
-      describeCapture(stats as Record<string, Record<string, unknown>> | null),
+      describeCapture(captured),
+      ...(verdicts === undefined ? [] : [describeVerdicts(verdicts())]),
     ];
     return (await Promise.all(parts.map((part) => part.metrics()))).join('\n');
   }
+}
+
+/** Beside what the server threads say, since it is the same metric; none where captures are kept. */
+function listCaptureWaits(stats: Record<string, Record<string, unknown>> | null): MetricsData {
+  const expired = stats?.db?.expired as { waits_for_confirmation?: boolean } | null | undefined;
+  const waits = expired?.waits_for_confirmation;
+  return waits === undefined ? [] : [describeWaits('captures', waits)];
+}
+
+function describeVerdicts({ differing_runs }: { differing_runs: number }): Registry {
+  const registry = new Registry();
+  new Counter({
+    name: 'understudy_capture_reading_differs_total',
+    help: 'Captured runs that were judged and have an answer which the next request repeats in another way than it was read',
+    registers: [registry],
+  }).inc(differing_runs);
+  return registry;
+}
+
+function describeFramingGuard(kind: string): Registry {
+  const registry = new Registry();
+  const help =
+    'What checks the framing of requests: native, js where the addon does not run, or node for node:http';
+  const registers = [registry];
+  new Gauge({ name: 'understudy_framing_guard', help, labelNames: ['kind'], registers }).set({ kind }, 1);
+  return registry;
 }
 
 function describeConnections({
@@ -374,6 +442,10 @@ function describeCapture(stats: Record<string, Record<string, unknown>> | null):
   }
   const packing = stats.writer?.packing as Record<string, unknown> | undefined;
   for (const [of, name, help] of PACKING_GAUGES) add(Gauge, `packing_${name}`, help, packing?.[of]);
+  const behind = stats.writer?.indexing_behind as Record<string, unknown> | undefined;
+  for (const [of, help] of INDEXING_GAUGES) add(Gauge, `indexing_behind_${of}`, help, behind?.[of]);
+  const text = stats.writer?.text_index as Record<string, unknown> | undefined;
+  for (const [of, help] of TEXT_INDEX_GAUGES) add(Gauge, `text_index_${of}`, help, text?.[of]);
   for (const [part, counts, name, help] of CAPTURE_COUNTERS) {
     const values = stats[part]?.[counts];
     if (typeof values === 'object' && values !== null)
@@ -395,7 +467,7 @@ function addCounts(
   counts: Readonly<Record<string, number>>,
 ): void {
   const counter = new Counter({ name, help, labelNames: [label], registers: [registry] });
-  for (const [its, count] of Object.entries(counts)) counter.inc({ [label]: its }, count);
+  for (const [value, count] of Object.entries(counts)) counter.inc({ [label]: value }, count);
 }
 
 /** One gauge for each word that the status and its reasons may be: 1 for those that hold. */
@@ -408,15 +480,15 @@ function addHealth(registry: Registry, stats: Record<string, unknown>): void {
     labelNames: ['status'],
     registers,
   });
-  for (const one of CAPTURE_STATUSES) statuses.set({ status: one }, one === status ? 1 : 0);
+  for (const known of CAPTURE_STATUSES) statuses.set({ status: known }, known === status ? 1 : 0);
   const gauge = new Gauge({
     name: 'understudy_capture_reason',
     help: '1 for each reason why it is not ok',
     labelNames: ['reason'],
     registers,
   });
-  for (const one of CAPTURE_REASONS) {
-    gauge.set({ reason: one }, reasons.some(({ reason }) => reason === one) ? 1 : 0);
+  for (const known of CAPTURE_REASONS) {
+    gauge.set({ reason: known }, reasons.some(({ reason }) => reason === known) ? 1 : 0);
   }
   const writer = stats.writer as Record<string, unknown> | undefined;
   new Gauge({
@@ -467,14 +539,7 @@ function addRelegation(registry: Registry, relegation: Record<string, unknown>):
     help: '1 when the student is older than it may be',
     registers,
   }).set(relegation.expired === true ? 1 : 0);
-  addLedger(registers, (relegation.ledger ?? []) as LedgerFigures[]);
-  if (typeof relegation.money_saved_usd === 'number') {
-    new Counter({
-      name: 'understudy_relegation_money_saved_usd_total',
-      help: 'What the steps that the student served would have cost, in dollars',
-      registers,
-    }).inc(relegation.money_saved_usd);
-  }
+  addLedger(registers, (relegation.ledger_total ?? null) as LedgerTotal | null);
   new Gauge({
     name: 'understudy_relegation_ready',
     help: '1 when there is a student to ask',
@@ -502,35 +567,26 @@ function addProxy(
   addCounts(registry, 'understudy_proxy_refused_total', why, 'reason', refused ?? {});
 }
 
-/** Of one agent, over the days that the ledger keeps. */
-interface LedgerFigures {
-  served: number;
-  compared: number;
-  wrong: number;
-  late: number;
-  saved_usd: number | null;
-}
-
-/** What outlasts restarts, of all agents together: agents' names would make a series each. */
-function addLedger(registers: Registry[], rows: readonly LedgerFigures[]): void {
+/**
+ * What outlasts restarts, of all agents together, because each agent's name would make another series. A figure that is
+ * not known has no series: 0 would be a claim.
+ */
+function addLedger(registers: Registry[], total: LedgerTotal | null): void {
+  if (total === null) return;
   const gauge = new Gauge({
     name: 'understudy_relegation_ledger',
-    help: 'Over the days that the ledger keeps: steps served, audited answers compared and wrong, late take-overs',
+    help: 'Over the days that the ledger keeps: steps served, those without a price and with a guessed one, audited answers compared and wrong, late take-overs',
     labelNames: ['of'],
     registers,
   });
-  for (const name of ['served', 'compared', 'wrong', 'late'] as const)
-    gauge.set(
-      { of: name },
-      rows.reduce((all, its) => all + its[name], 0),
-    );
-  const priced = rows.flatMap(({ saved_usd }) => (saved_usd === null ? [] : [saved_usd]));
-  if (priced.length === 0) return;
+  for (const name of ['served', 'unpriced', 'guessed', 'compared', 'wrong', 'late'] as const)
+    gauge.set({ of: name }, total[name]);
+  if (total.saved_usd === null) return;
   new Gauge({
     name: 'understudy_relegation_ledger_saved_usd',
-    help: 'What the student saved on those days, less what late take-overs cost; below 0 it cost more',
+    help: 'What the upstream would have charged more on those days without the student, in dollars, estimated; below 0 it would have charged less',
     registers,
-  }).set(priced.reduce((all, one) => all + one, 0));
+  }).set(total.saved_usd);
 }
 
 /** The registry's media type. */

@@ -85,15 +85,18 @@ function impliedReplies({ auth, body }: Endpoint): Record<number, EndpointReply>
   const refusal = (description: string) => ({ description, schema: errorBody });
   const tooLarge = { 413: refusal('The body is larger than MAX_BODY_BYTES') };
   if (auth === 'open') return body === undefined ? {} : tooLarge;
+  const encoded = { 415: refusal('The body has a Content-Encoding') };
+  const ofBody = body === undefined ? {} : { 400: refusal('The body is not JSON'), ...tooLarge, ...encoded };
   if (auth === 'operator')
     return {
+      ...ofBody,
+      401: refusal('The account was deleted, or signed out everywhere'),
       404: refusal('No such thing, or you are no operator'),
       422: { description: 'Not what the schema says', schema: violationsBody },
       429: refusal('Too many requests with this credential; see Retry-After and RateLimit'),
     };
-  const encoded = { 415: refusal('The body has a Content-Encoding') };
   return {
-    ...(body === undefined ? {} : { 400: refusal('The body is not JSON'), ...tooLarge, ...encoded }),
+    ...ofBody,
     401: refusal('Missing or invalid credential'),
     403: refusal('Not allowed to do this here'),
     404: refusal('No such thing, or one of another tenant'),
@@ -166,8 +169,9 @@ function describeReply(
 function describeEvents({ events }: EndpointReply, components: Map<string, Json>): Json {
   if (events === undefined) return {};
   const named = Object.entries(events);
-  const anyOf = named.map(([, schema]) => toSchema(schema, 'output', components));
-  const description = `The data of one event: ${named.map(([name]) => `\`${name}\``).join(', ')}, in this order`;
+  const reset = { type: 'object', properties: {}, additionalProperties: false, description: 'Of `reset`' };
+  const anyOf = [...named.map(([, schema]) => toSchema(schema, 'output', components)), reset];
+  const description = `The data of one event: ${named.map(([name]) => `\`${name}\``).join(', ')}, in this order; \`{}\` for \`reset\``;
   return { schema: { description, anyOf } };
 }
 
@@ -229,10 +233,14 @@ function toSchema(schema: z.ZodType, io: 'input' | 'output', components: Map<str
   return { $ref: `#/components/schemas/${own.id}` };
 }
 
-/** What a field is when it is left out; for fields that are read leniently zod does not say. */
+/**
+ * What a field is when it is left out; for fields that are read leniently zod does not say. Tuples have their lengths: generators of
+ * clients do not read `items: false`.
+ */
 function describeDefault({ zodSchema, jsonSchema }: { zodSchema: z.core.$ZodTypes; jsonSchema: Json }): void {
   const { def } = zodSchema._zod;
   if (def.type === 'default' && !('default' in jsonSchema)) jsonSchema.default = def.defaultValue;
+  if (jsonSchema.items === false) delete jsonSchema.items;
 }
 
 function register(id: string, { id: _, ...definition }: Json, components: Map<string, Json>): void {

@@ -14,7 +14,8 @@ import { FailedCall, renderError } from './dispatch.ts';
 import type { Operators } from './operators.ts';
 import { type Checks, identify, warnOf, withHeaders } from './pipeline.ts';
 
-export type OperatorCall<E extends Endpoint> = Omit<Call<E>, 'tenant'>;
+/** `operator`: who sends the request. */
+type OperatorCall<E extends Endpoint> = Omit<Call<E>, 'tenant'> & { operator: Principal };
 
 /** A handler for each endpoint of a table. It may answer anything: a download is no JSON. */
 export type OperatorHandlersOf<Table extends Readonly<Record<string, Endpoint>>> = {
@@ -30,7 +31,7 @@ export function guardOperator<const Table extends Readonly<Record<string, Endpoi
 ): ApiRoute[] {
   return Object.keys(table).map((name) => {
     const endpoint: Endpoint = table[name]!;
-    // Each handler takes the calls of its own endpoint; it gets no others.
+    // Each handler gets the calls of its endpoint alone.
     const handler = handlers[name] as unknown as (call: OperatorCall<Endpoint>) => Promise<ApiReply>;
     const unknownFields = new UnknownFields(endpoint, []);
     const handle = async (request: ApiRequest): Promise<ApiReply> => {
@@ -45,7 +46,7 @@ export function guardOperator<const Table extends Readonly<Record<string, Endpoi
         found.throwAny();
         headers = warnOf(unknownFields.describe(request.query, input.body), headers);
         const { params, query, body } = checked as { params: never; query: never; body: never };
-        return withHeaders(await handler({ params, query, body, request }), headers);
+        return withHeaders(await handler({ params, query, body, request, operator: principal }), headers);
       } catch (thrown) {
         const error = thrown instanceof SchemaViolation ? thrown : toCatalogueError(thrown);
         // A failure of ours is reported and rendered further out.
@@ -57,7 +58,7 @@ export function guardOperator<const Table extends Readonly<Record<string, Endpoi
   });
 }
 
-/** @throws CatalogueError `not_found` for everybody else; `unavailable` while nobody can tell who it is */
+/** @throws CatalogueError `not_found` for other callers; `unavailable` while the caller cannot be identified */
 async function findOperator(request: ApiRequest, checks: Checks, operators: Operators): Promise<Principal> {
   try {
     const principal = await identify(request, checks);

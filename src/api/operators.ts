@@ -5,7 +5,7 @@ import type { Config } from '../config.ts';
 import { foldEmail } from '../domain/account.ts';
 import { isAtLeast } from '../domain/role.ts';
 
-export interface OperatorsOptions {
+interface OperatorsOptions {
   config: Config['operators'];
   /** Whom the terminal's link signs in; null where tokens come from an identity provider alone. */
   owner: Pick<UserIdentity, 'issuer' | 'subject'> | null;

@@ -9,7 +9,7 @@ import type { TableTransaction } from '../storage/tables.ts';
 
 /**
  * @returns the ids of its former members
- * @throws CatalogueError `conflict` while somebody goes on paying for it
+ * @throws CatalogueError `conflict` while its subscription is being paid
  */
 export function deleteOrganization(
   tx: TableTransaction,

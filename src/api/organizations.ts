@@ -7,7 +7,7 @@ import type { Revocations } from '../auth/revocations.ts';
 import type { HandlerReply } from '../contract/handler.ts';
 import type { invitationOut, ORGANIZATIONS, orgMemberOut } from '../contract/organizations.ts';
 import type { UserHandlersOf } from '../contract/user-handler.ts';
-import { type Invitation, invitationStatus, type Member } from '../domain/account.ts';
+import { type Invitation, invitationStatus, type Member, type Organization } from '../domain/account.ts';
 import { isAllowed } from '../domain/permissions.ts';
 import { isAtLeast } from '../domain/role.ts';
 import { CatalogueError } from '../errors.ts';
@@ -37,7 +37,7 @@ import { type DeletedContent, removeInTime } from './deleted-content.ts';
 import { deleteOrganization } from './organization-deletion.ts';
 import type { UserEpochs } from './user-epochs.ts';
 
-export interface OrganizationServices {
+interface OrganizationServices {
   main: Tables;
   epochs: UserEpochs;
   revocations: Revocations;
@@ -45,12 +45,36 @@ export interface OrganizationServices {
   content: Pick<DeletedContent, 'remove'>;
 }
 
-export function organizationHandlers({
+type Handlers = UserHandlersOf<typeof ORGANIZATIONS>;
+
+export function organizationHandlers(services: OrganizationServices): Handlers {
+  const { main } = services;
+  return {
+    ...ownOrganizationHandlers(services),
+    ...memberHandlers(services),
+    ...invitationHandlers(services),
+
+    listAudit: ({ user, params, query }) => {
+      requireRole(main, user, params.org_id, 'audit.read');
+      const { items, total } = listAudit(main, params.org_id, query);
+      return page(items, total);
+    },
+  };
+}
+
+function ownOrganizationHandlers({
   main,
   epochs,
   revocations,
   content,
-}: OrganizationServices): UserHandlersOf<typeof ORGANIZATIONS> {
+}: OrganizationServices): Pick<
+  Handlers,
+  | 'listOrganizations'
+  | 'createOrganization'
+  | 'readOrganization'
+  | 'renameOrganization'
+  | 'deleteOrganization'
+> {
   return {
     listOrganizations: ({ user }) => {
       const all = organizationsOf(main, user.id).map(({ organization }) => organization);
@@ -103,7 +127,14 @@ export function organizationHandlers({
       await removeInTime(content, { org_id, project_id: null });
       return { status: 204 };
     },
+  };
+}
 
+function memberHandlers({
+  main,
+  revocations,
+}: OrganizationServices): Pick<Handlers, 'listMembers' | 'changeMemberRole' | 'removeMember'> {
+  return {
     listMembers: ({ user, params, query }) => {
       requireRole(main, user, params.org_id, 'members.read');
       const { items, total } = listMembers(main, params.org_id, query);
@@ -150,7 +181,16 @@ export function organizationHandlers({
       revocations.announce(params.org_id);
       return { body: { removed: true } };
     },
+  };
+}
 
+function invitationHandlers({
+  main,
+}: OrganizationServices): Pick<
+  Handlers,
+  'invite' | 'listInvitations' | 'revokeInvitation' | 'acceptInvitation'
+> {
+  return {
     invite: async ({ user, params, body, request, now_ms }) => ({
       body: await main.transact((tx) => {
         const own = requireRole(tx, user, params.org_id, 'invitations.create');
@@ -199,34 +239,31 @@ export function organizationHandlers({
       }),
     }),
 
-    acceptInvitation: async ({ user, email_verified, params, request, now_ms }) => ({
-      body: await main.transact((tx) => {
-        requireUser(tx, user);
-        // An address that is not verified proves nothing: then nobody is invited by it.
-        const invitation = email_verified
-          ? findPending(tx, params.invitation_id, user.email, now_ms)
-          : undefined;
-        const organization = invitation && getOrganization(tx, invitation.org_id);
-        if (invitation === undefined || organization === undefined) throw new CatalogueError('not_found');
-        addMember(tx, { org_id: organization.id, user_id: user.id, role: invitation.role }, now_ms);
-        settleInvitation(tx, invitation, 'accepted');
-        writeAudit(tx, auditActor(user, request.address), now_ms, {
-          org_id: organization.id,
-          action: 'invitation.accept',
-          target: invitation.id,
-          before: { status: 'pending' },
-          after: { status: 'accepted', user_id: user.id, role: invitation.role },
-        });
-        return organization;
-      }),
-    }),
-
-    listAudit: ({ user, params, query }) => {
-      requireRole(main, user, params.org_id, 'audit.read');
-      const { items, total } = listAudit(main, params.org_id, query);
-      return page(items, total);
-    },
+    acceptInvitation: async (call) => ({ body: await acceptInvitation(main, call) }),
   };
+}
+
+function acceptInvitation(
+  main: Tables,
+  { user, email_verified, params, request, now_ms }: Parameters<Handlers['acceptInvitation']>[0],
+): Promise<Organization> {
+  return main.transact((tx) => {
+    requireUser(tx, user);
+    // An address that is not verified proves nothing: it matches no invitation.
+    const invitation = email_verified ? findPending(tx, params.invitation_id, user.email, now_ms) : undefined;
+    const organization = invitation && getOrganization(tx, invitation.org_id);
+    if (invitation === undefined || organization === undefined) throw new CatalogueError('not_found');
+    addMember(tx, { org_id: organization.id, user_id: user.id, role: invitation.role }, now_ms);
+    settleInvitation(tx, invitation, 'accepted');
+    writeAudit(tx, auditActor(user, request.address), now_ms, {
+      org_id: organization.id,
+      action: 'invitation.accept',
+      target: invitation.id,
+      before: { status: 'pending' },
+      after: { status: 'accepted', user_id: user.id, role: invitation.role },
+    });
+    return organization;
+  });
 }
 
 /** A page of a list, with the number of all in `x-total-count`. */

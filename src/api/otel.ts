@@ -1,13 +1,16 @@
 /**
- * Handlers of `contract/otel.ts`: telemetry of agents becomes steps of runs, scored as those that are posted. Server threads.
+ * Handlers of `contract/otel.ts`: agents' telemetry becomes steps of runs, which are scored like posted steps. Server
+ * threads.
  *
- * A request is answered when all its steps are stored, so a sender that gets no answer sends it again, and nothing counts twice
- * (tool-steps.ts). What a run refuses for good is told as a partial success, which nobody sends again.
+ * A request is answered when all its steps are stored. A sender without an answer sends the request again, and each
+ * step still counts once (tool-steps.ts). Steps that a run refuses permanently are reported as a partial success, which
+ * exporters do not retry.
  */
 import { promisify } from 'node:util';
 import { gunzip } from 'node:zlib';
 import { RUN_REFUSALS, RunClient } from '../../actors/run/client.ts';
 import type { Call, HandlerReply, HandlersOf } from '../contract/handler.ts';
+import { RUN_NAME_CHARACTERS, RUN_TASK_CHARACTERS, STEP_TEXT_CHARACTERS } from '../contract/limits.ts';
 import type { OTEL } from '../contract/otel.ts';
 import type { ApiRequest } from '../contract/route.ts';
 import { SchemaViolation } from '../contract/violation.ts';
@@ -15,15 +18,9 @@ import { findBuiltInProfile, type MonitorProfile } from '../domain/monitors/prof
 import type { Tenant } from '../domain/tenant.ts';
 import { CatalogueError } from '../errors.ts';
 import { parseJsonBody } from '../http/json-body.ts';
-import {
-  DEFAULTS,
-  ID_CHARACTERS,
-  OTLP_BOUNDS,
-  RUN_NAME_CHARACTERS,
-  RUN_TASK_CHARACTERS,
-  STEP_TEXT_CHARACTERS,
-} from '../limits.ts';
+import { DEFAULTS, ID_CHARACTERS } from '../limits.ts';
 import { type OtlpEncoding, writePartialSuccess, writeStatus } from '../otel/answers.ts';
+import { OTLP_BOUNDS } from '../otel/limits.ts';
 import { countPointsJson, readLogsJson, readSpansJson } from '../otel/read-json.ts';
 import { countPointsProtobuf, readLogsProtobuf, readSpansProtobuf } from '../otel/read-protobuf.ts';
 import { OtlpFault, type OtlpLog, type OtlpSpan } from '../otel/records.ts';
@@ -37,7 +34,7 @@ import { toStart } from './runs.ts';
 
 const unpack = promisify(gunzip);
 
-export interface OtelServices {
+interface OtelServices {
   asker: Asker;
   stores: Stores;
   deleted: DeletedView;
@@ -58,16 +55,16 @@ export function otelHandlers(services: OtelServices): HandlersOf<typeof OTEL> {
 
 type OtlpCall = Pick<Call<(typeof OTEL)['exportTraces']>, 'tenant' | 'request'>;
 
-const NO_METRICS = 'Metrics are not kept here; OTEL_METRICS_EXPORTER=none saves the sending';
+const NO_METRICS = 'Metrics are not kept here; set OTEL_METRICS_EXPORTER=none to stop sending them';
 
-/** How one signal is read. */
+/** How to read one signal. */
 interface Signal<Record extends OtlpSpan | OtlpLog> {
   protobuf: (body: Uint8Array) => Record[];
   json: (body: unknown) => Record[];
   find: (records: readonly Record[]) => ToldRun[];
 }
 
-/** What was not taken, and the first reason. */
+/** How many records were refused, and the first reason. */
 interface Rejections {
   count: number;
   reason: string;
@@ -93,12 +90,14 @@ class Intake {
     return this.#read(
       request,
       (encoding, body) =>
-        signal.find(encoding === 'json' ? signal.json(parseJsonBody(body) ?? {}) : signal.protobuf(body)),
+        signal.find(
+          encoding === 'json' ? signal.json(parseJsonBody(body, 'unrounded') ?? {}) : signal.protobuf(body),
+        ),
       (runs) => this.#log(tenant, runs),
     );
   }
 
-  /** Reads metrics and keeps none, so that who sends them beside spans and logs has no errors of it. */
+  /** Accepts metrics but stores none, so that exporters that send metrics beside spans and logs report no errors. */
   count({ request }: OtlpCall): Promise<HandlerReply> {
     return this.#read(
       request,
@@ -138,7 +137,7 @@ class Intake {
     }
   }
 
-  /** @throws CatalogueError what may pass: the whole request can be sent again */
+  /** @throws CatalogueError for a temporary failure: the sender can repeat the whole request */
   async #log(tenant: Tenant, runs: readonly ToldRun[]): Promise<Rejections> {
     const rejections: Rejections = { count: 0, reason: '' };
     const reject = (count: number, reason: string) => {
@@ -169,12 +168,12 @@ class Intake {
     reject: (count: number, reason: string) => void,
   ): Promise<void> {
     this.#hidden.checkFree(tenant.org_id, run.run_id);
-    // A run that begins with its first tool call would never learn its task.
+    // A run that began with its first tool call would never learn its task.
     let isStarted = run.task !== '' && (await this.#start(tenant, run));
     for (let from = 0; from < steps.length; from += OTLP_BOUNDS.steps_at_once) {
       const some = steps
         .slice(from, from + OTLP_BOUNDS.steps_at_once)
-        .map(({ key, step }) => ({ key, step: boundStep(step) }));
+        .map(({ key, told_by, call, step }) => ({ key, told_by, call, step: boundStep(step) }));
       const log = () => this.#runs.keyedSteps(tenant, run.run_id, some);
       const { refused } = await log().catch(async (thrown: unknown) => {
         const isMissing = thrown instanceof CatalogueError && thrown.code === 'not_found';
@@ -186,7 +185,10 @@ class Intake {
     }
   }
 
-  /** @returns true; also when another start was first @throws CatalogueError for what no run can be started with */
+  /**
+   * @returns true, also when a concurrent request started the run first @throws CatalogueError for a run that cannot be
+   *   started
+   */
   async #start(tenant: Tenant, run: ToldRun): Promise<true> {
     const { start, profile } = this.#describe(tenant, run);
     const isBuiltIn = findBuiltInProfile(profile.name) !== null;
@@ -216,7 +218,7 @@ class Intake {
   }
 }
 
-/** @returns null for another Content-Type than those of OTLP */
+/** @returns null for a Content-Type that OTLP does not define */
 function tellEncoding({ headers }: ApiRequest): OtlpEncoding | null {
   const [type = ''] = (headers.get('content-type') ?? '').split(';', 1);
   switch (type.trim().toLowerCase()) {
@@ -229,14 +231,14 @@ function tellEncoding({ headers }: ApiRequest): OtlpEncoding | null {
   }
 }
 
-/** Why a run takes something neither now nor later. @throws whatever may pass, or is a fault of ours */
+/** Explains why a run permanently refuses a step. @throws temporary failures and internal errors */
 function explainRefusal(thrown: unknown): string {
   if (thrown instanceof SchemaViolation) return thrown.violations[0]?.msg ?? 'refused';
   if (thrown instanceof CatalogueError && thrown.status < 500) return thrown.message;
   throw thrown;
 }
 
-/** @throws whatever is no fault of the sender's */
+/** @throws errors that are not the sender's fault */
 function refuseFault(encoding: OtlpEncoding, thrown: unknown): HandlerReply {
   if (thrown instanceof OtlpFault) return refuse(encoding, thrown.is_too_much ? 413 : 400, thrown.message);
   if (thrown instanceof CatalogueError && thrown.status < 500)
@@ -257,9 +259,9 @@ function boundStep(step: ToldRun['steps'][number]['step']): ToldRun['steps'][num
   return {
     ...step,
     action: cut(step.action, STEP_TEXT_CHARACTERS),
-    action_input: cut(step.action_input, STEP_TEXT_CHARACTERS),
+    action_input: step.action_input === null ? null : cut(step.action_input, STEP_TEXT_CHARACTERS),
     thought: cut(step.thought, STEP_TEXT_CHARACTERS),
-    observation: cut(step.observation, STEP_TEXT_CHARACTERS),
+    observation: step.observation === null ? null : cut(step.observation, STEP_TEXT_CHARACTERS),
   };
 }
 

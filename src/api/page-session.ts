@@ -8,7 +8,7 @@ import { type Clock, systemClock } from '../std/clock.ts';
 import { type Checks, identify } from './pipeline.ts';
 
 /** How people reach the service. */
-export interface PublicPlace {
+interface PublicPlace {
   /** null: not said. */
   public_url: string | null;
   /** Its port speaks TLS itself. */

@@ -4,7 +4,7 @@
 import { createHash } from 'node:crypto';
 import type { ApiReply } from '../contract/route.ts';
 
-/** Light and dark, no image, no font of its own. */
+/** Light and dark; no images, no web fonts. */
 export const PAGE_STYLE = `:root{color-scheme:light dark;--line:light-dark(#e1e6e4,#2b3230);--faint:light-dark(#5d6966,#98a5a1);
 --soft:light-dark(#eef2f0,#222826);--accent:light-dark(#0b6b5d,#5fd0bd);font:15px/1.5 system-ui,sans-serif}
 *{box-sizing:border-box}
@@ -28,7 +28,7 @@ button{justify-self:start;padding:.35rem 1rem;cursor:pointer;border-color:var(--
 @media(max-width:52rem){.narrow{display:inline}body{display:block}nav{position:static;height:auto;border:none}main{padding:1rem}table,tbody{display:block}td{display:block;border:none;overflow-wrap:anywhere;width:auto!important;padding:.1rem 0}tr{display:block;padding:.3rem 0;border-bottom:1px solid var(--line)}.guide td code{overflow-wrap:anywhere}thead{display:none}}`;
 
 /** What the page may do: its own style and the script of its folder, requests to this address, nothing else. */
-export const PAGE_POLICY = [
+const PAGE_POLICY = [
   "default-src 'none'",
   "script-src 'self'",
   `style-src 'sha256-${createHash('sha256').update(PAGE_STYLE).digest('base64')}'`,

@@ -21,17 +21,20 @@ import {
 } from '../domain/pattern-rows.ts';
 import { projectOf, type Tenant } from '../domain/tenant.ts';
 import { CatalogueError } from '../errors.ts';
-import { ID_CHARACTERS, PATTERN_SCAN_ROWS } from '../limits.ts';
+import { ID_CHARACTERS } from '../limits.ts';
 import type { Tables } from '../storage/tables.ts';
 import { readCursor, writeCursor } from './cursor.ts';
 import type { DeletedView } from './deleted-scopes.ts';
 import { logTenantChange, makeTenantAudit, tenantAuditActor } from './tenant-audit.ts';
 
+/** Patterns that one page of a filtered list reads, some kilobytes each. A page that reaches the bound is short and has a cursor. */
+const PATTERN_SCAN_ROWS = 300;
+
 /** After every moment that a timestamp names. */
 const LAST_TIME = '~';
 
 /** What an import needs; the pattern index's client is such. */
-export interface PatternServices {
+interface PatternServices {
   /** null: no vector store is configured. */
   index: {
     add(scope: PatternScope, patterns: readonly NewPattern[]): Promise<MergedPattern[]>;
@@ -41,17 +44,29 @@ export interface PatternServices {
   deleted: DeletedView;
 }
 
-export function patternHandlers({ index, main, deleted }: PatternServices): HandlersOf<typeof PATTERNS> {
-  /** What a retrieval of this caller searches, nearest first. */
-  const scopesOf = (tenant: Tenant, projectId: string | undefined): PatternScope[] => {
-    const { org_id } = tenant;
-    const project = projectOf(tenant, projectId);
-    const own = deleted.hiddenIn(org_id).has(project) ? [] : [ownScope(org_id, project)];
-    return [...own, ownScope(org_id, null), UNIVERSAL_SCOPE];
-  };
+type Handlers = HandlersOf<typeof PATTERNS>;
+
+export function patternHandlers(services: PatternServices): Handlers {
+  return { ...readHandlers(services), ...changeHandlers(services) };
+}
+
+/** What a retrieval of this caller searches, nearest first. */
+function scopesOf(
+  { deleted }: PatternServices,
+  tenant: Tenant,
+  projectId: string | undefined,
+): PatternScope[] {
+  const { org_id } = tenant;
+  const project = projectOf(tenant, projectId);
+  const own = deleted.hiddenIn(org_id).has(project) ? [] : [ownScope(org_id, project)];
+  return [...own, ownScope(org_id, null), UNIVERSAL_SCOPE];
+}
+
+function readHandlers(services: PatternServices): Pick<Handlers, 'listPatterns' | 'readPattern'> {
+  const { main } = services;
   return {
     listPatterns: ({ tenant, query }) => {
-      const scopes = scopesOf(tenant, query.project_id ?? undefined).filter(
+      const scopes = scopesOf(services, tenant, query.project_id ?? undefined).filter(
         ({ tier }) => query.tier == null || tier === query.tier,
       );
       const place = readCursor(query.cursor, [{ max: ID_CHARACTERS }, { max: ID_CHARACTERS }]);
@@ -88,19 +103,24 @@ export function patternHandlers({ index, main, deleted }: PatternServices): Hand
     },
 
     readPattern: ({ tenant, params, query }) => {
-      for (const scope of scopesOf(tenant, query.project_id ?? undefined)) {
+      for (const scope of scopesOf(services, tenant, query.project_id ?? undefined)) {
         const key = patternKey(scope, params.pattern_id);
         const row = main.get<PatternRow>(PATTERN_ROWS, key);
         if (row !== undefined) return { body: describePattern(readPattern(key, row)) };
       }
       throw new CatalogueError('not_found', 'Pattern not found');
     },
+  };
+}
 
+function changeHandlers(services: PatternServices): Pick<Handlers, 'deletePattern' | 'importPatterns'> {
+  const { index, main } = services;
+  return {
     deletePattern: async ({ tenant, params, query, request }) => {
       const actor = tenantAuditActor(tenant, request);
       const { pattern_id } = params;
       const missing = new CatalogueError('not_found', 'Pattern not found');
-      const scope = scopesOf(tenant, query.project_id ?? undefined).find(
+      const scope = scopesOf(services, tenant, query.project_id ?? undefined).find(
         (each) => main.get<PatternRow>(PATTERN_ROWS, patternKey(each, pattern_id)) !== undefined,
       );
       if (scope === undefined) throw missing;

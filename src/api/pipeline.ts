@@ -37,7 +37,7 @@ export interface Checks {
   limiter: RateLimiter;
   rate_headers: RateHeaders;
   memberships: MembershipReader;
-  /** Counts failed authentications by address, and says no to too many; absent: nobody is limited. */
+  /** Counts failed authentications by address, and refuses too many; absent: no limit. */
   failed_sign_ins?: { take(address: string): boolean };
   /** Stand in for the credential where an endpoint takes them; absent: nowhere. */
   tickets?: StreamTickets;
@@ -192,7 +192,7 @@ function shapeOf(schema: z.ZodType | undefined): object {
 }
 
 /**
- * A deleted organization is nobody's, not the operator's either, and nothing comes into a deleted project any more. What is read of
+ * A deleted organization is closed to every caller, the operator included, and a deleted project takes no more data. What is read of
  * one is as empty as of a project that never was: its handlers see to that.
  * @throws CatalogueError `not_found`
  */

@@ -10,10 +10,13 @@ import {
   makeProfile,
 } from '../domain/monitors/profiles.ts';
 import { CatalogueError } from '../errors.ts';
-import { ID_CHARACTERS, PROFILES_PER_ORG_MAX } from '../limits.ts';
+import { ID_CHARACTERS } from '../limits.ts';
 import type { TableReader, Tables } from '../storage/tables.ts';
 import { readCursor, writeCursor } from './cursor.ts';
 import { tenantAuditActor, writeTenantAudit } from './tenant-audit.ts';
+
+/** Custom profiles of one organization. One more is refused. */
+const PROFILES_PER_ORG_MAX = 100;
 
 /** In `main.mdb`: one row a custom profile, key `[org_id, name]`, value the whole profile. */
 export const PROFILES_TABLE = 'profiles';
@@ -113,13 +116,13 @@ function checkRoom(profiles: TableReader, orgId: string): void {
 /**
  * The profile that a body's `task_profile` names. A custom one is read from storage each time: that takes microseconds
  * and is right on every thread at once.
- * @returns undefined when there is none
+ * @returns undefined when no profile has that name
  */
 export function lookUpProfile(main: TableReader, orgId: string, name: string): MonitorProfile | undefined {
   return findBuiltInProfile(name) ?? main.get<MonitorProfile>(PROFILES_TABLE, [orgId, name]);
 }
 
-/** As {@link lookUpProfile}. @throws SchemaViolation when there is none */
+/** As {@link lookUpProfile}. @throws SchemaViolation when no profile has that name */
 export function findProfile(main: TableReader, orgId: string, name: string): MonitorProfile {
   const profile = lookUpProfile(main, orgId, name);
   if (profile === undefined) throw unknownProfile(name);

@@ -2,6 +2,7 @@
 import type { z } from 'zod';
 import { countLiveKeys, endKey, liveKeysOf } from '../auth/key-store.ts';
 import type { Revocations } from '../auth/revocations.ts';
+import type { HandlerReply } from '../contract/handler.ts';
 import type { PROJECTS, projectOut } from '../contract/projects.ts';
 import type { UserHandlersOf } from '../contract/user-handler.ts';
 import type { Project, User } from '../domain/account.ts';
@@ -20,18 +21,15 @@ import { auditActor, requireRole } from './access.ts';
 import { type DeletedContent, removeInTime } from './deleted-content.ts';
 import { page } from './organizations.ts';
 
-export interface ProjectServices {
+interface ProjectServices {
   main: Tables;
   revocations: Revocations;
   /** Takes away what a deleted project leaves behind. */
   content: Pick<DeletedContent, 'remove'>;
 }
 
-export function projectHandlers({
-  main,
-  revocations,
-  content,
-}: ProjectServices): UserHandlersOf<typeof PROJECTS> {
+export function projectHandlers(services: ProjectServices): UserHandlersOf<typeof PROJECTS> {
+  const { main } = services;
   return {
     listProjects: ({ user, query, now_ms }) => {
       requireRole(main, user, query.org_id, 'projects.read');
@@ -79,28 +77,34 @@ export function projectHandlers({
       }),
     }),
 
-    deleteProject: async ({ user, params, request, now_ms }) => {
-      const { org_id, keys_revoked } = await main.transact((tx) => {
-        const project = requireProject(tx, user, params.project_id, 'projects.delete');
-        const keys = [...liveKeysOf(tx, project.org_id, project.id, now_ms)];
-        for (const { id } of keys) endKey(tx, id, { revoked_at: new Date(now_ms).toISOString() });
-        removeProject(tx, project, now_ms);
-        writeAudit(tx, auditActor(user, request.address), now_ms, {
-          org_id: project.org_id,
-          action: 'project.delete',
-          target: project.id,
-          before: { name: project.name },
-          after: { keys_revoked: keys.map(({ id }) => id) },
-        });
-        return { org_id: project.org_id, keys_revoked: keys.length };
-      });
-      revocations.announce(org_id);
-      // What is not gone by then, or fails now, goes behind the answer, or with the next look at what is left.
-      const { project_id } = params;
-      await removeInTime(content, { org_id, project_id });
-      return { body: { deleted: true, keys_revoked } };
-    },
+    deleteProject: (call) => deleteProject(services, call),
   };
+}
+
+/** Deletes the project, revokes its keys, and removes what it leaves behind. */
+async function deleteProject(
+  { main, revocations, content }: ProjectServices,
+  { user, params, request, now_ms }: Parameters<UserHandlersOf<typeof PROJECTS>['deleteProject']>[0],
+): Promise<HandlerReply> {
+  const { org_id, keys_revoked } = await main.transact((tx) => {
+    const project = requireProject(tx, user, params.project_id, 'projects.delete');
+    const keys = [...liveKeysOf(tx, project.org_id, project.id, now_ms)];
+    for (const { id } of keys) endKey(tx, id, { revoked_at: new Date(now_ms).toISOString() });
+    removeProject(tx, project, now_ms);
+    writeAudit(tx, auditActor(user, request.address), now_ms, {
+      org_id: project.org_id,
+      action: 'project.delete',
+      target: project.id,
+      before: { name: project.name },
+      after: { keys_revoked: keys.map(({ id }) => id) },
+    });
+    return { org_id: project.org_id, keys_revoked: keys.length };
+  });
+  revocations.announce(org_id);
+  // What is not gone by then, or fails now, goes behind the answer, or with the next look at what is left.
+  const { project_id } = params;
+  await removeInTime(content, { org_id, project_id });
+  return { body: { deleted: true, keys_revoked } };
 }
 
 /** @throws CatalogueError `not_found` for a project that is not there and for one of a foreign organization, alike */

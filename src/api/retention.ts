@@ -1,13 +1,14 @@
 /**
- * Deletes by age what an operator keeps for a while only (`RETENTION_DAYS…`): runs, traces and findings, a few at a time, with
- * pauses in which requests have their turns. It begins again wherever a stop or a crash left it, since it looks at what is
- * there. Live events leave with their hub (actors/live-hub). Server threads, one for all.
+ * Deletes runs, traces and findings that are older than the operator's limit (`RETENTION_DAYS…`), a few at a time, with
+ * pauses for requests. After a stop or a crash it continues where it was, because each pass examines what exists. Live
+ * events are deleted with their hub (actors/live-hub). Server threads; one instance for all.
  */
 
-import type { DistillerClient } from '../../actors/distiller/client.ts';
 import type { FindingsClient } from '../../actors/findings-index/client.ts';
+import type { PatternMakerClient } from '../../actors/pattern-maker/client.ts';
 import type { RunClient } from '../../actors/run/client.ts';
 import type { AuditActor } from '../domain/account.ts';
+import { RETENTION } from '../domain/retention-clock.ts';
 import { placeOfKey, RUN_LISTS, type RunListRow, runListPrefix } from '../domain/run-list.ts';
 import { RUN_STEPS, RUNS, type RunRow, type RunStepRow, runKey } from '../domain/run-rows.ts';
 import {
@@ -19,37 +20,38 @@ import {
   traceRowKey,
 } from '../domain/trace-rows.ts';
 import { CatalogueError } from '../errors.ts';
-import { RETENTION } from '../limits.ts';
 import type { RowKey } from '../runtime/protocol.ts';
 import { type Clock, systemClock } from '../std/clock.ts';
 import { writeAudit } from '../storage/accounts/audit.ts';
 import type { Stores } from '../storage/stores.ts';
 import type { Row, RowRange, TableReader } from '../storage/tables.ts';
 
-/** What has an age that an operator may bound here. */
+/** The kinds of data with an age limit. */
 export const EXPIRING_KINDS = ['runs', 'traces', 'findings'] as const;
 export type ExpiringKind = (typeof EXPIRING_KINDS)[number];
 
-/** Days; null: kept for good. */
-export type RetentionDays = Readonly<Record<ExpiringKind, number | null>>;
+/** Maximum age in days; null: no limit. */
+type RetentionDays = Readonly<Record<ExpiringKind, number | null>>;
 
-export interface RetentionParts {
+interface RetentionParts {
   days: RetentionDays;
   stores: Stores;
   runs: Pick<RunClient, 'delete'>;
-  traces: Pick<DistillerClient, 'delete'>;
+  traces: Pick<PatternMakerClient, 'delete'>;
   findings: Pick<FindingsClient, 'expire' | 'expirable'>;
-  /** Told of each portion that is gone. */
+  /** Called for each deleted portion. */
   count(kind: ExpiringKind, deleted: number): void;
-  /** Told when everything was looked at; absent: nobody wants to know. */
+  /** Called at the end of each pass. */
   onPass?(): void;
-  /** Told of a pass that could not end; the next one begins anew. */
+  /** Called when a pass fails; the next pass starts over. */
   report(thrown: unknown): void;
+  /** Called once per pass: the time from which ages count (storage/retention-clock.ts); default: the wall clock. */
+  nowForAges?(): Promise<number>;
   clock?: Clock;
 }
 
 const DAY_MS = 86_400_000;
-/** Who the audit log names. */
+/** The actor named in the audit log. */
 const BY_AGE: AuditActor = { type: 'operator', id: 'retention', address: '' };
 
 export class Retention {
@@ -64,23 +66,23 @@ export class Retention {
     this.#clock = parts.clock ?? systemClock;
   }
 
-  /** Begins, and looks again now and then; to be called once. Does nothing where everything is kept. */
+  /** Starts periodic passes; call it once. Does nothing if no kind has a limit. */
   start(): void {
     if (EXPIRING_KINDS.every((kind) => this.#parts.days[kind] === null)) return;
     this.#running = this.#run();
   }
 
-  /** Resolves when the portion under way is done. */
+  /** Stops, and resolves when the current portion is done. */
   async end(): Promise<void> {
     this.#isOver = true;
     this.#wake();
     await this.#running;
   }
 
-  /** Deletes all that is too old now. @throws CatalogueError when that cannot be done */
+  /** Deletes everything that is too old now. @throws CatalogueError when the deletion fails */
   async pass(): Promise<void> {
     const { days } = this.#parts;
-    const nowMs = this.#clock.wallMs();
+    const nowMs = (await this.#parts.nowForAges?.()) ?? this.#clock.wallMs();
     if (days.runs !== null) await this.#expireRuns(nowMs - days.runs * DAY_MS);
     if (days.traces !== null) await this.#expireTraces(nowMs - days.traces * DAY_MS);
     if (days.findings !== null) await this.#expireFindings(nowMs - days.findings * DAY_MS);
@@ -98,7 +100,7 @@ export class Retention {
     }
   }
 
-  /** By their start; one that goes on stays as long as its last step is younger. */
+  /** Deletes runs by the time of their start, but keeps a running one whose last step is recent. */
   async #expireRuns(beforeMs: number): Promise<void> {
     const { stores, runs } = this.#parts;
     for (const org_id of listOrganizations(stores.runs, RUN_LISTS)) {
@@ -117,7 +119,7 @@ export class Retention {
     }
   }
 
-  /** By their submission; one that is still to be distilled stays. */
+  /** Deletes traces by the time of their submission, but keeps one that still waits for pattern making. */
   async #expireTraces(beforeMs: number): Promise<void> {
     const { stores, traces } = this.#parts;
     for (const org_id of listOrganizations(stores.main, TRACE_LISTS)) {
@@ -152,7 +154,7 @@ export class Retention {
     }
   }
 
-  /** Goes through a list whose keys have their time behind the prefix, oldest first. */
+  /** Walks a list whose keys have the time after the prefix, oldest first. */
   async #expireList<Value>(
     tables: TableReader,
     table: string,
@@ -165,7 +167,7 @@ export class Retention {
     }: {
       kind: ExpiringKind;
       org_id: string;
-      /** @returns whether it is gone */
+      /** @returns whether the row was deleted */
       remove(row: RowKey, value: Value): Promise<boolean>;
     },
   ): Promise<void> {
@@ -175,7 +177,7 @@ export class Retention {
       const rows: Row<Value>[] = [...tables.range<Value>(table, range)];
       const old = rows.filter(({ row }) => (row[prefix.length] as number) < beforeMs);
       if (old.length === 0) return;
-      // One that cannot go now holds up none of the others; the next pass finds it again.
+      // A row that cannot be deleted now must not delay the others; the next pass finds it again.
       const gone = await Promise.all(
         old.map(({ row, value }) =>
           remove(row, value).catch((thrown: unknown) => {
@@ -191,7 +193,7 @@ export class Retention {
     }
   }
 
-  /** One entry of the audit log a portion: one for each run would bury what people did. */
+  /** Writes one audit entry per portion: one entry per run would hide what people did. */
   async #tell(kind: ExpiringKind, org_id: string, deleted: number, before: string): Promise<void> {
     if (deleted === 0) return;
     this.#parts.count(kind, deleted);
@@ -217,7 +219,7 @@ export class Retention {
   }
 }
 
-/** Every organization that has a row there: one seek each, however many rows it has. */
+/** Every organization with a row in the table: one seek each, however many rows it has. */
 function* listOrganizations(tables: TableReader, table: string): Iterable<string> {
   let after: RowKey | undefined;
   for (;;) {
@@ -226,12 +228,15 @@ function* listOrganizations(tables: TableReader, table: string): Iterable<string
     for (const { row } of tables.range(table, range)) found = String(row[0]);
     if (found === undefined) return;
     yield found;
-    // The next name there is, which stands behind all keys that begin with this one.
+    // The smallest name after all keys that begin with this one.
     after = [`${found}\0`];
   }
 }
 
-/** Whether a step has come since. The last in number is mostly the last in time; one that is late makes it older, not younger. */
+/**
+ * Whether the run has a recent step. The last step by number is usually the last by time; a late step makes the run
+ * look older, never newer.
+ */
 function isActive(runs: TableReader, { org_id, run_id }: RunRow, beforeMs: number): boolean {
   for (const { value } of runs.range<RunStepRow>(RUN_STEPS, {
     prefix: [org_id, run_id],
@@ -242,7 +247,7 @@ function isActive(runs: TableReader, { org_id, run_id }: RunRow, beforeMs: numbe
   return false;
 }
 
-/** @returns false when somebody else has deleted it @throws CatalogueError anything else that is in the way */
+/** @returns false when another request has deleted it @throws CatalogueError for any other failure */
 async function isDone(deletion: Promise<void>): Promise<boolean> {
   try {
     await deletion;

@@ -10,12 +10,17 @@ import { capOf, type PlanCaps, type PlanReader } from '../domain/plans.ts';
 import { toTimestamp } from '../domain/run.ts';
 import { DEFAULT_PROJECT } from '../domain/tenant.ts';
 import type { UsageCounts } from '../domain/usage.ts';
-import { CAPPED_TOLD } from '../limits.ts';
 import { RecentMap } from '../std/recent-map.ts';
 import type { TableReader } from '../storage/tables.ts';
 import type { DeletedView } from './deleted-scopes.ts';
 
-/** A pattern that was found: what the wire gives. */
+/**
+ * Interval between live-stream reports that an organization is over its cap, and how many organizations a thread
+ * remembers.
+ */
+const CAPPED_TOLD = { every_ms: 600_000, orgs: 10_000 };
+
+/** A pattern that was found, as the answer shows it. */
 export interface FoundPattern {
   tier: Tier;
   pattern_id: string;
@@ -26,7 +31,7 @@ export interface FoundPattern {
 const NOTHING_HIDDEN: ReadonlySet<string> = new Set();
 const NO_MATCHES: FoundMatches = { scopes: [], matches: [] };
 
-/** What a retrieval needs; the pattern index's and the usage meter's clients are such. */
+/** What a retrieval needs; the clients of the pattern index and of the usage meter have this form. */
 export interface RetrieveServices {
   /** null: no vector store is configured, and every answer is empty. */
   index: { retrieve(request: RetrieveRequest): Promise<FoundMatches> } | null;
@@ -49,7 +54,7 @@ export interface RetrieveServices {
 
 export function retrieveHandlers(services: RetrieveServices): HandlersOf<typeof RETRIEVE> {
   const { index, main, meter, plans, plan_caps, live, deleted } = services;
-  /** When each organization was last told. */
+  /** When each organization's cap was last reported. */
   const toldMs = new RecentMap<string, number>(CAPPED_TOLD.orgs);
   const tellCapped = (org_id: string, project_id: string, cap: number): void => {
     const nowMs = performance.now();
@@ -78,7 +83,7 @@ export function retrieveHandlers(services: RetrieveServices): HandlersOf<typeof 
             });
       const found = readFound(main, matches, top_k, deleted.hiddenIn(org_id));
       const counted = project_id ?? DEFAULT_PROJECT;
-      // Counted before it is answered: what a crash takes was not served.
+      // Count before answering: after a crash, an unanswered retrieval may be counted, but no answered one is missed.
       if (found.length === 0) {
         await meter.count(org_id, counted, { retrievals: 1 });
         return { body: { traces: [] } };
@@ -93,9 +98,9 @@ export function retrieveHandlers(services: RetrieveServices): HandlersOf<typeof 
 }
 
 /**
- * Reads what is answered.
- * @param hidden projects whose patterns are deleted, though they may be there still
- * @returns best first, `topK` at most
+ * Reads the patterns for the answer.
+ * @param hidden projects whose patterns are deleted but may still be in the index
+ * @returns the best match first, at most `topK`
  */
 export function readFound(
   tables: TableReader,
@@ -109,7 +114,7 @@ export function readFound(
     const scope = scopes[place]!;
     if (hidden.has(scope.project_id)) continue;
     const row = tables.get<PatternRow>(PATTERNS, patternKey(scope, pattern_id));
-    // In the index a moment before it is on the disk.
+    // The index holds a pattern shortly before the disk does.
     if (row === undefined) continue;
     const { situation, dead_ends, unlock } = row;
     found.push({

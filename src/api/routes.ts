@@ -64,7 +64,7 @@ import { traceHandlers } from './traces.ts';
 export interface ApiServices {
   version: string;
   probes: ReadinessProbes;
-  /** How the gateway's capture is doing; absent: there is none in this process. */
+  /** How the gateway's capture is doing; absent: no gateway in this process. */
   capture?: CaptureProbe;
   /** Reaches the actors. */
   asker: Asker;
@@ -85,7 +85,7 @@ export interface ApiServices {
   live?: LiveReaders | null;
   /** Reads captures, and who may; absent: no routes for them. */
   captures?: CaptureServices & { operators: Operators };
-  /** The gateway of the same process; null or absent: there is none. */
+  /** The gateway of the same process; null or absent: no gateway. */
   gateway?: { port: number; is_local: boolean; is_secure?: boolean } | null;
   /** Where people reach the service (PUBLIC_URL); null or absent: where it listens. */
   public_url?: string | null;
@@ -99,7 +99,7 @@ const SERVICE_ENDPOINTS: readonly Endpoint[] = [health, ready, metrics, openapi,
 
 /**
  * The product's endpoints: `...bind(RUNS, runHandlers(services))`, one line a part, in the order of the description.
- * What a part needs beyond the asker and the stores is a property of its own in ApiServices, optional while the
+ * What a part needs beyond the asker and the stores is a separate property of ApiServices, optional while the
  * composition root cannot give it yet: `...(services.search ? bind(PATTERNS, patternHandlers(services.search)) : [])`.
  */
 function productEndpoints(given: ApiServices): BoundEndpoint[] {
@@ -161,17 +161,18 @@ function dashboardFacts({ version, gateway = null, live = null, control }: ApiSe
   };
 }
 
-/** The routes. They are described and rendered when somebody first asks for that: it takes a thread a fifth of its start. */
+/** The routes. They are described and rendered at the first request for that, which takes a fifth of a thread's start. */
 export function apiRoutes(services: ApiServices): ApiRoute[] {
   const { version, probes } = services;
   const endpoints = productEndpoints(services);
-  const tools = bind(MCP, mcpHandlers({ version, endpoints, checks: services.checks }));
+  const operator_routes = captureRoutes(services);
+  const tools = bind(MCP, mcpHandlers({ version, endpoints, operator_routes, checks: services.checks }));
   const product = [
     ...[...endpoints, ...tools].map((bound) => guard(bound, services.checks)),
     ...(services.control === undefined
       ? []
       : controlPlaneRoutes(services.control, services.stores, services.checks, contentOf(services))),
-    ...captureRoutes(services),
+    ...operator_routes,
   ];
   const described = [...SERVICE_ENDPOINTS, ...product.map(({ endpoint }) => endpoint)];
   const document = onDemand(() => describeApi(described, version));

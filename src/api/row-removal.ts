@@ -1,14 +1,14 @@
-/** Removes rows of a table in portions, between which requests have their turns. Server threads. */
+/** Removes rows of a table in portions, so that requests can run in between. Server threads. */
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import type { RowKey } from '../runtime/protocol.ts';
 import type { Row, Tables, TableTransaction } from '../storage/tables.ts';
 
-/** Rows looked at in one go where few are meant. */
+/** Rows read in one portion, of which few may match. */
 const LOOKED_ROWS = 500;
 
 /**
- * @param also what goes with a row, in its own transaction
- * @throws Error of the store; what is left is found by the next call
+ * @param also called for each row in the same transaction, to remove related data
+ * @throws Error from the store; a later call removes the remaining rows
  */
 export async function removeRows<Value>(
   tables: Tables,
@@ -29,7 +29,7 @@ export async function removeRows<Value>(
     if (meant.length > 0)
       await tables.transact((tx) => {
         for (const row of meant) {
-          // Two may be at it: what goes with a row goes once.
+          // A concurrent removal may have removed the row with its related data.
           if (tx.get(table, row.row) === undefined) continue;
           tx.write({ op: 'remove', table, row: row.row });
           also(tx, row);

@@ -2,9 +2,11 @@
 import type { z } from 'zod';
 import { RunClient } from '../../actors/run/client.ts';
 import type { HandlersOf } from '../contract/handler.ts';
-import type { RUN_RECORDS, runRecord, stepRecord } from '../contract/run-records.ts';
+import type { RUN_RECORDS, runPage, runRecord, stepRecord } from '../contract/run-records.ts';
 import { findMaxScore } from '../domain/evaluation.ts';
 import type { MonitorName, MonitorScores } from '../domain/monitors/names.ts';
+import { type ReportedRun, tellReportedStatus, toReportedRun } from '../domain/reported-run.ts';
+import { readAnswer } from '../domain/run.ts';
 import {
   passesFilter,
   placeOfKey,
@@ -13,6 +15,9 @@ import {
   type RunListRow,
   runListPrefix,
 } from '../domain/run-list.ts';
+import { writeRunCursor } from '../domain/run-query/cursor.ts';
+import type { NameField } from '../domain/run-query/fields.ts';
+import type { RunQuery } from '../domain/run-query/run-query.ts';
 import {
   RUN_STARTS,
   RUN_STEPS,
@@ -26,6 +31,7 @@ import type { Tenant } from '../domain/tenant.ts';
 import { CatalogueError } from '../errors.ts';
 import { ID_CHARACTERS } from '../limits.ts';
 import type { Asker } from '../runtime/actor-client.ts';
+import { type Clock, systemClock } from '../std/clock.ts';
 import { carryAudit } from '../storage/accounts/audit.ts';
 import type { Stores } from '../storage/stores.ts';
 import type { TableReader } from '../storage/tables.ts';
@@ -33,10 +39,13 @@ import { readCursor, writeCursor } from './cursor.ts';
 import type { DeletedView } from './deleted-scopes.ts';
 import { HiddenRuns } from './hidden-runs.ts';
 import { readListPage } from './list-page.ts';
+import { queryViolation, readRunPlace, readRunQuery, startedBetween, wholeName } from './run-query.ts';
+import { listMissingFields, SearchedRuns } from './searched-runs.ts';
 import { makeTenantAudit, tenantAuditActor } from './tenant-audit.ts';
 
 type RunRecord = z.output<typeof runRecord>;
 type StepRecord = z.output<typeof stepRecord>;
+type ListQuery = z.output<(typeof RUN_RECORDS)['listRuns']['query']>;
 
 /** A run as its two rows have it. */
 interface StoredRun {
@@ -44,15 +53,15 @@ interface StoredRun {
   start: RunStartRow | undefined;
 }
 
-export function runRecordHandlers(services: {
-  asker: Asker;
-  stores: Stores;
-  deleted: DeletedView;
-}): HandlersOf<typeof RUN_RECORDS> {
+export function runRecordHandlers(
+  services: { asker: Asker; stores: Stores; deleted: DeletedView },
+  clock: Clock = systemClock,
+): HandlersOf<typeof RUN_RECORDS> {
   const { deleted } = services;
   const hidden = new HiddenRuns(services.stores.runs, deleted);
   const actors = new RunClient(services.asker);
   const { runs } = services.stores;
+  const lists = new RunLists(runs, deleted, clock);
 
   /** Totals of a run that goes on are its actor's; where it cannot be asked now, those of its start stand. */
   const describe = async (tenant: Tenant, { row, start }: StoredRun): Promise<RunRecord> => {
@@ -60,45 +69,16 @@ export function runRecordHandlers(services: {
       row.status === 'running' ? await actors.totals(tenant, row.run_id).catch(() => null) : null;
     // It may have finished in between: the outcome then comes with the next look at its row.
     const counted = totals === null || totals.outcome !== '' ? row : { ...row, ...totals };
-    return describeRun(counted, start);
+    return describeRun(counted, start, clock.wallMs());
   };
 
   return {
     async listRuns({ tenant, query }) {
-      const { org_id } = tenant;
-      const project_id = tenant.project_id ?? query.project_id ?? null;
-      const filter: RunFilter = {
-        outcome: query.outcome ?? null,
-        status: query.status ?? null,
-        task_profile: query.task_profile ?? null,
-        agent_name: query.agent_name ?? null,
-        fired: query.fired ?? null,
-      };
-      const after =
-        readCursor(query.cursor, ['number', { max: ID_CHARACTERS }]) ??
-        (query.to == null ? null : [Date.parse(query.to)]);
-      const from_ms = query.from == null ? Number.NEGATIVE_INFINITY : Date.parse(query.from);
-      const prefix = runListPrefix(org_id, project_id);
-      const hiddenProjects = deleted.hiddenIn(org_id);
-      const range = { table: RUN_LISTS, prefix, after, from_ms, limit: query.limit };
-      const { found, last } = await readListPage<RunListRow, StoredRun>(
-        runs,
-        range,
-        [RUNS, RUN_STARTS],
-        (listed, reader) => {
-          if (hiddenProjects.has(listed.value.project_id)) return undefined;
-          const { run_id } = placeOfKey(listed.row);
-          const key = runKey({ org_id, project_id: listed.value.project_id, run_id });
-          const row = reader.get<RunRow>(RUNS, key);
-          if (row === undefined || !passesFilter(row, filter)) return undefined;
-          return { row, start: reader.get<RunStartRow>(RUN_STARTS, [org_id, run_id]) };
-        },
-      );
+      const { found, ...page } = query.q
+        ? await lists.search(tenant, query)
+        : await lists.readNewest(tenant, query);
       return {
-        body: {
-          runs: await Promise.all(found.map((run) => describe(tenant, run))),
-          next_cursor: last === null ? null : writeCursor(last),
-        },
+        body: { runs: await Promise.all(found.map((run) => describe(tenant, run))), ...page },
       };
     },
 
@@ -116,21 +96,138 @@ export function runRecordHandlers(services: {
       return { status: 204 };
     },
 
-    listRunSteps({ tenant, params, query }) {
+    listRunSteps: ({ tenant, params, query }) => {
       const { row } = findRun(runs, tenant, params.id, deleted);
-      const prefix = [row.org_id, row.run_id];
-      const place = readCursor(query.cursor, ['number']);
-      const after = place === null ? {} : { after: [...prefix, ...place] };
-      const rows = [...runs.range<RunStepRow>(RUN_STEPS, { prefix, ...after, limit: query.limit + 1 })];
-      const steps = rows.slice(0, query.limit);
-      const isLast = rows.length <= query.limit;
-      return {
-        body: {
-          steps: steps.map((step) => describeStep(step.row[2] as number, step.value)),
-          next_cursor: isLast ? null : writeCursor([steps.at(-1)!.row[2]!]),
-        },
-      };
+      return { body: readStepPage(runs, row, query) };
     },
+  };
+}
+
+/** A page of a list, before its runs are described. */
+type StoredPage = Omit<z.output<typeof runPage>, 'runs'> & { found: StoredRun[] };
+
+/** The list of an organization's runs: by time out of its table, or by a query. */
+class RunLists {
+  readonly #runs: Stores['runs'];
+  readonly #deleted: DeletedView;
+  readonly #clock: Clock;
+  readonly #searched: SearchedRuns;
+
+  constructor(runs: Stores['runs'], deleted: DeletedView, clock: Clock) {
+    this.#runs = runs;
+    this.#deleted = deleted;
+    this.#clock = clock;
+    this.#searched = new SearchedRuns(runs);
+  }
+
+  async readNewest({ org_id, project_id: own }: Tenant, query: ListQuery): Promise<StoredPage> {
+    const filter = filterOf(query);
+    const hidden = this.#deleted.hiddenIn(org_id);
+    const prefix = runListPrefix(org_id, own ?? query.project_id ?? null);
+    const { found, last, looked } = await readListPage<RunListRow, StoredRun>(
+      this.#runs,
+      { table: RUN_LISTS, prefix, ...rangeOf(query) },
+      [RUNS, RUN_STARTS],
+      ({ row, value: { project_id } }, reader) => {
+        if (hidden.has(project_id)) return undefined;
+        const run = readStoredRun(reader, { org_id, project_id, run_id: placeOfKey(row).run_id });
+        return run === undefined || !passesFilter(run.row, filter) ? undefined : run;
+      },
+    );
+    const next_cursor = last === null ? null : writeCursor(last);
+    return { found, next_cursor, matched_runs: null, scanned_runs: looked, is_whole: last === null };
+  }
+
+  /** @throws SchemaViolation */
+  async search({ org_id, project_id: own }: Tenant, query: ListQuery): Promise<StoredPage> {
+    const project_id = own ?? query.project_id ?? null;
+    const asked = readListQuery(query);
+    const hidden = this.#deleted.hiddenIn(org_id);
+    const isAllowed = (run: ReportedRun) =>
+      (project_id === null || run.project_id === project_id) &&
+      !hidden.has(run.project_id) &&
+      (query.status == null || run.is_finished === (query.status === 'finished'));
+    const { next, matched, scanned, is_whole, runs } = await this.#searched.search({
+      org_id,
+      query: asked,
+      isAllowed,
+      after: readRunPlace(asked, query.cursor),
+      limit: query.limit,
+      now_ms: this.#clock.wallMs(),
+    });
+    // Deleted since they were searched: left out.
+    const found = this.#runs.snapshot([RUNS, RUN_STARTS], (reader) =>
+      runs.map((run) => readStoredRun(reader, run)).filter((run) => run !== undefined),
+    );
+    const next_cursor = next === null ? null : writeRunCursor(asked.sort, next);
+    return { found, next_cursor, matched_runs: matched, scanned_runs: scanned, is_whole };
+  }
+}
+
+function readStoredRun(
+  reader: TableReader,
+  run: Pick<RunRow, 'org_id' | 'project_id' | 'run_id'>,
+): StoredRun | undefined {
+  const row = reader.get<RunRow>(RUNS, runKey(run));
+  if (row === undefined) return undefined;
+  return { row, start: reader.get<RunStartRow>(RUN_STARTS, [run.org_id, run.run_id]) };
+}
+
+/**
+ * The query of a list: its text, and the parameters that narrow it.
+ * @throws SchemaViolation for a query that cannot be read, or that asks for what only captured runs have
+ */
+function readListQuery(query: ListQuery): RunQuery {
+  const { terms, sort } = readRunQuery(query.q);
+  const missing = listMissingFields({ terms, sort });
+  if (missing.length > 0)
+    throw queryViolation(`reported runs have no ${missing.map((field) => `${field}:`).join(', ')}`, query.q!);
+  const addName = (field: NameField, text: string | null | undefined): void => {
+    if (text != null) terms.push({ kind: 'name', field, values: [wholeName(text)], is_not: false });
+  };
+  addName('outcome', query.outcome);
+  addName('profile', query.task_profile);
+  addName('agent', query.agent_name);
+  if (query.fired != null) {
+    const fired = { text: query.fired, monitors: [query.fired], steps: null };
+    terms.push({ kind: 'monitor', field: 'monitor', values: [fired], is_not: false });
+  }
+  const between = startedBetween(query);
+  return { terms: between === null ? terms : [...terms, between], sort };
+}
+
+function readStepPage(
+  runs: TableReader,
+  row: RunRow,
+  query: z.output<(typeof RUN_RECORDS)['listRunSteps']['query']>,
+) {
+  const prefix = [row.org_id, row.run_id];
+  const place = readCursor(query.cursor, ['number']);
+  const after = place === null ? {} : { after: [...prefix, ...place] };
+  const rows = [...runs.range<RunStepRow>(RUN_STEPS, { prefix, ...after, limit: query.limit + 1 })];
+  const steps = rows.slice(0, query.limit);
+  const isLast = rows.length <= query.limit;
+  return {
+    steps: steps.map((step) => describeStep(step.row[2] as number, step.value)),
+    next_cursor: isLast ? null : writeCursor([steps.at(-1)!.row[2]!]),
+  };
+}
+
+/** Newest first: from a cursor or `to` back to `from`. */
+function rangeOf({ cursor, from, to, limit }: ListQuery) {
+  const after =
+    readCursor(cursor, ['number', { max: ID_CHARACTERS }]) ?? (to == null ? null : [Date.parse(to)]);
+  const from_ms = from == null ? Number.NEGATIVE_INFINITY : Date.parse(from);
+  return { after, from_ms, limit };
+}
+
+function filterOf(query: ListQuery): RunFilter {
+  return {
+    outcome: query.outcome ?? null,
+    status: query.status ?? null,
+    task_profile: query.task_profile ?? null,
+    agent_name: query.agent_name ?? null,
+    fired: query.fired ?? null,
   };
 }
 
@@ -154,8 +251,12 @@ function findRun(
 }
 
 /** Field by field: to copy an object that comes out of msgpack but for some fields costs as much as to read it. */
-function describeRun(row: RunRow, start: RunStartRow | undefined): RunRecord {
+function describeRun(row: RunRow, start: RunStartRow | undefined, nowMs: number): RunRecord {
+  const { status: state, ended_by, words } = tellReportedStatus(toReportedRun(row, start), nowMs);
   return {
+    state,
+    ended_by,
+    state_words: words,
     run_id: row.run_id,
     project_id: row.project_id,
     task: start?.task ?? '',
@@ -180,7 +281,7 @@ function describeRun(row: RunRow, start: RunStartRow | undefined): RunRecord {
 
 function describeStep(stepIndex: number, row: RunStepRow): StepRecord {
   const { answer, at, is_error, tokens, copy, intervention = null } = row;
-  const said = JSON.parse(answer) as {
+  const said = JSON.parse(readAnswer(answer)) as {
     scores: MonitorScores;
     total_score: number;
     fired: MonitorName[];

@@ -12,12 +12,15 @@ import { findBuiltInProfile } from '../domain/monitors/profiles.ts';
 import type { RunFacts, RunStart } from '../domain/run.ts';
 import { projectOf, type Tenant } from '../domain/tenant.ts';
 import type { CatalogueError } from '../errors.ts';
-import { RUN_IDS_BYTES_MAX } from '../limits.ts';
 import type { Asker } from '../runtime/actor-client.ts';
+import { isRawNumber } from '../std/exact-json.ts';
 import type { Stores } from '../storage/stores.ts';
 import type { DeletedView } from './deleted-scopes.ts';
 import { HiddenRuns } from './hidden-runs.ts';
 import { lookUpProfile, unknownProfile } from './profiles.ts';
+
+/** Bytes of the identifiers that form the key of an experiment's run. Storage takes 1,978 with separators. */
+const RUN_IDS_BYTES_MAX = 1_960;
 
 export function runHandlers(services: {
   asker: Asker;
@@ -83,7 +86,7 @@ export function toStart(tenant: Tenant, body: z.output<typeof runStartBody>): Om
 
 /** Two objects that differ in the order of their keys alone are the same. */
 function sortKeys(_key: string, value: unknown): unknown {
-  if (typeof value !== 'object' || value === null || Array.isArray(value)) return value;
+  if (typeof value !== 'object' || value === null || Array.isArray(value) || isRawNumber(value)) return value;
   return Object.fromEntries(Object.entries(value).sort(([a], [b]) => (a < b ? -1 : 1)));
 }
 

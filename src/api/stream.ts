@@ -10,7 +10,7 @@ import { STREAM_TICKET } from '../limits.ts';
 import type { LiveReaders, MayStay } from './live-readers.ts';
 import type { Checks } from './pipeline.ts';
 
-export interface StreamServices {
+interface StreamServices {
   /** null or absent: the stream is off. */
   live?: LiveReaders | null;
   checks: Pick<Checks, 'authenticator' | 'memberships' | 'tickets'>;

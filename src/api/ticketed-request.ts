@@ -4,7 +4,7 @@ import type { ApiRequest } from '../contract/route.ts';
 
 /**
  * @returns the request as if it had come with the credential and the tenant of its ticket; null where it has no ticket, or a
- *   credential of its own. Rejects with CatalogueError `unauthenticated` for a ticket that is not ours or has expired
+ *   credential. Rejects with CatalogueError `unauthenticated` for a ticket that is not ours or has expired
  */
 export function redeemTicket(
   request: ApiRequest,

@@ -4,7 +4,7 @@
  */
 
 import type { z } from 'zod';
-import { DistillerClient } from '../../actors/distiller/client.ts';
+import { PatternMakerClient } from '../../actors/pattern-maker/client.ts';
 import type { HandlersOf } from '../contract/handler.ts';
 import type { TRACES as DECLARED, traceBody } from '../contract/traces.ts';
 import { projectOf, type Tenant } from '../domain/tenant.ts';
@@ -35,10 +35,10 @@ export function traceHandlers(services: {
   deleted: DeletedView;
 }): HandlersOf<typeof DECLARED> {
   const { deleted } = services;
-  const distillers = new DistillerClient(services.asker, services.stores.main);
+  const patternMakers = new PatternMakerClient(services.asker, services.stores.main);
   /** @throws CatalogueError `not_found`, also for one of a deleted project */
   const find = ({ org_id, project_id }: Tenant, trace_id: string): TraceRow => {
-    const row = distillers.find(org_id, project_id, trace_id);
+    const row = patternMakers.find(org_id, project_id, trace_id);
     if (row === undefined || (row.project_id !== null && deleted.hiddenIn(org_id).has(row.project_id)))
       throw new CatalogueError('not_found');
     return row;
@@ -47,17 +47,12 @@ export function traceHandlers(services: {
     submitTrace: async ({ tenant, body }) => {
       const { trace, style } = readTrace(body);
       const { trace_id } = trace;
-      const { patterns_created } = await distillers.submit(
-        {
-          org_id: tenant.org_id,
-          project_id: tenant.project_id ?? body.project_id ?? null,
-          trace_id,
-          fingerprint: fingerprintBody(body, NOT_THE_TRACE),
-          style,
-          usage_project: projectOf(tenant, body.project_id),
-        },
-        trace,
-      );
+      const { org_id } = tenant;
+      const project_id = tenant.project_id ?? body.project_id ?? null;
+      const usage_project = projectOf(tenant, body.project_id);
+      const fingerprint = fingerprintBody(body, NOT_THE_TRACE);
+      const submitted = { org_id, project_id, trace_id, fingerprint, style, usage_project };
+      const { patterns_created } = await patternMakers.submit(submitted, trace);
       if (style === 'v2') return { status: 202, body: { trace_id, status: 'queued' } };
       return { body: { trace_id, status: 'accepted', patterns_created } };
     },
@@ -97,7 +92,7 @@ export function traceHandlers(services: {
       const { trace_id } = params;
       const { project_id } = find(tenant, trace_id);
       const facts = { action: 'trace.delete', target: trace_id, before: { project_id } };
-      await distillers.delete({ org_id, project_id, trace_id }, makeTenantAudit(tenant, actor, facts));
+      await patternMakers.delete({ org_id, project_id, trace_id }, makeTenantAudit(tenant, actor, facts));
       return { status: 204 };
     },
   };

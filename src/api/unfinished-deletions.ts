@@ -1,11 +1,16 @@
-/** Deletions that a stop or a crash cut short: looked for at the start and now and then. Server threads, one for all. */
+/**
+ * Resumes deletions that a stop or a crash interrupted, at the start and periodically. Server threads; one instance for
+ * all.
+ */
 import { RunClient } from '../../actors/run/client.ts';
-import { DELETED_ACCOUNTS_RESUMED } from '../limits.ts';
 import { carryAudit } from '../storage/accounts/audit.ts';
 import { endAccountDeletion, listAccountDeletions } from '../storage/accounts/deletions.ts';
 import type { Stores } from '../storage/stores.ts';
 import { DeletedContent, type DeletedContentParts } from './deleted-content.ts';
 import { removeAccountRows } from './organization-rows.ts';
+
+/** Most deleted accounts resumed in one pass; the next pass resumes more. */
+const DELETED_ACCOUNTS_RESUMED = 100;
 
 export class UnfinishedDeletions {
   readonly #runs: RunClient;
@@ -19,7 +24,7 @@ export class UnfinishedDeletions {
     this.#content = new DeletedContent(parts);
   }
 
-  /** Goes on with all of them. Never fails: what cannot be done now is found by the next call. */
+  /** Resumes all interrupted deletions. Never fails: the next call retries what could not be done. */
   async resume(): Promise<void> {
     await Promise.allSettled([
       this.#runs.resumeDeletions(this.#stores.runs),
@@ -29,7 +34,7 @@ export class UnfinishedDeletions {
     ]);
   }
 
-  /** A large project takes longer than it is until the next call. */
+  /** A large project may take longer than the interval between calls, so only one resumption runs at a time. */
   async #resumeContent(): Promise<void> {
     if (this.#isInContent) return;
     this.#isInContent = true;

@@ -1,10 +1,10 @@
 /** Handlers of `contract/usage.ts`. Server threads. */
 import { countLiveKeys, isEnded, type KeyRecord, listKeys } from '../auth/key-store.ts';
 import { readKeyRequests } from '../auth/key-uses.ts';
+import { KEY_USAGE_SHOWN } from '../contract/limits.ts';
 import type { USAGE_ROUTES } from '../contract/usage.ts';
 import type { UserHandlersOf } from '../contract/user-handler.ts';
 import type { UsageCounts } from '../domain/usage.ts';
-import { KEY_USAGE_READ, KEY_USAGE_SHOWN } from '../limits.ts';
 import { countMembers } from '../storage/accounts/organizations.ts';
 import {
   type DayCounts,
@@ -15,11 +15,14 @@ import {
 import type { Stores } from '../storage/stores.ts';
 import { chooseOrganization, chooseProject } from './access.ts';
 
+/** Keys that one answer ranks by their requests: the newest ones. */
+const KEY_USAGE_READ = 1_000;
+
 const DAY_MS = 86_400_000;
 
-export interface UsageServices {
+interface UsageServices {
   stores: Stores;
-  /** Waits until what other server threads have counted can be read here; absent where there are none. */
+  /** Waits until what other server threads have counted can be read here; absent without other server threads. */
   settle?: () => Promise<void>;
 }
 

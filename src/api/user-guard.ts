@@ -4,6 +4,7 @@
  */
 import type { UserIdentity } from '../auth/principal.ts';
 import { cutCharacters } from '../contract/fields.ts';
+import { ORG_NAME_CHARACTERS } from '../contract/limits.ts';
 import type { ApiReply, ApiRequest, ApiRoute } from '../contract/route.ts';
 import type { BoundUserEndpoint } from '../contract/user-handler.ts';
 import { SchemaViolation } from '../contract/violation.ts';
@@ -11,7 +12,6 @@ import type { User } from '../domain/account.ts';
 import { CatalogueError, toCatalogueError } from '../errors.ts';
 import { UnknownFields } from '../http/unknown-fields.ts';
 import { checkInput, readInput, ViolationList } from '../http/validation.ts';
-import { ORG_NAME_CHARACTERS } from '../limits.ts';
 import { type Clock, systemClock } from '../std/clock.ts';
 import { writeAudit } from '../storage/accounts/audit.ts';
 import { createOrganization } from '../storage/accounts/organizations.ts';
@@ -22,7 +22,7 @@ import { FailedCall, renderError } from './dispatch.ts';
 import { type Checks, identify, toApiReply, warnOf, withHeaders } from './pipeline.ts';
 import type { UserEpochs } from './user-epochs.ts';
 
-export interface UserGuard {
+interface UserGuard {
   checks: Checks;
   main: Tables;
   /** Told of each change a user makes. */
@@ -82,7 +82,7 @@ async function signIn(
   const id = findUserId(main, identity, nowMs);
   const known = id === undefined ? undefined : getUser(main, id);
   if (known !== undefined && !saysNews(known, identity)) return known;
-  // Whom nobody could recognise or invite; a token of somebody who is known need not say it again.
+  // A user without an address could not be recognised or invited. The token of a known user need not repeat it.
   if (known === undefined && email === null)
     throw new CatalogueError('unauthenticated', 'The first sign-in needs a token with an e-mail address');
   return main.transact((tx) => {

@@ -7,7 +7,7 @@ import { hash, randomBytes } from 'node:crypto';
 import { crc32 } from 'node:zlib';
 
 const API_KEY_MODES = ['live', 'test'] as const;
-export type ApiKeyMode = (typeof API_KEY_MODES)[number];
+type ApiKeyMode = (typeof API_KEY_MODES)[number];
 
 const BASE62 = '0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz';
 const RANDOM_CHARACTERS = 30;
@@ -19,7 +19,7 @@ const PREFIX_CHARACTERS = 12;
 const LAST_CHARACTERS = 4;
 
 /** A new key and what is kept of it. */
-export interface MadeApiKey {
+interface MadeApiKey {
   /** Shown once, never stored. */
   raw: string;
   hash: string;

@@ -22,7 +22,7 @@ export class ApiKeys implements CredentialKind {
   readonly #clock: Clock;
   readonly #uses: Pick<KeyUses, 'count'> | null;
 
-  /** @param uses counts requests; null: nobody does */
+  /** @param uses counts requests; null: they are not counted */
   constructor(
     store: KeyStore,
     revocations: Revocations,

@@ -10,7 +10,7 @@ import type { Principal } from './principal.ts';
 export interface CredentialKind {
   /**
    * @param token what stands behind `Bearer `
-   * @returns null when the token is none of this kind, or none that is valid
+   * @returns null for a token of another kind, and for an invalid one
    * @throws CatalogueError `unavailable` (or rejects) when that cannot be found out now
    */
   verify(token: string): Principal | null | Promise<Principal | null>;

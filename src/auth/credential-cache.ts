@@ -3,10 +3,12 @@
  * it forgotten when anything is revoked in this process. Server threads.
  */
 import { hash } from 'node:crypto';
-import { CREDENTIAL_CACHE } from '../limits.ts';
 import { type Clock, systemClock } from '../std/clock.ts';
 import { RecentMap } from '../std/recent-map.ts';
 import type { Revocations } from './revocations.ts';
+
+/** Verified credentials that a server thread keeps, and for how long (document 2: about 60 seconds). */
+export const CREDENTIAL_CACHE = { entries: 50_000, fresh_ms: 30_000 } as const;
 
 interface Remembered<Value> {
   value: Value;

@@ -2,11 +2,13 @@
  * Where per-customer keys are kept: by hash, which is how a request finds them, with what else points at them. One
  * implementation on tables of rows, which have a reference in memory. Any thread.
  */
-import { KEYS_PER_ORG_MAX } from '../limits.ts';
 import { countRow, countRows, type Listing, type Page } from '../storage/accounts/page.ts';
 import { requireRoom } from '../storage/accounts/room.ts';
 import type { TableReader, Tables, TableTransaction } from '../storage/tables.ts';
 import { KEY_REQUESTS } from './key-uses.ts';
+
+/** Keys of one organization. One more is refused with 409. */
+const KEYS_PER_ORG_MAX = 5_000;
 
 export interface KeyRecord {
   /** `key_…` */
@@ -125,7 +127,7 @@ function liveRow({ org_id, project_id, id }: KeyRecord) {
   return [org_id, project_id ?? '', id];
 }
 
-/** A key whose overlap is over is nobody's to count any more. */
+/** A key whose overlap is over is not counted any more. */
 function forgetExpired(transaction: TableTransaction, org_id: string, nowMs: number): void {
   for (const { row, value } of [...transaction.range<string | null>(LIVE, { prefix: [org_id] })]) {
     if (value !== null && Date.parse(value) <= nowMs) transaction.write({ op: 'remove', table: LIVE, row });

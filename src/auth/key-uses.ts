@@ -2,9 +2,12 @@
  * How many requests came with each API key, by UTC day: counted in memory, and added to the rows now and then. A crash loses
  * the last moments; beyond KEY_USES_WAITING keys at once nothing is counted until those are written. Server threads.
  */
-import { KEY_USES_EVERY_MS, KEY_USES_WAITING } from '../limits.ts';
 import { type Clock, systemClock } from '../std/clock.ts';
 import type { TableReader, Tables } from '../storage/tables.ts';
+
+/** How often the uses of keys are written, and keys whose uses may wait. */
+const KEY_USES_EVERY_MS = 2_000;
+const KEY_USES_WAITING = 10_000;
 
 /** `[key id, day]` → requests, added to. */
 export const KEY_REQUESTS = 'api_key_requests';

@@ -1,11 +1,13 @@
 /**
  * The dashboard's session: a signed-in user's token in a cookie that no script can read (HttpOnly) and that no other site's
  * page can have sent (SameSite=Strict). Pages of the same site with another port or name are kept out by what the browser
- * says of the request itself. Whoever has the cookie passes every check of its token. Server threads.
+ * says of the request itself. The cookie passes every check of its token. Server threads.
  */
 import { decodeJwt } from 'jose';
 import { CatalogueError } from '../errors.ts';
-import { SESSION_COOKIE_CHARACTERS } from '../limits.ts';
+
+/** Length of a token in the dashboard's cookie. Browsers keep 4,096 characters of a cookie, name and attributes included. */
+const SESSION_COOKIE_CHARACTERS = 3_900;
 
 /** Of a request. Header names in lower case. */
 interface Asked {

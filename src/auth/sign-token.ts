@@ -1,24 +1,10 @@
 /** Tokens that this service signs itself, where there is no identity provider (decisions, Credentials). Server threads. */
 import { SignJWT } from 'jose';
 import type { Config } from '../config.ts';
+import { identifyOwner, subjectOf } from './owner.ts';
 
-/** The first user, where nobody else says who that is. */
-export const OWNER = { email: 'owner@understudy.local', name: 'Owner' } as const;
-
-/** Issuer of tokens whose verifier asks for none of its own. */
-const OWN_ISSUER = 'understudy';
-
-/** How the first user's tokens name them. */
-export function identifyOwner({ jwt_issuer }: Pick<Config['auth'], 'jwt_issuer'>): {
-  issuer: string;
-  subject: string;
-} {
-  return { issuer: jwt_issuer ?? OWN_ISSUER, subject: subjectOf(OWNER.email) };
-}
-
-function subjectOf(email: string): string {
-  return `email:${email.toLowerCase()}`;
-}
+/** How long the link on the terminal signs in the person who follows it. */
+export const OWNER_TOKEN_HOURS = 24;
 
 /**
  * A JWT for a person who is known by an address: the same address is the same user at every call. Who runs the service
@@ -35,7 +21,7 @@ export function signUserToken(
   const token = new SignJWT({ email, email_verified: true, ...(name === null ? {} : { name }) })
     .setProtectedHeader({ alg: 'HS256', typ: 'JWT' })
     .setSubject(subjectOf(email))
-    .setIssuer(auth.jwt_issuer ?? OWN_ISSUER)
+    .setIssuer(identifyOwner(auth).issuer)
     .setIssuedAt(nowS)
     .setExpirationTime(nowS + lifetimeS);
   if (auth.jwt_audience !== null) token.setAudience(auth.jwt_audience);

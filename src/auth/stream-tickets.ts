@@ -1,7 +1,7 @@
 /**
  * Tickets for the live stream: a browser's `EventSource` sends no `Authorization`, so for a minute the query may hold a ticket
  * instead. A ticket is the credential and its tenant, encrypted with a key that lives in this process's memory alone: what a proxy
- * logs of it opens nothing a minute later, and nothing after a restart. Whoever redeems one passes every check of the credential
+ * logs of it opens nothing a minute later, and nothing after a restart. A redeemed ticket passes every check of the credential
  * that it was made with. Server threads.
  */
 import { randomFillSync } from 'node:crypto';
@@ -15,7 +15,7 @@ const KEY_BYTES = 32;
 const HEADER = { alg: 'dir', enc: 'A256GCM' } as const;
 
 /** The credential that a ticket was made with, and the tenant. */
-export interface TicketClaims {
+interface TicketClaims {
   /** As the header. */
   authorization: string;
   org_id: string;

@@ -1,6 +1,6 @@
 /**
- * The identity provider's JWTs as credentials: a signed-in user. Which keys and algorithms verify them is the
- * operator's configuration; what a token says of itself only picks among the provider's own keys. Server threads.
+ * Verifies JWTs of the identity provider, which are credentials of signed-in users. The operator configures keys and
+ * algorithms; a token's header only selects among the provider's keys. Server threads.
  */
 
 import { hash } from 'node:crypto';
@@ -20,31 +20,31 @@ import type { UserIdentity, UserPrincipal } from './principal.ts';
 import type { Revocations } from './revocations.ts';
 
 /** How tokens are verified: by one shared secret (HS256) or by the keys that the provider publishes. */
-export type TokenTrust = { secret: string } | { jwks_url: string };
+type TokenTrust = { secret: string } | { jwks_url: string };
 
-export interface UserTokenOptions {
+interface UserTokenOptions {
   trust: TokenTrust;
-  /** What `iss` must be; null: anything. */
+  /** Required value of `iss`; null: any. */
   issuer: string | null;
-  /** What `aud` must name; null: anything. */
+  /** Required member of `aud`; null: any. */
   audience: string | null;
 }
 
-/** Published keys are public ones: no algorithm here takes a shared secret. */
+/** Published keys are public, so only asymmetric algorithms are allowed. */
 const PUBLIC_ALGORITHMS = [
   ...['RS256', 'RS384', 'RS512', 'PS256', 'PS384', 'PS512'],
   ...['ES256', 'ES384', 'ES512', 'EdDSA', 'Ed25519'],
 ];
 const JWT = /^[\w-]{1,1024}\.[\w-]+\.[\w-]+$/;
-/** Of claims that are kept. */
+/** Most characters of claims that are kept. */
 const CLAIM_CHARACTERS = 255;
-/** The provider has this long to answer. */
+/** Deadline for the provider's answer. */
 const JWKS_TIMEOUT_MS = 5_000;
-/** A key that is not among the published ones makes us look again, this often at most: also under a flood of them. */
+/** Shortest interval between fetches caused by an unknown key id, even during a flood of such tokens. */
 const JWKS_COOLDOWN_MS = 30_000;
-/** Published keys are looked at again after so long; a provider that is down meanwhile is forgiven. */
+/** Age at which published keys are fetched again; old keys remain valid if the provider is down. */
 const JWKS_REFRESH_MS = 600_000;
-/** After a failure the provider is not asked again for so long. */
+/** Pause after a failed fetch. */
 const JWKS_BACKOFF_MS = 2_000;
 const JWKS_BYTES_MAX = 1_048_576;
 
@@ -131,7 +131,7 @@ function publishedKeys(url: URL, clock: Clock): JWTVerifyGetKey {
   };
 }
 
-/** @returns null for an answer that is no list of keys by its size */
+/** @returns null for a response that is too large for a list of keys */
 async function readBounded(answer: Response): Promise<string | null> {
   const chunks: Uint8Array[] = [];
   let bytes = 0;
@@ -143,13 +143,13 @@ async function readBounded(answer: Response): Promise<string | null> {
   return Buffer.concat(chunks).toString();
 }
 
-/** Whether the token is at fault, not the way to the provider's keys. */
+/** Whether the token is invalid, as opposed to a failure to get the provider's keys. */
 function isTokenFault(thrown: unknown): boolean {
   if (!(thrown instanceof errors.JOSEError)) return false;
   return !['ERR_JWKS_TIMEOUT', 'ERR_JWKS_INVALID', 'ERR_JOSE_GENERIC'].includes(thrown.code);
 }
 
-/** @returns null for a token whose claims are of no use */
+/** @returns null for a token without usable claims */
 function readIdentity({ iss, sub, iat, email, name, email_verified }: JWTPayload): UserIdentity | null {
   const subject = readText(sub);
   if (subject === null || (iss !== undefined && readText(iss) === null)) return null;

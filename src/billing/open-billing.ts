@@ -6,7 +6,7 @@ import { CatalogueError } from '../errors.ts';
 import type { PaymentProcessor, WebhookVerifier } from './processor.ts';
 
 /** What the configuration says about billing; null: not set. */
-export interface BillingChoice {
+interface BillingChoice {
   secret_key: string | null;
   /** Where the processor's API is; null: its own. */
   api_base: string | null;
@@ -15,7 +15,7 @@ export interface BillingChoice {
   webhook_thin_secret: string | null;
 }
 
-export interface Billing {
+interface Billing {
   /** null: billing is off. */
   processor: PaymentProcessor | null;
   webhooks: WebhookVerifier;

@@ -4,10 +4,13 @@
  */
 import Stripe from 'stripe';
 import { CatalogueError } from '../errors.ts';
-import { BILLING_REQUEST_MS, WEBHOOK_TOLERANCE_S } from '../limits.ts';
+import { BILLING_REQUEST_MS } from '../limits.ts';
 import type { CheckoutRequest, PaymentProcessor, ProcessorEvent, WebhookVerifier } from './processor.ts';
 
-export interface StripeOptions {
+/** Age in seconds from which on a webhook's signature is refused (decisions, Usage and billing). */
+const WEBHOOK_TOLERANCE_S = 300;
+
+interface StripeOptions {
   secret_key: string;
   /** Where the API is; null: Stripe's own. */
   api_base: string | null;
@@ -64,7 +67,7 @@ export class StripeProcessor implements PaymentProcessor {
       customer === null
         ? create(anybody)
         : create({ customer }).catch((thrown: unknown) => {
-            // Somebody deleted the customer at the processor: then this is a new one.
+            // The customer was deleted at the processor: this is a new one.
             if (isMissing(thrown)) return create(anybody);
             throw thrown;
           }),
@@ -113,7 +116,7 @@ export class StripeProcessor implements PaymentProcessor {
 
   /**
    * The processor's failures in our words: its own may hold parts of the key. Its library tries again by itself, so the
-   * whole has an end of its own; what comes later is nobody's.
+   * whole has a separate deadline; a later answer is dropped.
    */
   async #call<Value>(work: () => Promise<Value>): Promise<Value> {
     let timer: NodeJS.Timeout | undefined;

@@ -2,11 +2,12 @@
 import { z } from 'zod';
 import { ACCOUNT_TYPES } from '../domain/account.ts';
 import { ROLES } from '../domain/role.ts';
-import { DISPLAY_NAME_CHARACTERS } from '../limits.ts';
 import { subscriptionOut } from './billing.ts';
 import { endpoint, refusal } from './endpoint.ts';
 import { flag, literal, text } from './fields.ts';
 import { invitationOut, orgOut } from './organizations.ts';
+
+const DISPLAY_NAME_CHARACTERS = 200;
 
 /** Always sent whole; what may be missing is what document 1 says may be. So in the other records. */
 export const userOut = z
@@ -20,7 +21,7 @@ export const userOut = z
   .meta({ id: 'UserOut' });
 
 /** Any other key is refused (decisions, Credentials, roles, errors). */
-export const userPatch = z
+const userPatch = z
   .strictObject({
     display_name: text({ max: DISPLAY_NAME_CHARACTERS }).nullish(),
     account_type: literal(ACCOUNT_TYPES).optional(),
@@ -32,7 +33,7 @@ export const bootstrapOut = z
   .object({
     profile: userOut,
     organizations: z.array(orgOut),
-    /** Of the default organization; null for somebody who belongs to none. */
+    /** Of the default organization; null for a user who belongs to none. */
     role: z.enum(ROLES).nullable(),
     subscription: subscriptionOut.nullable(),
     invitations: z.array(invitationOut),
@@ -45,6 +46,7 @@ export const ACCOUNT = {
     method: 'GET',
     path: '/auth/me',
     auth: 'user',
+    permission: 'signed in',
     summary: 'The signed-in user; the first call makes the user and a personal organization',
     tag: 'account',
     replies: { 200: { description: 'The user', schema: userOut } },
@@ -54,6 +56,7 @@ export const ACCOUNT = {
     method: 'PATCH',
     path: '/auth/me',
     auth: 'user',
+    permission: 'signed in',
     summary: 'Change the display name, the account type or whether the user is onboarded',
     tag: 'account',
     body: userPatch,
@@ -64,6 +67,7 @@ export const ACCOUNT = {
     method: 'DELETE',
     path: '/auth/me',
     auth: 'user',
+    permission: 'signed in',
     summary: 'Delete the account, and every organization whose only member is the user',
     tag: 'account',
     replies: {
@@ -78,6 +82,7 @@ export const ACCOUNT = {
     method: 'GET',
     path: '/auth/bootstrap',
     auth: 'user',
+    permission: 'signed in',
     summary: 'Profile, organizations, role, subscription and invitations in one call',
     tag: 'account',
     replies: { 200: { description: 'At most 10 seconds old', schema: bootstrapOut } },

@@ -1,10 +1,13 @@
 /** Per-customer API keys (document 1, ApiKeyCreate, ApiKeyCreated, ApiKeyOut). Data; any thread. */
 import { z } from 'zod';
-import { KEY_NAME_CHARACTERS, KEY_OVERLAP_SECONDS_MAX } from '../limits.ts';
 import { endpoint, refusal } from './endpoint.ts';
 import { identifier, integer, literal, pageFields, reference, text } from './fields.ts';
+import { KEY_NAME_CHARACTERS } from './limits.ts';
 
-export const apiKeyCreate = z
+/** How long a rotated key may stay valid: a week. */
+const KEY_OVERLAP_SECONDS_MAX = 604_800;
+
+const apiKeyCreate = z
   .object({
     name: text({ min: 1, max: KEY_NAME_CHARACTERS }),
     org_id: reference().nullish(),
@@ -40,7 +43,7 @@ export const apiKeyOut = z
   .meta({ id: 'ApiKeyOut' });
 
 /** May be left out whole, as its one field may. */
-export const rotateBody = z
+const rotateBody = z
   .object({ overlap_seconds: integer({ ge: 0, le: KEY_OVERLAP_SECONDS_MAX }).default(0) })
   .meta({ id: 'ApiKeyRotate' })
   .default({ overlap_seconds: 0 });
@@ -54,6 +57,7 @@ export const API_KEYS = {
     path: '/api-keys',
     described_path: '/api-keys/',
     auth: 'user',
+    permission: 'keys.read',
     summary: 'Keys of an organization, revoked ones too, newest first',
     tag: 'keys',
     query: z.object({
@@ -75,6 +79,7 @@ export const API_KEYS = {
     path: '/api-keys',
     described_path: '/api-keys/',
     auth: 'user',
+    permission: 'keys.create',
     summary: 'Make a key; it is shown this once',
     tag: 'keys',
     body: apiKeyCreate,
@@ -88,6 +93,7 @@ export const API_KEYS = {
     method: 'POST',
     path: '/api-keys/{key_id}/rotate',
     auth: 'user',
+    permission: 'keys.rotate',
     summary: 'Make a successor; the old key lives on for the overlap',
     tag: 'keys',
     params: keyParams,
@@ -102,6 +108,7 @@ export const API_KEYS = {
     method: 'DELETE',
     path: '/api-keys/{key_id}',
     auth: 'user',
+    permission: 'keys.revoke',
     summary: 'Revoke a key, at once',
     tag: 'keys',
     params: keyParams,

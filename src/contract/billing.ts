@@ -1,9 +1,11 @@
 /** Subscription, checkout, portal and the payment processor's webhooks (document 1; decisions, Billing). Data. */
 import { z } from 'zod';
 import { SUBSCRIPTION_STATES } from '../domain/billing.ts';
-import { LOOKUP_KEY_CHARACTERS, USAGE_DAYS_MAX } from '../limits.ts';
+import { USAGE_DAYS_MAX } from '../domain/usage.ts';
 import { endpoint, refusal } from './endpoint.ts';
 import { integer, reference, text } from './fields.ts';
+
+const LOOKUP_KEY_CHARACTERS = 200;
 
 export const subscriptionOut = z
   .object({
@@ -16,7 +18,7 @@ export const subscriptionOut = z
   })
   .meta({ id: 'Subscription' });
 
-export const interventionUsageOut = z
+const interventionUsageOut = z
   .object({
     used: z.number().int(),
     cap: z.number().int().nullable(),
@@ -39,6 +41,7 @@ export const BILLING = {
     method: 'GET',
     path: '/billing/subscription',
     auth: 'user',
+    permission: 'billing.read',
     summary: "The organization's plan and what it allows",
     tag: 'billing',
     query: org,
@@ -49,6 +52,7 @@ export const BILLING = {
     method: 'GET',
     path: '/billing/intervention-usage',
     auth: 'user',
+    permission: 'billing.read',
     summary: "This month's interventions against the plan's cap",
     tag: 'billing',
     query: z.object({
@@ -62,10 +66,11 @@ export const BILLING = {
     method: 'POST',
     path: '/billing/create-checkout-session',
     auth: 'user',
+    permission: 'billing.change',
     summary: 'A page on which to subscribe to a plan',
     tag: 'billing',
     query: z.object({
-      lookup_key: text({ min: 1, max: LOOKUP_KEY_CHARACTERS }),
+      lookup_key: text({ max: LOOKUP_KEY_CHARACTERS }),
       org_id: reference().optional(),
     }),
     replies: {
@@ -81,6 +86,7 @@ export const BILLING = {
     method: 'POST',
     path: '/billing/create-portal-session',
     auth: 'user',
+    permission: 'billing.change',
     summary: 'A page on which to manage the subscription',
     tag: 'billing',
     query: org,
@@ -89,7 +95,7 @@ export const BILLING = {
         description: 'Where to go',
         schema: z.object({ url: z.string() }).meta({ id: 'PortalSession' }),
       },
-      409: refusal('Nothing was subscribed to yet'),
+      409: refusal('The organization has no subscription yet'),
       503: refusal('Billing is not configured, or the processor does not answer'),
     },
   }),
@@ -107,7 +113,7 @@ export const WEBHOOKS = {
     tag: 'billing',
     replies: {
       200: { description: 'Received', schema: webhookOut },
-      400: refusal('No signature that holds, or no event of this kind'),
+      400: refusal('The signature is missing or invalid, or the body is not an event'),
       413: refusal('The body is larger than MAX_BODY_BYTES'),
       503: refusal('Not configured, or the processor does not answer: send it again'),
     },
@@ -122,7 +128,7 @@ export const WEBHOOKS = {
     tag: 'billing',
     replies: {
       200: { description: 'Received', schema: webhookOut },
-      400: refusal('No signature that holds, or no event of this kind'),
+      400: refusal('The signature is missing or invalid, or the body is not an event'),
       413: refusal('The body is larger than MAX_BODY_BYTES'),
       503: refusal('Not configured, or the processor does not answer: send it again'),
     },

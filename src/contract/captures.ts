@@ -1,31 +1,35 @@
 /** What the gateway captured, for who runs the service (decisions, Captures). Data; any thread. */
 import { z } from 'zod';
-import { CHILD_KINDS } from '../domain/client-run.ts';
-import {
-  CAPTURE_ACTIVITY,
-  CAPTURE_SEARCH_CHARACTERS,
-  CURSOR_CHARACTERS,
-  ID_CHARACTERS,
-  MODEL_CHARACTERS,
-  NAMED_CHILD_RUNS,
-} from '../limits.ts';
+import { AGENT_NAME_CHARACTERS } from '../domain/agent-name.ts';
+import { CHILD_KINDS } from '../domain/child-kind.ts';
+import { END_CAUSES } from '../domain/end-cause.ts';
+import { COST_BASES } from '../domain/price.ts';
+import { MARKS } from '../domain/run-mark.ts';
+import { FIGURE_DAYS_MAX, FIGURE_DIMENSIONS } from '../domain/traffic-figures.ts';
+import { CAPTURE_ACTIVITY, ID_CHARACTERS, MODEL_CHARACTERS, NAMED_CHILD_RUNS } from '../limits.ts';
+import { cachePageReply, runCacheReply } from './cache-looks.ts';
+import { costFields } from './cost-fields.ts';
 import { type EndpointReply, endpoint, errorBody, refusal } from './endpoint.ts';
 import { cursorFields, flag, integer, literal, nextCursor, text, timestamp } from './fields.ts';
+import { CURSOR_CHARACTERS } from './limits.ts';
+import { firedCounts, runQueryField, statusFields } from './run-query.ts';
+import { runText, searchedExchanges, TEXT_SEARCH_CHARACTERS, textHitPage } from './text-search.ts';
+import { figureReport } from './traffic-figures.ts';
 
 const tokens = z.int().nullable();
-const costFields = {
-  cost_usd: z
-    .number()
-    .nullable()
-    .describe('Dollars for the turns of upstreams, by `GW_PRICES`; null: no price is known'),
-  unpriced_turns: z.int().describe('Turns that `cost_usd` leaves out: their price or tokens are not known'),
-};
+
+const endCause = z.enum(END_CAUSES);
 
 const relegationDecision = z.object({
   decision: z
     .string()
     .describe('`served`, `audit`, `would_serve`, or the reason why the student did not serve it'),
   words: z.string().describe('The same in words'),
+  remedy: z
+    .string()
+    .describe(
+      'What would have the student serve it: `would be served if …`; empty: nothing would have to change',
+    ),
   student_version: z.int().nullable().describe('Of the student; null: it was not asked'),
   agent: z.string().nullable().describe('Names the agent; null: not known'),
   kind: z.string().nullable().describe('Kind of answer that the student has for it; null: none'),
@@ -35,6 +39,9 @@ const relegationDecision = z.object({
 const comparison = z
   .object({
     agree: z.boolean().describe('As audits compare answers'),
+    reading_differs: z
+      .boolean()
+      .describe("Two readings of the upstream's answer differ, so the answers do not count as equal"),
     values: z
       .array(
         z.object({
@@ -51,13 +58,53 @@ const comparison = z
 const reason = z.object({
   code: z.string().describe('Stable name of the reason'),
   words: z.string().describe('The reason as a sentence'),
+  difference: z
+    .object({
+      exchange_id: z.int().describe('Whose answer it is'),
+      repeated_by: z.int().describe('The exchange whose request repeats it'),
+      read: z.string().describe('As it was read, from shortly before the two part'),
+      repeated: z.string().describe('As it was repeated'),
+    })
+    .optional()
+    .describe('Of `reading_differs`: both sides'),
 });
 
-export const capturedRun = z
+const reportedPart = z
+  .object({
+    run_id: z
+      .string()
+      .describe("Differs from the captured run's where the two were joined by a trace or a session"),
+    org_id: z.string().describe('The organization that reported it'),
+    project_id: z.string(),
+    agent_name: z.string(),
+    framework: z.string(),
+    task_profile: z.string(),
+    codebase_id: z.string(),
+    experiment_id: z.string(),
+    arm: z.string(),
+    is_finished: z.boolean().describe('Its end was reported'),
+    started_at: z.string(),
+    finished_at: z.string().nullable(),
+    steps: z.int(),
+    tokens: z.int().describe('As reported'),
+    max_total_score: z.number(),
+    fired: firedCounts,
+  })
+  .nullable()
+  .describe('What was reported of it; null: nothing');
+
+const capturedRun = z
   .object({
     run_id: z.string(),
+    is_captured: z.boolean().describe('false: it was only reported'),
+    ...statusFields,
+    agent: z.string().describe('The reported name, or else the client program; empty when neither is known'),
+    reported: reportedPart,
     session_id: z.string().nullable().describe("The client's own session; null: its headers name none"),
-    parent_run_id: z.string().nullable().describe('The run that this one is part of; null: of none'),
+    parent_run_id: z
+      .string()
+      .nullable()
+      .describe('The run that this one is part of; null: it is not part of a run'),
     kind: z
       .enum(CHILD_KINDS)
       .nullable()
@@ -74,6 +121,9 @@ export const capturedRun = z
     notes: z.array(z.string()).describe('Notes of the gateways that captured it (GW_NOTE)'),
     providers: z.array(z.string()).describe('Labels of the upstreams that answered'),
     models: z.array(z.string()).describe('Models that answered'),
+    tools: z.array(z.string()).describe('Tools that its answers called, the first 64'),
+    client: z.string().nullable().describe('The program that sent its first request; null: not told'),
+    trace_id: z.string().nullable().describe('Of its first `traceparent`; null without one'),
     exchanges: z.int().describe('Requests with their answers, turns and others'),
     turns: z.int().describe('Exchanges that are an answer of a model'),
     student_turns: z.int().describe('Turns that the student answered'),
@@ -87,22 +137,38 @@ export const capturedRun = z
     cache_read_tokens: tokens.describe('Tokens that the provider read from its cache'),
     cache_write_tokens: tokens.describe('Tokens that the provider wrote to its cache'),
     ...costFields,
-    errors: z.int().describe('Exchanges without an answer, or with a status of 400 and above'),
+    errors: z
+      .int()
+      .describe(
+        'Calls without a whole answer or with a status of 400 and above, and results of tools that failed',
+      ),
     aborted: z.int().describe('Exchanges that one side broke off'),
     gaps: z.array(z.tuple([z.int(), z.int()])).describe('Missing x-svc-seq, both ends included'),
+    outcome: z.string().nullable().describe('Of the finished monitor run of the same id; null without one'),
+    mark: z.enum(MARKS).nullable().describe("A person's; null: none"),
     golden: z
       .boolean()
       .nullable()
       .describe('null: not judged yet, ask again; or the run is too long to be judged here'),
     reasons: z.array(reason).describe('Why it is not golden'),
+    overruled: z.array(reason).describe('What would speak against it without the mark'),
   })
   .meta({ id: 'CapturedRun' });
 
-export const capturedRunPage = z
+const capturedRunPage = z
   .object({
     runs: z.array(capturedRun),
+    found: z
+      .array(runText)
+      .describe('Where the texts of the query stand in these runs, as far as there was time to read them'),
+    searched: searchedExchanges
+      .nullable()
+      .describe('What the query has looked through for its texts; null: it has none'),
     next_cursor: nextCursor,
-    listed_runs: z.int().describe('Runs in the list'),
+    matched_runs: z.int().describe('Runs that match the query, of those that were looked at'),
+    unread_runs: z.int().describe('Runs of which it is not known yet whether they match; they are read next'),
+    scanned_runs: z.int().describe('Runs that were looked at, captured and reported'),
+    listed_runs: z.int().describe('Captured runs in the list'),
     left_out_runs: z
       .int()
       .describe('Older runs that the list has no room for; they can be read by their ids'),
@@ -124,7 +190,7 @@ const block = z
   .meta({ id: 'CapturedBlock' });
 const blocks = z.array(block);
 
-export const capturedTurn = z
+const capturedTurn = z
   .object({
     exchange_id: z.int().describe('Names the exchange in `/capture/exchanges/{id}`'),
     kind: z.enum(['turn', 'other']).describe('`turn`: an answer of a model'),
@@ -143,6 +209,8 @@ export const capturedTurn = z
     latency_ms: z.number().describe('From the request to the end of the answer'),
     failed: z.boolean().describe('No answer, or a status of 400 and above'),
     aborted: z.boolean().describe('One side broke it off'),
+    end_cause: endCause.nullable().describe('Who ended it, and why; null: it went well, or it is not known'),
+    end_words: z.string().describe('The same for people; empty when null'),
     truncated: z.boolean().describe('The stored copy is the beginning of a longer body'),
     undecodable: z.boolean().describe('The stored bodies cannot be read; `problem` says why'),
     served_by: z.enum(['upstream', 'student']).describe('Who answered'),
@@ -152,7 +220,7 @@ export const capturedTurn = z
       .nullable()
       .describe('How the turn follows; `breaks`: one may be missing before it'),
     conversation: z.int().nullable().describe("Which of the run's conversations, from 1 on"),
-    follows: z.int().nullable().describe('The exchange that it goes on with'),
+    follows: z.int().nullable().describe('The exchange that this turn continues'),
     system: blocks.nullable().describe('null: the same as before'),
     tools: z
       .array(z.looseObject({ name: z.string() }))
@@ -165,7 +233,7 @@ export const capturedTurn = z
           content: blocks.describe('What is said'),
         }),
       )
-      .describe('What the request adds to the turn that it goes on with'),
+      .describe('What the request adds to the turn that it continues'),
     content: blocks.describe('The answer: text, thinking, tool calls'),
     stop_reason: z.string().nullable().describe('Why the model stopped, in the words of the provider'),
     usage: z.object({
@@ -173,11 +241,26 @@ export const capturedTurn = z
       output_tokens: tokens.describe('Tokens of the answers'),
       cache_read_tokens: tokens.describe('Tokens that the provider read from its cache'),
       cache_write_tokens: tokens.describe('Tokens that the provider wrote to its cache'),
+      cache_write_1h_tokens: tokens.describe(
+        'The part of `cache_write_tokens` that is billed at the one-hour rate',
+      ),
+      estimated: z
+        .literal(true)
+        .optional()
+        .describe('The provider told no counts: these are estimated from the texts'),
     }),
     cost_usd: z
       .number()
       .nullable()
-      .describe('Dollars, by `GW_PRICES`; null: nobody is charged for it, or it is not known'),
+      .describe(
+        'Dollars, by `GW_PRICES` or by the table that ships; null: nothing is charged, or it is not known',
+      ),
+    cost_basis: z
+      .enum(COST_BASES)
+      .nullable()
+      .describe(
+        "`told`: by the provider's counts and a price of the model. Else an estimate: `guessed_price` (that of a model whose name this one's begins with) or `estimated_tokens`. null without a cost",
+      ),
     relegation: relegationDecision.nullable().describe('What was decided about the student; null: nothing'),
     error: z.string().nullable().describe('What the provider said of the failure'),
     problem: z.string().describe('What could not be read; empty when everything could'),
@@ -185,7 +268,7 @@ export const capturedTurn = z
   })
   .meta({ id: 'CapturedTurn' });
 
-export const capturedConversation = z
+const capturedConversation = z
   .object({
     run: capturedRun,
     parent_is_captured: z
@@ -203,7 +286,7 @@ const side = z.looseObject({
   bytes: z.int().describe('Length of the body on the wire'),
 });
 
-export const capturedExchange = z
+const capturedExchange = z
   .looseObject({
     id: z.int(),
     run_id: z.string().nullable(),
@@ -212,13 +295,56 @@ export const capturedExchange = z
     path: z.string().describe('As the client sent it, prefix included'),
     status: z.int(),
     started_at: z.string(),
+    end_cause: endCause.optional().describe('Who ended it, and why; left out where it went well'),
+    credential: z
+      .string()
+      .optional()
+      .describe('A sign of the credential that it came with: equal for equal ones; left out without one'),
     request: side.describe('What the client sent'),
     response: side.describe('What came back'),
   })
   .meta({ id: 'CapturedExchange' });
 
 /** What the dashboard shows of them; the rest is for who looks closer. */
-export const captureStats = z
+const ledgerFields = {
+  served: z.int().describe('Turns that the student answered'),
+  compared: z.int().describe('Answers that audits compared'),
+  wrong: z.int().describe('Of those, how many were wrong'),
+  wrong_at_least: z
+    .number()
+    .nullable()
+    .describe('With 95 % confidence the true share of wrong answers is above it; null without a comparison'),
+  wrong_at_most: z
+    .number()
+    .nullable()
+    .describe('With 95 % confidence the true share of wrong answers is below it; null without a comparison'),
+  input_tokens: z.int().describe('Tokens of requests that the upstream did not have to read, about'),
+  output_tokens: z.int().describe('Tokens of answers that the upstream did not have to write, about'),
+  saved_usd: z
+    .number()
+    .nullable()
+    .describe(
+      'Dollars that the upstream would have charged more, estimated; below 0 it charged less without the student; null: not known',
+    ),
+  unpriced: z.int().describe('Served turns that `saved_usd` leaves out: no price is known'),
+  guessed: z.int().describe('Served turns in `saved_usd` with the price of a model of a similar name'),
+  late: z.int().describe('Turns that the upstream answered behind an answer of the student'),
+  late_usd: z
+    .number()
+    .describe(
+      'Dollars that the upstream charged more because its prompt cache was cold; they are taken off `saved_usd`',
+    ),
+};
+
+const ledgerTotal = z
+  .object({
+    since: z.string().nullable().describe('The first day that the ledger keeps; null: it is empty'),
+    ...ledgerFields,
+  })
+  .nullable()
+  .describe('The ledger of all agents over the days that it keeps, also before a restart; null: not known');
+
+const captureStats = z
   .looseObject({
     status: z.enum(['ok', 'degraded', 'stopped']).describe('How capture is doing'),
     reasons: z
@@ -246,7 +372,11 @@ export const captureStats = z
             output: z.number().describe('Of answers'),
           })
           .describe('Since the start'),
-        money_saved_usd: z.number().nullable().describe('null without prices'),
+        money_saved_usd: z
+          .number()
+          .nullable()
+          .describe('`saved_usd` of `ledger_total`; null when it is not known'),
+        ledger_total: ledgerTotal,
       })
       .describe('What the student does'),
   })
@@ -256,7 +386,7 @@ const milliseconds = z.number().nullable();
 const activityCounts = {
   exchanges: z.int().describe('Requests with their answers'),
   turns: z.int().describe('Exchanges that are an answer of a model'),
-  errors: z.int().describe('Exchanges without an answer, or with a status of 400 and above'),
+  errors: z.int().describe('Exchanges without a whole answer, or with a status of 400 and above'),
   student_turns: z.int().describe('Exchanges that the student answered'),
   input_tokens: z.int().describe('Tokens of the requests, without what a cache held'),
   output_tokens: z.int().describe('Tokens of the answers'),
@@ -271,7 +401,7 @@ const activityCounts = {
   ),
 };
 
-export const capturedActivity = z
+const capturedActivity = z
   .object({
     from: z.string().describe('Where the span begins'),
     to: z.string().describe('Where the span ends'),
@@ -292,7 +422,41 @@ export const capturedActivity = z
   })
   .meta({ id: 'CapturedActivity' });
 
-export const relegatedStep = z
+const limitsReply = z
+  .object({
+    limits: z
+      .array(
+        z.object({
+          credential: z.string().describe('A sign of the credential, as exchange records have it'),
+          provider: z.string().describe('Label of the upstream'),
+          name: z.string().describe('`requests`, `tokens`, `5 hours`, `7 days`'),
+          limit: z.number().nullable().describe('null: told as a share alone'),
+          remaining: z.number().nullable().describe('null: told as a share alone'),
+          used_share: z.number().nullable().describe('0 to 1; null: not told'),
+          resets_at: z.string().nullable().describe('When it is free again; null: not told'),
+          read_at: z.string().describe('When the provider said so'),
+          runs_out_at: z
+            .string()
+            .nullable()
+            .describe(
+              'When it is used up at the pace of the last hour; null: not before it resets, or the pace is not known',
+            ),
+          runs: z
+            .array(
+              z.object({
+                run_id: z.string().describe('A run of this credential'),
+                tokens: z.int().describe('Its tokens in the last 24 hours'),
+              }),
+            )
+            .describe('Those with the most tokens'),
+        }),
+      )
+      .describe('The most used first'),
+    is_whole: z.boolean().describe('false: there was more traffic than is looked at'),
+  })
+  .meta({ id: 'ProviderLimits' });
+
+const relegatedStep = z
   .object({
     exchange_id: z.int().describe('Names the exchange in `/capture/exchanges/{id}`'),
     run_id: z.string().nullable(),
@@ -304,7 +468,7 @@ export const relegatedStep = z
   })
   .meta({ id: 'RelegatedStep' });
 
-export const stepExplanation = z
+const stepExplanation = z
   .object({
     exchange_id: z.int().describe('Names the exchange in `/capture/exchanges/{id}`'),
     run_id: z.string().nullable(),
@@ -315,7 +479,9 @@ export const stepExplanation = z
         version: z.int().describe('Of the student that is asked now'),
         decision: z.string().describe('`covered`, or why it is not'),
         rule: z.string().describe('Which rule decided, in words'),
-        agent: z.string().nullable().describe('Names the agent; null: not known'),
+        remedy: z.string().describe('What would have it served: `would be served if …`; empty: it is'),
+        agent: z.string().nullable().describe('Identifies the agent variant; null: not known'),
+        agent_name: z.string().describe('Its name; empty: it has none'),
         kind: z.string().nullable().describe('Kind of answer that the student has for it; null: none'),
         score: z.number().nullable().describe('How unlike golden steps it is, 0 to 1; null: not known'),
         threshold: z.number().nullable().describe('The largest score that is served; null: none is'),
@@ -331,14 +497,14 @@ export const stepExplanation = z
                   kind: z
                     .string()
                     .nullable()
-                    .describe('Names of the tools called, or `text`; null: of its own'),
+                    .describe('Names of the tools called, or `text`; null: like no other'),
                   runs: z.int().describe('Golden runs that answered so'),
                 }),
               )
               .describe('What golden runs answered there'),
           })
           .nullable()
-          .describe('The golden step that is most like it; null: there is none'),
+          .describe('The golden step that is most like it; null without one'),
         new_things: z
           .array(
             z.object({
@@ -354,6 +520,9 @@ export const stepExplanation = z
       })
       .nullable()
       .describe('What a student says of it now; null: `problem` says why not'),
+    not_asked: z
+      .string()
+      .describe('Which variable keeps the gateway from asking a student on this wire; empty: none does'),
     problem: z.string().describe('Why there is no opinion; empty when there is one'),
     comparison,
   })
@@ -362,7 +531,7 @@ export const stepExplanation = z
 const nullableCount = z.int().nullable();
 const share = z.number().nullable();
 
-export const studentReport = z
+const studentReport = z
   .object({
     mode: z.enum(['on', 'shadow', 'off']).describe('`shadow`: it is asked, and the upstream serves'),
     golden_runs_needed: z.int().describe('Golden runs that a student takes'),
@@ -393,7 +562,13 @@ export const studentReport = z
     agents: z
       .array(
         z.object({
-          agent: z.string().describe('Names it'),
+          agent: z.string().describe('Identifies it'),
+          name: z
+            .string()
+            .describe(
+              'The name that an operator gave it, else the first words of its prompt; empty without either',
+            ),
+          is_named: z.boolean().describe('An operator gave it this name'),
           tools: z.array(z.string()).describe('Some of its tools'),
           state: z.enum(['serving', 'not_served', 'suspended']).describe('What becomes of its steps'),
           suspended_by: z.enum(['audit', 'operator']).nullable().describe('null: it is not suspended'),
@@ -415,6 +590,9 @@ export const studentReport = z
                   .enum(['too_few', 'too_wrong', 'never_serve'])
                   .nullable()
                   .describe('Why it is not served; null: it is'),
+                refusal: z
+                  .string()
+                  .describe('Why it is not served and what would change that, in words; empty: it is served'),
                 runs: z.int().describe('Golden runs that say so'),
                 steps: z.int().describe('Steps that say so'),
                 errors: z.int().describe('Of those, how many were wrong'),
@@ -431,17 +609,22 @@ export const studentReport = z
         z.object({
           day: z.string().describe('UTC'),
           agent: z.string().describe('Names it'),
-          served: z.int().describe('Turns that it answered'),
-          compared: z.int().describe('Answers that audits compared'),
-          wrong: z.int().describe('Of those, how many were wrong'),
-          input_tokens: z.int().describe('Tokens of requests that the upstream did not have to read'),
-          output_tokens: z.int().describe('Tokens of answers that the upstream did not have to write'),
-          saved_usd: share.describe('Dollars; null without prices'),
+          ...ledgerFields,
         }),
       )
       .describe('By day and agent'),
+    ledger_total: ledgerTotal,
   })
   .meta({ id: 'StudentReport' });
+
+const runMark = z
+  .object({
+    run_id: z.string(),
+    mark: z.enum(MARKS).nullable().describe('null: none'),
+    marked_at: z.string().nullable().describe('RFC 3339; null without a mark'),
+    marked_by: z.string().nullable().describe('The user or key; null without a mark'),
+  })
+  .meta({ id: 'CapturedRunMark' });
 
 const unavailable: EndpointReply = refusal('The captures cannot be read now; the detail says why');
 const runNotFound = { description: 'No such run, or you are no operator', schema: errorBody };
@@ -459,7 +642,7 @@ export const CAPTURES = {
     ...common,
     id: 'listCapturedRuns',
     path: '/capture/runs',
-    summary: 'Captured runs, newest first; a page may be short where a filter passes few',
+    summary: 'Runs, captured, reported or both, that match a query, newest first unless it says otherwise',
     query: z.object({
       ...cursorFields(CURSOR_CHARACTERS),
       from: timestamp().nullish().describe('Only runs that began at this time or later'),
@@ -471,9 +654,7 @@ export const CAPTURES = {
         .describe('Only runs in which the student, or the upstream, answered a turn'),
       session: text({ max: ID_CHARACTERS }).nullish().describe('Only runs of this session of a client'),
       own: flag().nullish().describe('Only runs that are part of no other, or only those that are'),
-      q: text({ max: CAPTURE_SEARCH_CHARACTERS })
-        .nullish()
-        .describe('Only runs whose first words, id, notes or models hold this text'),
+      q: runQueryField,
     }),
     replies: { 200: { description: 'A page of runs', schema: capturedRunPage }, 503: unavailable },
   }),
@@ -486,6 +667,62 @@ export const CAPTURES = {
     query: z.object({ ...cursorFields(CURSOR_CHARACTERS) }),
     replies: {
       200: { description: 'The run and a page of its exchanges', schema: capturedConversation },
+      404: runNotFound,
+      503: unavailable,
+    },
+  }),
+  readCapturedRunCache: endpoint({
+    ...common,
+    id: 'readCapturedRunCache',
+    path: '/capture/runs/{id}/cache',
+    summary: "How the turns of a captured run used the provider's prompt cache, and why they missed it",
+    params: z.object({ id: text({ max: ID_CHARACTERS }) }),
+    replies: {
+      200: { description: 'Turn by turn, and the sum', schema: runCacheReply },
+      404: runNotFound,
+      503: unavailable,
+    },
+  }),
+  sumCacheMisses: endpoint({
+    ...common,
+    id: 'sumCacheMisses',
+    path: '/capture/cache',
+    summary: "What missing the provider's prompt cache cost, by cause; a page sums some runs, newest first",
+    query: z.object({
+      from: timestamp().nullish().describe('Only runs that began at this time or later'),
+      cursor: cursorFields(CURSOR_CHARACTERS).cursor,
+    }),
+    replies: { 200: { description: 'The sum over some runs', schema: cachePageReply }, 503: unavailable },
+  }),
+  searchCaptures: endpoint({
+    ...common,
+    id: 'searchCaptures',
+    path: '/capture/search',
+    summary: 'Full-text search over everything captured: runs with all words, "phrases" and beginn*',
+    query: z.object({
+      ...cursorFields(CURSOR_CHARACTERS),
+      q: text({ min: 1, max: TEXT_SEARCH_CHARACTERS }).describe(
+        'Words in any script; `"two words"`: side by side; `pars*`: words that begin so. Case and accents do not matter',
+      ),
+    }),
+    replies: {
+      200: { description: 'A page of runs, with the places where the words stand', schema: textHitPage },
+      503: unavailable,
+    },
+  }),
+  markCapturedRun: endpoint({
+    id: 'markCapturedRun',
+    method: 'POST',
+    path: '/capture/runs/{id}/mark',
+    auth: 'operator',
+    tag: 'capture',
+    summary: 'Says how a captured run went: the mark overrules what the service found out about that',
+    params: z.object({ id: text({ max: ID_CHARACTERS }) }),
+    body: z.object({
+      mark: literal(MARKS).nullable().describe('null: takes the mark away'),
+    }),
+    replies: {
+      200: { description: 'The mark that the run has now', schema: runMark },
       404: runNotFound,
       503: unavailable,
     },
@@ -563,12 +800,67 @@ export const CAPTURES = {
     }),
     replies: { 200: { description: 'The figures', schema: capturedActivity }, 503: unavailable },
   }),
+  readTrafficFigures: endpoint({
+    ...common,
+    id: 'readTrafficFigures',
+    path: '/capture/figures',
+    summary: 'Cost, tokens, cache share, latency and errors by model, agent, tool, credential, note or day',
+    query: z.object({
+      by: literal(FIGURE_DIMENSIONS).default('model').describe('What the rows are'),
+      days: integer({ ge: 1, le: FIGURE_DAYS_MAX })
+        .default(30)
+        .describe('UTC days, the present one included'),
+      model: text({ max: MODEL_CHARACTERS }).nullish().describe('Only turns that this model answered'),
+      provider: text({ max: ID_CHARACTERS }).nullish().describe('Only exchanges of this upstream'),
+      agent: text({ max: ID_CHARACTERS }).nullish().describe('Only exchanges of this client program'),
+      tool: text({ max: ID_CHARACTERS }).nullish().describe('Only turns that called this tool'),
+      note: text({ max: ID_CHARACTERS }).nullish().describe('Only exchanges with this note (`GW_NOTE`)'),
+      credential: text({ max: ID_CHARACTERS })
+        .nullish()
+        .describe('Only exchanges with this sign of a credential'),
+    }),
+    replies: { 200: { description: 'The figures', schema: figureReport }, 503: unavailable },
+  }),
+  readProviderLimits: endpoint({
+    ...common,
+    id: 'readProviderLimits',
+    path: '/capture/limits',
+    summary: "What is left of providers' rate limits and quotas, by credential, and when it runs out",
+    replies: { 200: { description: 'The limits', schema: limitsReply }, 503: unavailable },
+  }),
   readStudentReport: endpoint({
     ...common,
     id: 'readStudentReport',
     path: '/capture/student',
     summary: 'The student: its versions, agents and kinds of answers, and what it has served and saved',
     replies: { 200: { description: 'The report', schema: studentReport } },
+  }),
+  nameStudentAgent: endpoint({
+    id: 'nameStudentAgent',
+    method: 'POST',
+    path: '/capture/student/names',
+    auth: 'operator',
+    tag: 'capture',
+    summary: 'Names an agent variant of the student, for people; nothing that it serves changes',
+    body: z.object({
+      agent: text({ min: 1, max: 200 }).describe('As the report identifies it'),
+      name: text({ min: 1, max: AGENT_NAME_CHARACTERS })
+        .nullable()
+        .describe('null: takes the name away, and the first words of its prompt count again'),
+    }),
+    replies: {
+      200: {
+        description: 'The name that it has now',
+        schema: z
+          .object({
+            agent: z.string().describe('As the report identifies it'),
+            name: z.string().describe('Empty: it has none'),
+            is_named: z.boolean().describe('An operator gave it this name'),
+          })
+          .meta({ id: 'StudentAgentName' }),
+      },
+      404: { description: 'No such agent variant, no student, or you are no operator', schema: errorBody },
+    },
   }),
   readCaptureStats: endpoint({
     ...common,

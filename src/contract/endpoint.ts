@@ -1,30 +1,31 @@
 /**
- * What a route of the API is, as data: one value that is served, documented in `/openapi.json` and callable by a
- * client. Pure; any thread.
+ * A route of the API as data: one value that the server serves, `/openapi.json` documents and a client can call. Pure;
+ * any thread.
  */
 
 import { z } from 'zod';
+import type { Permission } from '../domain/permissions.ts';
 
 /**
- * `open`: no credential is looked at. `bearer`: an API key or a JWT in `Authorization`, whose tenant the request is of.
- * `user`: a signed-in user's JWT; a key is refused with 403. `operator`: who runs the service; for everybody else, and
- * by any other method, the path is not there (404).
+ * `open`: no credential is checked. `bearer`: an API key or a JWT in `Authorization`, which also determines the tenant.
+ * `user`: a signed-in user's JWT; a key is refused with 403. `operator`: the operator of the service; for other
+ * callers, and for other methods, the path does not exist (404).
  */
-export type EndpointAuth = 'open' | 'bearer' | 'user' | 'operator';
+type EndpointAuth = 'open' | 'bearer' | 'user' | 'operator';
 
 export interface EndpointReply {
   description: string;
-  /** Absent: no body, or one that is not JSON (see `media_type`). */
+  /** Absent: no body, or a body that is not JSON (see `media_type`). */
   schema?: z.ZodType;
   /** Default `application/json`. */
   media_type?: string;
-  /** Of a stream: the data of its events by their names. */
+  /** For a stream: the schema of each event's data, by event name. */
   events?: Readonly<Record<string, z.ZodType>>;
-  /** Beyond those that every answer has. */
+  /** In addition to the headers that every answer has. */
   headers?: readonly HeaderName[];
 }
 
-/** Headers of answers that mean something to a caller. */
+/** Response headers that matter to callers. */
 export type HeaderName =
   | 'ratelimit'
   | 'ratelimit-policy'
@@ -34,7 +35,7 @@ export type HeaderName =
   | 'x-svc-warning'
   | 'x-total-count';
 
-/** A body that is not this API's JSON: the handler reads it, and its refusals are its own. */
+/** A body that is not JSON of this API; the handler reads and validates it. */
 export interface RawBody {
   media_types: readonly string[];
   words: string;
@@ -44,49 +45,60 @@ export interface Endpoint {
   /** Unique; names the operation in the interface description. */
   id: string;
   method: 'GET' | 'POST' | 'PATCH' | 'DELETE';
-  /** `{name}` stands for one segment. Written without a trailing slash; both forms are served. */
+  /** `{name}` matches one segment. Written without a trailing slash; both forms are served. */
   path: string;
-  /** The path as the interface description writes it, where document 1 has a trailing slash. */
+  /** The path in the interface description, if document 1 has a trailing slash. */
   described_path?: string;
   auth: EndpointAuth;
   /**
-   * Whether it changes something: a viewer's JWT may not call it then. Default: everything but GET. `false` for a POST
-   * that only reads (a search whose query is a body).
+   * For a `user` endpoint: the permission that the user's role must include. `signed in`: the route concerns only the
+   * user.
+   */
+  permission?: Permission | 'signed in';
+  /**
+   * Whether the route changes data; then a viewer's JWT may not call it. Default: true for all methods but GET. `false`
+   * for a POST that only reads (a search whose query is a body).
    */
   writes?: boolean;
   summary: string;
   /** Groups operations in the interface description. */
   tag: string;
   /**
-   * Schemas of what the path's `{name}`s, the query and the body may hold (fields.ts). `org_id` and `project_id`, by
-   * which a static key or a JWT names its tenant, are checked and described for every `bearer` endpoint: they need
-   * not stand in the schemas, but a handler that reads `project_id` of its body declares it there.
+   * Schemas of the path parameters, the query and the body (fields.ts). `org_id` and `project_id`, by which a static
+   * key or a JWT names its tenant, are checked and described for every `bearer` endpoint. The schemas need not declare
+   * them, but a handler that reads `project_id` from its body must.
    */
   params?: z.ZodObject;
   query?: z.ZodObject;
   body?: z.ZodType;
-  /** Instead of `body`; a static key names its tenant in the query then. */
+  /** Replaces `body`; a static key then names its tenant in the query. */
   raw_body?: RawBody;
-  /** By status. */
+  /** Replies by status. */
   replies: Record<number, EndpointReply>;
-  /** Other paths that answer alike and are not described; `/v1/x` has `/x` without being told. */
+  /** Other paths with the same answer, not described; `/v1/x` always has the alias `/x`. */
   aliases?: readonly string[];
   /**
-   * Answers whatever host name it is asked under, with or without a credential: it tells nothing that matters, or looks at
-   * a proof of its own. All others ask for a host name of the service's where no credential comes along.
+   * Accepts every host name, with or without a credential, because the answer reveals nothing sensitive or another
+   * proof is checked. All other endpoints require a host name of the service for requests without a credential.
    */
   any_host?: boolean;
-  /** A `ticket` in the query may stand in for the credential: for browsers that cannot send the header. */
+  /** Open to some callers without a credential. Other callers need one, and may then use any host name. */
+  checks_credential?: true;
+  /** A `ticket` in the query may replace the credential, for browsers that cannot send the header. */
   takes_ticket?: boolean;
-  /** Refuses what a page of an origin sends that `CORS_ALLOWED_ORIGINS` does not list, as other protocols ask of their servers. */
+  /**
+   * Refuses requests of web pages whose origin `CORS_ALLOWED_ORIGINS` does not list, as other protocols require of
+   * servers.
+   */
   listed_origins?: boolean;
   /** Served but not described. */
   hidden?: boolean;
 }
 
 /**
- * Declares a route, checking at start-up what the types cannot say.
- * @throws Error when the path does not begin with `/`, ends with one, or names a parameter without a schema
+ * Declares a route and checks at start-up what types cannot express.
+ * @throws Error when the path does not begin with `/`, ends with `/`, or has a parameter without a schema; when a
+ *   `user` endpoint has no permission, or another endpoint has one
  */
 export function endpoint<const E extends Endpoint>(declared: E): E {
   const { path } = declared;
@@ -94,6 +106,8 @@ export function endpoint<const E extends Endpoint>(declared: E): E {
     throw new Error(`${declared.id}: the path ${path} must begin but not end with /`);
   if (declared.described_path !== undefined && declared.described_path !== `${path}/`)
     throw new Error(`${declared.id}: described as ${declared.described_path}, served as ${path}`);
+  if ((declared.auth === 'user') !== (declared.permission !== undefined))
+    throw new Error(`${declared.id}: a permission belongs to each route of signed-in users, and to no other`);
   const named = pathParameters(path).sort().join();
   const described = Object.keys(declared.params?.shape ?? {})
     .sort()
@@ -103,7 +117,9 @@ export function endpoint<const E extends Endpoint>(declared: E): E {
   return declared;
 }
 
-/** Every path that leads to an endpoint: its own, its aliases, and without its version (document 2, Versioning). */
+/**
+ * Every path of an endpoint: the declared path, its aliases, and the path without its version (document 2, Versioning).
+ */
 export function pathsOf({ path, aliases = [] }: Endpoint): string[] {
   const unversioned = path.startsWith('/v1/') ? [path.slice('/v1'.length)] : [];
   return [...new Set([path, ...aliases, ...unversioned])];
@@ -117,7 +133,7 @@ export function pathParameters(path: string): string[] {
 /** Body of every error of the API (documents 1 and 2). */
 export const errorBody = z.object({ detail: z.string() }).meta({ id: 'Error' });
 
-/** A refusal that the checks before the handler do not imply. */
+/** A refusal that the checks before the handler do not already imply. */
 export function refusal(description: string): EndpointReply {
   return { description, schema: errorBody };
 }

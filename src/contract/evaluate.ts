@@ -1,10 +1,13 @@
 /** Evaluation in the middle of a task (document 2, Evaluate response). Data; any thread. */
 import { z } from 'zod';
 import { MONITOR_NAMES } from '../domain/monitors/names.ts';
-import { EVALUATE_STEPS_MAX, RUN_NAME_CHARACTERS, RUN_TASK_CHARACTERS } from '../limits.ts';
 import { endpoint, errorBody } from './endpoint.ts';
 import { identifier, integer, list, text } from './fields.ts';
+import { RUN_NAME_CHARACTERS, RUN_TASK_CHARACTERS } from './limits.ts';
 import { projectField, scoreFields, scoresSchema, stepFields } from './runs.ts';
+
+/** Steps of one evaluation. */
+export const EVALUATE_STEPS_MAX = 1_000;
 
 /** A step so far. Without an index it is taken to stand where it stands. */
 const evaluateStep = z
@@ -30,7 +33,7 @@ export const evaluateBody = z
     description: 'Either `steps`, or the `run_id` of a run whose steps have been logged.',
   });
 
-export const evaluation = z
+const evaluation = z
   .object({
     inject: z.boolean(),
     intervention_text: z.string(),

@@ -1,9 +1,9 @@
 /** Experiments: whether runs of the `on` arm fare better than those of `off` (document 2). Data; any thread. */
 
 import { z } from 'zod';
-import { CURSOR_CHARACTERS } from '../limits.ts';
 import { endpoint } from './endpoint.ts';
 import { cursorFields, decimal, identifier, nextCursor } from './fields.ts';
+import { CURSOR_CHARACTERS } from './limits.ts';
 
 const interval = z.tuple([z.number(), z.number()]).nullable();
 
@@ -92,7 +92,7 @@ export const EXPERIMENTS = {
     summary: 'The report of an experiment as it stands; empty before its first run',
     tag: 'experiments',
     params: z.object({ experiment_id: identifier() }),
-    // A share of nobody or of everybody is no experiment.
+    // A share of 0 or 1 is no experiment.
     query: z.object({ expected_on_share: decimal({ ge: 0.001, le: 0.999 }).default(0.5) }),
     replies: { 200: { description: 'Rates, effect, sample ratio', schema: experimentReport } },
   }),

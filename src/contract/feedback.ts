@@ -1,10 +1,12 @@
 /** What users say of the product (document 1, FeedbackCreate). Data; any thread. */
 import { z } from 'zod';
-import { FEEDBACK_CHARACTERS, FEEDBACK_PAGE_CHARACTERS } from '../limits.ts';
 import { endpoint } from './endpoint.ts';
 import { text } from './fields.ts';
 
-export const feedbackCreate = z
+const FEEDBACK_CHARACTERS = 5_000;
+const FEEDBACK_PAGE_CHARACTERS = 500;
+
+const feedbackCreate = z
   .object({
     message: text({ min: 1, max: FEEDBACK_CHARACTERS }),
     page: text({ max: FEEDBACK_PAGE_CHARACTERS }).nullish(),
@@ -18,6 +20,7 @@ export const FEEDBACK = {
     path: '/feedback',
     described_path: '/feedback/',
     auth: 'user',
+    permission: 'signed in',
     summary: 'Say something to the operator',
     tag: 'feedback',
     body: feedbackCreate,

@@ -8,9 +8,14 @@
  * `z.object({…})` ignores keys it does not name, `z.strictObject({…})` refuses them (`extra_forbidden`).
  */
 import { z } from 'zod';
-import { FREE_OBJECT_BOUNDS, ID_CHARACTERS, PAGE_LIMIT_DEFAULT, PAGE_LIMIT_MAX } from '../limits.ts';
+import { ID_CHARACTERS } from '../limits.ts';
+import { isRawNumber, roundedNumber } from '../std/exact-json.ts';
 import { bareAddress, findEmailFault } from './email.ts';
+import { PAGE_LIMIT_DEFAULT, PAGE_LIMIT_MAX } from './limits.ts';
 import { ASK_ZOD, readQuickly } from './quick-read.ts';
+
+/** A free-form object inside a body (`metadata`). */
+export const FREE_OBJECT_BOUNDS = { depth: 32, values: 10_000, characters: 262_144 } as const;
 
 /** What a field's refusal says, in pydantic's vocabulary. Stands in `params` of a zod issue with code `custom`. */
 export interface FieldRefusal {
@@ -52,7 +57,7 @@ class Refused {
   }
 }
 
-export interface TextBounds {
+interface TextBounds {
   /** Code points. */
   min?: number;
   /** Code points. Every text of the API has one. */
@@ -61,7 +66,7 @@ export interface TextBounds {
   pattern?: RegExp;
 }
 
-/** A text; numbers and flags are none. Half a surrogate pair is no Unicode and refused. */
+/** A text, not a number or a flag. Half a surrogate pair is no Unicode and refused. */
 export function text({ min = 0, max, pattern }: TextBounds) {
   const schema = z.string().check((context) => {
     const refusal = judgeText(context.value, min, max, pattern);
@@ -145,7 +150,7 @@ export function reference() {
   return text({ max: ID_CHARACTERS });
 }
 
-export interface NumberBounds {
+interface NumberBounds {
   /** The smallest value. */
   ge?: number;
   /** The largest value. */
@@ -218,7 +223,8 @@ const INT_PARSING_SIZE = 'Unable to parse input string as an integer, exceeded m
 const INT_DIGITS = 4_300;
 
 /** @returns a number (±∞ never), a refusal, or undefined, as it came */
-function readInteger(input: unknown): unknown {
+function readInteger(given: unknown): unknown {
+  const input = roundedNumber(given) ?? given;
   if (typeof input === 'number') return readWhole(input);
   if (typeof input === 'boolean') return input ? 1 : 0;
   if (input === undefined) return input;
@@ -246,7 +252,8 @@ function holdFinite(value: number): number {
   return Math.sign(value) * (Number.MAX_SAFE_INTEGER + 1);
 }
 
-function readDecimal(input: unknown): unknown {
+function readDecimal(given: unknown): unknown {
+  const input = roundedNumber(given) ?? given;
   if (typeof input === 'boolean') return input ? 1 : 0;
   let value = input;
   if (typeof input === 'string') {
@@ -273,7 +280,8 @@ const FALSE_WORDS: ReadonlySet<string> = new Set(['0', 'false', 'f', 'no', 'n', 
 
 /** true or false: also 1 and 0, and the words true, yes, on, t, y against false, no, off, f, n. */
 export function flag() {
-  const schema = lax((input) => {
+  const schema = lax((given) => {
+    const input = roundedNumber(given) ?? given;
     if (typeof input === 'boolean') return input;
     if (typeof input === 'number' && !Number.isInteger(input)) return input;
     if (typeof input !== 'number' && typeof input !== 'string') return input;
@@ -290,7 +298,7 @@ export function literal<const Values extends readonly [string, ...string[]]>(val
   return z.enum(values);
 }
 
-export interface ListBounds {
+interface ListBounds {
   min?: number;
   /** Every list of the API has one. A longer list is refused before its items are looked at. */
   max: number;
@@ -368,10 +376,10 @@ function isDayOfMonth(input: string): boolean {
   return day! >= 1 && day! <= new Date(Date.UTC(year!, month!, 0)).getUTCDate();
 }
 
-/** A free-form JSON object, kept as it is: bounded in depth, number of values and characters (limits.ts). */
+/** A free-form JSON object, kept as it is: bounded in depth, number of values and characters (`FREE_OBJECT_BOUNDS`). */
 export function freeObject() {
   return lax((input) => {
-    if (typeof input !== 'object' || input === null || Array.isArray(input)) {
+    if (typeof input !== 'object' || input === null || Array.isArray(input) || isRawNumber(input)) {
       return input === undefined ? input : new Refused('dict_type', 'Input should be a valid dictionary');
     }
     const error = findObjectFault(input);
@@ -391,7 +399,7 @@ function findObjectFault(root: object): string | null {
     if (typeof value === 'string') {
       characters += value.length;
       if (!value.isWellFormed()) return 'texts must be valid Unicode';
-    } else if (typeof value === 'object' && value !== null) {
+    } else if (typeof value === 'object' && value !== null && !isRawNumber(value)) {
       if (depth > maxDepth) return `an object may be nested at most ${maxDepth} levels deep`;
       const isList = Array.isArray(value);
       const keys = isList ? [] : Object.keys(value);

@@ -1,14 +1,7 @@
 /** Findings about a code base (document 2, Finding). Data; any thread. */
 
 import { z } from 'zod';
-import {
-  CODEBASE_ID_CHARACTERS,
-  CURSOR_CHARACTERS,
-  FINDING_BOUNDS,
-  FINDING_METADATA_CHARACTERS,
-  FINDING_PATHS,
-  FINDINGS_TOP_K,
-} from '../limits.ts';
+import { FINDING_BOUNDS } from '../domain/finding.ts';
 import { endpoint, errorBody } from './endpoint.ts';
 import {
   cursorFields,
@@ -23,6 +16,12 @@ import {
   text,
   timestamp,
 } from './fields.ts';
+import { CODEBASE_ID_CHARACTERS, CURSOR_CHARACTERS, FINDINGS_TOP_K } from './limits.ts';
+
+/** Metadata of a finding as JSON, in UTF-16 units. Longer metadata is refused: a cut object has no meaning. */
+export const FINDING_METADATA_CHARACTERS = 16_384;
+/** Paths in one request for coverage or invalidation. */
+export const FINDING_PATHS = 10_000;
 
 /** Texts are cut after keys in them were masked: so much more is read, that no half of a key stays at the end. */
 const MASKING_MARGIN = 8_192;
@@ -58,11 +57,11 @@ export const findingBody = z
   })
   .meta({ id: 'FindingNote' });
 
-export const findingStored = z
+const findingStored = z
   .object({ finding_id: z.string(), created_at: z.string() })
   .meta({ id: 'FindingStored' });
 
-export const findingSchema = z
+const findingSchema = z
   .object({
     finding_id: z.string(),
     project_id: z.string(),
@@ -80,7 +79,7 @@ const filterFields = {
   finding_type: longText(FINDING_BOUNDS.finding_type).nullish(),
 };
 
-export const recallBody = z
+const recallBody = z
   .object({
     ...projectField,
     query: cutText({ max: FINDING_BOUNDS.query }),
@@ -95,7 +94,7 @@ const recalled = findingSchema.extend({ score: z.number().min(0).max(1) }).meta(
 /** Texts of any length, so that what was cut when it was stored is found by its whole. */
 const pathList = list(longText(FINDING_BOUNDS.file_path), { max: FINDING_PATHS });
 
-export const pathsBody = z.object({ ...projectField, file_paths: pathList }).meta({ id: 'FindingPaths' });
+const pathsBody = z.object({ ...projectField, file_paths: pathList }).meta({ id: 'FindingPaths' });
 
 const store = endpoint({
   id: 'store_finding',
@@ -108,7 +107,6 @@ const store = endpoint({
   body: findingBody,
   replies: {
     200: { description: 'It is stored; one that says the same is the same', schema: findingStored },
-    409: { description: 'The code base holds as many findings as it may', schema: errorBody },
   },
 });
 
@@ -248,7 +246,7 @@ const clear = endpoint({
   query: z.object({ ...projectField }),
   replies: {
     200: {
-      description: 'There are none now',
+      description: 'No findings remain',
       schema: z.object({ cleared: z.literal(true) }).meta({ id: 'FindingsCleared' }),
     },
   },

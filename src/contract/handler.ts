@@ -35,7 +35,7 @@ export interface HandlerReply {
   headers?: readonly (readonly [name: string, value: string])[];
   /** Server-sent events instead of a body. */
   stream?: EventStream;
-  /** A failure that the answer tells in a form of its own; it is logged as those are that end a request. */
+  /** A failure that the answer reports in its own form. It is logged like one that ends a request. */
   failure?: CatalogueError;
 }
 
@@ -60,7 +60,7 @@ export function bind<const Table extends Readonly<Record<string, Endpoint>>>(
 ): BoundEndpoint[] {
   return Object.keys(table).map((name) => ({
     endpoint: table[name]!,
-    // Each handler takes the calls of its own endpoint; the pipeline gives it no others.
+    // Each handler gets the calls of its endpoint alone.
     handler: handlers[name] as unknown as Handler<Endpoint>,
   }));
 }

@@ -70,6 +70,7 @@ export const metrics = endpoint({
   method: 'GET',
   path: '/metrics',
   auth: 'open',
+  checks_credential: true,
   summary: 'Counters for Prometheus; needs a static key unless asked from the same machine',
   tag: 'service',
   replies: {

@@ -2,9 +2,9 @@
 import { z } from 'zod';
 import { INVITATION_STATES } from '../domain/account.ts';
 import { ROLES } from '../domain/role.ts';
-import { ORG_NAME_CHARACTERS } from '../limits.ts';
 import { endpoint, refusal } from './endpoint.ts';
 import { email, identifier, literal, pageFields, text } from './fields.ts';
+import { ORG_NAME_CHARACTERS } from './limits.ts';
 
 export const orgOut = z
   .object({
@@ -15,15 +15,13 @@ export const orgOut = z
   })
   .meta({ id: 'OrgOut' });
 
-export const orgCreate = z
-  .object({ name: text({ min: 1, max: ORG_NAME_CHARACTERS }) })
-  .meta({ id: 'OrgCreate' });
+const orgCreate = z.object({ name: text({ min: 1, max: ORG_NAME_CHARACTERS }) }).meta({ id: 'OrgCreate' });
 
 export const orgMemberOut = z
   .object({ user_id: z.string(), email: z.string(), role: z.enum(ROLES), joined_at: z.string() })
   .meta({ id: 'OrgMemberOut' });
 
-export const inviteRequest = z
+const inviteRequest = z
   .object({ email: email(), role: literal(ROLES).default('member') })
   .meta({ id: 'InviteRequest' });
 
@@ -43,11 +41,11 @@ export const invitationOut = z
   .meta({ id: 'InvitationOut' });
 
 /** Any other key is refused. */
-export const memberRole = z.strictObject({ role: literal(ROLES) }).meta({ id: 'MemberRole' });
+const memberRole = z.strictObject({ role: literal(ROLES) }).meta({ id: 'MemberRole' });
 
 const snapshot = z.record(z.string(), z.unknown()).nullable();
 
-export const auditEntryOut = z
+const auditEntryOut = z
   .object({
     id: z.string(),
     org_id: z.string(),
@@ -73,6 +71,7 @@ export const ORGANIZATIONS = {
     path: '/organizations',
     described_path: '/organizations/',
     auth: 'user',
+    permission: 'signed in',
     summary: 'Organizations that the user belongs to, newest first',
     tag: 'organizations',
     replies: { 200: { description: 'All of them', schema: z.array(orgOut) } },
@@ -83,6 +82,7 @@ export const ORGANIZATIONS = {
     path: '/organizations',
     described_path: '/organizations/',
     auth: 'user',
+    permission: 'signed in',
     summary: 'Make an organization that the user owns',
     tag: 'organizations',
     body: orgCreate,
@@ -96,6 +96,7 @@ export const ORGANIZATIONS = {
     method: 'GET',
     path: '/organizations/{org_id}',
     auth: 'user',
+    permission: 'organization.read',
     summary: 'One organization that the user belongs to',
     tag: 'organizations',
     params: orgParams,
@@ -106,6 +107,7 @@ export const ORGANIZATIONS = {
     method: 'PATCH',
     path: '/organizations/{org_id}',
     auth: 'user',
+    permission: 'organization.rename',
     summary: 'Rename an organization',
     tag: 'organizations',
     params: orgParams,
@@ -117,6 +119,7 @@ export const ORGANIZATIONS = {
     method: 'DELETE',
     path: '/organizations/{org_id}',
     auth: 'user',
+    permission: 'organization.delete',
     summary: 'Delete an organization for good, with all that is its own: projects, keys, members, runs',
     tag: 'organizations',
     params: orgParams,
@@ -130,6 +133,7 @@ export const ORGANIZATIONS = {
     method: 'GET',
     path: '/organizations/{org_id}/members',
     auth: 'user',
+    permission: 'members.read',
     summary: 'Members, newest first',
     tag: 'organizations',
     params: orgParams,
@@ -147,6 +151,7 @@ export const ORGANIZATIONS = {
     method: 'PATCH',
     path: '/organizations/{org_id}/members/{member_user_id}',
     auth: 'user',
+    permission: 'members.change_role',
     summary: "Change a member's role",
     tag: 'organizations',
     params: z.object({ org_id: identifier(), member_user_id: identifier() }),
@@ -161,6 +166,7 @@ export const ORGANIZATIONS = {
     method: 'DELETE',
     path: '/organizations/{org_id}/members/{member_user_id}',
     auth: 'user',
+    permission: 'members.remove',
     summary: 'Remove a member; anybody may remove themselves',
     tag: 'organizations',
     params: z.object({ org_id: identifier(), member_user_id: identifier() }),
@@ -174,6 +180,7 @@ export const ORGANIZATIONS = {
     method: 'POST',
     path: '/organizations/{org_id}/invite',
     auth: 'user',
+    permission: 'invitations.create',
     summary: 'Invite an address; one that is invited already keeps its invitation',
     tag: 'organizations',
     params: orgParams,
@@ -188,6 +195,7 @@ export const ORGANIZATIONS = {
     method: 'GET',
     path: '/organizations/{org_id}/invitations',
     auth: 'user',
+    permission: 'invitations.read',
     summary: 'Invitations in every state, newest first',
     tag: 'organizations',
     params: orgParams,
@@ -205,6 +213,7 @@ export const ORGANIZATIONS = {
     method: 'DELETE',
     path: '/organizations/{org_id}/invitations/{invitation_id}',
     auth: 'user',
+    permission: 'invitations.revoke',
     summary: 'Revoke a pending invitation',
     tag: 'organizations',
     params: z.object({ org_id: identifier(), invitation_id: identifier() }),
@@ -218,6 +227,7 @@ export const ORGANIZATIONS = {
     method: 'POST',
     path: '/organizations/invitations/{invitation_id}/accept',
     auth: 'user',
+    permission: 'signed in',
     summary: "Join an organization by an invitation to the user's address",
     tag: 'organizations',
     params: z.object({ invitation_id: identifier() }),
@@ -231,6 +241,7 @@ export const ORGANIZATIONS = {
     method: 'GET',
     path: '/organizations/{org_id}/audit-log',
     auth: 'user',
+    permission: 'audit.read',
     summary: 'Who changed what, when and from where, newest first',
     tag: 'organizations',
     params: orgParams,

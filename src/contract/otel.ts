@@ -1,6 +1,6 @@
 /** Telemetry of agents as OTLP over HTTP carries it: what goes in and out is OpenTelemetry's. Data; any thread. */
 import { z } from 'zod';
-import { endpoint, type RawBody, refusal } from './endpoint.ts';
+import { type EndpointReply, endpoint, errorBody, type RawBody } from './endpoint.ts';
 
 const OTLP: RawBody = {
   media_types: ['application/json', 'application/x-protobuf'],
@@ -24,6 +24,17 @@ const partialSuccess = (
         .describe('Left out when all was taken'),
     })
     .meta({ id });
+
+/** What OTLP says of a request that was not taken: a Status of gRPC. */
+const statusBody = z
+  .object({ message: z.string().describe('What is wrong, in words') })
+  .meta({ id: 'OtlpStatus' });
+
+/** From the handler as OTLP says it; from the checks before it as the rest of the API does. */
+const refusal = (description: string): EndpointReply => ({
+  description,
+  schema: z.union([statusBody, errorBody]),
+});
 
 const refusals = {
   400: refusal('The body is not what its Content-Type and Content-Encoding say, or not what OTLP says'),

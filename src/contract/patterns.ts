@@ -1,15 +1,10 @@
 /** Import of patterns (decisions, Patterns). Data; any thread. */
 import { z } from 'zod';
-import { TIERS } from '../domain/pattern.ts';
-import {
-  CURSOR_CHARACTERS,
-  FAILURE_TYPE_CHARACTERS,
-  MODEL_CHARACTERS,
-  PATTERN_IMPORT_CHARACTERS,
-  PATTERNS_PER_REQUEST,
-} from '../limits.ts';
+import { FAILURE_TYPE_CHARACTERS, PATTERN_IMPORT_CHARACTERS, TIERS } from '../domain/pattern.ts';
+import { MODEL_CHARACTERS } from '../limits.ts';
 import { endpoint, errorBody } from './endpoint.ts';
 import { cursorFields, identifier, list, literal, nextCursor, text, timestamp } from './fields.ts';
+import { CURSOR_CHARACTERS, PATTERNS_PER_REQUEST } from './limits.ts';
 
 export const newPattern = z
   .object({
@@ -21,7 +16,7 @@ export const newPattern = z
   })
   .meta({ id: 'NewPattern' });
 
-export const patternsBody = z
+const patternsBody = z
   .object({
     tier: literal(TIERS).describe('e3 is for static keys'),
     patterns: list(newPattern, { max: PATTERNS_PER_REQUEST }),

@@ -1,9 +1,12 @@
 /** Custom profiles: what each monitor weighs, and from which score on it fires (decisions, v1). Data; any thread. */
 import { z } from 'zod';
 import { MONITOR_NAMES, type MonitorName } from '../domain/monitors/names.ts';
-import { CURSOR_CHARACTERS, PROFILE_WEIGHT_MAX } from '../limits.ts';
 import { endpoint, errorBody } from './endpoint.ts';
 import { cursorFields, decimal, identifier, nextCursor } from './fields.ts';
+import { CURSOR_CHARACTERS } from './limits.ts';
+
+/** Largest weight of a custom profile. Only the proportions of weights count. */
+const PROFILE_WEIGHT_MAX = 1_000_000;
 
 /** A number for some of the monitors, by name. */
 function byMonitor(le: number) {
@@ -13,7 +16,7 @@ function byMonitor(le: number) {
   );
 }
 
-export const profileBody = z
+const profileBody = z
   .object({
     name: identifier(),
     weights: byMonitor(PROFILE_WEIGHT_MAX),
@@ -23,7 +26,7 @@ export const profileBody = z
 
 const numbers = z.object(Object.fromEntries(MONITOR_NAMES.map((monitor) => [monitor, z.number()])));
 
-export const profileReply = z
+const profileReply = z
   .object({ name: z.string(), weights: numbers, thresholds: numbers })
   .meta({ id: 'Profile' });
 

@@ -1,8 +1,9 @@
 /** Projects inside an organization (document 1, Project). Data; any thread. */
 import { z } from 'zod';
-import { PROJECT_NAME_CHARACTERS } from '../limits.ts';
 import { endpoint, refusal } from './endpoint.ts';
 import { identifier, pageFields, reference, text } from './fields.ts';
+
+const PROJECT_NAME_CHARACTERS = 100;
 
 export const projectOut = z
   .object({
@@ -16,7 +17,7 @@ export const projectOut = z
   })
   .meta({ id: 'ProjectOut' });
 
-export const projectCreate = z
+const projectCreate = z
   .object({ name: text({ min: 1, max: PROJECT_NAME_CHARACTERS }) })
   .meta({ id: 'ProjectCreate' });
 
@@ -29,6 +30,7 @@ export const PROJECTS = {
     path: '/projects',
     described_path: '/projects/',
     auth: 'user',
+    permission: 'projects.read',
     summary: 'Projects of an organization, newest first',
     tag: 'projects',
     query: z.object({ org_id: reference(), ...pageFields() }),
@@ -46,6 +48,7 @@ export const PROJECTS = {
     path: '/projects',
     described_path: '/projects/',
     auth: 'user',
+    permission: 'projects.create',
     summary: 'Make a project',
     tag: 'projects',
     query: z.object({ org_id: reference() }),
@@ -60,6 +63,7 @@ export const PROJECTS = {
     method: 'GET',
     path: '/projects/{project_id}',
     auth: 'user',
+    permission: 'projects.read',
     summary: 'One project of an organization that the user belongs to',
     tag: 'projects',
     params: projectParams,
@@ -70,6 +74,7 @@ export const PROJECTS = {
     method: 'PATCH',
     path: '/projects/{project_id}',
     auth: 'user',
+    permission: 'projects.rename',
     summary: 'Rename a project',
     tag: 'projects',
     params: projectParams,
@@ -81,6 +86,7 @@ export const PROJECTS = {
     method: 'DELETE',
     path: '/projects/{project_id}',
     auth: 'user',
+    permission: 'projects.delete',
     summary: 'Delete a project with its runs, traces, patterns and findings, and revoke its keys',
     tag: 'projects',
     params: projectParams,

@@ -4,12 +4,13 @@
  * thread.
  */
 import { z } from 'zod';
+import { isRawNumber } from '../std/exact-json.ts';
 
 /** In place of a value: ask zod. */
 export const ASK_ZOD: unique symbol = Symbol('ask zod');
 
 /** The schema's output for an input, or {@link ASK_ZOD}. */
-export type QuickRead = (input: unknown) => unknown;
+type QuickRead = (input: unknown) => unknown;
 
 const known = new WeakMap<z.ZodType, QuickRead | null>();
 
@@ -64,7 +65,8 @@ function compileObject({ def }: z.ZodObject): QuickRead | null {
     reads.push(read);
   }
   return (input) => {
-    if (typeof input !== 'object' || input === null || Array.isArray(input)) return ASK_ZOD;
+    if (typeof input !== 'object' || input === null || Array.isArray(input) || isRawNumber(input))
+      return ASK_ZOD;
     const output: Record<string, unknown> = {};
     for (let at = 0; at < names.length; at++) {
       const name = names[at]!;

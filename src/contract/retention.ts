@@ -5,7 +5,7 @@ import { endpoint } from './endpoint.ts';
 /** What has an age that an operator may bound. */
 export const KEPT_KINDS = ['runs', 'traces', 'findings', 'live_events', 'captures'] as const;
 
-export const retentionOut = z
+const retentionOut = z
   .object({
     kinds: z
       .array(
@@ -25,6 +25,7 @@ export const RETENTION_ROUTES = {
     method: 'GET',
     path: '/retention',
     auth: 'user',
+    permission: 'signed in',
     summary: 'What the service deletes by age, as its operator has set it',
     tag: 'organizations',
     replies: { 200: { description: 'The bounds', schema: retentionOut } },

@@ -1,18 +1,15 @@
 /** Retrieval of patterns before a task (document 2). Data; any thread. */
 import { z } from 'zod';
-import { TIERS } from '../domain/pattern.ts';
-import {
-  FAILURE_TYPE_CHARACTERS,
-  MODEL_CHARACTERS,
-  RETRIEVE_CONTEXT_CHARACTERS,
-  RETRIEVE_MIN_SIMILARITY,
-  RETRIEVE_TOP_K_DEFAULT,
-  RETRIEVE_TOP_K_MAX,
-} from '../limits.ts';
+import { FAILURE_TYPE_CHARACTERS, TIERS } from '../domain/pattern.ts';
+import { MODEL_CHARACTERS } from '../limits.ts';
 import { endpoint } from './endpoint.ts';
 import { decimal, identifier, integer, literal, text } from './fields.ts';
+import { RETRIEVE_CONTEXT_CHARACTERS, RETRIEVE_TOP_K_DEFAULT, RETRIEVE_TOP_K_MAX } from './limits.ts';
 
-export const retrieveBody = z
+/** Similarity floor of a retrieval that names none (decisions, v1). */
+const RETRIEVE_MIN_SIMILARITY = 0.35;
+
+const retrieveBody = z
   .object({
     context: text({ max: RETRIEVE_CONTEXT_CHARACTERS }).describe(
       'The task in a sentence; what is searched for',
@@ -34,7 +31,7 @@ export const retrieveBody = z
   })
   .meta({ id: 'Retrieve' });
 
-export const foundPattern = z
+const foundPattern = z
   .object({
     tier: z.enum(TIERS),
     pattern_id: z.string(),

@@ -21,7 +21,7 @@ export interface ApiRequest {
   /** Decoded `{name}`s of the route's path. */
   params: Readonly<Record<string, string>>;
   body: Uint8Array;
-  /** The other end of the connection, as an IP address; '' where there is none (a test). */
+  /** The other end of the connection, as an IP address; '' without one (a test). */
   address: string;
 }
 
@@ -32,7 +32,7 @@ export interface ApiReply {
   body: string | Uint8Array;
   /** Server-sent events behind the head; `body` is '' then. */
   stream?: EventStream;
-  /** What went wrong behind an answer that tells it in a form of its own: for the log. */
+  /** What went wrong behind an answer that reports it in its own form; for the log. */
   failure?: CatalogueError;
 }
 

@@ -1,12 +1,12 @@
 /** Runs and their steps as they are kept: lists and single ones (decisions, Reading back). Data; any thread. */
 import { z } from 'zod';
 import { MONITOR_NAMES } from '../domain/monitors/names.ts';
-import { CURSOR_CHARACTERS, ID_CHARACTERS, RUN_NAME_CHARACTERS, RUN_OUTCOME_CHARACTERS } from '../limits.ts';
+import { ID_CHARACTERS } from '../limits.ts';
 import { endpoint, errorBody } from './endpoint.ts';
 import { cursorFields, literal, nextCursor, text, timestamp } from './fields.ts';
+import { CURSOR_CHARACTERS, RUN_NAME_CHARACTERS, RUN_OUTCOME_CHARACTERS } from './limits.ts';
+import { firedCounts, runQueryField, statusFields } from './run-query.ts';
 import { projectField, runParams, scoreFields } from './runs.ts';
-
-const firedCounts = z.object(Object.fromEntries(MONITOR_NAMES.map((monitor) => [monitor, z.int()])));
 
 export const runRecord = z
   .object({
@@ -22,18 +22,32 @@ export const runRecord = z
     arm: z.string(),
     status: z.enum(['running', 'finished']),
     outcome: z.string().describe('Empty while the run goes on'),
+    state: statusFields.status.describe(
+      'What `status:` of a query asks for: how the run ended, or that it goes on',
+    ),
+    ended_by: statusFields.ended_by,
+    state_words: statusFields.status_words,
     started_at: z.string(),
     finished_at: z.string().nullable(),
     duration_ms: z.number(),
     steps: z.int(),
     tokens: z.int(),
     max_total_score: z.number(),
-    fired: firedCounts.describe('Steps at which each monitor fired'),
+    fired: firedCounts,
   })
   .meta({ id: 'Run' });
 
 export const runPage = z
-  .object({ runs: z.array(runRecord), next_cursor: nextCursor })
+  .object({
+    runs: z.array(runRecord),
+    next_cursor: nextCursor,
+    matched_runs: z
+      .int()
+      .nullable()
+      .describe('Runs that match `q`, on all pages; null: they were not counted'),
+    scanned_runs: z.int().describe('Runs that were looked at for this page'),
+    is_whole: z.boolean().describe('false: older runs were not looked at. Ask again, or for the next page'),
+  })
   .meta({ id: 'RunPage' });
 
 const storedIntervention = z.object({
@@ -46,9 +60,9 @@ export const stepRecord = z
   .object({
     step_index: z.int(),
     action: z.string(),
-    action_input: z.string(),
+    action_input: z.string().nullable(),
     thought: z.string(),
-    observation: z.string(),
+    observation: z.string().nullable(),
     is_error: z.boolean(),
     tokens: z.int(),
     at: z.string(),
@@ -57,9 +71,7 @@ export const stepRecord = z
   })
   .meta({ id: 'StepRecord' });
 
-export const stepPage = z
-  .object({ steps: z.array(stepRecord), next_cursor: nextCursor })
-  .meta({ id: 'StepPage' });
+const stepPage = z.object({ steps: z.array(stepRecord), next_cursor: nextCursor }).meta({ id: 'StepPage' });
 
 const notFound = { description: 'No such run, or not yours', schema: errorBody };
 
@@ -70,7 +82,7 @@ export const RUN_RECORDS = {
     path: '/v1/monitor/runs',
     aliases: ['/monitor/runs'],
     auth: 'bearer',
-    summary: 'Runs, newest first; a page may be short where a filter passes few',
+    summary: 'Runs, newest first unless `q` says otherwise; a page may be short where a filter passes few',
     tag: 'runs',
     query: z.object({
       ...projectField,
@@ -82,6 +94,7 @@ export const RUN_RECORDS = {
       fired: literal([...MONITOR_NAMES]).nullish(),
       from: timestamp().nullish(),
       to: timestamp().nullish(),
+      q: runQueryField,
     }),
     replies: { 200: { description: 'A page of runs', schema: runPage } },
   }),

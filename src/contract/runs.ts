@@ -1,16 +1,16 @@
 /** Runs that are monitored step by step (document 2, Monitor run, Step, Score bundle). Data; any thread. */
 import { z } from 'zod';
 import { MONITOR_NAMES } from '../domain/monitors/names.ts';
+import { ID_CHARACTERS } from '../limits.ts';
+import { endpoint, errorBody } from './endpoint.ts';
+import { flag, freeObject, identifier, integer, literal, text } from './fields.ts';
 import {
-  ID_CHARACTERS,
   RUN_NAME_CHARACTERS,
   RUN_OUTCOME_CHARACTERS,
   RUN_TASK_CHARACTERS,
   STEP_TEXT_CHARACTERS,
   STEP_TOKENS_MAX,
-} from '../limits.ts';
-import { endpoint, errorBody } from './endpoint.ts';
-import { flag, freeObject, identifier, integer, literal, text } from './fields.ts';
+} from './limits.ts';
 
 /** The project of what a request makes; a project's key brings its own, and this is ignored. */
 export const projectField = { project_id: identifier().nullish() };
@@ -41,18 +41,21 @@ export const runStartBody = z
   })
   .meta({ id: 'RunStart' });
 
-export const runStartReply = z
+const runStartReply = z
   .object({ run_id: z.string(), status: z.literal('running'), started_at: z.string() })
   .meta({ id: 'RunStarted' });
 
 const stepText = () => text({ max: STEP_TEXT_CHARACTERS }).default('');
 
+/** The same, or null for a text that the sender does not know: an unknown text is not an empty one. */
+const knownText = () => text({ max: STEP_TEXT_CHARACTERS }).nullable().default('');
+
 /** The texts of a step, as logged and as evaluated. */
 export const stepFields = {
   action: stepText(),
-  action_input: stepText(),
+  action_input: knownText(),
   thought: stepText(),
-  observation: stepText(),
+  observation: knownText(),
   is_error: flag().default(false),
   tokens: integer({ ge: 0, le: STEP_TOKENS_MAX }).default(0),
 };
@@ -79,13 +82,13 @@ export const scoreFields = {
   alarm: z.boolean().describe('Whether any monitor fired'),
 };
 
-export const scoreBundle = z.object(scoreFields).meta({ id: 'ScoreBundle' });
+const scoreBundle = z.object(scoreFields).meta({ id: 'ScoreBundle' });
 
 export const finishBody = z
   .object({ outcome: text({ min: 1, max: RUN_OUTCOME_CHARACTERS }) })
   .meta({ id: 'RunFinish' });
 
-export const finishReply = z
+const finishReply = z
   .object({
     run_id: z.string(),
     status: z.literal('finished'),

@@ -4,7 +4,7 @@ import { CREDENTIAL_CHARACTERS } from '../limits.ts';
 import { endpoint, errorBody } from './endpoint.ts';
 import { text } from './fields.ts';
 
-export const sessionBody = z
+const sessionBody = z
   .strictObject({ token: text({ min: 1, max: CREDENTIAL_CHARACTERS }) })
   .meta({ id: 'SessionStart' });
 

@@ -81,7 +81,7 @@ export const LIVE_EVENTS = {
     .meta({ id: 'LiveRetrievalCapped' }),
 } as const satisfies Record<LiveEvent['event'], z.ZodType>;
 
-export const liveStream = endpoint({
+const liveStream = endpoint({
   id: 'live_stream',
   method: 'GET',
   path: '/v1/monitor/stream',
@@ -111,12 +111,12 @@ export const liveStream = endpoint({
   },
 });
 
-export const streamTicket = endpoint({
+const streamTicket = endpoint({
   id: 'stream_ticket',
   method: 'POST',
   path: '/v1/monitor/stream/tickets',
   auth: 'bearer',
-  // Whoever may read the stream may have a ticket for it.
+  // A reader of the stream may have a ticket for it.
   writes: false,
   summary: 'A ticket that opens the live stream for a minute, for readers that cannot send a header',
   tag: 'monitor',

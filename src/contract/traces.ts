@@ -1,15 +1,7 @@
 /** Traces: what is submitted after a task, to be distilled into patterns (document 2, Trace). Data; any thread. */
 
 import { z } from 'zod';
-import {
-  CURSOR_CHARACTERS,
-  DEFAULTS,
-  ID_CHARACTERS,
-  RUN_NAME_CHARACTERS,
-  RUN_OUTCOME_CHARACTERS,
-  STEP_TOKENS_MAX,
-  TRACE_ITEMS_SENT,
-} from '../limits.ts';
+import { DEFAULTS, ID_CHARACTERS } from '../limits.ts';
 import { endpoint, errorBody } from './endpoint.ts';
 import {
   cursorFields,
@@ -23,13 +15,17 @@ import {
   text,
   timestamp,
 } from './fields.ts';
+import { CURSOR_CHARACTERS, RUN_NAME_CHARACTERS, RUN_OUTCOME_CHARACTERS, STEP_TOKENS_MAX } from './limits.ts';
+
+/** Calls of a v2 trace, and steps of a legacy one: as many as a body holds. */
+const TRACE_ITEMS_SENT = 500_000;
 
 /** A text of a trace: as long as a body may be; what is kept of it is bounded (TRACE_BOUNDS). */
 const long = () => text({ max: DEFAULTS.MAX_BODY_BYTES });
 const name = () => text({ max: RUN_NAME_CHARACTERS });
 
 /** A step of a legacy trace; `tokens_used` where a step of a run has `tokens`. */
-export const traceStep = z
+const traceStep = z
   .object({
     step_index: integer({ ge: 0 }).optional(),
     action: long().default(''),
@@ -41,7 +37,7 @@ export const traceStep = z
   })
   .meta({ id: 'TraceStep' });
 
-export const traceManifest = z
+const traceManifest = z
   .object({
     trace_id: identifier(),
     run_id: text({ max: ID_CHARACTERS }).nullish(),
@@ -59,7 +55,7 @@ export const traceManifest = z
   .meta({ id: 'TraceManifest' });
 
 /** One call of a model: request and answer as they went over the wire, Messages or chat-completions style. */
-export const traceCallRecord = z
+const traceCallRecord = z
   .object({
     seq: integer({ ge: 0 }).optional(),
     model: name().nullish(),
@@ -97,17 +93,17 @@ export const traceBody = z
   })
   .meta({ id: 'Trace', anyOf: [{ required: ['manifest', 'calls'] }, { required: ['trace_id', 'steps'] }] });
 
-export const traceAccepted = z
+const traceAccepted = z
   .object({ trace_id: z.string(), status: z.literal('accepted'), patterns_created: z.int() })
   .meta({ id: 'TraceAccepted' });
 
-export const traceQueued = z
+const traceQueued = z
   .object({ trace_id: z.string(), status: z.literal('queued') })
   .meta({ id: 'TraceQueued' });
 
 const TRACE_STATES = ['queued', 'distilling', 'done', 'failed'] as const;
 
-export const traceState = z
+const traceState = z
   .object({
     trace_id: z.string(),
     project_id: z.string().nullable().describe('null: of no project'),
@@ -120,7 +116,7 @@ export const traceState = z
   })
   .meta({ id: 'TraceState' });
 
-export const tracePage = z
+const tracePage = z
   .object({ traces: z.array(traceState), next_cursor: nextCursor })
   .meta({ id: 'TracePage' });
 

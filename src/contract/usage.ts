@@ -1,12 +1,16 @@
 /** Usage of an organization or one of its projects (document 1; decisions, Usage and billing). Data; any thread. */
 import { z } from 'zod';
-import { KEY_USAGE_SHOWN, USAGE_DAYS_DEFAULT, USAGE_DAYS_MAX } from '../limits.ts';
+import { USAGE_DAYS_MAX } from '../domain/usage.ts';
 import { endpoint } from './endpoint.ts';
 import { integer, reference } from './fields.ts';
+import { KEY_USAGE_SHOWN } from './limits.ts';
+
+/** Days of a usage report that names none. */
+const USAGE_DAYS_DEFAULT = 30;
 
 const count = z.number().int();
 
-export const usageStatsOut = z
+const usageStatsOut = z
   .object({
     key_count: count,
     member_count: count,
@@ -24,7 +28,7 @@ const counters = {
   tokens: count,
 };
 
-export const usageOut = z
+const usageOut = z
   .object({
     days: count,
     from: z.string(),
@@ -34,7 +38,7 @@ export const usageOut = z
   })
   .meta({ id: 'Usage' });
 
-export const keyUsageOut = z
+const keyUsageOut = z
   .object({
     days: count,
     from: z.string().describe('The first day in UTC'),
@@ -66,6 +70,7 @@ export const USAGE_ROUTES = {
     method: 'GET',
     path: '/usage/stats',
     auth: 'user',
+    permission: 'usage.read',
     summary: 'Number of keys and members, and interventions so far',
     tag: 'usage',
     query: z.object(scope),
@@ -77,16 +82,18 @@ export const USAGE_ROUTES = {
     path: '/usage',
     described_path: '/usage/',
     auth: 'user',
+    permission: 'usage.read',
     summary: 'What was counted each day',
     tag: 'usage',
     query: z.object({ ...scope, days: integer({ ge: 1, le: USAGE_DAYS_MAX }).default(USAGE_DAYS_DEFAULT) }),
-    replies: { 200: { description: 'A day each, the present one last', schema: usageOut } },
+    replies: { 200: { description: 'One entry per day, today last', schema: usageOut } },
   }),
   keyUsage: endpoint({
     id: 'key_usage',
     method: 'GET',
     path: '/usage/keys',
     auth: 'user',
+    permission: 'usage.read',
     summary: 'Requests of each API key, by day; a few seconds old',
     tag: 'usage',
     query: z.object({ ...scope, days: integer({ ge: 1, le: USAGE_DAYS_MAX }).default(USAGE_DAYS_DEFAULT) }),

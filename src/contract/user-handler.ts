@@ -7,7 +7,7 @@ import type { Endpoint } from './endpoint.ts';
 import type { Call, HandlerReply } from './handler.ts';
 
 /** A request of a user, who is known and has a record. */
-export interface UserCall<E extends Endpoint> extends Omit<Call<E>, 'tenant'> {
+interface UserCall<E extends Endpoint> extends Omit<Call<E>, 'tenant'> {
   user: User;
   /** What the token of this request says. */
   identity: Identity;
@@ -18,7 +18,7 @@ export interface UserCall<E extends Endpoint> extends Omit<Call<E>, 'tenant'> {
 }
 
 /** @throws CatalogueError for what the caller did wrong or may try again */
-export type UserHandler<E extends Endpoint> = (call: UserCall<E>) => HandlerReply | Promise<HandlerReply>;
+type UserHandler<E extends Endpoint> = (call: UserCall<E>) => HandlerReply | Promise<HandlerReply>;
 
 /** A handler for each endpoint of a table. */
 export type UserHandlersOf<Table extends Readonly<Record<string, Endpoint>>> = {
@@ -38,7 +38,7 @@ export function bindUser<const Table extends Readonly<Record<string, Endpoint>>>
 ): BoundUserEndpoint[] {
   return Object.keys(table).map((name) => ({
     endpoint: table[name]!,
-    // Each handler takes the calls of its own endpoint; the guard gives it no others.
+    // Each handler gets the calls of its endpoint alone.
     handler: handlers[name] as unknown as UserHandler<Endpoint>,
   }));
 }

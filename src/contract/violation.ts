@@ -33,7 +33,7 @@ export function valueViolation(loc: Violation['loc'], reason: string, input: unk
   return new SchemaViolation([{ type: 'value_error', loc, msg, input, ctx: { error: reason } }]);
 }
 
-export const violationBody = z
+const violationBody = z
   .object({
     loc: z.array(z.union([z.string(), z.int()])),
     msg: z.string(),

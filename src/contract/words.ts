@@ -3,23 +3,15 @@
  * (`Schema.outer.field` further in, `operation.parameter` for a parameter), else by the field's name alone. Data; any thread.
  */
 
+import { MONITOR_DESCRIPTIONS } from '../domain/monitors/names.ts';
 import type { HeaderName } from './endpoint.ts';
-
-const MONITOR_WORDS = {
-  verification_skip: 'Changes that nothing was done to check, and a success that is claimed all the same',
-  claim_contradiction: 'What the agent says is not what it was shown',
-  cyclic_compression: 'The same sequence of actions comes round again',
-  semantic_loop: 'Different words for the same attempt, again and again',
-  silent_topic_drift: 'The agent works on something that is not its task',
-  infinite_loop: 'The same action with the same input, again and again',
-};
 
 /** By the field's name, wherever it stands. */
 const FIELDS: Readonly<Record<string, string>> = {
-  ...MONITOR_WORDS,
+  ...MONITOR_DESCRIPTIONS,
   account_type: 'What the user said to be',
   action: 'Name of the tool that was called, or of what was done',
-  action_input: 'What it was called with, as text',
+  action_input: 'What it was called with, as text; null: unknown, which is not the same as empty',
   address: 'IP address that the change came from; empty where there was none',
   agent_name: 'Name of the agent, as its program gives it',
   arm: 'Arm of the experiment: `on` with the product’s help, `off` without; empty: of none',
@@ -67,7 +59,7 @@ const FIELDS: Readonly<Record<string, string>> = {
   metadata: 'Any JSON object of the caller’s. Keys and tokens in it are masked',
   model: 'The model, as the provider calls it',
   name: 'What it is called',
-  observation: 'What came back of the action',
+  observation: 'What came back of the action; null: unknown, which is not the same as empty',
   offset: 'Items to pass over',
   org_id: 'The organization',
   outcome: 'How it ended, in the caller’s words: `success` counts as one, anything else does not',
@@ -128,7 +120,7 @@ const PLACES: Readonly<Record<string, string>> = {
   'AuditEntryOut.before': 'What changed, as it was; null for what was made',
   'AuditEntryOut.after': 'What changed, as it is; null for what was removed',
   'Bootstrap.organizations': 'Organizations that the user belongs to, newest first',
-  'Bootstrap.role': 'Role in the default organization; null for somebody who belongs to none',
+  'Bootstrap.role': 'Role in the default organization; null for a user who belongs to none',
   'Bootstrap.invitations': 'Pending invitations to the user’s address',
   'CheckoutSession.session_id': 'Id of the session at the payment processor',
   'CodebasePage.codebases': 'The code bases of this page',
@@ -340,12 +332,12 @@ const OPERATIONS: Readonly<Record<string, string>> = {
   otel_export_traces:
     'For `OTEL_EXPORTER_OTLP_ENDPOINT=…/otel` with `OTEL_EXPORTER_OTLP_HEADERS=Authorization=Bearer KEY`. The run is that of the session or conversation that a span names, else of its trace. The same span again, or the same tool call as a span and as an event, counts once.',
   otel_export_metrics:
-    'For agents that send metrics to the same `OTEL_EXPORTER_OTLP_ENDPOINT`: an error here would be in their logs every minute. `OTEL_METRICS_EXPORTER=none` saves the sending.',
+    'For agents that send metrics to the same `OTEL_EXPORTER_OTLP_ENDPOINT`: an error here would be in their logs every minute. Set `OTEL_METRICS_EXPORTER=none` to stop sending them.',
   otel_export_logs: 'As `otel_export_traces`, for the events that coding agents send as log records.',
   billing_webhook:
     'For the payment processor. The raw body is signed: header `Stripe-Signature: t=<seconds since 1970>,v1=<hex>`, where `v1` is HMAC-SHA256 over `<t>.<body>` with the endpoint’s secret (`STRIPE_WEBHOOK_SECRET`). A signature that does not hold, or is older than five minutes, is a 400, and nothing of the body is looked at. An event that comes again counts once.',
   billing_webhook_thin:
-    'As `billing_webhook`, for thin events, which name their object and do not hold it; signed in the same way, with a secret of their own. The object is fetched from the processor once, however many copies of the event come.',
+    'As `billing_webhook`, for thin events, which name their object and do not hold it; signed in the same way, with another secret. The object is fetched from the processor once, however many copies of the event come.',
 };
 
 /** Of the groups of operations. */

@@ -1,0 +1,69 @@
+/** Reads the query and the cursor of a searched list of runs out of a request. Server threads. */
+import { SchemaViolation, valueViolation } from '../contract/violation.ts';
+import { readRunCursor } from '../domain/run-query/cursor.ts';
+import type { PagePlace } from '../domain/run-query/page.ts';
+import { parseRunQuery } from '../domain/run-query/parse.ts';
+import {
+  type NameValue,
+  type RunQuery,
+  RunQueryError,
+  type Term,
+  type TimePoint,
+} from '../domain/run-query/run-query.ts';
+
+const PLACE = ['query', 'q'];
+
+/** @throws SchemaViolation that points at the word and names the nearest known one */
+export function readRunQuery(q: string | null | undefined): RunQuery {
+  try {
+    return parseRunQuery(q ?? '');
+  } catch (thrown) {
+    if (!(thrown instanceof RunQueryError)) throw thrown;
+    const { message, from, to, nearest } = thrown;
+    const word = q!.slice(from, to);
+    throw queryViolation(message, q!, { from, to, word, nearest });
+  }
+}
+
+/** A 422 about the query. @param at the word, and where it stands */
+export function queryViolation(reason: string, q: string, at: object = {}): SchemaViolation {
+  const ctx = { error: reason, ...at };
+  return new SchemaViolation([
+    { type: 'value_error', loc: PLACE, msg: `Value error, ${reason}`, input: q, ctx },
+  ]);
+}
+
+/** A name that must be the same, for a parameter that stands for it. */
+export function wholeName(text: string): NameValue {
+  return { text, is: 'whole', is_phrase: true };
+}
+
+/** Runs that began at `from` or later and before `to`; null: at any time. */
+export function startedBetween({
+  from,
+  to,
+}: {
+  from?: string | null | undefined;
+  to?: string | null | undefined;
+}): Term | null {
+  if (from == null && to == null) return null;
+  const low = from == null ? null : { point: instant(from), is_after: false };
+  const high = to == null ? null : { point: instant(to), is_before: true };
+  return { kind: 'time', field: 'started', values: [{ low, high }], is_not: false };
+}
+
+function instant(text: string): TimePoint {
+  const from_ms = Date.parse(text);
+  return { from_ms, to_ms: from_ms, text };
+}
+
+/**
+ * Where the last page ended; null: nowhere.
+ * @throws SchemaViolation for a text that is not a cursor of a list in this order
+ */
+export function readRunPlace({ sort }: RunQuery, cursor: string | null | undefined): PagePlace | null {
+  if (cursor == null || cursor === '') return null;
+  const place = readRunCursor(sort, cursor);
+  if (place === null) throw valueViolation(['query', 'cursor'], 'not a cursor of this list', cursor);
+  return place;
+}

@@ -1,0 +1,30 @@
+/** Who runs the service: the user of the terminal's link, and to whom captures belong. Any thread. */
+import type { Config } from '../config.ts';
+import type { CaptureOwner } from '../domain/run-mark.ts';
+
+/** The first user, where nothing else says who that is. */
+export const OWNER = { email: 'owner@understudy.local', name: 'Owner' } as const;
+
+/** Issuer of tokens whose verifier asks for no issuer. */
+const OWN_ISSUER = 'understudy';
+
+/** How the first user's tokens name them. */
+export function identifyOwner({ jwt_issuer }: Pick<Config['auth'], 'jwt_issuer'>): {
+  issuer: string;
+  subject: string;
+} {
+  return { issuer: jwt_issuer ?? OWN_ISSUER, subject: subjectOf(OWNER.email) };
+}
+
+/** The subject of a token for the person with this address. */
+export function subjectOf(email: string): string {
+  return `email:${email.toLowerCase()}`;
+}
+
+/** To whom captures belong. */
+export function readCaptureOwner({ auth, engines, operators }: Config): CaptureOwner {
+  // The terminal's link signs in with a secret of this service. Tokens of an identity provider name no owner.
+  const isOwnSecret =
+    auth.jwks_url === null && (auth.jwt_secret !== null || engines.accounts === 'embedded:');
+  return { ...operators, owner: isOwnSecret ? identifyOwner(auth) : null };
+}

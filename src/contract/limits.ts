@@ -1,0 +1,30 @@
+/** Bounds of the API that several schemas share. Lengths are in code points. Constants only; any thread. */
+
+/** Names inside a run start (agent, model, framework, version). */
+export const RUN_NAME_CHARACTERS = 200;
+/** The task of a run. No instruction that steps are compared with is longer. */
+export const RUN_TASK_CHARACTERS = 65_536;
+export const RUN_OUTCOME_CHARACTERS = 200;
+/** Texts of a step. The bound is close to that of a body: telemetry must not lose a step because it is long. */
+export const STEP_TEXT_CHARACTERS = 1_048_576;
+/** Tokens of one step. The sum of ten million such steps is still exact. */
+export const STEP_TOKENS_MAX = 100_000_000;
+/** `limit` of a listing (decisions, Identifiers, time, lists). */
+export const PAGE_LIMIT_DEFAULT = 50;
+export const PAGE_LIMIT_MAX = 200;
+/** Length of a cursor, which is the identifiers of a run in base64. */
+export const CURSOR_CHARACTERS = 4_000;
+/** Names of the control plane (document 1, Limits). */
+export const ORG_NAME_CHARACTERS = 100;
+export const KEY_NAME_CHARACTERS = 50;
+/** Keys that one answer about usage lists, those with the most requests. */
+export const KEY_USAGE_SHOWN = 100;
+export const CODEBASE_ID_CHARACTERS = 256;
+/** Results of a recall (document 2). */
+export const FINDINGS_TOP_K = 50;
+/** The text of a retrieval, and its results (document 2). */
+export const RETRIEVE_CONTEXT_CHARACTERS = 65_536;
+export const RETRIEVE_TOP_K_MAX = 50;
+export const RETRIEVE_TOP_K_DEFAULT = 5;
+/** Patterns that one request may import. */
+export const PATTERNS_PER_REQUEST = 1_000;
