@@ -18,7 +18,7 @@ export class Ambient<Run> {
     return this.#storage.run({ run, outer: this.#storage.getStore() }, call);
   }
 
-  /** @returns the innermost run around the caller that fits; null: there is none */
+  /** @returns the innermost run around the caller that fits; null without one */
   find(fits: (run: Run) => boolean): Run | null {
     let scope = this.#storage.getStore();
     while (scope !== undefined && !fits(scope.run)) scope = scope.outer;

@@ -1,8 +1,8 @@
 /**
- * The v1 API as functions: `api.startRun({ body: { run_id } })`, in the words of the wire. They give the answer's body or reject
- * with an `UnderstudyError`; they repeat a request where that is safe, within the time that the call has. Any thread.
+ * The v1 API as functions, with the wire's names: `api.startRun({ body: { run_id } })`. They resolve with the answer's
+ * body or reject with an `UnderstudyError`. They repeat a request where that is safe, within the call's time limit. Any
+ * thread.
  */
-import { IncomingMessage } from 'node:http';
 import { Circuit } from './circuit.ts';
 import {
   type ApiError,
@@ -14,13 +14,14 @@ import {
   UnexpectedAnswerError,
 } from './errors.ts';
 import { type AnswerOf, OPERATIONS, type OperationName, type RequestOf } from './operations.ts';
-import { type Answer, Transport } from './transport.ts';
+import { startTimer, stopTimer, type Timer } from './own-context.ts';
+import { type Answer, type OpenAnswer, Transport } from './transport.ts';
 import { writeJson } from './wire-json.ts';
 
 export interface CallOptions {
-  /** For the whole call, repeated requests and the waits between them included. Default: the client's. */
+  /** Time limit of the whole call, including repeated requests and the waits between them. Default: the client's. */
   timeoutMs?: number;
-  /** Gives the call up; it rejects with the signal's reason. */
+  /** Aborts the call, which rejects with the signal's reason. */
   signal?: AbortSignal;
 }
 
@@ -33,19 +34,19 @@ export type ApiClient = {
   ) => Promise<AnswerOf<Name>>;
 };
 
-export interface ConnectionSettings {
-  /** A path in it stays in front of every operation's. */
+interface ConnectionSettings {
+  /** Its path is a prefix of every operation's path. */
   baseUrl: URL;
   apiKey: string;
   timeoutMs: number;
-  /** Beside what the request itself names; undefined: the key says it, or `default`. */
+  /** Added to requests that do not name a tenant; undefined: the key determines it, or `default` applies. */
   orgId?: string | undefined;
   projectId?: string | undefined;
   userAgent: string;
 }
 
 /** Counters of all requests since the start. */
-export interface RequestCounts {
+interface RequestCounts {
   sent: number;
   repeated: number;
   failed: number;
@@ -59,11 +60,11 @@ interface AnyRequest {
 
 /** How one call is made. */
 export interface CallManner extends CallOptions {
-  /** The process may end while it is under way. */
+  /** Whether the process may end while the call is in progress. */
   isBackground?: boolean;
-  /** Requests at most; 1: nothing is repeated. Default 3. */
+  /** Most requests of the call; 1: no repetition. Default 3. */
   attempts?: number;
-  /** Goes before what holds for the operation. */
+  /** Overrides the operation's default. */
   isRepeatable?: boolean;
 }
 
@@ -78,15 +79,17 @@ export class Caller {
   readonly #settings: ConnectionSettings;
   readonly #transport: Transport;
   readonly #prefix: string;
+  readonly #headers: Record<string, string>;
 
   constructor(settings: ConnectionSettings) {
     this.#settings = settings;
     this.#prefix = settings.baseUrl.pathname.replace(/\/+$/, '');
-    this.#transport = new Transport(settings.baseUrl, {
+    this.#headers = {
       accept: 'application/json',
       authorization: `Bearer ${settings.apiKey}`,
       'user-agent': settings.userAgent,
-    });
+    };
+    this.#transport = new Transport(settings.baseUrl, this.#headers);
   }
 
   /** Every operation as a function. */
@@ -99,6 +102,17 @@ export class Caller {
     return Object.freeze(Object.fromEntries(calls)) as ApiClient;
   }
 
+  /** Where the service is, and the headers of each request. They hold the key. */
+  get place(): { origin: string; headers: Record<string, string> } {
+    return { origin: this.#settings.baseUrl.origin, headers: this.#headers };
+  }
+
+  /** A call as the request that it makes. */
+  prepare<Name extends OperationName>(name: Name, request: RequestOf<Name>) {
+    const { path, method } = OPERATIONS[name];
+    return { method, ...this.#render(path, method, request as AnyRequest) };
+  }
+
   /** @throws UnderstudyError; the reason of the caller's own signal */
   async call<Name extends OperationName>(
     name: Name,
@@ -107,19 +121,18 @@ export class Caller {
   ): Promise<AnswerOf<Name>> {
     const { timeoutMs = this.#settings.timeoutMs, attempts = ATTEMPTS } = manner;
     const deadline = performance.now() + timeoutMs;
-    const operation = OPERATIONS[name];
-    const isRepeatable = manner.isRepeatable ?? operation.isRepeatable;
-    const { target, body } = this.#render(operation.path, operation.method, request as AnyRequest);
+    const isRepeatable = manner.isRepeatable ?? OPERATIONS[name].isRepeatable;
+    const { method, target, body } = this.prepare(name, request);
     for (let attempt = 1; ; attempt += 1) {
       const leftMs = Math.max(1, Math.ceil(deadline - performance.now()));
       try {
-        const answer = await this.#ask(operation.method, target, body, leftMs, manner);
+        const answer = await this.#ask(method, target, body, leftMs, manner);
         return readAnswer(answer) as AnswerOf<Name>;
       } catch (thrown) {
         this.counts.failed += 1;
         if (attempt >= attempts || !mayRepeat(thrown, isRepeatable)) throw thrown;
         const waitMs = backOffMs(attempt, thrown as UnderstudyError);
-        // What would come too late is not waited for.
+        // A repetition after the time limit would be useless.
         if (performance.now() + waitMs >= deadline) throw thrown;
         await pause(waitMs, manner);
         this.counts.repeated += 1;
@@ -128,7 +141,7 @@ export class Caller {
   }
 
   /**
-   * A stream of events, outside of the circuit: whoever reads it comes again by himself.
+   * A stream of events. It does not use the circuit, because its reader reconnects.
    * @throws UnderstudyError, the signal's reason
    */
   async open(
@@ -144,15 +157,15 @@ export class Caller {
       timeoutMs: number;
       signal: AbortSignal;
     },
-  ): Promise<IncomingMessage> {
+  ): Promise<OpenAnswer> {
     const { target } = this.#render(path, 'GET', { query });
     const accept = { accept: 'text/event-stream', 'cache-control': 'no-cache' };
     const answer = await this.#transport.open(target, { ...accept, ...headers }, timeoutMs, signal);
-    if (!(answer instanceof IncomingMessage)) {
+    if (!('chunks' in answer)) {
       readAnswer(answer);
       throw new UnexpectedAnswerError(`HTTP ${answer.status} where a stream of events was asked for`);
     }
-    if (answer.headers['content-type']?.startsWith('text/event-stream')) return answer;
+    if (answer.contentType.startsWith('text/event-stream')) return answer;
     answer.destroy();
     throw new UnexpectedAnswerError('What answers is no stream of events');
   }
@@ -188,7 +201,7 @@ export class Caller {
     }
   }
 
-  /** The tenant goes into the body where there is one, as static keys want it. */
+  /** Puts the tenant into the body if there is one, as static keys require. */
   #render(path: string, method: string, request: AnyRequest): { target: string; body: string | undefined } {
     const { orgId, projectId } = this.#settings;
     const tenant = { org_id: orgId, project_id: projectId };
@@ -210,7 +223,7 @@ export class Caller {
 
 /** @throws ApiError, UnexpectedAnswerError */
 function readAnswer({ status, body, retryAfter, requestId }: Answer): unknown {
-  // A deletion has nothing to say.
+  // A deletion has no content.
   if (status === 204) return undefined;
   const value = parse(body);
   const isObject = typeof value === 'object' && value !== null && !Array.isArray(value);
@@ -226,22 +239,22 @@ function parse(text: string): unknown {
   try {
     return JSON.parse(text);
   } catch {
-    // A proxy on the way may answer in its own words.
+    // A proxy in between may answer in another format.
     return undefined;
   }
 }
 
-/** Whether the request may go out once more after this. */
+/** Whether the request may be repeated after this error. */
 function mayRepeat(thrown: unknown, isRepeatable: boolean): boolean {
-  // Where nobody listens, nobody should be asked at once again.
+  // A service that refuses connections is not asked again immediately.
   if (thrown instanceof ConnectionError) return isRepeatable && !thrown.unsent;
   if (thrown instanceof TimeoutError || thrown instanceof CircuitOpenError) return false;
   if (!(thrown instanceof UnderstudyError) || !thrown.retryable) return false;
-  // Refused before it did anything.
+  // Refused before the service did anything.
   return isRepeatable || (thrown as ApiError).status === 429;
 }
 
-/** Twice as long each time, with jitter; never sooner than the service says. */
+/** Doubles each time, with jitter; never shorter than the service's `Retry-After`. */
 export function backOffMs(attempt: number, thrown: UnderstudyError): number {
   const own = Math.min(BACK_OFF_MS * 2 ** (attempt - 1), BACK_OFF_MAX_MS) * (0.5 + Math.random() / 2);
   const asked = 'retryAfter' in thrown ? Number(thrown.retryAfter) * 1_000 : 0;
@@ -252,14 +265,15 @@ export function backOffMs(attempt: number, thrown: UnderstudyError): number {
 function pause(ms: number, { signal, isBackground = false }: CallManner): Promise<void> {
   return new Promise((resolve, reject) => {
     const stop = () => {
-      clearTimeout(timer);
+      if (isBackground) stopTimer(timer as Timer);
+      else clearTimeout(timer as NodeJS.Timeout);
       reject(signal!.reason);
     };
-    const timer = setTimeout(() => {
+    const end = () => {
       signal?.removeEventListener('abort', stop);
       resolve();
-    }, ms);
-    if (isBackground) timer.unref();
+    };
+    const timer = isBackground ? startTimer(end, ms) : setTimeout(end, ms);
     if (signal?.aborted) stop();
     else signal?.addEventListener('abort', stop, { once: true });
   });

@@ -3,11 +3,16 @@
  * reads the service's. Any thread.
  */
 
-export interface ClientEnvironment {
+interface ClientEnvironment {
   /** `SVC_API_KEY` */
   apiKey: string | undefined;
   /** `SVC_BASE_URL` */
   baseUrl: string | undefined;
+}
+
+/** Reports trouble where no `onWarning` does. */
+export function warn(message: string, code: string): void {
+  process.emitWarning(message, { type: 'UnderstudyWarning', code });
 }
 
 /** An empty variable is as good as none. */

@@ -60,7 +60,7 @@ export interface FieldViolation {
 }
 
 /** What an answer that is no success says of itself. */
-export interface ApiErrorFacts {
+interface ApiErrorFacts {
   detail: unknown;
   /** Seconds. */
   retryAfter: number | null;
@@ -103,7 +103,7 @@ export class PermissionError extends ApiError {
   override name = 'PermissionError';
 }
 
-/** 404: there is no such thing, or it belongs to somebody else. */
+/** 404: it does not exist, or belongs to another tenant. */
 export class NotFoundError extends ApiError {
   override name = 'NotFoundError';
 }

@@ -1,15 +1,14 @@
 /**
- * Server-sent events out of the bytes of an answer, however these are cut (html.spec.whatwg.org, 9.2). Only `\n` and `\r\n` end a
- * line: the service writes no other end. Memory is one event. Pure; any thread.
+ * Server-sent events out of the bytes of an answer, however these are cut (html.spec.whatwg.org, 9.2). Memory is one event. Pure;
+ * any thread.
  */
-import { StringDecoder } from 'node:string_decoder';
 import { UnexpectedAnswerError } from './errors.ts';
 
 /** Longest event, in UTF-16 units; the service's have some hundreds. */
 export const EVENT_UNITS_MAX = 1_048_576;
 
 /** One event as the wire has it. */
-export interface RawEvent {
+interface RawEvent {
   /** What to resume from, with this event or an earlier one; '' before the first. */
   id: string;
   name: string;
@@ -21,14 +20,23 @@ export class EventLines {
   lastId: string;
   /** How long the service wants its readers to stay away before they come again; null: it did not say. */
   retryMs: number | null = null;
-  readonly #decoder = new StringDecoder('utf8');
+  readonly #decoder = new TextDecoder('utf-8', { ignoreBOM: true });
+  readonly #maxUnits: number;
+  /** Nothing has been read yet: a byte order mark may come. */
+  #isFirst = true;
+  /** The last piece ended with `\r`, of which a `\n` may be the second half. */
+  #endedInReturn = false;
   #rest = '';
   #id: string;
   #name = '';
   #data: string | null = null;
 
-  /** @param lastId of an earlier connection */
-  constructor(lastId = '') {
+  /**
+   * @param lastId of an earlier connection
+   * @param maxUnits longest event, in UTF-16 units
+   */
+  constructor(lastId = '', maxUnits = EVENT_UNITS_MAX) {
+    this.#maxUnits = maxUnits;
     this.lastId = lastId;
     this.#id = lastId;
   }
@@ -37,19 +45,30 @@ export class EventLines {
    * @returns the events that are whole now
    * @throws UnexpectedAnswerError for an event without end
    */
-  *read(bytes: Buffer): Generator<RawEvent> {
-    const lines = (this.#rest + this.#decoder.write(bytes)).split('\n');
+  *read(bytes: Uint8Array): Generator<RawEvent> {
+    const lines = (this.#rest + this.#decode(bytes)).split(/\r\n|\n|\r/);
     this.#rest = lines.pop()!;
     for (const line of lines) {
-      const event = this.#take(line.endsWith('\r') ? line.slice(0, -1) : line);
+      const event = this.#take(line);
       if (event !== null) yield event;
     }
-    if (this.#rest.length + (this.#data?.length ?? 0) > EVENT_UNITS_MAX) {
-      throw new UnexpectedAnswerError(`An event of the stream is longer than ${EVENT_UNITS_MAX} characters`);
+    if (this.#rest.length + (this.#data?.length ?? 0) > this.#maxUnits) {
+      throw new UnexpectedAnswerError(`An event of the stream is longer than ${this.#maxUnits} characters`);
     }
   }
 
-  /** @returns the event that an empty line ends; null: there is none */
+  /** The characters that are whole now, without a byte order mark, and without the second half of a line's end. */
+  #decode(bytes: Uint8Array): string {
+    let text = this.#decoder.decode(bytes, { stream: true });
+    if (text === '') return text;
+    if (this.#isFirst && text.startsWith('\ufeff')) text = text.slice(1);
+    this.#isFirst = false;
+    if (this.#endedInReturn && text.startsWith('\n')) text = text.slice(1);
+    this.#endedInReturn = text.endsWith('\r');
+    return text;
+  }
+
+  /** @returns the event that an empty line ends; null: not an empty line */
   #take(line: string): RawEvent | null {
     if (line === '') {
       // Not before: an event that breaks off is sent again.

@@ -1,7 +1,7 @@
 /**
  * Which arm of an experiment a unit is in: the same for the same unit, on every machine and in both languages. Pure; any thread.
  */
-import { createHash } from 'node:crypto';
+import { startOfSha256 } from './sha256.ts';
 
 export type Arm = 'on' | 'off';
 
@@ -10,6 +10,5 @@ export type Arm = 'on' | 'off';
  * @param onShare of the units that are `on`, in [0, 1]
  */
 export function assignArm(experimentId: string, unit: string, onShare = 0.5): Arm {
-  const digest = createHash('sha256').update(`${experimentId}\0${unit}`, 'utf8').digest();
-  return digest.readUInt32BE(0) / 2 ** 32 < onShare ? 'on' : 'off';
+  return startOfSha256(`${experimentId}\0${unit}`) / 2 ** 32 < onShare ? 'on' : 'off';
 }

@@ -1,6 +1,6 @@
 /**
- * What is known about a code base (document 2, findings client): `understudy.findings('my-code-base')`. It never rejects: where the
- * service does not answer or refuses, there is an empty list, null, 0 or false. Any thread.
+ * What is known about a code base (document 2, findings client): `understudy.findings('my-code-base')`. When the service does not
+ * answer or refuses, the results are an empty list, null, 0 or false. Only an argument of a wrong type rejects. Any thread.
  */
 import type { Caller, CallManner } from './api-client.ts';
 import type { AnswerOf, OperationName, RequestOf } from './operations.ts';
@@ -28,6 +28,11 @@ export interface FindingFilter {
 
 export interface StoreOptions extends FindingFilter {
   metadata?: Record<string, unknown>;
+}
+
+/** A finding to store, as one object. */
+export interface NewFinding extends StoreOptions {
+  content: string;
 }
 
 export interface RecallOptions extends FindingFilter {
@@ -64,7 +69,7 @@ export class FindingsClient {
 
   /**
    * @internal Made by `Understudy.findings`.
-   * @throws TypeError for a code base without a name, RangeError for a timeout that is none
+   * @throws TypeError for a code base without a name, RangeError for an invalid timeout
    */
   constructor(caller: Caller, codebaseId: string, { timeoutMs = TIMEOUT_MS }: FindingsOptions = {}) {
     if (typeof codebaseId !== 'string' || codebaseId === '') {
@@ -79,63 +84,68 @@ export class FindingsClient {
   }
 
   /**
-   * @param content is cut to 8,000 characters, `filePath` to 512, `findingType` (default `note`) to 64
+   * @param finding its content, or an object with the content and the options. `content` is cut to 8,000 characters, `filePath`
+   *   to 512, `findingType` (default `note`) to 64
    * @returns the finding's id, or null
+   * @throws TypeError for a content that is no text
    */
-  store(content: string, options: StoreOptions = {}): Promise<string | null> {
-    return orElse(null, async () => {
-      const body = {
-        content: cut(content, SENT_CHARACTERS.content),
-        ...toFilter(options),
-        ...(options.metadata === undefined ? {} : { metadata: options.metadata }),
-      };
-      return (await this.#ask('storeFinding', { body })).finding_id ?? null;
-    });
+  async store(finding: string | NewFinding, options: StoreOptions = {}): Promise<string | null> {
+    const isObject = typeof finding === 'object' && finding !== null && !Array.isArray(finding);
+    const { content, ...rest } = isObject ? { ...options, ...finding } : { ...options, content: finding };
+    const { metadata } = rest;
+    const body = {
+      content: cut('content', content, SENT_CHARACTERS.content),
+      ...toFilter(rest),
+      ...(metadata === undefined || metadata === null ? {} : { metadata: readMetadata(metadata) }),
+    };
+    return orElse(null, async () => (await this.#ask('storeFinding', { body })).finding_id ?? null);
   }
 
   /**
    * @param query is cut to 2,000 characters
    * @returns what is nearest to it, by descending score
+   * @throws TypeError for a query that is no text
    */
-  recall(query: string, options: RecallOptions = {}): Promise<RecalledFinding[]> {
+  async recall(query: string, options: RecallOptions = {}): Promise<RecalledFinding[]> {
+    const { topK = 5, scoreThreshold = 0.25 } = options;
+    const body = {
+      query: cut('query', query, QUERY_CHARACTERS),
+      top_k: topK,
+      score_threshold: scoreThreshold,
+      ...toFilter(options),
+    };
     return orElse([], async () => {
-      const { topK = 5, scoreThreshold = 0.25 } = options;
-      const body = {
-        query: cut(query, QUERY_CHARACTERS),
-        top_k: topK,
-        score_threshold: scoreThreshold,
-        ...toFilter(options),
-      };
       const { findings } = await this.#ask('recallFindings', { body });
       return findings.map((finding) => ({ ...toFinding(finding), score: finding.score }));
     });
   }
 
   /** @returns one page, newest first */
-  list(options: ListOptions = {}): Promise<Finding[]> {
-    return orElse([], async () => {
-      const { limit = 50, offset = 0 } = options;
-      const { findings } = await this.#ask('listFindings', {
-        query: { limit, offset, ...toFilter(options) },
-      });
-      return findings.map(toFinding);
-    });
+  async list(options: ListOptions = {}): Promise<Finding[]> {
+    const { limit = 50, offset = 0 } = options;
+    const query = { limit, offset, ...toFilter(options) };
+    return orElse([], async () => (await this.#ask('listFindings', { query })).findings.map(toFinding));
   }
 
-  /** @returns the share of the paths about which something is known; 1 of no paths */
-  coverage(filePaths: readonly string[]): Promise<number> {
-    return orElse(0, async () => {
-      if (!Array.isArray(filePaths) || filePaths.length === 0) return 1;
-      return Number((await this.#ask('findingsCoverage', { body: toPaths(filePaths) })).coverage) || 0;
-    });
+  /**
+   * @returns the share of the paths about which something is known; 1 of no paths
+   * @throws TypeError for what is no list of texts
+   */
+  async coverage(filePaths: readonly string[]): Promise<number> {
+    const body = toPaths(filePaths);
+    if (body.file_paths.length === 0) return 1;
+    return orElse(0, async () => Number((await this.#ask('findingsCoverage', { body })).coverage) || 0);
   }
 
-  /** Deletes the findings about exactly these paths. @returns how many there were */
-  invalidate(filePaths: readonly string[]): Promise<number> {
-    return orElse(0, async () => {
-      if (!Array.isArray(filePaths) || filePaths.length === 0) return 0;
-      return Number((await this.#ask('invalidateFindings', { body: toPaths(filePaths) })).deleted) || 0;
-    });
+  /**
+   * Deletes the findings about exactly these paths.
+   * @returns how many there were
+   * @throws TypeError for what is no list of texts
+   */
+  async invalidate(filePaths: readonly string[]): Promise<number> {
+    const body = toPaths(filePaths);
+    if (body.file_paths.length === 0) return 0;
+    return orElse(0, async () => Number((await this.#ask('invalidateFindings', { body })).deleted) || 0);
   }
 
   /** Deletes all findings about the code base. @returns whether that was done */
@@ -153,7 +163,7 @@ export class FindingsClient {
   }
 }
 
-/** The empty value for whatever goes wrong: the service, the way to it, an answer of something else, an argument. */
+/** The empty value for whatever goes wrong: the service, the way to it, an answer of something else. */
 async function orElse<Result>(empty: Result, work: () => Promise<Result>): Promise<Result> {
   try {
     return await work();
@@ -176,24 +186,48 @@ function toFinding(wire: WireFinding): Finding {
   };
 }
 
+/** @throws TypeError for a filter that is no text; null is as good as no filter */
 function toFilter({ filePath, findingType }: FindingFilter): { file_path?: string; finding_type?: string } {
   return {
-    ...(filePath === undefined ? {} : { file_path: cut(filePath, SENT_CHARACTERS.filePath) }),
-    ...(findingType === undefined ? {} : { finding_type: cut(findingType, SENT_CHARACTERS.findingType) }),
+    ...(filePath === undefined || filePath === null
+      ? {}
+      : { file_path: cut('filePath', filePath, SENT_CHARACTERS.filePath) }),
+    ...(findingType === undefined || findingType === null
+      ? {}
+      : { finding_type: cut('findingType', findingType, SENT_CHARACTERS.findingType) }),
   };
 }
 
 function toPaths(filePaths: readonly string[]): { file_paths: string[] } {
-  return { file_paths: filePaths.map((path) => cut(path, SENT_CHARACTERS.filePath)) };
+  if (!Array.isArray(filePaths)) {
+    throw new TypeError(`filePaths of a finding must be a list of texts, not ${nameType(filePaths)}`);
+  }
+  return { file_paths: filePaths.map((path) => cut('filePaths', path, SENT_CHARACTERS.filePath)) };
 }
 
-/** The first so many code points, without half characters, which the service refuses. */
-function cut(text: unknown, characters: number): string {
-  const whole = String(text ?? '').toWellFormed();
+function readMetadata(metadata: unknown): Record<string, unknown> {
+  if (typeof metadata === 'object' && !Array.isArray(metadata)) return metadata as Record<string, unknown>;
+  throw new TypeError(`metadata of a finding must be an object, not ${nameType(metadata)}`);
+}
+
+/**
+ * The first so many code points, without half characters, which the service refuses.
+ * @throws TypeError for what is no text: an object would be stored as `[object Object]`
+ */
+function cut(name: string, text: unknown, characters: number): string {
+  if (typeof text !== 'string') {
+    throw new TypeError(`${name} of a finding must be a text, not ${nameType(text)}`);
+  }
+  const whole = text.toWellFormed();
   if (whole.length <= characters) return whole;
   let units = 0;
   for (let count = 0; count < characters && units < whole.length; count += 1) {
     units += whole.codePointAt(units)! > 0xffff ? 2 : 1;
   }
   return whole.slice(0, units);
+}
+
+function nameType(value: unknown): string {
+  if (value === null) return 'null';
+  return Array.isArray(value) ? 'a list' : typeof value;
 }

@@ -2,11 +2,11 @@
  * What happens in the organization, as it happens: `for await (const event of understudy.subscribe())`. A connection that ends is
  * opened again and goes on where it was; what was lost meanwhile is told as a `reset`. Any thread.
  */
-import type { IncomingMessage } from 'node:http';
 import type { LiveEvent as WireEvent } from '../domain/live-event.ts';
 import { backOffMs, type Caller } from './api-client.ts';
 import { ApiError, ConnectionError, TimeoutError, UnderstudyError } from './errors.ts';
 import { EventLines } from './event-lines.ts';
+import type { OpenAnswer } from './transport.ts';
 
 type Told<Event extends WireEvent> = Event extends WireEvent
   ? { kind: Event['event']; id: string; data: Omit<Event, 'event'> }
@@ -28,7 +28,7 @@ export interface SubscribeOptions {
 }
 
 /** How long things take. */
-export interface LiveStreamPace {
+interface LiveStreamPace {
   /** Of the head of an answer. */
   timeoutMs: number;
   /** A connection is dead that says nothing for so long: the service says something every 15 s. */
@@ -92,8 +92,8 @@ export async function* readLiveEvents(
   }
 }
 
-async function* readChunks(incoming: IncomingMessage, silenceMs: number): AsyncGenerator<Buffer> {
-  const chunks = incoming[Symbol.asyncIterator]();
+async function* readChunks(incoming: OpenAnswer, silenceMs: number): AsyncGenerator<Uint8Array> {
+  const chunks = incoming.chunks[Symbol.asyncIterator]();
   for (;;) {
     // Only while it is waited for: a reader may take its time with an event.
     const timer = setTimeout(() => {
@@ -126,7 +126,7 @@ function parseObject(text: string): object | null {
   }
 }
 
-/** Ends early with the signal; whoever waits then looks at it. */
+/** Ends early with the signal, which the caller then checks. */
 function pause(ms: number, signal: AbortSignal): Promise<void> {
   return new Promise((resolve) => {
     const end = () => {

@@ -2,7 +2,7 @@
 import { type ModelRouting, readModelRouting } from './difficulty/model-routing.ts';
 import { type FsmThresholds, readThresholds } from './difficulty/thresholds.ts';
 import type { TokenBudgetReached } from './difficulty/token-budget.ts';
-import { readEnvironment } from './environment.ts';
+import { readEnvironment, warn } from './environment.ts';
 
 export interface UnderstudyOptions {
   /** A key of the dashboard's (`svc_live_…`, `svc_test_…`) or a static one. Default: the variable SVC_API_KEY. */
@@ -33,7 +33,7 @@ export interface UnderstudyOptions {
   svcVersion?: string;
   /** How long a call may take, repeated requests included. Default 5,000. */
   timeoutMs?: number;
-  /** How long a process that has nothing else to do is held for what is not sent yet. Default 2,000. */
+  /** How long the end of the process waits for what is not sent yet. Default 2,000. */
   exitFlushMs?: number;
   /** Steps that wait to be sent; one more is dropped. Default 10,000. */
   maxQueuedSteps?: number;
@@ -44,7 +44,7 @@ export interface UnderstudyOptions {
 }
 
 export interface ClientWarning {
-  /** Stable; `queue_full`, `refused`, `failed`, `unauthorized`, `truncated`. */
+  /** Stable; `queue_full`, `refused`, `failed`, `unauthorized`, `truncated`, `closed`. */
   cause: string;
   message: string;
 }
@@ -174,5 +174,5 @@ function readWhole(name: string, value: unknown, max: number): number {
 }
 
 function warnProcess({ cause, message }: ClientWarning): void {
-  process.emitWarning(message, { type: 'UnderstudyWarning', code: `UNDERSTUDY_${cause.toUpperCase()}` });
+  warn(message, `UNDERSTUDY_${cause.toUpperCase()}`);
 }

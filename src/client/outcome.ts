@@ -10,7 +10,7 @@ export function nameOutcome(outcome: unknown): string {
   return text === '' ? 'success' : text;
 }
 
-/** `failure: <ExceptionName>`: the error's own name, or its class's where it has none of its own. */
+/** `failure: <ExceptionName>`: the error's name, else its class's. */
 export function nameFailure(thrown: unknown): string {
   return cutText(`failure: ${nameOf(thrown)}`, OUTCOME_UNITS).toWellFormed();
 }

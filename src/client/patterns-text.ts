@@ -29,12 +29,12 @@ const TOKEN_BYTES = 3;
 
 /** About how many tokens a text has, rather more than fewer. */
 export function estimateTokens(text: string): number {
-  return Math.ceil(Buffer.byteLength(text) / TOKEN_BYTES);
+  return Math.ceil(new TextEncoder().encode(text).length / TOKEN_BYTES);
 }
 
 /**
  * Whole patterns, best first, as many as fit; one that does not fit is left out.
- * @returns '' when there is none
+ * @returns '' without patterns
  */
 export function renderPatterns(patterns: readonly Pattern[], maxTokens: number): string {
   let text = HEAD;

@@ -24,6 +24,8 @@ export class RunLane {
   readonly isAdvised: boolean;
   readonly #onIntervention: (evaluation: Evaluation) => void;
   readonly #steps: RingQueue<{ body: StepBody; bytes: number }>;
+  /** What waits and is not sent yet (held-lanes.ts). */
+  held: 'start' | 'end' | null = null;
   #state: LaneState = 'waiting';
   #outcome: string | null = null;
   /** Events that were put in, and those that are done with: sent or dropped. */
@@ -31,15 +33,21 @@ export class RunLane {
   #settled = 0;
   /** At the event that is next. */
   #attempts = 0;
+  #isFrameworkOpen: boolean;
+  /** The end is being sent. */
+  #isEnding = false;
   /** The service had forgotten the run once. */
   #isRestarted = false;
 
+  /** @param isFrameworkOpen an integration may name the framework */
   constructor(
     start: RunStartBody,
+    isFrameworkOpen: boolean,
     capacity: number,
     onIntervention: ((evaluation: Evaluation) => void) | null,
   ) {
     this.start = start;
+    this.#isFrameworkOpen = isFrameworkOpen;
     this.isAdvised = onIntervention !== null;
     this.#onIntervention = onIntervention ?? (() => {});
     this.#steps = new RingQueue(capacity);
@@ -49,8 +57,9 @@ export class RunLane {
     return this.start.run_id;
   }
 
+  /** Without an end that waits. */
   get accepted(): number {
-    return this.#accepted;
+    return this.held === 'end' ? this.#accepted - 1 : this.#accepted;
   }
 
   get settled(): number {
@@ -59,6 +68,23 @@ export class RunLane {
 
   get isLost(): boolean {
     return this.#state === 'lost';
+  }
+
+  /** Whether the run has ended and takes no more steps. */
+  get isClosed(): boolean {
+    return this.#outcome !== null && this.held !== 'end';
+  }
+
+  /** Whether the end has not been sent yet, so that it can still wait for steps. */
+  get isEndOpen(): boolean {
+    return this.#outcome !== null && !this.#isEnding && this.#state !== 'lost';
+  }
+
+  /** Names the framework, unless the agent has, or the start is on its way. */
+  nameFramework(name: string): void {
+    if (!this.#isFrameworkOpen) return;
+    this.start.framework = name;
+    this.#isFrameworkOpen = false;
   }
 
   /** @returns false when it holds as many as it may */
@@ -73,13 +99,19 @@ export class RunLane {
     this.#accepted += 1;
   }
 
-  /** @returns null when there is nothing to send now */
+  /** For the sender, which sends it. @returns null when there is nothing to send now */
   next(): LaneEvent | null {
-    if (this.#state === 'waiting') return { kind: 'run_start', body: this.start };
+    if (this.#state === 'waiting') {
+      if (this.held === 'start') return null;
+      this.#isFrameworkOpen = false;
+      return { kind: 'run_start', body: this.start };
+    }
     if (this.#state !== 'started') return null;
     const step = this.#steps.peek();
     if (step !== undefined) return { kind: 'step', ...step };
-    return this.#outcome === null ? null : { kind: 'run_finish', outcome: this.#outcome };
+    if (this.#outcome === null || this.held === 'end') return null;
+    this.#isEnding = true;
+    return { kind: 'run_finish', outcome: this.#outcome };
   }
 
   /** The event that `next` gave is done with. */
@@ -103,6 +135,18 @@ export class RunLane {
     this.#isRestarted = true;
     this.#state = 'waiting';
     return true;
+  }
+
+  /** All that is left, in order. The lane is then to be given up. */
+  takeRest(): LaneEvent[] {
+    const events: LaneEvent[] = [];
+    if (this.#state === 'lost') return events;
+    if (this.#state === 'waiting') events.push({ kind: 'run_start', body: this.start });
+    for (const step of this.#steps.toArray()) events.push({ kind: 'step', ...step });
+    if (this.#outcome !== null && this.#state !== 'finished') {
+      events.push({ kind: 'run_finish', outcome: this.#outcome });
+    }
+    return events;
   }
 
   /** Gives everything up. @returns what was dropped */

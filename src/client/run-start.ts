@@ -1,5 +1,5 @@
 /** The options of a run, and the start that they make: bounded as the service wants it, and fixed from then on. Any thread. */
-import { randomUUID } from 'node:crypto';
+import { parseExact } from '../std/exact-json.ts';
 import { type Arm, assignArm } from './experiment-arm.ts';
 import type { Settings } from './options.ts';
 import type { RunStartBody } from './run-lane.ts';
@@ -13,7 +13,7 @@ export interface RunOptions {
   runId?: string;
   agentName?: string;
   model?: string;
-  /** Default `custom`; integrations name theirs. */
+  /** Default: that of the integration that logs the run, else `custom`. */
   framework?: string;
   /** Default: the client's. */
   taskProfile?: string;
@@ -41,13 +41,17 @@ const METADATA_UNITS = 65_536;
 const METADATA_DEPTH = 32;
 const METADATA_VALUES = 10_000;
 
-/** @param warn gets what had to be left out */
+/**
+ * @param parentRunId the run around it; null: it is in none
+ * @param warn gets what had to be left out
+ */
 export function toRunStart(
   options: RunOptions,
   settings: Settings,
+  parentRunId: string | null,
   warn: (cause: string, message: string) => void,
 ): RunStartBody {
-  const run_id = text(options.runId, ID_UNITS) || `run_${randomUUID()}`;
+  const run_id = text(options.runId, ID_UNITS) || `run_${globalThis.crypto.randomUUID()}`;
   const start: RunStartBody = {
     run_id,
     agent_name: text(options.agentName, NAME_UNITS),
@@ -58,7 +62,8 @@ export function toRunStart(
     codebase_id: text(options.codebaseId, ID_UNITS),
   };
   const metadata = copyMetadata(options.metadata, warn);
-  if (metadata !== null) start.metadata = metadata;
+  const parent = parentRunId === null ? null : { parent_run_id: parentRunId };
+  if (metadata !== null || parent !== null) start.metadata = { ...parent, ...metadata };
   const experiment_id = text(options.experimentId, ID_UNITS);
   if (experiment_id === '') return start;
   const assignment_unit = text(options.assignmentUnit, NAME_UNITS) || run_id;
@@ -86,7 +91,7 @@ function copyMetadata(
   try {
     const json = writeJson(metadata) ?? 'null';
     if (json.length > METADATA_UNITS) throw new RangeError(`it has ${json.length} characters as JSON`);
-    const copy: unknown = JSON.parse(json);
+    const copy: unknown = parseExact(json);
     const fault = findFault(copy);
     if (fault !== null) throw new RangeError(fault);
     return copy as Record<string, unknown>;

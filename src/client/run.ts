@@ -10,6 +10,7 @@ import type { Arm } from './experiment-arm.ts';
 import type { Settings } from './options.ts';
 import { nameFailure, nameOutcome } from './outcome.ts';
 import type { RetrieveOptions } from './patterns-text.ts';
+import { noteEnded, noteOpen } from './process-end.ts';
 import { type Evaluation, RunLane, type RunStartBody } from './run-lane.ts';
 import type { Sender } from './sender.ts';
 import { boundStep, type Step } from './step.ts';
@@ -34,7 +35,7 @@ export interface Difficulty {
 }
 
 /** What a run needs of its client. */
-export interface RunParts {
+interface RunParts {
   settings: Settings;
   /** null: nothing is streamed. */
   sender: Sender | null;
@@ -54,6 +55,10 @@ export interface RunCounts {
 
 /** Interventions that wait to be handed over; the service gives two for each streak. */
 const INTERVENTIONS_MAX = 16;
+/** How long the start waits for an integration that names the framework, unless an event of the run comes first. */
+const FRAMEWORK_WAIT_MS = 2_000;
+/** How long the end waits for the rest of a stream that began in the run. Each step begins the wait anew. */
+const LATE_STREAM_MS = 60_000;
 
 export class Run implements AsyncDisposable {
   readonly runId: string;
@@ -68,9 +73,14 @@ export class Run implements AsyncDisposable {
   readonly #interventions: Intervention[] = [];
   #stepIndex = 0;
   #outcome: string | null = null;
+  /** Streams under way that integrations watch. */
+  #streams = 0;
 
-  /** @internal Runs are made by `Understudy.run` and `Understudy.start`. */
-  constructor(start: RunStartBody, parts: RunParts) {
+  /**
+   * @internal Runs are made by `Understudy.run` and `Understudy.start`.
+   * @param isFrameworkNamed false: an integration may name it
+   */
+  constructor(start: RunStartBody, isFrameworkNamed: boolean, parts: RunParts) {
     this.runId = start.run_id;
     this.task = start.task ?? '';
     this.model = start.model ?? '';
@@ -80,9 +90,12 @@ export class Run implements AsyncDisposable {
     this.#machine = new DifficultyMachine(settings.fsmThresholds);
     this.#budget = new TokenBudget(settings.tokenBudget, settings.onTokenBudget);
     const onIntervention = this.arm === 'off' ? null : (said: Evaluation) => this.#take(said);
-    this.#lane = sender === null ? null : new RunLane(start, settings.maxQueuedSteps, onIntervention);
+    this.#lane =
+      sender === null ? null : new RunLane(start, !isFrameworkNamed, settings.maxQueuedSteps, onIntervention);
     counts.runsStarted += 1;
-    if (this.#lane !== null) sender!.open(this.#lane);
+    if (this.#lane === null) return;
+    noteOpen(this);
+    sender!.open(this.#lane, isFrameworkNamed ? 0 : FRAMEWORK_WAIT_MS);
   }
 
   /**
@@ -131,26 +144,56 @@ export class Run implements AsyncDisposable {
     return this.#outcome;
   }
 
-  /** Ends the run; what comes after the first call changes nothing. Returns at once. */
+  /**
+   * Ends the run; only the first call counts. Returns at once. While a stream is under way that an integration watches, the run
+   * still takes steps, and the service hears of the end afterwards: at most a minute after the last step.
+   */
   finish(outcome = 'success'): void {
-    if (this.#outcome !== null) return;
-    this.#outcome = nameOutcome(outcome);
-    this.#parts.counts.runsFinished += 1;
-    if (this.#lane !== null) this.#parts.sender!.end(this.#lane, this.#outcome);
+    this.#end(nameOutcome(outcome), this.#streams > 0 ? LATE_STREAM_MS : 0);
   }
 
   /** Ends the run as `failure: <ExceptionName>`. Returns at once. */
   fail(thrown: unknown): void {
-    this.finish(nameFailure(thrown));
+    this.#end(nameFailure(thrown), 0);
+  }
+
+  /** @internal Called by integrations: the framework of a run that was not given one. */
+  nameFramework(name: string): void {
+    if (this.#lane !== null) this.#parts.sender!.nameFramework(this.#lane, name);
+  }
+
+  /** @internal Called by integrations: so many more streams are under way, or -1: one has ended. */
+  expect(streams: number): void {
+    this.#streams += streams;
+    // What was called in the run may get to its request only when the run's scope has just ended.
+    if (streams > 0 && this.#outcome === 'success' && this.#lane !== null) {
+      this.#parts.sender!.reopen(this.#lane, LATE_STREAM_MS);
+    }
+    if (this.#streams === 0 && this.#lane?.held === 'end') this.#parts.sender!.release(this.#lane);
+  }
+
+  /** @internal Whether the run has ended and takes no more steps. */
+  get isClosed(): boolean {
+    if (this.#outcome === null) return false;
+    return this.#lane === null ? this.#streams === 0 : this.#lane.isClosed;
   }
 
   /**
-   * For `await using`: a run that is not ended yet ends as a success. Such a scope is not told of exceptions: who may throw
-   * calls `fail` himself, or uses `Understudy.run`.
+   * For `await using`: a run that has not ended yet ends as a success. Such a scope does not learn of exceptions: code that may
+   * throw calls `fail`, or uses `Understudy.run`.
    */
   [Symbol.asyncDispose](): Promise<void> {
     this.finish();
     return Promise.resolve();
+  }
+
+  #end(outcome: string, holdMs: number): void {
+    if (this.#outcome !== null) return;
+    this.#outcome = outcome;
+    this.#parts.counts.runsFinished += 1;
+    if (this.#lane === null) return;
+    noteEnded(this);
+    this.#parts.sender!.end(this.#lane, outcome, holdMs);
   }
 
   #log(step: Step): void {
@@ -160,7 +203,7 @@ export class Run implements AsyncDisposable {
     counts.stepsLogged += 1;
     this.#budget.spend(step.tokens);
     if (this.#lane === null) return;
-    if (this.#outcome !== null) return sender!.drop(1, 'closed');
+    if (this.isClosed) return this.#dropLate();
     const { body, bytes, truncated } = boundStep(stepIndex, step);
     if (truncated.length > 0) {
       counts.textsTruncated += truncated.length;
@@ -170,6 +213,15 @@ export class Run implements AsyncDisposable {
       );
     }
     sender!.push(this.#lane, body, bytes);
+  }
+
+  #dropLate(): void {
+    this.#parts.sender!.drop(1, 'closed');
+    this.#parts.warn(
+      'closed',
+      `Run ${this.runId} has ended, and its later steps are lost. Read a stream within its run, or at most ` +
+        `${LATE_STREAM_MS / 1_000} s later`,
+    );
   }
 
   #take({ intervention_text, failure_type, level }: Evaluation): void {

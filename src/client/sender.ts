@@ -3,10 +3,13 @@
  * number and bytes. The agent's own calls only put something into a lane; they wait for nothing and throw nothing. The sender
  * drops what it cannot send, counts it, and says so once. Any thread.
  */
-import { AsyncResource } from 'node:async_hooks';
 import { backOffMs, type Caller } from './api-client.ts';
 import { ApiError, CircuitOpenError, ConnectionError, TimeoutError, type UnderstudyError } from './errors.ts';
-import { holdForExit } from './exit-flush.ts';
+import { HeldLanes } from './held-lanes.ts';
+import type { LastRequests } from './last-requests.ts';
+import type { RequestOf } from './operations.ts';
+import { keepContext, startTimer, stopTimer, type Timer } from './own-context.ts';
+import { holdForExit } from './process-end.ts';
 import type { LaneEvent, RunLane, StepBody } from './run-lane.ts';
 
 /** Runs that have something to send at once; the steps of one more are dropped. */
@@ -32,9 +35,9 @@ const PAUSE_MAX_MS = 60_000;
 const TIMER_MAX_MS = 2 ** 31 - 1;
 
 /** Why something was dropped. */
-export type DropCause = 'queue_full' | 'refused' | 'failed' | 'unauthorized' | 'closed';
+type DropCause = 'queue_full' | 'refused' | 'failed' | 'unauthorized' | 'closed';
 
-export interface SenderBounds {
+interface SenderBounds {
   /** Of one request. */
   timeoutMs: number;
   /** How long the process is held for a last flush. */
@@ -51,21 +54,26 @@ export class Sender {
   readonly #ready = new Set<RunLane>();
   readonly #busy = new Set<RunLane>();
   readonly #waiters = new Set<Waiter>();
+  readonly #held = new HeldLanes((lane) => this.#enqueue(lane));
   /** The agent's own asynchronous context stays out of what is sent. */
-  readonly #context = new AsyncResource('UnderstudySender');
+  readonly #outside = keepContext();
   #queuedSteps = 0;
   #queuedBytes = 0;
   #sentSteps = 0;
   #droppedSteps = 0;
   /** Armed; null: nothing is due. */
-  #timer: NodeJS.Timeout | null = null;
-  #linger: NodeJS.Timeout | null = null;
+  #timer: Timer | null = null;
+  #linger: Timer | null = null;
   /** Monotonic, ms: nothing is sent before. */
   #notBefore = 0;
   /** Looks for more since something was sent. */
   #idleLooks = 0;
   #stoppedBy: DropCause | null = null;
   #release: (() => void) | null = null;
+  readonly #leaver = {
+    flush: () => this.#flushAtExit(),
+    handOver: () => this.#handOver(),
+  };
 
   /** @param warn is called once a cause */
   constructor(caller: Caller, bounds: SenderBounds, warn: (cause: string, message: string) => void) {
@@ -83,11 +91,21 @@ export class Sender {
     };
   }
 
-  /** Begins to send a run. */
-  open(lane: RunLane): void {
+  /**
+   * Begins to send a run.
+   * @param holdMs how long its start may wait for the name of its framework; the run's first event ends the wait
+   */
+  open(lane: RunLane, holdMs = 0): void {
     if (this.#isStopped || this.#ready.size >= LANES_MAX)
       return this.#lose(lane, this.#stoppedBy ?? 'queue_full');
+    if (holdMs > 0 && this.#hold(lane, 'start', holdMs)) return;
     this.#enqueue(lane);
+  }
+
+  /** Names the framework of a run, whose start need not wait for it any longer. */
+  nameFramework(lane: RunLane, name: string): void {
+    lane.nameFramework(name);
+    if (lane.held === 'start') this.#held.release(lane);
   }
 
   /** @param bytes that the step takes in memory, about */
@@ -100,13 +118,32 @@ export class Sender {
     }
     this.#queuedSteps += 1;
     this.#queuedBytes += bytes;
+    if (lane.held === 'start') return this.#held.release(lane);
+    if (lane.held === 'end') this.#held.renew(lane);
     this.#enqueue(lane);
   }
 
-  end(lane: RunLane, outcome: string): void {
+  /** @param holdMs how long the end may wait for further steps; each step begins the wait anew, `release` ends it */
+  end(lane: RunLane, outcome: string, holdMs = 0): void {
     if (this.#isStopped || lane.isLost) return;
+    this.#held.release(lane);
     lane.end(outcome);
+    if (holdMs > 0) this.#hold(lane, 'end', holdMs);
     this.#enqueue(lane);
+  }
+
+  /** The end of the run waits as `end` says, if it has not been sent yet. */
+  reopen(lane: RunLane, holdMs: number): void {
+    if (this.#isStopped || !lane.isEndOpen || lane.held !== null || !this.#hold(lane, 'end', holdMs)) return;
+    for (const { marks } of this.#waiters) {
+      if ((marks.get(lane) ?? 0) > lane.accepted) marks.set(lane, lane.accepted);
+    }
+    this.#answerWaiters();
+  }
+
+  /** Nothing more comes that the end of the run would have to wait for. */
+  release(lane: RunLane): void {
+    this.#held.release(lane);
   }
 
   /** Counts steps that never came into a lane. */
@@ -116,9 +153,11 @@ export class Sender {
 
   /**
    * Waits until what is queued now is sent or dropped.
+   * @param isLast ends of runs wait no longer for further steps
    * @returns false when the time was over first, or the service does not answer
    */
-  flush(timeoutMs: number): Promise<boolean> {
+  flush(timeoutMs: number, isLast = false): Promise<boolean> {
+    this.#held.releaseAll(isLast ? ['start', 'end'] : ['start']);
     if (this.#ready.size === 0) return Promise.resolve(true);
     const marks = new Map([...this.#ready].map((lane) => [lane, lane.accepted]));
     return new Promise((resolve) => {
@@ -149,12 +188,30 @@ export class Sender {
   /** What does not get through now never will: the process has nothing else to do. */
   async #flushAtExit(): Promise<void> {
     this.#release = null;
-    if (!(await this.flush(this.#bounds.exitFlushMs))) this.stop();
+    if (!(await this.flush(this.#bounds.exitFlushMs, true))) this.stop();
+  }
+
+  /** What is left, for another thread to send: this one's event loop has stopped. */
+  #handOver(): LastRequests | null {
+    this.#release = null;
+    if (this.#isStopped) return null;
+    this.#held.releaseAll(['start', 'end']);
+    const isAnswering = this.#caller.circuit.state === 'closed';
+    const lanes = [...this.#ready].map((lane) => lane.takeRest().map((event) => this.#prepare(lane, event)));
+    this.#halt('closed');
+    if (!isAnswering || lanes.length === 0) return null;
+    return { ...this.#caller.place, timeoutMs: this.#bounds.exitFlushMs, lanes };
+  }
+
+  #hold(lane: RunLane, part: 'start' | 'end', waitMs: number): boolean {
+    this.#release ??= holdForExit(this.#leaver);
+    return this.#outside(() => this.#held.hold(lane, part, waitMs));
   }
 
   #enqueue(lane: RunLane): void {
+    if (this.#isStopped) return;
     this.#ready.add(lane);
-    this.#release ??= holdForExit(() => this.#flushAtExit());
+    this.#release ??= holdForExit(this.#leaver);
     if (this.#timer === null && this.#busy.size === 0) this.#wakeSoon();
   }
 
@@ -172,19 +229,18 @@ export class Sender {
 
   #disarm(): void {
     if (this.#timer === null) return;
-    clearTimeout(this.#timer);
+    stopTimer(this.#timer);
     // A timer that was cleared cannot be armed again.
     if (this.#timer === this.#linger) this.#linger = null;
     this.#timer = null;
   }
 
-  #schedule(waitMs: number): NodeJS.Timeout {
+  #schedule(waitMs: number): Timer {
     const pump = () => {
       this.#timer = null;
       this.#pump();
     };
-    const timer = this.#context.runInAsyncScope(() => setTimeout(pump, waitMs));
-    return timer.unref();
+    return this.#outside(() => startTimer(pump, waitMs));
   }
 
   #pump(): void {
@@ -239,19 +295,13 @@ export class Sender {
   /** @returns whether a monitor fired */
   async #post(lane: RunLane, event: LaneEvent): Promise<boolean> {
     const manner = { isBackground: true, attempts: 1, timeoutMs: this.#bounds.timeoutMs };
-    const params = { id: lane.runId };
-    switch (event.kind) {
-      case 'run_start':
-        await this.#caller.call('startRun', { body: event.body }, manner);
-        return false;
-      case 'run_finish':
-        await this.#caller.call('finishRun', { params, body: { outcome: event.outcome } }, manner);
-        return false;
-      case 'step': {
-        const { fired } = await this.#caller.call('logStep', { params, body: event.body }, manner);
-        return Array.isArray(fired) && fired.length > 0;
-      }
-    }
+    const [name, request] = toCall(lane, event);
+    const answer = await this.#caller.call(name, request, manner);
+    return 'fired' in answer && Array.isArray(answer.fired) && answer.fired.length > 0;
+  }
+
+  #prepare(lane: RunLane, event: LaneEvent): ReturnType<Caller['prepare']> {
+    return this.#caller.prepare(...toCall(lane, event));
   }
 
   /** Asks what the agent should be told; of the same step the service says the same again. */
@@ -274,7 +324,7 @@ export class Sender {
       thrown instanceof CircuitOpenError ||
       (thrown instanceof ConnectionError && thrown.unsent);
     if (isSilent) {
-      // Nobody is there: who waits for a flush need not wait until the service is back.
+      // The service is away: a flush does not wait until it is back.
       for (const waiter of [...this.#waiters]) waiter.done(false);
       return this.#pause(0);
     }
@@ -345,6 +395,7 @@ export class Sender {
     this.#stoppedBy = cause;
     this.#disarm();
     this.#letExit();
+    this.#held.releaseAll(['start', 'end']);
     for (const lane of [...this.#ready]) this.#lose(lane, cause);
     for (const waiter of [...this.#waiters]) waiter.done(false);
   }
@@ -357,12 +408,23 @@ export class Sender {
   }
 
   #letExit(): void {
+    if (!this.#held.isEmpty && !this.#isStopped) return;
     this.#release?.();
     this.#release = null;
   }
 }
 
-/** Somebody who waits for a flush. */
+type EventName = 'startRun' | 'logStep' | 'finishRun';
+
+/** An event as a call of the API. */
+function toCall(lane: RunLane, event: LaneEvent): [EventName, RequestOf<EventName>] {
+  const params = { id: lane.runId };
+  if (event.kind === 'run_start') return ['startRun', { body: event.body }];
+  if (event.kind === 'step') return ['logStep', { params, body: event.body }];
+  return ['finishRun', { params, body: { outcome: event.outcome } }];
+}
+
+/** A caller that waits for a flush. */
 interface Waiter {
   /** Lanes, and how far each must have come. */
   marks: Map<RunLane, number>;

@@ -19,7 +19,7 @@ export interface Step {
  * UTF-16 units of each text. The four of a step then fit into a request's 5 MB however they have to be escaped, and the monitors
  * read far less.
  */
-export const STEP_TEXT_UNITS = 131_072;
+const STEP_TEXT_UNITS = 131_072;
 /** As the service has it. */
 const TOKENS_MAX = 100_000_000;
 /** What a step takes beside its texts. */
@@ -82,7 +82,7 @@ function toText(value: unknown): string {
 
 /** A copy: a slice would keep the whole text in memory. */
 function detach(text: string): string {
-  return Buffer.from(text, 'utf16le').toString('utf16le');
+  return JSON.parse(JSON.stringify(text)) as string;
 }
 
 function readTokens(tokens: unknown): number {

@@ -1,5 +1,5 @@
 /**
- * One HTTP request to the service and its whole answer, over node:http with connections of its own. So an agent's `fetch`, and
+ * One HTTP request to the service and its whole answer, over node:http with separate connections. So an agent's `fetch`, and
  * what patches it, is not in the way. Any thread.
  */
 import { Agent as HttpAgent, type IncomingMessage, request as requestHttp } from 'node:http';
@@ -25,6 +25,14 @@ export interface Request {
   isBackground: boolean;
   /** Gives the request up. */
   signal?: AbortSignal | undefined;
+}
+
+/** An answer that is read as it comes. */
+export interface OpenAnswer {
+  contentType: string;
+  chunks: AsyncIterable<Uint8Array>;
+  /** @param reason what the reader of the chunks gets */
+  destroy(reason?: Error): void;
 }
 
 export interface Answer {
@@ -109,12 +117,12 @@ export class Transport {
   }
 
   /**
-   * An answer that is read as it comes, over a connection of its own.
+   * An answer that is read as it comes, over a separate connection.
    * @throws ConnectionError, TimeoutError for its head, the signal's reason
    * @returns the answer itself where its status is 200, else as `send`
    */
   open(target: string, headers: Record<string, string>, timeoutMs: number, signal: AbortSignal) {
-    return new Promise<IncomingMessage | Answer>((resolve, reject) => {
+    return new Promise<OpenAnswer | Answer>((resolve, reject) => {
       const outgoing = this.#request({
         ...urlToHttpOptions(this.#base),
         path: target,
@@ -143,9 +151,13 @@ export class Transport {
           return;
         }
         clearTimeout(timer);
-        // Whoever reads it learns of what happens to it.
+        // Its reader learns of the failure.
         incoming.on('error', () => {});
-        resolve(incoming);
+        resolve({
+          contentType: incoming.headers['content-type'] ?? '',
+          chunks: incoming,
+          destroy: (reason) => void incoming.destroy(reason),
+        });
       });
       outgoing.end();
     });
@@ -185,7 +197,7 @@ function readText(incoming: IncomingMessage): Promise<string> {
   });
 }
 
-/** An `AggregateError` of several addresses has no words of its own. */
+/** An `AggregateError` of several addresses has no message. */
 function describe(thrown: Error): string {
   const { code } = thrown as NodeJS.ErrnoException;
   return thrown.message || code || thrown.name;

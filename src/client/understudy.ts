@@ -1,5 +1,5 @@
 /**
- * The client library's entry, `understudy/client`. It watches an agent from inside its process and is never in its way: runs and
+ * The client library's entry, `@understudy-gateway/client`. It watches an agent from inside its process and is never in its way: runs and
  * steps go out in the background, what the agent asks for waits at most for one timeout, and nothing throws into its work.
  * Any thread; a client belongs to the thread that made it.
  */
@@ -8,6 +8,7 @@ import { type ApiClient, Caller } from './api-client.ts';
 import type { CircuitState } from './circuit.ts';
 import { scoreStep } from './difficulty/step-score.ts';
 import { FindingsClient, type FindingsOptions } from './findings-client.ts';
+import { labelRun } from './labelled-run.ts';
 import { type LiveEvent, readLiveEvents, SILENCE_MS, type SubscribeOptions } from './live-stream.ts';
 import { CLIENT_VERSION, readOptions, type Settings, type UnderstudyOptions } from './options.ts';
 import { PATTERN_TOKENS, type Pattern, type RetrieveOptions, renderPatterns } from './patterns-text.ts';
@@ -45,6 +46,7 @@ export type {
   FindingsClient,
   FindingsOptions,
   ListOptions,
+  NewFinding,
   RecalledFinding,
   RecallOptions,
   StoreOptions,
@@ -127,7 +129,7 @@ export class Understudy implements AsyncDisposable {
   async run<Result>(options: RunOptions, work: (run: Run) => Result | PromiseLike<Result>): Promise<Result> {
     const run = this.start(options);
     try {
-      const result = await ambient.enter(run, () => work(run));
+      const result = await this.within(run, () => work(run));
       run.finish();
       return result;
     } catch (thrown) {
@@ -138,27 +140,30 @@ export class Understudy implements AsyncDisposable {
 
   /**
    * Begins a run. The caller ends it with `finish` or `fail` or, with `await using`, when it leaves the scope. It is not ambient:
-   * `within` makes it so.
+   * `within` makes it so. A run of this client around it is its parent (`parent_run_id` of the metadata).
    */
   start(options: RunOptions = {}): Run {
     const { liveStreamingEnabled } = this.#settings;
-    const run = new Run(
-      toRunStart(options, this.#settings, (...words) => this.#warn(...words)),
-      {
-        settings: this.#settings,
-        sender: liveStreamingEnabled ? this.#sender : null,
-        retrieve: (task, model, wanted) => this.#retrieve(task, model, wanted),
-        counts: this.#counts,
-        warn: (cause, message) => this.#warn(cause, message),
-      },
-    );
+    const warn = (cause: string, message: string) => this.#warn(cause, message);
+    const start = toRunStart(options, this.#settings, this.current()?.runId ?? null, warn);
+    const run = new Run(start, Boolean(options.framework), {
+      settings: this.#settings,
+      sender: liveStreamingEnabled ? this.#sender : null,
+      retrieve: (task, model, wanted) => this.#retrieve(task, model, wanted),
+      counts: this.#counts,
+      warn,
+    });
     owners.set(run, this);
     return run;
   }
 
-  /** Calls the function with the run as the current one. @returns what it returns */
+  /**
+   * Calls the function with the run as the current one. Its model calls are labelled with the run, where labels are installed
+   * (`@understudy-gateway/client/label`).
+   * @returns what the function returns
+   */
   within<Result>(run: Run, work: () => Result): Result {
-    return ambient.enter(run, work);
+    return ambient.enter(run, () => labelRun(run, work));
   }
 
   /** The run of this client that the code is in, through every await; null: in none. */
@@ -171,7 +176,7 @@ export class Understudy implements AsyncDisposable {
     return scoreStep(text);
   }
 
-  /** @throws TypeError for a code base without a name; its functions never reject */
+  /** @throws TypeError for a code base without a name. Its functions reject with a TypeError for a wrong argument, and for nothing else */
   findings(codebaseId: string, options?: FindingsOptions): FindingsClient {
     return new FindingsClient(this.#caller, codebaseId, options);
   }
@@ -213,7 +218,7 @@ export class Understudy implements AsyncDisposable {
    * @returns as `flush`
    */
   async close({ timeoutMs = FLUSH_MS }: { timeoutMs?: number } = {}): Promise<boolean> {
-    const isSent = await this.#sender.flush(timeoutMs);
+    const isSent = await this.#sender.flush(timeoutMs, true);
     this.#sender.stop();
     this.#closing.abort();
     this.#caller.close();

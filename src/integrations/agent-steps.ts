@@ -1,14 +1,18 @@
 /**
- * What all integrations share: it makes answers of a model and results of tools the steps of a
- * run, and keeps interventions until a model has seen them. Any thread.
+ * Steps of a run, from the answers of models and the results of tools that an integration sees. It also keeps an intervention
+ * until a model has got it. Any thread.
  *
  * A step is one tool call, with what the model said before it and what came back, or an answer without a tool call (`respond`).
- * It is logged as soon as its result is there, so calls that run side by side are logged in the order in which they end.
+ * A step is logged as soon as its result is there, so calls that run side by side are logged in the order in which they end.
+ * The tokens of an answer go with the answer's own calls, so an agent that is a tool of another keeps its tokens apart.
  */
 import type { Intervention, Run } from '../client/run.ts';
 
-/** What an integration needs of a run. */
+/** The part of a run that an integration uses. */
 export type WatchedRun = Pick<Run, 'step' | 'intervention'>;
+
+/** What runs of the client have beyond that. */
+type RunParts = WatchedRun & Partial<Pick<Run, 'nameFramework' | 'expect'>>;
 
 /** A tool call as the model asked for it. */
 export interface AskedCall {
@@ -38,24 +42,35 @@ export interface ToolResult {
   isError: boolean;
 }
 
-/** Calls that wait for their results; the one asked for first is forgotten when there are more. */
+/** A call that waits for its result. */
+interface PendingCall {
+  call: AskedCall;
+  thought: string;
+  /** Of the answer that asked for it, together with the answer's other calls. The first of them that ends takes the tokens. */
+  answer: { tokens: number };
+}
+
+/** Calls that wait for their results; with more, the oldest is forgotten. */
 const CALLS_MAX = 1_000;
 
 const stepsOfRuns = new WeakMap<WatchedRun, AgentSteps>();
 
 export class AgentSteps {
-  readonly #run: WatchedRun;
-  readonly #calls = new Map<string, { call: AskedCall; thought: string }>();
-  /** Of answers whose steps are not logged yet. */
+  readonly #run: RunParts;
+  /** By id. Several calls can have one id: then their results count in the order of the calls. */
+  readonly #calls = new Map<string, PendingCall[]>();
+  #callCount = 0;
+  /** Of answers that have no step: without a text and a call, or with calls that never end. The next step takes them. */
   #tokens = 0;
-  /** Taken for a call of a model that failed. */
+  /** Of a model call that failed. */
   #returned: Intervention | null = null;
+  #isFrameworkNamed = false;
 
   private constructor(run: WatchedRun) {
     this.#run = run;
   }
 
-  /** @returns the one of the run, so that watchers of parts of the run add to the same steps */
+  /** @returns the object of the run, which all integrations share */
   static of(run: WatchedRun): AgentSteps {
     const known = stepsOfRuns.get(run);
     if (known !== undefined) return known;
@@ -64,37 +79,77 @@ export class AgentSteps {
     return made;
   }
 
-  answered({ text, thinking, calls, tokens }: ModelAnswer): void {
-    this.#tokens += tokens > 0 ? tokens : 0;
+  /** The framework of the run, unless the run has one. */
+  nameFramework(name: string): void {
+    if (this.#isFrameworkNamed) return;
+    this.#isFrameworkNamed = true;
+    this.#run.nameFramework?.(name);
+  }
+
+  /**
+   * A stream is under way, which may be read after the scope of the run: until then the run takes steps.
+   * @returns to be called at the stream's end; only the first call counts
+   */
+  expectStream(): () => void {
+    this.#run.expect?.(1);
+    let isOver = false;
+    return () => {
+      if (!isOver) this.#run.expect?.(-1);
+      isOver = true;
+    };
+  }
+
+  /** A model answered. */
+  answered({ text, thinking, calls, tokens: told }: ModelAnswer): void {
+    const tokens = told > 0 ? told : 0;
     if (calls.length === 0) {
+      this.#tokens += tokens;
       if (text === '') return;
       this.#run.step({ action: 'respond', actionInput: text, thought: thinking, tokens: this.#takeTokens() });
       return;
     }
-    // What the agent says beside a call is shorter and clearer than what it thinks to itself. It goes with the first call.
+    // What the agent says beside its calls is shorter and clearer than its reasoning. It goes with the first call.
     let thought = text === '' ? thinking : text;
+    // A call that an earlier answer asked for under the same id gets no result any more.
+    for (const { id } of calls) while (this.#forget(id));
+    const answer = { tokens };
     for (const call of calls) {
-      if (this.#calls.size >= CALLS_MAX) this.#calls.delete(this.#calls.keys().next().value!);
-      this.#calls.set(call.id, { call, thought });
+      if (this.#callCount >= CALLS_MAX) this.#forget(this.#calls.keys().next().value!);
+      const waiting = this.#calls.get(call.id);
+      if (waiting === undefined) this.#calls.set(call.id, [{ call, thought, answer }]);
+      else waiting.push({ call, thought, answer });
+      this.#callCount += 1;
       thought = '';
     }
   }
 
-  /** Whether an answer asked for the call and nothing has come back yet. */
+  /** Whether an answer asked for the call and it has no result yet. */
   awaits(id: string): boolean {
     return this.#calls.has(id);
   }
 
+  /** The same of a call of the tool, where the framework names no id. */
+  awaitsTool(name: string): boolean {
+    for (const waiting of this.#calls.values())
+      if (waiting.some(({ call }) => call.name === name)) return true;
+    return false;
+  }
+
+  /** A tool returned or failed. */
   returned(result: ToolResult): void {
-    const asked = this.#calls.get(result.id);
-    this.#calls.delete(result.id);
+    const pending = this.#take(result.id);
+    let tokens = this.#takeTokens();
+    if (pending !== undefined) {
+      tokens += pending.answer.tokens;
+      pending.answer.tokens = 0;
+    }
     this.#run.step({
-      action: asked?.call.name || result.name || 'tool',
-      actionInput: asked?.call.input ?? result.input,
-      thought: asked?.thought ?? '',
+      action: pending?.call.name || result.name || 'tool',
+      actionInput: pending === undefined ? result.input : pending.call.input,
+      thought: pending?.thought ?? '',
       observation: result.observation,
       isError: result.isError,
-      tokens: this.#takeTokens(),
+      tokens,
     });
   }
 
@@ -105,9 +160,28 @@ export class AgentSteps {
     return returned ?? this.#run.intervention();
   }
 
-  /** The call of a model that it was taken for failed: the next one is told. */
+  /** The model call that had it failed, so the next one gets it. */
   giveBack(said: Intervention): void {
     this.#returned = said;
+  }
+
+  /** @returns the first call with that id that waits for its result */
+  #take(id: string): PendingCall | undefined {
+    const waiting = this.#calls.get(id);
+    const pending = waiting?.shift();
+    if (pending === undefined) return undefined;
+    if (waiting!.length === 0) this.#calls.delete(id);
+    this.#callCount -= 1;
+    return pending;
+  }
+
+  /** Its tokens are not lost. @returns false: there is no such call */
+  #forget(id: string): boolean {
+    const pending = this.#take(id);
+    if (pending === undefined) return false;
+    this.#tokens += pending.answer.tokens;
+    pending.answer.tokens = 0;
+    return true;
   }
 
   #takeTokens(): number {

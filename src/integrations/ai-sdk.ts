@@ -1,58 +1,137 @@
 /**
- * `understudy/ai-sdk`: the AI SDK (`ai`). A telemetry integration logs the steps, a language-model middleware brings
- * interventions to the next call of the model. Neither waits for the network. Any thread.
+ * `@understudy-gateway/ai-sdk`: the AI SDK (`ai`), from 5 on. A language-model middleware brings interventions to the next call of
+ * the model. The steps come from a telemetry integration, and with `ai` 5 and 6 from the middleware. Neither waits for the
+ * network. Any thread.
  */
 import type { LanguageModelMiddleware, Telemetry } from 'ai';
+import * as ai from 'ai';
 import { textOfError } from '../client/observation.ts';
 import type { AgentSteps } from './agent-steps.ts';
-import { stepsAround, type WatchOptions, watch } from './watched-run.ts';
+import { readAnswer, settlePrompt, tapAnswer } from './ai-sdk-calls.ts';
+import { requirePeer } from './peer-version.ts';
+import { type Integration, reading, stepsAround, type WatchOptions } from './watched-run.ts';
+
+const INTEGRATION: Integration = { name: '@understudy-gateway/ai-sdk', framework: 'ai-sdk' };
+requirePeer(INTEGRATION, 'ai', '>=5.0.0 <8');
+
+/** Since `ai` 7. */
+const HAS_TELEMETRY = 'registerTelemetry' in ai;
+
+/** Generations under way; with more, the oldest is forgotten. */
+const GENERATIONS_MAX = 1_000;
+
+/** A generation under way: the run in which it began, wherever its stream is read. */
+interface Generation {
+  steps: AgentSteps | null;
+  end: () => void;
+}
 
 type EventOf<Name extends keyof Telemetry> = Parameters<
   Extract<Telemetry[Name], (event: never) => unknown>
 >[0];
 type Prompt = Parameters<NonNullable<LanguageModelMiddleware['wrapGenerate']>>[0]['params']['prompt'];
 
-/** Logs the steps of every generation: `registerTelemetry(understudyTelemetry())`, once. */
+/**
+ * Logs the steps of every generation: `registerTelemetry(understudyTelemetry())`, once.
+ * @throws Error with `ai` 5 and 6, where `understudyMiddleware` logs them
+ */
 export function understudyTelemetry(options: WatchOptions = {}): Telemetry {
-  const watchCall = (read: (steps: AgentSteps) => void) => watch('understudy/ai-sdk', options, read);
-  return {
-    onLanguageModelCallEnd: (event) => watchCall((steps) => readCall(steps, event)),
-    onToolExecutionEnd: ({ toolCall, toolOutput }) =>
-      watchCall((steps) => {
-        const isError = toolOutput.type === 'tool-error';
-        steps.returned({
-          id: toolCall.toolCallId,
-          name: toolCall.toolName,
-          input: toolCall.input,
-          observation: isError ? textOfError(toolOutput.error) : toolOutput.output,
-          isError,
-        });
-      }),
+  if (!HAS_TELEMETRY) {
+    throw new Error(
+      'understudyTelemetry needs ai 7. With ai 5 and 6, understudyMiddleware() alone logs the steps',
+    );
+  }
+  const generations = new Map<string, Generation>();
+  const start = ({ callId }: { callId: string }): void => {
+    const steps = stepsAround(INTEGRATION, options);
+    if (generations.size >= GENERATIONS_MAX) generations.delete(generations.keys().next().value!);
+    generations.set(callId, { steps, end: steps?.expectStream() ?? (() => {}) });
   };
+  const end = (event: unknown): void => {
+    const { callId } = event as { callId: string };
+    generations.get(callId)?.end();
+    generations.delete(callId);
+  };
+  const watchCall = ({ callId }: { callId: string }, read: (steps: AgentSteps) => void) => {
+    const generation = generations.get(callId);
+    const steps = generation === undefined ? stepsAround(INTEGRATION, options) : generation.steps;
+    if (steps !== null) read(steps);
+  };
+  const guarded =
+    <Event>(take: (event: Event) => void) =>
+    (event: Event) =>
+      reading(INTEGRATION, () => take(event));
+  return {
+    onStart: guarded(start),
+    onLanguageModelCallEnd: guarded((event: EventOf<'onLanguageModelCallEnd'>) =>
+      watchCall(event, (steps) => readCall(steps, event)),
+    ),
+    onToolExecutionEnd: guarded((event: EventOf<'onToolExecutionEnd'>) =>
+      watchCall(event, (steps) => readTool(steps, event)),
+    ),
+    onEnd: guarded(end),
+    onAbort: guarded(end),
+    onError: guarded(end),
+  };
+}
+
+function readTool(steps: AgentSteps, { toolCall, toolOutput }: EventOf<'onToolExecutionEnd'>): void {
+  const isError = toolOutput.type === 'tool-error';
+  steps.returned({
+    id: toolCall.toolCallId,
+    name: toolCall.toolName,
+    input: toolCall.input,
+    observation: isError ? textOfError(toolOutput.error) : toolOutput.output,
+    isError,
+  });
 }
 
 /**
  * Adds what the run should be told to the system prompt of the next call of the model, of that call alone:
- * `wrapLanguageModel({ model, middleware: understudyMiddleware() })`.
+ * `wrapLanguageModel({ model, middleware: understudyMiddleware() })`. With `ai` 5 and 6 it also logs the steps.
  */
 export function understudyMiddleware(options: WatchOptions = {}): LanguageModelMiddleware {
   return {
-    specificationVersion: 'v4',
-    wrapGenerate: ({ doGenerate, model, params }) =>
-      tell(options, doGenerate, (text) =>
+    specificationVersion: HAS_TELEMETRY ? 'v4' : ('v3' as 'v4'),
+    wrapGenerate: async ({ doGenerate, model, params }) => {
+      const steps = begin(options, params.prompt);
+      const result = await tell(steps, doGenerate, (text) =>
         model.doGenerate({ ...params, prompt: addText(params.prompt, text) }),
-      ),
-    wrapStream: ({ doStream, model, params }) =>
-      tell(options, doStream, (text) => model.doStream({ ...params, prompt: addText(params.prompt, text) })),
+      );
+      if (steps !== null && !HAS_TELEMETRY) {
+        reading(INTEGRATION, () => readAnswer(steps, result.content, result.usage));
+      }
+      return result;
+    },
+    wrapStream: async ({ doStream, model, params }) => {
+      const end = HAS_TELEMETRY ? null : (stepsAround(INTEGRATION, options)?.expectStream() ?? null);
+      const steps = begin(options, params.prompt);
+      try {
+        const result = await tell(steps, doStream, (text) =>
+          model.doStream({ ...params, prompt: addText(params.prompt, text) }),
+        );
+        if (steps === null || end === null) return result;
+        return { ...result, stream: tapAnswer(INTEGRATION, steps, result.stream, end) };
+      } catch (thrown) {
+        end?.();
+        throw thrown;
+      }
+    },
   };
 }
 
+/** The model is about to be called. @returns null outside of runs */
+function begin(options: WatchOptions, prompt: Prompt): AgentSteps | null {
+  const steps = stepsAround(INTEGRATION, options);
+  if (steps !== null && !HAS_TELEMETRY) reading(INTEGRATION, () => settlePrompt(steps, prompt));
+  return steps;
+}
+
 async function tell<Result>(
-  options: WatchOptions,
+  steps: AgentSteps | null,
   asItIs: () => PromiseLike<Result>,
   withText: (text: string) => PromiseLike<Result>,
 ): Promise<Result> {
-  const steps = stepsAround(options);
   const said = steps?.takeIntervention() ?? null;
   if (steps === null || said === null) return asItIs();
   try {

@@ -1,44 +1,107 @@
 /**
- * `understudy/anthropic`: agents written with the Anthropic SDK itself (`@anthropic-ai/sdk`), its tool runner included. One middleware
+ * `@understudy-gateway/anthropic`: agents written with the Anthropic SDK itself (`@anthropic-ai/sdk`), its tool runner included. One middleware
  * of the client sees what is asked and what is answered, and brings interventions to the next call of the model. Any thread.
  *
- * Results of tools are seen in the request that brings them to the model. A whole answer is read by `ctx.parse`; a stream's bytes
- * are looked at as they pass. (`ctx.parse` copies a stream, and who leaves one of two copies early waits for the other's end.)
+ * Results of tools are seen in the request that brings them to the model. A whole answer is read from a copy; a stream's bytes
+ * are looked at as they pass. (A reader that leaves one of two copies of a stream early waits for the end of the other.)
  */
 
 import type { Middleware } from '@anthropic-ai/sdk';
 import type {
   Message,
   MessageCreateParamsBase,
+  MessageDeltaUsage,
   MessageParam,
   RawMessageStreamEvent,
   Usage,
 } from '@anthropic-ai/sdk/resources/messages/messages';
+import { EventLines } from '../client/event-lines.ts';
 import { textOfParts } from '../client/observation.ts';
+import { writeJson } from '../client/wire-json.ts';
+import { parseExact } from '../std/exact-json.ts';
 import type { AgentSteps, AskedCall, ModelAnswer } from './agent-steps.ts';
-import { stepsAround, type WatchOptions, watch } from './watched-run.ts';
+import { requirePeer } from './peer-version.ts';
+import { type Integration, reading, stepsAround, type WatchOptions } from './watched-run.ts';
 
 type APIRequest = Parameters<Middleware>[0];
 
-const NAME = 'understudy/anthropic';
+const INTEGRATION: Integration = { name: '@understudy-gateway/anthropic', framework: 'claude-messages' };
+requirePeer(INTEGRATION, '@anthropic-ai/sdk', '>=0.30.0 <2');
 
-/** `new Anthropic({ middleware: [understudyMiddleware()] })`; where there are several, the last one, next to the network. */
+/**
+ * `new Anthropic({ middleware: [understudyMiddleware()] })`, which the SDK has since 0.101. Of several middlewares it must be the
+ * last one, next to the network.
+ */
 export function understudyMiddleware(options: WatchOptions = {}): Middleware {
   return async (request, next, ctx) => {
-    const steps = isMessagesCall(request) ? stepsAround(options) : null;
+    const steps = isMessagesCall(request) ? stepsAround(INTEGRATION, options) : null;
     if (steps === null) return next(request);
-    watch(NAME, options, () => settleResults(steps, ctx.options?.body as Partial<MessageCreateParamsBase>));
-    const response = await tell(steps, request, next);
-    if (!response.ok) return response;
-    const onAnswer = (answer: ModelAnswer) => watch(NAME, options, () => steps.answered(answer));
-    if (ctx.options?.stream === true) return tap(response, onAnswer);
-    // A reader of the response itself gets the same error.
-    await ctx.parse<Message>(response).then(
-      (message) => watch(NAME, options, () => steps.answered(answerOf(message.content, message.usage))),
+    return watchCall(steps, request, (ctx.options?.body ?? {}) as Params, next);
+  };
+}
+
+/**
+ * The same for older versions: `new Anthropic({ fetch: understudyFetch() })`.
+ * @param fetch sends the requests; default: the platform's
+ */
+export function understudyFetch(options: WatchOptions & { fetch?: typeof fetch } = {}): typeof fetch {
+  const { fetch: send = globalThis.fetch } = options;
+  return async (input, init = {}) => {
+    const url = input instanceof Request ? input.url : String(input);
+    const request = { ...init, url } as APIRequest;
+    const steps = isMessagesCall(request) ? stepsAround(INTEGRATION, options) : null;
+    const params = steps === null ? null : parseParams(init.body);
+    if (steps === null || params === null) return send(input, init);
+    return watchCall(steps, request, params, ({ body }) =>
+      send(input, { ...init, body: body as NonNullable<RequestInit['body']> }),
+    );
+  };
+}
+
+type Params = Partial<MessageCreateParamsBase>;
+
+function parseParams(body: unknown): Params | null {
+  try {
+    return typeof body === 'string' ? (parseExact(body) as Params) : null;
+  } catch {
+    return null;
+  }
+}
+
+/** Sends the request of a call, and logs what it brings and what comes back. */
+async function watchCall(
+  steps: AgentSteps,
+  request: APIRequest,
+  params: Params,
+  send: (request: APIRequest) => Promise<Response>,
+): Promise<Response> {
+  reading(INTEGRATION, () => settleResults(steps, params));
+  const isStream = params.stream === true;
+  const end = isStream ? steps.expectStream() : () => {};
+  let response: Response;
+  try {
+    response = await tell(steps, request, send);
+  } catch (thrown) {
+    end();
+    throw thrown;
+  }
+  if (!response.ok) {
+    end();
+    return response;
+  }
+  // Of the run in which the call was made, wherever its stream is read.
+  const onAnswer = (answer: ModelAnswer) => reading(INTEGRATION, () => steps.answered(answer));
+  if (isStream) return tap(response, onAnswer, end);
+  // A reader of the response itself gets the same error.
+  await response
+    .clone()
+    .text()
+    .then((text) => parseExact(text) as Message)
+    .then(
+      ({ content, usage }) => onAnswer(answerOf(content, usage)),
       () => {},
     );
-    return response;
-  };
+  return response;
 }
 
 /** Token counts, batches and models have other paths. */
@@ -47,7 +110,7 @@ function isMessagesCall({ method, url }: APIRequest): boolean {
 }
 
 /** Of the results only those that came back since the model's last answer. */
-function settleResults(steps: AgentSteps, { messages = [] }: Partial<MessageCreateParamsBase>): void {
+function settleResults(steps: AgentSteps, { messages = [] }: Params): void {
   const last = messages.findLastIndex(({ role }) => role === 'assistant');
   for (const { content } of messages.slice(last + 1)) settleBlocks(steps, content);
 }
@@ -86,7 +149,7 @@ async function tell(
 /** @returns null for a body that another middleware has made something else of */
 function addText(request: APIRequest, text: string): APIRequest | null {
   try {
-    const params = JSON.parse(String(request.body)) as MessageCreateParamsBase & { thread?: unknown };
+    const params = parseExact(String(request.body)) as MessageCreateParamsBase & { thread?: unknown };
     // A thread keeps the system prompt that it is sent for the turns that follow: there it is said in the turn.
     const told = params.thread ? addToTurn(params, text) : addToSystem(params, text);
     return { ...request, body: JSON.stringify(told) };
@@ -108,55 +171,96 @@ function addToTurn(params: MessageCreateParamsBase, text: string): MessageCreate
   return { ...params, messages: params.messages.with(-1, turn) };
 }
 
-/** @returns the response with the same bytes; its answer is known before the agent has read it to its end */
-function tap(response: Response, onAnswer: (answer: ModelAnswer) => void): Response {
-  if (response.body === null) return response;
-  const lines = new EventLines(new StreamedAnswer(onAnswer));
-  const passing = new TransformStream<Uint8Array<ArrayBuffer>, Uint8Array<ArrayBuffer>>({
-    transform: (bytes, controller) => {
-      lines.take(bytes);
+/**
+ * @param onEnd is called when the agent has read or left the stream
+ * @returns the response with the same bytes; its answer is known before the agent has read it to its end
+ */
+function tap(response: Response, onAnswer: (answer: ModelAnswer) => void, onEnd: () => void): Response {
+  if (response.body === null) {
+    onEnd();
+    return response;
+  }
+  const events = new MessageEvents(new StreamedAnswer(onAnswer));
+  const end = () => {
+    events.end();
+    onEnd();
+  };
+  // `cancel` is newer than the types: an agent may leave behind the last event that it needs.
+  const passer = {
+    transform: (
+      bytes: Uint8Array<ArrayBuffer>,
+      controller: TransformStreamDefaultController<Uint8Array<ArrayBuffer>>,
+    ) => {
+      events.take(bytes);
       controller.enqueue(bytes);
     },
-  });
-  const tapped = new Response(response.body.pipeThrough(passing), response);
+    flush: end,
+    cancel: end,
+  };
+  const tapped = new Response(response.body.pipeThrough(new TransformStream(passer)), response);
   // What a new response lacks.
   return Object.defineProperty(tapped, 'url', { value: response.url });
 }
 
-/** Longer lines of a stream than this are no events of a model. */
-const LINE_UNITS_MAX = 32 * 1024 * 1024;
+/** Longer events of a stream than this are no events of a model. */
+const EVENT_UNITS_MAX = 32 * 1024 * 1024;
 
-/** The `data:` lines of a stream of events; in this API each is one event. */
-class EventLines {
+/** The events of a message out of the bytes of a stream. What is no stream of events is passed on all the same. */
+class MessageEvents {
   readonly #answer: StreamedAnswer;
-  readonly #decoder = new TextDecoder();
-  #rest = '';
+  readonly #lines = new EventLines('', EVENT_UNITS_MAX);
   #isLost = false;
 
   constructor(answer: StreamedAnswer) {
     this.#answer = answer;
   }
 
-  /** What is no stream of events, or none that is known, is passed on all the same. */
   take(bytes: Uint8Array): void {
     if (this.#isLost) return;
     try {
-      const lines = (this.#rest + this.#decoder.decode(bytes, { stream: true })).split('\n');
-      this.#rest = lines.pop()!;
-      this.#isLost = this.#rest.length > LINE_UNITS_MAX;
-      for (const line of lines) if (line.startsWith('data:')) this.#answer.take(JSON.parse(line.slice(5)));
+      for (const { data } of this.#lines.read(bytes)) this.#takeData(data);
     } catch {
       this.#isLost = true;
     }
-    if (this.#isLost) this.#rest = '';
+  }
+
+  /** Keep-alives are empty, and some servers end with `[DONE]`. */
+  #takeData(data: string): void {
+    let event: RawMessageStreamEvent;
+    try {
+      event = JSON.parse(data) as RawMessageStreamEvent;
+      if (holdsInput(event)) event = parseExact(data) as RawMessageStreamEvent;
+    } catch {
+      return;
+    }
+    this.#answer.take(event);
+  }
+
+  /** Nothing more is read. */
+  end(): void {
+    if (this.#isLost) return;
+    try {
+      this.#answer.end();
+    } catch {
+      this.#isLost = true;
+    }
   }
 }
 
-/** A message from its events. */
+/** Whether an event may hold arguments as a value, whose numbers keep their digits. */
+function holdsInput(event: RawMessageStreamEvent): boolean {
+  if (event.type === 'content_block_start') return true;
+  if (event.type !== 'content_block_delta' || event.delta.type !== 'input_json_delta') return false;
+  return typeof event.delta.partial_json !== 'string';
+}
+
+/** A message from its events. It is whole at `message_stop`: tokens may be told as late as that. */
 class StreamedAnswer {
   readonly #onAnswer: (answer: ModelAnswer) => void;
   readonly #inputs = new Map<number, string>();
   #message: Message | null = null;
+  /** The model has said why it stopped. */
+  #hasStopped = false;
 
   constructor(onAnswer: (answer: ModelAnswer) => void) {
     this.#onAnswer = onAnswer;
@@ -169,14 +273,26 @@ class StreamedAnswer {
     if (event.type === 'content_block_start') message.content[event.index] = event.content_block;
     else if (event.type === 'content_block_delta') addDelta(message, this.#inputs, event);
     else if (event.type === 'message_delta') {
-      for (const [index, json] of this.#inputs)
-        Object.assign(message.content[index]!, { input: parseInput(json) });
-      this.#onAnswer(
-        answerOf(message.content, { ...message.usage, output_tokens: event.usage.output_tokens }),
-      );
-      this.#message = null;
-    }
+      message.usage = laterUsage(message.usage, event.usage);
+      this.#hasStopped = true;
+    } else if (event.type === 'message_stop') this.end();
   }
+
+  /** Nothing more comes: the answer counts if it was whole. */
+  end(): void {
+    const message = this.#message;
+    this.#message = null;
+    if (message === null || !this.#hasStopped) return;
+    for (const [index, json] of this.#inputs)
+      Object.assign(message.content[index]!, { input: parseInput(json) });
+    this.#onAnswer(answerOf(message.content, message.usage));
+  }
+}
+
+/** Counts that a later event tells hold; a 0 there is often a field that the server does not fill. */
+function laterUsage(before: Usage | undefined, told: MessageDeltaUsage | undefined): Usage {
+  const later = Object.entries(told ?? {}).filter(([, value]) => value !== null && value !== 0);
+  return { ...before, ...Object.fromEntries(later) } as Usage;
 }
 
 function addDelta(
@@ -189,18 +305,23 @@ function addDelta(
   if (delta.type === 'text_delta' && block.type === 'text') block.text += delta.text;
   else if (delta.type === 'thinking_delta' && block.type === 'thinking') block.thinking += delta.thinking;
   else if (delta.type === 'input_json_delta')
-    inputs.set(index, (inputs.get(index) ?? '') + delta.partial_json);
+    inputs.set(index, (inputs.get(index) ?? '') + textOfPart(delta.partial_json));
+}
+
+/** The API sends the input in pieces of JSON text; servers that imitate it may send it whole, as a value. */
+function textOfPart(part: unknown): string {
+  return typeof part === 'string' ? part : part == null ? '' : (writeJson(part) ?? '');
 }
 
 function parseInput(json: string): unknown {
   try {
-    return json === '' ? {} : JSON.parse(json);
+    return json === '' ? {} : parseExact(json);
   } catch {
     return json;
   }
 }
 
-function answerOf(content: Message['content'], usage: Usage): ModelAnswer {
+function answerOf(content: Message['content'], usage: Usage | undefined): ModelAnswer {
   const texts: string[] = [];
   const thoughts: string[] = [];
   const calls: AskedCall[] = [];
@@ -209,10 +330,22 @@ function answerOf(content: Message['content'], usage: Usage): ModelAnswer {
     else if (block.type === 'thinking') thoughts.push(block.thinking);
     else if (block.type === 'tool_use') calls.push({ id: block.id, name: block.name, input: block.input });
   }
-  const tokens =
-    usage.input_tokens +
-    usage.output_tokens +
-    (usage.cache_creation_input_tokens ?? 0) +
-    (usage.cache_read_input_tokens ?? 0);
-  return { text: texts.join(''), thinking: thoughts.join('\n'), calls, tokens };
+  return { text: texts.join(''), thinking: thoughts.join('\n'), calls, tokens: tokensOf(usage) };
+}
+
+/** Token counts of a request. If the conversation was compacted during the request, the counts are per iteration. */
+type Counted = Partial<Usage> & { iterations?: readonly Partial<Usage>[] | null };
+
+function tokensOf(usage: Counted | undefined): number {
+  const { iterations } = usage ?? {};
+  const parts = Array.isArray(iterations) && iterations.length > 0 ? iterations : [usage ?? {}];
+  return parts.reduce(
+    (sum, part) =>
+      sum +
+      (part.input_tokens ?? 0) +
+      (part.output_tokens ?? 0) +
+      (part.cache_creation_input_tokens ?? 0) +
+      (part.cache_read_input_tokens ?? 0),
+    0,
+  );
 }

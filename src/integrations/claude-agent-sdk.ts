@@ -1,5 +1,5 @@
 /**
- * `understudy/claude-agent-sdk`: the Claude Agent SDK (`@anthropic-ai/claude-agent-sdk`). Hooks log the steps, and what they give
+ * `@understudy-gateway/claude-agent-sdk`: the Claude Agent SDK (`@anthropic-ai/claude-agent-sdk`). Hooks log the steps, and what they give
  * back brings interventions. They wait for nothing. Any thread.
  *
  * The package brings a client of far over 100 MB, so what is used of its types stands here; they have the same names there.
@@ -7,9 +7,14 @@
 
 import { textOfParts } from '../client/observation.ts';
 import { currentRun } from '../client/understudy.ts';
-import { stepsAround, type WatchOptions, watch } from './watched-run.ts';
+import { requirePeer } from './peer-version.ts';
+import { type Integration, stepsAround, type WatchOptions, watch } from './watched-run.ts';
 
-const NAME = 'understudy/claude-agent-sdk';
+const INTEGRATION: Integration = {
+  name: '@understudy-gateway/claude-agent-sdk',
+  framework: 'claude-agent-sdk',
+};
+requirePeer(INTEGRATION, '@anthropic-ai/claude-agent-sdk', '>=0.3.0 <1');
 
 type ToolEvent = 'PostToolUse' | 'PostToolUseFailure';
 type StopEvent = 'Stop' | 'SubagentStop';
@@ -37,12 +42,13 @@ export type UnderstudyHooks = Record<ToolEvent, { hooks: Hook<ToolHookOutput>[] 
 
 /**
  * `query({ prompt, options: { hooks: understudyHooks() } })`. A call of a tool is a step, and so is the last message of an agent
- * or of one of its own. What the run should be told goes to the agent beside a tool's result; none is kept from stopping.
+ * or of the agent's. An intervention reaches the agent beside a tool's result; no agent is kept from stopping.
  */
 export function understudyHooks(options: WatchOptions = {}): UnderstudyHooks {
   // Hooks are called from wherever the SDK reads its client's output.
   const run = options.run ?? currentRun();
   const watched = run === null ? {} : { run };
+  stepsAround(INTEGRATION, watched);
   const onTool = { hooks: [async (input: HookInput) => takeTool(watched, input)] };
   const onStop = { hooks: [async (input: HookInput) => takeStop(watched, input)] };
   return { PostToolUse: [onTool], PostToolUseFailure: [onTool], Stop: [onStop], SubagentStop: [onStop] };
@@ -51,7 +57,7 @@ export function understudyHooks(options: WatchOptions = {}): UnderstudyHooks {
 function takeTool(options: WatchOptions, input: HookInput): ToolHookOutput {
   const hookEventName = input.hook_event_name === 'PostToolUse' ? 'PostToolUse' : 'PostToolUseFailure';
   const isFailure = hookEventName === 'PostToolUseFailure';
-  watch(NAME, options, (steps) =>
+  watch(INTEGRATION, options, (steps) =>
     steps.returned({
       id: input.tool_use_id ?? '',
       name: input.tool_name ?? '',
@@ -60,12 +66,12 @@ function takeTool(options: WatchOptions, input: HookInput): ToolHookOutput {
       isError: isFailure || saysFailure(input.tool_response),
     }),
   );
-  const said = stepsAround(options)?.takeIntervention() ?? null;
+  const said = stepsAround(INTEGRATION, options)?.takeIntervention() ?? null;
   return said === null ? {} : { hookSpecificOutput: { hookEventName, additionalContext: said.text } };
 }
 
 function takeStop(options: WatchOptions, { last_assistant_message: text = '' }: HookInput) {
-  watch(NAME, options, (steps) => steps.answered({ text, thinking: '', calls: [], tokens: 0 }));
+  watch(INTEGRATION, options, (steps) => steps.answered({ text, thinking: '', calls: [], tokens: 0 }));
   return {};
 }
 

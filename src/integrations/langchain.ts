@@ -1,9 +1,7 @@
 /**
- * `understudy/langchain`: LangChain.js and LangGraph. A callback handler logs the steps, a middleware brings interventions to the
- * next call of the model. Any thread.
- *
- * The middleware wraps model calls alone. With a `wrapToolCall`, whatever it does, LangChain no longer hands a tool's error to
- * the model and ends the agent instead.
+ * `@understudy-gateway/langchain`: LangChain.js and LangGraph, from @langchain/core 0.3 on. A callback handler logs the steps.
+ * Interventions reach the next call of the model by `withIntervention`, and by the middleware of langchain-middleware.ts. Any
+ * thread.
  */
 import { BaseCallbackHandler } from '@langchain/core/callbacks/base';
 import {
@@ -14,15 +12,18 @@ import {
   type UsageMetadata,
 } from '@langchain/core/messages';
 import type { LLMResult } from '@langchain/core/outputs';
-import { type AgentMiddleware, createMiddleware } from 'langchain';
 import { textOfError, textOfParts } from '../client/observation.ts';
 import type { AgentSteps } from './agent-steps.ts';
-import { stepsAround, type WatchOptions, watch } from './watched-run.ts';
+import { requirePeer } from './peer-version.ts';
+import { type Integration, reading, stepsAround, type WatchOptions } from './watched-run.ts';
 
 const NAME = 'understudy';
+/** @internal */
+export const INTEGRATION: Integration = { name: '@understudy-gateway/langchain', framework: 'langchain' };
+requirePeer(INTEGRATION, '@langchain/core', '>=0.3.29 <2');
 
-/** Tools that are at work at once; the one that began first is forgotten when there are more. */
-const TOOLS_MAX = 1_000;
+/** Runs of LangChain's own that are under way at once. With more, the one that began first is forgotten. */
+const UNDER_WAY_MAX = 10_000;
 
 interface ToolAtWork {
   id: string;
@@ -30,116 +31,149 @@ interface ToolAtWork {
   input: string;
 }
 
+/** A run of LangChain's own: a chain, a model call or a tool call. */
+interface UnderWay {
+  /** Of the run in which its outermost run began, wherever a stream is read. */
+  steps: AgentSteps | null;
+  tool: ToolAtWork | null;
+  /** Of the outermost run. */
+  end: () => void;
+}
+
 /**
- * Logs the steps of whatever it is a callback of: `agent.invoke(input, { callbacks: [new UnderstudyHandler()] })`. It is called
- * at once, where LangChain would put other handlers into a queue: a step is logged before the model is called again.
+ * Logs the steps of everything that it is a callback of: `agent.invoke(input, { callbacks: [new UnderstudyHandler()] })`.
+ * LangChain calls it at once, and does not put it into its queue: a step is logged before the model is called again.
  */
 export class UnderstudyHandler extends BaseCallbackHandler {
   override name = NAME;
   readonly watched: WatchOptions;
-  readonly #tools = new Map<string, ToolAtWork>();
+  readonly #underWay = new Map<string, UnderWay>();
 
   constructor(options: WatchOptions = {}) {
     super({ _awaitHandler: true, raiseError: false });
     this.watched = options;
   }
 
-  /** Results that no tool has told of: of calls with wrong arguments, or of tools that do not exist. */
-  override handleChatModelStart(_model: unknown, conversations: BaseMessage[][]): void {
-    this.#watch((steps) => {
+  override handleChainStart(_chain: unknown, _inputs: unknown, runId: string, parentRunId?: string): void {
+    reading(INTEGRATION, () => this.#begin(runId, parentRunId));
+  }
+
+  override handleChainEnd(_outputs: unknown, runId: string): void {
+    reading(INTEGRATION, () => this.#end(runId));
+  }
+
+  override handleChainError(_error: unknown, runId: string): void {
+    reading(INTEGRATION, () => this.#end(runId));
+  }
+
+  /** Logs results that no tool told of: of calls with wrong arguments, and of tools that do not exist. */
+  override handleChatModelStart(
+    _model: unknown,
+    conversations: BaseMessage[][],
+    runId: string,
+    parentRunId?: string,
+  ): void {
+    reading(INTEGRATION, () => {
+      const steps = this.#begin(runId, parentRunId);
+      if (steps === null) return;
       for (const message of conversations.flat()) {
-        if (message.type === 'tool') settle(steps, message as ToolMessage);
+        if (typeOf(message) === 'tool') settle(steps, message as ToolMessage);
       }
     });
   }
 
-  override handleLLMEnd(output: LLMResult): void {
-    this.#watch((steps) => {
-      for (const [generation] of output.generations) {
-        const message = generation === undefined ? undefined : readMessage(generation);
-        if (message !== undefined) steps.answered(readAnswer(message));
-      }
-    });
+  override handleLLMStart(_model: unknown, _prompts: string[], runId: string, parentRunId?: string): void {
+    reading(INTEGRATION, () => this.#begin(runId, parentRunId));
+  }
+
+  override handleLLMEnd(output: LLMResult, runId: string): void {
+    reading(INTEGRATION, () =>
+      this.#end(runId, (steps) => {
+        for (const [generation] of output.generations) {
+          const message = generation === undefined ? undefined : readMessage(generation);
+          if (message !== undefined) steps.answered(readAnswer(message));
+        }
+      }),
+    );
+  }
+
+  override handleLLMError(_error: unknown, runId: string): void {
+    reading(INTEGRATION, () => this.#end(runId));
   }
 
   override handleToolStart(
     tool: { id?: string[]; name?: string },
     input: string,
     runId: string,
-    _parentRunId?: string,
+    parentRunId?: string,
     _tags?: string[],
     _metadata?: Record<string, unknown>,
     runName?: string,
     toolCallId?: string,
   ): void {
-    if (this.#tools.size >= TOOLS_MAX) this.#tools.delete(this.#tools.keys().next().value!);
-    this.#tools.set(runId, { id: toolCallId ?? '', name: runName ?? tool?.name ?? '', input });
+    const started = { id: toolCallId ?? '', name: runName ?? tool?.name ?? '', input };
+    reading(INTEGRATION, () => this.#begin(runId, parentRunId, started));
   }
 
   override handleToolEnd(output: unknown, runId: string): void {
-    const tool = this.#end(runId);
-    this.#watch((steps) => {
-      const message = findToolMessage(output, tool.id);
-      steps.returned({
-        ...tool,
-        observation: message === null ? output : textOfParts(message.content),
-        isError: message?.status === 'error',
-      });
-    });
+    reading(INTEGRATION, () =>
+      this.#end(runId, (steps, tool) => {
+        const message = findToolMessage(output, tool.id);
+        steps.returned({
+          ...tool,
+          id: tool.id || (message?.tool_call_id ?? ''),
+          observation: message === null ? output : textOfParts(message.content),
+          isError: message?.status === 'error',
+        });
+      }),
+    );
   }
 
   override handleToolError(error: unknown, runId: string): void {
-    const tool = this.#end(runId);
-    // An interrupt for a human, or a hand-over to another agent: the call goes on later.
-    if ((error as { is_bubble_up?: unknown } | null)?.is_bubble_up === true) return;
-    this.#watch((steps) => steps.returned({ ...tool, observation: textOfError(error), isError: true }));
+    reading(INTEGRATION, () =>
+      this.#end(runId, (steps, tool) => {
+        // An interrupt for a human, or a hand-over to another agent: the call goes on later.
+        if ((error as { is_bubble_up?: unknown } | null)?.is_bubble_up === true) return;
+        // LangChain 0.3 does not say which call it was. The message for the model does, before the next call.
+        if (tool.id === '' && steps.awaitsTool(tool.name)) return;
+        steps.returned({ ...tool, observation: textOfError(error), isError: true });
+      }),
+    );
   }
 
-  #end(runId: string): ToolAtWork {
-    const tool = this.#tools.get(runId) ?? { id: '', name: '', input: '' };
-    this.#tools.delete(runId);
-    return tool;
+  #begin(runId: string, parentRunId: string | undefined, tool: ToolAtWork | null = null): AgentSteps | null {
+    const parent = parentRunId === undefined ? undefined : this.#underWay.get(parentRunId);
+    const steps = parent === undefined ? stepsAround(INTEGRATION, this.watched) : parent.steps;
+    const end = parent === undefined && steps !== null ? steps.expectStream() : () => {};
+    if (this.#underWay.size >= UNDER_WAY_MAX) this.#underWay.delete(this.#underWay.keys().next().value!);
+    this.#underWay.set(runId, { steps, tool, end });
+    return steps;
   }
 
-  #watch(read: (steps: AgentSteps) => void): void {
-    watch('understudy/langchain', this.watched, read);
+  #end(runId: string, read: (steps: AgentSteps, tool: ToolAtWork) => void = () => {}): void {
+    const underWay = this.#underWay.get(runId);
+    this.#underWay.delete(runId);
+    const steps = underWay === undefined ? stepsAround(INTEGRATION, this.watched) : underWay.steps;
+    if (steps !== null) read(steps, underWay?.tool ?? { id: '', name: '', input: '' });
+    underWay?.end();
   }
 }
 
 /**
- * Adds what the run should be told to the system prompt of the next call of the model, of that call alone:
- * `createAgent({ model, tools, middleware: [understudyMiddleware()] })`.
- */
-export function understudyMiddleware(options: WatchOptions = {}): AgentMiddleware {
-  return createMiddleware({
-    name: NAME,
-    wrapModelCall: async (request, handler) => {
-      const steps = stepsAround(options);
-      const said = steps?.takeIntervention() ?? null;
-      if (steps === null || said === null) return handler(request);
-      try {
-        return await handler({ ...request, systemMessage: addText(request.systemMessage, said.text) });
-      } catch (thrown) {
-        steps.giveBack(said);
-        throw thrown;
-      }
-    },
-  });
-}
-
-/**
- * The same for a graph's own nodes: `model.invoke(withIntervention(state.messages))`.
+ * Adds what the run should be told to the system prompt of one model call, for a graph's own nodes:
+ * `model.invoke(withIntervention(state.messages))`. Agents of `createAgent` have a middleware for it (`/middleware`).
  * @returns the messages as they are when there is nothing to be told
  */
 export function withIntervention(messages: BaseMessage[], options: WatchOptions = {}): BaseMessage[] {
-  const said = stepsAround(options)?.takeIntervention() ?? null;
+  const said = stepsAround(INTEGRATION, options)?.takeIntervention() ?? null;
   if (said === null) return messages;
   const [first, ...rest] = messages;
-  if (first?.type !== 'system') return [new SystemMessage(said.text), ...messages];
+  if (first === undefined || typeOf(first) !== 'system') return [new SystemMessage(said.text), ...messages];
   return [addText(first as SystemMessage, said.text), ...rest];
 }
 
-function addText(system: SystemMessage, text: string): SystemMessage {
+/** @returns the system prompt with the text at its end */
+export function addText(system: SystemMessage, text: string): SystemMessage {
   if (system.text === '') return new SystemMessage(text);
   return system.concat(typeof system.content === 'string' ? `\n\n${text}` : text);
 }
@@ -153,9 +187,12 @@ function settle(steps: AgentSteps, message: ToolMessage): void {
 /** A tool gives its message itself, or a command that puts it into the state. */
 function findToolMessage(output: unknown, id: string): ToolMessage | null {
   const candidates = [output, ...readUpdates(output)] as (Partial<ToolMessage> | null)[];
-  const isTheOne = (one: (typeof candidates)[number]) =>
-    one?.type === 'tool' && (id === '' || one.tool_call_id === id);
-  return (candidates.find(isTheOne) as ToolMessage | undefined) ?? null;
+  const isMessageOfCall = (candidate: (typeof candidates)[number]) =>
+    candidate !== null &&
+    typeof candidate === 'object' &&
+    typeOf(candidate) === 'tool' &&
+    (id === '' || candidate.tool_call_id === id);
+  return (candidates.find(isMessageOfCall) as ToolMessage | undefined) ?? null;
 }
 
 function readUpdates(output: unknown): unknown[] {
@@ -163,12 +200,17 @@ function readUpdates(output: unknown): unknown[] {
   return Array.isArray(messages) ? messages : [];
 }
 
+/** The versions of LangChain have it in different places. */
+function typeOf(message: Partial<BaseMessage>): string {
+  return message.type ?? message._getType?.() ?? '';
+}
+
 function readMessage(generation: object): AIMessage | undefined {
   return 'message' in generation ? (generation.message as AIMessage) : undefined;
 }
 
 function readAnswer(message: AIMessage) {
-  const thinking = message.contentBlocks.flatMap((block) =>
+  const thinking = (message.contentBlocks ?? []).flatMap((block) =>
     block.type === 'reasoning' ? [String(block.reasoning ?? '')] : [],
   );
   return {

@@ -1,5 +1,5 @@
 /**
- * `understudy/openai-agents`: the OpenAI Agents SDK (`@openai/agents`). Events of a runner tell how its tools ended, and what the
+ * `@understudy-gateway/openai-agents`: the OpenAI Agents SDK (`@openai/agents`). Events of a runner tell how its tools ended, and what the
  * runner is about to send to the model tells the rest; there interventions are added too. Any thread.
  *
  * No trace processor: the SDK calls processors one after another and waits for each, so one behind an exporter hears of an
@@ -13,18 +13,22 @@ import {
   type RunContext,
   type Runner,
   type RunToolCallItem,
+  StreamedRunResult,
 } from '@openai/agents';
 import { textOfParts } from '../client/observation.ts';
 import type { Intervention } from '../client/run.ts';
+import { parseExact } from '../std/exact-json.ts';
 import type { AgentSteps, AskedCall, ToolResult } from './agent-steps.ts';
-import { stepsAround, type WatchOptions, watch } from './watched-run.ts';
+import { requirePeer } from './peer-version.ts';
+import { type Integration, stepsAround, type WatchOptions, watch } from './watched-run.ts';
 
 type Context = RunContext<unknown>;
 type ToolCall = RunToolCallItem['rawItem'];
 
-const NAME = 'understudy/openai-agents';
+const INTEGRATION: Integration = { name: '@understudy-gateway/openai-agents', framework: 'openai-agents' };
+requirePeer(INTEGRATION, '@openai/agents', '>=0.3.0 <1');
 
-/** What a tool gives back in the SDK's own words when it has thrown. */
+/** How the SDK words what a tool has thrown; older versions add the error. */
 const FAILED = 'An error occurred while running the tool. Please try again.';
 
 /**
@@ -33,8 +37,10 @@ const FAILED = 'An error occurred while running the tool. Please try again.';
  * @returns the same runner
  */
 export function watchRunner(runner: Runner, options: WatchOptions = {}): Runner {
-  const watchTurns = (read: (turns: Turns) => void) => watch(NAME, options, (steps) => read(Turns.of(steps)));
+  const watchTurns = (read: (turns: Turns) => void) =>
+    watch(INTEGRATION, options, (steps) => read(Turns.of(steps)));
   runner.config.callModelInputFilter = understudyInputFilter(options, runner.config.callModelInputFilter);
+  watchStreams(runner, options);
   runner.on('agent_start', (context, _agent, input = []) =>
     watchTurns((turns) => turns.began(context, input)),
   );
@@ -51,8 +57,23 @@ export function watchRunner(runner: Runner, options: WatchOptions = {}): Runner 
   return runner;
 }
 
+/** A stream may be read after the scope of its run, which takes steps until then. */
+function watchStreams(runner: Runner, options: WatchOptions): void {
+  const { run } = runner;
+  const watched = async (...args: unknown[]): Promise<unknown> => {
+    const steps = stepsAround(INTEGRATION, options);
+    const result: unknown = await Reflect.apply(run, runner, args);
+    if (steps === null || !(result instanceof StreamedRunResult)) return result;
+    const end = steps.expectStream();
+    // The SDK handles its rejection itself.
+    result.completed.then(end, end);
+    return result;
+  };
+  runner.run = watched as Runner['run'];
+}
+
 /**
- * For a run with a `callModelInputFilter` of its own, which replaces the runner's: `runner.run(agent, input, {
+ * For a run with its own `callModelInputFilter`, which replaces the runner's: `runner.run(agent, input, {
  * callModelInputFilter: understudyInputFilter({}, own) })`.
  */
 export function understudyInputFilter(
@@ -60,9 +81,9 @@ export function understudyInputFilter(
   own?: CallModelInputFilter,
 ): CallModelInputFilter {
   const filter: CallModelInputFilter = async (args) => {
-    watch(NAME, options, (steps) => Turns.of(steps).read(args.modelData.input));
+    watch(INTEGRATION, options, (steps) => Turns.of(steps).read(args.modelData.input));
     const data = own === undefined ? args.modelData : await own(args);
-    const steps = stepsAround(options);
+    const steps = stepsAround(INTEGRATION, options);
     // What is no list of items is an error that the SDK itself speaks of.
     const said = steps !== null && Array.isArray(data?.input) ? Turns.of(steps).takeIntervention() : null;
     if (said === null) return data;
@@ -169,9 +190,9 @@ class Turns {
     // Where the arguments are wrong, events keep them to themselves.
     const ended = [...this.#ended.values()]
       .filter(({ call }) => ids.has(call.id))
-      .map((one) => ({
-        ...one,
-        call: { ...one.call, input: calls.get(one.call.id)?.input ?? one.call.input },
+      .map((entry) => ({
+        ...entry,
+        call: { ...entry.call, input: calls.get(entry.call.id)?.input ?? entry.call.input },
       }));
     for (const { callId: id, name, output } of results) {
       if (this.#ended.has(id) || this.#former.has(id)) continue;
@@ -200,7 +221,7 @@ class Turns {
 
   #log(ended: readonly EndedCall[], text: string, thinking: string): void {
     if (ended.length === 0) return;
-    const context = ended.find((one) => one.context !== null)?.context ?? null;
+    const context = ended.find((entry) => entry.context !== null)?.context ?? null;
     const tokens = context === null ? 0 : this.#takeTokens(context);
     this.#steps.answered({ text, thinking, calls: ended.map(({ call }) => call), tokens });
     for (const { result } of ended) {
@@ -253,7 +274,7 @@ function inputOf(call: ToolCall): unknown {
 
 function parseArguments(json: string | undefined): unknown {
   try {
-    return JSON.parse(json ?? '');
+    return parseExact(json ?? '');
   } catch {
     return json;
   }
@@ -262,7 +283,7 @@ function parseArguments(json: string | undefined): unknown {
 /** The tool's span knows; without tracing, only the SDK's own words tell. */
 function hasFailed(observation: string): boolean {
   const span = getCurrentSpan();
-  return observation === FAILED || (span?.spanData.type === 'function' && span.error !== null);
+  return observation.startsWith(FAILED) || (span?.spanData.type === 'function' && span.error !== null);
 }
 
 function forgetOldest(kept: Map<string, unknown> | Set<string>): void {

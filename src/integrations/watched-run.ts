@@ -1,4 +1,4 @@
-/** Which run an integration watches: the one it is given, else the one that the code is in. Any thread. */
+/** Which run an integration watches: the one that it is given, else the one around the call. Any thread. */
 import { currentRun } from '../client/understudy.ts';
 import { AgentSteps, type WatchedRun } from './agent-steps.ts';
 
@@ -7,26 +7,48 @@ export interface WatchOptions {
   run?: WatchedRun;
 }
 
-/** @returns null outside of runs: then nothing is watched */
-export function stepsAround({ run }: WatchOptions): AgentSteps | null {
-  const watched = run ?? currentRun();
-  return watched === null ? null : AgentSteps.of(watched);
+/** What an integration is called. */
+export interface Integration {
+  /** Its package. */
+  name: string;
+  /** The framework of its runs. */
+  framework: string;
 }
 
-let isWarned = false;
+/** @returns null outside of runs: then nothing is watched */
+export function stepsAround({ framework }: Integration, { run }: WatchOptions): AgentSteps | null {
+  const watched = run ?? currentRun();
+  if (watched === null) return null;
+  const steps = AgentSteps.of(watched);
+  steps.nameFramework(framework);
+  return steps;
+}
+
+const warned = new Set<string>();
+
+/** Reads what a framework tells, if there is a run to log it to. */
+export function watch(
+  integration: Integration,
+  options: WatchOptions,
+  read: (steps: AgentSteps) => void,
+): void {
+  reading(integration, () => {
+    const steps = stepsAround(integration, options);
+    if (steps !== null) read(steps);
+  });
+}
 
 /**
- * Reads what a framework tells, if there is a run to log it to. A shape that an integration does not know never reaches the
- * agent: the first time, a process warning says so.
+ * A shape that the integration does not know never reaches the agent. For the first one of an integration there is a process
+ * warning.
  */
-export function watch(integration: string, options: WatchOptions, read: (steps: AgentSteps) => void): void {
+export function reading({ name }: Integration, read: () => void): void {
   try {
-    const steps = stepsAround(options);
-    if (steps !== null) read(steps);
+    read();
   } catch (thrown) {
-    if (isWarned) return;
-    isWarned = true;
-    process.emitWarning(`${integration}: a step could not be read: ${String(thrown)}`, {
+    if (warned.has(name)) return;
+    warned.add(name);
+    process.emitWarning(`${name}: a step could not be read: ${String(thrown)}`, {
       type: 'UnderstudyWarning',
       code: 'UNDERSTUDY_INTEGRATION',
     });

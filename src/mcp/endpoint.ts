@@ -50,7 +50,7 @@ export async function answerMcp(
   const request = new Request('http://localhost/mcp', {
     method: 'POST',
     headers: PROTOCOL_HEADERS.flatMap((name): [string, string][] => {
-      const value = headers.get(name);
+      const value = name === 'accept' ? widenAccept(headers.get(name)) : headers.get(name);
       return value === undefined ? [] : [[name, value]];
     }),
   });
@@ -64,6 +64,22 @@ export async function answerMcp(
     // Every answer ends by itself: there is nothing to subscribe to.
     body: blameSender(await reply.text()),
   };
+}
+
+const BOTH_TYPES = 'application/json, text/event-stream';
+
+/**
+ * The protocol has clients name both types, and the library refuses those that do not. Answers are JSON, so a client that takes
+ * JSON gets one, whether it names that type, `*` for any, or nothing.
+ */
+function widenAccept(accept: string | undefined): string {
+  if (accept === undefined || accept.trim() === '') return BOTH_TYPES;
+  const takesJson = accept.split(',').some((range) => {
+    const [type = '', ...parameters] = range.split(';').map((part) => part.trim().toLowerCase());
+    const isRefused = parameters.some((parameter) => /^q=0(?:\.0*)?$/.test(parameter));
+    return !isRefused && ['application/json', 'application/*', '*/*'].includes(type);
+  });
+  return takesJson ? BOTH_TYPES : accept;
 }
 
 /** Revisions up to 2025-11-25, which begin with a handshake that is not looked at here. Answered as JSON, not as events. */
@@ -81,7 +97,7 @@ const issuesOfSchema = z.array(
   z.object({ path: z.array(z.union([z.string(), z.number()])), message: z.string() }),
 );
 
-/** The library calls `params` that its schemas refuse a fault of its own, and gives the schema's findings as the message. */
+/** The library reports `params` that its schemas refuse as an internal error with the schema's findings as its message. */
 function blameSender(body: string): string {
   if (!body.includes(`"code":${INTERNAL_ERROR}`)) return body;
   try {

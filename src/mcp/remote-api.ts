@@ -1,13 +1,13 @@
 /** How the tools reach an API that runs elsewhere: over HTTP, one request a call. Command line. */
 import { type Answer, Transport } from '../client/transport.ts';
 import { pathParameters } from '../contract/endpoint.ts';
-import { type CallApi, UnreachableApi } from './tools.ts';
+import { type CallApi, UnreachableApi } from './tool-answer.ts';
 
 export interface RemoteApiOptions {
   /** No trailing slash. */
   base_url: string;
   api_key: string;
-  /** The tenant, where the credential has none of its own. */
+  /** The tenant, where the credential belongs to none. */
   tenant: { org_id?: string; project_id?: string };
   /** An answer that takes longer is given up. */
   timeout_ms: number;
@@ -20,18 +20,18 @@ export function remoteApi({ base_url, api_key, tenant, timeout_ms }: RemoteApiOp
     authorization: `Bearer ${api_key}`,
     'user-agent': 'understudy-mcp',
   });
-  // A static key reads them in the body, a JWT in the query.
-  const query = new URLSearchParams(tenant).toString();
-  return async ({ path, method }, params, body) => {
+  return async ({ path, method }, params, input) => {
     let place = path;
     for (const name of pathParameters(path))
       place = place.replace(`{${name}}`, () => encodeURIComponent(params[name]!));
+    // A static key reads the tenant in the body of a POST, and otherwise in the query, as a JWT does.
+    const query = new URLSearchParams({ ...tenant, ...(method === 'GET' ? toTexts(input) : {}) }).toString();
     let answer: Answer;
     try {
       answer = await transport.send({
         method,
         target: `${prefix}${place}${query === '' ? '' : `?${query}`}`,
-        body: JSON.stringify({ ...tenant, ...body }),
+        body: method === 'GET' ? undefined : JSON.stringify({ ...tenant, ...input }),
         timeoutMs: timeout_ms,
         isBackground: false,
       });
@@ -41,6 +41,11 @@ export function remoteApi({ base_url, api_key, tenant, timeout_ms }: RemoteApiOp
     }
     return { status: answer.status, body: parse(answer.body), retry_after_s: answer.retryAfter };
   };
+}
+
+/** A query's values. */
+function toTexts(input: Readonly<Record<string, unknown>>): Record<string, string> {
+  return Object.fromEntries(Object.entries(input).map(([name, value]) => [name, String(value)]));
 }
 
 function parse(text: string): unknown {

@@ -1,44 +1,20 @@
 /**
- * The tools that an agent gets over the Model Context Protocol: what each takes, gives and is for, and how it calls the API.
- * It tells the model of an error in words that say what to do. Any thread.
+ * The tools that an agent gets over the Model Context Protocol: what each takes, gives and is for, and how it calls the API. Any
+ * thread.
  */
-import type { CallToolResult, ToolAnnotations } from '@modelcontextprotocol/server';
 import { z } from 'zod';
-import type { Endpoint } from '../contract/endpoint.ts';
 import { FINDINGS } from '../contract/findings.ts';
-import { RETRIEVE } from '../contract/retrieve.ts';
 import {
   CODEBASE_ID_CHARACTERS,
-  FINDING_BOUNDS,
   FINDINGS_TOP_K,
   RETRIEVE_CONTEXT_CHARACTERS,
   RETRIEVE_TOP_K_DEFAULT,
   RETRIEVE_TOP_K_MAX,
-} from '../limits.ts';
-
-/** What the API answered. */
-export interface ApiAnswer {
-  status: number;
-  /** The JSON of it; undefined where it was none. */
-  body: unknown;
-  /** Seconds after which to try again, where the API says so. */
-  retry_after_s: number | null;
-}
-
-/**
- * Calls a POST endpoint of the API.
- * @throws UnreachableApi when there is no answer
- */
-export type CallApi = (
-  endpoint: Endpoint,
-  params: Readonly<Record<string, string>>,
-  body: Readonly<Record<string, unknown>>,
-) => Promise<ApiAnswer>;
-
-/** No answer came; the message names the address and the cause. */
-export class UnreachableApi extends Error {
-  override readonly name = 'UnreachableApi';
-}
+} from '../contract/limits.ts';
+import { RETRIEVE } from '../contract/retrieve.ts';
+import { FINDING_BOUNDS } from '../domain/finding.ts';
+import { readRun, searchRuns } from './run-tools.ts';
+import { answer, type CallApi, type Tool } from './tool-answer.ts';
 
 export interface ToolOptions {
   call: CallApi;
@@ -46,31 +22,25 @@ export interface ToolOptions {
   codebase_id: string | null;
 }
 
-/** A tool as the protocol's library registers it. */
-export interface Tool {
-  name: string;
-  title: string;
-  description: string;
-  annotations: ToolAnnotations;
-  inputSchema: z.ZodObject;
-  outputSchema: z.ZodObject;
-  /** Never rejects. */
-  run(input: never): Promise<CallToolResult>;
-}
-
 /** What a client may put into the model's system prompt. */
 export const INSTRUCTIONS =
   'Understudy remembers what earlier agents learned. When you begin a task, or when you are stuck, call retrieve_patterns ' +
   'with the task in a sentence. Before you explore a code base, call recall_findings with your question. When you have found ' +
-  'out something about the code base that took effort and will still be true tomorrow, call record_finding. If a tool fails, ' +
-  'go on without it.';
+  'out something about the code base that took effort and will still be true tomorrow, call record_finding. To look up how ' +
+  'earlier runs went, call search_runs, and read_run for one of them. If a tool fails, go on without it.';
 
 /** In the order in which they are listed. */
 export function makeTools(options: ToolOptions): Tool[] {
-  return [retrievePatterns(options), recallFindings(options), recordFinding(options)];
+  return [
+    retrievePatterns(options),
+    recallFindings(options),
+    recordFinding(options),
+    searchRuns(options.call),
+    readRun(options.call),
+  ];
 }
 
-/** A shape of its own, without the name that the interface description puts into a table of definitions. */
+/** A separate shape, without the name that the interface description puts into its table of definitions. */
 const pattern = z.object({
   pattern_id: z.string(),
   tier: z.string().describe('e1: of the project, e2: of the organization, e3: of everybody'),
@@ -143,7 +113,7 @@ function recallFindings({ call, codebase_id }: ToolOptions): Tool {
     name: 'recall_findings',
     title: 'Recall findings',
     description:
-      'Searches what was recorded about a code base: where things are, how to build and test it, what surprised somebody. ' +
+      'Searches what was recorded about a code base: where things are, how to build and test it, what surprised an agent. ' +
       'Call it before you explore. A finding may be out of date: look before you rely on it.',
     annotations: { readOnlyHint: true, openWorldHint: false },
     inputSchema: input,
@@ -204,62 +174,4 @@ function codebaseField(unset: string | null) {
     .max(CODEBASE_ID_CHARACTERS)
     .describe('Names the code base, the same each time: the name of its repository, such as owner/name');
   return unset === null ? field : field.default(unset);
-}
-
-/** @returns what the API answered, as the protocol gives results of tools */
-async function answer(output: z.ZodObject, ask: () => Promise<ApiAnswer>): Promise<CallToolResult> {
-  let got: ApiAnswer;
-  try {
-    got = await ask();
-  } catch (thrown) {
-    if (thrown instanceof UnreachableApi) return fail(`${thrown.message}. ${GO_ON}`);
-    throw thrown;
-  }
-  if (got.status !== 200) return fail(describeRefusal(got));
-  const read = output.safeParse(got.body);
-  if (!read.success) return fail(`What answers is not the API of Understudy: check its address. ${GO_ON}`);
-  // The text is for clients that show the model no structured content.
-  return { content: [{ type: 'text', text: JSON.stringify(read.data) }], structuredContent: read.data };
-}
-
-function fail(text: string): CallToolResult {
-  return { content: [{ type: 'text', text }], isError: true };
-}
-
-const GO_ON = 'Go on without it.';
-
-/** What the model should do about an answer that is no success. */
-function describeRefusal({ status, body, retry_after_s }: ApiAnswer): string {
-  const words = readDetail(body) ?? `HTTP ${status}`;
-  switch (status) {
-    case 401:
-      return `${words}: the API key is missing, wrong or revoked; the user has to set another one. ${GO_ON}`;
-    case 403:
-      return `${words}: this credential may not do that; the user has to set a key that may. ${GO_ON}`;
-    case 404:
-      return `${words}: the address, org_id or project_id that the user has set leads nowhere. ${GO_ON}`;
-    case 409:
-      return `${words}: somebody has to delete some first. ${GO_ON}`;
-    case 413:
-    case 422:
-      return `Not accepted: ${words}. Correct the arguments and call again.`;
-    case 429:
-      return `${words}: wait ${retry_after_s ?? 1} s, then call again, or go on without it.`;
-    default:
-      return `Understudy cannot answer now (${words}). Go on without it; it may answer later.`;
-  }
-}
-
-const textDetail = z.object({ detail: z.string() });
-const violations = z.object({
-  detail: z.array(z.object({ loc: z.array(z.union([z.string(), z.number()])), msg: z.string() })),
-});
-
-/** @returns null for an answer that is not in the API's words: something else stands on the way */
-function readDetail(body: unknown): string | null {
-  const text = textDetail.safeParse(body);
-  if (text.success) return text.data.detail;
-  const list = violations.safeParse(body);
-  if (!list.success) return null;
-  return list.data.detail.map(({ loc, msg }) => `${loc.slice(1).join('.')}: ${msg}`).join('; ');
 }

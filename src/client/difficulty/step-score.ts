@@ -7,7 +7,7 @@
  */
 
 /** What the four signals say of a text, each in [0, 1]. */
-export interface StepSignals {
+interface StepSignals {
   /** Words of uncertainty; one word in twenty is the most that counts. */
   hedging: number;
   /** Words, of 500. */
@@ -63,7 +63,7 @@ const ERROR_WORD = new RegExp(
 const PART = '[A-Za-z0-9_.@+-]+';
 /**
  * Quoted strings first, so that a path in quotes is one entity; then paths from a root, a home or a drive, relative ones of
- * three parts or with an extension (`and/or` is none), then dotted identifiers (`e.g.` is none).
+ * three parts or with an extension (not `and/or`), then dotted identifiers (not `e.g.`).
  */
 const ENTITY = new RegExp(
   [

@@ -19,7 +19,7 @@ export interface FsmThresholds {
  * Set on 3,500 steps of public agents (docs/difficulty.md), where half of the texts score below 0.09 and one in ten above
  * 0.24: two hard steps ask for the slow model, three ordinary ones give it back, and only four easy ones skip.
  */
-export const DEFAULT_THRESHOLDS: Readonly<FsmThresholds> = {
+const DEFAULT_THRESHOLDS: Readonly<FsmThresholds> = {
   fastThreshold: 0.15,
   slowThreshold: 0.3,
   skipThreshold: 0.06,
@@ -30,7 +30,7 @@ export const DEFAULT_THRESHOLDS: Readonly<FsmThresholds> = {
 };
 
 /** Difficulties that a machine remembers at most. */
-export const WINDOW_MAX = 1_000;
+const WINDOW_MAX = 1_000;
 
 /**
  * @param given what differs from the defaults; undefined values are left out

@@ -1,0 +1,54 @@
+/**
+ * As src/client/ambient.ts. Where the platform has a global AsyncLocalStorage (Vercel), a run is ambient through every await.
+ * Elsewhere only code that runs before the first await finds it: pass the run on by hand. Edge functions; any thread.
+ */
+
+/** A run within those that it was started in. */
+interface Scope<Run> {
+  run: Run;
+  outer: Scope<Run> | undefined;
+}
+
+interface Storage<Value> {
+  getStore(): Value | undefined;
+  run<Result>(value: Value, call: () => Result): Result;
+}
+
+type StorageClass = new <Value>() => Storage<Value>;
+
+/** Ends with the first await. */
+class SynchronousStorage<Value> implements Storage<Value> {
+  #value: Value | undefined;
+
+  getStore(): Value | undefined {
+    return this.#value;
+  }
+
+  run<Result>(value: Value, call: () => Result): Result {
+    const outer = this.#value;
+    this.#value = value;
+    try {
+      return call();
+    } finally {
+      this.#value = outer;
+    }
+  }
+}
+
+const { AsyncLocalStorage: Given = SynchronousStorage } = globalThis as { AsyncLocalStorage?: StorageClass };
+
+export class Ambient<Run> {
+  readonly #storage: Storage<Scope<Run>> = new Given<Scope<Run>>();
+
+  /** Calls the function within the run. */
+  enter<Result>(run: Run, call: () => Result): Result {
+    return this.#storage.run({ run, outer: this.#storage.getStore() }, call);
+  }
+
+  /** @returns the innermost run around the caller that fits; null without one */
+  find(fits: (run: Run) => boolean): Run | null {
+    let scope = this.#storage.getStore();
+    while (scope !== undefined && !fits(scope.run)) scope = scope.outer;
+    return scope?.run ?? null;
+  }
+}

@@ -1,0 +1,17 @@
+/** As src/client/environment.ts: the variables are those of the platform's `process.env`, if there is one. Edge functions; any thread. */
+
+interface ClientEnvironment {
+  apiKey: string | undefined;
+  baseUrl: string | undefined;
+}
+
+export function readEnvironment(): ClientEnvironment {
+  const { process } = globalThis as { process?: { env?: Record<string, string | undefined> } };
+  const { SVC_API_KEY, SVC_BASE_URL } = process?.env ?? {};
+  return { apiKey: SVC_API_KEY || undefined, baseUrl: SVC_BASE_URL || undefined };
+}
+
+/** Reports trouble where no `onWarning` does. */
+export function warn(message: string, code: string): void {
+  console.warn(`UnderstudyWarning [${code}]: ${message}`);
+}

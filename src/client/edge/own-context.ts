@@ -1,0 +1,29 @@
+/** As src/client/own-context.ts, with what every platform has. Edge functions; any thread. */
+
+/** A timer that can begin anew. */
+export interface Timer {
+  refresh(): Timer;
+  stop(): void;
+}
+
+/** There is no other context to come back to. */
+export function keepContext(): <Result>(work: () => Result) => Result {
+  return (work) => work();
+}
+
+export function startTimer(work: () => void, ms: number): Timer {
+  let id = setTimeout(work, ms);
+  const timer: Timer = {
+    refresh: () => {
+      clearTimeout(id);
+      id = setTimeout(work, ms);
+      return timer;
+    },
+    stop: () => clearTimeout(id),
+  };
+  return timer;
+}
+
+export function stopTimer(timer: Timer): void {
+  timer.stop();
+}

@@ -1,0 +1,131 @@
+/** As src/client/transport.ts, by `fetch` alone. Edge functions; any thread. */
+import { ConnectionError, TimeoutError, UnexpectedAnswerError } from '../errors.ts';
+import type { Answer, OpenAnswer, Request } from '../transport.ts';
+
+/** Longest answer that is read. */
+const ANSWER_BYTES_MAX = 64 * 1024 * 1024;
+
+export class Transport {
+  readonly #base: URL;
+  readonly #headers: Record<string, string>;
+
+  /** @param headers of every request; they hold the key */
+  constructor(base: URL, headers: Record<string, string>) {
+    this.#base = base;
+    this.#headers = headers;
+  }
+
+  /**
+   * @throws ConnectionError, TimeoutError, UnexpectedAnswerError for an answer without end, and the signal's reason.
+   *   Every answer is returned, whatever its status; redirects are not followed
+   */
+  async send({ method, target, body, timeoutMs, signal }: Request): Promise<Answer> {
+    const headers = body === undefined ? {} : { 'content-type': 'application/json' };
+    return this.#within(timeoutMs, signal, async (within) => {
+      const response = await this.#fetch(target, {
+        method,
+        headers,
+        signal: within,
+        ...(body === undefined ? {} : { body }),
+      });
+      return toAnswer(response, await readText(response));
+    });
+  }
+
+  /**
+   * An answer that is read as it comes.
+   * @throws ConnectionError, TimeoutError for its head, the signal's reason
+   * @returns the answer itself where its status is 200, else as `send`
+   */
+  async open(
+    target: string,
+    headers: Record<string, string>,
+    timeoutMs: number,
+    signal: AbortSignal,
+  ): Promise<OpenAnswer | Answer> {
+    return this.#within(timeoutMs, signal, async (within) => {
+      const response = await this.#fetch(target, { headers, signal: within });
+      if (response.status !== 200 || response.body === null)
+        return toAnswer(response, await readText(response));
+      const reader = response.body.getReader();
+      return {
+        contentType: response.headers.get('content-type') ?? '',
+        chunks: readChunks(reader),
+        destroy: () => void reader.cancel().catch(() => {}),
+      };
+    });
+  }
+
+  close(): void {}
+
+  #fetch(target: string, init: RequestInit): Promise<Response> {
+    const headers = { ...this.#headers, ...(init.headers as Record<string, string>) };
+    return fetch(`${this.#base.origin}${target}`, { ...init, headers, redirect: 'manual' });
+  }
+
+  async #within<Result>(
+    timeoutMs: number,
+    signal: AbortSignal | undefined,
+    work: (within: AbortSignal) => Promise<Result>,
+  ): Promise<Result> {
+    const controller = new AbortController();
+    const giveUp = () => controller.abort(signal!.reason);
+    let isLate = false;
+    const timer = setTimeout(() => {
+      isLate = true;
+      controller.abort();
+    }, timeoutMs);
+    if (signal?.aborted) giveUp();
+    else signal?.addEventListener('abort', giveUp, { once: true });
+    try {
+      // The signal goes on to end an answer that is read as it comes.
+      return await work(controller.signal);
+    } catch (thrown) {
+      signal?.removeEventListener('abort', giveUp);
+      if (isLate) throw new TimeoutError(`No answer within ${timeoutMs} ms`);
+      if (signal?.aborted) throw signal.reason;
+      if (thrown instanceof UnexpectedAnswerError) throw thrown;
+      const words = `Cannot reach ${this.#base.origin}: ${String((thrown as Error)?.message)}`;
+      // `fetch` does not tell whether the request was sent.
+      throw new ConnectionError(words, false, { cause: thrown });
+    } finally {
+      clearTimeout(timer);
+    }
+  }
+}
+
+function toAnswer({ status, headers }: Response, body: string): Answer {
+  const retryAfter = Number(headers.get('retry-after')?.trim() || Number.NaN);
+  return {
+    status,
+    body,
+    retryAfter: Number.isFinite(retryAfter) && retryAfter >= 0 ? retryAfter : null,
+    requestId: headers.get('x-request-id'),
+  };
+}
+
+async function readText(response: Response): Promise<string> {
+  if (response.body === null) return '';
+  const decoder = new TextDecoder();
+  let text = '';
+  let bytes = 0;
+  for await (const part of readChunks(response.body.getReader())) {
+    bytes += part.length;
+    if (bytes > ANSWER_BYTES_MAX)
+      throw new UnexpectedAnswerError(`The answer is longer than ${ANSWER_BYTES_MAX} bytes`);
+    text += decoder.decode(part, { stream: true });
+  }
+  return text + decoder.decode();
+}
+
+async function* readChunks(reader: ReadableStreamDefaultReader<Uint8Array>): AsyncGenerator<Uint8Array> {
+  try {
+    for (;;) {
+      const { done, value } = await reader.read();
+      if (done) return;
+      yield value;
+    }
+  } finally {
+    reader.cancel().catch(() => {});
+  }
+}

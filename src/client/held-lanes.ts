@@ -1,0 +1,53 @@
+/**
+ * Runs that wait before they send their start or their end. A start waits for an integration that names its framework, an end
+ * for the rest of a stream that began in the run. Timers bound the waits and do not hold the process. Any thread.
+ */
+import { startTimer, stopTimer, type Timer } from './own-context.ts';
+import type { RunLane } from './run-lane.ts';
+
+/** Runs that wait at once. One more does not wait. */
+const HELD_MAX = 1_000;
+
+export class HeldLanes {
+  readonly #timers = new Map<RunLane, Timer>();
+  readonly #release: (lane: RunLane) => void;
+
+  /** @param release is called when a wait is over, in whatever way it ends */
+  constructor(release: (lane: RunLane) => void) {
+    this.#release = release;
+  }
+
+  get isEmpty(): boolean {
+    return this.#timers.size === 0;
+  }
+
+  /** @returns false: too many runs wait, and this one does not */
+  hold(lane: RunLane, part: 'start' | 'end', waitMs: number): boolean {
+    if (this.#timers.size >= HELD_MAX) return false;
+    lane.held = part;
+    this.#timers.set(
+      lane,
+      startTimer(() => this.release(lane), waitMs),
+    );
+    return true;
+  }
+
+  /** The wait begins anew. */
+  renew(lane: RunLane): void {
+    this.#timers.get(lane)?.refresh();
+  }
+
+  release(lane: RunLane): void {
+    const timer = this.#timers.get(lane);
+    if (timer === undefined) return;
+    stopTimer(timer);
+    this.#timers.delete(lane);
+    lane.held = null;
+    this.#release(lane);
+  }
+
+  /** @param parts which waits end */
+  releaseAll(parts: readonly ('start' | 'end')[]): void {
+    for (const lane of [...this.#timers.keys()]) if (parts.includes(lane.held!)) this.release(lane);
+  }
+}

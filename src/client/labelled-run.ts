@@ -1,0 +1,18 @@
+/**
+ * A run as a scope of the labels (src/label). The client finds the labels of its thread where that package keeps them, so that a
+ * client without labels loads none. Any thread.
+ */
+import type { Run } from './run.ts';
+
+/** As `src/label/scope.ts` keeps it. */
+interface Labels {
+  enter<Result>(run: string, isOver: () => boolean, work: () => Result): Result;
+}
+
+const LABELS = Symbol.for('understudy.label.2');
+
+/** Calls the function; the model calls that it makes are labelled with the run, until the run has ended. */
+export function labelRun<Result>(run: Run, work: () => Result): Result {
+  const labels = (globalThis as { [LABELS]?: Labels })[LABELS];
+  return labels === undefined ? work() : labels.enter(run.runId, () => run.isClosed, work);
+}

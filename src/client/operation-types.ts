@@ -1,0 +1,1001 @@
+/**
+ * What each operation of the API takes and answers, in the words of the wire. `node tools/client-types.ts` makes this file from
+ * src/contract. Types; any thread.
+ */
+
+/** Of a static key or a JWT; a customer's key has its own. */
+export interface TenantNames {
+  org_id?: string | undefined;
+  project_id?: string | undefined;
+}
+
+export interface Health {
+  status: 'ok';
+  version: string;
+}
+
+export interface Retrieved {
+  traces: Pattern[];
+}
+
+export interface Pattern {
+  tier: 'e1' | 'e2' | 'e3';
+  pattern_id: string;
+  similarity: number;
+  fields: {
+    situation: string;
+    dead_ends: string;
+    unlock: string;
+  };
+}
+
+export interface PatternsImported {
+  created: number;
+  merged: number;
+  patterns: {
+    pattern_id: string;
+    created: boolean;
+  }[];
+}
+
+export interface PatternPage {
+  patterns: StoredPattern[];
+  /** Goes on behind the last one as `cursor`; null: there are no more */
+  next_cursor: string | null;
+}
+
+export interface StoredPattern {
+  pattern_id: string;
+  tier: 'e1' | 'e2' | 'e3';
+  /** Of an e1 pattern */
+  project_id: string | null;
+  fields: {
+    situation: string;
+    dead_ends: string;
+    unlock: string;
+  };
+  model: string;
+  failure_type: string;
+  /** How often it was seen */
+  support: number;
+  /** The last traces that it came from */
+  sources: string[];
+  created_at: string;
+  updated_at: string;
+}
+
+export interface RunStarted {
+  run_id: string;
+  status: 'running';
+  started_at: string;
+}
+
+export interface ScoreBundle {
+  scores: Scores;
+  /** Mean of the scores under the profile's weights. One monitor alone moves it little: watch max_score */
+  total_score: number;
+  /** Monitors whose score reached its threshold in the profile */
+  fired: (
+    | 'verification_skip'
+    | 'claim_contradiction'
+    | 'cyclic_compression'
+    | 'semantic_loop'
+    | 'silent_topic_drift'
+    | 'infinite_loop'
+  )[];
+  /** The highest of the scores */
+  max_score: number;
+  /** Whether any monitor fired */
+  alarm: boolean;
+}
+
+export interface Scores {
+  verification_skip: number;
+  claim_contradiction: number;
+  cyclic_compression: number;
+  semantic_loop: number;
+  silent_topic_drift: number;
+  infinite_loop: number;
+}
+
+export interface RunFinished {
+  run_id: string;
+  status: 'finished';
+  outcome: string;
+  steps: number;
+  tokens: number;
+  duration_ms: number;
+  max_total_score: number;
+  fired: {
+    verification_skip: number;
+    claim_contradiction: number;
+    cyclic_compression: number;
+    semantic_loop: number;
+    silent_topic_drift: number;
+    infinite_loop: number;
+  };
+}
+
+export interface RunPage {
+  runs: Run[];
+  /** Goes on behind the last one as `cursor`; null: there are no more */
+  next_cursor: string | null;
+  /** Runs that match `q`, on all pages; null: they were not counted */
+  matched_runs: number | null;
+  /** Runs that were looked at for this page */
+  scanned_runs: number;
+  /** false: older runs were not looked at. Ask again, or for the next page */
+  is_whole: boolean;
+}
+
+export interface Run {
+  run_id: string;
+  project_id: string;
+  task: string;
+  agent_name: string;
+  model: string;
+  framework: string;
+  task_profile: string;
+  codebase_id: string;
+  experiment_id: string;
+  arm: string;
+  status: 'running' | 'finished';
+  /** Empty while the run goes on */
+  outcome: string;
+  /** What `status:` of a query asks for: how the run ended, or that it goes on */
+  state: 'failed' | 'error' | 'running' | 'ok' | 'unknown';
+  /** Who ended it; null: it goes on, or it is not known */
+  ended_by: 'person' | 'agent' | 'model' | 'client' | 'upstream' | 'gateway' | null;
+  /** Why it has this status */
+  state_words: string;
+  started_at: string;
+  finished_at: string | null;
+  duration_ms: number;
+  steps: number;
+  tokens: number;
+  max_total_score: number;
+  /** Steps at which each monitor fired */
+  fired: {
+    verification_skip: number;
+    claim_contradiction: number;
+    cyclic_compression: number;
+    semantic_loop: number;
+    silent_topic_drift: number;
+    infinite_loop: number;
+  };
+}
+
+export interface StepPage {
+  steps: StepRecord[];
+  /** Goes on behind the last one as `cursor`; null: there are no more */
+  next_cursor: string | null;
+}
+
+export interface StepRecord {
+  step_index: number;
+  action: string;
+  action_input: string | null;
+  thought: string;
+  observation: string | null;
+  is_error: boolean;
+  tokens: number;
+  at: string;
+  scores: Scores;
+  /** Mean of the scores under the profile's weights. One monitor alone moves it little: watch max_score */
+  total_score: number;
+  /** Monitors whose score reached its threshold in the profile */
+  fired: (
+    | 'verification_skip'
+    | 'claim_contradiction'
+    | 'cyclic_compression'
+    | 'semantic_loop'
+    | 'silent_topic_drift'
+    | 'infinite_loop'
+  )[];
+  /** The highest of the scores */
+  max_score: number;
+  /** Whether any monitor fired */
+  alarm: boolean;
+  /** What began or escalated with this step */
+  intervention: {
+    failure_type: string;
+    level: 'nudge' | 'stop';
+    text: string;
+  } | null;
+}
+
+export interface StreamTicket {
+  ticket: string;
+  /** A stream that was opened before goes on as long as the credential holds */
+  expires_in_s: number;
+}
+
+export interface Evaluation {
+  inject: boolean;
+  intervention_text: string;
+  failure_type:
+    | ''
+    | 'verification_skip'
+    | 'claim_contradiction'
+    | 'cyclic_compression'
+    | 'semantic_loop'
+    | 'silent_topic_drift'
+    | 'infinite_loop';
+  /** nudge: change course; stop: the nudge did not help */
+  level: '' | 'nudge' | 'stop';
+  fired: (
+    | 'verification_skip'
+    | 'claim_contradiction'
+    | 'cyclic_compression'
+    | 'semantic_loop'
+    | 'silent_topic_drift'
+    | 'infinite_loop'
+  )[];
+  scores: Scores;
+  /** Mean of the scores under the profile's weights. One monitor alone moves it little: watch max_score */
+  composite: number;
+  /** The highest of the scores */
+  max_score: number;
+  /** Whether any monitor fired */
+  alarm: boolean;
+}
+
+export interface TraceAccepted {
+  trace_id: string;
+  status: 'accepted';
+  patterns_created: number;
+}
+
+export interface TraceQueued {
+  trace_id: string;
+  status: 'queued';
+}
+
+export interface TracePage {
+  traces: TraceState[];
+  /** Goes on behind the last one as `cursor`; null: there are no more */
+  next_cursor: string | null;
+}
+
+export interface TraceState {
+  trace_id: string;
+  /** null: of no project */
+  project_id: string | null;
+  status: 'queued' | 'distilling' | 'done' | 'failed';
+  /** New ones and those that it was merged into */
+  pattern_ids: string[];
+  /** New ones alone */
+  patterns_created: number;
+  error: string | null;
+  submitted_at: string;
+  finished_at: string | null;
+}
+
+export interface ProfilePage {
+  profiles: {
+    name: string;
+    weights: {
+      verification_skip: number;
+      claim_contradiction: number;
+      cyclic_compression: number;
+      semantic_loop: number;
+      silent_topic_drift: number;
+      infinite_loop: number;
+    };
+    thresholds: {
+      verification_skip: number;
+      claim_contradiction: number;
+      cyclic_compression: number;
+      semantic_loop: number;
+      silent_topic_drift: number;
+      infinite_loop: number;
+    };
+    is_built_in: boolean;
+  }[];
+  /** Goes on behind the last one as `cursor`; null: there are no more */
+  next_cursor: string | null;
+}
+
+export interface Profile {
+  name: string;
+  weights: {
+    verification_skip: number;
+    claim_contradiction: number;
+    cyclic_compression: number;
+    semantic_loop: number;
+    silent_topic_drift: number;
+    infinite_loop: number;
+  };
+  thresholds: {
+    verification_skip: number;
+    claim_contradiction: number;
+    cyclic_compression: number;
+    semantic_loop: number;
+    silent_topic_drift: number;
+    infinite_loop: number;
+  };
+}
+
+export interface ExperimentPage {
+  experiments: {
+    experiment_id: string;
+  }[];
+  /** Goes on behind the last one as `cursor`; null: there are no more */
+  next_cursor: string | null;
+}
+
+export interface ExperimentReport {
+  experiment_id: string;
+  arms: {
+    on: ExperimentArm;
+    off: ExperimentArm;
+  };
+  effect: {
+    success_rate_diff: number | null;
+    ci95: [number, number] | null;
+    p_value: number | null;
+    always_valid_ci95: [number, number] | null;
+  };
+  srm: {
+    expected_on: number;
+    observed_on: number | null;
+    chi_square: number | null;
+    p_value: number | null;
+    /** Also where the p-value is smaller than any number */
+    log10_p_value: number | null;
+    /** The split is not the one that was meant (p < 0.001) */
+    flagged: boolean;
+    /** Units in each arm; one with runs in both counts in its first */
+    units: {
+      on: number;
+      off: number;
+    };
+    /** too_few_units: fewer than 8 are expected in an arm, so that the test says nothing */
+    verdict: 'no_units' | 'too_few_units' | 'as_expected' | 'mismatch';
+  };
+  /** Units with runs in both arms. The effect takes each with the runs of its first arm */
+  mixed_units: number;
+  /** Names of the first 50 of them */
+  mixed_unit_names: string[];
+  by_version: {
+    svc_version: string;
+    arm: 'on' | 'off';
+    runs: number;
+    successes: number;
+    success_rate: number | null;
+  }[];
+}
+
+export interface ExperimentArm {
+  runs: number;
+  finished: number;
+  successes: number;
+  success_rate: number | null;
+  ci95: [number, number] | null;
+  mean_steps: number | null;
+  mean_tokens: number | null;
+  mean_duration_ms: number | null;
+}
+
+export interface FindingStored {
+  finding_id: string;
+  created_at: string;
+}
+
+export interface CodebasePage {
+  codebases: {
+    codebase_id: string;
+    /** How many; null under a project, which sees its part */
+    findings: number | null;
+  }[];
+  /** Goes on behind the last one as `cursor`; null: there are no more */
+  next_cursor: string | null;
+}
+
+export interface Finding {
+  finding_id: string;
+  project_id: string;
+  content: string;
+  file_path: string;
+  finding_type: string;
+  metadata: Record<string, unknown>;
+  created_at: string;
+}
+
+export interface FindingPage {
+  findings: Finding[];
+  total: number;
+  /** Goes on behind the last one as `cursor`; null: there are no more */
+  next_cursor: string | null;
+}
+
+export interface RecalledFindings {
+  findings: RecalledFinding[];
+}
+
+export interface RecalledFinding {
+  finding_id: string;
+  project_id: string;
+  content: string;
+  file_path: string;
+  finding_type: string;
+  metadata: Record<string, unknown>;
+  created_at: string;
+  score: number;
+}
+
+export interface FindingsDeleted {
+  deleted: number;
+}
+
+export interface FindingsCoverage {
+  coverage: number;
+}
+
+export interface FindingsCleared {
+  cleared: true;
+}
+
+export interface RetrieveInput {
+  /** The task in a sentence; what is searched for */
+  context: string;
+  /** e1: the project’s, e2: the organization’s commons, e3: universal. Absent: all of them */
+  tier?: 'e1' | 'e2' | 'e3' | null | undefined;
+  top_k?: number | undefined;
+  /** Less similar patterns are left out */
+  min_similarity?: number | undefined;
+  /** Among nearly equal patterns those that a model of the same family learned go first */
+  model?: string | null | undefined;
+  /** Only patterns of exactly this category; empty: any */
+  failure_type?: string | null | undefined;
+  /** The project; ignored with a project’s own key */
+  project_id?: string | null | undefined;
+}
+
+export interface PatternImportInput {
+  /** e3 is for static keys */
+  tier: 'e1' | 'e2' | 'e3';
+  patterns: NewPatternInput[];
+  /** Of e1 patterns; default `default` */
+  project_id?: string | null | undefined;
+}
+
+export interface NewPatternInput {
+  situation: string;
+  dead_ends: string;
+  unlock: string;
+  model?: string | null | undefined;
+  failure_type?: string | null | undefined;
+}
+
+export interface RunStartInput {
+  project_id?: string | null | undefined;
+  run_id: string;
+  agent_name?: string | undefined;
+  task?: string | undefined;
+  model?: string | undefined;
+  framework?: string | undefined;
+  task_profile?: string | undefined;
+  codebase_id?: string | undefined;
+  metadata?: Record<string, unknown> | null | undefined;
+  experiment_id?: string | null | undefined;
+  arm?: 'on' | 'off' | '' | null | undefined;
+  assignment_unit?: string | null | undefined;
+  svc_version?: string | null | undefined;
+}
+
+export interface StepInput {
+  step_index: number;
+  action?: string | undefined;
+  action_input?: string | null | undefined;
+  thought?: string | undefined;
+  observation?: string | null | undefined;
+  is_error?: boolean | undefined;
+  tokens?: number | undefined;
+}
+
+export interface RunFinishInput {
+  outcome: string;
+}
+
+export interface StreamTicketRequestInput {
+  /** Only this project's events; a project's key has its own alone */
+  project_id?: string | null | undefined;
+}
+
+export interface EvaluateInput {
+  project_id?: string | null | undefined;
+  model?: string | undefined;
+  task?: string | undefined;
+  task_profile?: string | undefined;
+  steps?: EvaluateStepInput[] | undefined;
+  run_id?: string | null | undefined;
+}
+
+export interface EvaluateStepInput {
+  step_index?: number | undefined;
+  action?: string | undefined;
+  action_input?: string | null | undefined;
+  thought?: string | undefined;
+  observation?: string | null | undefined;
+  is_error?: boolean | undefined;
+  tokens?: number | undefined;
+}
+
+export interface TraceInput {
+  project_id?: string | undefined;
+  trace_id?: string | undefined;
+  outcome?: string | undefined;
+  steps?: TraceStepInput[] | undefined;
+  task?: string | null | undefined;
+  model?: string | null | undefined;
+  task_profile?: string | null | undefined;
+  run_id?: string | null | undefined;
+  manifest?: TraceManifestInput | undefined;
+  calls?: TraceCallRecordInput[] | undefined;
+}
+
+export interface TraceStepInput {
+  step_index?: number | undefined;
+  action?: string | undefined;
+  action_input?: string | undefined;
+  thought?: string | undefined;
+  observation?: string | undefined;
+  is_error?: boolean | undefined;
+  tokens_used?: number | undefined;
+}
+
+export interface TraceManifestInput {
+  trace_id: string;
+  run_id?: string | null | undefined;
+  agent_name?: string | null | undefined;
+  task?: string | null | undefined;
+  model?: string | null | undefined;
+  framework?: string | null | undefined;
+  task_profile?: string | null | undefined;
+  codebase_id?: string | null | undefined;
+  outcome?: string | null | undefined;
+  started_at?: string | null | undefined;
+  finished_at?: string | null | undefined;
+  metadata?: Record<string, unknown> | null | undefined;
+}
+
+export interface TraceCallRecordInput {
+  seq?: number | undefined;
+  model?: string | null | undefined;
+  request?: unknown | undefined;
+  response?: unknown | undefined;
+  usage?: unknown | undefined;
+  started_at?: string | null | undefined;
+  duration_ms?: unknown | undefined;
+  is_error?: boolean | undefined;
+}
+
+export interface NewProfileInput {
+  name: string;
+  weights: {
+    verification_skip?: number | undefined;
+    claim_contradiction?: number | undefined;
+    cyclic_compression?: number | undefined;
+    semantic_loop?: number | undefined;
+    silent_topic_drift?: number | undefined;
+    infinite_loop?: number | undefined;
+  };
+  thresholds?:
+    | {
+        verification_skip?: number | undefined;
+        claim_contradiction?: number | undefined;
+        cyclic_compression?: number | undefined;
+        semantic_loop?: number | undefined;
+        silent_topic_drift?: number | undefined;
+        infinite_loop?: number | undefined;
+      }
+    | null
+    | undefined;
+}
+
+export interface FindingNoteInput {
+  project_id?: string | null | undefined;
+  content: string;
+  file_path?: string | undefined;
+  finding_type?: string | undefined;
+  metadata?: Record<string, unknown> | null | undefined;
+}
+
+export interface FindingRecallInput {
+  project_id?: string | null | undefined;
+  query: string;
+  top_k?: number | undefined;
+  score_threshold?: number | undefined;
+  file_path?: string | null | undefined;
+  finding_type?: string | null | undefined;
+}
+
+export interface FindingPathsInput {
+  project_id?: string | null | undefined;
+  file_paths: string[];
+}
+
+export interface Operations {
+  health: {
+    request: {
+      query?: TenantNames | undefined;
+    };
+    answer: Health;
+  };
+  retrievePatterns: {
+    request: {
+      query?: TenantNames | undefined;
+      body: RetrieveInput & TenantNames;
+    };
+    answer: Retrieved;
+  };
+  importPatterns: {
+    request: {
+      query?: TenantNames | undefined;
+      body: PatternImportInput & TenantNames;
+    };
+    answer: PatternsImported;
+  };
+  listPatterns: {
+    request: {
+      query?:
+        | ({
+            /** Whose e1 patterns; default `default` */
+            project_id?: string | null | undefined;
+            limit?: number | undefined;
+            cursor?: string | null | undefined;
+            /** Of this tier alone */
+            tier?: 'e1' | 'e2' | 'e3' | null | undefined;
+            /** Created at this moment or later */
+            from?: string | null | undefined;
+            /** Created before this moment */
+            to?: string | null | undefined;
+          } & TenantNames)
+        | undefined;
+    };
+    answer: PatternPage;
+  };
+  readPattern: {
+    request: {
+      params: {
+        pattern_id: string;
+      };
+      query?:
+        | ({
+            /** Whose e1 patterns; default `default` */
+            project_id?: string | null | undefined;
+          } & TenantNames)
+        | undefined;
+    };
+    answer: StoredPattern;
+  };
+  deletePattern: {
+    request: {
+      params: {
+        pattern_id: string;
+      };
+      query?:
+        | ({
+            /** Whose e1 patterns; default `default` */
+            project_id?: string | null | undefined;
+          } & TenantNames)
+        | undefined;
+    };
+    answer: undefined;
+  };
+  startRun: {
+    request: {
+      query?: TenantNames | undefined;
+      body: RunStartInput & TenantNames;
+    };
+    answer: RunStarted;
+  };
+  logStep: {
+    request: {
+      params: {
+        id: string;
+      };
+      query?: TenantNames | undefined;
+      body: StepInput & TenantNames;
+    };
+    answer: ScoreBundle;
+  };
+  finishRun: {
+    request: {
+      params: {
+        id: string;
+      };
+      query?: TenantNames | undefined;
+      body: RunFinishInput & TenantNames;
+    };
+    answer: RunFinished;
+  };
+  listRuns: {
+    request: {
+      query?:
+        | ({
+            project_id?: string | null | undefined;
+            limit?: number | undefined;
+            cursor?: string | null | undefined;
+            outcome?: string | null | undefined;
+            status?: 'running' | 'finished' | null | undefined;
+            task_profile?: string | null | undefined;
+            agent_name?: string | null | undefined;
+            fired?:
+              | 'verification_skip'
+              | 'claim_contradiction'
+              | 'cyclic_compression'
+              | 'semantic_loop'
+              | 'silent_topic_drift'
+              | 'infinite_loop'
+              | null
+              | undefined;
+            from?: string | null | undefined;
+            to?: string | null | undefined;
+            /** A query such as `status:failed tool:run_tests cost:>0.5 "date parser" since:7d sort:cost`; words without a field are searched for */
+            q?: string | null | undefined;
+          } & TenantNames)
+        | undefined;
+    };
+    answer: RunPage;
+  };
+  readRun: {
+    request: {
+      params: {
+        id: string;
+      };
+      query?: TenantNames | undefined;
+    };
+    answer: Run;
+  };
+  listRunSteps: {
+    request: {
+      params: {
+        id: string;
+      };
+      query?:
+        | ({
+            limit?: number | undefined;
+            cursor?: string | null | undefined;
+          } & TenantNames)
+        | undefined;
+    };
+    answer: StepPage;
+  };
+  streamTicket: {
+    request: {
+      query?: TenantNames | undefined;
+      body: StreamTicketRequestInput & TenantNames;
+    };
+    answer: StreamTicket;
+  };
+  deleteRun: {
+    request: {
+      params: {
+        id: string;
+      };
+      query?: TenantNames | undefined;
+    };
+    answer: undefined;
+  };
+  evaluate: {
+    request: {
+      query?: TenantNames | undefined;
+      body: EvaluateInput & TenantNames;
+    };
+    answer: Evaluation;
+  };
+  submitTrace: {
+    request: {
+      query?: TenantNames | undefined;
+      body: TraceInput & TenantNames;
+    };
+    answer: TraceAccepted | TraceQueued;
+  };
+  listTraces: {
+    request: {
+      query?:
+        | ({
+            /** Of this project alone */
+            project_id?: string | null | undefined;
+            limit?: number | undefined;
+            cursor?: string | null | undefined;
+            status?: 'queued' | 'distilling' | 'done' | 'failed' | null | undefined;
+            /** Submitted then or later */
+            from?: string | null | undefined;
+            /** Submitted earlier */
+            to?: string | null | undefined;
+          } & TenantNames)
+        | undefined;
+    };
+    answer: TracePage;
+  };
+  readTrace: {
+    request: {
+      params: {
+        trace_id: string;
+      };
+      query?: TenantNames | undefined;
+    };
+    answer: TraceState;
+  };
+  deleteTrace: {
+    request: {
+      params: {
+        trace_id: string;
+      };
+      query?: TenantNames | undefined;
+    };
+    answer: undefined;
+  };
+  listProfiles: {
+    request: {
+      query?:
+        | ({
+            limit?: number | undefined;
+            cursor?: string | null | undefined;
+          } & TenantNames)
+        | undefined;
+    };
+    answer: ProfilePage;
+  };
+  putProfile: {
+    request: {
+      query?: TenantNames | undefined;
+      body: NewProfileInput & TenantNames;
+    };
+    answer: Profile;
+  };
+  deleteProfile: {
+    request: {
+      params: {
+        name: string;
+      };
+      query?: TenantNames | undefined;
+    };
+    answer: undefined;
+  };
+  listExperiments: {
+    request: {
+      query?:
+        | ({
+            /** With runs of this project alone */
+            project_id?: string | null | undefined;
+            limit?: number | undefined;
+            cursor?: string | null | undefined;
+          } & TenantNames)
+        | undefined;
+    };
+    answer: ExperimentPage;
+  };
+  reportExperiment: {
+    request: {
+      params: {
+        experiment_id: string;
+      };
+      query?:
+        | ({
+            expected_on_share?: number | undefined;
+          } & TenantNames)
+        | undefined;
+    };
+    answer: ExperimentReport;
+  };
+  storeFinding: {
+    request: {
+      params: {
+        codebase_id: string;
+      };
+      query?: TenantNames | undefined;
+      body: FindingNoteInput & TenantNames;
+    };
+    answer: FindingStored;
+  };
+  listCodebases: {
+    request: {
+      query?:
+        | ({
+            project_id?: string | null | undefined;
+            limit?: number | undefined;
+            cursor?: string | null | undefined;
+          } & TenantNames)
+        | undefined;
+    };
+    answer: CodebasePage;
+  };
+  readFinding: {
+    request: {
+      params: {
+        codebase_id: string;
+        finding_id: string;
+      };
+      query?:
+        | ({
+            project_id?: string | null | undefined;
+          } & TenantNames)
+        | undefined;
+    };
+    answer: Finding;
+  };
+  deleteFinding: {
+    request: {
+      params: {
+        codebase_id: string;
+        finding_id: string;
+      };
+      query?:
+        | ({
+            project_id?: string | null | undefined;
+          } & TenantNames)
+        | undefined;
+    };
+    answer: undefined;
+  };
+  listFindings: {
+    request: {
+      params: {
+        codebase_id: string;
+      };
+      query?:
+        | ({
+            project_id?: string | null | undefined;
+            limit?: number | undefined;
+            offset?: number | undefined;
+            /** `next_cursor` of the page before */
+            cursor?: string | null | undefined;
+            file_path?: string | null | undefined;
+            finding_type?: string | null | undefined;
+            /** Stored then or later */
+            from?: string | null | undefined;
+            /** Stored earlier */
+            to?: string | null | undefined;
+          } & TenantNames)
+        | undefined;
+    };
+    answer: FindingPage;
+  };
+  recallFindings: {
+    request: {
+      params: {
+        codebase_id: string;
+      };
+      query?: TenantNames | undefined;
+      body: FindingRecallInput & TenantNames;
+    };
+    answer: RecalledFindings;
+  };
+  invalidateFindings: {
+    request: {
+      params: {
+        codebase_id: string;
+      };
+      query?: TenantNames | undefined;
+      body: FindingPathsInput & TenantNames;
+    };
+    answer: FindingsDeleted;
+  };
+  findingsCoverage: {
+    request: {
+      params: {
+        codebase_id: string;
+      };
+      query?: TenantNames | undefined;
+      body: FindingPathsInput & TenantNames;
+    };
+    answer: FindingsCoverage;
+  };
+  clearFindings: {
+    request: {
+      params: {
+        codebase_id: string;
+      };
+      query?:
+        | ({
+            project_id?: string | null | undefined;
+          } & TenantNames)
+        | undefined;
+    };
+    answer: FindingsCleared;
+  };
+}

@@ -1,0 +1,102 @@
+/**
+ * What tools are made of: how they call the API, and how the API's answers become results of tools. A failure tells the model
+ * what to do. Any thread.
+ */
+import type { CallToolResult, ToolAnnotations } from '@modelcontextprotocol/server';
+import { z } from 'zod';
+import type { Endpoint } from '../contract/endpoint.ts';
+
+/** What the API answered. */
+export interface ApiAnswer {
+  status: number;
+  /** The JSON of it; undefined where it was none. */
+  body: unknown;
+  /** Seconds after which to try again, where the API says so. */
+  retry_after_s: number | null;
+}
+
+/**
+ * Calls an endpoint of the API.
+ * @param input the body, or the query of a GET
+ * @throws UnreachableApi when there is no answer
+ */
+export type CallApi = (
+  endpoint: Endpoint,
+  params: Readonly<Record<string, string>>,
+  input: Readonly<Record<string, unknown>>,
+) => Promise<ApiAnswer>;
+
+/** No answer came; the message names the address and the cause. */
+export class UnreachableApi extends Error {
+  override readonly name = 'UnreachableApi';
+}
+
+/** A tool as the protocol's library registers it. */
+export interface Tool {
+  name: string;
+  title: string;
+  description: string;
+  annotations: ToolAnnotations;
+  inputSchema: z.ZodObject;
+  outputSchema: z.ZodObject;
+  /** Never rejects. */
+  run(input: never): Promise<CallToolResult>;
+}
+
+/** @returns what the API answered, as the protocol gives results of tools */
+export async function answer(output: z.ZodObject, ask: () => Promise<ApiAnswer>): Promise<CallToolResult> {
+  let got: ApiAnswer;
+  try {
+    got = await ask();
+  } catch (thrown) {
+    if (thrown instanceof UnreachableApi) return fail(`${thrown.message}. ${GO_ON}`);
+    throw thrown;
+  }
+  if (got.status !== 200) return fail(describeRefusal(got));
+  const read = output.safeParse(got.body);
+  if (!read.success) return fail(`What answers is not the API of Understudy: check its address. ${GO_ON}`);
+  // The text is for clients that show the model no structured content.
+  return { content: [{ type: 'text', text: JSON.stringify(read.data) }], structuredContent: read.data };
+}
+
+function fail(text: string): CallToolResult {
+  return { content: [{ type: 'text', text }], isError: true };
+}
+
+const GO_ON = 'Go on without it.';
+
+/** What the model should do about an answer that is no success. */
+function describeRefusal({ status, body, retry_after_s }: ApiAnswer): string {
+  const words = readDetail(body) ?? `HTTP ${status}`;
+  switch (status) {
+    case 401:
+      return `${words}: the API key is missing, wrong or revoked; the user has to set another one. ${GO_ON}`;
+    case 403:
+      return `${words}: this credential may not do that; the user has to set a key that may. ${GO_ON}`;
+    case 404:
+      return `${words}: the address, org_id or project_id that the user has set leads nowhere. ${GO_ON}`;
+    case 409:
+      return `${words}: a person has to delete some first. ${GO_ON}`;
+    case 413:
+    case 422:
+      return `Not accepted: ${words}. Correct the arguments and call again.`;
+    case 429:
+      return `${words}: wait ${retry_after_s ?? 1} s, then call again, or go on without it.`;
+    default:
+      return `Understudy cannot answer now (${words}). Go on without it; it may answer later.`;
+  }
+}
+
+const textDetail = z.object({ detail: z.string() });
+const violations = z.object({
+  detail: z.array(z.object({ loc: z.array(z.union([z.string(), z.number()])), msg: z.string() })),
+});
+
+/** @returns null for an answer that is not in the API's words: something else stands on the way */
+function readDetail(body: unknown): string | null {
+  const text = textDetail.safeParse(body);
+  if (text.success) return text.data.detail;
+  const list = violations.safeParse(body);
+  if (!list.success) return null;
+  return list.data.detail.map(({ loc, msg }) => `${loc.slice(1).join('.')}: ${msg}`).join('; ');
+}
