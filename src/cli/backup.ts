@@ -1,12 +1,16 @@
-/** `understudy backup` and `restore`: a copy of everything while the process runs, and its way back. Main thread. */
+/** `understudy backup` and `restore`: copies everything while the process runs, and puts a copy back. Main thread. */
 
 import { resolve } from 'node:path';
 import { loadConfig } from '../config.ts';
 import { countOf } from '../std/count-of.ts';
 import { isThere } from '../std/file-place.ts';
-import { BackupError, type BackupManifest, restoreBackup, writeBackup } from '../storage/backup.ts';
+import { writeBackup } from '../storage/backup.ts';
+import { BackupError, type BackupManifest } from '../storage/backup-manifest.ts';
+import { restoreBackup, undoRestore } from '../storage/restore.ts';
 import { type FlagValues, readFlags } from './flags.ts';
+import type { GuardedEnd } from './guard.ts';
 import { type CliIo, EXIT, UsageError } from './io.ts';
+import { Progress } from './progress.ts';
 import { makeHarmlessLine } from './terminal-text.ts';
 
 export type BackupCommand = 'backup' | 'restore';
@@ -64,28 +68,37 @@ export async function runBackup(command: BackupCommand, argv: string[], io: CliI
     capture_db: config.capture.db,
     data_key: config.data_key,
   };
-  const clear = () => {
-    if (io.is_terminal) io.err('\r\x1b[K');
-  };
-  const progress = (name: string, done: number, of: number) => {
-    if (io.is_terminal) io.err(`\r\x1b[K${done + 1} of ${of}: ${name}`);
-  };
+  const shown = new Progress(io, Date.now);
+  const progress = (name: string, done: number, of: number) =>
+    shown.announce(`${done + 1} of ${of}: ${name}`);
   try {
     const manifest =
       command === 'backup'
         ? await writeBackup(places, resolve(folder), progress, Date.now())
         : await restoreBackup(resolve(folder), places, progress);
-    clear();
+    shown.clear();
     await io.out(
       values.json ? `${JSON.stringify(manifest, null, 2)}\n` : describe(command, manifest, folder),
     );
     return EXIT.done;
   } catch (thrown) {
-    clear();
+    shown.clear();
     if (!(thrown instanceof BackupError)) throw thrown;
     io.err(`understudy: ${makeHarmlessLine(thrown.message)}\n`);
     return EXIT.failed;
   }
+}
+
+/** When a signal ends a restore, the parent process removes the files placed so far. */
+export function endRestore(argv: string[]): GuardedEnd & { what: string | undefined } {
+  const { from, db }: FlagValues<typeof FLAGS.restore> = readFlags(argv, FLAGS.restore);
+  const { data_dir, capture } = loadConfig({ listener: 'gateway', db });
+  return {
+    what: from === undefined ? undefined : makeHarmlessLine(from),
+    interrupted: 'nothing was restored',
+    advice: 'Restore an earlier backup',
+    undo: () => undoRestore({ data_dir, capture_db: capture.db }),
+  };
 }
 
 function describe(command: BackupCommand, { files }: BackupManifest, folder: string): string {

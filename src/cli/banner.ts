@@ -1,24 +1,27 @@
-/** What the terminal shows when the process has started: where things are and what to do next. Pure; main thread. */
+/** What the terminal shows when the process has started: addresses and next steps. Pure; main thread. */
 
-import { relative } from 'node:path';
+import { relative, resolve } from 'node:path';
 import { styleText } from 'node:util';
-import { type Config, toLocalUrl } from '../config.ts';
+import { toLocalUrl } from '../config/local-address.ts';
+import type { Config } from '../config.ts';
 import { quoteForShell } from '../std/shell-word.ts';
 
 /** Where the started parts listen; null for one that was not started. */
-export interface StartedAddresses {
+interface StartedAddresses {
+  /** What checks the framing of requests: native, or js where the native code does not run. */
+  framing_guard?: string;
   api_url: string | null;
   gateway_url: string | null;
   /** Left out or null without a proxy. */
   proxy_url?: string | null;
-  /** Signs the first user in; null where tokens come from elsewhere. */
+  /** Signs the first user in; null when tokens come from an identity provider. */
   owner_token: string | null;
 }
 
-export interface BannerSurroundings {
+interface BannerSurroundings {
   /** The output goes to a person: elsewhere it is kept, in a container's log for example, where no token belongs. */
   is_terminal: boolean;
-  /** Mark headings. */
+  /** Headings are coloured. */
   has_color: boolean;
   /** Paths below it are shown relative to it. */
   cwd: string;
@@ -31,19 +34,20 @@ export interface BannerSurroundings {
 /** @returns lines of text, the last one ended */
 export function renderBanner(
   config: Config,
-  { api_url, gateway_url, proxy_url = null, owner_token }: StartedAddresses,
+  { api_url, gateway_url, proxy_url = null, owner_token, framing_guard }: StartedAddresses,
   surroundings: BannerSurroundings,
 ): string {
   const { has_color, cwd } = surroundings;
   const bold = (text: string) => (has_color ? styleText('bold', text, { validateStream: false }) : text);
   const sections = [[bold(`Understudy ${config.version}`)], renderPlaces(config, api_url, gateway_url, cwd)];
+  if (framing_guard !== undefined) sections[1]!.push(`  framing_guard: ${framing_guard}`);
   if (api_url !== null) {
     const url = config.api.public_url ?? toLocalUrl(api_url);
-    sections.push(renderDashboardLines(url, owner_token, surroundings, bold));
+    sections.push(renderDashboardLines(url, owner_token, config, surroundings, bold));
   }
   if (gateway_url !== null) {
     sections.push([bold('Point an agent at the gateway:'), ...renderAgentLines(toLocalUrl(gateway_url))]);
-    if (proxy_url !== null) sections.push(renderProxyLines(proxy_url, surroundings, bold));
+    if (proxy_url !== null) sections.push(renderProxyLines(proxy_url, config, surroundings, bold));
     sections.push(renderCaptureLines(config, surroundings, bold));
   }
   return `${sections.map((lines) => lines.join('\n')).join('\n\n')}\n\n`;
@@ -72,7 +76,7 @@ function renderPlaces(
     'Threads',
     `${server_threads} server, ${actor_threads} actor, on ${cores === 1 ? '1 core' : `${cores} cores`}`,
   ]);
-  // What runs without anything to install.
+  // Parts that run without an installation.
   const { accounts, vector_store, live_stream } = config.engines;
   const embedded = [
     ...(api_url !== null && accounts === 'embedded:' ? ['accounts'] : []),
@@ -93,6 +97,7 @@ function describeStudent({ directory, mode }: NonNullable<Config['relegation']>,
 function renderDashboardLines(
   url: string,
   token: string | null,
+  config: Config,
   surroundings: BannerSurroundings,
   bold: (text: string) => string,
 ): string[] {
@@ -100,11 +105,9 @@ function renderDashboardLines(
   if (surroundings.is_terminal)
     return [bold('Dashboard, signed in for a day (keep the link to yourself):'), `  ${url}/#token=${token}`];
   return [
-    bold(
-      'Dashboard (no link that signs in, since this is no terminal; a token comes from the command below):',
-    ),
+    bold('Dashboard (no sign-in link, because this is not a terminal; the command below prints a token):'),
     `  ${url}/`,
-    `  ${renderCommand('token --owner', surroundings)}`,
+    `  ${renderDataCommand('token --owner', config, surroundings)}`,
   ];
 }
 
@@ -127,12 +130,13 @@ function renderAgentLines(url: string): string[] {
 
 function renderProxyLines(
   url: string,
+  config: Config,
   surroundings: BannerSurroundings,
   bold: (text: string) => string,
 ): string[] {
   return [
-    bold('Or through the proxy, where a client loses something with another base URL:'),
-    `  HTTPS_PROXY=${toLocalUrl(url)}   (all that it needs: ${renderCommand('proxy --trust', surroundings)})`,
+    bold('Or through the proxy, for clients that lose features with another base URL:'),
+    `  HTTPS_PROXY=${toLocalUrl(url)}   (everything it needs: ${renderDataCommand('proxy --trust', config, surroundings)})`,
   ];
 }
 
@@ -146,15 +150,23 @@ function renderCaptureLines(
   return [bold('See what it captured:'), `  ${renderCommand(`inspect --db ${db}`, surroundings)}`];
 }
 
+/** A command that reads DATA_DIR. The variable of this process is not set in the other terminal. */
+function renderDataCommand(words: string, { data_dir }: Config, surroundings: BannerSurroundings): string {
+  const { cwd } = surroundings;
+  const setting =
+    data_dir === resolve(cwd, 'data') ? '' : `DATA_DIR=${quoteForShell(shortenPath(data_dir, cwd))} `;
+  return `${setting}${renderCommand(words, surroundings)}`;
+}
+
 /**
- * How to run another command of ours in another terminal. A Node that npx brought for this process alone is not there,
- * and the machine's own may be too old.
+ * The command line that runs another of our commands in another terminal. A Node that npx fetched for this process is
+ * not on that terminal's PATH, and the machine's own may be too old.
  */
 function renderCommand(words: string, { exec_path, entry, cwd }: BannerSurroundings): string {
   const isBorrowedNode = /[\\/]_npx[\\/]/.test(exec_path);
   return isBorrowedNode
     ? `npx -y -p node@22 -c "node ${shortenPath(entry, cwd)} ${words}"`
-    : `npx understudy ${words}`;
+    : `npx understudy-gateway ${words}`;
 }
 
 function shortenPath(path: string, cwd: string): string {

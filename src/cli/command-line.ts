@@ -1,20 +1,26 @@
-/** The command line: finds the command, runs it, turns what it throws into one line and an exit status. Main thread. */
+/**
+ * The command line: finds the command, runs it, and turns an exception into one line and an exit status. Main thread.
+ */
 
 import { resolve, sep } from 'node:path';
-import { ConfigError, loadConfig, readVersion, silenceModelRuntime } from '../config.ts';
+import { ConfigError } from '../config/config-error.ts';
+import { loadConfig, readVersion, silenceModelRuntime } from '../config.ts';
 import { describeRefusal, isFull } from '../std/file-place.ts';
-import { IN_PROCESS, runGuarded } from './guard.ts';
+import { findNearestName } from '../std/nearest-name.ts';
+import { type GuardedEnd, IN_PROCESS, runGuarded } from './guard.ts';
 import { type CliIo, EXIT, UsageError } from './io.ts';
-import { findNearestName } from './nearest-name.ts';
 import { runStart, START_SUMMARIES, type StartCommand } from './start.ts';
 import { formatJson, makeHarmlessLine } from './terminal-text.ts';
 
 interface Command {
   summary: string;
-  /** It reads capture files: in a process of its own (guard.ts). `once`: with --once, else it starts such processes. */
+  /**
+   * It reads capture files, so it runs in a separate process (guard.ts). `once`: only with --once; otherwise it starts
+   * such processes itself.
+   */
   is_guarded?: true | 'once';
-  /** Said when a signal ends that process and it has not said itself what it has done. */
-  interrupted?: string;
+  /** What to do when a signal ends that process. */
+  ends?: (argv: string[]) => Promise<GuardedEnd & { what?: string | undefined }>;
   /** @returns the exit status */
   run(argv: string[], io: CliIo): Promise<number>;
 }
@@ -31,14 +37,27 @@ const COMMANDS: Record<string, Command> = {
   inspect: {
     summary: 'show what a capture database holds: runs, turns, gaps, bodies',
     is_guarded: true,
-    interrupted: 'what it has shown is not all',
+    ends: async () => ({ interrupted: 'the output is incomplete' }),
     run: async (argv, io) => (await import('./inspect.ts')).runInspect(argv, io),
   },
   trace: {
     summary: 'write the runs of a capture database as JSON lines, turns in one form for all providers',
     is_guarded: true,
-    interrupted: 'what it has written is not all; with --out, the same command goes on from there',
+    ends: async () => ({
+      interrupted: 'the output is incomplete; with --out, the same command continues it',
+    }),
     run: async (argv, io) => (await import('./trace.ts')).runTrace(argv, io),
+  },
+  replay: {
+    summary: 'serve a captured run to an agent again, offline, or continue it live from a turn on',
+    is_guarded: true,
+    ends: async () => ({ interrupted: 'the replay was not finished' }),
+    run: async (argv, io) => (await import('./replay.ts')).runReplay(argv, io),
+  },
+  runs: {
+    summary: 'say of a captured run that it went well, or not',
+    is_guarded: true,
+    run: async (argv, io) => (await import('./runs.ts')).runRuns(argv, io),
   },
   distill: {
     summary: 'make patterns and a student of the golden runs in a capture database',
@@ -57,7 +76,7 @@ const COMMANDS: Record<string, Command> = {
   relegation: {
     summary: 'explain why the student served a captured step, or did not',
     is_guarded: true,
-    interrupted: 'nothing was explained',
+    ends: async () => ({ interrupted: 'nothing was explained' }),
     run: async (argv, io) => (await import('./relegation.ts')).runRelegation(argv, io),
   },
   token: {
@@ -98,9 +117,18 @@ const COMMANDS: Record<string, Command> = {
     is_guarded: true,
     run: async (argv, io) => (await import('./erase.ts')).runErase(argv, io),
   },
+  retention: {
+    summary: 'show the clock that deletion by age goes by, and confirm it after a jump',
+    run: async (argv, io) => (await import('./retention.ts')).runRetention(argv, io),
+  },
+  compact: {
+    summary: 'write the databases anew, without what was deleted from them',
+    run: async (argv, io) => (await import('./compact.ts')).runCompact(argv, io),
+  },
   restore: {
     summary: 'put a backup into an empty DATA_DIR, and check it by reading it',
     is_guarded: true,
+    ends: async (argv) => (await import('./backup.ts')).endRestore(argv),
     run: async (argv, io) => (await import('./backup.ts')).runBackup('restore', argv, io),
   },
 };
@@ -121,11 +149,12 @@ Exit status: 0 done, 1 failed, 2 wrong use, 78 a bad variable or flag value.
 
 /**
  * @param argv what follows `understudy`
- * @returns the exit status; failures are already told on `io.err`
+ * @returns the exit status; failures are already reported on `given.err`
  */
-export async function runUnderstudy(argv: string[], io: CliIo): Promise<number> {
+export async function runUnderstudy(argv: string[], given: CliIo): Promise<number> {
   silenceModelRuntime();
-  const isInProcess = argv[0] === IN_PROCESS;
+  const isInProcess = argv[0] === IN_PROCESS.quiet || argv[0] === IN_PROCESS.progress;
+  const io = isInProcess ? { ...given, shows_progress: argv[0] === IN_PROCESS.progress } : given;
   const [name = '', ...rest] = isInProcess ? argv.slice(1) : argv;
   try {
     if (name === '--help' || name === '-h' || name === 'help') {
@@ -149,14 +178,20 @@ export async function runUnderstudy(argv: string[], io: CliIo): Promise<number> 
     const isGuarded =
       command.is_guarded === true || (command.is_guarded === 'once' && rest.includes('--once'));
     if (isGuarded && !isInProcess && !rest.includes('--help') && !rest.includes('-h'))
-      return await runGuarded([name, ...rest], io, nameDatabase(rest), undefined, command.interrupted);
+      return await runApart(command, name, rest, io);
     return await command.run(rest, io);
   } catch (thrown) {
     return reportFailure(thrown, name, rest, io);
   }
 }
 
-/** The database that a command reads, as its flags say. */
+/** Runs a guarded command in a separate process. */
+async function runApart(command: Command, name: string, argv: string[], io: CliIo): Promise<number> {
+  const { what = nameDatabase(argv), ...end } = (await command.ends?.(argv)) ?? {};
+  return runGuarded([name, ...argv], io, what, undefined, end);
+}
+
+/** The database that a command reads, by its flags. */
 function nameDatabase(argv: string[]): string {
   const at = argv.findIndex((word) => word === '--db' || word.startsWith('--db='));
   const named = at < 0 ? undefined : argv[at] === '--db' ? argv[at + 1] : argv[at]!.slice('--db='.length);
@@ -180,18 +215,18 @@ function reportFailure(thrown: unknown, name: string, argv: readonly string[], i
     io.err(`understudy: ${makeHarmlessLine(refusal)}${adviseOn(place, argv)}\n`);
     return EXIT.failed;
   }
-  // Other refusals of the system (a port in use) keep its words; anything else is our own fault and shows where.
+  // Other system errors (a port in use) keep their message; anything else is a bug and shows its stack.
   const isSystemError = thrown instanceof Error && 'code' in thrown;
   const text = thrown instanceof Error ? (isSystemError ? thrown.message : thrown.stack) : String(thrown);
   io.err(`understudy: ${text}\n`);
   return EXIT.failed;
 }
 
-/** What to do about a wrong place: a user who has not named it may not know where it comes from. */
+/** Advice about a bad place: a user who has not named it may not know where it comes from. */
 function adviseOn(path: string | undefined, argv: readonly string[]): string {
   if (path === undefined) return '';
   const full = resolve(path);
-  // Commands put `.partial` and the like behind what was named, and make the folders above it.
+  // Commands append `.partial` and similar suffixes to a named place, and create its parent folders.
   const isOf = (place: string): boolean =>
     full === place ||
     full.startsWith(`${place}${sep}`) ||

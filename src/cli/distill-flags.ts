@@ -2,25 +2,28 @@
 
 import { resolve } from 'node:path';
 import { TIERS, type Tier } from '../domain/pattern.ts';
+import { MODEL_CHARACTERS } from '../limits.ts';
 import {
-  HELD_OUT,
-  MODEL_CHARACTERS,
+  isStudentEndpoint,
   NEVER_SERVE,
-  SERVED_MIN_DEFAULT,
   SERVICE_ANSWERS_MAX,
-  TARGET_ERROR_DEFAULT,
-} from '../limits.ts';
-import { isStudentEndpoint, type StudentKind } from '../student/model/manifest.ts';
+  type StudentKind,
+} from '../student/model/manifest.ts';
+import { HELD_OUT } from '../teaching/limits.ts';
 import { type FlagKinds, readFlags } from './flags.ts';
 import { UsageError } from './io.ts';
 
-/** The flags that both commands have, for `--help`. */
+/** Share of served steps that may be wrong (decisions, Relegation), and the fewest steps that allow a statement about it. */
+const TARGET_ERROR_DEFAULT = 0.05;
+const SERVED_MIN_DEFAULT = 12;
+
+/** The flags that both commands share, for `--help`. */
 export const DISTILL_FLAGS_HELP = `  --db FILE            capture database; DATA_DIR/capture.mdb when not given. A running gateway may be writing to it; the
                        sealed files beside it are read with it
   --out DIR            where the student lives: new, empty, or one that was made by this command
   --target-error E     share of served steps that may be wrong, 0.001 to 0.5; ${TARGET_ERROR_DEFAULT} when not given
-  --min-served N       steps kept apart that it must serve before its error counts for anything; ${SERVED_MIN_DEFAULT}
-  --never-serve NAME   a tool of which no call is ever served; may be given several times, or with commas
+  --min-served N       held-out steps that it must serve before its error rate counts; ${SERVED_MIN_DEFAULT}
+  --never-serve NAME   a tool whose calls are never served; repeatable, or with commas
   --tier TIER          e1, e2 or e3: named in the line that says how to import the patterns; e2
   --share S            share of the runs that a new version serves, 0 to 1; 1. See understudy student publish --share
   --student KIND       exemplar (default): answers from golden steps itself. http: the gateway asks a cheaper model, for
@@ -30,30 +33,30 @@ export const DISTILL_FLAGS_HELP = `  --db FILE            capture database; DATA
   --model NAME         of kind http: the model that is asked for
   --style STYLE        of kind http: messages (default) or chat_completions
   --answers N          of kind http: answers to a step that must agree before it is served, 1 to ${SERVICE_ANSWERS_MAX}; 1
-  --with-exemplar      of kind http: what golden steps themselves would answer must agree, too
-  --held-out S         of kind http, and of exports: share of the golden runs that is kept apart, 0.05 to 0.9. For a
+  --with-exemplar      of kind http: the answer derived from golden steps must agree, too
+  --held-out S         of kind http, and of exports: share of the golden runs that is held out, 0.05 to 0.9. For a
                        model that was taught an export, take the share of that export. ${HELD_OUT.share} when not given, and
                        more of agents with few golden runs
   --json               the report as JSON`;
 
 export interface DistillFlags {
-  /** null: the configured one. Absolute. */
+  /** null for the configured one. Absolute. */
   db: string | null;
   /** Absolute; '' for a model that is only tried. */
   out: string;
   target_error: number;
   served_min: number;
-  /** Tools of which no call is served. */
+  /** Tools whose calls are not served. */
   never_serve: string[];
   tier: Tier;
-  /** Of the runs, how much what is published serves. */
+  /** Share of the runs that the published version serves. */
   share: number;
   student: StudentKind;
-  /** Of the golden runs, how much is kept apart for a service; null: as much as it takes. */
+  /** Share of the golden runs held out for a service; null for as many as it needs. */
   held_out: number | null;
   json: boolean;
   help: boolean;
-  /** What the command has besides. */
+  /** The command's other flags. */
   more: Readonly<Record<string, string | boolean | undefined>>;
 }
 
@@ -76,7 +79,7 @@ const FLAGS = {
 } as const;
 
 /**
- * @param more options of the one command
+ * @param more options of one command
  * @throws UsageError
  */
 export function readDistillFlags(argv: string[], more: FlagKinds = {}): DistillFlags {
@@ -84,9 +87,9 @@ export function readDistillFlags(argv: string[], more: FlagKinds = {}): DistillF
   const text = (name: keyof typeof FLAGS): string | undefined => values[name] as string | undefined;
   const isHelp = values.help === true;
   const out = text('out');
-  // A model that is only tried leaves nothing behind.
+  // A trial of a model leaves no files.
   if (!isHelp && (out === '' || (out === undefined && values['model-url'] === undefined)))
-    throw new UsageError('say where the student goes: --out DIR');
+    throw new UsageError('name the folder of the student: --out DIR');
   const student = readStudent(values);
   const heldOut = text('held-out');
   if (heldOut !== undefined && student.kind !== 'http' && values.export === undefined)
@@ -109,7 +112,7 @@ export function readDistillFlags(argv: string[], more: FlagKinds = {}): DistillF
   };
 }
 
-/** What `/v1/…` at the end of an address says of the service; people copy the address that they know. */
+/** A path `/v1/…` at the end of an address shows the style of the service; people copy the address that they know. */
 function readPlace(address: string): { endpoint: string; style: 'messages' | 'chat_completions' | null } {
   const [, endpoint = address, path] = /^(.*?)\/v1(\/messages|\/chat\/completions)?\/*$/.exec(address) ?? [];
   const style = path === undefined ? null : path === '/messages' ? 'messages' : 'chat_completions';
@@ -128,7 +131,7 @@ function readWhole(name: string, text: string | undefined, unset: number, min: n
   return readNumber(name, text, unset, min, max);
 }
 
-/** Names with commas between them. */
+/** Names separated by commas. */
 function readNames(flag: string, text: string | undefined): string[] {
   if (text === undefined) return [];
   const names = [...new Set(text.split(',').map((name) => name.trim()))];

@@ -1,30 +1,26 @@
-/** What a round of `distill` or `loop` did, for a person and as JSON. Pure; main thread. */
+/** The report of a round of `distill` or `loop`, in words for a person. Pure; main thread. */
 
 import { join } from 'node:path';
-import { percent } from '../analysis/distill.ts';
-import type { RunFault } from '../analysis/golden-run.ts';
-import type { UntaughtReason } from '../analysis/golden-steps.ts';
-import type { AnswerKindMeasure } from '../analysis/student-measures.ts';
-import type { LeftOut } from '../analysis/training-lines.ts';
+import { describeKindRefusal } from '../domain/kind-refusal.ts';
 import type { Tier } from '../domain/pattern.ts';
-import { DISTILL_BODY_BYTES } from '../limits.ts';
 import { countOf } from '../std/count-of.ts';
-import {
-  type CurvePoint,
-  cleanRunsNeeded,
-  KIND_RUNS_MIN,
-  type KindRefusal,
-} from '../student/model/calibration.ts';
 import type { UncoveredReason } from '../student/model/decision.ts';
 import type { StudentManifestDraft } from '../student/model/manifest.ts';
-import type { ExportReport } from './distill-export.ts';
-import type { RoundReport } from './distill-round.ts';
+import { KIND_RUNS_MIN } from '../teaching/calibration.ts';
+import type { RunFault } from '../teaching/golden-run.ts';
+import type { UntaughtReason } from '../teaching/golden-steps.ts';
+import { DISTILL_BODY_BYTES } from '../teaching/limits.ts';
+import type { RoundJson } from '../teaching/round-json.ts';
+import type { AnswerKindMeasure } from '../teaching/student-measures.ts';
+import { percent } from '../teaching/taught-student.ts';
+import type { ExportReport } from '../teaching/training-export.ts';
+import type { LeftOut } from '../teaching/training-lines.ts';
 import { layOutTable, makeHarmlessLine, type Palette } from './terminal-text.ts';
 
 const NOT_GOLDEN: Record<RunFault, string> = {
   no_turn: 'no model turn',
   aborted: 'aborted',
-  truncated: 'stored copy cut off',
+  truncated: 'stored copy truncated',
   undecodable: 'body unreadable',
   seq_gap: 'x-svc-seq has gaps',
   seq_missing: 'x-svc-seq partly missing',
@@ -33,34 +29,38 @@ const NOT_GOLDEN: Record<RunFault, string> = {
   failed_call: 'failed call not retried to success',
   unfinished: 'not ended',
   shape: 'other API',
-  side_call: 'calls of a client beside its work',
+  side_call: 'side calls of a client',
+  monitor_fired: 'monitor fired near the end',
+  reading_differs: 'read differently from its repetition',
   outcome: 'monitor run not a success',
+  marked_bad: 'marked bad by a person',
   too_large: `a body above ${DISTILL_BODY_BYTES / 1_048_576} MiB`,
 };
 
 const UNTAUGHT: Record<UntaughtReason, string> = {
-  other_shape: 'not POST /v1/messages',
+  other_shape: 'on a wire that GW_RELEGATION_WIRES does not name',
   served_by_student: 'a student answered',
   unreadable: 'unreadable',
+  reading_differs: 'two readings of the answer differ',
   too_many: 'in the rest of a long run',
 };
 
 const UNCOVERED: Record<UncoveredReason, string> = {
   unknown_agent: 'unknown agent',
-  other_value: 'another value than all golden runs had in the prompt',
+  other_value: 'another value in the prompt than in all golden runs',
   unsupported: 'asks for what no student gives',
   too_far: 'nothing near enough',
   disagreement: 'golden steps disagree',
-  unproven: 'kinds of answers without evidence enough, or wrong too often',
+  unproven: 'kinds of answers with too little evidence, or wrong too often',
   bad_request: 'the upstream may refuse the request',
   missing_value: 'a value is missing',
   invalid: 'the answer would be invalid',
 };
 
-/** Kinds of answers that the table has lines for; every kind that was wrong has one besides. */
+/** Most kinds of answers with a line in the table; kinds with errors are listed in any case. */
 const KINDS_SHOWN = 12;
 
-/** For a person: what would be served first, then what it comes from. */
+/** For a person: first what would be served, then the material behind it. */
 export function describeRound(round: RoundJson, tier: Tier, width: number, palette: Palette): string {
   const { patterns, student } = round;
   const facts: [string, string][] = student === null ? [] : describeServed(student);
@@ -77,7 +77,7 @@ export function describeRound(round: RoundJson, tier: Tier, width: number, palet
     .map(([name, value]) => `${palette.dim(name.padEnd(left))}  ${makeHarmlessLine(value)}\n`)
     .join('');
   const agents = student?.coverage.agents ?? [];
-  if (agents.length > 0) text += `\n${layOutAgents(agents, student!.coverage.target_error, width, palette)}`;
+  if (agents.length > 0) text += `\n${layOutAgents(agents, width, palette)}`;
   if (student?.student.kind === 'http' && agents.length > 0)
     text += `\n${layOutKinds(agents, width, palette)}`;
   if (student !== null && student.by_answer.length > 0)
@@ -97,7 +97,7 @@ function describeRuns({ runs, looked_at, passed_over }: RoundJson): string {
 }
 
 function describePatterns({ count, found }: RoundJson['patterns']): string {
-  if (count === 0) return 'none: no golden run failed on the way and recovered';
+  if (count === 0) return 'none: no golden run failed and recovered';
   return found === count ? number(count) : `${number(count)}, from ${number(found)} with their like merged`;
 }
 
@@ -105,7 +105,7 @@ function describeServed({ measured }: NonNullable<RoundJson['student']>): [strin
   const facts: [string, string][] = [
     [
       'served',
-      `${number(measured.served)} of ${countOf(measured.steps, 'step')} kept apart (${percent(measured.coverage)})`,
+      `${number(measured.served)} of ${countOf(measured.steps, 'step')} held out (${percent(measured.coverage)})`,
     ],
   ];
   if (measured.error !== null && measured.error_at_most !== null) {
@@ -135,7 +135,7 @@ function describeServed({ measured }: NonNullable<RoundJson['student']>): [strin
   return facts;
 }
 
-/** What asking a model cost, and what agreement of several answers changed. */
+/** What asking a model cost, and the effect of requiring several answers to agree. */
 function describeService(
   {
     asked,
@@ -181,14 +181,14 @@ function describeStudent(
   ];
   if (measured.of !== undefined) {
     const { students, teaching_runs } = measured.of;
-    const whose = students === 1 ? 'one' : `${students}, each`;
+    const sources = students === 1 ? 'one' : `${students}, each`;
     facts.push([
       'measured',
-      `${whose} taught ${students === 1 ? '' : 'some '}${countOf(teaching_runs, 'run')} of these, on others`,
+      `${sources} taught ${students === 1 ? '' : 'some '}${countOf(teaching_runs, 'run')} of these, on others`,
     ]);
   }
   facts.push(
-    ['kept apart', `${countOf(measured.held_out_runs, 'run')}, ${countOf(measured.steps, 'step')}`],
+    ['held out', `${countOf(measured.held_out_runs, 'run')}, ${countOf(measured.steps, 'step')}`],
     ['threshold', threshold < 0 ? 'none' : `${Number(threshold.toFixed(4))} (${coverage.method})`],
     ['an error is', measured.error_definition],
   );
@@ -198,17 +198,17 @@ function describeStudent(
 type Agent = NonNullable<StudentManifestDraft['coverage']['agents']>[number];
 
 /** Every agent, and what it needs before more of it is served. */
-function layOutAgents(agents: readonly Agent[], target: number, width: number, palette: Palette): string {
-  const rows = agents.map((its) => [
-    { text: makeHarmlessLine(its.agent) },
-    { text: number(its.runs) },
-    { text: number(its.measured.steps) },
-    { text: number(its.measured.served) },
-    { text: number(its.measured.errors), ...(its.measured.errors > 0 ? { paint: palette.bad } : {}) },
-    { text: describeNeed(its, target), ...(its.threshold === null ? { paint: palette.bad } : {}) },
+function layOutAgents(agents: readonly Agent[], width: number, palette: Palette): string {
+  const rows = agents.map((agent) => [
+    { text: makeHarmlessLine(agent.agent) },
+    { text: number(agent.runs) },
+    { text: number(agent.measured.steps) },
+    { text: number(agent.measured.served) },
+    { text: number(agent.measured.errors), ...(agent.measured.errors > 0 ? { paint: palette.bad } : {}) },
+    { text: describeNeed(agent), ...(agent.threshold === null ? { paint: palette.bad } : {}) },
     {
       text: makeHarmlessLine(
-        its.tools.join(', ') + (its.origin === undefined ? '' : ` (at ${its.origin.trim()})`),
+        agent.tools.join(', ') + (agent.origin === undefined ? '' : ` (at ${agent.origin.trim()})`),
       ),
     },
   ]);
@@ -228,27 +228,29 @@ function layOutAgents(agents: readonly Agent[], target: number, width: number, p
   );
 }
 
-/** What stands between an agent and being served, or being served more. */
-function describeNeed({ threshold, evidence, runs, kinds = [] }: Agent, target: number): string {
-  const refused = kinds.filter((its) => its.refused !== null);
+/** Why an agent is not served, or not served more. */
+function describeNeed({ threshold, evidence, runs, kinds = [] }: Agent): string {
+  const refused = kinds.filter((kind) => kind.refused !== null);
   if (threshold !== null)
-    return refused.length === 0 ? 'served' : `served, but not ${describeRefused(refused, target)}`;
-  if (evidence === 'failed') return 'left out: wrong too often';
+    return refused.length === 0 ? 'served' : `served, but not ${describeRefused(refused)}`;
+  if (refused.length > 0) return `not served: ${describeRefused(refused)}`;
   const missing = KIND_RUNS_MIN - runs;
-  if (missing > 0) return `not served: needs ${missing} more golden ${missing === 1 ? 'run' : 'runs'}`;
-  return refused.length === 0
-    ? 'not served: no golden step was like another'
-    : `not served: ${describeRefused(refused, target)}`;
+  if (missing > 0)
+    return `not served: would be served with ${missing} more golden ${missing === 1 ? 'run' : 'runs'} like these`;
+  return evidence === 'failed'
+    ? 'not served: wrong too often'
+    : 'not served: no golden step is like another; would be served if golden runs repeated a task';
 }
 
-/** Lines for what a model answers; every kind in which it was wrong has one besides. */
+/** Most lines for a model's kinds of answers; kinds with errors are listed in any case. */
 const SERVICE_KINDS_SHOWN = 40;
 
-/** What a model would serve of each agent, and with which error. */
+/** What a model would serve for each agent, with its error rate. */
 function layOutKinds(agents: readonly Agent[], width: number, palette: Palette): string {
   const all = agents.flatMap(({ agent, kinds = [] }) => kinds.map((kind) => ({ ...kind, agent })));
   const shown = all.filter(({ errors }, at) => at < SERVICE_KINDS_SHOWN || errors > 0);
-  const rows = shown.map(({ agent, kind, runs, steps, errors, error_at_most, refused }) => [
+  const described = shown.map((kind) => ({ ...kind, refusal: describeKindRefusal(kind) }));
+  const rows = described.map(({ agent, kind, runs, steps, errors, error_at_most, refusal }) => [
     { text: makeHarmlessLine(agent) },
     { text: makeHarmlessLine(kind) },
     { text: number(runs) },
@@ -256,8 +258,8 @@ function layOutKinds(agents: readonly Agent[], width: number, palette: Palette):
     { text: number(errors), ...(errors > 0 ? { paint: palette.bad } : {}) },
     { text: percent(error_at_most) },
     {
-      text: refused === null ? 'served' : REFUSED[refused],
-      ...(refused === null ? {} : { paint: palette.bad }),
+      text: refusal === null ? 'served' : refusal.why,
+      ...(refusal === null ? {} : { paint: palette.bad }),
     },
   ]);
   const table = layOutTable(
@@ -277,23 +279,17 @@ function layOutKinds(agents: readonly Agent[], width: number, palette: Palette):
   return table + tellRest(all.length - shown.length);
 }
 
-const REFUSED: Record<KindRefusal, string> = {
-  too_few: 'too few golden runs',
-  too_wrong: 'wrong too often',
-  never_serve: 'excepted',
-};
-
-/** Kinds of answers that an agent's table names; what is wrong comes first. */
+/** Most kinds of answers in an agent's table; those with errors come first. */
 const REFUSED_SHOWN = 4;
 
-function describeRefused(kinds: NonNullable<Agent['kinds']>, target: number): string {
+function describeRefused(kinds: NonNullable<Agent['kinds']>): string {
   const sorted = kinds.toSorted(
     (a, b) => Number(b.refused === 'too_wrong') - Number(a.refused === 'too_wrong'),
   );
-  const words = sorted
-    .slice(0, REFUSED_SHOWN)
-
-    .map((its) => `${makeHarmlessLine(its.kind)} (${REFUSED[its.refused!]}${describeMissing(its, target)})`);
+  const words = sorted.slice(0, REFUSED_SHOWN).map((kind) => {
+    const refusal = describeKindRefusal(kind);
+    return `${makeHarmlessLine(kind.kind)} (${refusal === null ? '' : `${refusal.why}; ${refusal.remedy}`})`;
+  });
   const more = kinds.length - words.length;
   return words.join(', ') + (more > 0 ? ` and ${countOf(more, 'more kind')}` : '');
 }
@@ -320,12 +316,12 @@ function layOutAnswers(kinds: readonly AnswerKindMeasure[], width: number, palet
   return table + tellRest(kinds.length - shown.length);
 }
 
-/** The line under a table that is cut. */
+/** The line under a truncated table. */
 function tellRest(kinds: number): string {
   return kinds > 0 ? `and ${countOf(kinds, 'other kind')}\n` : '';
 }
 
-/** One line: what is in the directory now. */
+/** One line: what the directory holds now. */
 function describeOutcome({ outcome, version, reason, out }: RoundJson, palette: Palette): string {
   const where = makeHarmlessLine(out);
   if (outcome === 'published')
@@ -349,7 +345,7 @@ const NOT_EXPORTED: Record<LeftOut, string> = {
   no_answer: 'have no answer to teach',
 };
 
-/** For a person: where the lines are, and how a model that was taught them is tried. */
+/** For a person: where the lines are, and how to try a model that was taught them. */
 export function describeExport(report: ExportReport, width: number, palette: Palette): string {
   const { out, files, golden, runs, held_out, left_out } = report;
   const table = layOutTable(
@@ -359,11 +355,11 @@ export function describeExport(report: ExportReport, width: number, palette: Pal
       { title: 'LINES', align: 'right' },
       { title: 'BYTES', align: 'right' },
     ],
-    files.map((its) => [
-      { text: makeHarmlessLine(join(out, its.name)) },
-      { text: number(its.runs) },
-      { text: number(its.lines) },
-      { text: number(its.bytes) },
+    files.map((file) => [
+      { text: makeHarmlessLine(join(out, file.name)) },
+      { text: number(file.runs) },
+      { text: number(file.lines) },
+      { text: number(file.bytes) },
     ]),
     width,
     palette,
@@ -372,12 +368,12 @@ export function describeExport(report: ExportReport, width: number, palette: Pal
   return (
     `${number(golden)} golden of ${countOf(runs, 'run')}\n\n${table}` +
     (left === '' ? '' : `Conversations left out, as they ${left}\n`) +
-    `\nexport.json names the runs that are kept apart. To try a model that was taught train.jsonl:\n` +
+    `\nexport.json names the runs that are held out. To try a model that was taught train.jsonl:\n` +
     `understudy distill --model-url URL --model NAME --held-out ${held_out}\n`
   );
 }
 
-/** One line a round, for a log. */
+/** One line per round, for a log. */
 export function describeRoundLine(round: RoundJson): string {
   const { outcome, reason, version, golden, looked_at, read, student } = round;
   const runs = `${number(golden)} golden of ${countOf(looked_at, 'run')}, ${number(read)} read`;
@@ -385,56 +381,10 @@ export function describeRoundLine(round: RoundJson): string {
   const figures =
     measured === undefined
       ? ''
-      : `, ${measured.served} of ${countOf(measured.steps, 'step')} kept apart served, ${measured.errors} wrong`;
+      : `, ${measured.served} of ${countOf(measured.steps, 'step')} held out served, ${measured.errors} wrong`;
   if (outcome === 'published') return `published version ${version} (${runs}${figures})`;
   const kept = outcome === 'kept' ? `kept version ${version}` : 'published nothing';
   return makeHarmlessLine(`${kept}: ${reason} (${runs}${figures})`);
-}
-
-/** A round as `--json` prints it. */
-export interface RoundJson
-  extends Pick<RoundReport, 'outcome' | 'reason' | 'version' | 'taught_runs' | 'patterns'> {
-  out: string;
-  runs: number;
-  looked_at: number;
-  passed_over: number;
-  read: number;
-  golden: number;
-  steps: number;
-  not_golden: RoundReport['material']['not_golden'];
-  untaught: RoundReport['material']['untaught'];
-  /** The new student, published or not; null: it did not come to that. */
-  student:
-    | (StudentManifestDraft & {
-        /** Below 0: nothing would be served. */
-        threshold: number;
-        by_answer: AnswerKindMeasure[];
-        curve: CurvePoint[];
-      })
-    | null;
-}
-
-/** The report without the student's own data. */
-export function toRoundJson(report: RoundReport, out: string): RoundJson {
-  const { outcome, reason, version, material, taught_runs, patterns, student } = report;
-  return {
-    outcome,
-    reason,
-    version,
-    out,
-    ...material,
-    taught_runs,
-    patterns,
-    student:
-      student === null
-        ? null
-        : {
-            ...student.draft,
-            threshold: student.threshold,
-            by_answer: student.by_answer,
-            curve: student.calibration.curve,
-          },
-  };
 }
 
 /** `aborted 3, not ended 1`: the most frequent first. */
@@ -450,14 +400,4 @@ function listCounts<Name extends string>(
 
 function number(n: number): string {
   return n.toLocaleString('en-US');
-}
-
-/** How many of the runs that it takes there are. */
-function describeMissing(
-  { refused, runs, errors, is_final }: NonNullable<Agent['kinds']>[number],
-  target: number,
-): string {
-  if (refused !== 'too_few' || errors > 0) return '';
-  const needed = cleanRunsNeeded(is_final, target);
-  return runs < needed ? `: ${number(runs)} of ${number(needed)}` : '';
 }

@@ -1,25 +1,27 @@
 /**
- * `understudy distill`: from golden runs to patterns and a student. The face of `src/analysis/distill.ts`: flags,
+ * `understudy distill`: makes patterns and a student from golden runs. The interface of `src/teaching/round.ts`: flags,
  * progress, the report. Main thread.
  */
 
 import { existsSync } from 'node:fs';
 import { setTimeout } from 'node:timers/promises';
-import { TRAINING_FORMS, type TrainingForm } from '../analysis/training-lines.ts';
-import { loadConfig } from '../config.ts';
+import { readCaptureOwner } from '../auth/owner.ts';
+import { type Config, loadConfig } from '../config.ts';
 import { readStudentManifest } from '../student/directory.ts';
-import { type ExportReport, removePartialExport } from './distill-export.ts';
+import type { RoundJson } from '../teaching/round-json.ts';
+import { PUBLISHING } from '../teaching/round-phases.ts';
+import { RoundFailedError, runRoundInThread } from '../teaching/round-thread.ts';
+import { type ExportReport, removePartialExport } from '../teaching/training-export.ts';
+import { TRAINING_FORMS, type TrainingForm } from '../teaching/training-lines.ts';
 import { DISTILL_FLAGS_HELP, type DistillFlags, readDistillFlags } from './distill-flags.ts';
-import { describeExport, describeRound, type RoundJson } from './distill-report.ts';
-import { RoundFailedError, runRoundInThread } from './distill-thread.ts';
+import { describeExport, describeRound } from './distill-report.ts';
 import { endingOnSignals } from './interruption.ts';
 import { type CliIo, EXIT, UsageError } from './io.ts';
 import { Progress } from './progress.ts';
-import { PUBLISHING } from './round-phases.ts';
 import { choosePalette, formatJson, makeHarmlessLine } from './terminal-text.ts';
 
 const HELP = `Distils the golden runs of a capture database: the patterns in them, and a student that answers the steps it has seen
-often enough. Some golden runs are kept apart from teaching: the command measures on them what the student would serve
+often enough. Some golden runs are held out from teaching: the command measures on them what the student would serve
 and how often it would be wrong. It publishes only a student that stays under the target.
 
 Usage: understudy distill --out DIR [--db FILE] [--target-error E] [options]
@@ -30,7 +32,7 @@ ${DISTILL_FLAGS_HELP}
   --model-url URL      only says what the model at this address would serve, for each agent and kind of answer, and how
                        often it would be wrong: as with --student http and --endpoint, but nothing is published
   --export FORM        writes golden runs as lines to fine-tune a model with, openai or anthropic, and makes no student: DIR
-                       gets train.jsonl, held-out.jsonl, and export.json, which names the runs that are kept apart
+                       gets train.jsonl, held-out.jsonl, and export.json, which names the runs that are held out
 
 DIR gets patterns.jsonl (a pattern a line), manifest.json (which student, its threshold, what was measured) and the
 student's steps. DIR.work beside it remembers what was made of each run: an interrupted distill goes on where it stopped,
@@ -47,11 +49,11 @@ Exit status: 0 published, evaluated or exported, 1 failed or nothing good enough
 same), 2 wrong use.
 `;
 
-/** What a test may put in place of the real surroundings. */
+/** Surroundings that tests may replace. */
 export interface DistillSurroundings {
-  /** Used when --db is not given. */
+  /** Used without --db. */
   default_db?: string;
-  /** Databases of finished monitor runs that may speak against a run; those of DATA_DIR and beside the file. */
+  /** Databases of finished monitor runs, which may disqualify a run; default: those of DATA_DIR and beside the file. */
   runs_dbs?: string[];
   /** Width of the terminal. */
   columns?: number;
@@ -81,7 +83,7 @@ export async function runDistill(
   return round.outcome === 'published' || round.outcome === 'evaluated' ? EXIT.done : EXIT.failed;
 }
 
-/** Prints the report as the flags and the terminal ask for. */
+/** Prints the report in the form that the flags and the terminal require. */
 export async function printRound(
   round: RoundJson,
   flags: DistillFlags,
@@ -97,7 +99,7 @@ export async function printRound(
 /**
  * Runs a round.
  * @param compare see `RoundOptions`
- * @returns what it did; null when it failed, which is then told in one line on `io.err`
+ * @returns its result; null when it failed, which is then reported in one line on `io.err`
  */
 export async function tryRound(
   flags: DistillFlags,
@@ -108,7 +110,10 @@ export async function tryRound(
   return (await runInThread(flags, compare, null, io, surroundings)) as RoundJson | null;
 }
 
-/** Writes the lines to fine-tune with. @throws UsageError */
+/**
+ * Writes training lines.
+ * @throws UsageError
+ */
 async function exportLines(
   flags: DistillFlags,
   io: CliIo,
@@ -128,8 +133,29 @@ async function exportLines(
   return EXIT.done;
 }
 
-/** What a round that is publishing gets to finish that. */
+/** How long a publication may take to finish after a signal. */
 const PUBLISHING_MS = 5_000;
+
+/** The options of a round that come from the flags and the configuration. */
+function chooseRound(flags: DistillFlags, config: Config, { default_db, runs_dbs }: DistillSurroundings) {
+  const { db, out, student, target_error, served_min, never_serve, share, held_out } = flags;
+  return {
+    db: db ?? default_db ?? config.capture.db,
+    out,
+    student,
+    gate: { target_error, served_min, sticky: config.relegation?.sticky ?? false },
+    never_serve,
+    held_out,
+    wires: config.relegation_wires,
+    share,
+    student_key: config.student_key,
+    data_dir: config.data_dir,
+    data_key: config.data_key,
+    capture_owner: readCaptureOwner(config),
+    ...(runs_dbs === undefined ? {} : { runs_dbs }),
+    embedding: config.embedding,
+  };
+}
 
 async function runInThread(
   flags: DistillFlags,
@@ -139,32 +165,15 @@ async function runInThread(
   surroundings: DistillSurroundings,
 ): Promise<RoundJson | ExportReport | null> {
   const config = loadConfig({ listener: 'gateway' });
-  const progress = new Progress(io, io.is_terminal, surroundings.now ?? Date.now);
-  const { out, student, target_error, served_min, never_serve, share, held_out, more } = flags;
+  const progress = new Progress(io, surroundings.now ?? Date.now);
+  const { out, more } = flags;
   const evaluates = more['model-url'] !== undefined;
   const before = form === null && !evaluates ? await findVersion(out) : null;
   let doing = 'beginning';
   let round: Promise<RoundJson | ExportReport> | null = null;
   const start = (): Promise<RoundJson | ExportReport> => {
     round = runRoundInThread(
-      {
-        db: flags.db ?? surroundings.default_db ?? config.capture.db,
-        out,
-        student,
-        gate: { target_error, served_min, sticky: config.relegation?.sticky ?? false },
-        never_serve,
-        held_out,
-        evaluates,
-        exports: form,
-        wires: config.relegation_wires,
-        compare,
-        share,
-        student_key: config.student_key,
-        data_dir: config.data_dir,
-        data_key: config.data_key,
-        ...(surroundings.runs_dbs === undefined ? {} : { runs_dbs: surroundings.runs_dbs }),
-        embedding: config.embedding,
-      },
+      { ...chooseRound(flags, config, surroundings), evaluates, exports: form, compare },
       {
         tell: (what, done, of) => {
           doing = what;
@@ -181,7 +190,7 @@ async function runInThread(
   };
   const describe = async (): Promise<string> => {
     const at = makeHarmlessLine(doing);
-    // What takes its place by a rename is there in a moment, or not at all.
+    // A rename happens in a moment, or not at all.
     if (doing === PUBLISHING) await Promise.race([round?.catch(() => {}), setTimeout(PUBLISHING_MS)]);
     progress.clear();
     if (form !== null) {
@@ -205,7 +214,7 @@ async function runInThread(
   }
 }
 
-/** @returns null where none is published, or nobody can tell */
+/** @returns null when none is published, or the manifest is unreadable */
 async function findVersion(out: string): Promise<number | null> {
   return readStudentManifest(out).then(
     ({ version }) => version,

@@ -1,4 +1,7 @@
-/** `understudy erase`: captured exchanges, out of every file and for good. Main thread, in a process of its own (guard.ts). */
+/**
+ * `understudy erase`: removes captured exchanges from every file for good. Main thread, in a separate process
+ * (guard.ts).
+ */
 
 import { readFileSync } from 'node:fs';
 import { text } from 'node:stream/consumers';
@@ -16,8 +19,8 @@ other exchange has. Each file that held something of them is written anew, so no
 
 The gateway must be stopped. The command writes beside what is there first, which takes the room of those files again, and
 then puts all of it in place at once: whatever ends the command, the next start or erase undoes or finishes it. The ids of
-other exchanges stay; an erased one leaves its id and its time. A later request that repeats an erased one's words is an
-exchange of its own: erase its run. Runs and traces of the API have a DELETE, and backups are yours to remove. What the old
+other exchanges stay; an erased one leaves its id and its time. A later request that repeats an erased one's words is a
+separate exchange: erase its run. Runs and traces of the API have a DELETE, and backups are yours to remove. What the old
 files held stays on the disk until the system overwrites it, as with every file that is removed.
 
 Usage: understudy erase (--run ID | --before TIME | --credential FILE) [--dry-run] [--db FILE]
@@ -34,9 +37,9 @@ Examples:
   pass show old-key | understudy erase --credential -
 `;
 
-/** Longest credential that is looked for. */
+/** Longest credential that is searched for. */
 const CREDENTIAL_CHARACTERS = 8_192;
-/** Shorter ones stand everywhere. */
+/** Shorter ones would match everywhere. */
 const CREDENTIAL_CHARACTERS_MIN = 8;
 
 /** @returns the exit status */
@@ -54,11 +57,11 @@ export async function runErase(argv: string[], io: CliIo): Promise<number> {
   }
   const named = [values.run, values.before, values.credential].filter((value) => value !== undefined);
   if (named.length !== 1)
-    throw new UsageError('say what to erase with one of --run, --before and --credential');
+    throw new UsageError('name what to erase with one of --run, --before and --credential');
   const target = await readTarget(values);
   const config = loadConfig({ listener: 'gateway', db: values.db });
   const is_dry = values['dry-run'] === true;
-  const progress = new Progress(io, io.is_terminal, Date.now);
+  const progress = new Progress(io, Date.now);
   try {
     const report = await eraseCaptured(
       {
@@ -128,7 +131,7 @@ function describe(report: ErasureReport, isDry: boolean): string {
   const lost =
     unreadable === 0
       ? ''
-      : `${countOf(unreadable, 'exchange')} could not be read: nobody can tell whether they are meant, and they are still there.\n`;
+      : `${countOf(unreadable, 'exchange')} could not be read. They may be among those to erase, and they still exist.\n`;
   const aside = set_aside.map(
     (path) => `${makeHarmlessLine(path)} was set aside as damaged and may hold some: remove it yourself.\n`,
   );

@@ -1,17 +1,17 @@
-/** Reads what follows a command, and says of wrong flags in one wording what to do about them. Main thread. */
+/** Reads a command's flags, and reports wrong ones in one wording that says what to do. Main thread. */
 
 import { parseArgs } from 'node:util';
+import { findNearestName } from '../std/nearest-name.ts';
 import { UsageError } from './io.ts';
-import { findNearestName } from './nearest-name.ts';
 import { makeHarmlessLine } from './terminal-text.ts';
 
 /**
- * The flags of a command by name, without `help`, which every command has. `switch`: takes no value; `list`: may be given
- * several times, and comes as one text with commas.
+ * The flags of a command by name, without `help`, which every command has. `switch`: takes no value; `list`:
+ * repeatable, returned as one text with commas.
  */
 export type FlagKinds = Readonly<Record<string, 'text' | 'list' | 'switch'>>;
 
-/** What was given; of a flag that was given twice, the last, but of a list all. */
+/** The given values; for a repeated flag the last one, for a list all. */
 export type FlagValues<Kinds extends FlagKinds> = {
   readonly [Name in keyof Kinds]?: Kinds[Name] extends 'switch' ? true : string;
 } & { readonly help?: true };
@@ -20,9 +20,9 @@ export type FlagValues<Kinds extends FlagKinds> = {
 const WORD_CHARACTERS = 200;
 
 /**
- * Reads the flags of a command that takes nothing else.
+ * Reads the flags of a command that takes no words.
  * @param argv what follows the command
- * @throws UsageError for a flag that it does not have, one without its value, or a word that belongs to none
+ * @throws UsageError for an unknown flag, a flag without its value, or an unexpected word
  */
 export function readFlags<const Kinds extends FlagKinds>(argv: string[], kinds: Kinds): FlagValues<Kinds> {
   const { values, words } = readFlagsAndWords(argv, kinds);
@@ -31,18 +31,18 @@ export function readFlags<const Kinds extends FlagKinds>(argv: string[], kinds: 
 }
 
 /**
- * Reads the flags and words of a command; what the words mean is the command's to say.
- * @throws UsageError for a flag that it does not have, or one without its value
+ * Reads the flags and words of a command, which interprets the words itself.
+ * @throws UsageError for an unknown flag, or a flag without its value
  */
 export function readFlagsAndWords<const Kinds extends FlagKinds>(
   argv: string[],
   kinds: Kinds,
 ): { values: FlagValues<Kinds>; words: string[] } {
-  // First, so that of names that are as near to a mistyped one it is the one meant.
+  // `help` first, so that it wins among names that are equally close to a mistyped one.
   const all: FlagKinds = { help: 'switch', ...kinds };
   const { tokens } = parseArgs({
     args: argv,
-    // The messages are ours, not the parser's.
+    // We write the messages, not the parser.
     strict: false,
     tokens: true,
     options: Object.fromEntries(
@@ -80,7 +80,7 @@ export function readFlagsAndWords<const Kinds extends FlagKinds>(
   return { values: values as FlagValues<Kinds>, words };
 }
 
-/** @throws UsageError for the first of the words that a command has no use for */
+/** @throws UsageError for the first of the unexpected words */
 export function refuseWords(words: readonly string[]): void {
   if (words.length === 0) return;
   throw new UsageError(

@@ -1,26 +1,38 @@
 /**
- * Runs a command in a process of its own, and says in one line if that process dies. For commands that read
- * capture files: LMDB maps a file and trusts its pages, so a damaged page can end the process that reads it with SIGSEGV,
- * SIGBUS or an assertion, and no code in that process can catch it. Main thread of the command line.
+ * Runs a command in a separate process, and reports in one line if that process dies. For commands that read capture
+ * files: LMDB maps a file and trusts its pages, so a damaged page can end the reading process with SIGSEGV, SIGBUS or
+ * an assertion, which no code in that process can catch. Main thread of the command line.
  */
 
 import { spawn } from 'node:child_process';
 import { dieOf, INTERRUPTED } from './interruption.ts';
 import { type CliIo, EXIT } from './io.ts';
 
-/** First argument of the process that does the work. */
-export const IN_PROCESS = '--in-process';
+/** First argument of the process that does the work: its standard error is a pipe to this one, which knows whether to show progress. */
+export const IN_PROCESS = { quiet: '--in-process', progress: '--in-process-with-progress' } as const;
 
-/** What LMDB itself prints on standard error when it stumbles over a page. */
+/** What LMDB prints on standard error at a damaged page. */
 const NATIVE_NOISE = /^(?:internal error, index points|page \d+ not found error|mdb_|\S*mdb\.c:\d+)/;
 
 const FORWARDED = ['SIGINT', 'SIGTERM', 'SIGHUP'] as const;
 
+/** What follows when a signal ends the process. */
+export interface GuardedEnd {
+  /** Printed when we forwarded the signal, and the process has not printed it itself. */
+  interrupted?: string | undefined;
+  /** What to do about the file at which the process ended. */
+  advice?: string | undefined;
+  /** Removes unfinished work of the process; its error is reported. */
+  undo?: (() => Promise<void>) | undefined;
+}
+
+const ADVICE = 'Take it from a backup (understudy restore)';
+
 /**
+ * Runs a command in a separate process.
  * @param argv of the command, its name first
- * @param what it reads, for the line that says that it is damaged
- * @param entry the script that runs `argv` when IN_PROCESS stands before it
- * @param interrupted said when a signal that we passed on ended it, and it has not said so itself
+ * @param what it reads, for the line that reports damage
+ * @param entry the script that runs `argv` after IN_PROCESS
  * @returns the command's exit status; 1, with a line on `io.err`, when a signal ended it that we did not send
  */
 export function runGuarded(
@@ -28,9 +40,10 @@ export function runGuarded(
   io: CliIo,
   what: string,
   entry: string = process.argv[1]!,
-  interrupted = 'nothing was done',
+  { interrupted = 'nothing was done', advice = ADVICE, undo = async () => {} }: GuardedEnd = {},
 ): Promise<number> {
-  const child = spawn(process.execPath, [...process.execArgv, entry, IN_PROCESS, ...argv], {
+  const mode = io.shows_progress === true ? IN_PROCESS.progress : IN_PROCESS.quiet;
+  const child = spawn(process.execPath, [...process.execArgv, entry, mode, ...argv], {
     stdio: ['inherit', 'inherit', 'pipe'],
   });
   const filter = new NoiseFilter((text) => io.err(text));
@@ -47,32 +60,33 @@ export function runGuarded(
   for (const signal of FORWARDED) process.on(signal, forward);
   return new Promise((resolve, reject) => {
     child.once('error', reject);
-    child.once('close', (code, signal) => {
-      for (const one of FORWARDED) process.off(one, forward);
+    child.once('close', async (code, signal) => {
+      for (const signal of FORWARDED) process.off(signal, forward);
       filter.finish();
       if (signal === null) return resolve(code ?? EXIT.failed);
-      // Ended as asked: so do we.
+      await undo().catch((error: Error) => io.err(`understudy: ${error.message}\n`));
+      // Ended as requested: end in the same way.
       if (signal === sent) {
         if (!hasSaid) io.err(`${INTERRUPTED} ${signal}: ${interrupted}\n`);
         return dieOf(signal);
       }
-      io.err(`understudy: ${what}: ${tellSignal(signal)}\n`);
+      io.err(`understudy: ${what}: ${tellSignal(signal, advice)}\n`);
       resolve(EXIT.failed);
     });
   });
 }
 
-/** What a signal that we did not send says of a file: one that somebody else sends says nothing of it. */
-export function tellSignal(signal: NodeJS.Signals): string {
+/** What a signal that we did not send means for a file: an ordinary kill by another process means nothing. */
+export function tellSignal(signal: NodeJS.Signals, advice: string = ADVICE): string {
   if (signal === 'SIGKILL') return 'reading it was killed, perhaps for want of memory';
   if ((FORWARDED as readonly string[]).includes(signal)) return `reading it was ended by ${signal}`;
-  return `damaged: reading it ended with ${signal}. Take it from a backup (understudy restore)`;
+  return `damaged: reading it ended with ${signal}. ${advice}`;
 }
 
-/** Passes text on as it comes, but for lines that are noise. */
+/** Forwards text as it arrives, except for noise lines. */
 class NoiseFilter {
   readonly #pass: (text: string) => void;
-  /** The beginning of a line that may yet be noise. */
+  /** The beginning of a line that may turn out to be noise. */
   #held = '';
 
   constructor(pass: (text: string) => void) {
@@ -83,7 +97,7 @@ class NoiseFilter {
     const lines = (this.#held + text).split('\n');
     this.#held = lines.pop()!;
     for (const line of lines) if (!NATIVE_NOISE.test(line)) this.#pass(`${line}\n`);
-    // A line of progress has no end; noise begins with a letter, a dot or a slash.
+    // A progress line has no line end; noise begins with a letter, a dot or a slash.
     if (this.#held !== '' && !/^[\w./]/.test(this.#held)) this.finish();
   }
 

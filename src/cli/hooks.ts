@@ -1,15 +1,21 @@
-/** `understudy hooks`: prints the settings with which an agent's client reports to the service, or installs them. Main thread. */
+/**
+ * `understudy hooks`: prints or installs the settings with which an agent's client reports to the service. Main thread.
+ */
 
 import {
-  chmodSync,
   closeSync,
+  constants,
+  fchmodSync,
+  fchownSync,
+  fstatSync,
   fsyncSync,
+  lstatSync,
   openSync,
   readFileSync,
   realpathSync,
   renameSync,
   rmSync,
-  statSync,
+  type Stats,
   writeFileSync,
 } from 'node:fs';
 import { homedir } from 'node:os';
@@ -28,7 +34,7 @@ service does not answer within 1.5 s it says nothing, and does not ask again for
 
 Usage: understudy hooks ${CLIENTS.join('|')} [--write | --remove] [--file FILE] [--url URL] [--codebase ID] [--profile NAME]
 
-  --write           put them into the client's settings; what is there stays
+  --write           put them into the client's settings; every other byte stays
   --remove          take them out again
   --file FILE       the settings; when not given ${SETTINGS_FILES['claude-code']} for Claude Code, ${SETTINGS_FILES.codex} for Codex
   --url URL         where the API is; when not given SVC_BASE_URL, else http://127.0.0.1:8000
@@ -56,9 +62,9 @@ export async function runHooks(argv: string[], io: CliIo): Promise<number> {
     return EXIT.done;
   }
   const [client, ...others] = words;
-  if (!isClient(client)) throw new UsageError(`say for which client: ${CLIENTS.join(' or ')}`);
+  if (!isClient(client)) throw new UsageError(`name the client: ${CLIENTS.join(' or ')}`);
   refuseWords(others);
-  if (values.write && values.remove) throw new UsageError('--write and --remove are one or the other');
+  if (values.write && values.remove) throw new UsageError('--write and --remove exclude each other');
   const flags = (['url', 'codebase', 'profile'] as const).flatMap((name) => {
     const value = values[name];
     return value === undefined ? [] : [`--${name}`, value];
@@ -74,51 +80,109 @@ export async function runHooks(argv: string[], io: CliIo): Promise<number> {
 
 async function install(client: ClientName, file: string, command: string | null, io: CliIo): Promise<number> {
   const shown = makeHarmlessLine(file);
-  const text = readSettings(file);
+  let found: FoundSettings;
   let merged: string;
   try {
-    merged = mergeSettings(client, text, command);
+    found = readSettings(file);
+    merged = mergeSettings(client, found.text, command);
   } catch (thrown) {
     if (!(thrown instanceof SettingsFault)) throw thrown;
     const fault = makeHarmlessLine(thrown.message);
-    io.err(`understudy: ${shown} stays as it is: ${fault}. Mend it, or name another file with --file\n`);
+    io.err(`understudy: ${shown} stays as it is: ${fault}. Correct it, or name another file with --file\n`);
     return EXIT.failed;
   }
-  if (merged === (text ?? '')) {
+  if (merged === (found.text ?? '')) {
     await io.out(command === null ? `${shown} has no hooks of ours\n` : `${shown} has them already\n`);
     return EXIT.done;
   }
-  replaceFile(file, merged);
+  if (!replaceFile(file, found, merged)) {
+    io.err(`understudy: ${shown} stays as it is: it was changed meanwhile. Run the command again\n`);
+    return EXIT.failed;
+  }
   await io.out(command === null ? `Taken out of ${shown}\n` : `Written to ${shown}\n`);
   if (command !== null) io.err('Set SVC_API_KEY where the agent starts; without it the hooks do nothing.\n');
   return EXIT.done;
 }
 
-/** @returns null where there is none */
-function readSettings(file: string): string | null {
+/** The current settings. */
+interface FoundSettings {
+  /** null when there is no file. */
+  text: string | null;
+  stat: Stats | null;
+}
+
+/** Larger than any real settings. */
+const FILE_BYTES_MAX = 16 << 20;
+
+/** @throws SettingsFault for anything but a text file, and for a dangling link; Error of the file system */
+function readSettings(file: string): FoundSettings {
+  if (lstatSync(file, { throwIfNoEntry: false }) === undefined) return { text: null, stat: null };
+  let descriptor: number;
   try {
-    return readFileSync(file, 'utf8');
+    // Opening a named pipe would wait for a writer.
+    descriptor = openSync(file, constants.O_RDONLY | (constants.O_NONBLOCK ?? 0));
   } catch (thrown) {
-    if ((thrown as NodeJS.ErrnoException).code === 'ENOENT') return null;
+    const { code } = thrown as NodeJS.ErrnoException;
+    if (code === 'ENOENT') throw new SettingsFault('it is a link to a file that is not there');
+    // A socket, or a device without a driver.
+    if (code === 'ENXIO') throw new SettingsFault('it is not a regular file');
     throw thrown;
+  }
+  try {
+    const stat = fstatSync(descriptor);
+    if (!stat.isFile()) throw new SettingsFault('it is not a regular file');
+    if (stat.size > FILE_BYTES_MAX) throw new SettingsFault('it is too large for settings');
+    return { text: decodeText(readFileSync(descriptor)), stat };
+  } finally {
+    closeSync(descriptor);
   }
 }
 
-/** The old text or the new one is there at each moment, also where the file is a link to one elsewhere. */
-function replaceFile(file: string, text: string): void {
+function decodeText(bytes: Uint8Array): string {
+  try {
+    return new TextDecoder('utf-8', { fatal: true, ignoreBOM: true }).decode(bytes);
+  } catch {
+    throw new SettingsFault('it is not UTF-8');
+  }
+}
+
+/**
+ * Replaces the content of the file that was read. The file always has the old or the new text, even if it is a link. It
+ * keeps its permissions and, where this user may change it, its owner.
+ * @returns false when the file was changed meanwhile
+ */
+function replaceFile(file: string, { stat }: FoundSettings, text: string): boolean {
   makeFolder(dirname(file));
-  const there = statSync(file, { throwIfNoEntry: false });
-  const target = there === undefined ? file : realpathSync(file);
+  const target = stat === null ? file : realpathSync(file);
   const partial = join(dirname(target), `.${process.pid}.understudy.partial`);
   try {
-    writeFileSync(partial, text, { mode: 0o600, flag: 'wx' });
-    if (there !== undefined) chmodSync(partial, there.mode & 0o777);
-    const handle = openSync(partial, 'r');
-    fsyncSync(handle);
-    closeSync(handle);
+    const handle = openSync(partial, 'wx', 0o600);
+    try {
+      writeFileSync(handle, text);
+      if (stat !== null) {
+        if (process.getuid?.() === 0) fchownSync(handle, stat.uid, stat.gid);
+        fchmodSync(handle, stat.mode & 0o777);
+      }
+      fsyncSync(handle);
+    } finally {
+      closeSync(handle);
+    }
+    if (!isAsRead(target, stat)) {
+      rmSync(partial, { force: true });
+      return false;
+    }
     renameSync(partial, target);
+    return true;
   } catch (thrown) {
     rmSync(partial, { force: true });
     throw thrown;
   }
+}
+
+function isAsRead(target: string, stat: Stats | null): boolean {
+  const now = lstatSync(target, { throwIfNoEntry: false });
+  if (stat === null || now === undefined) return stat === null && now === undefined;
+  return (
+    now.ino === stat.ino && now.dev === stat.dev && now.size === stat.size && now.mtimeMs === stat.mtimeMs
+  );
 }

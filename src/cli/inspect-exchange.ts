@@ -1,9 +1,10 @@
 /**
- * `understudy inspect --exchange`: one exchange with its headers, the same as JSON, or one of its bodies as it is. Main
- * thread of the command line.
+ * `understudy inspect --exchange`: one exchange with its headers, the same as JSON, or one of its bodies unchanged.
+ * Main thread of the command line.
  */
 
-import { readTurn } from '../analysis/inspect.ts';
+import { readTurn } from '../captures/inspect.ts';
+import { describeEnd } from '../domain/end-cause.ts';
 import type { ExchangeRecord, ExchangeSide } from '../domain/exchange.ts';
 import { countOf } from '../std/count-of.ts';
 import { type InspectView, layOutHead, layOutPart } from './inspect-view.ts';
@@ -34,7 +35,7 @@ export async function showExchange(view: InspectView, id: number): Promise<numbe
   return EXIT.done;
 }
 
-/** How long a body was, and why it is not kept. */
+/** How long a body was, and why it was not kept. */
 function tellBody({ bytes, withheld }: ExchangeSide): string {
   return `${countOf(bytes, 'byte')}${withheld === undefined ? '' : `, not kept: ${withheld}`}`;
 }
@@ -54,6 +55,9 @@ function layOutExchange(view: InspectView, record: ExchangeRecord): string {
       ? []
       : [['student', `${record.relegation.decision} (--step ${record.id} says more)`] as [string, string]]),
     ['stop', record.stop_reason ?? '-'],
+    ...(record.end_cause === undefined
+      ? []
+      : [['ended', `${record.end_cause}: ${describeEnd(record.end_cause)}`] as [string, string]]),
     ['request', tellBody(record.request)],
     ['response', tellBody(record.response)],
   ];

@@ -1,22 +1,31 @@
 /** The flags of `understudy inspect`. Main thread of the command line. */
 
-import type { BodySide } from '../analysis/exchange-source.ts';
-import type { RunFilter } from '../analysis/inspect.ts';
-import { readFlags } from './flags.ts';
+import type { BodySide } from '../captures/exchange-source.ts';
+import type { RunFilter } from '../captures/inspect.ts';
+import { FIGURE_DIMENSIONS, type FigureDimension } from '../domain/traffic-figures.ts';
+import { type FlagValues, readFlagsAndWords, refuseWords } from './flags.ts';
 import { UsageError } from './io.ts';
 import { formatJson } from './terminal-text.ts';
 
 /** What was asked for. */
 export interface InspectFlags extends RunFilter {
   db: string | undefined;
+  /** Words of the query language; '' without a query. */
+  query: string;
   run: string | null;
   exchange: number | null;
-  /** An exchange whose step is explained, and the student's directory, as far as it was named. */
+  /** An exchange whose step is explained, and the student's directory if it was named. */
   step: number | null;
   student: string | null;
   raw: BodySide | null;
   json: boolean;
   full: boolean;
+  /** How the turns used the provider's cache, instead of the turns. */
+  cache: boolean;
+  /** What is left of providers' limits. */
+  limits: boolean;
+  /** What figures are split by, instead of runs. */
+  by: FigureDimension | null;
   limit?: number;
 }
 
@@ -33,15 +42,26 @@ const FLAGS = {
   limit: 'text',
   json: 'switch',
   full: 'switch',
+  cache: 'switch',
+  limits: 'switch',
+  by: 'text',
 } as const;
+
+const NEGATED_WORD = /^-[a-z_]+[:<>]/i;
 
 /**
  * Reads the flags of the command.
  * @throws UsageError on wrong use
  */
 export function readInspectFlags(argv: string[], nowMs: number): InspectFlags | 'help' {
-  const values = readFlags(argv, FLAGS);
+  // `-status:ok` is a word of a query, not a flag.
+  const negated = argv.filter((word) => NEGATED_WORD.test(word));
+  const { values, words } = readFlagsAndWords(
+    argv.filter((word) => !NEGATED_WORD.test(word)),
+    FLAGS,
+  );
   if (values.help === true) return 'help';
+  const query = [...words, ...negated].join(' ');
   if (values.db === '') throw new UsageError('--db takes the path of a file');
   const raw = values.raw ?? null;
   if (raw !== null && raw !== 'request' && raw !== 'response') {
@@ -60,15 +80,27 @@ export function readInspectFlags(argv: string[], nowMs: number): InspectFlags | 
   if (values.student !== undefined && values.step === undefined)
     throw new UsageError('--student goes with --step');
   if (values.full === true && values.run === undefined) throw new UsageError('--full goes with --run');
-  if (values.golden === true && values['not-golden'] === true)
-    throw new UsageError('--golden and --not-golden leave nothing together');
-  for (const name of ['since', 'golden', 'not-golden', 'limit'] as const) {
-    const isOfOne = values.run ?? values.exchange ?? values.step;
-    if (values[name] !== undefined && isOfOne !== undefined)
-      throw new UsageError(`--${name} chooses among runs: it does not go with --run, --exchange or --step`);
+  if (values.by !== undefined) {
+    for (const name of [
+      'run',
+      'exchange',
+      'step',
+      'cache',
+      'limits',
+      'golden',
+      'not-golden',
+      'limit',
+      'full',
+    ] as const)
+      if (values[name] !== undefined) throw new UsageError(`--by and --${name} do not go together`);
   }
+  checkTogether(values);
+  // What is selected by another flag takes no query.
+  const selected = values.run ?? values.exchange ?? values.step ?? values.cache ?? values.limits ?? values.by;
+  if (selected !== undefined) refuseWords([...words, ...negated]);
   return {
     db: values.db,
+    query,
     run: values.run ?? null,
     exchange: values.exchange === undefined ? null : readExchangeId('--exchange', values.exchange),
     step: values.step === undefined ? null : readExchangeId('--step', values.step),
@@ -76,11 +108,50 @@ export function readInspectFlags(argv: string[], nowMs: number): InspectFlags | 
     raw,
     json: values.json === true,
     full: values.full === true,
+    cache: values.cache === true,
+    limits: values.limits === true,
+    by: readDimension(values.by),
     ...(values.since === undefined ? {} : { since_ms: readSince(values.since, nowMs) }),
     ...(values.golden === true ? { golden: true } : {}),
     ...(values['not-golden'] === true ? { golden: false } : {}),
     ...(values.limit === undefined ? {} : { limit: readLimit(values.limit) }),
   };
+}
+
+/** @throws UsageError for flags that do not go together */
+function checkTogether(values: FlagValues<typeof FLAGS>): void {
+  if (values.limits === true) {
+    for (const name of [
+      'run',
+      'exchange',
+      'step',
+      'cache',
+      'since',
+      'golden',
+      'not-golden',
+      'limit',
+      'full',
+    ] as const)
+      if (values[name] !== undefined) throw new UsageError(`--limits and --${name} do not go together`);
+  }
+  if (values.cache === true) {
+    for (const name of ['exchange', 'step', 'golden', 'not-golden', 'limit', 'full'] as const)
+      if (values[name] !== undefined) throw new UsageError(`--cache and --${name} do not go together`);
+  }
+  if (values.golden === true && values['not-golden'] === true)
+    throw new UsageError('--golden and --not-golden leave nothing together');
+  for (const name of ['since', 'golden', 'not-golden', 'limit'] as const) {
+    const isOfOne = values.run ?? values.exchange ?? values.step;
+    if (values[name] !== undefined && isOfOne !== undefined)
+      throw new UsageError(`--${name} chooses among runs: it does not go with --run, --exchange or --step`);
+  }
+}
+
+function readDimension(text: string | undefined): FigureDimension | null {
+  if (text === undefined) return null;
+  const found = FIGURE_DIMENSIONS.find((name) => name === text);
+  if (found !== undefined) return found;
+  throw new UsageError(`--by takes ${FIGURE_DIMENSIONS.join(', ')}, not ${formatJson(text, 0)}`);
 }
 
 function readExchangeId(flag: string, text: string): number {

@@ -1,11 +1,19 @@
-/** `understudy inspect` without more: the table of runs, or the same as JSON. Main thread of the command line. */
+/**
+ * `understudy inspect` without a selection: the table of runs, or the same as JSON. Main thread of the command line.
+ */
 
-import { type RunFilter, RunList, type RunListEnd, type RunSummary } from '../analysis/inspect.ts';
+import {
+  type KeptVerdict,
+  type RunFilter,
+  RunList,
+  type RunListEnd,
+  type RunSummary,
+} from '../captures/inspect.ts';
 import type { GoldenCode } from '../domain/golden.ts';
 import { ID_CHARACTERS } from '../limits.ts';
 import { countOf } from '../std/count-of.ts';
 import {
-  type FindOutcomes,
+  type FindWords,
   formatCount,
   formatMs,
   type InspectView,
@@ -15,14 +23,14 @@ import {
 import { EXIT } from './io.ts';
 import { type Cell, formatJson, layOutLines, makeHarmlessLine } from './terminal-text.ts';
 
-/** The table goes out in pieces of this many characters. */
+/** The table is written in pieces of this many characters. */
 const OUTPUT_CHARS = 65_536;
 
-/** Most columns of a name that a client made up; an id that the API takes fits. `--json` has all of it. */
+/** Most columns of a name that a client made up; an id that the API accepts fits. `--json` has all of it. */
 const NAME_COLUMNS = ID_CHARACTERS;
 
 /** Runs that a terminal shows without --limit. */
-const TERMINAL_RUNS = 200;
+export const TERMINAL_RUNS = 200;
 
 const SHORT_REASONS: Record<GoldenCode, string> = {
   no_turn: 'no turn',
@@ -37,15 +45,24 @@ const SHORT_REASONS: Record<GoldenCode, string> = {
   unfinished: 'unfinished',
   shape: 'shape',
   side_call: 'side call',
+  monitor_fired: 'monitor fired',
+  reading_differs: 'reading differs',
   outcome: 'outcome',
+  marked_bad: 'marked bad',
 };
 
 /**
- * Shows the runs that the flags choose.
+ * Shows the selected runs.
+ * @param kept verdicts of an earlier reader
  * @returns the exit status
  */
-export async function showRuns(view: InspectView, db: string, findOutcomes: FindOutcomes): Promise<number> {
-  const list = new RunList();
+export async function showRuns(
+  view: InspectView,
+  db: string,
+  findWords: FindWords,
+  kept?: KeptVerdict,
+): Promise<number> {
+  const list = new RunList(kept);
   await list.addAll(view.source, (id) =>
     view.progress.tell('looking through the exchanges', list.size === 0 ? 0 : id, view.count),
   );
@@ -56,9 +73,9 @@ export async function showRuns(view: InspectView, db: string, findOutcomes: Find
     ...(onlyGolden === undefined ? {} : { golden: onlyGolden }),
     ...(shownLimit === undefined ? {} : { limit: shownLimit }),
   };
-  const outcomes = await findOutcomes(list);
-  const judged = list.judge(view.source, outcomes, filter, (runs) => {
-    // In between the lines of a document it would be part of them.
+  const words = await findWords(list);
+  const judged = list.judge(view.source, words, filter, (runs) => {
+    // Progress between the lines of a JSON document would become part of it.
     if (!view.flags.json) view.progress.tell(`judging the runs: ${formatCount(runs)}`, 0, 0);
   });
   return view.flags.json ? writeJson(view, db, judged) : writeTable(view, judged);
@@ -73,8 +90,8 @@ async function writeJson(view: InspectView, db: string, judged: JudgedRuns): Pro
   for (;;) {
     const next = await judged.next();
     if (next.done === true) {
-      const { left_out_runs, without_run, uncounted_exchanges } = next.value;
-      const rest = { left_out_runs, without_run, uncounted_exchanges };
+      const { left_out_runs, without_run, uncounted_exchanges, not_indexed } = next.value;
+      const rest = { left_out_runs, without_run, uncounted_exchanges, not_indexed };
       await view.io.out(`\n  ],\n${formatJson(rest, 2).slice(2)}\n`);
       return EXIT.done;
     }
@@ -85,7 +102,7 @@ async function writeJson(view: InspectView, db: string, judged: JudgedRuns): Pro
 
 async function writeTable(view: InspectView, judged: JudgedRuns): Promise<number> {
   const { since_ms, golden: onlyGolden } = view.flags;
-  // Widths are known when the last run is: until then a line is text.
+  // Widths are known only after the last run, so until then a line is kept as text.
   const rows: string[] = [];
   const sums = { turns: 0, exchanges: 0, golden: 0, kinds: 0 };
   let end: RunListEnd;
@@ -96,7 +113,7 @@ async function writeTable(view: InspectView, judged: JudgedRuns): Promise<number
       break;
     }
     const run = next.value;
-    rows.push(JSON.stringify(makeRow(view, run)));
+    rows.push(formatJson(makeRow(view, run), 0));
     sums.turns += run.turns;
     sums.exchanges += run.exchanges;
     sums.golden += run.golden ? 1 : 0;
@@ -121,10 +138,16 @@ async function writeTable(view: InspectView, judged: JudgedRuns): Promise<number
     text += `${countOf(withoutRun.exchanges, 'exchange')} without a run (${countOf(withoutRun.turns, 'turn')}).\n`;
   }
   if (uncounted > 0) text += `${countOf(uncounted, 'exchange')} of older runs: look at those with --run.\n`;
+  if (end.not_indexed > 0) text += `${describeNotIndexed(end.not_indexed)}\n`;
   if (text === '' && (since_ms !== undefined || onlyGolden !== undefined)) text = 'No such run.\n';
   if (text === '') text = 'The database holds no exchange yet.\n';
   await view.io.out(text);
   return EXIT.done;
+}
+
+/** What a command leaves out because only the writer of the captures indexes. */
+export function describeNotIndexed(exchanges: number): string {
+  return `${countOf(exchanges, 'exchange')} not indexed yet, and in no run: the running service indexes them, or its next start.`;
 }
 
 /** A line of the table, before it has its widths and colours. */
@@ -137,9 +160,9 @@ interface RunLine {
 }
 
 function makeRow(view: InspectView, run: RunSummary): RunLine {
-  const failures = run.errors + run.aborted;
+  const failures = run.errors;
   const missing = run.gaps.reduce((sum, [from, to]) => sum + to - from + 1, 0);
-  // On a narrow terminal the year and the seconds go first.
+  // On a narrow terminal the year and the seconds are dropped first.
   const started = run.started_at
     .slice(view.width < 100 ? 5 : 0, view.width < 100 ? 16 : 19)
     .replace('T', ' ');
@@ -200,13 +223,13 @@ function layOutRuns(view: InspectView, rows: readonly string[], hasKinds: boolea
   );
 }
 
-/** Why not golden, in a word each; `--run` has the sentences. */
+/** Why it is not golden, in one word each; `--run` has the sentences. */
 function shortReasons(run: RunSummary): string {
   return [...new Set(run.reasons.map((reason) => SHORT_REASONS[reason.code]))].join(', ');
 }
 
 /** Tokens for a table: 9,876, 12.3k, 4.56M. */
-function formatTokens(n: number | null): string {
+export function formatTokens(n: number | null): string {
   if (n === null || n < 10_000) return formatCount(n);
   return n < 999_950 ? `${(n / 1_000).toFixed(1)}k` : `${(n / 1_000_000).toFixed(2)}M`;
 }

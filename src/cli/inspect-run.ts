@@ -1,17 +1,17 @@
-/**
- * `understudy inspect --run`: a run as a conversation, or the same as JSON. Main thread of the command
- * line.
- */
+/** `understudy inspect --run`: a run as a conversation, or the same as JSON. Main thread of the command line. */
 
-import type { AnswerComparison } from '../analysis/answer-comparison.ts';
-import { listChildRuns } from '../analysis/child-runs.ts';
-import { type RunStep, type RunSummary, readRun, summarizeRun } from '../analysis/inspect.ts';
-import { explainStep } from '../analysis/step-explanation.ts';
+import { listChildRuns } from '../captures/child-runs.ts';
+import { priceExchange } from '../captures/exchange-cost.ts';
+import { type RunStep, type RunSummary, readRun, summarizeRun } from '../captures/inspect.ts';
+import type { CapturedRunRow } from '../domain/captured-run.ts';
 import type { GoldenCode } from '../domain/golden.ts';
-import type { Part, Role } from '../providers/turn.ts';
+import type { TurnBlock, TurnRole } from '../domain/turn.ts';
 import { countOf } from '../std/count-of.ts';
+import type { AnswerComparison } from '../teaching/answer-comparison.ts';
+import { explainStep } from '../teaching/step-explanation.ts';
 import {
-  type FindOutcomes,
+  type FindWords,
+  formatDollars,
   formatMs,
   formatUsage,
   type InspectView,
@@ -24,17 +24,17 @@ import { EXIT } from './io.ts';
 import { layOutComparison } from './step-page.ts';
 import { formatJson, makeHarmless, makeHarmlessLine, wrapText } from './terminal-text.ts';
 
-/** Characters and lines of a text that are shown of it without --full. */
+/** Characters and lines of a text that are shown without --full. */
 const SHOWN_CHARS = 1200;
 const SHOWN_LINES = 16;
 
 /** Characters of a system prompt that are shown without --full. */
 const SHOWN_SYSTEM_CHARS = 300;
 
-/** Arguments of a call up to this many characters stand on one line; longer ones have a line each. */
+/** Arguments of a call up to this many characters are on one line; longer ones have one line each. */
 const INLINE_ARGUMENT_CHARS = 100;
 
-/** What helps the next run against each reason. */
+/** How to avoid each reason in the next run. */
 const ADVICE: Record<GoldenCode, string> = {
   no_turn: 'only runs in which a model answers can be golden',
   aborted: 'let the agent read its answers to the end, or run the task again',
@@ -43,22 +43,25 @@ const ADVICE: Record<GoldenCode, string> = {
   seq_gap:
     'see writer.dropped in GET /__gw/stats: raise GW_MAX_QUEUE if it is not 0; and send every call of a run through the gateway',
   seq_missing: 'stamp x-svc-seq on every call of the run, or on none',
-  seq_repeated: 'give each agent, and each start of it, an x-svc-run of its own',
+  seq_repeated: 'give each agent, and each start of it, a separate x-svc-run',
   unlinked: 'stamp x-svc-run and x-svc-seq: then a client may rewrite its history as it likes',
   failed_call: 'have the client try failed calls again',
-  unfinished: 'let the agent go on until the model ends its turn of itself',
+  unfinished: 'let the agent continue until the model ends its turn by itself',
   shape: 'turns of Messages, chat-completions and responses count',
-  side_call: 'its parent run has the work',
+  side_call: 'look at its parent run, which has the work',
+  monitor_fired: 'understudy runs mark RUN good, if it went well all the same',
+  reading_differs: 'please report it: one side of the difference is a misreading',
   outcome: 'distil from runs that succeeded',
+  marked_bad: 'understudy runs mark RUN clear takes the mark away',
 };
 
 /**
  * Shows one run, step by step.
  * @returns the exit status: 1 when there is no such run
  */
-export async function showRun(view: InspectView, runId: string, findOutcomes: FindOutcomes): Promise<number> {
-  const outcomes = await findOutcomes({ find: (id) => (id === runId ? id : undefined) });
-  const summary = summarizeRun(view.source, runId, outcomes.get(runId) ?? null);
+export async function showRun(view: InspectView, runId: string, findWords: FindWords): Promise<number> {
+  const words = await findWords({ find: (id) => (id === runId ? id : undefined) });
+  const summary = summarizeRun(view.source, runId, words.get(runId));
   if (summary === null) {
     view.io.err(
       `understudy: the database has no run ${formatJson(runId, 0)}.\nWhich runs it has: understudy inspect\n`,
@@ -72,7 +75,7 @@ export async function showRun(view: InspectView, runId: string, findOutcomes: Fi
 }
 
 async function writeRunJson(view: InspectView, summary: RunSummary, runId: string): Promise<number> {
-  await view.io.out(`{"run": ${formatJson(summary, 0)}, "steps": [`);
+  await view.io.out(`{"run": ${formatJson({ ...summary, ...sumCosts(view, summary) }, 0)}, "steps": [`);
   let separator = '\n';
   for (const step of readRun(view.source, runId)) {
     const { record, turn, link, conversation, follows, new_messages, new_system } = step;
@@ -108,8 +111,13 @@ function layOutSummary(view: InspectView, run: RunSummary): string {
     for (const child of listChildRuns(view.source, run.run_id ?? ''))
       fields.push(['child', `${makeHarmlessLine(child.run_id)} (${nameKind(child.kind)})`]);
   }
-  for (const { code, words } of run.reasons) {
-    fields.push(['', `- ${makeHarmlessLine(words)}`], ['', dim(`  ${ADVICE[code]}`)]);
+  for (const { code, words, difference } of run.reasons) {
+    fields.push(['', `- ${makeHarmlessLine(words)}`]);
+    if (difference !== undefined) {
+      fields.push(['', `  read:     ${makeHarmlessLine(difference.read)}`]);
+      fields.push(['', `  repeated: ${makeHarmlessLine(difference.repeated)}`]);
+    }
+    fields.push(['', dim(`  ${ADVICE[code]}`)]);
   }
   const byStudent = run.student_turns === 0 ? '' : `, ${run.student_turns} served by the student`;
   const took = formatMs(Date.parse(run.finished_at) - Date.parse(run.started_at));
@@ -122,10 +130,36 @@ function layOutSummary(view: InspectView, run: RunSummary): string {
     ['time', `${run.started_at} to ${run.finished_at} (${took})`],
     ['tokens', formatUsage(run)],
   );
+  const cost = sumCosts(view, run);
+  if (cost.cost_usd !== null) fields.push(['cost', describeCost(cost, cost.cost_usd)]);
   if (run.first_seq !== null) fields.push(['seq', `${run.first_seq} to ${run.last_seq}`]);
   if (run.notes.length > 0) fields.push(['note', nameAll(run.notes)]);
   if (run.outcome !== null) fields.push(['outcome', makeHarmlessLine(run.outcome)]);
+  if (run.mark !== null) fields.push(['mark', run.mark]);
+  for (const { words } of run.overruled) fields.push(['', dim(`- overrules: ${makeHarmlessLine(words)}`)]);
   return fields.map(([name, value]) => layOutField(view, name, value)).join('');
+}
+
+/** The cost of a run, as in `/capture`. */
+type RunCost = Pick<CapturedRunRow, 'cost_usd' | 'unpriced_turns' | 'estimated_turns'>;
+
+function sumCosts(view: InspectView, { run_id }: RunSummary): RunCost {
+  const cost: RunCost = { cost_usd: null, unpriced_turns: 0, estimated_turns: 0 };
+  for (const record of view.source.summaries({ run_id: run_id ?? '' })) {
+    const { usd, basis, is_unknown } = priceExchange(record, view.prices);
+    if (is_unknown) cost.unpriced_turns += 1;
+    if (usd !== null) cost.cost_usd = (cost.cost_usd ?? 0) + usd;
+    if (basis !== null && basis !== 'told') cost.estimated_turns += 1;
+  }
+  return cost;
+}
+
+function describeCost({ unpriced_turns, estimated_turns }: RunCost, usd: number): string {
+  const parts = [`${estimated_turns === 0 ? '' : '~'}${formatDollars(usd)}`];
+  if (estimated_turns > 0) parts.push(`${countOf(estimated_turns, 'turn')} estimated`);
+  if (unpriced_turns > 0)
+    parts.push(`${countOf(unpriced_turns, 'turn')} not counted: no price or no tokens known`);
+  return parts.join(', ');
 }
 
 /** `name     value`, wrapped under the value. */
@@ -153,14 +187,13 @@ function layOutStep(view: InspectView, step: RunStep, run: RunSummary): string {
   else if (step.link === 'breaks' && step.follows_answer) {
     const of =
       step.conversation === null || step.conversation === 1 ? '' : `, conversation ${step.conversation}`;
-    text += layOutPart(view, '', dim(`goes on from #${step.follows}${of}`));
-  } else if (step.link === 'breaks')
-    text += layOutPart(view, '', bad('not the continuation of the turn before'));
+    text += layOutPart(view, '', dim(`continues #${step.follows}${of}`));
+  } else if (step.link === 'breaks') text += layOutPart(view, '', bad('does not continue the previous turn'));
   if (turn === null) return text;
   const system = step.new_system?.join('\n\n') ?? '';
   if (system !== '') text += layOutPart(view, 'system', shorten(view, system, SHOWN_SYSTEM_CHARS));
-  for (const message of step.new_messages) text += layOutParts(view, message.role, message.parts);
-  text += layOutParts(view, 'assistant', turn.answer.parts);
+  for (const message of step.new_messages) text += layOutBlocks(view, message.role, message.content);
+  text += layOutBlocks(view, 'assistant', turn.answer.content);
   if (turn.answer.error !== null) text += layOutPart(view, 'error', bad(makeHarmless(turn.answer.error)));
   if (turn.problem !== '') text += layOutPart(view, 'unread', bad(makeHarmless(turn.problem)));
   if (record.stop_reason !== null)
@@ -168,7 +201,7 @@ function layOutStep(view: InspectView, step: RunStep, run: RunSummary): string {
   return text + layOutRelegation(view, step);
 }
 
-/** What relegation decided, and where the student would have said something else than the upstream, both. */
+/** Relegation's decision, and both answers if the student's would have differed from the upstream's. */
 function layOutRelegation(view: InspectView, step: RunStep): string {
   const decision = step.record.relegation?.decision;
   if (decision === undefined || decision === 'served') return '';
@@ -177,48 +210,51 @@ function layOutRelegation(view: InspectView, step: RunStep): string {
   return comparison === null ? text : text + layOutComparison(view, comparison);
 }
 
-/** @returns null where the student's answer, or the upstream's, is not known */
+/** @returns null when the student's answer, or the upstream's, is unknown */
 function compareStep(view: InspectView, { record }: RunStep): AnswerComparison | null {
   if (record.relegation?.answer == null) return null;
   return explainStep(view.source, record.id, null)?.comparison ?? null;
 }
 
-function layOutParts(view: InspectView, role: Role, parts: Part[]): string {
+function layOutBlocks(view: InspectView, role: TurnRole, blocks: readonly TurnBlock[]): string {
   const { dim, call, bad } = view.paint;
   let text = '';
-  for (const part of parts) {
-    switch (part.type) {
+  for (const block of blocks) {
+    switch (block.type) {
       case 'text':
-        text += layOutPart(view, role, shorten(view, part.text));
+      case 'refusal':
+        text += layOutPart(view, role, shorten(view, block.text));
         break;
       case 'thinking':
-        if (part.text !== '') text += layOutPart(view, 'thinking', dim(shorten(view, part.text)));
+        if (block.text !== '') text += layOutPart(view, 'thinking', dim(shorten(view, block.text)));
+        break;
+      case 'cache_point':
         break;
       case 'tool_call':
         text += layOutPart(
           view,
           'call',
-          `${call(makeHarmlessLine(part.name))} ${layOutArguments(view, part.arguments)}${dim(formatId(part.id))}`,
+          `${call(makeHarmlessLine(block.name))} ${layOutArguments(view, block.input)}${dim(formatId(block.id))}`,
         );
         break;
       case 'tool_result': {
-        const content = part.parts.map((inner) => describeInline(inner)).join('\n');
+        const content = block.content.map((inner) => describeInline(inner)).join('\n');
         const shown = shorten(view, content);
         text += layOutPart(
           view,
           'result',
-          `${part.is_error ? bad(shown) : shown}${dim(formatId(part.call_id))}`,
+          `${block.is_error ? bad(shown) : shown}${dim(formatId(block.call_id))}`,
         );
         break;
       }
       default:
-        text += layOutPart(view, role, dim(shorten(view, describeInline(part))));
+        text += layOutPart(view, role, dim(shorten(view, describeInline(block))));
     }
   }
   return text;
 }
 
-/** Short arguments as JSON; of longer ones each on a line, texts as they are. */
+/** Short arguments as JSON; longer ones with one line each, texts unchanged. */
 function layOutArguments(view: InspectView, value: unknown): string {
   const compact = compactJson(value);
   if (compact.length <= INLINE_ARGUMENT_CHARS || typeof value !== 'object' || value === null)
@@ -246,20 +282,23 @@ function shorten(view: InspectView, text: string, shownChars: number = SHOWN_CHA
   return `${makeHarmless(shown)}… ${view.paint.dim(`(${more}: --full)`)}`;
 }
 
-/** A part in plain words, where it does not get a block of its own. */
-function describeInline(part: Part): string {
-  switch (part.type) {
+/** A block in plain words, on one line with others. */
+function describeInline(block: TurnBlock): string {
+  switch (block.type) {
     case 'text':
+    case 'refusal':
     case 'thinking':
-      return part.text;
+      return block.text;
+    case 'cache_point':
+      return '';
     case 'media':
-      return `[${part.media_type}, ${countOf(part.data.length, 'character')}]`;
+      return `[${block.media_type ?? block.kind}, ${countOf(block.data.length, 'character')}]`;
     case 'tool_call':
-      return `${part.name} ${compactJson(part.arguments)}`;
+      return `${block.name} ${compactJson(block.input)}`;
     case 'tool_result':
-      return part.parts.map((inner) => describeInline(inner)).join('\n');
+      return block.content.map((inner) => describeInline(inner)).join('\n');
     case 'other':
-      return `[${part.name}] ${compactJson(part.value)}`;
+      return `[${block.name}] ${compactJson(block.value)}`;
   }
 }
 
@@ -267,6 +306,7 @@ function compactJson(value: unknown): string {
   return typeof value === 'string' ? value : (JSON.stringify(value) ?? '');
 }
 
+/** The provider's id; an id that was assigned by position is not shown. */
 function formatId(id: string | null): string {
-  return id === null ? '' : ` [${makeHarmlessLine(id)}]`;
+  return id === null || id.startsWith('order:') ? '' : ` [${makeHarmlessLine(id)}]`;
 }

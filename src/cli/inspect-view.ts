@@ -1,39 +1,44 @@
 /**
- * What every page of `understudy inspect` is made with, and the lines that pages share: the head of an exchange,
- * labelled blocks, figures. Main thread of the command line.
+ * Shared parts of every page of `understudy inspect`: the head of an exchange, labelled blocks, figures. Main thread of
+ * the command line.
  */
 
-import type { ExchangeSource } from '../analysis/exchange-source.ts';
-import type { RunSummary } from '../analysis/inspect.ts';
+import { priceExchange } from '../captures/exchange-cost.ts';
+import type { ExchangeSource } from '../captures/exchange-source.ts';
+import type { RunSummary } from '../captures/inspect.ts';
+import { describeEnd } from '../domain/end-cause.ts';
 import type { ExchangeRecord, TokenUsage } from '../domain/exchange.ts';
 import { hasFailed } from '../domain/golden.ts';
+import type { CostBasis, Prices } from '../domain/price.ts';
+import type { RunWords } from '../domain/run-mark.ts';
 import type { InspectFlags } from './inspect-flags.ts';
 import type { CliIo } from './io.ts';
 import type { Progress } from './progress.ts';
 import { makeHarmlessLine, type Palette, wrapText } from './terminal-text.ts';
 
-/** Labels of what is said stand in a column of this width. */
+/** Width of the column of labels. */
 const LABEL_COLUMNS = 12;
 
-/** The open database, what was asked of it, and how the answer may look. */
+/** The open database, the flags, and the properties of the output. */
 export interface InspectView {
   readonly source: ExchangeSource;
   /** Exchanges in all, for the progress. */
   readonly count: number;
   readonly io: CliIo;
-  /** Of a line, in columns. */
+  /** Columns of a line. */
   readonly width: number;
   readonly flags: InspectFlags;
   readonly paint: Palette;
   readonly progress: Progress;
+  readonly prices: Prices;
 }
 
-/** Reads the outcomes of monitor runs that have the id of a captured run. */
-export type FindOutcomes = (runs: { find(runId: string): unknown }) => Promise<Map<string, string>>;
+/** Reads external statements about captured runs. */
+export type FindWords = (runs: { find(runId: string): unknown }) => Promise<Map<string, RunWords>>;
 
 /**
  * `#12  seq 3  +4.2 s  200  claude-x  took 1.2 s …`
- * @param runStartedMs null outside a run: then method and path stand in place of the time since
+ * @param runStartedMs null outside a run: method and path then replace the time since its start
  */
 export function layOutHead(view: InspectView, record: ExchangeRecord, runStartedMs: number | null): string {
   const { strong, dim, bad, good, call } = view.paint;
@@ -44,17 +49,21 @@ export function layOutHead(view: InspectView, record: ExchangeRecord, runStarted
   if (runStartedMs === null || record.kind !== 'turn')
     fields.push(makeHarmlessLine(`${record.method} ${record.path}`));
   fields.push(ok ? good(`${record.status}`) : bad(record.status === 0 ? 'no answer' : `${record.status}`));
-  if (record.aborted) fields.push(bad('aborted'));
+  if (record.end_cause !== undefined && record.end_cause !== 'upstream_status')
+    fields.push(bad(describeEnd(record.end_cause)));
+  else if (record.aborted) fields.push(bad('aborted'));
   else if (!ok && record.status >= 200 && record.status < 300) fields.push(bad('broke off'));
   if (record.truncated) fields.push(bad('truncated'));
   if (record.served_by === 'student') fields.push(call('by the student'));
   if (record.model !== null) fields.push(makeHarmlessLine(record.model));
   fields.push(dim(formatLatency(record)));
   if (record.kind === 'turn') fields.push(dim(formatUsage(record.usage)));
+  const { usd, basis } = priceExchange(record, view.prices);
+  if (usd !== null) fields.push(dim(formatCost(usd, basis)));
   return wrapText(fields.join('  '), view.width).join('\n    ');
 }
 
-/** A labelled block; lines after the first stand under the text. */
+/** A labelled block; further lines are aligned with the text. */
 export function layOutPart(view: InspectView, label: string, text: string): string {
   const lines = wrapText(text, view.width - LABEL_COLUMNS);
   return `  ${view.paint.dim(label.padEnd(9))} ${lines.join(`\n${' '.repeat(LABEL_COLUMNS)}`)}\n`;
@@ -65,18 +74,31 @@ export function nameAll(names: string[]): string {
   return names.length === 0 ? '-' : makeHarmlessLine(names.join(', '));
 }
 
-/** With its thousands parted; `-` for what is not known. */
+/** With thousands separators; `-` when unknown. */
 export function formatCount(n: number | null): string {
   return n === null ? '-' : n.toLocaleString('en-US');
 }
 
+/** `$0.0042`, or `~$0.0042 (guessed price)` where it is an estimate. */
+function formatCost(usd: number, basis: CostBasis | null): string {
+  if (basis === 'guessed_price') return `~${formatDollars(usd)} (guessed price)`;
+  return basis === 'estimated_tokens' ? `~${formatDollars(usd)} (estimated tokens)` : formatDollars(usd);
+}
+
+/** With as many decimals as are meaningful. */
+export function formatDollars(usd: number): string {
+  if (usd > 0 && usd < 0.000_001) return '<$0.000001';
+  return usd === 0 ? '$0' : `$${usd < 0.1 ? usd.toFixed(6).replace(/0+$/, '') : usd.toFixed(2)}`;
+}
+
 /** Tokens on one line. */
-export function formatUsage(usage: TokenUsage): string {
+export function formatUsage(usage: Omit<TokenUsage, 'cache_write_1h_tokens'>): string {
   const read = usage.cache_read_tokens ?? 0;
   const written = usage.cache_write_tokens ?? 0;
   const cache =
     read + written === 0 ? '' : `, cache ${formatCount(read)} read ${formatCount(written)} written`;
-  return `in ${formatCount(usage.input_tokens)} out ${formatCount(usage.output_tokens)}${cache}`;
+  const about = usage.estimated ? '~' : '';
+  return `${about}in ${formatCount(usage.input_tokens)} out ${formatCount(usage.output_tokens)}${cache}${usage.estimated ? ' (estimated)' : ''}`;
 }
 
 function formatLatency(record: ExchangeRecord): string {
@@ -95,7 +117,7 @@ export function formatMs(ms: number): string {
   return `${Math.floor(minutes / 1_440)} d ${Math.floor((minutes % 1_440) / 60)} h`;
 }
 
-/** What a run is within its session, in words; '' for an agent's own. */
+/** A run's kind within its session, in words; '' for an agent's own run. */
 export function nameKind(kind: RunSummary['kind']): string {
   return (kind ?? '').replace('_', ' ');
 }

@@ -1,43 +1,60 @@
 /**
- * `understudy inspect`: shows what a capture database holds. The face of `src/analysis/inspect.ts`; its pages are the
- * list of runs (inspect-list.ts), one run (inspect-run.ts) and one exchange (inspect-exchange.ts). Main thread of the
- * command line; reads only.
+ * `understudy inspect`: shows the content of a capture database. The interface of `src/captures/inspect.ts`; its pages
+ * are the list of runs (inspect-list.ts), one run (inspect-run.ts) and one exchange (inspect-exchange.ts). Main thread
+ * of the command line; reads only.
  *
- * Output goes out piece by piece with back-pressure, so a long run is never held whole. Everything that came from an
- * exchange is made harmless before it reaches a terminal; `--raw` alone writes bytes as they are.
+ * Output is written piece by piece with back-pressure, so a long run is never held whole. Everything from an exchange
+ * is made harmless before it reaches a terminal; only `--raw` writes bytes unchanged.
  */
 
 import { resolve } from 'node:path';
 import { setFlagsFromString } from 'node:v8';
-import type { ExchangeSource } from '../analysis/exchange-source.ts';
+import { readCaptureOwner } from '../auth/owner.ts';
+import type { ExchangeSource } from '../captures/exchange-source.ts';
+import type { KeptVerdict } from '../captures/inspect.ts';
+import type { SaidOfRuns } from '../captures/run-entry.ts';
+import type { RunTexts } from '../captures/run-texts.ts';
+import { askRunWords, listWordFolders, readRunWords } from '../captures/run-words.ts';
+import { UnreadableExchanges } from '../captures/unreadable-exchanges.ts';
 import { loadConfig } from '../config.ts';
+import type { Prices } from '../domain/price.ts';
+import { SHIPPED_PRICES } from '../domain/price-table.ts';
 import { showExchange } from './inspect-exchange.ts';
 import { type InspectFlags, readInspectFlags } from './inspect-flags.ts';
 import { showRuns } from './inspect-list.ts';
 import { showRun } from './inspect-run.ts';
-import type { FindOutcomes, InspectView } from './inspect-view.ts';
+import type { FindWords, InspectView } from './inspect-view.ts';
 import { type CliIo, EXIT } from './io.ts';
 import { Progress } from './progress.ts';
-import { listRunsDbs, readOutcomes } from './run-outcomes.ts';
 import { choosePalette, makeHarmlessLine } from './terminal-text.ts';
-import { UnreadableExchanges } from './unreadable-exchanges.ts';
 
 const HELP = `Shows what a capture database holds: runs, turns, gaps, bodies, and which runs are golden.
 
 Usage: understudy inspect [--db FILE] [--since WHEN] [--golden | --not-golden] [--limit N] [--json]
+       understudy inspect [--db FILE] QUERY [--limit N] [--json]
        understudy inspect [--db FILE] --run ID [--full] [--json]
+       understudy inspect [--db FILE] --cache [--run ID | --since WHEN] [--json]
+       understudy inspect [--db FILE] --by model|agent|tool|… [--since WHEN] [--json]
+       understudy inspect [--db FILE] --limits [--json]
        understudy inspect [--db FILE] --exchange N [--json]
        understudy inspect [--db FILE] --exchange N --raw request|response
        understudy inspect [--db FILE] --step N [--student DIR] [--json]
 
   --db FILE        capture database; DATA_DIR/capture.mdb when not given. Its sealed files are read with it; you can
                    also name one of them, which is then read alone. A running gateway may be writing to it.
+  QUERY            runs that match, captured and reported, in the query's order: 'status:failed tool:run_tests cost:>0.5
+                   "date parser" since:7d sort:cost'. docs/queries.md lists the fields
   --since WHEN     runs that went on then or later: 90m, 12h, 7d ago, or a time such as 2026-05-01 or 2026-05-01T12:00Z
   --golden         golden runs alone; --not-golden: the others alone. With --limit N it looks no further back than
                    to the Nth of them
   --limit N        the latest N runs, 0 for all; on a terminal 200 when not given
   --run ID         one run as a conversation: what was new in each request, the answer, its time and cost,
                    what failed and was tried again
+  --cache          how the turns used the provider's prompt cache: which read less than they could have, where the
+                   prompts part, why, and what that cost; without --run, summed over all runs by cause
+  --by WHAT        cost, tokens, cache share, latency and errors by model, provider, agent, tool, note, credential,
+                   served_by or day; with --since of whole UTC days from then on
+  --limits         what is left of providers' rate limits and quotas, by credential, and when it runs out at this pace
   --full           with --run: show long texts whole instead of their beginning
   --exchange N     one exchange: status, times, model, usage, headers (credentials are never stored)
   --raw SIDE       the stored body of that exchange, request or response, byte for byte and nothing else
@@ -50,12 +67,15 @@ The table has a line for each run, the latest last:
   TURNS     model turns / all exchanges        IN, OUT   tokens, as the providers count them
   ERR       failed calls and aborted ones      GAPS      x-svc-seq numbers that are missing
   GOLDEN    yes, or in short why not (--run says it in full): a golden run was captured whole, with nothing missing,
-            every failed call retried to success, its last turn ended of itself, and no monitor run says otherwise
+            every failed call retried to success, its last turn ended by itself, and no monitor run says otherwise
 
 Examples:
   understudy inspect
   understudy inspect --since 2h --not-golden
+  understudy inspect 'status:failed,error since:7d sort:cost'
   understudy inspect --run checkout-fix-17
+  understudy inspect --by model --since 7d
+  understudy inspect --cache --since 7d
   understudy inspect --exchange 42 --raw response | jq .
   understudy inspect --json | jq -r '.runs[] | select(.golden) | .run_id'
 
@@ -63,27 +83,29 @@ Exit status: 0 done, 1 failed (no such database, run, exchange or body; somethin
 2 wrong use.
 `;
 
-/** Kept of what was unpacked, of each open file: exchanges are read in order. */
+/** Cache of unpacked blocks per open file: exchanges are read in order. */
 const CACHE_BYTES = 8 * 1024 * 1024;
 
-/** What a test may put in place of the real surroundings. */
+/** Surroundings that tests may replace. */
 export interface InspectSurroundings {
-  /** Used when --db is not given. */
+  /** Used without --db. */
   default_db?: string;
   /** Width of the terminal. */
   columns?: number;
-  /** Opens the database; CaptureFiles when not given. */
+  /** Opens the database; default: CaptureFiles. */
   open?: (db: string, dataKey: Uint8Array | null, unreadable?: UnreadableExchanges) => Promise<OpenSource>;
-  /** Databases of finished monitor runs that may speak against a run; those of DATA_DIR and beside the file. */
-  runs_dbs?: string[];
+  /** Folders whose databases hold statements about runs; default: DATA_DIR and the file's folder. */
+  said_in?: string[];
   now?: () => number;
 }
 
-/** An open database and how to let go of it. */
+/** An open database, and how to close it. */
 export interface OpenSource {
   source: ExchangeSource;
   /** Exchanges in all, for the progress. */
   count?: number;
+  /** Verdicts that the service has kept. */
+  kept?: KeptVerdict;
   close(): Promise<void>;
 }
 
@@ -104,28 +126,42 @@ export async function runInspect(
     await io.out(HELP);
     return EXIT.done;
   }
+  const query = flags.query === '' ? null : await readQuery(flags);
   const config = (): ReturnType<typeof loadConfig> => loadConfig({ listener: 'gateway' });
   const db = flags.db ?? surroundings.default_db ?? config().capture.db;
-  const progress = new Progress(io, io.is_terminal, now);
+  const progress = new Progress(io, now);
   try {
-    // One that is asked for by its number: why it cannot be read is the answer.
+    // An exchange requested by number: the reason why it cannot be read is the answer.
     const unreadable = flags.exchange === null && flags.step === null ? new UnreadableExchanges() : undefined;
     const opener = surroundings.open ?? openCapture;
     const open = await opener(resolve(db), config().data_key, unreadable);
     try {
       const columns = surroundings.columns ?? process.stdout.columns;
-      const view = openView(open, io, columns, flags, progress);
+      const view = openView(open, io, columns, flags, progress, config().capture.prices ?? SHIPPED_PRICES);
       if (flags.step !== null) {
-        const directory = flags.student ?? config().relegation?.directory ?? null;
-        return await (await import('./step-page.ts')).showStep(view, flags.step, directory);
+        const { relegation, relegation_wires } = config();
+        const directory = flags.student ?? relegation?.directory ?? null;
+        return await (await import('./step-page.ts')).showStep(view, flags.step, directory, relegation_wires);
       }
       if (flags.exchange !== null) return await showExchange(view, flags.exchange);
-      const runsDbs = surroundings.runs_dbs ?? (await listRunsDbs(resolve(db), config().data_dir));
-      const findOutcomes: FindOutcomes = (runs) => readOutcomes(runsDbs, runs, config().data_key);
-      const status =
-        flags.run === null
-          ? await showRuns(view, db, findOutcomes)
-          : await showRun(view, flags.run, findOutcomes);
+      if (flags.by !== null)
+        return await (await import('./inspect-figures.ts')).showFigures(view, flags.by, now());
+      if (flags.limits) return await (await import('./inspect-limits.ts')).showLimits(view, now());
+      if (flags.cache) {
+        const { showCache, showRunCache } = await import('./inspect-cache.ts');
+        return flags.run === null ? await showCache(view) : await showRunCache(view, flags.run);
+      }
+      const folders = surroundings.said_in ?? listWordFolders(db, config().data_dir);
+      const reader = { data_key: config().data_key, owner: readCaptureOwner(config()) };
+      const findWords: FindWords = (runs) => readRunWords(folders, reader, runs);
+      const showAll = (): Promise<number> => {
+        if (query === null) return showRuns(view, db, findWords, open.kept);
+        const texts = query.openTexts(view.source, resolve(db), config().data_key);
+        return askRunWords(folders, reader, texts, (said) =>
+          query.show(view, db, { said, texts, now_ms: now() }),
+        );
+      };
+      const status = flags.run === null ? await showAll() : await showRun(view, flags.run, findWords);
       if (!unreadable?.count) return status;
       progress.clear();
       io.err(`understudy: ${makeHarmlessLine(unreadable.describe())}\n`);
@@ -135,9 +171,9 @@ export async function runInspect(
       await open.close();
     }
   } catch (error) {
-    // Their messages name the file and what is wrong with it.
+    // Such messages name the file and the fault.
     if (!(error instanceof Error)) throw error;
-    if (error.name !== 'CaptureFileError' && error.name !== 'OutcomesError') throw error;
+    if (error.name !== 'CaptureFileError' && error.name !== 'RunWordsError') throw error;
     const isMissing = 'code' in error && error.code === 'missing';
     io.err(
       isMissing
@@ -149,12 +185,27 @@ export async function runInspect(
   }
 }
 
+/** Reads the query of the command; what shows its runs is loaded for it. @throws UsageError */
+async function readQuery(flags: InspectFlags) {
+  const { openTexts, readInspectQuery, showQuery } = await import('./inspect-query.ts');
+  const query = readInspectQuery(flags.query, flags);
+  return {
+    openTexts,
+    show: (
+      view: InspectView,
+      db: string,
+      said: { said: SaidOfRuns; texts: RunTexts; now_ms: number },
+    ): Promise<number> => showQuery(view, db, { query, ...said }),
+  };
+}
+
 function openView(
   open: OpenSource,
   io: CliIo,
   columns: number | undefined,
   flags: InspectFlags,
   progress: Progress,
+  prices: Prices,
 ): InspectView {
   const hasWidth = io.is_terminal && columns !== undefined && columns > 0;
   return {
@@ -165,23 +216,29 @@ function openView(
     flags,
     paint: choosePalette(io.has_color),
     progress,
+    prices,
   };
 }
 
-/** Opens a capture database; loaded only now, so that `--help` and mistakes answer at once. */
+/** Opens a capture database; imported only here, so that `--help` and mistakes answer at once. */
 async function openCapture(
   db: string,
   data_key: Uint8Array | null,
   unreadable?: UnreadableExchanges,
 ): Promise<OpenSource> {
-  // The process is this command's alone, and its garbage would grow to several times what it keeps. V8 passes over a flag
+  // Only this command runs in the process, and its garbage would grow to several times its live data. V8 ignores flags
   // that it does not know.
   setFlagsFromString('--heap-growing-percent=50');
-  const { CaptureFiles } = await import('./capture-files.ts');
+  const { CaptureFiles } = await import('../captures/capture-files.ts');
   const files = await CaptureFiles.open(db, {
     cache_bytes: CACHE_BYTES,
     data_key,
     ...(unreadable === undefined ? {} : { unreadable }),
   });
-  return { source: files, count: files.count, close: () => files.close() };
+  const { KeptVerdicts } = await import('./kept-verdicts.ts');
+  const kept = new KeptVerdicts(db, data_key);
+  const close = async () => {
+    await Promise.all([files.close(), kept.close()]);
+  };
+  return { source: files, count: files.count, kept: kept.find, close };
 }

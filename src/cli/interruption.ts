@@ -1,19 +1,19 @@
 /**
- * Ends a command that a signal interrupts: it says what was and was not done, and then dies of that signal, as a shell expects
- * (status 130 or 143). Main thread of the command line.
+ * Ends a command that a signal interrupts: it prints what was and was not done, and then dies of that signal, as a
+ * shell expects (status 130 or 143). Main thread of the command line.
  */
 
 import { constants } from 'node:os';
 import { exitProcess } from '../std/loading-threads.ts';
 import type { CliIo } from './io.ts';
 
-/** How the line begins that an interrupted command ends with. */
+/** Beginning of the line with which an interrupted command ends. */
 export const INTERRUPTED = 'understudy: interrupted by';
 
 const STOPS = ['SIGINT', 'SIGTERM'] as const;
 
 /**
- * Dies of a signal that is not listened to. The first process of a container does not: it ends with the status that a shell
+ * Dies of a signal without handlers. The first process of a container cannot: it exits with the status that a shell
  * would show.
  */
 export function dieOf(signal: NodeJS.Signals): void {
@@ -23,8 +23,8 @@ export function dieOf(signal: NodeJS.Signals): void {
 
 /**
  * Does some work; a signal ends the process meanwhile.
- * @param describe finishes what must not stay half done, and says what was and was not done
- * @returns what the work gives, when no signal came
+ * @param describe finishes what must not stay unfinished, and says what was and was not done
+ * @returns the result of the work when no signal came
  */
 export async function endingOnSignals<T>(
   io: CliIo,
@@ -33,20 +33,20 @@ export async function endingOnSignals<T>(
 ): Promise<T> {
   let isEnding = false;
   const end = async (signal: NodeJS.Signals): Promise<void> => {
-    // A terminal sends it to the whole group, and the process before this one passes it on.
+    // A terminal sends the signal to the whole group, and the parent process forwards it, too.
     if (isEnding) return;
     isEnding = true;
     const words = await describe().catch((error: Error) => error.message);
     io.err(`${INTERRUPTED} ${signal}: ${words}\n`);
-    for (const one of STOPS) process.off(one, end);
+    for (const signal of STOPS) process.off(signal, end);
     dieOf(signal);
   };
-  for (const one of STOPS) process.on(one, end);
+  for (const signal of STOPS) process.on(signal, end);
   try {
     return await work();
   } finally {
-    // What was being done when the signal came gives no answer any more.
+    // After a signal, the interrupted work must not continue.
     if (isEnding) await new Promise(() => {});
-    for (const one of STOPS) process.off(one, end);
+    for (const signal of STOPS) process.off(signal, end);
   }
 }

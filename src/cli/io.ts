@@ -1,16 +1,20 @@
-/** What a command may use of its surroundings, so that a test can give it other ones. Main thread. */
+/** The surroundings that a command may use, so that tests can replace them. Main thread. */
 
 import { exitProcess } from '../std/loading-threads.ts';
 
 export interface CliIo {
-  /** Standard output: results, nothing else. Resolves when the reader has taken it (back-pressure). */
+  /** Standard output: only results. Resolves when the reader has taken it (back-pressure). */
   out(data: string | Uint8Array): Promise<void>;
   /** Standard error: progress, warnings, failures. */
   err(text: string): void;
-  /** Standard output is a terminal: progress and colours make sense. */
+  /** Standard output is a terminal. */
   is_terminal: boolean;
   /** A terminal that shows colours, and NO_COLOR is not set. */
   has_color: boolean;
+  /** Standard error is a terminal that lines can be overwritten on, and NO_COLOR is not set. Left out: no. */
+  shows_progress?: boolean;
+  /** From now on the process continues when its output loses its reader, as a service does. */
+  outliveReader?(): void;
 }
 
 /** Exit statuses of every command: done, failed, wrong use. */
@@ -24,16 +28,28 @@ export class UsageError extends Error {
 /** The process's own streams. Node's `hasColors` honours NO_COLOR and TERM=dumb. */
 export function openProcessIo(): CliIo {
   const { stdout, stderr } = process;
-  // `understudy inspect | head`: a reader that has seen enough is no failure.
+  let outlives = false;
+  // There is no other place to report it.
+  stderr.on('error', () => {});
+  // `understudy inspect | head`: a reader that has seen enough is not a failure.
   stdout.on('error', (error: NodeJS.ErrnoException) => {
+    if (outlives) return;
     if (error.code === 'EPIPE') return exitProcess(EXIT.done);
     stderr.write(`understudy: the output cannot be written: ${error.message.split('\n', 1)[0]}\n`);
     exitProcess(EXIT.failed);
   });
   return {
-    out: (data) => new Promise((resolve) => stdout.write(data, () => resolve())),
+    out: (data) =>
+      new Promise((resolve) => {
+        stdout.write(data, () => resolve());
+        if (outlives) resolve();
+      }),
     err: (text) => void stderr.write(text),
     is_terminal: stdout.isTTY === true,
     has_color: stdout.isTTY === true && stdout.hasColors(),
+    shows_progress: stderr.isTTY === true && stderr.hasColors(),
+    outliveReader: () => {
+      outlives = true;
+    },
   };
 }

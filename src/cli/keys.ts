@@ -1,5 +1,5 @@
 /**
- * `understudy keys` and `understudy feedback`: what the operator does at the database itself, without signing in. The
+ * `understudy keys` and `understudy feedback`: the operator's work directly on the database, without signing in. The
  * service may run meanwhile. Main thread.
  */
 
@@ -14,13 +14,15 @@ import {
   lastUseOf,
 } from '../auth/key-store.ts';
 import { loadConfig } from '../config.ts';
-import { ID_CHARACTERS, KEY_NAME_CHARACTERS } from '../limits.ts';
+import { KEY_NAME_CHARACTERS } from '../contract/limits.ts';
+import { ID_CHARACTERS } from '../limits.ts';
 import { isThere } from '../std/file-place.ts';
 import { ulidAt } from '../std/id.ts';
 import { writeAudit } from '../storage/accounts/audit.ts';
 import { listFeedback } from '../storage/accounts/feedback.ts';
 import { getProject } from '../storage/accounts/projects.ts';
 import { databasePaths, openMain } from '../storage/lmdb/stores.ts';
+import { refuseHalfRestored } from '../storage/restore-marker.ts';
 import type { Tables } from '../storage/tables.ts';
 import { readFlags, readFlagsAndWords, refuseWords } from './flags.ts';
 import { type CliIo, EXIT, UsageError } from './io.ts';
@@ -53,7 +55,7 @@ Usage: understudy feedback [--limit N] [--json]
   --json      as JSON
 `;
 
-/** Who the command line acts as, in the audit log. */
+/** The command line's actor in the audit log. */
 export const OPERATOR = { type: 'operator', id: 'operator', address: '' } as const;
 
 /** @returns the exit status */
@@ -79,12 +81,12 @@ export async function runKeys(argv: string[], io: CliIo): Promise<number> {
       return withMain(io, (main) => createKey(main, values, io), true);
     case 'revoke': {
       const [id, ...others] = more;
-      if (id === undefined) throw new UsageError('say which key: understudy keys revoke KEY_ID');
+      if (id === undefined) throw new UsageError('name the key: understudy keys revoke KEY_ID');
       refuseWords(others);
       return withMain(io, (main) => revokeKey(main, id, values.json === true, io));
     }
     default:
-      throw new UsageError('say what to do: list, create or revoke');
+      throw new UsageError('name the action: list, create or revoke');
   }
 }
 
@@ -197,7 +199,7 @@ async function revokeKey(main: Tables, id: string, isJson: boolean, io: CliIo): 
   return EXIT.done;
 }
 
-/** A key without what would help to guess it. */
+/** A key without anything that would help to guess it. */
 function describeKey({ id, org_id, project_id, name, prefix, last4, created_at, revoked_at }: KeyRecord) {
   return { id, org_id, project_id, name, prefix, last4, created_at, revoked_at };
 }
@@ -213,7 +215,7 @@ function readText(value: string | boolean | undefined, flag: string, max: number
   return text;
 }
 
-/** Opens DATA_DIR/main.mdb for the time of the work. */
+/** Opens DATA_DIR/main.mdb during the work. */
 async function withMain(
   io: CliIo,
   work: (main: Tables) => Promise<number>,
@@ -222,6 +224,7 @@ async function withMain(
   const { data_dir, data_key } = loadConfig({ listener: 'api' });
   const paths = databasePaths(data_dir, data_key);
   const path = paths.main;
+  refuseHalfRestored(path);
   if (!mayMake && !isThere(path)) {
     io.err(`understudy: there is no database ${path} yet; DATA_DIR says where it is looked for\n`);
     return EXIT.failed;

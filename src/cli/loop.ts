@@ -1,19 +1,20 @@
 /**
- * `understudy loop`: distils again and again, or once, and publishes what is better. Main thread.
+ * `understudy loop`: runs rounds repeatedly, or once, and publishes what is better. Main thread.
  *
- * With an interval each round is a process of its own. Its memory goes back with it, a crash ends that round alone,
- * and the command hears a signal at once, however busy the round is.
+ * With an interval, each round is a separate process. Its memory is returned when it ends, a crash ends only that
+ * round, and the command reacts to a signal at once, however busy the round is.
  */
 
 import { spawn } from 'node:child_process';
+import type { RoundJson } from '../teaching/round-json.ts';
 import { type DistillSurroundings, printRound, tryRound } from './distill.ts';
 import { DISTILL_FLAGS_HELP, type DistillFlags, readDistillFlags } from './distill-flags.ts';
-import { describeRoundLine, type RoundJson } from './distill-report.ts';
+import { describeRoundLine } from './distill-report.ts';
 import { IN_PROCESS, tellSignal } from './guard.ts';
 import { type CliIo, EXIT, UsageError } from './io.ts';
 import { makeHarmlessLine } from './terminal-text.ts';
 
-const HELP = `Keeps a student up to date: traces, distils, measures on golden runs kept apart, and publishes only what passes the gate
+const HELP = `Keeps a student up to date: traces, distils, measures on golden runs held out, and publishes only what passes the gate
 and is no worse than what is published. Otherwise the present student stays, and the command says why. The gateway takes a
 newly published student by itself.
 
@@ -24,9 +25,9 @@ Usage: understudy loop --out DIR [--db FILE] [--once | --every TIME] [options]
                        round and goes on with the next; SIGTERM or Ctrl-C ends it at once
 ${DISTILL_FLAGS_HELP}; at an interval one line of JSON a round
 
-The gate: of the steps kept apart the student serves at least --min-served, at most --target-error of them wrong, also of
+The gate: of the steps held out the student serves at least --min-served, at most --target-error of them wrong, also of
 those that it serves in a row from the beginning of a run. No worse: of the steps that the published student also had
-kept apart, it serves rightly no fewer, give or take 2 %, unless the published one no longer keeps to the target there.
+held out, it serves rightly no fewer, give or take 2 %, unless the published one no longer keeps to the target there.
 
 Examples:
   understudy loop --out student --once
@@ -38,24 +39,24 @@ Exit status: 0 published or kept (--once), ended by a signal (--every); 1 failed
 const UNITS_MS: Readonly<Record<string, number>> = { s: 1_000, m: 60_000, h: 3_600_000, d: 86_400_000 };
 const EVERY_MIN_MS = 1_000;
 const EVERY_MAX_MS = 20 * 86_400_000;
-/** What a round's process may print. */
+/** Most characters that a round's process may print. */
 const ROUND_OUTPUT_CHARACTERS = 4 * 1024 * 1024;
 
 /** How a round's process ended. */
 export interface RoundEnd {
-  /** null: by a signal, or it could not be started. */
+  /** null when a signal ended it, or it could not be started. */
   status: number | null;
   /** What it printed. */
   out: string;
-  /** Its last words, on one line. */
+  /** Its last message, on one line. */
   error: string;
 }
 
-/** What a test may put in place of the real surroundings. */
+/** Surroundings that tests may replace. */
 export interface LoopSurroundings extends DistillSurroundings {
-  /** Runs `understudy loop` with these arguments in a process of its own, which ends when the signal does. */
+  /** Runs `understudy loop` with these arguments in a separate process, which ends when the signal does. */
   startRound?: (argv: string[], stop: AbortSignal, io: CliIo) => Promise<RoundEnd>;
-  /** Stops the loop, as SIGTERM and SIGINT do. */
+  /** Stops the loop, like SIGTERM and SIGINT. */
   stop?: AbortSignal;
 }
 
@@ -139,7 +140,7 @@ function describeEnd({ status, out, error }: RoundEnd, asJson: boolean): string 
   try {
     if (status === EXIT.done) round = JSON.parse(out) as RoundJson;
   } catch {
-    // It ended well and printed something else: told as a failure.
+    // A successful end with other output counts as a failure.
   }
   if (round !== null) return asJson ? JSON.stringify({ at, ...round }) : `${at} ${describeRoundLine(round)}`;
   const reason = error === '' ? `its process ended with ${status ?? 'a signal'}` : error;
@@ -161,12 +162,12 @@ function waitFor(ms: number, stop: AbortSignal): Promise<void> {
   });
 }
 
-/** A round in a process of its own. */
+/** A round in a separate process. */
 function startProcess(argv: string[], stop: AbortSignal, io: CliIo): Promise<RoundEnd> {
   return new Promise((resolve) => {
     const child = spawn(
       process.execPath,
-      [...process.execArgv, process.argv[1]!, IN_PROCESS, 'loop', ...argv],
+      [...process.execArgv, process.argv[1]!, IN_PROCESS.quiet, 'loop', ...argv],
       {
         stdio: ['ignore', 'pipe', 'pipe'],
       },

@@ -1,16 +1,18 @@
-/** `understudy mcp`: the tools for an agent that starts its servers as commands. Main thread. */
+/** `understudy mcp`: the MCP server for an agent that starts its servers as commands. Main thread. */
 
 import { loadAgentConnection, readVersion } from '../config.ts';
-import { MCP_CALL_MS } from '../limits.ts';
 import { readFlags } from './flags.ts';
 import { type CliIo, EXIT } from './io.ts';
 import { renderOwnCommand } from './own-command.ts';
 import { makeHarmlessLine } from './terminal-text.ts';
 
+/** How long a tool waits for the API. The agent waits with it. */
+const MCP_CALL_MS = 20_000;
+
 const help = (
   command: string,
-) => `Gives an agent three tools over the Model Context Protocol, on standard input and output: retrieve_patterns,
-recall_findings and record_finding. It runs for as long as the agent keeps its input open, and calls the API of a service that
+) => `Gives an agent tools over the Model Context Protocol, on standard input and output: retrieve_patterns,
+recall_findings, record_finding, search_runs and read_run. It runs for as long as the agent keeps its input open, and calls the API of a service that
 runs elsewhere. Where the agent's client can speak HTTP, the service's own address /mcp does the same without a process.
 
 Usage: understudy mcp [--url URL] [--codebase ID] [--org ID] [--project ID]

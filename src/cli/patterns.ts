@@ -1,14 +1,22 @@
 /**
- * `understudy patterns import|export`: patterns as JSON lines, at the database itself. What is imported is left there for
- * the pattern store, which embeds it, merges near-duplicates and masks secrets: within seconds where the service runs,
+ * `understudy patterns import|export`: patterns as JSON lines, directly on the database. Imports are queued there for
+ * the pattern store, which embeds them, merges near-duplicates and masks secrets: within seconds when the service runs,
  * else at its next start. Main thread.
  */
 import { once } from 'node:events';
 import { createReadStream, createWriteStream, statSync } from 'node:fs';
 import { finished } from 'node:stream/promises';
 import { loadConfig } from '../config.ts';
+import { PATTERNS_PER_REQUEST } from '../contract/limits.ts';
 import { newPattern } from '../contract/patterns.ts';
-import { cleanPattern, type NewPattern, type PatternScope, TIERS, type Tier } from '../domain/pattern.ts';
+import {
+  cleanPattern,
+  type NewPattern,
+  PATTERNS_PER_SCOPE,
+  type PatternScope,
+  TIERS,
+  type Tier,
+} from '../domain/pattern.ts';
 import {
   type ImportRow,
   PATTERN_IMPORTS,
@@ -17,17 +25,18 @@ import {
   readPattern,
 } from '../domain/pattern-rows.ts';
 import { DEFAULT_ORG, DEFAULT_PROJECT } from '../domain/tenant.ts';
-import { ID_CHARACTERS, PATTERNS_PER_REQUEST, PATTERNS_PER_SCOPE } from '../limits.ts';
+import { ID_CHARACTERS } from '../limits.ts';
 import { countOf } from '../std/count-of.ts';
 import { isThere, namePlace } from '../std/file-place.ts';
 import { newUlid } from '../std/id.ts';
 import { writeAudit } from '../storage/accounts/audit.ts';
 import { databasePaths, openMain } from '../storage/lmdb/stores.ts';
+import { refuseHalfRestored } from '../storage/restore-marker.ts';
 import type { Tables } from '../storage/tables.ts';
 import { readFlagsAndWords, refuseWords } from './flags.ts';
 import { type CliIo, EXIT, UsageError } from './io.ts';
 import { OPERATOR } from './keys.ts';
-import { makeHarmlessLine } from './terminal-text.ts';
+import { formatJson, makeHarmlessLine } from './terminal-text.ts';
 
 const HELP = `Brings patterns into DATA_DIR from a file, or writes those that are there to one. The service may run meanwhile: it
 takes imports within seconds, else at its next start. It merges near-duplicates and masks keys in texts.
@@ -59,7 +68,7 @@ export async function runPatterns(argv: string[], io: CliIo): Promise<number> {
     return EXIT.done;
   }
   const [action, file, ...more] = words;
-  if (action !== 'import' && action !== 'export') throw new UsageError('say what to do: import or export');
+  if (action !== 'import' && action !== 'export') throw new UsageError('name the action: import or export');
   if (file === undefined || file === '')
     throw new UsageError(`name one file: understudy patterns ${action} FILE`);
   refuseWords(more);
@@ -67,6 +76,7 @@ export async function runPatterns(argv: string[], io: CliIo): Promise<number> {
   const { data_dir, data_key } = loadConfig({ listener: 'api' });
   const paths = databasePaths(data_dir, data_key);
   const path = paths.main;
+  refuseHalfRestored(path);
   if (action === 'export' && !isThere(path)) {
     io.err(`understudy: there is no database ${path} yet; DATA_DIR says where it is looked for\n`);
     return EXIT.failed;
@@ -122,7 +132,7 @@ async function importFile(main: Tables, scope: PatternScope, file: string, io: C
       transaction.write({ op: 'put', table: PATTERN_IMPORTS, row: [newUlid()], value });
     }
     const { tier, org_id, project_id } = scope;
-    // Universal ones are no organization's.
+    // Universal patterns belong to no organization.
     if (patterns.length > 0 && org_id !== '')
       writeAudit(transaction, OPERATOR, Date.now(), {
         org_id,
@@ -135,7 +145,7 @@ async function importFile(main: Tables, scope: PatternScope, file: string, io: C
   return EXIT.done;
 }
 
-/** A line that is too long comes in part, and last: it may have no end, as those of a device. */
+/** A line that is too long is returned in part, and last: it may be endless, as on a device. */
 async function* readLines(file: string): AsyncGenerator<string> {
   let held = '';
   for await (const chunk of createReadStream(file, 'utf8')) {
@@ -183,9 +193,9 @@ async function exportFile(
   };
   let count = 0;
   for (const { row, value } of main.range<PatternRow>(PATTERNS, { prefix: [tier, org_id, project_id] })) {
-    // Where it came from stays here: another store has its own.
+    // The origin is left out: another store has different sources.
     const { sources: _, org_id: _org, project_id: _project, ...pattern } = readPattern(row, value);
-    const line = `${JSON.stringify(pattern)}\n`;
+    const line = `${formatJson(pattern, 0)}\n`;
     count++;
     if (target === null) await io.out(line);
     else if (!target.write(line)) await once(target, 'drain').catch(refuse);

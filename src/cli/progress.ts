@@ -1,20 +1,20 @@
-/** Shows on a terminal how far a command is, in one line that it overwrites. Main thread. */
+/** Shows a command's progress on standard error, in one line that it overwrites, where that is a terminal (`CliIo.shows_progress`). Main thread. */
 
 import type { CliIo } from './io.ts';
 
 /** How often progress is shown. */
 const PROGRESS_INTERVAL_MS = 200;
 
-/** One line on a terminal that says how far it is. */
+/** One line on a terminal that shows the progress. */
 export class Progress {
   readonly #io: CliIo;
   readonly #isShown: boolean;
   readonly #now: () => number;
   #toldMs = Number.NEGATIVE_INFINITY;
 
-  constructor(io: CliIo, isShown: boolean, now: () => number) {
+  constructor(io: CliIo, now: () => number) {
     this.#io = io;
-    this.#isShown = isShown;
+    this.#isShown = io.shows_progress === true;
     this.#now = now;
   }
 
@@ -27,7 +27,7 @@ export class Progress {
     this.#io.err(`\r\x1b[K${what}${share}`);
   }
 
-  /** Tells it whatever was told just now: something begins that takes a while and tells nothing. */
+  /** Shows the text even if another was shown just now: a step begins that takes a while and reports nothing. */
   announce(what: string): void {
     if (!this.#isShown) return;
     this.#toldMs = this.#now();

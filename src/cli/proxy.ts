@@ -1,17 +1,18 @@
 /**
- * `understudy proxy --trust`: prints the line that makes the clients of one shell use the proxy and trust its authority. It changes
- * nothing on the machine beyond DATA_DIR. Command line.
+ * `understudy proxy --trust`: prints the line that makes the clients of one shell use the proxy and trust its
+ * authority. It changes nothing on the machine outside DATA_DIR. Command line.
  */
 import { X509Certificate } from 'node:crypto';
-import { type Config, isLoopback } from '../config.ts';
+import { isLoopback } from '../config/local-address.ts';
+import type { Config } from '../config.ts';
 import { listDomains } from '../domain/proxy-host.ts';
 import { authorityPath, bundlePath, showAuthority } from '../proxy/authority.ts';
 import { quoteForShell } from '../std/shell-word.ts';
 import { type CliIo, EXIT } from './io.ts';
 
-/** Clients that trust one file besides the usual authorities. */
+/** For clients that trust one file in addition to the usual authorities. */
 const EXTRA_VARIABLES = ['NODE_EXTRA_CA_CERTS', 'CODEX_CA_CERTIFICATE'];
-/** Clients that trust one file and nothing else: it holds the usual authorities, too. */
+/** For clients that trust only one file, which therefore includes the usual authorities. */
 const BUNDLE_VARIABLES = ['SSL_CERT_FILE', 'REQUESTS_CA_BUNDLE', 'CURL_CA_BUNDLE', 'AWS_CA_BUNDLE'];
 
 /**
@@ -22,7 +23,7 @@ export async function runTrust(config: Config, io: CliIo): Promise<number> {
   const { data_dir, proxy } = config;
   const { cert, valid_to_ms } = await showAuthority(data_dir, listDomains(proxy!.hosts), Date.now());
   const host = proxy!.host.includes(':') ? `[${proxy!.host}]` : proxy!.host;
-  // Elsewhere it listens on every address, and its clients are on other machines: they know its name.
+  // A proxy beyond loopback listens on every address, and its clients are on other machines: they know its name.
   const address = isLoopback(proxy!.host) ? host : 'any:KEY@HOST';
   const settings = [
     ['HTTPS_PROXY', `http://${address}:${proxy!.port}`],

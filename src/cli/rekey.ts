@@ -1,4 +1,4 @@
-/** `understudy rekey`: writes all stored data anew under another data key. Main thread. */
+/** `understudy rekey`: rewrites all stored data under another data key. Main thread. */
 
 import { resolve } from 'node:path';
 import { loadConfig } from '../config.ts';
@@ -45,8 +45,8 @@ export async function runRekey(argv: string[], io: CliIo): Promise<number> {
   const config = loadConfig({ listener: 'gateway', db: values.db });
   const to = readNewKey(values.to);
   if (sameKey(config.data_key, to))
-    throw new UsageError('that is the key that DATA_KEY_FILE names, or none both times');
-  const progress = new Progress(io, io.is_terminal, Date.now);
+    throw new UsageError('the new key is the current one (DATA_KEY_FILE), or neither is set');
+  const progress = new Progress(io, Date.now);
   try {
     const report = await rekeyData(
       {
@@ -79,9 +79,9 @@ function readNewKey(file: string): Uint8Array | null {
   }
 }
 
-function sameKey(one: Uint8Array | null, other: Uint8Array | null): boolean {
-  if (one === null || other === null) return one === other;
-  return Buffer.compare(one, other) === 0;
+function sameKey(a: Uint8Array | null, b: Uint8Array | null): boolean {
+  if (a === null || b === null) return a === b;
+  return Buffer.compare(a, b) === 0;
 }
 
 function describe(

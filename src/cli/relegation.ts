@@ -1,6 +1,6 @@
 /**
- * `understudy relegation explain`: why the student served a captured step, or did not. The same page as `inspect --step`,
- * from the side of the one who runs relegation. Main thread of the command line; reads only.
+ * `understudy relegation explain`: why the student served a captured step, or did not. The same page as `inspect
+ * --step`, for operators of relegation. Main thread of the command line; reads only.
  */
 
 import { readFlagsAndWords } from './flags.ts';
@@ -41,7 +41,7 @@ export async function runRelegation(argv: string[], io: CliIo): Promise<number> 
     return EXIT.done;
   }
   const [action, id, ...more] = words;
-  if (action !== 'explain') throw new UsageError('say what to do: explain EXCHANGE');
+  if (action !== 'explain') throw new UsageError('name the action: explain EXCHANGE');
   if (id === undefined || more.length > 0) throw new UsageError('explain takes the number of one exchange');
   const passed = ['db', 'dir'] as const;
   const flags = passed.flatMap((name) => {

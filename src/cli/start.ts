@@ -1,17 +1,24 @@
 /**
- * `understudy up`, `serve` and `gateway`: reads the configuration, starts the process's parts, says where they are,
+ * `understudy up`, `serve` and `gateway`: reads the configuration, starts the process's parts, prints their addresses,
  * waits for a signal and drains. Main thread.
  */
 
-import { type Config, isLoopback, loadConfig, raiseParserHeadLimit } from '../config.ts';
-import { DRAIN_DEADLINE_MS, STUDENT_TIMEOUT_MS } from '../limits.ts';
+import { isLoopback } from '../config/local-address.ts';
+import { type Config, loadConfig, raiseParserHeadLimit } from '../config.ts';
+import { DRAIN_DEADLINE_MS } from '../limits.ts';
 import type { RunningUnderstudy } from '../main.ts';
 import { type CertificateFiles, checkCertificate } from '../std/certificate-files.ts';
 import { exitProcess } from '../std/loading-threads.ts';
 import { quoteForShell } from '../std/shell-word.ts';
+import { STUDENT_TIMEOUT_MS } from '../student/serving/limits.ts';
 import { renderBanner } from './banner.ts';
+import { watchEnd } from './end-watch.ts';
 import { type FlagValues, readFlags } from './flags.ts';
 import { type CliIo, EXIT } from './io.ts';
+
+/** How long a start that was given up, and a stop, may take beyond what they wait for. Then the process is ended. */
+const GIVE_UP_GRACE_MS = 25_000;
+const STOP_GRACE_MS = DRAIN_DEADLINE_MS + 10_000;
 
 export type StartCommand = 'up' | 'serve' | 'gateway' | 'proxy';
 
@@ -29,7 +36,7 @@ const PARTS: Record<StartCommand, { api: boolean; gateway: boolean }> = {
   proxy: { api: false, gateway: true },
 };
 
-/** Whose address --host and --port are. */
+/** The listener whose address --host and --port set. */
 const LISTENERS = { up: 'gateway', serve: 'api', gateway: 'gateway', proxy: 'proxy' } as const;
 
 const LISTENER = { host: 'text', port: 'text' } as const;
@@ -44,8 +51,8 @@ const FLAGS = {
 } as const;
 
 /**
- * One press of Ctrl-C reaches a process under `npm start` twice, from the terminal and passed on by npm. Only a signal
- * after this time is a second one.
+ * One press of Ctrl-C reaches a process under `npm start` twice: from the terminal, and forwarded by npm. Only a later
+ * signal is a second one.
  */
 const SAME_SIGNAL_MS = 500;
 
@@ -124,6 +131,7 @@ const API_VARIABLES = `  HOST, PORT            where the API listens        127.
 const COMMON_VARIABLES = `  DATA_DIR              where data is kept           ./data
   DATA_KEY_FILE         32 random bytes under which it is encrypted   none: it is not
   SERVER_THREADS, ACTOR_THREADS, COMPUTE_THREADS     auto: by the cores that the process may use
+  HTTP_SERVER           uwebsockets, or node (slower, on one thread)   auto: node where the other has no binary
   ALLOWED_HOSTS         further names to answer under without a credential, by comma   PUBLIC_URL's
   MAX_CONNECTIONS       of both ports; 0: no cap     half the descriptors (ulimit -n) that are left
   MAX_CONNECTIONS_PER_ADDRESS   0: no cap            1000 of a public address, no cap for others
@@ -182,7 +190,7 @@ Usage: understudy proxy [--host ADDRESS] [--port N] [--db FILE] [--note TEXT]
 
   --trust          print the line that sets HTTPS_PROXY and the authority to trust, and end: eval "$(understudy proxy --trust)"
   --host ADDRESS   where the proxy listens (GW_PROXY_HOST); beyond loopback it needs GW_PROXY_KEYS
-  --port N         its port (GW_PROXY_PORT), 8788 when nobody names one; 0 for any free one
+  --port N         its port (GW_PROXY_PORT), 8788 when not given; 0 for any free one
   --db FILE        capture database; DATA_DIR/capture.mdb when not given
   --note TEXT      tag on everything captured by this process (GW_NOTE)
 
@@ -195,8 +203,9 @@ Example:
 
 /**
  * Runs one of the long-lived commands.
- * @returns 0 after a drain, or when a signal ended the start; never returns for a second signal, which ends the process with 128 + its number
- * @throws UsageError, ConfigError, or what the start itself threw (a port in use)
+ * @returns 0 after a drain, or when a signal ended the start; never returns for a second signal, which ends the
+ * process with 128 + its number
+ * @throws UsageError, ConfigError, or the error of the start itself (a port in use)
  */
 export async function runStart(command: StartCommand, argv: string[], io: CliIo): Promise<number> {
   const { trust, ...flags }: FlagValues<typeof LISTENER_CAPTURE_AND_TRUST> = readFlags(
@@ -210,11 +219,13 @@ export async function runStart(command: StartCommand, argv: string[], io: CliIo)
   const config = loadConfig({ listener: LISTENERS[command], ...flags });
   if (trust === true) return (await import('./proxy.ts')).runTrust(config, io);
   raiseParserHeadLimit();
+  io.outliveReader?.();
   const { startUnderstudy } = await import('../main.ts');
   const stopAsked = waitForSignal();
   let isUp = false;
   const givingUp = new AbortController();
   void stopAsked.then((signal) => {
+    watchEnd(isUp ? STOP_GRACE_MS : GIVE_UP_GRACE_MS, () => io.err('the end took too long\n'));
     if (isUp) return;
     io.err(`${signal}: the start is given up\n`);
     givingUp.abort();
@@ -234,7 +245,9 @@ export async function runStart(command: StartCommand, argv: string[], io: CliIo)
     exec_path: process.execPath,
     entry: process.argv[1] ?? '',
   };
-  await io.out(renderBanner(config, running, surroundings));
+  // Not awaited: a reader that does not read must not delay a signal.
+  const shown = { ...config, server_threads: running.server_threads };
+  void io.out(renderBanner(shown, running, surroundings));
   if (PARTS[command].gateway) {
     warnOfOpenAdmin(config, io);
     warnOfCertificate('GW_', config.gateway.tls, io);
@@ -252,9 +265,9 @@ export async function runStart(command: StartCommand, argv: string[], io: CliIo)
 }
 
 /**
- * Resolves at the first SIGINT or SIGTERM, from now on: a signal during the start ends it. The second one, sent by
- * somebody who does not want to wait for the drain, ends the process at once; during a start, when the threads that are
- * loading have loaded, after 15 s at the latest.
+ * Resolves at the first SIGINT or SIGTERM; a signal during the start ends the start. A second signal, from a user who
+ * does not want to wait for the drain, ends the process at once. During a start, it takes effect when the loading
+ * threads have loaded, at the latest after 15 s.
  */
 function waitForSignal(): Promise<NodeJS.Signals> {
   return new Promise((resolve) => {
@@ -269,7 +282,10 @@ function waitForSignal(): Promise<NodeJS.Signals> {
   });
 }
 
-/** RFC 7518, 3.2: an HMAC's key is at least as long as its hash. Refused it is not: there may be tokens already. */
+/**
+ * RFC 7518, 3.2: an HMAC's key is at least as long as its hash. A shorter one is not refused, because tokens may
+ * already exist.
+ */
 const JWT_SECRET_BYTES_MIN = 32;
 
 function warnOfShortSecret({ auth }: Config, io: CliIo): void {
@@ -280,7 +296,9 @@ function warnOfShortSecret({ auth }: Config, io: CliIo): void {
          then sign in as anybody. openssl rand -base64 32 makes a good one.\n`);
 }
 
-/** With published keys the other applications of that provider are meant: one of them may be anybody's. */
+/**
+ * With published keys, tokens of the provider's other applications would be accepted, and anyone may own one of those.
+ */
 function warnOfAnyToken({ auth }: Config, io: CliIo): void {
   const { jwks_url, jwt_issuer, jwt_audience } = auth;
   if (jwks_url === null) return;
@@ -293,7 +311,10 @@ function warnOfAnyToken({ auth }: Config, io: CliIo): void {
     );
 }
 
-/** What clients will refuse, and what others on the machine may take. Neither keeps the service from starting. */
+/**
+ * Warns about certificates that clients will refuse, and keys that other users of the machine can read. Neither
+ * prevents the start.
+ */
 function warnOfCertificate(prefix: '' | 'GW_', files: CertificateFiles | null, io: CliIo): void {
   if (files === null) return;
   const { valid_from_ms, valid_to_ms, is_key_open } = checkCertificate(files);
@@ -306,8 +327,8 @@ function warnOfCertificate(prefix: '' | 'GW_', files: CertificateFiles | null, i
   if (valid_from_ms > now)
     io.err(`warning: the certificate in ${prefix}TLS_CERT is not valid before ${day(valid_from_ms)}.\n`);
   if (is_key_open)
-    io.err(`warning: other users of this machine may read or change the key in ${prefix}TLS_KEY: whoever has it can be this
-         service to its clients. chmod 600 ${quoteForShell(files.key)} closes it.\n`);
+    io.err(`warning: other users of this machine can read or change the key in ${prefix}TLS_KEY, and could impersonate this
+         service to its clients. Run chmod 600 ${quoteForShell(files.key)}.\n`);
 }
 
 function warnOfUnusedKeys({ unused_keys }: Config, io: CliIo): void {

@@ -1,34 +1,41 @@
 /**
- * One step explained: what relegation decided about it, why, and both answers side by side. The page of `understudy inspect
- * --step` and `understudy relegation explain`. Main thread of the command line.
+ * One step explained: relegation's decision, its reasons, and both answers side by side. The page of `understudy
+ * inspect --step` and `understudy relegation explain`. Main thread of the command line.
  */
 
-import type { AnswerComparison } from '../analysis/answer-comparison.ts';
-import type { ExchangeSource } from '../analysis/exchange-source.ts';
+import type { ExchangeSource } from '../captures/exchange-source.ts';
+import type { RelegationWire } from '../domain/exchange.ts';
+import { tellInSentences } from '../domain/relegation-words.ts';
+import { chooseIndex } from '../search/open-index.ts';
+import { countOf } from '../std/count-of.ts';
+import { readAgentNames } from '../student/agent-names.ts';
+import { readStudentDirectory, readStudentVersion, StudentDirectoryError } from '../student/directory.ts';
+import type { AnswerComparison } from '../teaching/answer-comparison.ts';
 import {
   explainStep,
   openExplaining,
   type StepExplanation,
   type StudentOpinion,
-} from '../analysis/step-explanation.ts';
-import type { RecordedDecision } from '../domain/exchange.ts';
-import { describeDecision } from '../domain/relegation-words.ts';
-import { chooseIndex } from '../search/open-index.ts';
-import { countOf } from '../std/count-of.ts';
-import { readStudentDirectory, readStudentVersion, StudentDirectoryError } from '../student/directory.ts';
+} from '../teaching/step-explanation.ts';
 import { type InspectView, layOutHead, layOutPart } from './inspect-view.ts';
 import { type CliIo, EXIT } from './io.ts';
 import { formatJson, makeHarmless, makeHarmlessLine } from './terminal-text.ts';
 
 /**
  * Explains a step.
- * @param directory of the student; null: none is asked
- * @returns the exit status: 1 when there is no such exchange, or no student can be read
+ * @param directory of the student; null to ask none
+ * @param wires on which a student is asked
+ * @returns the exit status: 1 when there is no such exchange, or no readable student
  */
-export async function showStep(view: InspectView, id: number, directory: string | null): Promise<number> {
+export async function showStep(
+  view: InspectView,
+  id: number,
+  directory: string | null,
+  wires: readonly RelegationWire[],
+): Promise<number> {
   let explanation: StepExplanation | null;
   try {
-    explanation = await explainFrom(view.source, id, directory, view.io);
+    explanation = await explainFrom(view.source, id, directory, wires, view.io);
   } catch (error) {
     if (!(error instanceof StudentDirectoryError)) throw error;
     view.io.err(`understudy: ${makeHarmlessLine(error.message)}\n`);
@@ -42,14 +49,15 @@ export async function showStep(view: InspectView, id: number, directory: string 
   return EXIT.done;
 }
 
-/** By the version that decided, where it is kept; else by the one that serves. */
+/** By the version that decided, if it is kept; else by the serving one. */
 async function explainFrom(
   source: ExchangeSource,
   id: number,
   directory: string | null,
+  wires: readonly RelegationWire[],
   io: CliIo,
 ): Promise<StepExplanation | null> {
-  if (directory === null) return explainStep(source, id, null);
+  if (directory === null) return explainStep(source, id, null, wires);
   const decidedBy = source.exchange(id)?.relegation?.student_version ?? null;
   const kept =
     decidedBy === null
@@ -60,60 +68,66 @@ async function explainFrom(
         });
   const found = kept ?? (await readStudentDirectory(directory));
   const makeIndex = chooseIndex((message) => io.err(`warning: ${message}\n`));
-  return explainStep(source, id, openExplaining(found, makeIndex));
+  const explanation = explainStep(source, id, openExplaining(found, makeIndex), wires);
+  const { opinion } = explanation ?? {};
+  if (opinion?.agent != null)
+    opinion.agent_name = (await readAgentNames(directory)).get(opinion.agent) ?? opinion.agent_name;
+  return explanation;
 }
 
 function layOutStepPage(view: InspectView, explanation: StepExplanation): string {
   const record = view.source.exchange(explanation.exchange_id)!;
   let text = `${layOutHead(view, record, null)}\n`;
-  text += layOutPart(view, 'decided', layOutDecision(view, explanation.recorded));
+  text += layOutPart(view, 'decided', layOutDecision(view, explanation));
   if (explanation.opinion !== null) text += layOutOpinion(view, explanation.opinion);
-  else text += layOutPart(view, 'student', view.paint.dim(makeHarmlessLine(explanation.problem)));
+  else
+    text += layOutPart(
+      view,
+      'student',
+      view.paint.dim(makeHarmlessLine(`No opinion: ${explanation.problem}.`)),
+    );
   if (explanation.comparison !== null) text += layOutComparison(view, explanation.comparison);
   return text;
 }
 
-function layOutDecision(view: InspectView, recorded: RecordedDecision | null): string {
-  if (recorded === null) return view.paint.dim('nothing is kept of what relegation decided');
+function layOutDecision(view: InspectView, { recorded, not_asked }: StepExplanation): string {
+  if (recorded === null)
+    return not_asked === ''
+      ? view.paint.dim('No decision of relegation is kept with this exchange.')
+      : makeHarmlessLine(`No student was asked: ${not_asked}.`);
   const { decision, student_version, score } = recorded;
-  const words = describeDecision(decision);
-  const by = student_version === null ? '' : `, by version ${student_version}`;
-  const at = score === null ? '' : `, score ${score.toFixed(3)}`;
-  return makeHarmlessLine(`${decision}${words === null ? '' : `: ${words}`}${by}${at}`);
+  const facts = [
+    decision,
+    ...(student_version === null ? [] : [`version ${student_version}`]),
+    ...(score === null ? [] : [`score ${score.toFixed(3)}`]),
+  ];
+  return makeHarmlessLine(`${tellInSentences(decision)} (${facts.join(', ')})`);
 }
 
 function layOutOpinion(view: InspectView, opinion: StudentOpinion): string {
   const { dim, good, bad } = view.paint;
-  const { version, decision, rule, agent, kind, doubts, nearest } = opinion;
+  const { version, decision, rule, remedy, agent, agent_name, kind, doubts, nearest } = opinion;
+  const verdict =
+    decision === 'covered' ? good('would serve it now') : bad(`would not serve it now (${decision})`);
   let text = layOutPart(
     view,
     'student',
-    `version ${version}: ${decision === 'covered' ? good(decision) : bad(decision)}: ${makeHarmlessLine(rule)}`,
+    `Version ${version} ${verdict}: ${makeHarmlessLine(rule)}.${remedy === '' ? '' : ` It ${makeHarmlessLine(remedy)}.`}`,
   );
-  if (agent !== null) text += layOutPart(view, 'agent', makeHarmlessLine(agent));
+  if (agent !== null)
+    text += layOutPart(
+      view,
+      'agent',
+      makeHarmlessLine(agent_name === '' ? agent : `${agent_name} (${agent})`),
+    );
   if (kind !== null)
     text += layOutPart(
       view,
       'answer',
-      `${makeHarmlessLine(kind)} ${dim(`(behind it: ${countOf(opinion.support, 'golden run')})`)}`,
+      `Its answer would be ${makeHarmlessLine(kind)}, as in ${countOf(opinion.support, 'golden run')}.`,
     );
-  if (doubts !== null) {
-    const named = Object.entries(doubts).map(([name, value]) => `${name} ${(value as number).toFixed(3)}`);
-    text += layOutPart(view, 'doubts', named.join(', '));
-  }
-  if (nearest !== null) {
-    const from = nearest.exchange_id === null ? 'golden steps' : `golden step #${nearest.exchange_id}`;
-    const answers = nearest.answers
-      .slice(0, 5)
-      .map((one) => `${one.kind ?? 'an answer of its own'} (${countOf(one.runs, 'run')})`);
-    text += layOutPart(
-      view,
-      'nearest',
-      makeHarmlessLine(
-        `${from}, ${(100 * nearest.distance).toFixed(1)} % of what tells differs; answered ${answers.join(', ')}`,
-      ),
-    );
-  }
+  if (doubts !== null) text += layOutPart(view, 'doubts', describeDoubts(doubts));
+  if (nearest !== null) text += layOutPart(view, 'nearest', makeHarmlessLine(describeNearest(nearest)));
   for (const { place, value, surprise } of opinion.new_things) {
     const what = value === null ? `${place}: missing` : `${place}${value === '' ? '' : `: ${value}`}`;
     text += layOutPart(view, 'new', `${makeHarmlessLine(what)} ${dim(`(${surprise.toFixed(2)})`)}`);
@@ -121,11 +135,43 @@ function layOutOpinion(view: InspectView, opinion: StudentOpinion): string {
   return text;
 }
 
-/** Both answers, a value to a line; where they agree, that alone. */
-export function layOutComparison(view: InspectView, { agree, values }: AnswerComparison): string {
+const DOUBTS: readonly [keyof NonNullable<StudentOpinion['doubts']>, string][] = [
+  ['novelty', 'something that golden steps did not have'],
+  ['distance', 'the nearest golden step differs'],
+  ['disagreement', 'golden steps were answered differently'],
+  ['slots', 'values of the answer are little tested'],
+];
+
+/** What the score is made of, the largest part first. */
+function describeDoubts(doubts: NonNullable<StudentOpinion['doubts']>): string {
+  const parts = DOUBTS.filter(([name]) => doubts[name] >= 0.000_5)
+    .toSorted(([a], [b]) => doubts[b] - doubts[a])
+    .map(([name, words]) => `${name} ${doubts[name].toFixed(3)} (${words})`);
+  return parts.length === 0 ? 'Nothing speaks against it.' : `The score comes from ${parts.join(', ')}.`;
+}
+
+function describeNearest({ exchange_id, distance, answers }: NonNullable<StudentOpinion['nearest']>): string {
+  const which =
+    exchange_id === null
+      ? 'The nearest golden steps differ'
+      : `The nearest is golden step #${exchange_id}. It differs`;
+  const said = answers
+    .slice(0, 5)
+    .map((answer) => `${answer.kind ?? 'a unique answer'} (${countOf(answer.runs, 'run')})`);
+  return `${which} in ${(100 * distance).toFixed(1)} % of the informative marks${said.length === 0 ? '' : `; golden runs answered ${said.join(', ')}`}.`;
+}
+
+/** Both answers, one value per line; if they agree, only that fact. */
+export function layOutComparison(
+  view: InspectView,
+  { agree, reading_differs, values }: AnswerComparison,
+): string {
   const { good, bad, dim } = view.paint;
   if (agree) return layOutPart(view, 'compared', good('the student and the upstream agree'));
-  let text = layOutPart(view, 'compared', bad('the student and the upstream disagree'));
+  const words = reading_differs
+    ? "two readings of the upstream's answer differ"
+    : 'the student and the upstream disagree';
+  let text = layOutPart(view, 'compared', bad(words));
   for (const { place, student, upstream } of values) {
     if (student === upstream) continue;
     text += layOutPart(view, '', makeHarmlessLine(place));

@@ -1,15 +1,15 @@
 /**
- * `understudy student`: what an operator does with the student in a directory. Lists and shows its versions, has one serve,
- * puts one back, stops agents and lets them go on. A gateway that runs follows within seconds. Main thread.
+ * `understudy student`: an operator's commands for the student in a directory. Lists and shows its versions, publishes
+ * one, rolls back, suspends and resumes agents. A running gateway follows within seconds. Main thread.
  */
 
 import { join } from 'node:path';
-import { percent } from '../analysis/distill.ts';
 import { loadConfig } from '../config.ts';
+import { cleanAgentName } from '../domain/agent-name.ts';
 import type { StudentReport } from '../domain/student-report.ts';
 import { countOf } from '../std/count-of.ts';
 import { graftAgent } from '../student/agent-graft.ts';
-import { type LedgerCopy, listLedger, readLedgerFile, sumLedger } from '../student/day-ledger.ts';
+import { type AgentNames, nameAgent, readAgentNames } from '../student/agent-names.ts';
 import {
   listVersions,
   publishStudent,
@@ -20,7 +20,6 @@ import {
   serveVersion,
 } from '../student/directory.ts';
 import type { WatchedAgentReport } from '../student/model/drift-watch.ts';
-import type { LedgerRow } from '../student/model/ledger-row.ts';
 import type { StudentManifest } from '../student/model/manifest.ts';
 import { kindByTools } from '../student/model/service-evidence.ts';
 import {
@@ -36,36 +35,40 @@ import {
 import { describeAgents, describeVersion } from '../student/student-report.ts';
 import { reportWatched } from '../student/student-watch.ts';
 import { readWatchFile } from '../student/watch-file.ts';
+import { percent } from '../teaching/taught-student.ts';
 import { readFlagsAndWords, refuseWords } from './flags.ts';
 import { type CliIo, EXIT, UsageError } from './io.ts';
+import { showLedger } from './student-ledger.ts';
 import { choosePalette, formatJson, layOutTable, makeHarmlessLine, type Palette } from './terminal-text.ts';
 
 const HELP = `Shows and steers the student in a directory that distill or loop has made. A gateway that runs follows within seconds.
 
 Usage: understudy student list                               the versions that are kept
-       understudy student show [VERSION]                     a version's figures, and what becomes of each agent
-       understudy student ledger [--days]                    what it served, got wrong and saved, by agent, or by day too
-       understudy student publish [VERSION] [--share S]      has it serve; the newest when none is named
-       understudy student rollback [--to VERSION]            has an earlier version serve, and holds it there
-       understudy student rollback AGENT [--to VERSION]      one agent as that version had it, the others as they are
-       understudy student suspend AGENT [--kind KIND]        the upstream serves it, until it is resumed
-       understudy student resume AGENT [--kind KIND]         takes that back, and what audits have suspended
+       understudy student show [VERSION]                     a version's figures, and each agent variant: state, name, what is refused and why
+       understudy student ledger [--days]                    answers served, wrong answers and savings, by agent variant, also by day
+       understudy student publish [VERSION] [--share S]      puts it into service; default: the newest version
+       understudy student rollback [--to VERSION]            returns to an earlier version, and stays there
+       understudy student rollback AGENT [--to VERSION]      returns one agent variant to that version, and no other
+       understudy student suspend AGENT [--kind KIND]        sends its requests to the upstream until it is resumed
+       understudy student resume AGENT [--kind KIND]         undoes a suspension, also one by an audit
+       understudy student rename AGENT [NAME]                names an agent variant, for people; without NAME its name goes
 
-  --dir DIR       the directory; SVC_DISTILL_DIR when not given
-  --share S       of the runs, 0 to 1: the others go to the upstream. A run stays where it is. 1 when not given
-  --hold          with publish: rounds keep what they make, and it does not serve until you publish it
-  --to VERSION    the version before the one that serves, when not given
+  --dir DIR       the directory; default: SVC_DISTILL_DIR
+  --share S       share of the runs to serve, 0 to 1; default 1. Other runs go to the upstream; a run does not switch
+  --hold          with publish: later rounds store new versions but do not publish them; you do
+  --to VERSION    the version to return to; default: the one before the serving version
   --kind KIND     one kind of answer, as show names it: the names of the tools called, or text
-  --all           with suspend and resume, in place of AGENT: every agent
+  --all           with suspend and resume, in place of AGENT: every agent variant
   --json          as JSON
 
-AGENT is a name that show prints, or so much of its beginning as no other has. After a rollback rounds go on, and keep
+AGENT is the id of an agent variant that show prints, or so much of its beginning as no other has, or its name. After a rollback rounds go on, and keep
 what they make: publish ends the hold. To stop the whole student: suspend --all, or remove DIR/manifest.json.
 
 Examples:
   understudy student publish 7 --share 0.1
   understudy student rollback
   understudy student suspend 3f9a --kind open_dispute
+  understudy student rename 3f9a 'Support desk'
 
 Exit status: 0 done, 1 failed, 2 wrong use.
 `;
@@ -83,7 +86,7 @@ const FLAGS = {
 
 type Values = Readonly<Record<string, string | boolean | undefined>>;
 
-/** Which flags go with which action, besides those that all have. */
+/** The flags of each action, besides the common ones. */
 const ACTIONS: Readonly<Record<string, readonly (keyof typeof FLAGS)[]>> = {
   list: [],
   show: [],
@@ -92,12 +95,13 @@ const ACTIONS: Readonly<Record<string, readonly (keyof typeof FLAGS)[]>> = {
   rollback: ['to'],
   suspend: ['kind', 'all'],
   resume: ['kind', 'all'],
+  rename: [],
 };
 
 /** What a command works on. */
 interface Place {
   directory: string;
-  /** Where a gateway of this DATA_DIR keeps how right the student has been. */
+  /** Where a gateway of this DATA_DIR keeps the audits' results. */
   watch_path: string;
   is_json: boolean;
   io: CliIo;
@@ -117,12 +121,12 @@ export async function runStudent(argv: string[], io: CliIo): Promise<number> {
   }
   const [action = '', ...rest] = words;
   const allowed = Object.hasOwn(ACTIONS, action) ? ACTIONS[action]! : null;
-  if (allowed === null) throw new UsageError(`say what to do: ${Object.keys(ACTIONS).join(', ')}`);
+  if (allowed === null) throw new UsageError(`name the action: ${Object.keys(ACTIONS).join(', ')}`);
   for (const name of Object.keys(values) as (keyof typeof FLAGS)[])
     if (name !== 'dir' && name !== 'json' && !allowed.includes(name))
       throw new UsageError(`--${name} goes with ${listActions(name)}`);
-  refuseWords(rest.slice(action === 'list' || action === 'ledger' ? 0 : 1));
-  if (action === 'ledger') return showLedger(values, io);
+  refuseWords(rest.slice(action === 'list' || action === 'ledger' ? 0 : action === 'rename' ? 2 : 1));
+  if (action === 'ledger') return showLedger(readLedgerFlags(values), io);
   const place = findPlace(values, io);
   try {
     switch (action) {
@@ -132,6 +136,8 @@ export async function runStudent(argv: string[], io: CliIo): Promise<number> {
         return await showVersion(place, readVersion(rest[0]));
       case 'publish':
         return await publishVersion(place, readVersion(rest[0]), values);
+      case 'rename':
+        return await rename(place, rest[0], rest[1] ?? null);
       case 'rollback':
         return await rollBack(place, rest[0] ?? null, readVersion(values.to));
       default:
@@ -144,7 +150,15 @@ export async function runStudent(argv: string[], io: CliIo): Promise<number> {
   }
 }
 
-/** What cannot be done, in one line. */
+function readLedgerFlags({ days, json, dir }: Values) {
+  return {
+    by_day: days === true,
+    is_json: json === true,
+    directory: typeof dir === 'string' && dir !== '' ? dir : null,
+  };
+}
+
+/** Why an order is impossible, in one line. */
 class OrderError extends Error {}
 
 function isExpected(error: unknown): error is Error {
@@ -163,7 +177,7 @@ function findPlace(values: Values, io: CliIo): Place {
   const config = loadConfig({ listener: 'gateway' });
   const directory = values.dir ?? config.relegation?.directory;
   if (typeof directory !== 'string' || directory === '')
-    throw new UsageError('say which directory: --dir DIR, or SVC_DISTILL_DIR');
+    throw new UsageError('name the directory: --dir DIR, or SVC_DISTILL_DIR');
   const watch_path = config.relegation?.watch_path ?? join(config.data_dir, 'student-watch.json');
   return { directory, watch_path, is_json: values.json === true, io };
 }
@@ -184,7 +198,7 @@ function readShare(word: string | boolean | undefined): number {
   return share;
 }
 
-/** The manifest of the version that serves; null: none does. */
+/** The manifest of the serving version; null when none serves. */
 async function findServing(directory: string): Promise<StudentManifest | null> {
   try {
     return await readStudentManifest(directory);
@@ -218,13 +232,13 @@ async function listAll(place: Place): Promise<number> {
     return EXIT.done;
   }
   const palette = choosePalette(io.has_color);
-  const rows = told.map((its) => [
-    { text: String(its.version) },
-    { text: its.state, ...(its.state.startsWith('serves') ? { paint: palette.good } : {}) },
-    { text: its.made_at ?? '-' },
-    { text: its.agents === null ? '-' : String(its.agents) },
-    { text: its.served === null ? '-' : `${its.served} of ${its.steps}` },
-    { text: its.errors === null ? '-' : String(its.errors) },
+  const rows = told.map((described) => [
+    { text: String(described.version) },
+    { text: described.state, ...(described.state.startsWith('serves') ? { paint: palette.good } : {}) },
+    { text: described.made_at ?? '-' },
+    { text: described.agents === null ? '-' : String(described.agents) },
+    { text: described.served === null ? '-' : `${described.served} of ${described.steps}` },
+    { text: described.errors === null ? '-' : String(described.errors) },
   ]);
   await io.out(
     layOutTable(
@@ -246,7 +260,7 @@ async function listAll(place: Place): Promise<number> {
   return tellDamage(damage, io);
 }
 
-/** What serves cannot be read; a version that is kept can be published again. */
+/** The serving version is unreadable; a kept version can be published again. */
 function tellDamage(damage: StudentDirectoryError | null, io: CliIo): number {
   if (damage === null) return EXIT.done;
   io.err(
@@ -255,11 +269,11 @@ function tellDamage(damage: StudentDirectoryError | null, io: CliIo): number {
   return EXIT.failed;
 }
 
-/** A version as the report has it, and what becomes of it in a word. */
-function withState(its: StudentReport['versions'][number], serving: number | null) {
-  const serves = its.share < 1 ? `serves ${percent(its.share)}` : 'serves';
-  const state = its.made_at === null ? 'unreadable' : its.version === serving ? serves : 'kept';
-  return { ...its, state };
+/** A version as in the report, with its state in a word. */
+function withState(version: StudentReport['versions'][number], serving: number | null) {
+  const serves = version.share < 1 ? `serves ${percent(version.share)}` : 'serves';
+  const state = version.made_at === null ? 'unreadable' : version.version === serving ? serves : 'kept';
+  return { ...version, state };
 }
 
 async function showVersion(place: Place, wanted: number | null): Promise<number> {
@@ -272,7 +286,7 @@ async function showVersion(place: Place, wanted: number | null): Promise<number>
     version === serving?.version ? { manifest: serving } : await readKept(directory, version);
   const orders = await readOrders(place.directory);
   const watched = await readWatched(place, orders);
-  const agents = describeAgents(manifest, orders, watched);
+  const agents = describeAgents(manifest, orders, watched, await readNames(place));
   const kept = { version, manifest, problem: '' };
   const described = withState(
     describeVersion(kept, serving?.version ?? null, orders),
@@ -280,9 +294,9 @@ async function showVersion(place: Place, wanted: number | null): Promise<number>
   );
   if (place.is_json) {
     const { measured, golden, student } = manifest;
-    const audited = agents.map((its) => ({
-      ...its,
-      audited: watched.find(({ agent }) => agent === its.agent)?.kinds ?? [],
+    const audited = agents.map((listed) => ({
+      ...listed,
+      audited: watched.find(({ agent }) => agent === listed.agent)?.kinds ?? [],
     }));
     await io.out(
       `${formatJson({ directory, held: orders.held, ...described, student, measured, golden, agents: audited }, 2)}\n`,
@@ -295,8 +309,9 @@ async function showVersion(place: Place, wanted: number | null): Promise<number>
     `Version ${version} (${described.state}), made ${manifest.made_at}, ${
       manifest.valid_until === undefined ? 'does not expire' : `valid until ${manifest.valid_until}`
     }\n` +
-      `Served ${measured.served} of ${countOf(measured.steps, 'step')} kept apart, ${measured.in_a_row.served} of them in a row; ${measured.errors} wrong\n\n` +
-      layOutAgents(agents, palette),
+      `Served ${measured.served} of ${countOf(measured.steps, 'step')} held out, ${measured.in_a_row.served} of them in a row; ${measured.errors} wrong\n\n` +
+      layOutAgents(agents, palette) +
+      describeRefusals(agents),
   );
   for (const { agent, kinds } of watched)
     for (const { kind, state, compared, wrong } of kinds)
@@ -308,14 +323,32 @@ async function showVersion(place: Place, wanted: number | null): Promise<number>
 }
 
 async function readKept(directory: string, version: number): Promise<{ manifest: StudentManifest }> {
-  const kept = (await listVersions(directory)).find((its) => its.version === version);
+  const kept = (await listVersions(directory)).find((candidate) => candidate.version === version);
   if (kept === undefined)
     throw new OrderError(`${directory}: keeps no version ${version}; see understudy student list`);
   if (kept.manifest === null) throw new OrderError(kept.problem);
   return { manifest: kept.manifest };
 }
 
-/** What the gateway of this DATA_DIR knows; nothing where it has never run. */
+/** Kinds of answers of one variant that are named with their reasons. */
+const REFUSALS_SHOWN = 20;
+
+/** Why kinds of answers are not served, and what would change that; '' when all are. */
+function describeRefusals(agents: StudentReport['agents']): string {
+  let text = '';
+  for (const { agent, name, kinds } of agents) {
+    const refused = kinds.filter(({ refusal }) => refusal !== '');
+    if (refused.length === 0) continue;
+    text += `\nNot served of ${makeHarmlessLine(name === '' ? agent : `${name} (${agent})`)}:\n`;
+    for (const { kind, refusal } of refused.slice(0, REFUSALS_SHOWN))
+      text += `  ${makeHarmlessLine(kind)}: ${makeHarmlessLine(refusal)}\n`;
+    const more = refused.length - REFUSALS_SHOWN;
+    if (more > 0) text += `  and ${countOf(more, 'further kind')}\n`;
+  }
+  return text;
+}
+
+/** What the gateway of this DATA_DIR knows; empty if it has never run. */
 async function readWatched({ watch_path, io }: Place, orders: Orders): Promise<WatchedAgentReport[]> {
   try {
     return reportWatched(await readWatchFile(watch_path), orders);
@@ -336,90 +369,29 @@ function layOutAgents(agents: StudentReport['agents'], palette: Palette): string
       { title: 'WRONG', align: 'right' },
       { title: 'AUDITED', align: 'right' },
       { title: 'WRONG', align: 'right' },
+      { title: 'NAME', align: 'left' },
       { title: 'TOOLS', align: 'left' },
     ],
-    agents.map((its) => [
-      { text: makeHarmlessLine(its.agent) },
+    agents.map((agent) => [
+      { text: makeHarmlessLine(agent.agent) },
       {
-        text: its.suspended_by === null ? its.state.replace('_', ' ') : `${its.state} (${its.suspended_by})`,
-        ...(its.state === 'serving' ? {} : { paint: palette.bad }),
+        text:
+          agent.suspended_by === null
+            ? agent.state.replace('_', ' ')
+            : `${agent.state} (${agent.suspended_by})`,
+        ...(agent.state === 'serving' ? {} : { paint: palette.bad }),
       },
-      { text: String(its.runs) },
-      { text: `${its.measured.served} of ${its.measured.steps}` },
-      { text: String(its.measured.errors) },
-      { text: String(its.compared) },
-      { text: String(its.wrong) },
-      { text: makeHarmlessLine(its.tools.join(', ')) },
+      { text: String(agent.runs) },
+      { text: `${agent.measured.served} of ${agent.measured.steps}` },
+      { text: String(agent.measured.errors) },
+      { text: String(agent.compared) },
+      { text: String(agent.wrong) },
+      { text: agent.name === '' ? '-' : makeHarmlessLine(agent.name) },
+      { text: makeHarmlessLine(agent.tools.join(', ')) },
     ]),
     Number.POSITIVE_INFINITY,
     palette,
   );
-}
-
-/** What the gateway of this DATA_DIR has counted; no directory is needed. */
-async function showLedger(values: Values, io: CliIo): Promise<number> {
-  const config = loadConfig({ listener: 'gateway' });
-  const path = config.relegation?.ledger_path ?? join(config.data_dir, 'student-ledger.json');
-  let kept: LedgerCopy;
-  try {
-    kept = (await readLedgerFile(path)) ?? [];
-  } catch (error) {
-    io.err(`understudy: ${makeHarmlessLine((error as Error).message)}\n`);
-    return EXIT.failed;
-  }
-  const rows = values.days === true ? listLedger(kept) : sumLedger(kept);
-  if (values.json === true) {
-    await io.out(`${formatJson(rows, 2)}\n`);
-    return EXIT.done;
-  }
-  if (rows.length === 0) {
-    await io.out('No student has served anything here yet.\n');
-    return EXIT.done;
-  }
-  const palette = choosePalette(io.has_color);
-  await io.out(
-    layOutTable(
-      [
-        { title: values.days === true ? 'DAY' : 'SINCE', align: 'left' },
-        { title: 'AGENT', align: 'left' },
-        { title: 'SERVED', align: 'right' },
-        { title: 'AUDITED', align: 'right' },
-        { title: 'WRONG', align: 'right' },
-        { title: '95 % BETWEEN', align: 'left' },
-        { title: 'LATE', align: 'right' },
-        { title: 'SAVED', align: 'right' },
-      ],
-      rows.map((its) => [
-        { text: its.day },
-        { text: makeHarmlessLine(its.agent) },
-        { text: String(its.served) },
-        { text: String(its.compared) },
-        { text: String(its.wrong), ...(its.wrong > 0 ? { paint: palette.bad } : {}) },
-        { text: describeInterval(its) },
-        { text: String(its.late) },
-        {
-          text: its.saved_usd === null ? '-' : describeDollars(its.saved_usd),
-          ...((its.saved_usd ?? 0) < 0 ? { paint: palette.bad } : {}),
-        },
-      ]),
-      Number.POSITIVE_INFINITY,
-      palette,
-    ),
-  );
-  for (const { day, agent, saved_usd } of rows)
-    if (saved_usd !== null && saved_usd < 0)
-      await io.out(
-        `${makeHarmlessLine(agent)} (${day}) cost ${describeDollars(-saved_usd)} more than it saved: late take-overs paid for cold caches, or its service is dear\n`,
-      );
-  return EXIT.done;
-}
-
-function describeInterval({ wrong_at_least: low, wrong_at_most: high }: LedgerRow): string {
-  return low === null || high === null ? '-' : `${percent(low)} and ${percent(high)}`;
-}
-
-function describeDollars(usd: number): string {
-  return `${usd < 0 ? '-' : ''}$${Math.abs(usd).toFixed(Math.abs(usd) < 1 ? 4 : 2)}`;
 }
 
 async function publishVersion(place: Place, wanted: number | null, values: Values): Promise<number> {
@@ -445,8 +417,9 @@ async function rollBack(place: Place, word: string | null, to: number | null): P
   const versions = await listVersions(directory);
   const version =
     to ??
-    versions.find((its) => its.manifest !== null && (serving === null || its.version < serving.version))
-      ?.version;
+    versions.find(
+      (candidate) => candidate.manifest !== null && (serving === null || candidate.version < serving.version),
+    )?.version;
   if (version === undefined) throw new OrderError(`${directory}: no earlier version is kept`);
   if (version === serving?.version) throw new OrderError(`version ${version} serves already`);
   await readKept(directory, version);
@@ -469,7 +442,7 @@ async function graftBack(place: Place, word: string, from: number): Promise<numb
       ({ agent }) => agent,
     ),
   );
-  const agent = findAgent(word, known);
+  const agent = await findAgent(place, word, known);
   const grafted = graftAgent(student, other, agent);
   if (grafted === null) throw new OrderError(`version ${from} does not know the agent ${agent}`);
   const { version } = await publishStudent(directory, grafted.draft, grafted.model, {
@@ -490,10 +463,10 @@ async function order(
 ): Promise<number> {
   if ((word === null) === (values.all !== true))
     throw new UsageError(`say which: understudy student ${action} AGENT, or --all`);
-  // An order in a mistyped directory would stop nothing. What list says of such a one is said here.
+  // An order in a mistyped directory would have no effect, so report such a directory as list does.
   await listVersions(place.directory);
   const kind = values.kind === undefined ? null : kindByTools(String(values.kind)).slice(0, 300);
-  const agent = word === null ? null : findAgent(word, await listAgents(place));
+  const agent = word === null ? null : await findAgent(place, word, await listAgents(place));
   const wanted: Order = { agent, kind, at_ms: Date.now() };
   try {
     await changeOrders(place, (orders) =>
@@ -511,7 +484,31 @@ async function order(
   return tell(place, { action, agent, kind }, `${what} ${then}`);
 }
 
-/** Agents of any version that is kept, and those that the gateway or an order names. */
+async function rename(place: Place, word: string | undefined, wanted: string | null): Promise<number> {
+  if (word === undefined) throw new UsageError('say which: understudy student rename AGENT NAME');
+  const name = wanted === null ? null : cleanAgentName(wanted);
+  if (name === '') throw new UsageError('a name needs a character that can be shown');
+  await listVersions(place.directory);
+  const agent = await findAgent(place, word, await listAgents(place));
+  await nameAgent(place.directory, agent, name).catch((error: unknown) => {
+    throw new OrderError((error as Error).message);
+  });
+  return tell(place, { agent, name }, name === null ? `${agent} has no name` : `${agent} is called ${name}`);
+}
+
+/** What operators call agent variants; empty where that cannot be read, with a warning. */
+async function readNames({ directory, io }: Place): Promise<AgentNames> {
+  try {
+    return await readAgentNames(directory);
+  } catch (error) {
+    io.err(
+      `warning: the names of agent variants cannot be read: ${makeHarmlessLine((error as Error).message)}\n`,
+    );
+    return new Map();
+  }
+}
+
+/** Agents of every kept version, and those that the gateway or an order names. */
 async function listAgents(place: Place): Promise<Set<string>> {
   const orders = await readOrders(place.directory);
   const versions = await listVersions(place.directory);
@@ -522,10 +519,12 @@ async function listAgents(place: Place): Promise<Set<string>> {
   return new Set([...listed, ...watched.map(({ agent }) => agent)]);
 }
 
-/** @throws OrderError when none, or more than one, begins so */
-function findAgent(word: string, known: ReadonlySet<string>): string {
+/** @throws OrderError when no agent, or more than one, begins like this or has this name */
+async function findAgent(place: Place, word: string, known: ReadonlySet<string>): Promise<string> {
   if (known.has(word)) return word;
-  const meant = [...known].filter((agent) => agent.startsWith(word));
+  const names = await readNames(place);
+  const named = [...known].filter((agent) => names.get(agent) === word);
+  const meant = named.length > 0 ? named : [...known].filter((agent) => agent.startsWith(word));
   if (meant.length === 1) return meant[0]!;
   const why = meant.length === 0 ? 'there is no agent' : `${meant.length} agents begin with`;
   throw new OrderError(`${why} ${word.slice(0, 100)}; see understudy student show`);

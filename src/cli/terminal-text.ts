@@ -1,12 +1,16 @@
 /**
- * Text for a terminal: made harmless, measured, cut to width, coloured, laid out in columns. Pure; command line.
+ * Text for a terminal: made harmless, measured, truncated to a width, coloured, laid out in columns. Pure; command
+ * line.
  *
- * What stands in bodies, headers and paths was written by strangers. An escape sequence in it could recolour, rewrite or
- * retitle the reader's terminal, a bidirectional override could show another text than is there: every such character
- * is shown as its code instead.
+ * Bodies, headers and paths were written by strangers. An escape sequence in them could recolour, rewrite or retitle
+ * the reader's terminal, and a bidirectional override could show a different text: every such character is shown as its
+ * code instead.
  */
 
-/** C0 but tab and line feed, DEL, C1 (8-bit escape sequences), line separators, bidirectional controls, lone surrogates. */
+/**
+ * C0 except tab and line feed, DEL, C1 (8-bit escape sequences), line separators, bidirectional controls, lone
+ * surrogates.
+ */
 const HARMFUL =
   /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff]|\p{Surrogate}/gu;
 
@@ -23,9 +27,14 @@ export function makeHarmlessLine(text: string): string {
   return makeHarmless(text).replaceAll('\n', '⏎').replaceAll('\t', ' ');
 }
 
-/** JSON for a terminal or a pipe: the same value, with nothing in it that acts on a terminal. */
+/** JSON for a terminal or a pipe: the same value, without characters that act on a terminal. */
 export function formatJson(value: unknown, indent: number): string {
-  return JSON.stringify(value, null, indent).replace(
+  return escapeJson(JSON.stringify(value, null, indent));
+}
+
+/** The same for text that is JSON, or a part of one: such characters occur only in its strings. */
+export function escapeJson(json: string): string {
+  return json.replace(
     /[\u007f-\u009f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff]/g,
     (char) => `\\u${char.charCodeAt(0).toString(16).padStart(4, '0')}`,
   );
@@ -35,7 +44,7 @@ const WIDE =
   /^(?:\p{Script=Han}|\p{Script=Hiragana}|\p{Script=Katakana}|\p{Script=Hangul}|\p{Emoji_Presentation}|[\u3000-\u303f\uff01-\uff60])$/u;
 const NO_WIDTH = /^[\p{Mn}\p{Me}\u200b-\u200d]$/u;
 
-/** Columns that a text without control characters takes up. */
+/** Columns that a text without control characters occupies. */
 export function measureWidth(text: string): number {
   let width = 0;
   for (const char of text) width += measureChar(char);
@@ -47,7 +56,7 @@ function measureChar(char: string): number {
   return NO_WIDTH.test(char) ? 0 : WIDE.test(char) ? 2 : 1;
 }
 
-/** The text, cut to at most so many columns; an ellipsis stands for what is missing. */
+/** The text, truncated to at most so many columns, with an ellipsis for the rest. */
 function cutToWidth(text: string, columns: number): string {
   if (text.length <= columns && measureWidth(text) <= columns) return text;
   let width = 0;
@@ -62,9 +71,9 @@ function cutToWidth(text: string, columns: number): string {
 }
 
 /**
- * The lines of a text, cut at blanks where they are too long; a word that is too long itself is cut anywhere. Colours of
- * the palette take up no room, and go on over a line's end.
- * @param columns at least 1; Infinity when nobody counts them
+ * The lines of a text, broken at blanks if they are too long; a word that is too long itself is broken anywhere.
+ * Colours of the palette take no room, and continue over a line's end.
+ * @param columns at least 1; Infinity for no limit
  */
 export function wrapText(text: string, columns: number): string[] {
   const lines = text.split('\n');
@@ -83,9 +92,9 @@ const PAINTED_CHAR = /\u001b\[\d+m|./gsu;
 function wrapLine(line: string, columns: number, lines: string[]): void {
   let kept = '';
   let width = 0;
-  /** Length of `kept` behind the last blank, where it may be cut. */
+  /** Length of `kept` up to the last blank, where it may be broken. */
   let cut = 0;
-  /** Columns of what stands behind it. */
+  /** Columns after that. */
   let tail = 0;
   for (const [char] of line.matchAll(PAINTED_CHAR)) {
     const charWidth = char.length > 2 ? 0 : measureChar(char);
@@ -131,34 +140,34 @@ export function choosePalette(hasColor: boolean): Palette {
 }
 
 /** A column of a table. */
-export interface Column {
+interface Column {
   title: string;
   align: 'left' | 'right';
-  /** When the table is too wide, this column gives way, down to `min` columns; others keep their width. */
+  /** When the table is too wide, this column shrinks to at least `min` columns; others keep their width. */
   min?: number;
-  /** What is wider is cut, however much room there is: one long cell would pad every line. */
+  /** A wider cell is truncated, however much room there is: one long cell would pad every line. */
   max?: number;
-  /** When that is not enough, columns with this number are left out, the highest first. */
+  /** If that is not enough, columns with this number are left out, the highest first. */
   dispensable?: number;
 }
 
-/** A cell: its text (harmless, one line) and how it is painted once it has its width. */
+/** A cell: its text (harmless, one line) and its colour, applied after padding. */
 export interface Cell {
   text: string;
   paint?: (text: string) => string;
 }
 
 /**
- * Lays out a table, a line a row, two spaces between columns.
- * @param width columns to fit into; Infinity when nobody counts them
+ * Lays out a table, one line per row, two spaces between columns.
+ * @param width columns to fit into; Infinity for no limit
  */
 export function layOutTable(columns: Column[], rows: Cell[][], width: number, palette: Palette): string {
   return [...layOutLines(columns, () => rows, width, palette)].join('');
 }
 
 /**
- * As {@link layOutTable}, line by line, for tables that are larger than memory should hold.
- * @param makeRows called once to measure, perhaps again for each column left out, and once to lay out
+ * Like {@link layOutTable}, line by line, for tables larger than memory should hold.
+ * @param makeRows called once to measure, possibly again for each column left out, and once to lay out
  */
 export function* layOutLines(
   columns: Column[],
@@ -191,10 +200,10 @@ export function* layOutLines(
   for (const row of makeRows()) yield layOutRow(row);
 }
 
-/** Takes columns back towards their `min`; returns by how much the table is still too wide. */
+/** Shrinks columns towards their `min`; returns by how much the table is still too wide. */
 function shrink(columns: Column[], widths: number[], width: number): number {
-  let excess = widths.reduce((sum, one) => sum + one, 0) + 2 * (columns.length - 1) - width;
-  // From the right: what matters most stands on the left.
+  let excess = widths.reduce((sum, columnWidth) => sum + columnWidth, 0) + 2 * (columns.length - 1) - width;
+  // From the right, because the most important columns are on the left.
   for (let i = columns.length - 1; i >= 0 && excess > 0; i -= 1) {
     const { min } = columns[i]!;
     if (min === undefined) continue;

@@ -1,12 +1,18 @@
-/** `understudy token`: makes a token for a user, signed by this service itself. Main thread. */
+/** `understudy token`: makes a token for a user, signed by this service. Main thread. */
 
 import { loadEmbeddedSecret } from '../auth/embedded-secret.ts';
-import { OWNER, signUserToken } from '../auth/sign-token.ts';
+import { OWNER } from '../auth/owner.ts';
+import { OWNER_TOKEN_HOURS, signUserToken } from '../auth/sign-token.ts';
 import { type Config, loadConfig } from '../config.ts';
 import { findEmailFault } from '../contract/email.ts';
-import { OWNER_TOKEN_HOURS, TOKEN_HOURS_DEFAULT, TOKEN_HOURS_MAX } from '../limits.ts';
+import { databasePaths } from '../storage/lmdb/stores.ts';
+import { refuseHalfRestored } from '../storage/restore-marker.ts';
 import { readFlags } from './flags.ts';
 import { type CliIo, EXIT, UsageError } from './io.ts';
+
+/** How long a token is valid that this service signs. */
+const TOKEN_HOURS_DEFAULT = 720;
+const TOKEN_HOURS_MAX = 8_760;
 
 const HELP = `Prints a token (a JWT) with which a person signs in, where no identity provider is configured.
 The same address is the same user each time; the first use makes the user and an organization.
@@ -68,13 +74,18 @@ function readOwner({ email, name }: Named): { email: string; name: string | null
 }
 
 function readPerson({ email, name }: Named): { email: string; name: string | null } {
-  if (email === undefined) throw new UsageError('say who it is for with --email ADDRESS, or --owner');
+  if (email === undefined) throw new UsageError('name the user with --email ADDRESS, or --owner');
   const fault = findEmailFault(email);
   if (fault !== null) throw new UsageError(`--email: ${fault}`);
   return { email, name: name ?? null };
 }
 
-/** AUTH_JWT_SECRET, else the embedded secret, made when it is missing. */
+/**
+ * AUTH_JWT_SECRET, else the embedded secret, created when missing.
+ * @throws Error while a restore is not complete
+ */
 function secretOf({ auth, data_dir }: Config): string {
-  return auth.jwt_secret ?? loadEmbeddedSecret(data_dir);
+  if (auth.jwt_secret !== null) return auth.jwt_secret;
+  refuseHalfRestored(databasePaths(data_dir).main);
+  return loadEmbeddedSecret(data_dir);
 }

@@ -1,27 +1,32 @@
 /**
- * `understudy trace`: the runs of a capture database as `svc_trace_v1`, one JSON line a run. The face of
- * `src/analysis/trace.ts`: flags, progress, where the lines go. Main thread of the command line; reads only.
+ * `understudy trace`: the runs of a capture database as `svc_trace_v1`, one JSON line per run. The interface of
+ * `src/captures/trace.ts`: flags, progress, the destination of the lines. Main thread of the command line; reads only.
  *
- * With --out the lines go into `FILE.partial`, which gets the name FILE when it is whole. With the journal beside it
- * (`FILE.partial.json`, a line a run) an interrupted trace goes on where it stopped.
+ * With --out the lines are written to `FILE.partial`, which is renamed to FILE when it is complete. With the journal
+ * beside it (`FILE.partial.json`, one line per run) an interrupted trace is continued.
  */
 
 import { existsSync } from 'node:fs';
 import { type FileHandle, open, readFile, rename, rm, stat } from 'node:fs/promises';
 import { resolve } from 'node:path';
-import type { ExchangeSource } from '../analysis/exchange-source.ts';
-import { RunChains } from '../analysis/run-chains.ts';
-import { describeRun, type TracedRun, traceRun } from '../analysis/trace.ts';
+import { readCaptureOwner } from '../auth/owner.ts';
+import type { ExchangeSource } from '../captures/exchange-source.ts';
+import { RunChains } from '../captures/run-chains.ts';
+import { listWordFolders, readRunWords } from '../captures/run-words.ts';
+import { describeRun, type TracedRun, traceRun } from '../captures/trace.ts';
+import { UnreadableExchanges } from '../captures/unreadable-exchanges.ts';
 import { loadConfig } from '../config.ts';
-import { TRACE_LINE_HELD_CHARS } from '../limits.ts';
+import { NO_WORDS, type RunWords } from '../domain/run-mark.ts';
 import { countOf } from '../std/count-of.ts';
 import { namePlace } from '../std/file-place.ts';
 import { readFlags } from './flags.ts';
+import { describeNotIndexed } from './inspect-list.ts';
 import { type CliIo, EXIT, UsageError } from './io.ts';
 import { Progress } from './progress.ts';
-import { listRunsDbs, OutcomesError, readOutcomes } from './run-outcomes.ts';
-import { formatJson, makeHarmlessLine } from './terminal-text.ts';
-import { UnreadableExchanges } from './unreadable-exchanges.ts';
+import { escapeJson, formatJson, makeHarmlessLine } from './terminal-text.ts';
+
+/** Length up to which a line of a trace is held back, so that it is written whole or not at all. Longer lines stream. */
+const TRACE_LINE_HELD_CHARS = 16 << 20;
 
 const HELP = `Writes the runs of a capture database as JSON lines (svc_trace_v1): every turn in one form for all providers, and
 whether the run proves what it shows (golden). Sealed files beside the database are read with it.
@@ -36,7 +41,7 @@ Usage: understudy trace [--db FILE] [--run ID] [--out FILE]
 
 A line: {format, run_id, provider, model, task, note, started_at, finished_at, outcome, turns: [{seq, exchange_id,
 system, messages_added, tools, content, stop_reason, usage, latency_ms, served_by}], provenance: {exchanges, first_seq,
-last_seq, gaps, complete, supports_universal_claims, reasons}}. docs/traces.md says what is in them.
+last_seq, gaps, complete, supports_universal_claims, reasons, ended}}. docs/traces.md says what is in them.
 
 Examples:
   understudy trace --out traces.jsonl
@@ -46,7 +51,7 @@ Examples:
 Exit status: 0 done, 1 failed (no such database or run; something is damaged: the rest is written), 2 wrong use.
 `;
 
-/** What is read of a capture database. `CaptureFiles` is one. */
+/** The part of a capture database that is read. `CaptureFiles` is an implementation. */
 export interface TraceSource extends ExchangeSource {
   /** Exchanges in all. */
   readonly count: number;
@@ -54,14 +59,14 @@ export interface TraceSource extends ExchangeSource {
   close(): Promise<void>;
 }
 
-/** What a test may put in place of the real surroundings. */
+/** Surroundings that tests may replace. */
 export interface TraceSurroundings {
-  /** Used when --db is not given. */
+  /** Used without --db. */
   default_db?: string;
-  /** Opens the database; CaptureFiles when not given. */
+  /** Opens the database; default: CaptureFiles. */
   open?: (db: string, dataKey: Uint8Array | null, unreadable: UnreadableExchanges) => Promise<TraceSource>;
-  /** Databases of finished monitor runs that may speak against a run; those of DATA_DIR and beside the file. */
-  runs_dbs?: string[];
+  /** Folders whose databases hold statements about runs; default: DATA_DIR and the file's folder. */
+  said_in?: string[];
   now?: () => number;
 }
 
@@ -87,12 +92,15 @@ export async function runTrace(
   const db = resolve(named ?? surroundings.default_db ?? config().capture.db);
   if (out !== undefined && (resolve(out) === db || `${resolve(out)}.partial` === db))
     throw new UsageError('--out would overwrite the database');
-  // Known only when all is written, else: the file takes its name then.
+  // Otherwise this would be noticed only at the end, when the file gets its name.
   if (out !== undefined && (await stat(out).catch(() => null))?.isDirectory()) {
     io.err(`understudy: ${makeHarmlessLine(out)} is a folder: name a file with --out\n`);
     return EXIT.failed;
   }
-  const progress = new Progress(io, io.is_terminal && out !== undefined, surroundings.now ?? Date.now);
+  const progress = new Progress(
+    out === undefined ? { ...io, shows_progress: false } : io,
+    surroundings.now ?? Date.now,
+  );
   try {
     const unreadable = new UnreadableExchanges();
     const source = await (surroundings.open ?? openFiles)(db, config().data_key, unreadable);
@@ -101,22 +109,23 @@ export async function runTrace(
       await chains.addAll(source, ({ id }) =>
         progress.tell(`looking through exchange ${id}`, 0, source.count),
       );
-      if (chains.forgotten > 0)
-        io.err(
-          `warning: ${countOf(chains.forgotten, 'earlier run')} beyond what one trace holds: see --run\n`,
-        );
+      warnOfMissing(chains, io);
       if (run !== undefined && chains.size === 0) {
         io.err(
           `understudy: the database has no run ${formatJson(run, 0)}.\nWhich runs it has: understudy inspect\n`,
         );
         return EXIT.failed;
       }
-      const runsDbs = surroundings.runs_dbs ?? (await listRunsDbs(db, config().data_dir));
-      const outcomes = await readOutcomes(runsDbs, chains, config().data_key);
+      const folders = surroundings.said_in ?? listWordFolders(db, config().data_dir);
+      const words = await readRunWords(
+        folders,
+        { data_key: config().data_key, owner: readCaptureOwner(config()) },
+        chains,
+      );
       const sink =
         out === undefined ? new StreamSink(io) : await FileSink.open(out, { db, run: run ?? null });
       try {
-        const totals = await traceAll(source, chains, outcomes, sink, progress);
+        const totals = await traceAll(source, chains, words, sink, progress);
         await sink.finish();
         progress.clear();
         if (out !== undefined) await io.out(describe(totals, out));
@@ -132,12 +141,19 @@ export async function runTrace(
   } catch (error) {
     progress.clear();
     if (!(error instanceof Error)) throw error;
-    if (error.name === 'CaptureFileError' || error instanceof OutcomesError) {
+    if (error.name === 'CaptureFileError' || error.name === 'RunWordsError') {
       io.err(`understudy: ${makeHarmlessLine(error.message)}\n`);
       return EXIT.failed;
     }
     throw error;
   }
+}
+
+/** Warns about runs and exchanges that the trace leaves out. */
+function warnOfMissing({ forgotten, not_indexed }: RunChains, io: CliIo): void {
+  if (forgotten > 0)
+    io.err(`warning: ${countOf(forgotten, 'earlier run')} beyond what one trace holds: see --run\n`);
+  if (not_indexed > 0) io.err(`warning: ${describeNotIndexed(not_indexed)}\n`);
 }
 
 interface Totals {
@@ -149,7 +165,7 @@ interface Totals {
 async function traceAll(
   source: TraceSource,
   chains: RunChains,
-  outcomes: ReadonlyMap<string, string>,
+  words: ReadonlyMap<string, RunWords>,
   sink: LineSink,
   progress: Progress,
 ): Promise<Totals> {
@@ -158,10 +174,10 @@ async function traceAll(
   for (const chained of chains.runs) {
     const run = describeRun(source, chains, chained);
     if (run === null) continue;
-    const outcome = outcomes.get(run.run_id) ?? null;
-    const done = await sink.skip(run, outcome);
-    const end = done ?? (await writeLine(source, chains, run, outcome, sink));
-    if (done === null) await sink.endLine(run, outcome, end);
+    const said = words.get(run.run_id) ?? NO_WORDS;
+    const done = await sink.skip(run, said);
+    const end = done ?? (await writeLine(source, chains, run, said, sink));
+    if (done === null) await sink.endLine(run, said, end);
     totals.runs += 1;
     totals.turns += end.turns;
     totals.golden += end.golden ? 1 : 0;
@@ -172,15 +188,15 @@ async function traceAll(
   return totals;
 }
 
-/** Writes one run; up to TRACE_LINE_HELD_CHARS the line goes out whole or not at all. */
+/** Writes one run; up to TRACE_LINE_HELD_CHARS the line is written whole or not at all. */
 async function writeLine(
   source: TraceSource,
   chains: RunChains,
   run: TracedRun,
-  outcome: string | null,
+  words: RunWords,
   sink: LineSink,
 ): Promise<LineEnd> {
-  const pieces = traceRun(source, chains, run, { outcome, hasFile: (sha256) => source.hasFile(sha256) });
+  const pieces = traceRun(source, chains, run, { words, hasFile: (sha256) => source.hasFile(sha256) });
   let held: string[] = [];
   let heldChars = 0;
   for (;;) {
@@ -189,10 +205,10 @@ async function writeLine(
       await sink.write(held.join(''));
       return next.value;
     }
-    held.push(next.value);
+    held.push(escapeJson(next.value));
     heldChars += next.value.length;
     if (heldChars < TRACE_LINE_HELD_CHARS) continue;
-    // One by one: joined they might be longer than a string can be.
+    // One by one: joined, they might exceed the longest string.
     for (const piece of held) await sink.write(piece);
     held = [];
     heldChars = 0;
@@ -203,19 +219,19 @@ function describe({ runs, turns, golden }: Totals, out: string): string {
   return `${countOf(runs, 'run')}, ${countOf(turns, 'turn')}, ${golden.toLocaleString('en-US')} golden: ${makeHarmlessLine(out)}\n`;
 }
 
-/** What is remembered of a line that was written. */
+/** What is remembered about a written line. */
 interface LineEnd {
   golden: boolean;
   turns: number;
 }
 
-/** Where the lines go. */
+/** The destination of the lines. */
 interface LineSink {
-  /** What is known of the run's line when an earlier, interrupted trace has written it as it would be now; else null. */
-  skip(run: TracedRun, outcome: string | null): Promise<LineEnd | null>;
+  /** The known facts about the run's line if an earlier, interrupted trace has written it unchanged; else null. */
+  skip(run: TracedRun, words: RunWords): Promise<LineEnd | null>;
   write(piece: string): Promise<void>;
-  endLine(run: TracedRun, outcome: string | null, end: LineEnd): Promise<void>;
-  /** All is written. */
+  endLine(run: TracedRun, words: RunWords, end: LineEnd): Promise<void>;
+  /** Everything is written. */
   finish(): Promise<void>;
   close(): Promise<void>;
 }
@@ -240,22 +256,22 @@ class StreamSink implements LineSink {
   async close(): Promise<void> {}
 }
 
-/** A line of the journal: which run, as of when, and where its line ends in the partial file. */
+/** A line of the journal: the run, its state, and the end of its line in the partial file. */
 interface JournalLine extends LineEnd {
   run_id: string;
   exchanges: number;
   last_id: number;
   mark: string;
-  outcome: string | null;
+  words: RunWords;
   end: number;
 }
 
-/** Writes into `FILE.partial`, with a journal, and renames at the end. */
+/** Writes to `FILE.partial` with a journal, and renames at the end. */
 class FileSink implements LineSink {
   readonly #path: string;
   readonly #lines: FileHandle;
   readonly #journal: FileHandle;
-  /** What an earlier trace has written, oldest first; what does not fit any more ends it. */
+  /** What an earlier trace has written, oldest first; the first mismatch ends it. */
   readonly #earlier: JournalLine[];
   #taken = 0;
   #resuming: boolean;
@@ -263,8 +279,8 @@ class FileSink implements LineSink {
   #end = 0;
 
   /**
-   * @param of what is traced: only a trace of the same goes on
-   * @throws the system's error when the file cannot be made
+   * @param of identifies what is traced: only a trace of the same is continued
+   * @throws the system's error when the file cannot be created
    */
   static async open(path: string, of: { db: string; run: string | null }): Promise<FileSink> {
     const head = `${JSON.stringify({ format: 'svc_trace_v1', ...of })}\n`;
@@ -301,7 +317,7 @@ class FileSink implements LineSink {
     this.#journalEnd = journalEnd;
   }
 
-  async skip(run: TracedRun, outcome: string | null): Promise<LineEnd | null> {
+  async skip(run: TracedRun, words: RunWords): Promise<LineEnd | null> {
     const line = this.#earlier[this.#taken];
     const isSame =
       line !== undefined &&
@@ -309,7 +325,8 @@ class FileSink implements LineSink {
       line.exchanges === run.exchanges &&
       line.last_id === run.last_id &&
       line.mark === run.mark &&
-      line.outcome === outcome;
+      line.words?.outcome === words.outcome &&
+      line.words.mark === words.mark;
     if (this.#resuming && isSame) {
       this.#taken += 1;
       this.#end = line.end;
@@ -335,9 +352,9 @@ class FileSink implements LineSink {
     }
   }
 
-  async endLine(run: TracedRun, outcome: string | null, { golden, turns }: LineEnd): Promise<void> {
+  async endLine(run: TracedRun, words: RunWords, { golden, turns }: LineEnd): Promise<void> {
     const { run_id, exchanges, last_id, mark } = run;
-    const line: JournalLine = { run_id, exchanges, last_id, mark, outcome, end: this.#end, golden, turns };
+    const line: JournalLine = { run_id, exchanges, last_id, mark, words, end: this.#end, golden, turns };
     const bytes = Buffer.from(`${JSON.stringify(line)}\n`);
     await this.#journal.write(bytes, 0, bytes.byteLength, this.#journalEnd).catch(this.#refuse);
     this.#journalEnd += bytes.byteLength;
@@ -360,19 +377,19 @@ class FileSink implements LineSink {
   };
 }
 
-/** Lines of the journal of an interrupted trace; none when there is none, or one of something else. */
+/** Journal lines of an interrupted trace; empty without one, or for another trace. */
 async function readJournal(path: string, head: string): Promise<JournalLine[]> {
   if (!existsSync(`${path}.partial`) || !existsSync(`${path}.partial.json`)) return [];
   const text = await readFile(`${path}.partial.json`, 'utf8');
   const { size } = await stat(`${path}.partial`);
   if (!text.startsWith(head)) return [];
   const lines: JournalLine[] = [];
-  // What comes behind the last line end was being written when the trace was interrupted.
+  // The bytes after the last line end were being written at the interruption.
   for (const line of text.slice(head.length, text.lastIndexOf('\n') + 1).split('\n')) {
     if (line === '') continue;
     try {
       const read = JSON.parse(line) as JournalLine;
-      // After a power cut the journal may know of more than has reached the disk.
+      // After a power failure, the journal may list more than has reached the disk.
       if (!(read.end <= size)) break;
       lines.push(read);
     } catch {
@@ -387,6 +404,6 @@ async function openFiles(
   data_key: Uint8Array | null,
   unreadable: UnreadableExchanges,
 ): Promise<TraceSource> {
-  const { CaptureFiles } = await import('./capture-files.ts');
+  const { CaptureFiles } = await import('../captures/capture-files.ts');
   return CaptureFiles.open(db, { data_key, unreadable });
 }

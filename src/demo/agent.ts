@@ -12,7 +12,7 @@ const SYSTEM =
 const MAX_TURNS = 20;
 
 /** What the agent needs. */
-export interface AgentOptions {
+interface AgentOptions {
   /** Where requests go: the gateway. */
   base_url: string;
   /** Sent as `x-svc-run` with every call. */
@@ -24,7 +24,7 @@ export interface AgentOptions {
 }
 
 /** What came of it. */
-export interface AgentOutcome {
+interface AgentOutcome {
   turns: number;
   final_text: string;
 }

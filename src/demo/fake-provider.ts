@@ -230,7 +230,7 @@ export async function startFakeProvider(options: { script?: Script } = {}): Prom
     await send(reply, String(request.headers['accept-encoding'] ?? ''), response);
   };
   const server = createServer((request, response) => {
-    // A request cut off by its sender ends up here: there is nobody left to answer.
+    // A request cut off by its sender ends up here: no client is left to answer.
     handle(request, response).catch(() => response.destroy());
   });
   server.listen(0, '127.0.0.1');

@@ -1,6 +1,6 @@
 /**
  * `npm run demo`: an agent with the provider's official SDK works through the gateway against a provider that is part
- * of the demo, then `inspect` shows what was captured. Needs no key and no network. Main thread of a process of its own.
+ * of the demo, then `inspect` shows what was captured. Needs no key and no network. Main thread of a separate process.
  *
  * The capture database stays under DATA_DIR/demo for the commands that are named at the end; the next demo replaces it.
  */
@@ -75,7 +75,7 @@ async function runDemo(io: CliIo): Promise<number> {
   const db = await makeDatabasePath();
   await captureRun(db, io);
   const below = relative(process.cwd(), db);
-  const inspect = `npx understudy inspect --db ${below.startsWith('..') ? db : below}`;
+  const inspect = `npx understudy-gateway inspect --db ${below.startsWith('..') ? db : below}`;
   await io.out(`\nWhat the gateway captured  (${inspect})\n\n`);
   const listed = await runInspect(['--db', db], io);
   if (listed !== EXIT.done) return listed;
@@ -94,12 +94,12 @@ async function runDemo(io: CliIo): Promise<number> {
   return EXIT.done;
 }
 
-/** The dashboard over the demo's own folder: where nobody can press Ctrl-C, the command that opens it. */
+/** The dashboard over the demo's own folder: without a terminal, the command that opens it. */
 function showLines(db: string): string {
   return `  DATA_DIR=${quoteForShell(relative(process.cwd(), dirname(db)))} npm start\n      the run in the dashboard\n\n`;
 }
 
-/** Serves the dashboard with the run until somebody presses Ctrl-C. */
+/** Serves the dashboard with the run until Ctrl-C. */
 async function showRun(db: string, io: CliIo): Promise<void> {
   const embedded = 'embedded:';
   const config = loadConfig(

@@ -5,7 +5,7 @@
 import { createHash } from 'node:crypto';
 
 /** The wire format of a request. */
-export type ProviderShape =
+type ProviderShape =
   | 'messages'
   | 'chat_completions'
   | 'responses'
@@ -91,7 +91,7 @@ export function asString(value: unknown): string {
   return typeof value === 'string' ? value : '';
 }
 
-/** Parses a body that must be a JSON object; null when it is none. */
+/** Parses a body that must be a JSON object; null for other text. */
 export function parseBody(requestBody: Buffer): JsonObject | null {
   try {
     const value: unknown = JSON.parse(requestBody.toString('utf8'));

@@ -8,7 +8,7 @@ import { tmpdir } from 'node:os';
 import { basename, join } from 'node:path';
 
 /** What a tool came to. */
-export interface ToolOutcome {
+interface ToolOutcome {
   text: string;
   is_error: boolean;
 }

@@ -1,0 +1,43 @@
+/**
+ * Makes sure that a service ends after it was told to. Here, a timer ends a stop that exceeds its grace period. If the
+ * main thread no longer runs code, for example while the system waits for a thread that never ends, a small separate
+ * process kills the service. Main thread of the command line.
+ */
+import { spawn } from 'node:child_process';
+
+/** How often the watching process checks, and how much later than the watched process it acts. */
+const END_WATCH_MS = { look: 250, patience: 3_000 } as const;
+
+/**
+ * Watches a process until it is gone, and kills it after the given time. The watcher's parent is that process, so a
+ * reused process number is never killed.
+ */
+const WATCHER = `
+const [pid, ms] = process.argv.slice(1).map(Number);
+const until = performance.now() + ms;
+setInterval(() => {
+  if (process.ppid !== pid) process.exit();
+  if (performance.now() < until) return;
+  try { process.kill(pid, 'SIGKILL'); } catch {}
+  process.exit();
+}, ${END_WATCH_MS.look});
+`;
+
+/**
+ * Ends this process with status 1 when it still exists after its grace period, and kills it a little later.
+ * @param tell called before it is ended
+ */
+export function watchEnd(graceMs: number, tell: () => void): void {
+  setTimeout(() => {
+    tell();
+    process.exit(1);
+  }, graceMs).unref();
+  const child = spawn(
+    process.execPath,
+    ['-e', WATCHER, String(process.pid), String(graceMs + END_WATCH_MS.patience)],
+    { stdio: 'ignore', detached: true, env: {} },
+  );
+  // Without the process, the timer above still works.
+  child.on('error', () => {});
+  child.unref();
+}

@@ -1,0 +1,187 @@
+/**
+ * `understudy inspect QUERY`: the runs that match a query, in its order, as a table or as JSON. It lists what
+ * `GET /capture/runs?q=…` lists, but reads everything first. Main thread of the command line.
+ */
+
+import { CapturedRuns } from '../captures/captured-runs.ts';
+import type { ExchangeSource } from '../captures/exchange-source.ts';
+import type { SaidOfRuns } from '../captures/run-entry.ts';
+import { RunTexts } from '../captures/run-texts.ts';
+import type { CapturedRunRow } from '../domain/captured-run.ts';
+import type { SearchedExchanges } from '../domain/placed-text.ts';
+import type { PagePlace } from '../domain/run-query/page.ts';
+import { parseRunQuery } from '../domain/run-query/parse.ts';
+import { printRunQuery } from '../domain/run-query/print.ts';
+import { type RunQuery, RunQueryError, type Term } from '../domain/run-query/run-query.ts';
+import { ID_CHARACTERS } from '../limits.ts';
+import { countOf } from '../std/count-of.ts';
+import { openDataKey } from '../std/data-key.ts';
+import { TextSearch } from '../storage/text-index/text-search.ts';
+import type { InspectFlags } from './inspect-flags.ts';
+import { describeNotIndexed, formatTokens, TERMINAL_RUNS } from './inspect-list.ts';
+import { formatCount, formatMs, type InspectView, nameAll } from './inspect-view.ts';
+import { EXIT, UsageError } from './io.ts';
+import { type Cell, formatJson, layOutTable, makeHarmlessLine } from './terminal-text.ts';
+
+/** Runs taken out of the list at once. */
+const PAGE_RUNS = 500;
+/** Columns of first words on a wide terminal. */
+const TASK_COLUMNS = 60;
+
+/**
+ * The query of the command: its words, with the flags that narrow it.
+ * @throws UsageError with the word that is wrong marked
+ */
+export function readInspectQuery(text: string, flags: Pick<InspectFlags, 'since_ms' | 'golden'>): RunQuery {
+  const query = parse(text);
+  const { since_ms, golden } = flags;
+  const terms: Term[] = [...query.terms];
+  if (golden !== undefined) terms.push({ kind: 'choice', field: 'is', values: ['golden'], is_not: !golden });
+  if (since_ms !== undefined) {
+    const point = { from_ms: since_ms, to_ms: since_ms, text: new Date(since_ms).toISOString() };
+    const range = { low: { point, is_after: false }, high: null };
+    terms.push({ kind: 'time', field: 'finished', values: [range], is_not: false });
+  }
+  return { ...query, terms };
+}
+
+function parse(text: string): RunQuery {
+  try {
+    return parseRunQuery(text);
+  } catch (thrown) {
+    if (!(thrown instanceof RunQueryError)) throw thrown;
+    const { from, to, message } = thrown;
+    const mark = `${' '.repeat(from)}${'^'.repeat(Math.max(1, to - from))}`;
+    throw new UsageError(`${message}\n  ${makeHarmlessLine(text)}\n  ${mark}`);
+  }
+}
+
+/** Searches what was said in runs, as far as the gateway has indexed it. */
+export function openTexts(source: ExchangeSource, db: string, dataKey: Uint8Array | null): RunTexts {
+  return new RunTexts(source, new TextSearch(db, openDataKey(dataKey)));
+}
+
+/**
+ * Shows the runs that match.
+ * @param said what was said of runs; read to its end
+ * @param texts what `said` searches texts with
+ * @returns the exit status
+ */
+export async function showQuery(
+  view: InspectView,
+  db: string,
+  { query, said, texts, now_ms }: { query: RunQuery; said: SaidOfRuns; texts: RunTexts; now_ms: number },
+): Promise<number> {
+  texts.begin();
+  const runs = new CapturedRuns({ prices: view.prices, said });
+  let notIndexed = 0;
+  let [firstId, lastId] = [1, 0];
+  for (const record of view.source.summaries()) {
+    if (lastId === 0) firstId = record.id;
+    lastId = record.id;
+    if (record.not_indexed) notIndexed += 1;
+    else runs.add(record);
+    view.progress.tell('looking through the exchanges', record.id, view.count);
+  }
+  const { json } = view.flags;
+  const limit = view.flags.limit ?? (view.io.is_terminal && !json ? TERMINAL_RUNS : Number.POSITIVE_INFINITY);
+  const rows: CapturedRunRow[] = [];
+  let matched = 0;
+  for (let after: PagePlace | null = null; rows.length < limit; ) {
+    const size = Math.min(PAGE_RUNS, limit - rows.length);
+    const page = runs.page(view.source, { limit: size, after, query, now_ms }, () => true);
+    if (after === null) matched = page.matched + page.unread;
+    rows.push(...page.runs);
+    await view.source.release?.();
+    if (page.next === null) {
+      matched = rows.length;
+      break;
+    }
+    after = page.next;
+  }
+  view.progress.clear();
+  const found: FoundRows = {
+    rows,
+    matched,
+    not_indexed: notIndexed,
+    left_out_runs: runs.left_out,
+    searched: texts.searched(firstId, lastId),
+  };
+  await view.io.out(json ? writeJson(db, query, found) : writeTable(view, found));
+  return EXIT.done;
+}
+
+interface FoundRows {
+  rows: CapturedRunRow[];
+  /** All that match; where not all were read to the end, those that may. */
+  matched: number;
+  not_indexed: number;
+  left_out_runs: number;
+  /** null: the query has no text. */
+  searched: SearchedExchanges | null;
+}
+
+function writeJson(db: string, query: RunQuery, { rows, matched, ...rest }: FoundRows): string {
+  const all = { db, query: printRunQuery(query), runs: rows, matched_runs: matched, ...rest };
+  return `${formatJson(all, 2)}\n`;
+}
+
+function writeTable(view: InspectView, found: FoundRows): string {
+  const { rows, matched, not_indexed, left_out_runs, searched } = found;
+  let text = rows.length === 0 ? 'No such run.\n' : layOutRows(view, rows);
+  if (rows.length > 0) {
+    const cost = rows.reduce((sum, { cost_usd }) => sum + (cost_usd ?? 0), 0);
+    const all = matched > rows.length ? ` of ${formatCount(matched)}` : '';
+    text += `\n${countOf(rows.length, 'run')}${all}, ${formatCost(cost)}.\n`;
+  }
+  if (matched > rows.length) text += '--limit N shows more, --limit 0 all.\n';
+  if (left_out_runs > 0) text += `${countOf(left_out_runs, 'older run')}: look at those with --run.\n`;
+  if (searched !== null && searched.not_searched > 0)
+    text += `${countOf(searched.not_searched, 'exchange')} not searched for the text: the full-text index lacks them.\n`;
+  if (not_indexed > 0) text += `${describeNotIndexed(not_indexed)}\n`;
+  return text;
+}
+
+function layOutRows(view: InspectView, rows: readonly CapturedRunRow[]): string {
+  const { good, bad, strong, dim } = view.paint;
+  const paints = { ok: good, failed: bad, error: bad, running: strong, unknown: dim };
+  const cells = rows.map((run): Cell[] => [
+    { text: makeHarmlessLine(run.run_id), paint: strong },
+    { text: run.status, paint: paints[run.status] },
+    { text: makeHarmlessLine(run.agent) || '-' },
+    { text: nameAll(run.models) },
+    { text: run.started_at.slice(0, 19).replace('T', ' ') },
+    { text: formatMs(run.duration_ms) },
+    { text: formatTokens(run.is_captured ? sumTokens(run) : (run.reported?.tokens ?? null)) },
+    { text: run.cost_usd === null ? '-' : formatCost(run.cost_usd) },
+    { text: `${run.errors}`, ...(run.errors > 0 ? { paint: bad } : {}) },
+    { text: makeHarmlessLine(run.task ?? '') },
+  ]);
+  return layOutTable(
+    [
+      { title: 'RUN', align: 'left', min: 10, max: ID_CHARACTERS },
+      { title: 'STATUS', align: 'left' },
+      { title: 'AGENT', align: 'left', min: 8, max: ID_CHARACTERS, dispensable: 3 },
+      { title: 'MODEL', align: 'left', min: 8, max: ID_CHARACTERS, dispensable: 2 },
+      { title: 'STARTED', align: 'left', dispensable: 1 },
+      { title: 'TOOK', align: 'right', dispensable: 5 },
+      { title: 'TOKENS', align: 'right', dispensable: 6 },
+      { title: 'COST', align: 'right' },
+      { title: 'ERR', align: 'right' },
+      { title: 'TASK', align: 'left', min: 12, max: TASK_COLUMNS },
+    ],
+    cells,
+    view.width,
+    view.paint,
+  );
+}
+
+function sumTokens(run: CapturedRunRow): number | null {
+  const { input_tokens, output_tokens, cache_read_tokens, cache_write_tokens } = run;
+  if (input_tokens === null && output_tokens === null) return null;
+  return (input_tokens ?? 0) + (output_tokens ?? 0) + (cache_read_tokens ?? 0) + (cache_write_tokens ?? 0);
+}
+
+function formatCost(usd: number): string {
+  return `$${usd < 0.01 && usd > 0 ? usd.toPrecision(1) : usd.toFixed(2)}`;
+}

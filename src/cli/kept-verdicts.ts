@@ -1,0 +1,45 @@
+/**
+ * Verdicts that the service has kept beside the captures (storage/capture/run-index.ts), so that a command that lists
+ * runs need not read their bodies again. Command line; reads only.
+ */
+
+import type { KeptVerdict, RunTally } from '../captures/inspect.ts';
+import { indexVersion, readListedRun } from '../captures/listed-run.ts';
+import { readVersion } from '../config.ts';
+import { RunIndex } from '../storage/capture/run-index.ts';
+
+export class KeptVerdicts {
+  readonly #index: RunIndex | null;
+
+  /**
+   * @param db the capture database; its kept verdicts may be missing, older or of another version
+   * @param version of the program
+   */
+  constructor(db: string, data_key: Uint8Array | null, version: string = readVersion()) {
+    this.#index = RunIndex.open(db, { data_key, version: indexVersion(version), mode: 'read' });
+  }
+
+  /** For a run with the same exchanges; null when none is kept. */
+  readonly find: KeptVerdict = ({ summary, first_id, last_id, first_ms, last_ms }: RunTally) => {
+    try {
+      const bytes = summary.run_id === null ? undefined : this.#index?.find(summary.run_id);
+      if (bytes === undefined) return null;
+      const { verdict, judged_id, tally } = readListedRun(bytes);
+      const isSame =
+        tally.first_id === first_id &&
+        tally.last_id === last_id &&
+        tally.first_ms === first_ms &&
+        tally.last_ms === last_ms &&
+        tally.summary.exchanges === summary.exchanges;
+      const isWhole = verdict?.is_whole === true && verdict.golden !== null && judged_id === last_id;
+      return isSame && isWhole ? verdict.reasons : null;
+    } catch {
+      // When the kept verdicts are damaged, the captures are read.
+      return null;
+    }
+  };
+
+  async close(): Promise<void> {
+    await this.#index?.close();
+  }
+}

@@ -1,0 +1,281 @@
+/**
+ * `understudy replay`: serves a captured run to an agent from a local port, and continues it live from a turn on. Main thread
+ * of the command line.
+ */
+
+import { spawn } from 'node:child_process';
+import { resolve } from 'node:path';
+import { CaptureFiles } from '../captures/capture-files.ts';
+import { childEnvironment, loadConfig } from '../config.ts';
+import { RecordedRun } from '../replay/recorded-run.ts';
+import { describeDifference, type ReplayEvent, ReplayServer } from '../replay/replay-server.ts';
+import { countOf } from '../std/count-of.ts';
+import { readFlagsAndWords } from './flags.ts';
+import { type CliIo, EXIT, UsageError } from './io.ts';
+import { formatJson, makeHarmlessLine } from './terminal-text.ts';
+
+const HELP = `Serves a captured run to an agent again, offline: a test of the agent without a provider.
+
+Usage: understudy replay RUN [options] [-- COMMAND [ARGUMENT ...]]
+
+Each request is answered with what was captured, byte for byte and in its timing. A request must repeat a captured one;
+one that differs gets 400, and the error says where it differs. With COMMAND, the agent is started with the variables
+that lead it here (ANTHROPIC_BASE_URL, OPENAI_BASE_URL, GOOGLE_GEMINI_BASE_URL), and the command ends with it. Without
+COMMAND it serves until Ctrl-C.
+
+  --db FILE      capture database; DATA_DIR/capture.mdb when not given
+  --port N       listen on this port of 127.0.0.1; any free one when not given
+  --speed N      N times as fast as it was, 0 for no pauses; 1 when not given
+  --loose        answer a request that differs with the next captured exchange, and say where it differs
+  --from N       from model turn N on, requests go to a provider; the turns before it are captured ones
+  --to URL       with --from: where they go; the gateway of this machine when not given, so that the new run is captured
+  --model NAME   with --from: ask this model in place of the agent's
+  --run ID       with --from: the id of the new run; RUN and a time when not given
+  --verify CMD   a shell command that judges the result once COMMAND has ended; its exit status becomes this one's
+  --json         the result as one JSON document, on standard output
+
+Examples:
+  understudy replay checkout-fix-17 --speed 0 -- node agent.mjs
+  understudy replay checkout-fix-17 --from 5 --model claude-haiku-4-5 --verify 'npm test' -- node agent.mjs
+
+Exit status: 0 every captured exchange was asked for and none differed; 1 otherwise, or COMMAND failed; 2 wrong use.
+`;
+
+const FLAGS = {
+  db: 'text',
+  port: 'text',
+  speed: 'text',
+  loose: 'switch',
+  from: 'text',
+  to: 'text',
+  model: 'text',
+  run: 'text',
+  verify: 'text',
+  json: 'switch',
+} as const;
+
+interface ReplayFlags {
+  run_id: string;
+  command: string[];
+  db: string;
+  port: number;
+  speed: number;
+  is_loose: boolean;
+  from_turn: number | null;
+  to: string;
+  model: string | null;
+  new_run: string;
+  verify: string | null;
+  json: boolean;
+}
+
+/**
+ * Runs the command.
+ * @param argv what follows `understudy replay`
+ * @returns the exit status
+ * @throws UsageError on wrong use
+ */
+export async function runReplay(argv: string[], io: CliIo): Promise<number> {
+  const flags = readReplayFlags(argv, Date.now());
+  if (flags === 'help') {
+    await io.out(HELP);
+    return EXIT.done;
+  }
+  const { data_key } = loadConfig({ listener: 'gateway' });
+  const files = await CaptureFiles.open(resolve(flags.db), { data_key });
+  try {
+    const run = RecordedRun.read(files, flags.run_id);
+    if (run === null) {
+      io.err(
+        `understudy: the database has no run ${formatJson(flags.run_id, 0)}.\nWhich runs it has: understudy inspect\n`,
+      );
+      return EXIT.failed;
+    }
+    return await serve(run, flags, io);
+  } finally {
+    await files.close();
+  }
+}
+
+async function serve(run: RecordedRun, flags: ReplayFlags, io: CliIo): Promise<number> {
+  const { to, new_run, model, from_turn } = flags;
+  const server = await ReplayServer.start(run, {
+    port: flags.port,
+    speed: flags.speed,
+    is_loose: flags.is_loose,
+    from_turn,
+    live: from_turn === null ? null : { base_url: to, run_id: new_run, model },
+    tell: (event) => io.err(`${tellEvent(event)}\n`),
+  });
+  try {
+    io.err(
+      `replaying ${countOf(run.exchanges.length, 'exchange')} of ${makeHarmlessLine(flags.run_id)} at ${server.url}\n`,
+    );
+    if (from_turn !== null)
+      io.err(
+        `from turn ${from_turn} on, ${makeHarmlessLine(to)} answers; the new run is ${makeHarmlessLine(new_run)}\n`,
+      );
+    const status =
+      flags.command.length === 0 ? await untilSignal() : await runAgent(flags.command, server.url);
+    const verdict = flags.verify === null ? null : await runShell(flags.verify);
+    return await report(server, flags, { status, verdict }, io);
+  } finally {
+    await server.close();
+  }
+}
+
+/** How the agent and the judge ended; null: there was none. */
+interface Ends {
+  status: number | null;
+  verdict: number | null;
+}
+
+async function report(
+  server: ReplayServer,
+  flags: ReplayFlags,
+  { status, verdict }: Ends,
+  io: CliIo,
+): Promise<number> {
+  const { unserved, ...counts } = server.result;
+  const isSame = counts.differing === 0 && unserved.length === 0;
+  if (flags.json) {
+    const left = unserved.map(({ id, turn, method, path }) => ({ exchange_id: id, turn, method, path }));
+    const result = {
+      run_id: flags.run_id,
+      ...counts,
+      unserved: left,
+      command_status: status,
+      verify_status: verdict,
+    };
+    await io.out(
+      `${formatJson(flags.from_turn === null ? result : { ...result, new_run: flags.new_run }, 2)}\n`,
+    );
+  } else {
+    const parts = [`${counts.served} of ${counts.exchanges} exchanges served`];
+    if (counts.again > 0) parts.push(`${counts.again} again`);
+    if (counts.live > 0) parts.push(`${counts.live} live`);
+    if (counts.differing > 0) parts.push(`${counts.differing} differed`);
+    if (counts.unknown > 0) parts.push(`${counts.unknown} not recorded`);
+    if (unserved.length > 0) parts.push(`${unserved.length} not asked for`);
+    await io.out(`${parts.join(', ')}\n`);
+  }
+  if (verdict !== null) return verdict;
+  return isSame && (status ?? 0) === 0 ? EXIT.done : EXIT.failed;
+}
+
+function tellEvent(event: ReplayEvent): string {
+  switch (event.type) {
+    case 'served': {
+      const { id, turn, method, path, status } = event.exchange;
+      const name = turn === null ? `#${id}` : `#${id} turn ${turn}`;
+      return `${name}  ${makeHarmlessLine(`${method} ${path}`)}  ${status}${event.is_again ? '  again' : ''}`;
+    }
+    case 'differs':
+      return makeHarmlessLine(
+        `${describeDifference(event.exchange, event.where)}${event.is_served ? ' (served all the same)' : ''}`,
+      );
+    case 'unknown':
+      return makeHarmlessLine(`not recorded: ${event.where}`);
+    case 'unplayable':
+      return `#${event.exchange.id} cannot be replayed: ${event.exchange.problem}`;
+    case 'live':
+      return event.status === null
+        ? makeHarmlessLine(`turn ${event.turn} live: ${event.problem}`)
+        : `turn ${event.turn} live  ${event.status}`;
+  }
+}
+
+function readReplayFlags(argv: string[], nowMs: number): ReplayFlags | 'help' {
+  const end = argv.indexOf('--');
+  const own = end < 0 ? argv : argv.slice(0, end);
+  const { values, words } = readFlagsAndWords(own, FLAGS);
+  if (values.help === true) return 'help';
+  const [runId, ...more] = words;
+  if (runId === undefined || runId === '') throw new UsageError('replay takes the id of a captured run');
+  if (more.length > 0)
+    throw new UsageError(
+      `replay takes one run; the agent's command follows "--", not ${formatJson(more[0], 0)}`,
+    );
+  const command = end < 0 ? [] : argv.slice(end + 1);
+  if (end >= 0 && command.length === 0) throw new UsageError('after "--" the command of an agent is missing');
+  for (const name of ['to', 'model', 'run'] as const)
+    if (values[name] !== undefined && values.from === undefined)
+      throw new UsageError(`--${name} goes with --from N`);
+  if (values.verify !== undefined && command.length === 0)
+    throw new UsageError('--verify judges what a command has done: name it after "--"');
+  const { gateway, capture } = loadConfig({ listener: 'gateway' });
+  const own_gateway = `http${gateway.tls === null ? '' : 's'}://127.0.0.1:${gateway.port}`;
+  return {
+    run_id: runId,
+    command,
+    db: values.db ?? capture.db,
+    port: readNumber('--port', values.port ?? '0', 65_535),
+    speed: readNumber('--speed', values.speed ?? '1', 1_000_000),
+    is_loose: values.loose === true,
+    from_turn: values.from === undefined ? null : Math.max(1, readNumber('--from', values.from, 1_000_000)),
+    to: readUrl(values.to ?? own_gateway),
+    model: values.model ?? null,
+    new_run: values.run ?? `${runId}-${new Date(nowMs).toISOString().slice(0, 19).replace(/\D/g, '')}`,
+    verify: values.verify ?? null,
+    json: values.json === true,
+  };
+}
+
+function readNumber(flag: string, text: string, most: number): number {
+  const value = Number(text);
+  if (!/^\d+(?:\.\d+)?$/.test(text) || value > most || (flag !== '--speed' && !Number.isInteger(value)))
+    throw new UsageError(`${flag} takes a number up to ${most}, not ${formatJson(text, 0)}`);
+  return value;
+}
+
+function readUrl(text: string): string {
+  if (URL.canParse(text) && /^https?:/.test(text)) return text;
+  throw new UsageError(`--to takes an address such as http://127.0.0.1:8787, not ${formatJson(text, 0)}`);
+}
+
+function untilSignal(): Promise<null> {
+  return new Promise((resolve) => {
+    for (const signal of ['SIGINT', 'SIGTERM'] as const) process.once(signal, () => resolve(null));
+  });
+}
+
+/** Starts the agent with the addresses of this server. @returns its exit status */
+function runAgent([command = '', ...rest]: string[], url: string): Promise<number> {
+  return runChild(command, rest, false, {
+    ANTHROPIC_BASE_URL: url,
+    OPENAI_BASE_URL: `${url}/v1`,
+    OPENAI_API_BASE: `${url}/v1`,
+    GOOGLE_GEMINI_BASE_URL: url,
+  });
+}
+
+function runShell(command: string): Promise<number> {
+  return runChild(command, [], true, {});
+}
+
+function runChild(
+  command: string,
+  args: string[],
+  shell: boolean,
+  variables: Record<string, string>,
+): Promise<number> {
+  return new Promise((resolve, reject) => {
+    const child = spawn(command, args, {
+      stdio: 'inherit',
+      shell,
+      env: childEnvironment(variables, AGENT_KEYS),
+    });
+    const forward = (signal: NodeJS.Signals): void => void child.kill(signal);
+    for (const signal of ['SIGINT', 'SIGTERM'] as const) process.on(signal, forward);
+    child.once('error', (error) =>
+      reject(new UsageError(`${makeHarmlessLine(command)} cannot be started: ${error.message}`)),
+    );
+    child.once('close', (code) => {
+      for (const signal of ['SIGINT', 'SIGTERM'] as const) process.off(signal, forward);
+      resolve(code ?? EXIT.failed);
+    });
+  });
+}
+
+/** SDKs refuse to start without a key. Nothing here looks at it. */
+const AGENT_KEYS = { ANTHROPIC_API_KEY: 'replay', OPENAI_API_KEY: 'replay', GEMINI_API_KEY: 'replay' };
