@@ -10,7 +10,7 @@ import { startFailure } from './ui/sign-in.tsx';
 showMarksEverywhere();
 render(<App />, document.getElementById('app')!);
 
-/** Until the server says who is signed in, or that nobody is. */
+/** Until the server says who is signed in, if anyone. */
 async function start(): Promise<void> {
   for (let failures = 1; ; failures++) {
     try {

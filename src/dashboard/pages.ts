@@ -3,6 +3,7 @@ import type { ComponentType } from 'preact';
 import { AuditPage } from './pages/audit.tsx';
 import { BillingPage } from './pages/billing.tsx';
 import { ConversationsPage } from './pages/conversations.tsx';
+import { CostsPage } from './pages/costs.tsx';
 import { ExperimentsPage } from './pages/experiments.tsx';
 import { FeedbackPage } from './pages/feedback.tsx';
 import { FindingsPage } from './pages/findings.tsx';
@@ -47,6 +48,14 @@ export const PAGES: readonly Page[] = [
     icon: 'runs',
     needs: 'organization',
     Content: RunsPage,
+  },
+  {
+    name: 'costs',
+    title: 'Costs',
+    group: 'Watch',
+    icon: 'costs',
+    needs: 'operator',
+    Content: CostsPage,
   },
   {
     name: 'patterns',

@@ -1,10 +1,10 @@
 /**
  * The address as state: `#/conversations/demo?org=org_1&model=m`. It holds the page, what is chosen on it, the organization
- * and the filters, so that it can be sent to somebody, kept, and gone back to. Browser.
+ * and the filters, so that it can be shared, kept, and gone back to. Browser.
  */
 import { computed, signal } from '@preact/signals';
 
-export interface Address {
+interface Address {
   /** '' for the first page. */
   page: string;
   /** What is chosen on it; null: nothing. */
@@ -14,7 +14,7 @@ export interface Address {
 }
 
 /** @param hash with its `#`. An address of an earlier release (`#billing`) is understood */
-export function readAddress(hash: string): Address {
+function readAddress(hash: string): Address {
   const [path = '', search = ''] = hash.replace(/^#\/?/, '').split(/\?(.*)/s);
   const [page = '', ...rest] = path.split('/');
   const selection = rest.join('/');
@@ -25,7 +25,7 @@ export function readAddress(hash: string): Address {
   };
 }
 
-export function writeAddress({ page, selection, query }: Address): string {
+function writeAddress({ page, selection, query }: Address): string {
   const path = selection === null ? page : `${page}/${encodeURIComponent(selection)}`;
   const given = Object.entries(query).filter(([, value]) => value !== '');
   return `#/${path}${given.length === 0 ? '' : `?${new URLSearchParams(given)}`}`;

@@ -4,7 +4,7 @@ import type { Ask, Reply, Route } from './contract.ts';
 
 /** A refusal of the API, in its words. */
 export class ApiError extends Error {
-  /** 0: nobody answered. */
+  /** 0: no answer. */
   readonly status: number;
   /** The server asks to wait so long; null: it does not say. */
   readonly retry_after_ms: number | null;
@@ -26,7 +26,7 @@ function describe(status: number, detail: unknown): string {
   if (typeof detail === 'string' && detail !== '') return detail;
   if (Array.isArray(detail))
     return detail
-      .map((one: { loc: string[]; msg: string }) => `${one.loc.slice(1).join('.')}: ${one.msg}`)
+      .map(({ loc, msg }: { loc: string[]; msg: string }) => `${loc.slice(1).join('.')}: ${msg}`)
       .join('; ');
   if (status === 0) return 'The server does not answer. Is it running?';
   return `The server answered ${status}`;
@@ -42,7 +42,7 @@ interface LooseAsk {
 }
 
 /** The path with its parameters and its query; what is null, undefined or '' is left out of the query. */
-export function buildPath(template: string, { params = {}, query = {} }: LooseAsk): string {
+function buildPath(template: string, { params = {}, query = {} }: LooseAsk): string {
   const path = template.replaceAll(/\{(\w+)\}/g, (_, name: string) =>
     encodeURIComponent(String(params[name])),
   );

@@ -1,6 +1,6 @@
 /** What a client is told to do to go through the gateway: one entry for each SDK and coding agent. Browser. */
 
-export interface Beginning {
+interface Beginning {
   name: string;
   /** What it needs to know before. */
   words: string;

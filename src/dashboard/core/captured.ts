@@ -3,7 +3,7 @@ import type { TurnBlock } from '../../domain/turn.ts';
 import type { Reply } from './contract.ts';
 
 export type CapturedRun = Reply<'GET /capture/runs'>['runs'][number];
-export type CapturedConversation = Reply<'GET /capture/runs/{id}'>;
+type CapturedConversation = Reply<'GET /capture/runs/{id}'>;
 export type CapturedTurn = CapturedConversation['turns'][number];
 /** The contract leaves a block open; this is what stands in it. */
 export type Block = TurnBlock;

@@ -1,4 +1,4 @@
-/** Whether the server is there, as the last requests found it. Whoever waits for it is told when it is back. Browser. */
+/** Whether the server is there, as the last requests found it. Waiting parts of the page are told when it is back. Browser. */
 import { signal } from '@preact/signals';
 
 /** false: the last request had no answer. */

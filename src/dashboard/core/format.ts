@@ -77,6 +77,6 @@ export function formatDay(date: string): string {
 }
 
 /** `1 run`, `2 runs`. */
-export function countOf(count: number, one: string, many = `${one}s`): string {
-  return `${whole.format(count)} ${count === 1 ? one : many}`;
+export function countOf(count: number, singular: string, plural = `${singular}s`): string {
+  return `${whole.format(count)} ${count === 1 ? singular : plural}`;
 }

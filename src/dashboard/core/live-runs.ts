@@ -13,7 +13,7 @@ const SETTLE_MS = 700;
 /** Runs behind the first page that are read at once; others wait for the next time. */
 const READ_AT_ONCE = 20;
 
-export interface FollowedList {
+interface FollowedList {
   /** Reads the first page again. */
   refresh(): void;
   isInHead(run_id: string): boolean;

@@ -92,7 +92,7 @@ interface WireEvent {
 }
 
 /** Events of a body of media type text/event-stream. */
-export async function* readEvents(body: ReadableStream<Uint8Array>): AsyncGenerator<WireEvent> {
+async function* readEvents(body: ReadableStream<Uint8Array>): AsyncGenerator<WireEvent> {
   // Not every browser can iterate over a stream.
   const reader = body
     .pipeThrough(new TextDecoderStream() as ReadableWritablePair<string, Uint8Array>)

@@ -11,7 +11,7 @@ export interface CursorPage<One> {
   next_cursor: string | null;
 }
 
-export interface PagedRows<Page extends CursorPage<unknown>> {
+interface PagedRows<Page extends CursorPage<unknown>> {
   rows: Page['rows'];
   has_more: boolean;
   /** The newest first page. */
@@ -70,7 +70,7 @@ class Rest<One> {
     this.pages++;
   }
 
-  /** The head has moved on meanwhile: rows that it no longer holds stand between it and the rest. */
+  /** Adopts a newer head: rows that the newer head no longer contains are moved to the start of the rest. */
   joinTo(head: One[], keyOf: (row: One) => string): One[] {
     const seen = new Set(head.map(keyOf));
     const fallen = this.#head.filter((row) => !seen.has(keyOf(row)));

@@ -1,5 +1,5 @@
 /**
- * Marks that turn the order of what stands behind them, also of what is ours: whoever names a thing could dress it up. Every
+ * Marks that turn the order of what stands behind them, also of the page's own: a name could dress it up. Every
  * text and every attribute that a component writes goes through here. Browser.
  */
 import { options, type VNode } from 'preact';
@@ -8,7 +8,7 @@ const TURNING = /[\u202a-\u202e\u2066-\u2069]/;
 const EACH_TURNING = /[\u202a-\u202e\u2066-\u2069]/g;
 
 /** Shows such marks as what they are; natural ones stay. */
-export function showMarks(text: string): string {
+function showMarks(text: string): string {
   return TURNING.test(text) ? text.replaceAll(EACH_TURNING, '\ufffd') : text;
 }
 

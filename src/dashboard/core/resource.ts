@@ -20,7 +20,7 @@ export interface Resource<T> {
   set(data: T): void;
 }
 
-export interface ResourceOptions {
+interface ResourceOptions {
   /** Read again so often while the page is visible; absent: once. */
   every_ms?: number;
 }
@@ -54,7 +54,7 @@ class Watched<T> implements Resource<T> {
   /** @returns ends it */
   start(): () => void {
     this.refresh();
-    // Whoever comes back to the page sees what is.
+    // A reader who comes back to the page sees the present state.
     const stop =
       this.#every_ms === null ? () => {} : onBack(() => this.error.peek() === null && this.refresh());
     return () => {
@@ -98,13 +98,13 @@ class Watched<T> implements Resource<T> {
 }
 
 /** A fault of the page itself is told, too, and not tried again. */
-export function toApiError(thrown: unknown): ApiError {
+function toApiError(thrown: unknown): ApiError {
   if (thrown instanceof ApiError) return thrown;
   console.error(thrown);
   return new ApiError(400, `The page failed: ${(thrown as Error).message}`);
 }
 
-/** The interval, and after it until somebody looks. */
+/** The interval, and then until the page is visible. */
 async function untilNext(every_ms: number, ends: AbortSignal): Promise<void> {
   await pause(every_ms, ends);
   while (document.visibilityState === 'hidden') await pause(60_000, ends);

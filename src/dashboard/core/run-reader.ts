@@ -62,7 +62,7 @@ export class RunReader {
       const has = pages.reduce((sum, { steps }) => sum + steps.length, 0);
       if (page.next_cursor === null || has >= this.#wanted) {
         this.#pages = pages;
-        const steps = pages.flatMap((one) => one.steps);
+        const steps = pages.flatMap(({ steps: read }) => read);
         // A step that came late stands between others that were read before.
         if (page.next_cursor === null && steps.length < run.steps && run.status === 'finished') this.forget();
         return { run, steps, has_more: page.next_cursor !== null };

@@ -1,15 +1,15 @@
 /** Who is signed in, which organization they look at and what they may do there. The token itself is in no script's reach. Browser. */
 import { computed, signal } from '@preact/signals';
 import { namedOrganization } from './address.ts';
-import { ApiError, call, callList } from './api.ts';
+import { ApiError, call, callList, send } from './api.ts';
 import type { Reply } from './contract.ts';
 
-export type Bootstrap = Reply<'GET /auth/bootstrap'>;
-export type Organization = Bootstrap['organizations'][number];
+type Bootstrap = Reply<'GET /auth/bootstrap'>;
+type Organization = Bootstrap['organizations'][number];
 export type Role = 'viewer' | 'member' | 'admin' | 'owner';
 
 /** What this server has (src/api/dashboard.ts). */
-export interface ServerFacts {
+interface ServerFacts {
   version: string;
   gateway_port: number | null;
   gateway_is_local: boolean;
@@ -37,7 +37,7 @@ export const organization = computed<Organization | null>(() => {
   const known = bootstrap.value;
   if (known === null) return null;
   const { organizations, profile } = known;
-  const find = (id: string | null) => organizations.find((one) => one.id === id);
+  const find = (id: string | null) => organizations.find((organization) => organization.id === id);
   // The newest come first; one's own and oldest is what one expects to see.
   const oldest = organizations.toReversed();
   const own = oldest.find(({ created_by }) => created_by === profile.id) ?? oldest[0];
@@ -54,7 +54,7 @@ export function isAtLeast(least: Role): boolean {
 
 /** The roles that the reader can give. */
 export function rolesToGive(): Role[] {
-  return ROLES.filter((one) => isAtLeast(one));
+  return ROLES.filter((role) => isAtLeast(role));
 }
 
 export function noteSignedOut(): void {
@@ -67,7 +67,7 @@ export function noteSignedOut(): void {
 }
 
 /**
- * Signs out here, too, where the session is over: what is the operator's alone is not there for whoever is not signed in, and
+ * Signs out here, too, where the session is over: the operator's pages are closed to readers who are not signed in, and
  * says no more than that.
  */
 export async function checkSession(): Promise<void> {
@@ -82,24 +82,97 @@ addEventListener('storage', ({ key, newValue }) => {
   if (key === ORGANIZATION && newValue === null) void checkSession();
 });
 
+/** A link that would sign in another user than the one who is signed in. */
+export interface OfferedSession {
+  /** E-mail address of the user who is signed in. */
+  current: string;
+  /** The same of the link's user, as the server knows it. */
+  offered: string;
+  /** Tells what the reader decided. */
+  decide: (takesIt: boolean) => void;
+}
+
+/** What the reader is asked before a link replaces the session; null: nothing. */
+export const offeredSession = signal<OfferedSession | null>(null);
+
+/** A link's token that is not used yet: it is in no history any more, and the server may have to be asked again. */
+let linkToken: string | null = null;
+
 /** Takes a token out of the address (`/#token=…`, the terminal's link), so that it stays in no history. */
-async function takeToken(): Promise<void> {
+function takeLink(): void {
   const [, token] = /[#&]token=([^&]+)/.exec(location.hash) ?? [];
+  if (token === undefined) return;
+  linkToken = token;
+  const next = /[#&]next=([^&]+)/.exec(location.hash)?.[1];
+  history.replaceState(null, '', `/${next === undefined ? '' : `#/${decodeURIComponent(next)}`}`);
+  dispatchEvent(new HashChangeEvent('hashchange'));
+}
+
+/**
+ * Signs in with a link's token. Anyone may have sent the link, so it replaces a session of another user only when the reader
+ * agrees: otherwise they would work in the sender's account without noticing.
+ * @throws ApiError
+ */
+async function useLink(): Promise<void> {
   // One of an earlier release, which kept it in the tab.
   const former = sessionStorage.getItem(TOKEN_BEFORE);
   sessionStorage.removeItem(TOKEN_BEFORE);
-  if (token === undefined && former === null) return;
-  if (token !== undefined) {
-    const next = /[#&]next=([^&]+)/.exec(location.hash)?.[1];
-    history.replaceState(null, '', `/${next === undefined ? '' : `#/${decodeURIComponent(next)}`}`);
-    dispatchEvent(new HashChangeEvent('hashchange'));
+  const token = linkToken;
+  if (token === null) {
+    if (former !== null) await startSession(former);
+    return;
   }
-  await startSession(token ?? former!);
+  try {
+    const [offered, current] = [await readUser(token), await readUser(null)];
+    // A link that has ended says so only to a reader who would have to sign in.
+    const isIgnored = offered === null && current !== null;
+    const isOther = offered !== null && current !== null && offered.id !== current.id;
+    const isKept = isIgnored || (isOther && !(await askToReplace(current.email, offered.email)));
+    if (!isKept) await startSession(token);
+  } catch (thrown) {
+    // It is tried again with the same link.
+    if (thrown instanceof ApiError && thrown.passes) throw thrown;
+    forgetLink(token);
+    throw thrown;
+  }
+  forgetLink(token);
+}
+
+/** Unless another link was opened meanwhile. */
+function forgetLink(token: string): void {
+  if (linkToken === token) linkToken = null;
+}
+
+/** @param token null: the session's. @returns null when it does not sign in */
+async function readUser(token: string | null): Promise<Reply<'GET /auth/me'> | null> {
+  const headers = token === null ? {} : { authorization: `Bearer ${cleanToken(token)}` };
+  try {
+    const response = await send('GET /auth/me', { headers });
+    return (await response.json()) as Reply<'GET /auth/me'>;
+  } catch (thrown) {
+    if (thrown instanceof ApiError && thrown.status === 401) return null;
+    throw thrown;
+  }
+}
+
+async function askToReplace(current: string, offered: string): Promise<boolean> {
+  const { promise, resolve } = Promise.withResolvers<boolean>();
+  // A link that was opened meanwhile is asked about instead.
+  offeredSession.peek()?.decide(false);
+  const own: OfferedSession = { current, offered, decide: resolve };
+  offeredSession.value = own;
+  const takesIt = await promise;
+  if (offeredSession.peek() === own) offeredSession.value = null;
+  return takesIt;
+}
+
+/** A pasted token may be broken into lines. */
+function cleanToken(token: string): string {
+  return token.replace(/[^\x21-\x7e]/g, '');
 }
 
 async function startSession(token: string): Promise<void> {
-  // A pasted token may be broken into lines.
-  await call('POST /auth/session', { body: { token: token.replace(/[^\x21-\x7e]/g, '') } });
+  await call('POST /auth/session', { body: { token: cleanToken(token) } });
 }
 
 /** Finds out who is signed in. @throws ApiError for what is no matter of signing in */
@@ -111,9 +184,10 @@ export async function openSession(): Promise<void> {
   } catch {
     throw new ApiError(0, '');
   }
-  const hasLink = /[#&]token=/.test(location.hash);
+  takeLink();
+  const hasLink = linkToken !== null;
   try {
-    await takeToken();
+    await useLink();
     await reloadSession();
     sessionState.value = 'signed_in';
   } catch (thrown) {
@@ -121,7 +195,7 @@ export async function openSession(): Promise<void> {
     if (thrown.status !== 401) signInReason.value = thrown.message;
     else if (hasLink)
       signInReason.value =
-        'This link signs nobody in any more: its time is over, the server has another secret, or its account was deleted.';
+        'This link does not sign in any more: its time is over, the server has another secret, or its account was deleted.';
     noteSignedOut();
   }
 }
@@ -161,7 +235,7 @@ export async function readRole(): Promise<void> {
   }
 }
 
-/** @throws ApiError with the server's words for a token that is none */
+/** @throws ApiError with the server's words for an invalid token */
 export async function signIn(token: string): Promise<void> {
   await startSession(token);
   signInReason.value = '';

@@ -2,13 +2,13 @@
 import { call } from './api.ts';
 import type { Reply } from './contract.ts';
 
-export type StepOutcome = 'refused' | 'disagreed';
+type StepOutcome = 'refused' | 'disagreed';
 type Step = Reply<'GET /capture/steps'>['steps'][number];
 
 /** Pages are short where few steps pass; this is how many are read for one look. */
 const PAGES_MAX = 60;
 
-export interface SomeSteps {
+interface SomeSteps {
   steps: Step[];
   /** There may be more: older ones were not looked at, or there are more than were wanted. */
   has_more: boolean;

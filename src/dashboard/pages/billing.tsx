@@ -30,7 +30,7 @@ export function BillingPage() {
     <>
       <PageHead title="Billing" sub="What the plan allows and how much of it is used." />
       <Panel title="Subscription">
-        <Loaded from={subscription}>{(one) => <Facts subscription={one} />}</Loaded>
+        <Loaded from={subscription}>{(loaded) => <Facts subscription={loaded} />}</Loaded>
       </Panel>
       <MonthMeter org_id={query.org_id} />
       <Panel title="Change the plan">
@@ -74,7 +74,7 @@ function PlanChange({ subscription, org_id }: { subscription: Subscription | nul
   if (server.value?.has_billing === false)
     return (
       <Empty title="Payments are not set up on this server, and nothing is charged.">
-        Whoever runs it can set <code>STRIPE_SECRET_KEY</code>.
+        Its operator can set <code>STRIPE_SECRET_KEY</code>.
       </Empty>
     );
   if (!isAtLeast('owner')) return <Empty title="Owners of the organization can." />;

@@ -1,6 +1,7 @@
 /** One conversation: what was said, called and answered, turn by turn, as it was captured. Browser. */
 import { useEffect, useMemo, useRef } from 'preact/hooks';
 import { filterOf, hrefOf } from '../core/address.ts';
+import { call } from '../core/api.ts';
 import { type CapturedRun, type CapturedTurn, findCalls, findResults, tokensIn } from '../core/captured.ts';
 import { ConversationReader, type ReadConversation } from '../core/conversation-reader.ts';
 import { formatNumber, formatShort, formatSpan } from '../core/format.ts';
@@ -46,7 +47,7 @@ export function ConversationPage({ run_id }: { run_id: string }) {
       <Loaded from={conversation} lines={12} heading="Conversation">
         {(read) => (
           <>
-            <ConversationHead read={read} exportAll={exportAll} />
+            <ConversationHead read={read} exportAll={exportAll} refresh={conversation.refresh} />
             <TurnStrip turns={read.turns} />
             <Transcript read={read} />
             <GoToTurn read={read} more={more} />
@@ -65,9 +66,11 @@ export function ConversationPage({ run_id }: { run_id: string }) {
 function ConversationHead({
   read: { run, turns, parent_is_captured },
   exportAll,
+  refresh,
 }: {
   read: ReadConversation;
   exportAll: () => void;
+  refresh: () => void;
 }) {
   const cached = run.cache_read_tokens ?? 0;
   return (
@@ -82,6 +85,7 @@ function ConversationHead({
           </p>
         </div>
         <div class="actions">
+          <MarkButtons run={run} refresh={refresh} />
           <CopyButton text={() => writeMarkdown(run, turns)} label="Copy as Markdown" />
           <button type="button" class="plain small" onClick={exportAll}>
             Export JSON
@@ -108,13 +112,47 @@ function ConversationHead({
         <details class="fold reasons">
           <summary>Why it is not golden</summary>
           <ul>
-            {run.reasons.map(({ code, words }) => (
-              <li key={code}>{words}</li>
+            {run.reasons.map(({ words, difference }) => (
+              <li key={words}>
+                {words}
+                {difference === undefined ? null : (
+                  <dl class="difference">
+                    <dt>Read</dt>
+                    <dd dir="auto">{difference.read}</dd>
+                    <dt>Repeated</dt>
+                    <dd dir="auto">{difference.repeated}</dd>
+                  </dl>
+                )}
+              </li>
             ))}
           </ul>
         </details>
       ) : null}
     </header>
+  );
+}
+
+/** A person's word on how the run went. */
+function MarkButtons({ run: { run_id, mark }, refresh }: { run: CapturedRun; refresh: () => void }) {
+  const say = async (next: CapturedRun['mark']) => {
+    const ask = { params: { id: run_id }, body: { mark: next === mark ? null : next } };
+    if (await act(() => call('POST /capture/runs/{id}/mark', ask))) refresh();
+  };
+  return (
+    <>
+      {(['good', 'bad'] as const).map((choice) => (
+        <button
+          key={choice}
+          type="button"
+          class="plain small"
+          aria-pressed={mark === choice}
+          title={mark === choice ? 'Take the mark away' : undefined}
+          onClick={() => say(choice)}
+        >
+          {mark === choice ? `Marked ${choice}` : `Mark ${choice}`}
+        </button>
+      ))}
+    </>
   );
 }
 
@@ -150,7 +188,7 @@ function sayWaiting(turns: readonly CapturedTurn[]): string | undefined {
 function Transcript({ read: { run, turns } }: { read: ReadConversation }) {
   const results = useMemo(() => findResults(turns), [turns]);
   const calls = useMemo(() => findCalls(turns), [turns]);
-  const conversations = new Set(turns.map(({ conversation }) => conversation).filter((one) => one !== null))
+  const conversations = new Set(turns.map(({ conversation }) => conversation).filter((name) => name !== null))
     .size;
   return (
     <ol class="turns" aria-label="Turns">

@@ -1,5 +1,6 @@
 /** Conversations: every captured run, newest first, as they arrive; one of them where the address names it. Browser. */
 import { useComputed } from '@preact/signals';
+import { useCallback } from 'preact/hooks';
 import { address, filterOf, hrefOf, setFilters } from '../core/address.ts';
 import { call } from '../core/api.ts';
 import { type CapturedRun, tokensIn } from '../core/captured.ts';
@@ -9,8 +10,9 @@ import { memo } from '../core/memo.ts';
 import { usePagedList } from '../core/paged-list.ts';
 import { PageHead, Time } from '../ui/basics.tsx';
 import { Cost } from '../ui/cost.tsx';
-import { FilterDays, FilterRow, FilterSelect, FilterText, startOfDay } from '../ui/filters.tsx';
+import { FilterDays, FilterRow, FilterSelect, startOfDay } from '../ui/filters.tsx';
 import { useIsNarrow } from '../ui/narrow.ts';
+import { QueryBar, SortHeading } from '../ui/query-bar.tsx';
 import { RunBadges } from '../ui/run-badges.tsx';
 import { FamilyBadges } from '../ui/run-family.tsx';
 import { Empty, Loaded } from '../ui/states.tsx';
@@ -45,6 +47,7 @@ function ConversationList() {
   const models = useComputed(() =>
     [...new Set((list.data.value?.rows ?? []).flatMap((run) => run.models))].sort(),
   );
+  const valuesOf = useCallback((field: string) => listValues(list.data.peek()?.rows ?? [], field), [list]);
   const row_px = useIsNarrow() ? NARROW_ROW_PX : ROW_PX;
   return (
     <>
@@ -52,6 +55,7 @@ function ConversationList() {
         title="Conversations"
         sub={list.data.value === null ? 'What the gateway captured.' : describeList(list.data.value.head)}
       />
+      <QueryBar value={filters.q} valuesOf={valuesOf} />
       <FilterBar filters={filters} models={models.value} />
       {filters.session === '' ? null : (
         <p class="chosen">
@@ -67,16 +71,7 @@ function ConversationList() {
             <NoRuns isFiltered={isFiltered} />
           ) : (
             <>
-              <div class="run-row run-head" aria-hidden="true">
-                <span>First words</span>
-                <span>Model</span>
-                <span class="number">Turns</span>
-                <span class="number">Tokens</span>
-                <span class="number">Cost</span>
-                <span class="number run-took">Took</span>
-                <span>State</span>
-                <span class="number">Began</span>
-              </div>
+              <ListHead q={filters.q} />
               <VirtualList
                 rows={rows}
                 row_px={row_px}
@@ -94,6 +89,59 @@ function ConversationList() {
   );
 }
 
+function ListHead({ q }: { q: string }) {
+  return (
+    <div class="run-row run-head">
+      <span>First words</span>
+      <span>Model</span>
+      <span class="number">
+        <SortHeading q={q} field="turns">
+          Turns
+        </SortHeading>
+      </span>
+      <span class="number">
+        <SortHeading q={q} field="tokens">
+          Tokens
+        </SortHeading>
+      </span>
+      <span class="number">
+        <SortHeading q={q} field="cost">
+          Cost
+        </SortHeading>
+      </span>
+      <span class="number run-took">
+        <SortHeading q={q} field="duration">
+          Took
+        </SortHeading>
+      </span>
+      <span>
+        <SortHeading q={q} field="errors">
+          State
+        </SortHeading>
+      </span>
+      <span class="number">
+        <SortHeading q={q} field="started">
+          Began
+        </SortHeading>
+      </span>
+    </div>
+  );
+}
+
+/** What the shown runs hold of a field, for completing a query. */
+function listValues(rows: readonly CapturedRun[], field: string): readonly string[] {
+  const valuesOf: Record<string, (run: CapturedRun) => readonly string[]> = {
+    model: ({ models }) => models,
+    provider: ({ providers }) => providers,
+    tool: ({ tools }) => tools,
+    note: ({ notes }) => notes,
+    agent: ({ agent }) => [agent],
+    session: ({ session_id }) => (session_id === null ? [] : [session_id]),
+  };
+  const values = Object.hasOwn(valuesOf, field) ? rows.flatMap(valuesOf[field]!) : [];
+  return [...new Set(values)].filter((value) => value !== '').sort();
+}
+
 function describeList({ being_read, listed_runs, left_out_runs }: Reply<'GET /capture/runs'>): string {
   if (being_read !== null) {
     const { exchanges, of } = being_read;
@@ -105,7 +153,8 @@ function describeList({ being_read, listed_runs, left_out_runs }: Reply<'GET /ca
 
 function queryOf({ q, model, golden, served_by, own, session, from, to }: Filters) {
   return {
-    q,
+    // Runs that were only reported have another page.
+    q: `${q} is:captured`.trim(),
     model,
     session,
     ...(golden === '' ? {} : { golden: golden === 'yes' }),
@@ -141,13 +190,6 @@ function FilterBar({ filters, models }: { filters: Filters; models: readonly str
   const listed = chosen === '' || models.includes(chosen) ? models : [chosen, ...models];
   return (
     <FilterRow>
-      <FilterText
-        wide
-        label="Search"
-        name="q"
-        value={filters.q}
-        placeholder="first words, run id, note or model"
-      />
       <FilterSelect
         name="model"
         label="Model"

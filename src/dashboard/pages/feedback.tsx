@@ -1,4 +1,4 @@
-/** What a reader has to say to whoever runs this server. Browser. */
+/** Feedback to the operator of this server. Browser. */
 import { call } from '../core/api.ts';
 import { PageHead, Panel } from '../ui/basics.tsx';
 import { Form } from '../ui/form.tsx';
@@ -7,7 +7,7 @@ import { act } from '../ui/notice.tsx';
 export function FeedbackPage() {
   return (
     <>
-      <PageHead title="Feedback" sub="Read by whoever runs this server." />
+      <PageHead title="Feedback" sub="Read by the operator of this server." />
       <Panel>
         <Form
           fields={[

@@ -2,8 +2,7 @@
 import { filterOf, hrefOf, setFilters } from '../core/address.ts';
 import { call } from '../core/api.ts';
 import type { Reply } from '../core/contract.ts';
-import { countOf, formatNumber, formatShort, formatSpan } from '../core/format.ts';
-import { formatUsd } from '../core/money.ts';
+import { countOf, formatDay, formatNumber, formatShort, formatSpan } from '../core/format.ts';
 import { useResource } from '../core/resource.ts';
 import { isOperator, organization } from '../core/session.ts';
 import { Badge, PageHead, Panel, Stat, Time } from '../ui/basics.tsx';
@@ -12,6 +11,7 @@ import { Cost } from '../ui/cost.tsx';
 import { FirstSteps } from '../ui/first-steps.tsx';
 import { MonthMeter } from '../ui/month-meter.tsx';
 import { Loaded } from '../ui/states.tsx';
+import { SavedUsd } from '../ui/student-ledger.tsx';
 
 type Activity = Reply<'GET /capture/activity'>;
 type Stats = Reply<'GET /capture/stats'>;
@@ -67,54 +67,64 @@ function GatewayHome() {
     >
       <Attention stats={stats.data.value} activity={activity.data.value} />
       <Loaded from={activity} lines={6}>
-        {(its) => (
+        {(loaded) => (
           <>
-            <div class="stats slim">
-              <Stat
-                value={formatNumber(its.exchanges)}
-                label="Exchanges"
-                sub={its.is_whole ? `${formatNumber(its.turns)} turns` : 'the newest alone'}
-                href={hrefOf('conversations')}
-              />
-              <Stat
-                value={formatSpan(its.latency_p50_ms)}
-                label="Latency p50"
-                sub={`first byte ${formatSpan(its.first_byte_p50_ms)}`}
-              />
-              <Stat
-                value={formatSpan(its.latency_p95_ms)}
-                label="Latency p95"
-                sub={`first byte ${formatSpan(its.first_byte_p95_ms)}`}
-              />
-              <Stat
-                value={formatNumber(its.errors)}
-                label="Errors"
-                tone={its.errors > 0 ? 'bad' : 'plain'}
-                sub={its.exchanges === 0 ? undefined : `${((100 * its.errors) / its.exchanges).toFixed(1)} %`}
-              />
-              <Stat
-                value={formatShort(its.input_tokens + its.output_tokens)}
-                label="Tokens"
-                sub={`${formatShort(its.output_tokens)} out`}
-              />
-              <Stat
-                value={<Cost of={its} />}
-                label="Cost"
-                sub={its.cost_usd === null && its.unpriced_turns > 0 ? 'GW_PRICES tells prices' : undefined}
-              />
-              <Stat
-                value={formatNumber(its.student_turns)}
-                label="By the student"
-                tone={its.student_turns > 0 ? 'student' : 'plain'}
-                sub={<Saved stats={stats.data.value} />}
-                href={hrefOf('student')}
-              />
-            </div>
-            <ActivityCharts activity={its} />
+            <GatewayStats activity={loaded} stats={stats.data.value} />
+            <ActivityCharts activity={loaded} />
           </>
         )}
       </Loaded>
     </Panel>
+  );
+}
+
+function GatewayStats({ activity, stats }: { activity: Activity; stats: Stats | null }) {
+  return (
+    <div class="stats slim">
+      <Stat
+        value={formatNumber(activity.exchanges)}
+        label="Exchanges"
+        sub={activity.is_whole ? `${formatNumber(activity.turns)} turns` : 'the newest alone'}
+        href={hrefOf('conversations')}
+      />
+      <Stat
+        value={formatSpan(activity.latency_p50_ms)}
+        label="Latency p50"
+        sub={`first byte ${formatSpan(activity.first_byte_p50_ms)}`}
+      />
+      <Stat
+        value={formatSpan(activity.latency_p95_ms)}
+        label="Latency p95"
+        sub={`first byte ${formatSpan(activity.first_byte_p95_ms)}`}
+      />
+      <Stat
+        value={formatNumber(activity.errors)}
+        label="Errors"
+        tone={activity.errors > 0 ? 'bad' : 'plain'}
+        sub={
+          activity.exchanges === 0
+            ? undefined
+            : `${((100 * activity.errors) / activity.exchanges).toFixed(1)} %`
+        }
+      />
+      <Stat
+        value={formatShort(activity.input_tokens + activity.output_tokens)}
+        label="Tokens"
+        sub={`${formatShort(activity.output_tokens)} out`}
+      />
+      <Stat
+        value={<Cost of={activity} />}
+        label="Cost"
+        sub={activity.cost_usd === null && activity.unpriced_turns > 0 ? 'GW_PRICES tells prices' : undefined}
+      />
+      <Stat
+        value={formatNumber(activity.student_turns)}
+        label="By the student"
+        tone={activity.student_turns > 0 ? 'student' : 'plain'}
+        sub={<Saved stats={stats} />}
+        href={hrefOf('student')}
+      />
+    </div>
   );
 }
 
@@ -130,15 +140,24 @@ function Health({ stats: { status, exchanges, uptime_s } }: { stats: Stats }) {
   );
 }
 
-/** Since the start of the process: money where there are prices, else tokens. */
+/** Of the ledger, which outlasts a restart: money where there are prices, else tokens. */
 function Saved({ stats }: { stats: Stats | null }) {
   if (stats === null || !stats.relegation.enabled) return <>no student serves</>;
-  const { money_saved_usd, tokens_saved } = stats.relegation;
-  if (money_saved_usd !== null) return <>{`${formatUsd(money_saved_usd)} saved since the start`}</>;
-  return <>{formatShort(tokens_saved.input + tokens_saved.output)} tokens saved since the start</>;
+  const total = stats.relegation.ledger_total;
+  if (total === null) return <>savings are not known now</>;
+  if (total.since === null) return <>nothing saved yet</>;
+  const since = ` saved since ${formatDay(total.since)}`;
+  if (total.saved_usd === null)
+    return <>{`${formatShort(total.input_tokens + total.output_tokens)} tokens${since}`}</>;
+  return (
+    <>
+      <SavedUsd of={total} />
+      {since}
+    </>
+  );
 }
 
-/** What somebody should look at; nothing where all is well. */
+/** What needs attention; nothing when all is well. */
 function Attention({ stats, activity }: { stats: Stats | null; activity: Activity | null }) {
   const said: { key: string; words: string }[] = [];
   for (const { reason, text } of stats?.reasons ?? []) said.push({ key: reason, words: text });
@@ -234,34 +253,7 @@ function RunsHome() {
           )}
         </Loaded>
         <Loaded from={runs} lines={3}>
-          {({ runs: rows }) =>
-            rows.length === 0 ? null : (
-              <ul class="short-list">
-                {rows.map((run) => (
-                  <li key={`${run.project_id} ${run.run_id}`}>
-                    <a class="short-list-name" href={hrefOf('runs', run.run_id)}>
-                      {run.task || run.run_id}
-                    </a>
-                    <span class="faint">{countOf(run.steps, 'step')}</span>
-                    <Badge
-                      tone={
-                        run.outcome === 'success'
-                          ? 'good'
-                          : run.outcome.startsWith('failure')
-                            ? 'bad'
-                            : 'plain'
-                      }
-                    >
-                      {run.outcome || 'running'}
-                    </Badge>
-                    <span class="faint">
-                      <Time at={run.started_at} />
-                    </span>
-                  </li>
-                ))}
-              </ul>
-            )
-          }
+          {({ runs: rows }) => (rows.length === 0 ? null : <NewestRuns rows={rows} />)}
         </Loaded>
       </Panel>
       {usage.data.value === null || usage.data.value.totals.runs === 0 ? null : (
@@ -278,5 +270,28 @@ function RunsHome() {
       )}
       <MonthMeter org_id={org_id} />
     </>
+  );
+}
+
+function NewestRuns({ rows }: { rows: Reply<'GET /v1/monitor/runs'>['runs'] }) {
+  return (
+    <ul class="short-list">
+      {rows.map((run) => (
+        <li key={`${run.project_id} ${run.run_id}`}>
+          <a class="short-list-name" href={hrefOf('runs', run.run_id)}>
+            {run.task || run.run_id}
+          </a>
+          <span class="faint">{countOf(run.steps, 'step')}</span>
+          <Badge
+            tone={run.outcome === 'success' ? 'good' : run.outcome.startsWith('failure') ? 'bad' : 'plain'}
+          >
+            {run.outcome || 'running'}
+          </Badge>
+          <span class="faint">
+            <Time at={run.started_at} />
+          </span>
+        </li>
+      ))}
+    </ul>
   );
 }

@@ -34,6 +34,32 @@ export function KeysPage() {
     { every_ms: 30_000 },
   );
   const requestsOf = ({ id }: Key) => usage.data.value?.keys.find((key) => key.id === id)?.requests ?? null;
+  const actions = keyActions(org.id, list);
+  return (
+    <>
+      <PageHead
+        title="API keys"
+        sub="For agents and scripts that call /v1. A key is shown once, when it is made."
+      />
+      {mayChange ? (
+        <Panel title="New key">
+          <KeyForm projects={projects.data.value ?? []} submit={actions.create} />
+        </Panel>
+      ) : null}
+      <Panel>
+        <ListTable
+          list={list}
+          columns={keyColumns(actions, requestsOf)}
+          keyOf={({ id }) => id}
+          empty="No keys yet."
+          label="API keys"
+        />
+      </Panel>
+    </>
+  );
+}
+
+function keyActions(org_id: string, list: { refresh(): void }) {
   const change = async (work: () => Promise<unknown>, done: string | null = null) => {
     const isDone = await act(work, done);
     list.refresh();
@@ -44,7 +70,7 @@ export function KeysPage() {
       const body = {
         name,
         mode: mode === 'test' ? 'test' : 'live',
-        org_id: org.id,
+        org_id,
         project_id: project_id || null,
       } as const;
       await showKey(await call('POST /api-keys', { body }));
@@ -72,7 +98,7 @@ export function KeysPage() {
   const revoke = async (key: Key) => {
     const sure = await ask({
       heading: `Revoke ${key.name}?`,
-      text: 'Whoever uses it is refused at once. This cannot be undone.',
+      text: 'Requests with it are refused at once. This cannot be undone.',
       button: 'Revoke',
       is_dangerous: true,
     });
@@ -82,7 +108,15 @@ export function KeysPage() {
         `${key.name} is revoked.`,
       );
   };
-  const columns: Column<Key>[] = [
+  return { create, rotate, revoke };
+}
+
+function keyColumns(
+  { rotate, revoke }: ReturnType<typeof keyActions>,
+  requestsOf: (key: Key) => number | null,
+): Column<Key>[] {
+  const mayChange = isAtLeast('member');
+  return [
     { title: 'Name', show: (key) => key.name, kind: 'wide' },
     { title: 'Key', show: (key) => <code>{`${key.prefix}…${key.last4}`}</code> },
     { title: 'Scope', show: showScope, kind: 'wide' },
@@ -108,50 +142,40 @@ export function KeysPage() {
       },
     },
   ];
-  const scopes = (projects.data.value ?? []).map(({ id, name }) => [id, name] as const);
+}
+
+function KeyForm({
+  projects,
+  submit,
+}: {
+  projects: readonly { id: string; name: string }[];
+  submit: (values: FieldValues) => Promise<boolean>;
+}) {
+  const scopes = projects.map(({ id, name }) => [id, name] as const);
   return (
-    <>
-      <PageHead
-        title="API keys"
-        sub="For agents and scripts that call /v1. A key is shown once, when it is made."
-      />
-      {mayChange ? (
-        <Panel title="New key">
-          <Form
-            fields={[
-              { name: 'name', label: 'Name', required: true, maxlength: 50, placeholder: 'ci' },
-              {
-                name: 'project_id',
-                label: 'Scope',
-                type: 'select',
-                options: [['', 'the whole organization'], ...scopes],
-              },
-              {
-                name: 'mode',
-                label: 'Kind',
-                type: 'select',
-                options: [
-                  ['live', 'live'],
-                  ['test', 'test'],
-                ],
-              },
-            ]}
-            button="Make the key"
-            submit={create}
-            clears
-          />
-        </Panel>
-      ) : null}
-      <Panel>
-        <ListTable
-          list={list}
-          columns={columns}
-          keyOf={({ id }) => id}
-          empty="No keys yet."
-          label="API keys"
-        />
-      </Panel>
-    </>
+    <Form
+      fields={[
+        { name: 'name', label: 'Name', required: true, maxlength: 50, placeholder: 'ci' },
+        {
+          name: 'project_id',
+          label: 'Scope',
+          type: 'select',
+          options: [['', 'the whole organization'], ...scopes],
+        },
+        {
+          name: 'mode',
+          label: 'Kind',
+          type: 'select',
+          options: [
+            ['live', 'live'],
+            ['test', 'test'],
+          ],
+        },
+      ]}
+      button="Make the key"
+      submit={submit}
+      clears
+    />
   );
 }
 

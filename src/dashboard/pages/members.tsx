@@ -27,8 +27,6 @@ const TONES: Readonly<Record<Invitation['status'], Tone>> = {
 
 export function MembersPage() {
   const org = organization.value!;
-  const self = bootstrap.value!.profile.id;
-  const isAdmin = isAtLeast('admin');
   const params = { org_id: org.id };
   const members = useCountedList(`members ${org.id}`, (query, signal) =>
     callList('GET /organizations/{org_id}/members', { params, query, signal }),
@@ -36,8 +34,44 @@ export function MembersPage() {
   const invitations = useCountedList(`invitations ${org.id}`, (query, signal) =>
     callList('GET /organizations/{org_id}/invitations', { params, query, signal }),
   );
-  // Of owners only an owner may say anything.
-  const mayTouch = (member: Member) => isAdmin && (member.role !== 'owner' || role.value === 'owner');
+  const actions = { ...memberActions(org, members), ...invitationActions(params, invitations) };
+  return (
+    <>
+      <PageHead
+        title="Members"
+        sub="Viewers read; members make keys and projects; admins manage people; owners pay."
+      />
+      <Panel>
+        <ListTable
+          list={members}
+          columns={memberColumns(actions)}
+          keyOf={({ user_id }) => user_id}
+          empty="No members."
+          label="Members"
+        />
+      </Panel>
+      <Panel title="Invitations">
+        {isAtLeast('admin') ? <InviteForm submit={actions.invite} /> : null}
+        <ListTable
+          list={invitations}
+          columns={invitationColumns(actions)}
+          keyOf={({ id }) => id}
+          empty="No invitations."
+          label="Invitations"
+        />
+      </Panel>
+    </>
+  );
+}
+
+/** Only an owner may change owners. */
+const mayTouch = (member: Member) =>
+  isAtLeast('admin') && (member.role !== 'owner' || role.value === 'owner');
+
+const isOneself = (member: Member) => member.user_id === bootstrap.value!.profile.id;
+
+function memberActions(org: { id: string; name: string }, members: { refresh(): void }) {
+  const params = { org_id: org.id };
   const change = async (member: Member, next: Role) => {
     await act(
       () =>
@@ -48,10 +82,10 @@ export function MembersPage() {
       `${member.email} is ${next} now.`,
     );
     members.refresh();
-    if (member.user_id === self) await reloadSession();
+    if (isOneself(member)) await reloadSession();
   };
   const remove = async (member: Member) => {
-    const isSelf = member.user_id === self;
+    const isSelf = isOneself(member);
     const sure = await ask({
       heading: isSelf ? `Leave ${org.name}?` : `Remove ${member.email}?`,
       text: isSelf
@@ -69,6 +103,10 @@ export function MembersPage() {
     if (isSelf) await reloadSession();
     else members.refresh();
   };
+  return { change, remove };
+}
+
+function invitationActions(params: { org_id: string }, invitations: { refresh(): void }) {
   const invite = async ({ email = '', role: given }: FieldValues) => {
     const isDone = await act(async () => {
       const body = { email, role: given as Role };
@@ -88,14 +126,18 @@ export function MembersPage() {
     );
     invitations.refresh();
   };
-  const memberColumns: Column<Member>[] = [
+  return { invite, revoke };
+}
+
+function memberColumns({ change, remove }: ReturnType<typeof memberActions>): Column<Member>[] {
+  return [
     {
       title: 'E-mail',
       kind: 'wide',
-      show: ({ email, user_id }) => (
+      show: (member) => (
         <>
-          <Email email={email} />
-          {user_id === self ? <span class="faint"> (you)</span> : null}
+          <Email email={member.email} />
+          {isOneself(member) ? <span class="faint"> (you)</span> : null}
         </>
       ),
     },
@@ -113,9 +155,9 @@ export function MembersPage() {
               void change(member, next);
             }}
           >
-            {rolesToGive().map((one) => (
-              <option key={one} value={one} selected={one === member.role}>
-                {one}
+            {rolesToGive().map((role) => (
+              <option key={role} value={role} selected={role === member.role}>
+                {role}
               </option>
             ))}
           </select>
@@ -128,7 +170,7 @@ export function MembersPage() {
       title: '',
       kind: 'acts',
       show: (member) => {
-        const isSelf = member.user_id === self;
+        const isSelf = isOneself(member);
         if (!isSelf && !mayTouch(member)) return null;
         return (
           <button
@@ -143,86 +185,66 @@ export function MembersPage() {
       },
     },
   ];
-  const invitationColumns: Column<Invitation>[] = [
+}
+
+function invitationColumns({ revoke }: ReturnType<typeof invitationActions>): Column<Invitation>[] {
+  return [
     { title: 'E-mail', show: ({ email }) => <Email email={email} />, kind: 'wide' },
-    { title: 'Role', show: (one) => one.role },
+    { title: 'Role', show: ({ role }) => role },
     { title: 'State', show: ({ status }) => <Badge tone={TONES[status]}>{status}</Badge> },
     { title: 'Until', show: ({ expires_at }) => <Time at={expires_at} /> },
     {
       title: '',
       kind: 'acts',
-      show: (one) =>
-        isAdmin && one.status === 'pending' ? (
+      show: (invitation) =>
+        isAtLeast('admin') && invitation.status === 'pending' ? (
           <button
             type="button"
             class="quiet"
-            aria-label={`Revoke the invitation of ${one.email}`}
-            onClick={() => revoke(one)}
+            aria-label={`Revoke the invitation of ${invitation.email}`}
+            onClick={() => revoke(invitation)}
           >
             Revoke
           </button>
         ) : null,
     },
   ];
+}
+
+function InviteForm({ submit }: { submit: (values: FieldValues) => Promise<boolean> }) {
   return (
-    <>
-      <PageHead
-        title="Members"
-        sub="Viewers read; members make keys and projects; admins manage people; owners pay."
-      />
-      <Panel>
-        <ListTable
-          list={members}
-          columns={memberColumns}
-          keyOf={({ user_id }) => user_id}
-          empty="Nobody is here."
-          label="Members"
-        />
-      </Panel>
-      <Panel title="Invitations">
-        {isAdmin ? (
-          <Form
-            fields={[
-              {
-                name: 'email',
-                label: 'E-mail',
-                type: 'email',
-                required: true,
-                placeholder: 'ann@example.com',
-              },
-              {
-                name: 'role',
-                label: 'Role',
-                type: 'select',
-                value: 'member',
-                options: rolesToGive().map((one) => [one, one]),
-              },
-            ]}
-            button="Invite"
-            submit={invite}
-            clears
-          />
-        ) : null}
-        <ListTable
-          list={invitations}
-          columns={invitationColumns}
-          keyOf={({ id }) => id}
-          empty="Nobody is invited."
-          label="Invitations"
-        />
-      </Panel>
-    </>
+    <Form
+      fields={[
+        {
+          name: 'email',
+          label: 'E-mail',
+          type: 'email',
+          required: true,
+          placeholder: 'ann@example.com',
+        },
+        {
+          name: 'role',
+          label: 'Role',
+          type: 'select',
+          value: 'member',
+          options: rolesToGive().map((role) => [role, role]),
+        },
+      ]}
+      button="Invite"
+      submit={submit}
+      clears
+    />
   );
 }
 
-/** No mail is sent: whoever invites must tell them. */
+/** No mail is sent: the inviting member must tell them. */
 function tellOfInvitation(email: string): Promise<void> {
   return showDialog(`${email} is invited`, (close) => (
     <>
       <p>No mail is sent. Tell them to sign in here; the invitation waits for them for 7 days.</p>
       <Snippet text={`${location.origin}/`} label="Where to sign in" />
-      <p class="faint">Without an identity provider, whoever runs the server makes them a token there:</p>
-      <Snippet text={`npx understudy token --email ${email}`} label="Command that makes a token" />
+      <p class="faint">Without an identity provider, the operator of the server makes them a token there:</p>
+      <Snippet text={`npx understudy-gateway token --email ${email}`} label="Command that makes a token" />
       <div class="form-actions">
         <button type="button" class="main" onClick={close}>
           Done

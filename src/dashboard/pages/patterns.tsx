@@ -83,13 +83,7 @@ function PatternList() {
             </Empty>
           ) : (
             <>
-              <div class="run-row pattern run-head" aria-hidden="true">
-                <span>Situation</span>
-                <span>Tier</span>
-                <span class="number">Seen</span>
-                <span>Failure</span>
-                <span class="number">Made</span>
-              </div>
+              <PatternHead />
               <VirtualList
                 rows={rows}
                 row_px={row_px}
@@ -104,6 +98,18 @@ function PatternList() {
         }
       </Loaded>
     </>
+  );
+}
+
+function PatternHead() {
+  return (
+    <div class="run-row pattern run-head" aria-hidden="true">
+      <span>Situation</span>
+      <span>Tier</span>
+      <span class="number">Seen</span>
+      <span>Failure</span>
+      <span class="number">Made</span>
+    </div>
   );
 }
 

@@ -17,13 +17,39 @@ export function ProjectsPage() {
   const list = useCountedList(org.id, (query, signal) =>
     callList('GET /projects', { query: { org_id: org.id, ...query }, signal }),
   );
+  const actions = projectActions(org.id, list);
+  return (
+    <>
+      <PageHead
+        title="Projects"
+        sub="A project keeps its runs, findings and patterns apart; a key may be for one alone."
+      />
+      {isAtLeast('member') ? (
+        <Panel title="New project">
+          <Form fields={[NAME]} button="Make the project" submit={actions.create} clears />
+        </Panel>
+      ) : null}
+      <Panel>
+        <ListTable
+          list={list}
+          columns={projectColumns(actions)}
+          keyOf={({ id }) => id}
+          empty="No projects yet. A key without one works for the whole organization."
+          label="Projects"
+        />
+      </Panel>
+    </>
+  );
+}
+
+function projectActions(org_id: string, list: { refresh(): void }) {
   const change = async (work: () => Promise<unknown>, done: string) => {
     const isDone = await act(work, done);
     list.refresh();
     return isDone;
   };
   const create = ({ name = '' }) =>
-    change(() => call('POST /projects', { query: { org_id: org.id }, body: { name } }), `${name} is made.`);
+    change(() => call('POST /projects', { query: { org_id }, body: { name } }), `${name} is made.`);
   const rename = async (project: Project) => {
     const chosen = await ask({
       heading: 'Rename the project',
@@ -50,7 +76,11 @@ export function ProjectsPage() {
       `${project.name} is deleted.`,
     );
   };
-  const columns: Column<Project>[] = [
+  return { create, rename, remove };
+}
+
+function projectColumns({ rename, remove }: ReturnType<typeof projectActions>): Column<Project>[] {
+  return [
     { title: 'Name', show: ({ name }) => name, kind: 'wide' },
     { title: 'Id', show: ({ id }) => <Id id={id} /> },
     { title: 'Keys', show: ({ key_count }) => String(key_count ?? 0), kind: 'number' },
@@ -84,26 +114,4 @@ export function ProjectsPage() {
       ),
     },
   ];
-  return (
-    <>
-      <PageHead
-        title="Projects"
-        sub="A project keeps its runs, findings and patterns apart; a key may be for one alone."
-      />
-      {isAtLeast('member') ? (
-        <Panel title="New project">
-          <Form fields={[NAME]} button="Make the project" submit={create} clears />
-        </Panel>
-      ) : null}
-      <Panel>
-        <ListTable
-          list={list}
-          columns={columns}
-          keyOf={({ id }) => id}
-          empty="No projects yet. A key without one works for the whole organization."
-          label="Projects"
-        />
-      </Panel>
-    </>
-  );
 }

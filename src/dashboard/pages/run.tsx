@@ -1,11 +1,11 @@
 /** One run: the six scores over its steps, the steps with their texts, and what the monitors said, as it goes on. Browser. */
 import { useEffect, useMemo, useRef } from 'preact/hooks';
+import { MONITOR_NAMES, titleOfMonitor } from '../../domain/monitors/names.ts';
 import { hrefOf } from '../core/address.ts';
 import { call } from '../core/api.ts';
 import { formatClock, formatNumber, formatShort, formatSpan } from '../core/format.ts';
 import { useLive } from '../core/live.ts';
 import { memo } from '../core/memo.ts';
-import { MONITOR_NAMES, nameOfMonitor } from '../core/monitors.ts';
 import { useResource } from '../core/resource.ts';
 import { type ReadRun, type Run, RunReader, type Step } from '../core/run-reader.ts';
 import { isOperator, organization, server } from '../core/session.ts';
@@ -123,7 +123,7 @@ function ConversationLink({ run_id }: { run_id: string }) {
   const captured = useResource(`captured ${run_id}`, async (signal) => {
     if (!isOperator.value) return { is_there: false };
     const { runs } = await call('GET /capture/runs', { query: { q: run_id, limit: 20 }, signal });
-    return { is_there: runs.some((one) => one.run_id === run_id) };
+    return { is_there: runs.some((run) => run.run_id === run_id) };
   });
   if (captured.data.value?.is_there !== true) return null;
   return (
@@ -138,7 +138,7 @@ function Scores({ steps }: ReadRun) {
   const lines = useMemo(
     () =>
       MONITOR_NAMES.map((name, at) => ({
-        label: nameOfMonitor(name),
+        label: titleOfMonitor(name),
         color: `--line-${at + 1}`,
         values: steps.map(({ scores }) => scores[name] ?? null),
       })),
@@ -163,7 +163,7 @@ function describeScores(steps: readonly Step[]): string {
   const highest = MONITOR_NAMES.map((name) => {
     const values = steps.map(({ scores }) => scores[name] ?? 0);
     const most = Math.max(...values);
-    return `${nameOfMonitor(name)} up to ${most.toFixed(2)}${most > 0 ? ` at step ${steps[values.indexOf(most)]!.step_index}` : ''}`;
+    return `${titleOfMonitor(name)} up to ${most.toFixed(2)}${most > 0 ? ` at step ${steps[values.indexOf(most)]!.step_index}` : ''}`;
   });
   return `Scores of ${steps.length} steps: ${highest.join(', ')}`;
 }
@@ -208,13 +208,13 @@ const StepRow = memo(({ step }: { step: Step }) => {
         <summary>
           <span class="step-index">{step.step_index}</span>
           <span class="step-action" dir="auto">
-            <b>{step.action === '' ? 'no action' : step.action}</b> {firstLine(step.action_input)}
+            <b>{step.action === '' ? 'no action' : step.action}</b> {firstLine(step.action_input ?? '')}
           </span>
           <span class="badges">
             {step.is_error ? <Badge tone="bad">failed</Badge> : null}
             {step.fired.map((name) => (
               <Badge key={name} tone="warn">
-                {nameOfMonitor(name)} {(step.scores[name] ?? 0).toFixed(2)}
+                {titleOfMonitor(name)} {(step.scores[name] ?? 0).toFixed(2)}
               </Badge>
             ))}
           </span>
@@ -228,7 +228,7 @@ const StepRow = memo(({ step }: { step: Step }) => {
       {intervention === null ? null : (
         <div class={`intervention ${intervention.level}`} role="note">
           <b>
-            {intervention.level === 'stop' ? 'Stop' : 'Nudge'}: {nameOfMonitor(intervention.failure_type)}
+            {intervention.level === 'stop' ? 'Stop' : 'Nudge'}: {titleOfMonitor(intervention.failure_type)}
           </b>
           <LongText text={intervention.text} lines={8} />
         </div>
@@ -250,13 +250,13 @@ function StepTexts({ step }: { step: Step }) {
         .map(([title, text, kind]) => (
           <section key={title}>
             <h3>{title}</h3>
-            <LongText text={text} kind={kind} />
+            {text === null ? <p class="faint">not reported</p> : <LongText text={text} kind={kind} />}
           </section>
         ))}
       <dl class="step-scores">
         {MONITOR_NAMES.map((name) => (
           <div key={name} class={(step.fired as readonly string[]).includes(name) ? 'fired' : ''}>
-            <dt>{nameOfMonitor(name)}</dt>
+            <dt>{titleOfMonitor(name)}</dt>
             <dd>{(step.scores[name] ?? 0).toFixed(2)}</dd>
           </div>
         ))}

@@ -1,12 +1,12 @@
 /** Runs that agents report to /v1: all that are kept, newest first, as they go on; one of them where the address names it. Browser. */
 import { type Signal, signal } from '@preact/signals';
 import { useMemo } from 'preact/hooks';
+import { MONITOR_NAMES, type MonitorName, titleOfMonitor } from '../../domain/monitors/names.ts';
 import { address, filterOf, hrefOf, setFilters } from '../core/address.ts';
 import { call } from '../core/api.ts';
 import { formatNumber, formatShort, formatSpan } from '../core/format.ts';
 import { useLiveRuns } from '../core/live-runs.ts';
 import { memo } from '../core/memo.ts';
-import { MONITOR_NAMES, type MonitorName, nameOfMonitor } from '../core/monitors.ts';
 import { type CursorPage, type PagedList, usePagedList } from '../core/paged-list.ts';
 import type { Run } from '../core/run-reader.ts';
 import { organization, server } from '../core/session.ts';
@@ -173,7 +173,7 @@ function Filters({ filters }: { filters: Record<(typeof FILTERS)[number], string
         name="fired"
         label="Fired"
         value={filters.fired}
-        options={[['', 'any'], ...MONITOR_NAMES.map((name) => [name, nameOfMonitor(name)] as const)]}
+        options={[['', 'any'], ...MONITOR_NAMES.map((name) => [name, titleOfMonitor(name)] as const)]}
       />
       <FilterDays from={filters.from} to={filters.to} />
     </FilterRow>

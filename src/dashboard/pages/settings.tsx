@@ -96,7 +96,7 @@ function DangerPanel() {
   const deleteAccount = async () => {
     const sure = await ask({
       heading: 'Delete your account?',
-      text: 'You leave every organization, and those whose only member you are are deleted with all that is in them. Links and tokens made before sign nobody in any more, also the one that the terminal showed at the start. A new one makes a new, empty account.',
+      text: 'You leave every organization, and those whose only member you are are deleted with all that is in them. Links and tokens made before do not sign in any more, also the one that the terminal showed at the start. A new one makes a new, empty account.',
       fields: [
         {
           name: 'email',

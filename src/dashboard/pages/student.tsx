@@ -1,20 +1,19 @@
 /** Student: how far the captured runs reach, what it serves and why not more, and what that has saved. Browser. */
-import { describeDecision } from '../../domain/relegation-words.ts';
+import { describeDecision, describeRemedy } from '../../domain/relegation-words.ts';
 import { hrefOf } from '../core/address.ts';
 import { call } from '../core/api.ts';
 import type { Reply } from '../core/contract.ts';
-import { countOf, formatNumber, formatShare, formatShort } from '../core/format.ts';
-import { formatUsd } from '../core/money.ts';
+import { countOf, formatDay, formatNumber, formatShare, formatShort } from '../core/format.ts';
 import { useResource } from '../core/resource.ts';
 import { Badge, Meter, PageHead, Panel, Stat, Time } from '../ui/basics.tsx';
 import { ErrorBound } from '../ui/error-bound.tsx';
 import { Empty, Loaded } from '../ui/states.tsx';
 import { StudentAgents } from '../ui/student-agents.tsx';
-import { StudentLedger } from '../ui/student-ledger.tsx';
+import { SavedUsd, StudentLedger, sayUncertain } from '../ui/student-ledger.tsx';
 import { Disagreements, RefusedSteps } from '../ui/student-steps.tsx';
 import { Table } from '../ui/table.tsx';
 
-export type StudentReport = Reply<'GET /capture/student'>;
+type StudentReport = Reply<'GET /capture/student'>;
 type Version = StudentReport['versions'][number];
 type Golden = Reply<'GET /capture/activity'>['golden'];
 type Stats = Reply<'GET /capture/stats'>;
@@ -40,33 +39,35 @@ export function StudentPage() {
         sub="It learns from golden runs, and answers the steps that it has mastered. Everything else goes to the upstream."
       />
       <Loaded from={report} lines={8}>
-        {(its) => (
+        {(loaded) => (
           <>
-            {its.problems.map((words) => (
+            {loaded.problems.map((words) => (
               <p key={words} class="trouble">
                 {words}
               </p>
             ))}
             <Panel title="Golden runs">
               {activity.data.value === null ? null : (
-                <GoldenRuns golden={activity.data.value.golden} needed={its.golden_runs_needed} />
+                <GoldenRuns golden={activity.data.value.golden} needed={loaded.golden_runs_needed} />
               )}
             </Panel>
-            <Serving report={its} stats={stats.data.value} />
-            {its.agents.length === 0 ? null : <StudentAgents agents={its.agents} />}
-            {its.mode === 'off' ? null : (
+            <Serving report={loaded} stats={stats.data.value} />
+            {loaded.agents.length === 0 ? null : (
+              <StudentAgents agents={loaded.agents} refresh={() => report.refresh()} />
+            )}
+            {loaded.mode === 'off' ? null : (
               <>
-                <Disagreements />
-                <RefusedSteps />
+                <Disagreements names={namesOf(loaded)} />
+                <RefusedSteps names={namesOf(loaded)} />
               </>
             )}
-            {its.ledger.length === 0 ? null : <StudentLedger rows={its.ledger} />}
-            {its.versions.length === 0 ? null : (
+            {loaded.ledger.length === 0 ? null : <StudentLedger rows={loaded.ledger} />}
+            {loaded.versions.length === 0 ? null : (
               <Panel
                 title="Versions"
                 sub="The newest first. Measured on golden runs that were kept apart from teaching."
               >
-                <Versions versions={its.versions} serving={its.serving} />
+                <Versions versions={loaded.versions} serving={loaded.serving} />
               </Panel>
             )}
           </>
@@ -74,6 +75,11 @@ export function StudentPage() {
       </Loaded>
     </>
   );
+}
+
+/** Names of agent variants that have one. */
+function namesOf({ agents }: StudentReport): ReadonlyMap<string, string> {
+  return new Map(agents.flatMap(({ agent, name }) => (name === '' ? [] : [[agent, name]])));
 }
 
 function GoldenRuns({
@@ -107,7 +113,7 @@ function GoldenRuns({
 }
 
 function Serving({
-  report: { mode, serving, versions, held },
+  report: { mode, serving, versions, held, ledger_total },
   stats,
 }: {
   report: StudentReport;
@@ -119,14 +125,14 @@ function Serving({
         <Empty title="No student serves here.">
           <p>Teach one from the golden runs, then start the service with it:</p>
           <pre class="code-block">
-            npx understudy distill --db data/capture.mdb --out student{'\n'}SVC_DISTILL_DIR=student npm start
+            npx understudy-gateway distill --db data/capture.mdb --out student{'\n'}SVC_DISTILL_DIR=student
+            npm start
           </pre>
         </Empty>
       </Panel>
     );
-  const version = versions.find((one) => one.version === serving);
+  const version = versions.find((entry) => entry.version === serving);
   const relegation = stats?.relegation;
-  const asked = (relegation?.served ?? 0) + (relegation?.fallback ?? 0);
   return (
     <Panel
       title="Serving"
@@ -150,32 +156,53 @@ function Serving({
         </>
       }
     >
-      {relegation === undefined ? null : (
-        <div class="stats slim">
-          <Stat
-            value={formatNumber(relegation.served)}
-            label="Served since the start"
-            tone="student"
-            sub={
-              asked === 0
-                ? undefined
-                : `${formatShare(relegation.served / asked)} of ${formatNumber(asked)} turns`
-            }
-          />
-          <Stat
-            value={formatShort(relegation.tokens_saved.input + relegation.tokens_saved.output)}
-            label="Tokens saved"
-          />
-          <Stat
-            value={relegation.money_saved_usd === null ? '–' : formatUsd(relegation.money_saved_usd)}
-            label="Money saved"
-            sub={relegation.money_saved_usd === null ? 'GW_PRICES tells prices' : undefined}
-          />
-        </div>
-      )}
+      {relegation === undefined ? null : <ServingStats relegation={relegation} total={ledger_total} />}
       <Refusals title="Went to the upstream, since the start" counts={relegation?.fallbacks ?? {}} />
       <Refusals title="Not covered when it was measured" counts={version?.uncovered ?? {}} />
     </Panel>
+  );
+}
+
+/** Counts of this process, and the ledger, which outlasts a restart. */
+function ServingStats({
+  relegation,
+  total,
+}: {
+  relegation: Stats['relegation'];
+  total: StudentReport['ledger_total'];
+}) {
+  const asked = relegation.served + relegation.fallback;
+  return (
+    <div class="stats slim">
+      <Stat
+        value={formatNumber(relegation.served)}
+        label="Served since the start"
+        tone="student"
+        sub={
+          asked === 0
+            ? undefined
+            : `${formatShare(relegation.served / asked)} of ${formatNumber(asked)} turns`
+        }
+      />
+      <Stat
+        value={total === null ? '–' : formatShort(total.input_tokens + total.output_tokens)}
+        label="Tokens saved"
+        sub={
+          total?.since == null
+            ? undefined
+            : `since ${formatDay(total.since)}, ${countOf(total.served, 'step')}`
+        }
+      />
+      <Stat
+        value={total === null ? '–' : <SavedUsd of={total} />}
+        label="Money saved"
+        sub={
+          total === null
+            ? 'The ledger cannot be read'
+            : (sayUncertain(total) ?? (total.since === null ? undefined : `since ${formatDay(total.since)}`))
+        }
+      />
+    </div>
   );
 }
 
@@ -192,7 +219,9 @@ function Refusals({ title, counts }: { title: string; counts: Readonly<Record<st
       <ul>
         {rows.map(([reason, count]) => (
           <li key={reason}>
-            <span>{describeDecision(reason) ?? reason.replaceAll('_', ' ')}</span>
+            <span title={`Such a step ${describeRemedy(reason)}`}>
+              {describeDecision(reason) ?? reason.replaceAll('_', ' ')}
+            </span>
             <span class="bar-track" aria-hidden="true">
               <i style={{ width: `${(100 * count) / most}%` }} />
             </span>

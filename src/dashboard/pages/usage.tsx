@@ -43,7 +43,10 @@ export function UsagePage() {
   );
   return (
     <>
-      <PageHead title="Usage" sub="What was counted each day (UTC), at most a second old.">
+      <PageHead
+        title="Usage"
+        sub="What agents reported to the API, by day (UTC), at most a second old. Costs sums what the gateway captured."
+      >
         <button
           type="button"
           class="plain"
@@ -53,32 +56,7 @@ export function UsagePage() {
           Download CSV
         </button>
       </PageHead>
-      <div class="filters">
-        <label>
-          <span>Project</span>
-          <select
-            value={project_id}
-            onChange={({ currentTarget }) => setFilters({ project: currentTarget.value })}
-          >
-            <option value="">all of the organization</option>
-            {(projects.data.value ?? []).map(({ id, name }) => (
-              <option key={id} value={id} selected={id === project_id}>
-                {name}
-              </option>
-            ))}
-          </select>
-        </label>
-        <label>
-          <span>Days</span>
-          <select value={days} onChange={({ currentTarget }) => setFilters({ days: currentTarget.value })}>
-            {SPANS.map((span) => (
-              <option key={span} value={span} selected={span === days}>
-                {span}
-              </option>
-            ))}
-          </select>
-        </label>
-      </div>
+      <UsageFilters projects={projects.data.value ?? []} project_id={project_id} days={days} />
       <Loaded from={usage} lines={8}>
         {({ totals, series }) => (
           <>
@@ -105,8 +83,47 @@ export function UsagePage() {
   );
 }
 
+function UsageFilters({
+  projects,
+  project_id,
+  days,
+}: {
+  projects: readonly { id: string; name: string }[];
+  project_id: string;
+  days: string;
+}) {
+  return (
+    <div class="filters">
+      <label>
+        <span>Project</span>
+        <select
+          value={project_id}
+          onChange={({ currentTarget }) => setFilters({ project: currentTarget.value })}
+        >
+          <option value="">all of the organization</option>
+          {projects.map(({ id, name }) => (
+            <option key={id} value={id} selected={id === project_id}>
+              {name}
+            </option>
+          ))}
+        </select>
+      </label>
+      <label>
+        <span>Days</span>
+        <select value={days} onChange={({ currentTarget }) => setFilters({ days: currentTarget.value })}>
+          {SPANS.map((span) => (
+            <option key={span} value={span} selected={span === days}>
+              {span}
+            </option>
+          ))}
+        </select>
+      </label>
+    </div>
+  );
+}
+
 /** One line a day, named columns. */
-export function toCsv({ series }: Usage): string {
+function toCsv({ series }: Usage): string {
   const names = ['date', ...COUNTERS.map(([name]) => name)] as const;
   const lines = series.map((day) => names.map((name) => day[name]).join(','));
   return `${[names.join(','), ...lines].join('\n')}\n`;

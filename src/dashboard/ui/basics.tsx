@@ -28,7 +28,7 @@ export function PageHead({
   );
 }
 
-/** A box with a heading of its own. */
+/** A box with a heading. */
 export function Panel({
   title,
   sub,

@@ -1,6 +1,6 @@
 /**
  * An image or a file of a conversation. The conversation holds its digest; the bytes stand in the exchange's stored request or
- * answer, where they are looked for when somebody wants to see them. Browser.
+ * answer, where they are looked for on demand. Browser.
  */
 import { useState } from 'preact/hooks';
 import { send } from '../core/api.ts';

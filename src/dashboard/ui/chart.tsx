@@ -2,21 +2,27 @@
 import { signal } from '@preact/signals';
 import { useEffect, useRef } from 'preact/hooks';
 import uPlot from 'uplot';
-import { formatDay, formatNumber } from '../core/format.ts';
+import { countOf, formatDay, formatNumber } from '../core/format.ts';
 
-export interface DayValue {
+interface DayValue {
   date: string;
   value: number;
 }
 
 /** Bars, one a day, with what each stands for as its title. */
-export function DayBars({ title, points }: { title: string; points: readonly DayValue[] }) {
+export function DayBars({
+  title,
+  points,
+  format = formatNumber,
+}: {
+  title: string;
+  points: readonly DayValue[];
+  format?: (value: number) => string;
+}) {
   const total = points.reduce((sum, { value }) => sum + value, 0);
-  const most = Math.max(1, ...points.map(({ value }) => value));
-  const words =
-    total === 0
-      ? `none in ${points.length} days`
-      : `${formatNumber(total)} in ${points.length} days, up to ${formatNumber(most)} a day`;
+  const most = Math.max(0, ...points.map(({ value }) => value));
+  const days = countOf(points.length, 'day');
+  const words = total === 0 ? `none in ${days}` : `${format(total)} in ${days}, up to ${format(most)} a day`;
   return (
     <figure class="panel chart-figure">
       <figcaption>
@@ -34,7 +40,7 @@ export function DayBars({ title, points }: { title: string; points: readonly Day
           const height = value === 0 ? 1 : Math.max(3, (value / most) * 100);
           return (
             <g key={date} class={value === 0 ? 'none' : 'some'}>
-              <title>{`${formatDay(date)}: ${formatNumber(value)}`}</title>
+              <title>{`${formatDay(date)}: ${format(value)}`}</title>
               <rect class="reach" x={at * 10} y={0} width={10} height={100} />
               <rect class="bar" x={at * 10 + 1} y={100 - height} width={8} height={height} />
             </g>
@@ -69,13 +75,63 @@ function resolveColor(place: HTMLElement, name: string): string {
 /** Of an axis of whole numbers. */
 const WHOLE_STEPS = [1, 10, 100, 1_000, 10_000].flatMap((power) => [power, 2 * power, 5 * power]);
 
-export interface Line {
+interface Line {
   label: string;
   /** A custom property of the style sheet: `--line-1`. */
   color: string;
   values: readonly (number | null)[];
   /** Drawn broken. */
   is_dashed?: boolean;
+}
+
+interface PlotOptions {
+  x: readonly number[];
+  lines: readonly Line[];
+  height_px: number;
+  is_time: boolean;
+  /** Of the values; absent: as they are. */
+  range: readonly [number, number] | undefined;
+  format: (value: number) => string;
+}
+
+function plotLines(place: HTMLElement, { x, lines, height_px, is_time, range, format }: PlotOptions): uPlot {
+  const colorOf = (name: string) => resolveColor(place, name);
+  const axis = {
+    stroke: getComputedStyle(place).color,
+    grid: { stroke: colorOf('--chart-grid'), width: 1 },
+    ticks: { show: false },
+    font: '11px system-ui, sans-serif',
+  };
+  return new uPlot(
+    {
+      width: Math.max(200, place.clientWidth),
+      height: height_px,
+      scales: {
+        x: { time: is_time },
+        y: range === undefined ? {} : { range: () => [range[0], range[1]] },
+      },
+      legend: { show: false },
+      cursor: { y: false, drag: { x: false, y: false } },
+      axes: [
+        // Steps are whole.
+        { ...axis, size: is_time ? 38 : 26, ...(is_time ? {} : { incrs: WHOLE_STEPS }) },
+        { ...axis, size: 48, values: (_: uPlot, ticks: number[]) => ticks.map(format) },
+      ],
+      series: [
+        {},
+        ...lines.map((line) => ({
+          label: line.label,
+          stroke: colorOf(line.color),
+          width: 1.5,
+          spanGaps: true,
+          points: { show: line.values.filter((value) => value !== null).length < 40, size: 4 },
+          ...(line.is_dashed === true ? { dash: [4, 4] } : {}),
+        })),
+      ],
+    },
+    [x as number[], ...lines.map(({ values }) => values as (number | null)[])],
+    place,
+  );
 }
 
 /** Lines over one axis. `x` rises. `time`: x is seconds since the epoch. */
@@ -88,15 +144,10 @@ export function LineChart({
   range,
   format = String,
   onPick,
-}: {
+}: Partial<Pick<PlotOptions, 'height_px' | 'is_time' | 'range' | 'format'>> & {
   x: readonly number[];
   lines: readonly Line[];
   label: string;
-  height_px?: number;
-  is_time?: boolean;
-  /** Of the values; absent: as they are. */
-  range?: readonly [number, number];
-  format?: (value: number) => string;
   /** A click beside this place of `x`. */
   onPick?: (at: number) => void;
 }) {
@@ -105,43 +156,7 @@ export function LineChart({
   const names = lines.map((line) => line.label).join();
   useEffect(() => {
     const place = box.current!;
-    const colorOf = (name: string) => resolveColor(place, name);
-    const axis = {
-      stroke: getComputedStyle(place).color,
-      grid: { stroke: colorOf('--chart-grid'), width: 1 },
-      ticks: { show: false },
-      font: '11px system-ui, sans-serif',
-    };
-    const made = new uPlot(
-      {
-        width: Math.max(200, place.clientWidth),
-        height: height_px,
-        scales: {
-          x: { time: is_time },
-          y: range === undefined ? {} : { range: () => [range[0], range[1]] },
-        },
-        legend: { show: false },
-        cursor: { y: false, drag: { x: false, y: false } },
-        axes: [
-          // Steps are whole.
-          { ...axis, size: is_time ? 38 : 26, ...(is_time ? {} : { incrs: WHOLE_STEPS }) },
-          { ...axis, size: 48, values: (_: uPlot, ticks: number[]) => ticks.map(format) },
-        ],
-        series: [
-          {},
-          ...lines.map((line) => ({
-            label: line.label,
-            stroke: colorOf(line.color),
-            width: 1.5,
-            spanGaps: true,
-            points: { show: line.values.filter((value) => value !== null).length < 40, size: 4 },
-            ...(line.is_dashed === true ? { dash: [4, 4] } : {}),
-          })),
-        ],
-      },
-      [x as number[], ...lines.map(({ values }) => values as (number | null)[])],
-      place,
-    );
+    const made = plotLines(place, { x, lines, height_px, is_time, range, format });
     plot.current = made;
     const watcher = new ResizeObserver(() =>
       made.setSize({ width: Math.max(200, place.clientWidth), height: height_px }),

@@ -1,29 +1,54 @@
 /** What a conversation cost, and what is not known of it. Browser. */
-import type { CapturedRun } from '../core/captured.ts';
+import type { CapturedRun, CapturedTurn } from '../core/captured.ts';
 import { countOf } from '../core/format.ts';
 import { formatUsd } from '../core/money.ts';
 
-type Costs = Pick<CapturedRun, 'cost_usd' | 'unpriced_turns' | 'turns'>;
+type Costs = Pick<CapturedRun, 'cost_usd' | 'unpriced_turns' | 'estimated_turns' | 'turns'>;
 
 /** As short as a column is wide; what is missing is said when it is pointed at. */
-export function Cost({ of: { cost_usd, unpriced_turns, turns } }: { of: Costs }) {
-  if (unpriced_turns === 0) return <>{turns === 0 ? '–' : formatUsd(cost_usd ?? 0)}</>;
-  const why = sayUnpriced(unpriced_turns);
+export function Cost({ of: { cost_usd, unpriced_turns, estimated_turns, turns } }: { of: Costs }) {
+  const why = sayUncertain(unpriced_turns, estimated_turns);
+  const about = estimated_turns === 0 ? '' : '~';
+  if (unpriced_turns === 0) {
+    if (turns === 0) return <>–</>;
+    return <span title={why}>{`${about}${formatUsd(cost_usd ?? 0)}`}</span>;
+  }
   if (cost_usd === null)
     return (
       <span class="faint" title={why}>
         no price
       </span>
     );
-  return <span title={why}>{`${formatUsd(cost_usd)} +`}</span>;
+  return <span title={why}>{`${about}${formatUsd(cost_usd)} +`}</span>;
 }
 
 /** The same in words, for where there is room. */
-export function sayCost({ cost_usd, unpriced_turns }: Costs, student_turns: number): string | undefined {
-  const missing = unpriced_turns === 0 ? '' : sayUnpriced(unpriced_turns);
-  if (cost_usd === null && missing !== '') return 'GW_PRICES tells prices';
-  const free = student_turns === 0 ? '' : `${countOf(student_turns, 'turn')} by the student, not charged`;
-  return [missing, free].filter((one) => one !== '').join('; ') || undefined;
+export function sayCost(
+  { cost_usd, unpriced_turns, estimated_turns }: Costs,
+  student_turns: number,
+): string | undefined {
+  const uncertain = sayUncertain(unpriced_turns, estimated_turns);
+  if (cost_usd === null && unpriced_turns > 0) return 'GW_PRICES tells prices';
+  const free =
+    student_turns === 0 ? undefined : `${countOf(student_turns, 'turn')} by the student, not charged`;
+  return [uncertain, free].filter((note) => note !== undefined).join('; ') || undefined;
+}
+
+/** Of one turn; an estimate has its reason. */
+export function TurnCost({
+  of: { cost_usd, cost_basis },
+}: {
+  of: Pick<CapturedTurn, 'cost_usd' | 'cost_basis'>;
+}) {
+  const dollars = formatUsd(cost_usd ?? 0);
+  if (cost_basis === 'guessed_price') return <span class="faint">{`~${dollars}, guessed price`}</span>;
+  return <span class="faint">{cost_basis === 'estimated_tokens' ? `~${dollars}, estimated` : dollars}</span>;
+}
+
+function sayUncertain(unpriced_turns: number, estimated_turns: number): string | undefined {
+  const missing = unpriced_turns === 0 ? undefined : sayUnpriced(unpriced_turns);
+  const estimated = estimated_turns === 0 ? undefined : `${countOf(estimated_turns, 'turn')} estimated`;
+  return [missing, estimated].filter((note) => note !== undefined).join('; ') || undefined;
 }
 
 function sayUnpriced(turns: number): string {

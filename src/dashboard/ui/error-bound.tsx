@@ -1,7 +1,7 @@
 /** A share of errors as it was found, drawn up to what it is at most. Browser. */
 import { formatNumber, formatShare } from '../core/format.ts';
 
-/** Where the drawing ends: beyond it nobody would serve. */
+/** Where the drawing ends: no student would serve beyond it. */
 const DRAWN_SHARE = 0.2;
 
 export function ErrorBound({

@@ -1,4 +1,4 @@
-/** The exchange behind a turn: what went over the wire, headers, the raw bodies. Read when somebody opens it. Browser. */
+/** The exchange behind a turn: what went over the wire, headers, the raw bodies. Read when it is opened. Browser. */
 import { useState } from 'preact/hooks';
 import { call, send } from '../core/api.ts';
 import type { CapturedTurn } from '../core/captured.ts';
@@ -39,12 +39,12 @@ function Inside({ exchange_id }: { exchange_id: number }) {
   );
   return (
     <Loaded from={exchange}>
-      {(its) => (
+      {(loaded) => (
         <>
-          <p class="faint">Began {formatTime(its.started_at)}.</p>
+          <p class="faint">Began {formatTime(loaded.started_at)}.</p>
           <div class="sides">
-            <Side exchange={its} side="request" />
-            <Side exchange={its} side="response" />
+            <Side exchange={loaded} side="request" />
+            <Side exchange={loaded} side="response" />
           </div>
         </>
       )}

@@ -1,4 +1,4 @@
-/** Filters of a list: each stands in the address, so that what is shown can be sent to somebody. Browser. */
+/** Filters of a list: each stands in the address, so that what is shown can be shared. Browser. */
 import type { ComponentChildren } from 'preact';
 import { useEffect, useRef, useState } from 'preact/hooks';
 import { setFilters } from '../core/address.ts';

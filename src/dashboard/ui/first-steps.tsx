@@ -1,4 +1,4 @@
-/** The first-run list: what there is to do, each ticked by itself as soon as it is done. It goes when all are, or when somebody hides it. Browser. */
+/** The first-run list: what there is to do, each ticked by itself as soon as it is done. It goes when all are, or when the reader hides it. Browser. */
 import { signal } from '@preact/signals';
 import type { ComponentChildren } from 'preact';
 import { hrefOf } from '../core/address.ts';
@@ -38,9 +38,9 @@ export function FirstSteps() {
   const done = useResource(`first ${org_id}`, (ends) => readDone(org_id, gateway !== null, ends), {
     every_ms: 2_000,
   });
-  const its = done.data.value;
-  if (isHidden.value || its === null) return null;
-  const isAllDone = (its.captured || gateway === null) && its.key && its.run;
+  const steps = done.data.value;
+  if (isHidden.value || steps === null) return null;
+  const isAllDone = (steps.captured || gateway === null) && steps.key && steps.run;
   if (isAllDone) return null;
   const hide = () => {
     localStorage.setItem(HIDDEN, 'hidden');
@@ -58,7 +58,7 @@ export function FirstSteps() {
     >
       <ol class="first-steps">
         {gateway === null ? null : (
-          <Step isDone={its.captured} title="Point an agent at the gateway">
+          <Step isDone={steps.captured} title="Point an agent at the gateway">
             <p>
               It keeps its own provider key. Requests pass through byte for byte, and show under{' '}
               <a href={hrefOf('conversations')}>Conversations</a>.
@@ -77,12 +77,12 @@ export function FirstSteps() {
             />
           </Step>
         )}
-        <Step isDone={its.key} title="Make an API key">
+        <Step isDone={steps.key} title="Make an API key">
           <p>
             Under <a href={hrefOf('keys')}>API keys</a>. It is shown once.
           </p>
         </Step>
-        <Step isDone={its.run} title="Log a run">
+        <Step isDone={steps.run} title="Log a run">
           <p>
             Each step is answered with its scores. A client library or an integration does it for your agent.
           </p>

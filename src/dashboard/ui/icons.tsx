@@ -5,6 +5,7 @@ const PATHS = {
   conversations: 'M4 4h12v9H9l-4 3v-3H4Z',
   runs: 'M3 14l4-5 3 3 4-7 3 4',
   student: 'M2 8l8-4 8 4-8 4Zm3 2v4c3 2 7 2 10 0v-4',
+  costs: 'M10 3v14M13 6c-1-1-5-1.500-6 .5S8 9.500 10 10s4 1.500 3 3.500-5 1.500-6.500.5',
   patterns: 'M4 4h5v5H4Zm7 7h5v5h-5Zm0-7h5v5h-5ZM4 11h5v5H4Z',
   findings: 'M9 4a5 5 0 1 1 0 10A5 5 0 0 1 9 4Zm4 9 4 4',
   experiments: 'M8 3v5l-4 7a1 1 0 0 0 1 2h10a1 1 0 0 0 1-2l-4-7V3M7 3h6',

@@ -1,6 +1,6 @@
 /** Estimates with their intervals on one scale, in SVG; each also stands in words. Browser. */
 
-export interface Estimate {
+interface Estimate {
   label: string;
   /** null: nothing to estimate it from. */
   value: number | null;
@@ -76,7 +76,7 @@ export function Intervals({
 }
 
 /** `62 %, between 48 % and 74 %`. */
-export function sayEstimate(
+function sayEstimate(
   { value, interval }: Pick<Estimate, 'value' | 'interval'>,
   format: (value: number) => string,
 ): string {

@@ -1,4 +1,4 @@
-/** A text of any length: its beginning, and the rest when somebody asks for it. Always text, never markup. Browser. */
+/** A text of any length: its beginning, and the rest on demand. Always text, never markup. Browser. */
 import { useState } from 'preact/hooks';
 import { countOf } from '../core/format.ts';
 

@@ -1,5 +1,5 @@
 /** What the monitors said, in badges, and what became of a run. Browser. */
-import { nameOfMonitor } from '../core/monitors.ts';
+import { titleOfMonitor } from '../../domain/monitors/names.ts';
 import { Badge, type Tone } from './basics.tsx';
 
 /** How often each monitor fired; those that did not are left out. */
@@ -12,9 +12,9 @@ export function FiredBadges({ fired }: { fired: Readonly<Record<string, number>>
           <Badge
             key={name}
             tone="warn"
-            title={`${nameOfMonitor(name)} fired at ${count === 1 ? 'one step' : `${count} steps`}`}
+            title={`${titleOfMonitor(name)} fired at ${count === 1 ? 'one step' : `${count} steps`}`}
           >
-            {nameOfMonitor(name)} {count}
+            {titleOfMonitor(name)} {count}
           </Badge>
         ))}
     </>

@@ -23,7 +23,7 @@ export function RetentionPanel() {
   return (
     <Panel
       title="Retention"
-      sub="What the service deletes by age. Whoever runs it decides, with the variables named here; patterns, profiles, usage and the audit log stay."
+      sub="What the service deletes by age. Its operator decides, with the variables named here; patterns, profiles, usage and the audit log stay."
     >
       <Loaded from={retention} lines={5}>
         {({ kinds, looks_every_s }) => (
@@ -45,8 +45,8 @@ export function RetentionPanel() {
               empty="None."
             />
             <p class="faint">
-              <code>RETENTION_DAYS</code> bounds all that have no variable of their own. What is too old goes
-              within {formatSpan(looks_every_s * 1_000)}; captured conversations may stay a day longer.
+              <code>RETENTION_DAYS</code> bounds all kinds without a variable. What is too old goes within{' '}
+              {formatSpan(looks_every_s * 1_000)}; captured conversations may stay a day longer.
             </p>
           </>
         )}

@@ -13,7 +13,7 @@ const KINDS: Readonly<Record<NonNullable<CapturedRun['kind']>, string>> = {
   side_call: 'side call',
 };
 
-export function sayKind(kind: CapturedRun['kind']): string {
+function sayKind(kind: CapturedRun['kind']): string {
   return kind === null ? 'part of another run' : KINDS[kind];
 }
 

@@ -7,6 +7,7 @@ import { isConnected } from '../core/connection.ts';
 import {
   bootstrap,
   isOperator,
+  offeredSession,
   organization,
   readRole,
   reloadSession,
@@ -19,13 +20,14 @@ import { PageHead, Time } from './basics.tsx';
 import { DialogPlace } from './form.tsx';
 import { Icon } from './icons.tsx';
 import { act, clearNotice, Notice, notify } from './notice.tsx';
-import { SignIn, Starting } from './sign-in.tsx';
+import { ReplaceSession, SignIn, Starting } from './sign-in.tsx';
 import { Empty } from './states.tsx';
 
 /** On a narrow page the menu is a drawer. */
 const isMenuOpen = signal(false);
 
 export function App() {
+  if (offeredSession.value !== null) return <ReplaceSession offered={offeredSession.value} />;
   if (sessionState.value === 'starting') return <Starting />;
   if (sessionState.value === 'signed_out' || bootstrap.value === null) return <SignIn />;
   return <Shell />;
@@ -110,7 +112,7 @@ function NotTheOperator({ title }: { title: string }) {
   return (
     <>
       <PageHead title={title} />
-      <Empty title="This is for whoever runs the service.">
+      <Empty title="This is for the operator of the service.">
         What the gateway captures may hold anything that agents and models said. The operator reads it, by the
         link of the start or by an address in <code>OPERATORS</code>, and the admins of the organization that{' '}
         <code>GW_ORG</code> names.
@@ -160,41 +162,7 @@ function Menu({ current }: { current: Page }) {
             </select>
           </label>
         )}
-        <nav aria-label="Pages">
-          {GROUPS.map((group) => {
-            const shown = PAGES.filter(
-              (page) => page.group === group && (page.needs !== 'operator' || isOperator.value),
-            );
-            if (shown.length === 0) return null;
-            return (
-              <div key={group}>
-                <p>{group}</p>
-                {shown.map((page) => (
-                  <a
-                    key={page.name}
-                    href={hrefOf(page.name)}
-                    aria-current={page.name === current.name ? 'page' : undefined}
-                  >
-                    <Icon name={page.icon} />
-                    {page.title}
-                  </a>
-                ))}
-                {group === 'Help' ? (
-                  <>
-                    <a href="/docs/guides" target="_blank" rel="noreferrer">
-                      <Icon name="docs" />
-                      Guides
-                    </a>
-                    <a href="/docs" target="_blank" rel="noreferrer">
-                      <Icon name="api" />
-                      API reference
-                    </a>
-                  </>
-                ) : null}
-              </div>
-            );
-          })}
-        </nav>
+        <PageLinks current={current} />
         <div class="account">
           <span title={profile.email}>{profile.display_name ?? profile.email}</span>
           <button type="button" class="quiet" onClick={() => act(signOut)}>
@@ -203,6 +171,46 @@ function Menu({ current }: { current: Page }) {
         </div>
       </div>
     </header>
+  );
+}
+
+function PageLinks({ current }: { current: Page }) {
+  return (
+    <nav aria-label="Pages">
+      {GROUPS.map((group) => {
+        const shown = PAGES.filter(
+          (page) => page.group === group && (page.needs !== 'operator' || isOperator.value),
+        );
+        if (shown.length === 0) return null;
+        return (
+          <div key={group}>
+            <p>{group}</p>
+            {shown.map((page) => (
+              <a
+                key={page.name}
+                href={hrefOf(page.name)}
+                aria-current={page.name === current.name ? 'page' : undefined}
+              >
+                <Icon name={page.icon} />
+                {page.title}
+              </a>
+            ))}
+            {group === 'Help' ? (
+              <>
+                <a href="/docs/guides" target="_blank" rel="noreferrer">
+                  <Icon name="docs" />
+                  Guides
+                </a>
+                <a href="/docs" target="_blank" rel="noreferrer">
+                  <Icon name="api" />
+                  API reference
+                </a>
+              </>
+            ) : null}
+          </div>
+        );
+      })}
+    </nav>
   );
 }
 
@@ -221,7 +229,7 @@ function Invitations() {
   return (
     <div class="notice invitation">
       <span>
-        {first.inviter_name || 'Somebody'} invites you to join <b>{first.organization_name}</b> as{' '}
+        {first.inviter_name || 'A member'} invites you to join <b>{first.organization_name}</b> as{' '}
         {first.role}. The invitation ends <Time at={first.expires_at} />
         {others.length > 0 ? ` (${others.length} more after this one)` : ''}.
       </span>

@@ -1,7 +1,7 @@
-/** Where somebody signs in, and what stands there until it is known whether they must. Browser. */
+/** The sign-in page, and what is shown until it is known whether it is needed. Browser. */
 import { signal } from '@preact/signals';
 import type { ApiError } from '../core/api.ts';
-import { signIn, signInReason } from '../core/session.ts';
+import { type OfferedSession, signIn, signInReason } from '../core/session.ts';
 import { Snippet } from './basics.tsx';
 import { Form } from './form.tsx';
 import { Failed, Skeleton } from './states.tsx';
@@ -18,6 +18,29 @@ export function Starting() {
       ) : (
         <Failed error={startFailure.value} again={() => location.reload()} />
       )}
+    </main>
+  );
+}
+
+/** Asks before a link signs in another user. */
+export function ReplaceSession({ offered }: { offered: OfferedSession }) {
+  return (
+    <main class="sign-in" id="main">
+      <img src="/dashboard/icon.svg" alt="" width={40} height={40} />
+      <h1>Sign in as another user?</h1>
+      <p>
+        You are signed in as <strong>{offered.current}</strong>. This link signs you in as{' '}
+        <strong>{offered.offered}</strong>: what you then type and make is theirs. Go on only if you asked for
+        this link.
+      </p>
+      <div class="form-actions">
+        <button type="button" class="main" autofocus onClick={() => offered.decide(false)}>
+          Stay signed in
+        </button>
+        <button type="button" onClick={() => offered.decide(true)}>
+          Sign in as {offered.offered}
+        </button>
+      </div>
     </main>
   );
 }
@@ -48,10 +71,10 @@ export function SignIn() {
         button="Sign in"
         submit={submit}
       />
-      <p class="faint">Without an identity provider, whoever runs the server makes tokens there:</p>
+      <p class="faint">Without an identity provider, the operator of the server makes tokens there:</p>
       <Snippet
-        text={'npx understudy token --owner\nnpx understudy token --email ann@example.com'}
-        label="Commands that make a token: for whoever runs it, and for somebody else"
+        text={'npx understudy-gateway token --owner\nnpx understudy-gateway token --email ann@example.com'}
+        label="Commands that make a token: for the operator, and for another person"
       />
     </main>
   );

@@ -1,6 +1,6 @@
 /**
  * Why the student answered a step, or did not: what was decided, what was new in it, and both answers side by side. The
- * explanation is read when somebody opens it. Browser.
+ * explanation is read when it is opened. Browser.
  */
 import { useState } from 'preact/hooks';
 import { hrefOf } from '../core/address.ts';
@@ -14,7 +14,7 @@ import { Loaded } from './states.tsx';
 type Explanation = Reply<'GET /capture/exchanges/{id}/explanation'>;
 type Opinion = NonNullable<Explanation['opinion']>;
 export type Step = Reply<'GET /capture/steps'>['steps'][number];
-export type Comparison = NonNullable<Step['comparison']>;
+type Comparison = NonNullable<Step['comparison']>;
 
 /** `audit` and the like are no refusals: the student had an answer. */
 const COMPARED = new Set(['audit', 'would_serve']);
@@ -44,13 +44,12 @@ export function WholeExplanation({ exchange_id }: { exchange_id: number }) {
   );
   return (
     <Loaded from={explanation} lines={3}>
-      {({ opinion, problem, comparison }) => (
+      {({ opinion, problem, comparison, not_asked }) => (
         <>
+          {not_asked === '' ? null : <p>No student was asked: {not_asked}.</p>}
           {comparison === null ? null : <SideBySide comparison={comparison} />}
           {opinion === null ? (
-            <p class="faint">
-              {problem === '' ? 'There is no student to ask.' : `No student says more: ${problem}.`}
-            </p>
+            <p class="faint">{problem === '' ? 'There is no student to ask.' : `No opinion: ${problem}.`}</p>
           ) : (
             <OpinionView opinion={opinion} />
           )}
@@ -62,25 +61,26 @@ export function WholeExplanation({ exchange_id }: { exchange_id: number }) {
 
 /** What the version says, and what is new beside golden steps. */
 function OpinionView({ opinion }: { opinion: Opinion }) {
-  const { version, decision, rule, kind, support, nearest, new_things } = opinion;
+  const { version, decision, rule, remedy, kind, support, nearest, new_things } = opinion;
   return (
     <div class="opinion">
       <p>
         <Badge tone={decision === 'covered' ? 'student' : 'off'}>version {version}</Badge> {rule}.
+        {remedy === '' ? '' : ` It ${remedy}.`}
         {kind === null ? '' : ' Its answer would be '}
         {kind === null ? null : <code>{kind}</code>}
-        {kind === null ? '' : `, behind which stand ${countOf(support, 'golden run')}.`}
+        {kind === null ? '' : `, as in ${countOf(support, 'golden run')}.`}
       </p>
       {nearest === null ? null : (
         <p class="faint">
           Nearest golden step:{' '}
           {nearest.exchange_id === null ? 'not kept' : <ExchangeLink exchange_id={nearest.exchange_id} />},{' '}
-          {formatShare(nearest.distance, 1)} of what tells differs
+          {formatShare(nearest.distance, 1)} of the informative marks differ
           {nearest.answers.length === 0
             ? '.'
             : `; answered ${nearest.answers
                 .slice(0, 3)
-                .map((one) => `${one.kind ?? 'in its own way'} (${countOf(one.runs, 'run')})`)
+                .map(({ kind, runs }) => `${kind ?? 'a unique answer'} (${countOf(runs, 'run')})`)
                 .join(', ')}.`}
         </p>
       )}

@@ -1,8 +1,11 @@
 /** The agents of a student: coverage, errors and what becomes of each, with its kinds of answers. Browser. */
+import { call } from '../core/api.ts';
 import type { Reply } from '../core/contract.ts';
 import { formatNumber, formatShare } from '../core/format.ts';
 import { Badge, Panel, type Tone } from './basics.tsx';
 import { ErrorBound } from './error-bound.tsx';
+import { ask } from './form.tsx';
+import { act } from './notice.tsx';
 
 type Agent = Reply<'GET /capture/student'>['agents'][number];
 type Kind = Agent['kinds'][number];
@@ -13,31 +16,34 @@ const STATES: Readonly<Record<Agent['state'], readonly [Tone, string]>> = {
   suspended: ['bad', 'suspended'],
 };
 const REFUSALS: Readonly<Record<NonNullable<Kind['refused']>, string>> = {
-  too_few: 'too few golden runs',
-  too_wrong: 'wrong too often in golden runs',
-  never_serve: 'excepted by the operator',
+  too_few: 'too little evidence',
+  too_wrong: 'wrong too often',
+  never_serve: 'excluded by the operator',
 };
 
-export function StudentAgents({ agents }: { agents: readonly Agent[] }) {
+export function StudentAgents({ agents, refresh }: { agents: readonly Agent[]; refresh: () => void }) {
   return (
-    <Panel title="Agents" sub="An agent is a model with its tools, settings and system prompt.">
+    <Panel
+      title="Agent variants"
+      sub="A variant is an agent with one model, one set of tools and settings, and one system prompt. You can name it."
+    >
       <div class="student-agents">
         {agents.map((agent) => (
-          <AgentView key={agent.agent} agent={agent} />
+          <AgentView key={agent.agent} agent={agent} refresh={refresh} />
         ))}
       </div>
     </Panel>
   );
 }
 
-function AgentView({ agent }: { agent: Agent }) {
+function AgentView({ agent, refresh }: { agent: Agent; refresh: () => void }) {
   const { measured, kinds, compared, wrong, suspended_by } = agent;
   const [tone, words] = STATES[agent.state];
   const coverage = measured.steps === 0 ? null : measured.served / measured.steps;
   return (
     <details class="student-agent">
       <summary>
-        <code>{agent.agent.slice(0, 12)}</code>
+        {agent.name === '' ? null : <b>{agent.name}</b>} <code>{agent.agent.slice(0, 12)}</code>
         <Badge tone={tone}>
           {words}
           {suspended_by === null ? '' : suspended_by === 'audit' ? ' by an audit' : ' by an operator'}
@@ -57,6 +63,11 @@ function AgentView({ agent }: { agent: Agent }) {
           ? 'No answer was audited yet.'
           : `Audits compared ${formatNumber(compared)} answers since, ${formatNumber(wrong)} of them wrong.`}
       </p>
+      <p>
+        <button type="button" class="plain small" onClick={() => rename(agent, refresh)}>
+          {agent.is_named ? 'Rename' : 'Name it'}
+        </button>
+      </p>
       <ul class="kinds">
         {kinds.map((kind) => (
           <li key={kind.kind}>
@@ -68,10 +79,25 @@ function AgentView({ agent }: { agent: Agent }) {
             ) : (
               <Badge tone="off">{REFUSALS[kind.refused]}</Badge>
             )}
+            {kind.refusal === '' ? null : <span class="faint">{kind.refusal}</span>}
             <ErrorBound errors={kind.errors} of={kind.steps} at_most={kind.error_at_most} />
           </li>
         ))}
       </ul>
     </details>
   );
+}
+
+/** Asks for a name; an empty one takes it away. */
+async function rename({ agent, name, is_named }: Agent, refresh: () => void): Promise<void> {
+  const given = await ask({
+    heading: 'Name this agent variant',
+    text: 'The name is for people. Without one, the first words of its prompt stand here.',
+    fields: [{ name: 'name', label: 'Name', maxlength: 80, value: is_named ? name : '' }],
+    button: 'Save',
+  });
+  if (given === null) return;
+  const wanted = given.name?.trim() ?? '';
+  const body = { agent, name: wanted === '' ? null : wanted };
+  if (await act(() => call('POST /capture/student/names', { body }))) refresh();
 }

@@ -14,8 +14,11 @@ const STEPS_MAX = 100;
 /** Refused steps whose reasons are counted. */
 const REFUSED = 60;
 
+/** Names of agent variants. */
+type Names = ReadonlyMap<string, string>;
+
 /** Where both answers are known and differ, side by side. */
-export function Disagreements() {
+export function Disagreements({ names }: { names: Names }) {
   const [wanted, want] = useState(STEPS);
   const list = useResource(`steps disagreed ${wanted}`, (signal) => readSteps('disagreed', wanted, signal), {
     every_ms: EVERY_MS,
@@ -34,7 +37,7 @@ export function Disagreements() {
               <ul class="told-steps">
                 {steps.map((step) => (
                   <li key={step.exchange_id} class="told-step">
-                    <StepHead step={step} />
+                    <StepHead step={step} names={names} />
                     {step.comparison === null ? null : <SideBySide comparison={step.comparison} />}
                   </li>
                 ))}
@@ -57,7 +60,7 @@ export function Disagreements() {
 }
 
 /** What the student left to the upstream, by the reason. */
-export function RefusedSteps() {
+export function RefusedSteps({ names }: { names: Names }) {
   const list = useResource('steps refused', (signal) => readSteps('refused', REFUSED, signal), {
     every_ms: EVERY_MS,
   });
@@ -76,6 +79,7 @@ export function RefusedSteps() {
                 <RefusedGroup
                   key={`${group[0].relegation.decision} ${group[0].relegation.kind}`}
                   steps={group}
+                  names={names}
                 />
               ))}
             </ul>
@@ -100,8 +104,8 @@ function groupByReason(steps: readonly Step[]): Group[] {
   return [...groups.values()].sort((a, b) => b.length - a.length);
 }
 
-function RefusedGroup({ steps }: { steps: Group }) {
-  const { words, kind } = steps[0].relegation;
+function RefusedGroup({ steps, names }: { steps: Group; names: Names }) {
+  const { words, remedy, kind } = steps[0].relegation;
   return (
     <li class="told-step">
       <details class="fold">
@@ -109,9 +113,10 @@ function RefusedGroup({ steps }: { steps: Group }) {
           {words} {kind === null ? null : <code>{kind}</code>}{' '}
           <span class="faint">{countOf(steps.length, 'step')}</span>
         </summary>
+        {remedy === '' ? null : <p class="faint">Such a step {remedy}.</p>}
         <ul class="told-steps">
           {steps.slice(0, STEPS).map((step) => (
-            <Refused key={step.exchange_id} step={step} />
+            <Refused key={step.exchange_id} step={step} names={names} />
           ))}
         </ul>
       </details>
@@ -119,11 +124,11 @@ function RefusedGroup({ steps }: { steps: Group }) {
   );
 }
 
-function Refused({ step }: { step: Step }) {
+function Refused({ step, names }: { step: Step; names: Names }) {
   const [isOpen, setOpen] = useState(false);
   return (
     <li class="told-step">
-      <StepHead step={step} />
+      <StepHead step={step} names={names} />
       <details class="fold" onToggle={({ currentTarget }) => setOpen(currentTarget.open)}>
         <summary>What was new in it</summary>
         {isOpen ? <WholeExplanation exchange_id={step.exchange_id} /> : null}
@@ -133,7 +138,7 @@ function Refused({ step }: { step: Step }) {
 }
 
 /** Where and when it was. */
-function StepHead({ step }: { step: Step }) {
+function StepHead({ step, names }: { step: Step; names: Names }) {
   const { exchange_id, run_id, started_at, relegation } = step;
   return (
     <p class="step-head faint">
@@ -143,7 +148,11 @@ function StepHead({ step }: { step: Step }) {
         <a href={hrefOf('conversations', run_id, { turn: String(exchange_id) })}>{run_id}</a>
       )}{' '}
       <Time at={started_at} />{' '}
-      {relegation.agent === null ? null : <Badge title="Agent">{relegation.agent.slice(0, 12)}</Badge>}{' '}
+      {relegation.agent === null ? null : (
+        <Badge title={`Agent variant ${relegation.agent}`}>
+          {names.get(relegation.agent) ?? relegation.agent.slice(0, 12)}
+        </Badge>
+      )}{' '}
       {relegation.student_version === null ? null : <>version {relegation.student_version}</>}
     </p>
   );

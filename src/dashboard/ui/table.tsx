@@ -55,7 +55,7 @@ export function Table<One>({
   );
 }
 
-export interface CountedList<One> extends Resource<CountedPage<One>> {
+interface CountedList<One> extends Resource<CountedPage<One>> {
   /** Shows more rows. */
   more(): void;
 }

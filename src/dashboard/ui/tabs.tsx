@@ -21,16 +21,16 @@ export function Tabs({
   return (
     <div class="tabs">
       <div role="tablist" aria-label={label} onKeyDown={move}>
-        {tabs.map(({ name }, its) => (
+        {tabs.map(({ name }, index) => (
           <button
             key={name}
             type="button"
             role="tab"
-            id={`${id}-${its}`}
-            aria-selected={its === at}
+            id={`${id}-${index}`}
+            aria-selected={index === at}
             aria-controls={`${id}-panel`}
-            tabIndex={its === at ? 0 : -1}
-            onClick={() => setAt(its)}
+            tabIndex={index === at ? 0 : -1}
+            onClick={() => setAt(index)}
           >
             {name}
           </button>

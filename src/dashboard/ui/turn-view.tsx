@@ -2,9 +2,9 @@
 import { blocksOf, type CapturedTurn, type Message, tokensIn } from '../core/captured.ts';
 import { countOf, formatClock, formatNumber, formatShort, formatSpan } from '../core/format.ts';
 import { memo } from '../core/memo.ts';
-import { formatUsd } from '../core/money.ts';
 import { Badge } from './basics.tsx';
 import { type BlockContext, Blocks } from './blocks.tsx';
+import { TurnCost } from './cost.tsx';
 import { ExchangeDetails } from './exchange-details.tsx';
 import { LongText } from './long-text.tsx';
 import { StepWhy } from './step-why.tsx';
@@ -25,7 +25,7 @@ export const TurnView = memo(({ turn, at, results, calls, has_several }: TurnPro
   const context = { exchange_id: turn.exchange_id, results };
   const added = turn.messages_added
     .map((message) => withoutPlaced(message, calls))
-    .filter((one) => one !== null);
+    .filter((value) => value !== null);
   return (
     <article
       class={`turn ${turn.failed ? 'turn-failed' : ''} ${turn.served_by === 'student' ? 'turn-student' : ''}`}
@@ -79,11 +79,13 @@ function TurnHead({ turn, at, has_several }: { turn: CapturedTurn; at: number; h
       )}
       {usage.output_tokens === null && usage.input_tokens === null ? null : (
         <span class="faint">
+          {usage.estimated ? '~' : ''}
           {formatShort(tokensIn(usage))} → {formatShort(usage.output_tokens)} tokens
+          {usage.estimated ? ', estimated' : ''}
         </span>
       )}
       {cached > 0 ? <span class="faint">{formatShort(cached)} cached</span> : null}
-      {turn.cost_usd === null ? null : <span class="faint">{formatUsd(turn.cost_usd)}</span>}
+      {turn.cost_usd === null ? null : <TurnCost of={turn} />}
       {turn.model === null ? null : <span class="faint turn-model">{turn.model}</span>}
       {turn.served_by === 'student' ? <Badge tone="student">student</Badge> : null}
       {turn.is_retry ? <Badge tone="warn">retry</Badge> : null}
@@ -139,12 +141,20 @@ function Setting({ turn: { system, tools }, context }: { turn: CapturedTurn; con
 }
 
 function Trouble({ turn }: { turn: CapturedTurn }) {
-  const { failed, error, problem, is_cut, undecodable, status } = turn;
+  const { failed, aborted, end_cause, end_words, error, problem, is_cut, undecodable, status } = turn;
+  const isOurs = end_cause !== null && end_cause !== 'upstream_status';
   return (
     <>
-      {failed ? (
+      {failed || aborted ? (
         <p class="trouble">
-          {error ?? (status === 0 ? 'No answer came.' : `The upstream answered ${status}.`)}
+          {isOurs
+            ? `${end_words.charAt(0).toUpperCase()}${end_words.slice(1)}.`
+            : (error ??
+              (status === 0
+                ? 'No answer came.'
+                : status >= 400
+                  ? `The upstream answered ${status}.`
+                  : 'The answer broke off.'))}
         </p>
       ) : null}
       {undecodable || problem !== '' ? (

@@ -1,0 +1,33 @@
+/** Queries that the reader saved, in this browser. At most SAVED_QUERIES; the oldest goes. Browser. */
+
+const KEY = 'understudy.queries';
+const SAVED_QUERIES = 12;
+
+export function listQueries(): string[] {
+  try {
+    const saved: unknown = JSON.parse(localStorage.getItem(KEY) ?? '[]');
+    return Array.isArray(saved) ? saved.filter((query): query is string => typeof query === 'string') : [];
+  } catch {
+    // The browser keeps nothing, or something else stands there.
+    return [];
+  }
+}
+
+/** @returns what is saved now */
+export function saveQuery(query: string): string[] {
+  return write([...listQueries().filter((saved) => saved !== query), query].slice(-SAVED_QUERIES));
+}
+
+/** @returns what is saved now */
+export function forgetQuery(query: string): string[] {
+  return write(listQueries().filter((saved) => saved !== query));
+}
+
+function write(queries: string[]): string[] {
+  try {
+    localStorage.setItem(KEY, JSON.stringify(queries));
+  } catch {
+    // They last as long as the page.
+  }
+  return queries;
+}

@@ -1,0 +1,281 @@
+/**
+ * Costs: what captured traffic cost by model, agent, tool and the like, what missing the provider's cache cost, and what is left
+ * of providers' limits. Browser.
+ */
+import { filterOf, hrefOf, setFilters } from '../core/address.ts';
+import { call } from '../core/api.ts';
+import type { Reply } from '../core/contract.ts';
+import { countOf, formatNumber, formatShare, formatShort, formatSpan } from '../core/format.ts';
+import { formatUsd } from '../core/money.ts';
+import { useResource } from '../core/resource.ts';
+import { Badge, PageHead, Panel, Stat, Time } from '../ui/basics.tsx';
+import { DayBars } from '../ui/chart.tsx';
+import { Cost, sayCost } from '../ui/cost.tsx';
+import { Loaded } from '../ui/states.tsx';
+import { type Column, Table } from '../ui/table.tsx';
+
+type Figures = Reply<'GET /capture/figures'>;
+type Row = Figures['rows'][number];
+type Limit = Reply<'GET /capture/limits'>['limits'][number];
+type Cause = Reply<'GET /capture/cache'>['sum']['causes'][number];
+
+const DIMENSIONS: readonly [name: Figures['by'], title: string][] = [
+  ['model', 'Model'],
+  ['agent', 'Agent'],
+  ['tool', 'Tool'],
+  ['provider', 'Provider'],
+  ['note', 'Note'],
+  ['credential', 'Credential'],
+  ['served_by', 'Who answered'],
+  ['day', 'Day'],
+];
+const SPANS = ['1', '7', '30', '90'];
+
+export function CostsPage() {
+  const by = DIMENSIONS.find(([name]) => name === filterOf('by'))?.[0] ?? 'model';
+  const days = SPANS.includes(filterOf('days')) ? filterOf('days') : '30';
+  const figures = useResource(
+    `figures ${by} ${days}`,
+    (signal) => call('GET /capture/figures', { query: { by, days: Number(days) }, signal }),
+    { every_ms: 30_000 },
+  );
+  const daily = useResource(
+    `figures by day ${days}`,
+    (signal) => call('GET /capture/figures', { query: { by: 'day', days: Number(days) }, signal }),
+    { every_ms: 60_000 },
+  );
+  return (
+    <>
+      <PageHead title="Costs" sub="What captured traffic cost and used, in whole UTC days." />
+      <Choices by={by} days={days} />
+      <Loaded from={figures} lines={8}>
+        {(report) => <FigurePanels report={report} daily={daily.data.value} />}
+      </Loaded>
+      <CachePanel days={Number(days)} />
+      <LimitsPanel />
+    </>
+  );
+}
+
+function Choices({ by, days }: { by: Figures['by']; days: string }) {
+  return (
+    <div class="filters">
+      <label>
+        <span>By</span>
+        <select value={by} onChange={({ currentTarget }) => setFilters({ by: currentTarget.value })}>
+          {DIMENSIONS.map(([name, title]) => (
+            <option key={name} value={name} selected={name === by}>
+              {title}
+            </option>
+          ))}
+        </select>
+      </label>
+      <label>
+        <span>Days</span>
+        <select value={days} onChange={({ currentTarget }) => setFilters({ days: currentTarget.value })}>
+          {SPANS.map((span) => (
+            <option key={span} value={span} selected={span === days}>
+              {span}
+            </option>
+          ))}
+        </select>
+      </label>
+    </div>
+  );
+}
+
+function FigurePanels({ report, daily }: { report: Figures; daily: Figures | null }) {
+  const { total, rows, others, by, is_whole, scanned } = report;
+  const title = DIMENSIONS.find(([name]) => name === by)![1];
+  const input = total.input_tokens + total.cache_read_tokens + total.cache_write_tokens;
+  const period = `${report.from_day} to ${report.to_day}, UTC`;
+  return (
+    <>
+      <div class="stats">
+        <Stat value={<Cost of={total} />} label="Cost" sub={sayCost(total, 0) ?? period} />
+        <Stat
+          value={formatShort(input)}
+          label="Input tokens"
+          sub={`${formatShare(total.cache_share)} from a cache`}
+        />
+        <Stat value={formatShort(total.output_tokens)} label="Output tokens" />
+        <Stat
+          value={formatNumber(total.turns)}
+          label="Turns"
+          sub={`${countOf(total.student_turns, 'turn')} by the student`}
+        />
+        <Stat
+          value={formatNumber(total.errors)}
+          label="Failed calls"
+          href={hrefOf('conversations', null, { q: 'has:error' })}
+        />
+      </div>
+      {daily === null ? null : <DayBars title="Cost a day" points={listDays(daily)} format={formatUsd} />}
+      <Panel
+        title={`By ${title.toLowerCase()}`}
+        sub={
+          is_whole
+            ? `${countOf(scanned, 'exchange')}, ${period}`
+            : `${countOf(scanned, 'exchange')} so far; older ones are being read`
+        }
+      >
+        <Table
+          label={`Figures by ${title.toLowerCase()}`}
+          columns={columnsOf(title)}
+          rows={others === null ? rows : [...rows, { name: '(others)', query: null, ...others }]}
+          keyOf={({ name }) => name ?? ''}
+          empty="Nothing was captured in these days."
+        />
+      </Panel>
+    </>
+  );
+}
+
+/** Every day of the period; on a day without a row nothing was captured. */
+function listDays({ from_day, to_day, rows }: Figures): { date: string; value: number }[] {
+  const costs = new Map(rows.map(({ name, cost_usd }) => [name, cost_usd ?? 0]));
+  const days: { date: string; value: number }[] = [];
+  for (let ms = Date.parse(from_day); ms <= Date.parse(to_day); ms += 86_400_000) {
+    const date = new Date(ms).toISOString().slice(0, 10);
+    days.push({ date, value: costs.get(date) ?? 0 });
+  }
+  return days;
+}
+
+const columnsOf = (title: string): Column<Row>[] => [
+  {
+    title,
+    kind: 'wide',
+    show: ({ name, query }) =>
+      query === null ? (
+        (name ?? <span class="faint">not known</span>)
+      ) : (
+        <a href={hrefOf('conversations', null, { q: query })}>{name}</a>
+      ),
+  },
+  { title: 'Cost', kind: 'number', show: (row) => <Cost of={row} /> },
+  { title: 'Turns', kind: 'number', show: ({ turns }) => formatNumber(turns) },
+  { title: 'Failed', kind: 'number', show: ({ errors }) => formatNumber(errors) },
+  {
+    title: 'Input',
+    kind: 'number',
+    show: (row) => formatShort(row.input_tokens + row.cache_read_tokens + row.cache_write_tokens),
+  },
+  { title: 'Cached', kind: 'number', show: ({ cache_share }) => formatShare(cache_share) },
+  { title: 'Output', kind: 'number', show: ({ output_tokens }) => formatShort(output_tokens) },
+  { title: 'p50', kind: 'number', show: ({ latency_p50_ms }) => formatSpan(latency_p50_ms) },
+  { title: 'p95', kind: 'number', show: ({ latency_p95_ms }) => formatSpan(latency_p95_ms) },
+];
+
+const CAUSE_COLUMNS: Column<Cause>[] = [
+  {
+    title: 'Why',
+    kind: 'wide',
+    show: ({ words, place }) => (
+      <>
+        {words}
+        {place === null ? null : <span class="faint"> ({place})</span>}
+      </>
+    ),
+  },
+  { title: 'Agent', show: ({ agent }) => agent || '–' },
+  { title: 'Turns', kind: 'number', show: ({ misses }) => formatNumber(misses) },
+  { title: 'Tokens lost', kind: 'number', show: ({ lost_tokens }) => formatShort(lost_tokens) },
+  {
+    title: 'Cost',
+    kind: 'number',
+    show: ({ cost_usd }) => (cost_usd === null ? 'no price' : formatUsd(cost_usd)),
+  },
+  {
+    title: 'Runs',
+    show: ({ runs }) =>
+      runs.map((id, at) => (
+        <span key={id}>
+          {at === 0 ? '' : ', '}
+          <a href={hrefOf('conversations', id)}>{id}</a>
+        </span>
+      )),
+  },
+];
+
+/** What the newest runs lost: more would take the reader of the captures long, and `inspect --cache` sums all. */
+function CachePanel({ days }: { days: number }) {
+  const from = new Date(Date.now() - days * 86_400_000).toISOString().slice(0, 10);
+  const cache = useResource(`cache ${from}`, (signal) =>
+    call('GET /capture/cache', { query: { from: `${from}T00:00:00Z` }, signal }),
+  );
+  return (
+    <Loaded from={cache} lines={3}>
+      {({ runs, sum, next_cursor }) => (
+        <Panel
+          title="Missed caches"
+          sub={`The newest ${countOf(runs, 'run')}${next_cursor === null ? '' : '; understudy inspect --cache sums all'}. ${
+            sum.misses === 0
+              ? `None of ${countOf(sum.turns, 'turn')} missed the provider's cache.`
+              : `${countOf(sum.misses, 'turn')} of ${formatNumber(sum.turns)} read less from the provider's cache than they could have.`
+          }`}
+        >
+          {sum.misses === 0 ? null : (
+            <Table
+              label="Causes of missed caches"
+              columns={CAUSE_COLUMNS}
+              rows={sum.causes}
+              keyOf={({ cause, agent, place }) => `${cause} ${agent} ${place}`}
+              empty=""
+            />
+          )}
+        </Panel>
+      )}
+    </Loaded>
+  );
+}
+
+const LIMIT_COLUMNS: Column<Limit>[] = [
+  { title: 'Limit', show: ({ name }) => name },
+  { title: 'Provider', show: ({ provider }) => provider },
+  { title: 'Credential', show: ({ credential }) => <code>{credential}</code> },
+  {
+    title: 'Used',
+    kind: 'number',
+    show: ({ used_share }) => (
+      <Badge tone={(used_share ?? 0) >= 0.9 ? 'bad' : (used_share ?? 0) >= 0.7 ? 'warn' : 'plain'}>
+        {formatShare(used_share)}
+      </Badge>
+    ),
+  },
+  {
+    title: 'Left',
+    kind: 'number',
+    show: ({ remaining, limit }) =>
+      remaining === null
+        ? '–'
+        : `${formatShort(remaining)}${limit === null ? '' : ` of ${formatShort(limit)}`}`,
+  },
+  { title: 'Resets', show: ({ resets_at }) => <Time at={resets_at} never="not told" /> },
+  { title: 'Runs out', show: ({ runs_out_at }) => <Time at={runs_out_at} never="not before" /> },
+  { title: 'Told', show: ({ read_at }) => <Time at={read_at} /> },
+];
+
+function LimitsPanel() {
+  const limits = useResource('limits', (signal) => call('GET /capture/limits', { signal }), {
+    every_ms: 30_000,
+  });
+  return (
+    <Loaded from={limits} lines={3}>
+      {({ limits: rows }) => (
+        <Panel
+          title="Limits of providers"
+          sub="As the newest answers told them. Runs out: at the pace of the last hour, if that is before it resets."
+        >
+          <Table
+            label="Limits of providers"
+            columns={LIMIT_COLUMNS}
+            rows={rows}
+            keyOf={({ credential, provider, name }) => `${credential} ${provider} ${name}`}
+            empty="No answer of the last 24 hours told a limit."
+          />
+        </Panel>
+      )}
+    </Loaded>
+  );
+}

@@ -1,0 +1,259 @@
+/**
+ * The bar over a list of runs: a query whose text stands in the address, with completion, saved queries and its own errors.
+ * `/` leads to it, `?` explains it. Browser.
+ */
+import { useEffect, useId, useMemo, useRef, useState } from 'preact/hooks';
+import { completeRunQuery } from '../../domain/run-query/complete.ts';
+import type { SortField } from '../../domain/run-query/fields.ts';
+import { parseRunQuery } from '../../domain/run-query/parse.ts';
+import { printRunQuery } from '../../domain/run-query/print.ts';
+import { RunQueryError } from '../../domain/run-query/run-query.ts';
+import { setFilters } from '../core/address.ts';
+import { forgetQuery, listQueries, saveQuery } from '../core/saved-queries.ts';
+
+const PAUSE_MS = 300;
+/** As long as the API takes. */
+const QUERY_CHARACTERS = 2_000;
+
+/** Why the query cannot be read; '' when it can. */
+function check(text: string): string {
+  try {
+    parseRunQuery(text);
+    return '';
+  } catch (error) {
+    if (error instanceof RunQueryError) return error.message;
+    throw error;
+  }
+}
+
+/**
+ * @param valuesOf what a field holds in the list, such as the models that answered
+ */
+export function QueryBar({
+  value,
+  valuesOf,
+}: {
+  value: string;
+  valuesOf: (field: string) => readonly string[];
+}) {
+  const { typed, type, problem } = useTyped(value);
+  const input = useRef<HTMLInputElement>(null);
+  const [caret, setCaret] = useState<number | null>(null);
+  const [chosen, choose] = useState(-1);
+  const [isExplained, explain] = useState(false);
+  const id = useId();
+  useShortcuts(input, () => explain((before) => !before));
+  const found = useMemo(
+    () => (caret === null ? null : completeRunQuery(typed, caret, valuesOf)),
+    [typed, caret, valuesOf],
+  );
+  const items = found?.items ?? [];
+  const close = () => {
+    setCaret(null);
+    choose(-1);
+  };
+  const accept = (at: number) => {
+    const item = items[at];
+    if (found === null || item === undefined) return;
+    const end = item.text.endsWith(':') ? '' : ' ';
+    const before = typed.slice(0, found.from) + item.text + end;
+    type(before + typed.slice(found.to).trimStart());
+    choose(-1);
+    setCaret(end === '' ? before.length : null);
+    requestAnimationFrame(() => input.current?.setSelectionRange(before.length, before.length));
+  };
+  const onKeyDown = (event: KeyboardEvent) => {
+    if (event.key === 'Escape') close();
+    else if (event.key === 'Enter') chosen >= 0 ? accept(chosen) : close();
+    else if (items.length > 0 && (event.key === 'ArrowDown' || event.key === 'ArrowUp'))
+      choose(
+        (chosen + (event.key === 'ArrowDown' ? 1 : items.length + (chosen < 0 ? 1 : 0) - 1)) % items.length,
+      );
+    else if (event.key === 'Tab' && chosen >= 0) accept(chosen);
+    else return;
+    event.preventDefault();
+  };
+  return (
+    <search class="query-bar">
+      <label for={`${id}-text`}>Search</label>
+      <div class="query-field">
+        <input
+          ref={input}
+          id={`${id}-text`}
+          type="search"
+          // biome-ignore lint/a11y/noRedundantRoles: without a list of the browser's own it is no combobox by itself
+          role="combobox"
+          list={undefined}
+          aria-expanded={items.length > 0}
+          aria-controls={`${id}-list`}
+          aria-activedescendant={chosen < 0 ? undefined : `${id}-${chosen}`}
+          aria-invalid={problem !== ''}
+          aria-describedby={`${id}-problem`}
+          autocomplete="off"
+          spellcheck={false}
+          value={typed}
+          placeholder='status:failed tool:run_tests cost:>0.5 "date parser" since:7d'
+          maxLength={QUERY_CHARACTERS}
+          onInput={({ currentTarget }) => {
+            type(currentTarget.value);
+            choose(-1);
+            setCaret(currentTarget.selectionStart);
+          }}
+          onKeyDown={onKeyDown}
+          onBlur={close}
+        />
+        <CompletionList id={id} items={items} chosen={chosen} accept={accept} />
+      </div>
+      <SavedQueries value={value} />
+      <p id={`${id}-problem`} class="query-problem" role="status">
+        {problem}
+      </p>
+      {isExplained ? <QueryHelp /> : null}
+    </search>
+  );
+}
+
+function CompletionList({
+  id,
+  items,
+  chosen,
+  accept,
+}: {
+  id: string;
+  items: readonly { text: string; describes: string }[];
+  chosen: number;
+  accept: (at: number) => void;
+}) {
+  return (
+    <div
+      id={`${id}-list`}
+      role="listbox"
+      class="completions"
+      aria-label="Completions"
+      hidden={items.length === 0}
+    >
+      {items.map(({ text, describes }, at) => (
+        // biome-ignore lint/a11y/useKeyWithClickEvents: the field handles the keys
+        <div
+          key={text}
+          id={`${id}-${at}`}
+          role="option"
+          aria-selected={at === chosen}
+          tabIndex={-1}
+          onMouseDown={(event) => event.preventDefault()}
+          onClick={() => accept(at)}
+        >
+          <b>{text}</b> <span class="faint">{describes}</span>
+        </div>
+      ))}
+    </div>
+  );
+}
+
+/** The text in the field; the address follows it after a pause, as long as the query can be read. */
+function useTyped(value: string): { typed: string; type: (text: string) => void; problem: string } {
+  const [typed, type] = useState(value);
+  const told = useRef(value);
+  useEffect(() => {
+    if (value === told.current) return;
+    told.current = value;
+    type(value);
+  }, [value]);
+  const problem = useMemo(() => check(typed), [typed]);
+  useEffect(() => {
+    if (typed === told.current || problem !== '') return;
+    const timer = setTimeout(() => {
+      told.current = typed;
+      setFilters({ q: typed });
+    }, PAUSE_MS);
+    return () => clearTimeout(timer);
+  }, [typed, problem]);
+  return { typed, type, problem };
+}
+
+/** `/` goes to the field, `?` explains the language; not while something is typed elsewhere. */
+function useShortcuts(input: { current: HTMLInputElement | null }, explain: () => void): void {
+  useEffect(() => {
+    const onKey = (event: KeyboardEvent) => {
+      const at = event.target as HTMLElement;
+      if (event.ctrlKey || event.metaKey || event.altKey || at.closest('input, textarea, select, dialog'))
+        return;
+      if (event.key === '/') input.current?.focus();
+      else if (event.key === '?') explain();
+      else return;
+      event.preventDefault();
+    };
+    addEventListener('keydown', onKey);
+    return () => removeEventListener('keydown', onKey);
+  }, []);
+}
+
+function SavedQueries({ value }: { value: string }) {
+  const [saved, setSaved] = useState(listQueries);
+  const isSaved = saved.includes(value);
+  return (
+    <div class="saved-queries">
+      {value === '' || isSaved ? null : (
+        <button type="button" class="plain small" onClick={() => setSaved(saveQuery(value))}>
+          Save this search
+        </button>
+      )}
+      {saved.map((query) => (
+        <span key={query} class="saved-query">
+          <button
+            type="button"
+            class="plain small"
+            aria-pressed={query === value}
+            onClick={() => setFilters({ q: query })}
+          >
+            {query}
+          </button>
+          <button
+            type="button"
+            class="plain small"
+            aria-label={`Forget ${query}`}
+            onClick={() => setSaved(forgetQuery(query))}
+          >
+            ×
+          </button>
+        </span>
+      ))}
+    </div>
+  );
+}
+
+function QueryHelp() {
+  return (
+    <div class="query-help">
+      <p>
+        A run must match every word: <code>status:failed</code> <code>tool:run_tests</code>{' '}
+        <code>cost:&gt;0.5</code> <code>since:7d</code> <code>-model:haiku</code> <code>sort:cost</code>.
+        Words without a field are searched for. <a href="/docs/guides/queries">All fields</a>
+      </p>
+      <p>
+        Keys: <kbd>/</kbd> this field, <kbd>j</kbd> and <kbd>k</kbd> the next and the previous run,{' '}
+        <kbd>Enter</kbd> opens it, <kbd>?</kbd> this help.
+      </p>
+    </div>
+  );
+}
+
+/** A column's heading that orders the list; a second click turns the order. */
+export function SortHeading({ q, field, children }: { q: string; field: SortField; children: string }) {
+  const query = check(q) === '' ? parseRunQuery(q) : { terms: [], sort: null };
+  const order = query.sort?.field === field ? query.sort : null;
+  const sort = { field, is_descending: order === null ? true : !order.is_descending };
+  const words = order === null ? '' : order.is_descending ? ', largest first' : ', smallest first';
+  return (
+    <button
+      type="button"
+      class="sort-heading"
+      aria-label={`Sort by ${children.toLowerCase()}${words}`}
+      aria-pressed={order !== null}
+      onClick={() => setFilters({ q: printRunQuery({ ...query, sort }) })}
+    >
+      {children}
+      <span aria-hidden="true">{order === null ? '' : order.is_descending ? ' ↓' : ' ↑'}</span>
+    </button>
+  );
+}
