@@ -134,7 +134,7 @@ export function toApiBody(error: CatalogueError): { detail: string } {
   return { detail: error.message };
 }
 
-/** To the gateway's wire: shaped like an error of the messages API, whoever the client is (document 3, Errors). */
+/** To the gateway's wire: shaped like an error of the messages API, for every client (document 3, Errors). */
 export function toMessagesBody(error: CatalogueError): {
   type: 'error';
   error: { type: string; message: string };

@@ -2,11 +2,10 @@
  * The process's own log: JSON lines on standard error, from LOG_LEVEL on. It holds no bodies, no headers, no secrets. A
  * caller's mistake is told to the caller and is no line here. Any thread, each its own.
  */
-import { destination, type Logger, pino } from 'pino';
+import { type Logger, pino } from 'pino';
+import { LineWriter, STDERR } from './std/line-writer.ts';
 
 export type Log = Logger;
-
-const STDERR = 2;
 
 /**
  * @param level of the least important line to write; `silent` for none
@@ -15,6 +14,6 @@ const STDERR = 2;
 export function createLog(level: string): Logger {
   return pino(
     { level, base: null, timestamp: () => `,"time":"${new Date().toISOString()}"` },
-    destination({ dest: STDERR, sync: true }),
+    new LineWriter(STDERR),
   );
 }

@@ -1,79 +1,60 @@
-/** Composition root: puts the process's parts together, starts them, stops them in reverse. Main thread. */
+/** The start of the whole process, in order; its end runs in reverse order. The composition root. Main thread. */
 
 import { dirname } from 'node:path';
 import { CaptureWriterClient } from '../actors/capture-writer/client.ts';
-import {
-  closeMappedMemory,
-  type MappedMemory,
-  MemoryPart,
-  makeMappedMemory,
-} from '../actors/capture-writer/mapped-memory.ts';
-import { allocateRateTable } from '../actors/rate-bucket/table.ts';
-import { MOVING_KINDS, PINS, SERVER_KINDS } from '../actors/supervision.ts';
-import { type MetricsData, ProcessMetrics } from './api/metrics.ts';
-import { UserEpochs } from './api/user-epochs.ts';
+import { closeMappedMemory, MemoryPart, makeMappedMemory } from '../actors/capture-writer/mapped-memory.ts';
 import { loadEmbeddedSecret } from './auth/embedded-secret.ts';
-import { Revocations } from './auth/revocations.ts';
-import { OWNER, signUserToken } from './auth/sign-token.ts';
-import { StreamTickets } from './auth/stream-tickets.ts';
+import { OWNER } from './auth/owner.ts';
+import { OWNER_TOKEN_HOURS, signUserToken } from './auth/sign-token.ts';
+import { ConfigError } from './config/config-error.ts';
 import { type Config, silenceModelRuntime } from './config.ts';
-import { CaptureControl, type ThreadCapture } from './gateway/capture/capture-control.ts';
-import { ConnectionWatch } from './http/connection-watch.ts';
-import { holdPort } from './http/port.ts';
-import {
-  CAPTURE_STOP_MS,
-  COMPUTE_DEADLINE_MS,
-  COMPUTE_QUEUE_CALLS,
-  FAILED_SIGN_INS,
-  OWNER_TOKEN_HOURS,
-  RATE_SLOTS,
-} from './limits.ts';
+import type { FramingGuard } from './http/connection-watch.ts';
+import { loadServer } from './http/server.ts';
 import { createLog, type Log } from './log.ts';
-import { TunnelCounts } from './proxy/tunnel-counts.ts';
-import type { ActorClient } from './runtime/actor-client.ts';
-import { ActorThreads } from './runtime/actor-threads.ts';
-import { allocateClaims } from './runtime/claims.ts';
-import { ComputePool } from './runtime/compute-pool.ts';
-import type { Placement } from './runtime/protocol.ts';
-import { findModelDir } from './search/open-embedder.ts';
 import { createDeferred } from './std/deferred.ts';
-import { newUlid } from './std/id.ts';
-import { resolveModuleUrl } from './std/module-url.ts';
-import { SharedLocks } from './std/shared-locks.ts';
 import { quoteForShell } from './std/shell-word.ts';
-import { readLastId } from './storage/capture/last-id.ts';
-import { databasePaths } from './storage/lmdb/stores.ts';
-import { WriteTurn } from './storage/lmdb/write-turn.ts';
+import { IdleWipes } from './storage/idle-wipe.ts';
+import { databasePaths, keepCheckpoints } from './storage/lmdb/stores.ts';
 import { findLoosePlaces } from './storage/loose-places.ts';
-import type { HostOptions } from './threads/actor-thread-entry.ts';
-import { CaptureReaderProcess } from './threads/capture-reader-process.ts';
+import { allocateShared, type Starting, startActors } from './threads/actor-start.ts';
 import { openCapture } from './threads/capture-start.ts';
-import { OtelExportProcess } from './threads/otel-export-process.ts';
+import { logDamagedValues } from './threads/damage-log.ts';
+import { CAPTURE_STOP_MS } from './threads/gateway-server.ts';
+import { assertLimitRelations } from './threads/limit-relations.ts';
+import { openOtelExport } from './threads/otel-export-process.ts';
 import { ProcessClaims } from './threads/process-claims.ts';
-import { startProxy } from './threads/proxy-start.ts';
-import type { ProxyThread, RoutedServer } from './threads/proxy-thread.ts';
-import { startServerActors } from './threads/server-actors.ts';
-import { type Parts, ServerThread } from './threads/server-thread.ts';
-import { ServerThreads } from './threads/server-threads.ts';
-import { checkStudent, StudentThread } from './threads/student-thread.ts';
+import { type Capture, guardOf, startServers } from './threads/server-start.ts';
+import type { Parts } from './threads/server-thread.ts';
+import { ServiceParts } from './threads/service-parts.ts';
+
+/** How long a start that was given up may take to stop. */
+const GIVEN_UP_START_MS = 8_000;
+
+const WORDS_OF_PLAIN_SERVER =
+  "Node's own HTTP server takes its place, which is slower; Node 22 has the faster one, and HTTP_SERVER=node hides this line";
+
+const WORDS_OF_FAILED_CHECKPOINT =
+  'runs.mdb could not be synced: until the disk is in order and the service was started again, a power cut may cost the file';
 
 /** What runs after a start. */
 export interface RunningUnderstudy {
-  /** Without a trailing slash; null when the part was not asked for. */
+  /** Without a trailing slash; null for a listener that was not asked for. */
   api_url: string | null;
   gateway_url: string | null;
   /** What clients set HTTPS_PROXY to; null without a proxy. */
   proxy_url: string | null;
-  /** A token for the first user, where this service signs its own; null where tokens come from elsewhere. For terminals alone. */
+  framing_guard: FramingGuard;
+  server_threads: number;
+  /** A token for the first user, for a terminal; null where an identity provider signs the tokens. */
   owner_token: string | null;
   /** Drains and closes everything. Called once. */
   stop(): Promise<void>;
 }
 
 /**
- * Starts the parts that are asked for.
+ * Starts a service with the listeners that are asked for.
  * @param givingUp ends the start, however far it is
- * @throws Error when a database cannot be opened or an address cannot be bound, and the reason of `givingUp`; nothing
+ * @throws Error when a database cannot be opened or an address cannot be bound, or the reason of `givingUp`; nothing
  * runs then
  */
 export async function startUnderstudy(
@@ -81,18 +62,20 @@ export async function startUnderstudy(
   parts: Parts,
   givingUp?: AbortSignal,
 ): Promise<RunningUnderstudy> {
+  assertLimitRelations();
   silenceModelRuntime();
-  const stops: (() => Promise<void>)[] = [];
-  const stop = async () => {
-    for (const end of stops.splice(0).reverse()) await end();
-  };
-  const starting = startAll(config, parts, stops, givingUp);
+  const running = new ServiceParts();
+  const stop = () => running.stop();
+  const starting = startAll(config, parts, running, givingUp);
   try {
     return { ...(await unlessAborted(starting, givingUp)), stop };
   } catch (thrown) {
-    // What a start that was given up begins nevertheless, ends with it.
-    starting.then(stop, stop).catch(() => {});
+    // Parts that a start begins after it was given up are stopped too: a thread that starts while the process exits can keep the
+    // process from exiting.
+    const settled = starting.then(stop, stop).catch(() => {});
     await stop();
+    const late = new Promise<void>((resolve) => setTimeout(resolve, GIVEN_UP_START_MS).unref());
+    await Promise.race([settled, late]);
     throw thrown;
   }
 }
@@ -114,262 +97,98 @@ async function unlessAborted<T>(work: Promise<T>, signal: AbortSignal | undefine
 async function startAll(
   given: Config,
   parts: Parts,
-  stops: (() => Promise<void>)[],
+  running: ServiceParts,
   givingUp: AbortSignal | undefined,
 ): Promise<Omit<RunningUnderstudy, 'stop'>> {
   const log = createLog(given.log_level);
+  logDamagedValues(log);
   const isCapturing = parts.gateway && given.capture.enabled;
-  const claims = new ProcessClaims(given, log, givingUp);
-  stops.push(() => claims.release());
+  const claims = await running.start({
+    start: () => new ProcessClaims(given, log, givingUp),
+    stop: (taken) => taken.release(),
+  });
   await claims.take({ api: parts.api, capture: isCapturing });
-  const config = withTokenSecret(given, parts);
-  const shared = allocateShared();
-  const memory = isCapturing ? makeMappedMemory(config.capture.max_queue_bytes, config.server_threads) : null;
-  if (memory !== null) stops.push(async () => closeMappedMemory(memory));
-  const actors = await startActors({ config, parts, shared, memory, log, stops });
-
+  givingUp?.throwIfAborted();
+  const config = await withServer(withTokenSecret(given, parts), log);
+  // From before the first write until after the last one.
+  if (parts.api) {
+    await running.start({ start: () => keepRunsCheckpointed(config, log), stop: (kept) => kept.stop() });
+    await running.start({ start: () => wipeDeletedContent(config, log), stop: (wipes) => wipes.stop() });
+  }
+  const memory = await running.start({
+    start: () =>
+      isCapturing ? makeMappedMemory(config.capture.max_queue_bytes, config.server_threads) : null,
+    stop: (made) => (made === null ? undefined : closeMappedMemory(made)),
+  });
+  const starting: Starting = { config, parts, shared: allocateShared(), memory, log, running };
+  const actors = await startActors(starting);
   const ownMemory = memory === null ? null : new MemoryPart(memory, 0, config.server_threads);
   const writer = isCapturing ? new CaptureWriterClient(actors.client, ownMemory) : null;
-  let otel: OtelExportProcess | null = null;
-  if (writer !== null) {
-    await openCapture(writer, config.capture.db);
-    otel = openOtelExport(config, log);
-    // Behind the last flush of the writer: what was captured last goes out, too.
-    if (otel !== null) stops.push(() => otel!.close());
-    stops.push(() => writer.flush(CAPTURE_STOP_MS).catch(() => {}));
-  }
-  // Behind all that may refuse the start: that is told in one line.
+  const capture = writer === null ? { writer, otel: null } : await startCapture(starting, writer);
+  // After everything that may refuse the start, because a refusal is one line.
   warnOfLoosePlaces(given, log);
-  const { first, proxy } = await startServers({ config, parts, shared, memory, log, stops }, actors, {
-    writer,
-    otel,
-  });
-  stops.push(async () => claims.announceEnd());
+  const { first, proxy } = await startServers(starting, actors, capture);
+  await running.start({ start: () => claims, stop: (taken) => taken.announceEnd() });
   const isOwnSecret = config.auth.jwt_secret !== given.auth.jwt_secret;
   return {
     api_url: first.api_url,
     gateway_url: first.gateway_url,
     proxy_url: proxy?.url ?? null,
+    framing_guard: guardOf(config),
+    server_threads: config.server_threads,
     owner_token: isOwnSecret ? await signOwnerToken(config) : null,
   };
 }
 
-/** What every part of the start is given; each adds to `stops` what ends it. */
-interface Starting {
-  config: Config;
-  parts: Parts;
-  shared: ReturnType<typeof allocateShared>;
-  /** For what is captured; null where nothing is, or where the capture process cannot see it. */
-  memory: MappedMemory | null;
-  log: Log;
-  stops: (() => Promise<void>)[];
-}
-
-/** Memory that all server threads see. */
-function allocateShared() {
-  return {
-    rate_table: allocateRateTable(RATE_SLOTS),
-    failed_sign_ins: allocateRateTable(FAILED_SIGN_INS.buckets),
-    revocations: Revocations.allocate(),
-    user_epochs: UserEpochs.allocate(),
-    stream_tickets: StreamTickets.allocate(),
-    event_locks: SharedLocks.allocate(),
-    write_turn: WriteTurn.allocate(),
-    // Of this start: there may be several services in a process.
-    pattern_catalog: newUlid(),
-  };
-}
-
-/** The actors of a process, as its main thread has them. */
-interface StartedActors {
-  threads: ActorThreads;
-  placement: Placement;
-  /** Reaches them from the main thread. */
-  client: ActorClient;
-  /** null where there is no API. */
-  compute: ComputePool | null;
-  isReady(): Promise<boolean>;
-}
-
-/** The compute pool, the actor threads, and the main thread's own host of actors. */
-async function startActors({ config, parts, shared, memory, log, stops }: Starting): Promise<StartedActors> {
-  const databases = parts.api ? databasePaths(config.data_dir, config.data_key) : null;
-  const placement = placeActors(config, parts);
-  const options: HostOptions = {
-    log_level: config.log_level,
-    capture: {
-      db: config.capture.db,
-      redact: config.capture.redact,
-      max_decoded_bytes: config.capture.max_capture_bytes,
-      retention_days: config.retention_days.captures,
-      data_key: config.data_key,
-      operator_secrets: config.gateway.route_secrets,
-      run_headers: config.capture.run_headers,
-      ...(memory === null ? {} : { memory: { descriptor: memory.descriptor, bytes: memory.bytes } }),
-    },
-    databases,
-    rate_table: shared.rate_table,
-    embedding: config.embedding,
-    compute_threads: config.compute_threads,
-    distill_model: config.distill_model,
-    has_patterns: config.engines.vector_store !== null,
-    pattern_catalog: shared.pattern_catalog,
-  };
-  const compute = parts.api ? openComputePool(config) : null;
-  if (compute !== null) stops.push(() => compute.close());
-  const threads = new ActorThreads({
-    entry: resolveModuleUrl('./threads/actor-thread-entry.ts', import.meta.url),
-    placement,
-    options,
-    ...(compute === null ? {} : { compute: compute.run }),
-    onThreadDown: (index, reason, restartInMs) =>
-      log.error({ thread: index, reason, restart_in_ms: restartInMs }, 'an actor thread ended'),
-  });
-  stops.push(() => threads.stop());
-  // Server threads are numbered from the main one on, and so are their hosts.
-  const ownHost = config.actor_threads;
-  const client = await threads.openClient(ownHost);
-  stops.push(async () => client.close());
-  // Capture is not asked: the gateway forwards without it, and the API does not need it.
-  if (databases === null) return { threads, placement, client, compute, isReady: async () => client.isUp(0) };
-  const host = startServerActors({
-    index: ownHost,
-    placement,
-    actors: client,
-    databases,
-    write_turn: shared.write_turn,
-    has_live_stream: config.engines.live_stream !== null,
-    live_event_days: config.retention_days.live_events,
-    log,
-    onUp: () => threads.addHost(ownHost, host),
-  });
-  threads.addHost(ownHost, host);
-  stops.push(() => host.stop());
-  return { threads, placement, client, compute, isReady: async () => client.isUp(0) && client.isUp(ownHost) };
-}
-
 /**
- * The student, the server threads, the main one first, and the proxy before them.
- * @returns the main thread's, and the proxy
+ * Loads what serves HTTP. Node's own server runs on one thread.
+ * @throws ConfigError when uWebSockets.js is asked for and has no binary
  */
-async function startServers(
-  { config: given, parts, shared, memory, log, stops }: Starting,
-  { threads, placement, client, compute, isReady }: StartedActors,
-  { writer, otel }: { writer: CaptureWriterClient | null; otel: OtelExportProcess | null },
-): Promise<{ first: ServerThread; proxy: ProxyThread | null }> {
-  const routed: RoutedServer[] = [];
-  const counts = new TunnelCounts();
-  const hasProxy = parts.gateway && given.proxy !== null;
-  let proxy: ProxyThread | null = null;
-  // Behind the servers: what is left of their answers passes through it.
-  stops.push(async () => proxy?.stop());
-  const openProxy = async (): Promise<ProxyThread | null> => {
-    if (!hasProxy) return null;
-    const own_ports = [first.api_url, first.gateway_url].flatMap((url) => portOf(url));
-    proxy = await startProxy(config, { servers: routed, own_ports, counts, log }, connections.descriptors);
-    stops.push(async () => proxy?.drain());
-    return proxy;
-  };
-  const student = parts.gateway ? await openStudent(given, log) : null;
-  if (student !== null) {
-    stops.push(() => student.close());
-    await student.waitForStart();
-  }
-  const connections = new ConnectionWatch(given.connections, log);
-  stops.push(async () => connections.stop());
-  const captures: ThreadCapture[] = [];
-  const meters: { metrics(): Promise<MetricsData> }[] = [];
-  const admin = new CaptureControl({
-    version: given.version,
-    db_path: given.capture.db,
-    max_queue: given.capture.max_queue,
-    writer,
-    servers: captures,
-    relegation: student,
-    connections: () => connections.counts(),
-    otel: otel === null ? null : () => otel.state(),
-    ...(hasProxy ? { proxy: () => counts.read() } : {}),
+async function withServer(config: Config, log: Log): Promise<Config> {
+  const machine = `Node ${process.versions.node} on ${process.platform}-${process.arch}`;
+  const kind = await loadServer(config.http_server).catch(() => {
+    const advice = `uWebSockets.js has no binary for ${machine}: unset it, or use Node 22 on Linux with glibc`;
+    throw new ConfigError('HTTP_SERVER', 'uwebsockets', advice);
   });
-  const processMetrics = new ProcessMetrics(
-    {
-      servers: () => meters.map((server) => server.metrics()),
-      actors: () => threads.stats(),
-      connections: () => connections.counts(),
-      capture: () => (writer === null && student === null ? null : admin.stats()),
-    },
-    given.version,
+  if (kind === 'uwebsockets') return config;
+  if (config.http_server === 'auto')
+    log.warn(`uWebSockets.js has no binary for ${machine}: ${WORDS_OF_PLAIN_SERVER}`);
+  return { ...config, server_threads: 1 };
+}
+
+function keepRunsCheckpointed({ data_dir, data_key }: Config, log: Log) {
+  return keepCheckpoints(databasePaths(data_dir, data_key), (thrown) =>
+    log.error({ err: thrown, data_dir }, WORDS_OF_FAILED_CHECKPOINT),
   );
-  const renderMetrics = () => processMetrics.render();
-  const reader = openCaptureReader(given, log);
-  stops.push(() => reader.close());
-  const isAlone = given.server_threads === 1;
-  const { config, release } = isAlone
-    ? { config: given, release: () => {} }
-    : await withHeldPorts(given, parts);
-  stops.push(async () => release());
-  const others = isAlone
-    ? null
-    : new ServerThreads({
-        config,
-        parts,
-        placement,
-        shared,
-        memory,
-        actors: threads,
-        admin,
-        captures: reader,
-        isReady,
-        compute: compute?.run ?? null,
-        renderMetrics,
-        onServerEnded: (thrown) => log.error({ err: thrown }, 'a server thread ended'),
-      });
-  if (others !== null) {
-    stops.push(() => others.stop());
-    await others.open();
-  }
-  const first = await ServerThread.start({
-    config,
-    parts,
-    writer,
-    admin,
-    captures: reader,
-    probes: { actors: isReady },
-    asker: client,
-    shared,
-    log,
-    renderMetrics,
-    compute: compute?.run ?? null,
-  });
-  release();
-  captures.push(first);
-  meters.push(first);
-  stops.push(() => first.stop());
-  student?.connect({
-    attach: (port, facts) => first.attachStudent(port, facts),
-    withdraw: () => first.withdrawStudent(),
-  });
-  first.tend();
-  routed.push(first);
-  if (others === null) {
-    return { first, proxy: await openProxy() };
-  }
-
-  // Every server thread lets its requests finish before the first host of actors goes: they are of all runs.
-  stops.push(() => others.drain());
-  await others.start();
-  captures.push(...others.captures);
-  meters.push(...others.servers);
-  if (student !== null) others.connectStudent(student);
-  routed.push(...others.servers);
-  return { first, proxy: await openProxy() };
 }
 
-/** @returns none for a part that was not asked for */
-function portOf(url: string | null): number[] {
-  return url === null ? [] : [Number(new URL(url).port)];
+/** Overwrites deleted content while the service is idle. */
+function wipeDeletedContent({ data_dir, data_key }: Config, log: Log): IdleWipes {
+  return new IdleWipes(databasePaths(data_dir, data_key), {
+    onWiped: (wiped) => log.info(wiped, 'deleted content was overwritten in the database file'),
+    onFailure: (path, thrown) =>
+      log.warn({ path, err: thrown }, 'deleted content could not be overwritten: the next start tries again'),
+  });
 }
 
-/** Others read nothing that is made from now on; what is there already is for the operator to close. */
+async function startCapture(
+  { config, log, running }: Starting,
+  writer: CaptureWriterClient,
+): Promise<Capture> {
+  await openCapture(writer, config.capture.db);
+  // The export stops after the last flush, so that the exchanges captured last are exported.
+  const otel = await running.start({
+    start: () => openOtelExport(config, log),
+    stop: (exporting) => exporting?.close(),
+  });
+  await running.start({
+    start: () => writer,
+    stop: (opened) => opened.flush(CAPTURE_STOP_MS).catch(() => {}),
+  });
+  return { writer, otel };
+}
+
+/** New files are closed to other users; existing ones are the operator's to close. */
 function warnOfLoosePlaces({ data_dir, capture }: Config, log: Log): void {
   const loose = findLoosePlaces(data_dir, capture.db);
   if (loose === null) return;
@@ -382,92 +201,7 @@ function warnOfLoosePlaces({ data_dir, capture }: Config, log: Log): void {
   );
 }
 
-/**
- * The student's thread, which reads its student in meanwhile, or waits for one; null where relegation is off.
- * @throws StudentDirectoryError when no student can be loaded, since the operator has asked for one
- */
-async function openStudent({ relegation, log_level }: Config, log: Log): Promise<StudentThread | null> {
-  if (relegation === null) return null;
-  const { directory, mode, key, audit_share, sticky, watch_path, ledger_path, timeout_ms, prices } =
-    relegation;
-  await checkStudent(directory);
-  const entry = resolveModuleUrl('./threads/student-thread-entry.ts', import.meta.url);
-  return new StudentThread({
-    entry,
-    directory,
-    mode,
-    key,
-    audit_share,
-    sticky,
-    watch_path,
-    ledger_path,
-    timeout_ms,
-    prices,
-    log_level,
-    log,
-  });
-}
-
-/** null where no collector is named. What was captured before the export was on stays where it is. */
-function openOtelExport(
-  { otel, capture, gateway, data_key, version }: Config,
-  log: Log,
-): OtelExportProcess | null {
-  if (otel === null) return null;
-  const { attributes, has_content, ...collector } = otel;
-  return new OtelExportProcess({
-    entry: resolveModuleUrl('./threads/otel-export-entry.ts', import.meta.url),
-    options: {
-      db: capture.db,
-      data_key,
-      collector,
-      has_content,
-      source: {
-        resource: { 'service.version': version, ...attributes },
-        scope: { name: 'understudy.gateway', version },
-      },
-      servers: [
-        ...gateway.routes.map(({ prefix, base, provider }) => ({ prefix, base, provider })),
-        { prefix: '/gemini', base: gateway.gemini_base, provider: 'gemini' },
-        { prefix: '/bedrock', base: gateway.bedrock_base, provider: 'bedrock' },
-        { prefix: '/', base: gateway.upstream_base, provider: gateway.provider },
-      ],
-      position_path: `${capture.db}.otel-position`,
-      after_id: readLastId(capture.db),
-    },
-    tell: (words, facts) => log.warn(facts, words),
-  });
-}
-
-/** Starts nothing before somebody asks. */
-function openCaptureReader(
-  { capture, data_key, relegation, version }: Config,
-  log: Log,
-): CaptureReaderProcess {
-  return new CaptureReaderProcess({
-    entry: resolveModuleUrl('./threads/capture-reader-entry.ts', import.meta.url),
-    options: {
-      db: capture.db,
-      data_key,
-      prices: capture.prices ?? {},
-      student: relegation?.directory ?? null,
-      version,
-    },
-    tell: (ended) => log.error(ended, 'the process that reads captures for the API ended'),
-  });
-}
-
-/** The kinds of `SERVER_KINDS` live on the servers where there is an API. */
-function placeActors({ actor_threads, server_threads }: Config, parts: Parts): Placement {
-  const placement = { hosts: actor_threads, pins: PINS };
-  if (!parts.api) return placement;
-  const servers = { hosts: server_threads, kinds: SERVER_KINDS };
-  return server_threads === 1
-    ? { ...placement, servers }
-    : { ...placement, servers, moving: allocateClaims(MOVING_KINDS) };
-}
-
-/** The configuration with the embedded secret, where accounts are embedded and nobody else signs tokens. */
+/** The configuration with the embedded secret, where accounts are embedded and no identity provider signs tokens. */
 function withTokenSecret(config: Config, parts: Parts): Config {
   const { auth, engines } = config;
   const isOwn = engines.accounts === 'embedded:' && auth.jwt_secret === null && auth.jwks_url === null;
@@ -475,17 +209,7 @@ function withTokenSecret(config: Config, parts: Parts): Config {
   return { ...config, auth: { ...auth, jwt_secret: loadEmbeddedSecret(config.data_dir) } };
 }
 
-function openComputePool(config: Config): ComputePool {
-  return new ComputePool({
-    entry: resolveModuleUrl('./threads/compute-thread-entry.ts', import.meta.url),
-    threads: config.compute_threads,
-    options: { model_dir: findModelDir(config.embedding) },
-    queue_calls_max: COMPUTE_QUEUE_CALLS,
-    call_deadline_ms: COMPUTE_DEADLINE_MS,
-  });
-}
-
-/** For the user who started the process: the same user at every start. */
+/** A token for the user who started the process. It names the same user at every start. */
 function signOwnerToken({ auth }: Config): Promise<string> {
   const lifetimeS = OWNER_TOKEN_HOURS * 3_600;
   return signUserToken(auth, auth.jwt_secret!, {
@@ -493,24 +217,4 @@ function signOwnerToken({ auth }: Config): Promise<string> {
     lifetimeS,
     nowMs: Date.now(),
   });
-}
-
-/** The configuration with ports that several threads may share: free ones, picked where 0 was asked for, and held until `release`. */
-async function withHeldPorts(config: Config, parts: Parts): Promise<{ config: Config; release(): void }> {
-  const { api, gateway } = config;
-  const held = {
-    api: parts.api ? await holdPort(api.host, api.port) : null,
-    gateway: parts.gateway ? await holdPort(gateway.host, gateway.port) : null,
-  };
-  return {
-    config: {
-      ...config,
-      api: held.api === null ? api : { ...api, port: held.api.port },
-      gateway: held.gateway === null ? gateway : { ...gateway, port: held.gateway.port },
-    },
-    release: () => {
-      held.api?.release();
-      held.gateway?.release();
-    },
-  };
 }
