@@ -2,30 +2,34 @@
 
 import ast
 import os
+import sys
 import unittest
 from unittest import mock
 
-from support import HERE, PATIENCE_S, Service, join, read_cases, understudy
+from support import HERE, PATIENCE_S, Service, join, read_cases, understudy_gateway
+
+from understudy_gateway import _agent_steps, _difficulty, _labels, _outcome, _texts
 
 
-class TheFile(unittest.TestCase):
+class ThePackage(unittest.TestCase):
     def test_is_python_3_9_and_imports_the_standard_library_alone(self):
-        source = (HERE.parent / "understudy.py").read_text("utf-8")
-        tree = ast.parse(source, feature_version=(3, 9))
-        names = set()
-        for node in ast.walk(tree):
-            if isinstance(node, ast.Import):
-                names.update(alias.name.split(".")[0] for alias in node.names)
-            elif isinstance(node, ast.ImportFrom):
-                names.add(node.module.split(".")[0])
-        # Looked for by `install_labels` alone, and done without.
-        names.discard("httpx")
-        standard = getattr(__import__("sys"), "stdlib_module_names", None)
-        self.assertLessEqual(names, standard if standard is not None else names)
+        # The integrations import the framework that they are for.
+        integrations = {"langchain.py", "openai_agents.py", "anthropic.py", "claude_agent_sdk.py", "litellm.py"}
+        standard = getattr(sys, "stdlib_module_names", None)
+        for path in (HERE.parent / "understudy_gateway").glob("*.py"):
+            tree = ast.parse(path.read_text("utf-8"), feature_version=(3, 9))
+            names = set()
+            for node in ast.walk(tree):
+                if isinstance(node, ast.Import):
+                    names.update(alias.name.split(".")[0] for alias in node.names)
+                elif isinstance(node, ast.ImportFrom) and node.level == 0:
+                    names.add(node.module.split(".")[0])
+            if standard is not None and path.name not in integrations:
+                self.assertLessEqual(names, standard, path.name)
 
     def test_names_what_there_is(self):
-        for name in understudy.__all__:
-            self.assertTrue(hasattr(understudy, name), name)
+        for name in understudy_gateway.__all__:
+            self.assertTrue(hasattr(understudy_gateway, name), name)
 
 
 class TheScore(unittest.TestCase):
@@ -33,7 +37,7 @@ class TheScore(unittest.TestCase):
         for case in read_cases("difficulty"):
             with self.subTest(case["name"]):
                 text = case["text"] if "text" in case else join(case["parts"])
-                self.assertAlmostEqual(understudy.score_step(text), case["score"], delta=1e-9)
+                self.assertAlmostEqual(understudy_gateway.score_step(text), case["score"], delta=1e-9)
                 words = case["words"]
                 signals = None
                 if words > 0:
@@ -43,31 +47,31 @@ class TheScore(unittest.TestCase):
                         min(1, 20 * case["errors"] / words),
                         min(1, case["entities"] / 10),
                     )
-                self.assertEqual(understudy._measure_signals(text), signals)
+                self.assertEqual(_difficulty._measure_signals(text), signals)
 
     def test_counts_the_words_of_the_cases(self):
         words = read_cases("difficulty-words")
         for word in words["hedges"]:
-            self.assertEqual(understudy._measure_signals(word)[0::2], (1, 0), word)
+            self.assertEqual(_difficulty._measure_signals(word)[0::2], (1, 0), word)
         for word in words["errors"]:
-            self.assertEqual(understudy._measure_signals(word)[0::2], (0, 1), word)
+            self.assertEqual(_difficulty._measure_signals(word)[0::2], (0, 1), word)
 
     def test_takes_what_is_no_text_as_nothing_to_judge(self):
         for value in (None, 7, {}, [], b"maybe"):
-            self.assertEqual(understudy.score_step(value), 0.5)
+            self.assertEqual(understudy_gateway.score_step(value), 0.5)
 
 
 class TheMachine(unittest.TestCase):
     def test_moves_as_the_cases_say(self):
         for case in read_cases("machine"):
             with self.subTest(case["name"]):
-                machine = understudy.DifficultyMachine(case["thresholds"])
+                machine = understudy_gateway.DifficultyMachine(case["thresholds"])
                 self.assertEqual([machine.observe(score) for score in case["scores"]], case["states"])
 
     def test_refuses_what_the_cases_refuse(self):
         for case in read_cases("machine-refusals"):
             with self.subTest(case["thresholds"]), self.assertRaisesRegex(ValueError, case["names"]):
-                understudy.DifficultyMachine(case["thresholds"])
+                understudy_gateway.DifficultyMachine(case["thresholds"])
 
 
 class Texts(unittest.TestCase):
@@ -75,43 +79,43 @@ class Texts(unittest.TestCase):
         for case in read_cases("pattern-texts"):
             with self.subTest(case["name"]):
                 patterns = [{"fields": fields} for fields in case["patterns"]]
-                self.assertEqual(understudy.render_patterns(patterns, case["max_tokens"]), case["text"])
+                self.assertEqual(understudy_gateway.render_patterns(patterns, case["max_tokens"]), case["text"])
 
     def test_of_steps_are_cut_as_in_the_cases(self):
         for case in read_cases("step-texts"):
             with self.subTest(case["name"]):
-                self.assertEqual(understudy._cut_units(join(case["parts"]), 131_072), join(case["kept"]))
+                self.assertEqual(_texts.cut_units(join(case["parts"]), 131_072), join(case["kept"]))
 
     def test_of_values_are_those_of_the_cases(self):
         for case in read_cases("step-values"):
-            self.assertEqual(understudy._to_text(case["value"]), case["text"])
+            self.assertEqual(_texts.to_text(case["value"]), case["text"])
 
     def test_of_values_that_json_has_not(self):
         circle = []
         circle.append(circle)
-        self.assertEqual(understudy._to_text(circle), "[[...]]")
-        self.assertEqual(understudy._to_text(b"a\xff"), "a\ufffd")
-        self.assertEqual(understudy._to_text({"at": HERE}), f'{{"at":"{HERE}"}}')
+        self.assertEqual(_texts.to_text(circle), "[[...]]")
+        self.assertEqual(_texts.to_text(b"a\xff"), "a\ufffd")
+        self.assertEqual(_texts.to_text({"at": HERE}), f'{{"at":"{HERE}"}}')
 
     def test_of_outcomes_are_those_of_the_cases(self):
         for case in read_cases("outcomes"):
             outcome = case["outcome"] if "outcome" in case else join(case["parts"])
-            self.assertEqual(understudy._name_outcome(outcome), join(case["sent"]))
-        self.assertEqual(understudy._name_failure(ZeroDivisionError("x")), "failure: ZeroDivisionError")
-        self.assertEqual(understudy._name_failure(KeyError), "failure: KeyError")
+            self.assertEqual(_outcome.name_outcome(outcome), join(case["sent"]))
+        self.assertEqual(_outcome.name_failure(ZeroDivisionError("x")), "failure: ZeroDivisionError")
+        self.assertEqual(_outcome.name_failure(KeyError), "failure: KeyError")
 
 
 class Arms(unittest.TestCase):
     def test_are_those_of_the_cases(self):
         for case in read_cases("experiment-arms"):
             unit = case["experiment_id"], case["unit"]
-            self.assertEqual(understudy.assign_arm(*unit), case["arm"])
-            self.assertEqual(understudy.assign_arm(*unit, case["share"] + 1e-8), "on")
-            self.assertEqual(understudy.assign_arm(*unit, case["share"] - 1e-8), "off")
+            self.assertEqual(understudy_gateway.assign_arm(*unit), case["arm"])
+            self.assertEqual(understudy_gateway.assign_arm(*unit, case["share"] + 1e-8), "on")
+            self.assertEqual(understudy_gateway.assign_arm(*unit, case["share"] - 1e-8), "off")
 
     def test_are_all_one_at_the_ends(self):
-        self.assertEqual({understudy.assign_arm("e", str(unit), 0) for unit in range(50)}, {"off"})
-        self.assertEqual({understudy.assign_arm("e", str(unit), 1) for unit in range(50)}, {"on"})
+        self.assertEqual({understudy_gateway.assign_arm("e", str(unit), 0) for unit in range(50)}, {"off"})
+        self.assertEqual({understudy_gateway.assign_arm("e", str(unit), 1) for unit in range(50)}, {"on"})
 
 
 class Labels(unittest.TestCase):
@@ -119,17 +123,17 @@ class Labels(unittest.TestCase):
         cases = read_cases("labels")
         for case in cases["hosts"]:
             with self.subTest(case["host"]), mock.patch.dict(os.environ, {"SVC_HOSTS": case.get("svc_hosts", "")}):
-                self.assertEqual(understudy._is_labelled_host(case["host"]), case["labelled"])
+                self.assertEqual(_labels.is_labelled_host(case["host"]), case["labelled"])
         for case in cases["paths"]:
             with self.subTest(case["path"]):
-                self.assertEqual(understudy._is_llm_path(case["path"]), case["labelled"])
+                self.assertEqual(_labels.is_llm_path(case["path"]), case["labelled"])
 
 
 class Events(unittest.TestCase):
     def test_are_those_of_the_cases(self):
         for case in read_cases("step-events"):
             with self.subTest(case["name"]), Service() as service:
-                u = understudy.Understudy("k", service.url, **case["options"])
+                u = understudy_gateway.Understudy("k", service.url, **case["options"])
                 self.addCleanup(u.close)
                 run = u.start(**case["run"])
                 for step in case["steps"]:
@@ -142,11 +146,39 @@ class Events(unittest.TestCase):
                     self.assertEqual((one.method, one.headers["authorization"]), ("POST", "Bearer k"))
 
 
+class AgentSteps(unittest.TestCase):
+    """What the integrations make of answers and results."""
+
+    NAMES = ("action", "action_input", "thought", "observation", "is_error", "tokens")
+
+    def test_are_those_of_the_cases(self):
+        for case in read_cases("agent-steps"):
+            with self.subTest(case["name"]), Service() as service:
+                u = understudy_gateway.Understudy("k", service.url)
+                self.addCleanup(u.close)
+                run = u.start(run_id="r")
+                steps = _agent_steps.AgentSteps.of(run)
+                for event in case["events"]:
+                    if "answered" in event:
+                        said = event["answered"]
+                        calls = [_agent_steps.AskedCall(**call) for call in said["calls"]]
+                        steps.answered(said["text"], calls, said["tokens"], said["thinking"])
+                    else:
+                        steps.returned(_agent_steps.ToolResult(**event["returned"]))
+                self.assertTrue(u.close(PATIENCE_S))
+                logged = [one.body for one in service.requests if one.path.endswith("/steps")]
+                self.assertEqual([{name: step[name] for name in self.NAMES} for step in logged], case["steps"])
+
+    def test_have_the_texts_of_the_cases(self):
+        for case in read_cases("part-texts"):
+            self.assertEqual(_agent_steps.text_of_parts(case["content"]), case["text"])
+
+
 class RunStarts(unittest.TestCase):
     def start(self, options):
         """The body of the one start that goes out."""
         with Service() as service:
-            u = understudy.Understudy("k", service.url, on_warning=lambda _: None)
+            u = understudy_gateway.Understudy("k", service.url, on_warning=lambda _: None)
             u.start(**options)
             self.assertTrue(u.close(PATIENCE_S))
             return service.requests[0].body
@@ -192,7 +224,7 @@ class Retrievals(unittest.TestCase):
         for case in read_cases("retrievals"):
             with self.subTest(case["name"]), Service(lambda _: (200, found, {})) as service:
                 options = {"timeout": PATIENCE_S, "live_streaming_enabled": False, **case["options"]}
-                u = understudy.Understudy("k", service.url, **options)
+                u = understudy_gateway.Understudy("k", service.url, **options)
                 self.addCleanup(u.close)
                 context = {"context": join(case["parts"])} if "parts" in case else {}
                 text = u.start(**case["run"]).patterns(**case["wanted"], **context)
@@ -210,7 +242,7 @@ class LiveStreams(unittest.TestCase):
             answers = iter([case["text"]])
             rest = "retry: 1\n\nid: last\nevent: the_end\ndata: {}\n\n"
             with self.subTest(case["name"]), Service(lambda _: (200, next(answers, rest).encode(), head)) as service:
-                u = understudy.Understudy("k", service.url, timeout=PATIENCE_S)
+                u = understudy_gateway.Understudy("k", service.url, timeout=PATIENCE_S)
                 self.addCleanup(u.close)
                 with u.subscribe() as events:
                     events._retry_s = 0
@@ -223,13 +255,13 @@ class LiveStreams(unittest.TestCase):
 class Findings(unittest.TestCase):
     def call(self, findings, case):
         given = {**case, "parts": join(case["parts"])} if "parts" in case else case
-        first = [given[name] for name in ("content", "parts", "paths") if name in given]
+        first = [given[name] for name in ("content", "finding", "parts", "paths") if name in given]
         return getattr(findings, case["call"])(*first, **case.get("options", {}))
 
     def test_are_asked_as_in_the_cases(self):
         for case in read_cases("findings"):
             with self.subTest(case), Service(lambda _: (200, case["answer"], {})) as service:
-                u = understudy.Understudy("k", service.url)
+                u = understudy_gateway.Understudy("k", service.url)
                 self.addCleanup(u.close)
                 self.assertEqual(self.call(u.findings("my code/base"), case), case["result"])
                 asked = [(case["method"], case["path"])] if "method" in case else []
@@ -243,19 +275,27 @@ class Findings(unittest.TestCase):
         for status, body in ((401, {"detail": "no"}), (422, {"detail": []}), (500, {}), (200, b"<html>"), (200, [])):
             for case in read_cases("findings"):
                 with self.subTest([status, case]), Service(lambda _: (status, body, {})) as service:
-                    u = understudy.Understudy("k", service.url)
+                    u = understudy_gateway.Understudy("k", service.url)
                     self.assertEqual(self.call(u.findings("my code/base"), case), case["failed"])
 
     def test_are_empty_whatever_they_are_given_and_answered(self):
         odd = {"findings": [None], "coverage": "x", "deleted": [], "cleared": 1, "finding_id": None}
         with Service(lambda _: (200, odd, {})) as service:
-            findings = understudy.Understudy("k", service.url).findings("base")
+            findings = understudy_gateway.Understudy("k", service.url).findings("base")
             self.assertEqual((findings.coverage(["a"]), findings.invalidate(["a"]), findings.clear()), (0, 0, False))
             self.assertIsNone(findings.store("c"))
-            self.assertEqual((findings.coverage(None), findings.invalidate(None)), (1, 0))
+
+    def test_refuse_an_argument_of_a_wrong_type_by_its_name(self):
+        with Service() as service:
+            findings = understudy_gateway.Understudy("k", service.url).findings("base")
+            for case in read_cases("finding-refusals"):
+                with self.subTest(case), self.assertRaises(TypeError) as raised:
+                    getattr(findings, case["call"])(case["argument"], **case.get("options", {}))
+                self.assertIn(f"{case['field']} of a finding must be {case['needs']}, not ", str(raised.exception))
+            self.assertEqual(service.requests, [])
 
     def test_need_the_name_of_a_code_base(self):
-        u = understudy.Understudy("k")
+        u = understudy_gateway.Understudy("k")
         for name in ("", None, 7):
             with self.assertRaises(ValueError):
                 u.findings(name)

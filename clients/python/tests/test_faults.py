@@ -10,9 +10,11 @@ import time
 import unittest
 from unittest import mock
 
-from support import HERE, PATIENCE_S, Service, understudy
+from support import HERE, PATIENCE_S, Service, understudy_gateway
 
-# Of requests that nobody answers. Nothing is concluded from how long it is.
+from understudy_gateway import _circuit, _sender, _transport
+
+# The timeout of requests that get no answer. No assertion depends on its length.
 TIMEOUT_S = 0.3
 
 
@@ -110,7 +112,7 @@ class TheAgent(unittest.TestCase):
         self.warnings = []
 
     def client(self, url, **options):
-        u = understudy.Understudy("k", url, **{"timeout": TIMEOUT_S, "on_warning": self.warnings.append, **options})
+        u = understudy_gateway.Understudy("k", url, **{"timeout": TIMEOUT_S, "on_warning": self.warnings.append, **options})
         self.addCleanup(u.close, 0)
         return u
 
@@ -148,7 +150,7 @@ class TheAgent(unittest.TestCase):
         with Silence() as service:
             u = self.client(service.url, live_streaming_enabled=False)
             # A machine that is busy with other things must not seem to wait for the circuit.
-            with mock.patch.object(understudy._Circuit, "_COOL_DOWN_S", 10 * PATIENCE_S), u.run(task="count") as run:
+            with mock.patch.object(_circuit.Circuit, "_COOL_DOWN_S", 10 * PATIENCE_S), u.run(task="count") as run:
                 u._caller.circuit.note_answer()
                 self.assertEqual([run.patterns() for _ in range(50)], [""] * 50)
             self.assertEqual(service.connections(), 1)
@@ -214,7 +216,7 @@ class TheAgent(unittest.TestCase):
 
         with Service(answer) as service:
             u = self.client(service.url, timeout=PATIENCE_S)
-            floods = [u.start(run_id=f"flood-{index}") for index in range(understudy._SENDERS)]
+            floods = [u.start(run_id=f"flood-{index}") for index in range(_sender._SENDERS)]
             for run in floods:
                 for _ in range(200):
                     run.step(action="a")
@@ -251,7 +253,7 @@ class TheAgent(unittest.TestCase):
 
     def test_ends_as_it_would_where_nobody_answers(self):
         script = (
-            "import sys; sys.path.insert(0, sys.argv[1]); from understudy import Understudy\n"
+            "import sys; sys.path.insert(0, sys.argv[1]); from understudy_gateway import Understudy\n"
             "u = Understudy('k', sys.argv[2])\n"
             "with u.run(task='t') as run:\n"
             "    for index in range(30): run.step(action=str(index))\n"
@@ -265,6 +267,35 @@ class TheAgent(unittest.TestCase):
                 self.assertEqual((ended.stdout, ended.stderr, ended.returncode), ("done\n", "", 7))
 
 
+class AnUncaughtException(unittest.TestCase):
+    def end(self, url, last):
+        script = (
+            "import sys; sys.path.insert(0, sys.argv[1]); from understudy_gateway import Understudy\n"
+            "u = Understudy('k', sys.argv[2])\n"
+            "def work():\n"
+            "    run = u.start(run_id='r')\n"
+            "    run.step(action='look')\n"
+            f"    {last}\n"
+            "work()\n"
+        )
+        command = [sys.executable, "-c", script, str(HERE.parent), url]
+        return subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S)
+
+    def test_ends_the_runs_that_are_open(self):
+        for last, name in (("raise TypeError('no')", "TypeError"), ("[][1]", "IndexError")):
+            with self.subTest(last), Service() as service:
+                ended = self.end(service.url, last)
+                self.assertEqual((ended.returncode, ended.stderr.splitlines()[-1].split(":")[0]), (1, name))
+                paths = [one.path for one in service.requests]
+                self.assertEqual(paths, ["/v1/monitor/runs", "/v1/monitor/runs/r/steps", "/v1/monitor/runs/r/finish"])
+                self.assertEqual(service.requests[-1].body, {"outcome": f"failure: {name}"})
+
+    def test_is_not_a_normal_end(self):
+        with Service() as service:
+            self.assertEqual(self.end(service.url, "pass").returncode, 0)
+            self.assertEqual([one.path for one in service.requests], ["/v1/monitor/runs", "/v1/monitor/runs/r/steps"])
+
+
 class TheQueue(unittest.TestCase):
     def setUp(self):
         self.warnings = []
@@ -272,7 +303,7 @@ class TheQueue(unittest.TestCase):
         self.addCleanup(self.may_answer.set)
 
     def client(self, url, **options):
-        u = understudy.Understudy("k", url, **{"timeout": PATIENCE_S, "on_warning": self.warnings.append, **options})
+        u = understudy_gateway.Understudy("k", url, **{"timeout": PATIENCE_S, "on_warning": self.warnings.append, **options})
         self.addCleanup(u.close, 0)
         return u
 
@@ -421,7 +452,7 @@ class TheStream(unittest.TestCase):
     HEAD = {"content-type": "text/event-stream"}
 
     def client(self, url, **options):
-        u = understudy.Understudy("k", url, timeout=PATIENCE_S, **options)
+        u = understudy_gateway.Understudy("k", url, timeout=PATIENCE_S, **options)
         self.addCleanup(u.close, 0)
         return u
 
@@ -432,7 +463,8 @@ class TheStream(unittest.TestCase):
     def test_comes_again_behind_the_last_whole_event_whatever_happens(self):
         broken = self.one(2) + b"id: 3\nevent: step\n"
         answers = iter([
-            (200, self.one(1), self.HEAD), (200, broken, self.HEAD), (500, {}, {}), None, (503, {}, {}), (200, self.one(3), self.HEAD),
+            (200, self.one(1), self.HEAD), (200, broken, self.HEAD), (500, {}, {}), None, (503, {}, {}),
+            (200, self.one(3), self.HEAD),
         ])
         with Service(lambda _: next(answers)) as service, self.client(service.url, org_id="acme").subscribe("p") as events:
             self.assertEqual([next(events).id for _ in range(3)], ["1", "2", "3"])
@@ -450,12 +482,12 @@ class TheStream(unittest.TestCase):
     def test_ends_with_an_error_where_it_is_of_no_use_to_come_again(self):
         no_end = (200, b"x" * 2_000_000, self.HEAD)
         for error, answer in (
-            (understudy.AuthenticationError, (401, {}, {})),
-            (understudy.ValidationError, (422, {}, {})),
-            (understudy.ServerError, (503, {}, {})),
-            (understudy.UnexpectedAnswerError, (200, b"<h1>", {})),
-            (understudy.UnexpectedAnswerError, (204, b"", {})),
-            (understudy.UnexpectedAnswerError, no_end),
+            (understudy_gateway.AuthenticationError, (401, {}, {})),
+            (understudy_gateway.ValidationError, (422, {}, {})),
+            (understudy_gateway.ServerError, (503, {}, {})),
+            (understudy_gateway.UnexpectedAnswerError, (200, b"<h1>", {})),
+            (understudy_gateway.UnexpectedAnswerError, (204, b"", {})),
+            (understudy_gateway.UnexpectedAnswerError, no_end),
         ):
             with self.subTest(error), Service(lambda _: answer) as service:
                 events = self.client(service.url).subscribe()
@@ -478,7 +510,7 @@ class TheStream(unittest.TestCase):
 
             threading.Thread(target=serve, daemon=True).start()
             u = self.client(f"http://127.0.0.1:{server.getsockname()[1]}")
-            with mock.patch.object(understudy, "_SILENCE_S", 0.2), u.subscribe() as events:
+            with mock.patch.object(_transport, "_SILENCE_S", 0.2), u.subscribe() as events:
                 self.assertEqual([next(events).id for _ in range(2)], ["1", "2"])
             self.assertTrue(is_over.wait(PATIENCE_S))
             for connection in kept:
@@ -515,9 +547,9 @@ class TheStream(unittest.TestCase):
 class TheApi(unittest.TestCase):
     def test_raises_its_own_errors_for_answers_that_no_parser_can_follow(self):
         deep = b'{"detail":' + b"[" * 200_000
-        for status, error in ((200, understudy.UnexpectedAnswerError), (422, understudy.ApiError)):
+        for status, error in ((200, understudy_gateway.UnexpectedAnswerError), (422, understudy_gateway.ApiError)):
             with self.subTest(status), Service(lambda _: (status, deep, {})) as service:
-                u = understudy.Understudy("k", service.url, timeout=PATIENCE_S)
+                u = understudy_gateway.Understudy("k", service.url, timeout=PATIENCE_S)
                 self.addCleanup(u.close, 0)
                 with self.assertRaises(error):
                     u.api.read_trace(trace_id="t")
@@ -540,24 +572,25 @@ class Options(unittest.TestCase):
         for name, values in wrong.items():
             for value in values:
                 with self.subTest([name, value]), self.assertRaisesRegex((TypeError, ValueError), name) as caught:
-                    understudy.Understudy(**{"api_key": "k", **{name: value}})
+                    understudy_gateway.Understudy(**{"api_key": "k", **{name: value}})
                 self.assertNotIn("secret", str(caught.exception))
         with self.assertRaises(TypeError):
-            understudy.Understudy("k", monitor_nmaes=[])
+            understudy_gateway.Understudy("k", monitor_nmaes=[])
 
     def test_come_from_the_environment_where_they_are_not_given(self):
         with mock.patch.dict(os.environ, {"SVC_API_KEY": "", "SVC_BASE_URL": ""}):
             with self.assertRaisesRegex(TypeError, "SVC_API_KEY"):
-                understudy.Understudy()
+                understudy_gateway.Understudy()
         with Service() as service, mock.patch.dict(os.environ, {"SVC_API_KEY": "of-env", "SVC_BASE_URL": f"{service.url}/base/"}):
-            u = understudy.Understudy(monitor_names=["semantic_loop"])
+            u = understudy_gateway.Understudy(monitor_names=["semantic_loop"])
             self.addCleanup(u.close, 0)
             u.api.health()
-            self.assertEqual((service.requests[0].path, service.requests[0].headers["authorization"]), ("/base/health", "Bearer of-env"))
+            asked = service.requests[0]
+            self.assertEqual((asked.path, asked.headers["authorization"]), ("/base/health", "Bearer of-env"))
 
     def test_route_models_and_tell_of_the_budget_once_a_run(self):
         told = []
-        u = understudy.Understudy(
+        u = understudy_gateway.Understudy(
             "k", live_streaming_enabled=False, token_budget=100, on_token_budget=told.append,
             fsm_thresholds={"slow_window": 1, "slow_threshold": 0.2}, model_routing={"SLOW": "large", "FAST": "small"},
         )

@@ -1,4 +1,4 @@
-"""Against the real service: UNDERSTUDY_TEST_URL and UNDERSTUDY_TEST_KEY say where it is (test/client/python.test.ts starts one)."""
+"""Against the real service, which test/client/python.test.ts starts: UNDERSTUDY_TEST_URL and UNDERSTUDY_TEST_KEY name it."""
 
 import asyncio
 import json
@@ -10,7 +10,7 @@ import time
 import unittest
 import uuid
 
-from support import HERE, PATIENCE_S, understudy
+from support import HERE, PATIENCE_S, understudy_gateway
 
 URL = os.environ.get("UNDERSTUDY_TEST_URL")
 KEY = os.environ.get("UNDERSTUDY_TEST_KEY")
@@ -20,13 +20,13 @@ KEY = os.environ.get("UNDERSTUDY_TEST_KEY")
 class TheService(unittest.TestCase):
     def setUp(self):
         self.warnings = []
-        # An organization of its own for each test.
+        # Each test has its own organization.
         self.org = f"org-{uuid.uuid4().hex[:12]}"
         self.u = self.client()
 
     def client(self, key=None, **options):
         patient = {"timeout": PATIENCE_S, "org_id": self.org, "on_warning": self.warnings.append}
-        u = understudy.Understudy(key or KEY, URL, **{**patient, **options})
+        u = understudy_gateway.Understudy(key or KEY, URL, **{**patient, **options})
         self.addCleanup(u.close, 0)
         return u
 
@@ -51,7 +51,7 @@ class TheService(unittest.TestCase):
 
     def test_has_what_was_flushed_before_the_process_was_killed(self):
         script = (
-            "import os, signal, sys; sys.path.insert(0, sys.argv[1]); from understudy import Understudy\n"
+            "import os, signal, sys; sys.path.insert(0, sys.argv[1]); from understudy_gateway import Understudy\n"
             "u = Understudy(sys.argv[3], sys.argv[2], timeout=60, org_id=sys.argv[4]) if len(sys.argv) > 2 else None\n"
             "run = u.start(run_id='killed') if u is not None else None\n"
             "for index in range(300):\n"
@@ -77,15 +77,15 @@ class TheService(unittest.TestCase):
         self.assertGreaterEqual(len(indexes), 100)
         self.assertEqual(sorted(indexes), list(range(len(indexes))))
 
-    def test_tells_what_happens_to_whoever_has_subscribed(self):
+    def test_subscribers_receive_events_without_thoughts(self):
         with self.u.run(run_id="heard") as run:
-            run.step(action="look", thought="nobody hears this", tokens=3)
+            run.step(action="look", thought="kept from subscribers", tokens=3)
         self.assertTrue(self.u.flush(PATIENCE_S))
         with self.u.subscribe(last_event_id="0") as events:
             heard = [next(events) for _ in range(3)]
         self.assertEqual([one.kind for one in heard], ["run_start", "step", "run_finish"])
         self.assertEqual((heard[1].data["run_id"], heard[1].data["action"], heard[1].data["tokens"]), ("heard", "look", 3))
-        self.assertNotIn("nobody", str(heard))
+        self.assertNotIn("kept from", str(heard))
         with self.u.subscribe(last_event_id=heard[0].id) as events:
             self.assertEqual([next(events) for _ in range(2)], heard[1:])
         with self.u.subscribe(last_event_id="of another service") as events:
@@ -170,7 +170,8 @@ class TheService(unittest.TestCase):
 
     def test_cuts_a_step_of_ten_megabytes_and_says_so(self):
         with self.u.run(run_id="long") as run:
-            run.step(action="read", observation="x" * 10_000_000, thought="\x00\"\\\u00fc" * 60_000, action_input=["😀" * 200_000])
+            thought = "\x00\"\\\u00fc" * 60_000
+            run.step(action="read", observation="x" * 10_000_000, thought=thought, action_input=["😀" * 200_000])
         self.assertTrue(self.u.flush(PATIENCE_S))
         self.assertEqual(self.finish_again("long", "success")["steps"], 1)
         stats = self.u.stats()["steps"]
@@ -199,12 +200,12 @@ class TheService(unittest.TestCase):
         self.assertEqual((stats["logged"], stats["sent"], stats["queued"], stats["dropped"]), (11, 0, 0, 11))
         self.assertEqual([warning.cause for warning in self.warnings], ["unauthorized"])
         self.assertNotIn("svc_live_wrong", self.warnings[0].message)
-        with self.assertRaises(understudy.AuthenticationError) as caught:
+        with self.assertRaises(understudy_gateway.AuthenticationError) as caught:
             u.api.read_trace(trace_id="t")
         self.assertEqual((caught.exception.status, caught.exception.retryable), (401, False))
 
-    def test_refuses_a_run_that_is_not_as_it_must_be_and_the_agent_goes_on(self):
-        with self.u.run(task_profile="there is none") as run:
+    def test_an_invalid_run_is_refused_and_the_agent_goes_on(self):
+        with self.u.run(task_profile="no such profile") as run:
             run.step(action="a")
         self.u.flush(PATIENCE_S)
         self.assertEqual([warning.cause for warning in self.warnings], ["refused"])
@@ -214,9 +215,9 @@ class TheService(unittest.TestCase):
         self.assertEqual(self.finish_again("good after bad", "success")["steps"], 1)
 
     def test_has_typed_errors(self):
-        with self.assertRaises(understudy.NotFoundError):
-            self.u.api.read_trace(trace_id="nobody's")
-        with self.assertRaises(understudy.ValidationError) as caught:
+        with self.assertRaises(understudy_gateway.NotFoundError):
+            self.u.api.read_trace(trace_id="unknown")
+        with self.assertRaises(understudy_gateway.ValidationError) as caught:
             self.u.api.retrieve_patterns(context="x", top_k=51)
         self.assertEqual(caught.exception.violations[0]["loc"], ["body", "top_k"])
         self.assertEqual(self.u.api.health()["status"], "ok")
@@ -245,7 +246,7 @@ class TheService(unittest.TestCase):
                 for _ in range(5):
                     await asyncio.sleep(0)
                     self.assertIs(self.u.current(), run)
-                    understudy.current_run().step(action=name)
+                    understudy_gateway.current_run().step(action=name)
                 if depth > 0:
                     await asyncio.gather(work(f"{name}.0", depth - 1), work(f"{name}.1", depth - 1))
                 self.assertIs(self.u.current(), run)
@@ -275,7 +276,7 @@ class TheService(unittest.TestCase):
 
     def test_has_what_a_short_process_logged_when_that_has_ended(self):
         script = (
-            "import sys; sys.path.insert(0, sys.argv[1]); from understudy import Understudy\n"
+            "import sys; sys.path.insert(0, sys.argv[1]); from understudy_gateway import Understudy\n"
             f"u = Understudy(org_id={self.org!r})\n"
             "with u.run(run_id='short') as run:\n"
             "    for index in range(30): run.step(action=str(index))\n"
@@ -313,7 +314,7 @@ class TheLiveStream(unittest.TestCase):
         org = f"org-{uuid.uuid4().hex[:12]}"
         request = urllib.request.Request(f"{URL}/v1/monitor/stream?org_id={org}", headers={"authorization": f"Bearer {KEY}"})
         with urllib.request.urlopen(request, timeout=PATIENCE_S) as stream:
-            with understudy.Understudy(KEY, URL, org_id=org) as u:
+            with understudy_gateway.Understudy(KEY, URL, org_id=org) as u:
                 with u.run(run_id="live", task_profile="qa") as run:
                     run.step(action="a")
             events = []

@@ -1,0 +1,2 @@
+/** The client, in this repository. The published package has `dist` instead. Any thread. */
+export * from '../../src/client/understudy.ts';

@@ -1,0 +1,147 @@
+"""Runs an agent with and without Understudy against the same scripted provider: its answers must be the same."""
+
+import asyncio
+import inspect
+import os
+import re
+import threading
+import unittest
+from unittest import mock
+
+from provider import INPUT_TOKENS, OUTPUT_TOKENS, Provider
+from support import PATIENCE_S, Service, understudy_gateway
+
+TOKENS = INPUT_TOKENS + OUTPUT_TOKENS
+
+
+def searches(*queries, text="Let me look."):
+    """A script: the model calls `search` with all queries side by side, then says what came back."""
+
+    def script(turn):
+        if turn["results"]:
+            return {"text": "It said: " + "; ".join(turn["results"])}
+        return {"text": text, "calls": [("search", {"query": query}) for query in queries]}
+
+    return script
+
+
+def search(query: str) -> str:
+    """Searches."""
+    if query == "bad":
+        raise TypeError("no such index")
+    return f"found {query}"
+
+
+class Place:
+    """Where an agent runs: the provider's address, and whether Understudy watches."""
+
+    def __init__(self, url, is_watched):
+        self.url = url
+        self.is_watched = is_watched
+
+
+class Watched:
+    """What the service got of the watched run."""
+
+    def __init__(self, requests, run_id):
+        starts = [one.body for one in requests if one.path == "/v1/monitor/runs" and one.body["run_id"] == run_id]
+        ends = [one.body for one in requests if one.path == f"/v1/monitor/runs/{run_id}/finish"]
+        self.start = starts[0]
+        self.outcome = ends[0]["outcome"] if ends else None
+        names = ("action", "action_input", "thought", "observation", "is_error", "tokens")
+        steps = [one.body for one in requests if one.path == f"/v1/monitor/runs/{run_id}/steps"]
+        self.steps = [{name: step[name] for name in names} for step in steps]
+
+    def actions(self):
+        return [step["action"] for step in self.steps]
+
+    @property
+    def tokens(self):
+        return sum(step["tokens"] for step in self.steps)
+
+
+class Trial(unittest.TestCase):
+    framework = None
+
+    def setUp(self):
+        clean = {name: "" for name in os.environ if name.lower().endswith("_proxy")}
+        settings = {"no_proxy": "*", "OPENAI_API_KEY": "k", "ANTHROPIC_API_KEY": "k", "LANGSMITH_TRACING": "false"}
+        settings.update({"OPENAI_AGENTS_DISABLE_TRACING": "1", "LITELLM_LOCAL_MODEL_COST_MAP": "True"})
+        patch = mock.patch.dict(os.environ, {**clean, **settings})
+        patch.start()
+        self.addCleanup(patch.stop)
+
+    def result_of(self, work, place):
+        """The agent's result, or the class and the words of its exception."""
+        try:
+            result = work(place)
+            return asyncio.run(result) if inspect.iscoroutine(result) else result
+        except Exception as thrown:
+            return type(thrown), re.sub(r"127\.0\.0\.1:\d+", "it", str(thrown))
+
+    def tell_turns(self, turns):
+        """The requests that the provider got, as they are compared."""
+        return turns
+
+    def compare(self, script, work, service=None):
+        """Runs the agent alone and watched. Returns what was logged, after comparing results and requests."""
+        with Provider(script) as provider:
+            alone = self.result_of(work, Place(provider.url, False))
+            asked_alone = self.tell_turns(provider.turns)
+        with Provider(script) as provider, Service(service or (lambda _: (200, {}, {}))) as events:
+            u = understudy_gateway.Understudy("k", events.url, timeout=PATIENCE_S)
+            self.addCleanup(u.close, 0)
+
+            def watched(place):
+                # The scope is entered where the agent runs, and its exception goes through it.
+                result = None
+                with u.run(task="t", run_id="watched"):
+                    result = work(place)
+                    return asyncio.run(result) if inspect.iscoroutine(result) else result
+
+            result = self.result_of(watched, Place(provider.url, True))
+            self.assertTrue(u.flush(PATIENCE_S))
+            self.assertEqual(result, alone)
+            self.assertEqual(self.tell_turns(provider.turns), asked_alone)
+            logged = Watched(events.requests, "watched")
+        self.assertEqual(logged.start["framework"], self.framework)
+        self.result = result
+        return logged
+
+    def intervene(self, work, turns=6):
+        """An agent that goes in circles until it is told. Returns what the model was told, in the order of its turns."""
+
+        def script(turn):
+            if "STOP" in turn["system"] or turn["number"] >= turns:
+                return {"text": "I stop."}
+            return {"calls": [("search", {"query": "same"})]}
+
+        said = {"inject": True, "intervention_text": "STOP searching.", "failure_type": "loop", "level": "nudge"}
+        evaluated = []
+
+        def answer(request):
+            if request.path.endswith("/steps"):
+                return 200, {"fired": ["semantic_loop"]}, {}
+            if request.path.endswith("/evaluate") and not evaluated:
+                evaluated.append(True)
+                return 200, said, {}
+            return 200, {}, {}
+
+        with Provider(script) as provider, Service(answer) as events:
+            u = understudy_gateway.Understudy("k", events.url, timeout=PATIENCE_S)
+            self.addCleanup(u.close, 0)
+            with u.run(task="t", run_id="watched") as run:
+                # The agent waits for it before it asks the model again, so that the test does not depend on time.
+                received, take = threading.Event(), run._take
+
+                def take_and_tell(said):
+                    take(said)
+                    received.set()
+
+                run._lane.advise = take_and_tell
+                self.wait_for_advice = lambda: self.assertTrue(received.wait(PATIENCE_S))
+                result = work(Place(provider.url, True))
+                if inspect.iscoroutine(result):
+                    asyncio.run(result)
+                self.assertIsNone(run.intervention())
+            return [turn["system"] for turn in provider.turns]

@@ -1,0 +1,20 @@
+"""Outcomes of runs."""
+
+from __future__ import annotations
+
+from typing import Union
+
+from ._texts import bounded
+
+_OUTCOME_UNITS = 200
+
+
+def name_outcome(outcome: object) -> str:
+    text = bounded(outcome, _OUTCOME_UNITS) if isinstance(outcome, str) else ""
+    return text or "success"
+
+
+def name_failure(thrown: Union[BaseException, type]) -> str:
+    """`failure: <ExceptionName>`."""
+    name = getattr(thrown if isinstance(thrown, type) else type(thrown), "__name__", "Exception")
+    return bounded(f"failure: {name}", _OUTCOME_UNITS)

@@ -1,0 +1,367 @@
+"""The background threads that send the events of runs."""
+
+from __future__ import annotations
+
+import collections
+import threading
+import time
+import weakref
+from typing import Any, Callable, Dict, Optional, Tuple
+
+from ._caller import Caller, back_off_s
+from ._errors import ApiError, CircuitOpenError, ServiceTimeoutError, UnderstudyError
+from ._lane import Lane
+
+# Sending threads. The events of one run are never sent side by side.
+_SENDERS = 8
+# Events that a run may send in its turn while other runs wait.
+_TURN_EVENTS = 32
+# Runs with events to send; a further run is dropped.
+_LANES_MAX = 1_000
+# How long an idle sending thread stays.
+_IDLE_SENDER_S = 10.0
+# Attempts to send an event before it is dropped.
+_EVENT_ATTEMPTS = 5
+# How soon a thread looks again while a request of another thread probes the circuit.
+_PROBE_WAIT_S = 0.1
+# The longest pause that the service can ask for.
+_PAUSE_MAX_S = 60.0
+senders: "weakref.WeakSet[Sender]" = weakref.WeakSet()
+
+
+class Sender:
+    """Sends the events of runs: each run's in order, several runs at once. The queue is bounded in steps and bytes.
+
+    The agent's calls only add an event to a lane. An event that cannot be sent is dropped and counted; the first one is reported.
+    """
+
+    def __init__(
+        self, caller: Caller, timeout_s: float, steps_max: int, bytes_max: int, warn: Callable[[str, str], None]
+    ) -> None:
+        self._caller = caller
+        self._timeout_s = timeout_s
+        self._steps_max = steps_max
+        self._bytes_max = bytes_max
+        self._warn = warn
+        self.sent = 0
+        self.dropped = 0
+        self.forget()
+        senders.add(self)
+
+    def forget(self) -> None:
+        """Empties the queue, in a forked child: the parent sends what it has."""
+        for lane in getattr(self, "_ready", ()):
+            lane.steps.clear()
+            lane.settled = lane.accepted
+            lane.is_busy = False
+        self._lock = threading.Lock()
+        # Notified when there may be work, and when an event was sent or dropped.
+        self._wanted = threading.Condition(self._lock)
+        self._settled = threading.Condition(self._lock)
+        self._ready: "collections.OrderedDict[Lane, None]" = collections.OrderedDict()
+        self._threads = 0
+        self._idle = 0
+        self._stopped_by: Optional[str] = None
+        self._not_before = 0.0
+        # Grows with each failure to reach the service; then a flush stops waiting.
+        self._silences = 0
+        self._told: Optional[Tuple[str, str]] = None
+        self.queued = 0
+        self.queued_bytes = 0
+
+    def open(self, lane: Lane) -> None:
+        with self._lock:
+            if self._stopped_by is None and len(self._ready) < _LANES_MAX:
+                self._enqueue(lane)
+            else:
+                self._lose(lane, self._stopped_by or "queue_full")
+                if self._stopped_by is None:
+                    self._told = "queue_full", f"The service does not keep up: runs are dropped while {_LANES_MAX} wait"
+        self._tell()
+
+    def push(self, lane: Lane, step: Dict[str, Any], size: int) -> None:
+        with self._lock:
+            is_room = self.queued < self._steps_max and self.queued_bytes + size <= self._bytes_max
+            if not is_room or self._stopped_by is not None or lane.state in ("lost", "finished"):
+                causes = {"lost": "refused", "finished": "closed"}
+                self._drop(1, self._stopped_by or causes.get(lane.state, "queue_full"))
+            else:
+                lane.held_until = 0.0
+                lane.steps.append((step, size))
+                lane.accepted += 1
+                self.queued += 1
+                self.queued_bytes += size
+                self._enqueue(lane)
+        self._tell()
+
+    def end(self, lane: Lane, outcome: str, hold_s: float) -> None:
+        """`run_finish` waits for at most `hold_s` for `release_end`."""
+        with self._lock:
+            if self._stopped_by is None and lane.state != "lost":
+                lane.held_until = 0.0
+                lane.finish_held_until = time.monotonic() + hold_s
+                lane.outcome = outcome
+                lane.accepted += 1
+                self._enqueue(lane)
+
+    def release_end(self, lane: Lane) -> None:
+        with self._lock:
+            lane.finish_held_until = 0.0
+            self._wanted.notify()
+
+    def name_framework(self, lane: Lane, name: str) -> None:
+        with self._lock:
+            lane.name_framework(name)
+            self._wanted.notify()
+
+    def drop(self, cause: str) -> None:
+        """Counts a step that was dropped before it reached a lane."""
+        with self._lock:
+            self._drop(1, cause)
+
+    def flush(self, timeout_s: float) -> bool:
+        """Waits until the events that are queued now are sent or dropped. False: too late, or the service did not answer."""
+        deadline = time.monotonic() + timeout_s
+        with self._lock:
+            marks = [(lane, lane.accepted, lane.outcome is not None) for lane in self._ready]
+            for lane in self._ready:
+                lane.held_until = 0.0
+            silences = self._silences
+            self._caller.circuit.hurry()
+            if self._caller.circuit.state != "closed":
+                self._not_before = 0.0
+            self._ensure_thread()
+            self._wanted.notify_all()
+            while any(_is_unsettled(*mark) for mark in marks):
+                left_s = deadline - time.monotonic()
+                if left_s <= 0 or self._silences > silences or self._threads == 0:
+                    return False
+                self._settled.wait(left_s)
+        return True
+
+    def stop(self) -> None:
+        """Drops the queue and sends nothing more."""
+        with self._lock:
+            if self._stopped_by is None:
+                self._halt("closed")
+
+    # The functions from here to `_take` are called under the lock.
+
+    def _enqueue(self, lane: Lane) -> None:
+        if lane not in self._ready:
+            self._ready[lane] = None
+        if not lane.is_busy:
+            self._ensure_thread()
+            self._wanted.notify()
+
+    def _ensure_thread(self) -> None:
+        if self._idle > 0 or self._threads >= _SENDERS or not self._ready:
+            return
+        try:
+            threading.Thread(target=self._work, name="understudy-sender", daemon=True).start()
+            self._threads += 1
+        except RuntimeError:
+            # The interpreter is shutting down, or the process has too many threads: the existing threads go on.
+            pass
+
+    def _settle(self, lane: Lane, kind: str) -> None:
+        size = lane.settle(kind)
+        if kind == "step":
+            self.queued -= 1
+            self.queued_bytes -= size
+        self._settled.notify_all()
+
+    def _lose(self, lane: Lane, cause: str) -> None:
+        """Drops all events of the run."""
+        steps = len(lane.steps)
+        self.queued -= steps
+        self.queued_bytes -= sum(size for _, size in lane.steps)
+        lane.steps.clear()
+        lane.state = "lost"
+        lane.settled = lane.accepted
+        self._ready.pop(lane, None)
+        if steps > 0:
+            self._drop(steps, cause)
+        self._settled.notify_all()
+
+    def _drop(self, steps: int, cause: str) -> None:
+        self.dropped += steps
+        if cause == "queue_full":
+            self._told = (
+                cause,
+                f"The service does not keep up: steps are dropped while {self._steps_max} or their bytes wait "
+                "(stats() counts them)",
+            )
+
+    def _halt(self, cause: str) -> None:
+        self._stopped_by = cause
+        for lane in list(self._ready):
+            self._lose(lane, cause)
+        self._silences += 1
+        self._settled.notify_all()
+        self._wanted.notify_all()
+
+    def _take(self) -> Optional[Lane]:
+        """Waits for the next lane with work, and until it may be sent. None: this thread may end."""
+        idle_until = time.monotonic() + _IDLE_SENDER_S
+        while True:
+            circuit = self._caller.circuit
+            now = time.monotonic()
+            wait_s = idle_until - now
+            free, held_s = self._find_free(now)
+            if free is not None:
+                pause_s = max(self._not_before - now, circuit.wait_s)
+                if circuit.state == "half-open":
+                    pause_s = max(pause_s, _PROBE_WAIT_S)
+                if pause_s <= 0:
+                    free.is_busy = True
+                    # Round robin.
+                    self._ready.move_to_end(free)
+                    if any(not lane.is_busy for lane in self._ready):
+                        self._ensure_thread()
+                    return free
+                wait_s = pause_s
+            elif held_s is not None:
+                wait_s = held_s
+            elif wait_s <= 0 or self._stopped_by is not None:
+                return None
+            self._idle += 1
+            self._wanted.wait(wait_s)
+            self._idle -= 1
+
+    def _find_free(self, now: float) -> Tuple[Optional[Lane], Optional[float]]:
+        """A lane with work; else the seconds until the first of the held ones may be sent. None: no lane is held."""
+        held_s: Optional[float] = None
+        for lane in self._ready:
+            if lane.is_busy:
+                continue
+            left_s = lane.not_before - now
+            if left_s <= 0:
+                return lane, None
+            held_s = left_s if held_s is None else min(held_s, left_s)
+        return None, held_s
+
+    # The functions from here on are called without the lock.
+
+    def _tell(self) -> None:
+        """Reports what happened under the lock, where a callback must not run."""
+        if self._told is not None:
+            told, self._told = self._told, None
+            self._warn(*told)
+
+    def _work(self) -> None:
+        """A sending thread."""
+        while True:
+            with self._lock:
+                lane = self._take()
+                if lane is None:
+                    self._threads -= 1
+                    self._settled.notify_all()
+                    return
+            try:
+                self._drain(lane)
+            except BaseException as thrown:
+                # A fault of this library, or the end of the interpreter: the run is dropped, and the thread goes on.
+                self._warn("failed", f"A run could not be sent: {thrown!r}")
+                with self._lock:
+                    self._lose(lane, "failed")
+            with self._lock:
+                lane.is_busy = False
+                if lane.next() is None:
+                    self._ready.pop(lane, None)
+
+    def _drain(self, lane: Lane) -> None:
+        """Sends a lane's events until it is empty, the service needs a pause, or another run has its turn."""
+        sent = 0
+        while True:
+            with self._lock:
+                is_held = self._stopped_by is not None or lane.not_before > time.monotonic()
+                event = None if is_held else lane.next()
+                if sent >= _TURN_EVENTS and any(not other.is_busy for other in self._ready):
+                    return
+            if event is None or not self._send(lane, *event):
+                return
+            sent += 1
+
+    def _send(self, lane: Lane, kind: str, fields: Dict[str, Any]) -> bool:
+        """False: the event was not sent, and its lane gets another turn after a pause."""
+        operation = {"run_start": "start_run", "step": "log_step", "run_finish": "finish_run"}[kind]
+        try:
+            answer = self._caller.call(operation, fields, self._timeout_s, attempts=1, is_background=True)
+        except UnderstudyError as thrown:
+            return self._judge(lane, kind, thrown)
+        with self._lock:
+            if lane.state == "lost":
+                return True
+            self._settle(lane, kind)
+            if kind == "step":
+                self.sent += 1
+        if kind == "step" and answer.get("fired") and lane.advise is not None:
+            self._evaluate(lane)
+        return True
+
+    def _evaluate(self, lane: Lane) -> None:
+        """Asks for an intervention. The service gives the same answer again for the same step."""
+        try:
+            said = self._caller.call("evaluate", {"run_id": lane.run_id}, self._timeout_s, is_background=True)
+        except UnderstudyError:
+            return
+        if said.get("inject") is True and lane.advise is not None:
+            lane.advise(said)
+
+    def _judge(self, lane: Lane, kind: str, thrown: UnderstudyError) -> bool:
+        """Decides what happens to an event that was not sent. Returns as `_send`."""
+        if isinstance(thrown, ApiError) and thrown.status < 500:
+            if thrown.status == 429:
+                return self._pause(back_off_s(1, thrown))
+            return self._accept_refusal(lane, kind, thrown)
+        is_silent = isinstance(thrown, (ServiceTimeoutError, CircuitOpenError)) or getattr(thrown, "unsent", False)
+        if is_silent:
+            with self._lock:
+                self._silences += 1
+                self._settled.notify_all()
+            return False
+        # The event may be the cause, so the number of attempts is bounded.
+        lane.attempts += 1
+        if lane.attempts < _EVENT_ATTEMPTS:
+            return self._pause(back_off_s(lane.attempts, thrown))
+        self._give_up(lane, kind, "failed", thrown)
+        return True
+
+    def _accept_refusal(self, lane: Lane, kind: str, refused: ApiError) -> bool:
+        """Handles an event that the service refused. Returns as `_send`."""
+        if refused.status in (401, 403):
+            reason = f"HTTP {refused.status}: {refused}"
+            self._warn("unauthorized", f"The service refuses the key ({reason}); nothing more is sent")
+            with self._lock:
+                self._halt("unauthorized")
+            return True
+        with self._lock:
+            # The service does not know the run any more, for example after a start with another data folder.
+            is_restarted = refused.status == 404 and kind != "run_start" and lane.restart()
+        if not is_restarted:
+            self._give_up(lane, kind, "refused", refused)
+        return True
+
+    def _pause(self, seconds: float) -> bool:
+        with self._lock:
+            self._not_before = max(self._not_before, time.monotonic() + min(seconds, _PAUSE_MAX_S))
+        return False
+
+    def _give_up(self, lane: Lane, kind: str, cause: str, thrown: UnderstudyError) -> None:
+        """Drops an event, or the whole lane if the run cannot go on without the event."""
+        self._warn(cause, f"The service did not take a {kind} of run {lane.run_id}: {thrown}")
+        with self._lock:
+            if lane.state == "lost":
+                return
+            if kind == "run_start" or getattr(thrown, "status", 0) in (404, 409):
+                self._lose(lane, cause)
+                return
+            self._settle(lane, kind)
+            if kind == "step":
+                self._drop(1, cause)
+
+
+def _is_unsettled(lane: Lane, mark: int, is_ended: bool) -> bool:
+    """Whether a flush waits for the lane. Late steps of a run that has ended go out before its end."""
+    return lane.settled < mark or (is_ended and lane.state not in ("finished", "lost"))

@@ -1,0 +1,58 @@
+"""Texts as the service takes them: bounded in UTF-16 units and well formed."""
+
+from __future__ import annotations
+
+import json
+
+# The limit of each text of a step. Four such texts fit into a request of 5 MB, however they are escaped.
+STEP_TEXT_UNITS = 131_072
+ID_UNITS = 128
+NAME_UNITS = 200
+
+
+def cut_units(text: str, units: int) -> str:
+    """The first `units` UTF-16 units, as the service and the TypeScript client count. Never ends with half a surrogate pair."""
+    if 2 * len(text) <= units:
+        return text
+    head = text[:units]
+    if head.isascii():
+        return head
+    encoded = head.encode("utf-16-le", "surrogatepass")
+    if len(text) <= units and len(encoded) <= 2 * units:
+        return text
+    encoded = encoded[: 2 * units]
+    if encoded[-1] & 0xFC == 0xD8:
+        encoded = encoded[:-2]
+    return encoded.decode("utf-16-le", "surrogatepass")
+
+
+def well_formed(text: str) -> str:
+    """The text with U+FFFD for each lone surrogate, which the service refuses."""
+    try:
+        text.encode("utf-8")
+        return text
+    except UnicodeEncodeError:
+        return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+
+
+def to_text(value: object) -> str:
+    """Texts as they are; anything else as JSON."""
+    if isinstance(value, str):
+        return value
+    if value is None:
+        return ""
+    if isinstance(value, (bytes, bytearray)):
+        return bytes(value[: 4 * STEP_TEXT_UNITS]).decode("utf-8", "replace")
+    try:
+        return json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=str)
+    except Exception:
+        # For example a circular value.
+        return str(value)
+
+
+def bounded(value: object, units: int) -> str:
+    try:
+        return "" if value is None else well_formed(cut_units(str(value), units))
+    except Exception:
+        # Its `__str__` raises.
+        return ""

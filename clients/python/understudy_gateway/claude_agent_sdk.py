@@ -1,0 +1,157 @@
+"""The Claude Agent SDK: its messages tell the steps, and hooks bring interventions.
+
+    from understudy_gateway.claude_agent_sdk import understudy_hooks, watch
+
+    with u.run(task="..."):
+        options = ClaudeAgentOptions(hooks=understudy_hooks())
+        async for message in watch(query(prompt="...", options=options)):
+            ...
+"""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Any, AsyncIterator, Dict, List, Mapping, Optional, TypeVar
+
+try:
+    from claude_agent_sdk import HookMatcher
+except ImportError as missing:
+    raise ImportError("understudy_gateway.claude_agent_sdk needs claude-agent-sdk: pip install claude-agent-sdk") from missing
+
+from ._agent_steps import AgentSteps, AskedCall, ToolResult, WatchedRun, joined, text_of_parts
+from ._run import current_run
+from ._watch import reading, steps_around
+
+__all__ = ["understudy_hooks", "watch"]
+
+_NAME = "understudy_gateway.claude_agent_sdk"
+_FRAMEWORK = "claude-agent-sdk"
+_TOOL_EVENTS = ("PostToolUse", "PostToolUseFailure")
+_Message = TypeVar("_Message")
+
+
+def watch(messages: AsyncIterator[_Message], run: Optional[WatchedRun] = None) -> AsyncIterator[_Message]:
+    """The same messages, of `query(…)` or of `client.receive_response()`; their steps are logged on the way.
+
+    run: the run to log to; default: the run around this call.
+    """
+    with reading(_NAME):
+        steps = steps_around(run, _FRAMEWORK)
+        if steps is not None:
+            return _watch(messages, _Session(steps))
+    return messages
+
+
+async def _watch(messages: AsyncIterator[_Message], session: "_Session") -> AsyncIterator[_Message]:
+    try:
+        async for message in messages:
+            with reading(_NAME):
+                session.take(message)
+            yield message
+    finally:
+        # A consumer that closes this generator closes the SDK's. At the end of its loop asyncio closes both by itself.
+        close = getattr(messages, "aclose", None)
+        with contextlib.suppress(RuntimeError):
+            if close is not None:
+                await close()
+
+
+def understudy_hooks(run: Optional[WatchedRun] = None, own: Optional[Mapping[Any, List[HookMatcher]]] = None) -> Dict[Any, Any]:
+    """`ClaudeAgentOptions(hooks=understudy_hooks())`: what the run should be told goes to the agent beside a tool's result.
+
+    own: your own hooks, which go on to work. The hooks keep no agent from stopping.
+    """
+    # The SDK calls hooks from the task that reads its client, so the run is the one around this call.
+    watched = current_run() if run is None else run
+
+    async def tell(given: Any, tool_use_id: Optional[str], context: Any) -> Any:
+        with reading(_NAME):
+            said = None if watched is None else AgentSteps.of(watched).take_intervention()
+            if said is not None:
+                event = given["hook_event_name"]
+                return {"hookSpecificOutput": {"hookEventName": event, "additionalContext": said.text}}
+        return {}
+
+    hooks: Dict[Any, Any] = {event: list(matchers) for event, matchers in (own or {}).items()}
+    for event in _TOOL_EVENTS:
+        hooks.setdefault(event, []).append(HookMatcher(hooks=[tell]))
+    return hooks
+
+
+class _Conversation:
+    """An agent, or one of its sub-agents: what it has said since its last tool call."""
+
+    def __init__(self) -> None:
+        self.texts: List[str] = []
+        self.thoughts: List[str] = []
+        # The client sends an answer in several messages, which repeat its usage. The newest one counts.
+        self.usage_of: Dict[Any, int] = {}
+        self.told_tokens = 0
+
+    def answered(self, steps: AgentSteps, calls: List[AskedCall], total: Optional[int] = None) -> None:
+        """total: the tokens of the whole turn, where they are known."""
+        tokens = (sum(self.usage_of.values()) if total is None else total) - self.told_tokens
+        self.told_tokens += max(0, tokens)
+        steps.answered(joined(self.texts), calls, tokens, joined(self.thoughts, "\n"))
+        self.texts, self.thoughts = [], []
+
+
+class _Session:
+    """Reads the messages of a session, of the agent and its sub-agents."""
+
+    def __init__(self, steps: AgentSteps) -> None:
+        self._steps = steps
+        # By the call that a sub-agent works for; None: the agent itself.
+        self._conversations: Dict[Optional[str], _Conversation] = {}
+
+    def take(self, message: Any) -> None:
+        kind = type(message).__name__
+        if kind == "AssistantMessage":
+            self._take_answer(message)
+        elif kind == "UserMessage" and not isinstance(message.content, str):
+            for block in message.content:
+                if type(block).__name__ == "ToolResultBlock":
+                    self._take_result(block, getattr(message, "tool_use_result", None))
+        elif kind == "ResultMessage":
+            self._take_end(message)
+
+    def _take_answer(self, message: Any) -> None:
+        if getattr(message, "error", None) is not None:
+            # The client words an error of the provider as an answer.
+            return
+        conversation = self._conversations.setdefault(message.parent_tool_use_id, _Conversation())
+        usage = getattr(message, "usage", None)
+        if usage:
+            conversation.usage_of[getattr(message, "message_id", None)] = _tokens_of(usage)
+        calls: List[AskedCall] = []
+        for block in message.content:
+            name = type(block).__name__
+            if name == "TextBlock":
+                conversation.texts.append(block.text)
+            elif name == "ThinkingBlock":
+                conversation.thoughts.append(block.thinking)
+            elif name == "ToolUseBlock":
+                calls.append(AskedCall(block.id, block.name, block.input))
+        if calls:
+            conversation.answered(self._steps, calls)
+
+    def _take_result(self, block: Any, details: Any) -> None:
+        # The result of the call that a sub-agent worked for is the end of the sub-agent. Its last answer is no message.
+        sub_agent = self._conversations.pop(block.tool_use_id, None)
+        if sub_agent is not None and isinstance(details, dict) and isinstance(details.get("content"), list):
+            texts = [str(part.get("text") or "") for part in details["content"]]
+            sub_agent.texts = [text for text in texts if not text.startswith("<tools-used")]
+            tokens = _tokens_of(details.get("usage") or {})
+            sub_agent.answered(self._steps, [], sub_agent.told_tokens + tokens)
+        result = ToolResult(block.tool_use_id, text_of_parts(block.content), block.is_error is True)
+        self._steps.returned(result)
+
+    def _take_end(self, message: Any) -> None:
+        # Only the end of a turn tells all its tokens.
+        agent = self._conversations.pop(None, _Conversation())
+        agent.answered(self._steps, [], _tokens_of(message.usage) if message.usage else None)
+
+
+def _tokens_of(usage: Mapping[str, Any]) -> int:
+    names = ("input_tokens", "output_tokens", "cache_creation_input_tokens", "cache_read_input_tokens")
+    return sum(usage.get(name) or 0 for name in names)

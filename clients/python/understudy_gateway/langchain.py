@@ -1,0 +1,240 @@
+"""LangChain and LangGraph: a callback handler logs the steps, and a middleware brings interventions.
+
+    from understudy_gateway.langchain import UnderstudyHandler, understudy_middleware
+
+    agent = create_agent(model, tools, middleware=[understudy_middleware()])
+    with u.run(task="..."):
+        agent.invoke({"messages": [...]}, {"callbacks": [UnderstudyHandler()]})
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import Any, Awaitable, Callable, Dict, List, NamedTuple, Optional, Tuple
+from uuid import UUID
+
+try:
+    from langchain_core.callbacks import BaseCallbackHandler
+    from langchain_core.messages import AIMessage, BaseMessage, SystemMessage, ToolMessage
+except ImportError as missing:
+    needed = "understudy_gateway.langchain needs langchain-core 0.3.29 or later: pip install langchain-core"
+    raise ImportError(needed) from missing
+
+from ._agent_steps import AgentSteps, AskedCall, ToolResult, WatchedRun, joined, text_of_error, text_of_parts
+from ._run import Intervention
+from ._watch import reading, steps_around
+
+__all__ = ["UnderstudyHandler", "understudy_middleware", "with_intervention"]
+
+_NAME = "understudy_gateway.langchain"
+_FRAMEWORK = "langchain"
+# Tools at work at once. With more, the one that began first is forgotten.
+_TOOLS_MAX = 1_000
+
+
+class _ToolAtWork(NamedTuple):
+    steps: Optional[AgentSteps]
+    id: str
+    name: str
+    input: Any
+
+
+class UnderstudyHandler(BaseCallbackHandler):
+    """Logs the steps of everything that it is a callback of.
+
+    run: the run to log to; default: the run around the call. A stream belongs to the run in which it was begun.
+    """
+
+    # LangChain calls it at once and in order, also from asynchronous code. It never blocks.
+    run_inline = True
+    raise_error = False
+
+    def __init__(self, run: Optional[WatchedRun] = None) -> None:
+        super().__init__()
+        self._run = run
+        # By the ids of LangChain's own runs; the steps of a call are those of the run in which the call began.
+        self._tools: "OrderedDict[UUID, _ToolAtWork]" = OrderedDict()
+        self._models: "OrderedDict[UUID, AgentSteps]" = OrderedDict()
+
+    def on_chain_start(
+        self, serialized: Any, inputs: Any, *, run_id: UUID, parent_run_id: Optional[UUID] = None, **kwargs: Any
+    ) -> None:
+        """Names the framework of the run as early as possible."""
+        if parent_run_id is None:
+            with reading(_NAME):
+                steps_around(self._run, _FRAMEWORK)
+
+    def on_chat_model_start(
+        self, serialized: Any, messages: List[List[BaseMessage]], *, run_id: UUID, **kwargs: Any
+    ) -> None:
+        """Logs results that no tool event told: of calls with wrong arguments, and of tools that do not exist."""
+        with reading(_NAME):
+            steps = self._begin_model(run_id)
+            for message in (message for conversation in messages for message in conversation):
+                if steps is not None and isinstance(message, ToolMessage) and steps.awaits(message.tool_call_id):
+                    steps.returned(_result_of(message))
+
+    def on_llm_start(self, serialized: Any, prompts: List[str], *, run_id: UUID, **kwargs: Any) -> None:
+        with reading(_NAME):
+            self._begin_model(run_id)
+
+    def on_llm_end(self, response: Any, *, run_id: UUID, **kwargs: Any) -> None:
+        with reading(_NAME):
+            steps = self._models.pop(run_id, None)
+            for generations in response.generations if steps is not None else []:
+                if steps is not None and generations:
+                    _log_answer(steps, generations[0], response.llm_output)
+
+    def on_llm_error(self, error: BaseException, *, run_id: UUID, **kwargs: Any) -> None:
+        self._models.pop(run_id, None)
+
+    def on_tool_start(
+        self, serialized: Any, input_str: str, *, run_id: UUID, inputs: Optional[Dict[str, Any]] = None, **kwargs: Any
+    ) -> None:
+        with reading(_NAME):
+            name = kwargs.get("name") or (serialized or {}).get("name") or ""
+            given = input_str if inputs is None else inputs
+            steps = steps_around(self._run, _FRAMEWORK)
+            self._tools[run_id] = _ToolAtWork(steps, kwargs.get("tool_call_id") or "", name, given)
+            _forget_oldest(self._tools)
+
+    def on_tool_end(self, output: Any, *, run_id: UUID, **kwargs: Any) -> None:
+        with reading(_NAME):
+            tool = self._tools.pop(run_id, None)
+            if tool is None or tool.steps is None:
+                return
+            message = _find_tool_message(output, tool.id)
+            call_id = tool.id or ("" if message is None else message.tool_call_id)
+            observation = output if message is None else text_of_parts(message.content)
+            is_error = message is not None and message.status == "error"
+            tool.steps.returned(ToolResult(call_id, observation, is_error, tool.name, tool.input))
+
+    def on_tool_error(self, error: BaseException, *, run_id: UUID, **kwargs: Any) -> None:
+        with reading(_NAME):
+            tool = self._tools.pop(run_id, None)
+            # An interrupt for a human and a hand-over to another agent are exceptions, too; the call goes on later.
+            if tool is None or tool.steps is None or any(cls.__name__ == "GraphBubbleUp" for cls in type(error).__mro__):
+                return
+            tool.steps.returned(ToolResult(tool.id, text_of_error(error), True, tool.name, tool.input))
+
+    def _begin_model(self, run_id: UUID) -> Optional[AgentSteps]:
+        steps = steps_around(self._run, _FRAMEWORK)
+        if steps is not None:
+            self._models[run_id] = steps
+            _forget_oldest(self._models)
+        return steps
+
+
+def understudy_middleware(run: Optional[WatchedRun] = None) -> Any:
+    """Adds what the run should be told to the system prompt of the next call of the model, and of that call alone.
+
+    `create_agent(model, tools, middleware=[understudy_middleware()])`, with langchain 1.0 or later.
+    """
+    try:
+        from langchain.agents.middleware import AgentMiddleware
+    except ImportError as missing:
+        raise ImportError("understudy_middleware needs langchain 1.0 or later: pip install langchain") from missing
+
+    class UnderstudyMiddleware(AgentMiddleware):
+        def wrap_model_call(self, request: Any, handler: Callable[[Any], Any]) -> Any:
+            steps, said = _take_intervention(run)
+            if steps is None or said is None:
+                return handler(request)
+            try:
+                return handler(request.override(system_message=_add_text(request.system_message, said.text)))
+            except BaseException:
+                steps.give_back(said)
+                raise
+
+        async def awrap_model_call(self, request: Any, handler: Callable[[Any], Awaitable[Any]]) -> Any:
+            steps, said = _take_intervention(run)
+            if steps is None or said is None:
+                return await handler(request)
+            try:
+                return await handler(request.override(system_message=_add_text(request.system_message, said.text)))
+            except BaseException:
+                steps.give_back(said)
+                raise
+
+    return UnderstudyMiddleware()
+
+
+def with_intervention(messages: List[BaseMessage], run: Optional[WatchedRun] = None) -> List[BaseMessage]:
+    """The same for the nodes of your own graph: `model.invoke(with_intervention(state["messages"]))`.
+
+    Returns the messages as they are when there is nothing to tell.
+    """
+    _, said = _take_intervention(run)
+    if said is None:
+        return messages
+    if messages and isinstance(messages[0], SystemMessage):
+        return [_add_text(messages[0], said.text), *messages[1:]]
+    return [SystemMessage(said.text), *messages]
+
+
+def _take_intervention(run: Optional[WatchedRun]) -> Tuple[Optional[AgentSteps], Optional[Intervention]]:
+    with reading(_NAME):
+        steps = steps_around(run, _FRAMEWORK)
+        return steps, None if steps is None else steps.take_intervention()
+    return None, None
+
+
+def _add_text(system: Optional[SystemMessage], text: str) -> SystemMessage:
+    if system is None or not system.content:
+        return SystemMessage(text)
+    if isinstance(system.content, str):
+        return SystemMessage(f"{system.content}\n\n{text}")
+    return SystemMessage([*system.content, {"type": "text", "text": text}])
+
+
+def _result_of(message: ToolMessage) -> ToolResult:
+    return ToolResult(message.tool_call_id, text_of_parts(message.content), message.status == "error")
+
+
+def _find_tool_message(output: Any, call_id: str) -> Optional[ToolMessage]:
+    """A tool returns its message, a command that puts it into the state, or a list of them."""
+    candidates = [*output] if isinstance(output, list) else [output]
+    for candidate in list(candidates):
+        update = getattr(candidate, "update", None)
+        messages = update.get("messages") if isinstance(update, dict) else None
+        candidates.extend(messages if isinstance(messages, list) else [])
+    for candidate in candidates:
+        if isinstance(candidate, ToolMessage) and call_id in ("", candidate.tool_call_id):
+            return candidate
+    return None
+
+
+def _log_answer(steps: AgentSteps, generation: Any, llm_output: Optional[Dict[str, Any]]) -> None:
+    message = getattr(generation, "message", None)
+    if not isinstance(message, AIMessage):
+        # A model that completes texts.
+        steps.answered(generation.text, tokens=_tokens_of_output(llm_output))
+        return
+    blocks = message.content if isinstance(message.content, list) else []
+    thoughts = [
+        str(block.get("thinking") or block.get("reasoning") or "")
+        for block in blocks
+        if isinstance(block, dict) and block.get("type") in ("thinking", "reasoning")
+    ]
+    text = message.content if isinstance(message.content, str) else joined([
+        block if isinstance(block, str) else str(block.get("text") or "")
+        for block in blocks
+        if isinstance(block, str) or block.get("type") == "text"
+    ])
+    calls = [AskedCall(call.get("id") or "", call["name"], call["args"]) for call in message.tool_calls]
+    calls += [
+        AskedCall(call.get("id") or "", call.get("name") or "", call.get("args")) for call in message.invalid_tool_calls
+    ]
+    usage = message.usage_metadata
+    tokens = _tokens_of_output(llm_output) if usage is None else usage["total_tokens"]
+    steps.answered(text, calls, tokens, joined(thoughts, "\n"))
+
+
+def _tokens_of_output(llm_output: Optional[Dict[str, Any]]) -> int:
+    usage = (llm_output or {}).get("token_usage") or {}
+    return int(usage.get("total_tokens") or 0)
+
+
+def _forget_oldest(kept: "OrderedDict[UUID, Any]") -> None:
+    if len(kept) > _TOOLS_MAX:
+        kept.popitem(last=False)
