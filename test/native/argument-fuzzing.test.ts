@@ -25,7 +25,7 @@ const TAKING_NOTHING = new Set([
   'readDescriptorLimit',
 ]);
 
-it.each(ADDONS.filter(({ file }) => existsSync(file)))('of $name', ({ file }) => {
+it.each(ADDONS.filter(({ file }) => existsSync(file)))('of $name', { tags: 'long' }, ({ file }) => {
   const folder = mkdtempSync(join(tmpdir(), 'argument-fuzzing-'));
   onTestFinished(() => rmSync(folder, { recursive: true, force: true }));
   const program = fileURLToPath(new URL('./argument-fuzzing.ts', import.meta.url));

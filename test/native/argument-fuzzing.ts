@@ -110,8 +110,6 @@ const fitting: Record<string, () => unknown[]> = {
   measureCommonSuffix: () => [makeArray(Uint8Array, 100), makeArray(Uint8Array, 100), 93, 92, 90],
   copyBytes: () => [makeArray(Uint8Array, 16), makeArray(Uint8Array, 100), 5],
   copyBytesAside: () => [makeArray(Uint8Array, 2_000), makeArray(Uint8Array, 4_000), 5],
-  measureChecksum: () => [makeArray(Uint8Array, 2_000), 1, 2_000],
-  extendChecksum: () => [7, makeArray(Uint8Array)],
   measureMisalignment: () => [makeArray(Uint8Array), 64],
   watchConnections: () => [],
   openPort: () => [pick([1, 65_535]), 'an answer', pick([0, 1])],
@@ -188,7 +186,23 @@ const fitting: Record<string, () => unknown[]> = {
     const vector = makeArray(Float32Array, 8);
     const kind = pick([null, 'a kind']);
     const room = [new Float64Array(5), new Uint8Array(5)];
-    return [KEY, 'vectors', 'an index', vector, vector, 5, 40, 80, 0.1, 0.3, 100, kind, 'a family', ...room];
+    const looks = [Uint32Array.of(4, 40), Float64Array.of(0.1)];
+    return [
+      KEY,
+      'vectors',
+      'an index',
+      vector,
+      vector,
+      5,
+      ...looks,
+      8,
+      0.1,
+      0.3,
+      100,
+      kind,
+      'a family',
+      ...room,
+    ];
   },
 };
 /** What is printed goes to a socket, too. */

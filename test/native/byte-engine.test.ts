@@ -1,5 +1,4 @@
 /** The addon and its fallback: one suite for both, and a comparison of the two on any bytes. */
-import { crc32 } from 'node:zlib';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { loadAddon, packNeedles } from '../../native/byte-engine.ts';
@@ -207,46 +206,6 @@ describe.each(engines)('%s', (_name, engine, level) => {
     expect(engine.measureCommonPrefix(a, a, 0, 0, 0)).toBe(0);
   });
 
-  it('comes to the checksum that zlib comes to', () => {
-    fc.assert(
-      fc.property(fc.uint8Array({ maxLength: 600 }), fc.nat(600), fc.nat(600), (source, a, b) => {
-        const from = Math.min(a, source.length);
-        const to = Math.min(Math.max(a, b), source.length);
-        expect(engine.measureChecksum(source, from, to)).toBe(crc32(source.subarray(from, to)));
-      }),
-    );
-    expect(() => engine.measureChecksum(bytes('abc'), 0, 4)).toThrow(RangeError);
-  });
-
-  it('comes to the checksum of every length, wherever the bytes lie in memory', () => {
-    const source = Buffer.alloc(1_400, 1);
-    for (let i = 1; i < source.length; i++) source[i] = source[i - 1]! * 167 + i;
-    for (let length = 0; length <= 1_300; length++) {
-      const part = source.subarray(length % 67, (length % 67) + length);
-      expect(engine.extendChecksum(7, part)).toBe(crc32(part, 7));
-    }
-  });
-
-  it('goes on with a checksum where another part ended, also by nothing', () => {
-    // Parts of no bytes between the others, with and without memory behind them; each lies anywhere in its memory.
-    const part = fc
-      .tuple(fc.oneof(fc.constant(0), fc.nat(300)), fc.nat(70), fc.nat())
-      .map(([length, offset, seed]) =>
-        new Uint8Array(offset + length).map((_, at) => at * 167 + seed).subarray(offset),
-      );
-    fc.assert(
-      fc.property(fc.array(part, { maxLength: 6 }), (parts) => {
-        const checksum = parts.reduce((before, each) => engine.extendChecksum(before, each), 0);
-        expect(checksum).toBe(crc32(Buffer.concat(parts)));
-      }),
-    );
-    for (const nothing of [new Uint8Array(0), Buffer.alloc(8).subarray(3, 3)]) {
-      for (const before of [0, 1, 0x12345678, 2 ** 32 - 1])
-        expect(engine.extendChecksum(before, nothing)).toBe(before);
-      expect(engine.measureChecksum(nothing, 0, 0)).toBe(0);
-    }
-  });
-
   it('sees a key and any needle at every place of a long text, and nothing in what only looks like one', () => {
     const anchored = ['token.of_sixteen_and_more'];
     const loose = ['two words', '-', 'ab: c', '!', 'the fifth'];
@@ -335,11 +294,6 @@ describe.each(engines)('%s', (_name, engine, level) => {
     for (const other of [undefined, null, 'one', {}, 1n] as unknown as number[]) {
       expect(() => engine.measureCommonPrefix(one, one, 0, 0, other)).toThrow(TypeError);
       expect(() => engine.measureCommonSuffix(one, one, 1, 1, other)).toThrow(TypeError);
-      expect(() => engine.extendChecksum(other, one)).toThrow(TypeError);
-    }
-    for (const outside of [-1, 0.5, 2 ** 32, Number.NaN]) {
-      for (const some of [one, new Uint8Array(0)])
-        expect(() => engine.extendChecksum(outside, some)).toThrow(RangeError);
     }
   });
 

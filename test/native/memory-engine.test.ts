@@ -69,7 +69,7 @@ describe.runIf(isNative)('memory of two processes', () => {
     expect(told).toBe('from the first\nlater\n');
   });
 
-  it('ends a process that writes to what it may only read, and nobody else', () => {
+  it('ends a process that writes to read-only memory, and no other', () => {
     const { descriptor, bytes } = make();
     bytes.fill(7);
     const stdio: ('pipe' | number)[] = ['pipe', 'pipe', 'pipe', descriptor];
@@ -102,14 +102,14 @@ describe.runIf(isNative)('memory of two processes', () => {
     expect([bytes[PAGE - 1], bytes[PAGE], bytes[3 * PAGE - 1], bytes[3 * PAGE]]).toEqual([9, 0, 0, 9]);
   });
 
-  it('can be cut off by nobody: who looks at it would end', () => {
+  it('cannot be truncated by any process, which would end its readers', () => {
     const { descriptor, bytes } = make();
     expect(() => ftruncateSync(descriptor, PAGE)).toThrow('EPERM');
     expect(() => ftruncateSync(descriptor, 2 * BYTES)).toThrow('EPERM');
     expect(bytes[BYTES - 1]).toBe(0);
   });
 
-  it('leaves a buffer with pages of its own', () => {
+  it('leaves a buffer with private pages', () => {
     const { descriptor } = make();
     const buffer = new SharedArrayBuffer(BYTES + PAGE);
     const whole = new Uint8Array(buffer);

@@ -16,7 +16,7 @@ function makePlacement(): Placement {
 }
 
 describe('an actor that moves', () => {
-  it('lives on the thread that first asks for it, whoever asks later', () => {
+  it('lives on the thread that asks first, whichever asks later', () => {
     for (const own of [2, 3, 4]) {
       const placement = makePlacement();
       const sender = new Placer(placement, own);

@@ -73,7 +73,7 @@ describe('a direct channel', () => {
     }
   });
 
-  it('gives a thread up that hangs, which the pool then replaces', async () => {
+  it('gives a thread up that hangs, which the pool then replaces', { tags: 'long' }, async () => {
     const channel = openChannel(createPool(1_500), 300);
     // A slow machine may need several tries until the thread is there.
     while ((await channel.run('double', 1).catch(() => null)) === null);

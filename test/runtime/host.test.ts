@@ -213,7 +213,7 @@ describe('io', () => {
     expect(three).toMatchObject([{ error: { code: 'io_failed', retryable: false } }]);
   });
 
-  it('that ends after its actor has failed is nobody’s', () => {
+  it('that ends after its actor failed has no owner', () => {
     const { io, ask, host, turns } = setUp(box);
     const fetching = ask('fetch', 'x');
     expect(codeOf(ask('throw'))).toBe('actor_failed');
@@ -493,7 +493,7 @@ describe('supervision', () => {
 });
 
 describe('draining', () => {
-  it('waits for io and the journal, snapshots, and refuses what comes meanwhile', async () => {
+  it('waits for io and the journal, takes no snapshots, and refuses what comes meanwhile', async () => {
     const { ask, host, io, journal, turns } = setUp(makeLedger(), {}, [
       { behaviour: box, policy: DEFAULT_KIND_POLICY },
     ]);
@@ -511,10 +511,8 @@ describe('draining', () => {
     expect(isDrained).toBe(false);
     io[0]!.done(null, 'X');
     turns.advance(0);
-    expect(journal.waiting[0]!.writes.map((write) => write.type)).toEqual(['snapshot']);
-    await Promise.resolve();
-    expect(isDrained).toBe(false);
-    journal.finish();
+    // The event is stored: a snapshot would only make the end longer.
+    expect(journal.waiting).toEqual([]);
     await drained;
     expect(host.stats().kinds).toMatchObject({ ledger: { live: 0 }, box: { live: 0 } });
   });

@@ -191,7 +191,7 @@ describe('a link', () => {
     expect(await alone).toHaveLength(1);
   });
 
-  it('sends a tell along with what somebody waits for, and by itself after a moment', async () => {
+  it('sends a tell with the next ask, or alone after a moment', async () => {
     const [a, b] = open();
     const together = collect(b, 3);
     for (let i = 0; i < 2; i++) {

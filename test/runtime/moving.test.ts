@@ -66,7 +66,7 @@ function add({ client }: Thread, amount: number): Promise<Totals> {
   return client.ask(ADDRESS, 'add', { amount }, FAR) as Promise<Totals>;
 }
 
-it('stay where they are while anybody asks, and go to who asks next when nobody did for a while', async () => {
+it('stay while they are asked, and move to the next caller after a quiet time', async () => {
   const { placement, threads } = openTwo();
   const [one, two] = threads;
   expect(await add(two, 1)).toEqual({ total: 1, count: 1 });

@@ -62,7 +62,7 @@ describe('compute', () => {
 });
 
 describe('a thread', () => {
-  it('that hangs is ended and started again', async () => {
+  it('that hangs is ended and started again', { tags: 'long' }, async () => {
     const down = createDeferred<string>();
     const { client, threads } = await startWithClient({
       // A slow machine may take a thread that only starts slowly for a hung one: it gets another go.

@@ -3,10 +3,10 @@ import { once } from 'node:events';
 import { Worker } from 'node:worker_threads';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { AssertionError, assert, assertNever } from '../../src/std/assert.ts';
+import { AssertionError, assert } from '../../src/std/assert.ts';
 import { createManualClock, systemClock } from '../../src/std/clock.ts';
 import { createDeferred } from '../../src/std/deferred.ts';
-import { createUlidSource, isUlid, newUlid, readUlidTimeMs } from '../../src/std/id.ts';
+import { createUlidSource } from '../../src/std/id.ts';
 import { LinkedMap } from '../../src/std/linked-map.ts';
 import { createPrng } from '../../src/std/prng.ts';
 import { RecentMap } from '../../src/std/recent-map.ts';
@@ -136,7 +136,9 @@ describe('a ULID', () => {
     const ids = Array.from({ length: 7 }, () => newId());
     expect(ids).toEqual(ids.toSorted());
     expect(new Set(ids).size).toBe(7);
-    expect(ids.map(readUlidTimeMs)).toEqual([5, 5, 5, 9, 9, 9, 10]);
+    expect(ids.map((id) => id.slice(0, 10))).toEqual(
+      [5, 5, 5, 9, 9, 9].map((ms) => `000000000${ms}`).concat('000000000A'),
+    );
   });
 
   it('counts up by one within a millisecond, whichever digits that changes', () => {
@@ -167,29 +169,13 @@ describe('a ULID', () => {
   it('is as the specification writes it', () => {
     const newId = createUlidSource({ wallMs: () => 1469918176385, monotonicMs: () => 0 });
     expect(newId().slice(0, 10)).toBe('01ARYZ6S41');
-    expect(readUlidTimeMs('01ARYZ6S41TSV4RRFFQ69G5FAV')).toBe(1469918176385);
-  });
-
-  it('is told from what is none', () => {
-    expect(isUlid(newUlid())).toBe(true);
-    const noUlids = [
-      '',
-      '01ARYZ6S41TSV4RRFFQ69G5FA',
-      '81ARYZ6S41TSV4RRFFQ69G5FAV',
-      '01aryz6s41tsv4rrffq69g5fav',
-    ];
-    for (const text of [...noUlids, '01ARYZ6S41TSV4RRFFQ69G5FAI']) {
-      expect(isUlid(text)).toBe(false);
-      expect(() => readUlidTimeMs(text)).toThrow(RangeError);
-    }
   });
 });
 
 describe('an assertion', () => {
   it('lets pass what holds and throws what does not', () => {
     assert(1, 'one');
-    expect(() => assert(0, 'zero is none')).toThrow(new AssertionError('zero is none'));
-    expect(() => assertNever('x' as never, 'a letter')).toThrow('a letter: unexpected "x"');
+    expect(() => assert(0, 'zero')).toThrow(new AssertionError('zero'));
   });
 });
 

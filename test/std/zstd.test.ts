@@ -3,7 +3,13 @@ import { constants, zstdCompressSync, zstdDecompressSync } from 'node:zlib';
 import fc from 'fast-check';
 import { expect, it } from 'vitest';
 import { createPrng } from '../../src/std/prng.ts';
-import { compressZstd, decompressZstd } from '../../src/std/zstd.ts';
+import {
+  beginsLikeZstd,
+  compressZstd,
+  decompressFrames,
+  decompressZstd,
+  measureZstd,
+} from '../../src/std/zstd.ts';
 
 const bytes = fc.uint8Array({ maxLength: 40_000, size: 'max' }).map((array) => Buffer.from(array));
 
@@ -57,4 +63,61 @@ it('gives its memory back at once', () => {
   const before = process.memoryUsage().rss;
   work();
   expect(process.memoryUsage().rss - before).toBeLessThan(60 << 20);
+});
+
+const skippable = (size: number): Buffer => {
+  const frame = Buffer.alloc(8 + size, 0xee);
+  frame.writeUInt32LE(0x184d2a50 + (size % 16), 0);
+  frame.writeUInt32LE(size, 4);
+  return frame;
+};
+
+const frame = fc.oneof(
+  fc.tuple(fc.uint8Array({ maxLength: 3_000 }), fc.boolean()).map(([text, hasChecksum]) => {
+    const params = { [constants.ZSTD_c_checksumFlag]: hasChecksum ? 1 : 0 };
+    return { text: Buffer.from(text), packed: zstdCompressSync(text, { params }) };
+  }),
+  fc.nat(40).map((size) => ({ text: Buffer.alloc(0), packed: skippable(size) })),
+);
+
+it('decodes all frames, and says where whole frames end in bytes that are cut off', () => {
+  fc.assert(
+    fc.property(fc.array(frame, { minLength: 1, maxLength: 8 }), fc.nat(), (frames, cut) => {
+      const packed = Buffer.concat(frames.map((one) => one.packed));
+      const text = Buffer.concat(frames.map((one) => one.text));
+      expect(beginsLikeZstd(packed)).toBe(true);
+      expect(measureZstd(packed).end).toBe(packed.length);
+      const whole = decompressFrames(packed, { maxOutputLength: 100_000 }, 100);
+      expect(whole.end).toBe(packed.length);
+      expect(whole.bytes.equals(text)).toBe(true);
+      const part = decompressFrames(
+        packed.subarray(0, cut % packed.length),
+        { maxOutputLength: 100_000 },
+        100,
+      );
+      let [end, size] = [0, 0];
+      for (const one of frames) {
+        if (end + one.packed.length > cut % packed.length) break;
+        end += one.packed.length;
+        size += one.text.length;
+      }
+      expect(part.end).toBe(end);
+      expect(part.bytes.equals(text.subarray(0, size))).toBe(true);
+    }),
+    { numRuns: 200 },
+  );
+});
+
+it('stops at damage, at the most frames, and where too much comes out', () => {
+  const packed = zstdCompressSync(Buffer.alloc(1_000, 'abc'), {
+    params: { [constants.ZSTD_c_checksumFlag]: 1 },
+  });
+  const damaged = Buffer.from(packed);
+  damaged[damaged.length - 1]! ^= 1;
+  const three = Buffer.concat([packed, damaged, packed]);
+  expect(decompressFrames(three, { maxOutputLength: 10_000 }, 9)).toMatchObject({ end: packed.length });
+  const good = Buffer.concat([packed, packed, packed]);
+  expect(decompressFrames(good, { maxOutputLength: 10_000 }, 2).end).toBe(2 * packed.length);
+  expect(() => decompressFrames(good, { maxOutputLength: 2_500 }, 9)).toThrow('more bytes');
+  expect(decompressFrames(Buffer.from('no zstd at all'), { maxOutputLength: 99 }, 9).end).toBe(0);
 });

@@ -150,7 +150,11 @@ function run() {
     '--project',
     'unit',
     '--project',
+    'shared',
+    '--project',
     'process',
+    '--project',
+    'long-parts',
     ...(tests.length > 0 ? tests : TESTS),
   ];
   return spawnSync(process.execPath, given, { cwd: root, env, stdio: 'inherit' }).status ?? 1;

@@ -120,7 +120,7 @@ class Writer {
 };
 
 void Read(const std::atomic<bool>& is_over, bool is_careless, const std::vector<Vector>& lasting, std::atomic<size_t>* count) {
-  SearchPlan plan = {3, 40, 80, 0.2, 0, 4096, true, u"even"};
+  SearchPlan plan = {3, {40, 80}, {0.01}, 16, 0.2, 0, 4096, true, u"even"};
   for (uint32_t n = 0; !is_over; n++) {
     const uint32_t id = n % kLasting;
     plan.is_filtered = id % 2 == 0;
