@@ -24,6 +24,7 @@ import { findCaptureProcess, type Spoiling, spoilPages } from '../fixtures/captu
 import { flush, readStats, type Stats, waitForStats } from '../fixtures/capture-gateway.ts';
 import { answerCall, driveRuns, findCall, makeCall, tagOf } from '../fixtures/capture-traffic.ts';
 import { type RawUpstream, startRawUpstream } from '../fixtures/raw-upstream.ts';
+import { longFrom } from '../long-parts.ts';
 import { makeFolder } from '../storage/folder.ts';
 
 const SEED = Number(process.env.SEED ?? 7);
@@ -95,55 +96,63 @@ async function stop({ child }: Started): Promise<string> {
 }
 
 describe('pages spoilt under load', () => {
-  it.each(SPOILINGS)('by %s: traffic goes on, and so does capture in a file that is sound', async (how) => {
-    await using started = await start();
-    const prng = createPrng(SEED);
-    await capture(started, 'first', 40);
-    await flush(started.url);
-    const answered = new Set<string>();
-    let isOver = false;
-    const load = driveRuns(
-      started.port,
-      'load',
-      6,
-      5,
-      () => isOver,
-      (call) => answered.add(tagOf(call)),
+  for (const [at, how] of SPOILINGS.entries())
+    it(
+      `by ${how}: traffic goes on, and so does capture in a file that is sound`,
+      longFrom(at, 1),
+      async () => {
+        await using started = await start();
+        const prng = createPrng(SEED);
+        await capture(started, 'first', 40);
+        await flush(started.url);
+        const answered = new Set<string>();
+        let isOver = false;
+        const load = driveRuns(
+          started.port,
+          'load',
+          6,
+          5,
+          () => isOver,
+          (call) => answered.add(tagOf(call)),
+        );
+        // What is drawn may be pages that nobody reads: twice as many each time, until one was. The file that takes its place is
+        // left alone.
+        const file = openSync(db, 'r+');
+        for (let count = 6; listAside().length === 0; count *= 2) {
+          spoilPages(file, prng, Math.min(count, 10_000), how);
+          const target = answered.size + 40;
+          await expect.poll(() => answered.size).toBeGreaterThan(target);
+        }
+        closeSync(file);
+        isOver = true;
+        await load;
+        // All is settled when nothing waits any more; what cannot be known counts as dropped.
+        const isSettled = ({ exchanges }: Stats) => exchanges.in_flight === 0;
+        const settled = await waitForStats(started.url, isSettled);
+        const { attempted, captured, dropped } = settled.exchanges;
+        expect({ attempted, sum: captured + dropped }).toEqual({
+          attempted: 40 + answered.size,
+          sum: attempted,
+        });
+        expect(settled.db.damaged).toBe(1);
+        const last = await capture(started, 'last', 10);
+        const after = await waitForStats(started.url, isSettled);
+        expect(after.exchanges).toMatchObject({ captured: captured + 10, dropped });
+        const stderr = await stop(started);
+        expect(stderr.match(/it was set aside/g)).toHaveLength(1);
+        const aside = listAside();
+        expect(aside).toHaveLength(1);
+        const found = await readFile(db);
+        for (const tag of last) expect([...found.values()]).toContain(tag);
+        const [first = 0] = found.keys();
+        expect([...found.keys()]).toEqual([...found.keys()].map((_, at) => first + at));
+        const { code, stderr: said } = await runCli(['inspect', '--db', join(folder, aside[0]!)], {
+          DATA_DIR: folder,
+        });
+        expect([0, 1]).toContain(code);
+        if (code === 1) expect(said.trimEnd().split('\n')).toHaveLength(1);
+      },
     );
-    // What is drawn may be pages that nobody reads: twice as many each time, until one was. The file that takes its place is
-    // left alone.
-    const file = openSync(db, 'r+');
-    for (let count = 6; listAside().length === 0; count *= 2) {
-      spoilPages(file, prng, Math.min(count, 10_000), how);
-      const target = answered.size + 40;
-      await expect.poll(() => answered.size).toBeGreaterThan(target);
-    }
-    closeSync(file);
-    isOver = true;
-    await load;
-    // All is settled when nothing waits any more; what cannot be known counts as dropped.
-    const isSettled = ({ exchanges }: Stats) => exchanges.in_flight === 0;
-    const settled = await waitForStats(started.url, isSettled);
-    const { attempted, captured, dropped } = settled.exchanges;
-    expect({ attempted, sum: captured + dropped }).toEqual({ attempted: 40 + answered.size, sum: attempted });
-    expect(settled.db.damaged).toBe(1);
-    const last = await capture(started, 'last', 10);
-    const after = await waitForStats(started.url, isSettled);
-    expect(after.exchanges).toMatchObject({ captured: captured + 10, dropped });
-    const stderr = await stop(started);
-    expect(stderr.match(/it was set aside/g)).toHaveLength(1);
-    const aside = listAside();
-    expect(aside).toHaveLength(1);
-    const found = await readFile(db);
-    for (const tag of last) expect([...found.values()]).toContain(tag);
-    const [first = 0] = found.keys();
-    expect([...found.keys()]).toEqual([...found.keys()].map((_, at) => first + at));
-    const { code, stderr: said } = await runCli(['inspect', '--db', join(folder, aside[0]!)], {
-      DATA_DIR: folder,
-    });
-    expect([0, 1]).toContain(code);
-    if (code === 1) expect(said.trimEnd().split('\n')).toHaveLength(1);
-  });
 });
 
 describe('a file that is damaged before the start', () => {
@@ -165,35 +174,34 @@ describe('a file that is damaged before the start', () => {
       copyFileSync(join(whole, name), join(folder, name));
   }
 
-  it.each<[Spoiling, string, number]>([
-    ...SPOILINGS.map((how): [Spoiling, string, number] => [how, '', 2]),
-    ['zeros', ', its heads too', 0],
-  ])('by %s%s: the start succeeds, and ids go on', async (how, _heads, from) => {
-    let goneOn = 0;
-    // Pages may be spoilt in such a way that nobody notices: then others are drawn.
-    for (let round = 0; goneOn === 0; round++) {
-      folder = makeFolder();
-      db = join(folder, 'capture.mdb');
-      copy();
-      const file = openSync(db, 'r+');
-      spoilPages(file, createPrng(SEED + 100 * round), 1_000, how, from);
-      closeSync(file);
-      const before = readFileSync(db);
-      await using started = await start();
-      const tags = await capture(started, `round-${round}`, 5);
-      await waitForStats(started.url, ({ exchanges }) => exchanges.captured === 5);
-      const aside = listAside();
-      expect((await readStats(started.url)).db.damaged).toBe(aside.length);
-      await stop(started);
-      if (aside.length === 0) continue;
-      // The first of them may have got into the file before anybody noticed.
-      const found = await readFile(db);
-      const expected = tags.map((tag, at) => [ids + 1 + at, tag]);
-      expect([...found.entries()]).toEqual(expected.slice(expected.length - found.size));
-      goneOn += found.size;
-      if (aside.length === 1) expect(readFileSync(join(folder, aside[0]!)).length).toBe(before.length);
-    }
-  });
+  const starts = [...SPOILINGS.map((how) => [how, '', 2] as const), ['zeros', ', its heads too', 0] as const];
+  for (const [at, [how, heads, from]] of starts.entries())
+    it(`by ${how}${heads}: the start succeeds, and ids go on`, longFrom(at, 1), async () => {
+      let goneOn = 0;
+      // Pages may be spoilt in such a way that nobody notices: then others are drawn.
+      for (let round = 0; goneOn === 0; round++) {
+        folder = makeFolder();
+        db = join(folder, 'capture.mdb');
+        copy();
+        const file = openSync(db, 'r+');
+        spoilPages(file, createPrng(SEED + 100 * round), 1_000, how, from);
+        closeSync(file);
+        const before = readFileSync(db);
+        await using started = await start();
+        const tags = await capture(started, `round-${round}`, 5);
+        await waitForStats(started.url, ({ exchanges }) => exchanges.captured === 5);
+        const aside = listAside();
+        expect((await readStats(started.url)).db.damaged).toBe(aside.length);
+        await stop(started);
+        if (aside.length === 0) continue;
+        // The first of them may have got into the file before anybody noticed.
+        const found = await readFile(db);
+        const expected = tags.map((tag, at) => [ids + 1 + at, tag]);
+        expect([...found.entries()]).toEqual(expected.slice(expected.length - found.size));
+        goneOn += found.size;
+        if (aside.length === 1) expect(readFileSync(join(folder, aside[0]!)).length).toBe(before.length);
+      }
+    });
 
   it('cut off: it is set aside at once, and inspect says what is wrong with it', async () => {
     copy();
@@ -217,7 +225,7 @@ describe('a file that is damaged before the start', () => {
     expect(inspected.stderr.trimEnd().split('\n')).toHaveLength(1);
   });
 
-  it('keeps sealed files, attachments and raw files as they are', async () => {
+  it('keeps sealed files, attachments and raw files as they are', { tags: 'long' }, async () => {
     const first = await start();
     await capture(first, 'sealed', 3);
     await flush(first.url);
@@ -237,7 +245,7 @@ describe('a file that is damaged before the start', () => {
     expect(existsSync(join(folder, `${listAside()[0]}-lock`))).toBe(false);
   });
 
-  it('over and over: it is bounded how often the process is started again', async () => {
+  it('over and over: it is bounded how often the process is started again', { tags: 'long' }, async () => {
     copy();
     await using started = await start();
     let pid = 0;

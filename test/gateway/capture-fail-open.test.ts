@@ -141,7 +141,9 @@ describe('no room', () => {
 });
 
 describe('no writer', () => {
-  it('after a kill: 409 for flush and rotate, everything dropped, what was written stays', async () => {
+  it('after a kill: 409 for flush and rotate, everything dropped, what was written stays', {
+    tags: 'long',
+  }, async () => {
     const gateway = await start();
     const kept = await makeCalls(gateway.port, 3);
     await flush(gateway.url);
@@ -188,7 +190,9 @@ describe('no writer', () => {
     expect((await readTags()).sort()).toEqual(kept.sort());
   });
 
-  it('its thread dies with a batch in hand: that one is counted as dropped, no other is lost', async () => {
+  it('its thread dies with a batch in hand: that one is counted as dropped, no other is lost', {
+    tags: 'long',
+  }, async () => {
     const gateway = await start();
     gateway.hold();
     await makeCalls(gateway.port, 1);
@@ -205,7 +209,7 @@ describe('no writer', () => {
 });
 
 describe('an exchange that makes the writer fail', () => {
-  it('is dropped and counted, and every other one is stored', async () => {
+  it('is dropped and counted, and every other one is stored', { tags: 'long' }, async () => {
     const gateway = await start();
     gateway.hold();
     const kept = await makeCalls(gateway.port, 3);
@@ -266,7 +270,9 @@ describe('no disk', () => {
     expect((await readTags()).sort()).toEqual(kept.sort());
   });
 
-  it('writes fail for longer than the queue is: the rest is dropped, and capture resumes', async () => {
+  it('writes fail for longer than the queue is: the rest is dropped, and capture resumes', {
+    tags: 'long',
+  }, async () => {
     const gateway = await start({ max_queue: 10 });
     gateway.failCommits(-1);
     await makeCalls(gateway.port, 30);

@@ -75,11 +75,8 @@ it('three kills under load', async () => {
   let before = 0;
 
   for (const round of [1, 2, 3]) {
-    await using started = await (async () => {
-      const { child, url, port } = await startChild(round === 2 ? 2 : 1);
-      return { child, url, port, [Symbol.asyncDispose]: () => child[Symbol.asyncDispose]() };
-    })();
-    const { child, url, port } = started;
+    const { child, url, port } = await startChild(round === 2 ? 2 : 1);
+    await using _ = child;
     const answered = new Set<string>();
     let isOver = false;
     let captured = 0;
@@ -127,8 +124,7 @@ it('three kills under load', async () => {
       while (answered.size < target) await readStats(url);
     }
     isOver = true;
-    child.process.kill('SIGKILL');
-    expect(await child.ended).toMatchObject({ signal: 'SIGKILL', stderr: '' });
+    expect(await child.kill()).toMatchObject({ signal: 'SIGKILL', stderr: '' });
     await Promise.all([load, watch, died]);
 
     const after = await readAndCheck();
@@ -141,6 +137,7 @@ it('three kills under load', async () => {
 
   // It goes on with the next id, in good order to the end.
   const last = await startChild(1);
+  await using _ = last.child;
   await makeCall(last.port, { run: 'after', seq: 1, stream: true });
   expect(await flush(last.url)).toBe(1);
   const stored = await readCaptured(db, before + 1);

@@ -20,6 +20,7 @@ import {
   tagOf,
 } from '../fixtures/capture-traffic.ts';
 import { type RawUpstream, startRawUpstream } from '../fixtures/raw-upstream.ts';
+import { longFrom } from '../long-parts.ts';
 import { makeFolder } from '../storage/folder.ts';
 
 const SEED = Number(process.env.SEED ?? 7);
@@ -103,47 +104,51 @@ async function stop({ child }: Started): Promise<string> {
 }
 
 describe('a capture process that is killed under load', () => {
-  it.each(['1', '2'])(
-    'costs no exchange, and no client a thing (%s server threads)',
-    async (FRONT_THREADS) => {
-      await using started = await start({ FRONT_THREADS });
-      const prng = createPrng(SEED);
-      const load = drive(started, 'k');
-      let pid = 0;
-      for (let round = 1; round <= KILLS; round++) {
-        pid = await findCaptureProcess(started.url, pid);
-        // A batch is lost when process after process is killed over it: each stores something before.
-        const { captured } = (await readStats(started.url)).exchanges;
-        await waitForStats(started.url, ({ exchanges }) => exchanges.captured > captured);
-        const target = load.answered.size + 20 + prng.below(80);
+  for (const [at, FRONT_THREADS] of ['1', '2'].entries())
+    it(
+      `costs no exchange, and no client a thing (${FRONT_THREADS} server threads)`,
+      longFrom(at, 1),
+      async () => {
+        await using started = await start({ FRONT_THREADS });
+        const prng = createPrng(SEED);
+        const load = drive(started, 'k');
+        let pid = 0;
+        for (let round = 1; round <= KILLS; round++) {
+          pid = await findCaptureProcess(started.url, pid);
+          // A batch is lost when process after process is killed over it: each stores something before.
+          const { captured } = (await readStats(started.url)).exchanges;
+          await waitForStats(started.url, ({ exchanges }) => exchanges.captured > captured);
+          const target = load.answered.size + 20 + prng.below(80);
+          await expect.poll(() => load.answered.size).toBeGreaterThan(target);
+          process.kill(pid, 'SIGKILL');
+        }
+        await findCaptureProcess(started.url, pid);
+        const target = load.answered.size + 50;
         await expect.poll(() => load.answered.size).toBeGreaterThan(target);
-        process.kill(pid, 'SIGKILL');
-      }
-      await findCaptureProcess(started.url, pid);
-      const target = load.answered.size + 50;
-      await expect.poll(() => load.answered.size).toBeGreaterThan(target);
-      await load.end();
-      const { exchanges, writer } = await waitForStats(
-        started.url,
-        (stats) => stats.exchanges.in_flight === 0,
-      );
-      expect(exchanges).toMatchObject({
-        attempted: load.answered.size,
-        captured: load.answered.size,
-        dropped: 0,
-      });
-      expect(writer.process!.restarts).toBe(KILLS);
-      // Killed from outside: no file is to blame.
-      expect(readdirSync(folder).filter((name) => name.includes('damaged'))).toEqual([]);
-      const stderr = await stop(started);
-      expect(stderr.match(/"msg":"the capture process ended/g)).toHaveLength(KILLS);
-      expect(await readTags()).toEqual(load.answered);
-    },
-  );
+        await load.end();
+        const { exchanges, writer } = await waitForStats(
+          started.url,
+          (stats) => stats.exchanges.in_flight === 0,
+        );
+        expect(exchanges).toMatchObject({
+          attempted: load.answered.size,
+          captured: load.answered.size,
+          dropped: 0,
+        });
+        expect(writer.process!.restarts).toBe(KILLS);
+        // Killed from outside: no file is to blame.
+        expect(readdirSync(folder).filter((name) => name.includes('damaged'))).toEqual([]);
+        const stderr = await stop(started);
+        expect(stderr.match(/"msg":"the capture process ended/g)).toHaveLength(KILLS);
+        expect(await readTags()).toEqual(load.answered);
+      },
+    );
 });
 
 describe('a capture process that stands still', () => {
-  it('keeps nobody waiting; the queue fills, the status says so, and it goes on', async () => {
+  it('delays no request; the queue fills, the status says so, and capture resumes', {
+    tags: 'long',
+  }, async () => {
     await using started = await start({ GW_MAX_QUEUE: '20' });
     await makeCall(started.port, { run: 'before', seq: 1, stream: false });
     await flush(started.url);
@@ -172,7 +177,7 @@ describe('a capture process that stands still', () => {
 });
 
 describe('the capture process and the one that serves', () => {
-  it('end together, and what was flushed is there, when that one is killed', async () => {
+  it('end together, and what was flushed is there, when that one is killed', { tags: 'long' }, async () => {
     await using started = await start();
     const load = drive(started, 'p');
     await expect.poll(() => load.answered.size).toBeGreaterThan(100);
@@ -188,7 +193,9 @@ describe('the capture process and the one that serves', () => {
     expect(safe.filter((tag) => !tags.has(tag))).toEqual([]);
   });
 
-  it('stop together: all that was answered is stored, and signals for the whole group change nothing', async () => {
+  it('stop together: all that was answered is stored, and signals for the whole group change nothing', {
+    tags: 'long',
+  }, async () => {
     await using started = await start();
     const load = drive(started, 's');
     await expect.poll(() => load.answered.size).toBeGreaterThan(60);
@@ -203,7 +210,7 @@ describe('the capture process and the one that serves', () => {
     expect(await readTags()).toEqual(load.answered);
   });
 
-  it('share no socket, and nothing secret stands in the arguments', async () => {
+  it('share no socket, and nothing secret stands in the arguments', { tags: 'long' }, async () => {
     await using started = await start();
     const pid = await findCaptureProcess(started.url);
     const listening = ['/proc/net/tcp', '/proc/net/tcp6']

@@ -16,6 +16,7 @@ import {
   type CaptureWriter,
   type ExchangeBatch,
 } from '../../src/gateway/capture/capture-queue.ts';
+import { QueuePlaces } from '../../src/gateway/capture/queue-places.ts';
 import { makeExchange } from '../storage/captured.ts';
 
 class PathBatch implements ExchangeBatch {
@@ -90,6 +91,43 @@ afterEach(() => void vi.useRealTimers());
 async function spread(): Promise<void> {
   await vi.advanceTimersByTimeAsync(0);
 }
+
+describe('capture queues of several threads', () => {
+  it('hold no more exchanges together than GW_MAX_QUEUE', async () => {
+    for (const [most, threads] of [
+      [5, 2],
+      [1, 3],
+      [7, 3],
+    ] as const) {
+      const memory = QueuePlaces.allocate();
+      const queues = Array.from({ length: threads }, () =>
+        makeQueue({ max_queue: most, places: new QueuePlaces(most, memory) }),
+      );
+      const fill = () => {
+        for (const { queue, submit } of queues)
+          for (let at = 0; at < most; at++) {
+            const tee = queue.begin();
+            queue.cancel(tee);
+            if (tee !== null) submit('/a');
+          }
+      };
+      fill();
+      const held = () => queues.reduce((sum, { queue }) => sum + queue.counters().queue_depth, 0);
+      expect(held(), `${most} on ${threads}`).toBe(most);
+      // What is stored gives its places to any of them.
+      for (const { writer } of queues) {
+        if (queues.some(({ queue, writer: own }) => own === writer && queue.counters().queue_depth === 0))
+          continue;
+        (await writer.nth(1)).succeed();
+      }
+      await spread();
+      expect(held()).toBe(0);
+      const last = queues.at(-1)!;
+      last.submit('/b');
+      expect(held()).toBe(1);
+    }
+  });
+});
 
 describe('capture queue', () => {
   it('goes on after a batch that failed was lost when it was tried again', async () => {

@@ -420,7 +420,7 @@ describe(`storm, seed ${SEED}`, () => {
   });
 });
 
-it('a provider that nobody listens for', async () => {
+it('a provider with a closed port', async () => {
   const gateway = await start({ upstream: NOBODY });
   const client = await openRawClient(gateway.port);
   await expects(502, post('/v1/messages', '{}'))(client);

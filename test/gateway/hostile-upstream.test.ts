@@ -121,7 +121,7 @@ describe('an upstream that breaks the protocol', () => {
     ['a length', `${HEAD}content-length: 2\r\n\r\nok`],
     ['chunks', `${HEAD}transfer-encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n`],
     ['no body', 'HTTP/1.1 204 No Content\r\n\r\n'],
-  ])('bytes behind an answer with %s are nobody’s answer', async (_name, bytes) => {
+  ])('bytes behind an answer with %s answer no request', async (_name, bytes) => {
     const answered = answerOnce(bytes + SMUGGLED);
     const client = await openRawClient(gateway.port);
     await client.write(get('/first'));

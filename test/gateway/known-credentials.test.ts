@@ -9,9 +9,8 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { inspect } from 'node:util';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
-import { KnownCredentials } from '../../src/gateway/relegation/known-credentials.ts';
+import { KnownCredentials, STUDENT_CREDENTIALS } from '../../src/gateway/relegation/known-credentials.ts';
 import type { RelegationCounters } from '../../src/gateway/relegation/relegation-ledger.ts';
-import { STUDENT_CREDENTIALS } from '../../src/limits.ts';
 import { openRawClient, type RawAnswer } from '../fixtures/raw-client.ts';
 import { messageBytes } from '../fixtures/raw-message.ts';
 import {
@@ -105,7 +104,7 @@ const countUnknown = ({ fallbacks }: RelegationCounters) => fallbacks.unknown_cr
 const unknown = () => countUnknown(gateway.counts()) - countUnknown(before);
 
 describe('a step', () => {
-  it('with a credential that nobody knows is the upstream’s to refuse, every time', async () => {
+  it('with an unknown credential is left to the upstream to refuse, every time', async () => {
     for (let at = 1; at <= 3; at++) {
       const answer = await step([key('sk-ant-made-up')]);
       expect([answer.status, serverOf(answer)]).toEqual([401, 'upstream']);

@@ -6,6 +6,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { CliChild } from '../cli/child.ts';
 import { readCaptured } from '../fixtures/capture-files.ts';
 import { flush } from '../fixtures/capture-gateway.ts';
+import { type RawAnswer, rawRequest } from '../fixtures/raw-client.ts';
 import { headerValue, messageBytes } from '../fixtures/raw-message.ts';
 import { type RawUpstream, startRawUpstream } from '../fixtures/raw-upstream.ts';
 
@@ -14,12 +15,15 @@ const folder = mkdtempSync(join(tmpdir(), 'understudy-routes-'));
 const db = join(folder, 'capture.mdb');
 let upstream: RawUpstream;
 let child: CliChild;
+/** Requests that reached the upstream. */
+let reached = 0;
 let url: string;
 
 beforeAll(async () => {
   upstream = await startRawUpstream({
     // What it was sent comes back, credentials included.
     onRequest: async (connection, request) => {
+      reached++;
       const body = JSON.stringify({
         line: request.start_line,
         headers: request.headers,
@@ -65,6 +69,25 @@ interface Seen {
   headers: [string, string][];
 }
 
+const HANDSHAKE = {
+  connection: 'Upgrade',
+  upgrade: 'websocket',
+  'sec-websocket-key': 'dGhlIHNhbXBsZSBub25jZQ==',
+  'sec-websocket-version': '13',
+};
+
+/** Headers as a browser may send them, and no client library would. */
+function ask(path: string, method: string, headers: Record<string, string>): Promise<RawAnswer> {
+  const all = {
+    host: new URL(url).host,
+    ...(method === 'POST' ? { 'content-length': '2' } : {}),
+    ...headers,
+  };
+  const lines = Object.entries(all).map(([name, value]) => `${name}: ${value}\r\n`);
+  const body = method === 'POST' ? '{}' : '';
+  return rawRequest(Number(new URL(url).port), `${method} ${path} HTTP/1.1\r\n${lines.join('')}\r\n${body}`);
+}
+
 async function send(path: string, headers: Record<string, string> = {}): Promise<Seen> {
   const answer = await fetch(url + path, {
     method: 'POST',
@@ -101,7 +124,61 @@ describe('a prefix', () => {
     expect(await own.text()).toContain('such as us-east-1: /bedrock/{region}/');
   });
 
-  it('puts its own headers in the place of the client’s, and shows them to nobody', async () => {
+  describe('that adds a credential', () => {
+    const POST = 'POST';
+    it.each<[string, string, Record<string, string>, number]>([
+      [
+        'a simple POST of a page',
+        POST,
+        { origin: 'https://evil.example', 'content-type': 'text/plain' },
+        403,
+      ],
+      [
+        'a form of a page',
+        POST,
+        { origin: 'https://evil.example', 'content-type': 'multipart/form-data' },
+        403,
+      ],
+      ['a page without a name', POST, { origin: 'null' }, 403],
+      ['a page of an old browser on this machine', POST, { origin: 'http://localhost:3000' }, 403],
+      ['a page that says only where it stands', POST, { 'sec-fetch-site': 'cross-site' }, 403],
+      ['a page of a neighbour port', 'GET', { 'sec-fetch-site': 'same-site' }, 403],
+      ['an image of a page', 'GET', { 'sec-fetch-site': 'cross-site', 'sec-fetch-mode': 'no-cors' }, 403],
+      ['a fetch of a page', 'GET', { origin: 'https://evil.example' }, 403],
+      [
+        'a preflight',
+        'OPTIONS',
+        { origin: 'https://evil.example', 'access-control-request-method': POST },
+        403,
+      ],
+      ['other methods of a page', 'DELETE', { origin: 'https://evil.example' }, 403],
+      ['a page by DNS rebinding', POST, { host: 'evil.example' }, 421],
+      ['the same, with its own origin', 'GET', { host: 'evil.example', origin: 'http://evil.example' }, 421],
+      ['a WebSocket of a page', 'GET', { ...HANDSHAKE, origin: 'https://evil.example' }, 403],
+      ['a WebSocket by DNS rebinding', 'GET', { ...HANDSHAKE, host: 'evil.example:80' }, 421],
+      ['an agent', POST, {}, 200],
+      ['an agent under a name of the network', POST, { host: 'understudy:8787' }, 200],
+      ['a person who typed the address', 'GET', { 'sec-fetch-site': 'none' }, 200],
+    ])('answers %s (%s) as it should', async (_who, method, headers, status) => {
+      const before = reached;
+      for (const path of ['/shared/v1/messages', '/shared', '/shared?x=/__gw/']) {
+        const answer = await ask(path, method, headers);
+        expect(answer.status, path).toBe(status);
+        if (status !== 200) expect(answer.body.toString()).not.toContain(SECRET);
+      }
+      expect(reached - before).toBe(status === 200 ? 3 : 0);
+    });
+
+    it('is no case for a route without one', async () => {
+      const answer = await ask('/local/v1/messages', POST, {
+        host: 'any.example',
+        origin: 'https://a.example',
+      });
+      expect(answer.status).toBe(200);
+    });
+  });
+
+  it('replaces the client’s headers by its own, and does not show them', async () => {
     const seen = await send('/shared/v1/messages', {
       authorization: 'Bearer the-clients-own-key',
       'x-kept': 'yes',

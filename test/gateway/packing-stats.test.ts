@@ -39,10 +39,10 @@ it('the stats and /metrics say how much waits to be packed and indexed, and sinc
   const read = async () => {
     const { db, writer } = (await control.stats()) as {
       db: object;
-      writer: { packing: Record<string, number> };
+      writer: { packing: Record<string, number>; indexing_behind: Record<string, number> };
     };
     expect(Object.keys(db).sort()).toEqual(['bytes', 'path', 'sealed']);
-    return { packing: writer.packing, text: await metrics.render() };
+    return { packing: writer.packing, behind: writer.indexing_behind, text: await metrics.render() };
   };
 
   const before = await read();
@@ -56,9 +56,13 @@ it('the stats and /metrics say how much waits to be packed and indexed, and sinc
     if (name !== 'share') expect(before.text).toContain(`understudy_capture_packing_${shown} ${value}\n`);
   }
   expect(before.text).toContain('understudy_capture_packing_share 0.05');
+  expect(before.behind).toEqual({ exchanges: 60, seconds: 0 });
+  expect(before.text).toContain('understudy_capture_indexing_behind_exchanges 60\n');
+  expect(before.text).toContain('understudy_capture_indexing_behind_seconds 0\n');
 
   while ((await log.tidySome(decodeExchange, 1_000)).done > 0);
   const after = await read();
   expect(after.packing).toMatchObject({ waiting_blocks: 0, waiting_bytes: 0, oldest_s: 0, unindexed: 0 });
+  expect(after.behind).toEqual({ exchanges: 0, seconds: 0 });
   expect(after.text).toContain('understudy_capture_packing_waiting_bytes 0\n');
 });

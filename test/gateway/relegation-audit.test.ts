@@ -26,6 +26,8 @@ import {
 let upstream: RawUpstream;
 /** What the upstream says, and with which status. */
 let says = '';
+/** The whole body, in the place of an answer with those words. */
+let saysRaw: string | null = null;
 let status = '200 OK';
 beforeAll(async () => {
   upstream = await startRawUpstream((connection) =>
@@ -34,16 +36,17 @@ beforeAll(async () => {
         `HTTP/1.1 ${status}`,
         [['Content-Type', 'application/json']],
         Buffer.from(
-          JSON.stringify({
-            id: 'msg_u',
-            type: 'message',
-            role: 'assistant',
-            model: 'm',
-            content: [{ type: 'text', text: says }],
-            stop_reason: 'end_turn',
-            stop_sequence: null,
-            usage: { input_tokens: 1, output_tokens: 1 },
-          }),
+          saysRaw ??
+            JSON.stringify({
+              id: 'msg_u',
+              type: 'message',
+              role: 'assistant',
+              model: 'm',
+              content: [{ type: 'text', text: says }],
+              stop_reason: 'end_turn',
+              stop_sequence: null,
+              usage: { input_tokens: 1, output_tokens: 1 },
+            }),
         ),
       ),
     ),
@@ -58,6 +61,7 @@ afterEach(async () => {
   await gateway?.close();
   gateway = null;
   status = '200 OK';
+  saysRaw = null;
   rmSync(join(folder, 'student-watch.json'), { force: true });
   rmSync(join(folder, 'student'), { recursive: true, force: true });
 });
@@ -156,6 +160,25 @@ describe('an audited step', () => {
     expect(gateway!.counts().fallbacks.taken_over).toBe(before + 1);
   });
 
+  it('is compared by the bytes of the arguments, with every digit', async () => {
+    await start();
+    const callOf = (input: string): string =>
+      `{"id":"msg_u","type":"message","role":"assistant","model":"m","content":[{"type":"tool_use","id":"toolu_1","name":"look","input":${input}}],"stop_reason":"tool_use","stop_sequence":null,"usage":{"input_tokens":1,"output_tokens":1}}`;
+    const inputs: [input: string, agrees: boolean][] = [
+      ['{ "at": "a" }', true],
+      ['{"at":"b"}', false],
+      ['{}', false],
+      ['{"at":"a","id":2512292042121000001}', false],
+    ];
+    for (const [at, [input]] of inputs.entries()) {
+      saysRaw = callOf(input);
+      await send(stepBody('call a'));
+      await compared(at + 1);
+    }
+    const agreed = inputs.filter(([, agrees]) => agrees).length;
+    expect((await stats()).audit).toEqual({ asked: 4, compared: 4, agreed, reading_differs: 0 });
+  });
+
   it('of which the upstream has no answer counts for nothing', async () => {
     await start();
     says = 'served: this';
@@ -164,7 +187,7 @@ describe('an audited step', () => {
     status = '200 OK';
     await send(stepBody('serve this'));
     await compared(1);
-    expect((await stats()).audit).toEqual({ asked: 2, compared: 1, agreed: 1 });
+    expect((await stats()).audit).toEqual({ asked: 2, compared: 1, agreed: 1, reading_differs: 0 });
   });
 });
 

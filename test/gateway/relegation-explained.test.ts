@@ -7,11 +7,13 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
 import { makeGoldenSteps, makeOrder, OrderRun } from '../../bench/order-agent.ts';
-import type { StepExplanation } from '../../src/analysis/step-explanation.ts';
 import { runInspect } from '../../src/cli/inspect.ts';
 import { runRelegation } from '../../src/cli/relegation.ts';
+import { DECISION_FIELD } from '../../src/domain/exchange.ts';
 import { createPrng } from '../../src/std/prng.ts';
-import { fitStudent } from '../../src/student/model/student-fit.ts';
+import type { StepExplanation } from '../../src/teaching/step-explanation.ts';
+import { fitStudent } from '../../src/teaching/student-fit.ts';
+import { captureExchanges } from '../fixtures/basket-agent.ts';
 import { readCaptured } from '../fixtures/capture-files.ts';
 import { flush } from '../fixtures/capture-gateway.ts';
 import { rawRequest } from '../fixtures/raw-client.ts';
@@ -20,10 +22,12 @@ import { type RawUpstream, startRawUpstream } from '../fixtures/raw-upstream.ts'
 import {
   type RelegatedGateway,
   type RelegatedGatewayOptions,
+  STEP_HEADERS,
   startRelegatedGateway,
   stepBody,
   stepBytes,
 } from '../fixtures/relegated-gateway.ts';
+import { makeExchange } from '../storage/captured.ts';
 
 const SECRET = 'sk-ant-api03-abcdefghijklmnopqrstuvwxyz0123456789';
 
@@ -205,12 +209,18 @@ describe('a refusal', () => {
       runInspect(['--db', gateway!.db, '--step', '2', '--student', gateway!.directory], io),
     );
     expect(page).toMatchObject({ status: 0, err: '' });
+    expect(page.out).toMatch(
+      /^ *decided +The upstream served it: no golden step is near enough.* \(too_far, version 1, score /m,
+    );
     expect(page.out).toContain('is above the threshold');
+    expect(page.out).toContain(
+      'It would be served after a round with golden runs that have such a value at result:get_order.status.',
+    );
     expect(page.out).toContain('result:get_order.status: frozen by a court');
     expect(page.out).toMatch(/nearest .*golden step/);
   });
 
-  it('of a changed prompt names the sentence', async () => {
+  it('of a changed prompt names the sentence', { tags: 'long' }, async () => {
     await start({ scripted: false });
     content = [{ type: 'text', text: 'a' }];
     const run = new OrderRun(
@@ -225,11 +235,11 @@ describe('a refusal', () => {
       runRelegation(['explain', '1', '--db', gateway!.db, '--dir', gateway!.directory], io),
     );
     expect(page.status).toBe(0);
-    expect(page.out).toContain('the system prompt is another than in golden runs');
+    expect(page.out).toContain('the system prompt differs from golden runs');
     expect(page.out).toContain('Never say where a parcel is');
   });
 
-  it('of another value where all golden runs had the same one names it', async () => {
+  it('of another value where all golden runs had the same one names it', { tags: 'long' }, async () => {
     const rule = (limit: number) => ` Parcels above ${limit} EUR are insured.`;
     await start({ scripted: false, model: fitStudent(makeGoldenSteps(12, 7, rule(200))) });
     content = [{ type: 'text', text: 'a' }];
@@ -247,9 +257,25 @@ describe('a refusal', () => {
     expect(page.status).toBe(0);
     expect(page.out).toContain('another value where all golden runs had the same one');
     expect(page.out).toContain(
-      '500 (golden runs all had another value) in: Parcels above 500 EUR are insured',
+      '500 (all golden runs had another value) in: Parcels above 500 EUR are insured',
     );
     expect(page.out).not.toContain('ORD-');
+  });
+
+  it('on a wire that is switched off names the variable', async () => {
+    await start({});
+    const body = Buffer.from('{"model":"m","messages":[{"role":"user","content":"serve this"}]}');
+    content = [{ type: 'text', text: 'a' }];
+    await rawRequest(gateway!.port, messageBytes('POST /v1/chat/completions HTTP/1.1', STEP_HEADERS, body));
+    const [only] = (await captured(1)).map(({ record }) => record);
+    expect(only!.relegation).toBeUndefined();
+    const page = await ask((io) =>
+      runRelegation(['explain', '1', '--db', gateway!.db, '--dir', gateway!.directory], io),
+    );
+    expect(page).toMatchObject({ status: 0, err: '' });
+    expect(page.out).toContain(
+      'No student was asked: GW_RELEGATION_WIRES (messages) leaves chat_completions out',
+    );
   });
 
   it('cannot be explained for what is not there, and wrong use says so', async () => {
@@ -267,5 +293,45 @@ describe('a refusal', () => {
     await expect(ask((io) => runRelegation(['tell', '1'], io))).rejects.toThrow('explain EXCHANGE');
     await expect(ask((io) => runRelegation(['explain', 'x'], io))).rejects.toThrow('--step takes a number');
     await expect(ask((io) => runRelegation(['explain'], io))).rejects.toThrow('number of one exchange');
+  });
+});
+
+describe('ids that a double rounds', () => {
+  /** An audited step: the student's call, as the decision keeps it, beside the upstream's. */
+  const audited = (student: string, upstreams: string) => {
+    const decision = `{"decision":"audit","student_version":1,"agent":"a1","kind":"look","score":0.1,"answer":[{"type":"tool_call","id":"","name":"look","input":{"id":${student}}}]}`;
+    const call = `{"type":"tool_use","id":"toolu_1","name":"look","input":{"id":${upstreams}}}`;
+    return makeExchange({
+      run_id: 'run-ids',
+      request_body: Buffer.from('{"model":"m","messages":[{"role":"user","content":"Look."}]}'),
+      response_headers: ['content-type', 'application/json', DECISION_FIELD, decision],
+      response_body: Buffer.from(
+        `{"id":"msg_1","type":"message","role":"assistant","model":"m","content":[${call}],"stop_reason":"tool_use","usage":{"input_tokens":1,"output_tokens":1}}`,
+      ),
+    });
+  };
+  const [ID, NEXT] = ['2512292042121000001', '2512292042121000002'];
+
+  it('are compared and shown digit by digit', async () => {
+    folder = mkdtempSync(join(tmpdir(), 'understudy-explained-'));
+    const db = join(folder, 'capture.mdb');
+    await captureExchanges(db, [audited(ID, ID), audited(ID, NEXT), audited('1.0', '1')]);
+    const explain = async (exchange: string) => {
+      const json = await ask((io) => runRelegation(['explain', exchange, '--db', db, '--json'], io));
+      expect(json).toMatchObject({ status: 0, err: '' });
+      return { json: json.out, comparison: (JSON.parse(json.out) as StepExplanation).comparison! };
+    };
+    const same = await explain('1');
+    expect(same.json).toContain(`"id": ${ID}`);
+    expect(same.comparison.agree).toBe(true);
+    expect((await explain('3')).comparison.agree).toBe(true);
+    const other = await explain('2');
+    expect(other.comparison.agree).toBe(false);
+    expect(other.comparison.values[0]).toEqual({ place: 'call 1.id', student: ID, upstream: NEXT });
+    const page = await ask((io) => runRelegation(['explain', '2', '--db', db], io));
+    expect(page.out).toContain(`student   ${ID}`);
+    expect(page.out).toContain(`upstream  ${NEXT}`);
+    const [record] = (await readCaptured(db)).map(({ record: one }) => one);
+    expect(JSON.stringify(record!.relegation)).toContain(`{"id":${ID}}`);
   });
 });

@@ -91,7 +91,7 @@ describe('a directory', () => {
     gateway = await startRelegatedGateway({ upstream: upstream.url, folder, published: false });
     await gateway.student.waitForStart();
     expect(await send()).toBe('upstream');
-    expect(await stats()).toMatchObject({ student: null, version: null, fallbacks: { loading: 1 } });
+    expect(await stats()).toMatchObject({ student: null, version: null, fallbacks: { no_student: 1 } });
     await gateway.until(() => gateway.logged.some((line) => line.startsWith('there is no student yet')));
     await publishOrderStudent(gateway.directory);
     await gateway.until(() => gateway.relegation.link.isReady);
@@ -104,14 +104,15 @@ describe('a directory', () => {
     rmSync(join(gateway.directory, 'manifest.json'));
     await gateway.until(() => !gateway.relegation.link.isReady);
     expect(await send()).toBe('upstream');
-    expect(await stats()).toMatchObject({ student: null, fallbacks: { loading: 1 } });
+    expect(await stats()).toMatchObject({ student: null, fallbacks: { no_student: 1 } });
+    expect((await stats()).fallbacks).not.toHaveProperty('loading');
     expect(gateway.logged.some((line) => line.startsWith('the student was taken away'))).toBe(true);
     await serveVersion(gateway.directory, 1);
     await gateway.until(() => gateway.relegation.link.isReady);
     expect(await send('serve that')).toBe('student');
   });
 
-  it('follows what the command line has serve', async () => {
+  it('follows what the command line has serve', { tags: 'long' }, async () => {
     await start();
     await publishOrderStudent(gateway.directory);
     await expect.poll(async () => (await stats()).version, PATIENCE).toBe(2);
@@ -122,7 +123,7 @@ describe('a directory', () => {
 });
 
 describe('an agent that is suspended', () => {
-  it('is the upstream’s, also after a restart, until it is resumed', async () => {
+  it('is the upstream’s, also after a restart, until it is resumed', { tags: 'long' }, async () => {
     await start();
     expect(await send()).toBe('student');
     const at_ms = Date.now();
@@ -140,7 +141,7 @@ describe('an agent that is suspended', () => {
     expect(await send()).toBe('student');
   });
 
-  it('may be one kind of answer alone', async () => {
+  it('may be one kind of answer alone', { tags: 'long' }, async () => {
     await start();
     const at_ms = Date.now();
     await writeOrders(gateway.directory, suspend(NO_ORDERS, { agent: 'scripted', kind: 'look', at_ms }));
@@ -165,7 +166,7 @@ describe('an agent that is suspended', () => {
 });
 
 describe('the ledger', () => {
-  it('counts what was served, audited and wrong, and outlasts a restart', async () => {
+  it('counts what was served, audited and wrong, and outlasts a restart', { tags: 'long' }, async () => {
     await start({ prices: { 'claude-demo': { input: 3, output: 15 } } });
     for (let at = 0; at < 3; at++) expect(await send(`serve number ${at}`)).toBe('student');
     const ledger = async () => ((await stats()) as unknown as { ledger: Record<string, unknown>[] }).ledger;
@@ -183,14 +184,24 @@ describe('the ledger', () => {
       .toBe(1);
     const told = await runHere(['student', 'ledger'], { DATA_DIR: folder });
     expect(told).toMatchObject({ code: 0, stderr: '' });
-    expect(told.stdout).toMatch(/scripted +3 +1 +1 +5 % and 100 % +0 +\$0\.\d{4}\n/);
+    // The price is that of claude-demo, which the model's name begins with.
+    expect(told.stdout).toMatch(/scripted +3 +1 +1 +5 % and 100 % +0 +~\$0\.\d{4}\n/);
+    expect(told.stdout).toMatch(
+      /^In all since \S+: 3 steps served, saved ~\$0\.\d{4} \(3 served steps marked ~/m,
+    );
+    // Without a student, too, what it saved is known.
+    rmSync(join(gateway.directory, 'manifest.json'));
+    await gateway.until(() => !gateway.relegation.link.isReady);
+    const withdrawn = (await readStats(gateway.url)).relegation;
+    expect(withdrawn).toMatchObject({ student: null, money_saved_usd: row!.saved_usd });
+    expect(withdrawn).toMatchObject({ ledger_total: { served: 3, guessed: 3, unpriced: 0 } });
     const days = await runHere(['student', 'ledger', '--days', '--json'], { DATA_DIR: folder });
     expect(JSON.parse(days.stdout)).toMatchObject([{ agent: 'scripted', served: 3, wrong: 1 }]);
   });
 });
 
 describe('a late take-over', () => {
-  it('is paid with a cold cache, and the saving says so', async () => {
+  it('is paid with a cold cache, and the saving says so', { tags: 'long' }, async () => {
     await start({ prices: { 'claude-demo': { input: 10, output: 15 } } });
     const asked = { role: 'user', content: 'cached' };
     const body = stepBody([asked]);
@@ -205,8 +216,8 @@ describe('a late take-over', () => {
     ];
     const further = [asked, { role: 'assistant', content }, { role: 'user', content: results }];
     expect(serverOf(await rawRequest(gateway.port, stepBytes(stepBody(further))))).toBe('upstream');
-    // The upstream writes 950 tokens at 12.5 that it would have read at 1.
-    expect((await ledger())[0]).toMatchObject({ served: 1, late: 1, saved_usd: -0.00815 });
+    // The upstream writes the 1,000 tokens of the first request at 12.5 that it would have read at 1.
+    expect((await ledger())[0]).toMatchObject({ served: 1, late: 1, saved_usd: -0.008725 });
     // What nobody of the student's began is no take-over.
     expect(await send('decline')).toBe('upstream');
     expect((await ledger())[0]).toMatchObject({ late: 1 });
@@ -214,7 +225,7 @@ describe('a late take-over', () => {
 });
 
 describe('a share of the runs', () => {
-  it('is served, each run always alike, and the others are the upstream’s', async () => {
+  it('is served, each run always alike, and the others are the upstream’s', { tags: 'long' }, async () => {
     await start({ run_headers: ['x-own-run'] });
     const orders = orderShare(NO_ORDERS, 1, 0.5);
     await writeOrders(gateway.directory, orders);

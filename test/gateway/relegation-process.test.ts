@@ -65,7 +65,7 @@ describe('a process', () => {
     while ((await stats()).relegation.student === null);
   });
 
-  it('with two servers has one student, one memory of runs, and one sum', async () => {
+  it('with two servers has one student, one memory of runs, and one sum', { tags: 'long' }, async () => {
     await publishOrderStudent(directory());
     const env = { FRONT_THREADS: '2', SVC_KEYS: 'operator', GW_RELEGATION_STICKY: 'on' };
     const process = start('up', env);
@@ -137,7 +137,7 @@ describe('a process', () => {
   });
 
   const off: Record<string, string>[] = [{ SVC_DISTILL_DIR: '' }, { GW_RELEGATION: 'off' }];
-  it.each(off)('without a directory, or told so, has no relegation: %j', async (env) => {
+  it.each(off)('without a directory, or told so, has no relegation: %j', { tags: 'long' }, async (env) => {
     const process = start('gateway', env);
     const [, url] = await process.waitForOutput(/Gateway\s+(http:\/\/\S+)/);
     const { relegation } = (await (await fetch(`${url}/__gw/stats`)).json()) as Stats;
@@ -153,12 +153,13 @@ describe('a process', () => {
       fallbacks: {},
       tokens_saved: { input: 0, output: 0 },
       money_saved_usd: null,
-      audit: { asked: 0, compared: 0, agreed: 0 },
-      shadow: { would_serve: 0, compared: 0, agreed: 0 },
+      audit: { asked: 0, compared: 0, agreed: 0, reading_differs: 0 },
+      shadow: { would_serve: 0, compared: 0, agreed: 0, reading_differs: 0 },
       valid_until: null,
       expired: false,
       suspended: { agents: 0, kinds: 0 },
       ledger: [],
+      ledger_total: null,
       agents: [],
     });
   });
@@ -185,13 +186,17 @@ describe('a process', () => {
       },
     ],
   ];
-  it.each(damage)('that is given no student says so in one line and ends: %s', async (words, act) => {
-    await act();
-    const { code, stdout, stderr } = await start('gateway').ended;
-    expect(code).toBe(1);
-    expect(stdout).toBe('');
-    expect(stderr).toMatch(/^understudy: [^\n]+\n$/);
-    expect(stderr).toContain(words);
-    expect(stderr).toContain(directory());
-  });
+  it.each(damage)(
+    'that is given no student says so in one line and ends: %s',
+    { tags: 'long' },
+    async (words, act) => {
+      await act();
+      const { code, stdout, stderr } = await start('gateway').ended;
+      expect(code).toBe(1);
+      expect(stdout).toBe('');
+      expect(stderr).toMatch(/^understudy: [^\n]+\n$/);
+      expect(stderr).toContain(words);
+      expect(stderr).toContain(directory());
+    },
+  );
 });

@@ -6,7 +6,7 @@ import type { AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
-import { STUDENT_SERVICE_ANSWER_BYTES } from '../../src/limits.ts';
+import { STUDENT_SERVICE_ANSWER_BYTES } from '../../src/student/serving/student-service.ts';
 import { readStats } from '../fixtures/capture-gateway.ts';
 import { openRawClient, rawRequest } from '../fixtures/raw-client.ts';
 import { messageBytes } from '../fixtures/raw-message.ts';
@@ -294,7 +294,7 @@ describe('a service that speaks the Messages API', () => {
     expect((await send(stepBody('serve this'))).by).toBe('student');
   });
 
-  it('is asked for many steps at once', async () => {
+  it('is asked for many steps at once', { tags: 'long' }, async () => {
     await open('messages');
     const waiting: ServerResponse[] = [];
     answer = (response) => {
@@ -306,7 +306,7 @@ describe('a service that speaks the Messages API', () => {
     expect(results.map(({ by }) => by)).toEqual(Array.from({ length: 12 }, () => 'student'));
   });
 
-  it('may be too slow, and its late answer changes nothing', async () => {
+  it('may be too slow, and its late answer changes nothing', { tags: 'long' }, async () => {
     await open('messages', 300);
     const { promise: isGone, resolve: onGone } = Promise.withResolvers<void>();
     answer = (response) => response.on('close', onGone);
@@ -323,7 +323,7 @@ describe('a service that speaks the Messages API', () => {
     expect((await send(stepBody('serve this'), [['x-svc-run', 'slow 1']])).by).toBe('upstream');
   });
 
-  it('is not asked for what is not covered, or what it could not be told', async () => {
+  it('is not asked for what is not covered, or what it could not be told', { tags: 'long' }, async () => {
     await open('messages');
     answer = reply(message([{ type: 'text', text: 'fine' }]));
     expect((await send(stepBody('decline this'))).by).toBe('upstream');
@@ -487,7 +487,9 @@ describe.each(['messages', 'chat_completions'] as const)(
         }
     });
 
-    it('get the upstream’s answer alone from a model that is late, and nothing of what it says then', async () => {
+    it('get the upstream’s answer alone from a model that is late, and nothing of what it says then', {
+      tags: 'long',
+    }, async () => {
       await open(style, 300, false);
       for (const wire of wires) {
         const late: ServerResponse[] = [];
@@ -500,7 +502,9 @@ describe.each(['messages', 'chat_completions'] as const)(
       expect(gateway.counts().served).toBe(0);
     });
 
-    it('that leave while the model answers end its request, and count as neither', async () => {
+    it('that leave while the model answers end its request, and count as neither', {
+      tags: 'long',
+    }, async () => {
       await open(style, 30_000, false);
       for (const wire of wires) {
         const { promise: isGone, resolve: onGone } = Promise.withResolvers<void>();
@@ -522,7 +526,9 @@ describe.each(['messages', 'chat_completions'] as const)(
       expect(serverOf(await rawRequest(gateway.port, bytesOf('responses', 'serve it')))).toBe('student');
     });
 
-    it('are not served what no agent would say: arguments without an end, or the key', async () => {
+    it('are not served what no agent would say: arguments without an end, or the key', {
+      tags: 'long',
+    }, async () => {
       await open(style, 30_000, false);
       const { length } = upstream.requests;
       for (const wire of wires) {

@@ -4,7 +4,8 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { gzipSync } from 'node:zlib';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
-import { STEP_BODY_BYTES, STEPS_UNDER_WAY } from '../../src/limits.ts';
+import { STEP_BODY_BYTES } from '../../src/gateway/relegation/relegated-exchange.ts';
+import { STEPS_UNDER_WAY } from '../../src/student/serving/limits.ts';
 import { readCaptured } from '../fixtures/capture-files.ts';
 import { flush, readStats, waitForStats } from '../fixtures/capture-gateway.ts';
 import { openRawClient, rawRequest } from '../fixtures/raw-client.ts';
@@ -274,7 +275,7 @@ describe('what the student does not serve', () => {
     expect(headerValue(upstream.requests[0]!, 'transfer-encoding')).toBe('chunked');
   });
 
-  it('is forwarded when the rest of the body is long in coming, and flows on', async () => {
+  it('is forwarded when the rest of the body is long in coming, and flows on', { tags: 'long' }, async () => {
     const client = await openRawClient(gateway.port);
     const bytes = stepBytes(body);
     const { reasons } = await gain(async () => {
@@ -351,7 +352,7 @@ describe('what the student does not serve', () => {
 });
 
 describe('a student that hangs', () => {
-  it('holds no step up, and is replaced', async () => {
+  it('holds no step up, and is replaced', { tags: 'long' }, async () => {
     const own = mkdtempSync(join(tmpdir(), 'understudy-hanging-'));
     const hanging = await startRelegatedGateway({ upstream: upstream.url, folder: own, ping_ms: 1_000 });
     const step = (task: string) => rawRequest(hanging.port, stepBytes(stepBody(task)));
@@ -367,7 +368,7 @@ describe('a student that hangs', () => {
 });
 
 describe('a client that leaves', () => {
-  it('is an aborted exchange, counted once, and nobody serves it', async () => {
+  it('is an aborted exchange, counted once and not served', { tags: 'long' }, async () => {
     await flush(gateway.url);
     const before = await waitForStats(gateway.url, ({ exchanges }) => exchanges.in_flight === 0);
     const lastId = (await readCaptured(gateway.db)).at(-1)!.record.id;

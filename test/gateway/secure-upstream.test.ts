@@ -108,14 +108,14 @@ describe('an upstream behind TLS', () => {
     });
   });
 
-  it('is asked to go on with the session of an earlier connection', async () => {
+  it('is asked to go on with the session of an earlier connection', { tags: 'long' }, async () => {
     await withGateway({ NODE_EXTRA_CA_CERTS: join(dir, 'ca.pem') }, async (url) => {
       for (let i = 0; i < 3; i++) await (await fetch(`${url}/close`)).arrayBuffer();
       expect(handshakes.map(({ isReused }) => isReused)).toEqual([false, true, true]);
     });
   });
 
-  it('may be known by its address', async () => {
+  it('may be known by its address', { tags: 'long' }, async () => {
     await withGateway(
       { NODE_EXTRA_CA_CERTS: join(dir, 'ca.pem') },
       async (url) => {
@@ -126,7 +126,7 @@ describe('an upstream behind TLS', () => {
     );
   });
 
-  it('gets not a byte when nobody vouches for it', async () => {
+  it('gets no byte when its certificate is not trusted', async () => {
     await withGateway({}, async (url) => {
       const answer = await fetch(`${url}/secret`, {
         method: 'POST',
@@ -151,7 +151,7 @@ describe('an upstream behind TLS', () => {
     });
   });
 
-  it('that says goodbye within a body never gives the client a whole one', async () => {
+  it('that says goodbye within a body never gives the client a whole one', { tags: 'long' }, async () => {
     await withGateway({ NODE_EXTRA_CA_CERTS: join(dir, 'ca.pem'), GW_CAPTURE: 'on' }, async (url) => {
       const answer = await fetch(`${url}/cut`);
       expect(answer.status).toBe(200);
@@ -162,7 +162,9 @@ describe('an upstream behind TLS', () => {
     });
   });
 
-  it('takes WebSocket connections as wss://, when somebody vouches for it, and not a byte otherwise', async () => {
+  it('takes WebSocket connections as wss:// if its certificate is trusted, and no byte otherwise', {
+    tags: 'long',
+  }, async () => {
     const sockets = new WebSocketServer({ noServer: true, perMessageDeflate: { threshold: 0 } });
     server.on('upgrade', (request, socket, head) => {
       requests.push(request.url!);

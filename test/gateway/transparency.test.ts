@@ -1,6 +1,8 @@
 /** What arrives is what was sent: raw sockets on both sides of the gateway, every byte compared. */
 import { randomBytes } from 'node:crypto';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { raiseParserHeadLimit } from '../../src/config.ts';
+import { loadServer } from '../../src/http/server.ts';
 import { startTestGateway, type TestGateway } from '../fixtures/gateway.ts';
 import { openRawClient, rawRequest } from '../fixtures/raw-client.ts';
 import { chunkBytes, headerValue, lastChunkBytes, messageBytes } from '../fixtures/raw-message.ts';
@@ -10,6 +12,10 @@ import {
   startRawUpstream,
   type UpstreamConnection,
 } from '../fixtures/raw-upstream.ts';
+
+raiseParserHeadLimit();
+/** node:http is stricter with targets and methods, and skips chunk extensions (test/http/plain-listener.test.ts). */
+const isPlain = (await loadServer()) === 'node';
 
 let upstream: RawUpstream;
 let gateway: TestGateway;
@@ -53,19 +59,27 @@ describe('request', () => {
     '/%5f%5fgw/stats',
     '/x/../__gw/stats',
     '/geminix/a',
-    '/v1/caf\xc3\xa9?n=\xc3\xa9',
+    ...(isPlain ? [] : ['/v1/caf\xc3\xa9?n=\xc3\xa9']),
   ])('target %s', async (target) => {
     await rawRequest(gateway.port, request(target));
     expect(upstream.requests[0]!.start_line).toBe(`GET ${target} HTTP/1.1`);
   });
 
-  it.each(['GET', 'POST', 'PUT', 'PATCH', 'DELETE', 'OPTIONS', 'PURGE', 'M-SEARCH', 'get', 'PROPFIND'])(
-    'method %s',
-    async (method) => {
-      await rawRequest(gateway.port, request('/m', [], method));
-      expect(upstream.requests[0]!.start_line).toBe(`${method} /m HTTP/1.1`);
-    },
-  );
+  it.each([
+    'GET',
+    'POST',
+    'PUT',
+    'PATCH',
+    'DELETE',
+    'OPTIONS',
+    'PURGE',
+    'M-SEARCH',
+    ...(isPlain ? [] : ['get']),
+    'PROPFIND',
+  ])('method %s', async (method) => {
+    await rawRequest(gateway.port, request('/m', [], method));
+    expect(upstream.requests[0]!.start_line).toBe(`${method} /m HTTP/1.1`);
+  });
 
   it('headers: order, duplicates and bytes', async () => {
     const headers: [string, string][] = [
@@ -454,8 +468,12 @@ describe('what is refused', () => {
     ['a chunk size that is no number', post('transfer-encoding: chunked', 'zz\r\nabc\r\n0\r\n\r\n')],
     ['a negative chunk size', post('transfer-encoding: chunked', '-3\r\nabc\r\n0\r\n\r\n')],
     ['a chunk size with 0x', post('transfer-encoding: chunked', '0x3\r\nabc\r\n0\r\n\r\n')],
-    ['a chunk size beyond all bounds', post('transfer-encoding: chunked', 'ffffffffffffffff\r\nabc')],
-    ['a chunk extension', post('transfer-encoding: chunked', '3;a=b\r\nabc\r\n0\r\n\r\n')],
+    ...(isPlain
+      ? []
+      : [
+          ['a chunk size beyond all bounds', post('transfer-encoding: chunked', 'ffffffffffffffff\r\nabc')],
+          ['a chunk extension', post('transfer-encoding: chunked', '3;a=b\r\nabc\r\n0\r\n\r\n')],
+        ]),
     ['a header name with a blank', 'GET / HTTP/1.1\r\nhost: gw\r\nx-a : 1\r\n\r\n'],
     ['a folded header', 'GET / HTTP/1.1\r\nhost: gw\r\nx-a: 1\r\n 2\r\n\r\n'],
     ['a NUL in a header', 'GET / HTTP/1.1\r\nhost: gw\r\nx-a: a\0b\r\n\r\n'],
@@ -542,6 +560,10 @@ describe('admin routes', () => {
     ['GET', '/__gw/flush', [['Sec-Fetch-Site', 'same-site']], 403],
     ['GET', '/__gw/stats', [['sec-fetch-site', 'none']], 200],
     ['GET', '/__gw/routes', [], 200],
+    ['GET', '/__gw/ready', [], 200],
+    ['GET', '/__gw/ready', [['origin', 'http://balancer.example']], 200],
+    ['HEAD', '/__gw/ready', [], 200],
+    ['POST', '/__gw/ready', [], 405],
     ['POST', '/__gw/rotate', [], 409],
   ] as const)('%s %s %j: %i, never forwarded', async (method, target, headers, status) => {
     const answer = await rawRequest(
@@ -558,7 +580,7 @@ describe('admin routes', () => {
     ['GET', '/__gw/flush'],
     ['POST', '/__gw/writer/kill'],
     ['GET', '/__gw/nothing'],
-  ])('%s %s under a name that somebody else can have: 421, and what to set', async (method, target) => {
+  ])('%s %s under a name that another site can have: 421, and what to set', async (method, target) => {
     const ask = (host: string) =>
       rawRequest(gateway.port, `${method} ${target} HTTP/1.1\r\nhost: ${host}\r\n\r\n`);
     const answer = await ask('rebound.example.com:8787');
@@ -732,7 +754,7 @@ describe('back-pressure', () => {
     client.socket.destroy();
   });
 
-  it('an upstream that does not read stops the client', async () => {
+  it('an upstream that does not read stops the client', { tags: 'long' }, async () => {
     upstream.script = {
       onHead: (c) => c.pause(),
     };

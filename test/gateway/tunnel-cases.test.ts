@@ -26,8 +26,7 @@ import {
   type WebSocketCase,
 } from '../fixtures/websocket-cases.ts';
 
-await loadServer();
-const canTunnel = socketEngine.watchConnections() !== '';
+const canTunnel = (await loadServer()) === 'node' || socketEngine.watchConnections() !== '';
 
 const KEY = 'dGhlIHNhbXBsZSBub25jZQ==';
 const HANDSHAKE = `GET /v1/cases HTTP/1.1\r\nHost: x\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Key: ${KEY}\r\nSec-WebSocket-Version: 13\r\n\r\n`;

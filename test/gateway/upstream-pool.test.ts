@@ -3,13 +3,17 @@ import { createServer, type Server } from 'node:http';
 import { type AddressInfo, createServer as createTcpServer, type Socket } from 'node:net';
 import { afterEach, describe, expect, it, vi } from 'vitest';
 import type { UpstreamError } from '../../src/gateway/upstream/answer-error.ts';
-import { ConnectionPool } from '../../src/gateway/upstream/connection-pool.ts';
+import {
+  ConnectionPool,
+  UPSTREAM_IDLE_MS,
+  UPSTREAM_TIMEOUT_MS,
+} from '../../src/gateway/upstream/connection-pool.ts';
 import type {
   AnswerHandler,
   UpstreamConnection,
   UpstreamRequest,
 } from '../../src/gateway/upstream/upstream-connection.ts';
-import { UPSTREAM_CONNECT_MS, UPSTREAM_IDLE_MS, UPSTREAM_TIMEOUT_MS } from '../../src/limits.ts';
+import { UPSTREAM_CONNECT_MS } from '../../src/gateway/upstream/upstream-connection.ts';
 
 interface Outcome {
   status: number;
@@ -104,7 +108,7 @@ describe('the connections to an upstream', () => {
     expect(neverUsed.error).toMatchObject({ code: 'ECONNRESET', isStaleConnection: false });
   });
 
-  it('are tried anew when nobody listened before', async () => {
+  it('are tried again if the port was closed before', async () => {
     const { pool, server } = await start();
     const { port } = server.address() as AddressInfo;
     await new Promise((resolve) => server.close(resolve));
@@ -170,7 +174,7 @@ describe('the connections to an upstream', () => {
     expect((await outcome).status).toBe(200);
   });
 
-  it('are not waited for when nobody answers', async () => {
+  it('are not waited for when the upstream does not answer', async () => {
     vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout'] });
     // Reserved for documentation (RFC 5737): whether there is a way to it or not, nobody is there.
     const pool = new ConnectionPool('http://192.0.2.1:9');
@@ -183,7 +187,7 @@ describe('the connections to an upstream', () => {
   it('lead to whichever address of a name answers', async () => {
     const { server } = await start();
     const { port } = server.address() as AddressInfo;
-    // On most machines the name has ::1, too, where nobody listens.
+    // On most machines the name has ::1, too, where the port is closed.
     const pool = new ConnectionPool(`http://localhost:${port}`);
     expect((await send(pool, '/')).status).toBe(200);
     expect((await send(pool, '/')).requests).toBe(2);

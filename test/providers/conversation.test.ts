@@ -258,7 +258,7 @@ describe('conversation fingerprints', () => {
     expect(decode('messages', OPENING, { ...ANSWER, id: 'msg_1' }).answered_id).toBeNull();
   });
 
-  it('says of a turn that its answer broke off, and of an embedding that it is none', () => {
+  it('says that the answer of a turn broke off, and that an embedding is no turn', () => {
     const failed = decode('messages', OPENING, {
       type: 'error',
       error: { type: 'overloaded_error', message: 'x' },

@@ -11,9 +11,10 @@ import {
 import { GoogleGenAI } from '@google/genai';
 import OpenAI from 'openai';
 import { describe, expect, it } from 'vitest';
-import { type DecodedTurn, decodeExchange, decodeTurn } from '../../src/providers/decode.ts';
-import type { Part } from '../../src/providers/turn.ts';
-import { haveRecordings, type Recording, readRecordings } from './recordings.ts';
+import type { TurnBlock } from '../../src/domain/turn.ts';
+import { decodeExchange } from '../../src/providers/decode.ts';
+import { type ReadTurn, readTurn } from '../../src/providers/normal-turn.ts';
+import { haveRecordings, type Recording, readRecordings, sumIterations } from './recordings.ts';
 
 const FILES = ['mirascope', 'pydantic-ai'] as const;
 
@@ -40,10 +41,18 @@ function answering(recording: Recording): typeof fetch {
   };
 }
 
-const textOf = (parts: Part[]): string =>
-  parts.map((part) => (part.type === 'text' ? part.text : '')).join('');
-const callsOf = (parts: Part[]): unknown[] =>
-  parts.flatMap((part) => (part.type === 'tool_call' ? [[part.id, part.name, part.arguments]] : []));
+const textOf = (blocks: TurnBlock[]): string =>
+  blocks.map((block) => (block.type === 'text' || block.type === 'refusal' ? block.text : '')).join('');
+const callsOf = (blocks: TurnBlock[]): unknown[] =>
+  blocks.flatMap((block) =>
+    block.type === 'tool_call'
+      ? [[block.id.startsWith('order:') ? null : block.id, block.name, block.input]]
+      : [],
+  );
+
+/** A tool of the responses API that the client runs without having declared a function. */
+const isClientTool = (block: TurnBlock): boolean =>
+  block.type === 'tool_call' && block.name === 'tool_search';
 
 async function collect<T>(source: AsyncIterable<T>): Promise<T[]> {
   const items: T[] = [];
@@ -51,7 +60,7 @@ async function collect<T>(source: AsyncIterable<T>): Promise<T[]> {
   return items;
 }
 
-function* turns(shape: string, stream: boolean): Generator<{ recording: Recording; turn: DecodedTurn }> {
+function* turns(shape: string, stream: boolean): Generator<{ recording: Recording; turn: ReadTurn }> {
   for (const file of FILES) {
     for (const recording of readRecordings(file)) {
       if (
@@ -60,7 +69,7 @@ function* turns(shape: string, stream: boolean): Generator<{ recording: Recordin
         isStream(recording) !== stream
       )
         continue;
-      yield { recording, turn: decodeTurn(recording.stored)! };
+      yield { recording, turn: readTurn(recording.stored)! };
     }
   }
 }
@@ -101,17 +110,17 @@ describe.skipIf(!haveRecordings)('decodeExchange on recorded traffic (../shared/
         ? await client.messages.stream(params).finalMessage()
         : await client.messages.create(params);
       expect(turn.answer.model).toBe(message.model);
-      expect(turn.answer.stop_reason).toBe(message.stop_reason);
-      expect(turn.answer.usage).toEqual({
-        input_tokens: message.usage.input_tokens,
-        output_tokens: message.usage.output_tokens,
+      expect(turn.stop_word).toBe(message.stop_reason);
+      expect(turn.told_usage).toMatchObject({
+        input_tokens: sumIterations(recording, message.usage, 'input_tokens'),
+        output_tokens: sumIterations(recording, message.usage, 'output_tokens'),
         cache_read_tokens: message.usage.cache_read_input_tokens ?? null,
         cache_write_tokens: message.usage.cache_creation_input_tokens ?? null,
       });
-      expect(textOf(turn.answer.parts)).toBe(
+      expect(textOf(turn.answer.content)).toBe(
         message.content.map((block) => (block.type === 'text' ? block.text : '')).join(''),
       );
-      expect(callsOf(turn.answer.parts)).toEqual(
+      expect(callsOf(turn.answer.content)).toEqual(
         message.content.flatMap((block) =>
           block.type === 'tool_use' ? [[block.id, block.name, block.input]] : [],
         ),
@@ -136,12 +145,14 @@ describe.skipIf(!haveRecordings)('decodeExchange on recorded traffic (../shared/
       const usage = stream ? chunks.findLast((chunk) => chunk.usage)?.usage : answer.usage;
       const choice = answer.choices[0]!;
       expect(turn.answer.model).toBe(answer.model);
-      expect(turn.answer.stop_reason).toBe(choice.finish_reason);
-      expect(turn.answer.usage.input_tokens).toBe(usage?.prompt_tokens ?? null);
-      expect(turn.answer.usage.output_tokens).toBe(usage?.completion_tokens ?? null);
-      expect(turn.answer.usage.cache_read_tokens).toBe(usage?.prompt_tokens_details?.cached_tokens ?? null);
-      expect(textOf(turn.answer.parts)).toBe((choice.message.content ?? '') + (choice.message.refusal ?? ''));
-      expect(callsOf(turn.answer.parts)).toEqual(
+      expect(turn.stop_word).toBe(choice.finish_reason);
+      expect(turn.told_usage.input_tokens).toBe(usage?.prompt_tokens ?? null);
+      expect(turn.told_usage.output_tokens).toBe(usage?.completion_tokens ?? null);
+      expect(turn.told_usage.cache_read_tokens).toBe(usage?.prompt_tokens_details?.cached_tokens ?? null);
+      expect(textOf(turn.answer.content)).toBe(
+        (choice.message.content ?? '') + (choice.message.refusal ?? ''),
+      );
+      expect(callsOf(turn.answer.content)).toEqual(
         (choice.message.tool_calls ?? []).map((call) => {
           const body =
             call.type === 'function'
@@ -166,17 +177,18 @@ describe.skipIf(!haveRecordings)('decodeExchange on recorded traffic (../shared/
       expect(turn.answer.id).toBe(answer.id);
       expect(turn.answer.model).toBe(answer.model);
       const ended = answer.status === 'queued' || answer.status === 'in_progress' ? null : answer.status;
-      expect(turn.answer.stop_reason).toBe(answer.incomplete_details?.reason ?? ended);
-      expect(turn.answer.usage.input_tokens).toBe(answer.usage?.input_tokens ?? null);
-      expect(turn.answer.usage.output_tokens).toBe(answer.usage?.output_tokens ?? null);
-      expect(turn.answer.usage.cache_read_tokens).toBe(
+      expect(turn.stop_word).toBe(answer.incomplete_details?.reason ?? ended);
+      expect(turn.told_usage.input_tokens).toBe(answer.usage?.input_tokens ?? null);
+      expect(turn.told_usage.output_tokens).toBe(answer.usage?.output_tokens ?? null);
+      expect(turn.told_usage.cache_read_tokens).toBe(
         answer.usage?.input_tokens_details?.cached_tokens ?? null,
       );
       const refusals = answer.output.flatMap((item) => (item.type === 'message' ? item.content : []));
       if (!refusals.some((part) => part.type === 'refusal')) {
-        expect(textOf(turn.answer.parts)).toBe(answer.output_text);
+        expect(textOf(turn.answer.content)).toBe(answer.output_text);
       }
-      expect(callsOf(turn.answer.parts)).toEqual(
+      const named = callsOf(turn.answer.content.filter((block) => !isClientTool(block)));
+      expect(named).toEqual(
         answer.output.flatMap((item) =>
           item.type === 'function_call'
             ? [[item.call_id, item.name, JSON.parse(item.arguments || '{}')]]
@@ -202,19 +214,22 @@ describe.skipIf(!haveRecordings)('decodeExchange on recorded traffic (../shared/
         const last = chunks.at(-1)!;
         const usage = chunks.findLast((chunk) => chunk.usageMetadata !== undefined)?.usageMetadata;
         const parts = chunks.flatMap((chunk) => chunk.candidates?.[0]?.content?.parts ?? []);
-        expect(turn.answer.stop_reason).toBe(
+        expect(turn.stop_word).toBe(
           last.candidates?.[0]?.finishReason ?? last.promptFeedback?.blockReason ?? null,
         );
-        expect(turn.answer.usage.input_tokens).toBe(usage?.promptTokenCount ?? null);
+        const prompt = usage?.promptTokenCount;
+        expect(turn.told_usage.input_tokens).toBe(
+          prompt === undefined ? null : prompt + (usage?.toolUsePromptTokenCount ?? 0),
+        );
         const known = usage?.candidatesTokenCount !== undefined || usage?.thoughtsTokenCount !== undefined;
-        expect(turn.answer.usage.output_tokens).toBe(
+        expect(turn.told_usage.output_tokens).toBe(
           known ? (usage?.candidatesTokenCount ?? 0) + (usage?.thoughtsTokenCount ?? 0) : null,
         );
-        expect(turn.answer.usage.cache_read_tokens).toBe(usage?.cachedContentTokenCount ?? null);
-        expect(textOf(turn.answer.parts)).toBe(
+        expect(turn.told_usage.cache_read_tokens).toBe(usage?.cachedContentTokenCount ?? null);
+        expect(textOf(turn.answer.content)).toBe(
           parts.map((part) => (part.thought ? '' : (part.text ?? ''))).join(''),
         );
-        expect(callsOf(turn.answer.parts)).toEqual(
+        expect(callsOf(turn.answer.content)).toEqual(
           parts.flatMap(({ functionCall: call }) =>
             call ? [[call.id ?? null, call.name, call.args ?? {}]] : [],
           ),
@@ -255,11 +270,11 @@ describe.skipIf(!haveRecordings)('decodeExchange on recorded traffic (../shared/
         stop = answer.stopReason;
         text = (answer.output?.message?.content ?? []).map((block) => block.text ?? '').join('');
       }
-      expect(turn.answer.stop_reason).toBe(stop);
-      expect(turn.answer.usage.input_tokens).toBe(usage?.inputTokens ?? null);
-      expect(turn.answer.usage.output_tokens).toBe(usage?.outputTokens ?? null);
-      expect(turn.answer.usage.cache_read_tokens).toBe(cacheRead ?? null);
-      expect(textOf(turn.answer.parts)).toBe(text);
+      expect(turn.stop_word).toBe(stop);
+      expect(turn.told_usage.input_tokens).toBe(usage?.inputTokens ?? null);
+      expect(turn.told_usage.output_tokens).toBe(usage?.outputTokens ?? null);
+      expect(turn.told_usage.cache_read_tokens).toBe(cacheRead ?? null);
+      expect(textOf(turn.answer.content)).toBe(text);
       checked += 1;
     }
     expect(checked).toBeGreaterThan(stream ? 5 : 100);

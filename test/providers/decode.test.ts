@@ -5,7 +5,8 @@ import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import type { ApiShape } from '../../src/domain/exchange.ts';
 import { decodeContent } from '../../src/providers/content-encoding.ts';
-import { decodeExchange, decodeTurn, type StoredExchange } from '../../src/providers/decode.ts';
+import { decodeExchange, type StoredExchange } from '../../src/providers/decode.ts';
+import { readTurn } from '../../src/providers/normal-turn.ts';
 import { haveRecordings, readRecordings } from './recordings.ts';
 
 const utf8 = new TextEncoder();
@@ -117,11 +118,44 @@ describe('decodeContent', () => {
     },
   );
 
-  it('gives the beginning of a zstd body that is cut off (node:zlib calls it whole: its frames will tell)', () => {
+  it('gives the beginning of a zstd body that is cut off, which node:zlib calls whole, and says so', () => {
     const whole = zlib.zstdCompressSync(plain);
-    const decoded = decodeContent(whole.subarray(0, -3), ['content-encoding', 'zstd']);
-    expect(Buffer.from(plain).subarray(0, decoded.bytes.byteLength)).toEqual(Buffer.from(decoded.bytes));
-    expect(decoded.bytes.byteLength).toBeLessThanOrEqual(plain.byteLength);
+    const first = zlib.zstdCompressSync('first');
+    for (const [body, begin] of [
+      [whole.subarray(0, -3), ''],
+      [Buffer.concat([first, whole.subarray(0, -3)]), 'first'],
+    ] as const) {
+      const decoded = decodeContent(body, ['content-encoding', 'zstd']);
+      const text = `${begin}${Buffer.from(plain)}`;
+      expect(decoded.problem).toBe('the zstd body ends early');
+      expect(text.startsWith(Buffer.from(decoded.bytes).toString())).toBe(true);
+      expect(decoded.bytes.byteLength).toBeGreaterThanOrEqual(begin.length);
+    }
+  });
+
+  it('reads all frames of zstd, also where one is skipped, and all members of gzip', () => {
+    // A head of eight bytes, least first (0x184d2a53, 3), and three bytes.
+    const skipped = Buffer.from('532a4d1803000000616263', 'hex');
+    const parts = [Buffer.from(plain).subarray(0, 999), Buffer.from(plain).subarray(999)];
+    const frames = parts.map((part) => zlib.zstdCompressSync(part));
+    const members = Buffer.concat(parts.map((part) => zlib.gzipSync(part)));
+    const zstd = Buffer.concat([skipped, frames[0]!, skipped, frames[1]!, skipped]);
+    for (const [body, coding] of [
+      [zstd, 'zstd'],
+      [zstd, ''],
+      [members, 'gzip'],
+      [members, ''],
+    ] as const) {
+      const decoded = decodeContent(body, ['content-encoding', coding]);
+      expect(decoded.problem).toBe('');
+      expect(Buffer.from(decoded.bytes)).toEqual(Buffer.from(plain));
+    }
+  });
+
+  it.each(codings.slice(0, 6))('says that bytes follow a %s body', (coding, encode) => {
+    const body = Buffer.concat([encode(plain), Buffer.from('\x01 and more')]);
+    const decoded = decodeContent(body, ['content-encoding', coding]);
+    expect(decoded.problem).toMatch(/ends early|other bytes|damaged/);
   });
 
   it('refuses what decodes to more than the bound', () => {
@@ -151,15 +185,15 @@ describe('decodeExchange', () => {
 
   it('reads a Messages stream, gzipped and with no useful content type', () => {
     const change = { response_body: zlib.gzipSync(MESSAGES_STREAM), response_headers: [] };
-    const turn = decodeTurn(stored('messages', change))!;
+    const turn = readTurn(stored('messages', change))!;
     expect(turn.problem).toBe('');
     expect(turn.answer).toMatchObject({
       stop_reason: 'tool_use',
       usage: { input_tokens: 7, output_tokens: 41, cache_read_tokens: 5, cache_write_tokens: 2 },
-      parts: [
+      content: [
         { type: 'thinking', text: 'hm' },
         { type: 'text', text: 'one two' },
-        { type: 'tool_call', id: 't1', name: 'look', arguments: { at: 'x' } },
+        { type: 'tool_call', id: 't1', name: 'look', input: { at: 'x' } },
       ],
     });
   });
@@ -178,7 +212,7 @@ describe('decodeExchange', () => {
 
   it('keeps an error event of a stream apart from what it answered', () => {
     const body = sse({ type: 'error', error: { type: 'overloaded_error', message: 'Overloaded' } });
-    const turn = decodeTurn(stored('messages', { response_body: body }))!;
+    const turn = readTurn(stored('messages', { response_body: body }))!;
     expect(turn.answer.error).toBe('overloaded_error: Overloaded');
     expect(turn.problem).toBe('');
   });
@@ -192,18 +226,18 @@ describe('decodeExchange', () => {
       usage: { input_tokens: null, output_tokens: null, cache_read_tokens: null, cache_write_tokens: null },
       undecodable: false,
     });
-    expect(decodeTurn(asJson)!.answer.error).toBe('rate_limit_error: slow down');
+    expect(readTurn(asJson)!.answer.error).toBe('rate_limit_error: slow down');
     const asHtml = stored('messages', { status: 502, response_body: utf8.encode('<h1>Bad gateway</h1>') });
-    expect(decodeTurn(asHtml)).toMatchObject({ problem: '', answer: { error: '<h1>Bad gateway</h1>' } });
+    expect(readTurn(asHtml)).toMatchObject({ problem: '', answer: { error: '<h1>Bad gateway</h1>' } });
     const noAnswer = stored('messages', { status: 0, response_body: new Uint8Array(0) });
-    expect(decodeTurn(noAnswer)).toMatchObject({ problem: '', answer: { error: null } });
+    expect(readTurn(noAnswer)).toMatchObject({ problem: '', answer: { error: null } });
   });
 
   it.each([
     ['answer not JSON', { response_body: utf8.encode('{"a":') }, /^answer: not JSON/],
     ['request not JSON', { request_body: utf8.encode('nope') }, /^request: not JSON/],
     ['request empty', { request_body: new Uint8Array(0) }, /^request: empty/],
-    ['cut off', { truncated: true, response_body: json(ANSWER) }, /^the stored copy is cut off$/],
+    ['cut off', { truncated: true, response_body: json(ANSWER) }, /^the stored copy is truncated$/],
     [
       'no event',
       { response_headers: ['content-type', 'text/event-stream'], response_body: utf8.encode('x') },
@@ -232,7 +266,7 @@ describe('decodeExchange', () => {
     const body = sse(
       chunk({ role: 'assistant', content: 'a' }),
       { ...chunk({ content: 'not this one' }), choices: [{ index: 1, delta: { content: 'no' } }] },
-      chunk({ tool_calls: [{ index: 0, id: 'k', function: { name: 'f', arguments: '{"x"' } }] }),
+      chunk({ tool_calls: [{ index: 0, id: 'k', function: { name: 'f', input: '{"x"' } }] }),
       chunk({ tool_calls: [{ index: 0, function: { arguments: ':1}' } }] }, 'tool_calls'),
       {
         choices: [],
@@ -240,14 +274,15 @@ describe('decodeExchange', () => {
       },
       '[DONE]',
     );
-    const turn = decodeTurn(stored('chat_completions', { response_body: body }))!;
+    const turn = readTurn(stored('chat_completions', { response_body: body }))!;
+    expect(turn).toMatchObject({ stop_word: 'tool_calls', told_usage: { input_tokens: 9 } });
     expect(turn.answer).toMatchObject({
       model: 'gpt',
-      stop_reason: 'tool_calls',
-      usage: { input_tokens: 9, output_tokens: 4, cache_read_tokens: 6, cache_write_tokens: null },
-      parts: [
+      stop_reason: 'tool_use',
+      usage: { input_tokens: 3, output_tokens: 4, cache_read_tokens: 6, cache_write_tokens: null },
+      content: [
         { type: 'text', text: 'a' },
-        { type: 'tool_call', id: 'k', name: 'f', arguments: { x: 1 } },
+        { type: 'tool_call', id: 'k', name: 'f', input: { x: 1 } },
       ],
     });
   });
@@ -263,10 +298,10 @@ describe('decodeExchange', () => {
       { type: 'response.output_text.delta', output_index: 0, delta: 'half an ' },
       { type: 'response.output_text.delta', output_index: 0, delta: 'answer' },
     );
-    const turn = decodeTurn(stored('responses', { response_body: body }))!;
+    const turn = readTurn(stored('responses', { response_body: body }))!;
     expect(turn).toMatchObject({
       problem: '',
-      answer: { id: 'resp_1', stop_reason: null, parts: [{ type: 'text', text: 'half an answer' }] },
+      answer: { id: 'resp_1', stop_reason: null, content: [{ type: 'text', text: 'half an answer' }] },
     });
   });
 
@@ -289,8 +324,8 @@ describe('decodeExchange', () => {
         { type: 'completion', completion: 'llo', stop_reason: 'stop_sequence', model: 'claude' },
       ),
     });
-    expect(decodeTurn(anthropic)).toMatchObject({
-      answer: { model: 'claude', stop_reason: 'stop_sequence', parts: [{ text: 'hello' }] },
+    expect(readTurn(anthropic)).toMatchObject({
+      answer: { model: 'claude', stop_reason: 'stop_sequence', content: [{ text: 'hello' }] },
       request: { messages: [{ role: 'user' }] },
     });
   });
@@ -318,21 +353,22 @@ describe('decodeExchange', () => {
         },
       },
     ];
-    const turn = decodeTurn(
+    const turn = readTurn(
       stored('gemini', {
         path: '/gemini/v1beta/models/gemini-x%2Btuned:streamGenerateContent',
         response_body: form === 'array' ? utf8.encode(JSON.stringify(chunks, null, 1)) : sse(...chunks),
         response_headers: ['content-type', form === 'array' ? 'application/json' : 'text/event-stream'],
       }),
     )!;
+    expect(turn).toMatchObject({ stop_word: 'STOP', told_usage: { input_tokens: 10 } });
     expect(turn.answer).toMatchObject({
       model: 'gemini-x+tuned',
-      stop_reason: 'STOP',
-      usage: { input_tokens: 10, output_tokens: 7, cache_read_tokens: 8, cache_write_tokens: null },
-      parts: [
+      stop_reason: 'tool_use',
+      usage: { input_tokens: 2, output_tokens: 7, cache_read_tokens: 8, cache_write_tokens: null },
+      content: [
         { type: 'thinking', text: 'why' },
         { type: 'text', text: 'because' },
-        { type: 'tool_call', id: null, name: 'f', arguments: { a: 1 } },
+        { type: 'tool_call', id: 'order:1', name: 'f', input: { a: 1 } },
       ],
     });
   });
@@ -363,15 +399,15 @@ describe('decodeExchange', () => {
   };
 
   it('reads a ConverseStream answer', () => {
-    const turn = decodeTurn(stored('bedrock_converse', { ...bedrock, response_body: converse }))!;
+    const turn = readTurn(stored('bedrock_converse', { ...bedrock, response_body: converse }))!;
     expect(turn.problem).toBe('');
     expect(turn.answer).toMatchObject({
       model: 'eu.anthropic.claude-x-v1:0',
       stop_reason: 'tool_use',
       usage: { input_tokens: 5, output_tokens: 6, cache_read_tokens: 7, cache_write_tokens: 8 },
-      parts: [
+      content: [
         { type: 'text', text: 'so' },
-        { type: 'tool_call', id: 'u', name: 'f', arguments: { y: 2 } },
+        { type: 'tool_call', id: 'u', name: 'f', input: { y: 2 } },
       ],
     });
   });
@@ -399,7 +435,7 @@ describe('decodeExchange', () => {
       { ':message-type': 'exception', ':exception-type': 'throttlingException' },
       { message: 'Too many tokens' },
     ]);
-    const turn = decodeTurn(stored('bedrock_converse', { ...bedrock, response_body: body }))!;
+    const turn = readTurn(stored('bedrock_converse', { ...bedrock, response_body: body }))!;
     expect(turn.answer.error).toBe('throttlingException: Too many tokens');
   });
 
@@ -447,7 +483,7 @@ describe('decodeExchange', () => {
         ]),
       );
     const metrics = { 'amazon-bedrock-invocationMetrics': { inputTokenCount: 11, outputTokenCount: 12 } };
-    const read = (body: Buffer) => decodeTurn(stored('bedrock_invoke', { ...bedrock, response_body: body }))!;
+    const read = (body: Buffer) => readTurn(stored('bedrock_invoke', { ...bedrock, response_body: body }))!;
     expect(
       read(
         chunks(
@@ -462,7 +498,7 @@ describe('decodeExchange', () => {
       answer: {
         stop_reason: 'end_turn',
         usage: { input_tokens: 7, output_tokens: 2 },
-        parts: [{ text: 'yes' }],
+        content: [{ text: 'yes' }],
       },
     });
     expect(
@@ -478,16 +514,16 @@ describe('decodeExchange', () => {
       answer: {
         stop_reason: 'end_turn',
         usage: { input_tokens: 1, output_tokens: 2 },
-        parts: [{ text: 'yes' }],
+        content: [{ text: 'yes' }],
       },
     });
     expect(
       read(chunks({ generation: 'ye' }, { generation: 's', stop_reason: 'stop', ...metrics })),
     ).toMatchObject({
       answer: {
-        stop_reason: 'stop',
+        stop_reason: 'end_turn',
         usage: { input_tokens: 11, output_tokens: 12 },
-        parts: [{ text: 'yes' }],
+        content: [{ text: 'yes' }],
       },
     });
   });

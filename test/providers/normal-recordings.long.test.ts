@@ -15,9 +15,8 @@ import OpenAI from 'openai';
 import { describe, expect, it } from 'vitest';
 import type { ApiShape } from '../../src/domain/exchange.ts';
 import type { NormalTurn, TurnBlock } from '../../src/domain/turn.ts';
-import { decodeTurn } from '../../src/providers/decode.ts';
-import { normalizeTurn } from '../../src/providers/normal-turn.ts';
-import { haveRecordings, type Recording, readRecordings } from './recordings.ts';
+import { normalizeTurn, readTurn } from '../../src/providers/normal-turn.ts';
+import { haveRecordings, type Recording, readRecordings, sumIterations } from './recordings.ts';
 
 /** The recordings hold beta blocks too. */
 type BetaBlock = Anthropic.Beta.BetaContentBlock;
@@ -88,7 +87,7 @@ describe.skipIf(!haveRecordings)('the normal form of recorded traffic (../shared
     for (const file of FILES) {
       for (const recording of readRecordings(file)) {
         const turn = normalizeTurn(recording.stored);
-        const decoded = decodeTurn(recording.stored);
+        const decoded = readTurn(recording.stored);
         if (turn === null) {
           if (decoded !== null) counts.embeddings += 1;
           continue;
@@ -150,12 +149,14 @@ describe.skipIf(!haveRecordings)('the normal form of recorded traffic (../shared
         }),
       );
       expect(turn.answer.stop_reason).toBe(message.stop_reason);
-      expect(turn.answer.usage.input_tokens).toBe(message.usage.input_tokens);
-      expect(turn.answer.usage.output_tokens).toBe(message.usage.output_tokens);
+      expect(turn.answer.usage.input_tokens).toBe(sumIterations(recording, message.usage, 'input_tokens'));
+      expect(turn.answer.usage.output_tokens).toBe(sumIterations(recording, message.usage, 'output_tokens'));
       expect(turn.answer.usage.cache_read_tokens).toBe(message.usage.cache_read_input_tokens ?? null);
       expect(turn.answer.usage.cache_write_tokens).toBe(message.usage.cache_creation_input_tokens ?? null);
       const isKnown = !(message.content as BetaBlock[]).some((block) => block.type === 'mcp_tool_use');
-      if (stream && isKnown) expect(turn).toEqual(readAssembled(recording, message));
+      // Nor does it keep the counts of iterations.
+      const isSum = sumIterations(recording, message.usage, 'input_tokens') !== message.usage.input_tokens;
+      if (stream && isKnown && !isSum) expect(turn).toEqual(readAssembled(recording, message));
       checked += 1;
     }
     expect(checked).toBeGreaterThan(100);
@@ -276,7 +277,9 @@ describe.skipIf(!haveRecordings)('the normal form of recorded traffic (../shared
         const usage = chunks.findLast((chunk) => chunk.usageMetadata !== undefined)?.usageMetadata;
         const prompt = usage?.promptTokenCount ?? null;
         expect(turn.answer.usage.input_tokens).toBe(
-          prompt === null ? null : prompt - (usage?.cachedContentTokenCount ?? 0),
+          prompt === null
+            ? null
+            : prompt + (usage?.toolUsePromptTokenCount ?? 0) - (usage?.cachedContentTokenCount ?? 0),
         );
         checked += 1;
       }
@@ -294,7 +297,9 @@ describe.skipIf(!haveRecordings)('the normal form of recorded traffic (../shared
       const blocks = stream
         ? await assembleConverse(client, params)
         : ((await client.send(new ConverseCommand(params))).output?.message?.content ?? []);
-      expect(turn.answer.content.map(describeAnthropicLike)).toEqual(blocks.map(describeConverse));
+      // The SDK rounds numbers.
+      const content = JSON.parse(JSON.stringify(turn.answer.content)) as TurnBlock[];
+      expect(content.map(describeAnthropicLike)).toEqual(blocks.map(describeConverse));
       checked += 1;
     }
     expect(checked).toBeGreaterThan(stream ? 5 : 100);

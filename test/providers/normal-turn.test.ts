@@ -3,8 +3,10 @@ import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import type { ApiShape } from '../../src/domain/exchange.ts';
 import type { NormalTurn, TurnBlock } from '../../src/domain/turn.ts';
-import { decodeTurn } from '../../src/providers/decode.ts';
-import { normalizeStop, normalizeTurn } from '../../src/providers/normal-turn.ts';
+import { decodeExchange } from '../../src/providers/decode.ts';
+import { normalizeTurn } from '../../src/providers/normal-turn.ts';
+import { normalizeStop } from '../../src/providers/wire.ts';
+import { WIRES } from '../../src/providers/wires.ts';
 
 const PATHS: Record<ApiShape, string> = {
   messages: '/v1/messages',
@@ -443,7 +445,7 @@ describe('normalizeTurn', () => {
       { prompt: 'Go.', maxTokens: 9 },
       { completions: [{ data: { text: 'Yes.', tokens: [] }, finishReason: { reason: 'FINISH' } }] },
     ],
-  ])('reads the text of %s alike for the record and for the trace', (_name, request, response) => {
+  ])('reads the text of %s for the record and for the trace', (_name, request, response) => {
     const stored = {
       shape: 'bedrock_invoke' as const,
       path: '/model/maker.model-1/invoke',
@@ -455,9 +457,9 @@ describe('normalizeTurn', () => {
       truncated: false,
     };
     const said = [{ type: 'text', text: 'Yes.' }];
-    expect(decodeTurn(stored)).toMatchObject({
-      request: { messages: [{ role: 'user', parts: [{ type: 'text', text: 'Go.' }] }] },
-      answer: { parts: said, stop_reason: 'FINISH' },
+    expect(decodeExchange(stored)).toMatchObject({
+      stop_reason: 'FINISH',
+      conversation: [expect.any(String)],
     });
     expect(normalizeTurn(stored)).toMatchObject({
       request: {
@@ -470,11 +472,11 @@ describe('normalizeTurn', () => {
 
   it('keeps a stop word that it does not know apart from the ends that it knows', () => {
     const call: TurnBlock = { type: 'tool_call', id: 'a', name: 'b', input: {} };
-    expect(normalizeStop('constructor', [])).toBe('other');
-    expect(normalizeStop('STOP', [])).toBe('end_turn');
-    expect(normalizeStop('STOP', [call])).toBe('tool_use');
-    expect(normalizeStop('max_tokens', [call])).toBe('max_tokens');
-    expect(normalizeStop(null, [call])).toBeNull();
+    expect(normalizeStop(WIRES.gemini, 'constructor', [])).toBe('other');
+    expect(normalizeStop(WIRES.gemini, 'STOP', [])).toBe('end_turn');
+    expect(normalizeStop(WIRES.gemini, 'STOP', [call])).toBe('tool_use');
+    expect(normalizeStop(WIRES.gemini, 'max_tokens', [call])).toBe('max_tokens');
+    expect(normalizeStop(WIRES.gemini, null, [call])).toBeNull();
   });
 
   const SHAPES = Object.keys(PATHS) as ApiShape[];

@@ -66,3 +66,17 @@ function readBody(body: RecordedBody | null): Uint8Array {
   if (body?.base64 !== undefined) return Buffer.from(body.base64, 'base64');
   return Buffer.from(body?.text ?? '', 'utf8');
 }
+
+/** Counts of the Messages API as the bill has them: those of all iterations where an answer took several. */
+export function sumIterations(
+  { line }: Recording,
+  usage: object,
+  name: 'input_tokens' | 'output_tokens',
+): number {
+  // The SDK's stream helper drops them.
+  const told = /"iterations": ?(\[[^\]]*\])/.exec(line.response.body?.text ?? '')?.[1];
+  const inStream = told === undefined ? undefined : (JSON.parse(told) as Record<typeof name, number>[]);
+  const { iterations = inStream } = usage as { iterations?: Record<typeof name, number>[] | null };
+  const rounds = iterations?.length ? iterations : [usage as Record<typeof name, number>];
+  return rounds.reduce((sum, round) => sum + round[name], 0);
+}

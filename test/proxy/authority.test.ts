@@ -42,7 +42,7 @@ async function tryName(authority: Authority, name: string): Promise<string | nul
   return outcome;
 }
 
-it('speaks for its hosts and for nobody else, whoever has the key', async () => {
+it('signs for its hosts and for no other, even if the key leaks', async () => {
   const authority = await openAuthority(makeFolder(), DOMAINS, NOW);
   expect(await tryName(authority, 'api.openai.com')).toBeNull();
   expect(await tryName(authority, 'mine.openai.azure.com')).toBeNull();
@@ -50,7 +50,7 @@ it('speaks for its hosts and for nobody else, whoever has the key', async () => 
     expect(await tryName(authority, name), name).toMatch(/permitted subtree violation/);
 });
 
-it('lies in files that nobody else reads, and stays the same', async () => {
+it('lies in files that only its user reads, and stays the same', async () => {
   const dir = makeFolder();
   const first = await openAuthority(dir, DOMAINS, NOW);
   for (const name of ['secrets/proxy-ca.key', 'proxy-ca.pem', 'proxy-ca-bundle.pem'])
@@ -107,7 +107,9 @@ it('says what is wrong with its key', async () => {
   await openAuthority(dir, DOMAINS, NOW);
   const file = join(dir, 'secrets', 'proxy-ca.key');
   chmodSync(file, 0o644);
-  await expect(openAuthority(dir, DOMAINS, NOW)).rejects.toThrow(/others may read or change .*chmod 600/);
+  await expect(openAuthority(dir, DOMAINS, NOW)).rejects.toThrow(
+    /other users can read or change .*chmod 600/,
+  );
   chmodSync(file, 0o600);
   writeFileSync(file, readFileSync(file, 'utf8').slice(0, 100));
   await expect(openAuthority(dir, DOMAINS, NOW)).rejects.toMatchObject({
@@ -120,7 +122,9 @@ it('says what is wrong with its key', async () => {
   expect((await openAuthority(dir, DOMAINS, NOW)).cert).toContain('BEGIN CERTIFICATE');
 });
 
-it('--trust prints one line that a shell takes, and the same authority after a kill', async () => {
+it('--trust prints one line that a shell takes, and the same authority after a kill', {
+  tags: 'long',
+}, async () => {
   const service = new ProxiedService();
   onTestFinished(() => service[Symbol.asyncDispose]());
   const env = { DATA_DIR: service.data, GW_PROXY_PORT: '8788' };
@@ -148,7 +152,7 @@ it('a damaged key ends the start with one line', async () => {
   expect(stderr).toMatch(/^understudy: \S+proxy-ca\.key does not hold the key .*\n$/);
 });
 
-it('a port that somebody else has is told in one line', async () => {
+it('a port in use is reported in one line', { tags: 'long' }, async () => {
   const taken = createServer().listen(0, '127.0.0.1');
   await once(taken, 'listening');
   onTestFinished(() => void taken.close());

@@ -15,7 +15,6 @@ import OpenAI from 'openai';
 import { EnvHttpProxyAgent, ProxyAgent, fetch as undiciFetch } from 'undici';
 import { afterAll, beforeAll, expect, it, onTestFinished, vi } from 'vitest';
 import { WebSocket, WebSocketServer } from 'ws';
-import { decodeExchange } from '../../src/providers/decode.ts';
 import { CaptureReader } from '../../src/storage/capture/reader.ts';
 import { flush, readStats, type Stats } from '../fixtures/capture-gateway.ts';
 import {
@@ -142,7 +141,7 @@ it('the SDKs of Anthropic and OpenAI work, streaming too, and are captured by th
   expect(seen[0]!.raw).not.toContain('x-svc-run');
   expect(seen[0]!.raw.join('|')).toContain(KEY);
   await flush(service.gateway);
-  const reader = CaptureReader.open(service.db, { decode: decodeExchange });
+  const reader = CaptureReader.open(service.db);
   onTestFinished(() => reader.close());
   expect([...reader.summaries()]).toMatchObject([
     { run_id: 'proxied-run', shape: 'messages', kind: 'turn', provider: 'localhost', status: 200 },

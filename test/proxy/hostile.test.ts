@@ -130,7 +130,9 @@ it.each([
   expect((await refusals()).handshake).toBeGreaterThan(handshake!);
 });
 
-it('garbage instead of a handshake ends its own connection, as does one that never comes', async () => {
+it('garbage instead of a handshake ends its own connection, as does one that never comes', {
+  tags: 'long',
+}, async () => {
   const { handshake } = await refusals();
   const waiting = await askForTunnel(service.port, good());
   const half = await askForTunnel(service.port, good());
@@ -168,7 +170,7 @@ it.each([
   await once(answer.socket, 'close');
 });
 
-it('a head that comes too slowly is not waited for', async () => {
+it('a head that comes too slowly is not waited for', { tags: 'long' }, async () => {
   const answer = await askForTunnel(service.port, '', 'CONNECT localhost:443 HTTP/1.1\r\n');
   expect(answer.status).toBe(408);
   answer.socket.destroy();
@@ -182,7 +184,7 @@ it.each([
     '[::169.254.169.254]:80',
     '[64:ff9b::a9fe:a9fe]:80',
   ],
-])('nobody is led to %s', async (authority) => {
+])('no client is led to %s', async (authority) => {
   const { status, socket } = await askForTunnel(service.port, authority);
   expect(status).toBe(403);
   socket.destroy();
@@ -199,7 +201,7 @@ it('nor to the service’s own ports, by whatever name', async () => {
   }
 });
 
-it('a blind tunnel to nobody gets 502, and one side that ends lets the other finish', async () => {
+it('a blind tunnel to a closed port gets 502, and one side that ends lets the other finish', async () => {
   const nobody = createServer().listen(0, '127.0.0.1');
   await once(nobody, 'listening');
   const { port } = nobody.address() as { port: number };
@@ -226,7 +228,7 @@ it('a blind tunnel to nobody gets 502, and one side that ends lets the other fin
   polite.close();
 });
 
-it('with keys it asks for one, and leads nobody blind where that is off', async () => {
+it('with keys it asks for one, and opens no blind tunnel if those are off', async () => {
   const locked = new ProxiedService();
   try {
     await locked.start(good(), { GW_PROXY_KEYS: KEY, GW_PROXY_BLIND: 'off' });

@@ -33,7 +33,7 @@ it('asks the system for one name at a time, and once for all that want it', asyn
   expect(asked).toHaveLength(4);
 });
 
-it('does not look up what nobody waits for any more', () => {
+it('does not look up names without a waiting caller', () => {
   const { asked, answers, lookups } = open();
   const gone = new AbortController();
   void lookups.find('slow', staying);

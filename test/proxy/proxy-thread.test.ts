@@ -17,6 +17,7 @@ it('is started again when it ends by itself, and not when it is stopped', async 
     blind: 'off',
     own_ports: [],
     tunnels_max: 1,
+    by_address: null,
     data_dir: '/nonexistent',
     log_level: 'silent',
     counts,

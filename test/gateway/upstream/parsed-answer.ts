@@ -28,7 +28,7 @@ const NOTHING: ParsedAnswer = {
   trailers: [],
 };
 
-export interface ParsedByUs extends ParsedAnswer {
+interface ParsedByUs extends ParsedAnswer {
   isKept: boolean;
   kept_ms: number | null;
   /** Bytes behind the answer. */

@@ -1,7 +1,8 @@
 /** Answers as upstreams send them and as they must not: what is read, what is refused, in whatever pieces it comes. */
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { UPSTREAM_CHUNK_LINE_BYTES, UPSTREAM_HEAD_BYTES } from '../../../src/limits.ts';
+import { UPSTREAM_CHUNK_LINE_BYTES } from '../../../src/gateway/upstream/chunked-decoder.ts';
+import { UPSTREAM_HEAD_BYTES } from '../../../src/limits.ts';
 import { type ParsedAnswer, parseByNode, parseByUs } from './parsed-answer.ts';
 
 const bytes = (text: string): Buffer => Buffer.from(text, 'latin1');

@@ -4,6 +4,7 @@ import { expect, it, onTestFinished } from 'vitest';
 import { CliChild } from '../cli/child.ts';
 import { flush, readStats, waitForStats } from '../fixtures/capture-gateway.ts';
 import { answerCall, makeCall } from '../fixtures/capture-traffic.ts';
+import { rawRequest } from '../fixtures/raw-client.ts';
 import { startRawUpstream } from '../fixtures/raw-upstream.ts';
 import { canMount, SmallDisk } from '../fixtures/small-disk.ts';
 
@@ -18,6 +19,7 @@ it.skipIf(!canMount)('the whole service on a full disk', async () => {
       PORT: '0',
       SVC_KEYS: 'key',
       AUTH_DB_URL: 'embedded:',
+      SERVER_THREADS: '3',
       GW_UPSTREAM_BASE: upstream.url,
     },
   });
@@ -58,14 +60,29 @@ it.skipIf(!canMount)('the whole service on a full disk', async () => {
     const [status, text] = await listNotes();
     expect([status, text]).toEqual([200, expect.stringContaining('first')]);
     expect((await note('again'))[0]).toBe(503);
-    expect((await ask('GET', '/ready'))[0]).toBe(200);
+    expect(await ask('GET', '/ready')).toEqual([503, expect.stringContaining('storage (the disk is full)')]);
+    expect((await ask('GET', '/health'))[0]).toBe(200);
+    const gateway = await fetch(`${url}/__gw/ready`);
+    expect([gateway.status, await gateway.json()]).toEqual([200, { status: 'ready', capture: 'degraded' }]);
   }
-  // At once: who waited until the end of its patience would say so.
-  const rotated = await fetch(`${url}/__gw/rotate`, { method: 'POST' });
-  expect([rotated.status, await rotated.text()]).toEqual([503, expect.stringContaining('the disk is full')]);
+  // At once: who waited until the end of its patience would say so. A connection each, so that each thread is asked.
+  for (let at = 0; at < 12; at++) {
+    for (const path of ['/__gw/flush', '/__gw/rotate']) {
+      const { status, body } = await rawRequest(
+        port,
+        `POST ${path} HTTP/1.1\r\nhost: gw\r\ncontent-length: 0\r\n\r\n`,
+      );
+      expect([path, status, body.toString()]).toEqual([
+        path,
+        503,
+        expect.stringContaining('the disk is full'),
+      ]);
+    }
+  }
   expect((await readStats(url)).exchanges.dropped).toBe(0);
 
   disk.free();
+  expect((await ask('GET', '/ready'))[0]).toBe(200);
   await waitForStats(url, ({ status, exchanges }) => status === 'ok' && exchanges.in_flight === 0);
   await call();
   expect(await flush(url)).toBe(calls);

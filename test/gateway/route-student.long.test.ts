@@ -122,7 +122,7 @@ it('serves agents of each route by what that route has shown', async () => {
   }
 });
 
-it('serves nobody else by it: neither the default upstream nor another path of the route', async () => {
+it('serves no other agent by it: neither the default upstream nor another path of the route', async () => {
   const before = await relegation();
   const { by, last } = await run('', 1_001);
   expect(by).toEqual(['upstream', 'upstream', 'upstream']);

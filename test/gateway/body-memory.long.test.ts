@@ -2,7 +2,7 @@
  * Memory of request bodies, and of capture's copies, that is used again while others of its bytes may still be on their way:
  * every request says its number in each word of its body, and whatever arrives anywhere, whole or cut, is looked through for
  * other numbers. Upstreams read late, answer before they have read, die, and die on a connection's second request; clients
- * leave at any time; and the system takes the gateway's writes late. `npx vitest run test/gateway/body-memory.test.ts` with
+ * leave at any time; and the system takes the gateway's writes late. `npx vitest run test/gateway/body-memory.long.test.ts` with
  * SEED=N does it in another order. Test thread, gateway included.
  */
 import { Socket } from 'node:net';
@@ -86,7 +86,7 @@ const ROOMS: [string, number][] = [
   ['room for some', 1 << 20],
 ];
 
-it.each(ROOMS)('brings nobody bytes of another, with %s', async (_name, queueBytesMax) => {
+it.each(ROOMS)('gives no client the bytes of another, with %s', async (_name, queueBytesMax) => {
   const prng = createPrng(SEED);
   const seen = { whole: 0, cut: 0, again: 0, captured: 0, left: 0 };
   const wrong: string[] = [];

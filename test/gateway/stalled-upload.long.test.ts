@@ -11,7 +11,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { expect, it, onTestFinished } from 'vitest';
-import { CUT_BODY_BYTES } from '../../src/limits.ts';
+import { CUT_BODY_BYTES } from '../../src/gateway/capture/tee.ts';
 import { CliChild } from '../cli/child.ts';
 
 const CLIENT = fileURLToPath(new URL('../fixtures/fast-uploader.ts', import.meta.url));

@@ -1,0 +1,69 @@
+/**
+ * Labels that hold keys, through a gateway of its own process: `inspect` shows as many runs as there were labels, and each can be
+ * marked by the id that it shows.
+ */
+import { rmSync } from 'node:fs';
+import { join } from 'node:path';
+import { expect, it, onTestFinished } from 'vitest';
+import { startFakeProvider } from '../../src/demo/fake-provider.ts';
+import { CliChild } from '../cli/child.ts';
+import { runHere } from '../cli/here.ts';
+import { flush } from '../fixtures/capture-gateway.ts';
+import { makeFolder } from '../storage/folder.ts';
+
+const KEYS = ['sk-ant-api03-Qm7Zt2Lx9Vb4Nc8Kd3Rf', 'sk-ant-api03-Hy5Wp1Gs6Ju0Ea7Xo2Ti'] as const;
+
+it('shows and marks runs apart whose labels differ in a key, over a restart', async () => {
+  const provider = await startFakeProvider({ script: () => ({ text: 'It is here.' }) });
+  onTestFinished(() => provider.close());
+  const folder = makeFolder();
+  onTestFinished(() => rmSync(folder, { recursive: true }));
+  const db = join(folder, 'elsewhere', 'capture.mdb');
+  const env = { GW_UPSTREAM_BASE: provider.url, DATA_DIR: join(folder, 'data') };
+  // One gateway after the other, each with a turn of either run.
+  for (const seq of ['1', '2']) {
+    await using child = new CliChild(['gateway', '--port', '0', '--db', db], { env });
+    const [, url = ''] = await child.waitForOutput(/^ {2}Gateway +(http:\/\/\S+) {2}->/m);
+    for (const key of KEYS) {
+      const answer = await fetch(`${url}/v1/messages`, {
+        method: 'POST',
+        headers: {
+          'content-type': 'application/json',
+          'x-api-key': 'provider-key',
+          'x-svc-run': `job-${key}`,
+          'x-svc-seq': seq,
+        },
+        body: JSON.stringify({
+          model: 'claude-demo-large',
+          max_tokens: 10,
+          messages: [{ role: 'user', content: `Where is it? ${seq}` }],
+        }),
+      });
+      expect(answer.status).toBe(200);
+      await answer.arrayBuffer();
+    }
+    await flush(url);
+  }
+
+  const command = async (...words: string[]) => (await runHere(words, env)).stdout;
+  const inspected = await command('inspect', '--db', db, '--json');
+  const runs = JSON.parse(inspected).runs as { run_id: string; turns: number }[];
+  expect(runs).toEqual([
+    expect.objectContaining({ run_id: expect.stringMatching(/^job-\[redacted-[\da-f]{16}\]$/), turns: 2 }),
+    expect.objectContaining({ run_id: expect.stringMatching(/^job-\[redacted-[\da-f]{16}\]$/), turns: 2 }),
+  ]);
+  const [one, other] = runs.map(({ run_id }) => run_id);
+  expect(one).not.toBe(other);
+  for (const key of KEYS) expect(inspected).not.toContain(key.slice(-8));
+
+  await command('runs', 'mark', one!, 'bad', '--db', db);
+  await command('runs', 'mark', other!, 'good', '--db', db);
+  const marked = JSON.parse(await command('inspect', '--db', db, '--json')).runs as {
+    run_id: string;
+    mark: string;
+  }[];
+  expect(marked.map(({ run_id, mark }) => [run_id, mark])).toEqual([
+    [one, 'bad'],
+    [other, 'good'],
+  ]);
+});

@@ -1,0 +1,5 @@
+/** The whole of tunnel-capture.test.ts with a gateway on node:http. */
+import { loadServer } from '../../src/http/server.ts';
+
+await loadServer('node');
+await import('./tunnel-capture.test.ts');
