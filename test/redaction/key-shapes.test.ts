@@ -1,4 +1,4 @@
-/** One table of keys: the native header is made of it, the filters find what it holds, and no other file has a list of its own. */
+/** One table of keys: the native header is made of it, the filters find what it holds, and no other file has a list. */
 import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
@@ -37,7 +37,7 @@ function write(part: Part): string {
 const EXAMPLES = KEY_SHAPES.flatMap(({ begins, then }) =>
   begins.map((begin) => {
     let text = begin + then.map(write).join('');
-    // A token may be shorter than what the engine takes for a run; nobody gives out such ones.
+    // A token may be shorter than what the engine takes for a run; no provider issues such tokens.
     if (!/[\w-]{16}/.test(text))
       text =
         begin +

@@ -9,6 +9,7 @@ import { isCredentialHeader } from '../../src/redaction/header-names.ts';
 import { findKeyShapes } from '../../src/redaction/key-search.ts';
 import { areFreeOfKeys, MASK, maskText, maskValue } from '../../src/redaction/mask.ts';
 import { isSecretQueryName, maskEmbeddedQueries, maskQuery } from '../../src/redaction/query.ts';
+import { parseExact } from '../../src/std/exact-json.ts';
 
 /** Random characters of an alphabet; keys in these tests are made at run time, so none stands in the source. */
 function letters(
@@ -268,7 +269,7 @@ describe('names of credentials', () => {
     'session_id',
     'constructor',
     '__proto__',
-  ])('%s is none', (name) => {
+  ])('%s is not a key', (name) => {
     expect(isCredentialName(name)).toBe(false);
   });
 
@@ -301,6 +302,12 @@ describe('values of JSON', () => {
       primary_key: 'id',
       key: 'value',
     });
+    const exact = parseExact('{"id":2512292042121000001,"pin":{"token":2512292042121000001}}');
+    expect(JSON.stringify(maskValue(exact))).toBe(
+      `{"id":2512292042121000001,"pin":{"token":2512292042121000001}}`,
+    );
+    const secret = parseExact('{"password":2512292042121000001}');
+    expect(maskValue(secret)).toEqual({ password: MASK });
     const odd = maskValue(JSON.parse('{"__proto__":{"password":"x"}}'));
     expect(JSON.stringify(odd)).toBe(`{"__proto__":{"password":"${MASK}"}}`);
   });
@@ -657,10 +664,10 @@ describe('texts that are free of keys', () => {
     fc.assert(
       fc.property(fc.array(text, { maxLength: 5 }), fc.nat(), fc.nat(), (texts, from, length) => {
         if (!areFreeOfKeys(texts, engine)) return;
-        for (const one of texts) {
-          expect(maskText(one)).toBe(one);
-          const at = from % (one.length + 1);
-          const part = one.slice(at, at + (length % (one.length + 1)));
+        for (const item of texts) {
+          expect(maskText(item)).toBe(item);
+          const at = from % (item.length + 1);
+          const part = item.slice(at, at + (length % (item.length + 1)));
           expect(maskText(part)).toBe(part);
         }
       }),

@@ -148,7 +148,7 @@ describe('an unfit folder', () => {
     await rejects(/tokenizer\.json cannot be used/);
   });
 
-  it('is named when its graph is none', async () => {
+  it('is named when its graph is not valid', async () => {
     writeToyModel(dir);
     writeFileSync(join(dir, 'model.onnx'), 'not a graph');
     await rejects(/the graph cannot be loaded/);

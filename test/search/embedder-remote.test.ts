@@ -4,8 +4,7 @@ import type { AddressInfo } from 'node:net';
 import { inspect } from 'node:util';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { CatalogueError } from '../../src/errors.ts';
-import { EMBEDDING_REMOTE_TEXTS } from '../../src/limits.ts';
-import { RemoteEmbedder } from '../../src/search/remote-embedder.ts';
+import { EMBEDDING_REMOTE_TEXTS, RemoteEmbedder } from '../../src/search/remote-embedder.ts';
 
 const KEY = 'sk-very-secret-0123456789';
 

@@ -2,9 +2,10 @@
 import { fileURLToPath } from 'node:url';
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
 import { CatalogueError } from '../../src/errors.ts';
-import { EMBEDDING_BATCH_TEXTS, EMBEDDING_QUEUE_TEXTS, EMBEDDING_TEXT_CHARACTERS } from '../../src/limits.ts';
+import { EMBEDDING_TEXT_CHARACTERS } from '../../src/limits.ts';
 import { ComputePool, openCompute } from '../../src/runtime/compute-pool.ts';
 import { EMBED_TASK } from '../../src/search/embedder.ts';
+import { EMBEDDING_BATCH_TEXTS, EMBEDDING_QUEUE_TEXTS } from '../../src/search/limits.ts';
 import { OnnxEmbedder } from '../../src/search/onnx-embedder.ts';
 import { findModelDir, openEmbedder } from '../../src/search/open-embedder.ts';
 import { createDeferred } from '../../src/std/deferred.ts';

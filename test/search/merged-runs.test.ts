@@ -1,13 +1,13 @@
 /** Texts that arrive while a run is under way go into the next one together. */
 import { expect, it } from 'vitest';
-import { EMBEDDING_BATCH_TEXTS } from '../../src/limits.ts';
+import { EMBEDDING_BATCH_TEXTS } from '../../src/search/limits.ts';
 import { MergedRuns } from '../../src/search/merged-runs.ts';
 
 /** A vector of a text: its length, twice. */
 const vectorsOf = (texts: readonly string[]) =>
   Float32Array.from(texts.flatMap(({ length }) => [length, length]));
 
-it('gives everybody the vectors of their own texts', async () => {
+it('gives each caller the vectors of its texts', async () => {
   const runs: string[][] = [];
   const merged = new MergedRuns(async (texts) => {
     runs.push([...texts]);

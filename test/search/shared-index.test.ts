@@ -222,7 +222,7 @@ describe('a catalog', () => {
     expect(reader.list([])).toBeNull();
   });
 
-  it('makes nobody wait: an index that is being changed says so', () => {
+  it('makes no caller wait: an index that is being changed says so', () => {
     const one = share(2);
     one.add(0, Float32Array.of(1, 0));
     const found = one.shared.change(() => one.reader.search({ name: 'one', ...query }));
@@ -250,7 +250,9 @@ describe('threads that search while one changes', () => {
   const DIMENSIONS = 24;
   const READERS = 3;
 
-  it('find whatever stays there all the time, whichever of them is ended meanwhile', async () => {
+  it('find whatever stays there all the time, whichever of them is ended meanwhile', {
+    tags: 'long',
+  }, async () => {
     const one = share(DIMENSIONS);
     const prng = createPrng(11);
     const count = GRAPH_SIZE_MIN + 300;

@@ -3,9 +3,8 @@ import { readFileSync } from 'node:fs';
 import { Tokenizer } from '@huggingface/tokenizers';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { TOKEN_WORDS_REMEMBERED } from '../../src/limits.ts';
 import { findModelDir } from '../../src/search/open-embedder.ts';
-import { WordTokens } from '../../src/search/word-tokens.ts';
+import { TOKEN_WORDS_REMEMBERED, WordTokens } from '../../src/search/word-tokens.ts';
 
 const dir = findModelDir({ model_dir: null });
 const readShipped = (name: string) => JSON.parse(readFileSync(`${dir}/${name}`, 'utf8')) as object;

@@ -12,7 +12,7 @@ export const MIRROR = 'mirror';
 export const TOPIC = 'operations';
 
 /** Every message names itself, its sender, and its place among that sender's messages to this actor. */
-export interface Numbered {
+interface Numbered {
   id: string;
   from: string;
   n: number;
@@ -23,7 +23,7 @@ interface Caused extends Numbered {
   cause: string;
 }
 
-export type LedgerProtocol = {
+type LedgerProtocol = {
   add: { request: Numbered & { publish: boolean; mirror: string | null }; reply: { op: string } };
   /** Sent by `add` to its own actor: tells the mirror once more, and persists nothing. */
   remark: { request: Caused & { mirror: string }; reply: null };
@@ -56,7 +56,7 @@ interface LedgerState {
   ops: readonly string[];
 }
 
-export type MirrorProtocol = {
+type MirrorProtocol = {
   note: { request: Caused; reply: null };
   /** Answers after a while, from a timer. */
   ponder: { request: Numbered & { delay_ms: number }; reply: null };

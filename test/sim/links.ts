@@ -9,7 +9,7 @@ import type { World } from './world.ts';
 /** Ways in which a link can be worse than it promises, to see that the simulation notices. */
 export type LinkFault = 'none' | 'reorders' | 'duplicates';
 
-export interface SimLinkOptions {
+interface SimLinkOptions {
   name: string;
   /** Frames on their way in one direction; one more is refused. */
   max_in_flight: number;

@@ -7,6 +7,7 @@ import { dirname, join } from 'node:path';
 import { fileURLToPath, pathToFileURL } from 'node:url';
 import { afterAll, describe, expect, it } from 'vitest';
 import type { ActorHost } from '../../src/runtime/host.ts';
+import { longFrom } from '../long-parts.ts';
 import { type SimulationOptions, simulate } from './simulation.ts';
 import { SimulationFailure } from './world.ts';
 
@@ -58,14 +59,14 @@ async function mutateHost(name: string, from: string, to: string): Promise<typeo
 }
 
 describe('the runtime, simulated', () => {
-  it.each(Array.from({ length: 40 }, (_, i) => 7919 * i + 1))(
-    'keeps its promises with seed %i',
-    async (seed) => {
+  for (let at = 0; at < 40; at++) {
+    const seed = 7919 * at + 1;
+    it(`keeps its promises with seed ${seed}`, longFrom(at, 4), async () => {
       const { asked, acknowledged, durable, handled } = await simulate({ seed });
       expect(asked).toBeGreaterThan(300);
       expect(Math.min(acknowledged, durable, handled)).toBeGreaterThan(20);
-    },
-  );
+    });
+  }
 
   it.each([
     { actors: 3, servers: 0 },

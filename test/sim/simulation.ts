@@ -35,7 +35,7 @@ export interface SimulationOptions {
   Host?: typeof ActorHost;
 }
 
-export interface SimulationResult {
+interface SimulationResult {
   seed: number;
   /** Lines of the trace, and their SHA-256. */
   lines: number;
@@ -51,7 +51,7 @@ export interface SimulationResult {
 }
 
 /** Hosts on actor threads, and on server threads; where there are some of these, ledgers live on them and mirrors do not. */
-export interface Layout {
+interface Layout {
   actors: number;
   servers: number;
 }
@@ -325,11 +325,14 @@ class Simulation {
     for (const client of this.#clients) this.#linkClient(life, client);
     for (const other of this.#hosts) {
       if (other === null) continue;
-      const [mine, theirs] = this.#createLink(`${name} to ${other.index}`, `host ${other.index} to ${index}`);
-      life.links.push(mine);
-      other.links.push(theirs);
-      life.host.attachPeer(other.index, mine);
-      other.host.attachPeer(index, theirs);
+      const [end, otherEnd] = this.#createLink(
+        `${name} to ${other.index}`,
+        `host ${other.index} to ${index}`,
+      );
+      life.links.push(end);
+      other.links.push(otherEnd);
+      life.host.attachPeer(other.index, end);
+      other.host.attachPeer(index, otherEnd);
     }
     this.#hosts[index] = life;
   }
@@ -393,7 +396,7 @@ class Simulation {
     client.attach(host.index, outer);
   }
 
-  /** A host and the client of its own thread: one dies with the other's link. */
+  /** A host and the client of the same thread: one dies with the other's link. */
   #linkWithin(host: HostLife, name: string, client: ActorClient): void {
     const [inner, outer] = createLocalLink();
     const send = inner.send.bind(inner);
@@ -407,7 +410,7 @@ class Simulation {
   }
 
   /** What hosts send, the witness sees. */
-  #createLink(mine: string, theirs: string): [SimLink, SimLink] {
+  #createLink(end: string, otherEnd: string): [SimLink, SimLink] {
     const describe = (name: string) => ({
       name,
       max_in_flight: LINK_FRAMES,
@@ -416,7 +419,7 @@ class Simulation {
         if (name.startsWith('host')) this.#witness.seeSent(name, frame);
       },
     });
-    return SimLink.createPair(this.#world, describe(mine), describe(theirs));
+    return SimLink.createPair(this.#world, describe(end), describe(otherEnd));
   }
 
   // ---- bounds ----

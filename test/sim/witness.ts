@@ -26,7 +26,7 @@ const WITHOUT_EFFECT = new Set([
 ]);
 
 /** What an actor's answers, tells, publications and io carry: the operation that must be durable before. */
-export interface Revealing {
+interface Revealing {
   op?: string;
   /** Of a read: how many operations, and the last of them. */
   key?: string;

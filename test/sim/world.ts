@@ -88,7 +88,7 @@ export class World {
 
   /**
    * Runs the next task.
-   * @returns false when there is none
+   * @returns false without one
    */
   step(): boolean {
     let task = this.#pop();

@@ -56,36 +56,38 @@ describe('usage', () => {
           const stores = { main: new MemoryTables(), runs: new MemoryTables() };
           const ask = (nowMs = NOW) => readUsage(stores, { org_id: 'org_a', project_id, days, nowMs });
           const [old, recent] = [
-            all.filter((one) => one.days_ago > 7),
-            all.filter((one) => one.days_ago <= 7),
+            all.filter((event) => event.days_ago > 7),
+            all.filter((event) => event.days_ago <= 7),
           ];
-          for (const one of old) await count(stores, one);
+          for (const event of old) await count(stores, event);
           // What is long over is remembered from here on; what comes later is recent.
           ask();
-          for (const one of recent) await count(stores, one);
+          for (const event of recent) await count(stores, event);
           const ours = all.filter(
-            (one) => one.org_id === 'org_a' && (project_id === null || one.project_id === project_id),
+            (event) => event.org_id === 'org_a' && (project_id === null || event.project_id === project_id),
           );
           for (const again of [ask(), ask()]) {
             expect(again).toHaveLength(days);
             again.forEach(({ date, steps, ...rest }, index) => {
               const ago = days - 1 - index;
               expect(date).toBe(new Date(NOW - ago * DAY_MS).toISOString().slice(0, 10));
-              const here = ours.filter((one) => one.days_ago === ago);
-              expect(steps).toBe(here.reduce((sum, one) => sum + one.steps, 0));
-              expect(interventionsOf(rest)).toBe(here.reduce((sum, one) => sum + interventionsOf(one), 0));
+              const here = ours.filter((event) => event.days_ago === ago);
+              expect(steps).toBe(here.reduce((sum, event) => sum + event.steps, 0));
+              expect(interventionsOf(rest)).toBe(
+                here.reduce((sum, event) => sum + interventionsOf(event), 0),
+              );
             });
           }
           const totals = readInterventionTotals(stores, 'org_a', project_id);
           expect(totals).toEqual({
-            retrieve: ours.reduce((sum, one) => sum + one.injections_retrieve, 0),
-            evaluate: ours.reduce((sum, one) => sum + one.injections_evaluate, 0),
+            retrieve: ours.reduce((sum, event) => sum + event.injections_retrieve, 0),
+            evaluate: ours.reduce((sum, event) => sum + event.injections_evaluate, 0),
           });
           const month = [Date.UTC(2026, 10), Date.UTC(2026, 11)] as const;
           expect(readInterventions(stores, 'org_a', ...month)).toBe(
             all
-              .filter((one) => one.org_id === 'org_a' && one.days_ago <= 20)
-              .reduce((sum, one) => sum + interventionsOf(one), 0),
+              .filter((event) => event.org_id === 'org_a' && event.days_ago <= 20)
+              .reduce((sum, event) => sum + interventionsOf(event), 0),
           );
           // The next day what was the edge has moved.
           if (days > 1) expect(ask(NOW + DAY_MS).at(-2)).toEqual(ask().at(-1));

@@ -94,7 +94,7 @@ describe.each([
     expect(organizationsOf(tables, 'usr_b')).toEqual([]);
   });
 
-  it('refuse to add somebody twice', async () => {
+  it('refuse to add a member twice', async () => {
     const { id } = await organization();
     await expect(join_(id, 'usr_a', 'viewer')).rejects.toMatchObject({ code: 'conflict' });
     expect(roleOf(tables, id, 'usr_a')).toBe('owner');
@@ -110,7 +110,7 @@ describe.each([
       fc.asyncProperty(fc.array(attempt, { maxLength: 12 }), async (attempts) => {
         const { id } = await organization();
         for (const who of people.slice(1)) await join_(id, who, 'owner');
-        // All at once: whoever comes later finds what the earlier ones left.
+        // All at once: a later transaction finds what the earlier ones left.
         await Promise.allSettled(
           attempts.map(({ who, role }) =>
             tables.transact((tx) => {

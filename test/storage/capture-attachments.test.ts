@@ -51,7 +51,8 @@ describe('attachments', () => {
       ]);
       await log.flush();
       expect(listFiles(folder)).toEqual([sha256(image)]);
-      expect(log.stats().bytes).toBeLessThan(140_000);
+      // With the pages that the checkpoint before the last one holds.
+      expect(log.stats().bytes).toBeLessThan(160_000);
       const reader = CaptureReader.open(log.stats().path);
       for (const [i, body] of bodies.entries()) {
         expect(Buffer.compare(reader.body(i + 1, 'request')!, body), `request ${i}`).toBe(0);

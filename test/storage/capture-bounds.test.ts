@@ -12,7 +12,8 @@ import {
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import type { CapturedExchange } from '../../src/domain/exchange.ts';
-import { DECOMPRESSION, MASKS_PER_BODY } from '../../src/limits.ts';
+import { MASKS_PER_BODY } from '../../src/storage/capture/body-editor.ts';
+import { DECOMPRESSION } from '../../src/storage/capture/encoding.ts';
 import { CaptureLog } from '../../src/storage/capture/log.ts';
 import { Preparer } from '../../src/storage/capture/preparation.ts';
 import type { PreparedExchange } from '../../src/storage/capture/prepared-exchange.ts';
@@ -52,7 +53,9 @@ describe('an unbroken run of megabytes that begins like a key', () => {
     );
   });
 
-  it('is masked whole as one token, also where it goes on what an earlier body ended with', async () => {
+  it('is masked whole as one token, also where it goes on what an earlier body ended with', {
+    tags: 'long',
+  }, async () => {
     const begin = Buffer.from(`{"text":"${run}`);
     const whole = Buffer.from(`{"text":"${run}.e30.c2ln"}`);
     const first = await preparer.prepare(makeExchange({ request_body: begin }));
@@ -63,7 +66,7 @@ describe('an unbroken run of megabytes that begins like a key', () => {
   });
 });
 
-describe('a body that nobody can search in time', () => {
+describe('a body that cannot be searched in time', () => {
   it('is withheld with its cause and counted; its exchange and the next ones are stored', async () => {
     const path = join(makeFolder(), 'data', 'capture.mdb');
     const log = await CaptureLog.open({ path, redact: true });
@@ -123,7 +126,9 @@ describe('compressed bodies', () => {
   const answer = (body: Buffer, coding: string): CapturedExchange =>
     makeExchange({ response_headers: ['content-encoding', coding], response_body: body });
 
-  it('that unpack to far more than they are cost their own time, and ordinary ones are decoded beside them', async () => {
+  it('that unpack to far more than they are cost their own time, and ordinary ones are decoded beside them', {
+    tags: 'long',
+  }, async () => {
     expect(bomb.length).toBeLessThan(200);
     expect(brotliDecompressSync(bomb)).toHaveLength(60 << 20);
     // A clock by which each look at it costs some milliseconds, so that no machine's speed matters.
@@ -151,7 +156,7 @@ describe('compressed bodies', () => {
     expect(prepared.response_raw.equals(rows)).toBe(true);
   });
 
-  it('leave memory flat', async () => {
+  it('leave memory flat', { tags: 'long' }, async () => {
     const preparer = new Preparer(true, 64 << 20);
     for (let i = 0; i < 20; i++) await preparer.prepare(answer(bomb, 'br'));
     const before = process.memoryUsage().rss;
@@ -160,7 +165,7 @@ describe('compressed bodies', () => {
     expect(process.memoryUsage().rss - before).toBeLessThan(40 << 20);
   });
 
-  it('in many layers, or in a way that nobody knows, are withheld', async () => {
+  it('in many layers, or in an unknown way, are withheld', async () => {
     const noise = randomBytes(400);
     for (const coding of ['x-acme', 'gzip, gzip, gzip, gzip, gzip', Array(20_000).fill('br').join(',')]) {
       const { prepared, response } = await store(answer(noise, coding));
@@ -253,26 +258,30 @@ describe('any exchange', () => {
     truncated: fc.boolean(),
   });
 
-  it.each([true, false])('is prepared, whatever its bytes are (SVC_REDACT %s)', async (redact) => {
-    const preparer = new Preparer(redact, 1 << 20);
-    await fc.assert(
-      fc.asyncProperty(fc.array(exchange, { minLength: 1, maxLength: 3 }), async (exchanges) => {
-        let base = null;
-        let before: Buffer = Buffer.alloc(0);
-        for (const parts of exchanges) {
-          const prepared = await preparer.prepare(makeExchange(parts));
-          let prefix = 0;
-          while (prefix < before.length && before[prefix] === prepared.request_raw[prefix]) prefix++;
-          base = preparer.editRequest(prepared, base, base === null ? 0 : prefix);
-          before = base.raw;
-          preparer.editResponse(prepared, null, 0);
-          // A failure of the search itself would be a mistake of ours, however well it is borne.
-          expect([prepared.request_withheld, prepared.response_withheld]).not.toContain('failed');
-        }
-      }),
-      { numRuns: 500 },
-    );
-  });
+  it.each([true, false])(
+    'is prepared, whatever its bytes are (SVC_REDACT %s)',
+    { tags: 'long' },
+    async (redact) => {
+      const preparer = new Preparer(redact, 1 << 20);
+      await fc.assert(
+        fc.asyncProperty(fc.array(exchange, { minLength: 1, maxLength: 3 }), async (exchanges) => {
+          let base = null;
+          let before: Buffer = Buffer.alloc(0);
+          for (const parts of exchanges) {
+            const prepared = await preparer.prepare(makeExchange(parts));
+            let prefix = 0;
+            while (prefix < before.length && before[prefix] === prepared.request_raw[prefix]) prefix++;
+            base = preparer.editRequest(prepared, base, base === null ? 0 : prefix);
+            before = base.raw;
+            preparer.editResponse(prepared, null, 0);
+            // A failure of the search itself would be a mistake of ours, however well it is borne.
+            expect([prepared.request_withheld, prepared.response_withheld]).not.toContain('failed');
+          }
+        }),
+        { numRuns: 500 },
+      );
+    },
+  );
 });
 
 describe('a credential that the gateway adds', () => {

@@ -51,6 +51,7 @@ class AgedLog {
     const before = new Set(this.attachments());
     const part = { run_id: 'r', started_at_ms: atMs, request_body: body, response_body: body };
     const { last_id } = await this.log.append([makeExchange(part)]);
+    await this.log.indexSome(decodeExchange, 1_000);
     vi.useRealTimers();
     for (const name of this.attachments())
       if (!before.has(name)) utimesSync(join(`${this.path}.files`, name), atMs / 1_000, atMs / 1_000);
@@ -69,7 +70,7 @@ class AgedLog {
 
   /** Ids that are left, each of which reads as it came. */
   read(): number[] {
-    const files = new FollowedFiles(this.path, { decode: decodeExchange, data_key: this.key });
+    const files = new FollowedFiles(this.path, { data_key: this.key });
     files.refresh();
     const ids = [...files.summaries()].map(({ id }) => id);
     for (const id of ids)
@@ -155,7 +156,7 @@ describe('captures that are too old', () => {
     expect(aged.read()).toEqual([2]);
   });
 
-  it('keep attachments of a time at which nobody noted who names them', async () => {
+  it('keep attachments of a time at which their users were not noted', async () => {
     const aged = new AgedLog();
     const image = randomBytes(20_000);
     await aged.open();
@@ -185,7 +186,9 @@ describe('captures that are too old', () => {
     expect(aged.attachments()).toHaveLength(0);
   });
 
-  it('are never what is young, nor what that names, in whatever order it came', async () => {
+  it('are never what is young, nor what that names, in whatever order it came', {
+    tags: 'long',
+  }, async () => {
     const images = Array.from({ length: 4 }, () => randomBytes(3_000));
     const step = fc.record({
       days: fc.integer({ min: 0, max: 6 }),

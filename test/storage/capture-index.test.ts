@@ -1,11 +1,11 @@
-/** Facts and runs: found off the hot path, kept across restart and rotation, and the same when a reader finds them. */
+/** Facts and runs: found while exchanges are stored or later, the same either way, and kept across restart and rotation. */
 import { join } from 'node:path';
 import fc from 'fast-check';
 import { describe, expect, it, onTestFinished, vi } from 'vitest';
 import type { CapturedExchange, ExchangeRecord } from '../../src/domain/exchange.ts';
-import type { DecodeExchange } from '../../src/storage/capture/exchange-index.ts';
 import { CaptureLog } from '../../src/storage/capture/log.ts';
 import { CaptureReader } from '../../src/storage/capture/reader.ts';
+import type { DecodeExchange } from '../../src/storage/capture/stored-copy.ts';
 import { makeExchange } from './captured.ts';
 import { makeFolder } from './folder.ts';
 
@@ -23,6 +23,7 @@ const decode: DecodeExchange = (copy) => {
       output_tokens: 1,
       cache_read_tokens: null,
       cache_write_tokens: null,
+      cache_write_1h_tokens: null,
     },
     stop_reason: copy.status === 200 ? 'end_turn' : null,
     undecodable: words[0] === 'broken',
@@ -36,8 +37,10 @@ function ask(words: string, answer = '', part: Partial<CapturedExchange> = {}): 
   return makeExchange({ request_body: Buffer.from(words), response_body: Buffer.from(answer), ...part });
 }
 
-async function openLog(folder: string): Promise<CaptureLog> {
-  const log = await CaptureLog.open({ path: join(folder, 'capture.mdb'), redact: true, decode });
+/** @param reads while it stores; false: only `indexAll` indexes */
+async function openLog(folder: string, reads = true): Promise<CaptureLog> {
+  const options = reads ? { decode } : {};
+  const log = await CaptureLog.open({ path: join(folder, 'capture.mdb'), redact: true, ...options });
   onTestFinished(() => log.close());
   return log;
 }
@@ -46,8 +49,8 @@ async function indexAll(log: CaptureLog): Promise<void> {
   while ((await log.indexSome(decode, 1_000)) > 0);
 }
 
-function readAll(path: string, withDecode: boolean): ExchangeRecord[] {
-  const reader = CaptureReader.open(path, withDecode ? { decode } : {});
+function readAll(path: string): ExchangeRecord[] {
+  const reader = CaptureReader.open(path);
   onTestFinished(() => reader.close());
   return [...reader.exchanges()];
 }
@@ -69,13 +72,13 @@ describe('runs without a label', () => {
       ask('l1', 'm', { run_id: 'mine' }), // 9 labelled
       ask('l1 m n', 'o'), // 10 the label got lost
       ask('a x', '', { kind: 'other', shape: null }), // 11 no turn
-      ask('broken'), // 12 unreadable: a run of its own
+      ask('broken'), // 12 unreadable: a separate run
       ask('f', '', { status: 0, aborted: true }), // 13 aborted at once
       ask('f', 'g'), // 14 again
     ]);
     await indexAll(log);
     expect(log.stats().indexed_id).toBe(14);
-    const records = readAll(log.stats().path, false);
+    const records = readAll(log.stats().path);
     expect(runs(records)).toEqual([
       'conv_1',
       'conv_1',
@@ -121,12 +124,12 @@ describe('runs without a label', () => {
     await second.rotate();
     await second.append([ask('a x b y c z d'), ask('new')]);
     await indexAll(second);
-    expect(runs(readAll(sealed!, false))).toEqual(['conv_1', 'mine', 'conv_1']);
-    expect(runs(readAll(join(folder, 'capture.4-5.mdb'), false))).toEqual(['conv_1', 'mine']);
-    expect(runs(readAll(join(folder, 'capture.mdb'), false))).toEqual(['conv_1', 'conv_7']);
+    expect(runs(readAll(sealed!))).toEqual(['conv_1', 'mine', 'conv_1']);
+    expect(runs(readAll(join(folder, 'capture.4-5.mdb')))).toEqual(['conv_1', 'mine']);
+    expect(runs(readAll(join(folder, 'capture.mdb')))).toEqual(['conv_1', 'conv_7']);
   });
 
-  it('are the same whoever finds them, and whenever', async () => {
+  it('are the same whether they are found while exchanges are stored, later, or some of each', async () => {
     const word = fc.constantFrom('a', 'b');
     const exchange = fc.record({
       words: fc.array(word, { minLength: 1, maxLength: 5 }),
@@ -134,101 +137,102 @@ describe('runs without a label', () => {
       run_id: fc.constantFrom(null, null, null, 'mine'),
       status: fc.constantFrom(200, 200, 500),
       index: fc.boolean(),
+      reopen: fc.nat(9),
     });
     await fc.assert(
       fc.asyncProperty(fc.array(exchange, { maxLength: 150 }), async (exchanges) => {
+        const made = exchanges.map(({ words, answer, run_id, status }) =>
+          ask(words.join(' '), answer, { run_id, status }),
+        );
+        const later = await openLog(makeFolder(), false);
+        for (const exchange of made) await later.append([exchange]);
+        await indexAll(later);
         const folder = makeFolder();
-        const log = await CaptureLog.open({ path: join(folder, 'capture.mdb'), redact: true });
-        const reader = CaptureReader.open(join(folder, 'capture.mdb'), { decode });
-        const found: (string | null)[] = [];
-        for (const { words, answer, index, ...part } of exchanges) {
-          const { last_id } = await log.append([ask(words.join(' '), answer, part)]);
-          if (index) await indexAll(log);
-          found.push(reader.exchange(last_id)!.run_id);
+        let log = await openLog(folder);
+        for (const [at, exchange] of made.entries()) {
+          await log.append([exchange]);
+          if (exchanges[at]!.index) await indexAll(log);
+          if (exchanges[at]!.reopen > 0) continue;
+          await log.close();
+          log = await openLog(folder, exchanges[at]!.index);
         }
-        const early = runs([...reader.exchanges()]);
         await indexAll(log);
-        const indexed = CaptureReader.open(log.stats().path);
-        expect(runs([...indexed.exchanges()])).toEqual(found);
-        expect(early).toEqual(found);
-        expect(runs([...reader.exchanges()])).toEqual(found);
-        await indexed.close();
-        await reader.close();
-        await log.close();
+        const summaries = (path: string) => [...CaptureReader.open(path).summaries()];
+        expect(summaries(log.stats().path)).toEqual(summaries(later.stats().path));
+        expect(readAll(log.stats().path)).toEqual(readAll(later.stats().path));
       }),
       { numRuns: 25 },
     );
   });
 
-  it('are not looked for where one exchange says all of itself', async () => {
-    const folder = makeFolder();
-    const log = await openLog(folder);
-    await log.append([
-      ask('a', 'x'), // 1
-      ask('l', 'm', { run_id: 'mine' }), // 2 labelled
-      ask('none', 'm', { shape: null, kind: 'other' }), // 3 nothing to decode
-      ask('broken', '', { run_id: 'mine', status: 500 }), // 4 labelled, cannot be read
-      ask('page', 'y', { path: '/v1/embeddings', kind: 'other' }), // 5 no turn
-      ask('side', 'z'), // 6 no turn, as its bodies tell
-      ask('a x b', 'y'), // 7 only those before it tell
-    ]);
-    const asked: string[] = [];
-    const counting: DecodeExchange = (copy) => {
-      asked.push(Buffer.from(copy.request_body).toString());
-      const facts = decode(copy);
-      return facts.model === 'side' ? { ...facts, is_turn: false } : facts;
+  it('are decoded once, from memory: attachments in their places, secrets masked', async () => {
+    const secret = 'sk-ant-api03-abcdefghijklmnopqrstuvwxyz0123456789';
+    const image = Buffer.from('an image of some length '.repeat(400)).toString('base64');
+    const body = `{"key":"${secret}","image":"${image}"}`;
+    const seen: string[] = [];
+    const noting: DecodeExchange = (copy) => {
+      seen.push(Buffer.from(copy.request_body).toString());
+      return decode(copy);
     };
-    const read = (id: number): { record: ExchangeRecord | undefined; decoded: string[] } => {
-      const reader = CaptureReader.open(log.stats().path, { decode: counting });
-      onTestFinished(() => reader.close());
-      asked.length = 0;
-      return { record: reader.exchange(id), decoded: [...asked] };
-    };
-    const alone = [2, 3, 4, 5, 6].map(read);
-    expect(alone.map(({ decoded }) => decoded)).toEqual([['l'], ['none'], ['broken'], ['page'], ['side']]);
-    expect(read(7)).toMatchObject({ record: { run_id: 'conv_1' } });
-    expect(read(8)).toEqual({ record: undefined, decoded: [] });
-    while ((await log.indexSome(counting, 1_000)) > 0);
-    expect(alone.map(({ record }) => record)).toEqual(readAll(log.stats().path, false).slice(1, 6));
-    expect(alone.map(({ record }) => record?.run_id)).toEqual(['mine', null, 'mine', null, null]);
+    const options = { path: join(makeFolder(), 'capture.mdb'), redact: true };
+    const log = await CaptureLog.open({ ...options, decode: noting });
+    onTestFinished(() => log.close());
+    const headers = ['content-type', 'application/json', 'x-api-key', secret];
+    await log.append([makeExchange({ request_body: Buffer.from(body), request_headers: headers })]);
+    expect(seen.length).toBe(1);
+    await log.flush();
+    expect(await log.indexSome(noting, 1_000)).toBe(0);
+    const reader = CaptureReader.open(options.path);
+    onTestFinished(() => reader.close());
+    expect(seen).toEqual([Buffer.from(reader.body(1, 'request')!).toString()]);
+    expect(seen[0]).toContain(image);
+    expect(seen[0]).not.toContain(secret);
   });
 
-  it('are found once by a reader that is closed and opened again, whatever the writer indexes meanwhile', async () => {
-    const log = await openLog(makeFolder());
-    const count = 300;
-    const said = (turn: number): string => `run${turn % 7}${' again x'.repeat(Math.floor(turn / 7))}`;
-    for (let at = 0; at < count; at += 50)
-      await log.append(Array.from({ length: 50 }, (_, i) => ask(said(at + i), 'x')));
+  it('are not looked for by a reader: what is not indexed is told from its record, and marked', async () => {
+    const log = await openLog(makeFolder(), false);
+    await log.append([ask('a', 'x'), ask('a x b', 'y', { run_id: 'mine' })]);
+    const reader = CaptureReader.open(log.stats().path);
+    onTestFinished(() => reader.close());
+    expect(reader.range()).toEqual({ first_id: 1, last_id: 2, indexed_id: 0 });
+    const told = [
+      { id: 1, run_id: null, model: null, status: 200, request_bytes: 1, not_indexed: true },
+      { id: 2, run_id: 'mine', model: null, status: 200, request_bytes: 5, not_indexed: true },
+    ];
+    expect([...reader.summaries()]).toMatchObject(told);
+    expect([...reader.summaries({ run_id: 'mine' })]).toMatchObject(told.slice(1));
+    expect(reader.exchange(2)).toMatchObject({ run_id: 'mine', not_indexed: true });
+    expect(reader.body(1, 'request')).toEqual(Buffer.from('a'));
+    await indexAll(log);
+    expect(reader.range().indexed_id).toBe(2);
+    expect(reader.exchange(1)).toMatchObject({ run_id: 'conv_1', model: 'a' });
+    for (const summary of reader.summaries()) expect(summary).not.toHaveProperty('not_indexed');
+  });
+
+  it('wait for exchanges that were stored unread, and are not decoded again then', async () => {
+    const folder = makeFolder();
+    const unread = await openLog(folder, false);
+    await unread.append([ask('a', 'x')]);
+    await unread.close();
     let decoded = 0;
     const counting: DecodeExchange = (copy) => {
       decoded += 1;
       return decode(copy);
     };
-    const first = CaptureReader.open(log.stats().path, { decode: counting });
-    const found = [...first.summaries()];
-    expect(decoded).toBe(count);
-    await first.close();
-    const second = first.openAgain();
-    expect([...second.summaries()]).toEqual(found);
-    expect([...second.summaries({ from_id: 130 })]).toEqual(found.slice(129));
-    expect(decoded).toBe(count);
-    await second.close();
-    await log.append([ask(said(count), 'x')]);
-    // A part of it: what was found beyond stays, and goes on with runs found before.
-    expect(await log.indexSome(decode, 1_000)).toBe(256);
-    const third = second.openAgain();
-    onTestFinished(() => third.close());
-    const all = [...third.summaries()];
-    expect(decoded).toBe(count + 1);
-    expect(all.slice(0, count)).toEqual(found);
-    await indexAll(log);
-    expect([...third.summaries()]).toEqual(all);
-    expect(all).toEqual([...CaptureReader.open(log.stats().path).summaries()]);
-    expect(new Set(all.map((one) => one.run_id)).size).toBe(7);
+    const log = await CaptureLog.open({ path: join(folder, 'capture.mdb'), redact: true, decode: counting });
+    onTestFinished(() => log.close());
+    await log.append([ask('a x b', 'y'), ask('q')]);
+    expect(decoded).toBe(2);
+    expect(log.stats().packing.unindexed).toBe(3);
+    expect(await log.indexSome(counting, 1_000)).toBe(3);
+    expect(decoded).toBe(3);
+    expect(runs(readAll(log.stats().path))).toEqual(['conv_1', 'conv_1', 'conv_3']);
   });
 
-  it('of one run are found without the rest, in a file that is indexed in part', async () => {
-    const log = await openLog(makeFolder());
+  it('of one run are found without the rest, in a file that is indexed in part', {
+    tags: 'long',
+  }, async () => {
+    const log = await openLog(makeFolder(), false);
     const named = (count: number, seed: number): CapturedExchange[] =>
       Array.from({ length: count }, (_, i) => {
         const at = (i * 7919 + seed) % 1_000;
@@ -238,50 +242,35 @@ describe('runs without a label', () => {
     await log.append(named(700, 1));
     await indexAll(log);
     await log.append(named(300, 2));
-    const reader = CaptureReader.open(log.stats().path, { decode });
+    const reader = CaptureReader.open(log.stats().path);
     onTestFinished(() => reader.close());
     const all = [...reader.summaries()];
     const unpacked = vi.spyOn(JSON, 'parse');
-    for (const run of new Set(all.map((one) => one.run_id))) {
+    for (const run of new Set(all.map((summary) => summary.run_id))) {
       if (run === null) continue;
-      const expected = all.filter((one) => one.run_id === run);
+      const expected = all.filter((summary) => summary.run_id === run);
       expect([...reader.summaries({ run_id: run })]).toEqual(expected);
       for (const from_id of [2, 65, 701])
         expect([...reader.summaries({ run_id: run, from_id })]).toEqual(
-          expected.filter((one) => one.id >= from_id),
+          expected.filter((summary) => summary.id >= from_id),
         );
     }
     unpacked.mockClear();
-    expect([...reader.summaries({ run_id: 'nobody' })]).toEqual([]);
+    expect([...reader.summaries({ run_id: 'unknown' })]).toEqual([]);
     // Those beyond the index, five blocks of them; not one of the eleven in the file.
     expect(unpacked.mock.calls.length).toBeLessThan(6);
     unpacked.mockRestore();
   });
 
-  it('are found under a data key by a reader that is opened again, too', async () => {
-    const path = join(makeFolder(), 'capture.mdb');
-    const data_key = Buffer.alloc(32, 3);
-    const log = await CaptureLog.open({ path, redact: true, data_key });
-    onTestFinished(() => log.close());
-    await log.append([ask('a', 'x'), ask('a x b')]);
-    const first = CaptureReader.open(path, { decode, data_key });
-    const found = [...first.summaries()];
-    await first.close();
-    const second = first.openAgain();
-    onTestFinished(() => second.close());
-    expect([...second.summaries()]).toEqual(found);
-    expect(second.body(2, 'request')).toEqual(ask('a x b').request_body);
-  });
-
   it('go past an exchange that the decoder fails on', async () => {
-    const log = await openLog(makeFolder());
+    const log = await openLog(makeFolder(), false);
     await log.append([ask('a', 'x'), ask('a x b')]);
     const failing: DecodeExchange = (copy) => {
       if (Buffer.from(copy.request_body).toString() === 'a') throw new Error('oops');
       return decode(copy);
     };
     while ((await log.indexSome(failing, 1_000)) > 0);
-    const records = readAll(log.stats().path, false);
+    const records = readAll(log.stats().path);
     expect(records.map((record) => record.undecodable)).toEqual([true, false]);
     expect(runs(records)).toEqual(['conv_1', 'conv_2']);
   });
@@ -301,6 +290,6 @@ describe('runs without a label', () => {
     failing = false;
     await indexAll(log);
     await log.close();
-    expect(runs(readAll(join(folder, 'capture.mdb'), false))).toEqual(['conv_1', 'conv_1']);
+    expect(runs(readAll(join(folder, 'capture.mdb')))).toEqual(['conv_1', 'conv_1']);
   });
 });

@@ -3,6 +3,7 @@ import { spawn } from 'node:child_process';
 import { randomBytes } from 'node:crypto';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
+import { decodeExchange } from '../../src/providers/decode.ts';
 import { CaptureLog } from '../../src/storage/capture/log.ts';
 import { CaptureReader } from '../../src/storage/capture/reader.ts';
 import { makeFolder } from './folder.ts';
@@ -55,7 +56,7 @@ describe('kill -9 of the writer', () => {
       expect(next - 1).toBe(range.last_id);
       await reader.close();
     }
-    const log = await CaptureLog.open({ path, redact: true, data_key });
+    const log = await CaptureLog.open({ path, redact: true, data_key, decode: decodeExchange });
     expect(log.stats().last_id).toBeGreaterThanOrEqual(acknowledged);
     await log.close();
   });

@@ -65,7 +65,7 @@ async function drive(log: CaptureLog, batches: number, seen: (batch: number) => 
   for (const batch of makeConversations(batches, 5)) {
     kit.ask('append', { slabs: 0 });
     for (const effect of kit.takeEffectsOf('io')) kit.finish(effect, await log.append(batch));
-    // The bytes that the actor would see come in as slabs are counted by nobody here: the number is enough.
+    // Slab bytes, which the actor would count, are not counted here: the number is enough.
     for (let waited = 0; waited < BATCH_EVERY_MS; waited += 5) {
       kit.advance(5);
       for (const effect of kit.takeEffectsOf('io')) {

@@ -273,7 +273,7 @@ it('after a failed sync no flush says that all is safe until the file is sealed,
   await expect(log.close()).rejects.toThrow('until the file is rotated');
 });
 
-it('what a writer left behind is packed by the next one, and files that nobody knows go', async () => {
+it('what a writer left behind is packed by the next one, and unknown files are removed', async () => {
   const path = join(makeFolder(), 'capture.mdb');
   const exchanges = makeBatch(11, 100, 3_000);
   const first = await CaptureLog.open({ path, redact: true, pressed_rate: 1 });

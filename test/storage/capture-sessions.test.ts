@@ -5,8 +5,8 @@
 import { rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it, onTestFinished } from 'vitest';
-import { listChildRuns } from '../../src/analysis/child-runs.ts';
-import { summarizeRun } from '../../src/analysis/inspect.ts';
+import { listChildRuns } from '../../src/captures/child-runs.ts';
+import { summarizeRun } from '../../src/captures/inspect.ts';
 import type { CapturedExchange } from '../../src/domain/exchange.ts';
 import { decodeExchange } from '../../src/providers/decode.ts';
 import { CaptureLog } from '../../src/storage/capture/log.ts';
@@ -71,7 +71,7 @@ async function store(
   await log.append(exchanges);
   while ((await log.indexSome(decodeExchange, 1_000)) > 0);
   await log.close();
-  const reader = CaptureReader.open(path, { decode: decodeExchange });
+  const reader = CaptureReader.open(path);
   onTestFinished(async () => {
     await reader.close();
     rmSync(join(path, '..'), { recursive: true });
@@ -198,7 +198,7 @@ describe('sessions', () => {
   });
 });
 
-it('a sequence number that is none is a gap', async () => {
+it('an invalid sequence number is a gap', async () => {
   const labelled = (seq: string) =>
     turn(['x-svc-run', 'r', 'x-svc-seq', seq], [user('Where is it?')], { run_id: 'r' });
   const reader = await store([{ ...labelled('1'), seq: 1 }, labelled('two')]);

@@ -88,8 +88,7 @@ const CASES: [path: string, request: unknown, response: unknown, type: string, s
 it('tells a turn where request and answer agree', async () => {
   const path = join(makeFolder(), 'capture.mdb');
   const bytes = (body: unknown) => Buffer.from(typeof body === 'string' ? body : JSON.stringify(body));
-  const log = await CaptureLog.open({ path, redact: true });
-  await log.append([
+  const exchanges = [
     ...CASES.map(([path, request, response, type]) =>
       makeExchange({
         ...{ kind: 'other', shape: null, path },
@@ -111,21 +110,25 @@ it('tells a turn where request and answer agree', async () => {
       request_body: bytes(CASES[0]![1]),
       response_body: bytes(message),
     }),
-  ]);
-  // One reader finds it by itself, one reads what the writer found.
-  const readAll = async () => {
-    const reader = CaptureReader.open(path, { decode: decodeExchange });
+  ];
+  onTestFinished(() => rmSync(join(path, '..'), { recursive: true }));
+  const store = async (file: string, reads: boolean) => {
+    const log = await CaptureLog.open({
+      path: file,
+      redact: true,
+      ...(reads ? { decode: decodeExchange } : {}),
+    });
+    await log.append(exchanges);
+    if (!reads) while ((await log.indexSome(decodeExchange, 1_000)) > 0);
+    await log.close();
+    const reader = CaptureReader.open(file);
     const found = [...reader.exchanges()];
     const texts = found.map(({ id }) => normalizeTurn(reader.copy(id)!)?.answer.content);
     await reader.close();
     return { found, texts };
   };
-  onTestFinished(() => rmSync(join(path, '..'), { recursive: true }));
-  const before = await readAll();
-  while ((await log.indexSome(decodeExchange, 1_000)) > 0);
-  await log.close();
-  const after = await readAll();
-  expect(after).toEqual(before);
+  const after = await store(path, true);
+  expect(await store(join(path, '..', 'later.mdb'), false)).toEqual(after);
   const wanted = [...CASES.map(([, , , , shape]) => shape), null, null];
   expect(after.found.map(({ shape }) => shape)).toEqual(wanted);
   expect(after.found.map(({ kind }) => kind)).toEqual(

@@ -13,7 +13,7 @@ const bytes = randomBytes(32);
 const place = Buffer.from('here');
 
 describe('what is sealed', () => {
-  it('opens where it was sealed, by whoever has the key', () => {
+  it('opens where it was sealed, with the key', () => {
     fc.assert(
       fc.property(fc.uint8Array({ maxLength: 5_000 }), fc.uint8Array(), fc.nat(9), (plain, at, room) => {
         const sealed = new DataKey(bytes).sealer('rows').seal(plain, at, room).subarray(room);
@@ -55,13 +55,13 @@ describe('what is sealed', () => {
   });
 
   it('is read by one that seals, too, from many that sealed', () => {
-    const one = new DataKey(bytes).sealer('rows');
+    const reader = new DataKey(bytes).sealer('rows');
     const others = Array.from({ length: 600 }, () => new DataKey(bytes).sealer('rows'));
     const sealed = others.map((other, i) => other.seal(Buffer.from(String(i)), place));
     for (const round of [0, 1])
       for (const [i, each] of sealed.entries()) {
-        expect(one.open(each, place).toString(), `${round}`).toBe(String(i));
-        expect(one.open(one.seal(place, place), place)).toEqual(place);
+        expect(reader.open(each, place).toString(), `${round}`).toBe(String(i));
+        expect(reader.open(reader.seal(place, place), place)).toEqual(place);
       }
   });
 
@@ -111,7 +111,7 @@ describe('a key file', () => {
     expect(() => readKeyFile(write(bytes, mode))).toThrow(/chmod 600/);
   });
 
-  it('is refused where there is none', () => {
+  it('is refused where the file is missing', () => {
     const folder = makeFolder();
     expect(() => readKeyFile(join(folder, 'none'))).toThrow('there is no such file');
     mkdirSync(join(folder, 'sub'), { mode: 0o700 });

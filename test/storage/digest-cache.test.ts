@@ -1,4 +1,4 @@
-/** What the distiller remembers of runs: the same run alone, what is asked for alone, and never anything damaged. */
+/** What a round remembers of runs: the same run alone, what is asked for alone, and never anything damaged. */
 import { readFileSync, truncateSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';

@@ -201,7 +201,7 @@ describe.each(STORES)('a journal in $name', ({ prepare }) => {
     expect(() => journal.load('run', 'a')).toThrow(/missing/);
   });
 
-  it('returns bytes that nobody else writes to', async () => {
+  it('returns bytes that no other code writes to', async () => {
     const bytes = Buffer.from('as written');
     const committed = commit(journal, [{ type: 'event', kind: 'run', key: 'a', seq: 1, event: bytes }]);
     await committed;

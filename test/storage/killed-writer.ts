@@ -3,12 +3,13 @@
  * arguments: the database's path, and its key in hex if it has one.
  */
 import { writeSync } from 'node:fs';
+import { decodeExchange } from '../../src/providers/decode.ts';
 import { CaptureLog } from '../../src/storage/capture/log.ts';
 import { makeExchange } from './captured.ts';
 
 const [, , path, key] = process.argv;
 const data_key = key === undefined ? null : Buffer.from(key, 'hex');
-const log = await CaptureLog.open({ path: path!, redact: true, data_key });
+const log = await CaptureLog.open({ path: path!, redact: true, data_key, decode: decodeExchange });
 const messages: string[] = [];
 for (let id = log.stats().last_id + 1; ; ) {
   const batch = Array.from({ length: 1 + (id % 7) }, (_, i) => {

@@ -2,12 +2,20 @@
 import { expect, it } from 'vitest';
 import {
   chooseTidyShare,
+  comesPackingFirst,
   LEAST_SHARE,
   measurePackingNeed,
   type TidyBacklog,
 } from '../../src/storage/capture/packing-share.ts';
 
-const NOTHING: TidyBacklog = { waiting_blocks: 0, waiting_bytes: 0, oldest_s: 0, unindexed: 0 };
+const NOTHING: TidyBacklog = {
+  waiting_blocks: 0,
+  waiting_bytes: 0,
+  oldest_s: 0,
+  unindexed: 0,
+  unindexed_s: 0,
+  unsearched: 0,
+};
 const GIB = 1 << 30;
 
 it('some share is always there', () => {
@@ -19,7 +27,13 @@ it.each([
   ['bytes that wait', (part: number) => ({ waiting_bytes: part * 2 * GIB }), 0, 0.5],
   ['bytes, beside a large database', (part: number) => ({ waiting_bytes: part * 8 * GIB }), 8 * GIB, 0.5],
   ['how long they do', (part: number) => ({ oldest_s: part * 600 }), GIB, 0.5],
-  ['what the index lacks', (part: number) => ({ unindexed: part * 500_000 }), GIB, 0.1],
+  [
+    'how long the index lacks something',
+    (part: number) => ({ unindexed: 1, unindexed_s: part * 8 }),
+    GIB,
+    0.5,
+  ],
+  ['what the full-text index lacks', (part: number) => ({ unsearched: part * 30_000 }), GIB, 0.5],
 ])('grows with %s, up to a bound and little by little', (_of, wait, packed, most) => {
   let before = LEAST_SHARE;
   for (let part = 0.01; part <= 1; part += 0.01) {
@@ -35,4 +49,13 @@ it.each([
 it('the need is whole when as much waits as the database holds', () => {
   expect(measurePackingNeed({ ...NOTHING, waiting_bytes: 3 * GIB }, 3 * GIB)).toBe(1);
   expect(measurePackingNeed({ ...NOTHING, waiting_bytes: 3 * GIB }, 12 * GIB)).toBe(0.25);
+});
+
+it.each([
+  ['neither is urgent', 0.1, 0.2, 2],
+  ['packing is the more urgent one', 0.5, 0.4, 3],
+  ['the index is the more urgent one', 0.4, 0.5, 1],
+])('of four passes, packing comes first in its share when %s', (_when, packing, index, expected) => {
+  const firsts = [0, 1, 2, 3].filter((pass) => comesPackingFirst(pass, packing, index));
+  expect(firsts.length).toBe(expected);
 });

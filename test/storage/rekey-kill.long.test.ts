@@ -1,11 +1,12 @@
 /** A change of the data key that is killed at each of its steps. */
 import { cpSync } from 'node:fs';
+import { join } from 'node:path';
 import { expect, it } from 'vitest';
 import { settlePlan } from '../../src/storage/rekey-plan.ts';
 import { makeFolder } from './folder.ts';
 import { check, fill, leftOver, NEW, OLD, rekey, rekeyKilled } from './rekeyed.ts';
 
-it('loses nothing: it is undone or finished by whoever comes next', async () => {
+it('loses nothing: the next process undoes or finishes it', async () => {
   const full = makeFolder();
   const stored = await fill(full, OLD);
   const whole = makeFolder();
@@ -17,7 +18,7 @@ it('loses nothing: it is undone or finished by whoever comes next', async () => 
     const folder = makeFolder();
     cpSync(full, folder, { recursive: true });
     expect(rekeyKilled(folder, OLD, at).signal, `step ${at}`).toBe('SIGKILL');
-    const settled = await settlePlan(folder);
+    const settled = await settlePlan({ data_dir: folder, capture_db: join(folder, 'capture.mdb') });
     endings.add(settled?.done ?? 'nothing');
     const isNew = settled?.done === 'finished';
     await check(folder, isNew ? NEW : OLD, stored);

@@ -1,6 +1,6 @@
 /**
  * A data folder with all that a change of the data key touches, and what must be there afterwards. Test thread; a change that
- * is killed is a process of its own.
+ * is killed is a separate process.
  */
 import { spawnSync } from 'node:child_process';
 import { randomBytes } from 'node:crypto';
@@ -57,7 +57,7 @@ export async function fill(folder: string, key: Key): Promise<Buffer[]> {
   return stored;
 }
 
-/** That all of it is there under this key, and nothing readable unless there is none. */
+/** Checks that all of it is there under this key, and that nothing is readable unless the key is null. */
 export async function check(folder: string, key: Key, stored: readonly Buffer[]): Promise<void> {
   const { main, runs } = openStores(databasePaths(folder, key));
   const values = [...main.range<string>('t', { prefix: [] })].map(({ value }) => value);
@@ -68,7 +68,7 @@ export async function check(folder: string, key: Key, stored: readonly Buffer[])
   expect(files.length).toBe(2);
   const found = new Map<number, Buffer>();
   for (const name of files) {
-    const reader = CaptureReader.open(join(folder, name), { data_key: key, decode: decodeExchange });
+    const reader = CaptureReader.open(join(folder, name), { data_key: key });
     for (const { id, run_id } of reader.summaries()) {
       expect(run_id).toBe('r');
       found.set(id, Buffer.from(reader.body(id, 'request')!));

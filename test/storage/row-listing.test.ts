@@ -3,9 +3,8 @@
 import { expect, it } from 'vitest';
 import { RUN_LISTS } from '../../src/domain/run-list.ts';
 import { RUNS } from '../../src/domain/run-rows.ts';
-import { RUN_LISTING_ROWS } from '../../src/limits.ts';
 import { LmdbTables } from '../../src/storage/lmdb/tables.ts';
-import { listOldRows, RUN_LISTING } from '../../src/storage/row-listing.ts';
+import { listOldRows, RUN_LISTING, RUN_LISTING_ROWS } from '../../src/storage/row-listing.ts';
 import { makeFolder } from './folder.ts';
 
 it('lists every run under its project and under all, and goes on where it was cut short', async () => {

@@ -5,10 +5,11 @@ import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { decodeExchange } from '../../src/providers/decode.ts';
 import { DataKeyError } from '../../src/std/data-key.ts';
-import { restoreBackup, writeBackup } from '../../src/storage/backup.ts';
+import { writeBackup } from '../../src/storage/backup.ts';
 import { openCaptureEnv } from '../../src/storage/capture/layout.ts';
 import { CaptureLog } from '../../src/storage/capture/log.ts';
 import { CaptureReader } from '../../src/storage/capture/reader.ts';
+import { restoreBackup } from '../../src/storage/restore.ts';
 import { makeExchange, readAllFiles } from './captured.ts';
 import { makeFolder } from './folder.ts';
 
@@ -63,7 +64,7 @@ function listFiles(path: string): string[] {
 function readRequests(path: string, key: Buffer | null): Map<number, Buffer | Error> {
   const found = new Map<number, Buffer | Error>();
   for (const file of listFiles(path)) {
-    const reader = CaptureReader.open(file, { data_key: key, decode: decodeExchange });
+    const reader = CaptureReader.open(file, { data_key: key });
     const { first_id, last_id } = reader.range();
     for (let id = first_id; id <= last_id; id++) {
       try {
@@ -100,7 +101,7 @@ describe('a capture database under a data key', () => {
     await log.flush();
     await log.close();
     check();
-    const reader = CaptureReader.open(path, { data_key: KEY, decode: decodeExchange });
+    const reader = CaptureReader.open(path, { data_key: KEY });
     expect([...reader.summaries()].map(({ run_id }) => run_id)).toEqual(Array(7).fill(CANARY));
     await reader.close();
   });

@@ -165,8 +165,8 @@ describe.each(STORES)('tables in $name', ({ prepare }) => {
       }
     });
     const read = () =>
-      tables.snapshot(['t', 'u', 'nobody has written'], (reader) => {
-        expect(reader.get('nobody has written', ['a'])).toBeUndefined();
+      tables.snapshot(['t', 'u', 'never written'], (reader) => {
+        expect(reader.get('never written', ['a'])).toBeUndefined();
         return [...reader.range<number>('t', { prefix: ['a'], reverse: true })].map(
           ({ value }) => reader.get<{ n: number }>('u', [value])!.n,
         );

@@ -88,7 +88,7 @@ describe('the claim on a database', () => {
     expect(waits).toEqual(['process 42']);
   });
 
-  it('is not had while its holder says nothing', async () => {
+  it('is not had while its holder says nothing', { tags: 'long' }, async () => {
     const path = join(makeFolder(), 'capture.mdb');
     const holder = createServer((socket) => void socket.on('error', () => {}).destroy());
     await new Promise<void>((resolve) => holder.listen(claimAddress(path)!, resolve));
@@ -108,6 +108,12 @@ describe('the claim on a database', () => {
       onWait: () => givingUp.abort(),
     });
     await expect(waiting).rejects.toThrow(/abort/i);
+  });
+
+  it('is not taken by a start that was given up before', async () => {
+    const path = join(makeFolder(), 'capture.mdb');
+    await expect(claim(path, { signal: AbortSignal.abort() })).rejects.toThrow(/abort/i);
+    await claim(path);
   });
 
   it('keeps no start back where there is no folder to name it after', async () => {

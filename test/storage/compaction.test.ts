@@ -1,0 +1,206 @@
+/** Compaction of the databases of DATA_DIR: nothing of what is there is lost, and nothing of what was removed stays. */
+import { spawnSync } from 'node:child_process';
+import { randomBytes } from 'node:crypto';
+import { cpSync, readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { describe, expect, it } from 'vitest';
+import { FINDINGS } from '../../actors/findings-index/protocol.ts';
+import { PROFILES_TABLE } from '../../src/api/profiles.ts';
+import { PATTERNS } from '../../src/domain/pattern-rows.ts';
+import { RUN_STEPS, RUNS } from '../../src/domain/run-rows.ts';
+import { TRACES } from '../../src/domain/trace-rows.ts';
+import { FEEDBACK } from '../../src/storage/accounts/feedback.ts';
+import { INVITATIONS } from '../../src/storage/accounts/invitations.ts';
+import { PROJECTS } from '../../src/storage/accounts/projects.ts';
+import { compactData, compactMarked } from '../../src/storage/compaction.ts';
+import { hasDeletions } from '../../src/storage/lmdb/store-file.ts';
+import { closeStores, databasePaths, openStores, tryStores } from '../../src/storage/lmdb/stores.ts';
+import { LmdbTables } from '../../src/storage/lmdb/tables.ts';
+import { RedoLog } from '../../src/storage/redo-log.ts';
+import { STRIPPED_FLAGS } from '../fixtures/strip-types.ts';
+import { readAllFiles } from './captured.ts';
+import { makeFolder } from './folder.ts';
+
+const ROWS = 400;
+const CANARY = 'zebrawoodcanary4711';
+const wordsOf = (n: number) => `row ${n} ${'lorem '.repeat(n % 900)}`;
+
+/** Both databases with rows, some of which were removed, and a redo log that holds what is in runs.mdb. */
+async function fill(folder: string, key: Buffer | null): Promise<void> {
+  const paths = databasePaths(folder, key);
+  await tryStores(paths);
+  const stores = openStores(paths);
+  for (const [tables, table] of [
+    [stores.main, FINDINGS],
+    [stores.runs, 'runs'],
+  ] as const) {
+    await tables.transact((tx) => {
+      for (let n = 0; n < ROWS; n++) tx.write({ op: 'put', table, row: ['a', n], value: wordsOf(n) });
+      for (let n = 0; n < ROWS; n++)
+        tx.write({ op: 'put', table, row: ['b', n], value: `${CANARY} ${wordsOf(n)}` });
+    });
+    await tables.transact((tx) => {
+      for (let n = 0; n < ROWS; n++) tx.write({ op: 'remove', table, row: ['b', n] });
+    });
+  }
+  await closeStores(stores);
+}
+
+async function check(folder: string, key: Buffer | null): Promise<void> {
+  const stores = openStores(databasePaths(folder, key));
+  for (const [tables, table] of [
+    [stores.main, FINDINGS],
+    [stores.runs, 'runs'],
+  ] as const) {
+    const rows = [...tables.range<string>(table, { prefix: [] })];
+    expect(rows.map(({ value }) => value)).toEqual(Array.from({ length: ROWS }, (_, n) => wordsOf(n)));
+  }
+  await closeStores(stores);
+}
+
+const filesWith = (folder: string, text: string) =>
+  readAllFiles(folder)
+    .filter(({ bytes }) => bytes.includes(text))
+    .map(({ path }) => path);
+
+describe.each([
+  ['in the clear', null],
+  ['under a data key', randomBytes(32)],
+])('a compaction of databases %s', (_, key) => {
+  it('keeps every row and no byte of a removed one, and makes the files smaller', async () => {
+    const folder = makeFolder();
+    await fill(folder, key);
+    const { main, runs } = databasePaths(folder);
+    const before = [main, runs].map((path) => statSync(path).size);
+    if (key === null) expect(filesWith(folder, CANARY)).toHaveLength(2);
+    const done = await compactData({ data_dir: folder, data_key: key }, () => {});
+    expect(done.map(({ before_bytes }) => before_bytes)).toEqual(before);
+    for (const { before_bytes, after_bytes } of done) expect(after_bytes).toBeLessThan(before_bytes);
+    expect(filesWith(folder, CANARY)).toEqual([]);
+    await check(folder, key);
+  });
+});
+
+it('a compaction that is killed before any of its file operations leaves everything readable, and nothing behind', {
+  tags: 'long',
+}, async () => {
+  const full = makeFolder();
+  await fill(full, null);
+  const kill = (folder: string, at: number) =>
+    spawnSync(
+      process.execPath,
+      [...STRIPPED_FLAGS, join(import.meta.dirname, 'killed-compaction.ts'), folder, String(at)],
+      { encoding: 'utf8' },
+    );
+  const whole = makeFolder();
+  cpSync(full, whole, { recursive: true });
+  const operations = Number(kill(whole, -1).stdout);
+  expect(operations).toBeGreaterThan(15);
+  for (let at = 1; at <= operations; at++) {
+    const folder = makeFolder();
+    cpSync(full, folder, { recursive: true });
+    expect(kill(folder, at).signal, `operation ${at}`).toBe('SIGKILL');
+    await tryStores(databasePaths(folder));
+    await check(folder, null);
+    await compactMarked(databasePaths(folder), Number.MAX_SAFE_INTEGER);
+    expect(filesWith(folder, CANARY), `operation ${at}`).toEqual([]);
+    expect(
+      readdirSync(folder).filter((name) => name.includes('.new')),
+      `operation ${at}`,
+    ).toEqual([]);
+  }
+});
+
+describe('the mark of deletions', () => {
+  it.each([
+    ...[FINDINGS, PROFILES_TABLE, FEEDBACK, INVITATIONS, PROJECTS, RUNS, RUN_STEPS, TRACES, PATTERNS],
+    ...['api_keys', 'members', 'organizations', 'subscriptions', 'users'],
+  ])('is written with the removal of a row of %s, and goes with the compaction', async (table) => {
+    const folder = makeFolder();
+    const paths = databasePaths(folder);
+    await tryStores(paths);
+    const change = async (op: 'put' | 'remove', row: string) => {
+      const tables = new LmdbTables(paths.main, 'disk');
+      await tables.transact((tx) =>
+        tx.write(op === 'put' ? { op, table, row: [row], value: 1 } : { op, table, row: [row] }),
+      );
+      await tables.close();
+    };
+    await change('put', 'a');
+    await change('remove', 'missing');
+    expect(await hasDeletions(paths.main)).toBe(false);
+    expect((await compactMarked(paths, 1e9)).done).toEqual([]);
+    await change('remove', 'a');
+    expect(await hasDeletions(paths.main)).toBe(true);
+    const put_off = [{ path: paths.main, why: expect.stringContaining('larger than 100 bytes') }];
+    expect(await compactMarked(paths, 100)).toEqual({ done: [], put_off });
+    expect((await compactMarked(paths, 1e9)).done).toHaveLength(1);
+    expect(await hasDeletions(paths.main)).toBe(false);
+  });
+
+  it.each(['organizations', PROFILES_TABLE, PROJECTS, 'users'])(
+    'is written when a row of %s gets another value, and not when it gets its first one',
+    async (table) => {
+      const paths = databasePaths(makeFolder());
+      await tryStores(paths);
+      for (const [value, isMarked] of [
+        [1, false],
+        [2, true],
+      ]) {
+        const tables = new LmdbTables(paths.main, 'disk');
+        await tables.transact((tx) => tx.write({ op: 'put', table, row: ['a'], value }));
+        await tables.close();
+        expect(await hasDeletions(paths.main)).toBe(isMarked);
+      }
+    },
+  );
+
+  it('is not written by what a table loses in normal use', async () => {
+    const folder = makeFolder();
+    const paths = databasePaths(folder);
+    await tryStores(paths);
+    const tables = new LmdbTables(paths.main, 'disk');
+    for (const table of ['audit_outbox', 'trace_bodies', 'traces_unfinished'])
+      await tables.transact((tx) => {
+        tx.write({ op: 'put', table, row: ['a'], value: 1 });
+        tx.write({ op: 'remove', table, row: ['a'] });
+      });
+    await tables.close();
+    expect(await hasDeletions(paths.main)).toBe(false);
+  });
+});
+
+describe('a redo log that is wiped', () => {
+  const append = (log: RedoLog, text: string) => log.append((into, at) => at + into.write(text, at));
+
+  it('holds no byte of records that count no more, and all of those that do', () => {
+    const path = join(makeFolder(), 'runs.0.redo');
+    const log = new RedoLog(path, 4_096);
+    for (let n = 0; n < 5; n++) append(log, `${CANARY} ${n}`);
+    log.wipe();
+    expect(readFileSync(path).includes(`${CANARY} 4`)).toBe(true);
+    log.beginAgain();
+    append(log, 'what counts');
+    log.wipe();
+    expect(readFileSync(path).includes(CANARY)).toBe(false);
+    append(log, 'and what follows');
+    log.close();
+    const again = new RedoLog(path, 4_096);
+    expect(again.found.map(({ payload }) => payload.toString())).toEqual(['what counts', 'and what follows']);
+    again.beginAgain();
+    again.wipe();
+    again.close();
+    expect(readFileSync(path).includes('what')).toBe(false);
+  });
+
+  it('is wiped by the start, whatever it holds', async () => {
+    const folder = makeFolder();
+    const path = join(folder, 'runs.3.redo');
+    const log = new RedoLog(path, 4_096);
+    append(log, CANARY);
+    log.close();
+    writeFileSync(path, CANARY, { flag: 'a' });
+    await tryStores(databasePaths(folder));
+    expect(readFileSync(path).includes(CANARY)).toBe(false);
+  });
+});

@@ -1,0 +1,11 @@
+/**
+ * A restore for the kill test: ends itself with SIGKILL when it is told of the file with the given number. Own process;
+ * arguments: the backup, the data folder, the number.
+ */
+import { join } from 'node:path';
+import { restoreBackup } from '../../src/storage/restore.ts';
+
+const [, , source = '', folder = '', at = ''] = process.argv;
+await restoreBackup(source, { data_dir: folder, capture_db: join(folder, 'capture.mdb') }, (_name, done) => {
+  if (done === Number(at)) process.kill(process.pid, 'SIGKILL');
+});

@@ -1,0 +1,147 @@
+/** What is said of captured runs from outside: outcomes by id, those of an earlier version, and marks that survive a backup. */
+import { mkdirSync, mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterEach, beforeEach, expect, it } from 'vitest';
+import type { CaptureOwner } from '../../src/domain/run-mark.ts';
+import { RUN_OUTCOMES, RUNS } from '../../src/domain/run-rows.ts';
+import { listAudit } from '../../src/storage/accounts/audit.ts';
+import { speaksOfCaptures } from '../../src/storage/accounts/capture-owner.ts';
+import { createOrganization } from '../../src/storage/accounts/organizations.ts';
+import { markRun } from '../../src/storage/accounts/run-marks.ts';
+import { createUser } from '../../src/storage/accounts/users.ts';
+import { writeBackup } from '../../src/storage/backup.ts';
+import { closeStores, databasePaths, openStores } from '../../src/storage/lmdb/stores.ts';
+import { restoreBackup } from '../../src/storage/restore.ts';
+import { listOldRows, OUTCOME_LISTING } from '../../src/storage/row-listing.ts';
+import { StoredRunWords } from '../../src/storage/run-words.ts';
+import type { Stores } from '../../src/storage/stores.ts';
+
+const ACTOR = { type: 'user', id: 'usr_ann', address: '127.0.0.1' } as const;
+let dir: string;
+let stores: Stores;
+beforeEach(() => {
+  dir = mkdtempSync(join(tmpdir(), 'understudy-words-'));
+  stores = openStores(databasePaths(dir));
+});
+afterEach(async () => {
+  await closeStores(stores);
+  rmSync(dir, { recursive: true, force: true });
+});
+
+const oldRun = (org_id: string, run_id: string, status: string, outcome: string) =>
+  stores.runs.transact((tx) =>
+    tx.write({
+      op: 'put',
+      table: RUNS,
+      row: [org_id, 'p', run_id],
+      value: { org_id, project_id: 'p', run_id, status, outcome },
+    }),
+  );
+
+const NO_OWNER: CaptureOwner = { org: null, emails: [], owner: null };
+
+async function ask(folders: string[], ...runIds: string[]) {
+  return askAs(NO_OWNER, folders, ...runIds);
+}
+
+async function askAs(owner: CaptureOwner, folders: string[], ...runIds: string[]) {
+  const words = new StoredRunWords(
+    folders.map((folder) => databasePaths(folder)),
+    (main, org_id) => speaksOfCaptures(main, owner, org_id),
+  );
+  try {
+    return runIds.map((runId) => words.of(runId));
+  } finally {
+    await words.close();
+  }
+}
+
+it('finds outcomes of an earlier version before they are listed by id, and the same after', async () => {
+  await oldRun('acme', 'one', 'finished', 'success');
+  await oldRun('beta', 'one', 'finished', 'failure: Error');
+  await oldRun('acme', 'two', 'running', '');
+  const expected = [
+    { outcome: 'failure: Error', mark: null },
+    { outcome: null, mark: null },
+    { outcome: null, mark: null },
+  ];
+  expect(await ask([dir], 'one', 'two', 'none')).toEqual(expected);
+  await listOldRows(stores.runs, OUTCOME_LISTING, () => false);
+  expect(await ask([dir], 'one', 'two', 'none')).toEqual(expected);
+  expect([...stores.runs.range(RUN_OUTCOMES, { prefix: [] })]).toHaveLength(2);
+});
+
+it('tells what is said of all captured runs, and nothing of others', async () => {
+  await oldRun('acme', 'one', 'finished', 'success');
+  await oldRun('acme', 'other', 'finished', 'success');
+  await stores.main.transact((tx) => markRun(tx, ACTOR, 0, { run_id: 'two', mark: 'bad', org_id: 'acme' }));
+  const words = new StoredRunWords([databasePaths(join(dir, 'nothing')), databasePaths(dir)], () => true);
+  const captured = { find: (runId: string) => (runId === 'other' ? undefined : runId) };
+  expect([...words.all(captured)]).toEqual([
+    ['one', { outcome: 'success', mark: null }],
+    ['two', { outcome: null, mark: 'bad' }],
+  ]);
+  await words.close();
+});
+
+it('logs each change of a mark once, and takes it away', async () => {
+  const mark = (word: 'good' | 'bad' | null) =>
+    stores.main.transact((tx) => markRun(tx, ACTOR, 0, { run_id: 'one', mark: word, org_id: 'acme' }));
+  expect(await mark('good')).toMatchObject({ mark: 'good', marked_by: 'usr_ann' });
+  await mark('good');
+  await mark('bad');
+  expect(await mark(null)).toBeNull();
+  const { items } = listAudit(stores.main, 'acme', { limit: 10, offset: 0 });
+  const changes = items.map(({ before, after }) => [before?.mark, after?.mark]);
+  expect(new Set(changes.map(String))).toEqual(new Set(['bad,', ',good', 'good,bad']));
+  expect(await ask([dir], 'one')).toEqual([{ outcome: null, mark: null }]);
+});
+
+it('has marks in a backup', async () => {
+  await stores.main.transact((tx) => markRun(tx, ACTOR, 0, { run_id: 'one', mark: 'good', org_id: '' }));
+  const backup = join(dir, 'backup');
+  const restored = join(dir, 'restored');
+  mkdirSync(restored);
+  const places = (data_dir: string) => ({ data_dir, capture_db: join(data_dir, 'capture.mdb') });
+  await writeBackup(places(dir), backup, () => {}, 0);
+  await restoreBackup(backup, places(restored), () => {});
+  expect(await ask([restored], 'one')).toEqual([{ outcome: null, mark: 'good' }]);
+});
+
+it.each([
+  ['not yet listed by id', false],
+  ['listed by id', true],
+])('outcomes %s count where their organization may speak of captures', async (_, isListed) => {
+  const makeOrganization = (email: string, email_verified: boolean) =>
+    stores.main.transact((tx) => {
+      const identity = { issuer: 'i', subject: email, issued_at_s: null };
+      const user = createUser(tx, { ...identity, email, name: null, email_verified }, 0);
+      return createOrganization(tx, { name: email, created_by: user.id }, 0).id;
+    });
+  const tenant = await makeOrganization('mallory@example.com', true);
+  const impostor = await makeOrganization('Ops@example.com', false);
+  const operator = await makeOrganization('ops@example.com', true);
+  const owner = await makeOrganization('owner@example.com', true);
+  for (const org_id of [tenant, impostor, operator, owner, 'acme'])
+    await oldRun(org_id, `of ${org_id}`, 'finished', 'failure: Error');
+  await oldRun('acme', 'one', 'finished', 'success');
+  await oldRun(tenant, 'one', 'finished', 'failure: Error');
+  if (isListed) await listOldRows(stores.runs, OUTCOME_LISTING, () => false);
+
+  const failedFor = async (rules: Partial<CaptureOwner>) => {
+    const all = [tenant, impostor, operator, owner, 'acme'];
+    const words = await askAs({ ...NO_OWNER, ...rules }, [dir], ...all.map((org_id) => `of ${org_id}`));
+    return all.filter((_, i) => words[i]!.outcome !== null);
+  };
+  expect(await failedFor({})).toEqual(['acme']);
+  const identity = { issuer: 'i', subject: 'owner@example.com' };
+  expect(await failedFor({ owner: identity, emails: ['ops@example.com'] })).toEqual([
+    operator,
+    owner,
+    'acme',
+  ]);
+  expect(await failedFor({ org: tenant, owner: identity, emails: ['ops@example.com'] })).toEqual([tenant]);
+  // Another organization's failure does not count beside the success of one that may speak.
+  expect(await ask([dir], 'one')).toEqual([{ outcome: 'success', mark: null }]);
+});
