@@ -6,11 +6,12 @@ import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'n
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { SignJWT } from 'jose';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
 import { loadEmbeddedSecret } from '../../src/auth/embedded-secret.ts';
 import { CAPTURES } from '../../src/contract/captures.ts';
 import type { Endpoint } from '../../src/contract/endpoint.ts';
 import { ApiChild, CHILD_KEY } from '../fixtures/api-child.ts';
+import { PATIENCE_MS } from '../fixtures/patience.ts';
 import { WholeService } from '../fixtures/whole-service.ts';
 import { checkReply } from './check-reply.ts';
 
@@ -22,6 +23,7 @@ const env = { SVC_KEYS: STATIC_KEY, OPERATORS: 'Op@example.com, other@example.co
 const dir = mkdtempSync(join(tmpdir(), 'understudy-captures-'));
 const before = new WholeService(dir, env);
 let service: WholeService;
+let org: string;
 /** Who sees captures, and who does not. */
 const operators = new Map<string, string>();
 const others = new Map<string, string>();
@@ -65,6 +67,12 @@ async function read(endpoint: Endpoint, path: string): Promise<Answer> {
 async function flush(): Promise<void> {
   const flushed = await fetch(`${service.gateway}/__gw/flush`, { method: 'POST' });
   expect(flushed.status).toBe(200);
+  const countUnsearched = async () => {
+    const stats = await fetch(`${service.gateway}/__gw/stats`);
+    const { writer } = (await stats.json()) as { writer: { text_index: { unsearched: number } } };
+    return writer.text_index.unsearched;
+  };
+  await vi.waitFor(async () => expect(await countUnsearched()).toBe(0), PATIENCE_MS);
 }
 
 async function signUnverified(email: string): Promise<string> {
@@ -82,7 +90,7 @@ beforeAll(async () => {
     (await before.run('token', '--email', `${name}@example.com`)).trim();
   const boss = await tokenOf('boss');
   await call(before, boss, 'GET', '/auth/me');
-  const [{ id: org }] = (await call(before, boss, 'GET', '/organizations/')).body as [{ id: string }];
+  [{ id: org }] = (await call(before, boss, 'GET', '/organizations/')).body as [{ id: string }];
   for (const role of ['admin', 'member']) {
     const token = await tokenOf(role);
     await call(before, token, 'GET', '/auth/me');
@@ -141,13 +149,24 @@ beforeAll(async () => {
 });
 afterAll(async () => {
   await before[Symbol.asyncDispose]();
+  // Its processes end with it, so that nothing is written into the folder any more.
+  await service?.stop();
   await service?.[Symbol.asyncDispose]();
   rmSync(dir, { recursive: true, force: true });
 });
 
-const PATHS: Readonly<Record<keyof typeof CAPTURES, string>> = {
+const POLL = { timeout: PATIENCE_MS };
+
+const PATHS: Readonly<
+  Record<Exclude<keyof typeof CAPTURES, 'markCapturedRun' | 'nameStudentAgent'>, string>
+> = {
   listCapturedRuns: '/capture/runs',
   readCapturedRun: '/capture/runs/run-one',
+  readCapturedRunCache: '/capture/runs/run-one/cache',
+  sumCacheMisses: '/capture/cache',
+  readProviderLimits: '/capture/limits',
+  searchCaptures: '/capture/search?q=docs',
+  readTrafficFigures: '/capture/figures',
   readCapturedExchange: '/capture/exchanges/1',
   downloadCapturedRequest: '/capture/exchanges/1/request',
   downloadCapturedResponse: '/capture/exchanges/1/response',
@@ -164,6 +183,82 @@ const readable = ({ status, text, headers }: Answer) => ({
   headers: [...headers].filter(([name]) => name !== 'date' && name !== 'x-request-id'),
 });
 
+describe('a search', () => {
+  const search = (q: string, more = '') =>
+    read(CAPTURES.searchCaptures, `/capture/search?q=${encodeURIComponent(q)}${more}`);
+
+  it('finds words of prompts and answers, with the place where they stand', async () => {
+    const { body } = await search('FIX tests');
+    expect(body.hits).toHaveLength(1);
+    const [{ run_id, exchange_id, found }] = body.hits;
+    expect({ run_id, exchange_id }).toEqual({ run_id: 'run-one', exchange_id: 1 });
+    expect(found.map(({ place, match }: { place: string; match: string }) => [place, match])).toEqual([
+      ['answer', 'fix'],
+      ['answer', 'tests'],
+    ]);
+    expect(found[1]).toMatchObject({
+      before: 'You said fix the ',
+      after: expect.stringContaining('<script>'),
+    });
+    expect(body.searched).toEqual({ not_searched: 0, cut: 0 });
+    expect((await search('brief')).body.hits[0].found[0].place).toBe('system');
+    expect((await search('"like this"')).body.hits[0].found).toMatchObject([{ match: 'like this' }]);
+  });
+
+  it('finds a run once, at its latest match, and tells phrases from words', async () => {
+    const { body } = await search('"write the docs"');
+    expect(body).toMatchObject({ runs: 1, next_cursor: null });
+    expect(body.hits).toMatchObject([{ run_id: 'run-two', exchange_id: 3 }]);
+    expect((await search('"docs the write"')).body.hits).toEqual([]);
+    expect((await search('writ*')).body.hits).toHaveLength(1);
+    expect((await search('like this docs')).body.hits).toMatchObject([{ run_id: 'run-two' }]);
+    expect((await search('absentword')).body).toMatchObject({ hits: [], runs: 0, next_cursor: null });
+  });
+
+  it('goes on where the last page ended', async () => {
+    const first = (await search('the', '&limit=1')).body;
+    expect(first.hits).toMatchObject([{ run_id: 'run-two' }]);
+    const second = (await search('the', `&limit=1&cursor=${first.next_cursor}`)).body;
+    expect(second.hits).toMatchObject([{ run_id: 'run-one' }]);
+    expect(second.next_cursor).toBeNull();
+  });
+
+  it('is part of the list of runs, beside the other fields of a query', async () => {
+    const list = async (q: string) =>
+      (await read(CAPTURES.listCapturedRuns, `/capture/runs?q=${encodeURIComponent(q)}`)).body;
+    const told = await list('text:tests status:ok,unknown');
+    expect(told.runs.map(({ run_id }: { run_id: string }) => run_id)).toEqual(['run-one']);
+    expect(told.found).toMatchObject([{ run_id: 'run-one', exchange_id: 1, match: 'tests' }]);
+    expect(told.searched).toEqual({ not_searched: 0, cut: 0 });
+    // "like this" is in the last message of run-two, which the list knows nothing of.
+    expect((await list('"like this"')).found).toMatchObject([{ run_id: 'run-two', exchange_id: 3 }]);
+    expect((await list('"this like"')).runs).toEqual([]);
+    expect((await list('"like this" -model:m')).matched_runs).toBe(0);
+    const others = await list('-"like this"');
+    expect(others.runs.map(({ run_id }: { run_id: string }) => run_id)).toContain('run-one');
+    expect(others.runs.map(({ run_id }: { run_id: string }) => run_id)).not.toContain('run-two');
+    expect((await list('status:ok')).searched).toBeNull();
+  });
+
+  it.each([
+    ['', 422],
+    ['q=', 422],
+    ['q=%21%21', 422],
+    [`q=${'w%20'.repeat(40)}`, 422],
+    ['q=docs&cursor=x', 422],
+    [`q=${'w'.repeat(1_001)}`, 422],
+    ['q=%ED%A0%80', 422],
+  ])('refuses %s', async (query, status) => {
+    const answer = await call(service, STATIC_KEY, 'GET', `/capture/search?${query}`);
+    expect(answer.status, answer.text).toBe(status);
+  });
+
+  it('says how far the index is', async () => {
+    const { body } = await call(service, STATIC_KEY, 'GET', '/capture/stats');
+    expect(body.writer.text_index).toMatchObject({ searched_id: 3, unsearched: 0, cut: 0 });
+  });
+});
+
 describe('who sees captures', () => {
   it.each(Object.entries(PATHS))('%s: operators alone, and it is not there for others', async (_, path) => {
     for (const [who, credential] of operators) {
@@ -178,6 +273,44 @@ describe('who sees captures', () => {
         expect(answer.status).toBe(404);
       }
     }
+  });
+
+  it('markCapturedRun: operators alone, and it is not there for others', async () => {
+    const path = '/capture/runs/run-one/mark';
+    for (const [who, credential] of others) {
+      const answer = await call(service, credential, 'POST', path, { mark: 'bad' });
+      const unknown = await call(service, credential, 'POST', '/captured/nothing', { mark: 'bad' });
+      expect(readable(answer), who).toEqual(readable(unknown));
+      expect(answer.status).toBe(404);
+    }
+    const { body } = await read(CAPTURES.readCapturedRun, '/capture/runs/run-one');
+    expect(body.run.mark).toBeNull();
+    for (const [who, credential] of operators) {
+      const answer = await call(service, credential, 'POST', path, { mark: null });
+      expect(answer.status, `${who} ${answer.text}`).toBe(200);
+    }
+    for (const [wrong, status] of [
+      [{ mark: 'fine' }, 422],
+      [{}, 422],
+    ] as const)
+      expect((await call(service, STATIC_KEY, 'POST', path, wrong)).status).toBe(status);
+    const missing = await call(service, STATIC_KEY, 'POST', '/capture/runs/none/mark', { mark: 'bad' });
+    expect(missing.status).toBe(404);
+  });
+
+  it('nameStudentAgent: operators alone, and it is not there for others', async () => {
+    const path = '/capture/student/names';
+    const wanted = { agent: 'a1', name: 'Support desk' };
+    for (const [who, credential] of others) {
+      const answer = await call(service, credential, 'POST', path, wanted);
+      const unknown = await call(service, credential, 'POST', '/captured/nothing', wanted);
+      expect(readable(answer), who).toEqual(readable(unknown));
+      expect(answer.status).toBe(404);
+    }
+    const missing = await call(service, STATIC_KEY, 'POST', path, wanted);
+    expect([missing.status, missing.text]).toEqual([404, expect.stringContaining('no such agent variant')]);
+    for (const wrong of [{ agent: 'a1' }, { agent: 'a1', name: '' }, { agent: 'a1', name: '\u200b' }])
+      expect((await call(service, STATIC_KEY, 'POST', path, wrong)).status).toBe(422);
   });
 
   it('says nothing of what is asked for wrongly to others either', async () => {
@@ -210,6 +343,7 @@ describe('what operators read', () => {
     const all = await list();
     expect(ids(all)).toEqual(['run-two', 'run-one']);
     expect(all.body).toMatchObject({ next_cursor: null, listed_runs: 2, left_out_runs: 0 });
+    expect(all.body).toMatchObject({ matched_runs: 2, unread_runs: 0, scanned_runs: 2 });
     expect(all.body.runs[0]).toMatchObject({
       task: 'write the docs',
       models: ['m'],
@@ -225,6 +359,9 @@ describe('what operators read', () => {
     expect(ids(second)).toEqual(['run-one']);
     const { started_at } = all.body.runs[0];
     for (const [query, found] of [
+      ['?q=status:ok%20sort:turns', ['run-two', 'run-one']],
+      ['?q=-docs', ['run-one']],
+      ['?q=is:golden%20model:m&served_by=student', []],
       ['?model=m', ['run-two', 'run-one']],
       ['?model=none', []],
       ['?served_by=student', []],
@@ -236,6 +373,75 @@ describe('what operators read', () => {
       [`?to=${started_at}`, ['run-one']],
     ] as const)
       expect(ids(await list(query)), query).toEqual(found);
+  });
+
+  it('points at the word of a query that it does not know', async () => {
+    const { status, body } = await call(service, STATIC_KEY, 'GET', '/capture/runs?q=cost:%3E1%20modle:x');
+    expect(status).toBe(422);
+    expect(body.detail).toMatchObject([
+      {
+        type: 'value_error',
+        loc: ['query', 'q'],
+        input: 'cost:>1 modle:x',
+        ctx: { from: 8, to: 13, word: 'modle', nearest: 'model' },
+      },
+    ]);
+    const { body: page } = await list('?limit=1&q=sort:turns');
+    const other = `/capture/runs?limit=1&q=sort:cost&cursor=${page.next_cursor}`;
+    expect((await call(service, STATIC_KEY, 'GET', other)).status).toBe(422);
+  });
+
+  it('lists reported runs beside captured ones, and joins both by their id', async () => {
+    const tell = (path: string, body: object) =>
+      call(service, STATIC_KEY, 'POST', `/v1/monitor/runs${path}`, { org_id: org, ...body });
+    const start = { run_id: 'run-reported', agent_name: 'clerk', task: 'Answer the mail.', model: 'm2' };
+    expect((await tell('', start)).status).toBe(200);
+    expect((await tell('', { run_id: 'run-one', agent_name: 'tester' })).status).toBe(200);
+    // The reader of the captures sees a reported run once its row is in the database, a moment after the answer.
+    const runs = (query: string) => expect.poll(async () => (await list(query)).body.runs, POLL);
+    await runs('?q=agent:clerk').toMatchObject([
+      { run_id: 'run-reported', is_captured: false, status: 'running', task: 'Answer the mail.', turns: 0 },
+    ]);
+    expect((await tell('/run-reported/finish', { outcome: 'failure: no stamp' })).status).toBe(200);
+    await runs('?q=status:failed').toMatchObject([
+      { run_id: 'run-reported', status: 'failed', ended_by: 'agent', outcome: 'failure: no stamp' },
+    ]);
+    await runs('?q=is:captured%20is:reported').toMatchObject([
+      { run_id: 'run-one', agent: 'tester', turns: 1, reported: { agent_name: 'tester', org_id: org } },
+    ]);
+    // Another organization's runs are no part of the operator's captures.
+    const stranger = { run_id: 'run-two', agent_name: 'spy', org_id: 'elsewhere' };
+    expect((await call(service, STATIC_KEY, 'POST', '/v1/monitor/runs', stranger)).status).toBe(200);
+    expect(ids(await list('?q=agent:spy'))).toEqual([]);
+    const { body } = await read(CAPTURES.readCapturedRun, '/capture/runs/run-reported');
+    expect(body).toMatchObject({ run: { run_id: 'run-reported', is_captured: false }, turns: [] });
+    for (const run_id of ['run-reported', 'run-one'])
+      await call(service, STATIC_KEY, 'DELETE', `/v1/monitor/runs/${run_id}?org_id=${org}`);
+    await expect.poll(async () => ids(await list()), POLL).toEqual(['run-two', 'run-one']);
+  });
+
+  it('gives an operator captured runs over MCP, cut to what fits', async () => {
+    const ask = async (name: string, input: object) => {
+      const params = { name, arguments: input };
+      const response = await fetch(`${service.api}/mcp`, {
+        method: 'POST',
+        headers: {
+          authorization: `Bearer ${STATIC_KEY}`,
+          'content-type': 'application/json',
+          accept: 'application/json',
+        },
+        body: JSON.stringify({ jsonrpc: '2.0', id: 1, method: 'tools/call', params }),
+      });
+      return ((await response.json()) as { result: { structuredContent: unknown } }).result.structuredContent;
+    };
+    expect(await ask('search_runs', { query: 'docs', limit: 5 })).toMatchObject({
+      source: 'captured',
+      matched: 1,
+      runs: [{ run_id: 'run-two', status: 'ok', task: 'write the docs', models: ['m'] }],
+    });
+    const first = (await ask('read_run', { run_id: 'run-two' })) as { parts: string[]; next_cursor: null };
+    expect(first.parts[0]).toContain('user: write the docs\nanswer: You said write the docs');
+    expect(first).toMatchObject({ run: { run_id: 'run-two' }, next_cursor: null });
   });
 
   it('tells a run as a conversation: what is new in each turn, images by reference', async () => {
@@ -281,6 +487,88 @@ describe('what operators read', () => {
     expect(JSON.parse(answer.text)).toMatchObject({ id: 'msg', stop_reason: 'end_turn' });
   });
 
+  it('says of a run what a person and its monitor run say of it, as soon as they do', async () => {
+    const owner = operators.get("the organization's owner")!;
+    const mark = (word: string | null) =>
+      call(service, owner, 'POST', '/capture/runs/run-two/mark', { mark: word });
+    const runTwo = async () => (await read(CAPTURES.readCapturedRun, '/capture/runs/run-two')).body.run;
+    const marked = await mark('bad');
+    checkReply(CAPTURES.markCapturedRun, { status: marked.status, body: marked.text });
+    expect(await runTwo()).toMatchObject({ golden: false, mark: 'bad', reasons: [{ code: 'marked_bad' }] });
+    expect(ids(await list('?golden=false'))).toEqual(['run-two']);
+    await mark(null);
+    expect(await runTwo()).toMatchObject({ golden: true, mark: null, reasons: [] });
+
+    const monitored = { org_id: org, run_id: 'run-two' };
+    const started = await call(service, STATIC_KEY, 'POST', '/v1/monitor/runs', {
+      ...monitored,
+      task: 'write the docs',
+    });
+    expect(started.status, started.text).toBeLessThan(300);
+    expect((await runTwo()).outcome).toBeNull();
+    const path = '/v1/monitor/runs/run-two/finish';
+    const finished = await call(service, STATIC_KEY, 'POST', path, {
+      org_id: org,
+      outcome: 'failure: Error',
+    });
+    expect(finished.status, finished.text).toBeLessThan(300);
+    await expect.poll(async () => (await runTwo()).outcome).toBe('failure: Error');
+    expect(await runTwo()).toMatchObject({ golden: false, reasons: [{ code: 'outcome' }] });
+    expect(ids(await list('?golden=false'))).toEqual(['run-two']);
+    const { body: activity } = await read(CAPTURES.readCapturedActivity, '/capture/activity');
+    expect(activity.golden).toMatchObject({ not_golden: 1 });
+    const shown = JSON.parse(await service.run('inspect', '--run', 'run-two', '--json'));
+    expect(shown.run).toMatchObject({ golden: false, outcome: 'failure: Error' });
+
+    await mark('good');
+    expect(await runTwo()).toMatchObject({ golden: true, mark: 'good', overruled: [{ code: 'outcome' }] });
+    const overruled = JSON.parse(await service.run('inspect', '--run', 'run-two', '--json'));
+    expect(overruled.run).toMatchObject({ golden: true, mark: 'good', outcome: 'failure: Error' });
+    expect(await service.run('runs', 'mark', 'run-two', 'clear')).toBe('run-two has no mark\n');
+    expect(await runTwo()).toMatchObject({ golden: false, mark: null });
+    await mark('good');
+
+    const log = await call(service, owner, 'GET', `/organizations/${org}/audit-log`);
+    const entries = log.body.filter(({ action }: { action: string }) => action === 'capture.mark');
+    expect(entries[0]).toMatchObject({
+      actor_type: 'user',
+      target: 'run-two',
+      before: { mark: null },
+      after: { mark: 'good' },
+    });
+    expect(entries).toHaveLength(5);
+  });
+
+  it('counts a run whose answer the next request repeats in another way, once, and shows both sides', async () => {
+    const said = (words: string) => ({ role: 'user', content: words });
+    const count = async () =>
+      Number(
+        /^understudy_capture_reading_differs_total (\d+)$/m.exec(
+          (await call(service, STATIC_KEY, 'GET', '/metrics')).text,
+        )?.[1],
+      );
+    expect(await count()).toBe(0);
+    await service.capture('run-echo', { messages: [said('count to three')] });
+    await flush();
+    const echo = [{ type: 'text', text: 'You said count to three, and so I did: one, two, three' }];
+    const messages = [said('count to three'), { role: 'assistant', content: echo }, said('again')];
+    await service.capture('run-echo', { messages });
+    await flush();
+    const runEcho = async () => (await read(CAPTURES.readCapturedRun, '/capture/runs/run-echo')).body.run;
+    await expect.poll(async () => (await runEcho()).golden).toBe(false);
+    const { reasons } = await runEcho();
+    const differs = reasons.find(({ code }: { code: string }) => code === 'reading_differs');
+    expect(differs.difference).toMatchObject({
+      read: 'You said count to three',
+      repeated: 'You said count to three, and so I did: one, two, three',
+    });
+    await list();
+    await expect.poll(count).toBe(1);
+    expect(await service.run('inspect', '--run', 'run-echo')).toContain(
+      'repeated: You said count to three, and so',
+    );
+  });
+
   it('has the stats of the gateway', async () => {
     const { body } = await read(CAPTURES.readCaptureStats, '/capture/stats');
     expect(body.db.path).toBe(join(dir, 'capture.mdb'));
@@ -289,13 +577,13 @@ describe('what operators read', () => {
   it('goes on with what is captured meanwhile, and over a rotation', async () => {
     await service.capture('run-three', { messages: [{ role: 'user', content: 'go on' }] });
     await flush();
-    expect(ids(await list())).toEqual(['run-three', 'run-two', 'run-one']);
+    expect(ids(await list())).toEqual(['run-three', 'run-echo', 'run-two', 'run-one']);
     const rotated = await fetch(`${service.gateway}/__gw/rotate`, { method: 'POST' });
     expect(rotated.status).toBe(200);
     await service.capture('run-one', { messages: [{ role: 'user', content: 'behind the rotation' }] });
     await service.capture('run-four', { messages: [{ role: 'user', content: 'new' }] });
     await flush();
-    expect(ids(await list())).toEqual(['run-four', 'run-three', 'run-two', 'run-one']);
+    expect(ids(await list())).toEqual(['run-four', 'run-three', 'run-echo', 'run-two', 'run-one']);
     const { body } = await read(CAPTURES.readCapturedRun, '/capture/runs/run-one');
     expect(body.turns).toHaveLength(2);
   });
@@ -316,7 +604,7 @@ function findReader(): number | null {
   return null;
 }
 
-describe('captures that cannot be read', () => {
+describe('captures that cannot be read', { tags: 'long' }, () => {
   it.skipIf(process.platform !== 'linux')('end the process that reads them, and nothing else', async () => {
     const before = await read(CAPTURES.listCapturedRuns, '/capture/runs');
     const first = findReader()!;

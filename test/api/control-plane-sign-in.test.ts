@@ -8,7 +8,7 @@ import { exportJWK, generateKeyPair, type JWK, SignJWT } from 'jose';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { type Answer, ControlPlaneChild, signToken } from '../fixtures/control-plane.ts';
 
-describe('a provider that publishes its keys', () => {
+describe('a provider that publishes its keys', { tags: 'long' }, () => {
   let issuer: Server;
   let asked = 0;
   let isDown = false;
@@ -223,7 +223,7 @@ describe('a request', () => {
     expect([put.status, put.headers.get('allow')]).toEqual([405, 'GET, HEAD, POST']);
   });
 
-  it('of somebody who was removed finds nothing on /v1 either, from the next one on', async () => {
+  it('of a removed member finds nothing on /v1 either, from the next one on', async () => {
     const [owner, guest] = [await api.person('host'), await api.person('guest')];
     await api.join(owner, owner.org_id, guest, 'viewer');
     const report = () =>
@@ -246,7 +246,7 @@ describe('requests of one user', () => {
   beforeAll(() => api.start());
   afterAll(() => api[Symbol.asyncDispose]());
 
-  it('are limited together, whichever token they come with, and nobody else with them', async () => {
+  it('are limited together, with whichever token, and no other user with them', async () => {
     const tokens = [await signToken('busy'), await signToken('busy', { expires_in_s: 500 })];
     const startedMs = performance.now();
     const answers: Answer[] = [];

@@ -106,7 +106,7 @@ describe('the dashboard', () => {
     expect(await me.json()).toMatchObject({ profile: { display_name: 'Owner' }, role: 'owner' });
   });
 
-  it('opens signed in from the link on the terminal, the same user', async () => {
+  it('opens signed in from the link on the terminal, the same user', { tags: 'long' }, async () => {
     const dir = mkdtempSync(join(tmpdir(), 'understudy-terminal-'));
     onTestFinished(() => rmSync(dir, { recursive: true, force: true }));
     const env = { DATA_DIR: dir, AUTH_DB_URL: 'embedded:', PORT: '0' };

@@ -4,7 +4,7 @@
  * usage counts what was acknowledged, and the audit log has an entry for each deletion.
  */
 import { afterAll, beforeAll, expect, it } from 'vitest';
-import { RUN_DELETE_STEPS } from '../../src/limits.ts';
+import { RUN_DELETE_STEPS } from '../../actors/run/behaviour.ts';
 import { createPrng } from '../../src/std/prng.ts';
 import { ControlPlaneChild, type Person } from '../fixtures/control-plane.ts';
 

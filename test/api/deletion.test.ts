@@ -253,7 +253,7 @@ describe('every route of /v1 that deletes one thing', () => {
     expect((await api.call(CHILD_KEY, 'DELETE', `/v1/patterns/${starter.pattern_id}`)).status).toBe(409);
   });
 
-  it('holds when the process is killed right behind the answer', async () => {
+  it('holds when the process is killed right behind the answer', { tags: 'long' }, async () => {
     const ids = new Map<Kind, string>();
     for (const kind of KINDS) ids.set(kind, await kind.make('killed'));
     for (const [kind, id] of ids) expect((await api.call(inside, 'DELETE', kind.path(id))).status).toBe(204);

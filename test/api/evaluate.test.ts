@@ -1,8 +1,8 @@
 /** Evaluation over HTTP: of posted steps and of a run's own, and how it is counted. */
 
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { EVALUATE_STEPS_MAX } from '../../src/contract/evaluate.ts';
 import { MONITOR_NAMES } from '../../src/domain/monitors/names.ts';
-import { EVALUATE_STEPS_MAX } from '../../src/limits.ts';
 import { createPrng } from '../../src/std/prng.ts';
 import { databasePaths } from '../../src/storage/lmdb/stores.ts';
 import { LmdbTables } from '../../src/storage/lmdb/tables.ts';
@@ -22,6 +22,20 @@ function loopStep(at: number) {
     observation: 'no results',
     step_index: at,
   };
+}
+
+/** So many equal calls of a run with this task, in an organization that is called like it. */
+function evaluateLoop(task: string, calls: number, more: object = {}) {
+  const steps = Array.from({ length: calls }, (_, at) => loopStep(at));
+  return api.post(EVALUATE, { org_id: `org_${task}`, task, steps, ...more });
+}
+
+/** What the organization of {@link evaluateLoop} has used. */
+async function countedOf(task: string): Promise<unknown> {
+  const tables = new LmdbTables(databasePaths(api.dir).runs, 'process');
+  const [row] = [...tables.range('usage', { prefix: [`org_${task}`] })];
+  await tables.close();
+  return row?.value;
 }
 
 function freshStep(at: number) {
@@ -83,7 +97,7 @@ describe('evaluation', () => {
     expect((await api.post(EVALUATE, { ...request, org_id: 'another' })).text).toBe(first.text);
   });
 
-  it('says of a run what it says of its steps, at each of them', async () => {
+  it('says of a run what it says of its steps, at each of them', { tags: 'long' }, async () => {
     const random = createPrng(19);
     const injections: number[] = [];
     for (let run = 0; run < 12; run++) {
@@ -118,6 +132,78 @@ describe('evaluation', () => {
       [6, 'stop'],
     ]);
     for (const [calls, , text] of said) expect(text).toContain(`${calls} times`);
+  });
+
+  it('hands each text out once per level, at whichever evaluation comes next', async () => {
+    const said: [number, string][] = [];
+    for (let calls = 4; calls <= 24; calls += 4) {
+      const { body } = await evaluateLoop('every fourth', calls);
+      if (body.inject) said.push([calls, body.level]);
+    }
+    expect(said).toEqual([
+      [4, 'nudge'],
+      [8, 'stop'],
+    ]);
+  });
+
+  it('gives the same steps the same answer again, whatever came since', async () => {
+    const asked = Array.from({ length: 9 }, (_, at) => at + 1);
+    const first: string[] = [];
+    for (const calls of asked) first.push((await evaluateLoop('again', calls)).text);
+    expect(first.filter((text) => JSON.parse(text).inject)).toHaveLength(2);
+    for (const calls of asked) expect((await evaluateLoop('again', calls)).text).toBe(first[calls - 1]);
+    expect(await countedOf('again')).toMatchObject({ evaluations: 18, injections_evaluate: 2 });
+  });
+
+  it('tells a run that it sees for the first time what its streak is due', async () => {
+    await evaluateLoop('seen', 9);
+    const other = [freshStep(3), ...Array.from({ length: 8 }, (_, at) => loopStep(at + 1))];
+    const answer = await api.post(EVALUATE, { org_id: 'org_seen', task: 'seen', steps: other });
+    expect(answer.body).toMatchObject({ inject: true, level: 'stop' });
+    // Another task, another profile and another organization are other runs.
+    for (const another of [
+      { task: 'other' },
+      { task_profile: 'qa' },
+      { org_id: 'org_seen_2' },
+      { project_id: 'p' },
+    ])
+      expect((await evaluateLoop('seen', 10, another)).body).toMatchObject({ inject: true });
+    expect((await evaluateLoop('seen', 10)).body).toMatchObject({ inject: false });
+  });
+
+  it('tells a new streak of the same run', async () => {
+    const steps = (loops: number) =>
+      [
+        ...Array.from({ length: 4 }, (_, at) => loopStep(at)),
+        ...Array.from({ length: 6 }, (_, at) => freshStep(at)),
+        ...Array.from({ length: loops }, () => ({ ...loopStep(0), action: 'look', step_index: undefined })),
+      ].map((step, step_index) => ({ ...step, step_index }));
+    const levels: string[] = [];
+    for (const count of [4, 10, 14, 15, 18]) {
+      const body = { org_id: 'org_streaks', steps: steps(8).slice(0, count) };
+      levels.push((await api.post(EVALUATE, body)).body.level);
+    }
+    expect(levels).toEqual(['nudge', '', 'nudge', '', 'stop']);
+  });
+
+  it('follows a window of the last steps by their indices', async () => {
+    const levels: string[] = [];
+    for (let end = 4; end <= 16; end += 2) {
+      const from = Math.max(0, end - 8);
+      const steps = Array.from({ length: end - from }, (_, at) => loopStep(from + at));
+      levels.push((await api.post(EVALUATE, { org_id: 'org_windows', steps })).body.level);
+    }
+    expect(levels).toEqual(['nudge', 'stop', '', '', '', '', '']);
+  });
+
+  it('takes no step for another because of a rounded number', async () => {
+    const steps = Array.from({ length: 6 }, (_, at) => ({
+      ...loopStep(at),
+      action_input: `{"id":25122920421210000${at.toString().padStart(2, '0')}}`,
+      observation: 'ok, archived',
+      action: 'archive',
+    }));
+    expect((await api.post(EVALUATE, { steps })).body).toMatchObject({ inject: false, fired: [] });
   });
 
   it('tells a run that it did not tell at once, and the same when it is asked again', async () => {

@@ -50,8 +50,7 @@ describe('findings of a process', () => {
     expect(before.findings.map(({ score }) => score).every((score) => score >= 0.25 && score <= 1)).toBe(
       true,
     );
-    first.child.process.kill('SIGKILL');
-    await first.child.ended;
+    await first.child.kill();
 
     const second = await start();
     await using _ = second.child;

@@ -10,6 +10,7 @@ import {
   codebaseRow,
   FINDINGS_CODEBASES,
   FINDINGS_INDEXED,
+  FINDINGS_PER_CODEBASE,
   FINDINGS as FINDINGS_TABLE,
   findingRow,
   packVector,
@@ -20,10 +21,9 @@ import { findingsHandlers } from '../../src/api/findings.ts';
 import { FindingsEmbedding } from '../../src/api/findings-embedding.ts';
 import { guard } from '../../src/api/pipeline.ts';
 import { Authenticator, type CredentialKind } from '../../src/auth/authenticator.ts';
-import { FINDINGS } from '../../src/contract/findings.ts';
+import { FINDING_METADATA_CHARACTERS, FINDING_PATHS, FINDINGS } from '../../src/contract/findings.ts';
 import { bind } from '../../src/contract/handler.ts';
 import type { Codebase } from '../../src/domain/finding.ts';
-import { FINDING_METADATA_CHARACTERS, FINDING_PATHS, FINDINGS_PER_CODEBASE } from '../../src/limits.ts';
 import { listAudit } from '../../src/storage/accounts/audit.ts';
 import { type MemoryTableDisk, MemoryTables } from '../../src/storage/memory/tables.ts';
 import type { TableTransaction } from '../../src/storage/tables.ts';
@@ -443,18 +443,32 @@ describe('findings', () => {
     expect(JSON.stringify(await api.ok('org', 'GET', '/v1/findings/c'))).not.toContain(secret.slice(0, 30));
   });
 
-  it('are at most so many, and one that goes makes room', async () => {
+  it('are at most so many: one more takes the place of the longest unused one', async () => {
     await using api = new Process();
     const codebase = { org_id: 'org', codebase_id: 'c' };
-    await fillCodebase(api, codebase, FINDINGS_PER_CODEBASE, () => 'x');
-    const full = await api.send('org', 'POST', '/v1/findings/c', { content: 'one more' });
-    expect(full.status).toBe(409);
-    expect(full.body.detail).toContain(String(FINDINGS_PER_CODEBASE));
-    expect((await api.ok('org', 'GET', '/v1/findings/c?limit=1')).total).toBe(FINDINGS_PER_CODEBASE);
-    await api.ok('org', 'POST', '/v1/findings/c/invalidate', { file_paths: ['17'] });
-    await api.ok('org', 'POST', '/v1/findings/c', { content: 'one more' });
-    expect((await api.send('org', 'POST', '/v1/findings/c', { content: 'and another' })).status).toBe(409);
-    await api.ok('org', 'POST', '/v1/findings/d', { content: 'elsewhere' });
+    await fillCodebase(api, codebase, FINDINGS_PER_CODEBASE, (seq) => `word${seq}`);
+    const total = async (path = '') =>
+      (await api.ok('org', 'GET', `/v1/findings/c?limit=1${path === '' ? '' : `&file_path=${path}`}`)).total;
+    // The oldest is recalled, and the one after it is read by its id: so the third oldest goes.
+    const recalled = await api.ok('org', 'POST', '/v1/findings/c/recall', { query: 'word0', file_path: '0' });
+    expect(recalled.findings).toHaveLength(1);
+    await api.ok('org', 'GET', '/v1/findings/c/find_1');
+    await api.ok('org', 'POST', '/v1/findings/c', { content: 'more' });
+    expect(await Promise.all(['', '0', '1', '2', '3'].map(total))).toEqual([
+      FINDINGS_PER_CODEBASE,
+      1,
+      1,
+      0,
+      1,
+    ]);
+    // Side by side, each evicts another one.
+    const notes = Array.from({ length: 20 }, (_, n) => ({ content: `beside${n}` }));
+    await Promise.all(notes.map((note) => api.ok('org', 'POST', '/v1/findings/c', note)));
+    expect(await Promise.all(['', '22', '23'].map(total))).toEqual([FINDINGS_PER_CODEBASE, 0, 1]);
+    // A finding that was invalidated has made room already.
+    await api.ok('org', 'POST', '/v1/findings/c/invalidate', { file_paths: ['9000'] });
+    await api.ok('org', 'POST', '/v1/findings/c', { content: 'after' });
+    expect(await Promise.all(['', '23'].map(total))).toEqual([FINDINGS_PER_CODEBASE, 1]);
     await api.ok('org', 'DELETE', '/v1/findings/c');
     expect((await api.ok('org', 'GET', '/v1/findings/c')).total).toBe(0);
   });

@@ -1,7 +1,7 @@
 /** A page of a list under a filter that few rows pass, or none: bounded work, a cursor all the same, nothing twice. */
 import { expect, it } from 'vitest';
-import { type ListRange, readListPage } from '../../src/api/list-page.ts';
-import { PAGE_SCAN_ROWS, PAGE_SLICE_ROWS } from '../../src/limits.ts';
+import { type ListRange, PAGE_SLICE_ROWS, readListPage } from '../../src/api/list-page.ts';
+import { PAGE_SCAN_ROWS } from '../../src/limits.ts';
 import { MemoryTables } from '../../src/storage/memory/tables.ts';
 import type { Row } from '../../src/storage/tables.ts';
 

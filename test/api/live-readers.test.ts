@@ -12,6 +12,7 @@ import { LiveReaders, type LiveReadersOptions, type MayStay } from '../../src/ap
 import { Revocations } from '../../src/auth/revocations.ts';
 import type { EventSink } from '../../src/contract/handler.ts';
 import type { LiveEvent } from '../../src/domain/live-event.ts';
+import { MONITOR_NAMES, type MonitorScores } from '../../src/domain/monitors/names.ts';
 import { KitAsker } from '../fixtures/kit-asker.ts';
 import { PATIENCE_MS } from '../fixtures/patience.ts';
 
@@ -96,14 +97,7 @@ const step = (org_id: string, run_id: string, project_id: string | null = 'p'): 
   action: 'bash',
   is_error: false,
   tokens: 1,
-  scores: {
-    verification_skip: 0,
-    claim_contradiction: 0,
-    cyclic_compression: 0,
-    semantic_loop: 0,
-    silent_topic_drift: 0,
-    infinite_loop: 0,
-  },
+  scores: Object.fromEntries(MONITOR_NAMES.map((name) => [name, 0])) as MonitorScores,
   total_score: 0,
   max_score: 0,
   alarm: false,

@@ -21,8 +21,8 @@ interface Told {
 async function recall(handler?: Handler<Endpoint>) {
   const { checks } = apiServices();
   const endpoints: BoundEndpoint[] = handler === undefined ? [] : [{ endpoint: FINDINGS.recall, handler }];
-  const routes = bind(MCP, mcpHandlers({ version: '1', endpoints, checks })).map((bound) =>
-    guard(bound, checks),
+  const routes = bind(MCP, mcpHandlers({ version: '1', endpoints, operator_routes: [], checks })).map(
+    (bound) => guard(bound, checks),
   );
   const told: Told[] = [];
   const dispatch = compileDispatch(routes, {
@@ -78,7 +78,7 @@ describe('a tool whose endpoint', () => {
       throw new CatalogueError('conflict', 'The code base holds 10000 findings');
     });
     expect(text).toBe(
-      'The code base holds 10000 findings: somebody has to delete some first. Go on without it.',
+      'The code base holds 10000 findings: a person has to delete some first. Go on without it.',
     );
     expect(told).toEqual([]);
   });

@@ -136,7 +136,10 @@ describe('a deleted organization', () => {
     await api.start();
   }, 120_000);
 
-  it('is gone all the same when the process is killed behind the answer or before it', async () => {
+  it('is gone all the same when the process is killed behind the answer or before it', {
+    tags: 'long',
+    timeout: 120_000,
+  }, async () => {
     const [owner, other] = [await newPerson(), await newPerson()];
     const org_id = await newOrganization(owner, 'killed');
     const [key, spared] = [await newKey(owner, org_id), await newKey(other, other.org_id)];
@@ -164,7 +167,7 @@ describe('a deleted organization', () => {
     }
     expect((await send(spared, 'GET', '/v1/monitor/runs')).runs).toHaveLength(1);
     expect((await send(spared, 'GET', '/v1/findings/base-spared')).total).toBe(1);
-  }, 120_000);
+  });
 
   it('is deleted by an owner alone', async () => {
     const owner = await newPerson();
@@ -275,7 +278,7 @@ describe('a deleted account', () => {
     expect(await statusOf(me.token, '/auth/me')).toBe(401);
   });
 
-  it('is nobody to an API key', async () => {
+  it('is unknown to an API key', async () => {
     expect(await statusOf(CHILD_KEY, '/auth/me', 'DELETE')).toBe(403);
     expect(await statusOf('', '/auth/me', 'DELETE')).toBe(401);
   });
@@ -302,7 +305,7 @@ describe('a deleted account', () => {
 });
 
 describe('a deleted project whose content is still there', () => {
-  it('is as if it had never been, and takes nothing in', async () => {
+  it('is as if it had never been, and takes nothing in', { tags: 'long', timeout: 120_000 }, async () => {
     const owner = await newPerson();
     const { org_id } = owner;
     const key = await newKey(owner, org_id);
@@ -429,5 +432,5 @@ describe('a deleted project whose content is still there', () => {
     expect(await statusOf(key, '/v1/monitor/runs', 'POST', { run_id: 'run-buried' })).toBe(200);
     expect(await statusOf(key, '/v1/monitor/runs', 'POST', { run_id: 'late-2', project_id: gone })).toBe(404);
     expect((await send(key, 'GET', `/v1/monitor/runs?project_id=${stays}`)).runs).toHaveLength(2);
-  }, 120_000);
+  });
 });

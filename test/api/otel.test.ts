@@ -11,7 +11,7 @@ import { generateText, stepCountIs, tool } from 'ai';
 import { MockLanguageModelV4 } from 'ai/test';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { z } from 'zod';
-import { OTLP_BOUNDS } from '../../src/limits.ts';
+import { OTLP_BOUNDS } from '../../src/otel/limits.ts';
 import { ControlPlaneChild } from '../fixtures/control-plane.ts';
 import {
   exportLogs,
@@ -261,7 +261,7 @@ it("makes steps of the AI SDK's own spans, with the first prompt as the task", a
   ]);
 });
 
-it('makes a step of a result that a model is told, where nobody saw the tool', async () => {
+it('makes a step of a result that a model is told, if the tool was not seen', async () => {
   const messages = [
     { role: 'user', parts: [{ type: 'text', content: 'Mend it.' }] },
     {
@@ -434,7 +434,7 @@ describe('metrics', () => {
       },
     ],
   };
-  const words = 'Metrics are not kept here; OTEL_METRICS_EXPORTER=none saves the sending';
+  const words = 'Metrics are not kept here; set OTEL_METRICS_EXPORTER=none to stop sending them';
 
   it('are answered as a success of which nothing was kept, in either encoding', async () => {
     expect(await post('/otel/v1/metrics', JSON.stringify(request))).toEqual({
@@ -473,7 +473,7 @@ describe('metrics', () => {
   });
 });
 
-describe('a body that nobody should send', () => {
+describe('a hostile body', () => {
   const PROTOBUF = { 'content-type': 'application/x-protobuf' };
   const varint = (value: number): number[] =>
     value < 128 ? [value] : [(value & 127) | 128, ...varint(value >>> 7)];

@@ -47,7 +47,7 @@ describe('patterns in a process', () => {
       expect(universal.body.traces[0]).toMatchObject({ tier: 'e3' });
     }));
 
-  it('are nobody’s without a vector store', async () => {
+  it('are found by no tenant without a vector store', async () => {
     await using api = new ApiChild();
     await api.start();
     expect((await api.post('/v1/traces/retrieve', { context: FLAKY })).body).toEqual({ traces: [] });

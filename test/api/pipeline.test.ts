@@ -24,7 +24,7 @@ import {
 import { bind, type HandlersOf } from '../../src/contract/handler.ts';
 import { valueViolation } from '../../src/contract/violation.ts';
 import { CatalogueError } from '../../src/errors.ts';
-import { JSON_BOUNDS } from '../../src/limits.ts';
+import { JSON_BOUNDS } from '../../src/http/json-body.ts';
 import { apiServices } from '../fixtures/api-services.ts';
 import { checkReply } from './check-reply.ts';
 
@@ -496,6 +496,16 @@ describe('hostile bodies', () => {
     await quickly(JSON.stringify({ title: 'a', metadata: { a: 'x'.repeat(300_000) } }), 422);
   });
 
+  it('may have a hundred thousand numbers whose digits are kept', async () => {
+    for (const number of ['1e1', '2512292042121000001']) {
+      const body = (count: number) => `{"title":"a","more":[${Array(count).fill(number).join()}]}`;
+      await quickly(body(JSON_BOUNDS.kept_numbers), 200);
+      const refused = await quickly(body(JSON_BOUNDS.kept_numbers + 1), 400);
+      expect(refused.reply.body.toString()).toContain('more than 100000 numbers');
+    }
+    await quickly(`{"title":"a","more":[${'1e1,'.repeat(JSON_BOUNDS.kept_numbers + 5)}`, 400);
+  });
+
   it('may hold what is no Unicode', async () => {
     await quickly(Buffer.from([...Buffer.from('{"title":"'), 0xff, ...Buffer.from('"}')]), 400);
     for (const text of ['{"title":"\\ud800"}', '{"title":"\\udc00x"}']) {
@@ -541,6 +551,7 @@ describe('what surrounds an answer', () => {
         log: {
           error: (fields) => void lines.push(fields),
           debug: (fields) => void lines.push(fields),
+          warn: (fields) => void lines.push(fields),
           info: (fields) => void lines.push(fields),
           isLevelEnabled: () => true,
         },

@@ -82,7 +82,9 @@ describe('a deleted project', () => {
     expect(log.filter(({ action }: { action: string }) => action === 'project.delete')).toHaveLength(1);
   });
 
-  it('is gone all the same when the process is killed behind the answer or before it', async () => {
+  it('is gone all the same when the process is killed behind the answer or before it', {
+    tags: 'long',
+  }, async () => {
     const [gone, stays] = [await newProject('killed'), await newProject('spared')];
     await fill(gone, 40);
     await fill(stays, 1);

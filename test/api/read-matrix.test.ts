@@ -340,7 +340,7 @@ describe('lists of several tenants', () => {
     );
   });
 
-  it('refuse a cursor that is none, and times that are none, by name', async () => {
+  it('refuse bad cursors and times by name', async () => {
     const paths = [
       '/v1/monitor/runs',
       '/v1/traces',

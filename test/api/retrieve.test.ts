@@ -50,7 +50,7 @@ describe('retrieving patterns', () => {
       });
   });
 
-  it('shows nobody the patterns of another organization, whatever the body says', async () => {
+  it('never shows patterns of another organization, whatever the body says', async () => {
     const { post } = createPatternApi();
     await post('/v1/patterns', { tier: 'e1', patterns: [lesson(FLAKY)] }, 'alice-web');
     await post('/v1/patterns', { tier: 'e2', patterns: [lesson(`${FLAKY} commons`)] }, 'alice-web');

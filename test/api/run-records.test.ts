@@ -53,6 +53,75 @@ beforeAll(async () => {
 });
 afterAll(() => api[Symbol.asyncDispose]());
 
+describe('a query over runs', () => {
+  const search = async (q: string, rest = ''): Promise<string[]> =>
+    idsOf(await listAll(`q=${encodeURIComponent(q)}${rest}`));
+
+  it('lists what matches, in any order, page by page', async () => {
+    const all = idsOf(await listAll());
+    for (const [q, found] of [
+      ['status:failed', ['looping']],
+      ['-status:ok', ['open', 'looping']],
+      ['status:running', ['open']],
+      ['agent:FIXER', ['open', 'first']],
+      ['agent:=fix', []],
+      ['build', ['first']],
+      ['"mend the build"', ['first']],
+      ['"the mend"', []],
+      ['outcome:stuck', ['looping']],
+      ['has:monitor', ['looping']],
+      ['monitor:infinite_loop>1', ['looping']],
+      ['monitor:infinite_loop>100', []],
+      ['project:p1', ['looping']],
+      ['profile:qa -run:more-1,more-2', ['more-4', 'more-3', 'more-0']],
+      ['since:1h sort:started', all],
+      ['started:<2020-01-01', []],
+      ['score:>0.1', ['looping']],
+      ['sort:started-asc', [...all].reverse()],
+      ['steps:6 sort:steps', ['looping']],
+    ] as const)
+      for (const limit of [1, 3, 50]) expect(await search(q, `&limit=${limit}`), q).toEqual(found);
+    expect((await search('sort:steps')).slice(0, 2)).toEqual(['looping', 'first']);
+    expect(await search('fixer', '&status=running&agent_name=fixer')).toEqual(['open']);
+    expect(await search('sort:started', '&fired=infinite_loop&project_id=p1')).toEqual(['looping']);
+  });
+
+  it('counts what matches, and tells the state of each', async () => {
+    const { body } = await api.get(`${RUNS}?limit=2&q=profile:qa`);
+    expect(body).toMatchObject({ matched_runs: 5, scanned_runs: 8, is_whole: true });
+    const { body: failed } = await api.get(`${RUNS}?q=status:failed`);
+    expect(failed.runs).toMatchObject([
+      { state: 'failed', ended_by: 'agent', state_words: 'the agent reported: failure: stuck' },
+    ]);
+    const { body: plain } = await api.get(`${RUNS}?limit=2`);
+    expect(plain).toMatchObject({ matched_runs: null, scanned_runs: 2, is_whole: false });
+  });
+
+  it('keeps its pages right while runs arrive, and forgets deleted ones', async () => {
+    const first = await api.get(`${RUNS}?limit=3&q=sort:started`);
+    await makeRun('late', { agent_name: 'late' }, [], 'success');
+    const second = await api.get(`${RUNS}?limit=50&q=sort:started&cursor=${first.body.next_cursor}`);
+    const ids = [...idsOf(first.body.runs), ...idsOf(second.body.runs)];
+    expect(ids).toEqual((await search('-run:late')).filter((id) => id !== 'late'));
+    expect(await search('agent:late')).toEqual(['late']);
+    expect(await api.delete(`${RUNS}/late`)).toBe(204);
+    expect(await search('agent:late')).toEqual([]);
+  });
+
+  it('is refused with the word that is wrong', async () => {
+    for (const [q, word] of [
+      ['statsu:failed', 'statsu'],
+      ['status:faild', 'faild'],
+    ] as const) {
+      const { status, body } = await api.get(`${RUNS}?q=${q}`);
+      expect([status, body.detail[0].ctx.word]).toEqual([422, word]);
+    }
+    const { status, body } = await api.get(`${RUNS}?q=tool:x`);
+    expect([status, body.detail[0].msg]).toEqual([422, 'Value error, reported runs have no tool:']);
+    expect((await api.get(`${RUNS}?q=sort:steps&cursor=WzFd`)).status).toBe(422);
+  });
+});
+
 describe('a list of runs', () => {
   it('has them newest first, page by page, each once', async () => {
     const all = idsOf(await listAll());

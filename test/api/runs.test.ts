@@ -1,8 +1,8 @@
 /** Runs over HTTP, against the whole product as a child process: answers, refusals, scopes. */
 
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { RUN_TASK_CHARACTERS, STEP_TEXT_CHARACTERS, STEP_TOKENS_MAX } from '../../src/contract/limits.ts';
 import { MONITOR_NAMES } from '../../src/domain/monitors/names.ts';
-import { RUN_TASK_CHARACTERS, STEP_TEXT_CHARACTERS, STEP_TOKENS_MAX } from '../../src/limits.ts';
 import { type ApiAnswer, ApiChild } from '../fixtures/api-child.ts';
 
 const api = new ApiChild();

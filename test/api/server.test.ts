@@ -121,6 +121,17 @@ describe('host names', () => {
     );
   });
 
+  it.each(['/', '/dashboard/config.json', '/docs', '/openapi.json', '/docs/guides'])(
+    'GET %s: 421 under one that is not ours, whatever credential is shown: none is checked there',
+    async (path) => {
+      for (const key of ['wrong', STATIC])
+        expect((await send('GET', path, { key, headers: HOST })).status).toBe(421);
+      expect((await send('GET', path, { key: 'wrong', headers: { host: 'localhost' } })).status).not.toBe(
+        421,
+      );
+    },
+  );
+
   it('do not matter to probes, to who has a credential, and to pages that may call', async () => {
     for (const path of ['/health', '/ready']) {
       expect((await send('GET', path, { key: null, headers: HOST })).status).toBe(200);
@@ -167,7 +178,7 @@ describe('credentials', () => {
     await tables.close();
   });
 
-  it('take a JWT of the embedded secret for what it is: nobody of an unknown organization', async () => {
+  it('take a JWT of the embedded secret for a stranger to an unknown organization', async () => {
     const token = await new SignJWT({ sub: 'u' })
       .setProtectedHeader({ alg: 'HS256' })
       .setExpirationTime('1h')
@@ -186,7 +197,7 @@ describe('bodies', () => {
     JSON.stringify({ run_id: 'r', pad: '' }).replace('""', `"${'x'.repeat(bytes)}"`);
   const frame = padded(0).length;
 
-  it('pass at the cap, and are 413 one byte beyond it, whoever sends them', async () => {
+  it('pass at the cap, and are 413 one byte beyond it, for every sender', async () => {
     expect((await send('POST', RUNS, { body: padded(CAP - frame) })).status).toBe(200);
     for (const key of [STATIC, null]) {
       const refused = await send('POST', RUNS, { key, body: padded(CAP - frame + 1) });

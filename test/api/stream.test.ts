@@ -121,7 +121,7 @@ describe('GET /v1/monitor/stream', () => {
     rmSync(folder, { recursive: true, force: true });
   });
 
-  it('is 503 where the live stream is off, after the credential was checked', async () => {
+  it('is 503 where the live stream is off, after the credential was checked', { tags: 'long' }, async () => {
     const { child, url } = await start({});
     await using _ = child;
     for (const path of ['/v1/monitor/stream', '/monitor/stream', '/v1/monitor/stream/']) {
@@ -206,7 +206,7 @@ describe('GET /v1/monitor/stream', () => {
     expect((await fetch(`${url}/v1/monitor/runs?ticket=${ticket}`)).status).toBe(401);
   });
 
-  it('reaches the readers of every server thread, from every actor thread', async () => {
+  it('reaches the readers of every server thread, from every actor thread', { tags: 'long' }, async () => {
     const { child, url } = await start({
       AUTH_DB_CONN_URL: 'embedded:',
       SERVER_THREADS: '2',
@@ -249,8 +249,7 @@ describe('GET /v1/monitor/stream', () => {
       reader.close();
     }
     const lastId = Number(watcher.events.at(-1)!.id);
-    first.child.process.kill('SIGKILL');
-    await first.child.ended;
+    await first.child.kill();
 
     const second = await start();
     await using _ = second.child;

@@ -426,7 +426,7 @@ describe('in any order', () => {
   const ORDERS = 250;
   const SEED = 20_261_121;
 
-  it('somebody who comes in by many doors at once is one user with one organization', async () => {
+  it('a person who signs in at many places at once is one user with one organization', async () => {
     await fc.assert(
       fc.asyncProperty(fc.scheduler(), async (scheduler) => {
         const inner = new MemoryTables();
@@ -510,7 +510,7 @@ describe('in any order', () => {
     );
   });
 
-  it('a deleted organization lets nobody in, and a deleted account makes nothing', async () => {
+  it('a deleted organization admits no member, and a deleted account makes nothing', async () => {
     await fc.assert(
       fc.asyncProperty(fc.scheduler(), fc.infiniteStream(fc.nat({ max: 99 })), async (scheduler, chance) => {
         const inner = new MemoryTables();

@@ -204,7 +204,7 @@ describe('a service with an issuer and an audience', () => {
       }
     });
 
-    it('is not accepted by a member of the same organization in somebody else’s place', async () => {
+    it('is not accepted by a member of the same organization in another person’s place', async () => {
       const id = await invite('guest@example.com');
       expect(await accept(host, id)).toBe(404);
       expect(await accept(await provider.sign('guest'), id)).toBe(200);

@@ -1,5 +1,5 @@
 /**
- * Traces over the API's own pipeline, with a real host and journal behind it: the distiller's actor, adapter and rows; only
+ * Traces over the API's own pipeline, with a real host and journal behind it: the patternMaker's actor, adapter and rows; only
  * the pattern store is a stand-in.
  */
 
@@ -7,11 +7,15 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, afterEach, beforeEach, describe, expect, it } from 'vitest';
-import { DistillationAdapter, type PatternScope, type SinkPattern } from '../../actors/distiller/adapter.ts';
-import { DISTILLATION_ADAPTER, distiller } from '../../actors/distiller/behaviour.ts';
-import { DistillerClient } from '../../actors/distiller/client.ts';
-import { TRACE_BODIES, UNFINISHED_TRACES } from '../../actors/distiller/protocol.ts';
-import { DISTILLER_POLICY } from '../../actors/supervision.ts';
+import {
+  PatternMakingAdapter,
+  type PatternScope,
+  type SinkPattern,
+} from '../../actors/pattern-maker/adapter.ts';
+import { PATTERN_MAKING_ADAPTER, patternMaker } from '../../actors/pattern-maker/behaviour.ts';
+import { PatternMakerClient } from '../../actors/pattern-maker/client.ts';
+import { TRACE_BODIES, UNFINISHED_TRACES } from '../../actors/pattern-maker/protocol.ts';
+import { PATTERN_MAKER_POLICY } from '../../actors/supervision.ts';
 import { NOTHING_DELETED } from '../../src/api/deleted-scopes.ts';
 import { compileDispatch } from '../../src/api/dispatch.ts';
 import { guard } from '../../src/api/pipeline.ts';
@@ -38,7 +42,7 @@ const PLACEMENT = { hosts: 1, pins: {} };
 class Process {
   readonly tables: Tables;
   readonly server: ActorClient;
-  readonly distillers: DistillerClient;
+  readonly patternMakers: PatternMakerClient;
   readonly handlers: ReturnType<typeof traceHandlers>;
   /** What the pattern store was given. */
   readonly merged: [PatternScope, readonly SinkPattern[]][];
@@ -56,7 +60,7 @@ class Process {
     this.tables = tables;
     this.#journal = journal;
     const known = new Set(merged.flatMap(([, patterns]) => patterns.map(({ situation }) => situation)));
-    const port = new DistillationAdapter({
+    const port = new PatternMakingAdapter({
       readBody: (key) => this.tables.get<Uint8Array>(TRACE_BODIES, [key]),
       embedder: null,
       sink: {
@@ -76,11 +80,11 @@ class Process {
     this.#host = new ActorHost({
       index: 0,
       placement: PLACEMENT,
-      kinds: [{ behaviour: distiller, policy: DISTILLER_POLICY }],
+      kinds: [{ behaviour: patternMaker, policy: PATTERN_MAKER_POLICY }],
       scheduler: loopScheduler,
       journal: this.#journal,
       performIo: (name, operation, input, done) => {
-        expect(name).toBe(DISTILLATION_ADAPTER);
+        expect(name).toBe(PATTERN_MAKING_ADAPTER);
         const work = operation === 'distil' ? port.distil(input as never) : port.merge(input as never);
         work.then(
           (value) => done(null, value),
@@ -105,7 +109,7 @@ class Process {
         if (error.status >= 500 && error.code !== 'unavailable') throw error;
       },
     });
-    this.distillers = new DistillerClient(this.server, this.tables);
+    this.patternMakers = new PatternMakerClient(this.server, this.tables);
   }
 
   async send(method: string, path: string, body?: unknown, key = STATIC_KEY): Promise<[number, unknown]> {
@@ -280,7 +284,7 @@ describe('POST /v1/traces', () => {
     expect(patterns[0]).toMatchObject({ source_trace_id: 't-1', model: '', failure_type: '' });
     expect(patterns[0]!.situation).toContain('Find out where the order of a customer is.');
     expect(patterns[0]!.dead_ends).toContain('order not found');
-    expect(patterns[0]!.unlock).toContain('`order_id` = "#W4711008" instead of "4711008"');
+    expect(patterns[0]!.unlock).toContain('`order_id` = an order id with `#W` in front of it');
     expect(await process.send('GET', '/v1/traces/t-1')).toEqual([
       200,
       {
@@ -306,7 +310,8 @@ describe('POST /v1/traces', () => {
     expect(await process.send('POST', '/v1/traces', V2)).toEqual(answer);
     expect(await process.settled('/v1/traces/t-2')).toMatchObject({ status: 'done', pattern_ids: ['pat_0'] });
     expect(merged[0]![1][0]).toMatchObject({ model: 'm-9', source_trace_id: 't-2' });
-    expect(merged[0]![1][0]!.unlock).toContain('#W4711008');
+    expect(merged[0]![1][0]!.unlock).toContain('`order_id` = an order id with `#W` in front of it');
+    expect(JSON.stringify(merged[0]![1])).not.toContain('4711008');
     expect(await process.send('POST', '/v1/traces', V2)).toEqual(answer);
     const usage = [...process.tables.range('usage', { prefix: ['default'] })];
     expect(usage).toEqual([{ row: ['default', expect.any(String), 'default'], value: { traces: 1 } }]);
@@ -422,11 +427,11 @@ describe.each([
     while (merged.length === 0) await new Promise((resolve) => setImmediate(resolve));
     expect([...process.tables.range(UNFINISHED_TRACES, { prefix: [] })]).toHaveLength(1);
     await restart();
-    expect(await process.distillers.resume()).toBe(1);
+    expect(await process.patternMakers.resume()).toBe(1);
     expect(await process.settled('/v1/traces/t-2')).toMatchObject({ status: 'done', pattern_ids: ['pat_0'] });
     expect(merged[1]).toEqual(merged[0]);
     expect([...process.tables.range(UNFINISHED_TRACES, { prefix: [] })]).toEqual([]);
-    expect(await process.distillers.resume()).toBe(0);
+    expect(await process.patternMakers.resume()).toBe(0);
   });
 
   it('lets a legacy trace that comes again hear what became of it', async () => {

@@ -38,7 +38,7 @@ async function refuse(argv: string[], DATA_DIR: string): Promise<string> {
   return stderr.trimEnd();
 }
 
-describe('a DATA_DIR that is none', () => {
+describe('a DATA_DIR that is not a folder', () => {
   const commands = [
     ['token', '--email', 'ann@example.com'],
     ['keys', 'list', '--org', 'acme'],
@@ -58,7 +58,7 @@ describe('a DATA_DIR that is none', () => {
     }
   });
 
-  it('where nobody makes folders, whatever rights the user has', async () => {
+  it('where no user can make folders', { tags: 'long' }, async () => {
     for (const DATA_DIR of ['/proc/understudy', '/proc/understudy/data']) {
       for (const argv of [commands[0]!, ['restore', '--from', backup]]) {
         const line = await refuse(argv, DATA_DIR);
@@ -107,7 +107,7 @@ describe('a path that cannot be', () => {
     expect(line).toBe('understudy: there is no /proc/understudy: name another place');
   });
 
-  it('to a backup: a capture database that is none or is missing is told, not left out', async () => {
+  it('to a backup: an invalid or missing capture database is reported, not left out', async () => {
     const out = join(root, 'partial');
     expect(await refuse(['backup', '--out', out, '--db', file], data)).toContain(`${file} is no database`);
     const missing = join(root, 'missing.mdb');

@@ -20,7 +20,7 @@ function banner(env: NodeJS.ProcessEnv, surroundings: Partial<typeof SURROUNDING
 
 describe('the banner', () => {
   it('shows paths below the working directory as one would type them', () => {
-    expect(banner({})).toContain('\n  npx understudy inspect --db data/capture.mdb\n');
+    expect(banner({})).toContain('\n  npx understudy-gateway inspect --db data/capture.mdb\n');
     expect(banner({}, { cwd: '/srv' })).toContain('--db /home/me/understudy/data/capture.mdb\n');
   });
 
@@ -52,7 +52,7 @@ describe('the banner', () => {
     expect(text).not.toMatch(/inspect|capture database/);
   });
 
-  it('leads to the dashboard, signed in where nobody else makes tokens', () => {
+  it('leads to the dashboard, signed in if no other service makes tokens', () => {
     expect(banner({})).toContain('\nDashboard:\n  http://127.0.0.1:8000/\n');
     const signed = renderBanner(
       loadConfig({ listener: 'gateway' }, {}),
@@ -63,15 +63,26 @@ describe('the banner', () => {
   });
 
   it('shows no token where there is no terminal, and says how to get one', () => {
-    const config = loadConfig({ listener: 'gateway' }, {});
-    const text = renderBanner(
-      config,
-      { ...URLS, owner_token: 'a.b.c' },
-      { ...SURROUNDINGS, is_terminal: false },
-    );
+    const piped = (data_dir: string) => {
+      const config = loadConfig({ listener: 'gateway' }, { DATA_DIR: data_dir });
+      const urls = { ...URLS, owner_token: 'a.b.c' };
+      return renderBanner(config, urls, { ...SURROUNDINGS, is_terminal: false });
+    };
+    const text = piped('/home/me/understudy/data');
     expect(text).not.toContain('a.b.c');
     expect(text).toContain('\n  http://127.0.0.1:8000/\n');
-    expect(text).toContain('\n  npx understudy token --owner\n');
+    expect(text).toContain('\n  npx understudy-gateway token --owner\n');
+    expect(piped('/srv/my data')).toContain(
+      "\n  DATA_DIR='/srv/my data' npx understudy-gateway token --owner\n",
+    );
+  });
+
+  it('names the folder in which the proxy keeps its authority', () => {
+    const proxied = { ...URLS, proxy_url: 'http://127.0.0.1:8788' };
+    const render = (DATA_DIR: string) =>
+      renderBanner(loadConfig({ listener: 'gateway' }, { DATA_DIR }), proxied, SURROUNDINGS);
+    expect(render('/home/me/understudy/data')).toContain('needs: npx understudy-gateway proxy --trust)');
+    expect(render('/srv/data')).toContain('needs: DATA_DIR=/srv/data npx understudy-gateway proxy --trust)');
   });
 
   it('leads to the public address where there is one', () => {

@@ -2,13 +2,15 @@
 
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
+import { readdirSync, readFileSync } from 'node:fs';
+import { setTimeout as delay } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
 import { quoteForShell } from '../../src/std/shell-word.ts';
 import { COMPILE_CACHE, STRIPPED_FLAGS } from '../fixtures/strip-types.ts';
 
 const ENTRY = fileURLToPath(new URL('../../src/cli/understudy.mjs', import.meta.url));
 
-export interface Ending {
+interface Ending {
   code: number | null;
   signal: NodeJS.Signals | null;
   stdout: string;
@@ -111,10 +113,53 @@ export class CliChild {
     }
   }
 
-  /** Ends the process if it still runs; for the end of a test. */
+  /**
+   * Kills the process as a power switch would, and waits for the processes that it had started: the capture process stores
+   * what it has been given, after its parent has ended.
+   */
+  async kill(): Promise<Ending> {
+    const family = listDescendants(this.process.pid!);
+    this.process.kill('SIGKILL');
+    const ending = await this.#ended;
+    for (const pid of family) await awaitEnd(pid);
+    return ending;
+  }
+
+  /** Ends the process if it still runs, with those that it has started; for the end of a test, whose folder goes then. */
   async [Symbol.asyncDispose](): Promise<void> {
+    const family = this.isRunning ? listDescendants(this.process.pid!) : [];
     if (this.isRunning) this.process.kill('SIGKILL');
     await this.#ended;
+    for (const pid of family) {
+      try {
+        process.kill(pid, 'SIGKILL');
+      } catch {
+        // It is gone.
+      }
+      await awaitEnd(pid);
+    }
+  }
+}
+
+/** Processes that a process has started, and those that they have; none where the system has no /proc. */
+function listDescendants(pid: number): number[] {
+  try {
+    const threads = readdirSync(`/proc/${pid}/task`);
+    const children = threads.flatMap((thread) =>
+      readFileSync(`/proc/${pid}/task/${thread}/children`, 'latin1').split(' ').filter(Boolean).map(Number),
+    );
+    return children.flatMap((child) => [child, ...listDescendants(child)]);
+  } catch {
+    return [];
+  }
+}
+
+/** Waits until a process is gone, or a zombie: one whose parent has not asked how it ended writes to nothing any more. */
+async function awaitEnd(pid: number): Promise<void> {
+  try {
+    while (!/\) Z /.test(readFileSync(`/proc/${pid}/stat`, 'latin1'))) await delay(1);
+  } catch {
+    // It is gone.
   }
 }
 

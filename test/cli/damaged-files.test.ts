@@ -70,7 +70,7 @@ async function tell(command: typeof runInspect | typeof runTrace, argv: string[]
     is_terminal: false,
     has_color: false,
   };
-  return { status: await command(argv, io, { runs_dbs: [] }), out, err };
+  return { status: await command(argv, io, { said_in: [] }), out, err };
 }
 
 /** Both commands fail, with one line that names the file. */
@@ -83,6 +83,27 @@ async function expectRefusal(db: string, named: string = db): Promise<void> {
     expect(err).not.toMatch(/\n {4}at /);
   }
 }
+
+it('inspect and trace print no character that acts on a terminal, and the same values', async () => {
+  const db = path.join(folder, 'hostile.mdb');
+  const log = await CaptureLog.open({ path: db, redact: false });
+  const hostile = '\u009b31m \u0085 \u007f \u202e red';
+  const body = { model: 'm', messages: [{ role: 'user', content: hostile }] };
+  await log.append([
+    makeExchange({ run_id: `r ${hostile}`, request_body: Buffer.from(JSON.stringify(body)) }),
+  ]);
+  while ((await log.indexSome(decodeExchange, 10)) > 0);
+  await log.close();
+  for (const [command, argv] of [
+    [runTrace, ['--db', db]],
+    [runInspect, ['--db', db, '--json']],
+  ] as const) {
+    const { out, status } = await tell(command, [...argv]);
+    expect(status).toBe(0);
+    expect(out).not.toMatch(/[\u007f-\u009f\u202e]/);
+    expect(JSON.stringify(JSON.parse(out))).toContain('red');
+  }
+});
 
 describe('inspect and trace refuse', () => {
   it('what is no capture database', async () => {
@@ -114,7 +135,7 @@ describe('inspect and trace refuse', () => {
   it('a sealed file beside the live one: of a newer format, empty, a folder, cut off', async () => {
     const db = path.join(folder, 'live', 'capture.mdb');
     mkdirSync(path.dirname(db));
-    const log = await CaptureLog.open({ path: db, redact: false });
+    const log = await CaptureLog.open({ path: db, redact: false, decode: decodeExchange });
     await log.append([makeExchange({ run_id: 'r' })]);
     const { sealed } = await log.rotate();
     await log.append([makeExchange({ run_id: 'r' })]);
@@ -137,7 +158,7 @@ describe('inspect and trace refuse', () => {
     await expectRefusal(db, sealed!);
   });
 
-  it('a page that was wiped, though it may end whoever reads it', async () => {
+  it('a wiped page, although it may end its reader', { tags: 'long' }, async () => {
     const wiped = path.join(folder, 'wiped.mdb');
     const bytes = readFileSync(whole);
     const env = openCaptureEnv(whole, 'read');
@@ -227,61 +248,58 @@ describe('a guarded command', () => {
 describe('inspect and trace go past what is damaged, say how much that is, and end with 1', () => {
   const keys = [null, randomBytes(32)];
   for (const data_key of keys)
-    for (const is_indexed of [true, false])
-      it(`${data_key === null ? '' : 'under a data key, '}${is_indexed ? 'with' : 'without'} an index`, async () => {
-        const home = mkdtempSync(path.join(folder, 'one-'));
-        const db = path.join(home, 'capture.mdb');
-        const log = await CaptureLog.open({ path: db, redact: false, data_key });
-        const answer = { type: 'message', role: 'assistant', content: [{ type: 'text', text: 'done' }] };
-        const response_body = Buffer.from(JSON.stringify({ ...answer, stop_reason: 'end_turn' }));
-        for (let i = 1; i <= 9; i++) {
-          const request_body = Buffer.from(
-            JSON.stringify({ model: 'm', messages: [{ role: 'user', content: `task ${i}` }] }),
-          );
-          await log.append([makeExchange({ run_id: `run-${i}`, request_body, response_body })]);
-        }
-        if (is_indexed) while ((await log.indexSome(decodeExchange, 1_000)) > 0);
-        await log.close();
-        const env = openCaptureEnv(db, 'write', data_key);
-        const keys = [...env.blocks.getKeys()];
-        const spoilt = keys.findLast((key) => key <= 4)!;
-        const next = keys.find((key) => key > 4) ?? 10;
-        const block = Buffer.from(env.blocks.get(spoilt)!);
-        block.fill(0x5a, 12);
-        env.root.transactionSync(() => env.blocks.putSync(spoilt, block));
-        await env.root.close();
-        const lost = Array.from({ length: next - spoilt }, (_, i) => `run-${spoilt + i}`);
-
-        const keyFile = path.join(home, 'key');
-        if (data_key !== null) writeFileSync(keyFile, data_key, { mode: 0o600 });
-        const around = { DATA_DIR: home, ...(data_key === null ? {} : { DATA_KEY_FILE: keyFile }) };
-        const shown = await runHere(['inspect', '--json'], around);
-        expect(shown.stderr).toMatch(new RegExp(`capture.mdb: ${lost.length} exchanges? cannot be read`));
-        expect(shown.code).toBe(1);
-        const rest = Array.from({ length: 9 }, (_, i) => `run-${i + 1}`).filter((id) => !lost.includes(id));
-        expect(rest.length).toBeGreaterThan(0);
-        const runs = (JSON.parse(shown.stdout) as { runs: { run_id: string }[] }).runs.map(
-          (run) => run.run_id,
+    it(`${data_key === null ? 'without' : 'under'} a data key`, async () => {
+      const home = mkdtempSync(path.join(folder, 'one-'));
+      const db = path.join(home, 'capture.mdb');
+      const log = await CaptureLog.open({ path: db, redact: false, data_key });
+      const answer = { type: 'message', role: 'assistant', content: [{ type: 'text', text: 'done' }] };
+      const response_body = Buffer.from(JSON.stringify({ ...answer, stop_reason: 'end_turn' }));
+      for (let i = 1; i <= 9; i++) {
+        const request_body = Buffer.from(
+          JSON.stringify({ model: 'm', messages: [{ role: 'user', content: `task ${i}` }] }),
         );
-        expect(runs).toEqual(expect.arrayContaining(rest));
+        await log.append([makeExchange({ run_id: `run-${i}`, request_body, response_body })]);
+      }
+      while ((await log.indexSome(decodeExchange, 1_000)) > 0);
+      await log.close();
+      const env = openCaptureEnv(db, 'write', data_key);
+      const keys = [...env.blocks.getKeys()];
+      const spoilt = keys.findLast((key) => key <= 4)!;
+      const next = keys.find((key) => key > 4) ?? 10;
+      const block = Buffer.from(env.blocks.get(spoilt)!);
+      block.fill(0x5a, 12);
+      env.root.transactionSync(() => env.blocks.putSync(spoilt, block));
+      await env.root.close();
+      const lost = Array.from({ length: next - spoilt }, (_, i) => `run-${spoilt + i}`);
 
-        const traced = await runHere(['trace'], around);
-        expect(traced.stderr).toContain('cannot be read');
-        expect(traced.code).toBe(1);
-        const lines = traced.stdout
-          .trim()
-          .split('\n')
-          .map((line) => JSON.parse(line));
-        for (const line of lines) {
-          expect(line.turns.length).toBe(lost.includes(line.run_id) ? 0 : 1);
-          if (lost.includes(line.run_id)) expect(line.provenance.complete).toBe(false);
-        }
-        expect(lines.map((line) => line.run_id)).toEqual(expect.arrayContaining(rest));
+      const keyFile = path.join(home, 'key');
+      if (data_key !== null) writeFileSync(keyFile, data_key, { mode: 0o600 });
+      const around = { DATA_DIR: home, ...(data_key === null ? {} : { DATA_KEY_FILE: keyFile }) };
+      const shown = await runHere(['inspect', '--json'], around);
+      expect(shown.stderr).toMatch(new RegExp(`capture.mdb: ${lost.length} exchanges? cannot be read`));
+      expect(shown.code).toBe(1);
+      const rest = Array.from({ length: 9 }, (_, i) => `run-${i + 1}`).filter((id) => !lost.includes(id));
+      expect(rest.length).toBeGreaterThan(0);
+      const runs = (JSON.parse(shown.stdout) as { runs: { run_id: string }[] }).runs.map((run) => run.run_id);
+      expect(runs).toEqual(expect.arrayContaining(rest));
 
-        // One that is asked for by its number is answered for itself.
-        expect((await runHere(['inspect', '--exchange', `${spoilt}`], around)).stderr).toContain(
-          `exchange ${spoilt}`,
-        );
-        expect((await runHere(['inspect', '--exchange', rest.at(-1)!.slice(4)], around)).code).toBe(0);
-      });
+      const traced = await runHere(['trace'], around);
+      expect(traced.stderr).toContain('cannot be read');
+      expect(traced.code).toBe(1);
+      const lines = traced.stdout
+        .trim()
+        .split('\n')
+        .map((line) => JSON.parse(line));
+      for (const line of lines) {
+        expect(line.turns.length).toBe(lost.includes(line.run_id) ? 0 : 1);
+        if (lost.includes(line.run_id)) expect(line.provenance.complete).toBe(false);
+      }
+      expect(lines.map((line) => line.run_id)).toEqual(expect.arrayContaining(rest));
+
+      // One that is asked for by its number is answered for itself.
+      expect((await runHere(['inspect', '--exchange', `${spoilt}`], around)).stderr).toContain(
+        `exchange ${spoilt}`,
+      );
+      expect((await runHere(['inspect', '--exchange', rest.at(-1)!.slice(4)], around)).code).toBe(0);
+    });
 });

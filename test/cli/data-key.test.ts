@@ -49,7 +49,9 @@ function expectNothing(folder: string, picture: Buffer): void {
     for (const needle of needles) expect(bytes.includes(needle), `${needle} in ${path}`).toBe(false);
 }
 
-it('leaves nothing on the disk of what it was given, in no file and at no moment, and reads it again', async () => {
+it('leaves nothing on the disk of what it was given, in no file and at no moment, and reads it again', {
+  tags: 'long',
+}, async () => {
   await using service = sealed;
   await service.start();
   const picture = await service.use(CANARY);
@@ -88,7 +90,9 @@ it('leaves nothing on the disk of what it was given, in no file and at no moment
   expect(await again.stop()).toBe(0);
 });
 
-it('is refused by every command under another key, under none, and where nothing is encrypted', async () => {
+it('is refused by every command under another key, under none, and where nothing is encrypted', {
+  tags: 'long',
+}, async () => {
   const other = { DATA_KEY_FILE: writeKey(folder, 'other') };
   await using unsealed = plain;
   await unsealed.start();
@@ -150,7 +154,9 @@ it('says what is wrong with a key file, and not what is in it', async () => {
   expect(refused.stderr).not.toContain('only-some-letters');
 });
 
-it('is changed by rekey: for what was not encrypted, to another one, and back to none', async () => {
+it('is changed by rekey: for what was not encrypted, to another one, and back to none', {
+  tags: 'long',
+}, async () => {
   const [first, second] = [writeKey(folder, 'first'), writeKey(folder, 'second')];
   const { dir } = plain;
   const rekey = (from: string | null, to: string) =>

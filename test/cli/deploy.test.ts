@@ -8,7 +8,7 @@ import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { Agent, request } from 'undici';
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
-import { parse } from 'yaml';
+import { parse, parseAllDocuments } from 'yaml';
 import { VARIABLE_DEFAULTS } from '../../src/config.ts';
 import { ApiChild, CHILD_KEY } from '../fixtures/api-child.ts';
 import { TEST_CERTIFICATE, TEST_KEY } from '../fixtures/certificate.ts';
@@ -41,6 +41,34 @@ it('deploy/compose.yaml mounts what is there and sets variables that exist', () 
     if (from.startsWith('.')) expect(() => read(join('deploy', from))).not.toThrow();
     else expect(volumes).toHaveProperty(from);
   }
+});
+
+it('the Kubernetes manifests and the chart start what compose starts, with variables that exist', () => {
+  const text = read('deploy/kubernetes/understudy.yaml');
+  const [, stateful] = parseAllDocuments(text).map((document) => document.toJS());
+  const { securityContext, containers } = stateful.spec.template.spec;
+  expect(securityContext).toMatchObject({ runAsNonRoot: true, seccompProfile: { type: 'RuntimeDefault' } });
+  const [{ args, env, ports, livenessProbe, ...container }] = containers;
+  const { services } = parse(read('deploy/compose.yaml'));
+  expect(args).toEqual(services.understudy.command);
+  expect(ports.map(({ containerPort }: { containerPort: number }) => containerPort)).toEqual([8000, 8787]);
+  expect(read('Dockerfile')).toContain(`["node", "${livenessProbe.exec.command[1]}"]`);
+  expect(container.securityContext).toEqual({
+    allowPrivilegeEscalation: false,
+    readOnlyRootFilesystem: true,
+    capabilities: { drop: ['ALL'] },
+  });
+  const values = parse(read('deploy/helm/understudy/values.yaml'));
+  for (const name of [...env.map((set: { name: string }) => set.name), ...Object.keys(values.env)])
+    expect(VARIABLE_DEFAULTS.has(name), name).toBe(true);
+  const template = read('deploy/helm/understudy/templates/understudy.yaml');
+  for (const [, path = ''] of template.matchAll(/\.Values\.([\w.]+)/g))
+    expect(
+      path.split('.').reduce((found, name) => found?.[name], values),
+      path,
+    ).toBeDefined();
+  const { version } = JSON.parse(read('package.json'));
+  expect(parse(read('deploy/helm/understudy/Chart.yaml'))).toMatchObject({ version, appVersion: version });
 });
 
 const hasCaddy = spawnSync('caddy', ['version']).status === 0;
@@ -161,7 +189,7 @@ describe.skipIf(!hasNginx)('nginx with deploy/nginx.conf, where the machine has 
     expect((await ask('/docs/guides/deploy')).status).toBe(200);
   });
 
-  it('lets nobody without a key see the metrics', async () => {
+  it('shows the metrics to no client without a key', async () => {
     expect((await ask('/metrics')).status).toBe(401);
     expect((await ask('/metrics', { authorization: `Bearer ${CHILD_KEY}` })).status).toBe(200);
   });

@@ -56,7 +56,7 @@ describe('understudy erase', () => {
     expect((await erase('--before', '2000-01-01')).stdout).toBe('There is nothing to erase.\n');
   });
 
-  it('is refused while somebody captures, in words that say what to do', async () => {
+  it('is refused while a process captures, and says what to do', async () => {
     const claim = await claimWriter(join(dir, 'capture.mdb'), { patience_ms: 0 });
     const refused = await erase('--run', 'two');
     await claim.release();

@@ -18,7 +18,7 @@ import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
 import { promisify } from 'node:util';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import type { ExportReport } from '../../src/cli/distill-export.ts';
+import type { ExportReport } from '../../src/teaching/training-export.ts';
 import { basketExchanges, captureExchanges } from '../fixtures/basket-agent.ts';
 import { CliChild } from './child.ts';
 import { runHere } from './here.ts';
@@ -121,7 +121,9 @@ describe('distill --export', () => {
     expect(await checkTypes(OPENAI, [{ ...line, messages: [{ role: 'assistent' }] }])).toContain('error');
   });
 
-  it('writes them for Messages, without conversations that hold answers of others', async () => {
+  it('writes them for Messages, without conversations that hold answers of others', {
+    tags: 'long',
+  }, async () => {
     const report = await exportAs('anthropic', 'anthropic');
     expect(report.left_out).toEqual({ other_answers: 1 });
     const lines = [...readLines('anthropic', 'train.jsonl'), ...readLines('anthropic', 'held-out.jsonl')];
@@ -133,13 +135,13 @@ describe('distill --export', () => {
     expect(await checkTypes(ANTHROPIC, lines.slice(0, 20))).toBe('');
   });
 
-  it('keeps the share apart that is asked for, and replaces an export alone', async () => {
+  it('keeps the share apart that is asked for, and replaces an export alone', { tags: 'long' }, async () => {
     const report = await exportAs('openai', 'again', '--held-out', '0.5');
     expect(report.held_out).toBe(0.5);
     expect(report.held_out_runs.length).toBeGreaterThan(RUNS / 4);
     const again = await exportAs('openai', 'again', '--held-out', '0.25');
     expect(again.held_out_runs.length).toBeLessThan(report.held_out_runs.length);
-    // What was kept apart of fewer is kept apart of more.
+    // What was held out of fewer is held out of more.
     for (const run of again.held_out_runs) expect(report.held_out_runs).toContain(run);
 
     mkdirSync(join(folder, 'other'));
@@ -153,7 +155,7 @@ describe('distill --export', () => {
     expect(readFileSync(join(folder, 'other', 'train.jsonl'), 'utf8')).toBe('mine');
   });
 
-  it('tells a person where the files are, and how the taught model is tried', async () => {
+  it('tells a person where the files are, and how the taught model is tried', { tags: 'long' }, async () => {
     const argv = ['distill', '--db', db, '--out', join(folder, 'told'), '--export', 'openai'];
     const { code, stdout } = await runHere(argv, { DATA_DIR: join(folder, 'data') });
     expect(code).toBe(0);
@@ -162,7 +164,7 @@ describe('distill --export', () => {
   });
 });
 
-it('says in one line that there is no room, and leaves no part of a file', async () => {
+it('says in one line that there is no room, and leaves no part of a file', { tags: 'long' }, async () => {
   const out = join(folder, 'full');
   const argv = ['distill', '--db', db, '--out', out, '--export', 'openai'];
   await using child = new CliChild(argv, {

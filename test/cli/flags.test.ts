@@ -9,11 +9,11 @@ import { runInspect } from '../../src/cli/inspect.ts';
 import { type CliIo, EXIT, UsageError } from '../../src/cli/io.ts';
 import { runFeedback, runKeys } from '../../src/cli/keys.ts';
 import { runLoop } from '../../src/cli/loop.ts';
-import { findNearestName } from '../../src/cli/nearest-name.ts';
 import { runPatterns } from '../../src/cli/patterns.ts';
 import { runStart } from '../../src/cli/start.ts';
 import { runToken } from '../../src/cli/token.ts';
 import { runTrace } from '../../src/cli/trace.ts';
+import { findNearestName } from '../../src/std/nearest-name.ts';
 import { runCli } from './child.ts';
 
 const io: CliIo = { out: async () => {}, err: () => {}, is_terminal: false, has_color: false };
@@ -42,7 +42,7 @@ const COMMANDS: Record<string, Entry> = {
   up: { run: (argv) => runStart('up', argv, io), text: '--note', words: ['extra'] },
   serve: { run: (argv) => runStart('serve', argv, io), text: '--port', words: ['extra'] },
   gateway: { run: (argv) => runStart('gateway', argv, io), text: '--db', words: ['extra'] },
-  inspect: { run: (argv) => runInspect(argv, io), text: '--run', words: ['extra'] },
+  inspect: { run: (argv) => runInspect(argv, io), text: '--run', words: ['extra', '--limits'] },
   trace: { run: (argv) => runTrace(argv, io), text: '--out', words: ['extra'] },
   distill: { run: (argv) => runDistill(argv, io), text: '--tier', words: ['extra'] },
   loop: { run: (argv) => runLoop(argv, io), text: '--every', words: ['extra'] },

@@ -5,6 +5,7 @@ import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { describe, expect, it } from 'vitest';
 import { PATTERNS } from '../../src/domain/pattern-rows.ts';
+import { decodeExchange } from '../../src/providers/decode.ts';
 import { CaptureLog } from '../../src/storage/capture/log.ts';
 import { databasePaths, openMain } from '../../src/storage/lmdb/stores.ts';
 import { makeExchange } from '../storage/captured.ts';
@@ -33,6 +34,7 @@ async function makeData(): Promise<string> {
   const log = await CaptureLog.open({ path: join(DATA_DIR, 'capture.mdb'), redact: false });
   const body = JSON.stringify({ model: 'm', messages: [{ role: 'user', content: 'hello' }] });
   await log.append([makeExchange({ run_id: 'r', seq: 1, request_body: Buffer.from(body) })]);
+  await log.indexSome(decodeExchange, 1_000);
   await log.close();
   await runCli(['keys', 'create', '--org', 'acme', '--name', 'ci'], { DATA_DIR });
   return DATA_DIR;
@@ -63,7 +65,7 @@ describe('a place that takes no more is named', () => {
   });
 
   const hasPrlimit = spawnSync('prlimit', ['--version']).status === 0;
-  it.skipIf(!hasPrlimit)('where databases and secrets are', async () => {
+  it.skipIf(!hasPrlimit)('where databases and secrets are', { tags: 'long' }, async () => {
     const DATA_DIR = await makeData();
     const lastLine = async (argv: string[], data: string, bytesMax: string): Promise<string | undefined> => {
       const env = { DATA_DIR: data };

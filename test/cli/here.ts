@@ -20,7 +20,7 @@ export async function runHere(
   process.env = { PATH: before.PATH, ...FEW_THREADS, ...env };
   const umask = process.umask(0o077);
   try {
-    const code = await runUnderstudy([IN_PROCESS, ...argv], {
+    const code = await runUnderstudy([IN_PROCESS.quiet, ...argv], {
       out: async (data) => {
         told.stdout += typeof data === 'string' ? data : Buffer.from(data).toString();
       },

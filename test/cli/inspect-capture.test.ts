@@ -7,7 +7,7 @@ import { runInspect } from '../../src/cli/inspect.ts';
 import type { CapturedExchange } from '../../src/domain/exchange.ts';
 import { decodeExchange, type StoredExchange } from '../../src/providers/decode.ts';
 import { CaptureLog } from '../../src/storage/capture/log.ts';
-import { addToolLoop, MadeSource } from '../analysis/made-run.ts';
+import { addToolLoop, MadeSource } from '../captures/made-run.ts';
 
 let folder = '';
 beforeAll(() => {
@@ -75,7 +75,7 @@ function captureLoop(
 }
 
 describe('inspect on a capture file', () => {
-  it.each([true, false])('shows labelled and found runs, and both golden (indexed: %s)', async (indexed) => {
+  it('shows labelled and found runs, and both golden', async () => {
     const models = captured(
       {
         ...captureLoop(null)[0]!,
@@ -86,17 +86,13 @@ describe('inspect on a capture file', () => {
       },
       { kind: 'other', method: 'GET' },
     );
-    const file = await write(
-      `loops-${indexed}.mdb`,
-      [...captureLoop('mend-1'), models, ...captureLoop(null)],
-      indexed,
-    );
+    const file = await write('loops.mdb', [...captureLoop('mend-1'), models, ...captureLoop(null)], true);
     const { status, out } = await inspect('--db', file, '--json');
     expect(status).toBe(0);
     const table = JSON.parse(out.toString());
     expect(table.without_run).toMatchObject({ exchanges: 1, turns: 0 });
     expect(table.runs).toHaveLength(2);
-    expect(table.runs[0]).toMatchObject({ run_id: 'mend-1', exchanges: 4, golden: true, errors: 1 });
+    expect(table.runs[0]).toMatchObject({ run_id: 'mend-1', exchanges: 4, golden: true, errors: 2 });
     expect(table.runs[1]).toMatchObject({ exchanges: 4, golden: true, reasons: [], first_seq: null });
     const run = await inspect('--db', file, '--run', table.runs[1].run_id);
     expect(run.out.toString()).toContain('assistant Done: one line.\n  stop      end_turn\n');
@@ -104,6 +100,15 @@ describe('inspect on a capture file', () => {
     expect(text.out.toString()).toContain(
       '2 runs, 8 turns in 8 exchanges, 2 golden.\n1 exchange without a run',
     );
+  });
+
+  it('says how many exchanges are not indexed yet, and what it knows of one', async () => {
+    const file = await write('unread.mdb', captureLoop('mend-1'), false);
+    const table = JSON.parse((await inspect('--db', file, '--json')).out.toString());
+    expect(table).toMatchObject({ runs: [], without_run: null, not_indexed: 4 });
+    expect((await inspect('--db', file)).out.toString()).toContain('4 exchanges not indexed yet');
+    const one = JSON.parse((await inspect('--db', file, '--exchange', '1', '--json')).out.toString());
+    expect(one).toMatchObject({ id: 1, run_id: 'mend-1', model: null, not_indexed: true });
   });
 
   it('does not call a run golden that lost an exchange on the way to the disk', async () => {
@@ -117,7 +122,7 @@ describe('inspect on a capture file', () => {
     expect(run.reasons.map((reason: { code: string }) => reason.code)).toContain('unlinked');
   });
 
-  it('gives back the bytes, and fails by name on a file that is none or is cut off', async () => {
+  it('gives back the bytes, and names a file that is no database or is cut off', async () => {
     const [first] = captureLoop('mend-1');
     const file = await write('bytes.mdb', [first!], true);
     for (const side of ['request', 'response'] as const) {

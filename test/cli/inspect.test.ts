@@ -5,7 +5,7 @@ import { describe, expect, it } from 'vitest';
 import { type InspectSurroundings, runInspect } from '../../src/cli/inspect.ts';
 import { UsageError } from '../../src/cli/io.ts';
 import { makeHarmless, measureWidth } from '../../src/cli/terminal-text.ts';
-import { addToolLoop, MadeSource } from '../analysis/made-run.ts';
+import { addToolLoop, MadeSource } from '../captures/made-run.ts';
 
 const db = path.join(tmpdir(), `inspect-${process.pid}.mdb`);
 
@@ -29,7 +29,7 @@ async function inspect(
   let closed = false;
   const surroundings: InspectSurroundings = {
     default_db: db,
-    runs_dbs: [],
+    said_in: [],
     ...(argv.includes('--db')
       ? {}
       : {
@@ -60,6 +60,48 @@ const loop = (source: MadeSource): void => addToolLoop(source, 'mend-1', true);
 
 /** Everything that a stranger could use against a terminal: CSI, OSC, 8-bit CSI, overrides, a lone surrogate. */
 const HOSTILE = '\u001b[2J\u001b]0;owned\u0007\u009b31m\r\u202egnp.exe\ufeff';
+
+describe('a query', () => {
+  const fill = (source: MadeSource): void => {
+    loop(source);
+    source.add({ run_id: 'cut', seq: 4, aborted: true, status: 500, request: {}, response: '' });
+    source.add({ shape: null, path: '/v1/models' });
+  };
+
+  it('lists the runs that match, in its order', async () => {
+    const { status, out } = await inspect(['sort:turns'], fill);
+    expect(status).toBe(0);
+    const lines = out.split('\n');
+    expect(lines[0]).toMatch(/^RUN +STATUS +AGENT +MODEL +STARTED +TOOK +TOKENS +COST +ERR +TASK$/);
+    expect(lines[1]).toMatch(/^mend-1 +ok +- +claude-x-20260101, claude-x .* 1 +Mend the parser\.$/);
+    expect(lines[2]).toMatch(/^cut +error /);
+    expect(out).toMatch(/\n2 runs, \$\d/);
+    for (const [words, found] of [
+      [['status:error'], ['cut']],
+      [['-status:error'], ['mend-1']],
+      [['tool:read_file', 'parser'], ['mend-1']],
+      [['"the parser" -is:golden'], []],
+      [['turns:>0', '--golden'], ['mend-1']],
+      [['sort:started', '--limit', '1'], ['cut']],
+      [['has:error', '--since', '2026-01-02T03:04:05.800Z'], ['cut']],
+    ] as const) {
+      const { out: json } = await inspect([...words, '--json'], fill);
+      expect(
+        JSON.parse(json).runs.map(({ run_id }: { run_id: string }) => run_id),
+        words.join(' '),
+      ).toEqual(found);
+    }
+    expect((await inspect(['tool:none'], fill)).out).toBe('No such run.\n');
+  });
+
+  it('says where it is wrong', async () => {
+    const wrong = await inspect(['cost:>1 modle:x']).catch((thrown) => thrown);
+    expect(wrong).toBeInstanceOf(UsageError);
+    expect(wrong.message).toContain('did you mean "model"?');
+    expect(wrong.message).toContain('\n  cost:>1 modle:x\n          ^^^^^');
+    await expect(inspect(['status:ok', '--run', 'x'])).rejects.toThrow('status:ok belongs to no option');
+  });
+});
 
 describe('the table of runs', () => {
   it('has a line a run and sums up', async () => {
@@ -180,6 +222,7 @@ describe('the table of runs', () => {
       runs: [{ run_id: 'mend-1', exchanges: 4, golden: true, input_tokens: 300 }],
       without_run: null,
       uncounted_exchanges: 0,
+      not_indexed: 0,
     });
   });
 });
@@ -227,7 +270,7 @@ note     baseline
     });
     expect(out).toContain('golden   no\n         - x-svc-seq 2 to 3 missing\n           see writer.dropped');
     expect(out).toContain('\n-- seq 2 to 3 missing --\n#4  seq 4');
-    expect(out).toContain('not the continuation of the turn before');
+    expect(out).toContain('does not continue the previous turn');
   });
 
   it('tells the conversations of a run apart, and what goes on with what', async () => {
@@ -260,8 +303,8 @@ note     baseline
     expect(out).toMatch(
       /#2 .*\n +conversation 2 begins: a sub-agent, or a side call\n +system +You help\.\n +user +Mend it\./,
     );
-    expect(out).toMatch(/#3 .*\n +goes on from #1\n/);
-    expect(out).toMatch(/#4 .*\n +not the continuation of the turn before\n/);
+    expect(out).toMatch(/#3 .*\n +continues #1\n/);
+    expect(out).toMatch(/#4 .*\n +does not continue the previous turn\n/);
   });
 
   it('marks who served a turn, what broke off, and lists long arguments', async () => {
@@ -430,7 +473,8 @@ describe('mistakes', () => {
     [['--golden', '--not-golden'], /leave nothing/],
     [['--run', 'a', '--limit', '3'], /--limit chooses among runs/],
     [['--nonsense'], /nonsense/],
-    [['surplus'], /surplus/],
+    [['surplus', '--run', 'a'], /surplus belongs to no option/],
+    [['surplus:1'], /no field "surplus"/],
   ])('%j is wrong use', async (argv, message) => {
     await expect(inspect(argv)).rejects.toThrow(message);
     await expect(inspect(argv)).rejects.toBeInstanceOf(UsageError);
@@ -453,5 +497,124 @@ describe('mistakes', () => {
     for (const flag of ['--db', '--run', '--exchange', '--raw', '--json', '--full'])
       expect(out).toContain(flag);
     for (const line of out.split('\n')) expect(line.length).toBeLessThanOrEqual(120);
+  });
+});
+
+describe('--cache', () => {
+  const twoTurns = (source: MadeSource): void => {
+    const tools = [{ name: 'Read' }, { name: 'Edit' }];
+    const system = [{ type: 'text', text: 'Mend code.', cache_control: { type: 'ephemeral' } }];
+    const first = { role: 'user', content: 'Go.' };
+    const said = { role: 'assistant', content: [{ type: 'text', text: 'Done.' }] };
+    const add = (request: object, usage: object): void =>
+      void source.add({
+        run_id: 'mend-1',
+        request: { model: 'claude-sonnet-4-5', system, ...request },
+        response: { type: 'message', model: 'claude-sonnet-4-5', stop_reason: 'end_turn', usage, ...said },
+      });
+    const none = { input_tokens: 5, output_tokens: 5 };
+    const written = { ...none, cache_read_input_tokens: 0, cache_creation_input_tokens: 5_000 };
+    add({ tools, messages: [first] }, written);
+    add({ tools: tools.toReversed(), messages: [first, said, { role: 'user', content: 'More.' }] }, written);
+  };
+
+  it('shows why a turn missed, where, and what it cost', async () => {
+    const { status, out } = await inspect(['--run', 'mend-1', '--cache'], twoTurns);
+    expect(status).toBe(0);
+    expect(out).toContain('#1  first  read 0 tokens');
+    expect(out).toContain('#2  miss   lost 5,000 tokens, $0.01725 (read 0 of 5,000, beside #1)');
+    expect(out).toMatch(
+      /why +The same tools stand in another order\n +where +tool 1 \(Edit\), after 9 characters\n/,
+    );
+    expect(out).toContain('2 turns, 1 of them missed the cache: 5,000 tokens lost, $0.01725');
+  });
+
+  it('sums all runs by cause, as text and as JSON', async () => {
+    const { out } = await inspect(['--cache'], twoTurns);
+    expect(out).toMatch(
+      /The same tools stand in another order \(tool 1 \(Edit\)\)\n +lost +5,000 tokens in 1 turn/,
+    );
+    const json = JSON.parse((await inspect(['--cache', '--json'], twoTurns)).out);
+    expect(json).toMatchObject({
+      runs: 1,
+      turns: 2,
+      causes: [{ cause: 'tools_reordered', runs: ['mend-1'] }],
+    });
+    const run = JSON.parse((await inspect(['--cache', '--json', '--run', 'mend-1'], twoTurns)).out);
+    expect(run).toMatchObject({ run_id: 'mend-1', turns: [{ verdict: 'first' }, { verdict: 'miss' }] });
+  });
+
+  it('says which run is missing', async () => {
+    const { status, err } = await inspect(['--cache', '--run', 'none'], twoTurns);
+    expect([status, err]).toEqual([1, expect.stringContaining('has no run "none"')]);
+  });
+});
+
+describe('--limits', () => {
+  const limited = (source: MadeSource): void => {
+    const record = source.add({
+      run_id: 'mend-1',
+      request: { model: 'm', messages: [{ role: 'user', content: 'Go.' }] },
+      response: { type: 'message', model: 'm', role: 'assistant', content: [], stop_reason: 'end_turn' },
+    });
+    record.started_at = new Date(Date.now() - 5_000).toISOString();
+    record.credential = '0123456789ab';
+    record.response.headers.push(
+      ['x-ratelimit-limit-tokens', '200000'],
+      ['x-ratelimit-remaining-tokens', '50000'],
+      ['x-ratelimit-reset-tokens', '1h0m0s'],
+    );
+  };
+
+  it('shows what is left, of which credential, and who used it', async () => {
+    const { status, out } = await inspect(['--limits'], limited);
+    expect(status).toBe(0);
+    expect(out).toContain('tokens  75 % used  50,000 of 200,000 left  anthropic, credential 0123456789ab\n');
+    expect(out).toMatch(/resets +\S+ \(in 59 min/);
+    expect(out).toMatch(/runs +mend-1 \(0 tokens\)/);
+    expect(JSON.parse((await inspect(['--limits', '--json'], limited)).out)).toMatchObject({
+      limits: [{ name: 'tokens', remaining: 50_000, runs_out_at: null }],
+      is_whole: true,
+    });
+  });
+
+  it('says so where no answer told any', async () => {
+    expect((await inspect(['--limits'])).out).toBe('No answer of the last 24 hours told a limit.\n');
+  });
+});
+
+describe('--by', () => {
+  const tools = (source: MadeSource): void => {
+    addToolLoop(source, 'mend-1', true);
+    for (const record of source.records) record.tools = ['read_file'];
+  };
+
+  it('sums figures, with a line for all of them', async () => {
+    const { status, out } = await inspect(['--by', 'tool'], tools);
+    expect(status).toBe(0);
+    const [title, row, all, end] = out.split('\n');
+    expect(title).toMatch(/^TOOL +TURNS +ERR +IN +CACHED +OUT +COST +P50 +P95$/);
+    expect(row).toMatch(/^read_file +4 +1 /);
+    expect(all).toMatch(/^\(all\) +4 +1 /);
+    expect(end).toMatch(
+      /^4 exchanges, until \d{4}-\d\d-\d\d \(UTC days\), 3 turns without a known price or tokens$/,
+    );
+  });
+
+  it('gives the same as JSON, of whole days', async () => {
+    const { out } = await inspect(['--by', 'day', '--since', '2026-01-01', '--json'], tools);
+    expect(JSON.parse(out)).toMatchObject({
+      by: 'day',
+      from_day: '2026-01-01',
+      is_whole: true,
+      total: { turns: 4 },
+      rows: [{ name: '2026-01-02', turns: 4 }],
+    });
+  });
+
+  it('names the dimensions that there are', async () => {
+    await expect(inspect(['--by', 'size'])).rejects.toThrow(
+      '--by takes model, provider, agent, tool, note, credential, served_by, day, not "size"',
+    );
   });
 });

@@ -7,6 +7,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { captureBaskets, captureExchanges } from '../fixtures/basket-agent.ts';
+import { longFrom } from '../long-parts.ts';
 import { makeExchange } from '../storage/captured.ts';
 import { CliChild } from './child.ts';
 
@@ -36,53 +37,54 @@ afterAll(async () => {
 const env = (): Record<string, string> => ({ DATA_DIR: join(folder, 'data') });
 const address = (): string => `http://127.0.0.1:${(model.address() as AddressInfo).port}`;
 
-describe.each(SIGNALS)('%s', (signal) => {
-  it('during a round publishes nothing, and says what is kept', async () => {
-    const out = join(folder, `round-${signal}`);
-    const argv = ['loop', '--once', '--db', db, '--out', out, '--student', 'http', '--model', 'm'];
-    await using child = new CliChild([...argv, '--endpoint', address()], { env: env() });
-    await once(model, 'request');
-    child.process.kill(signal);
-    const end = await child.ended;
-    // A shell shows this as 130 and 143.
-    expect([end.code, end.signal, end.stdout]).toEqual([null, signal, '']);
-    expect(end.stderr).toMatch(
-      new RegExp(
-        `understudy: interrupted by ${signal}: [^\\n]+; nothing is published in ${out}; ${out}\\.work keeps`,
-      ),
-    );
-    expect(existsSync(join(out, 'manifest.json'))).toBe(false);
-    expect(existsSync(out) ? readdirSync(out).filter((name) => name.endsWith('.partial')) : []).toEqual([]);
-  });
-
-  it('while a model is only tried says that not all was asked', async () => {
-    const argv = ['distill', '--db', db, '--model-url', address(), '--model', 'm'];
-    await using child = new CliChild(argv, { env: env() });
-    await once(model, 'request');
-    child.process.kill(signal);
-    const end = await child.ended;
-    expect([end.code, end.signal, end.stdout]).toEqual([null, signal, '']);
-    expect(end.stderr).toMatch(
-      /interrupted by SIG[A-Z]+: [^\n]+; the model was not asked about all steps, and nothing is written\n/,
-    );
-  });
-
-  it('while inspect writes says that it is not all', async () => {
-    const large = join(folder, `large-${signal}.mdb`);
-    const request_body = Buffer.from(JSON.stringify({ text: 'x'.repeat(LARGE_BYTES) }));
-    await captureExchanges(large, [makeExchange({ request_body })]);
-    await using child = new CliChild(['inspect', '--db', large, '--exchange', '1', '--raw', 'request'], {
-      env: env(),
+for (const [at, signal] of SIGNALS.entries())
+  describe(signal, longFrom(at, 1), () => {
+    it('during a round publishes nothing, and says what is kept', async () => {
+      const out = join(folder, `round-${signal}`);
+      const argv = ['loop', '--once', '--db', db, '--out', out, '--student', 'http', '--model', 'm'];
+      await using child = new CliChild([...argv, '--endpoint', address()], { env: env() });
+      await once(model, 'request');
+      child.process.kill(signal);
+      const end = await child.ended;
+      // A shell shows this as 130 and 143.
+      expect([end.code, end.signal, end.stdout]).toEqual([null, signal, '']);
+      expect(end.stderr).toMatch(
+        new RegExp(
+          `understudy: interrupted by ${signal}: [^\\n]+; nothing is published in ${out}; ${out}\\.work keeps`,
+        ),
+      );
+      expect(existsSync(join(out, 'manifest.json'))).toBe(false);
+      expect(existsSync(out) ? readdirSync(out).filter((name) => name.endsWith('.partial')) : []).toEqual([]);
     });
-    // It waits for its reader from then on.
-    await child.waitForOutput(/xxx/);
-    child.process.stdout!.pause();
-    child.process.kill(signal);
-    await once(child.process, 'exit');
-    child.process.stdout!.resume();
-    const end = await child.ended;
-    expect([end.code, end.signal]).toEqual([null, signal]);
-    expect(end.stderr).toBe(`understudy: interrupted by ${signal}: what it has shown is not all\n`);
-    expect(end.stdout.length).toBeLessThan(LARGE_BYTES);
+
+    it('while a model is only tried says that not all was asked', async () => {
+      const argv = ['distill', '--db', db, '--model-url', address(), '--model', 'm'];
+      await using child = new CliChild(argv, { env: env() });
+      await once(model, 'request');
+      child.process.kill(signal);
+      const end = await child.ended;
+      expect([end.code, end.signal, end.stdout]).toEqual([null, signal, '']);
+      expect(end.stderr).toMatch(
+        /interrupted by SIG[A-Z]+: [^\n]+; the model was not asked about all steps, and nothing is written\n/,
+      );
+    });
+
+    it('while inspect writes says that it is not all', async () => {
+      const large = join(folder, `large-${signal}.mdb`);
+      const request_body = Buffer.from(JSON.stringify({ text: 'x'.repeat(LARGE_BYTES) }));
+      await captureExchanges(large, [makeExchange({ request_body })]);
+      await using child = new CliChild(['inspect', '--db', large, '--exchange', '1', '--raw', 'request'], {
+        env: env(),
+      });
+      // It waits for its reader from then on.
+      await child.waitForOutput(/xxx/);
+      child.process.stdout!.pause();
+      child.process.kill(signal);
+      await once(child.process, 'exit');
+      child.process.stdout!.resume();
+      const end = await child.ended;
+      expect([end.code, end.signal]).toEqual([null, signal]);
+      expect(end.stderr).toBe(`understudy: interrupted by ${signal}: the output is incomplete\n`);
+      expect(end.stdout.length).toBeLessThan(LARGE_BYTES);
+    });
   });
-});

@@ -16,7 +16,6 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { makeOrder, OrderRun, orderScript, TOOLS } from '../../bench/order-agent.ts';
-import type { RoundJson } from '../../src/cli/distill-report.ts';
 import type { CliIo } from '../../src/cli/io.ts';
 import { UsageError } from '../../src/cli/io.ts';
 import { type RoundEnd, runLoop } from '../../src/cli/loop.ts';
@@ -28,6 +27,7 @@ import { createPrng } from '../../src/std/prng.ts';
 import { CaptureLog } from '../../src/storage/capture/log.ts';
 import { readStudentManifest } from '../../src/student/directory.ts';
 import { readOrders } from '../../src/student/orders.ts';
+import type { RoundJson } from '../../src/teaching/round-json.ts';
 import { basketExchanges, captureExchanges } from '../fixtures/basket-agent.ts';
 import { CliChild, type RunCommand, runCli } from './child.ts';
 import { runHere } from './here.ts';
@@ -167,7 +167,7 @@ describe('what cannot be read or written', () => {
 });
 
 describe('a round', () => {
-  it('promises no answer that the gateway would decline', async () => {
+  it('promises no answer that the gateway would decline', { tags: 'long' }, async () => {
     const strict = join(folder, 'strict.mdb');
     // The upstream's model has not kept to one schema, and the gateway keeps to all of them.
     await captureOrders(strict, 0, 60, (body) => ({
@@ -206,7 +206,7 @@ interface Round {
 
 describe('wrong use', () => {
   it.each([
-    [[], 'say where the student goes: --out DIR'],
+    [[], 'name the folder of the student: --out DIR'],
     [['--out', 'x', '--target-error', '0'], '--target-error takes a number from 0.001 to 0.5'],
     [['--out', 'x', '--target-error', '5%'], '--target-error takes a number from 0.001 to 0.5'],
     [['--out', 'x', '--min-served', '-1'], '--min-served'],
@@ -278,7 +278,9 @@ describe('loop at an interval', () => {
     expect(seen).toEqual(Array(4).fill(['--out', 'x', '--db', 'y', '--once', '--json']));
   });
 
-  it('publishes as a process, hears SIGTERM, and a later round sees what came since', async () => {
+  it('publishes as a process, hears SIGTERM, and a later round sees what came since', {
+    tags: 'long',
+  }, async () => {
     const out = join(folder, 'kept-up');
     const own = join(folder, 'growing.mdb');
     await captureOrders(own, 0, 40);
@@ -293,7 +295,7 @@ describe('loop at an interval', () => {
 });
 
 describe('a database that was made anew at the same path', () => {
-  it('is read anew, though its runs have the same names and times', async () => {
+  it('is read anew, though its runs have the same names and times', { tags: 'long' }, async () => {
     const own = join(folder, 'anew.mdb');
     const out = join(folder, 'anew');
     const round = async (): Promise<RoundJson> => {
@@ -317,7 +319,7 @@ describe('a database that was made anew at the same path', () => {
 });
 
 describe('a round while an operator holds a version', () => {
-  it('keeps what it makes, says so, and makes it once', async () => {
+  it('keeps what it makes, says so, and makes it once', { tags: 'long' }, async () => {
     const out = join(folder, 'held');
     const round = async () => {
       const argv = ['loop', '--once', '--db', db, '--out', out, '--share', '0.25', '--json'];
@@ -379,29 +381,33 @@ describe('a student that asks a cheaper model', () => {
       { ...env, SVC_STUDENT_KEY: 'sk-student-4711-secret' },
     );
 
-  it.each(['messages', 'chat_completions'])('is measured by asking it, in the style of %s', async (style) => {
-    const service = await startFakeProvider({ script: orderScript });
-    try {
-      const run = style === 'messages' ? runCli : runHere;
-      const { code, stdout, stderr } = await askOf(service, `http-${style}`, style, run);
-      expect([code, stderr]).toEqual([0, '']);
-      expect(stdout).toContain('answers of the service');
-      const text = readFileSync(join(folder, `http-${style}`, 'manifest.json'), 'utf8');
-      const manifest = JSON.parse(text);
-      expect(manifest.student).toEqual({ kind: 'http', endpoint: service.url, model: 'cheap', style });
-      expect(manifest.measured.errors).toBe(0);
-      expect(manifest.measured.coverage).toBeGreaterThan(0.5);
-      expect(service.requests.length).toBeGreaterThan(50);
-      expect(JSON.stringify(service.requests[0]!.raw_headers)).toContain('sk-student-4711-secret');
-      const [{ model, stream }] = service.requests.map(({ body }) => JSON.parse(body.toString('utf8')));
-      expect([model, stream]).toEqual(['cheap', false]);
-      for (const told of [text, stdout]) expect(told).not.toContain('4711');
-    } finally {
-      await service.close();
-    }
-  });
+  it.each(['messages', 'chat_completions'])(
+    'is measured by asking it, in the style of %s',
+    { tags: 'long' },
+    async (style) => {
+      const service = await startFakeProvider({ script: orderScript });
+      try {
+        const run = style === 'messages' ? runCli : runHere;
+        const { code, stdout, stderr } = await askOf(service, `http-${style}`, style, run);
+        expect([code, stderr]).toEqual([0, '']);
+        expect(stdout).toContain('answers of the service');
+        const text = readFileSync(join(folder, `http-${style}`, 'manifest.json'), 'utf8');
+        const manifest = JSON.parse(text);
+        expect(manifest.student).toEqual({ kind: 'http', endpoint: service.url, model: 'cheap', style });
+        expect(manifest.measured.errors).toBe(0);
+        expect(manifest.measured.coverage).toBeGreaterThan(0.5);
+        expect(service.requests.length).toBeGreaterThan(50);
+        expect(JSON.stringify(service.requests[0]!.raw_headers)).toContain('sk-student-4711-secret');
+        const [{ model, stream }] = service.requests.map(({ body }) => JSON.parse(body.toString('utf8')));
+        expect([model, stream]).toEqual(['cheap', false]);
+        for (const told of [text, stdout]) expect(told).not.toContain('4711');
+      } finally {
+        await service.close();
+      }
+    },
+  );
 
-  it('is not published when the model is often wrong, or not there', async () => {
+  it('is not published when the model is often wrong, or not there', { tags: 'long' }, async () => {
     let calls = 0;
     const service = await startFakeProvider({
       script: (request) => (calls++ % 3 === 0 ? { text: 'I would not know.' } : orderScript(request)),

@@ -147,8 +147,7 @@ describe('a DATA_DIR that another process serves from', () => {
     }
     // The capture database is another file: a gateway of its own writes to it.
     await findUrl(startGateway(folder, 'http://127.0.0.1:9'));
-    first.process.kill('SIGKILL');
-    await first.ended;
+    await first.kill();
     await start('serve', folder).waitForOutput(API);
     // A dozen processes, one after the other.
   }, 600_000);

@@ -25,7 +25,6 @@ it('a capture database that another process writes to is refused while that one 
       'is writing to it, and a database takes one writer. Put that right, name another file with --db, or set ' +
       'GW_CAPTURE=off to forward without capture\n',
   );
-  first.process.kill('SIGKILL');
-  await first.ended;
+  await first.kill();
   await findUrl(startGateway(folder, 'http://127.0.0.1:9'));
 });

@@ -55,7 +55,7 @@ describe('a start that cannot be', () => {
     }
   });
 
-  it('says the same to whoever works at the database itself', async () => {
+  it('says the same to other commands on the database', async () => {
     const DATA_DIR = makeFolder();
     const main = join(DATA_DIR, 'main.mdb');
     writeFileSync(main, Buffer.alloc(20_000, 'no database '));
@@ -92,7 +92,7 @@ describe('a start that cannot be', () => {
     );
   });
 
-  it('says that a named pipe is no manifest of a student', async () => {
+  it('says that a named pipe is no manifest of a student', { tags: 'long' }, async () => {
     const SVC_DISTILL_DIR = makeFolder();
     const pipe = join(SVC_DISTILL_DIR, 'manifest.json');
     execFileSync('mkfifo', [pipe]);
@@ -120,7 +120,7 @@ describe('a start that cannot be', () => {
     }
   });
 
-  it('says whose port is in use', async () => {
+  it('says whose port is in use', { tags: 'long' }, async () => {
     const other = createServer();
     onTestFinished(() => void other.close());
     await new Promise<void>((resolve) => {
@@ -135,7 +135,7 @@ describe('a start that cannot be', () => {
     }
   });
 
-  it('says which folder holds no embedding model, and what one is', async () => {
+  it('says which folder holds no embedding model, and what one is', { tags: 'long' }, async () => {
     const broken = makeFolder();
     writeFileSync(join(broken, 'model.onnx'), 'no graph');
     writeFileSync(join(broken, 'tokenizer.json'), '{}');
@@ -154,7 +154,7 @@ describe('a start that cannot be', () => {
     }
   });
 
-  it('says that what runs the embedding model is not installed', async () => {
+  it('says that what runs the embedding model is not installed', { tags: 'long' }, async () => {
     const hook = `import { registerHooks } from 'node:module';
       registerHooks({ resolve(name, context, next) {
         if (name === 'onnxruntime-node') throw new Error('Cannot find package ' + name);
@@ -170,7 +170,7 @@ describe('a start that cannot be', () => {
     }
   });
 
-  it('says that the embedding service refuses, and keeps its key to itself', async () => {
+  it('says that the embedding service refuses, and keeps its key to itself', { tags: 'long' }, async () => {
     const service = createHttpServer((_request, response) => response.writeHead(401).end('{"error":"no"}'));
     onTestFinished(() => void service.close());
     await new Promise<void>((resolve) => {
@@ -186,7 +186,7 @@ describe('a start that cannot be', () => {
     }
   });
 
-  it('says which capture database cannot be opened, why, and what to do', async () => {
+  it('says which capture database cannot be opened, why, and what to do', { tags: 'long' }, async () => {
     const folder = makeFolder();
     const file = join(folder, 'notes.txt');
     writeFileSync(file, 'no database '.repeat(2_000));
@@ -218,7 +218,7 @@ describe('a start that cannot be', () => {
   });
 
   const hasPrlimit = spawnSync('prlimit', ['--version']).status === 0;
-  it.skipIf(!hasPrlimit)('says that there is no space for a database', async () => {
+  it.skipIf(!hasPrlimit)('says that there is no space for a database', { tags: 'long' }, async () => {
     const DATA_DIR = makeFolder();
     const db = join(DATA_DIR, 'capture.mdb');
     // Files may not grow, as on a full disk: at first there is not even room for LMDB's locks.

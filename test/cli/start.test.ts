@@ -54,7 +54,9 @@ describe('understudy up', () => {
     expect(child.stderr).toContain('SIGTERM: finishing what is in flight');
   });
 
-  it('warns of a secret that is too short to sign tokens, by its bytes, and of a key that nothing uses', async () => {
+  it('warns of a secret that is too short to sign tokens, by its bytes, and of a key that nothing uses', {
+    tags: 'long',
+  }, async () => {
     await using child = new CliChild(['serve'], {
       env: env({ AUTH_DB_URL: 'embedded:', AUTH_JWT_SECRET: 'ü'.repeat(15), AUTH_DB_SERVICE_KEY: 'hunter2' }),
     });
@@ -67,7 +69,7 @@ describe('understudy up', () => {
     expect(stderr).not.toContain('hunter2');
   });
 
-  it('warns when the admin routes can be reached from elsewhere', async () => {
+  it('warns when the admin routes can be reached from elsewhere', { tags: 'long' }, async () => {
     await using child = new CliChild(['gateway', '--host', '0.0.0.0'], { env: env() });
     await child.waitForOutput(WHOLE);
     child.process.kill('SIGINT');
@@ -132,6 +134,7 @@ describe('the drain', () => {
     ['SIGINT', 130, '3'],
   ] as const)(
     'a second %s ends it at once with %i, with server threads: %s',
+    { tags: 'long' },
     async (signal, status, servers) => {
       const upstream = createTcpServer((each) => each.on('error', () => {}));
       upstream.listen(0, '127.0.0.1');

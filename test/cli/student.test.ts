@@ -5,6 +5,7 @@ import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { makeDraft } from '../../bench/made-manifest.ts';
 import { publishStudent, readStudentDirectory, readStudentManifest } from '../../src/student/directory.ts';
+import type { StudentManifest } from '../../src/student/model/manifest.ts';
 import type { StudentModel } from '../../src/student/model/student-model.ts';
 import { readOrders } from '../../src/student/orders.ts';
 import { writeWatchFile } from '../../src/student/watch-file.ts';
@@ -31,10 +32,14 @@ const refuse = async (code: number, words: string, ...argv: string[]) => {
   expect(ended.stderr).toContain(words);
 };
 
+type Kinds = NonNullable<NonNullable<StudentManifest['coverage']['agents']>[number]['kinds']>;
+
 /** A version with two agents, whose groups say which version they are of. */
-function publish(mark: string, threshold = 0.25) {
+function publish(mark: string, threshold = 0.25, kinds: Kinds = []) {
   const agent = (name: string) => ({
     agent: name,
+    title: `You sort ${name} tickets`,
+    kinds: [...kinds],
     tools: ['look', 'book'],
     threshold,
     evidence: 'own' as const,
@@ -45,7 +50,7 @@ function publish(mark: string, threshold = 0.25) {
     measured: { steps: 20, served: 15, errors: 1 },
   });
   const model: StudentModel = {
-    format: 'svc_student_model_v1',
+    format: 'svc_student_model_v2',
     support_min: 2,
     runs: 1,
     steps: 1,
@@ -167,6 +172,61 @@ describe('agents', () => {
     await refuse(1, '2 agents begin with', 'suspend', '');
   });
 
+  it('are called by the first words of their prompts until they are renamed', async () => {
+    await publish('one');
+    const names = async () =>
+      ((await json('show')).agents as { name: string; is_named: boolean }[]).map(({ name, is_named }) => [
+        name,
+        is_named,
+      ]);
+    expect(await names()).toEqual([
+      ['You sort triage.0 tickets', false],
+      ['You sort cluster.0 tickets', false],
+    ]);
+    expect((await run('rename', 'tri', ' Support\u001b\n desk ')).stdout).toBe(
+      'triage.0 is called Support desk\n',
+    );
+    expect(await names()).toEqual([
+      ['Support desk', true],
+      ['You sort cluster.0 tickets', false],
+    ]);
+    // The name is kept beside the student, through a round, and names the variant in other commands.
+    await publish('two');
+    expect(await json('suspend', 'Support desk')).toMatchObject({ agent: 'triage.0' });
+    expect((await run('show')).stdout).toMatch(
+      /triage\.0 +suspended \(operator\).* Support desk +look, book\n/,
+    );
+    expect(await json('rename', 'triage.0')).toMatchObject({ agent: 'triage.0', name: null });
+    expect((await names())[0]).toEqual(['You sort triage.0 tickets', false]);
+    await refuse(2, 'a name needs a character', 'rename', 'triage.0', '\u200b');
+    await refuse(2, 'say which', 'rename');
+    await refuse(1, 'there is no agent x', 'rename', 'x', 'Support desk');
+    writeFileSync(join(directory, 'names.json'), '{}');
+    await refuse(1, 'names.json: damaged', 'rename', 'triage.0', 'Support desk');
+    expect((await run('show')).stderr).toContain('names of agent variants cannot be read');
+  });
+
+  it('say why a kind of answer is not served, and what would change that', async () => {
+    const kind = {
+      kind: 'book',
+      threshold: null,
+      refused: 'too_few' as const,
+      is_final: true,
+      runs: 0,
+      steps: 0,
+      errors: 0,
+      seen_runs: 38,
+      needed_runs: 26,
+      confidence: 0.998,
+      error_at_most: 1,
+    };
+    await publish('one', 0.25, [kind]);
+    expect((await run('show')).stdout).toContain(
+      'Not served of You sort triage.0 tickets (triage.0):\n' +
+        '  book: of 38 golden runs with it, none is near enough to another one; would be served if 26 golden runs were alike\n',
+    );
+  });
+
   it('show what audits have found, and let that be taken back', async () => {
     await publish('one');
     const state = { observed: 40, wrong: 9, bets: [1, 1, 1, 1] };
@@ -205,7 +265,7 @@ describe('wrong use', () => {
   it('is told, and changes nothing', async () => {
     await publish('one');
     const before = readdirSync(directory);
-    await refuse(2, 'say what to do: list, show', 'dance');
+    await refuse(2, 'name the action: list, show', 'dance');
     await refuse(2, 'say which: understudy student suspend AGENT, or --all', 'suspend');
     await refuse(2, 'say which', 'resume', 'triage.0', '--all');
     await refuse(2, '--share goes with publish', 'rollback', '--share', '0.1');
@@ -215,7 +275,7 @@ describe('wrong use', () => {
     const ended = await runHere(['student', 'list'], { DATA_DIR: join(folder, 'data') });
     expect([ended.code, ended.stderr.split('\n')[0]]).toEqual([
       2,
-      'understudy: say which directory: --dir DIR, or SVC_DISTILL_DIR',
+      'understudy: name the directory: --dir DIR, or SVC_DISTILL_DIR',
     ]);
     expect(readdirSync(directory)).toEqual(before);
   });

@@ -44,7 +44,7 @@ it('by an exit: with its code', async () => {
   expect(await lastWords('exit')).toMatchObject([{ msg: 'a server thread ends', exit_code: 7 }]);
 });
 
-it('by a full heap: beforehand, which thread it is and what gives it more', async () => {
+it('by a full heap: beforehand, which thread it is and what gives it more', { tags: 'long' }, async () => {
   const [told, ...more] = await lastWords('memory');
   expect(told).toMatchObject({ level: 50, thread: 1, limit_mb: 96 });
   expect(told!.msg).toMatch(/nearly used up its memory.*--max-old-space-size/);

@@ -12,7 +12,7 @@ import { tmpdir } from 'node:os';
 import path from 'node:path';
 import Anthropic from '@anthropic-ai/sdk';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { CaptureFiles } from '../../src/cli/capture-files.ts';
+import { CaptureFiles } from '../../src/captures/capture-files.ts';
 import { runInspect } from '../../src/cli/inspect.ts';
 import { runTrace, type TraceSurroundings } from '../../src/cli/trace.ts';
 import { type FakeProvider, startFakeProvider } from '../../src/demo/fake-provider.ts';
@@ -105,9 +105,10 @@ async function trace(argv: string[], more: TraceSurroundings & { terminal?: bool
         err += text;
       },
       is_terminal: more.terminal ?? false,
+      shows_progress: more.terminal ?? false,
       has_color: false,
     },
-    { runs_dbs: [], ...more },
+    { said_in: [], ...more },
   );
   const out = Buffer.concat(chunks).toString();
   const isLines = out.startsWith('{');
@@ -125,7 +126,10 @@ const codesOf = (line: { provenance: { reasons: { code: string }[] } }): string[
   line.provenance.reasons.map(({ code }) => code);
 
 describe('trace of what a gateway captured', () => {
-  it('goes on behind a body that is nested deeper than the stack', async () => {
+  it('goes on behind a body that is nested deeper than the stack', {
+    tags: 'long',
+    timeout: 30_000,
+  }, async () => {
     const db = path.join(folder, 'deep.mdb');
     const gateway = await startCaptureGateway({ upstream: provider.url, db });
     try {
@@ -157,7 +161,7 @@ describe('trace of what a gateway captured', () => {
     } finally {
       await gateway.close();
     }
-  }, 30_000);
+  });
 
   it('traces labelled and unlabelled runs of a live database, retries, gaps and aborts told', async () => {
     const db = path.join(folder, 'live.mdb');
@@ -284,7 +288,7 @@ describe('trace of what a gateway captured', () => {
     }
   });
 
-  it('gives whole lines at any moment while the gateway writes and rotates', async () => {
+  it('gives whole lines at any moment while the gateway writes and rotates', { tags: 'long' }, async () => {
     const db = path.join(folder, 'busy.mdb');
     const gateway = await startCaptureGateway({ upstream: provider.url, db });
     try {
@@ -370,8 +374,7 @@ describe('trace of what a gateway captured', () => {
 
   it('asks the monitor runs of the same id how it went', async () => {
     const db = path.join(folder, 'live.mdb');
-    const runs = path.join(folder, 'runs.mdb');
-    const tables = new LmdbTables(runs, 'process');
+    const tables = new LmdbTables(path.join(folder, 'runs.mdb'), 'process');
     const row = (run_id: string, status: string, outcome: string) => ({ run_id, status, outcome });
     const rows = [
       row('labelled', 'finished', 'failure_wrong_file'),
@@ -383,7 +386,7 @@ describe('trace of what a gateway captured', () => {
         transaction.write({ table: RUNS, row: ['org', 'p', value.run_id], op: 'put', value });
     });
     await tables.close();
-    const { lines } = await trace(['--db', db], { runs_dbs: [runs] });
+    const { lines } = await trace(['--db', db], { said_in: [folder] });
     const byRun = new Map(lines.map((line) => [line.run_id, line]));
     expect(byRun.get('labelled').outcome).toBe('failure_wrong_file');
     expect(codesOf(byRun.get('labelled'))).toEqual(['outcome']);
@@ -400,7 +403,7 @@ describe('trace of what a gateway captured', () => {
     const inspect = async (...argv: string[]) => {
       const told: string[] = [];
       const io = { ...quiet, out: async (data: string | Uint8Array) => void told.push(data.toString()) };
-      expect(await runInspect(['--db', db, '--json', ...argv], io, { runs_dbs: [runs] })).toBe(0);
+      expect(await runInspect(['--db', db, '--json', ...argv], io, { said_in: [folder] })).toBe(0);
       return JSON.parse(told.join(''));
     };
     const table = await inspect();
@@ -568,11 +571,11 @@ describe('trace of what is no whole database', () => {
 
   it('does not guess when the monitor runs cannot be read, and does not write over the database', async () => {
     const db = path.join(folder, 'live.mdb');
-    const runs = path.join(folder, 'broken-runs.mdb');
-    writeFileSync(runs, 'x'.repeat(10_000));
-    const { status, out, err } = await trace(['--db', db], { runs_dbs: [runs] });
+    const broken = mkdtempSync(path.join(folder, 'broken-'));
+    writeFileSync(path.join(broken, 'runs.mdb'), 'x'.repeat(10_000));
+    const { status, out, err } = await trace(['--db', db], { said_in: [broken] });
     expect([status, out]).toEqual([1, '']);
-    expect(err).toContain('broken-runs.mdb');
+    expect(err).toContain(path.join(broken, 'runs.mdb'));
     expect(err.trimEnd().split('\n')).toHaveLength(1);
     await expect(trace(['--db', db, '--out', db])).rejects.toThrow('overwrite');
     const nowhere = path.join(folder, 'no', 'such', 'folder.jsonl');
@@ -583,7 +586,7 @@ describe('trace of what is no whole database', () => {
     expect(existsSync(`${folder}.partial`)).toBe(false);
   });
 
-  it('has its help, exit statuses and a quiet pipe as a process of its own', async () => {
+  it('has its help, exit statuses and a quiet pipe as a process', async () => {
     const db = path.join(folder, 'live.mdb');
     const env = { DATA_DIR: path.join(folder, 'nothing-here') };
     const [help, wrong, none, piped] = await Promise.all([

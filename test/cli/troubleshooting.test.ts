@@ -17,7 +17,7 @@ const blocks = [...page.matchAll(/^## (.+)\n[\s\S]*?(?=^## |$(?![\s\S]))/gm)].fl
 );
 
 const hasTools = spawnSync('jq', ['--version']).status === 0 && spawnSync('curl', ['--version']).status === 0;
-describe.skipIf(!hasTools)('each command, where the machine has jq and curl', () => {
+describe.skipIf(!hasTools)('each command, where the machine has jq and curl', { tags: 'long' }, () => {
   const folder = mkdtempSync(join(tmpdir(), 'troubleshooting-'));
   let service: CliChild;
   let provider: ChildProcess;

@@ -1,8 +1,9 @@
 /** The command line from outside: help, versions, wrong use, bad values. */
 
-import { readFileSync } from 'node:fs';
+import { readdirSync, readFileSync } from 'node:fs';
 import { describe, expect, it } from 'vitest';
-import { DEFAULTS, STUDENT_TIMEOUT_MS } from '../../src/limits.ts';
+import { DEFAULTS } from '../../src/limits.ts';
+import { STUDENT_TIMEOUT_MS } from '../../src/student/serving/limits.ts';
 import { runCli } from './child.ts';
 import { runHere } from './here.ts';
 
@@ -44,8 +45,9 @@ describe('understudy', () => {
 
 describe('help of up', () => {
   it('names every variable that the configuration reads', async () => {
-    const source = readFileSync(new URL('../../src/config.ts', import.meta.url), 'utf8');
-    const names = [...source.matchAll(/^ {2}([A-Z_]+): \[/gm)].map(([, name]) => name!);
+    const folder = new URL('../../src/config/', import.meta.url);
+    const sources = readdirSync(folder).map((name) => readFileSync(new URL(name, folder), 'utf8'));
+    const names = [...sources.join('\n').matchAll(/^ {2}([A-Z_]+): \[/gm)].map(([, name]) => name!);
     expect(names).toContain('GW_UPSTREAM_BASE');
     const { stdout } = await runHere(['up', '--help']);
     // The older name of SERVER_THREADS, which nobody should begin with.

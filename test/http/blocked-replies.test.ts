@@ -8,8 +8,9 @@ import { type ClientRequest, type IncomingMessage, request } from 'node:http';
 import { setImmediate as nextTick } from 'node:timers/promises';
 import { afterEach, expect, it } from 'vitest';
 import { raiseParserHeadLimit } from '../../src/config.ts';
+import type { HttpServer } from '../../src/http/http-server.ts';
 import type { HttpStream } from '../../src/http/http-stream.ts';
-import { type HttpServer, startServer } from '../../src/http/server.ts';
+import { startServer } from '../../src/http/server.ts';
 
 const MIB = 1024 * 1024;
 

@@ -6,9 +6,14 @@ import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import { raiseParserHeadLimit } from '../../src/config.ts';
 import type { EventSink } from '../../src/contract/handler.ts';
 import { serveApi } from '../../src/http/api-listener.ts';
-import { EVENT_STREAM_HEADERS, encodeEvent, encodeOpening } from '../../src/http/event-stream.ts';
-import { type HttpServer, startServer } from '../../src/http/server.ts';
-import { LIVE_BUFFERED_BYTES } from '../../src/limits.ts';
+import {
+  EVENT_STREAM_HEADERS,
+  encodeEvent,
+  encodeOpening,
+  LIVE_BUFFERED_BYTES,
+} from '../../src/http/event-stream.ts';
+import type { HttpServer } from '../../src/http/http-server.ts';
+import { startServer } from '../../src/http/server.ts';
 import { PATIENCE_MS } from '../fixtures/patience.ts';
 
 let server: HttpServer;
@@ -68,7 +73,7 @@ async function openReader(method = 'GET'): Promise<{ socket: Socket; text(): str
 const until = (check: () => void) => vi.waitFor(check, { timeout: PATIENCE_MS, interval: 5 });
 
 describe('an event stream', () => {
-  it('begins with a head that nobody on the way keeps or gathers', async () => {
+  it('begins with a head that no proxy caches or buffers', async () => {
     const reader = await openReader();
     await until(() => expect(reader.text()).toContain('retry: 3000\nid: 7\n\n'));
     const [head] = reader.text().toLowerCase().split('\r\n\r\n');
@@ -96,7 +101,7 @@ describe('an event stream', () => {
     expect(server.open).toBe(1);
   });
 
-  it('drops a reader that does not read, at the bound, and nobody else', async () => {
+  it('drops a reader that does not read, at the bound, and no other', async () => {
     const slow = await openReader();
     slow.socket.pause();
     const quick = await openReader();

@@ -2,10 +2,10 @@
 import { connect, type Socket } from 'node:net';
 import { afterEach, beforeEach, expect, it, vi } from 'vitest';
 import { raiseParserHeadLimit } from '../../src/config.ts';
-import { type CollectedRequest, serveApi } from '../../src/http/api-listener.ts';
+import { type CollectedRequest, OPEN_BODY_BYTES_MIN, serveApi } from '../../src/http/api-listener.ts';
+import type { HttpServer } from '../../src/http/http-server.ts';
 import type { HttpStream } from '../../src/http/http-stream.ts';
-import { type HttpServer, startServer } from '../../src/http/server.ts';
-import { OPEN_BODY_BYTES_MIN } from '../../src/limits.ts';
+import { startServer } from '../../src/http/server.ts';
 import { PATIENCE_MS } from '../fixtures/patience.ts';
 
 const CAP = 300_000;

@@ -2,7 +2,8 @@
 import { connect, type Socket } from 'node:net';
 import { afterEach, beforeEach, expect, it, vi } from 'vitest';
 import { raiseParserHeadLimit } from '../../src/config.ts';
-import { type HttpServer, startServer } from '../../src/http/server.ts';
+import type { HttpServer } from '../../src/http/http-server.ts';
+import { startServer } from '../../src/http/server.ts';
 import { PATIENCE_MS } from '../fixtures/patience.ts';
 
 const get = (path: string) => `GET ${path} HTTP/1.1\r\nhost: x\r\n\r\n`;
@@ -69,7 +70,7 @@ it.each([
   ],
   ['a HEAD', `HEAD ${INVALID}\r\n`],
   ['a HEAD with many requests behind it', `HEAD ${INVALID}\r\n${get('/behind').repeat(5)}`],
-])('%s that is refused costs nobody else a request', async (_name, refused) => {
+])('%s that is refused costs no other client a request', async (_name, refused) => {
   const bad = await Promise.all(Array.from({ length: 4 }, open));
   const good = await Promise.all(Array.from({ length: 8 }, open));
   for (const [at, { socket }] of good.entries()) {
@@ -102,8 +103,8 @@ it('a HEAD that is refused is told so, and its connection ends at once', async (
   await vi.waitFor(() => expect(bad.text()).toMatch(/400 Bad Request\r\n(?:.+\r\n)+\r\n$/), {
     timeout: PATIENCE_MS,
   });
-  for (const line of ['Content-Length: 27', 'Connection: close'])
-    expect(bad.text()).toContain(`\r\n${line}\r\n`);
+  for (const line of ['Content-Length: \\d+', 'Connection: close'])
+    expect(bad.text()).toMatch(new RegExp(`\r\n${line}\r\n`));
   // What is asked and answered now comes behind what the server did with the other connection in the same turn.
   for (let at = 0; at < 3; at++) {
     good.socket.write(get(`/good-${at}`));

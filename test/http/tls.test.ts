@@ -12,7 +12,8 @@ import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { COUNTERS, socketEngine } from '../../native/socket-engine.ts';
 import { raiseParserHeadLimit } from '../../src/config.ts';
 import type { CertificateOutcome } from '../../src/http/certificate-watch.ts';
-import { type HttpServer, startServer } from '../../src/http/server.ts';
+import type { HttpServer } from '../../src/http/http-server.ts';
+import { startServer } from '../../src/http/server.ts';
 import { type IssuedCertificate, issueCertificate } from '../fixtures/issued-certificate.ts';
 import { PATIENCE_MS } from '../fixtures/patience.ts';
 
@@ -173,7 +174,7 @@ describe('a handshake', () => {
     });
   });
 
-  it('that is never ended is, after some seconds', { timeout: 30_000 }, async () => {
+  it('that is never ended is, after some seconds', { tags: 'long', timeout: 30_000 }, async () => {
     await withServer(async () => {
       const mute = connectPlain(server.port, '127.0.0.1');
       const slow = connectPlain(server.port, '127.0.0.1');
@@ -241,7 +242,10 @@ describe('the certificate', () => {
     });
   });
 
-  it('stays where the files that replace it do not do, until they do', { timeout: 30_000 }, async () => {
+  it('stays where the files that replace it do not do, until they do', {
+    tags: 'long',
+    timeout: 30_000,
+  }, async () => {
     const second = await issueCertificate('second');
     await withServer(async () => {
       write({ cert: second.cert, key: first.key });
@@ -258,7 +262,7 @@ describe('the certificate', () => {
     });
   });
 
-  it('and its port are nobody else’s', async () => {
+  it('and its port cannot be taken by another server', async () => {
     await withServer(async () => {
       await expect(
         startServer({

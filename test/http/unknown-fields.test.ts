@@ -3,8 +3,7 @@ import { describe, expect, it } from 'vitest';
 import { z } from 'zod';
 import { endpoint } from '../../src/contract/endpoint.ts';
 import { RUNS } from '../../src/contract/runs.ts';
-import { UnknownFields } from '../../src/http/unknown-fields.ts';
-import { UNKNOWN_FIELDS } from '../../src/limits.ts';
+import { UNKNOWN_FIELDS, UnknownFields } from '../../src/http/unknown-fields.ts';
 
 const probe = endpoint({
   id: 'probe',

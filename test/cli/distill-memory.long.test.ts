@@ -1,7 +1,7 @@
 /** A round that needs more memory than it may have takes less, in a real thread with a real bound. */
 import { expect, it } from 'vitest';
-import type { RoundOptions } from '../../src/cli/distill-round.ts';
-import { runRoundInThread } from '../../src/cli/distill-thread.ts';
+import type { RoundOptions } from '../../src/teaching/round.ts';
+import { runRoundInThread } from '../../src/teaching/round-thread.ts';
 
 it('begins again with half as much, until it fits', async () => {
   const told: string[] = [];

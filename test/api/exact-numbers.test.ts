@@ -1,0 +1,77 @@
+/** Numbers that a double cannot hold, in bodies with JSON of the sender's own making, over real sockets. */
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { z } from 'zod';
+import { evaluateBody } from '../../src/contract/evaluate.ts';
+import { findingBody } from '../../src/contract/findings.ts';
+import { holdsFreeJson } from '../../src/contract/free-json.ts';
+import { runStartBody, stepBody } from '../../src/contract/runs.ts';
+import { traceBody } from '../../src/contract/traces.ts';
+import { fingerprintBody, readCallTrace } from '../../src/domain/trace.ts';
+import { parseExact } from '../../src/std/exact-json.ts';
+import { ApiChild, CHILD_KEY } from '../fixtures/api-child.ts';
+
+const api = new ApiChild({ VECTOR_STORE_URL: 'embedded:' });
+beforeAll(() => api.start());
+afterAll(() => api[Symbol.asyncDispose]());
+
+const BIG = '2512292042121000001';
+const OTHER = '2512292042121000002';
+
+describe('a body', () => {
+  it.each<[string, z.ZodType, boolean]>([
+    ['of a start', runStartBody, true],
+    ['of a trace', traceBody, true],
+    ['of a finding', findingBody, true],
+    ['of a step', stepBody, false],
+    ['of an evaluation', evaluateBody, false],
+    ['that is free as a whole', z.unknown(), false],
+  ])('%s', (_name, schema, holds) => {
+    expect(holdsFreeJson(schema)).toBe(holds);
+  });
+
+  it('may write its own numbers in any way', async () => {
+    const start = (index: string) => `{"run_id":"ways","metadata":{"n":${index}},"task":"t"}`;
+    expect((await api.post('/v1/monitor/runs', start('1'))).status).toBe(200);
+    expect((await api.post('/v1/monitor/runs', start('9e999'))).status).toBe(409);
+    const wrong = await api.post('/v1/monitor/runs', `{"run_id":"wrong","metadata":${BIG}}`);
+    expect(wrong).toMatchObject({
+      status: 422,
+      body: { detail: [{ type: 'dict_type', loc: ['body', 'metadata'] }] },
+    });
+    expect(wrong.text).toContain(`"input":${BIG}`);
+    const trace = (seq: string) =>
+      `{"manifest":{"trace_id":"seq ${seq}"},"calls":[{"seq":${seq},"request":{},"response":{}}]}`;
+    expect((await api.post('/v1/traces', trace('3.0'))).status).toBe(202);
+    expect((await api.post('/v1/traces', trace(BIG))).status).toBe(422);
+  });
+});
+
+it('metadata of a finding comes back with all its digits', async () => {
+  const body = `{"content":"The archive keeps messages by id.","metadata":{"id":${BIG},"list":[1.50,-0.0]}}`;
+  const stored = await api.post('/v1/findings/c', body);
+  expect(stored.status).toBe(200);
+  const answer = await fetch(`${api.url}/v1/findings/c`, {
+    headers: { authorization: `Bearer ${CHILD_KEY}` },
+  });
+  expect(await answer.text()).toContain(`"metadata":{"id":${BIG},"list":[1.50,-0.0]}`);
+});
+
+it('starts that differ in such a number are two starts', async () => {
+  const start = (id: string) => api.post('/v1/monitor/runs', `{"run_id":"exact","metadata":{"id":${id}}}`);
+  const statuses = [(await start(BIG)).status, (await start(BIG)).status, (await start(OTHER)).status];
+  expect(statuses).toEqual([200, 200, 409]);
+});
+
+it('calls of a trace keep them, and a trace that differs in one is another', () => {
+  const call = (id: string) =>
+    parseExact(
+      `{"request":{"messages":[{"role":"user","content":"Archive it"}]},"response":{"content":[{"type":"tool_use","id":"t","name":"archive","input":{"id":${id}}}]}}`,
+    ) as { request: unknown; response: unknown };
+  const head = { trace_id: 't', run_id: '', task: '', model: '', task_profile: '', outcome: '' };
+  const trace = readCallTrace(head, [{ ...call(BIG), seq: 0, model: '', is_error: false }]);
+  expect(trace.steps).toMatchObject([{ action: 'archive', action_input: `{"id":${BIG}}` }]);
+  const names = [BIG, BIG, OTHER].map((id) => fingerprintBody({ calls: [call(id)] }));
+  expect(names[0]).toBe(names[1]);
+  expect(names[0]).not.toBe(names[2]);
+  expect(fingerprintBody({ n: parseExact('1.0') })).toBe(fingerprintBody({ n: 1 }));
+});

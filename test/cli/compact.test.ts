@@ -1,0 +1,87 @@
+/**
+ * Content that was deleted through the API: after the next start, and after `understudy compact`, no byte of it is in any file
+ * of DATA_DIR. A real service stores it and deletes it.
+ */
+import { cpSync } from 'node:fs';
+import { join } from 'node:path';
+import { expect, it, vi } from 'vitest';
+import { claimWriter } from '../../src/storage/writer-claim.ts';
+import { WholeService } from '../fixtures/whole-service.ts';
+import { makeFolder } from '../storage/folder.ts';
+import { CANARY, Caller, distilled, filesWithCanary, fill, holdSnapshots, KEPT } from './deleted-content.ts';
+import { runHere } from './here.ts';
+
+it('what was deleted is in no file after the next start, and after understudy compact', {
+  tags: 'long',
+}, async () => {
+  const folder = makeFolder();
+  const copy = makeFolder();
+  await using service = new WholeService(folder);
+  await service.start();
+  const token = (await service.run('token', '--email', 'ann@example.com')).trim();
+  const ann = new Caller(service, token);
+  const newKey = async (body: object) =>
+    new Caller(
+      service,
+      (await ann.send('POST', '/api-keys/', { name: 'k', ...body })).raw_key as unknown as string,
+    );
+  const key = await newKey({});
+  await fill(key, 'kept', KEPT);
+  const { pattern, finding } = await fill(key, 'gone', CANARY);
+  const { id: org_id } = await ann.send('POST', '/organizations/', { name: 'doomed' });
+  const doomed = await newKey({ org_id });
+  await fill(doomed, 'lost', CANARY);
+  await doomed.send('POST', '/v1/traces', {
+    trace_id: 'taught',
+    outcome: 'success',
+    task: CANARY,
+    steps: distilled,
+  });
+
+  await vi.waitFor(async () => {
+    expect(await doomed.send('GET', '/v1/traces/taught')).toMatchObject({ status: 'done' });
+  }, 20_000);
+
+  const held = holdSnapshots(folder);
+  await key.send('DELETE', '/v1/monitor/runs/gone');
+  await key.send('DELETE', '/v1/traces/gone');
+  await key.send('DELETE', `/v1/patterns/${pattern}`);
+  await key.send('DELETE', `/v1/findings/base/${finding}`);
+  await ann.send('DELETE', `/organizations/${org_id}`);
+  expect(await service.stop()).toBe(0);
+  await held.release();
+  expect(filesWithCanary(folder), 'LMDB keeps what was removed').toEqual(
+    expect.arrayContaining(['main.mdb', 'runs.mdb']),
+  );
+  cpSync(folder, copy, { recursive: true });
+
+  await service.start();
+  expect(filesWithCanary(folder)).toEqual([]);
+  expect(service.stderr).toContain('deleted content was removed from the database file');
+  const run = await key.send('GET', '/v1/monitor/runs/kept');
+  expect(JSON.stringify(run)).toContain(KEPT);
+  expect(await service.stop()).toBe(0);
+  expect(filesWithCanary(folder)).toEqual([]);
+  await service.start();
+  expect(service.stderr).not.toContain('deleted content was removed');
+
+  const compacted = await runHere(['compact'], { DATA_DIR: copy });
+  expect(compacted).toMatchObject({ code: 0, stderr: '' });
+  expect(compacted.stdout).toMatch(/^main\.mdb: .*\nruns\.mdb: .*\n$/);
+  expect(filesWithCanary(copy)).toEqual([]);
+  await using again = new WholeService(copy);
+  await again.start();
+  expect(JSON.stringify(await new Caller(again, token).send('GET', '/organizations/'))).not.toContain(
+    'doomed',
+  );
+});
+
+it('understudy compact is refused while a service runs, and where there is nothing', async () => {
+  const folder = makeFolder();
+  const compact = () => runHere(['compact'], { DATA_DIR: folder });
+  expect(await compact()).toMatchObject({ code: 1, stderr: expect.stringContaining('holds no databases') });
+  const claim = await claimWriter(join(folder, 'main.mdb'), { patience_ms: 0 });
+  expect(await compact()).toMatchObject({ code: 1, stderr: expect.stringContaining('stop it first') });
+  await claim.release();
+  expect((await runHere(['compact', '--help'])).stdout).toContain('Usage: understudy compact');
+});

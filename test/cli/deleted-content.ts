@@ -1,0 +1,101 @@
+/**
+ * Content for tests that delete it through the API of a real service and then look for its bytes in every file of DATA_DIR.
+ */
+import { basename, join } from 'node:path';
+import { open } from 'lmdb';
+import { expect } from 'vitest';
+import type { WholeService } from '../fixtures/whole-service.ts';
+import { readAllFiles } from '../storage/captured.ts';
+
+export const CANARY = 'zebrawoodcanary4711';
+export const KEPT = 'petrifiedlimestone';
+
+/** The canary as it is, in UTF-16, and in base64 at each of the three places of a group. */
+const FORMS = [
+  Buffer.from(CANARY),
+  Buffer.from(CANARY, 'utf16le'),
+  ...[0, 1, 2].map((shift) => {
+    const text = Buffer.from(' '.repeat(shift) + CANARY + ' '.repeat(3)).toString('base64');
+    return Buffer.from(text.slice(shift === 0 ? 0 : 4, Math.floor(((shift + CANARY.length) * 4) / 3) - 1));
+  }),
+];
+
+/** Names of the files in which a form of the canary stands. Captures are erased by another command. */
+export function filesWithCanary(folder: string): string[] {
+  return readAllFiles(folder)
+    .filter(({ path }) => !basename(path).startsWith('capture'))
+    .filter(({ bytes }) => FORMS.some((form) => bytes.includes(form)))
+    .map(({ path }) => basename(path))
+    .sort();
+}
+
+export class Caller {
+  readonly #service: WholeService;
+  readonly #credential: string;
+
+  constructor(service: WholeService, credential: string) {
+    this.#service = service;
+    this.#credential = credential;
+  }
+
+  async send(method: string, path: string, body?: object): Promise<Record<string, never>> {
+    const answer = await fetch(this.#service.api + path, {
+      method,
+      headers: { authorization: `Bearer ${this.#credential}`, 'content-type': 'application/json' },
+      ...(body === undefined ? {} : { body: JSON.stringify(body) }),
+    });
+    const text = await answer.text();
+    expect(answer.status, `${method} ${path} ${text}`).toBeLessThan(300);
+    return text === '' ? {} : JSON.parse(text);
+  }
+}
+
+/** One of each kind with the words in it. @returns the ids that are not given here */
+export async function fill(
+  api: Caller,
+  name: string,
+  words: string,
+): Promise<{ pattern: string; finding: string }> {
+  await api.send('POST', '/v1/monitor/runs', { run_id: name, task: words });
+  for (let step_index = 0; step_index < 4; step_index++)
+    await api.send('POST', `/v1/monitor/runs/${name}/steps`, {
+      step_index,
+      action: 'run_tests',
+      action_input: words,
+      observation: `${words} ${'lorem ipsum '.repeat(step_index * 400)}`,
+    });
+  await api.send('POST', '/v1/traces', { trace_id: name, outcome: 'success', task: words, steps: [] });
+  const { patterns } = (await api.send('POST', '/v1/patterns', {
+    tier: 'e1',
+    patterns: [{ situation: `the build of ${words} breaks`, dead_ends: words, unlock: words }],
+  })) as unknown as { patterns: { pattern_id: string }[] };
+  const { finding_id } = await api.send('POST', '/v1/findings/base', { content: words });
+  return { pattern: patterns[0]!.pattern_id, finding: finding_id as unknown as string };
+}
+
+/** Steps from which a pattern is made. */
+export const distilled = [
+  { action: 'run_tests', action_input: CANARY, observation: `Error: ${CANARY} is wrong`, is_error: true },
+  { action: 'edit', action_input: `${CANARY}: add a day`, observation: 'edited' },
+  { action: 'run_tests', action_input: CANARY, observation: `Error: ${CANARY} is off`, is_error: true },
+  { action: 'edit', thought: `the zone of ${CANARY}`, action_input: 'use UTC', observation: 'edited' },
+  { action: 'run_tests', action_input: CANARY, observation: '12 passed' },
+].map((step, step_index) => ({ step_index, ...step }));
+
+/**
+ * Reads both databases as they are now until it is released: an idle service overwrites nothing meanwhile.
+ */
+export function holdSnapshots(folder: string): { release(): Promise<void> } {
+  const held = ['main.mdb', 'runs.mdb'].map((name) => {
+    const root = open({ path: join(folder, name), noSubdir: true, readOnly: true, cache: false });
+    return { root, transaction: root.useReadTransaction() };
+  });
+  return {
+    release: async () => {
+      for (const { root, transaction } of held) {
+        transaction.done();
+        await root.close();
+      }
+    },
+  };
+}

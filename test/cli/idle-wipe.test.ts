@@ -1,0 +1,62 @@
+/**
+ * Content that was deleted through the API leaves the files of DATA_DIR while the service runs, as soon as it is idle. A real
+ * service stores it and deletes it.
+ */
+import { expect, it, vi } from 'vitest';
+import { WholeService } from '../fixtures/whole-service.ts';
+import { makeFolder } from '../storage/folder.ts';
+import { CANARY, Caller, distilled, filesWithCanary, fill, KEPT } from './deleted-content.ts';
+
+const PATIENCE = { timeout: 60_000, interval: 200 };
+const countWipes = (service: WholeService, file: string) =>
+  service.stderr
+    .split('\n')
+    .filter((line) => line.includes('deleted content was overwritten') && line.includes(file)).length;
+
+it('what was deleted is in no file of an idle service', async () => {
+  const folder = makeFolder();
+  await using service = new WholeService(folder);
+  await service.start();
+  const token = (await service.run('token', '--email', 'ann@example.com')).trim();
+  const ann = new Caller(service, token);
+  const newKey = async (body: object) =>
+    new Caller(
+      service,
+      (await ann.send('POST', '/api-keys/', { name: 'k', ...body })).raw_key as unknown as string,
+    );
+  const key = await newKey({});
+  await fill(key, 'kept', KEPT);
+  const { pattern, finding } = await fill(key, 'gone', CANARY);
+  const { id: org_id } = await ann.send('POST', '/organizations/', { name: 'doomed' });
+  const doomed = await newKey({ org_id });
+  await fill(doomed, 'lost', CANARY);
+  await doomed.send('POST', '/v1/traces', {
+    trace_id: 'taught',
+    outcome: 'success',
+    task: CANARY,
+    steps: distilled,
+  });
+  await vi.waitFor(async () => {
+    expect(await doomed.send('GET', '/v1/traces/taught')).toMatchObject({ status: 'done' });
+  }, PATIENCE);
+  expect(filesWithCanary(folder)).toEqual(expect.arrayContaining(['main.mdb', 'runs.mdb']));
+
+  await key.send('DELETE', '/v1/monitor/runs/gone');
+  await key.send('DELETE', '/v1/traces/gone');
+  await key.send('DELETE', `/v1/patterns/${pattern}`);
+  await key.send('DELETE', `/v1/findings/base/${finding}`);
+  await ann.send('DELETE', `/organizations/${org_id}`);
+  await vi.waitFor(() => {
+    expect(countWipes(service, 'main.mdb')).toBeGreaterThan(0);
+    expect(countWipes(service, 'runs.mdb')).toBeGreaterThan(0);
+    expect(filesWithCanary(folder)).toEqual([]);
+  }, PATIENCE);
+  expect(JSON.stringify(await key.send('GET', '/v1/monitor/runs/kept'))).toContain(KEPT);
+
+  // The next start finds no mark.
+  expect(await service.stop()).toBe(0);
+  expect(filesWithCanary(folder)).toEqual([]);
+  await service.start();
+  expect(service.stderr).not.toContain('deleted content was removed');
+  expect(JSON.stringify(await key.send('GET', '/v1/monitor/runs/kept'))).toContain(KEPT);
+});

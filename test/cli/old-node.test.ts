@@ -1,0 +1,63 @@
+/** Each command of the guides on a Node that is too old: one line that says what to do, and no stack trace. */
+
+import { spawnSync } from 'node:child_process';
+import { readFileSync } from 'node:fs';
+import { fileURLToPath } from 'node:url';
+import { expect, it } from 'vitest';
+
+const root = fileURLToPath(new URL('../../', import.meta.url));
+const { scripts } = JSON.parse(readFileSync(`${root}package.json`, 'utf8')) as {
+  scripts: Record<string, string>;
+};
+/** What the process sees of itself. It still runs on this Node: the entries must refuse before they read a file with types. */
+const OLD = `data:text/javascript,Object.defineProperty(process,'versions',{value:{...process.versions,node:'20.20.2'}})`;
+
+function runOnOldNode(words: string[], script = '') {
+  const { status, stdout, stderr } = spawnSync(process.execPath, ['--import', OLD, ...words], {
+    cwd: root,
+    env: { PATH: process.env.PATH, ...(script === '' ? {} : { npm_lifecycle_event: script }) },
+    encoding: 'utf8',
+  });
+  return { status, stdout, stderr };
+}
+
+it.each([
+  ['prestart', 'npm start'],
+  ['start', 'npm start'],
+  ['demo', 'npm run demo'],
+  ['test', 'npm test'],
+  ['prepare', 'npm ci'],
+])('refuses in the npm script %s', (name, again) => {
+  const [first = ''] = scripts[name]!.split(' && ');
+  expect(runOnOldNode(first.split(' ').slice(1), name)).toEqual({
+    status: 1,
+    stdout: '',
+    stderr: `understudy needs Node 22.18 or newer, and this is ${process.version}. This brings one for one command:  npx -y -p node@22 ${again}\n`,
+  });
+});
+
+it('leaves no npm script that hands a file with types to Node itself', () => {
+  for (const [name, line] of Object.entries(scripts))
+    expect(line.split('&&')[0], name).not.toMatch(/node (-\S+ )*\S+\.ts\b|^vitest/);
+});
+
+it.each([
+  ['src/cli/understudy.mjs', 'keys', 'create', '--org', 'acme'],
+  ['examples/tutorial/provider.mjs'],
+  ['examples/tutorial/agent.mjs', '1', '80'],
+])('refuses in %s', (...words) => {
+  expect(runOnOldNode(words)).toEqual({
+    status: 1,
+    stdout: '',
+    stderr: `understudy needs Node 22.18 or newer, and this is ${process.version}. This brings one for one command:  npx -y -p node@22 node ${words.join(' ')}\n`,
+  });
+});
+
+it('repeats no word that a shell would read otherwise', () => {
+  const { stderr } = runOnOldNode(['src/cli/understudy.mjs', 'keys', 'create', '--org', 'a; b']);
+  expect(stderr).toMatch(/ node src\/cli\/understudy\.mjs \.\.\.\n$/);
+});
+
+it('lets an agent wait for nothing: hooks end well', () => {
+  expect(runOnOldNode(['src/cli/understudy.mjs', 'hook', 'claude-code'])).toMatchObject({ status: 0 });
+});
