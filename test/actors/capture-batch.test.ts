@@ -2,11 +2,16 @@
 import { crc32 } from 'node:zlib';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { BatchReader, ExchangeBatch, SlabPool } from '../../actors/capture-writer/batch.ts';
-import { BodyMemory } from '../../actors/capture-writer/body-memory.ts';
+import {
+  BatchReader,
+  CAPTURE_FREE_SLABS,
+  ExchangeBatch,
+  SlabPool,
+} from '../../actors/capture-writer/batch.ts';
+import { BodyMemory, CAPTURE_FREE_CELL_BYTES } from '../../actors/capture-writer/body-memory.ts';
+import { CAPTURE_SLAB_BYTES } from '../../actors/capture-writer/mapped-memory.ts';
 import type { FinishedExchange } from '../../src/domain/exchange.ts';
 import { Tee } from '../../src/gateway/capture/tee.ts';
-import { CAPTURE_FREE_CELL_BYTES, CAPTURE_FREE_SLABS, CAPTURE_SLAB_BYTES } from '../../src/limits.ts';
 import { makeExchange } from '../storage/captured.ts';
 
 const chunks = fc.array(fc.uint8Array({ maxLength: 40 }), { maxLength: 4 });

@@ -3,8 +3,9 @@ import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it, onTestFinished } from 'vitest';
 import { ExchangeBatch, findPlaces, SlabPool } from '../../actors/capture-writer/batch.ts';
-import { BodyMemory } from '../../actors/capture-writer/body-memory.ts';
+import { BodyMemory, CAPTURE_FREE_CELL_BYTES } from '../../actors/capture-writer/body-memory.ts';
 import {
+  CAPTURE_SLAB_BYTES,
   closeMappedMemory,
   type MappedMemory,
   MemoryPart,
@@ -12,7 +13,6 @@ import {
 } from '../../actors/capture-writer/mapped-memory.ts';
 import { CaptureProcess, type CaptureProcessTold } from '../../actors/capture-writer/process.ts';
 import { memoryEngine } from '../../native/memory-engine.ts';
-import { CAPTURE_FREE_CELL_BYTES, CAPTURE_SLAB_BYTES } from '../../src/limits.ts';
 import { createPrng } from '../../src/std/prng.ts';
 import { CaptureReader } from '../../src/storage/capture/reader.ts';
 import { makeExchange } from '../storage/captured.ts';
@@ -134,7 +134,7 @@ describe('a batch reaches the capture process', () => {
   });
 });
 
-it('a database that is none is refused in words, and stays as it is', async () => {
+it('a file that is not a database is refused with a reason and not changed', async () => {
   const db = join(makeFolder(), 'capture.mdb');
   writeFileSync(db, 'notes '.repeat(4_000));
   const { capture, told } = startProcess(db, null);
@@ -145,7 +145,7 @@ it('a database that is none is refused in words, and stays as it is', async () =
 });
 
 describe.runIf(isNative)('mapped memory', () => {
-  it('gives each server a part of its own, and nothing when that is used up', () => {
+  it('gives each server its own part, and nothing once that is used up', () => {
     const memory = makeMemory(32 * MIB, 2);
     const parts = [0, 1].map((server) => new MemoryPart(memory, server, 2));
     const taken = parts.map((part) => {

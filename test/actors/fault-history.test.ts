@@ -1,7 +1,10 @@
 /** When a file is set aside, and how long a start waits. */
 import { describe, expect, it } from 'vitest';
-import { FaultHistory } from '../../actors/capture-writer/fault-history.ts';
-import { CAPTURE_CALM_MS, CAPTURE_RESTART_MS } from '../../src/limits.ts';
+import {
+  CAPTURE_CALM_MS,
+  CAPTURE_RESTART_MS,
+  FaultHistory,
+} from '../../actors/capture-writer/fault-history.ts';
 
 describe('the history of faults', () => {
   it('blames the file for two ends in a row, then what is about to be sealed too, then nothing more', () => {
@@ -56,7 +59,7 @@ describe('the history of faults', () => {
     expect(history.due).toBe('none');
   });
 
-  it('blames nothing for what somebody else does', () => {
+  it('blames no part for the fault of another', () => {
     const history = new FaultHistory();
     for (let end = 0; end < 20; end++) history.noteEnd(false, end);
     expect(history.due).toBe('none');

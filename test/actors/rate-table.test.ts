@@ -136,7 +136,7 @@ describe('a bucket', () => {
     expect(Math.abs(aheadMs)).toBeLessThan(50);
   });
 
-  it('is nobody else’s once its slot has another owner', () => {
+  it('is not given to another caller once its slot has a new owner', () => {
     const { table } = createTable();
     const first = table.open(0);
     table.take(0, first, { rate_per_s: 1, burst: 1 });
@@ -192,7 +192,7 @@ describe('who gets which slot', () => {
     expect((await assign('b'))?.slot).not.toBe(first?.slot);
   });
 
-  it('is nobody when all are in use, and what lies idle is given out again', async () => {
+  it('gives no slot while all are in use, and reuses idle ones', async () => {
     const { assign, table, clock, kit } = createSlots(2);
     const a = (await assign('a'))!;
     const b = (await assign('b'))!;
@@ -210,7 +210,7 @@ describe('who gets which slot', () => {
     expect(await assign('a')).toBeNull();
   });
 
-  it('starts anew when the actor does: whoever used a slot asks again', async () => {
+  it('starts again with the actor: users of a slot ask again', async () => {
     const { assign, kit, table } = createSlots(4);
     const before = (await assign('a'))!;
     kit.restart();

@@ -4,22 +4,32 @@ import fc from 'fast-check';
 import { Packr } from 'msgpackr';
 import { describe, expect, it } from 'vitest';
 import type { LiveMessage } from '../../actors/live-hub/protocol.ts';
-import { run } from '../../actors/run/behaviour.ts';
+import { RUN_DELETE_STEPS, run } from '../../actors/run/behaviour.ts';
 import { type EvaluateReply, runAddress } from '../../actors/run/protocol.ts';
-import { lookAt, projectOf, StepMessage, stepIndexOf } from '../../actors/run/step-message.ts';
+import { packStep, projectOf, stepIndexOf, unpackStep } from '../../actors/run/step-message.ts';
 import { makeAuditEntry } from '../../src/domain/audit-rows.ts';
-import type { MonitorStep } from '../../src/domain/monitors/digest.ts';
-import { MONITOR_NAMES } from '../../src/domain/monitors/names.ts';
+import type { MonitorStep } from '../../src/domain/monitors/masked-step.ts';
+import { MONITOR_NAMES, type MonitorScores } from '../../src/domain/monitors/names.ts';
 import { makeProfile } from '../../src/domain/monitors/profiles.ts';
-import { type RunStart, type RunState, UNKNOWN_RUN } from '../../src/domain/run.ts';
+import {
+  packScores,
+  type RunStart,
+  type RunState,
+  readAnswer,
+  renderScores,
+  UNKNOWN_RUN,
+} from '../../src/domain/run.ts';
 import type { RunStepRow } from '../../src/domain/run-rows.ts';
 import type { RunSummary } from '../../src/domain/run-summary.ts';
-import { RUN_DELETE_STEPS } from '../../src/limits.ts';
 import { ActorKit, type KitAnswer } from '../../src/runtime/kit.ts';
 import { isValidKey } from '../../src/runtime/protocol.ts';
 import { MemoryTables } from '../../src/storage/memory/tables.ts';
 
 const NOW_MS = Date.UTC(2026, 0, 31, 23, 59, 59, 500);
+/** As the journal and the tables have it. */
+const packr = new Packr({ useRecords: false, variableMapSize: true, int64AsType: 'number' });
+const pack = (value: unknown): Uint8Array => packr.pack(value);
+const unpack = (bytes: Uint8Array): unknown => packr.unpack(bytes);
 const LOOP_STEPS = 8;
 
 function makeStart(changes: Partial<RunStart['facts']> = {}, rest: Partial<RunStart> = {}): RunStart {
@@ -84,14 +94,14 @@ class RunUnderTest {
   }
 
   async step(step: MonitorStep, projectId: string | null = null): Promise<KitAnswer> {
-    const answer = this.kit.ask('step', new StepMessage(projectId, step));
+    const answer = this.kit.ask('step', packStep(projectId, step));
     await this.settle();
     return answer.type === 'held' ? this.kit.answerTo(answer.token) : answer;
   }
 
   /** Sends without waiting for look-ups. */
   send(step: MonitorStep): () => KitAnswer {
-    const answer = this.kit.ask('step', new StepMessage(null, step));
+    const answer = this.kit.ask('step', packStep(null, step));
     return () => (answer.type === 'held' ? this.kit.answerTo(answer.token) : answer);
   }
 
@@ -128,7 +138,7 @@ class RunUnderTest {
   /** Steps that have keys instead of indices. @returns what is answered, once looked up */
   sendKeyed(keys: string[], projectId: string | null = null): () => KitAnswer {
     const { step_index: _, ...step } = makeStep(0);
-    const steps = keys.map((key) => ({ key, step }));
+    const steps = keys.map((key) => ({ key, told_by: 'span' as const, call: '', step }));
     const answer = this.kit.ask('keyed_steps', { project_id: projectId, steps });
     return () => (answer.type === 'held' ? this.kit.answerTo(answer.token) : answer);
   }
@@ -141,8 +151,12 @@ class RunUnderTest {
       keys?: string[];
     };
     if (keys !== undefined)
-      return keys.filter((key) => this.tables.get('run_step_keys', [org_id, run_id, key]) !== undefined);
-    return this.tables.get<RunStepRow>('run_steps', [org_id, run_id, step_index])?.answer ?? null;
+      return keys.flatMap((key) => {
+        const value = this.tables.get<number>('run_step_keys', [org_id, run_id, key]);
+        return value === undefined ? [] : [[key, value]];
+      });
+    const row = this.tables.get<RunStepRow>('run_steps', [org_id, run_id, step_index]);
+    return row === undefined ? null : readAnswer(row.answer);
   }
 
   get state(): RunState {
@@ -159,18 +173,17 @@ function codeOf(answer: KitAnswer): string {
   return answer.type === 'refuse' ? answer.error.code : answer.type;
 }
 
-it('reads a step alike, sent within the thread or from another', () => {
+it('reads a step alike from its own thread and from another, and no secret is on its way', () => {
   const secret = `a key: ${'sk-ant-api03-'}${'k'.repeat(95)}`;
   for (const step of [makeStep(3), makeStep(4, { observation: secret, is_error: true, tokens: 0 })]) {
-    const here = new StepMessage('proj_a', step);
+    const here = packStep('proj_a', step);
     const packr = new Packr({ useRecords: false, variableMapSize: true });
-    const there = packr.unpack(packr.pack(here.pack()));
-    expect([projectOf(there), stepIndexOf(there)]).toEqual([projectOf(here), stepIndexOf(here)]);
-    const [seenThere, seenHere] = [lookAt(there, NOW_MS), lookAt(here, NOW_MS)];
-    const { features } = seenThere.event.digest;
-    seenThere.event.digest.features = Uint8Array.from(features);
-    expect(seenThere).toEqual(seenHere);
-    expect(JSON.stringify(here.pack())).not.toContain('k'.repeat(95));
+    const there = packr.unpack(packr.pack(here));
+    expect([projectOf(there), stepIndexOf(there)]).toEqual(['proj_a', step.step_index]);
+    const readThere = unpackStep(there, NOW_MS);
+    readThere.event.digest.features = Uint8Array.from(readThere.event.digest.features);
+    expect(readThere).toEqual(unpackStep(here, NOW_MS));
+    expect(JSON.stringify(here)).not.toContain('k'.repeat(95));
   }
 });
 
@@ -273,8 +286,9 @@ describe('a step', () => {
     expect(Object.keys(scores)).toEqual([...MONITOR_NAMES]);
     expect(total_score).toBeGreaterThanOrEqual(0);
     expect(fired).toEqual([]);
-    expect(subject.tables.get('run_steps', ['org_a', 'run-1', 0])).toEqual({
-      answer,
+    const { answer: stored, ...row } = subject.tables.get<RunStepRow>('run_steps', ['org_a', 'run-1', 0])!;
+    expect(readAnswer(stored)).toBe(answer);
+    expect(row).toEqual({
       at: '2026-01-31T23:59:59.500Z',
       is_error: false,
       tokens: 10,
@@ -363,7 +377,7 @@ describe('a step', () => {
     expect(subject.state).toMatchObject({ steps: 4 });
   });
 
-  it('is refused by a run that nobody started, that is finished, or that is of another project', async () => {
+  it('is refused by a run that was not started, is finished, or belongs to another project', async () => {
     const subject = new RunUnderTest();
     expect(codeOf(await subject.step(makeStep(0)))).toBe('run_not_found');
     await subject.start();
@@ -549,15 +563,67 @@ describe('whatever comes how often', () => {
     );
   });
 
+  it('stores less than twice of what its steps said, once it is finished', async () => {
+    const { persistence } = run;
+    const subject = new RunUnderTest();
+    await subject.start();
+    const words = 'the retry of the client is in src/payments/client.ts and repeats each request at once ';
+    let sent = 0;
+    let stored = 0;
+    for (let index = 0; index < 7; index++) {
+      const step = { ...makeStep(index), thought: words, observation: words.repeat(2) };
+      sent += JSON.stringify(step).length;
+      const before = subject.state;
+      await subject.step(step);
+      const { copy, answer, ...row } = subject.tables.get<RunStepRow>('run_steps', [
+        'org_a',
+        'run-1',
+        index,
+      ])!;
+      expect(readAnswer(answer)).toBe(renderScores(subject.state.last));
+      stored += pack({ copy, answer, ...row }).length;
+      expect(subject.state.steps).toBe(before.steps + 1);
+    }
+    await subject.finish('success');
+    expect(persistence!.snapshot.isDue!(subject.state)).toBe(true);
+    stored += pack(persistence!.snapshot.encode(subject.state)).length;
+    expect(stored).toBeLessThan(2 * sent);
+  });
+
+  it('stores a step without the zeros of its features, and reads steps and memory of former versions', async () => {
+    const { persistence } = run;
+    const subject = new RunUnderTest();
+    await subject.start();
+    const { event } = unpackStep(packStep(null, makeStep(0)), NOW_MS);
+    const stored = persistence!.encodeEvent!(event);
+    expect(pack(stored).length).toBeLessThan(pack(event).length * 0.65);
+    const read = (packed: Uint8Array) => persistence!.decodeEvent!(unpack(packed));
+    expect(read(pack(stored))).toEqual(event);
+    expect(read(pack(event))).toEqual({
+      ...event,
+      digest: { ...event.digest, features: Buffer.from(event.digest.features) },
+    });
+    await subject.step(makeStep(0));
+    const { encode, decode } = persistence!.snapshot;
+    expect(decode(unpack(pack(encode(subject.state))), 3)).toEqual(subject.state);
+    expect(decode(unpack(pack(subject.state)), 2)).toEqual(subject.state);
+    expect(pack(encode(subject.state)).length).toBeLessThan(pack(subject.state).length / 2);
+  });
+
+  it('gives the bytes of an answer back from its numbers', () => {
+    const scores = Object.fromEntries(MONITOR_NAMES.map((name, at) => [name, at / 7])) as MonitorScores;
+    const fired = [MONITOR_NAMES[2]!, MONITOR_NAMES[1]!];
+    const outcome = { scores, total_score: 0.123456, fired, intervention: null };
+    expect(readAnswer(packScores(outcome))).toBe(renderScores(outcome));
+    expect(readAnswer('{"as":"it was"}')).toBe('{"as":"it was"}');
+  });
+
   it('takes as much room after 5,000 steps as after 500', async () => {
     const subject = new RunUnderTest();
     await subject.start();
     const sizes: number[] = [];
     for (let index = 0; index < 5_000; index++) {
-      subject.kit.ask(
-        'step',
-        new StepMessage(null, index % 7 < 3 ? makeRepeat(index) : makeStep(index)).pack(),
-      );
+      subject.kit.ask('step', packStep(null, index % 7 < 3 ? makeRepeat(index) : makeStep(index)));
       subject.kit.takeEffects();
       if (index === 499 || index === 4_999)
         sizes.push(JSON.stringify(run.persistence!.snapshot.encode(subject.state)).length);
@@ -630,8 +696,7 @@ describe('a deleted run', () => {
     const subject = new RunUnderTest();
     await subject.start();
     const steps = 2 * RUN_DELETE_STEPS + 5;
-    for (let index = 0; index < steps; index++)
-      subject.kit.ask('step', new StepMessage(null, makeStep(index)).pack());
+    for (let index = 0; index < steps; index++) subject.kit.ask('step', packStep(null, makeStep(index)));
     await subject.settle();
     await remove(subject);
     expect(rowsLeft(subject)).toEqual({ run_steps: steps, run_deletions: 1 });

@@ -1,9 +1,8 @@
 /** The usage meter's decisions without threads, and its counters as they are stored and read. */
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { usageMeter } from '../../actors/usage-meter/behaviour.ts';
+import { USAGE_ONCE_NAMES, usageMeter } from '../../actors/usage-meter/behaviour.ts';
 import type { InterveneReply } from '../../actors/usage-meter/protocol.ts';
-import { USAGE_ONCE_NAMES } from '../../src/limits.ts';
 import { ActorKit } from '../../src/runtime/kit.ts';
 import type { RowWrite } from '../../src/runtime/protocol.ts';
 import { MemoryTables } from '../../src/storage/memory/tables.ts';
@@ -113,10 +112,32 @@ describe('the usage meter', () => {
     expect(intervene(4)).toEqual({ allowed: true, used: 1 });
   });
 
+  it('keeps in its snapshot what evaluations have handed out', () => {
+    const { kit } = createMeter();
+    const evaluate = (calls: number) => {
+      const prefixes = Array.from({ length: calls }, (_, at) => `prefix ${at}`);
+      const pending = calls < 3 ? null : { level: 1 as const, began: 3 };
+      const steps = { prefixes, windows: null, window: null, pending };
+      return kit.ask('evaluate', { project_id: 'web', steps });
+    };
+    const told = { type: 'reply', value: { due: true, is_repeat: false } };
+    expect([evaluate(2), evaluate(3)]).toEqual([
+      { type: 'reply', value: { due: false, is_repeat: false } },
+      told,
+    ]);
+    const { encode, decode, version } = usageMeter.persistence!.snapshot!;
+    const stored = JSON.parse(JSON.stringify(encode(kit.state as never))) as unknown;
+    expect(decode(stored, version)).toEqual(kit.state);
+    expect([evaluate(4), evaluate(3)]).toEqual([
+      { type: 'reply', value: { due: false, is_repeat: false } },
+      { type: 'reply', value: { due: true, is_repeat: true } },
+    ]);
+  });
+
   it('reads a snapshot that knows no month before', () => {
     const { snapshot, apply } = usageMeter.persistence!;
     const meter = snapshot.decode({ month: '2026-11', used: 7 }, 1);
-    expect(meter).toEqual({ month: '2026-11', used: 7, before: null, names: [] });
+    expect(meter).toEqual({ month: '2026-11', used: 7, before: null, names: [], evaluated: [] });
     const counted = { at_ms: NOON, project_id: 'web', counts: { injections_retrieve: 1 } };
     expect(apply(meter, counted)).toMatchObject({ month: '2026-11', used: 8 });
   });

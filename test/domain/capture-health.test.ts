@@ -10,6 +10,7 @@ const WELL: JudgedFacts = {
   oldest_append_ms: 0,
   dropping: [],
   packing_oldest_s: 0,
+  unindexed_s: 0,
   set_aside: 0,
 };
 
@@ -26,6 +27,8 @@ describe('capture', () => {
     ['with a writer that hangs', { oldest_append_ms: 10_000 }, 'degraded', ['stuck']],
     ['dropping', { dropping: ['queue_full'] }, 'degraded', ['dropping']],
     ['with a file that was set aside', { set_aside: 1 }, 'degraded', ['set_aside']],
+    ['with an index that keeps up', { unindexed_s: 10 }, 'ok', []],
+    ['with an index that is behind', { unindexed_s: 11 }, 'degraded', ['indexing_behind']],
     ['with ten minutes to pack', { packing_oldest_s: 600 }, 'degraded', ['packing_behind']],
     [
       'in all ways at once',

@@ -79,7 +79,7 @@ describe('a client run', () => {
     });
   });
 
-  it('is the task of Cline, and of nobody else that says the same', () => {
+  it('is the task of Cline, and of no other client that says the same', () => {
     expect(read({ 'X-Task-ID': '1763909965123', 'X-CORE-VERSION': '0.0.86' })).toMatchObject({
       run_id: '1763909965123',
     });

@@ -6,9 +6,9 @@ import {
   boundLiveEvent,
   encodeLiveData,
   LIVE_EVENT_NAMES,
+  LIVE_TEXT_CHARACTERS,
   type RunStartEvent,
 } from '../../src/domain/live-event.ts';
-import { LIVE_TEXT_CHARACTERS } from '../../src/limits.ts';
 
 const start = (more: Partial<RunStartEvent> = {}): RunStartEvent => ({
   event: 'run_start',
@@ -24,7 +24,7 @@ const start = (more: Partial<RunStartEvent> = {}): RunStartEvent => ({
 });
 
 describe('a live event', () => {
-  it('names the five kinds of the contract, and one of its own', () => {
+  it('names the five kinds of the contract and one more', () => {
     expect([...LIVE_EVENT_NAMES].sort()).toEqual([
       'intervention',
       'pattern_created',

@@ -33,7 +33,7 @@ describe('the family of a model', () => {
     expect(modelFamily(model)).toBe(family);
   });
 
-  it('is quick with a name that is none', () => {
+  it('is quick with an invalid name', () => {
     expect(modelFamily('a-'.repeat(1_000_000))).toBe('a-a');
     expect(modelFamily('/'.repeat(1_000_000))).toBe('');
   });
@@ -47,7 +47,7 @@ describe('the scope of a pattern', () => {
 });
 
 describe('the cap of a plan', () => {
-  it('is what the operator says, and the free one for a plan nobody has heard of', () => {
+  it('is what the operator says, and the free one for an unknown plan', () => {
     expect(capOf(DEFAULT_PLAN_CAPS, 'pro')).toBe(500_000);
     expect(capOf(DEFAULT_PLAN_CAPS, 'enterprise')).toBeNull();
     expect(capOf(DEFAULT_PLAN_CAPS, 'gone')).toBe(50_000);

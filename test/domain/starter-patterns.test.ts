@@ -2,8 +2,8 @@
 
 import { describe, expect, it } from 'vitest';
 import { MONITOR_NAMES } from '../../src/domain/monitors/names.ts';
+import { PATTERN_BOUNDS } from '../../src/domain/pattern.ts';
 import { STARTER_PATTERNS } from '../../src/domain/starter-patterns.ts';
-import { PATTERN_BOUNDS } from '../../src/limits.ts';
 
 describe('starter patterns', () => {
   it('are within the bounds of a pattern and say something in every field', () => {

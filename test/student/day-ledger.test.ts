@@ -2,10 +2,10 @@
 import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, it } from 'vitest';
-import { LEDGER } from '../../src/limits.ts';
 import {
   DayLedger,
   KeptLedger,
+  LEDGER,
   listLedger,
   readLedgerFile,
   sumLedger,
@@ -38,7 +38,7 @@ it('counts by day and agent, and sums up', () => {
   expect(b).toMatchObject({ served: 1, saved_usd: null, wrong_at_least: null });
 });
 
-it('takes back what nobody got', () => {
+it('takes back what was not delivered', () => {
   const ledger = new DayLedger();
   ledger.add(FIRST_MS, 'a', { served: 1, input_tokens: 9, saved_micro_usd: 5 });
   ledger.add(FIRST_MS, 'a', { served: -1, input_tokens: -9, saved_micro_usd: -5 });
@@ -65,23 +65,23 @@ it('is kept in a file, and goes on from it', async () => {
   first.add('a', { served: 1, saved_micro_usd: 2 });
   // The first change is not waited for.
   await expect.poll(() => readLedgerFile(path), { timeout: PATIENCE_MS }).not.toBe(null);
-  await first.close();
+  await first.flush();
   const second = await KeptLedger.open(path, log);
   second.add('a', { served: 1 });
-  await second.close();
+  await second.flush();
   expect(sumLedger((await readLedgerFile(path))!)).toMatchObject([{ agent: 'a', served: 2 }]);
   // One that another thread has taken over writes nothing any more.
   second.retire();
   second.add('a', { served: 1 });
-  await second.close();
+  await second.flush();
   expect(sumLedger((await readLedgerFile(path))!)).toMatchObject([{ served: 2 }]);
   expect(told).toEqual([]);
 
   writeFileSync(path, '{"format":');
   await expect(readLedgerFile(path)).rejects.toThrow(/damaged/);
   const third = await KeptLedger.open(path, log);
-  expect(told).toEqual(['the ledger of the student is lost: it begins anew']);
+  expect(told).toEqual(['the ledger of the student cannot be read and starts empty']);
   third.takeOver(second.copy());
-  await third.close();
+  await third.flush();
   expect(JSON.parse(readFileSync(path, 'utf8')).days).toHaveLength(1);
 });

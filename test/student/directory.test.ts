@@ -4,7 +4,6 @@ import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync, utimesSync, w
 import { dirname, join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { makeDraft } from '../../bench/made-manifest.ts';
-import { STUDENT_VERSIONS } from '../../src/limits.ts';
 import {
   checkForPublishing,
   checkForWaiting,
@@ -12,6 +11,7 @@ import {
   publishStudent,
   readStudentDirectory,
   readStudentManifest,
+  STUDENT_VERSIONS,
   serveVersion,
   writePatterns,
 } from '../../src/student/directory.ts';
@@ -26,7 +26,7 @@ const MODEL = makeModel({
 });
 
 function makeModel(group: Record<string, unknown>): StudentModel {
-  return { format: 'svc_student_model_v1', support_min: 2, runs: 1, steps: 1, groups: [group] };
+  return { format: 'svc_student_model_v2', support_min: 2, runs: 1, steps: 1, groups: [group] };
 }
 
 function publish(directory: string, group: Record<string, unknown> = MODEL.groups[0]!) {
@@ -165,7 +165,7 @@ describe('a student directory', () => {
     expect((await readStudentDirectory(directory)).model).toEqual(MODEL);
   });
 
-  it('that is none is refused with one line', async () => {
+  it('that is not a directory of students is refused with one line', async () => {
     const folder = makeFolder();
     const empty = join(folder, 'empty');
     mkdirSync(empty);
@@ -214,7 +214,7 @@ describe('a model of another version', () => {
     const { files } = await publishStudent(directory, makeDraft(), model);
     await expect(readStudentDirectory(directory)).rejects.toMatchObject({
       code: 'newer_format',
-      message: `${join(directory, files.steps.name)}: holds "svc_student_model_v9", this version takes svc_student_model_v1; distil again`,
+      message: `${join(directory, files.steps.name)}: holds "svc_student_model_v9", this version takes svc_student_model_v2; distil again`,
     });
   });
 });

@@ -2,12 +2,12 @@
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
-import { ORDERS } from '../../src/limits.ts';
 import type { DriftCopy } from '../../src/student/model/drift-watch.ts';
 import {
   admitsRun,
   isSuspendedBy,
   NO_ORDERS,
+  ORDERS,
   type Order,
   OrdersError,
   orderShare,

@@ -3,7 +3,7 @@
  * from what each monitor means and not from its rules: what must be told, and what must be left alone.
  */
 import { describe, expect, it } from 'vitest';
-import type { MonitorStep } from '../../../src/domain/monitors/digest.ts';
+import type { MonitorStep } from '../../../src/domain/monitors/masked-step.ts';
 import type { MonitorName } from '../../../src/domain/monitors/names.ts';
 import { firedIn, judgeRun } from './script.ts';
 

@@ -3,9 +3,10 @@ import { createHash } from 'node:crypto';
 import fc from 'fast-check';
 import { Packr } from 'msgpackr';
 import { describe, expect, it } from 'vitest';
-import { digestStep, type MonitorStep } from '../../../src/domain/monitors/digest.ts';
+import { digestStep } from '../../../src/domain/monitors/digest.ts';
 import { FEATURE_BYTES } from '../../../src/domain/monitors/features.ts';
 import { INTERVENTION_CHARACTERS } from '../../../src/domain/monitors/intervention.ts';
+import { type MonitorStep, maskStep } from '../../../src/domain/monitors/masked-step.ts';
 import { MEMORY_BYTES } from '../../../src/domain/monitors/memory.ts';
 import {
   advanceMonitors,
@@ -94,7 +95,7 @@ describe('an intervention', () => {
     let state = initialMonitors('');
     let text = '';
     for (const index of [7, 3, 5]) {
-      const result = advanceMonitors(state, digestStep(makeStep(index, STUCK)), CODING);
+      const result = advanceMonitors(state, digestStep(maskStep(makeStep(index, STUCK))), CODING);
       state = result.state;
       text = result.outcome.intervention?.text ?? text;
     }
@@ -105,7 +106,7 @@ describe('an intervention', () => {
     let state = initialMonitors('');
     let text = '';
     for (const index of [2 ** 53 - 3, 2 ** 53 - 2, 2 ** 53 - 1]) {
-      const result = advanceMonitors(state, digestStep(makeStep(index, STUCK)), CODING);
+      const result = advanceMonitors(state, digestStep(maskStep(makeStep(index, STUCK))), CODING);
       state = result.state;
       text = result.outcome.intervention?.text ?? text;
     }
@@ -121,7 +122,7 @@ describe('an intervention', () => {
       observation: `Error: key ${secret} was refused`,
       is_error: true,
     };
-    const digest = digestStep(makeStep(0, leaking));
+    const digest = digestStep(maskStep(makeStep(0, leaking)));
     expect(JSON.stringify(digest)).not.toContain(secret.slice(13, 40));
     const text = judgeRun(repeat(3, () => leaking))[2]!.intervention!.text;
     expect(text).toContain('curl');
@@ -232,7 +233,7 @@ const step: fc.Arbitrary<MonitorStep> = fc.record({
 
 function run(steps: readonly MonitorStep[], task: string): MonitorsState {
   return steps.reduce(
-    (state, item) => advanceMonitors(state, digestStep(item), CODING).state,
+    (state, item) => advanceMonitors(state, digestStep(maskStep(item)), CODING).state,
     initialMonitors(task),
   );
 }
@@ -243,7 +244,7 @@ describe('whatever the steps hold', () => {
       fc.property(text, fc.array(step, { maxLength: 12 }), (task, steps) => {
         let state = initialMonitors(task);
         for (const item of steps) {
-          const digest = digestStep(item);
+          const digest = digestStep(maskStep(item));
           expect(digest.features.length).toBe(FEATURE_BYTES);
           expect(new Packr({ useRecords: false }).pack(digest).length).toBeLessThan(2048);
           const { state: next, outcome } = advanceMonitors(state, digest, CODING);
@@ -271,7 +272,7 @@ describe('whatever the steps hold', () => {
         let live = initialMonitors('a task');
         let replayed = initialMonitors('a task');
         for (const item of steps) {
-          const digest = digestStep(item);
+          const digest = digestStep(maskStep(item));
           const before = live.memory.slice();
           const first = advanceMonitors(live, digest, CODING);
           expect(live.memory).toEqual(before);
@@ -295,10 +296,9 @@ describe('whatever the steps hold', () => {
         (input) => {
           const turned = Object.fromEntries(Object.entries(input).reverse());
           const numbers = (value: unknown): Uint8Array =>
-            digestStep(makeStep(0, { action: 'call', action_input: JSON.stringify(value) })).features.slice(
-              0,
-              4,
-            );
+            digestStep(
+              maskStep(makeStep(0, { action: 'call', action_input: JSON.stringify(value) })),
+            ).features.slice(0, 4);
           expect(numbers(turned)).toEqual(numbers(input));
         },
       ),

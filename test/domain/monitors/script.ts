@@ -1,5 +1,6 @@
 /** A run written as a list of steps, and what the monitors say to each. For the tests of this folder. */
-import { digestStep, type MonitorStep } from '../../../src/domain/monitors/digest.ts';
+import { digestStep } from '../../../src/domain/monitors/digest.ts';
+import { type MonitorStep, maskStep } from '../../../src/domain/monitors/masked-step.ts';
 import { advanceMonitors, initialMonitors, type StepOutcome } from '../../../src/domain/monitors/monitors.ts';
 import type { MonitorName } from '../../../src/domain/monitors/names.ts';
 import { BUILT_IN_PROFILES, type MonitorProfile } from '../../../src/domain/monitors/profiles.ts';
@@ -26,7 +27,7 @@ export function judgeRun(
 ): StepOutcome[] {
   let state = initialMonitors(task);
   return steps.map((fields, index) => {
-    const result = advanceMonitors(state, digestStep(makeStep(index, fields)), profile);
+    const result = advanceMonitors(state, digestStep(maskStep(makeStep(index, fields))), profile);
     state = result.state;
     return result.outcome;
   });

@@ -3,6 +3,7 @@ import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { hashLoosely, hashOutcome } from '../../../src/domain/monitors/canonical.ts';
 import { digestStep } from '../../../src/domain/monitors/digest.ts';
+import { maskStep } from '../../../src/domain/monitors/masked-step.ts';
 import { cleanQuote } from '../../../src/domain/monitors/quote.ts';
 import { countStutter } from '../../../src/domain/monitors/stutter.ts';
 import { hashLexicon, hashWord, readWords, WordList, WordSet } from '../../../src/domain/monitors/words.ts';
@@ -196,7 +197,7 @@ describe('texts made to be slow', () => {
     const text = unit.repeat(Math.ceil(1_000_000 / unit.length));
     for (const field of ['action', 'action_input', 'thought', 'observation'] as const) {
       for (let i = 0; i < 10; i++) {
-        const digest = digestStep(makeStep(i, { [field]: text }));
+        const digest = digestStep(maskStep(makeStep(i, { [field]: text })));
         expect(JSON.stringify({ ...digest, features: '' }).length).toBeLessThan(4096);
       }
     }

@@ -1,6 +1,6 @@
 /** Runs as working agents make them, which look like a failure and are none, beside the failure that they look like. */
 import { describe, expect, it } from 'vitest';
-import type { MonitorStep } from '../../../src/domain/monitors/digest.ts';
+import type { MonitorStep } from '../../../src/domain/monitors/masked-step.ts';
 import { firedIn, firesAt, judgeRun, repeat } from './script.ts';
 
 const TASK = 'Fix the date parser in src/dates.ts so that the test suite passes';
@@ -18,6 +18,13 @@ const DONE = { thought: 'I have fixed the bug. All tests pass now.' };
 
 describe('no monitor fires on', () => {
   it.each<[string, Partial<MonitorStep>[]]>([
+    [
+      'handing over to another agent, before anything was looked up',
+      [
+        { ...call('transfer_to_Finder', '{}', '{"assistant":"Finder"}'), thought: 'Not me.' },
+        call('search', { query: 'a' }, 'found a'),
+      ],
+    ],
     [
       'reading file after file',
       repeat(12, (i) => call('read_file', { path: `src/part-${i}.ts` }, `export const part${i} = ${i * 7};`)),

@@ -2,11 +2,11 @@
 
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { type AnswerExample, synthesizeAnswers } from '../../../src/student/model/answer-synthesis.ts';
 import { fillTemplate } from '../../../src/student/model/answer-template.ts';
 import type { StudentBlock } from '../../../src/student/model/decision.ts';
 import { StepContext } from '../../../src/student/model/extraction.ts';
 import type { StepDigest } from '../../../src/student/model/step.ts';
+import { type AnswerExample, synthesizeAnswers } from '../../../src/teaching/answer-synthesis.ts';
 import { called, digest, makeOrderStep, user } from './made-steps.ts';
 
 function example(i: number, step: StepDigest, content: StudentBlock[]): AnswerExample {

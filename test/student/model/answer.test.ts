@@ -10,7 +10,13 @@ function makeAnswer(content: TurnBlock[], stop_reason: NormalAnswer['stop_reason
     model: 'm',
     content,
     stop_reason,
-    usage: { input_tokens: 3, output_tokens: 2, cache_read_tokens: null, cache_write_tokens: null },
+    usage: {
+      input_tokens: 3,
+      output_tokens: 2,
+      cache_read_tokens: null,
+      cache_write_tokens: null,
+      cache_write_1h_tokens: null,
+    },
     error: null,
   };
 }
@@ -33,7 +39,7 @@ describe('an answer', () => {
     ['a text', makeAnswer([{ type: 'text', text: 'Use [redacted] as the key.' }], 'end_turn')],
     ['an input', makeAnswer([call({ headers: [{ authorization: 'Bearer [redacted]' }] })], 'tool_use')],
     ['the name of a field', makeAnswer([call({ '[redacted]': 1 })], 'tool_use')],
-  ])('teaches nothing where capture masked %s: nobody knows what was said', (_where, answer) => {
+  ])('teaches nothing where capture masked %s: the text is unknown', (_where, answer) => {
     expect(digestAnswer(answer)).toBeNull();
   });
 });

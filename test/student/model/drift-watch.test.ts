@@ -1,8 +1,7 @@
 /** The watch over a student: which steps are audited, when a kind or an agent is suspended, and how it comes back. */
 import { describe, expect, it } from 'vitest';
-import { DRIFT } from '../../../src/limits.ts';
 import { createPrng } from '../../../src/std/prng.ts';
-import { DriftWatch } from '../../../src/student/model/drift-watch.ts';
+import { DRIFT, DriftWatch } from '../../../src/student/model/drift-watch.ts';
 
 const TERMS = { version: 1, made_at_ms: 1_000, promise: 0.05, valid_until_ms: null };
 const make = (share = 0.05, at = 5_000) => {

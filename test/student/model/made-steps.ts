@@ -1,10 +1,10 @@
 /** Golden steps made by hand, for the tests of the student's core. */
 
-import type { NormalRequest, TurnBlock, TurnMessage, TurnTool } from '../../../src/domain/turn.ts';
+import type { NormalRequest, TurnMessage, TurnTool } from '../../../src/domain/turn.ts';
 import type { AnswerDigest } from '../../../src/student/model/answer.ts';
+import type { LearnedStep } from '../../../src/student/model/learned-step.ts';
 import { digestStep, type StepDigest } from '../../../src/student/model/step.ts';
 import { plainExtras } from '../../../src/student/model/step-extras.ts';
-import type { LearnedStep } from '../../../src/student/model/student-fit.ts';
 
 export function tool(name: string): TurnTool {
   return {
@@ -76,7 +76,7 @@ export function orderId(i: number): string {
   return `ORD-${7_000 + 13 * i}`;
 }
 
-export const STATUSES = ['delivered', 'pending'] as const;
+const STATUSES = ['delivered', 'pending'] as const;
 
 /** Golden step `i`: what is done depends on the order's status, and the status on `i`. */
 export function makeOrderStep(i: number, over: { status?: string; order?: string } = {}): LearnedStep {
@@ -101,5 +101,3 @@ export function makeOrderStep(i: number, over: { status?: string; order?: string
       : callAnswer('cancel', { order_id: order });
   return { run_id: `run-${i}`, step, answer };
 }
-
-export type { TurnBlock };

@@ -1,11 +1,12 @@
 /** Values in the wording of a prompt: part of an agent's rule where all golden runs share them. */
 import { describe, expect, it } from 'vitest';
 import { ExactIndex } from '../../../src/search/exact-index.ts';
+import type { LearnedStep } from '../../../src/student/model/learned-step.ts';
 import { findDates } from '../../../src/student/model/prompt-dates.ts';
 import { digestStep, type StepDigest } from '../../../src/student/model/step.ts';
 import { plainExtras } from '../../../src/student/model/step-extras.ts';
 import { Student } from '../../../src/student/model/student.ts';
-import { fitStudent, type LearnedStep } from '../../../src/student/model/student-fit.ts';
+import { fitStudent } from '../../../src/teaching/student-fit.ts';
 import { callAnswer, makeRequest, orderId, user } from './made-steps.ts';
 
 const DAY = Date.UTC(2026, 10, 23, 15);
@@ -86,18 +87,6 @@ describe('a value that all golden runs shared in the system prompt', () => {
     expect(ask(student, { system: lines(5) })).toBe('covered');
     expect(ask(student, { system: lines(6) })).toBe('other_value');
   });
-
-  it('holds for no student of an earlier version, which kept none', () => {
-    const step = stepOf(1, { system: 'Up to 200 EUR.' });
-    delete step.values;
-    const steps = Array.from({ length: 12 }, (_, i) => ({
-      run_id: `run-${i}`,
-      step: { ...stepOf(i, { system: 'Up to q-1.' }), values: undefined },
-      answer: callAnswer('get_order', { order_id: orderId(i) }),
-    })) as unknown as LearnedStep[];
-    const student = new Student(fitStudent(steps), (dimensions) => new ExactIndex(dimensions));
-    expect(ask(student, { system: 'Up to q-2.' })).toBe('covered');
-  });
 });
 
 describe('a prompt that names the day', () => {
@@ -135,7 +124,7 @@ describe('a prompt that names the day', () => {
     expect(ask(student, { system: 'You help.\nToday is 2024-02-01.', at_ms: later(5) })).toBe('other_value');
   });
 
-  it('is the same where nobody knows when it was asked, but for the words themselves', () => {
+  it('is the same without a time of the request, except for the words themselves', () => {
     const student = learn(12, () => ({ system: 'You help.\nToday is 2026-11-23.', at_ms: null }));
     expect(ask(student, { system: 'You help.\nToday is 2026-11-23.', at_ms: later(5) })).toBe('covered');
     expect(ask(student, { system: 'You help.\nToday is 2026-11-24.', at_ms: later(1) })).toBe('other_value');

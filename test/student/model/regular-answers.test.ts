@@ -4,10 +4,11 @@ import { ExactIndex } from '../../../src/search/exact-index.ts';
 import { createPrng } from '../../../src/std/prng.ts';
 import type { AnswerDigest } from '../../../src/student/model/answer.ts';
 import { kindOfAnswer, nameKind, toolsOfKind } from '../../../src/student/model/answer-kind.ts';
+import type { LearnedStep } from '../../../src/student/model/learned-step.ts';
 import { proposeSummaries, summarizeList } from '../../../src/student/model/list-summary.ts';
 import { Student } from '../../../src/student/model/student.ts';
-import { fitStudent, type LearnedStep } from '../../../src/student/model/student-fit.ts';
 import { cutPart, proposeCuts } from '../../../src/student/model/text-parts.ts';
+import { fitStudent } from '../../../src/teaching/student-fit.ts';
 import { callAnswer, called, digest, textAnswer, tool, user } from './made-steps.ts';
 
 const tools = ['look', 'remind', 'approve', 'refuse'].map(tool);
@@ -198,7 +199,7 @@ describe('a comparison of two numbers', () => {
 });
 
 describe('a number beyond all golden ones', () => {
-  it('may lie behind a threshold that nobody has seen', () => {
+  it('may lie behind an unseen threshold', () => {
     const student = learn(60, (i) => ({
       step: stepOf({ value: 20 + ((i * 37) % 60) * 40 + 0.5 }),
       answer: callAnswer('approve', {}),

@@ -3,8 +3,9 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import type { NormalAnswer, TurnBlock, TurnMessage } from '../../../src/domain/turn.ts';
-import { STEP_BODY_BYTES, STUDENT_CORE } from '../../../src/limits.ts';
+import { STEP_BODY_BYTES } from '../../../src/gateway/relegation/relegated-exchange.ts';
 import { digestAnswer } from '../../../src/student/model/answer.ts';
+import { STUDENT_CORE } from '../../../src/student/model/limits.ts';
 import { readBetas, readMessagesSettings } from '../../../src/student/model/step-extras.ts';
 import { MARK } from '../../../src/student/model/step-marks.ts';
 import { readTokens } from '../../../src/student/model/text-tokens.ts';
@@ -21,7 +22,13 @@ function answer(content: TurnBlock[], over: Partial<NormalAnswer> = {}): NormalA
     model: 'm-1',
     content,
     stop_reason: 'end_turn',
-    usage: { input_tokens: 5, output_tokens: 3, cache_read_tokens: 2, cache_write_tokens: null },
+    usage: {
+      input_tokens: 5,
+      output_tokens: 3,
+      cache_read_tokens: 2,
+      cache_write_tokens: null,
+      cache_write_1h_tokens: null,
+    },
     error: null,
     ...over,
   };
@@ -38,7 +45,7 @@ describe('a digest of a step', () => {
     expect(of('You never help.\nToday is Monday, 2026-03-04.\nSession 8f3a-11')).not.toEqual(one);
   });
 
-  it('is the same whoever gave the answers before it', () => {
+  it('is the same whichever side gave the answers before it', () => {
     const of = (id: string, words: string, last: string) =>
       digest([
         user('Look at order 7'),
@@ -172,6 +179,28 @@ describe('a digest of a step', () => {
     expect(scope(nested('string'))).not.toBe(scope(nested('number')));
   });
 
+  it('has the same scope for tools in another order and for explicit defaults', () => {
+    const tools = ['look', 'send'].map((name) => ({
+      name,
+      description: name,
+      input_schema: { type: 'object' },
+    }));
+    const scope = (more: object) =>
+      readMessages({ model: 'm', max_tokens: 9, messages: [user('x')], tools, ...more }, [])!.step.scope;
+    const base = scope({});
+    expect(scope({ tools: tools.toReversed() })).toBe(base);
+    expect(scope({ temperature: 1, top_p: 1, tool_choice: { type: 'auto' } })).toBe(base);
+    for (const other of [
+      { temperature: 0.9 },
+      { top_p: 0.5 },
+      { top_k: 1 },
+      { tool_choice: { type: 'auto', disable_parallel_tool_use: true } },
+      { tools: [tools[0]!, { ...tools[1]!, description: 'other' }] },
+      { tools: tools.slice(1) },
+    ])
+      expect(scope(other)).not.toBe(base);
+  });
+
   it('has another scope for settings of a type that the normal form has no word for', () => {
     const scope = (more: object) =>
       readMessages({ model: 'm', max_tokens: 9, messages: [user('x')], ...more }, [])!.step.scope;
@@ -299,7 +328,9 @@ describe('a digest of a step', () => {
           tools: [tool(its.slice(0, 100))],
         },
       );
-      expect(JSON.stringify(step).length).toBeLessThan(120_000);
+      const { prompt = [], ...rest } = step;
+      expect(JSON.stringify(rest).length).toBeLessThan(120_000);
+      expect(prompt.flat().join('').length).toBeLessThan(STUDENT_CORE.prompt_characters + 100);
     }
     expect(({} as Record<string, unknown>).polluted).toBeUndefined();
   });
@@ -363,7 +394,7 @@ describe('a digest of an answer', () => {
     });
   });
 
-  it('is null for what nobody should learn', () => {
+  it('is null for what must not be learned', () => {
     expect(digestAnswer(answer([text('cut')], { stop_reason: 'max_tokens' }))).toBeNull();
     expect(digestAnswer(answer([text('x')], { error: 'overloaded' }))).toBeNull();
     expect(digestAnswer(answer([{ type: 'other', name: 'server_tool_use', value: {} }]))).toBeNull();

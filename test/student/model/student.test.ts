@@ -4,15 +4,11 @@ import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { ExactIndex } from '../../../src/search/exact-index.ts';
 import { kindOfAnswer } from '../../../src/student/model/answer-kind.ts';
+import type { LearnedStep } from '../../../src/student/model/learned-step.ts';
 import { digestStep } from '../../../src/student/model/step.ts';
 import { plainExtras } from '../../../src/student/model/step-extras.ts';
 import { Student } from '../../../src/student/model/student.ts';
-import {
-  fitStudent,
-  type LearnedStep,
-  limitAgents,
-  nameAgents,
-} from '../../../src/student/model/student-fit.ts';
+import { fitStudent, limitAgents, nameAgents } from '../../../src/teaching/student-fit.ts';
 import {
   callAnswer,
   called,

@@ -1,11 +1,11 @@
 /** Tools whose descriptions say what day it is. */
 import { describe, expect, it } from 'vitest';
 import { ExactIndex } from '../../../src/search/exact-index.ts';
+import type { LearnedStep } from '../../../src/student/model/learned-step.ts';
 import { digestStep } from '../../../src/student/model/step.ts';
 import { plainExtras } from '../../../src/student/model/step-extras.ts';
 import { Student } from '../../../src/student/model/student.ts';
-import type { LearnedStep } from '../../../src/student/model/student-fit.ts';
-import { fitStudent } from '../../../src/student/model/student-fit.ts';
+import { fitStudent } from '../../../src/teaching/student-fit.ts';
 import { callAnswer, makeRequest, tool, user } from './made-steps.ts';
 
 const DAY_MS = 86_400_000;

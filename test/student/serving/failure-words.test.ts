@@ -4,7 +4,7 @@ import type { AddressInfo } from 'node:net';
 import { expect, it } from 'vitest';
 import type { ServiceStep } from '../../../src/student/serving/service-step.ts';
 import { StudentService } from '../../../src/student/serving/student-service.ts';
-import { describeFailure } from '../../../src/threads/student-thread-entry.ts';
+import { describeFailure } from '../../../src/threads/running-student.ts';
 
 const STEP = {
   system: '',

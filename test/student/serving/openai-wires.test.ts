@@ -1,9 +1,8 @@
 /** Chat-completions and responses as wires: what their requests break, what no student gives, and steps that are alike. */
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { ChatContentReader } from '../../../src/providers/chat-completions/normal-turn.ts';
 import { NormalReading } from '../../../src/providers/normal-reading.ts';
-import { normalResponses } from '../../../src/providers/responses/normal-turn.ts';
+import { WIRES as PROVIDER_WIRES } from '../../../src/providers/wires.ts';
 import { readStep, WIRES } from '../../../src/student/serving/step-reading.ts';
 
 const head = { betas: [], api_version: '2023-06-01' as const, origin: '' };
@@ -166,10 +165,8 @@ describe('an answer on the wire', () => {
       input: fc.dictionary(fc.string(), fc.jsonValue()) as fc.Arbitrary<unknown>,
     }),
   );
-  const readers = {
-    chat_completions: () => new ChatContentReader(new NormalReading()),
-    responses: () => normalResponses.startContent(new NormalReading()),
-  };
+  const readerOf = (name: 'chat_completions' | 'responses') =>
+    PROVIDER_WIRES[name].startAnswer(new NormalReading(), '', []);
   it.each(['chat_completions', 'responses'] as const)(
     'reads the same as events and as one body: %s',
     (name) => {
@@ -187,15 +184,15 @@ describe('an answer on the wire', () => {
           };
           const decode = (stream: boolean) =>
             new TextDecoder().decode(WIRES[name].writeAnswer(answer, { model: 'm', stream }).body);
-          const whole = readers[name]();
+          const whole = readerOf(name);
           whole.readWhole(JSON.parse(decode(false)));
-          const streamed = readers[name]();
+          const streamed = readerOf(name);
           for (const frame of decode(true).split('\n\n')) {
             const data = frame.slice(frame.indexOf('data: ') + 6);
             if (frame !== '' && data !== '[DONE]') streamed.readEvent('', JSON.parse(data));
           }
-          const read = withoutIds(whole.finish());
-          expect(withoutIds(streamed.finish())).toEqual(read);
+          const read = withoutIds(whole.finish().content);
+          expect(withoutIds(streamed.finish().content)).toEqual(read);
           expect(read.length).toBeGreaterThan(0);
         }),
         { numRuns: 60 },

@@ -2,7 +2,7 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { findPrice } from '../../../src/domain/price.ts';
-import { MessagesContentReader } from '../../../src/providers/messages/normal-turn.ts';
+import { MessagesAnswerReader } from '../../../src/providers/messages/answer.ts';
 import { NormalReading } from '../../../src/providers/normal-reading.ts';
 import { messagesWire } from '../../../src/student/serving/messages-wire.ts';
 import { findLastResultId } from '../../../src/student/serving/step-handler.ts';
@@ -67,21 +67,21 @@ describe('an answer on the wire', () => {
           output_tokens: 6,
         };
         const whole = messagesWire.writeAnswer(answer, { model: 'm' });
-        const wholeReader = new MessagesContentReader(new NormalReading());
+        const wholeReader = new MessagesAnswerReader(new NormalReading());
         wholeReader.readWhole(JSON.parse(Buffer.from(whole.body).toString()));
         const streamed = messagesWire.writeAnswer(answer, { model: 'm', stream: true });
-        const reader = new MessagesContentReader(new NormalReading());
+        const reader = new MessagesAnswerReader(new NormalReading());
         for (const frame of Buffer.from(streamed.body).toString().split('\n\n')) {
           const found = /^event: (\w+)\ndata: (.*)$/s.exec(frame);
           if (found !== null) reader.readEvent(found[1]!, JSON.parse(found[2]!));
         }
-        const plain = (blocks: ReturnType<typeof reader.finish>) =>
+        const plain = (blocks: ReturnType<typeof reader.finish>['content']) =>
           blocks.map((it) => (it.type === 'tool_call' ? { ...it, id: '' } : it));
-        const read = wholeReader.finish();
+        const read = wholeReader.finish().content;
         const ids = read.flatMap((it) => (it.type === 'tool_call' ? [it.id] : []));
         expect(ids).toEqual(whole.call_ids);
         expect(new Set([...ids, ...streamed.call_ids]).size).toBe(ids.length * 2);
-        expect(plain(reader.finish())).toEqual(plain(read));
+        expect(plain(reader.finish().content)).toEqual(plain(read));
         expect(plain(read)).toEqual(JSON.parse(JSON.stringify(long)));
       }),
       { numRuns: 60 },

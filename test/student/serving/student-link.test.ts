@@ -2,7 +2,7 @@
 import { MessageChannel, type MessagePort } from 'node:worker_threads';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { type StepWaiter, StudentLink } from '../../../src/gateway/relegation/student-link.ts';
-import { STEPS_UNDER_WAY, STUDENT_TIMEOUT_MS } from '../../../src/limits.ts';
+import { STEPS_UNDER_WAY, STUDENT_TIMEOUT_MS } from '../../../src/student/serving/limits.ts';
 import type { ClientMessage } from '../../../src/student/serving/protocol.ts';
 
 let link: StudentLink;
@@ -53,7 +53,6 @@ const SERVED = {
   request_id: 'req_1',
   input_tokens: 1,
   output_tokens: 1,
-  saved_micro_usd: null,
 };
 
 describe('a link', () => {
@@ -75,7 +74,6 @@ describe('a link', () => {
     { ...SERVED, request_id: undefined },
     { ...SERVED, input_tokens: Number.NaN },
     { ...SERVED, output_tokens: '5' },
-    { ...SERVED, saved_micro_usd: '5' },
     { type: 'declined', reason: 'mood' },
     { type: 'declined' },
     { type: 'what?' },
@@ -89,7 +87,7 @@ describe('a link', () => {
     expect(words).toEqual(['failed']);
   });
 
-  it('hears nothing of what nobody waits for', async () => {
+  it('hears nothing that has no waiting caller', async () => {
     const sent = send()!;
     sent.abandon();
     far.postMessage({ ...SERVED, id: 1 });

@@ -2,9 +2,9 @@
 import { createServer, type Server } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { afterAll, beforeAll, expect, it } from 'vitest';
-import { SERVICE_FAILURES_MAX, SERVICE_REST_MS } from '../../../src/limits.ts';
+import { SERVICE_FAILURES_MAX } from '../../../src/student/serving/limits.ts';
 import type { ServiceStep } from '../../../src/student/serving/service-step.ts';
-import { StudentService, TOO_LATE } from '../../../src/student/serving/student-service.ts';
+import { SERVICE_REST_MS, StudentService, TOO_LATE } from '../../../src/student/serving/student-service.ts';
 
 const STEP = {
   system: '',

@@ -1,7 +1,10 @@
 /** Schemas of live requests: right values pass, wrong ones do not, and hostile schemas cost nothing. */
 import { describe, expect, it } from 'vitest';
-import { TOOL_SCHEMA_CHARACTERS } from '../../../src/limits.ts';
-import { countOpenRepeats, ToolSchemas } from '../../../src/student/serving/tool-schemas.ts';
+import {
+  countOpenRepeats,
+  TOOL_SCHEMA_CHARACTERS,
+  ToolSchemas,
+} from '../../../src/student/serving/tool-schemas.ts';
 
 const schemas = new ToolSchemas();
 

@@ -1,8 +1,8 @@
 /** What known exchanges add up to: counts, tokens, latency, money, in all and in parts of the span. */
 import { describe, expect, it } from 'vitest';
-import { RecentExchanges } from '../../src/analysis/captured-activity.ts';
-import { costOfExchange } from '../../src/analysis/exchange-cost.ts';
-import type { ListedExchange } from '../../src/analysis/exchange-source.ts';
+import { RecentExchanges } from '../../src/captures/captured-activity.ts';
+import { costOfExchange } from '../../src/captures/exchange-cost.ts';
+import type { ListedExchange } from '../../src/captures/exchange-source.ts';
 import type { TokenUsage } from '../../src/domain/exchange.ts';
 
 const FROM_MS = Date.UTC(2026, 0, 2);
@@ -23,6 +23,7 @@ function usage(
     output_tokens: output,
     cache_read_tokens: read,
     cache_write_tokens: write,
+    cache_write_1h_tokens: null,
   } satisfies TokenUsage;
 }
 

@@ -1,7 +1,7 @@
 /** Which exchanges make which run: columns against a plain map, and what is forgotten when there are too many. */
 import { describe, expect, it } from 'vitest';
-import type { ListedExchange } from '../../src/analysis/exchange-source.ts';
-import { keyOfRun, RunChains, readSummaries } from '../../src/analysis/run-chains.ts';
+import type { ListedExchange } from '../../src/captures/exchange-source.ts';
+import { keyOfRun, RunChains, readSummaries } from '../../src/captures/run-chains.ts';
 import { createPrng } from '../../src/std/prng.ts';
 import { MadeSource } from './made-run.ts';
 

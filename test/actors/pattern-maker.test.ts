@@ -1,31 +1,40 @@
-/** The distiller's decisions, its adapter, and the model that writes for it. */
+/** The pattern maker's decisions, its adapter, and the model that writes for it. */
 
 import { once } from 'node:events';
 import { createServer, type Server } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
-import { DistillationAdapter, type SinkPattern } from '../../actors/distiller/adapter.ts';
-import { DISTILLATION_ADAPTER, type DistillerState, distiller } from '../../actors/distiller/behaviour.ts';
-import { ModelWriter, toCompletionsUrl } from '../../actors/distiller/model-writer.ts';
 import {
-  distillerKey,
+  PatternMakingAdapter,
+  type SinkPattern,
+  TRACES_READ_AT_ONCE,
+} from '../../actors/pattern-maker/adapter.ts';
+import {
+  PATTERN_MAKER_ATTEMPTS,
+  PATTERN_MAKING_ADAPTER,
+  type PatternMakerState,
+  patternMaker,
+} from '../../actors/pattern-maker/behaviour.ts';
+import { ModelWriter, toCompletionsUrl } from '../../actors/pattern-maker/model-writer.ts';
+import {
+  patternMakerKey,
   type SubmitRequest,
   TRACE_BODIES,
   UNFINISHED_TRACES,
-} from '../../actors/distiller/protocol.ts';
-import { packTrace, unpackTrace } from '../../actors/distiller/trace-body.ts';
+} from '../../actors/pattern-maker/protocol.ts';
+import { packTrace, unpackTrace } from '../../actors/pattern-maker/trace-body.ts';
 import { makeAuditEntry } from '../../src/domain/audit-rows.ts';
-import type { DistilledPattern, PatternCandidate } from '../../src/domain/distillation/distil.ts';
-import type { Trace } from '../../src/domain/trace.ts';
+import type { PatternCandidate, PatternDraft } from '../../src/domain/patterns/drafts.ts';
+import { NO_UNLOCK } from '../../src/domain/patterns/wording.ts';
+import { readLegacyTrace, type Trace } from '../../src/domain/trace.ts';
 import { TRACES, type TraceRow } from '../../src/domain/trace-rows.ts';
 import { CatalogueError } from '../../src/errors.ts';
-import { DISTILL_ATTEMPTS, DISTILLATIONS_AT_ONCE } from '../../src/limits.ts';
 import { ActorKit, type KitAnswer } from '../../src/runtime/kit.ts';
 import { applyRow, type MemoryTableDisk, MemoryTables } from '../../src/storage/memory/tables.ts';
 
 const NOW = Date.parse('2026-03-04T05:06:07.000Z');
 const BODY = Uint8Array.of(1, 2, 3);
-const PATTERN: DistilledPattern = {
+const PATTERN: PatternDraft = {
   situation: 'The build stops.',
   dead_ends: '- `make` → Error 2',
   unlock: 'Install the headers first.',
@@ -45,7 +54,7 @@ function request(more: Partial<SubmitRequest> = {}): SubmitRequest {
   };
 }
 
-/** One distiller with the tables that its events write. */
+/** One pattern maker with the tables that its events write. */
 class Bench {
   readonly disk: MemoryTableDisk = new Map();
   readonly tables = new MemoryTables(this.disk);
@@ -53,8 +62,8 @@ class Bench {
   readonly key: string;
 
   constructor(address = request()) {
-    this.key = distillerKey(address);
-    this.kit = new ActorKit(distiller, { key: this.key, now_ms: NOW });
+    this.key = patternMakerKey(address);
+    this.kit = new ActorKit(patternMaker, { key: this.key, now_ms: NOW });
   }
 
   submit(more: Partial<SubmitRequest> = {}): KitAnswer {
@@ -82,8 +91,8 @@ class Bench {
     return this.tables.get(TRACES, ['org', 'trace-1', 'proj']);
   }
 
-  state(): DistillerState {
-    return this.kit.state as DistillerState;
+  state(): PatternMakerState {
+    return this.kit.state as PatternMakerState;
   }
 }
 
@@ -94,7 +103,7 @@ describe('a queued trace', () => {
     const bench = new Bench();
     expect(bench.submit()).toEqual({ type: 'reply', value: { status: 'queued', patterns_created: 0 } });
     const call = bench.io('distil');
-    expect(call).toMatchObject({ adapter: DISTILLATION_ADAPTER, input: { key: bench.key } });
+    expect(call).toMatchObject({ adapter: PATTERN_MAKING_ADAPTER, input: { key: bench.key } });
     expect(bench.row()).toMatchObject({ status: 'distilling', pattern_ids: [], error: null });
     expect(bench.tables.get(TRACE_BODIES, [bench.key])).toEqual(BODY);
     expect(bench.tables.get(UNFINISHED_TRACES, [bench.key])).toBe(1);
@@ -210,7 +219,7 @@ describe('failures', () => {
     const bench = new Bench();
     bench.submit();
     const waits: number[] = [];
-    for (let attempt = 1; attempt < DISTILL_ATTEMPTS; attempt++) {
+    for (let attempt = 1; attempt < PATTERN_MAKER_ATTEMPTS; attempt++) {
       bench.kit.fail(bench.io('distil'), DOWN);
       waits.push(bench.kit.timers().work!);
       bench.kit.advance(bench.kit.timers().work!);
@@ -243,7 +252,7 @@ describe('failures', () => {
   it('give a trace up that ends its thread each time', () => {
     const bench = new Bench();
     bench.submit();
-    for (let attempt = 1; attempt < DISTILL_ATTEMPTS; attempt++) {
+    for (let attempt = 1; attempt < PATTERN_MAKER_ATTEMPTS; attempt++) {
       bench.io('distil');
       bench.kit.restart();
       bench.kit.advance(0);
@@ -254,7 +263,7 @@ describe('failures', () => {
     expect(bench.effects().filter(({ type }) => type === 'io')).toEqual([]);
     expect(bench.row()).toMatchObject({
       status: 'failed',
-      error: `gave up after ${DISTILL_ATTEMPTS} attempts`,
+      error: `gave up after ${PATTERN_MAKER_ATTEMPTS} attempts`,
     });
   });
 
@@ -352,7 +361,7 @@ describe('the adapter', () => {
   it('reads, distils and hands over what the trace teaches, with its source', async () => {
     const body = await packTrace(trace());
     const merged: [unknown, readonly SinkPattern[]][] = [];
-    const adapter = new DistillationAdapter({
+    const adapter = new PatternMakingAdapter({
       readBody: (key) => (key === 'k' ? body : undefined),
       embedder: wordEmbedder,
       sink: {
@@ -374,7 +383,7 @@ describe('the adapter', () => {
   });
 
   it('says which failures may pass', async () => {
-    const broken = new DistillationAdapter({
+    const broken = new PatternMakingAdapter({
       readBody: (key) => (key === 'damaged' ? Uint8Array.of(1, 2, 3) : undefined),
       embedder: null,
       sink: {
@@ -394,7 +403,7 @@ describe('the adapter', () => {
   });
 
   it('does nothing without a store', async () => {
-    const adapter = new DistillationAdapter({
+    const adapter = new PatternMakingAdapter({
       readBody: () => undefined,
       embedder: null,
       sink: null,
@@ -407,7 +416,7 @@ describe('the adapter', () => {
     const body = await packTrace(trace());
     let [running, most] = [0, 0];
     const order: string[] = [];
-    const adapter = new DistillationAdapter({
+    const adapter = new PatternMakingAdapter({
       readBody: (key) => {
         order.push(key);
         return body;
@@ -427,7 +436,7 @@ describe('the adapter', () => {
     await Promise.all(keys.map((key) => adapter.distil({ key })));
     expect(order).toEqual(keys);
     // Two patterns of each trace are written at once.
-    expect(most).toBeLessThanOrEqual(2 * DISTILLATIONS_AT_ONCE);
+    expect(most).toBeLessThanOrEqual(2 * TRACES_READ_AT_ONCE);
   });
 
   it('packs and unpacks a trace', async () => {
@@ -494,6 +503,36 @@ describe('a model that writes', () => {
     expect(asked).toContain('writer-1');
     expect(asked).toContain('pip install tabulate');
     expect(asked.split('</run>')).toHaveLength(3);
+  });
+
+  it('puts no value of the run into its words', async () => {
+    const order = '#W4711008';
+    const steps = [
+      {
+        action: 'pay',
+        action_input: JSON.stringify({ order }),
+        observation: 'Error: card declined',
+        is_error: true,
+      },
+      { action: 'get_user', action_input: '{}', observation: '{"name":"mei kovacs","city":"Ghent"}' },
+      { action: 'pay', action_input: JSON.stringify({ order, retry: true }), observation: 'paid' },
+    ].map((step) => ({ thought: '', is_error: false, tokens_used: 0, ...step }));
+    const head = { trace_id: 't', run_id: '', task: '', model: '', task_profile: '', outcome: 'success' };
+    say = () =>
+      completion(
+        JSON.stringify({
+          situation: `Mei Kovacs of Ghent could not pay order ${order}.`,
+          dead_ends: '- paying 12.50 for mei kovacs on 2024-05-01',
+          unlock: `Call get_user for mei, then pay ${order} with retry.`,
+        }),
+      );
+    const writer = new ModelWriter({ url, model: 'writer-1', key: '' });
+    const written = await writer.write(CANDIDATE, readLegacyTrace(head, steps));
+    const { situation, dead_ends, unlock } = written;
+    expect([situation, dead_ends, unlock].join('\n')).not.toMatch(/mei|kovacs|ghent|4711008|12\.50|2024/i);
+    expect(unlock).toMatch(/^Call get_user for .+, then pay .+ with retry\.$/);
+    const lost = await writer.write({ ...CANDIDATE, unlock: NO_UNLOCK }, readLegacyTrace(head, steps));
+    expect(lost.unlock).toBe(NO_UNLOCK);
   });
 
   it.each([

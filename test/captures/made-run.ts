@@ -1,5 +1,5 @@
 /** A capture database in memory with conversations made up for the tests of `inspect`. */
-import type { BodySide, ExchangeSource, ListedExchange } from '../../src/analysis/exchange-source.ts';
+import type { BodySide, ExchangeSource, ListedExchange } from '../../src/captures/exchange-source.ts';
 import type { ApiShape, ExchangeRecord } from '../../src/domain/exchange.ts';
 import { decodeExchange, type StoredExchange } from '../../src/providers/decode.ts';
 
@@ -60,6 +60,7 @@ export class MadeSource implements ExchangeSource {
       served_by: 'upstream',
       model: facts.model,
       stop_reason: facts.stop_reason,
+      ...(facts.tools.length === 0 ? {} : { tools: facts.tools }),
       usage: facts.usage,
       request: { headers: [['content-type', 'application/json']], bytes: request.byteLength },
       response: { headers: [['content-type', 'application/json']], bytes: response.byteLength },
@@ -96,7 +97,7 @@ export class MadeSource implements ExchangeSource {
   }
 
   exchange(id: number): ExchangeRecord | undefined {
-    return this.records[id - 1];
+    return this.records.find((record) => record.id === id);
   }
 
   body(id: number, side: BodySide): Uint8Array | undefined {

@@ -1,21 +1,21 @@
 /** Which golden runs a round takes when there are more than it has room for. */
 import { describe, expect, it } from 'vitest';
-import type { ExchangeSource, ListedExchange } from '../../src/analysis/exchange-source.ts';
+import type { ExchangeSource, ListedExchange } from '../../src/captures/exchange-source.ts';
+import { keyOfRun, RunChains } from '../../src/captures/run-chains.ts';
 import {
   type DigestStore,
   gatherGolden,
-  type RunDigest,
+  type StoredDigest,
   sortSteps,
-} from '../../src/analysis/golden-steps.ts';
-import { keyOfRun, RunChains } from '../../src/analysis/run-chains.ts';
-import { DISTILL_BOUNDS } from '../../src/limits.ts';
+} from '../../src/teaching/golden-steps.ts';
+import { DISTILL_BOUNDS } from '../../src/teaching/limits.ts';
 
 const STEPS = 4;
 
 /** Runs of agents, oldest first, as a database and what was made of them before. */
 function makeRuns(agents: readonly string[], newest = Number.POSITIVE_INFINITY) {
   const chains = new RunChains(null, newest);
-  const digests = new Map<string, RunDigest>();
+  const digests = new Map<string, StoredDigest>();
   for (const [at, agent] of agents.entries()) {
     const run_id = `${agent} ${at}`;
     chains.add({
@@ -32,7 +32,9 @@ function makeRuns(agents: readonly string[], newest = Number.POSITIVE_INFINITY) 
     const steps = Array.from({ length: STEPS }, () => ({
       wire: 'messages',
       exchange_id: at + 1,
-    })) as RunDigest['steps'];
+      step: { sources: '[]' },
+      answer: 'null',
+    })) as StoredDigest['steps'];
     digests.set(keyOfRun(run_id), { run_id, codes: [], steps, agent, bytes: 0, untaught: {}, patterns: [] });
   }
   return { chains, digests };
@@ -53,7 +55,7 @@ async function gather(agents: readonly string[], runs: number) {
   };
   const source = {} as ExchangeSource;
   const material = await gatherGolden(source, chains, {
-    outcomes: new Map(),
+    words: new Map(),
     store,
     embed: async () => null,
     room: roomFor(runs),

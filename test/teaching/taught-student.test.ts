@@ -2,6 +2,17 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { makeGoldenSteps } from '../../bench/order-agent.ts';
+import { ExactIndex } from '../../src/search/exact-index.ts';
+import { boundError } from '../../src/student/model/error-bound.ts';
+import { GOLDEN_RUNS_MIN } from '../../src/student/model/limits.ts';
+import type { StudentManifest } from '../../src/student/model/manifest.ts';
+import { Student } from '../../src/student/model/student.ts';
+import type { GoldenMaterial, GoldenRun } from '../../src/teaching/golden-steps.ts';
+import { placeOf, splitRuns } from '../../src/teaching/held-out.ts';
+import { HELD_OUT } from '../../src/teaching/limits.ts';
+import { mergePatterns } from '../../src/teaching/merge-patterns.ts';
+import { judgeRound } from '../../src/teaching/publication.ts';
+import { askAbout, measureByAnswer, summarizeMeasures } from '../../src/teaching/student-measures.ts';
 import {
   describeShortage,
   fingerprintMaterial,
@@ -9,17 +20,7 @@ import {
   judgeStudent,
   type TaughtStudent,
   teachStudent,
-} from '../../src/analysis/distill.ts';
-import type { GoldenMaterial, GoldenRun } from '../../src/analysis/golden-steps.ts';
-import { placeOf, splitRuns } from '../../src/analysis/held-out.ts';
-import { judgeRound } from '../../src/analysis/loop.ts';
-import { mergePatterns } from '../../src/analysis/merge-patterns.ts';
-import { askAbout, measureByAnswer, summarizeMeasures } from '../../src/analysis/student-measures.ts';
-import { GOLDEN_RUNS_MIN, HELD_OUT } from '../../src/limits.ts';
-import { ExactIndex } from '../../src/search/exact-index.ts';
-import { boundError } from '../../src/student/model/error-bound.ts';
-import type { StudentManifest } from '../../src/student/model/manifest.ts';
-import { Student } from '../../src/student/model/student.ts';
+} from '../../src/teaching/taught-student.ts';
 
 const makeIndex = (dimensions: number) => new ExactIndex(dimensions);
 const exemplar = { kind: 'exemplar' } as const;
@@ -58,7 +59,7 @@ function makeMaterial(taught: GoldenRun[], over: Partial<GoldenMaterial> = {}): 
 const teach = (taught: GoldenRun[]) =>
   teachStudent(makeMaterial(taught), { target_error: 0.05, student: exemplar, makeIndex }, head);
 
-describe('runs kept apart', () => {
+describe('runs held out', () => {
   it('are the same whatever other runs there are, but for the fewest that there must be', () => {
     const ids = fc.uniqueArray(fc.string({ minLength: 1, maxLength: 12 }), { minLength: 12, maxLength: 200 });
     fc.assert(
@@ -69,7 +70,7 @@ describe('runs kept apart', () => {
         expect(whole.held_out.length).toBeGreaterThanOrEqual(HELD_OUT.runs_min);
         expect(whole.held_out_below).toBeGreaterThanOrEqual(HELD_OUT.share);
         for (const { run_id } of whole.held_out) expect(placeOf(run_id)).toBeLessThan(whole.held_out_below);
-        // Among fewer runs, whoever is below the share is kept apart all the same.
+        // Among fewer runs, whoever is below the share is held out all the same.
         const fewer = splitRuns(runs.slice(cut % runs.length));
         for (const { run_id } of fewer.teaching)
           expect(placeOf(run_id)).toBeGreaterThanOrEqual(HELD_OUT.share);
@@ -107,7 +108,7 @@ describe('a student of a repetitive agent', () => {
     expect(judgeStudent(taught, gate)).toBeNull();
     const { measured, golden } = taught.draft;
     expect(measured.coverage).toBeGreaterThan(0.6);
-    // Of so few, each is kept apart once; the student that is published knows all.
+    // Of so few, each is held out once; the student that is published knows all.
     expect(measured.held_out_runs).toBe(60);
     expect(measured.of).toMatchObject({ students: 4, teaching_runs: taught.split.teaching.length });
     expect(golden.teaching_runs).toBe(60);
@@ -132,7 +133,9 @@ describe('a student of a repetitive agent', () => {
     expect(new Set([print(runs), print(runs.slice(1)), print(runs, { target_error: 0.1 })]).size).toBe(3);
   });
 
-  it('says of each kind of answer what speaks for it, and serves none that is excepted', async () => {
+  it('says of each kind of answer what speaks for it, and serves none that is excepted', {
+    tags: 'long',
+  }, async () => {
     const runs = makeRuns(60);
     const material = makeMaterial(runs);
     const options = { target_error: 0.05, student: exemplar, makeIndex };
@@ -160,7 +163,9 @@ describe('a student of a repetitive agent', () => {
     );
   });
 
-  it('leaves the agent to the upstream that it was wrong about, and serves the other', async () => {
+  it('leaves the agent to the upstream that it was wrong about, and serves the other', {
+    tags: 'long',
+  }, async () => {
     const good = makeRuns(60);
     const bad = makeRuns(60).map((run) => ({
       ...run,
@@ -203,7 +208,9 @@ describe('a student of a repetitive agent', () => {
     expect(judgeStudent(await teach(runs), gate)).not.toBeNull();
   });
 
-  it('is not replaced by one that serves clearly less of the same, but by one that is as good', async () => {
+  it('is not replaced by one that serves clearly less of the same, but by one that is as good', {
+    tags: 'long',
+  }, async () => {
     const runs = makeRuns(60);
     const before = await teach(runs);
     const published = { model: before.measured_model!, manifest: toManifest(before) };
@@ -232,7 +239,7 @@ function toManifest({ draft }: TaughtStudent): StudentManifest {
 }
 
 describe('agents with few golden runs', () => {
-  it('have each kept apart once, however many another one has', async () => {
+  it('have each held out once, however many another one has', async () => {
     const busy = makeRuns(90);
     const rare = makeRuns(20, 11).map((run) => ({
       ...run,
@@ -254,10 +261,10 @@ describe('agents with few golden runs', () => {
 describe('the gate', () => {
   it.each([
     [{ served: 40, errors: 2 }, null],
-    [{ served: 40, errors: 3 }, '3 of 40 served steps kept apart are wrong (7.5 %), more than 5 %'],
+    [{ served: 40, errors: 3 }, '3 of 40 served steps held out are wrong (7.5 %), more than 5 %'],
     [
       { served: 11, errors: 0 },
-      'it would serve 11 of 80 steps kept apart; to say how often it is wrong takes 12',
+      'it would serve 11 of 80 steps held out; to say how often it is wrong takes 12',
     ],
     [
       { served: 0, errors: 0 },

@@ -2,8 +2,9 @@
 
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { ExactIndex } from '../../../src/search/exact-index.ts';
-import { createPrng, type Prng } from '../../../src/std/prng.ts';
+import { ExactIndex } from '../../src/search/exact-index.ts';
+import { createPrng, type Prng } from '../../src/std/prng.ts';
+import { Student } from '../../src/student/model/student.ts';
 import {
   calibrateScores,
   calibrateStudent,
@@ -11,10 +12,9 @@ import {
   measureStudent,
   type ScoredStep,
   scoreCrossFitted,
-} from '../../../src/student/model/calibration.ts';
-import { Student } from '../../../src/student/model/student.ts';
-import { fitStudent } from '../../../src/student/model/student-fit.ts';
-import { callAnswer, makeOrderStep } from './made-steps.ts';
+} from '../../src/teaching/calibration.ts';
+import { fitStudent } from '../../src/teaching/student-fit.ts';
+import { callAnswer, makeOrderStep } from '../student/model/made-steps.ts';
 
 const makeIndex = (dimensions: number): ExactIndex => new ExactIndex(dimensions);
 
@@ -61,7 +61,7 @@ describe('a threshold', () => {
     }
   });
 
-  it('serves nothing when there is too little to go by, and asks for more where nobody looks again', () => {
+  it('serves nothing with too little evidence, and needs more where answers are not checked again', () => {
     expect(thresholdOf([], 0.05)).toBe(-1);
     expect(thresholdOf(right(10), 0.05)).toBe(-1);
     expect(thresholdOf(right(11), 0.05)).toBe(0.5);
@@ -141,13 +141,32 @@ describe('thresholds of kinds of answers', () => {
     ]);
   });
 
-  it('need more where nobody looks behind a tool any more', () => {
+  it('need more where the result of a tool is not checked any more', () => {
     const all = ['look', 'look + book'].flatMap((kind) => scores('one', kind, 80, 1));
     const { agents } = calibrateScores(all, 0.05, { final: new Map([['one', new Set(['book'])]]) });
     expect(agents[0]!.kinds).toMatchObject([
       { kind: 'look', refused: null, is_final: false, runs: 20, confidence: 0.95 },
-      { kind: 'look + book', refused: 'too_few', is_final: true, runs: 20 },
+      { kind: 'look + book', refused: 'too_few', is_final: true, runs: 20, needed_runs: 26 },
     ]);
+  });
+
+  it('say how many runs had a kind, and how many it takes', () => {
+    const strange = scores('one', 'look', 152, 1).map((step) => ({ ...step, score: 0.6 }));
+    const slip = scores('two', 'look', 80, 1);
+    slip[5] = { ...slip[5]!, is_right: false };
+    const { agents } = calibrateScores([...strange, ...slip], 0.05);
+    expect(agents[0]!.kinds).toMatchObject([{ refused: 'too_few', runs: 0, seen_runs: 38, needed_runs: 11 }]);
+    const [wrong] = agents[1]!.kinds;
+    expect(wrong).toMatchObject({ refused: 'too_few', errors: 1, seen_runs: 20 });
+    // With as many runs and no further error it is served, and with one fewer it is not.
+    const more = (runs: number): ScoredStep[] => [
+      ...slip,
+      ...Array.from({ length: runs - 20 }, (_, at) => ({ ...slip[0]!, run_id: `more ${at}`, score: 0.499 })),
+    ];
+    const at = (runs: number) =>
+      calibrateScores(more(runs), 0.05).agents[0]!.kinds.find(({ kind }) => kind === 'look')!;
+    expect(at(wrong!.needed_runs)).toMatchObject({ refused: null, threshold: 0.5 });
+    expect(at(wrong!.needed_runs - 1).threshold).toBeLessThan(0.5);
   });
 });
 

@@ -1,12 +1,14 @@
 /** Traces of made-up runs: the shape of a line, what is new in each turn, and what a run proves. */
+
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { RunChains } from '../../src/analysis/run-chains.ts';
-import { describeRun, type TraceOptions, traceRun } from '../../src/analysis/trace.ts';
+import { RunChains } from '../../src/captures/run-chains.ts';
+import { describeRun, type TraceOptions, traceRun } from '../../src/captures/trace.ts';
 import type { ApiShape } from '../../src/domain/exchange.ts';
+import { NO_WORDS } from '../../src/domain/run-mark.ts';
 import { addToolLoop, type MadeExchange, MadeSource } from './made-run.ts';
 
-const NOTHING: TraceOptions = { outcome: null, hasFile: () => false };
+const NOTHING: TraceOptions = { words: NO_WORDS, hasFile: () => false };
 
 /** The lines of all runs, parsed. */
 function traceAll(source: MadeSource, options: TraceOptions = NOTHING) {
@@ -43,7 +45,7 @@ describe('traceRun', () => {
     addToolLoop(source, 'mend-1', true);
     const [line] = traceAll(source);
     expect(Object.keys(line)).toEqual(
-      'format run_id session_id parent_run_id kind provider model task note started_at finished_at outcome turns provenance'.split(
+      'format run_id session_id parent_run_id kind provider model task note started_at finished_at outcome mark turns provenance'.split(
         ' ',
       ),
     );
@@ -67,6 +69,7 @@ describe('traceRun', () => {
       started_at: '2026-01-02T03:04:01.000Z',
       finished_at: '2026-01-02T03:04:05.500Z',
       outcome: null,
+      mark: null,
     });
   });
 
@@ -194,13 +197,13 @@ describe('traceRun', () => {
   it('believes the monitor run that says otherwise', () => {
     const source = new MadeSource();
     addToolLoop(source, 'mend-1', true);
-    const failed = traceAll(source, { ...NOTHING, outcome: 'failure_tests' })[0];
+    const failed = traceAll(source, { ...NOTHING, words: { outcome: 'failure_tests', mark: null } })[0];
     expect(failed.outcome).toBe('failure_tests');
     expect(failed.provenance).toMatchObject({ complete: true, supports_universal_claims: false });
     expect(failed.provenance.reasons).toEqual([
       { code: 'outcome', words: 'the monitor run of this id finished with the outcome "failure_tests"' },
     ]);
-    const succeeded = traceAll(source, { ...NOTHING, outcome: 'success' })[0];
+    const succeeded = traceAll(source, { ...NOTHING, words: { outcome: 'success', mark: null } })[0];
     expect(succeeded.provenance.supports_universal_claims).toBe(true);
   });
 

@@ -1,11 +1,11 @@
 /** The list of relegation's steps: what was decided, both answers, and pages that end where time does. */
 import { expect, it } from 'vitest';
-import { type RelegatedStep, RelegatedSteps } from '../../src/analysis/relegated-steps.ts';
 import type { RelegatedStepFilter } from '../../src/domain/captured-run.ts';
 import { describeDecision } from '../../src/domain/relegation-words.ts';
 import { UNCOVERED_REASONS } from '../../src/student/model/decision.ts';
 import { FALLBACK_REASONS } from '../../src/student/serving/protocol.ts';
-import { MadeSource } from './made-run.ts';
+import { type RelegatedStep, RelegatedSteps } from '../../src/teaching/relegated-steps.ts';
+import { MadeSource } from '../captures/made-run.ts';
 
 const call = (order_id: string) => ({ type: 'tool_call', id: '', name: 'get_order', input: { order_id } });
 
@@ -44,7 +44,7 @@ function readAll(
   steps: RelegatedSteps,
   source: MadeSource,
   filter: RelegatedStepFilter,
-  { limit = 10, hasTime = () => true }: { limit?: number; hasTime?: () => boolean } = {},
+  { limit = 10, hasTime = () => true }: { limit?: number; hasTime?: (found: number) => boolean } = {},
 ): { found: RelegatedStep[]; pages: number } {
   const found: RelegatedStep[] = [];
   let before: number | null = null;
@@ -86,6 +86,7 @@ it('shows both answers side by side, values that differ first', () => {
   const { found } = readAll(new RelegatedSteps(), makeSource(), { outcome: 'disagreed' });
   expect(found[0]!.comparison).toEqual({
     agree: false,
+    reading_differs: false,
     values: [
       { place: 'call 1.order_id', student: 'ORD-9', upstream: 'ORD-8' },
       { place: 'call 1', student: 'get_order', upstream: 'get_order' },
@@ -93,12 +94,28 @@ it('shows both answers side by side, values that differ first', () => {
   });
   expect(found[1]!.relegation).toEqual({
     decision: 'audit',
-    words: 'the student would have served it; the upstream did, for comparison',
+    words: 'the student would have served it, but an audit compares the upstream’s answer',
+    remedy: 'would be served if no audit fell on it: GW_RELEGATION_AUDIT sets their share',
     student_version: 2,
     agent: 'a1',
     kind: 'get_order',
     score: 0.1,
   });
+});
+
+it('goes on for longer while a page is empty, so that a rare outcome takes few pages', () => {
+  const mayBeEmpty = (found: number) => found === 0;
+  const { found, pages } = readAll(
+    new RelegatedSteps(),
+    makeSource(),
+    { outcome: 'served' },
+    { hasTime: mayBeEmpty },
+  );
+  expect(idsOf(found)).toEqual([5]);
+  expect(pages).toBe(2);
+  expect(
+    readAll(new RelegatedSteps(), makeSource(), { outcome: 'served' }, { hasTime: () => false }).pages,
+  ).toBe(7);
 });
 
 it('looks at so many exchanges, the newest', () => {

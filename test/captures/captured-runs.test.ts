@@ -1,13 +1,16 @@
 /** The kept list of captured runs, beside what `inspect` says of the same exchanges. */
 import { describe, expect, it } from 'vitest';
-import { CapturedRuns, type HasTime, RunWithin } from '../../src/analysis/captured-runs.ts';
-import { tellConversation } from '../../src/analysis/conversation.ts';
-import { summarizeRuns } from '../../src/analysis/inspect.ts';
-import type { CapturedRunFilter, CapturedRunRow } from '../../src/domain/captured-run.ts';
+import { CapturedRuns, type HasTime, RunWithin } from '../../src/captures/captured-runs.ts';
+import { tellConversation } from '../../src/captures/conversation.ts';
+import { summarizeRuns } from '../../src/captures/inspect.ts';
+import type { CapturedRunRow } from '../../src/domain/captured-run.ts';
+import type { PagePlace } from '../../src/domain/run-query/page.ts';
+import { parseRunQuery } from '../../src/domain/run-query/parse.ts';
 import { addToolLoop, MadeSource } from './made-run.ts';
 
 const ALWAYS: HasTime = () => true;
 const NEVER: HasTime = () => false;
+const NOW_MS = Date.UTC(2026, 0, 3);
 
 function follow(source: MadeSource, max?: number): CapturedRuns {
   const runs = new CapturedRuns(max === undefined ? {} : { max });
@@ -18,16 +21,16 @@ function follow(source: MadeSource, max?: number): CapturedRuns {
 function readAll(
   runs: CapturedRuns,
   source: MadeSource,
-  { limit, filter = {}, hasTime = ALWAYS }: { limit: number; filter?: CapturedRunFilter; hasTime?: HasTime },
+  { limit, q = '', hasTime = ALWAYS }: { limit: number; q?: string; hasTime?: HasTime },
 ): { rows: CapturedRunRow[]; pages: number } {
   const rows: CapturedRunRow[] = [];
-  let before: number | null = null;
+  let after: PagePlace | null = null;
   for (let pages = 1; ; pages++) {
-    const page = runs.page(source, { limit, before, filter }, hasTime);
+    const page = runs.page(source, { limit, after, query: parseRunQuery(q), now_ms: NOW_MS }, hasTime);
     expect(page.runs.length).toBeLessThanOrEqual(limit);
     rows.push(...page.runs);
     if (page.next === null) return { rows, pages };
-    before = page.next;
+    after = page.next;
   }
 }
 
@@ -58,6 +61,21 @@ function makeSource(): MadeSource {
 }
 
 describe('the list', () => {
+  it('reads runs that went on a moment ago when they have settled, though nothing comes after them', () => {
+    const source = makeSource();
+    const runs = follow(source);
+    const readFrom = (settled_ms: number): void => {
+      while (runs.readUnread(source, settled_ms));
+    };
+    readFrom(Number.NEGATIVE_INFINITY);
+    expect(readAll(runs, source, { limit: 10, hasTime: NEVER }).rows.some(({ task }) => task === null)).toBe(
+      true,
+    );
+    readFrom(Number.POSITIVE_INFINITY);
+    const { rows } = readAll(runs, source, { limit: 10, hasTime: NEVER });
+    expect(rows.filter(({ task, golden }) => task === null || golden === null)).toEqual([]);
+  });
+
   it('shows the runs of a session, and forgets child runs that had to leave', () => {
     const source = new MadeSource();
     const add = (run_id: string, run_kind?: 'subagent' | 'title') => {
@@ -72,7 +90,7 @@ describe('the list', () => {
     add('s:a1', 'subagent');
     add('s:a1', 'subagent');
     source.add({ run_id: 'other', request: ask('Find it.'), response: say('Here', 'end_turn') });
-    const { rows } = readAll(follow(source), source, { limit: 10, filter: { session_id: 's' } });
+    const { rows } = readAll(follow(source), source, { limit: 10, q: 'session:=s' });
     expect(rows).toMatchObject([
       { run_id: 's:a1', kind: 'subagent', parent_run_id: 's', golden: true, child_runs: [] },
       {
@@ -87,7 +105,7 @@ describe('the list', () => {
       { run_id: 's:title', kind: 'title', golden: false, reasons: [{ code: 'side_call' }] },
     ]);
     const few = follow(source, 3);
-    expect(few.row(source, 's', ALWAYS)?.child_runs).toEqual([{ run_id: 's:a1', kind: 'subagent' }]);
+    expect(few.row(source, 's', ALWAYS, NOW_MS)?.child_runs).toEqual([{ run_id: 's:a1', kind: 'subagent' }]);
   });
 
   it('says of each run what inspect says, newest first', async () => {
@@ -115,22 +133,32 @@ describe('the list', () => {
     const source = makeSource();
     for (const limit of [1, 2, 3, 10]) {
       for (const hasTime of [ALWAYS, NEVER]) {
-        for (const [filter, found] of [
-          [{}, ['gap', 'cut', 'unlabelled', 'labelled']],
-          [{ golden: true }, ['unlabelled', 'labelled']],
-          [{ golden: false }, ['gap', 'cut']],
-          [{ q: 'POEM' }, ['cut']],
-          [{ q: 'label' }, ['unlabelled', 'labelled']],
-          [{ q: 'baseline', golden: true }, ['unlabelled', 'labelled']],
-          [{ model: 'claude-x-20260101' }, ['unlabelled', 'labelled']],
-          [{ from_ms: Date.UTC(2026, 0, 2, 3, 4, 10) }, ['gap', 'cut']],
-          [{ to_ms: Date.UTC(2026, 0, 2, 3, 4, 5) }, ['labelled']],
-          [{ served_by: 'student' }, []],
-        ] as [CapturedRunFilter, string[]][]) {
-          const { rows } = readAll(follow(source), source, { limit, filter, hasTime });
+        for (const [q, found] of [
+          ['', ['gap', 'cut', 'unlabelled', 'labelled']],
+          ['is:golden', ['unlabelled', 'labelled']],
+          ['-is:golden', ['gap', 'cut']],
+          ['POEM', ['cut']],
+          ['-poem -run:gap', ['unlabelled', 'labelled']],
+          ['label', ['unlabelled', 'labelled']],
+          ['baseline is:golden', ['unlabelled', 'labelled']],
+          ['model:=claude-x-20260101', ['unlabelled', 'labelled']],
+          ['model:2026', ['unlabelled', 'labelled']],
+          ['tool:read_file,edit_file', ['unlabelled', 'labelled']],
+          ['tool:nothing', []],
+          ['started:>=2026-01-02T03:04:10Z', ['gap', 'cut']],
+          ['started:<2026-01-02T03:04:05Z', ['labelled']],
+          ['served:student', []],
+          ['has:gap', ['gap']],
+          ['reason:seq_gap,unfinished', ['gap', 'cut']],
+          ['status:unknown', ['cut']],
+          ['status:ok sort:started-asc', ['labelled', 'unlabelled', 'gap']],
+          ['turns:<=1', ['cut']],
+          ['sort:turns-asc', ['cut', 'gap', 'unlabelled', 'labelled']],
+        ] as [string, string[]][]) {
+          const { rows } = readAll(follow(source), source, { limit, q, hasTime });
           expect(
             rows.map(({ run_id }) => run_id),
-            JSON.stringify({ limit, filter }),
+            JSON.stringify({ limit, q }),
           ).toEqual(found);
         }
       }
@@ -154,10 +182,13 @@ describe('the list', () => {
     const source = new MadeSource();
     source.add({ run_id: 'r', request: ask('Go.'), response: say('Gone', 'end_turn') });
     const runs = follow(source);
-    expect(runs.row(source, 'r', ALWAYS)).toMatchObject({ golden: true, exchanges: 1 });
+    expect(runs.row(source, 'r', ALWAYS, NOW_MS)).toMatchObject({ golden: true, exchanges: 1 });
     runs.add(source.add({ run_id: 'r', request: ask('Other.'), response: say('No', 'end_turn') }));
-    expect(runs.row(source, 'r', NEVER)).toMatchObject({ golden: null, reasons: [], exchanges: 2 });
-    expect(runs.row(source, 'r', ALWAYS)).toMatchObject({ golden: false, reasons: [{ code: 'unlinked' }] });
+    expect(runs.row(source, 'r', NEVER, NOW_MS)).toMatchObject({ golden: null, reasons: [], exchanges: 2 });
+    expect(runs.row(source, 'r', ALWAYS, NOW_MS)).toMatchObject({
+      golden: false,
+      reasons: [{ code: 'unlinked' }],
+    });
   });
 
   it('keeps the newest runs and counts those that had to leave', () => {
@@ -171,7 +202,7 @@ describe('the list', () => {
     expect(rows.map(({ run_id }) => run_id)).toEqual(
       Array.from({ length: runs.size }, (_, at) => `r${300 - at}`),
     );
-    expect(runs.row(source, 'r1', ALWAYS)).toBeUndefined();
+    expect(runs.row(source, 'r1', ALWAYS, NOW_MS)).toBeUndefined();
   });
 });
 

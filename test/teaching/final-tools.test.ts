@@ -1,8 +1,8 @@
 /** Which tools nobody looks behind any more. */
 import { describe, expect, it } from 'vitest';
-import { findFinalTools } from '../../../src/student/model/final-tools.ts';
-import type { LearnedStep } from '../../../src/student/model/student-fit.ts';
-import { callAnswer, makeOrderStep } from './made-steps.ts';
+import type { LearnedStep } from '../../src/student/model/learned-step.ts';
+import { findFinalTools } from '../../src/teaching/final-tools.ts';
+import { callAnswer, makeOrderStep } from '../student/model/made-steps.ts';
 
 /** Runs as the names of the tools that they call, one a step. */
 const stepsOf = (runs: string[][]): LearnedStep[] =>
@@ -11,7 +11,7 @@ const stepsOf = (runs: string[][]): LearnedStep[] =>
   );
 const finalOf = (runs: string[][]) => [...findFinalTools(stepsOf(runs))].sort();
 
-describe('tools behind which nobody looks', () => {
+describe('tools whose results are not checked', () => {
   it('are those that hardly any other call follows', () => {
     const usual = Array.from({ length: 20 }, () => ['look', 'book']);
     expect(finalOf(usual)).toEqual(['book']);

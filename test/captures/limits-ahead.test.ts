@@ -1,0 +1,159 @@
+/** What is left of providers' limits: from the headers of captured answers, in each provider's form. */
+import { describe, expect, it } from 'vitest';
+import { tellLimits } from '../../src/captures/limits-ahead.ts';
+import { readLimits } from '../../src/domain/provider-limits.ts';
+import { MadeSource } from './made-run.ts';
+
+const NOW = Date.UTC(2026, 10, 28, 12);
+
+describe('the headers of an answer', () => {
+  it.each<[string, [string, string][], object[]]>([
+    [
+      'of the Anthropic API',
+      [
+        ['anthropic-ratelimit-requests-limit', '50'],
+        ['anthropic-ratelimit-requests-remaining', '49'],
+        ['anthropic-ratelimit-requests-reset', '2026-11-28T12:00:01Z'],
+        ['Anthropic-Ratelimit-Input-Tokens-Limit', '30000'],
+        ['Anthropic-Ratelimit-Input-Tokens-Remaining', '15000'],
+        ['retry-after', '3'],
+      ],
+      [
+        { name: 'requests', limit: 50, remaining: 49, used_share: 0.02, resets_at_ms: NOW + 1_000 },
+        { name: 'input tokens', limit: 30_000, remaining: 15_000, used_share: 0.5, resets_at_ms: null },
+      ],
+    ],
+    [
+      'of an Anthropic subscription',
+      [
+        ['anthropic-ratelimit-unified-status', 'allowed'],
+        ['anthropic-ratelimit-unified-5h-utilization', '0.42'],
+        ['anthropic-ratelimit-unified-5h-reset', String(NOW / 1_000 + 3_600)],
+        ['anthropic-ratelimit-unified-7d_opus-utilization', '1.2'],
+      ],
+      [
+        { name: '5 hours', limit: null, used_share: 0.42, resets_at_ms: NOW + 3_600_000 },
+        { name: '7 days (opus)', used_share: 1, resets_at_ms: null },
+      ],
+    ],
+    [
+      'of the OpenAI API',
+      [
+        ['x-ratelimit-limit-requests', '10000'],
+        ['x-ratelimit-remaining-requests', '9999'],
+        ['x-ratelimit-reset-requests', '8.64s'],
+        ['x-ratelimit-limit-tokens', '200000'],
+        ['x-ratelimit-remaining-tokens', '150000'],
+        ['x-ratelimit-reset-tokens', '6m0s'],
+      ],
+      [
+        { name: 'requests', limit: 10_000, remaining: 9_999, resets_at_ms: NOW + 8_640 },
+        { name: 'tokens', remaining: 150_000, used_share: 0.25, resets_at_ms: NOW + 360_000 },
+      ],
+    ],
+    [
+      'of a Codex subscription',
+      [
+        ['x-codex-primary-used-percent', '12.5'],
+        ['x-codex-primary-window-minutes', '300'],
+        ['x-codex-primary-reset-after-seconds', '600'],
+        ['x-codex-secondary-used-percent', '80'],
+        ['x-codex-secondary-window-minutes', '10080'],
+      ],
+      [
+        { name: '5 hours', used_share: 0.125, resets_at_ms: NOW + 600_000 },
+        { name: '7 days', used_share: 0.8, resets_at_ms: null },
+      ],
+    ],
+    [
+      'that say nothing, or nonsense',
+      [
+        ['x-ratelimit-remaining-tokens', 'many'],
+        ['anthropic-ratelimit-unified-5h-utilization', '-1'],
+        ['x-codex-primary-used-percent', 'NaN'],
+        ['content-type', 'text/plain'],
+      ],
+      [],
+    ],
+  ])('%s', (_case, headers, expected) => {
+    const found = readLimits(headers, NOW);
+    expect(found).toHaveLength(expected.length);
+    expect(found).toMatchObject(expected);
+  });
+});
+
+describe('limits ahead', () => {
+  /** An answer some minutes before now, by a credential, with a share of a five-hour window used. */
+  function addAnswer(
+    source: MadeSource,
+    minutes: number,
+    used: number,
+    credential = 'aaaaaaaaaaaa',
+    run = 'run-1',
+  ): void {
+    const record = source.add({
+      run_id: run,
+      request: { model: 'claude-x', messages: [{ role: 'user', content: 'Go.' }] },
+      response: {
+        type: 'message',
+        model: 'claude-x',
+        role: 'assistant',
+        content: [{ type: 'text', text: 'Done.' }],
+        stop_reason: 'end_turn',
+        usage: { input_tokens: 100, output_tokens: 20 },
+      },
+    });
+    record.started_at = new Date(NOW - minutes * 60_000).toISOString();
+    record.first_byte_ms = 0;
+    record.credential = credential;
+    record.response.headers.push(
+      ['anthropic-ratelimit-unified-5h-utilization', String(used)],
+      ['anthropic-ratelimit-unified-5h-reset', String(NOW / 1_000 + 2 * 3_600)],
+    );
+  }
+
+  it('tells when a window is used up at the pace of the last hour, and who used it', () => {
+    const source = new MadeSource();
+    addAnswer(source, 300, 0.1);
+    addAnswer(source, 60, 0.4);
+    addAnswer(source, 30, 0.5, 'aaaaaaaaaaaa', 'run-2');
+    addAnswer(source, 0, 0.8, 'aaaaaaaaaaaa', 'run-2');
+    const { limits, is_whole } = tellLimits(source, source.records.length, NOW);
+    expect(is_whole).toBe(true);
+    expect(limits).toMatchObject([
+      {
+        credential: 'aaaaaaaaaaaa',
+        provider: 'anthropic',
+        name: '5 hours',
+        used_share: 0.8,
+        resets_at: new Date(NOW + 2 * 3_600_000).toISOString(),
+        // 0.4 in an hour: the last 0.2 take half an hour.
+        runs_out_at: new Date(NOW + 30 * 60_000).toISOString(),
+        runs: [
+          { run_id: 'run-1', tokens: 240 },
+          { run_id: 'run-2', tokens: 240 },
+        ],
+      },
+    ]);
+  });
+
+  it('foretells nothing where the pace is not known, or the window resets first', () => {
+    const source = new MadeSource();
+    addAnswer(source, 0, 0.3);
+    addAnswer(source, 60, 0.1, 'bbbbbbbbbbbb');
+    addAnswer(source, 0, 0.2, 'bbbbbbbbbbbb');
+    const { limits } = tellLimits(source, source.records.length, NOW);
+    expect(limits.map(({ credential, runs_out_at }) => [credential, runs_out_at])).toEqual([
+      ['aaaaaaaaaaaa', null],
+      ['bbbbbbbbbbbb', null],
+    ]);
+  });
+
+  it('leaves out what is older than a day, and requests without a credential', () => {
+    const source = new MadeSource();
+    addAnswer(source, 25 * 60, 0.9);
+    addAnswer(source, 0, 0.9, 'cccccccccccc');
+    delete source.records[1]!.credential;
+    expect(tellLimits(source, source.records.length, NOW).limits).toEqual([]);
+  });
+});

@@ -1,0 +1,78 @@
+/** What evaluations of posted steps hand out, and how much is remembered of them. */
+import { describe, expect, it } from 'vitest';
+import {
+  EVALUATED_RUNS,
+  type EvaluatedRuns,
+  type EvaluatedSteps,
+  handOut,
+  keepEntry,
+  NO_EVALUATED_RUNS,
+} from '../../src/domain/evaluated-runs.ts';
+
+/** The first steps of a run, by one name for each prefix. */
+function stepsOf(run: string, count: number, pending: EvaluatedSteps['pending'] = null): EvaluatedSteps {
+  const prefixes = Array.from({ length: count }, (_, at) => `${run} ${at + 1}`);
+  return { prefixes, windows: null, window: null, pending };
+}
+
+/** Evaluates in turn. @returns what was due, and the runs afterwards */
+function evaluateAll(evaluations: readonly EvaluatedSteps[], from: EvaluatedRuns = NO_EVALUATED_RUNS) {
+  let runs = from;
+  const due = evaluations.map((steps) => {
+    const { due, keys, entry } = handOut(runs, steps);
+    runs = keepEntry(runs, keys, entry);
+    return due;
+  });
+  return { due, runs };
+}
+
+describe('a run that is evaluated', () => {
+  it('is told of a streak once per level, and of the next streak anew', () => {
+    const nudge = { level: 1, began: 3 } as const;
+    const stop = { level: 2, began: 3 } as const;
+    const { due } = evaluateAll([
+      stepsOf('a', 2),
+      stepsOf('a', 4, nudge),
+      stepsOf('a', 5, nudge),
+      stepsOf('a', 8, stop),
+      stepsOf('a', 12, stop),
+      stepsOf('a', 16),
+      stepsOf('a', 22, { level: 1, began: 20 }),
+    ]);
+    expect(due).toEqual([false, true, false, true, false, false, true]);
+  });
+
+  it('is told at once of a streak that escalated before it was asked', () => {
+    const stop = { level: 2, began: 3 } as const;
+    expect(evaluateAll([stepsOf('a', 9, stop), stepsOf('a', 10, stop)]).due).toEqual([true, false]);
+  });
+
+  it('without steps is told nothing and leaves nothing', () => {
+    expect(handOut(NO_EVALUATED_RUNS, stepsOf('a', 0))).toMatchObject({
+      due: false,
+      is_repeat: false,
+      keys: [],
+    });
+  });
+});
+
+it('forgets the oldest evaluations and no more than it must, without a change to what was', () => {
+  const nudge = { level: 1, began: 1 } as const;
+  const { entries, parts } = EVALUATED_RUNS;
+  const before = evaluateAll([stepsOf('first', 1, nudge)]).runs;
+  const many = Array.from({ length: entries - entries / parts }, (_, at) => stepsOf(`run ${at}`, 1, nudge));
+  const { runs } = evaluateAll(many, before);
+  expect(before.reduce((sum, part) => sum + part.size, 0)).toBe(1);
+  expect(runs.reduce((sum, part) => sum + part.size, 0)).toBeLessThanOrEqual(entries);
+  expect(handOut(runs, stepsOf(`run ${many.length - 1}`, 1, nudge)).is_repeat).toBe(true);
+  const full = evaluateAll(
+    [...many.slice(0, entries / parts), ...many.slice(0, entries / parts)].map((steps, at) => ({
+      ...steps,
+      prefixes: [`more ${at}`],
+    })),
+    runs,
+  ).runs;
+  expect(full.reduce((sum, part) => sum + part.size, 0)).toBeLessThanOrEqual(entries);
+  expect(handOut(full, stepsOf('first', 1, nudge)).is_repeat).toBe(false);
+  expect(handOut(full, stepsOf(`run ${many.length - 1}`, 1, nudge)).is_repeat).toBe(true);
+});

@@ -1,0 +1,104 @@
+/** Which price a model has, and what tokens cost by it. */
+import { describe, expect, it } from 'vitest';
+import { costOfUsage, findPrice, type Prices } from '../../src/domain/price.ts';
+import { PRICE_SOURCES, SHIPPED_PRICES } from '../../src/domain/price-table.ts';
+
+const gpt5: Prices = { 'gpt-5': { input: 1.25, output: 10 } };
+const sonnet: Prices = { 'claude-sonnet-4-5': { input: 3, output: 15 } };
+
+describe('the price of a model', () => {
+  it.each([
+    ['gpt-5', gpt5],
+    ['gpt-5-2025-08-07', gpt5],
+    ['gpt-5-latest', gpt5],
+    ['openai/gpt-5', gpt5],
+    ['openrouter/openai/gpt-5', gpt5],
+    ['azure/gpt-5-2025-08-07', gpt5],
+    ['claude-sonnet-4-5-20250929', sonnet],
+    ['claude-sonnet-4-5@20250929', sonnet],
+    ['anthropic/claude-sonnet-4.5', sonnet],
+    ['us.anthropic.claude-sonnet-4-5-20250929-v1:0', sonnet],
+    ['anthropic.claude-sonnet-4-5-20250929-v1:0', sonnet],
+    [
+      'arn:aws:bedrock:us-east-1:123456789012:inference-profile/us.anthropic.claude-sonnet-4-5-20250929-v1:0',
+      sonnet,
+    ],
+    ['models/gemini-2.5-pro', SHIPPED_PRICES],
+    ['publishers/google/models/gemini-2.5-pro', SHIPPED_PRICES],
+    ['grok-4.7-0921', SHIPPED_PRICES],
+  ])('%s has its own', (model, prices) => {
+    const price = findPrice(prices, model);
+    expect(price).not.toBeNull();
+    expect(price!.guessed).toBeUndefined();
+  });
+
+  it.each([
+    ['gpt-5-nano', gpt5],
+    ['gpt-5-mini-2025-08-07', gpt5],
+    ['openai/gpt-5-nano', gpt5],
+    ['claude-sonnet-4-5-fast', sonnet],
+  ])('%s has a guess alone, which is marked', (model, prices) => {
+    expect(findPrice(prices, model)).toMatchObject({ guessed: true });
+  });
+
+  it.each(['gpt-5.4-mini', 'gpt-55', 'o3-mini', 'gpt', '', '__proto__', 'constructor', 'ft:gpt-5:acme::1'])(
+    '%s has none',
+    (model) => {
+      expect(findPrice(gpt5, model)).toBeNull();
+    },
+  );
+
+  it('is found by a declared pattern, the longest one, and not as a guess', () => {
+    const prices: Prices = {
+      'my-*': { input: 1, output: 1 },
+      'my-*-large': { input: 2, output: 2 },
+      '*': { input: 9, output: 9 },
+      'my-own': { input: 3, output: 3 },
+    };
+    expect(findPrice(prices, 'my-model')).toEqual({ input: 1, output: 1 });
+    expect(findPrice(prices, 'my-model-large')).toEqual({ input: 2, output: 2 });
+    expect(findPrice(prices, 'my-own')).toEqual({ input: 3, output: 3 });
+    expect(findPrice(prices, 'other')).toEqual({ input: 9, output: 9 });
+  });
+});
+
+describe('what tokens cost', () => {
+  const usage = (input: number, read = 0, write = 0, write1h: number | null = null) => ({
+    input_tokens: input,
+    output_tokens: 0,
+    cache_read_tokens: read,
+    cache_write_tokens: write,
+    cache_write_1h_tokens: write1h,
+  });
+
+  it('counts one-hour cache writes at twice the input, others at five quarters', () => {
+    const price = { input: 4, output: 0 };
+    expect(costOfUsage(usage(0, 0, 1_000_000), price)).toBe(5);
+    expect(costOfUsage(usage(0, 0, 1_000_000, 1_000_000), price)).toBe(8);
+    expect(costOfUsage(usage(0, 0, 1_000_000, 250_000), price)).toBe(0.75 * 5 + 2);
+    expect(costOfUsage(usage(0, 0, 1_000_000, 500_000), { ...price, cache_write_1h: 1 })).toBe(3);
+  });
+
+  it('has other rates above a size of the input, the cache included', () => {
+    const price = { input: 1, output: 0, above: { tokens: 200_000, input: 2, output: 0 } };
+    expect(costOfUsage(usage(200_000), price)).toBeCloseTo(0.2);
+    expect(costOfUsage(usage(100_001, 100_000), price)).toBeCloseTo(0.200_002 + 0.02);
+  });
+});
+
+describe('the table that ships', () => {
+  it('has models of five providers, with page, source and date', () => {
+    expect(new Set(PRICE_SOURCES.map(({ provider }) => provider)).size).toBeGreaterThanOrEqual(5);
+    for (const { read_on, page, source, prices } of PRICE_SOURCES) {
+      expect(read_on).toMatch(/^2026-\d\d-\d\d$/);
+      expect(page).toMatch(/^https:/);
+      expect(source).not.toBe('');
+      for (const [model, { input, output }] of Object.entries(prices)) {
+        expect(output, model).toBeGreaterThanOrEqual(input);
+        expect(input, model).toBeGreaterThan(0);
+      }
+    }
+    const all = PRICE_SOURCES.flatMap(({ prices }) => Object.keys(prices));
+    expect(new Set(all).size).toBe(all.length);
+  });
+});

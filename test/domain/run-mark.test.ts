@@ -1,0 +1,38 @@
+/** The verdict on a copy, with an outcome and a person's mark. */
+import { describe, expect, it } from 'vitest';
+import type { GoldenCode, GoldenReason } from '../../src/domain/golden.ts';
+import { weighWords } from '../../src/domain/run-mark.ts';
+
+const reason = (code: GoldenCode): GoldenReason => ({ code, words: code });
+const codes = (reasons: readonly GoldenReason[]) => reasons.map(({ code }) => code);
+
+describe('weighWords', () => {
+  it('lets a reported failure speak against a run', () => {
+    expect(weighWords([], { outcome: 'failure: Error', mark: null })).toMatchObject({
+      golden: false,
+      reasons: [{ code: 'outcome' }],
+    });
+    for (const outcome of ['success', null])
+      expect(weighWords([], { outcome, mark: null })).toEqual({ golden: true, reasons: [], overruled: [] });
+  });
+
+  it('takes a run that a person marked bad as bad, whatever it is like', () => {
+    const weighed = weighWords([], { outcome: 'success', mark: 'bad' });
+    expect([weighed.golden, codes(weighed.reasons)]).toEqual([false, ['marked_bad']]);
+  });
+
+  it('takes a run that a person marked good as gone well, and no more complete than it is', () => {
+    const went = (['failed_call', 'unfinished', 'monitor_fired'] as const).map(reason);
+    const good = { outcome: 'failure: Error', mark: 'good' } as const;
+    const weighed = weighWords(went, good);
+    expect([weighed.golden, codes(weighed.reasons)]).toEqual([true, []]);
+    expect(codes(weighed.overruled)).toEqual(['failed_call', 'unfinished', 'monitor_fired', 'outcome']);
+    const lacks = (
+      ['no_turn', 'aborted', 'truncated', 'undecodable', 'seq_gap', 'seq_missing', 'seq_repeated'] as const
+    ).map(reason);
+    const more = (['unlinked', 'shape', 'side_call', 'reading_differs'] as const).map(reason);
+    const kept = weighWords([...lacks, ...more], good);
+    expect(codes(kept.reasons)).toEqual(codes([...lacks, ...more]));
+    expect(kept.golden).toBe(false);
+  });
+});

@@ -1,0 +1,174 @@
+/** When two answers to one step are equivalent: what may be worded differently, and what never may. */
+
+import { describe, expect, it } from 'vitest';
+import { readFacts } from '../../../src/student/model/agreement.ts';
+import type { StudentBlock } from '../../../src/student/model/decision.ts';
+import {
+  type FreeArguments,
+  Ground,
+  KnownWordings,
+  type Wording,
+} from '../../../src/student/model/equivalence.ts';
+import { hashString } from '../../../src/student/model/json-values.ts';
+import { callAnswer, textAnswer } from './made-steps.ts';
+
+const FREE: FreeArguments = [
+  ['refund', 'reason'],
+  ['send', 'body'],
+];
+
+const GROUND = new Ground({
+  sources: [
+    { name: 'task', value: 'Refund order ORD-7 of Maria Costa (maria@example.com), please.' },
+    {
+      name: 'result:get_order',
+      value: { order_id: 'ORD-7', other: 'ORD-8', total: 45.2, currency: 'EUR', fee: 5, name: 'Maria Costa' },
+    },
+  ],
+});
+
+/** What golden texts of the first label, and of the second one, had. */
+function known(place: string, ours: readonly string[], others: readonly string[] = []): KnownWordings {
+  const wording = (label: number, texts: readonly string[]): Wording => ({
+    label,
+    place,
+    words: texts.flatMap((text) => [...readFacts(text).words.keys()]).map((word) => hashString(word)),
+    constants: [],
+    grounded: ['warehouse', 'lamp', 'teapot'].map((word) => hashString(word)),
+    style: [
+      'way',
+      'hi',
+      'issu',
+      'order',
+      'way',
+      'we',
+      'need',
+      'help',
+      'help',
+      'satisfi',
+      'please',
+      'did',
+    ].map((word) => hashString(word)),
+  });
+  return new KnownWordings([wording(0, ours), wording(1, others)], FREE);
+}
+
+const GOLDEN = [
+  'I have refunded 45.20 EUR for order ORD-7.',
+  'Your refund of 45.20 EUR for ORD-7 is on its way, Maria.',
+  'Hi Maria, we have issued a refund for your order ORD-7. Let me know if you need more help.',
+];
+const OTHER = ['Order ORD-7 went to the warehouse.'];
+
+function saysTheSame(given: string, other: string): boolean {
+  return known('', GOLDEN, OTHER).isSame(0, textAnswer(given).content, textAnswer(other).content, GROUND);
+}
+
+describe('texts', () => {
+  it('are equivalent when they carry the same values in words that golden runs used', () => {
+    expect(saysTheSame(GOLDEN[0]!, GOLDEN[1]!)).toBe(true);
+    expect(
+      saysTheSame(GOLDEN[0]!, 'Hi Maria, a refund for ORD-7 is on its way. Let me know if you need help.'),
+    ).toBe(true);
+  });
+
+  it('are not when a value stands in the place of another one', () => {
+    expect(saysTheSame(GOLDEN[0]!, 'I have refunded 5 EUR for order ORD-7.')).toBe(false);
+    expect(saysTheSame(GOLDEN[0]!, 'I have refunded 45.20 USD for order ORD-8.')).toBe(false);
+    expect(saysTheSame(GOLDEN[0]!, 'I have refunded -45.20 EUR for order ORD-7.')).toBe(false);
+    expect(saysTheSame(GOLDEN[1]!, 'Your refund of 45.20 EUR for ORD-7 is on its way to Chen.')).toBe(false);
+  });
+
+  it('are not when one of them has a value that the step does not hold', () => {
+    expect(saysTheSame(GOLDEN[2]!, 'Hi Maria, we have issued a refund of 45.20 for your order ORD-7.')).toBe(
+      true,
+    );
+    expect(saysTheSame(GOLDEN[2]!, 'Hi Maria, we have issued a refund of 46.20 for your order ORD-7.')).toBe(
+      false,
+    );
+  });
+
+  it('are not when one denies or names another outcome', () => {
+    expect(saysTheSame(GOLDEN[0]!, 'I have not refunded 45.20 EUR for order ORD-7.')).toBe(false);
+    expect(saysTheSame(GOLDEN[0]!, 'I have cancelled order ORD-7, your 45.20 EUR order.')).toBe(false);
+  });
+
+  it('are not when the words are those of another answer, or of none', () => {
+    expect(saysTheSame(GOLDEN[0]!, 'I have refunded order ORD-7 to the warehouse.')).toBe(false);
+    expect(saysTheSame(GOLDEN[0]!, 'Somebody else should quickly look into ORD-7 tomorrow morning.')).toBe(
+      false,
+    );
+  });
+
+  it('are not when a word that texts take from steps is none of this step', () => {
+    const wordings = known('', [
+      'The refund for ORD-7 is for a lamp.',
+      'For ORD-7 a teapot was sent: refund.',
+    ]);
+    const isSame = (given: string, other: string): boolean =>
+      wordings.isSame(
+        0,
+        textAnswer(given).content,
+        textAnswer(other).content,
+        new Ground({ sources: [{ name: 'task', value: 'ORD-7 is a lamp' }] }),
+      );
+    expect(isSame('The refund for ORD-7 is for a lamp.', 'For ORD-7 a lamp was sent: refund.')).toBe(true);
+    expect(isSame('The refund for ORD-7 is for a lamp.', 'For ORD-7 a teapot was sent: refund.')).toBe(false);
+  });
+
+  it('that are JSON have no wordings', () => {
+    expect(saysTheSame('{"order":"ORD-7","refunded":true}', '{"order":"ORD-7"}')).toBe(false);
+  });
+});
+
+describe('amounts, recipients, ids and code', () => {
+  const wordings = known('refund\nreason', ['Not satisfied with the lamp', 'The lamp did not please Maria']);
+  const refund = (over: Record<string, unknown>): StudentBlock[] =>
+    callAnswer('refund', {
+      order_id: 'ORD-7',
+      amount: 45.2,
+      to: 'maria@example.com',
+      reason: 'Not satisfied with the lamp',
+      ...over,
+    }).content;
+  const isSame = (over: Record<string, unknown>): boolean =>
+    wordings.isSame(0, refund({}), refund(over), GROUND);
+
+  it('are never loosened, whatever the wording beside them', () => {
+    expect(isSame({ reason: 'The lamp did not please Maria' })).toBe(true);
+    expect(isSame({ amount: 45.3 })).toBe(false);
+    expect(isSame({ amount: '45.2' })).toBe(false);
+    expect(isSame({ to: 'maria.c@example.com' })).toBe(false);
+    expect(isSame({ order_id: 'ORD-8' })).toBe(false);
+    expect(isSame({ order_id: 'ord-7' })).toBe(false);
+    expect(isSame({ note: 'extra' })).toBe(false);
+  });
+
+  it('are never loosened within the wording', () => {
+    expect(isSame({ reason: 'Not satisfied with the lamp of ORD-9' })).toBe(false);
+    expect(isSame({ reason: 'Satisfied with the lamp' })).toBe(false);
+    const body = (text: string): StudentBlock[] => callAnswer('send', { body: text }).content;
+    const letters = known('send\nbody', [
+      'Maria, your refund is 45.20 EUR for ORD-7',
+      'The refund for ORD-7 is 45.20 EUR',
+    ]);
+    const first = body('Maria, your refund is 45.20 EUR for ORD-7');
+    expect(letters.isSame(0, first, body('The refund for ORD-7 is 45.20 EUR'), GROUND)).toBe(true);
+    expect(letters.isSame(0, first, body('The refund for ORD-7 is 5 EUR'), GROUND)).toBe(false);
+    expect(letters.isSame(0, first, body('The refund for ORD-8 is 45.20 EUR'), GROUND)).toBe(false);
+  });
+
+  it('are compared exactly in arguments that something reads', () => {
+    const code = (command: string): StudentBlock[] => callAnswer('bash', { command }).content;
+    expect(wordings.isSame(0, code('ls -l src'), code('ls -l  src'), GROUND)).toBe(false);
+    const sql = (query: string): StudentBlock[] => callAnswer('query', { query }).content;
+    expect(
+      wordings.isSame(
+        0,
+        sql('select all names of the orders'),
+        sql('select names of all the orders'),
+        GROUND,
+      ),
+    ).toBe(false);
+  });
+});

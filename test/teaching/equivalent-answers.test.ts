@@ -1,0 +1,276 @@
+/** What golden runs show to be interchangeable: wordings, arguments that nothing reads, paths. */
+
+import { describe, expect, it } from 'vitest';
+import { ExactIndex } from '../../src/search/exact-index.ts';
+import type { AnswerDigest } from '../../src/student/model/answer.ts';
+import type { LearnedStep } from '../../src/student/model/learned-step.ts';
+import { Student } from '../../src/student/model/student.ts';
+import type { StudentAgent } from '../../src/student/model/student-model.ts';
+import { findFreeArguments } from '../../src/teaching/free-arguments.ts';
+import { fitStudent } from '../../src/teaching/student-fit.ts';
+import { callAnswer, called, digest, textAnswer, tool, user } from '../student/model/made-steps.ts';
+
+const TOOLS = { tools: ['get_order', 'get_customer', 'refund', 'note', 'search'].map(tool) };
+
+/** A call with its result, or a last text. */
+type Turn = { name: string; input: Record<string, unknown>; result: unknown } | string;
+
+/** The steps of a run. */
+function makeRun(run: string, task: string, turns: readonly Turn[]): LearnedStep[] {
+  const messages = [user(task)];
+  return turns.map((turn) => {
+    const step = digest(messages, TOOLS);
+    const answer: AnswerDigest =
+      typeof turn === 'string' ? textAnswer(turn) : callAnswer(turn.name, turn.input);
+    if (typeof turn !== 'string')
+      messages.push(...called(turn.name, turn.input, JSON.stringify(turn.result)));
+    return { run_id: run, step, answer };
+  });
+}
+
+function makeStudent(steps: readonly LearnedStep[]): Student {
+  return new Student(fitStudent(steps), (dimensions) => new ExactIndex(dimensions));
+}
+
+const range = (count: number): number[] => Array.from({ length: count }, (_, i) => i);
+const REASONS = [
+  'Customer was unhappy with the item',
+  'The item did please nobody at home',
+  'Came back within the return window',
+  'Wanted the money back for it',
+];
+const orderOf = (i: number): string => `ORD-${4_000 + 7 * i}`;
+
+/** Refunds with a reason in varied words, closed by a text whose wording changes independently. */
+function refundRun(i: number, done: string = 'sent'): LearnedStep[] {
+  const order = orderOf(i);
+  return makeRun(`run-${i}`, `Refund ${order}.`, [
+    {
+      name: 'get_order',
+      input: { order_id: order },
+      result: { order_id: order, total: 20 + i, state: 'delivered' },
+    },
+    {
+      name: 'refund',
+      input: { order_id: order, amount: 20 + i, reason: REASONS[(i * 7) % 4]! },
+      result: { state: done },
+    },
+    i % 3 === 0
+      ? `The refund for ${order} is on its way.`
+      : `${order}: I have returned ${20 + i} to the customer.`,
+  ]);
+}
+
+describe('an argument that nothing reads', () => {
+  it('is prose that changes while the result does not', () => {
+    const steps = range(20).flatMap((i) => refundRun(i));
+    expect(findFreeArguments(steps)).toEqual([['refund', 'reason']]);
+  });
+
+  it('is none when the result depends on it, when it is a value, or when it is code', () => {
+    const steps = range(20).flatMap((i) => {
+      const order = orderOf(i);
+      const words = REASONS[i % 4]!;
+      return makeRun(`run-${i}`, `Look into ${order}.`, [
+        { name: 'search', input: { words }, result: { found: [`page ${i % 4} tells what`, i] } },
+        {
+          name: 'note',
+          input: { text: `x${i}`, command: `rm the file called ${i}`, steps: `run(${i}); then stop it` },
+          result: {},
+        },
+        {
+          name: 'refund',
+          input: { to: `the customer number ${i} of ours`, reason: 'always in the same words' },
+          result: {},
+        },
+        'Done.',
+      ]);
+    });
+    expect(findFreeArguments(steps)).toEqual([]);
+  });
+
+  it('may be worded as in any golden run, and all else must be equal', () => {
+    const student = makeStudent(range(24).flatMap((i) => refundRun(i)));
+    const [, refund] = refundRun(50);
+    const proposal = student.propose(refund!.step);
+    const order_id = orderOf(50);
+    const other = (over: Record<string, unknown>): boolean =>
+      student.agrees(
+        refund!.step,
+        proposal,
+        callAnswer('refund', { order_id, amount: 70, reason: REASONS[1], ...over }).content,
+      );
+    expect(proposal.answer?.content[0]).toMatchObject({ name: 'refund', input: { order_id, amount: 70 } });
+    expect(REASONS).toContain((proposal.answer!.content[0] as { input: { reason: string } }).input.reason);
+    expect(REASONS.map((reason) => other({ reason }))).toEqual([true, true, true, true]);
+    expect(other({ amount: 71 })).toBe(false);
+    expect(other({ order_id: orderOf(3) })).toBe(false);
+  });
+});
+
+describe('wordings', () => {
+  it('that nothing in the step tells apart are one answer', () => {
+    const student = makeStudent(range(24).flatMap((i) => refundRun(i)));
+    const last = refundRun(51)[2]!;
+    const proposal = student.propose(last.step);
+    expect(proposal.doubts!.disagreement).toBeLessThan(0.1);
+    for (const i of [51, 52]) {
+      const text = (refundRun(i)[2]!.answer.content[0] as { text: string }).text;
+      const own = text.replaceAll(orderOf(i), orderOf(51)).replace(String(20 + i), '71');
+      expect(student.agrees(last.step, proposal, textAnswer(own).content)).toBe(true);
+    }
+    const wrong = `${orderOf(51)}: I have returned 72 to the customer.`;
+    expect(student.agrees(last.step, proposal, textAnswer(wrong).content)).toBe(false);
+  });
+
+  it('that follow from the step are different answers', () => {
+    const makeNoted = (i: number): LearnedStep[] => {
+      const order = orderOf(i);
+      const isLate = i % 2 === 0;
+      return makeRun(`run-${i}`, `Look at ${order}.`, [
+        {
+          name: 'get_order',
+          input: { order_id: order },
+          result: { order_id: order, state: isLate ? 'late' : 'here' },
+        },
+        isLate ? `Order ${order} will come on another day.` : `Order ${order} lies at the desk.`,
+      ]);
+    };
+    const student = makeStudent(range(24).flatMap(makeNoted));
+    const [late, here] = [makeNoted(60)[1]!, makeNoted(61)[1]!];
+    const proposal = student.propose(late.step);
+    expect(student.agrees(late.step, proposal, late.answer.content)).toBe(true);
+    const other = (here.answer.content[0] as { text: string }).text.replace(orderOf(61), orderOf(60));
+    expect(student.agrees(late.step, proposal, textAnswer(other).content)).toBe(false);
+  });
+});
+
+it('a text that names what other steps held is never the answer', () => {
+  const errors = ['disk full', 'no memory left', 'connection lost'];
+  const makeAlert = (i: number): LearnedStep[] => {
+    const error = errors[(i * 7) % 3]!;
+    const id = orderOf(i);
+    return makeRun(`run-${i}`, `Look at ${id}.`, [
+      { name: 'search', input: { id }, result: { id, error } },
+      i % 2 === 0 ? `Alert ${id} came from this: ${error}.` : `${id} was raised because of ${error}.`,
+    ]);
+  };
+  const student = makeStudent(range(30).flatMap(makeAlert));
+  for (const i of range(12)) {
+    const [, last] = makeAlert(40 + i);
+    const said = JSON.stringify(student.propose(last!.step).answer?.content ?? errors[((40 + i) * 7) % 3]);
+    expect(said).toContain(errors[((40 + i) * 7) % 3]);
+  }
+});
+
+it('a text that tells a reason is not replaced by one that tells another reason', () => {
+  const makeFixed = (i: number): LearnedStep[] => {
+    const id = orderOf(i);
+    const isLimit = (i * 7) % 4 < 2;
+    const code = `the function that was looked at is this: return a ${isLimit ? '<' : '+'} b; and it has ${i} callers`;
+    return makeRun(`run-${i}`, `Look at ${id}.`, [
+      { name: 'search', input: { id }, result: { id, code } },
+      isLimit ? `${id} left out the largest value.` : `${id} skipped what comes at the beginning.`,
+    ]);
+  };
+  const student = makeStudent(range(40).flatMap(makeFixed));
+  for (const i of range(8)) {
+    const [, last] = makeFixed(50 + i);
+    const proposal = student.propose(last!.step);
+    const other = makeFixed(50 + i + 2)[1]!;
+    const text = (other.answer.content[0] as { text: string }).text.replace(orderOf(52 + i), orderOf(50 + i));
+    const mine = (last!.answer.content[0] as { text: string }).text;
+    expect(text).not.toBe(mine);
+    const both = [mine, text].map((said) => student.agrees(last!.step, proposal, textAnswer(said).content));
+    expect(both.filter(Boolean).length).toBeLessThanOrEqual(1);
+  }
+});
+
+describe('two paths', () => {
+  const look = (name: string, id: string): Turn => ({ name, input: { id }, result: { id, found: true } });
+
+  /** Independent looks in either order. */
+  function eitherRun(i: number, isTold = false): LearnedStep[] {
+    const order = orderOf(i);
+    const isFirst = (i * 5) % 8 < 4;
+    const looks = [look('get_order', order), look('get_customer', order)];
+    const task = isTold ? `Look at ${order}, ${isFirst ? 'goods' : 'buyer'} first.` : `Look at ${order}.`;
+    return makeRun(`run-${i}`, task, [...(isFirst ? looks : looks.reverse()), `Looked at ${order}.`]);
+  }
+
+  it('are one answer when runs take calls in either order', () => {
+    const student = makeStudent(range(32).flatMap((i) => eitherRun(i)));
+    const [first] = eitherRun(70);
+    const proposal = student.propose(first!.step);
+    expect(proposal.doubts!.disagreement).toBeLessThan(0.1);
+    for (const name of ['get_order', 'get_customer'])
+      expect(student.agrees(first!.step, proposal, callAnswer(name, { id: orderOf(70) }).content)).toBe(true);
+    expect(student.agrees(first!.step, proposal, callAnswer('get_order', { id: orderOf(2) }).content)).toBe(
+      false,
+    );
+    expect(student.agrees(first!.step, proposal, callAnswer('refund', { id: orderOf(70) }).content)).toBe(
+      false,
+    );
+  });
+
+  it('are two answers when the step tells which comes first', () => {
+    const student = makeStudent(range(32).flatMap((i) => eitherRun(i, true)));
+    const told = eitherRun(70, true)[0]!;
+    const proposal = student.propose(told.step);
+    expect(student.agrees(told.step, proposal, told.answer.content)).toBe(true);
+    const [other] = proposal.answer!.content.map((block) =>
+      (block as { name: string }).name === 'get_order' ? 'get_customer' : 'get_order',
+    );
+    expect(student.agrees(told.step, proposal, callAnswer(other!, { id: orderOf(70) }).content)).toBe(false);
+  });
+
+  /** Some runs make the last call at once, others first the one that is named. */
+  function shortRun(i: number, first: string): LearnedStep[] {
+    const order = orderOf(i);
+    const pay: Turn = { name: 'refund', input: { id: order }, result: { ok: true } };
+    const turns = (i * 5) % 8 < 5 ? [look(first, order), pay] : [pay];
+    return makeRun(`run-${i}`, `Refund ${order}.`, [...turns, `Refunded ${order}.`]);
+  }
+
+  it('are one answer when some runs leave out a look, and then the student looks', () => {
+    const student = makeStudent(range(40).flatMap((i) => shortRun(i, 'get_order')));
+    const [first] = shortRun(70, 'get_order');
+    const proposal = student.propose(first!.step);
+    expect(proposal.answer!.content[0]).toMatchObject({ name: 'get_order' });
+    expect(student.agrees(first!.step, proposal, callAnswer('refund', { id: orderOf(70) }).content)).toBe(
+      true,
+    );
+  });
+
+  it('are two answers when what some runs leave out is no look', () => {
+    const student = makeStudent(range(40).flatMap((i) => shortRun(i, 'note')));
+    const [first] = shortRun(70, 'note');
+    const proposal = student.propose(first!.step);
+    expect(student.agrees(first!.step, proposal, callAnswer('refund', { id: orderOf(70) }).content)).toBe(
+      false,
+    );
+  });
+
+  it('are two answers when runs take one or the other', () => {
+    const oneOf = (i: number): LearnedStep[] => {
+      const order = orderOf(i);
+      const name = (i * 5) % 8 < 4 ? 'refund' : 'note';
+      return makeRun(`run-${i}`, `Handle ${order}.`, [
+        { name, input: { id: order }, result: { ok: true } },
+        `Handled ${order}.`,
+      ]);
+    };
+    const student = makeStudent(range(40).flatMap(oneOf));
+    const [first] = oneOf(70);
+    const proposal = student.propose(first!.step);
+    const both = ['refund', 'note'].map((name) =>
+      student.agrees(first!.step, proposal, callAnswer(name, { id: orderOf(70) }).content),
+    );
+    expect(both.filter(Boolean)).toHaveLength(1);
+  });
+});
+
+it('a model says which arguments are free', () => {
+  const agent = fitStudent(range(20).flatMap((i) => refundRun(i))).groups[0] as unknown as StudentAgent;
+  expect(agent.free).toEqual([['refund', 'reason']]);
+});

@@ -1,0 +1,25 @@
+/** What identifies an answer and the beginning of a conversation: every digit of a number counts, how it is written does not. */
+import { expect, it } from 'vitest';
+import type { NormalRequest, TurnBlock } from '../../src/domain/turn.ts';
+import { parseExact } from '../../src/std/exact-json.ts';
+import { hashPrefixes, markAnswer } from '../../src/teaching/training-lines.ts';
+
+const [ID, NEXT] = ['2512292042121000001', '2512292042121000002'];
+const call = (input: string): TurnBlock[] => [
+  { type: 'tool_call', id: 'c', name: 'look', input: parseExact(input) },
+];
+const markOf = (input: string): string => markAnswer(call(input));
+const prefixOf = (input: string): string =>
+  hashPrefixes({ messages: [{ role: 'assistant', content: call(input) }] } as unknown as NormalRequest)[0]!;
+
+it.each([
+  ['an answer', markOf],
+  ['a conversation', prefixOf],
+] as const)('tells ids apart that a double rounds, in %s', (_name, hashOf) => {
+  expect(hashOf(`{"id":${ID}}`)).not.toBe(hashOf(`{"id":${NEXT}}`));
+  expect(hashOf(`{"id":${ID},"a":1}`)).toBe(hashOf(`{"a":1.0,"id":${ID}}`));
+});
+
+it('knows an answer whose echo leaves null fields out', () => {
+  expect(markOf(`{"id":${ID},"note":null}`)).toBe(markOf(`{"id":${ID}}`));
+});
