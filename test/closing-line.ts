@@ -1,7 +1,7 @@
 /**
- * A vitest reporter that ends the run with one plain line of counts, for people in a hurry and for scripts. Above it
- * stands a line for each missing thing beside the checkout, with the tests that were skipped because of it
- * (fixtures/shared.ts), and a line for each test that failed first and passed when it was tried again.
+ * A vitest reporter that ends the run with one line of counts, for scripts and quick reading. Above it, a line for each
+ * thing that is missing beside the checkout names the tests that were skipped because of it (fixtures/shared.ts).
+ * Vitest's own process.
  */
 
 import type { Reporter, TestCase, TestModule } from 'vitest/node';
@@ -14,23 +14,17 @@ export class ClosingLine implements Reporter {
   onTestRunEnd(modules: readonly TestModule[], unhandled: readonly unknown[]): void {
     const counts = { passed: 0, failed: unhandled.length, skipped: 0 };
     const skipped: TestCase[] = [];
-    const again: TestCase[] = [];
     for (const module of modules) {
       counts.failed += module.errors().length;
       for (const suite of module.children.allSuites()) counts.failed += suite.errors().length;
       for (const test of module.children.allTests()) {
         const { state } = test.result();
+        if (state === 'skipped' && belongsElsewhere(test)) continue;
         counts[state === 'pending' ? 'skipped' : state] += 1;
         if (state === 'skipped') skipped.push(test);
-        if (test.diagnostic()?.flaky === true) again.push(test);
       }
     }
     for (const line of tellMissing(skipped)) process.stdout.write(`${line}\n`);
-    for (const test of again) {
-      const [error] = test.result().errors ?? [];
-      const cause = error?.message.split('\n')[0] ?? 'no error was kept';
-      process.stdout.write(`passed at the second try: ${nameOf(test, test.fullName)}: ${cause}\n`);
-    }
     process.stdout.write(`${counts.passed} passed, ${counts.failed} failed, ${counts.skipped} skipped\n`);
   }
 }
@@ -49,6 +43,11 @@ function tellMissing(skipped: readonly TestCase[]): string[] {
   return [...missing].map(
     ([needed, { count, names }]) => `${count} skipped without ${needed}: ${[...names].join(', ')}`,
   );
+}
+
+/** Tells whether another project runs this test: `long-parts` has the tests tagged `long` of the files of the others. */
+function belongsElsewhere(test: TestCase): boolean {
+  return test.tags.includes('long') !== (test.project.name === 'long-parts');
 }
 
 function nameOf(test: TestCase, name: string): string {

@@ -25,7 +25,7 @@ import { PATIENCE_MS } from '../fixtures/patience.ts';
 /** A clock that stands until it is moved. */
 class SetClock implements Clock {
   now_ms = Date.now();
-  /** What somebody has put the wall clock forward by, or back. */
+  /** By how much the wall clock was put forward, or back. */
   wall_jump_ms = 0;
   wallMs(): number {
     return this.now_ms + this.wall_jump_ms;
@@ -73,7 +73,7 @@ describe('the header', () => {
     await expect(authenticate(header)).rejects.toEqual(unauthenticated);
   });
 
-  it('knows nobody where there are no keys', async () => {
+  it('refuses every token without keys', async () => {
     const empty = new Authenticator([new StaticKeys([])]);
     await expect(async () => empty.authenticate('Bearer one')).rejects.toEqual(unauthenticated);
   });
@@ -411,7 +411,7 @@ describe('tokens of a provider that publishes its keys', async () => {
     expect(
       await keys.verify(await sign(claims, stranger.privateKey, { alg: 'ES256', kid: 'ec' })),
     ).toBeNull();
-    // A key that the token brings along or points at is nobody's.
+    // A key that the token brings along or points at is not trusted.
     const own = { alg: 'ES256', jwk: await exportJWK(stranger.publicKey), jku: 'http://127.0.0.1:9/' };
     expect(await keys.verify(await sign(claims, stranger.privateKey, { ...own, kid: 'ec' }))).toBeNull();
     expect(asked).toBe(1);

@@ -108,7 +108,7 @@ describe('what goes wrong', () => {
     await expect(connect('http://127.0.0.1:1').api.health()).rejects.toBeInstanceOf(ConnectionError);
   });
 
-  it('may be an answer that is none of the API’s', async () => {
+  it('may be an answer that is not the API’s', async () => {
     const proxy = await serve((_, response) => response.writeHead(404).end('<h1>Not here</h1>'));
     await expect(connect(proxy).api.health()).rejects.toMatchObject({ status: 404, message: 'HTTP 404' });
     const page = await serve((_, response) => response.end('<h1>Welcome</h1>'));
@@ -119,7 +119,9 @@ describe('what goes wrong', () => {
     await expect(connect(elsewhere).api.health()).rejects.toMatchObject({ status: 302 });
   });
 
-  it('is tried again where that repeats nothing, and no sooner than the service says', async () => {
+  it('is tried again where that repeats nothing, and no sooner than the service says', {
+    tags: 'long',
+  }, async () => {
     let asked = 0;
     const url = await serve((request, response) => {
       asked += 1;

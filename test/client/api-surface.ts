@@ -1,5 +1,5 @@
 /**
- * The public surface of what agents import, as text: every declaration that a subpath of package.json exports, and every one that
+ * The public surface of what agents import, as text: every declaration that a package under `clients` exports, and every one that
  * those name, as tsc emits them. What they name outside of the agents' rooms (the contract) is not followed.
  */
 import { execFileSync } from 'node:child_process';
@@ -7,9 +7,11 @@ import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'no
 import { join, posix } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { parseAst } from 'vitest/node';
+import { PACKAGES } from '../../tools/packages.ts';
 
 const root = fileURLToPath(new URL('../../', import.meta.url));
-const OWN_ROOMS = /^src\/(client|label|integrations)\//;
+/** The types of operations are the contract's, which `/openapi.json` describes. */
+const OWN_ROOMS = /^src\/(client(?!\/operation-types)|label|integrations)\//;
 
 interface Node {
   type: string;
@@ -45,14 +47,17 @@ export function describeSurface(): string {
   }
 }
 
-/** Subpaths with types, and the sources behind them. */
+/** Subpaths of the packages under `clients`, and the sources behind them. */
 function readSubpaths(): Map<string, string> {
-  const { name, exports } = JSON.parse(readFileSync(join(root, 'package.json'), 'utf8'));
   const subpaths = new Map<string, string>();
-  for (const [key, target] of Object.entries<{ types?: string }>(exports)) {
-    if (target.types === undefined) continue;
-    const source = target.types.replace('./dist/', '').replace(/\.d\.ts$/, '.ts');
-    subpaths.set(posix.join(name, key), source);
+  for (const folder of PACKAGES) {
+    const { name, exports } = JSON.parse(readFileSync(join(root, 'clients', folder, 'package.json'), 'utf8'));
+    for (const [key, target] of Object.entries<{ import?: { types: string } }>(exports)) {
+      if (target.import === undefined) continue;
+      const source = target.import.types.replace('./dist/types/', '').replace(/\.d\.mts$/, '.ts');
+      // The edge client has the surface of the client.
+      if (!source.startsWith('src/client/edge/')) subpaths.set(posix.join(name, key), source);
+    }
   }
   return subpaths;
 }

@@ -153,13 +153,13 @@ describe('the agent does what it does', () => {
     expect(run).toMatchObject({ status_code: 200, steps: 6 });
   });
 
-  it('where nobody listens', async () => {
+  it('where the port is closed', async () => {
     const { stats } = await watch('http://127.0.0.1:1');
     expect(stats.steps).toMatchObject({ sent: 0, dropped: 6 });
     expect(stats.circuit).toBe('open');
   });
 
-  it('where nobody answers: that costs one timeout', async () => {
+  it('where the service does not answer: that costs one timeout', { tags: 'long' }, async () => {
     const silent = await serveRaw(() => {});
     const { stats } = await watch(silent, ['--steps', '100']);
     // What was asked for patterns, and probes, however long the machine takes.
@@ -167,17 +167,17 @@ describe('the agent does what it does', () => {
     expect(stats.steps).toMatchObject({ sent: 0, dropped: 600 });
   });
 
-  it('where an answer begins and never ends', async () => {
+  it('where an answer begins and never ends', { tags: 'long' }, async () => {
     const begun = await serveRaw((socket) => socket.write('HTTP/1.1 200 OK\r\ncontent-length: 99\r\n\r\n{'));
     expect((await watch(begun)).stats.steps.sent).toBe(0);
   });
 
-  it('where connections break', async () => {
+  it('where connections break', { tags: 'long' }, async () => {
     const broken = await serveRaw((socket) => socket.once('data', () => socket.destroy()));
     expect((await watch(broken)).stats.steps.sent).toBe(0);
   });
 
-  it('where every answer is a 500', async () => {
+  it('where every answer is a 500', { tags: 'long' }, async () => {
     const failing = await serve((request, response) => {
       request.resume().on('end', () => response.writeHead(500).end('{"detail":"no"}'));
     });
@@ -207,7 +207,7 @@ describe('the agent does what it does', () => {
     expect(stats.steps).toMatchObject({ sent: 6, dropped: 0, queued: 0 });
   });
 
-  it('where some answers are a 429, and then all is there', async () => {
+  it('where some answers are a 429, and then all is there', { tags: 'long' }, async () => {
     let answered = 0;
     const limited = await serve((request, response) => {
       answered += 1;
@@ -220,7 +220,7 @@ describe('the agent does what it does', () => {
     expect(warnings(stderr)).toEqual([]);
   });
 
-  it('where every answer is a 429', async () => {
+  it('where every answer is a 429', { tags: 'long' }, async () => {
     const limited = await serve((request, response) => {
       const headers = { 'retry-after': '1' };
       request.resume().on('end', () => response.writeHead(429, headers).end('{"detail":"slow"}'));
@@ -228,7 +228,7 @@ describe('the agent does what it does', () => {
     expect((await watch(limited)).stats.steps).toMatchObject({ sent: 0, dropped: 6 });
   });
 
-  it('where something else answers', async () => {
+  it('where something else answers', { tags: 'long' }, async () => {
     const page = await serve((request, response) => {
       request.resume().on('end', () => response.end('<h1>Welcome</h1>'));
     });
@@ -237,7 +237,7 @@ describe('the agent does what it does', () => {
     expect((await watch(noise)).stats.steps.sent).toBe(0);
   });
 
-  it('with a key that the service does not know, and says so once', async () => {
+  it('with a key that the service does not know, and says so once', { tags: 'long' }, async () => {
     const { stats, stderr } = await watch(service.url, [], { ...PATIENT, SVC_API_KEY: 'unknown' });
     expect(stats.steps).toMatchObject({ sent: 0, dropped: 6 });
     expect(warnings(stderr)).toEqual(['UNDERSTUDY_UNAUTHORIZED']);
@@ -260,7 +260,7 @@ describe('the agent does what it does', () => {
     expect(stats.steps.logged).toBe(240);
   });
 
-  it('when the clock jumps', async () => {
+  it('when the clock jumps', { tags: 'long' }, async () => {
     const { stats } = await watch(service.url, ['--jumping'], { ...PATIENT, RUN_ID: 'jumping' });
     expect(stats.steps).toMatchObject({ sent: 6, dropped: 0 });
   });
@@ -272,19 +272,21 @@ describe('the agent does what it does', () => {
     expect(await service.readRun('killed', 'failure: Killed')).toMatchObject({ status_code: 200, steps: 6 });
   });
 
-  it('when it is killed in the midst of sending, and what is there are its first steps', async () => {
+  it('when it is killed in the midst of sending, and what is there are its first steps', {
+    tags: 'long',
+  }, async () => {
     const args = ['--killed', 'at once', '--steps', '200'];
     await watch(service.url, args, { ...PATIENT, RUN_ID: 'cut' });
     const indexes = await readSteps('cut');
     expect(indexes).toEqual(Array.from(indexes, (_, at) => at));
   });
 
-  it('when it ends in the middle', async () => {
+  it('when it ends in the middle', { tags: 'long' }, async () => {
     const { stats } = await watch(service.url, ['--exiting'], { ...PATIENT, RUN_ID: 'exiting' });
     expect(stats.runs).toEqual({ started: 1, finished: 1 });
   });
 
-  it('with a step of ten million characters, which is cut, and that is said', async () => {
+  it('with a step of ten million characters, which is cut, and that is said', { tags: 'long' }, async () => {
     const args = ['--size', '10000000', '--turns', '2'];
     const { stats, stderr } = await watch(service.url, args, { ...PATIENT, RUN_ID: 'long' });
     expect(stats.steps).toMatchObject({ sent: 2, dropped: 0, truncated: 2 });
@@ -292,7 +294,7 @@ describe('the agent does what it does', () => {
     expect(stderr).toContain('observation has 10000000 characters, of which 131072 are kept');
   });
 
-  it('with a million steps, of which those are dropped that cannot wait', async () => {
+  it('with a million steps, of which those are dropped that cannot wait', { tags: 'long' }, async () => {
     const dead = await serveRaw(() => {});
     const { stats, stderr } = await watch(dead, ['--turns', '10', '--steps', '100000']);
     expect(stats.steps).toMatchObject({ logged: 1_000_000, sent: 0, dropped: 1_000_000 });

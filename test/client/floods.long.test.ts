@@ -73,7 +73,7 @@ describe('a million steps', () => {
   it.skipIf(python.status !== 0)('cost a Python agent less than 150 MB (needs python3)', async () => {
     const script = `
 import resource, sys
-from understudy import Understudy
+from understudy_gateway import Understudy
 u = Understudy(sys.argv[2], sys.argv[1], timeout=1, on_warning=lambda _: None) if len(sys.argv) > 1 else None
 def work(run):
     total = 0

@@ -8,7 +8,7 @@ interface Asked {
   messages: { content: string }[];
 }
 
-export interface ModelProvider extends AsyncDisposable {
+interface ModelProvider extends AsyncDisposable {
   url: string;
   /** Names of the headers of each request. */
   heads: string[][];

@@ -13,6 +13,7 @@ import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vites
 import { OPERATIONS } from '../../src/client/operations.ts';
 import { CliChild } from '../cli/child.ts';
 import { ApiChild, CHILD_KEY } from '../fixtures/api-child.ts';
+import { longFrom } from '../long-parts.ts';
 import { startProvider } from './model-provider.ts';
 
 const FOLDER = fileURLToPath(new URL('../../clients/python', import.meta.url));
@@ -58,28 +59,33 @@ async function runPython(args: string[], env: Record<string, string> = {}) {
 }
 
 describe.skipIf(MISSING !== null)(`the Python client${MISSING === null ? '' : ` (${MISSING})`}`, () => {
-  it.each(['test_cases', 'test_faults', 'test_labels', 'test_service'])('passes %s', async (module) => {
-    const env = { UNDERSTUDY_TEST_URL: child.url, UNDERSTUDY_TEST_KEY: CHILD_KEY };
-    const which = ['discover', '-v', '-s', 'tests', '-p', `${module}.py`];
-    const args = ['-W', 'error::ResourceWarning', '-m', 'unittest', ...which];
-    const { code, errors } = await runPython(args, env);
-    expect(errors).toMatch(/^Ran [1-9]\d* tests? in /m);
-    // What is not installed is said by name, in the output of the run.
-    const reasons = [...errors.matchAll(/ \.\.\. skipped '(.*)'$/gm)].map(([, reason]) => reason);
-    for (const reason of new Set(reasons)) console.info(`${module}: some tests are skipped, ${reason}`);
-    expect(code, errors).toBe(0);
-  });
+  const modules = ['test_cases', 'test_labels', 'test_runs', 'test_async', 'test_faults', 'test_service'];
+  for (const [at, module] of modules.entries())
+    it(`passes ${module}`, longFrom(at, 1), async () => {
+      const env = { UNDERSTUDY_TEST_URL: child.url, UNDERSTUDY_TEST_KEY: CHILD_KEY };
+      const which = ['discover', '-v', '-s', 'tests', '-p', `${module}.py`];
+      const args = ['-W', 'error::ResourceWarning', '-m', 'unittest', ...which];
+      const { code, errors } = await runPython(args, env);
+      expect(errors).toMatch(/^Ran [1-9]\d* tests? in /m);
+      // What is not installed is said by name, in the output of the run.
+      const reasons = [...errors.matchAll(/ \.\.\. skipped '(.*)'$/gm)].map(([, reason]) => reason);
+      for (const reason of new Set(reasons)) console.info(`${module}: some tests are skipped, ${reason}`);
+      expect(code, errors).toBe(0);
+    });
 
   it('has the version of the package', () => {
     const { version } = JSON.parse(readFileSync(join(FOLDER, '../../package.json'), 'utf8')) as {
       version: string;
     };
-    expect(readFileSync(join(FOLDER, 'understudy.py'), 'utf8')).toContain(`\n__version__ = "${version}"\n`);
+    expect(readFileSync(join(FOLDER, 'understudy_gateway/_version.py'), 'utf8')).toContain(
+      `\n__version__ = "${version}"\n`,
+    );
     expect(readFileSync(join(FOLDER, 'pyproject.toml'), 'utf8')).toContain(`\nversion = "${version}"\n`);
   });
 
   it('has every operation that the TypeScript client has', async () => {
-    const script = 'import json, understudy; print(json.dumps(understudy._OPERATIONS))';
+    const script =
+      'import json; from understudy_gateway._operations import OPERATIONS; print(json.dumps(OPERATIONS))';
     const operations = JSON.parse((await runPython(['-c', script])).output) as Record<string, unknown>;
     const expected = Object.entries(OPERATIONS).map(([name, { method, path, isRepeatable }]) => [
       name.replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`),
@@ -88,12 +94,14 @@ describe.skipIf(MISSING !== null)(`the Python client${MISSING === null ? '' : ` 
     expect(operations).toMatchObject(Object.fromEntries(expected));
   });
 
-  it('leaves an agent its own result when the service is killed in the midst of its run', async () => {
+  it('leaves an agent its own result when the service is killed in the midst of its run', {
+    tags: 'long',
+  }, async () => {
     await using doomed = new ApiChild();
     await doomed.start();
     const script = `
 import sys
-from understudy import Understudy
+from understudy_gateway import Understudy
 u = Understudy("${CHILD_KEY}", sys.argv[1]) if len(sys.argv) > 1 else None
 def work(run):
     total = 0
@@ -138,15 +146,15 @@ else:
     const [, address = ''] = await gateway.waitForOutput(/Gateway +(http:\/\/\S+) /);
     const script = `
 import concurrent.futures, contextvars, json, sys, urllib.request
-import understudy
-understudy.install_labels()
+import understudy_gateway
+understudy_gateway.install_labels()
 def ask(text):
     body = {"model": "m", "max_tokens": 9, "messages": [{"role": "user", "content": text}]}
     head = {"content-type": "application/json", "x-api-key": "k"}
     request = urllib.request.Request(sys.argv[1] + "/v1/messages", json.dumps(body).encode(), head)
     with urllib.request.urlopen(request) as answer:
         return json.load(answer)["content"][0]["text"]
-with understudy.run_scope("of-python"), concurrent.futures.ThreadPoolExecutor(4) as pool:
+with understudy_gateway.run_scope("of-python"), concurrent.futures.ThreadPoolExecutor(4) as pool:
     contexts = [contextvars.copy_context() for _ in range(8)]
     print(set(pool.map(lambda context: context.run(ask, "hello"), contexts)))
 `;

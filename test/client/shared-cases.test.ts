@@ -1,9 +1,7 @@
 /** The cases of both languages (`clients/cases`), checked with the TypeScript client; the scores and the machine have a file of their own. */
 
-import { once } from 'node:events';
-import { createServer, type IncomingMessage } from 'node:http';
-import type { AddressInfo } from 'node:net';
-import { describe, expect, it, onTestFinished } from 'vitest';
+import { describe, expect, it } from 'vitest';
+import { textOfParts } from '../../src/client/observation.ts';
 import { nameOutcome } from '../../src/client/outcome.ts';
 import { boundStep } from '../../src/client/step.ts';
 import {
@@ -14,40 +12,15 @@ import {
   Understudy,
   type UnderstudyOptions,
 } from '../../src/client/understudy.ts';
+import { AgentSteps, type ModelAnswer, type ToolResult } from '../../src/integrations/agent-steps.ts';
 import { isModelCall, LabelledHosts } from '../../src/label/labelled-target.ts';
 import { PATIENCE_MS } from '../fixtures/patience.ts';
 import { camelCased, readCases } from './client-cases.ts';
+import { startService } from './scripted-service.ts';
 
 type Parts = [text: string, times: number][];
 
 const join = (parts: Parts) => parts.map(([text, times]) => text.repeat(times)).join('');
-
-interface Asked {
-  method: string;
-  path: string;
-  body: Record<string, unknown> | null;
-}
-
-/** A service over a real socket that keeps what it is asked and answers the same each time. */
-async function startService(status: number, answer: unknown) {
-  const asked: Asked[] = [];
-  const server = createServer(async (request: IncomingMessage, response) => {
-    const text = Buffer.concat(await request.toArray()).toString();
-    asked.push({
-      method: request.method!,
-      path: request.url!,
-      body: text === '' ? null : (JSON.parse(text) as Record<string, unknown>),
-    });
-    response.writeHead(status, { 'content-type': 'application/json' }).end(JSON.stringify(answer));
-  });
-  server.listen(0, '127.0.0.1');
-  await once(server, 'listening');
-  onTestFinished(() => {
-    server.closeAllConnections();
-    server.close();
-  });
-  return { url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`, asked };
-}
 
 describe('texts', () => {
   interface PatternCase {
@@ -135,6 +108,32 @@ describe('events', () => {
   );
 });
 
+describe('steps of integrations', () => {
+  interface StepsCase {
+    name: string;
+    events: { answered?: ModelAnswer; returned?: Record<string, unknown> }[];
+    steps: Record<string, unknown>[];
+  }
+  it.each(readCases<StepsCase[]>('agent-steps'))('of $name', async ({ events, steps: expected }) => {
+    const service = await startService(200, {});
+    const understudy = new Understudy({ apiKey: 'k', baseUrl: service.url });
+    const steps = AgentSteps.of(understudy.start({ runId: 'r' }));
+    for (const { answered, returned } of events) {
+      if (answered !== undefined) steps.answered(answered);
+      else steps.returned(camelCased(returned!) as unknown as ToolResult);
+    }
+    expect(await understudy.close({ timeoutMs: PATIENCE_MS })).toBe(true);
+    const logged = service.asked.filter(({ path }) => path.endsWith('/steps')).map(({ body }) => body);
+    expect(logged).toMatchObject(expected);
+    expect(logged).toHaveLength(expected.length);
+  });
+
+  it('of parts', () => {
+    for (const { content, text } of readCases<{ content: unknown; text: string }[]>('part-texts'))
+      expect(textOfParts(content)).toBe(text);
+  });
+});
+
 describe('run starts', () => {
   /** The body of the one start that goes out. */
   async function start(options: Record<string, unknown>): Promise<Record<string, unknown>> {
@@ -211,6 +210,7 @@ describe('findings', () => {
   interface FindingCase {
     call: 'store' | 'recall' | 'list' | 'coverage' | 'invalidate' | 'clear';
     content?: string;
+    finding?: Record<string, unknown>;
     parts?: Parts;
     paths?: string[];
     options?: Record<string, unknown>;
@@ -226,14 +226,41 @@ describe('findings', () => {
   /** Left out by this client: the service has the same defaults. */
   const DEFAULTS = { file_path: '', finding_type: 'note' };
 
-  function call(findings: FindingsClient, { call, content, parts, paths, options }: FindingCase) {
-    const first = parts === undefined ? (content ?? paths) : join(parts);
+  function call(
+    findings: FindingsClient,
+    { call, content, finding, parts, paths, options }: FindingCase,
+  ): Promise<unknown> {
+    const first = parts === undefined ? (content ?? paths ?? (finding && camelCased(finding))) : join(parts);
     const given = [
       ...(first === undefined ? [] : [first]),
       ...(options === undefined ? [] : [camelCased(options)]),
     ];
     return (findings[call] as (...given: unknown[]) => Promise<unknown>).apply(findings, given);
   }
+
+  interface Refusal {
+    call: 'store' | 'recall' | 'coverage' | 'invalidate';
+    argument: unknown;
+    options?: Record<string, unknown>;
+    field: string;
+    needs: string;
+  }
+  it('refuse an argument of a wrong type by its name, before they ask', async () => {
+    const service = await startService(200, {});
+    const findings = new Understudy({ apiKey: 'k', baseUrl: service.url }).findings('base');
+    for (const { call, argument, options = {}, field, needs } of readCases<Refusal[]>('finding-refusals')) {
+      const [name] = Object.keys(camelCased({ [field]: null }));
+      const asked = (findings[call] as (...given: unknown[]) => Promise<unknown>).apply(findings, [
+        argument,
+        camelCased(options),
+      ]);
+      await expect(asked, `${call} ${JSON.stringify(argument)}`).rejects.toThrow(
+        new RegExp(`^${name} of a finding must be ${needs}, not `),
+      );
+      await expect(asked).rejects.toBeInstanceOf(TypeError);
+    }
+    expect(service.asked).toEqual([]);
+  });
 
   it.each(cases)('are asked by $call', async (one) => {
     const service = await startService(200, one.answer);

@@ -8,7 +8,6 @@ import { join } from 'node:path';
 import { expect } from 'vitest';
 import { type ArrivedRequest, type FakeProvider, startFakeProvider } from '../../src/demo/fake-provider.ts';
 import type { Script } from '../../src/demo/script.ts';
-import { decodeExchange } from '../../src/providers/decode.ts';
 import { CaptureReader } from '../../src/storage/capture/reader.ts';
 import { CliChild } from '../cli/child.ts';
 import { clientScript } from './script.ts';
@@ -71,7 +70,7 @@ export class ClientBench {
     await this.waitForStats((stats) => stats.exchanges.in_flight === 0);
     const flushed = await fetch(`${this.gateway_url}/__gw/flush`);
     expect(await flushed.json()).toMatchObject({ flushed: true });
-    const reader = CaptureReader.open(this.db, { decode: decodeExchange });
+    const reader = CaptureReader.open(this.db);
     try {
       const fresh = [...reader.exchanges({ from_id: this.#seen + 1 })];
       this.#seen = fresh.at(-1)?.id ?? this.#seen;
@@ -109,7 +108,7 @@ export class ClientBench {
       }
     }
     // Stored blocks are compressed: what they unpack to is looked through as well.
-    const reader = CaptureReader.open(this.db, { decode: decodeExchange });
+    const reader = CaptureReader.open(this.db);
     try {
       const unpacked = [...reader.exchanges()].flatMap((record) => [
         JSON.stringify(record),
@@ -131,7 +130,7 @@ export class ClientBench {
 }
 
 /** The part of the stats that these tests read. */
-export interface GatewayStats {
+interface GatewayStats {
   exchanges: { attempted: number; captured: number; dropped: number; in_flight: number; aborted: number };
 }
 

@@ -11,7 +11,7 @@ export const LONG_TEXT = Array.from(
 export const THINK_USAGE = { input: 1234, output: 56, cache_read: 1000, cache_write: 78 };
 
 /** After this many frames the answer to `hold` stops coming. */
-export const HOLD_FRAMES = 5;
+const HOLD_FRAMES = 5;
 
 /**
  * `fail 429`: that error. `think`: thinking, text, fixed usage. `long`: LONG_TEXT. `hold`: a stream that stops and

@@ -8,6 +8,7 @@ import {
   cutText,
   decimal,
   email,
+  FREE_OBJECT_BOUNDS,
   flag,
   freeObject,
   identifier,
@@ -20,7 +21,6 @@ import {
 } from '../../src/contract/fields.ts';
 import type { Violation } from '../../src/contract/violation.ts';
 import { check, ViolationList } from '../../src/http/validation.ts';
-import { FREE_OBJECT_BOUNDS } from '../../src/limits.ts';
 
 /** The value a field makes of an input, or the types of what is wrong. */
 function read(field: z.ZodType, input: unknown): unknown {
@@ -241,7 +241,7 @@ describe('moments', () => {
     '2026-02-30T03:04:05Z',
     '2026-01-02T25:00:00Z',
     '2026-00-02T03:04:05Z',
-  ])('%j is none', (input) => {
+  ])('refuses %j', (input) => {
     expect(read(timestamp(), input)).toEqual(['datetime_parsing']);
   });
 });
@@ -275,12 +275,16 @@ describe('free-form objects', () => {
 });
 
 describe('e-mail addresses', () => {
-  it.each(['a@b.co', 'A.b+c@sub.example.com', 'ü@exämple.de', `${'a'.repeat(64)}@b.co`, "o'x@b.museum"])(
-    '%s is one',
-    (address) => {
-      expect(findEmailFault(address)).toBeNull();
-    },
-  );
+  it.each([
+    'a@b.co',
+    'A.b+c@sub.example.com',
+    'ü@exämple.de',
+    `${'a'.repeat(64)}@b.co`,
+    `${'a'.repeat(249)}@b.co`,
+    "o'x@b.museum",
+  ])('%s is one', (address) => {
+    expect(findEmailFault(address)).toBeNull();
+  });
 
   it.each([
     '',
@@ -304,7 +308,7 @@ describe('e-mail addresses', () => {
     'a@[127.0.0.1]',
     'a@1.2.3.4',
     'a@host.local',
-    `${'a'.repeat(65)}@b.co`,
+    `${'a'.repeat(250)}@b.co`,
     `a@${'b'.repeat(64)}.co`,
     `a@${'b.'.repeat(130)}co`,
     'a@b\n.co',
@@ -316,7 +320,7 @@ describe('e-mail addresses', () => {
     'Ann <>',
     '<a@b.co',
     `a@b.co${' '.repeat(2_050)}`,
-  ])('%j is none', (address) => {
+  ])('refuses %j', (address) => {
     expect(findEmailFault(address)).toMatch(/\S/);
     expect(read(email(), address)).toEqual(['value_error']);
   });

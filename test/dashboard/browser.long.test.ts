@@ -27,6 +27,7 @@ const SCREENS = [
   'experiments',
   `experiments/${EXPERIMENT}`,
   'student',
+  'costs',
   'keys',
   'projects',
   'usage',
@@ -91,8 +92,8 @@ describe.skipIf(findChromium() === null)('the dashboard in Chromium', () => {
       document.querySelector('main').append(document.createElement('button'), faint);
     }`);
     const found = await visit.findSerious();
-    expect(found.some((one) => one.startsWith('button-name'))).toBe(true);
-    expect(found.some((one) => one.startsWith('color-contrast'))).toBe(true);
+    expect(found.some((rule) => rule.startsWith('button-name'))).toBe(true);
+    expect(found.some((rule) => rule.startsWith('color-contrast'))).toBe(true);
   });
 
   it('says what conversations cost, and where a price is not known', async () => {
@@ -158,7 +159,7 @@ describe.skipIf(findChromium() === null)('the dashboard in Chromium', () => {
     const { page } = visit;
     await visit.goTo('conversations');
     const field = page.getByLabel('Search');
-    await field.fill('said by nobody');
+    await field.fill('a made-up claim');
     await page.getByRole('button', { name: 'Take the filters away' }).click();
     await expect.poll(() => field.inputValue()).toBe('');
     await expect.poll(() => page.locator('.virtual-list a.run-row').count()).toBeGreaterThan(0);
@@ -183,7 +184,7 @@ describe.skipIf(findChromium() === null)('the dashboard in Chromium', () => {
     });
     await using stranger = await Visit.open(browser, service.api, made.stdout.trim());
     await stranger.goTo(`conversations/${RUN_ID}`);
-    await stranger.page.getByText('This is for whoever runs the service').waitFor();
+    await stranger.page.getByText('This is for the operator of the service').waitFor();
     expect(await stranger.page.locator('h1').textContent()).toBe('Conversations');
   });
 
@@ -402,7 +403,7 @@ describe.skipIf(findChromium() === null)('an account', () => {
       await page.getByText('Your account is deleted').waitFor();
       await page.goto('about:blank');
       await page.goto(`${service.api}/#token=${token}`);
-      await page.getByText('This link signs nobody in any more').waitFor();
+      await page.getByText('This link does not sign in any more').waitFor();
       const known = await fetch(`${service.api}/auth/me`, { headers: { authorization: `Bearer ${token}` } });
       expect(known.status).toBe(401);
     } finally {

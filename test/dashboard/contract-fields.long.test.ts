@@ -1,5 +1,5 @@
 /**
- * Whoever misspells a field of the contract in a component is told by the check: a copy of the dashboard in which four letters
+ * The check finds a field of the contract that a component misspells: a copy of the dashboard in which four letters
  * of one field in each of many components are others must not compile, in any of them.
  */
 import { spawnSync } from 'node:child_process';
@@ -31,6 +31,7 @@ const FIELDS = [
   ['pages/runs.tsx', 'max_total_score'],
   ['pages/settings.tsx', 'display_name'],
   ['pages/student.tsx', 'golden_runs_needed'],
+  ['pages/costs.tsx', 'cache_share'],
   ['pages/usage.tsx', 'series'],
   ['ui/cost.tsx', 'unpriced_turns'],
   ['ui/exchange-details.tsx', 'exchange_id'],

@@ -141,7 +141,7 @@ describe.skipIf(findChromium() === null)('runs in Chromium', () => {
       await expect.poll(() => stepsOf(visit, run_id), POLL).toContain('2');
     await page.evaluate(`scrollTo(0, ${62 * 100})`);
     await expect.poll(() => stepsOf(visit, runs[110]!), POLL).toContain('2');
-    // Whoever logs a step again counts it once.
+    // A step that is logged again counts once.
     await logStep(service, runs[110]!, 1);
     await logStep(service, runs[110]!, 2);
     await expect.poll(() => stepsOf(visit, runs[110]!), POLL).toContain('3');

@@ -50,10 +50,10 @@ export class SeededService {
   }
 
   /** The port stays with who has the page open. */
-  restart(): Promise<void> {
+  restart(env: Record<string, string> = {}): Promise<void> {
     const { port } = new URL(this.api);
     const { port: gateway } = new URL(this.gateway);
-    return this.#service!.stop().then(() => this.start({ PORT: port, GW_PORT: gateway }));
+    return this.#service!.stop().then(() => this.start({ ...env, PORT: port, GW_PORT: gateway }));
   }
 
   /** The agent of the demo works through the gateway. */

@@ -54,18 +54,19 @@ const range = (from: number, count: number) => Array.from({ length: count }, (_,
 describe.skipIf(findChromium() === null)('the Student page', () => {
   const service = new SeededService();
   const directory = join(service.dir, 'student');
+  const ENV = {
+    SVC_DISTILL_DIR: directory,
+    // Every other covered step goes to the upstream as well.
+    GW_RELEGATION_AUDIT: '0.5',
+    GW_STUDENT_TIMEOUT_MS: '60000',
+    GW_PRICES: PRICES,
+  };
   let browser: Browser;
 
   beforeAll(async () => {
     mkdirSync(directory);
     service.script = orderScript;
-    await service.start({
-      SVC_DISTILL_DIR: directory,
-      // Every other covered step goes to the upstream as well.
-      GW_RELEGATION_AUDIT: '0.5',
-      GW_STUDENT_TIMEOUT_MS: '60000',
-      GW_PRICES: PRICES,
-    });
+    await service.start(ENV);
     browser = await openBrowser();
     await answerOrders(service, range(0, TAUGHT));
     const round = await runHere(
@@ -128,6 +129,27 @@ describe.skipIf(findChromium() === null)('the Student page', () => {
     await page.locator('.kinds').getByText('track_parcel').first().waitFor();
   });
 
+  it('calls the agent variant by its prompt until it is renamed', async () => {
+    await using visit = await Visit.open(browser, service.api, service.token);
+    const { page } = visit;
+    await visit.goTo('student');
+    const summary = page.locator('.student-agent > summary');
+    const { agents } = (await service.call('GET', '/capture/student')) as {
+      agents: { agent: string; name: string }[];
+    };
+    expect(agents[0]!.name).not.toBe('');
+    await summary.getByText(agents[0]!.name).waitFor();
+    await summary.click();
+    await page.getByRole('button', { name: 'Name it' }).click();
+    await page.getByLabel('Name', { exact: true }).fill('Parcel desk');
+    await page.getByRole('button', { name: 'Save' }).click();
+    await summary.getByText('Parcel desk').waitFor();
+    await page.locator('.told-step .step-head', { hasText: 'Parcel desk' }).first().waitFor();
+    const shown = await runHere(['student', 'show', '--dir', directory], { DATA_DIR: service.dir });
+    expect(shown.stdout).toContain('Parcel desk');
+    expect(visit.complaints).toEqual([]);
+  });
+
   it('shows disagreements side by side, and leads to the turn', async () => {
     await using visit = await Visit.open(browser, service.api, service.token);
     const { page } = visit;
@@ -166,6 +188,44 @@ describe.skipIf(findChromium() === null)('the Student page', () => {
     await step.getByRole('link', { name: 'order-300' }).click();
     await page.getByRole('heading', { level: 1, name: 'Say hello to the new warehouse.' }).waitFor();
     await page.getByText('Why not the student').first().waitFor();
+    expect(visit.complaints).toEqual([]);
+  });
+
+  it.each(['before', 'after'])('shows one figure of the ledger everywhere, %s a restart', async (when) => {
+    if (when === 'after') await service.restart(ENV);
+    const { relegation } = (await service.call('GET', '/capture/stats')) as {
+      relegation: { money_saved_usd: number; ledger_total: Record<string, number> };
+    };
+    const total = relegation.ledger_total;
+    const saved = relegation.money_saved_usd;
+    expect(saved).toBeGreaterThan(0);
+    expect(total).toMatchObject({ saved_usd: saved, unpriced: 0, guessed: 0 });
+    const report = (await service.call('GET', '/capture/student')) as {
+      ledger_total: object;
+      ledger: Record<string, number>[];
+    };
+    expect(report.ledger_total).toEqual(total);
+    const told = await runHere(['student', 'ledger', '--days', '--json'], { DATA_DIR: service.dir });
+    const rows = JSON.parse(told.stdout) as Record<string, number>[];
+    for (const days of [report.ledger, rows])
+      for (const name of ['served', 'compared', 'wrong', 'late', 'saved_usd'])
+        expect(
+          days.reduce((sum, day) => sum + day[name]!, 0),
+          name,
+        ).toBeCloseTo(total[name]!, 7);
+    const printed = await runHere(['student', 'ledger'], { DATA_DIR: service.dir });
+    expect(printed.stdout).toContain(`: ${total.served} steps served, saved $${saved.toFixed(4)}\n`);
+    const metrics = await fetch(`${service.api}/metrics`, {
+      headers: { authorization: `Bearer ${service.token}` },
+    });
+    const [, gauge] = /^understudy_relegation_ledger_saved_usd (\S+)$/m.exec(await metrics.text()) ?? [];
+    expect(Number(gauge)).toBe(saved);
+    await using visit = await Visit.open(browser, service.api, service.token);
+    const { page } = visit;
+    await visit.goTo('student');
+    const stat = page.locator('.stat', { hasText: 'Money saved' });
+    const shown = saved < 0.1 ? saved.toFixed(4) : saved.toFixed(2);
+    await stat.getByText(`$${shown}`, { exact: true }).waitFor();
     expect(visit.complaints).toEqual([]);
   });
 });

@@ -1,11 +1,10 @@
-/** `npm run demo` as a newcomer runs it: a process of its own, no key in the environment, output into a pipe. */
+/** `npm run demo` as a newcomer runs it: a separate process, no key in the environment, output into a pipe. */
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { afterAll, beforeAll, expect, it } from 'vitest';
 import { OVERLOADED_TURN, STORY_TURNS, TASK } from '../../src/demo/story.ts';
-import { decodeExchange } from '../../src/providers/decode.ts';
 import { CaptureReader } from '../../src/storage/capture/reader.ts';
 import { CliChild } from '../cli/child.ts';
 import { findChromium, openBrowser } from '../dashboard/browser.ts';
@@ -26,14 +25,14 @@ it('runs the agent through the gateway, shows the run, and can be run again', as
     expect(stderr).toBe('');
     expect(code).toBe(0);
     expect(stdout).toContain('run_tests: 2 checks passed');
-    expect(stdout).toContain('understudy inspect --db');
+    expect(stdout).toContain('understudy-gateway inspect --db');
     // Plain: no colours, no cursor movements.
     expect(stdout.includes('\u001b')).toBe(false);
   }
 });
 
 it('leaves a database with the run: every turn, the overloaded call and its retry', () => {
-  const reader = CaptureReader.open(join(dir, 'demo', 'capture.mdb'), { decode: decodeExchange });
+  const reader = CaptureReader.open(join(dir, 'demo', 'capture.mdb'));
   const records = [...reader.exchanges({ run_id: 'demo' })];
   expect(records.length).toBe(STORY_TURNS + 1);
   expect(records.map((record) => record.seq)).toEqual([1, 2, 3, OVERLOADED_TURN, OVERLOADED_TURN, 5, 6]);
@@ -44,32 +43,36 @@ it('leaves a database with the run: every turn, the overloaded call and its retr
   return reader.close();
 });
 
-it('ends on a terminal with a link to its run in the dashboard', async () => {
+it('ends on a terminal with a link to its run in the dashboard', { tags: 'long' }, async () => {
   await using demo = new CliChild([], { entry: ENTRY, env: { DATA_DIR: dir }, terminal: true });
   const [, url = '', token = ''] = await demo.waitForOutput(
     /(http:\/\/\S+)\/#token=(\S+)&next=conversations\/demo/,
   );
   const headers = { authorization: `Bearer ${token}` };
-  const captured = await fetch(`${url}/capture/runs/demo`, { headers });
-  expect(await captured.json()).toMatchObject({ run: { golden: true, turns: STORY_TURNS + 1 } });
+  const readRun = async () => (await fetch(`${url}/capture/runs/demo`, { headers })).json();
+  await expect.poll(readRun).toMatchObject({ run: { golden: true, turns: STORY_TURNS + 1 } });
   expect((await fetch(`${url}/`)).status).toBe(200);
   demo.process.kill('SIGTERM');
   await demo.ended;
 });
 
-it.skipIf(findChromium() === null)('ends with a link that shows its run in Chromium', async () => {
-  await using demo = new CliChild([], { entry: ENTRY, env: { DATA_DIR: dir }, terminal: true });
-  const [link] = await demo.waitForOutput(/http:\/\/\S+\/#token=\S+&next=conversations\/demo/);
-  const browser = await openBrowser();
-  try {
-    const page = await browser.newPage();
-    await page.goto(link!);
-    await page.getByRole('heading', { level: 1, name: TASK }).waitFor({ timeout: PATIENCE_MS });
-    await page.locator('.turn').nth(STORY_TURNS).waitFor({ timeout: PATIENCE_MS });
-    expect(page.url()).not.toContain('token');
-  } finally {
-    await browser.close();
-  }
-  demo.process.kill('SIGTERM');
-  await demo.ended;
-});
+it.skipIf(findChromium() === null)(
+  'ends with a link that shows its run in Chromium',
+  { tags: 'long' },
+  async () => {
+    await using demo = new CliChild([], { entry: ENTRY, env: { DATA_DIR: dir }, terminal: true });
+    const [link] = await demo.waitForOutput(/http:\/\/\S+\/#token=\S+&next=conversations\/demo/);
+    const browser = await openBrowser();
+    try {
+      const page = await browser.newPage();
+      await page.goto(link!);
+      await page.getByRole('heading', { level: 1, name: TASK }).waitFor({ timeout: PATIENCE_MS });
+      await page.locator('.turn').nth(STORY_TURNS).waitFor({ timeout: PATIENCE_MS });
+      expect(page.url()).not.toContain('token');
+    } finally {
+      await browser.close();
+    }
+    demo.process.kill('SIGTERM');
+    await demo.ended;
+  },
+);

@@ -11,6 +11,7 @@ import { fileURLToPath } from 'node:url';
 import { afterAll, beforeAll, beforeEach, describe, expect, it, onTestFinished } from 'vitest';
 import { ApiChild, CHILD_KEY } from '../fixtures/api-child.ts';
 import { PATIENCE_MS } from '../fixtures/patience.ts';
+import { longFrom } from '../long-parts.ts';
 
 const ENTRY = fileURLToPath(new URL('../../src/cli/understudy.mjs', import.meta.url));
 
@@ -79,7 +80,7 @@ async function finished(run_id: string, outcome: string) {
   return { status, steps: body.steps as number, fired: body.fired as Record<string, number> };
 }
 
-/** A step of a session of its own. */
+/** A step of a separate session. */
 const call = (session_id: string, tool_use_id: string, change: Input = {}): Input => ({
   ...eventOf(CLAUDE, 'PostToolUse'),
   session_id,
@@ -108,7 +109,7 @@ describe('a session that goes in a circle', () => {
     ['claude-code', 'PostToolUse', { tool_response: { stdout: '1 failed', stderr: '' } }],
     ['claude-code', 'PostToolUseFailure', { tool_response: undefined, error: 'Exit code 1\n1 failed' }],
     ['codex', 'PostToolUse', { tool_response: '1 failed' }],
-  ])('of %s is told so, by %s', async (client, hook_event_name, change) => {
+  ])('of %s is told so, by %s', { tags: 'long' }, async (client, hook_event_name, change) => {
     const session_id = `circle-${client}-${hook_event_name}`;
     await hook(client, { ...eventOf(CLAUDE, 'UserPromptSubmit'), session_id, prompt: 'fix the date parser' });
     const told: string[] = [];
@@ -133,7 +134,7 @@ describe('a session that goes in a circle', () => {
 });
 
 describe('steps', () => {
-  it('of parallel tool calls each have a place of their own', async () => {
+  it('of parallel tool calls each have a place', async () => {
     const session_id = 'parallel';
     const calls = Array.from({ length: 8 }, (_, at) =>
       call(session_id, `t${at}`, { tool_input: { command: `echo ${at}` } }),
@@ -145,12 +146,54 @@ describe('steps', () => {
 
   it('that come twice count once', async () => {
     const session_id = 'twice';
-    for (let time = 0; time < 2; time++)
-      expect(await hook('claude-code', call(session_id, 'same'))).toEqual(SILENCE);
+    // A client calls the hooks of all its settings at once.
+    const both = [1, 2].map(() => hook('claude-code', call(session_id, 'same')));
+    expect(await Promise.all(both)).toEqual([SILENCE, SILENCE]);
     expect(await finished(session_id, 'success')).toMatchObject({ steps: 1 });
   });
 
-  it('of an agent that was handed a part are a run of its own, which ends with it', async () => {
+  it.each([
+    ['one id for all calls', (_turn: number) => 'same'],
+    ['ids that begin anew each turn', (turn: number) => `call:${turn % 2}`],
+    ['no ids', () => undefined],
+  ])('of calls with %s are all there', { tags: 'long' }, async (name, idOf) => {
+    const session_id = `ids ${name}`;
+    for (let turn = 0; turn < 4; turn++) {
+      const change = {
+        prompt_id: `turn-${turn >> 1}`,
+        tool_use_id: idOf(turn),
+        tool_input: { n: turn },
+        tool_response: { stdout: `result ${turn}`, stderr: '' },
+      };
+      expect(await hook('claude-code', call(session_id, 'x', change))).toEqual(SILENCE);
+    }
+    const { body } = await service.get(`/v1/monitor/runs/${encodeURIComponent(session_id)}/steps`);
+    expect(body.steps.map(({ observation }: Input) => observation)).toEqual(
+      [0, 1, 2, 3].map((turn) => `result ${turn}`),
+    );
+  });
+
+  it('that the client did not tell all of are unknown, and raise no alarm', async () => {
+    const session_id = 'untold';
+    for (let at = 0; at < 5; at++) {
+      const change = { tool_input: undefined, tool_response: undefined };
+      expect(await hook('codex', call(session_id, `t${at}`, change))).toEqual(SILENCE);
+    }
+    const { body } = await service.get(`/v1/monitor/runs/${session_id}/steps`);
+    expect(body.steps).toHaveLength(5);
+    expect(body.steps[4]).toMatchObject({ action_input: null, observation: null, fired: [] });
+  });
+
+  it('keep the digits of numbers', async () => {
+    const input = JSON.stringify(call('digits', 'a', { tool_input: { id: 'BIG' } }));
+    expect(await hook('codex', input.replace('"BIG"', '2512292042121000001'))).toEqual(SILENCE);
+    const { body } = await service.get('/v1/monitor/runs/digits/steps');
+    expect(body.steps).toMatchObject([{ action_input: '{"id":2512292042121000001}' }]);
+  });
+
+  it('of an agent that was handed a part are a separate run, which ends with it', {
+    tags: 'long',
+  }, async () => {
     const session_id = 'with-an-agent';
     const agent = { agent_id: 'a1', agent_type: 'Explore' };
     await hook('claude-code', call(session_id, 'own'));
@@ -160,7 +203,7 @@ describe('steps', () => {
     expect(await finished(session_id, 'success')).toMatchObject({ status: 200, steps: 1 });
   });
 
-  it('of a session that is resumed after its end are a run beside the first', async () => {
+  it('of a session that is resumed after its end are a run beside the first', { tags: 'long' }, async () => {
     const session_id = 'resumed';
     const end = { ...eventOf(CLAUDE, 'SessionEnd'), session_id };
     await hook('claude-code', call(session_id, 'a'));
@@ -220,7 +263,7 @@ async function listen(handle: RequestListener): Promise<{ url: string; server: S
 }
 
 describe('an agent whose service', () => {
-  it('is not there goes on, and nobody knocks again at once', async () => {
+  it('is not there goes on, and is not asked again at once', { tags: 'long' }, async () => {
     const { url, server } = await listen(() => {});
     server.close();
     await once(server, 'close');
@@ -238,7 +281,7 @@ describe('an agent whose service', () => {
     expect(await finished('down', 'success')).toMatchObject({ status: 200, steps: 1 });
   });
 
-  it('never answers goes on after a moment, and waits once', async () => {
+  it('never answers goes on after a moment, and waits once', { tags: 'long' }, async () => {
     let asked = 0;
     const { url } = await listen(() => void asked++);
     const env = { SVC_BASE_URL: url };
@@ -252,7 +295,7 @@ describe('an agent whose service', () => {
     expect(asked).toBeLessThanOrEqual(1);
   });
 
-  it.each([
+  const answers = [
     ['fails', 500, '{"detail":"Internal Server Error"}'],
     ['refuses the key', 401, '{"detail":"Invalid or missing credentials"}'],
     ['has had enough', 429, '{"detail":"Too many requests"}'],
@@ -260,19 +303,23 @@ describe('an agent whose service', () => {
     ['answers in another shape', 200, 'null'],
     ['knows no such path', 404, ''],
     ['leads elsewhere', 302, ''],
-  ])('%s goes on', async (_, status, body) => {
-    const { url } = await listen((request, response) => {
-      request.resume();
-      response.writeHead(status, { location: '/elsewhere' }).end(body);
+  ] as const;
+  for (const [at, [does, status, body]] of answers.entries())
+    it(`${does} goes on`, longFrom(at, 2), async () => {
+      const { url } = await listen((request, response) => {
+        request.resume();
+        response.writeHead(status, { location: '/elsewhere' }).end(body);
+      });
+      expect(await hook('claude-code', call('bad', 'a'), { SVC_BASE_URL: url })).toEqual(SILENCE);
+      expect(await hook('codex', { ...eventOf(CODEX, 'SessionEnd') }, { SVC_BASE_URL: url })).toEqual(
+        SILENCE,
+      );
     });
-    expect(await hook('claude-code', call('bad', 'a'), { SVC_BASE_URL: url })).toEqual(SILENCE);
-    expect(await hook('codex', { ...eventOf(CODEX, 'SessionEnd') }, { SVC_BASE_URL: url })).toEqual(SILENCE);
-  });
 
   it('has no key or no address goes on', async () => {
     expect(await hook('claude-code', call('a', 'a'), { SVC_API_KEY: '' })).toEqual(SILENCE);
     expect(await hook('claude-code', call('a', 'a'), { SVC_BASE_URL: 'no address' })).toEqual(SILENCE);
-    expect(await hook('claude-code', call('a', 'a'), { HOME: '/proc/nobody' })).toEqual(SILENCE);
+    expect(await hook('claude-code', call('a', 'a'), { HOME: '/proc/no-home' })).toEqual(SILENCE);
   });
 });
 

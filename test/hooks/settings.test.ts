@@ -68,10 +68,10 @@ describe('printed settings', () => {
   });
 
   it.each([
-    ['no client', [], 'say for which client: claude-code or codex'],
-    ['another client', ['cursor'], 'say for which client'],
+    ['no client', [], 'name the client: claude-code or codex'],
+    ['another client', ['cursor'], 'name the client'],
     ['a word too many', ['codex', 'please'], '"please"'],
-    ['both', ['codex', '--write', '--remove'], 'one or the other'],
+    ['both', ['codex', '--write', '--remove'], 'exclude each other'],
     ['a flag that there is not', ['codex', '--wirte'], 'did you mean --write?'],
   ])('are refused for %s', async (_, words, told) => {
     const { code, stdout, stderr } = await hooks(...words);
@@ -81,7 +81,7 @@ describe('printed settings', () => {
 });
 
 describe('installed settings', () => {
-  it('are made where there are none, once', async () => {
+  it('are made once where the file has no hooks', async () => {
     expect(await write()).toMatchObject({ code: 0, stdout: `Written to ${file}\n` });
     const first = readFileSync(file, 'utf8');
     expect(Object.keys(read().hooks)).toContain('PostToolUse');
@@ -120,7 +120,7 @@ describe('installed settings', () => {
     });
   });
 
-  it('leave a group that somebody has put ours into with the rest of it', async () => {
+  it('leave the rest of a group that ours was put into', async () => {
     await write();
     const settings = read();
     const other = { type: 'command', command: 'true' };
@@ -162,6 +162,57 @@ describe('installed settings', () => {
     expect(lstatSync(file).isSymbolicLink()).toBe(true);
     expect(statSync(kept).mode & 0o777).toBe(0o640);
     expect(Object.keys(JSON.parse(readFileSync(kept, 'utf8')))).toEqual(['hooks']);
+  });
+
+  it.each<[string, (path: string) => void, string]>([
+    ['a named pipe', (path) => spawnSync('mkfifo', [path]), 'not a regular file'],
+    ['a folder', (path) => mkdirSync(path), 'not a regular file'],
+    ['a link to a device', (path) => symlinkSync('/dev/null', path), 'not a regular file'],
+    ['a link to an endless device', (path) => symlinkSync('/dev/zero', path), 'not a regular file'],
+    ['a dangling link', (path) => symlinkSync('/nowhere/settings.json', path), 'a file that is not there'],
+    ['bytes that are no text', (path) => writeFileSync(path, Buffer.from([0x7b, 0xff, 0x7d])), 'not UTF-8'],
+  ])('refuse %s, and leave it as it is', async (_, make, fault) => {
+    mkdirSync(join(folder, '.claude'));
+    make(file);
+    const before = lstatSync(file);
+    for (const flag of ['--write', '--remove']) {
+      const { code, stdout, stderr } = await hooks('claude-code', flag, '--file', file);
+      expect({ code, stdout }).toEqual({ code: 1, stdout: '' });
+      expect(stderr).toContain(`${file} stays as it is: `);
+      expect(stderr).toContain(fault);
+    }
+    expect(lstatSync(file)).toMatchObject({ ino: before.ino, mode: before.mode, size: before.size });
+    expect(readdirSync(join(folder, '.claude'))).toEqual(['settings.json']);
+  });
+
+  it.each([
+    ['large integers', '{"id": 2512292042121000001,\n "n": 1.0, "e": 1E400, "z": -0}\n'],
+    ['escapes and doubled keys', '{ "a\\u0041" : "\\/\\u00e9" , "a": 1, "a": 2 }'],
+    [
+      'lines of Windows',
+      '{\r\n\t"hooks": {\r\n\t\t"Stop": [{ "hooks": [{ "command": "true" }] }]\r\n\t}\r\n}\r\n',
+    ],
+    ['a byte order mark', '\uFEFF{"model":"opus"}'],
+    ['odd blanks', '\n\n  {  "hooks"  :  { "PreToolUse":[ ] ,"x":[{"hooks":[]}]  }   }  \n\n'],
+    ['a key that is a number', '{"b":1,"1":2,"__proto__":{"a":1}}'],
+  ])('change no byte of others: %s', async (_, text) => {
+    put(text);
+    expect(await write()).toMatchObject({ code: 0 });
+    const written = readFileSync(file, 'utf8');
+    expect(Object.keys(JSON.parse(written.replace(/^\uFEFF/, '')).hooks)).toEqual(
+      expect.arrayContaining(EVENTS),
+    );
+    // All of the old text is there, in its order.
+    let at = 0;
+    for (const character of text) {
+      at = written.indexOf(character, at) + 1;
+      expect(at, character).toBeGreaterThan(0);
+    }
+    expect(await hooks('claude-code', '--remove', '--file', file)).toMatchObject({ code: 0 });
+    const removed = readFileSync(file, 'utf8');
+    expect(removed.replaceAll(/\s|,?"hooks":\{\}|,?"Stop":\[\]/g, '')).toBe(
+      text.replaceAll(/\s|,?"hooks":\{\}|,?"Stop":\[\]/g, ''),
+    );
   });
 
   it('go where the client looks when no file is named', async () => {

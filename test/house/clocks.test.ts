@@ -1,4 +1,4 @@
-/** The wall clock says when something was, never how long it took or how long it may take: it can be put back. */
+/** The wall clock tells when something happened. Durations and deadlines use the monotonic clock, which is never set back. */
 import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';

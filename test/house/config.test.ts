@@ -2,8 +2,10 @@
 
 import { isAbsolute, join, resolve } from 'node:path';
 import { describe, expect, it } from 'vitest';
-import { ConfigError, type ConfigFlags, chooseThreads, isLoopback, loadConfig } from '../../src/config.ts';
-import { THREADS_MAX } from '../../src/limits.ts';
+import { ConfigError } from '../../src/config/config-error.ts';
+import { isLoopback } from '../../src/config/local-address.ts';
+import { chooseThreads, THREADS_MAX } from '../../src/config/service.ts';
+import { type ConfigFlags, loadConfig } from '../../src/config.ts';
 import { countUsableCores } from '../../src/std/usable-cores.ts';
 
 const AUTO = chooseThreads(countUsableCores());
@@ -26,6 +28,7 @@ describe('with nothing set', () => {
     expect(gateway()).toEqual({
       version: expect.stringMatching(/^\d+\.\d+\.\d+/),
       log_level: 'info',
+      http_server: 'auto',
       retention_days: { runs: null, traces: null, findings: null, live_events: null, captures: null },
       data_dir: resolve('data'),
       data_key: null,
@@ -147,6 +150,7 @@ describe('values and flags', () => {
       {},
       {
         LOG_LEVEL: 'debug',
+        HTTP_SERVER: 'node',
         DATA_DIR: '/srv/understudy',
         RETENTION_DAYS: '90',
         RETENTION_DAYS_TRACES: '0',
@@ -439,6 +443,9 @@ describe('relegation', () => {
     ['GW_PRICES', '{'],
     ['GW_PRICES', '[]'],
     ['GW_PRICES', '{"a": 3}'],
+    ['GW_PRICES', 'null'],
+    ['GW_PRICES', '{"extends": "other"}'],
+    ['GW_PRICES', '{"a": {"input": 3, "output": 1, "above": {"input": 3, "output": 1}}}'],
     ['GW_PRICES', '{"a": {"input": 3}}'],
     ['GW_PRICES', '{"a": {"input": -1, "output": 1}}'],
     ['GW_PRICES', '{"a": {"input": "3", "output": 1}}'],

@@ -1,9 +1,10 @@
-/** docs/configuration.md and the help against the code: each variable stands there once, with its default. */
+/** docs/configuration.md and the help name each variable of the code once, with its default. */
 import { readdirSync, readFileSync } from 'node:fs';
 import { join, posix } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { describe, expect, it } from 'vitest';
-import { SECRET_NAMES, VARIABLE_DEFAULTS } from '../../src/config.ts';
+import { SECRET_NAMES } from '../../src/config/config-error.ts';
+import { VARIABLE_DEFAULTS } from '../../src/config.ts';
 
 const root = fileURLToPath(new URL('../../', import.meta.url));
 const read = (path: string) => readFileSync(join(root, path), 'utf8');
@@ -20,7 +21,7 @@ const [ofService, ofAgents] = [true, false].map((isService) =>
   rows.filter(({ name }) => VARIABLE_DEFAULTS.has(name) === isService),
 );
 
-/** What an agent's process reads: in the two files that may, and in the Python client. */
+/** What an agent's process reads: in the two files that may, and in the Python client's. */
 const agentNames = new Set(
   [
     ...['src/client/environment.ts', 'src/label/environment.ts'].flatMap((path) =>
@@ -28,7 +29,12 @@ const agentNames = new Set(
         names.split(',').map((name) => name.replace(/=.*/, '').trim()),
       ),
     ),
-    ...[...read('clients/python/understudy.py').matchAll(/environ\.get\("(\w+)"/g)].map(([, name]) => name!),
+    ...readdirSync(join(root, 'clients/python/understudy_gateway'))
+      .filter((name) => name.endsWith('.py'))
+      .flatMap((name) => [
+        ...read(`clients/python/understudy_gateway/${name}`).matchAll(/environ\.get\("(\w+)"/g),
+      ])
+      .map(([, name]) => name!),
   ].sort(),
 );
 

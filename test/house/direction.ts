@@ -1,4 +1,4 @@
-/** The rules of who may import whom, as data, and the function that checks a tree with them. */
+/** The import rules as data, and the function that checks a tree against them. */
 
 import { posix } from 'node:path';
 import { readModule } from './imports.ts';
@@ -35,7 +35,9 @@ type Room =
   | 'hooks'
   | 'dashboard'
   | 'runtime'
-  | 'analysis'
+  | 'captures'
+  | 'replay'
+  | 'teaching'
   | 'actors'
   | 'actor clients'
   | 'threads'
@@ -47,19 +49,19 @@ type Room =
 
 /** Rooms that a file of the room may import from, besides its own. */
 const MAY_IMPORT: Record<Room, readonly Room[]> = {
-  // Bytes, and the sockets that carry them: whoever works on many of them may ask.
+  // Bytes, and the sockets that carry them.
   // Its fallback reads the table that the addon's header is made from.
   native: ['key shapes'],
   std: [],
   limits: [],
   errors: [],
   config: ['std', 'limits', 'domain'],
-  log: [],
+  log: ['std'],
   // What may be stored of a text. The table of keys and the search for their beginnings know nothing else.
   'key shapes': [],
-  redaction: ['native', 'key shapes'],
+  redaction: ['native', 'key shapes', 'std'],
   domain: ['native', 'redaction', 'std', 'limits', 'errors'],
-  contract: ['limits', 'errors', 'domain'],
+  contract: ['std', 'limits', 'errors', 'domain'],
   http: ['native', 'std', 'redaction', 'limits', 'errors', 'contract'],
   // What HTTPS_PROXY leads to: it hands what it opens up to the gateway, over loopback.
   proxy: ['std', 'limits', 'domain'],
@@ -84,11 +86,11 @@ const MAY_IMPORT: Record<Room, readonly Room[]> = {
   label: [],
   // The API as tools of an agent: behind the API's own address, and as a command that calls it from elsewhere.
   // What binds a framework to it.
-  integrations: ['client'],
-  mcp: ['limits', 'contract', 'client'],
+  integrations: ['std', 'client'],
+  mcp: ['limits', 'domain', 'contract', 'client'],
   // What OpenTelemetry's protocol carries, in and out.
-  otel: ['std', 'limits', 'domain'],
-  // What an agent's client calls at each of its events, as a process of its own.
+  otel: ['std', 'domain', 'providers'],
+  // What an agent's client calls at each of its events, as a separate process.
   hooks: ['std', 'client'],
   // Runs in a browser: of ours it knows the shapes of what the API answers, as types.
   // Words that the command line says, too; the bundle takes no more of it than that.
@@ -108,18 +110,34 @@ const MAY_IMPORT: Record<Room, readonly Room[]> = {
   providers: ['std', 'limits', 'domain'],
   // What a student has learned, and where that lies.
   'student model': ['redaction', 'std', 'limits', 'domain'],
-  'student directory': ['std', 'limits', 'domain', 'student model', 'storage'],
+  'student directory': ['std', 'domain', 'student model'],
   // What answers in the upstream's place: the student's thread and, to measure it, the command line.
   'student serving': ['std', 'limits', 'domain', 'providers', 'student model'],
   storage: ['native', 'redaction', 'key shapes', 'std', 'limits', 'domain'],
   // Functions of a transaction: they know the interface of tables and no database.
-  accounts: ['std', 'limits', 'errors', 'domain'],
+  accounts: ['std', 'errors', 'domain'],
   search: ['native', 'std', 'limits', 'errors'],
   runtime: ['std'],
-  // A round measures a student by the very code that serves.
-  analysis: ['std', 'limits', 'domain', 'providers', 'student model', 'student serving'],
+  // Reads capture databases, for the dashboard and the command line.
+  captures: ['std', 'limits', 'domain', 'providers', 'storage', 'accounts'],
+  // Serves a captured run again, as a provider of the command line.
+  replay: ['std', 'domain', 'providers', 'captures'],
+  // Produces students and patterns from golden runs. A round measures a student with the code that serves.
+  teaching: [
+    'std',
+    'limits',
+    'config',
+    'domain',
+    'providers',
+    'captures',
+    'student model',
+    'student directory',
+    'student serving',
+    'storage',
+    'search',
+  ],
   // Native for memory that threads and processes share: V8 copies into it word by word, and makes none of the other.
-  actors: ['native', 'redaction', 'std', 'limits', 'errors', 'domain', 'runtime', 'actor clients'],
+  actors: ['native', 'redaction', 'std', 'errors', 'domain', 'runtime', 'actor clients'],
   'actor clients': ['std', 'limits', 'errors', 'domain', 'runtime', 'actors'],
   // Composition: these put the others together, each thread and process with its entry.
   threads: [
@@ -130,6 +148,8 @@ const MAY_IMPORT: Record<Room, readonly Room[]> = {
     'config',
     'log',
     'domain',
+    // The relations between bounds.
+    'contract',
     'http',
     'api',
     'auth',
@@ -141,30 +161,16 @@ const MAY_IMPORT: Record<Room, readonly Room[]> = {
     'student directory',
     'student serving',
     'storage',
+    'accounts',
     'search',
     'runtime',
-    'analysis',
+    'captures',
+    'teaching',
     'otel',
     'actors',
     'actor clients',
   ],
-  main: [
-    'std',
-    'limits',
-    'config',
-    'log',
-    'http',
-    'api',
-    'auth',
-    'gateway',
-    'proxy',
-    'storage',
-    'search',
-    'runtime',
-    'actors',
-    'actor clients',
-    'threads',
-  ],
+  main: ['std', 'config', 'log', 'http', 'auth', 'storage', 'actors', 'actor clients', 'threads'],
   cli: [
     'std',
     'limits',
@@ -180,7 +186,9 @@ const MAY_IMPORT: Record<Room, readonly Room[]> = {
     'storage',
     'accounts',
     'search',
-    'analysis',
+    'captures',
+    'replay',
+    'teaching',
     'mcp',
     'hooks',
     'main',
@@ -189,12 +197,13 @@ const MAY_IMPORT: Record<Room, readonly Room[]> = {
   // Measures whatever there is, from the outside or part by part.
   bench: [
     'std',
-    'limits',
     'config',
     'domain',
+    'contract',
     'providers',
+    'captures',
     // The evaluation calibrates as a round does.
-    'analysis',
+    'teaching',
     'student model',
     'student directory',
     'student serving',
@@ -203,7 +212,6 @@ const MAY_IMPORT: Record<Room, readonly Room[]> = {
     'runtime',
     'actors',
     'actor clients',
-    'cli',
     'client',
     'label',
     'demo',
@@ -212,14 +220,14 @@ const MAY_IMPORT: Record<Room, readonly Room[]> = {
 
 /** The same, for imports that vanish when types are stripped. */
 const MAY_IMPORT_TYPES: Partial<Record<Room, readonly Room[]>> = {
-  // No schema is loaded into an agent.
-  client: ['contract', 'domain'],
+  client: ['domain'],
   dashboard: ['contract', 'domain'],
   http: [],
   api: ['config', 'storage', 'search', 'runtime', 'billing'],
   auth: ['config', 'storage'],
   gateway: [],
-  analysis: [],
+  captures: [],
+  teaching: [],
   // Storage implements the journal that the runtime asks for.
   storage: ['runtime'],
   accounts: ['storage', 'runtime'],
@@ -231,8 +239,8 @@ const MAY_IMPORT_TYPES: Partial<Record<Room, readonly Room[]>> = {
 const PACKAGE_ROOMS: Readonly<Record<string, readonly Room[]>> = {
   'uWebSockets.js': ['http', 'bench'],
   lmdb: ['storage'],
-  undici: ['student serving', 'search', 'otel', 'bench'],
-  // native/compile.mjs takes its headers; nobody loads the package.
+  undici: ['student serving', 'search', 'otel', 'replay', 'bench'],
+  // native/compile.mjs takes its headers; the package is not loaded.
   'hnswlib-node': [],
   'onnxruntime-node': ['search'],
   '@huggingface/tokenizers': ['search'],
@@ -256,11 +264,16 @@ const KEY_SHAPE_FILES = new Set(
   ['escapes', 'key-beginnings', 'key-shapes'].map((name) => `src/redaction/${name}.ts`),
 );
 /** In an agent's process there is no configuration of the service's. */
-const AGENT_ENVIRONMENTS = new Set(['src/client/environment.ts', 'src/label/environment.ts']);
-const OWN_FILES = new Set(['limits', 'errors', 'config', 'log', 'main']);
+const AGENT_ENVIRONMENTS = new Set([
+  'src/client/environment.ts',
+  'src/client/edge/environment.ts',
+  'src/label/environment.ts',
+]);
+/** Rooms of one file. `config` is a file and the folder of its sections. */
+const OWN_FILES = new Set(['limits', 'errors', 'log', 'main']);
 
 /** @returns the room of a file named relative to the repository, or undefined for one that has no place in the house */
-export function roomOf(file: string): Room | undefined {
+function roomOf(file: string): Room | undefined {
   if (KEY_SHAPE_FILES.has(file)) return 'key shapes';
   if (file.startsWith('src/student/model/')) return 'student model';
   if (file.startsWith('src/student/serving/')) return 'student serving';
@@ -271,7 +284,8 @@ export function roomOf(file: string): Room | undefined {
   if (file.startsWith('native/')) return 'native';
   if (file.startsWith('bench/')) return 'bench';
   const [, name = ''] = /^src\/([\w-]+)(?:\/|\.ts$)/.exec(file) ?? [];
-  if (OWN_FILES.has(name) === file.startsWith(`src/${name}/`)) return undefined;
+  const isInFolder = file.startsWith(`src/${name}/`);
+  if (isInFolder ? OWN_FILES.has(name) : !OWN_FILES.has(name) && name !== 'config') return undefined;
   return Object.hasOwn(MAY_IMPORT, name) ? (name as Room) : undefined;
 }
 
@@ -328,10 +342,12 @@ export function findViolations(files: ReadonlyMap<string, string>): string[] {
     }
     const { imports, reads_env, has_header } = readModule(source, file);
     if (!has_header) violations.push(`${file}: does not begin with a doc comment`);
-    if (reads_env && room !== 'config' && room !== 'bench' && !AGENT_ENVIRONMENTS.has(file))
+    if (reads_env && file !== 'src/config.ts' && room !== 'bench' && !AGENT_ENVIRONMENTS.has(file))
       violations.push(`${file}: reads process.env, which src/config.ts alone does`);
     const targets: string[] = [];
     for (const { specifier, is_type_only } of imports) {
+      // Data beside the module that reads it; the compiler checks that the file exists.
+      if (/^\.\/[\w-]+\.json$/.test(specifier)) continue;
       if (specifier.startsWith('.')) {
         const target = posix.join(posix.dirname(file), specifier);
         violations.push(...judgeEdge(file, room, target, is_type_only, files));
@@ -354,8 +370,13 @@ function judgeEdge(
 ): string[] {
   if (!files.has(target)) return [`${file}: imports ${target}, which is not in the tree`];
   const other = roomOf(target);
-  const [mine, theirs] = [actorOf(file), actorOf(target)];
-  if (other === 'actors' && mine !== undefined && theirs !== undefined && mine !== theirs) {
+  const [fileActor, targetActor] = [actorOf(file), actorOf(target)];
+  if (
+    other === 'actors' &&
+    fileActor !== undefined &&
+    targetActor !== undefined &&
+    fileActor !== targetActor
+  ) {
     return [`${file}: actors are called through their client alone (${target})`];
   }
   if (other === undefined || other === room || MAY_IMPORT[room].includes(other)) return [];

@@ -1,4 +1,4 @@
-/** The house's order: who imports whom, who reads the environment, that files say what they are for. */
+/** Import directions, access to the environment, and file headers. */
 
 import { globSync, readFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
@@ -156,7 +156,7 @@ describe('a tree that is not', () => {
     expect(findViolations(tree(files))).toEqual([]);
   });
 
-  it('a dynamic import that nobody can follow', () => {
+  it('a dynamic import that cannot be followed', () => {
     expect(() => findViolations(tree({ 'src/std/a.ts': 'await import(name);' }))).toThrow(/not a literal/);
   });
 });

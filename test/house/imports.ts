@@ -2,7 +2,7 @@
 
 import { parseAst } from 'vitest/node';
 
-export interface ModuleFacts {
+interface ModuleFacts {
   /** Every specifier, static or dynamic, type or value, re-exports included. */
   imports: { specifier: string; is_type_only: boolean }[];
   /** Reads `process.env` in any of its spellings. */
@@ -22,7 +22,7 @@ const read = new Map<string, ModuleFacts>();
 /**
  * @param source the text of a `.ts`, `.tsx` or `.mjs` file
  * @param file its name
- * @throws Error when it does not parse, or when a dynamic import's target is not a literal: then nobody can say where
+ * @throws Error when it does not parse, or when a dynamic import's target is not a literal: then it is not known where
  *   it leads
  */
 export function readModule(source: string, file = ''): ModuleFacts {

@@ -1,4 +1,4 @@
-/** The package as it would be published: packed, installed into a project of its own, and used there. */
+/** The package as it would be published: packed, installed into a separate project, and used there. */
 
 import { execFileSync } from 'node:child_process';
 import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
@@ -16,11 +16,11 @@ let installed: string;
 beforeAll(() => {
   dir = mkdtempSync(join(tmpdir(), 'understudy-package-'));
   const tarball = packProject(dir);
-  writeFileSync(join(dir, 'package.json'), JSON.stringify({ name: 'somebody-elses', private: true }));
+  writeFileSync(join(dir, 'package.json'), JSON.stringify({ name: 'another-project', private: true }));
   // Without the flag, onnxruntime-node fetches hundreds of megabytes for GPUs.
   const skip = '--onnxruntime-node-install=skip';
   npm(['install', '--no-audit', '--no-fund', '--prefer-offline', skip, `./${tarball}`], dir);
-  installed = join(dir, 'node_modules', 'understudy');
+  installed = join(dir, 'node_modules', 'understudy-gateway');
 }, 3 * NPM_MS);
 
 afterAll(() => rmSync(dir, { recursive: true, force: true }));
@@ -43,6 +43,7 @@ describe('the installed package', () => {
     ]);
     expect(readdirSync(join(installed, 'src'), { recursive: true }).sort()).toEqual([
       'cli',
+      join('cli', 'needs-node.mjs'),
       join('cli', 'understudy.mjs'),
       'search',
       join('search', 'default-model'),

@@ -1,4 +1,4 @@
-/** What is installed and shipped, and by what it is checked: lock file, binary, base image, bill of materials. */
+/** Checks of what is installed and shipped: lock file, binary, base image, bill of materials. */
 
 import { type SpawnSyncReturns, spawn, spawnSync } from 'node:child_process';
 import { createHash } from 'node:crypto';
@@ -29,10 +29,14 @@ interface Locked {
   version: string;
   integrity?: string;
   dev?: boolean;
+  /** A package of this repository. */
+  link?: boolean;
 }
 const { packages } = JSON.parse(read('package-lock.json')) as { packages: Record<string, Locked> };
 const nameOf = (path: string) => path.slice(path.lastIndexOf('node_modules/') + 'node_modules/'.length);
-const locked = Object.entries(packages).filter(([path]) => path !== '');
+const locked = Object.entries(packages).filter(
+  ([path, { link = false }]) => path.startsWith('node_modules/') && !link,
+);
 
 function makeFolder(): string {
   const folder = mkdtempSync(join(tmpdir(), 'understudy-supply-'));
@@ -94,7 +98,7 @@ describe('the binary that reads what comes from the network', () => {
   const hashes = readHashes(list);
   const { platform, arch, versions } = process;
   const own = `@uwsjs/${platform}-${arch}-${versions.node.split('.')[0]}/uws.node`;
-  /** On a machine whose binary nobody has listed yet there is nothing to compare with. */
+  /** On a machine whose binary is not listed yet there is nothing to compare with. */
   const listedIt = it.skipIf(!hashes.has(own));
 
   listedIt('is the one that our own list has', () => {
@@ -121,8 +125,8 @@ describe('the binary that reads what comes from the network', () => {
   function checkCopy(change: (path: string, list: string) => void): SpawnSyncReturns<string> {
     const folder = makeFolder();
     const [{ name, path } = { name: '', path: '' }] = findBinaries();
-    for (const one of ['uWebSockets.js', dirname(name)])
-      cpSync(join(root, 'node_modules', one), join(folder, 'node_modules', one), { recursive: true });
+    for (const copied of ['uWebSockets.js', dirname(name)])
+      cpSync(join(root, 'node_modules', copied), join(folder, 'node_modules', copied), { recursive: true });
     expect(path).toContain(dirname(name));
     mkdirSync(join(folder, 'native'));
     for (const file of ['uwebsockets-binary.mjs', 'uwebsockets.sha256'])
@@ -149,10 +153,10 @@ describe('the binary that reads what comes from the network', () => {
     );
   });
 
-  it('is told with its hash when nobody has listed it', () => {
+  it('is told with its hash when it is not listed', () => {
     const { status, stderr } = checkCopy((_path, place) => writeFileSync(place, '# none\n'));
     expect(status).toBe(0);
-    expect(stderr).toMatch(/warning: nobody has checked @uwsjs\/.+ SHA-256 [0-9a-f]{64}/);
+    expect(stderr).toMatch(/warning: @uwsjs\/.+ is not verified: .+ SHA-256 [0-9a-f]{64}/);
   });
 
   it.each(['x', `${'0'.repeat(64)} one-blank`, `${'0'.repeat(63)}  a`, `${'A'.repeat(64)}  a`])(
@@ -164,7 +168,10 @@ describe('the binary that reads what comes from the network', () => {
 });
 
 describe('npm run pin', () => {
-  it('fills in what the registry has, changes nothing that is there, and names the rest', async () => {
+  it('fills in what the registry has, changes nothing that is there, and names the rest', {
+    tags: 'long',
+    timeout: 60_000,
+  }, async () => {
     const folder = makeFolder();
     const content = Buffer.from('the binary of another machine');
     const tarball = packTarball(folder, content);
@@ -193,7 +200,7 @@ describe('npm run pin', () => {
     writeFileSync(join(folder, 'package-lock.json'), JSON.stringify({ packages: { '': {}, ...before } }));
 
     const { port } = registry.address() as AddressInfo;
-    const child = spawn(process.execPath, [join(root, 'pin.ts'), folder], {
+    const child = spawn(process.execPath, [join(root, 'tools/pin.ts'), folder], {
       env: {
         ...process.env,
         npm_config_registry: `http://127.0.0.1:${port}/`,
@@ -221,7 +228,7 @@ describe('npm run pin', () => {
     expect(readFileSync(join(folder, 'native', 'uwebsockets.sha256'), 'utf8')).toBe(
       `# a list\n${hash}  ${name}/uws.node\n${listed}`,
     );
-  }, 60_000);
+  });
 });
 
 /** A package with one file, as npm packs it. */
@@ -248,12 +255,12 @@ describe('the container', () => {
   });
 });
 
-describe('npm run sbom', () => {
+describe('npm run sbom', { tags: 'long' }, () => {
   const write = () => {
     const target = join(makeFolder(), 'bom.json');
-    const { status, stderr } = spawnSync(process.execPath, [join(root, 'sbom.ts'), target], {
+    const { status, stderr } = spawnSync(process.execPath, [join(root, 'tools/sbom.ts'), target], {
       encoding: 'utf8',
-      // Nobody is there.
+      // The registry is away.
       env: { ...process.env, npm_config_registry: 'http://127.0.0.1:9/' },
     });
     expect([status, stderr]).toEqual([0, '']);
@@ -268,7 +275,7 @@ describe('npm run sbom', () => {
     expect(bom.serialNumber).toMatch(
       /^urn:uuid:[0-9a-f]{8}-[0-9a-f]{4}-8[0-9a-f]{3}-a[0-9a-f]{3}-[0-9a-f]{12}$/,
     );
-    expect(bom.metadata.component).toMatchObject({ type: 'library', name: 'understudy' });
+    expect(bom.metadata.component).toMatchObject({ type: 'library', name: 'understudy-gateway' });
     const refs = new Set<string>([bom.metadata.component['bom-ref']]);
     for (const component of bom.components) {
       expect(component.type).toMatch(/^(library|application|framework)$/);
@@ -284,7 +291,7 @@ describe('npm run sbom', () => {
         expect(typeof (license?.id ?? license?.name ?? expression)).toBe('string');
     }
     for (const { ref, dependsOn } of bom.dependencies)
-      for (const one of [ref, ...dependsOn]) expect(refs.has(one), one).toBe(true);
+      for (const needed of [ref, ...dependsOn]) expect(refs.has(needed), needed).toBe(true);
   });
 
   it('names every package that is shipped, with the hash of the lock file, and the listed binaries', () => {
@@ -301,7 +308,9 @@ describe('npm run sbom', () => {
       if (dev === true) continue;
       // An alias has its own name or that of what it stands for, as the npm that writes it likes.
       const names = path.endsWith('/uWebSockets.js') ? ['uWebSockets.js', '@uwsjs/core'] : [nameOf(path)];
-      const found = components.find((one) => one.version === version && names.includes(one.name));
+      const found = components.find(
+        (component) => component.version === version && names.includes(component.name),
+      );
       expect(found, path).toBeDefined();
       if (integrity === undefined) continue;
       const hex = Buffer.from(integrity.slice('sha512-'.length), 'base64').toString('hex');

@@ -1,4 +1,4 @@
-/** Headers name the threads that load their files, in words that everybody uses. */
+/** The header of each file names the threads that load it, in the words of `threads.ts`. */
 
 import { globSync, readFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';

@@ -1,6 +1,6 @@
 /**
- * Which threads a file says it runs on, and which really load it: the words that headers may use, the entry of each
- * thread, and the function that checks a tree with them.
+ * Compares the threads that a header names with those that load the file: the words that headers may use, the entry of
+ * each thread, and the function that checks a tree.
  */
 import { posix } from 'node:path';
 import { readModule } from './imports.ts';

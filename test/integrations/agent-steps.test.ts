@@ -46,14 +46,40 @@ it('takes the reasoning for the thought where nothing is said beside the call', 
   expect(logged).toMatchObject([{ thought: 'I wonder.' }]);
 });
 
+it('pairs results with calls of one id in their order, and with those of the last answer', () => {
+  const { logged, steps } = makeRun();
+  const asked = (name: string) => ({ id: 'same', name, input: {} });
+  steps.answered({ text: '', thinking: '', calls: [asked('never answered')], tokens: 0 });
+  steps.answered({ text: '', thinking: '', calls: [asked('first'), asked('second')], tokens: 0 });
+  steps.returned({ id: 'same', observation: '1', isError: false });
+  steps.returned({ id: 'same', observation: '2', isError: false });
+  expect(steps.awaits('same')).toBe(false);
+  expect(logged).toMatchObject([
+    { action: 'first', observation: '1' },
+    { action: 'second', observation: '2' },
+  ]);
+});
+
+it('keeps the tokens of an agent apart from those of an agent that is its tool', () => {
+  const { logged, steps } = makeRun();
+  steps.answered({ ...answer('Ask.', 'a'), tokens: 100 });
+  steps.answered(answer('', 'b'));
+  steps.returned(result('b'));
+  steps.answered({ ...answer('Read.'), tokens: 11 });
+  steps.returned(result('a'));
+  expect(logged.map(({ tokens }) => tokens)).toEqual([10, 11, 100]);
+});
+
 it('loses no tokens of calls that never end', () => {
   const { logged, steps } = makeRun();
   steps.answered(answer('Look.', 'a'));
+  steps.answered(answer('Look.', 'a'));
   steps.answered(answer('Done.'));
-  expect(logged).toMatchObject([{ action: 'respond', tokens: 20 }]);
+  steps.returned(result('a'));
+  expect(logged).toMatchObject([{ action: 'respond', tokens: 20 }, { tokens: 10 }]);
 });
 
-it('logs a call that nobody asked for by its own name', () => {
+it('logs a call that was not asked for by its own name', () => {
   const { logged, steps } = makeRun();
   steps.returned({ ...result(''), name: 'clock', input: 'now' });
   expect(logged).toMatchObject([{ action: 'clock', actionInput: 'now', thought: '' }]);

@@ -23,9 +23,12 @@ import { understudyMiddleware, understudyTelemetry } from '../../src/integration
 import {
   type AgentPlace,
   expectIntervention,
+  expectLateSteps,
   expectNoDifference,
   LOOP_CALLS,
   loopScript,
+  NESTED_STEPS,
+  nestedScript,
   searches,
   tellError,
   tryAlone,
@@ -190,7 +193,32 @@ it.each(['generateText', 'streamText'])('is aborted while a tool is at work, by 
   expect(alone.requests).toHaveLength(1);
 });
 
+it('gives each step its tokens where an agent is the tool of another', async () => {
+  const { steps } = await expectNoDifference(api, nestedScript, async (place) => {
+    const ask = tool({
+      description: 'Asks another.',
+      inputSchema: z.object({ question: z.string() }),
+      execute: async ({ question: prompt }) =>
+        (await generateText({ ...settingsAt(place, 'chat'), prompt })).text,
+    });
+    return tellResult(await generateText(settingsAt(place, 'chat', { ask })));
+  });
+  expect(steps).toMatchObject(NESTED_STEPS);
+});
+
 describe('streamText', () => {
+  it('keeps its steps when it is read after its run', async () => {
+    const steps = await expectLateSteps(
+      api,
+      searches('a', 'b'),
+      (place) => streamText(settingsAt(place)),
+      async (result) => {
+        for await (const _ of result.textStream);
+      },
+    );
+    expect(steps.map(({ action }) => action)).toEqual(['search', 'search', 'respond']);
+  });
+
   it('is aborted in the middle of a stream', async () => {
     const script: Script = () => ({ text: 'one two three four', hold_after_frames: 3 });
     const { steps } = await expectNoDifference(api, script, async (place) => {
@@ -213,7 +241,7 @@ describe('streamText', () => {
   });
 
   it('belongs to the run in which it began, wherever it is read', async () => {
-    // Longer than what a stream holds that nobody reads.
+    // Longer than what an unread stream holds.
     const text = 'word '.repeat(500);
     const provider = await startFakeProvider({ script: (request) => ({ ...searches('a')(request), text }) });
     await using understudy = new Understudy({ apiKey: CHILD_KEY, baseUrl: api.url, orgId: 'integrations' });

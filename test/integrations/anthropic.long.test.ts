@@ -12,6 +12,7 @@ import { understudyMiddleware } from '../../src/integrations/anthropic.ts';
 import {
   type AgentPlace,
   expectIntervention,
+  expectLateSteps,
   expectNoDifference,
   LOOP_CALLS,
   loopScript,
@@ -177,6 +178,28 @@ describe.each(ways)('%s', (way, ask) => {
 });
 
 describe('a stream', () => {
+  it.each([
+    [
+      'create',
+      (place: AgentPlace) =>
+        clientAt(place).messages.create({ ...PARAMS, messages: [QUESTION], stream: true }),
+    ],
+    ['stream', (place: AgentPlace) => clientAt(place).messages.stream({ ...PARAMS, messages: [QUESTION] })],
+  ] as [string, (place: AgentPlace) => AsyncIterable<unknown>][])(
+    'keeps its step when it is read after its run, by %s',
+    async (_, begin) => {
+      const steps = await expectLateSteps(
+        api,
+        () => ({ text: 'Here.' }),
+        begin,
+        async (stream) => {
+          for await (const _ of stream);
+        },
+      );
+      expect(steps).toMatchObject([{ action: 'respond', actionInput: 'Here.' }]);
+    },
+  );
+
   it.each(['asResponse', 'withResponse'] as const)('is read by create().%s, byte for byte', async (way) => {
     const script: Script = () => ({ thinking: 'It is here.', text: 'Here it is.' });
     const { steps, outcome } = await expectNoDifference(api, script, async (place) => {

@@ -120,7 +120,7 @@ describe.skipIf(installed.entry === null)(`the SDK ${installed.needed}`, () => {
         is_error,
       }));
     // Results of tools that ran side by side come in the order in which they end.
-    const results = said.filter(({ type }) => type === 'user').map((one) => JSON.stringify(one));
+    const results = said.filter(({ type }) => type === 'user').map((message) => JSON.stringify(message));
     return {
       said: said.filter(({ type }) => type !== 'user'),
       results: results.sort(),
@@ -146,8 +146,9 @@ describe.skipIf(installed.entry === null)(`the SDK ${installed.needed}`, () => {
     return tellMessages(messages);
   }
 
+  // The client calls the hooks of tools that ran side by side in the order in which the tools end.
   const expectSame = (script: Script, settings?: Record<string, unknown>) =>
-    expectNoDifference(api, script, (place) => read(ask(place, settings)), tellRequest);
+    expectNoDifference(api, script, (place) => read(ask(place, settings)), tellRequest, bySearch);
 
   const searches =
     (...queries: unknown[]): Script =>

@@ -69,7 +69,7 @@ it('tells the agent beside a tool that ended or failed, once each, and never as 
   ]);
 });
 
-it('logs the last message of an agent of its own, and a tool of a server that says it failed', async () => {
+it('logs the last message of another agent, and a tool of a server that says it failed', async () => {
   const { run, steps } = makeRun();
   const hooks = understudyHooks({ run });
   const failed = { tool_name: 'mcp__shop__find', tool_use_id: 't', tool_response: { isError: true } };

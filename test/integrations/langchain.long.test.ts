@@ -1,6 +1,7 @@
 /** LangChain.js and LangGraph, watched and alone: the real packages, a fake provider and the real service, over sockets. */
 
 import type { BaseMessage } from '@langchain/core/messages';
+import type { StructuredToolInterface } from '@langchain/core/tools';
 import { MessagesAnnotation, START, StateGraph } from '@langchain/langgraph';
 import { ToolNode, toolsCondition } from '@langchain/langgraph/prebuilt';
 import { ChatOpenAI } from '@langchain/openai';
@@ -11,17 +12,17 @@ import { Understudy } from '../../src/client/understudy.ts';
 import { startFakeProvider } from '../../src/demo/fake-provider.ts';
 import type { Script } from '../../src/demo/script.ts';
 import type { WatchedRun } from '../../src/integrations/agent-steps.ts';
-import {
-  UnderstudyHandler,
-  understudyMiddleware,
-  withIntervention,
-} from '../../src/integrations/langchain.ts';
+import { UnderstudyHandler, withIntervention } from '../../src/integrations/langchain.ts';
+import { understudyMiddleware } from '../../src/integrations/langchain-middleware.ts';
 import {
   type AgentPlace,
   expectIntervention,
+  expectLateSteps,
   expectNoDifference,
   LOOP_CALLS,
   loopScript,
+  NESTED_STEPS,
+  nestedScript,
   searches,
   tellError,
   tryAlone,
@@ -51,7 +52,7 @@ function modelAt(url: string): ChatOpenAI {
   });
 }
 
-function agentAt({ url, isWatched }: AgentPlace, tools = [search]) {
+function agentAt({ url, isWatched }: AgentPlace, tools: StructuredToolInterface[] = [search]) {
   return createAgent({
     model: modelAt(url),
     tools,
@@ -69,18 +70,6 @@ const tellMessages = (messages: { type: string; content: unknown }[]) =>
 async function invoke(place: AgentPlace) {
   const { messages } = await agentAt(place).invoke(input, { callbacks: callbacksOf(place) });
   return tellMessages(messages);
-}
-
-/** A model's error comes out of an agent with a middleware as `cause` of one with its name and message. */
-async function unwrapped(work: () => Promise<unknown>): Promise<unknown> {
-  try {
-    return await work();
-  } catch (thrown) {
-    const { name, message, cause } = thrown as Error;
-    if (!(cause instanceof Error)) throw thrown;
-    expect({ name, message }).toEqual({ name: cause.name, message: cause.message });
-    throw cause;
-  }
 }
 
 describe('an agent of createAgent', () => {
@@ -149,6 +138,34 @@ describe('an agent of createAgent', () => {
     expect(steps[0]!.tokens).toBe(120);
   });
 
+  it('keeps its steps when it is read after its run', async () => {
+    const steps = await expectLateSteps(
+      api,
+      searches('a', 'b'),
+      (place) => agentAt(place).stream(input, { callbacks: callbacksOf(place), streamMode: 'messages' }),
+      async (stream) => {
+        for await (const _ of stream);
+      },
+    );
+    expect(steps.map(({ action }) => action)).toEqual(['search', 'search', 'respond']);
+  });
+
+  it('gives each step its tokens where an agent is the tool of another', async () => {
+    const { steps } = await expectNoDifference(api, nestedScript, async (place) => {
+      const ask = tool(
+        async ({ question }) => {
+          const messages = [{ role: 'user', content: question }];
+          const answer = await agentAt(place).invoke({ messages });
+          return answer.messages.at(-1)!.text;
+        },
+        { name: 'ask', description: 'Asks another.', schema: z.object({ question: z.string() }) },
+      );
+      const { messages } = await agentAt(place, [ask]).invoke(input, { callbacks: callbacksOf(place) });
+      return tellMessages(messages);
+    });
+    expect(steps).toMatchObject(NESTED_STEPS);
+  });
+
   it('is aborted in the middle of a stream', async () => {
     const script: Script = () => ({ text: 'one two three four', hold_after_frames: 3 });
     const { steps } = await expectNoDifference(api, script, async (place) => {
@@ -174,33 +191,48 @@ describe('an agent of createAgent', () => {
     ['refuses', { error: { status: 429, message: 'Too many.', retry_after_s: 1 } }],
     ['fails', { error: { status: 500, message: 'Out of order.' } }],
   ])('ends with the error of a provider that %s', async (_, answer) => {
-    const { steps } = await expectNoDifference(
-      api,
-      () => answer,
-      (place) => unwrapped(() => invoke(place)),
-    );
+    const { steps } = await expectNoDifference(api, () => answer, invoke);
     expect(steps).toEqual([]);
+  });
+
+  it('ends with the very error that its model throws', async () => {
+    class Refused extends Error {
+      readonly detail = { code: 7 };
+    }
+    const thrown = new Refused('not today');
+    class RefusingModel extends ChatOpenAI {
+      override invoke(): never {
+        throw thrown;
+      }
+      override bindTools(): this {
+        return this;
+      }
+    }
+    const model = new RefusingModel({ model: 'gpt-demo-large', apiKey: 'provider-key' });
+    const agent = createAgent({ model, tools: [search], middleware: [understudyMiddleware()] });
+    expect(await agent.invoke(input).catch((error: unknown) => error)).toBe(thrown);
+    expect(thrown.message).toBe('not today');
+    expect(thrown).not.toHaveProperty('is_bubble_up');
   });
 
   it('ends with the error of a stream', async () => {
     await expectNoDifference(
       api,
       () => ({ text: 'one two', stream_error: 'It broke.' }),
-      (place) =>
-        unwrapped(async () => {
-          const stream = await agentAt(place).stream(input, {
-            callbacks: callbacksOf(place),
-            streamMode: 'messages',
-          });
-          const pieces: unknown[] = [];
-          for await (const [piece] of stream) pieces.push(piece.content);
-          return pieces;
-        }),
+      async (place) => {
+        const stream = await agentAt(place).stream(input, {
+          callbacks: callbacksOf(place),
+          streamMode: 'messages',
+        });
+        const pieces: unknown[] = [];
+        for await (const [piece] of stream) pieces.push(piece.content);
+        return pieces;
+      },
     );
   });
 });
 
-it('streams a graph of its own, which calls tools side by side, of which one fails', async () => {
+it('streams a custom graph, which calls tools side by side, of which one fails', async () => {
   const { steps } = await expectNoDifference(api, searches('a', 'bad'), async (place) => {
     const model = modelAt(place.url).bindTools([search]);
     const graph = new StateGraph(MessagesAnnotation)
@@ -294,7 +326,7 @@ describe('an agent in a loop', () => {
     for (const request of requests) expect(systemOf(request)).toMatch(/^You look things up\.(\n\n|$)/);
   });
 
-  it('is told so in a graph of its own', async () => {
+  it('is told so in a custom graph', async () => {
     await expectIntervention(
       api,
       loopScript,

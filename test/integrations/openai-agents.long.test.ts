@@ -23,6 +23,7 @@ import { understudyInputFilter, watchRunner } from '../../src/integrations/opena
 import {
   type AgentPlace,
   expectIntervention,
+  expectLateSteps,
   expectNoDifference,
   LOOP_CALLS,
   loopScript,
@@ -194,6 +195,19 @@ describe.each(ways)('%s', (name, run) => {
     // No model gets to know what it gave back.
     expect(steps).toEqual([]);
   });
+});
+
+it('keeps the steps of a stream that is read after its run', async () => {
+  const steps = await expectLateSteps(
+    api,
+    searches('a', 'b'),
+    (place) => runnerAt(place).run(agentWith(), 'Where is it?', { stream: true }),
+    async (result) => {
+      for await (const _ of result);
+      await result.completed;
+    },
+  );
+  expect(steps.map(({ action }) => action)).toEqual(['search', 'search', 'respond']);
 });
 
 it('is aborted in the middle of a stream', async () => {

@@ -18,7 +18,6 @@ import OpenAI from 'openai';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { echoScript, type Script } from '../../src/demo/script.ts';
 import { install, installedTransports, labelAwsClient, runScope } from '../../src/label/label.ts';
-import { decodeExchange } from '../../src/providers/decode.ts';
 import { CaptureReader } from '../../src/storage/capture/reader.ts';
 import { runCli } from '../cli/child.ts';
 import { CANARY_KEY, type ClientBench, collect, startClientBench } from '../clients/client-bench.ts';
@@ -119,7 +118,7 @@ interface Captured {
 async function readCapture(): Promise<Captured[]> {
   await bench.waitForStats((stats) => stats.exchanges.in_flight === 0);
   await fetch(`${bench.gateway_url}/__gw/flush`);
-  const reader = CaptureReader.open(bench.db, { decode: decodeExchange });
+  const reader = CaptureReader.open(bench.db);
   try {
     return [...reader.exchanges()].map(({ id, run_id, seq, status, path }) => ({
       run_id: run_id!,
@@ -145,7 +144,7 @@ describe('the SDKs in run scopes', () => {
     expect(installedTransports()).toEqual(['fetch', 'undici', 'node:http', 'node:https']);
   });
 
-  it(`number ${RUNS} runs at once, with all their retries`, async () => {
+  it(`number ${RUNS} runs at once, with all their retries`, { tags: 'long' }, async () => {
     const calls = Object.entries(CALLS);
     const runs = Array.from({ length: RUNS }, (_, at) => `run ${at}, größer`);
     await Promise.all(
@@ -173,7 +172,7 @@ describe('the SDKs in run scopes', () => {
       expect(raw_headers.filter((name) => /^x-svc-/i.test(name))).toEqual([]);
   });
 
-  it('make runs that are proved whole', async () => {
+  it('make runs that are proved whole', { tags: 'long' }, async () => {
     const run = 'proved';
     await runScope(run, async () => {
       const messages: Anthropic.MessageParam[] = [];

@@ -90,7 +90,7 @@ describe.each(findNodes())('on Node %s', (_version, program) => {
     expect(unlabel(labelled.tls_requests)).toEqual(unlabel(without.tls_requests));
   });
 
-  it('labels all model calls on hosts of its own, once each and without a hole, and nothing else', () => {
+  it('labels each model call on its hosts once, without a gap, and nothing else', () => {
     const all = [...labelled.requests, ...labelled.tls_requests];
     const isOwn = (one: Recorded) =>
       /^(127\.0\.0\.1|localhost|models\.example\.org|me)\b/.test(headerOf(one, 'host') ?? 'localhost');

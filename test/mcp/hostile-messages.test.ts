@@ -8,7 +8,7 @@ const service = new McpService();
 beforeAll(() => service.start());
 afterAll(() => service[Symbol.asyncDispose]());
 
-const TOOLS = ['retrieve_patterns', 'recall_findings', 'record_finding'];
+const TOOLS = ['retrieve_patterns', 'recall_findings', 'record_finding', 'search_runs', 'read_run'];
 const FIELDS = [
   'context',
   'query',

@@ -36,7 +36,7 @@ interface Sent {
   headers?: OutgoingHttpHeaders;
 }
 
-/** Each request on a connection of its own, which the kernel spreads over the threads. */
+/** Each request on a separate connection, which the kernel spreads over the threads. */
 function send(body: unknown, { method = 'POST', path = '/mcp', key = service.key, headers = {} }: Sent = {}) {
   return new Promise<Got>((resolve, reject) => {
     const sent = httpRequest(`${service.api.url}${path}`, {
@@ -117,7 +117,7 @@ describe('who is let in', () => {
     expect(headers['access-control-allow-origin']).toBe(origin);
   });
 
-  it('not who comes by a name of its own (DNS rebinding)', async () => {
+  it('not a page that comes by its own name (DNS rebinding)', async () => {
     const host = 'rebound.evil.example:8000';
     expect((await send(PING, { key: null, headers: { host } })).status).toBe(421);
     // A page of that name sends its origin with every POST; it would be refused even if it knew a key.
@@ -219,13 +219,15 @@ describe('what is no message', () => {
       415,
       expect.objectContaining({ jsonrpc: '2.0' }),
     ],
-    [
-      'for whom JSON is not acceptable',
-      PING,
-      { headers: { accept: 'text/html' } },
-      406,
-      expect.objectContaining({ jsonrpc: '2.0' }),
-    ],
+    ...['text/html', 'application/json;q=0, text/html', 'image/*'].map(
+      (accept): [string, unknown, Sent, number, unknown] => [
+        `for whom JSON is not acceptable: ${accept}`,
+        PING,
+        { headers: { accept } },
+        406,
+        expect.objectContaining({ jsonrpc: '2.0' }),
+      ],
+    ),
     [
       'of a revision from the future',
       PING,
@@ -236,6 +238,24 @@ describe('what is no message', () => {
   ])('%s', async (_, body, sent, status, answer) => {
     const got = await send(body, sent);
     expect({ status: got.status, body: got.body }).toEqual({ status, body: answer });
+  });
+
+  it.each([
+    'application/json',
+    '*/*',
+    'application/*',
+    'Application/JSON; charset=utf-8, text/plain',
+    'text/html, */*;q=0.1',
+  ])('is answered as JSON to a client that accepts %s', async (accept) => {
+    for (const body of [
+      PING,
+      message('tools/list'),
+      message('tools/call', { name: 'recall_findings', arguments: { codebase_id: 'a', query: 'q' } }),
+    ]) {
+      const got = await send(body, { headers: { accept } });
+      expect([got.status, got.headers['content-type']]).toEqual([200, 'application/json']);
+      expect(got.body).toMatchObject({ id: 1, result: expect.any(Object) });
+    }
   });
 
   it.each(['GET', 'DELETE', 'PUT', 'PATCH'])('%s has nothing to do without sessions', async (method) => {
@@ -260,7 +280,7 @@ describe('a message', () => {
   });
 
   it('of each kind is served without a session, from any thread', async () => {
-    const names = ['retrieve_patterns', 'recall_findings', 'record_finding'];
+    const names = ['retrieve_patterns', 'recall_findings', 'record_finding', 'search_runs', 'read_run'];
     for (let connection = 0; connection < 8; connection++) {
       const { headers, body } = await send(message('tools/list', {}, 'an id'));
       expect(headers['mcp-session-id']).toBeUndefined();
@@ -308,7 +328,7 @@ describe('a message', () => {
     }
   });
 
-  it('counts as one request, and one too many is told when to come again', async () => {
+  it('counts as one request, and one too many is told when to come again', { tags: 'long' }, async () => {
     const key = await service.makeKey('busy');
     const ask = () => send(call('recall_findings', { codebase_id: 'a', query: 'q' }), { key });
     let served = 0;

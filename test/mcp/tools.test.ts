@@ -1,4 +1,4 @@
-/** The three tools as the official client of the Model Context Protocol sees them, over HTTP and over the command's pipes. */
+/** The tools as the official client of the Model Context Protocol sees them, over HTTP and over the command's pipes. */
 
 import { once } from 'node:events';
 import { createServer } from 'node:http';
@@ -8,6 +8,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { runHere } from '../cli/here.ts';
 import { CHILD_KEY } from '../fixtures/api-child.ts';
 import { callTool, ERAS, type Era, LESSON, listTools, McpService } from '../fixtures/mcp-service.ts';
+import { longFrom } from '../long-parts.ts';
 
 let service: McpService;
 beforeAll(async () => {
@@ -32,109 +33,172 @@ const over = {
 
 const ways = Object.entries(over).flatMap(([name, open]) => ERAS.map((era) => ({ name, era, open })));
 
-describe.each(ways)('the tools over $name, $era', ({ era, open }) => {
-  let client: Client;
-  beforeAll(async () => {
-    client = await open(era);
-  });
+for (const [at, { name, era, open }] of ways.entries())
+  describe(`the tools over ${name}, ${era}`, longFrom(at, 2), () => {
+    let client: Client;
+    beforeAll(async () => {
+      client = await open(era);
+    });
 
-  it('say who they are and what they are for', async () => {
-    expect(client.getServerVersion()).toMatchObject({ name: 'understudy', title: 'Understudy' });
-    expect(client.getInstructions()).toContain('retrieve_patterns');
-    expect(client.getServerCapabilities()).toEqual({ tools: { listChanged: false } });
-    const tools = await listTools(client);
-    expect([...tools.keys()]).toEqual(['retrieve_patterns', 'recall_findings', 'record_finding']);
-    for (const tool of tools.values()) {
-      expect(tool.description!.length).toBeGreaterThan(80);
-      expect(JSON.stringify(tool)).not.toContain('$ref');
-      expect(tool.outputSchema).toMatchObject({ type: 'object' });
-      for (const [field, schema] of Object.entries(tool.inputSchema.properties!))
-        expect((schema as { description?: string }).description, field).toBeTruthy();
-    }
-    expect(tools.get('recall_findings')!.inputSchema.required).toEqual(['query', 'codebase_id']);
-    expect(tools.get('retrieve_patterns')!.annotations).toMatchObject({ readOnlyHint: true });
-    expect(tools.get('record_finding')!.annotations).toMatchObject({
-      readOnlyHint: false,
-      destructiveHint: false,
+    it('say who they are and what they are for', async () => {
+      expect(client.getServerVersion()).toMatchObject({ name: 'understudy', title: 'Understudy' });
+      expect(client.getInstructions()).toContain('retrieve_patterns');
+      expect(client.getServerCapabilities()).toEqual({ tools: { listChanged: false } });
+      const tools = await listTools(client);
+      expect([...tools.keys()]).toEqual([
+        'retrieve_patterns',
+        'recall_findings',
+        'record_finding',
+        'search_runs',
+        'read_run',
+      ]);
+      for (const tool of tools.values()) {
+        expect(tool.description!.length).toBeGreaterThan(80);
+        expect(JSON.stringify(tool)).not.toContain('$ref');
+        expect(tool.outputSchema).toMatchObject({ type: 'object' });
+        for (const [field, schema] of Object.entries(tool.inputSchema.properties!))
+          expect((schema as { description?: string }).description, field).toBeTruthy();
+      }
+      expect(tools.get('recall_findings')!.inputSchema.required).toEqual(['query', 'codebase_id']);
+      expect(tools.get('retrieve_patterns')!.annotations).toMatchObject({ readOnlyHint: true });
+      expect(tools.get('record_finding')!.annotations).toMatchObject({
+        readOnlyHint: false,
+        destructiveHint: false,
+      });
+    });
+
+    it('retrieve what was learned on a similar task', async () => {
+      const { is_error, data, text } = await callTool(client, 'retrieve_patterns', {
+        context: 'unit tests of the date parser fail by one day',
+      });
+      expect(is_error, text).toBe(false);
+      expect(data.traces[0].fields.unlock).toContain('Date.UTC');
+      expect(JSON.parse(text)).toEqual(data);
+      const nothing = await callTool(client, 'retrieve_patterns', {
+        context: 'bake a cake of seven layers',
+        top_k: 1,
+      });
+      expect(nothing.data).toEqual({ traces: [] });
+    });
+
+    it('record a finding once, and recall it', async () => {
+      const codebase_id = `repo/${era}`;
+      const given = { content: 'The parser drops trailing commas', file_path: 'src/parser.ts', codebase_id };
+      const first = await callTool(client, 'record_finding', given);
+      expect(first.data.finding_id).toMatch(/^find_/);
+      const again = await callTool(client, 'record_finding', given);
+      expect(again.data).toEqual(first.data);
+      const question = { query: 'what happens to trailing commas in the parser?', codebase_id };
+      const { data } = await callTool(client, 'recall_findings', question);
+      expect(data.findings).toMatchObject([
+        {
+          content: given.content,
+          file_path: 'src/parser.ts',
+          finding_type: 'note',
+          finding_id: first.data.finding_id,
+        },
+      ]);
+      const elsewhere = await callTool(client, 'recall_findings', { ...question, file_path: 'src/lexer.ts' });
+      expect(elsewhere.data).toEqual({ findings: [] });
+    });
+
+    it('search runs and read one of them', async () => {
+      const run_id = `stuck-${era}`;
+      const tell = (path: string, body: object) =>
+        service.api.post(`/v1/monitor/runs${path}`, body, { authorization: `Bearer ${service.key}` });
+      await tell('', { run_id, agent_name: `clerk-${era}`, task: 'Answer the mail', model: 'm' });
+      const observation = 'x'.repeat(5_000);
+      for (let step_index = 0; step_index < 40; step_index++)
+        await tell(`/${run_id}/steps`, {
+          step_index,
+          action: 'look',
+          action_input: `${step_index}`,
+          observation,
+        });
+      await tell(`/${run_id}/finish`, { outcome: 'failure: no stamp' });
+      const found = await callTool(client, 'search_runs', { query: `status:failed agent:clerk-${era}` });
+      expect(found.data, found.text).toMatchObject({
+        source: 'reported',
+        matched: 1,
+        is_whole: true,
+        runs: [
+          { run_id, status: 'failed', why: 'the agent reported: failure: no stamp', task: 'Answer the mail' },
+        ],
+      });
+      const parts: string[] = [];
+      let cursor: string | undefined;
+      do {
+        const page = await callTool(client, 'read_run', {
+          run_id,
+          ...(cursor === undefined ? {} : { cursor }),
+        });
+        expect(page.text.length).toBeLessThan(60_000);
+        expect(page.data, page.text).toMatchObject({ run: { run_id } });
+        parts.push(...page.data.parts);
+        cursor = page.data.next_cursor ?? undefined;
+      } while (cursor !== undefined);
+      expect(parts).toHaveLength(40);
+      for (const [at, part] of parts.entries())
+        expect(part).toMatch(new RegExp(`^step ${at}: look ${at}\nresult: x`));
+      const wrong = await callTool(client, 'search_runs', { query: 'statsu:failed' });
+      expect(wrong).toMatchObject({ is_error: true });
+      expect(wrong.text).toMatch(/did you mean "status"\?.*Correct the arguments/);
+      expect(await callTool(client, 'read_run', { run_id: 'none' })).toMatchObject({ is_error: true });
+    });
+
+    it('take a code base that is set for all calls', async () => {
+      const set = await open(era, 'owner/näme');
+      const tools = await listTools(set);
+      expect(tools.get('recall_findings')!.inputSchema.required).toEqual(['query']);
+      const content = 'Tests run with make check';
+      await callTool(set, 'record_finding', { content });
+      const named = await callTool(client, 'recall_findings', { query: content, codebase_id: 'owner/näme' });
+      expect(named.data.findings).toMatchObject([{ content }]);
+    });
+
+    it.each([
+      ['an argument that is missing', 'recall_findings', { codebase_id: 'a' }, /query/],
+      ['one of another type', 'retrieve_patterns', { context: 7 }, /context/],
+      ['one that is too long', 'record_finding', { codebase_id: 'a', content: 'x'.repeat(8_001) }, /8000/],
+      ['one that is too large', 'retrieve_patterns', { context: 'a', top_k: 51 }, /50/],
+      [
+        'what the API alone refuses',
+        'record_finding',
+        { codebase_id: 'line\nbreak', content: 'x' },
+        /codebase_id.*Correct the arguments/,
+      ],
+      ['half a letter', 'retrieve_patterns', { context: '\ud83d' }, /context.*Correct the arguments/],
+    ])('tell the model about %s', async (_, name, input, words) => {
+      const { is_error, text } = await callTool(client, name, input);
+      expect(is_error).toBe(true);
+      expect(text).toMatch(words);
+    });
+
+    it('refuse a tool that there is not', async () => {
+      await expect(client.callTool({ name: 'drop_tables', arguments: {} })).rejects.toThrow(/drop_tables/);
     });
   });
-
-  it('retrieve what was learned on a similar task', async () => {
-    const { is_error, data, text } = await callTool(client, 'retrieve_patterns', {
-      context: 'unit tests of the date parser fail by one day',
-    });
-    expect(is_error, text).toBe(false);
-    expect(data.traces[0].fields.unlock).toContain('Date.UTC');
-    expect(JSON.parse(text)).toEqual(data);
-    const nothing = await callTool(client, 'retrieve_patterns', {
-      context: 'bake a cake of seven layers',
-      top_k: 1,
-    });
-    expect(nothing.data).toEqual({ traces: [] });
-  });
-
-  it('record a finding once, and recall it', async () => {
-    const codebase_id = `repo/${era}`;
-    const given = { content: 'The parser drops trailing commas', file_path: 'src/parser.ts', codebase_id };
-    const first = await callTool(client, 'record_finding', given);
-    expect(first.data.finding_id).toMatch(/^find_/);
-    const again = await callTool(client, 'record_finding', given);
-    expect(again.data).toEqual(first.data);
-    const question = { query: 'what happens to trailing commas in the parser?', codebase_id };
-    const { data } = await callTool(client, 'recall_findings', question);
-    expect(data.findings).toMatchObject([
-      {
-        content: given.content,
-        file_path: 'src/parser.ts',
-        finding_type: 'note',
-        finding_id: first.data.finding_id,
-      },
-    ]);
-    const elsewhere = await callTool(client, 'recall_findings', { ...question, file_path: 'src/lexer.ts' });
-    expect(elsewhere.data).toEqual({ findings: [] });
-  });
-
-  it('take a code base that is set for all calls', async () => {
-    const set = await open(era, 'owner/näme');
-    const tools = await listTools(set);
-    expect(tools.get('recall_findings')!.inputSchema.required).toEqual(['query']);
-    const content = 'Tests run with make check';
-    await callTool(set, 'record_finding', { content });
-    const named = await callTool(client, 'recall_findings', { query: content, codebase_id: 'owner/näme' });
-    expect(named.data.findings).toMatchObject([{ content }]);
-  });
-
-  it.each([
-    ['an argument that is missing', 'recall_findings', { codebase_id: 'a' }, /query/],
-    ['one of another type', 'retrieve_patterns', { context: 7 }, /context/],
-    ['one that is too long', 'record_finding', { codebase_id: 'a', content: 'x'.repeat(8_001) }, /8000/],
-    ['one that is too large', 'retrieve_patterns', { context: 'a', top_k: 51 }, /50/],
-    [
-      'what the API alone refuses',
-      'record_finding',
-      { codebase_id: 'line\nbreak', content: 'x' },
-      /codebase_id.*Correct the arguments/,
-    ],
-    ['half a letter', 'retrieve_patterns', { context: '\ud83d' }, /context.*Correct the arguments/],
-  ])('tell the model about %s', async (_, name, input, words) => {
-    const { is_error, text } = await callTool(client, name, input);
-    expect(is_error).toBe(true);
-    expect(text).toMatch(words);
-  });
-
-  it('refuse a tool that there is not', async () => {
-    await expect(client.callTool({ name: 'drop_tables', arguments: {} })).rejects.toThrow(/drop_tables/);
-  });
-});
 
 describe('another organization', () => {
+  it('finds no runs of this one', async () => {
+    const run_id = 'secret-run';
+    const authorization = `Bearer ${service.key}`;
+    await service.api.post('/v1/monitor/runs', { run_id, agent_name: 'spy' }, { authorization });
+    const otherClient = await service.connect(service.other_key);
+    expect((await callTool(otherClient, 'search_runs', { query: 'agent:spy' })).data).toMatchObject({
+      matched: 0,
+      runs: [],
+    });
+    expect(await callTool(otherClient, 'read_run', { run_id })).toMatchObject({ is_error: true });
+  });
+
   it('sees nothing of this one', async () => {
     const mine = await service.connect(service.key);
-    const theirs = await service.connect(service.other_key);
+    const otherClient = await service.connect(service.other_key);
     const codebase_id = 'shared/name';
     const secret = 'The signing key is rotated on Mondays';
     await callTool(mine, 'record_finding', { codebase_id, content: secret });
-    expect((await callTool(theirs, 'recall_findings', { codebase_id, query: secret })).data).toEqual({
+    expect((await callTool(otherClient, 'recall_findings', { codebase_id, query: secret })).data).toEqual({
       findings: [],
     });
     // Naming it does not help who has a key of another, nor in the address.
@@ -215,7 +279,7 @@ describe('understudy mcp', () => {
     ['a failure', 503, '{"detail":"Temporarily unavailable"}', 'cannot answer now (Temporarily unavailable)'],
     ['a gateway in between', 502, 'Bad gateway', 'cannot answer now (HTTP 502)'],
     ['too many', 429, '{"detail":"Too many requests"}', 'wait 7 s'],
-    ['a full code base', 409, '{"detail":"It is full"}', 'somebody has to delete some first'],
+    ['a full code base', 409, '{"detail":"It is full"}', 'a person has to delete some first'],
     ['a role that may not', 403, '{"detail":"Forbidden"}', 'a key that may'],
     ['a redirect', 302, '', 'HTTP 302'],
   ])('tells the model of %s', async (_, status, body, words) => {
@@ -243,7 +307,7 @@ describe('understudy mcp', () => {
 
   it.each([
     ['without a key', [], {}, 'SVC_API_KEY'],
-    ['with an address that is none', ['--url', 'ftp://x'], { SVC_API_KEY: 'k' }, '--url="ftp://x"'],
+    ['with an invalid address', ['--url', 'ftp://x'], { SVC_API_KEY: 'k' }, '--url="ftp://x"'],
     ['with a bad variable', [], { SVC_API_KEY: 'k', SVC_BASE_URL: 'nowhere' }, 'SVC_BASE_URL="nowhere"'],
   ])('does not start %s', async (_, flags, env, words) => {
     const { code, stdout, stderr } = await runHere(['mcp', ...flags], env as Record<string, string>);

@@ -12,6 +12,7 @@ import { CliChild } from '../cli/child.ts';
 import { Canaries } from '../fixtures/canaries.ts';
 import { OtlpCollector } from '../fixtures/otlp-collector.ts';
 import { PATIENCE_MS } from '../fixtures/patience.ts';
+import { longFrom } from '../long-parts.ts';
 
 const settled = { timeout: PATIENCE_MS, interval: 20 };
 
@@ -111,69 +112,70 @@ async function converse(
   }
 }
 
-describe.each(['http/protobuf', 'http/json'])('the export as %s', (protocol) => {
-  it('sends a trace for a run, a span for an exchange, and one for a tool call', async () => {
-    const service = await startService({
-      OTEL_EXPORTER_OTLP_PROTOCOL: protocol,
-      OTEL_EXPORTER_OTLP_HEADERS: 'x-team=a%20b',
-      OTEL_EXPORTER_OTLP_COMPRESSION: protocol === 'http/json' ? 'gzip' : 'none',
-      OTEL_SERVICE_NAME: 'my-gateway',
-      OTEL_RESOURCE_ATTRIBUTES: 'deployment.environment.name=test,service.name=other',
+for (const [at, protocol] of ['http/protobuf', 'http/json'].entries())
+  describe(`the export as ${protocol}`, longFrom(at, 1), () => {
+    it('sends a trace for a run, a span for an exchange, and one for a tool call', async () => {
+      const service = await startService({
+        OTEL_EXPORTER_OTLP_PROTOCOL: protocol,
+        OTEL_EXPORTER_OTLP_HEADERS: 'x-team=a%20b',
+        OTEL_EXPORTER_OTLP_COMPRESSION: protocol === 'http/json' ? 'gzip' : 'none',
+        OTEL_SERVICE_NAME: 'my-gateway',
+        OTEL_RESOURCE_ATTRIBUTES: 'deployment.environment.name=test,service.name=other',
+      });
+      await converse(service, 'run-1');
+      const { collector } = service;
+      await expect.poll(() => collector.spans.length, settled).toBe(3);
+      expect(collector.requests[0]).toMatchObject({ path: '/v1/traces', headers: { 'x-team': 'a b' } });
+      const [first, second] = collector.spans.filter(({ name }) => name === 'chat claude-demo');
+      const [tool] = collector.spans.filter(({ name }) => name === 'execute_tool look');
+      const { port } = new URL(service.provider.url);
+      expect(first).toMatchObject({
+        kind: 3,
+        status: 0,
+        parentSpanId: '',
+        resource: { 'service.name': 'my-gateway', 'deployment.environment.name': 'test' },
+        attributes: {
+          'gen_ai.operation.name': 'chat',
+          'gen_ai.provider.name': 'anthropic',
+          'gen_ai.request.model': 'claude-demo',
+          'gen_ai.request.max_tokens': 100,
+          'gen_ai.conversation.id': 'run-1',
+          'gen_ai.response.finish_reasons': ['tool_use'],
+          'gen_ai.usage.input_tokens': 15,
+          'gen_ai.usage.output_tokens': 5,
+          'gen_ai.usage.cache_read.input_tokens': 3,
+          'gen_ai.usage.cache_creation.input_tokens': 2,
+          'http.response.status_code': 200,
+          'server.address': '127.0.0.1',
+          'server.port': Number(port),
+          'understudy.served_by': 'upstream',
+          'understudy.run.id': 'run-1',
+        },
+      });
+      expect(second!.traceId).toBe(first!.traceId);
+      expect(second!.attributes).toMatchObject({
+        'gen_ai.request.stream': true,
+        'gen_ai.response.time_to_first_chunk': expect.any(Number),
+        'gen_ai.response.finish_reasons': ['end_turn'],
+      });
+      expect(tool).toMatchObject({
+        traceId: first!.traceId,
+        parentSpanId: first!.spanId,
+        kind: 1,
+        status: 2,
+        attributes: {
+          'gen_ai.operation.name': 'execute_tool',
+          'gen_ai.tool.name': 'look',
+          'error.type': 'tool_error',
+        },
+      });
+      expect(tool!.start_ms).toBeGreaterThanOrEqual(first!.end_ms - 1);
+      expect(tool!.end_ms).toBe(second!.start_ms);
+      expect(first!.end_ms).toBeGreaterThan(first!.start_ms);
+      const read = async () => (await service.stats()).otel;
+      await expect.poll(read, settled).toMatchObject({ exchanges: 2, spans: 3, waiting: 0, failing: null });
     });
-    await converse(service, 'run-1');
-    const { collector } = service;
-    await expect.poll(() => collector.spans.length, settled).toBe(3);
-    expect(collector.requests[0]).toMatchObject({ path: '/v1/traces', headers: { 'x-team': 'a b' } });
-    const [first, second] = collector.spans.filter(({ name }) => name === 'chat claude-demo');
-    const [tool] = collector.spans.filter(({ name }) => name === 'execute_tool look');
-    const { port } = new URL(service.provider.url);
-    expect(first).toMatchObject({
-      kind: 3,
-      status: 0,
-      parentSpanId: '',
-      resource: { 'service.name': 'my-gateway', 'deployment.environment.name': 'test' },
-      attributes: {
-        'gen_ai.operation.name': 'chat',
-        'gen_ai.provider.name': 'anthropic',
-        'gen_ai.request.model': 'claude-demo',
-        'gen_ai.request.max_tokens': 100,
-        'gen_ai.conversation.id': 'run-1',
-        'gen_ai.response.finish_reasons': ['tool_use'],
-        'gen_ai.usage.input_tokens': 15,
-        'gen_ai.usage.output_tokens': 5,
-        'gen_ai.usage.cache_read.input_tokens': 3,
-        'gen_ai.usage.cache_creation.input_tokens': 2,
-        'http.response.status_code': 200,
-        'server.address': '127.0.0.1',
-        'server.port': Number(port),
-        'understudy.served_by': 'upstream',
-        'understudy.run.id': 'run-1',
-      },
-    });
-    expect(second!.traceId).toBe(first!.traceId);
-    expect(second!.attributes).toMatchObject({
-      'gen_ai.request.stream': true,
-      'gen_ai.response.time_to_first_chunk': expect.any(Number),
-      'gen_ai.response.finish_reasons': ['end_turn'],
-    });
-    expect(tool).toMatchObject({
-      traceId: first!.traceId,
-      parentSpanId: first!.spanId,
-      kind: 1,
-      status: 2,
-      attributes: {
-        'gen_ai.operation.name': 'execute_tool',
-        'gen_ai.tool.name': 'look',
-        'error.type': 'tool_error',
-      },
-    });
-    expect(tool!.start_ms).toBeGreaterThanOrEqual(first!.end_ms - 1);
-    expect(tool!.end_ms).toBe(second!.start_ms);
-    expect(first!.end_ms).toBeGreaterThan(first!.start_ms);
-    const read = async () => (await service.stats()).otel;
-    await expect.poll(read, settled).toMatchObject({ exchanges: 2, spans: 3, waiting: 0, failing: null });
   });
-});
 
 it('sends no text unless it is asked to, and then all of a turn', async () => {
   const canaries = new Canaries();
@@ -219,7 +221,7 @@ it('sends no text unless it is asked to, and then all of a turn', async () => {
   expect(service.collector.requests.flatMap(({ body }) => keys.find(body, 'the collector'))).toEqual([]);
 });
 
-it("has the client's own span as parent, which is forwarded as it came", async () => {
+it("has the client's own span as parent, which is forwarded as it came", { tags: 'long' }, async () => {
   const service = await startService();
   const traceparent = '00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01';
   await converse(service, 'traced', { headers: { traceparent, tracestate: 'a=1' } });
@@ -250,7 +252,9 @@ it("has the client's own span as parent, which is forwarded as it came", async (
 });
 
 describe('a collector that does not take spans', () => {
-  it('gets them later, as the same spans, also after a restart, and traffic goes on', async () => {
+  it('gets them later, as the same spans, also after a restart, and traffic goes on', {
+    tags: 'long',
+  }, async () => {
     const service = await startService();
     const { collector } = service;
     collector.answer = (response) => response.writeHead(503, { 'retry-after': '1' }).end();
@@ -276,7 +280,9 @@ describe('a collector that does not take spans', () => {
       });
   });
 
-  it('loses nothing when it is killed and started again under traffic, and what waits is not in memory', async () => {
+  it('loses nothing when it is killed and started again under traffic, and what waits is not in memory', {
+    tags: 'long',
+  }, async () => {
     // 120 MB of texts wait on the disk, and would be sent.
     const result = 'a line of a long result\n'.repeat(5_200);
     const service = await startService({ GW_OTEL_CONTENT: 'on' });
@@ -328,7 +334,9 @@ describe('a collector that does not take spans', () => {
     expect(runs).toHaveLength(conversations);
   });
 
-  it('is told once of what it refuses or rejects, and what is given up is counted', async () => {
+  it('is told once of what it refuses or rejects, and what is given up is counted', {
+    tags: 'long',
+  }, async () => {
     const service = await startService();
     const { collector } = service;
     collector.answer = (response) => response.writeHead(400).end();
@@ -351,7 +359,9 @@ describe('a collector that does not take spans', () => {
     expect(later.every(({ attributes }) => attributes['understudy.run.id'] !== 'refused')).toBe(true);
   });
 
-  it('gets what was captured last when the service stops, and is not waited for when it hangs', async () => {
+  it('gets what was captured last when the service stops, and is not waited for when it hangs', {
+    tags: 'long',
+  }, async () => {
     const service = await startService();
     await converse(service, 'last');
     await service.stop();
@@ -359,7 +369,7 @@ describe('a collector that does not take spans', () => {
     await service.start();
     service.collector.answer = () => {};
     await converse(service, 'hung');
-    // It ends although nobody answers; the next start sends what is left.
+    // It ends without an answer; the next start sends what is left.
     await service.stop();
     service.collector.answer = (response) => response.end();
     await service.start();
@@ -374,7 +384,9 @@ describe('a collector that does not take spans', () => {
   });
 });
 
-it('sends none where it is switched off, and only what came after it was switched on', async () => {
+it('sends none where it is switched off, and only what came after it was switched on', {
+  tags: 'long',
+}, async () => {
   const service = await startService({ OTEL_SDK_DISABLED: 'true' });
   await converse(service, 'before');
   expect(await service.stats()).not.toHaveProperty('otel');

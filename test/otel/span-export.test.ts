@@ -5,8 +5,8 @@ import { join } from 'node:path';
 import { expect, it, onTestFinished } from 'vitest';
 import type { ExchangeRecord } from '../../src/domain/exchange.ts';
 import type { NormalTurn } from '../../src/domain/turn.ts';
-import { OTEL_EXPORT } from '../../src/limits.ts';
 import type { ExportProgress } from '../../src/otel/export-progress.ts';
+import { OTEL_EXPORT } from '../../src/otel/limits.ts';
 import { SpanExport, type SpanExportOptions, type TurnSource } from '../../src/otel/span-export.ts';
 import { OtlpCollector } from '../fixtures/otlp-collector.ts';
 import { PATIENCE_MS } from '../fixtures/patience.ts';
@@ -35,7 +35,13 @@ function makeRecord(id: number, changes: Partial<ExchangeRecord> = {}): Exchange
     served_by: 'upstream',
     model: 'demo',
     stop_reason: 'stop',
-    usage: { input_tokens: 5, output_tokens: 2, cache_read_tokens: null, cache_write_tokens: null },
+    usage: {
+      input_tokens: 5,
+      output_tokens: 2,
+      cache_read_tokens: null,
+      cache_write_tokens: null,
+      cache_write_1h_tokens: null,
+    },
     request: { headers: [], bytes: 1 },
     response: { headers: [], bytes: 1 },
     ...changes,
@@ -178,7 +184,9 @@ it('gives up the oldest when too many wait, and says so', async () => {
   expect(collector.requests).toEqual([]);
 });
 
-it('sends a tool call below the turn that asked for it, also when the batch goes a second time', async () => {
+it('sends a tool call below the turn that asked for it, also when the batch goes a second time', {
+  tags: 'long',
+}, async () => {
   const turns = new MadeTurns();
   turns.changes = { run_id: 'one' };
   // Each but the first brings the result of what the one before has asked for.
@@ -190,7 +198,7 @@ it('sends a tool call below the turn that asked for it, also when the batch goes
       { role: 'tool', content: [result] },
     ];
     const request = { model: 'demo', messages: id === 1 ? [] : messages };
-    const answer = { error: null, stop_reason: 'tool_use', id: null, model: null };
+    const answer = { error: null, stop_reason: 'tool_use', id: null, model: null, content: [] };
     return { request, answer } as unknown as NormalTurn;
   };
   const { collector, sums, start } = await open(turns, { after_id: 0 });

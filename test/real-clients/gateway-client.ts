@@ -6,7 +6,7 @@ import { type ClientHome, readJsonLines, runClient } from './client-session.ts';
 import { type InstalledClient, installClient } from './installed-client.ts';
 import { claudeCode, codex, type Session } from './known-client.ts';
 
-export interface GatewayClient {
+interface GatewayClient {
   name: string;
   installed: InstalledClient;
   /** A call of its shell, in a script of the provider. */

@@ -5,10 +5,9 @@
 import { rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it, onTestFinished } from 'vitest';
-import { summarizeRun } from '../../src/analysis/inspect.ts';
+import { summarizeRun } from '../../src/captures/inspect.ts';
 import { type FakeProvider, startFakeProvider } from '../../src/demo/fake-provider.ts';
 import type { Script } from '../../src/demo/script.ts';
-import { decodeExchange } from '../../src/providers/decode.ts';
 import { CaptureReader } from '../../src/storage/capture/reader.ts';
 import { CliChild } from '../cli/child.ts';
 import { flush, readStats } from '../fixtures/capture-gateway.ts';
@@ -47,7 +46,7 @@ async function start(script: Script): Promise<Started> {
       captured: provider.requests.length,
       dropped: 0,
     });
-    const reader = CaptureReader.open(db, { decode: decodeExchange });
+    const reader = CaptureReader.open(db);
     onTestFinished(() => reader.close());
     return reader;
   };

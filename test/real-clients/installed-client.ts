@@ -32,7 +32,7 @@ const ENTRIES = {
   opencode: 'bin/opencode',
 } as const;
 
-export type ClientFolder = keyof typeof ENTRIES;
+type ClientFolder = keyof typeof ENTRIES;
 
 export interface InstalledClient {
   /** As npm has it. */

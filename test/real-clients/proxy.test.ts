@@ -12,7 +12,6 @@ import { createServer } from 'node:tls';
 import { pathToFileURL } from 'node:url';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { type FakeProvider, startFakeProvider } from '../../src/demo/fake-provider.ts';
-import { decodeExchange } from '../../src/providers/decode.ts';
 import { CaptureReader } from '../../src/storage/capture/reader.ts';
 import { CliChild } from '../cli/child.ts';
 import { runHere } from '../cli/here.ts';
@@ -190,7 +189,7 @@ for (const client of clients) {
       await flush(gateway);
       const { exchanges } = await readStats(gateway);
       expect(exchanges).toMatchObject({ captured: provider.requests.length, dropped: 0 });
-      const reader = CaptureReader.open(join(env.DATA_DIR!, 'capture.mdb'), { decode: decodeExchange });
+      const reader = CaptureReader.open(join(env.DATA_DIR!, 'capture.mdb'));
       try {
         const turns = [...reader.summaries()].slice(before).filter(({ kind }) => kind === 'turn');
         expect(turns.length).toBeGreaterThanOrEqual(2);

@@ -8,7 +8,7 @@ import { dirname, join } from 'node:path';
 import type { ScriptedAnswer, ScriptedToolCall } from '../../src/demo/script.ts';
 import { createPrng, type Prng } from '../../src/std/prng.ts';
 
-export interface SessionTask {
+interface SessionTask {
   /** By path in the folder. */
   files: Record<string, string>;
   prompt: string;

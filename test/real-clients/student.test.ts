@@ -7,12 +7,11 @@ import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync } from 'node:f
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
-import { summarizeRun } from '../../src/analysis/inspect.ts';
+import { summarizeRun } from '../../src/captures/inspect.ts';
 import { type FakeProvider, startFakeProvider } from '../../src/demo/fake-provider.ts';
 import type { ScriptedAnswer } from '../../src/demo/script.ts';
 import type { RelegationWire } from '../../src/domain/exchange.ts';
 import { type TurnBlock, textOf } from '../../src/domain/turn.ts';
-import { decodeExchange } from '../../src/providers/decode.ts';
 import { asArray, asObject, type JsonObject } from '../../src/providers/json-reading.ts';
 import { normalizeTurn } from '../../src/providers/normal-turn.ts';
 import { CaptureReader } from '../../src/storage/capture/reader.ts';
@@ -134,7 +133,7 @@ class TaughtClient {
   /** What was captured so far. */
   async open(): Promise<CaptureReader> {
     await flush(this.url);
-    const reader = CaptureReader.open(this.db, { decode: decodeExchange });
+    const reader = CaptureReader.open(this.db);
     onTestFinished(() => reader.close());
     return reader;
   }
@@ -198,7 +197,7 @@ for (const client of await Promise.all([claudeCode(), codex()])) {
       ) as StudentManifest;
       const { served, fallbacks, ledger } = await taught.relegation();
       const asked = taught.provider.requests.length - before;
-      const reader = CaptureReader.open(taught.db, { decode: decodeExchange });
+      const reader = CaptureReader.open(taught.db);
       let given = 0;
       try {
         for (const { id, served_by } of reader.summaries()) {
@@ -279,7 +278,7 @@ for (const client of await Promise.all([claudeCode(), codex()])) {
     );
 
     it('is left to the upstream with whatever no golden run sent', async () => {
-      const reader = CaptureReader.open(taught.db, { decode: decodeExchange });
+      const reader = CaptureReader.open(taught.db);
       const served = [...reader.summaries()].find(({ served_by }) => served_by === 'student')!;
       const { request_body, request_headers } = reader.copy(served.id)!;
       await reader.close();

@@ -4,11 +4,15 @@
  */
 import { randomBytes } from 'node:crypto';
 import { existsSync, mkdirSync, readFileSync, rmSync, truncateSync, writeFileSync } from 'node:fs';
-import { join } from 'node:path';
+import { dirname, join } from 'node:path';
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { describe, expect, it, onTestFinished } from 'vitest';
-import { indexVersion, readListedRun } from '../../src/analysis/listed-run.ts';
-import type { CapturedRunFilter, CapturedRunRow } from '../../src/domain/captured-run.ts';
+import type { ExchangeSource } from '../../src/captures/exchange-source.ts';
+import { RunList } from '../../src/captures/inspect.ts';
+import { indexVersion, readListedRun } from '../../src/captures/listed-run.ts';
+import { KeptVerdicts } from '../../src/cli/kept-verdicts.ts';
+import type { CapturedRunRow } from '../../src/domain/captured-run.ts';
+import { parseRunQuery } from '../../src/domain/run-query/parse.ts';
 import { decodeExchange } from '../../src/providers/decode.ts';
 import { createManualClock } from '../../src/std/clock.ts';
 import { CaptureExpiry } from '../../src/storage/capture/expiry.ts';
@@ -16,6 +20,7 @@ import { FollowedFiles } from '../../src/storage/capture/followed-files.ts';
 import { CaptureLog } from '../../src/storage/capture/log.ts';
 import { RunIndex, runIndexPath } from '../../src/storage/capture/run-index.ts';
 import { eraseCaptured } from '../../src/storage/erasure.ts';
+import { databasePaths } from '../../src/storage/lmdb/stores.ts';
 import { rekeyData } from '../../src/storage/rekey.ts';
 import { CaptureList } from '../../src/threads/capture-list.ts';
 import { makeExchange } from '../storage/captured.ts';
@@ -91,18 +96,21 @@ class Captures {
     catchUpMs?: number,
   ) {
     const { db, key: data_key } = this;
-    const files = new FollowedFiles(db, { decode: decodeExchange, data_key });
+    const files = new FollowedFiles(db, { data_key });
     const start = {
       db,
       data_key,
       prices: PRICES,
+      databases: databasePaths(dirname(db), data_key),
+      owner: { org: null, emails: [], owner: null },
       student: null,
+      wires: ['messages' as const],
       version: '1',
       is_suspect: false,
       reads_ahead: true,
       ...options,
     };
-    const list = new CaptureList(files, start, catchUpMs);
+    const list = new CaptureList(files, start, null, catchUpMs);
     this.#lists.push(list);
     this.#files.push(files);
     list.look();
@@ -145,10 +153,10 @@ function finish(list: CaptureList): void {
   while (list.goOn() !== null);
 }
 
-function show(list: CaptureList, filter: CapturedRunFilter = {}): CapturedRunRow[] {
+function show(list: CaptureList, q = ''): CapturedRunRow[] {
   list.look();
   list.catchUp();
-  return list.page({ limit: 100, before: null, filter }, () => true).runs;
+  return list.page({ limit: 100, after: null, query: parseRunQuery(q), now_ms: START_MS }, () => true).runs;
 }
 
 const idsOf = (rows: readonly CapturedRunRow[]) => rows.map(({ run_id }) => run_id);
@@ -157,6 +165,37 @@ describe.each<[string, () => Key]>([
   ['as it is', () => null],
   ['under a key', () => randomBytes(32)],
 ])('the kept list, %s', (_, makeKey) => {
+  it('spares commands the bodies of runs that did not go on', async () => {
+    const captures = new Captures(makeKey());
+    await captures.append(turn('one', { seq: 1 }), turn('two', { seq: 1 }), turn('one', { seq: 2 }));
+    await captures.readAll();
+    await captures.append(turn('two', { seq: 2 }));
+    const kept = new KeptVerdicts(captures.db, captures.key, '1');
+    const files = new FollowedFiles(captures.db, { data_key: captures.key });
+    files.refresh();
+    const read: number[] = [];
+    const source: ExchangeSource = {
+      summaries: (filter) => files.summaries(filter),
+      exchange: (id) => files.exchange(id),
+      body: (id, side) => files.body(id, side),
+      copy: (id) => {
+        read.push(id);
+        return files.copy(id);
+      },
+    };
+    const list = new RunList(kept.find);
+    await list.addAll(source);
+    const goldens: [string | null, boolean][] = [];
+    for await (const { run_id, golden } of list.judge(source, new Map())) goldens.push([run_id, golden]);
+    expect(goldens).toEqual([
+      ['one', true],
+      ['two', true],
+    ]);
+    expect(read).toEqual([2, 4]);
+    files.close();
+    await kept.close();
+  });
+
   it('is the same for the next reader, and goes on', async () => {
     const captures = new Captures(makeKey());
     await captures.append(
@@ -188,16 +227,21 @@ describe.each<[string, () => Key]>([
     const [rows] = await captures.readTwice();
     const run = captures.open().listOf('b');
     expect(run.rangeOf('b')).toEqual({ first_id: 2, last_id: 2 });
-    expect(idsOf(show(captures.open(), { golden: false }))).toEqual(['b']);
-    expect(idsOf(show(captures.open(), { q: 'words of C' }))).toEqual(['c']);
+    expect(idsOf(show(captures.open(), '-is:golden'))).toEqual(['b']);
+    expect(idsOf(show(captures.open(), '"words of C"'))).toEqual(['c']);
     expect(captures.open().activity(START_MS, START_MS + 1)).toMatchObject({
       exchanges: 3,
       is_whole: true,
       golden: { golden: 2, not_golden: 1, not_judged: 0 },
     });
     const paged = captures.open();
-    const { runs, next } = paged.page({ limit: 1, before: null, filter: {} }, () => true);
-    expect(paged.page({ limit: 5, before: next, filter: {} }, () => true).runs).toEqual(rows.slice(1));
+    const { runs, next } = paged.page(
+      { limit: 1, after: null, query: parseRunQuery(''), now_ms: START_MS },
+      () => true,
+    );
+    expect(
+      paged.page({ limit: 5, after: next, query: parseRunQuery(''), now_ms: START_MS }, () => true).runs,
+    ).toEqual(rows.slice(1));
     expect(runs).toEqual(rows.slice(0, 1));
   });
 
@@ -208,6 +252,7 @@ describe.each<[string, () => Key]>([
     await log.rotate();
     await log.append([turn('split', { at_ms: START_MS + 9 * DAY_MS })]);
     await log.append([turn('young', { at_ms: START_MS + 9 * DAY_MS })]);
+    await log.flush();
     await captures.readAll();
     expect(captures.listKept()).toEqual(['young', 'split', 'old']);
     const reader = captures.open();
@@ -285,18 +330,19 @@ describe.each<[string, () => Key]>([
     await captures.letGo();
     rmSync(captures.db);
     await captures.append(turn('other', { at_ms: START_MS + 1 }), turn('captures'), turn('here'));
-    expect(idsOf(await captures.readAll())).toEqual(['here', 'captures', 'other']);
+    expect(idsOf(await captures.readAll())).toEqual(['other', 'here', 'captures']);
   });
 });
 
-describe('what nobody has asked for', () => {
+describe('a list without a question', () => {
   it('is read while nothing is asked, but for a reader behind one that ended by itself', async () => {
     const captures = new Captures();
     await captures.append(turn('a'));
     const told = (reads_ahead: boolean) => {
       const list = captures.open({ reads_ahead });
       finish(list);
-      return list.page({ limit: 1, before: null, filter: {} }, () => false).runs[0]?.task;
+      return list.page({ limit: 1, after: null, query: parseRunQuery(''), now_ms: START_MS }, () => false)
+        .runs[0]?.task;
     };
     expect(told(false)).toBeNull();
     await captures.letGo();

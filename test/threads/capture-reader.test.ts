@@ -3,15 +3,16 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { describe, expect, it, onTestFinished } from 'vitest';
-import type { CaptureAnswer } from '../../src/domain/captured-run.ts';
+import type { CaptureAnswer, CaptureQuestion } from '../../src/domain/captured-run.ts';
 import { decodeExchange } from '../../src/providers/decode.ts';
 import { createDeferred } from '../../src/std/deferred.ts';
 import { CaptureLog } from '../../src/storage/capture/log.ts';
+import { databasePaths } from '../../src/storage/lmdb/stores.ts';
 import { type CaptureReaderParts, CaptureReaderProcess } from '../../src/threads/capture-reader-process.ts';
 import { makeExchange } from '../storage/captured.ts';
 
 const ENTRY = new URL('../../src/threads/capture-reader-entry.ts', import.meta.url);
-const RUNS = { name: 'runs', limit: 10, before: null, filter: {} } as const;
+const RUNS: CaptureQuestion = { name: 'runs', limit: 10, after: null, query: { terms: [], sort: null } };
 
 type Ended = Parameters<CaptureReaderParts['tell']>[0];
 
@@ -21,7 +22,16 @@ function openReader(parts: Partial<CaptureReaderParts> = {}) {
   const ended = createDeferred<Ended>();
   const reader = new CaptureReaderProcess({
     entry: ENTRY,
-    options: { db, data_key: null, prices: {}, student: null, version: '1' },
+    options: {
+      db,
+      data_key: null,
+      prices: {},
+      databases: databasePaths(dir),
+      owner: { org: null, emails: [], owner: null },
+      student: null,
+      wires: ['messages'],
+      version: '1',
+    },
     tell: (one) => ended.resolve(one),
     ...parts,
   });
@@ -51,7 +61,9 @@ async function isGone(pid: number): Promise<void> {
 }
 
 describe('the capture reader', () => {
-  it('is started by the first question, and one more after an end that nobody asked for', async () => {
+  it('is started by the first question, and again after an unexpected end', {
+    tags: 'long',
+  }, async () => {
     const { reader, ended } = openReader();
     expect(reader.pid).toBeNull();
     expect(readJson(await reader.ask(RUNS))).toMatchObject({ runs: [], next_cursor: null });
@@ -65,7 +77,7 @@ describe('the capture reader', () => {
     expect(reader.pid).not.toBe(first);
   });
 
-  it('says that it ended to whoever waits, and during the pause', async () => {
+  it('tells waiting callers that it ended, also during the pause', async () => {
     // A program that ends before it answers.
     const { reader, ended } = openReader({
       entry: new URL('../fixtures/ending-reader.mjs', import.meta.url),
@@ -95,7 +107,7 @@ describe('the capture reader', () => {
     for (const one of await Promise.allSettled(waiting)) expect(one.status).toBe('rejected');
   });
 
-  it('ends when nobody asks, and comes back', async () => {
+  it('ends without questions, and comes back', async () => {
     const { reader } = openReader({ idle_ms: 1 });
     await reader.ask(RUNS);
     const [first] = [reader.pid];
@@ -115,6 +127,7 @@ describe('the capture reader', () => {
     onTestFinished(() => log.close());
     for (let turn = 1; turn <= 3; turn++) {
       await log.append([makeExchange({ run_id: 'r', seq: turn })]);
+      await log.indexSome(decodeExchange, 1_000);
       expect(readJson(await reader.ask(RUNS))).toMatchObject({ runs: [{ run_id: 'r', exchanges: turn }] });
     }
   });

@@ -13,6 +13,7 @@ import { type FakeProvider, startFakeProvider } from '../../src/demo/fake-provid
 import type { RelegationWire } from '../../src/domain/exchange.ts';
 import { runHere } from '../cli/here.ts';
 import { BasketRun, basketScript } from '../fixtures/basket-agent.ts';
+import { longFrom } from '../long-parts.ts';
 import { CANARY_KEY, type ClientBench, startClientBench, type Way } from './client-bench.ts';
 
 const WIRES = ['messages', 'chat_completions', 'responses'] as const;
@@ -216,9 +217,8 @@ afterAll(async () => {
   await rm(directory, { recursive: true, force: true });
 });
 
-describe.each(['/v1/chat/completions', '/v1/messages'])(
-  'a model behind the student that is asked at %s',
-  (path) => {
+for (const [at, path] of ['/v1/chat/completions', '/v1/messages'].entries())
+  describe(`a model behind the student that is asked at ${path}`, longFrom(at, 1), () => {
     let report = '';
     beforeAll(async () => {
       report = await publish(path);
@@ -263,7 +263,6 @@ describe.each(['/v1/chat/completions', '/v1/messages'])(
       for (const path of ['/__gw/stats', '/__gw/routes', '/metrics'])
         expect(await (await fetch(`${bench.gateway_url}${path}`)).text()).not.toContain(MODEL_KEY);
     });
-  },
-);
+  });
 
 it('leaves no trace of a credential', () => bench.expectNoCanary());

@@ -1,0 +1,14 @@
+/** src/client/operation-types.ts is what the contract says: `node tools/client-types.ts`, formatted, changes nothing. */
+import { execFileSync } from 'node:child_process';
+import { readFileSync } from 'node:fs';
+import { fileURLToPath } from 'node:url';
+import { expect, it } from 'vitest';
+import { CLIENT_TYPES_FILE, writeClientTypes } from '../../tools/client-types.ts';
+
+const biome = fileURLToPath(new URL('bin/biome', import.meta.resolve('@biomejs/biome/package.json')));
+
+it('is made from the contract', () => {
+  const argv = [biome, 'format', `--stdin-file-path=${CLIENT_TYPES_FILE}`];
+  const formatted = execFileSync(process.execPath, argv, { input: writeClientTypes(), encoding: 'utf8' });
+  expect(readFileSync(CLIENT_TYPES_FILE, 'utf8')).toBe(formatted);
+});

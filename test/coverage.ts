@@ -1,0 +1,142 @@
+/**
+ * `npm run test:coverage`: runs the tests and says how many lines of each folder they run, in their own processes and in
+ * the processes and threads that they start. It ends with 1 if a folder of `src` is below the minimum. Arguments go to
+ * vitest; without them it runs all of `npm test`, the tagged tests, and the long ones of `FURTHER`. Own process.
+ *
+ * Every process writes what V8 counted when it ends (NODE_V8_COVERAGE). Types are stripped in place (strip-types.ts), so
+ * V8's positions are those of the sources. A process that is killed writes nothing.
+ */
+import { spawnSync } from 'node:child_process';
+import { globSync, mkdirSync, readdirSync, readFileSync, rmSync } from 'node:fs';
+import { dirname, join } from 'node:path';
+import { fileURLToPath, pathToFileURL } from 'node:url';
+
+const ROOT = fileURLToPath(new URL('../', import.meta.url));
+const COUNTS = join(ROOT, 'node_modules/.coverage');
+const STRIPPED = join(ROOT, 'node_modules/.stripped');
+const MINIMUM = 0.8;
+
+/** Programs for developers, and the dashboard: it runs in a browser, where Node counts nothing. */
+const UNCOUNTED = ['src/demo/', 'src/search/model-maker/', 'src/dashboard/'];
+const PROJECTS = ['unit', 'shared', 'process', 'long-parts'];
+/** Folders of the project `long` whose subject no other project tests. */
+const FURTHER = ['test/integrations'];
+
+interface Range {
+  startOffset: number;
+  endOffset: number;
+  count: number;
+}
+
+/** What one process writes: for each script and function the ranges with how often each ran. */
+interface ProcessCounts {
+  result: { url: string; functions: { ranges: Range[] }[] }[];
+}
+
+interface Share {
+  covered: number;
+  total: number;
+}
+
+function runTests(args: readonly string[]): number {
+  rmSync(COUNTS, { recursive: true, force: true });
+  mkdirSync(COUNTS, { recursive: true });
+  const runs =
+    args.length > 0
+      ? [args]
+      : [PROJECTS.flatMap((name) => ['--project', name]), ['--project', 'long', ...FURTHER]];
+  const vitest = join(ROOT, 'node_modules/vitest/vitest.mjs');
+  const env = { ...process.env, NODE_V8_COVERAGE: COUNTS };
+  const codes = runs.map(
+    (words) =>
+      spawnSync(process.execPath, [vitest, 'run', ...words], { cwd: ROOT, env, stdio: 'inherit' }).status,
+  );
+  return codes.every((code) => code === 0) ? 0 : 1;
+}
+
+/** Bytes that tell for each character of a source whether any process ran it. */
+class SourceCoverage {
+  readonly text: string;
+  readonly #isRun: Uint8Array;
+
+  constructor(path: string) {
+    this.text = readFileSync(join(STRIPPED, path), 'utf8');
+    this.#isRun = new Uint8Array(this.text.length);
+  }
+
+  /** Adds what one process counted. The innermost range around a character decides. */
+  add(functions: ProcessCounts['result'][number]['functions']): void {
+    const ranges = functions.flatMap((counted) => counted.ranges);
+    ranges.sort((a, b) => a.startOffset - b.startOffset || b.endOffset - a.endOffset);
+    const isRun = new Uint8Array(this.text.length);
+    for (const { startOffset, endOffset, count } of ranges)
+      isRun.fill(count > 0 ? 1 : 0, startOffset, endOffset);
+    for (let at = 0; at < isRun.length; at++) if (isRun[at] === 1) this.#isRun[at] = 1;
+  }
+
+  /** A line counts if it holds code beside brackets; it is covered if the first character of its code ran. */
+  countLines(): Share {
+    const share = { covered: 0, total: 0 };
+    const code = blankComments(this.text);
+    let start = 0;
+    for (const line of code.split('\n')) {
+      const first = /[^\s{}()[\];,]/.exec(line);
+      if (first !== null) {
+        share.total += 1;
+        share.covered += this.#isRun[start + first.index]!;
+      }
+      start += line.length + 1;
+    }
+    return share;
+  }
+}
+
+/** Replaces comments that begin a line by blanks; those behind code change nothing. */
+function blankComments(text: string): string {
+  const blank = (comment: string) => comment.replace(/[^\n]/g, ' ');
+  return text.replace(/^[ \t]*\/\*[\s\S]*?\*\//gm, blank).replace(/^[ \t]*\/\/.*$/gm, blank);
+}
+
+function readCounts(): Map<string, SourceCoverage> {
+  const paths = globSync('{actors,native,src}/**/*.ts', { cwd: ROOT, exclude: ['**/*.d.ts', '**/dist/**'] });
+  const counted = paths.filter((path) => !UNCOUNTED.some((folder) => path.startsWith(folder)));
+  const sources = new Map(counted.map((path) => [path, new SourceCoverage(path)]));
+  const byUrl = new Map([...sources].map(([path, source]) => [pathToFileURL(join(ROOT, path)).href, source]));
+  for (const name of readdirSync(COUNTS)) {
+    const { result } = JSON.parse(readFileSync(join(COUNTS, name), 'utf8')) as ProcessCounts;
+    for (const { url, functions } of result) byUrl.get(url.split('?')[0]!)?.add(functions);
+  }
+  return sources;
+}
+
+/** @returns the folder that a source counts for: the first level below `src`, else the first */
+function folderOf(path: string): string {
+  const [root, room] = dirname(path).split('/');
+  return root === 'src' && room !== undefined ? `${root}/${room}` : root!;
+}
+
+function report(sources: ReadonlyMap<string, SourceCoverage>): string[] {
+  const folders = new Map<string, Share>();
+  const all = { covered: 0, total: 0 };
+  for (const [path, source] of sources) {
+    const lines = source.countLines();
+    const folder = folders.get(folderOf(path)) ?? { covered: 0, total: 0 };
+    folders.set(folderOf(path), folder);
+    for (const sum of [folder, all]) {
+      sum.covered += lines.covered;
+      sum.total += lines.total;
+    }
+  }
+  const rows = [...folders].sort(([a], [b]) => (a < b ? -1 : 1));
+  const table = [...rows, ['all', all] as const].map(([name, share]) => `| ${name} | ${percent(share)} |`);
+  process.stdout.write(`\n| Folder | Lines |\n|---|---|\n${table.join('\n')}\n`);
+  return rows.filter(([, { covered, total }]) => covered < MINIMUM * total).map(([name]) => name);
+}
+
+const percent = ({ covered, total }: Share): string =>
+  `${total === 0 ? 100 : Math.floor((100 * covered) / total)} %`;
+
+const failed = runTests(process.argv.slice(2));
+const low = report(readCounts());
+if (low.length > 0) process.stdout.write(`below ${100 * MINIMUM} %: ${low.join(', ')}\n`);
+process.exitCode = failed !== 0 || low.length > 0 ? 1 : 0;

@@ -1,0 +1,25 @@
+/** Where the steps of a session are counted from one hook's process to the next. */
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { expect, it, onTestFinished } from 'vitest';
+import { RunJournal } from '../../src/hooks/run-journal.ts';
+
+function makeFolder(): string {
+  const folder = mkdtempSync(join(tmpdir(), 'understudy-journal-'));
+  onTestFinished(() => rmSync(folder, { recursive: true, force: true }));
+  return folder;
+}
+
+it('counts the same call, made again later, and not the same event, told twice at once', () => {
+  const folder = makeFolder();
+  const indexOf = (key: string, at_ms: number) => new RunJournal('r', folder).indexOf(key, at_ms);
+  expect([indexOf('a', 1_000), indexOf('a', 1_100), indexOf('b', 1_200)]).toEqual([0, 0, 1]);
+  expect([indexOf('a', 9_000), indexOf('a', 8_900), indexOf('a', 20_000)]).toEqual([2, 2, 3]);
+});
+
+it('gives two hooks of one event one place, when both have read before either writes', () => {
+  const folder = makeFolder();
+  const [first, second] = [new RunJournal('r', folder), new RunJournal('r', folder)];
+  expect([first.indexOf('a', 1_000), second.indexOf('a', 1_001)]).toEqual([0, 0]);
+});

@@ -1,0 +1,99 @@
+/**
+ * The lists under "Where to begin" in docs/architecture.md name the places that a new monitor, wire format, admin route
+ * or store needs. This test finds those places by searching the tree for what exists of each kind.
+ */
+
+import { execFileSync } from 'node:child_process';
+import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { describe, expect, it } from 'vitest';
+import { MONITOR_NAMES } from '../../src/domain/monitors/names.ts';
+import { ADMIN_ROUTES } from '../../src/gateway/admin.ts';
+import { CAPTURE_ADMIN_METHODS } from '../../src/gateway/capture/capture-control.ts';
+import { WIRES } from '../../src/providers/wires.ts';
+
+const ROOT = join(import.meta.dirname, '../..');
+const DOC = 'docs/architecture.md';
+
+/** Prose about all of a kind, which a new one need not change, and a file that `tools/client-types.ts` generates. */
+const NOT_PLACES = [DOC, 'CHANGELOG.md', 'docs/api-decisions.md', 'src/client/operation-types.ts'];
+
+const texts = new Map(
+  execFileSync('git', ['ls-files', '-z', '--cached', '--others', '--exclude-standard'], {
+    cwd: ROOT,
+    encoding: 'utf8',
+  })
+    .split('\0')
+    .filter((path) => /\.(?:ts|tsx|md|py|cc|h)$/.test(path))
+    .filter((path) => !NOT_PLACES.includes(path))
+    .map((path) => [path, readFileSync(join(ROOT, path), 'utf8')]),
+);
+
+/** Files under one of the folders in whose text every pattern is found. Test files that are not fixtures do not count. */
+function filesWith(folders: RegExp, patterns: readonly RegExp[]): string[] {
+  return [...texts]
+    .filter(([path]) => folders.test(path) && !path.endsWith('.test.ts'))
+    .filter(([, text]) => patterns.every((pattern) => pattern.test(text)))
+    .map(([path]) => path);
+}
+
+const word = (text: string) => new RegExp(`(?<![\\w/])${text}(?![\\w/])`);
+
+/** The files that the list under a heading names: those before the colon of each item. */
+function listed(heading: string): string[] {
+  const doc = readFileSync(join(ROOT, DOC), 'utf8');
+  const list = new RegExp(`^\\*\\*${heading}\\*\\*.*\\n\\n((?:- .*\\n(?: {2}.*\\n)*)+)`, 'm').exec(doc)?.[1];
+  return list!
+    .split(/^- /m)
+    .flatMap((item) => [...item.split(/:\s/)[0]!.matchAll(/`([\w./<>-]+)`|\]\(\.\.\/([\w./-]+)\)/g)])
+    .map(([, path, link]) => path ?? link!)
+    .toSorted();
+}
+
+const expectListed = (heading: string, places: readonly string[]) =>
+  expect(listed(heading)).toEqual([...new Set(places)].toSorted());
+
+describe('docs/architecture.md names the places of', () => {
+  it('a new monitor', () => {
+    const own = MONITOR_NAMES.map((name) => `src/domain/monitors/${name.replaceAll('_', '-')}.ts`);
+    expect(own.filter((path) => !texts.has(path))).toEqual([]);
+    expectListed('A seventh monitor', [
+      'src/domain/monitors/<name>.ts',
+      ...filesWith(/^(?:src|actors|native|bench|docs)\//, MONITOR_NAMES.map(word)),
+    ]);
+  });
+
+  it('a new wire format', () => {
+    const shapes = Object.keys(WIRES);
+    const own = shapes.map((name) => `src/providers/${name.replaceAll('_', '-')}/wire.ts`);
+    expect(own.filter((path) => !texts.has(path))).toEqual([]);
+    expectListed("A new provider's wire format", [
+      'src/providers/<name>/wire.ts',
+      ...filesWith(/^(?:src|actors|native|test|docs)\//, shapes.map(word)),
+      // Both clients label requests by path, without the service's code.
+      ...filesWith(/^(?:src\/label|clients)\//, [/streamGenerate/, /converse-stream/]),
+    ]);
+  });
+
+  it('a new admin route', () => {
+    expectListed('A new admin route', [
+      ...filesWith(/^(?:src|docs)\//, Object.keys(ADMIN_ROUTES).map(word)),
+      ...filesWith(
+        /^(?:src|actors)\//,
+        CAPTURE_ADMIN_METHODS.map((name) => new RegExp(`^  async ${name}\\(`, 'm')),
+      ),
+    ]);
+  });
+
+  it('a second store', () => {
+    const opens = /\bnew Lmdb(?:Tables|Journal)\(|\b(?:openStores|openMain)\(/;
+    expectListed('A second store', [
+      'src/storage/<name>/',
+      ...filesWith(/^src\//, [/export interface (?:Tables|JournalStore|Stores)\b/]),
+      ...filesWith(/^src\/(?!storage\/lmdb\/)/, [opens]),
+      ...[...texts]
+        .filter(([path, text]) => path.startsWith('test/storage/') && /held to one suite/.test(text))
+        .map(([path]) => path),
+    ]);
+  });
+});

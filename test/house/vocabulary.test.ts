@@ -1,0 +1,82 @@
+/** The tree uses the words of docs/glossary.md, and none of those that `vocabulary.ts` forbids. */
+
+import { execFileSync } from 'node:child_process';
+import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { describe, expect, it } from 'vitest';
+import { findVocabularyFaults, TO_DO } from './vocabulary.ts';
+
+const ROOT = join(import.meta.dirname, '../..');
+
+/**
+ * History keeps its words; this guard and its test name what they forbid; the list of common words is a dictionary.
+ */
+const EXEMPT = [
+  'CHANGELOG.md',
+  'src/domain/patterns/common-words.ts',
+  'src/student/model/common-words.ts',
+  'test/house/vocabulary.ts',
+  'test/house/vocabulary.test.ts',
+];
+
+const texts = execFileSync('git', ['ls-files', '-z', '--cached', '--others', '--exclude-standard'], {
+  cwd: ROOT,
+  encoding: 'utf8',
+})
+  .split('\0')
+  .filter((path) => /\.(?:ts|tsx|mjs|js|md|py|cc|h)$/.test(path) && !EXEMPT.includes(path))
+  .map((path) => ({
+    path,
+    folder: TO_DO.find((folder) => path === folder || path.startsWith(`${folder}/`)),
+  }));
+
+const faultsIn = (folder: string | undefined): string[] =>
+  texts
+    .filter((text) => text.folder === folder)
+    .flatMap(({ path }) => findVocabularyFaults(path, readFileSync(join(ROOT, path), 'utf8')));
+
+describe('the vocabulary', () => {
+  it('is kept in every folder that is done', () => {
+    expect(texts.length).toBeGreaterThan(1_000);
+    expect(faultsIn(undefined)).toEqual([]);
+  });
+
+  it.each([...TO_DO])('to-do: %s', (folder) => {
+    for (const fault of faultsIn(folder)) console.info(fault);
+  });
+});
+
+describe('what is found', () => {
+  const wordsOf = (path: string, text: string) =>
+    findVocabularyFaults(path, text).map((fault) => /: (["`].*?["`]):/.exec(fault)![1]);
+
+  it.each([
+    ['Nobody reads it.', '"Nobody"'],
+    ['There is none.', '"is none"'],
+    ['each has a file of its own', '"of its own"'],
+    ['/** Each has a file of its\n * own. */', '"of its own"'],
+  ])('in prose: %s', (text, word) => {
+    expect(wordsOf('docs/a.md', text)).toEqual([word]);
+  });
+
+  it.each([
+    'const its = 1;',
+    'for (const its of []) f(its);',
+    'const { a: its } = b;',
+    'const { its = 1 } = b;',
+    'const [, ...its] = b;',
+    'f((its) => 1);',
+    'function f(a: string, its: number) {}',
+    'class A { f(its: number) {} }',
+    'try { f(); } catch (its) { f(its); }',
+  ])('bound by code: %s', (text) => {
+    expect(wordsOf('src/a.ts', text)).toEqual(['`its`']);
+  });
+
+  it.each(['const a = { one: 1 };', 'f(a.one);', "expect('one')", '// one of them'])(
+    'nothing in: %s',
+    (text) => {
+      expect(wordsOf('src/a.ts', text)).toEqual([]);
+    },
+  );
+});

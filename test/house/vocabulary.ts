@@ -1,0 +1,141 @@
+/**
+ * Words and identifiers that the tree does not use, each with what to write instead, and the function that finds them.
+ *
+ * `test/house/vocabulary.test.ts` checks every folder except those in `TO_DO`. To put a folder under the guard: run
+ * `npx vitest run test/house/vocabulary.test.ts -t to-do` to see what is left in each folder of the list, rewrite it,
+ * and delete the folder's line from `TO_DO`. No folder is added to the list.
+ */
+
+import { parseAst } from 'vitest/node';
+
+/** Folders that still use forbidden words. */
+export const TO_DO: readonly string[] = [
+  'test/actors',
+  'test/api',
+  'test/captures',
+  'test/cli',
+  'test/client',
+  'test/clients',
+  'test/domain',
+  'test/fixtures',
+  'test/gateway',
+  'test/http',
+  'test/label',
+  'test/native',
+  'test/providers',
+  'test/proxy',
+  'test/real-clients',
+  'test/runtime',
+  'test/search',
+  'test/std',
+  'test/student',
+  'test/teaching',
+  'test/threads',
+];
+
+interface ForbiddenWord {
+  words: RegExp;
+  /** Paths that the rule is for; all where left out. */
+  within?: RegExp;
+  instead: string;
+}
+
+const TRANSLATED = 'reads like a translation';
+
+/** Looked for in all text: code, comments, strings and docs. */
+const FORBIDDEN_WORDS: readonly ForbiddenWord[] = [
+  { words: /\bnobody\b/gi, instead: `${TRANSLATED}; name who does not, or use the passive: "is not read"` },
+  { words: /\bsomebody\b/gi, instead: `${TRANSLATED}; name who: a client, an operator, another process` },
+  { words: /\bwhoever\b/gi, instead: `${TRANSLATED}; name who: the caller, the client that asked` },
+  {
+    // Python's `is None` is code.
+    words: /\b(?:[Ii]s|[Aa]re)[\s*/#]+none\b/g,
+    instead: `${TRANSLATED}; "does not exist", "has no …", "without …"`,
+  },
+  {
+    words: /\bof[\s*/#]+(?:its|their)[\s*/#]+own\b/gi,
+    instead: `${TRANSLATED}; "its own …", "a separate …", "each has a …"`,
+  },
+  {
+    // The actor's kind is stored with its state and keeps its name.
+    words: /\bdistill(?:ation|er)\b(?!')/gi,
+    instead: '`distill` makes students; patterns are made by the pattern maker (docs/glossary.md)',
+  },
+  {
+    words: /(?<!topic[ _-])\bdrift(?:s|ed|ing)?\b(?!-)/gi,
+    within: /^(?:src|test)\/domain\/monitors\/|^docs\/monitors\.md$/,
+    instead: '"topic drift" is what a monitor looks for; "drift" is the upstream\'s (docs/glossary.md)',
+  },
+];
+
+/** Looked for where code binds a name: variables, parameters, functions. */
+const FORBIDDEN_IDENTIFIERS: ReadonlyMap<string, string> = new Map(
+  ['its', 'one', 'theirs', 'them', 'they', 'whose', 'nobody', 'somebody'].map((name) => [
+    name,
+    'a pronoun says nothing about the value; name what the value is (`elementRule`, `left` and `right`)',
+  ]),
+);
+
+/**
+ * @param path decides how the text is read: bindings are looked for in TypeScript alone
+ * @param text the content of the file
+ * @returns a line for each fault: `path:line: word: what to write instead`
+ */
+export function findVocabularyFaults(path: string, text: string): string[] {
+  const faults: string[] = [];
+  const fault = (start: number, word: string, instead: string): void => {
+    faults.push(`${path}:${text.slice(0, start).split('\n').length}: ${word}: ${instead}`);
+  };
+  for (const { words, within, instead } of FORBIDDEN_WORDS) {
+    if (within?.test(path) === false) continue;
+    for (const { 0: word, index } of text.matchAll(words))
+      fault(index, `"${word.replace(/\W+/g, ' ')}"`, instead);
+  }
+  if (/\.tsx?$/.test(path) && MAY_BIND.test(text)) {
+    const lang = path.endsWith('.tsx') ? 'tsx' : path.endsWith('.d.ts') ? 'dts' : 'ts';
+    noteBindings(parseAst(text, { lang }), (name, start) => {
+      const instead = FORBIDDEN_IDENTIFIERS.get(name);
+      if (instead !== undefined) fault(start, `\`${name}\``, instead);
+    });
+  }
+  return faults;
+}
+
+/** Parsing costs milliseconds a file: files without such a word are not parsed. */
+const MAY_BIND = new RegExp(`\\b(?:${[...FORBIDDEN_IDENTIFIERS.keys()].join('|')})\\b`);
+
+type Note = (name: string, start: number) => void;
+
+interface Node {
+  type: string;
+  start: number;
+  [key: string]: unknown;
+}
+
+/** Calls `note` for each name that a declaration or a parameter binds. */
+function noteBindings(node: unknown, note: Note): void {
+  if (Array.isArray(node)) {
+    for (const item of node) noteBindings(item, note);
+    return;
+  }
+  if (typeof node !== 'object' || node === null) return;
+  const { type, id, params, param } = node as Node;
+  if (type === 'VariableDeclarator' || type === 'FunctionDeclaration') notePattern(id, note);
+  if (type === 'CatchClause') notePattern(param, note);
+  if (/Function/.test(type ?? '')) notePattern(params, note);
+  for (const value of Object.values(node)) noteBindings(value, note);
+}
+
+/** The names of a pattern: `a`, `{ a, b: c }`, `[a, ...b]`, `a = 1`. */
+function notePattern(pattern: unknown, note: Note): void {
+  if (Array.isArray(pattern)) {
+    for (const item of pattern) notePattern(item, note);
+    return;
+  }
+  if (typeof pattern !== 'object' || pattern === null) return;
+  const { type, start, name, properties, elements, argument, left, value, parameter, items } =
+    pattern as Node;
+  if (type === 'Identifier') note(name as string, start);
+  if (type === 'Property') notePattern(value, note);
+  else for (const part of [properties, elements, argument, left, parameter, items]) notePattern(part, note);
+}

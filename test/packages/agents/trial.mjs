@@ -1,0 +1,47 @@
+/**
+ * Runs an agent in several ways, each as a run, and prints what came of each as JSON. Without `SVC_BASE_URL` the agent is alone,
+ * without the client. In an empty project, as `npm install` left it.
+ */
+import { Understudy } from '@understudy-gateway/client';
+
+export const url = process.env.PROVIDER_URL;
+export const isWatched = process.env.SVC_BASE_URL !== undefined;
+
+/** Name, message and status of an error. Its class is the SDK's. */
+function tellError(thrown) {
+  const { name, message, status, statusCode } = thrown;
+  return { kind: thrown.constructor.name, name, message, status, statusCode };
+}
+
+async function settle(work) {
+  try {
+    return { value: await work() };
+  } catch (thrown) {
+    return { error: tellError(thrown) };
+  }
+}
+
+/** @param ways the agent's functions by name; `read` of what a function gives is called after the scope of its run */
+export async function tryAll(ways) {
+  const understudy = isWatched ? new Understudy({ apiKey: 'k', onWarning: console.error }) : null;
+  const outcomes = {};
+  for (const [runId, way] of Object.entries(ways)) {
+    // What this version of the SDK does not end by itself.
+    if (process.env.LEFT_OUT === runId) continue;
+    outcomes[runId] = await settle(async () => {
+      const begun = await (understudy === null
+        ? way()
+        : understudy.run({ runId }, async () => ({ value: await way() })));
+      const value = understudy === null ? begun : begun.value;
+      return typeof value?.read === 'function' ? value.read() : value;
+    });
+    await understudy?.flush();
+  }
+  await understudy?.close();
+  console.log(JSON.stringify(outcomes));
+}
+
+export function search({ query }) {
+  if (query === 'bad') throw new TypeError('no such index');
+  return `found ${query}`;
+}

@@ -1,0 +1,288 @@
+/**
+ * A captured run, served again: official SDKs record runs through a gateway, and get the same from the replay, whole and
+ * streamed, with errors, masked credentials and a live end.
+ */
+import { writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import Anthropic, { BadRequestError, type RateLimitError } from '@anthropic-ai/sdk';
+import { GoogleGenAI } from '@google/genai';
+import OpenAI from 'openai';
+import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
+import { CaptureFiles } from '../../src/captures/capture-files.ts';
+import { RecordedRun } from '../../src/replay/recorded-run.ts';
+import { type ReplayEvent, type ReplayOptions, ReplayServer } from '../../src/replay/replay-server.ts';
+import { CliChild } from '../cli/child.ts';
+import {
+  CANARY_KEY,
+  type ClientBench,
+  collect,
+  rejection,
+  startClientBench,
+} from '../clients/client-bench.ts';
+
+let bench: ClientBench;
+let files: CaptureFiles;
+
+const MODEL = 'claude-demo-large';
+const messages = (url: string, run?: string): Anthropic =>
+  new Anthropic({
+    apiKey: CANARY_KEY,
+    baseURL: url,
+    maxRetries: 0,
+    ...(run === undefined ? {} : { defaultHeaders: { 'x-svc-run': run } }),
+  });
+const ask = (content: string, more: object = {}) => ({
+  model: MODEL,
+  max_tokens: 1000,
+  messages: [{ role: 'user' as const, content }],
+  ...more,
+});
+
+/** The agent of the tests: a whole answer, a stream, and an error, in both formats. */
+async function work(url: string, run?: string): Promise<unknown[]> {
+  const anthropic = messages(url, run);
+  const openai = new OpenAI({
+    apiKey: CANARY_KEY,
+    baseURL: `${url}/v1`,
+    maxRetries: 0,
+    ...(run === undefined ? {} : { defaultHeaders: { 'x-svc-run': run } }),
+  });
+  const chat = { model: 'gpt-demo', messages: [{ role: 'user' as const, content: 'Hello' }] };
+  const { error } = (await rejection(anthropic.messages.create(ask('fail 429')))) as RateLimitError;
+  return [
+    await anthropic.messages.create(ask('think')),
+    await collect(anthropic.messages.stream(ask('long'))),
+    error,
+    await openai.chat.completions.create(chat),
+    await collect(await openai.chat.completions.create({ ...chat, stream: true })),
+    (await openai.responses.create({ model: 'gpt-demo', input: 'Hello' })).output_text,
+  ];
+}
+
+let recorded: unknown[];
+beforeAll(async () => {
+  bench = await startClientBench();
+  recorded = await work(bench.gateway_url, 'work');
+  const secret = `Use the key ${CANARY_KEY} for it.`;
+  await messages(bench.gateway_url, 'secret').messages.create(ask(secret));
+  const held = messages(bench.gateway_url, 'left').messages.stream(ask('hold'));
+  for await (const event of held) if (event.type === 'content_block_delta') break;
+  const gemini = new GoogleGenAI({
+    apiKey: CANARY_KEY,
+    httpOptions: { baseUrl: `${bench.gateway_url}/gemini`, headers: { 'x-svc-run': 'gemini' } },
+  });
+  await gemini.models.generateContent({ model: 'gemini-demo', contents: 'Hello' });
+  await bench.waitForStats(({ exchanges }) => exchanges.in_flight === 0);
+  await fetch(`${bench.gateway_url}/__gw/flush`, { method: 'POST' });
+  files = await CaptureFiles.open(bench.db, { data_key: null });
+});
+afterAll(async () => {
+  await files.close();
+  await bench.close();
+});
+
+/** Serves a run without pauses. */
+async function replay(
+  runId: string,
+  options: Partial<ReplayOptions> = {},
+): Promise<{ server: ReplayServer; events: ReplayEvent[] }> {
+  const run = RecordedRun.read(files, runId);
+  expect(run).not.toBeNull();
+  const events: ReplayEvent[] = [];
+  const server = await ReplayServer.start(run!, {
+    port: 0,
+    speed: 0,
+    is_loose: false,
+    from_turn: null,
+    live: null,
+    tell: (event) => events.push(event),
+    ...options,
+  });
+  onTestFinished(() => server.close());
+  return { server, events };
+}
+
+describe('a replayed run', () => {
+  it('gives the official SDKs what they got from the provider', async () => {
+    const { server } = await replay('work');
+    expect(await work(server.url)).toEqual(recorded);
+    expect(server.result).toMatchObject({ exchanges: 6, served: 6, differing: 0, unknown: 0, unserved: [] });
+  });
+
+  it('keeps its timing, divided by the speed', async () => {
+    const run = RecordedRun.read(files, 'work')!;
+    const stream = run.exchanges.find(({ turn }) => turn === 3)!;
+    const pauses: number[] = [];
+    const pause = async (ms: number): Promise<void> => void pauses.push(ms);
+    const { server } = await replay('work', { speed: 2, pause });
+    await collect(messages(server.url).messages.stream(ask('long')));
+    const [first, ...others] = pauses;
+    expect(first).toBeCloseTo(stream.first_byte_ms / 2, 6);
+    const rest = others.reduce((sum, ms) => sum + ms, 0);
+    // What is due within two milliseconds of the end is written with it.
+    expect(rest).toBeLessThanOrEqual((stream.duration_ms - stream.first_byte_ms) / 2 + 1e-6);
+    expect(rest).toBeGreaterThan((stream.duration_ms - stream.first_byte_ms) / 2 - 2);
+  });
+
+  it('breaks off where the agent left, behind every byte that it had got', async () => {
+    const { server } = await replay('left');
+    const run = RecordedRun.read(files, 'left')!;
+    expect(run.exchanges).toMatchObject([{ aborted: true }]);
+    const body = JSON.stringify({ ...ask('hold'), stream: true });
+    const headers = { 'content-type': 'application/json' };
+    const answer = await fetch(`${server.url}/v1/messages`, { method: 'POST', headers, body });
+    const pieces: Uint8Array[] = [];
+    const read = async (): Promise<void> => {
+      for await (const piece of answer.body!) pieces.push(piece);
+    };
+    await rejection(read());
+    expect(Buffer.concat(pieces).equals(run.answer(run.exchanges[0]!).body)).toBe(true);
+    expect(pieces.length).toBeGreaterThan(0);
+  });
+
+  it('answers an equal request again, as a client that tries again expects', async () => {
+    const { server, events } = await replay('work');
+    const first = await messages(server.url).messages.create(ask('think'));
+    expect(await messages(server.url).messages.create(ask('think'))).toEqual(first);
+    expect(events).toMatchObject([
+      { type: 'served', is_again: false },
+      { type: 'served', is_again: true },
+    ]);
+    expect(server.result).toMatchObject({ served: 1, again: 1 });
+  });
+
+  it('takes the ids of a client for no difference', async () => {
+    const { server } = await replay('work');
+    await messages(server.url).messages.create(ask('think', { metadata: { user_id: 'another' } }));
+    expect(server.result).toMatchObject({ served: 1, differing: 0 });
+  });
+
+  it('recognizes a request whose credentials the capture masked', async () => {
+    const { server } = await replay('secret');
+    await messages(server.url).messages.create(ask(`Use the key ${CANARY_KEY} for it.`));
+    const error = await rejection(
+      messages(server.url).messages.create(ask(`Drop the key ${CANARY_KEY} for it.`)),
+    );
+    expect(error).toBeInstanceOf(Error);
+    expect(server.result.served).toBe(1);
+  });
+
+  it('takes a path with or without the prefix of the gateway', async () => {
+    const { server } = await replay('gemini');
+    const gemini = new GoogleGenAI({ apiKey: 'none', httpOptions: { baseUrl: server.url } });
+    expect((await gemini.models.generateContent({ model: 'gemini-demo', contents: 'Hello' })).text).toContain(
+      'Hello',
+    );
+  });
+});
+
+describe('a request that was not recorded', () => {
+  it('is refused once, and the error says where it differs', async () => {
+    const { server, events } = await replay('work');
+    const client = new Anthropic({ apiKey: 'none', baseURL: server.url, maxRetries: 5 });
+    const error = await rejection(client.messages.create(ask('fail 529')));
+    expect(error).toBeInstanceOf(BadRequestError);
+    expect(error.message).toContain(
+      'does not repeat turn 1 (exchange 1): message 1 differs after 11 characters',
+    );
+    expect(error.message).toContain('\\"user: fail 429\\" was recorded, \\"user: fail 529\\" was asked');
+    expect(events.map(({ type }) => type)).toEqual(['differs']);
+    expect(server.result.unserved).toHaveLength(6);
+  });
+
+  it('gets the next recorded answer where differences are allowed', async () => {
+    const { server, events } = await replay('secret', { is_loose: true });
+    const answer = await messages(server.url).messages.create(ask('Something else'));
+    expect(answer.content).toMatchObject([{ type: 'text' }]);
+    expect(events).toMatchObject([{ type: 'differs', is_served: true }]);
+    expect(server.result).toMatchObject({ differing: 1, unserved: [] });
+  });
+
+  it('says so where the run has nothing of the kind', async () => {
+    const { server } = await replay('secret');
+    const answer = await fetch(`${server.url}/v1/models`);
+    expect([answer.status, await answer.json()]).toMatchObject([
+      404,
+      { error: { type: 'not_recorded', message: 'understudy replay: the run has no GET /v1/models' } },
+    ]);
+  });
+});
+
+describe('a fork', () => {
+  it('asks a live provider from a turn on, with another model, as a new run', async () => {
+    const { server, events } = await replay('work', {
+      from_turn: 2,
+      live: { base_url: bench.gateway_url, run_id: 'forked', model: 'claude-demo-small' },
+    });
+    const client = messages(server.url);
+    expect(((await rejection(client.messages.create(ask('fail 429')))) as RateLimitError).status).toBe(429);
+    const live = await client.messages.create(ask('A new question', { temperature: 1e-7 }));
+    expect(live.model).toBe('claude-demo-small');
+    expect(events).toMatchObject([{ type: 'served' }, { type: 'live', turn: 2, status: 200 }]);
+    await bench.waitForStats(({ exchanges }) => exchanges.in_flight === 0);
+    await fetch(`${bench.gateway_url}/__gw/flush`, { method: 'POST' });
+    const fresh = await CaptureFiles.open(bench.db, { data_key: null });
+    onTestFinished(() => fresh.close());
+    expect(RecordedRun.read(fresh, 'forked')?.exchanges).toMatchObject([
+      { turn: 1, model: 'claude-demo-small' },
+    ]);
+  });
+
+  it('says that the live provider does not answer', async () => {
+    const live = { base_url: 'http://127.0.0.1:1', run_id: 'forked', model: null };
+    const { server } = await replay('work', { from_turn: 1, live });
+    const error = await rejection(messages(server.url).messages.create(ask('think')));
+    expect(error.message).toContain('http://127.0.0.1:1 does not answer');
+  });
+});
+
+describe('understudy replay', () => {
+  const agent = `
+    const said = await fetch(process.env.ANTHROPIC_BASE_URL + '/v1/messages', {
+      method: 'POST',
+      headers: { 'content-type': 'application/json', 'x-api-key': process.env.ANTHROPIC_API_KEY },
+      body: JSON.stringify({ model: '${MODEL}', max_tokens: 1000, messages: [{ role: 'user', content: process.argv[2] }] }),
+    });
+    console.log('agent got', said.status);
+  `;
+
+  it('starts the agent, tells what happened, and ends with its verdict', async () => {
+    const script = join(bench.dir, 'agent.mjs');
+    writeFileSync(script, agent);
+    const run = (content: string, ...more: string[]): CliChild =>
+      new CliChild([
+        'replay',
+        'secret',
+        '--db',
+        bench.db,
+        '--speed',
+        '0',
+        ...more,
+        '--',
+        process.execPath,
+        script,
+        content,
+      ]);
+    await using same = run(`Use the key ${CANARY_KEY} for it.`);
+    expect(await same.ended).toMatchObject({
+      code: 0,
+      stdout: 'agent got 200\n1 of 1 exchanges served\n',
+      stderr: expect.stringMatching(
+        /^replaying 1 exchange of secret at http.*\n#\d+ turn 1 {2}POST \/v1\/messages {2}200\n$/,
+      ),
+    });
+    await using other = run('Something else', '--verify', 'exit 7');
+    expect(await other.ended).toMatchObject({
+      code: 7,
+      stdout: 'agent got 400\n0 of 1 exchanges served, 1 differed, 1 not asked for\n',
+    });
+  });
+
+  it('says which run is missing', async () => {
+    await using child = new CliChild(['replay', 'none', '--db', bench.db]);
+    expect(await child.ended).toMatchObject({
+      code: 1,
+      stderr: expect.stringContaining('has no run "none"'),
+    });
+  });
+});

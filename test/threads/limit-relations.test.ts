@@ -1,0 +1,8 @@
+/** The relations between bounds hold, so that every start passes its check. */
+
+import { it } from 'vitest';
+import { assertLimitRelations } from '../../src/threads/limit-relations.ts';
+
+it('holds between the bounds of all rooms', () => {
+  assertLimitRelations();
+});

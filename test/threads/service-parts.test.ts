@@ -1,0 +1,52 @@
+/** Parts of a service stop in the reverse order of their start, wherever the start was cut short. */
+
+import { expect, it } from 'vitest';
+import { ServiceParts } from '../../src/threads/service-parts.ts';
+
+function startNamed(parts: ServiceParts, name: string, told: string[]): Promise<string> {
+  return parts.start({
+    start: () => name,
+    stop: async (started) => {
+      await Promise.resolve();
+      told.push(started);
+    },
+  });
+}
+
+it('stops each part once, after the parts that were started later', async () => {
+  const parts = new ServiceParts();
+  const told: string[] = [];
+  for (const name of ['first', 'second', 'third']) expect(await startNamed(parts, name, told)).toBe(name);
+  await parts.stop();
+  expect(told).toEqual(['third', 'second', 'first']);
+  await parts.stop();
+  expect(told).toHaveLength(3);
+});
+
+it('has nothing to stop of a part whose start failed', async () => {
+  const parts = new ServiceParts();
+  const told: string[] = [];
+  await startNamed(parts, 'before', told);
+  const failing = parts.start({
+    start: () => {
+      throw new Error('refused');
+    },
+    stop: () => told.push('failed'),
+  });
+  await expect(failing).rejects.toThrow('refused');
+  await parts.stop();
+  expect(told).toEqual(['before']);
+});
+
+it('leaves a part whose start ends after the stop to the next one', async () => {
+  const parts = new ServiceParts();
+  const told: string[] = [];
+  const slow = Promise.withResolvers<string>();
+  const late = parts.start({ start: () => slow.promise, stop: (started) => told.push(started) });
+  await parts.stop();
+  slow.resolve('late');
+  await late;
+  expect(told).toEqual([]);
+  await parts.stop();
+  expect(told).toEqual(['late']);
+});
