@@ -5,7 +5,7 @@
  * repetitive traffic (`startRun`, then `nextRequest` / `takeAnswer` until it is null; `askOracle` plays the upstream).
  *
  * The policies know nothing of the student. They word the same thing in several ways, reason aloud before some calls,
- * write free text where a model would (summaries, code), and act on what the tools said, whoever called them: so they
+ * write free text where a model would (summaries, code), and act on what the tools said, no matter who called them: so they
  * can take over from a student in the middle of a run.
  */
 
@@ -23,16 +23,18 @@ import type {
 } from './agent-family.ts';
 import { REGULAR_FAMILIES } from './agent-regular-worlds.ts';
 import { FAMILIES as FIRST_FAMILIES } from './agent-worlds.ts';
+import { isRightAnswer, VARIED_FAMILIES } from './varied-worlds.ts';
 
 /** Order matters: seeds of runs depend on it. */
-const FAMILIES: readonly AgentFamily[] = [...FIRST_FAMILIES, ...REGULAR_FAMILIES];
+const FIXED_FAMILIES: readonly AgentFamily[] = [...FIRST_FAMILIES, ...REGULAR_FAMILIES];
+const FAMILIES: readonly AgentFamily[] = [...FIXED_FAMILIES, ...VARIED_FAMILIES];
 const MODEL = 'claude-sonnet-4-5';
 const STEPS_MAX = 40;
 /** Characters of a token, about. */
 const TOKEN_CHARACTERS = 4;
 
 /** One run: the client's side of an agent at work. */
-export class AgentRun {
+class AgentRun {
   readonly id: string;
   readonly family: string;
   readonly is_shifted: boolean;
@@ -136,6 +138,11 @@ export class AgentRun {
     else this.#isBroken = true;
   }
 
+  /** In a varied family: whether an answer to {@link nextRequest} is right, whatever its wording. */
+  isRight(content: readonly WireBlock[]): boolean {
+    return isRightAnswer(this.family, this.#world, this.#log, content);
+  }
+
   isSuccess(): boolean {
     return this.#final !== null && this.#family.isDone(this.#world, this.#log, this.#final);
   }
@@ -161,8 +168,10 @@ function makeId(prefix: string, random: Prng): string {
   return id;
 }
 
-/** Names of all families. */
-export const FAMILY_NAMES: readonly string[] = FAMILIES.map(({ name }) => name);
+/** Names of the families whose answers are compared with the frontier model's. */
+export const FAMILY_NAMES: readonly string[] = FIXED_FAMILIES.map(({ name }) => name);
+/** Names of the families whose answers are judged by their effect (varied-family.ts). */
+export const VARIED_NAMES: readonly string[] = VARIED_FAMILIES.map(({ name }) => name);
 
 /** Whether a change touches what the family has. */
 export function canChange(family: string, change: AgentChange): boolean {

@@ -2,7 +2,7 @@
 
 import type { Prng } from '../../src/std/prng.ts';
 
-export interface ToolUse {
+interface ToolUse {
   type: 'tool_use';
   id: string;
   name: string;

@@ -2,7 +2,7 @@
 import { existsSync, readFileSync } from 'node:fs';
 import { resolve } from 'node:path';
 import { gunzipSync } from 'node:zlib';
-import type { MonitorStep } from '../../src/domain/monitors/digest.ts';
+import type { MonitorStep } from '../../src/domain/monitors/masked-step.ts';
 import type { MonitorName } from '../../src/domain/monitors/names.ts';
 
 export interface AgentRun {

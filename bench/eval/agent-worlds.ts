@@ -113,6 +113,41 @@ const ITEMS = [
   'wool scarf',
   'travel backpack',
 ];
+/** The next act for a delivered order: a refund, or a person's approval of it. */
+function refund(w: OrderWorld, log: readonly LoggedCall[], random: Prng): Act {
+  const id = w.order_id;
+  const amount = w.amount.toFixed(2);
+  if (w.amount > 200) {
+    const ticket = lastOf(log, 'escalate');
+    if (ticket === undefined)
+      return call('escalate', {
+        order_id: id,
+        queue: 'refunds',
+        note: `Refund of ${amount} EUR needs approval`,
+      });
+    return {
+      final: pick(random, [
+        `Since ${amount} EUR needs an approval, I've handed your refund for ${id} to a colleague. Your ticket is ${String(ticket.json?.ticket)}.`,
+        `Your refund for ${id} (${amount} EUR) needs an approval; a colleague has it now under ticket ${String(ticket.json?.ticket)}.`,
+      ]),
+    };
+  }
+  const refunded = okOf(log, 'refund_order');
+  if (refunded === undefined)
+    return call(
+      'refund_order',
+      { order_id: id, amount: w.amount, currency: 'EUR' },
+      maybe(random, `The order was delivered, so I can refund ${amount} EUR.`),
+    );
+  return {
+    final: pick(random, [
+      `I've refunded ${amount} EUR for order ${id}. It should reach your account within ${String(refunded.json?.eta_days)} days.`,
+      `Your refund of ${amount} EUR for order ${id} is on its way and should reach your account within ${String(refunded.json?.eta_days)} days.`,
+      `Done! Order ${id} is refunded: ${amount} EUR, which should reach your account within ${String(refunded.json?.eta_days)} days.`,
+    ]),
+  };
+}
+
 const ORDERS: AgentFamily<OrderWorld> = {
   name: 'order_support',
   tools: [
@@ -133,14 +168,14 @@ const ORDERS: AgentFamily<OrderWorld> = {
     tool('escalate', 'Hand over to a human', { order_id: 'string', queue: 'string', note: 'string' }),
   ],
   makeWorld(random, isShifted) {
-    const its = person(random);
+    const customer = person(random);
     const order = `ORD-${digits(random, 6)}`;
     return {
       order_id: order,
       said_id: random.chance(0.12) ? `ORD-${digits(random, 5)}` : order,
       customer: {
         id: `CUS${digits(random, 5)}`,
-        ...its,
+        ...customer,
         tier: pick(random, ['standard', 'standard', 'silver', 'gold']),
       },
       item: pick(random, ITEMS),
@@ -270,39 +305,9 @@ Never promise delivery dates. Be brief and kind.`,
         final: `I've passed your new address for ${id} on to our colleagues (${String(ticket.json?.ticket)}).`,
       };
     }
-    const amount = w.amount.toFixed(2);
     switch (w.status) {
-      case 'delivered': {
-        if (w.amount > 200) {
-          const ticket = lastOf(log, 'escalate');
-          if (ticket === undefined)
-            return call('escalate', {
-              order_id: id,
-              queue: 'refunds',
-              note: `Refund of ${amount} EUR needs approval`,
-            });
-          return {
-            final: pick(random, [
-              `Since ${amount} EUR needs an approval, I've handed your refund for ${id} to a colleague. Your ticket is ${String(ticket.json?.ticket)}.`,
-              `Your refund for ${id} (${amount} EUR) needs an approval; a colleague has it now under ticket ${String(ticket.json?.ticket)}.`,
-            ]),
-          };
-        }
-        const refund = okOf(log, 'refund_order');
-        if (refund === undefined)
-          return call(
-            'refund_order',
-            { order_id: id, amount: w.amount, currency: 'EUR' },
-            maybe(random, `The order was delivered, so I can refund ${amount} EUR.`),
-          );
-        return {
-          final: pick(random, [
-            `I've refunded ${amount} EUR for order ${id}. It should reach your account within ${String(refund.json?.eta_days)} days.`,
-            `Your refund of ${amount} EUR for order ${id} is on its way and should reach your account within ${String(refund.json?.eta_days)} days.`,
-            `Done! Order ${id} is refunded: ${amount} EUR, which should reach your account within ${String(refund.json?.eta_days)} days.`,
-          ]),
-        };
-      }
+      case 'delivered':
+        return refund(w, log, random);
       case 'pending':
         if (okOf(log, 'cancel_order') === undefined) return call('cancel_order', { order_id: id });
         return {
@@ -504,7 +509,7 @@ ${requestNoise(random)}`,
       );
     const close = (resolution: string): Act => {
       if (lastOf(log, 'write_summary') === undefined && resolution !== 'self_recovered') {
-        // Free words: nobody can foretell them.
+        // Free words, which cannot be predicted.
         const text = [
           pick(random, ['Impact:', 'What we saw:', 'Summary:', 'Timeline:']),
           pick(random, [
@@ -520,7 +525,7 @@ ${requestNoise(random)}`,
         ].join(' ');
         return call('write_summary', { alert_id: w.alert, text });
       }
-      if (!w.done.some((one) => one.startsWith('close')))
+      if (!w.done.some((done) => done.startsWith('close')))
         return call('close_alert', { alert_id: w.alert, resolution });
       return {
         final: pick(random, [
@@ -541,14 +546,14 @@ ${requestNoise(random)}`,
         return close('restarted');
       case 'bad_deploy':
         if (lastOf(log, 'list_deploys') === undefined) return call('list_deploys', { service: w.service });
-        if (!w.done.some((one) => one.startsWith('rollback')))
+        if (!w.done.some((done) => done.startsWith('rollback')))
           return call('rollback', { service: w.service, version: w.versions[1]! });
         return close('rolled_back');
       case 'dns':
       case 'certificate': {
         const owner = okOf(log, 'service_owner');
         if (owner === undefined) return call('service_owner', { service: w.service });
-        if (!w.done.some((one) => one.startsWith('page')))
+        if (!w.done.some((done) => done.startsWith('page')))
           return call('page', {
             team: w.team,
             severity: w.cause === 'dns' ? 'sev2' : 'sev1',
@@ -571,7 +576,7 @@ ${requestNoise(random)}`,
     const should = wanted[w.cause]!;
     return (
       w.done.length === should.length &&
-      should.every((one, i) => w.done[i] === one) &&
+      should.every((action, i) => w.done[i] === action) &&
       final.includes(w.alert)
     );
   },
@@ -865,7 +870,7 @@ const HOTELS = [
   'Blue Door',
 ];
 const cheapest = (flights: readonly Flight[]): Flight =>
-  flights.reduce((best, one) => (one.price < best.price ? one : best));
+  flights.reduce((best, flight) => (flight.price < best.price ? flight : best));
 const TRAVEL: AgentFamily<TravelWorld> = {
   name: 'travel_booking',
   tools: [
@@ -954,7 +959,7 @@ ${requestNoise(random)}`,
           booking: `BK${w.refs}`,
           flight_id: input.flight_id,
           status: 'confirmed',
-          price: w.flights.find((one) => one.flight_id === input.flight_id)?.price ?? 0,
+          price: w.flights.find((flight) => flight.flight_id === input.flight_id)?.price ?? 0,
         });
       case 'search_hotels':
         return json({ city: input.city, hotels: input.city === w.to ? w.hotels : [] });
@@ -978,7 +983,8 @@ ${requestNoise(random)}`,
       );
     if (w.flight === '') {
       const tried = lastOf(log, 'book_flight');
-      const open = tried === undefined ? w.flights : w.flights.filter((one) => one.flight_id !== w.soldOut);
+      const open =
+        tried === undefined ? w.flights : w.flights.filter((flight) => flight.flight_id !== w.soldOut);
       const best = cheapest(open);
       return call(
         'book_flight',
@@ -986,13 +992,13 @@ ${requestNoise(random)}`,
         maybe(random, `${best.carrier} at ${best.price} EUR is the cheapest.`),
       );
     }
-    const flight = w.flights.find((one) => one.flight_id === w.flight.split(' ')[0])!;
+    const flight = w.flights.find((flight) => flight.flight_id === w.flight.split(' ')[0])!;
     if (flight === undefined) return { final: 'Something went wrong with the flight.' };
     if (w.nights > 0) {
       if (lastOf(log, 'search_hotels') === undefined)
         return call('search_hotels', { city: w.to, check_in: w.day, nights: w.nights });
       if (w.hotel === '') {
-        const best = w.hotels.reduce((one, other) => (other.rating > one.rating ? other : one));
+        const best = w.hotels.reduce((best, hotel) => (hotel.rating > best.rating ? hotel : best));
         return call('book_hotel', {
           hotel_id: best.hotel_id,
           guest: w.traveller,
@@ -1016,9 +1022,9 @@ ${requestNoise(random)}`,
   },
   isDone(w, _log, final) {
     if (w.mode === 'train') return w.flight === '' && final.includes(w.to);
-    const open = w.flights.filter((one) => one.flight_id !== w.soldOut);
+    const open = w.flights.filter((flight) => flight.flight_id !== w.soldOut);
     if (w.flight !== `${cheapest(open).flight_id} ${w.traveller}`) return false;
-    const best = w.hotels.reduce((one, other) => (other.rating > one.rating ? other : one));
+    const best = w.hotels.reduce((best, hotel) => (hotel.rating > best.rating ? hotel : best));
     const hotel = w.nights === 0 ? '' : `${best.hotel_id} ${w.traveller} ${w.day} ${w.nights}`;
     return w.hotel === hotel && final.includes(`BK${w.refs}`);
   },

@@ -2,15 +2,17 @@
  * The rules with which the monitors are compared: guards that coding agents ship, and simple similarities, as the
  * README of the labelled runs describes them. Each gives the indices of the steps at which it fires.
  */
-import type { MonitorStep } from '../../src/domain/monitors/digest.ts';
+import type { MonitorStep } from '../../src/domain/monitors/masked-step.ts';
 
-export interface Baseline {
+interface Baseline {
   name: string;
   fires(steps: readonly MonitorStep[], at: number): boolean;
 }
 
+/** The labelled runs know all of their texts. */
+const textOf = (known: string | null): string => known ?? '';
 const callOf = (step: MonitorStep): string => `${step.action}\u0000${step.action_input}`;
-const firstLine = (step: MonitorStep): string => step.observation.split('\n', 1)[0]!;
+const firstLine = (step: MonitorStep): string => textOf(step.observation).split('\n', 1)[0]!;
 
 function wordsOf(text: string): Set<string> {
   return new Set(text.toLowerCase().match(/\w+/g) ?? []);
@@ -25,7 +27,7 @@ function jaccard(a: Set<string>, b: Set<string>): number {
 
 function meanInputJaccard(steps: readonly MonitorStep[], at: number): number {
   if (at < 2) return 0;
-  const [a, b, c] = steps.slice(at - 2, at + 1).map((step) => wordsOf(step.action_input));
+  const [a, b, c] = steps.slice(at - 2, at + 1).map((step) => wordsOf(textOf(step.action_input)));
   return (jaccard(a!, b!) + jaccard(b!, c!) + jaccard(a!, c!)) / 3;
 }
 
@@ -87,7 +89,8 @@ export const BASELINES: readonly Baseline[] = [
   {
     name: 'last 2 results Jaccard >= 0.8',
     fires: (steps, at) =>
-      at >= 1 && jaccard(wordsOf(steps[at - 1]!.observation), wordsOf(steps[at]!.observation)) >= 0.8,
+      at >= 1 &&
+      jaccard(wordsOf(textOf(steps[at - 1]!.observation)), wordsOf(textOf(steps[at]!.observation))) >= 0.8,
   },
   { name: 'last 3 inputs mean Jaccard >= 0.5', fires: (steps, at) => meanInputJaccard(steps, at) >= 0.5 },
   { name: 'last 3 inputs mean Jaccard >= 0.35', fires: (steps, at) => meanInputJaccard(steps, at) >= 0.35 },

@@ -7,6 +7,7 @@
  */
 import { digestStep } from '../../src/domain/monitors/digest.ts';
 import { StepFeatures } from '../../src/domain/monitors/features.ts';
+import { maskStep } from '../../src/domain/monitors/masked-step.ts';
 import { makeMemory, RunMemory } from '../../src/domain/monitors/memory.ts';
 import { LIKE_STEPS, measureParaphrase } from '../../src/domain/monitors/semantic-loop.ts';
 import { type AgentRun, type DataSet, dataSetOf } from './agent-runs.ts';
@@ -101,7 +102,7 @@ function measureRuns(runs: readonly AgentRun[]): Row[] {
     const memory = new RunMemory(makeMemory(run.task));
     const set = dataSetOf(run);
     return run.steps.map((step): Row => {
-      const features = new StepFeatures(digestStep(step).features);
+      const features = new StepFeatures(digestStep(maskStep(step)).features);
       const measured = measureParaphrase(features, memory);
       memory.remember(features);
       const { labels } = run;
@@ -122,7 +123,7 @@ function measureRuns(runs: readonly AgentRun[]): Row[] {
   });
 }
 
-export interface CrossValidation {
+interface CrossValidation {
   /** Weights on all runs: repetition, answered, retry, sameness, bias (shifted). */
   weights: number[];
   precision: { mean: number; low: number; high: number };

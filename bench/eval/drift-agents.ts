@@ -1,17 +1,16 @@
 /**
  * Silent changes as real students meet them: a student that has learnt a synthetic agent is asked about runs of the agent as it was
  * and as it has become (agent-changes.ts), and the product's own watch audits and suspends. What it says of each run is found
- * once; then many watches, each with audits of its own, go through the runs. Bench process.
+ * once; then many watches, each with its own audits, go through the runs. Bench process.
  */
 
 import { ExactIndex } from '../../src/search/exact-index.ts';
 import { createPrng } from '../../src/std/prng.ts';
-import { answersAgree } from '../../src/student/model/agreement.ts';
 import { kindOfAnswer } from '../../src/student/model/answer-kind.ts';
-import { calibrateStudent } from '../../src/student/model/calibration.ts';
 import { DriftWatch } from '../../src/student/model/drift-watch.ts';
 import { Student } from '../../src/student/model/student.ts';
-import { fitStudent, limitAgents } from '../../src/student/model/student-fit.ts';
+import { calibrateStudent } from '../../src/teaching/calibration.ts';
+import { fitStudent, limitAgents } from '../../src/teaching/student-fit.ts';
 import { AGENT_CHANGES, type AgentChange } from './agent-changes.ts';
 import { canChange } from './agent-families.ts';
 import { recordRun } from './relegation-runs.ts';
@@ -41,7 +40,7 @@ interface AskedRun {
 interface DriftRow {
   family: string;
   change: string;
-  /** Share of the steps that the student covers, and of those wrong, if nobody watched. */
+  /** Share of the steps that the student covers, and of those wrong, without a watch. */
   covered: number;
   wrong: number;
   /** Over the watches; null: nothing covered was wrong, so nothing is to be noticed. */
@@ -93,9 +92,8 @@ function askRuns(
     const covered = steps.flatMap(({ step, answer }): Covered[] => {
       const decision = student.decide(step, threshold);
       if (!decision.covered || decision.answer === null) return [];
-      return [
-        { kind: kindOfAnswer(decision.answer.content), is_wrong: !answersAgree(decision.answer, answer) },
-      ];
+      const is_wrong = decision.agrees?.(answer.content) !== true;
+      return [{ kind: kindOfAnswer(decision.answer.content), is_wrong }];
     });
     return { steps: steps.length, covered };
   });

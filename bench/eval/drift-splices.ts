@@ -4,6 +4,7 @@
  * have none that talk to a person, since those belong to the other person. Part of the monitors' evaluation.
  */
 import { digestStep } from '../../src/domain/monitors/digest.ts';
+import { maskStep } from '../../src/domain/monitors/masked-step.ts';
 import { advanceMonitors, initialMonitors } from '../../src/domain/monitors/monitors.ts';
 import { BUILT_IN_PROFILES } from '../../src/domain/monitors/profiles.ts';
 import { type AgentRun, DATA_SETS, type DataSet, dataSetOf } from './agent-runs.ts';
@@ -16,7 +17,7 @@ const OTHER_STEPS_MIN = 6;
 /** From one run to the next that may be put in: neighbours in the file are near-copies. */
 const STRIDE = 7;
 
-export interface SpliceRow {
+interface SpliceRow {
   from: DataSet;
   to: DataSet;
   runs: number;
@@ -26,7 +27,11 @@ export interface SpliceRow {
 function isTold(task: string, steps: AgentRun['steps'], from: number): boolean {
   let state = initialMonitors(task);
   return steps.some((step, at) => {
-    const result = advanceMonitors(state, digestStep({ ...step, step_index: at }), BUILT_IN_PROFILES.qa);
+    const result = advanceMonitors(
+      state,
+      digestStep(maskStep({ ...step, step_index: at })),
+      BUILT_IN_PROFILES.qa,
+    );
     state = result.state;
     return at > from && result.outcome.fired.includes('silent_topic_drift');
   });

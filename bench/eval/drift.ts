@@ -9,7 +9,7 @@ import { DriftWatch } from '../../src/student/model/drift-watch.ts';
 
 const PROMISE = 0.05;
 const AUDIT_SHARE = 0.05;
-/** Steps of a run, each a kind of answer of its own. */
+/** Steps of a run, each a different kind of answer. */
 const KINDS = ['find', 'read', 'check', 'write', 'text'] as const;
 const CALM_RUNS = 10_000;
 const CALM_AGENTS = 1_000;

@@ -20,7 +20,7 @@ const ERROR_RATES: Readonly<Record<Exclude<Quality, 'hostile'>, readonly number[
 };
 
 /** What is wrong with a hostile model's answers, in turns. */
-export const HOSTILE_WAYS = [
+const HOSTILE_WAYS = [
   'no answer',
   'no JSON',
   'malformed arguments',
@@ -72,7 +72,7 @@ export class ModelServer {
 
   #answer(step: string, response: ServerResponse): void {
     const known = this.#known.get(step);
-    if (known === undefined) throw new Error('a step that nobody has told of');
+    if (known === undefined) throw new Error('an unknown step');
     if (this.quality === 'hostile') {
       harm(response, HOSTILE_WAYS[this.requests % HOSTILE_WAYS.length]!, known.content);
       return;

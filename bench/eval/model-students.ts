@@ -5,9 +5,6 @@
  * one is met by a student that was calibrated with a perfect one. Bench process.
  */
 
-import { type GoldenRun, mainScope } from '../../src/analysis/golden-steps.ts';
-import { splitForService } from '../../src/analysis/held-out.ts';
-import { calibrateService, type ServiceAnswer } from '../../src/analysis/service-calibration.ts';
 import type { NormalRequest } from '../../src/domain/turn.ts';
 import { ExactIndex } from '../../src/search/exact-index.ts';
 import { systemClock } from '../../src/std/clock.ts';
@@ -22,6 +19,9 @@ import { type ReadRequest, readServiceStep } from '../../src/student/serving/ser
 import { readWireRequest, WIRES } from '../../src/student/serving/step-reading.ts';
 import { StudentService, TOO_LATE } from '../../src/student/serving/student-service.ts';
 import { ToolSchemas } from '../../src/student/serving/tool-schemas.ts';
+import { type GoldenRun, mainScope } from '../../src/teaching/golden-steps.ts';
+import { splitForService } from '../../src/teaching/held-out.ts';
+import { calibrateService, type ServiceAnswer } from '../../src/teaching/service-calibration.ts';
 import { FAMILY_NAMES } from './agent-families.ts';
 import { ModelServer, QUALITIES, type Quality } from './model-server.ts';
 import { type RecordedRun, type RecordedStep, recordRuns } from './relegation-runs.ts';
@@ -119,7 +119,7 @@ function teach(server: ModelServer, step: RecordedStep): void {
 
 async function calibrate(golden: readonly GoldenFamilyRun[], service: StudentService, schemas: ToolSchemas) {
   const recorded = new Map(
-    golden.flatMap(({ steps, recorded: its }) => steps.map((one, at) => [one, its[at]!])),
+    golden.flatMap(({ steps, recorded }) => steps.map((step, at) => [step, recorded[at]!])),
   );
   const split = splitForService([...golden], (run) => mainScope(run), null);
   return calibrateService(
@@ -185,27 +185,27 @@ async function serve(
   const service = new StudentService(of, '', clock);
   const kinds = new Map<string, { served: number; errors: number }>();
   const sum = { steps: steps.length, served: 0, errors: 0, asked: 0, wrong_if_all: 0, longest_ms: 0 };
-  for (const one of steps) {
-    const decision = student.decide(one.step, threshold, 'coverage');
+  for (const recorded of steps) {
+    const decision = student.decide(recorded.step, threshold, 'coverage');
     if (!decision.covered) continue;
-    const asked = readRequest(one);
+    const asked = readRequest(recorded);
     const from = performance.now();
     const answer = await ask(service, asked, deadlineMs);
     sum.asked += 1;
     sum.longest_ms = Math.max(sum.longest_ms, performance.now() - from);
-    const isWrong = answer === null || !answersAgree(answer, one.answer);
+    const isWrong = answer === null || !answersAgree(answer, recorded.answer);
     if (isWrong) sum.wrong_if_all += 1;
     if (answer === null || !isFitAnswer(answer, asked.request, asked, schemas)) continue;
     const agent = decision.agent ?? '';
     const kind = student.kindOf(agent, answer.content, asked.request);
     if (!student.serves(agent, kind, decision.score)) continue;
-    const key = `${one.family} ${kind}`;
-    const its = kinds.get(key) ?? { served: 0, errors: 0 };
-    kinds.set(key, its);
-    its.served += 1;
+    const key = `${recorded.family} ${kind}`;
+    const counted = kinds.get(key) ?? { served: 0, errors: 0 };
+    kinds.set(key, counted);
+    counted.served += 1;
     sum.served += 1;
     if (!isWrong) continue;
-    its.errors += 1;
+    counted.errors += 1;
     sum.errors += 1;
   }
   await service.close();
@@ -220,13 +220,13 @@ async function serve(
 
 function judge(rows: readonly ModelRow[]): Record<string, boolean> {
   const of = (quality: Quality): ModelRow[] => rows.filter((row) => row.quality === quality);
-  const share = (its: readonly ModelRow[], read: (row: ModelRow) => number): number =>
-    its.reduce((all, row) => all + read(row), 0);
-  const error = (its: readonly ModelRow[]): number =>
-    share(its, ({ errors }) => errors) /
+  const share = (chosen: readonly ModelRow[], read: (row: ModelRow) => number): number =>
+    chosen.reduce((all, row) => all + read(row), 0);
+  const error = (chosen: readonly ModelRow[]): number =>
+    share(chosen, ({ errors }) => errors) /
     Math.max(
       1,
-      share(its, ({ served }) => served),
+      share(chosen, ({ served }) => served),
     );
   const [perfect, mediocre, poor, hostile] = QUALITIES.map(of) as [
     ModelRow[],
@@ -257,9 +257,9 @@ function print(rows: readonly ModelRow[], seeds: number): void {
   const share = (part: number, whole: number): string =>
     `${((100 * part) / Math.max(1, whole)).toFixed(1)} %`;
   for (const quality of QUALITIES) {
-    const its = rows.filter((row) => row.quality === quality);
-    const sum = (read: (row: ModelRow) => number): number => its.reduce((all, row) => all + read(row), 0);
-    const worst = its.map((row) => row.worst_kind).filter((kind) => kind !== null);
+    const chosen = rows.filter((row) => row.quality === quality);
+    const sum = (read: (row: ModelRow) => number): number => chosen.reduce((all, row) => all + read(row), 0);
+    const worst = chosen.map((row) => row.worst_kind).filter((kind) => kind !== null);
     const worstShare = Math.max(0, ...worst.map(({ served, errors }) => errors / served));
     console.log(
       quality.padEnd(12) +
@@ -282,7 +282,7 @@ function print(rows: readonly ModelRow[], seeds: number): void {
           ),
           String(sum(({ kinds_served }) => kinds_served)),
           share(worstShare, 1),
-          Math.max(...its.map(({ longest_ms }) => longest_ms)).toFixed(0),
+          Math.max(...chosen.map(({ longest_ms }) => longest_ms)).toFixed(0),
         ]),
     );
   }

@@ -2,11 +2,13 @@
  * How well the six monitors find what people and ledgers marked in public agent runs, and how often they fire in
  * runs that went well. `node bench/eval/run.ts monitors [file]`. Prints tables, writes bench/results.
  *
- * A step labelled as loop counts as caught when `fired` holds semantic_loop or infinite_loop there. The other monitors
- * are counted by step and by run, against the annotated failures that the README of the data maps to them; their
+ * A step labelled as loop counts as caught when `fired` holds a loop monitor there. The other monitors are
+ * counted by step and by run, against the annotated failures that the README of the data maps to them; their
  * negatives are the passed runs of tau-retail. The comparison is a monitor that always fires; its precision is the prevalence.
  */
+import { LOOP_MONITORS } from '../../src/domain/monitors/definitions.ts';
 import { digestStep } from '../../src/domain/monitors/digest.ts';
+import { maskStep } from '../../src/domain/monitors/masked-step.ts';
 import { advanceMonitors, initialMonitors } from '../../src/domain/monitors/monitors.ts';
 import { MONITOR_NAMES, type MonitorName } from '../../src/domain/monitors/names.ts';
 import { BUILT_IN_PROFILES, findBuiltInProfile } from '../../src/domain/monitors/profiles.ts';
@@ -109,7 +111,7 @@ function judgeRun(run: AgentRun): Judged {
   let state = initialMonitors(run.task);
   let interventions = 0;
   const fired = run.steps.map((step) => {
-    const result = advanceMonitors(state, digestStep(step), profile);
+    const result = advanceMonitors(state, digestStep(maskStep(step)), profile);
     state = result.state;
     if (result.outcome.intervention !== null) interventions += 1;
     return new Set(result.outcome.fired);
@@ -118,7 +120,7 @@ function judgeRun(run: AgentRun): Judged {
 }
 
 const isLoop = (fired: ReadonlySet<MonitorName>): boolean =>
-  fired.has('semantic_loop') || fired.has('infinite_loop');
+  LOOP_MONITORS.some((monitor) => fired.has(monitor));
 const passed = (judged: Judged): boolean => judged.run.labels.outcome === 'success';
 const f2 = (value: number): string => (Number.isNaN(value) ? '-' : value.toFixed(2));
 
@@ -181,9 +183,11 @@ interface LoopRow {
 
 function measureLoops(all: readonly Judged[]): LoopRow[] {
   const rules: { name: string; fires: (judged: Judged, at: number) => boolean }[] = [
-    { name: 'semantic_loop or infinite_loop', fires: (judged, at) => isLoop(judged.fired[at]!) },
-    { name: 'semantic_loop', fires: (judged, at) => judged.fired[at]!.has('semantic_loop') },
-    { name: 'infinite_loop', fires: (judged, at) => judged.fired[at]!.has('infinite_loop') },
+    { name: LOOP_MONITORS.join(' or '), fires: (judged, at) => isLoop(judged.fired[at]!) },
+    ...LOOP_MONITORS.map((monitor) => ({
+      name: monitor,
+      fires: (judged: Judged, at: number) => judged.fired[at]!.has(monitor),
+    })),
     ...BASELINES.map((rule) => ({
       name: rule.name,
       fires: (judged: Judged, at: number) => rule.fires(judged.run.steps, at),
@@ -208,7 +212,10 @@ interface FailureRow {
 
 /** Monitors with annotated failures: each step and each run with one against all others of those and of passed retail runs. */
 function measureFailures(all: readonly Judged[]): FailureRow[] {
-  return (['claim_contradiction', 'silent_topic_drift', 'verification_skip'] as const).map((monitor) => {
+  const annotated = MONITOR_NAMES.filter((monitor) =>
+    all.some(({ run }) => run.labels.failures.some((failure) => failure.monitor === monitor)),
+  ).toSorted();
+  return annotated.map((monitor) => {
     const steps: Item[] = [];
     const runs: Item[] = [];
     all.forEach((judged, number) => {
@@ -282,6 +289,30 @@ export function evaluateMonitors(file = DEFAULT_FILE): void {
   const loops = measureLoops(all);
   const own = ledgerItems(all, (judged, at) => isLoop(judged.fired[at]!));
   const interval = { precision: resample(own, (r) => r.precision), recall: resample(own, (r) => r.recall) };
+  printLoops(loops);
+  console.log(
+    `95 % interval of the first row, runs resampled: P ${interval.precision.map(f2).join(' to ')}, R ${interval.recall.map(f2).join(' to ')}`,
+  );
+  const validation = crossValidate(runs);
+  const { precision, recall } = validation;
+  console.log(
+    `weights fitted on other tasks: P ${f2(precision.mean)} (${f2(precision.low)} to ${f2(precision.high)}), R ${f2(recall.mean)} (${f2(recall.low)} to ${f2(recall.high)}), alarms on passed airline runs ${validation.airline_alarms.toFixed(1)}; on all: ${validation.weights.map(f2).join(', ')}`,
+  );
+  const failures = measureFailures(all);
+  printFailures(failures);
+  const alarms = measureAlarms(all);
+  printAlarms(alarms);
+  const splices = measureSplices(runs);
+  printSplices(splices);
+  const path = saveResult({
+    suite: 'monitors',
+    ...takeProvenance(),
+    ...{ runs: runs.length, steps, cpu_us_per_step, loops, interval, validation, failures, alarms, splices },
+  });
+  console.log(`\n${path}`);
+}
+
+function printLoops(loops: ReturnType<typeof measureLoops>): void {
   const prevalence = loops[0]!.rates;
   printTable(
     `Loops: steps judged by the ledger (${prevalence.judged}, prevalence ${f2(prevalence.prevalence)}), and runs with an alarm`,
@@ -296,17 +327,9 @@ export function evaluateMonitors(file = DEFAULT_FILE): void {
       ),
     })),
   );
-  console.log(
-    `95 % interval of the first row, runs resampled: P ${interval.precision.map(f2).join(' to ')}, R ${interval.recall.map(f2).join(' to ')}`,
-  );
+}
 
-  const validation = crossValidate(runs);
-  const { precision, recall } = validation;
-  console.log(
-    `weights fitted on other tasks: P ${f2(precision.mean)} (${f2(precision.low)} to ${f2(precision.high)}), R ${f2(recall.mean)} (${f2(recall.low)} to ${f2(recall.high)}), alarms on passed airline runs ${validation.airline_alarms.toFixed(1)}; on all: ${validation.weights.map(f2).join(', ')}`,
-  );
-
-  const failures = measureFailures(all);
+function printFailures(failures: ReturnType<typeof measureFailures>): void {
   printTable(
     'Other monitors: annotated steps and runs, against passed tau-retail runs',
     failures.flatMap((row) =>
@@ -323,8 +346,9 @@ export function evaluateMonitors(file = DEFAULT_FILE): void {
       })),
     ),
   );
+}
 
-  const alarms = measureAlarms(all);
+function printAlarms(alarms: ReturnType<typeof measureAlarms>): void {
   printTable(
     'Runs with an alarm',
     MONITOR_NAMES.map((monitor) => ({
@@ -334,7 +358,9 @@ export function evaluateMonitors(file = DEFAULT_FILE): void {
       ),
     })),
   );
-  const splices = measureSplices(runs);
+}
+
+function printSplices(splices: ReturnType<typeof measureSplices>): void {
   printTable(
     'silent_topic_drift: runs (row) that go on with the steps of another task (column), told of those',
     DATA_SETS.map((from) => ({
@@ -344,10 +370,4 @@ export function evaluateMonitors(file = DEFAULT_FILE): void {
       ),
     })),
   );
-  const path = saveResult({
-    suite: 'monitors',
-    ...takeProvenance(),
-    ...{ runs: runs.length, steps, cpu_us_per_step, loops, interval, validation, failures, alarms, splices },
-  });
-  console.log(`\n${path}`);
 }

@@ -10,7 +10,7 @@ import { readTokens } from '../../src/student/model/text-tokens.ts';
 import type { MessagesRequest, WireBlock } from './agent-family.ts';
 import type { RecordedStep } from './relegation-runs.ts';
 
-export interface CachedAnswer {
+interface CachedAnswer {
   answer: StudentAnswer;
   /** Cosine; 1 for an exact match. */
   similarity: number;
@@ -62,7 +62,8 @@ export class SemanticCache {
   constructor(steps: readonly RecordedStep[]) {
     const counts = new Map<number, number>();
     const terms = steps.map(({ request }) => readTerms(request));
-    for (const its of terms) for (const term of its.keys()) counts.set(term, (counts.get(term) ?? 0) + 1);
+    for (const counted of terms)
+      for (const term of counted.keys()) counts.set(term, (counts.get(term) ?? 0) + 1);
     for (const [term, count] of counts) this.#idf.set(term, Math.log((steps.length + 1) / count));
     for (const [i, { request, answer }] of steps.entries()) {
       const tools = toolsOf(request);

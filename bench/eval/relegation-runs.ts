@@ -1,11 +1,11 @@
 /** Golden runs of the synthetic families, as the student learns them. Bench process. */
 
 import type { NormalAnswer } from '../../src/domain/turn.ts';
-import { readMessagesBlocks } from '../../src/providers/messages/normal-turn.ts';
+import { readMessagesBlocks } from '../../src/providers/messages/request.ts';
 import { NormalReading } from '../../src/providers/normal-reading.ts';
 import { type AnswerDigest, digestAnswer } from '../../src/student/model/answer.ts';
+import type { LearnedStep } from '../../src/student/model/learned-step.ts';
 import type { StepDigest } from '../../src/student/model/step.ts';
-import type { LearnedStep } from '../../src/student/model/student-fit.ts';
 import { readStep as readWireStep, WIRES } from '../../src/student/serving/step-reading.ts';
 import type { AgentChange } from './agent-changes.ts';
 import { FAMILY_NAMES, startRun } from './agent-families.ts';
@@ -41,6 +41,7 @@ export function readAnswer(answer: MessagesAnswer): AnswerDigest {
       output_tokens: answer.usage.output_tokens,
       cache_read_tokens: 0,
       cache_write_tokens: 0,
+      cache_write_1h_tokens: null,
     },
     error: null,
   };

@@ -3,7 +3,7 @@
  * runs to learn from, others held out, and runs of kinds that were never seen. Beside two caches. Bench process.
  *
  * Two measures. Step by step: each step of a held-out run with the context that the frontier model made; an error is an
- * answer that does not agree with the frontier model's (src/student/model/agreement.ts). In the loop: the student acts
+ * answer that does not agree with the frontier model's (src/student/model/equivalence.ts). In the loop: the student acts
  * in the world where a step is covered and the frontier model where none is, so that histories hold answers of both;
  * an error is what the frontier model would not have answered there, and success is what the world says, so that it does
  * not depend on the definition of agreement. Beside it the same with runs that stay with the frontier model.
@@ -16,20 +16,22 @@ import { parseArgs } from 'node:util';
 import { ExactIndex } from '../../src/search/exact-index.ts';
 import { answersAgree } from '../../src/student/model/agreement.ts';
 import { kindOfAnswer } from '../../src/student/model/answer-kind.ts';
-import { type Calibration, CURVE_TARGETS, calibrateStudent } from '../../src/student/model/calibration.ts';
 import type { StudentAnswer } from '../../src/student/model/decision.ts';
 import { boundError } from '../../src/student/model/error-bound.ts';
 import { Student, type StudentIndex } from '../../src/student/model/student.ts';
-import { fitStudent, limitAgents } from '../../src/student/model/student-fit.ts';
+import { type Calibration, CURVE_TARGETS, calibrateStudent } from '../../src/teaching/calibration.ts';
+import { fitStudent, limitAgents } from '../../src/teaching/student-fit.ts';
 import { saveResult, takeProvenance } from '../results.ts';
 import { FAMILY_NAMES, startRun } from './agent-families.ts';
 import type { MessagesAnswer, MessagesRequest, WireBlock } from './agent-family.ts';
 import { evaluateDrift } from './drift.ts';
 import { evaluateAgentDrift } from './drift-agents.ts';
+import { evaluateHeldBack, readHeldBackFlags } from './held-back/held-back.ts';
 import { evaluateModelStudents } from './model-students.ts';
 import { ExactCache, SemanticCache } from './relegation-baselines.ts';
 import { type RecordedStep, readAnswer, readStep, recordRuns } from './relegation-runs.ts';
 import { evaluateTrajectories } from './trajectories.ts';
+import { evaluateVaried } from './varied.ts';
 import { loadVersion, measureVersion, type StudentVersion, type VersionPoint } from './version-before.ts';
 
 /** Dollars a million tokens, for example. */
@@ -56,7 +58,7 @@ interface Point {
   steps: number;
 }
 
-/** Whole runs with somebody in front of the frontier model. */
+/** Whole runs with a student or a cache in front of the frontier model. */
 interface LoopPoint {
   success: number;
   cost_saved: number;
@@ -89,16 +91,25 @@ interface SeedResult {
   before?: VersionPoint[];
 }
 
-type Ask = (request: MessagesRequest) => { answer: StudentAnswer; score: number } | null;
+type Ask = (request: MessagesRequest) => Given | null;
+
+/** An answer, and whether another one is equivalent to it. */
+interface Given {
+  answer: StudentAnswer;
+  score: number;
+  agrees(other: StudentAnswer): boolean;
+}
 
 const makeIndex = (dimensions: number): StudentIndex => new ExactIndex(dimensions);
 
 /**
  * Prints and stores the evaluation.
  * @param args `--seeds N`, `--first-seed N`, `--runs N`, `--before DIR` (a checkout of another version), `--no-learning`, `--no-drift`,
- *   `--no-trajectories`, `--no-models`, `--models-alone` (the models behind students, and nothing else), `--no-save`
+ *   `--no-trajectories`, `--no-models`, `--no-varied`, `--models-alone` (the models behind students, and nothing else), `--no-held-back`,
+ *   `--no-save`; or `--held-back` (the held-back agents, and nothing else) with the flags of `readHeldBackFlags`
  */
 export async function evaluateRelegation(...args: string[]): Promise<void> {
+  if (args.includes('--held-back')) return evaluateHeldBack(readHeldBackFlags(args));
   const { values } = parseArgs({
     args,
     options: {
@@ -110,7 +121,9 @@ export async function evaluateRelegation(...args: string[]): Promise<void> {
       'no-drift': { type: 'boolean' },
       'no-trajectories': { type: 'boolean' },
       'no-models': { type: 'boolean' },
+      'no-varied': { type: 'boolean' },
       'models-alone': { type: 'boolean' },
+      'no-held-back': { type: 'boolean' },
       'no-save': { type: 'boolean' },
     },
   });
@@ -126,6 +139,9 @@ export async function evaluateRelegation(...args: string[]): Promise<void> {
     if (values['no-save'] !== true) console.log(`\n${saveResult(result)}`);
     return;
   }
+  // First, because it is the figure that agents which the student does not know can expect.
+  if (values['no-held-back'] !== true)
+    await evaluateHeldBack({ seed: first, is_saved: values['no-save'] !== true });
   const before = values.before === undefined ? null : loadVersion(values.before);
   const results = seedList.map((seed) => evaluateSeed(seed, runs, before));
   printSeeds(results, runs);
@@ -134,6 +150,7 @@ export async function evaluateRelegation(...args: string[]): Promise<void> {
   const learning =
     values['no-learning'] === true ? [] : LEARNING_RUNS.map((runs) => learn(runs, first, seeds));
   if (learning.length > 0) printLearning(learning);
+  const varied = values['no-varied'] === true ? null : evaluateVaried(seedList);
   const isDrifting = values['no-drift'] !== true;
   const { goals: watched = {}, ...drift } = isDrifting ? evaluateDrift() : {};
   const changed = isDrifting ? evaluateAgentDrift(first) : null;
@@ -149,6 +166,7 @@ export async function evaluateRelegation(...args: string[]): Promise<void> {
     prices: PRICES,
     seeds: results,
     learning,
+    varied,
     drift,
     changed_agents: changed,
     trajectories,
@@ -229,10 +247,10 @@ function countByKind(
     const decision = student.decide(step, threshold);
     if (!decision.covered || decision.answer === null) continue;
     const kind = `${family} ${kindOfAnswer(decision.answer.content)}`;
-    const its = counts[kind] ?? { served: 0, errors: 0 };
-    counts[kind] = its;
-    its.served++;
-    if (!answersAgree(decision.answer, answer)) its.errors++;
+    const counted = counts[kind] ?? { served: 0, errors: 0 };
+    counts[kind] = counted;
+    counted.served++;
+    if (decision.agrees?.(answer.content) !== true) counted.errors++;
   }
   return counts;
 }
@@ -242,23 +260,25 @@ function addKinds(results: readonly SeedResult[]): Map<string, { served: number;
   const sums = new Map<string, { served: number; errors: number }>();
   for (const { by_kind } of results) {
     for (const [kind, { served, errors }] of Object.entries(by_kind)) {
-      const its = sums.get(kind) ?? { served: 0, errors: 0 };
-      sums.set(kind, { served: its.served + served, errors: its.errors + errors });
+      const sum = sums.get(kind) ?? { served: 0, errors: 0 };
+      sums.set(kind, { served: sum.served + served, errors: sum.errors + errors });
     }
   }
   return sums;
 }
 
-function askStudent(
-  student: Student,
-  request: MessagesRequest,
-): { answer: StudentAnswer; score: number } | null {
-  const { answer, score, limit } = student.propose(readStep(request));
-  return answer === null || score === null || score > limit ? null : { answer, score };
+function askStudent(student: Student, request: MessagesRequest): Given | null {
+  const step = readStep(request);
+  const proposal = student.propose(step);
+  const { answer, score, limit } = proposal;
+  if (answer === null || score === null || score > limit) return null;
+  return { answer, score, agrees: (other) => student.agrees(step, proposal, other.content) };
 }
 
 function scoreOf(cached: { answer: StudentAnswer; similarity: number } | null): ReturnType<Ask> {
-  return cached === null ? null : { answer: cached.answer, score: Math.max(0, 1 - cached.similarity) };
+  if (cached === null) return null;
+  const { answer, similarity } = cached;
+  return { answer, score: Math.max(0, 1 - similarity), agrees: (other) => answersAgree(answer, other) };
 }
 
 interface Scored {
@@ -271,7 +291,7 @@ function scoreAll(steps: readonly RecordedStep[], ask: Ask): Scored[] {
     const given = ask(request);
     return given === null
       ? { score: null, is_right: false }
-      : { score: given.score, is_right: answersAgree(given.answer, answer) };
+      : { score: given.score, is_right: given.agrees(answer) };
   });
 }
 
@@ -308,7 +328,7 @@ function chooseSimilarity(
   return { similarity: best < 0 ? null : 1 - best, held_out: pointAt(scored, best < 0 ? -1 : best) };
 }
 
-/** The same runs for everybody: somebody serves what is covered, the frontier model the rest. @param stays its runs, too */
+/** The same runs for every `ask`, which serves what is covered; the frontier model serves the rest. @param stays its runs, too */
 function runLoop(ask: Ask, threshold: number, firstSeed: number, stays = false): LoopPoint {
   let successes = 0;
   let runs = 0;
@@ -332,7 +352,7 @@ function runLoop(ask: Ask, threshold: number, firstSeed: number, stays = false):
           run.takeAnswer(oracle);
         } else {
           served++;
-          if (!answersAgree(given.answer, readAnswer(oracle))) wrong++;
+          if (!given.agrees(readAnswer(oracle))) wrong++;
           run.takeAnswer({ content: toWire(given.answer, steps), stop_reason: given.answer.stop_reason });
         }
       }
@@ -441,7 +461,8 @@ function judge(results: readonly SeedResult[]): Record<string, boolean> {
   const exact = mean(results.map((result) => result.exact.held_out.coverage));
   const families = FAMILY_NAMES.map((name) => {
     const points = results.map(({ by_family }) => by_family[name]!);
-    const sum = (read: (point: Point) => number): number => points.reduce((all, one) => all + read(one), 0);
+    const sum = (read: (point: Point) => number): number =>
+      points.reduce((all, point) => all + read(point), 0);
     return (
       sum(({ errors }) => errors) /
       Math.max(
@@ -559,7 +580,7 @@ function printBefore(results: readonly SeedResult[]): void {
   console.log('\nthe version before: coverage and error, then this one');
   const sum = (list: readonly { served: number; errors: number; steps: number }[]): string[] => {
     const [served, errors, steps] = (['served', 'errors', 'steps'] as const).map((key) =>
-      list.reduce((all, one) => all + one[key], 0),
+      list.reduce((all, point) => all + point[key], 0),
     );
     return [percent(served! / Math.max(1, steps!)), percent(errors! / Math.max(1, served!))];
   };

@@ -4,18 +4,22 @@
  * embedding costs. It reads the sets where they are, names the ones that are missing, and keeps nothing of them.
  * Bench process; the model runs in the compute pool, as in the product.
  */
-import { existsSync, readFileSync } from 'node:fs';
-import { availableParallelism } from 'node:os';
-import { resolve } from 'node:path';
+import { existsSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { availableParallelism, tmpdir } from 'node:os';
+import { join, resolve } from 'node:path';
+import { setTimeout as delay } from 'node:timers/promises';
 import { parseArgs } from 'node:util';
 import { gunzipSync } from 'node:zlib';
 import { silenceModelRuntime } from '../../src/config.ts';
-import { COMPUTE_DEADLINE_MS, COMPUTE_QUEUE_CALLS } from '../../src/limits.ts';
+import { PATTERN_IMPORT_CHARACTERS } from '../../src/domain/pattern.ts';
 import { ComputePool } from '../../src/runtime/compute-pool.ts';
+import { COMPUTE_DEADLINE_MS, COMPUTE_QUEUE_CALLS } from '../../src/runtime/direct-channel.ts';
 import type { Embedder } from '../../src/search/embedder.ts';
 import { OnnxEmbedder } from '../../src/search/onnx-embedder.ts';
 import { findModelDir } from '../../src/search/open-embedder.ts';
 import { resolveModuleUrl } from '../../src/std/module-url.ts';
+import { JsonLine } from '../json-line.ts';
+import { startProduct } from '../product.ts';
 import { type Provenance, saveResult, takeProvenance } from '../results.ts';
 import { averagePrecision, ndcgAt10, rankAll, reciprocalRank, spearman } from './measures.ts';
 
@@ -42,6 +46,8 @@ interface Scores {
   ndcg_at_10: number | null;
   map: number | null;
   mrr: number | null;
+  /** nDCG@10 of the same documents stored as patterns and asked for by `POST /v1/traces/retrieve`. */
+  patterns_ndcg_at_10: number | null;
 }
 
 interface RankedSet {
@@ -49,8 +55,13 @@ interface RankedSet {
   queries: { text: string; relevant: ReadonlySet<number>; split: string }[];
 }
 
+const PRODUCT_ENV = { VECTOR_STORE_URL: 'embedded:', PLAN_CAPS: '{"free": null}' };
 const SETS_DIR = new URL('../../../shared/retrieval/', import.meta.url);
 const CHUNK_TEXTS = 256;
+const BUSY_ATTEMPTS = 20;
+const BUSY_PAUSE_MS = 1_000;
+/** Documents imported as patterns in one request. */
+const IMPORTED_AT_ONCE = 200;
 /** Of the latency measurement. */
 const LATENCY_TEXT_CHARACTERS = 200;
 const LATENCY_RUNS = 1_000;
@@ -99,6 +110,7 @@ export async function evaluateRetrieval(...args: string[]): Promise<void> {
     if (cranfield !== null) {
       for (const scores of (await scoreRanked(embedder, cranfield)).values()) sets.Cranfield = scores;
     }
+    if (values.model === undefined) await scoreAsPatterns(sets, { CoSQA: cosqa, Cranfield: cranfield });
     const latency_ms = await measureLatency(embedder);
     print(sets, latency_ms);
     const result: Provenance & Record<'suite', string> & Record<string, unknown> = {
@@ -137,7 +149,7 @@ async function scorePairs(
     similarities,
     pairs.map(({ score }) => score),
   );
-  return { spearman: correlation, ndcg_at_10: null, map: null, mrr: null };
+  return { spearman: correlation, ndcg_at_10: null, map: null, mrr: null, patterns_ndcg_at_10: null };
 }
 
 /** @returns scores by split */
@@ -175,8 +187,78 @@ async function scoreRanked(embedder: Embedder, set: RankedSet): Promise<Map<stri
     ndcg_at_10: ndcg / count,
     map: ap / count,
     mrr: rr / count,
+    patterns_ndcg_at_10: null,
   });
   return new Map([...sums].map(([split, sum]) => [split, mean(sum)]));
+}
+
+/** Stores each set's documents as patterns of the product and asks for them over its API. */
+async function scoreAsPatterns(
+  sets: Record<string, Scores>,
+  ranked: Record<string, RankedSet | null>,
+): Promise<void> {
+  const dir = mkdtempSync(join(tmpdir(), 'eval-patterns-'));
+  const product = await startProduct(join(dir, 'data'), PRODUCT_ENV);
+  try {
+    const line = await JsonLine.open(product.port);
+    for (const [name, set] of Object.entries(ranked)) {
+      if (set === null) continue;
+      for (const [split, ndcg] of await scoreStored(line, name.toLowerCase(), set))
+        (sets[`${name} ${split}`] ?? sets[name])!.patterns_ndcg_at_10 = ndcg;
+    }
+    line.close();
+  } finally {
+    await product.stop();
+    rmSync(dir, { recursive: true, force: true });
+  }
+}
+
+/** @returns nDCG@10 by split */
+async function scoreStored(line: JsonLine, org_id: string, set: RankedSet): Promise<Map<string, number>> {
+  /** Documents by their pattern: near-duplicates are one. */
+  const places = new Map<string, number[]>();
+  const filled = [...set.docs.entries()].filter(([, { text }]) => text.trim() !== '');
+  for (let at = 0; at < filled.length; at += IMPORTED_AT_ONCE) {
+    const batch = filled.slice(at, at + IMPORTED_AT_ONCE);
+    const patterns = batch.map(([, { text }]) => ({
+      situation: text.slice(0, PATTERN_IMPORT_CHARACTERS.situation),
+      dead_ends: '',
+      unlock: 'none',
+    }));
+    const { patterns: stored } = (await ask(line, '/v1/patterns', { org_id, tier: 'e2', patterns })) as {
+      patterns: { pattern_id: string }[];
+    };
+    for (const [i, { pattern_id: id }] of stored.entries())
+      places.set(id, [...(places.get(id) ?? []), batch[i]![0]]);
+  }
+  const sums = new Map<string, { count: number; ndcg: number }>();
+  for (const { text, relevant, split } of set.queries) {
+    const asked = { org_id, tier: 'e2', context: text, top_k: 10, min_similarity: 0 };
+    const { traces } = (await ask(line, '/v1/traces/retrieve', asked)) as {
+      traces: { pattern_id: string }[];
+    };
+    const ranking = traces.map(({ pattern_id }) => {
+      const docs = places.get(pattern_id) ?? [];
+      return docs.find((doc) => relevant.has(doc)) ?? docs[0] ?? -1;
+    });
+    const sum = sums.get(split) ?? { count: 0, ndcg: 0 };
+    sums.set(split, sum);
+    sum.count++;
+    sum.ndcg += ndcgAt10(ranking, relevant);
+  }
+  return new Map([...sums].map(([split, { count, ndcg }]) => [split, ndcg / count]));
+}
+
+/** Asks again while the product is busy: a machine that does other work answers 503 now and then. */
+async function ask(line: JsonLine, path: string, body: object): Promise<unknown> {
+  for (let attempt = 1; ; attempt++) {
+    try {
+      return await line.post(path, body);
+    } catch (thrown) {
+      if (attempt === BUSY_ATTEMPTS || !String(thrown).includes(' 503 ')) throw thrown;
+      await delay(BUSY_PAUSE_MS);
+    }
+  }
 }
 
 /** One text at a time, as a single caller sees it: queue, thread and back included. */
@@ -197,9 +279,9 @@ function print(sets: Record<string, Scores>, latency_ms: { p50: number; p99: num
   const cell = (x: number | null | undefined) => (x == null ? '-' : x.toFixed(3)).padStart(9);
   const row = (set: string, system: string, s: Partial<Scores>) =>
     console.log(
-      `${set.padEnd(12)}${system.padEnd(20)}${cell(s.spearman)}${cell(s.ndcg_at_10)}${cell(s.map)}${cell(s.mrr)}`,
+      `${set.padEnd(12)}${system.padEnd(20)}${cell(s.spearman)}${cell(s.ndcg_at_10)}${cell(s.map)}${cell(s.mrr)}${cell(s.patterns_ndcg_at_10)}`,
     );
-  console.log(`\n${''.padEnd(32)} Spearman  nDCG@10      MAP      MRR`);
+  console.log(`\n${''.padEnd(32)} Spearman  nDCG@10      MAP      MRR patterns`);
   for (const [set, scores] of Object.entries(sets)) {
     row(set, 'this model', scores);
     for (const [system, baseline] of Object.entries(BASELINES[set] ?? {})) row('', system, baseline);

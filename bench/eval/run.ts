@@ -2,11 +2,13 @@
  * `npm run eval -- <what>`: measures the rules and models of the product on labelled data outside the repository.
  *   monitors [file]   the six run monitors over ../shared/agent-runs
  *   retrieval         the embedding model over ../shared/retrieval
- *   relegation        the student on synthetic agents, beside caches, and on public trajectories
+ *   relegation        the student: held-back agents live (alone with --held-back), synthetic agents beside caches,
+ *                     and public trajectories
  *   trajectories [file]   the latter alone
+ *   bound             how often a kind of answer that is served is wrong more often than promised
  */
 
-const WHAT = ['monitors', 'retrieval', 'relegation', 'trajectories'] as const;
+const WHAT = ['monitors', 'retrieval', 'relegation', 'trajectories', 'bound'] as const;
 
 const [what, ...rest] = process.argv.slice(2);
 if (what === 'monitors') {
@@ -22,6 +24,9 @@ if (what === 'monitors') {
 } else if (what === 'trajectories') {
   const { evaluateTrajectories } = await import('./trajectories.ts');
   evaluateTrajectories(rest[0]);
+} else if (what === 'bound') {
+  const { evaluateBound } = await import('./bound.ts');
+  evaluateBound(...rest);
 } else {
   console.error(`usage: npm run eval -- ${WHAT.join(' | ')}`);
   process.exitCode = 2;

@@ -10,11 +10,11 @@ import { resolve } from 'node:path';
 import { gunzipSync } from 'node:zlib';
 import { ExactIndex } from '../../src/search/exact-index.ts';
 import { answersAgree } from '../../src/student/model/agreement.ts';
-import { calibrateStudent } from '../../src/student/model/calibration.ts';
 import type { StudentAnswer } from '../../src/student/model/decision.ts';
 import { boundError } from '../../src/student/model/error-bound.ts';
 import { Student, type StudentIndex } from '../../src/student/model/student.ts';
-import { fitStudent, limitAgents } from '../../src/student/model/student-fit.ts';
+import { calibrateStudent } from '../../src/teaching/calibration.ts';
+import { fitStudent, limitAgents } from '../../src/teaching/student-fit.ts';
 import type { MessagesRequest, WireBlock, WireMessage, WireTool } from './agent-family.ts';
 import { ExactCache, SemanticCache } from './relegation-baselines.ts';
 import { type RecordedStep, readAnswer, readStep } from './relegation-runs.ts';
@@ -70,7 +70,7 @@ interface SplitResult {
 }
 
 /** @returns null when the suites are not there */
-export function readTrajectories(file = FILE): Trajectory[] | null {
+function readTrajectories(file = FILE): Trajectory[] | null {
   if (!existsSync(file)) return null;
   const lines = gunzipSync(readFileSync(file)).toString('utf8').split('\n');
   return lines.filter((line) => line !== '').map((line) => JSON.parse(line) as Trajectory);
@@ -84,8 +84,8 @@ export function evaluateTrajectories(file?: string): SplitResult[] | null {
     return null;
   }
   const results: SplitResult[] = [];
-  for (const suite of new Set(all.map((one) => one.suite))) {
-    const runs = all.filter((one) => one.suite === suite && one.passed);
+  for (const suite of new Set(all.map((run) => run.suite))) {
+    const runs = all.filter((run) => run.suite === suite && run.passed);
     const recorded = new Map(runs.map((run) => [run, recordTrajectory(run)]));
     const trials = [...new Set(runs.map(({ trial }) => trial))].sort((a, b) => a - b);
     const tasks = [...new Set(runs.map(({ task }) => String(task)))].sort();
@@ -120,8 +120,8 @@ function measureSplit(
     if (held.length === 0) continue;
     learnt += golden.length;
     asked += held.length;
-    const steps = golden.flatMap(([, its]) => its);
-    const live = held.flatMap(([, its]) => its);
+    const steps = golden.flatMap(([, recorded]) => recorded);
+    const live = held.flatMap(([, recorded]) => recorded);
     for (const [way, ask] of Object.entries(learnWays(steps))) {
       const sum = ways[way] ?? { steps: 0, served: 0, wrong: 0, changes: { served: 0, wrong: 0 } };
       ways[way] = sum;
@@ -164,12 +164,12 @@ function learnWays(golden: readonly RecordedStep[]): Record<string, Ask> {
 const makeIndex = (dimensions: number): StudentIndex => new ExactIndex(dimensions);
 
 function count(sum: Served, steps: readonly RecordedStep[], ask: Ask): void {
-  for (const one of steps) {
+  for (const recorded of steps) {
     sum.steps++;
-    const answer = ask(one);
+    const answer = ask(recorded);
     if (answer === null) continue;
     sum.served++;
-    const isWrong = !answersAgree(answer, one.answer);
+    const isWrong = !answersAgree(answer, recorded.answer);
     if (isWrong) sum.wrong++;
     if (!answer.content.some((block) => block.type === 'tool_call' && CHANGES.test(block.name))) continue;
     sum.changes.served++;
@@ -185,7 +185,7 @@ function recordTrajectory(run: Trajectory): RecordedStep[] {
   );
   const messages: WireMessage[] = [];
   const steps: RecordedStep[] = [];
-  // A few ids repeat within a run: each call gets one of its own.
+  // A few ids repeat within a run: each call gets a new one.
   const ids = new Map<string, string>();
   let calls = 0;
   const push = (role: WireMessage['role'], blocks: WireBlock[]): void => {

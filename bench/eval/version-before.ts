@@ -3,13 +3,14 @@
  * needs its dependencies. Bench process.
  */
 
+import { existsSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { resolve } from 'node:path';
 import { ExactIndex } from '../../src/search/exact-index.ts';
 import { answersAgree } from '../../src/student/model/agreement.ts';
-import type * as Calibration from '../../src/student/model/calibration.ts';
 import type * as StudentModule from '../../src/student/model/student.ts';
-import type * as Fit from '../../src/student/model/student-fit.ts';
+import type * as Calibration from '../../src/teaching/calibration.ts';
+import type * as Fit from '../../src/teaching/student-fit.ts';
 import type * as Runs from './relegation-runs.ts';
 import type { RecordedStep } from './relegation-runs.ts';
 
@@ -33,16 +34,23 @@ export interface VersionPoint {
 export function loadVersion(directory: string): StudentVersion {
   // By a path that is known at run time alone.
   const require = createRequire(import.meta.url);
-  const load = (path: string): unknown => require(resolve(directory, path)) as unknown;
+  const load = (...paths: string[]): unknown => {
+    const candidates = paths.map((path) => resolve(directory, path));
+    return require(candidates.find((path) => existsSync(path)) ?? candidates[0]!) as unknown;
+  };
+  // Until November 2026 these two lay beside the student.
   return {
-    calibration: load('src/student/model/calibration.ts') as typeof Calibration,
-    fit: load('src/student/model/student-fit.ts') as typeof Fit,
+    calibration: load(
+      'src/teaching/calibration.ts',
+      'src/student/model/calibration.ts',
+    ) as typeof Calibration,
+    fit: load('src/teaching/student-fit.ts', 'src/student/model/student-fit.ts') as typeof Fit,
     student: load('src/student/model/student.ts') as typeof StudentModule,
     runs: load('bench/eval/relegation-runs.ts') as typeof Runs,
   };
 }
 
-/** What that version serves of held-out steps, at each target; whether it is wrong, this version's agreement says. */
+/** What that version serves of held-out steps, at each target; each version says itself which answers are equivalent. */
 export function measureVersion(
   { calibration, fit, student, runs }: StudentVersion,
   golden: readonly RecordedStep[],
@@ -50,7 +58,7 @@ export function measureVersion(
 ): VersionPoint[] {
   const makeIndex = (dimensions: number) => new ExactIndex(dimensions);
   const readAgain = (steps: readonly RecordedStep[]) =>
-    steps.map((one) => ({ ...one, step: runs.readStep(one.request) }));
+    steps.map((learned) => ({ ...learned, step: runs.readStep(learned.request) }));
   const taught = readAgain(golden);
   const asked = readAgain(held);
   const { curve } = calibration.calibrateStudent(taught, { makeIndex });
@@ -59,17 +67,17 @@ export function measureVersion(
     const limited = new student.Student(fit.limitAgents(model, agents), makeIndex);
     const point: VersionPoint = { target: target_error, served: 0, errors: 0, steps: 0, by_family: {} };
     for (const { family, step, answer } of asked) {
-      const its = point.by_family[family] ?? { served: 0, errors: 0, steps: 0 };
-      point.by_family[family] = its;
+      const counted = point.by_family[family] ?? { served: 0, errors: 0, steps: 0 };
+      point.by_family[family] = counted;
       point.steps++;
-      its.steps++;
+      counted.steps++;
       const decision = limited.decide(step, threshold);
       if (!decision.covered || decision.answer === null) continue;
       point.served++;
-      its.served++;
-      if (answersAgree(decision.answer, answer)) continue;
+      counted.served++;
+      if (decision.agrees?.(answer.content) ?? answersAgree(decision.answer, answer)) continue;
       point.errors++;
-      its.errors++;
+      counted.errors++;
     }
     return point;
   });

@@ -1,0 +1,196 @@
+/**
+ * Measures how often the student's promise is broken: of the kinds of answers that calibration serves at a target of 5 %, how
+ * many are wrong more often than that on fresh runs. Bench process.
+ *
+ * Two measures. On the synthetic agents, each kind that is served is judged on fresh runs of the same agent. With planted
+ * errors, the cross-fitted scores of the same agents are made wrong in a known share of the runs, and calibration decides with
+ * its own rules whether it serves such a kind; this shows what the bound lets pass where a kind is neither learnt nor unlearnt.
+ * Beside both stands the bound of Clopper and Pearson on the same evidence.
+ */
+
+import { parseArgs } from 'node:util';
+import { ExactIndex } from '../../src/search/exact-index.ts';
+import { createPrng } from '../../src/std/prng.ts';
+import { kindOfAnswer } from '../../src/student/model/answer-kind.ts';
+import { boundError } from '../../src/student/model/error-bound.ts';
+import { Student, type StudentIndex } from '../../src/student/model/student.ts';
+import {
+  calibrateScores,
+  calibrateStudent,
+  type ScoredStep,
+  scoreCrossFitted,
+} from '../../src/teaching/calibration.ts';
+import { fitStudent, limitAgents } from '../../src/teaching/student-fit.ts';
+import { saveResult, takeProvenance } from '../results.ts';
+import { FAMILY_NAMES } from './agent-families.ts';
+import { type RecordedStep, recordRun } from './relegation-runs.ts';
+
+const TARGET = 0.05;
+/** Golden runs of each agent. */
+const GOLDEN_RUNS = [20, 40] as const;
+/** Fresh runs of each agent that judge what is served. */
+const FRESH_RUNS = 200;
+/** Of fewer fresh runs with a kind, its rate is not known well enough. */
+const FRESH_MIN = 40;
+const PLANTED = [0.02, 0.06, 0.1, 0.2] as const;
+const PLANTED_TRIALS = 200;
+
+const makeIndex = (dimensions: number): StudentIndex => new ExactIndex(dimensions);
+
+/** Kinds of answers that were served, and how many of them broke the promise. */
+interface Broken {
+  served: number;
+  broken: number;
+}
+
+interface BoundPoint {
+  seed: number;
+  golden_runs: number;
+  /** By the bound of the calibration, and the part of those that Clopper and Pearson would serve, too. */
+  own: Broken;
+  clopper_pearson: Broken;
+  /** The kinds that broke it. */
+  kinds: { family: string; kind: string; golden_runs: number; fresh_runs: number; wrong: number }[];
+  /** By the planted share of wrong runs: how often a kind with it is served. */
+  planted: { wrong: number; trials: number; own: number; clopper_pearson: number }[];
+}
+
+/**
+ * Prints and stores the measurement.
+ * @param args `--seeds N`, `--first-seed N`, `--runs N,N`, `--fresh N`, `--no-save`
+ */
+export function evaluateBound(...args: string[]): void {
+  const { values } = parseArgs({
+    args,
+    options: {
+      seeds: { type: 'string', default: '3' },
+      'first-seed': { type: 'string', default: '1' },
+      runs: { type: 'string', default: GOLDEN_RUNS.join(',') },
+      fresh: { type: 'string', default: String(FRESH_RUNS) },
+      'no-save': { type: 'boolean' },
+    },
+  });
+  const provenance = takeProvenance();
+  const points: BoundPoint[] = [];
+  for (let at = 0; at < Number(values.seeds); at++)
+    for (const runs of values.runs.split(',').map(Number)) {
+      const point = measurePoint(Number(values['first-seed']) + at, runs, Number(values.fresh));
+      points.push(point);
+      printPoint(point);
+    }
+  printSums(points);
+  const result = { ...provenance, suite: 'bound', target: TARGET, points };
+  if (values['no-save'] !== true) console.log(`\n${saveResult(result)}`);
+}
+
+function measurePoint(seed: number, runs: number, fresh: number): BoundPoint {
+  const base = seed * 10_000_000;
+  const point: BoundPoint = {
+    seed,
+    golden_runs: runs,
+    own: { served: 0, broken: 0 },
+    clopper_pearson: { served: 0, broken: 0 },
+    kinds: [],
+    planted: PLANTED.map((wrong) => ({ wrong, trials: 0, own: 0, clopper_pearson: 0 })),
+  };
+  // One agent at a time: they share nothing.
+  for (const family of FAMILY_NAMES) {
+    const golden = recordAll(family, runs, base);
+    judgeServed(family, golden, recordAll(family, fresh, base + 3_000_000), point);
+    plant(scoreCrossFitted(golden, 5, { makeIndex }), seed, point);
+  }
+  return point;
+}
+
+function recordAll(family: string, runs: number, seed: number): RecordedStep[] {
+  return Array.from({ length: runs }, (_, i) => recordRun(family, seed + i).steps).flat();
+}
+
+/** Serves fresh runs with a student of the golden ones, and counts the kinds that are wrong too often. */
+function judgeServed(
+  family: string,
+  golden: readonly RecordedStep[],
+  fresh: readonly RecordedStep[],
+  point: BoundPoint,
+): void {
+  const calibration = calibrateStudent(golden, { makeIndex, target_error: TARGET });
+  const student = new Student(limitAgents(fitStudent(golden), calibration.agents), makeIndex);
+  const runsByKind = new Map<string, Map<string, boolean>>();
+  for (const { run_id, step, answer } of fresh) {
+    const decision = student.decide(step, calibration.threshold);
+    if (!decision.covered || decision.answer === null) continue;
+    const kind = `${decision.agent} ${kindOfAnswer(decision.answer.content)}`;
+    const runs = runsByKind.get(kind) ?? new Map<string, boolean>();
+    runsByKind.set(kind, runs);
+    const isWrong = decision.agrees?.(answer.content) !== true;
+    runs.set(run_id, isWrong || runs.get(run_id) === true);
+  }
+  for (const { agent, kinds } of calibration.agents)
+    for (const { kind, refused, runs, errors } of kinds) {
+      const judged = runsByKind.get(`${agent} ${kind}`);
+      if (refused !== null || judged === undefined || judged.size < FRESH_MIN) continue;
+      const wrong = [...judged.values()].filter(Boolean).length;
+      const isBroken = wrong / judged.size > TARGET;
+      count(point.own, isBroken);
+      if (boundError(errors, runs) <= TARGET) count(point.clopper_pearson, isBroken);
+      if (isBroken) point.kinds.push({ family, kind, golden_runs: runs, fresh_runs: judged.size, wrong });
+    }
+}
+
+function count(counts: Broken, isBroken: boolean): void {
+  counts.served++;
+  if (isBroken) counts.broken++;
+}
+
+/** Makes each kind wrong in a share of its runs, and asks calibration whether it serves it. */
+function plant(scored: readonly ScoredStep[], seed: number, point: BoundPoint): void {
+  const random = createPrng(seed);
+  const kinds = Map.groupBy(
+    scored.filter(({ score }) => score !== null),
+    ({ agent, kind }) => `${agent} ${kind}`,
+  );
+  for (const steps of kinds.values()) {
+    const runs = [...new Set(steps.map(({ run_id }) => run_id))];
+    if (runs.length < 11) continue;
+    for (const counted of point.planted)
+      for (let trial = 0; trial < PLANTED_TRIALS; trial++) {
+        const isWrong = new Map(runs.map((run) => [run, random.float() < counted.wrong]));
+        const planted = steps.map((step) => ({ ...step, is_right: isWrong.get(step.run_id) !== true }));
+        const wrong = [...isWrong.values()].filter(Boolean).length;
+        counted.trials++;
+        if (calibrateScores(planted, TARGET).agents[0]!.threshold >= 0) counted.own++;
+        if (boundError(wrong, runs.length) <= TARGET) counted.clopper_pearson++;
+      }
+  }
+}
+
+function printPoint({ seed, golden_runs, own, clopper_pearson, kinds }: BoundPoint): void {
+  console.log(
+    `seed ${seed}, ${golden_runs} golden runs: ${own.broken} of ${own.served} kinds served break the promise; ` +
+      `by Clopper and Pearson ${clopper_pearson.broken} of ${clopper_pearson.served}`,
+  );
+  for (const broken of kinds)
+    console.log(
+      `  ${broken.family} ${broken.kind}: ${broken.wrong} of ${broken.fresh_runs} fresh runs wrong, after ${broken.golden_runs} golden ones`,
+    );
+}
+
+function printSums(points: readonly BoundPoint[]): void {
+  for (const runs of new Set(points.map(({ golden_runs }) => golden_runs))) {
+    const of = points.filter(({ golden_runs }) => golden_runs === runs);
+    const add = (name: 'own' | 'clopper_pearson') =>
+      `${of.reduce((sum, point) => sum + point[name].broken, 0)} of ${of.reduce((sum, point) => sum + point[name].served, 0)}`;
+    console.log(
+      `\n${runs} golden runs: promise broken by ${add('own')} kinds; by Clopper and Pearson ${add('clopper_pearson')}`,
+    );
+    for (const [at, wrong] of PLANTED.entries()) {
+      const planted = of.map((point) => point.planted[at]!);
+      const trials = planted.reduce((sum, { trials }) => sum + trials, 0);
+      const share = (name: 'own' | 'clopper_pearson') =>
+        ((100 * planted.reduce((sum, point) => sum + point[name], 0)) / trials).toFixed(1);
+      console.log(
+        `  wrong in ${100 * wrong} % of the runs: served in ${share('own')} % of ${trials} trials; by Clopper and Pearson in ${share('clopper_pearson')} %`,
+      );
+    }
+  }
+}

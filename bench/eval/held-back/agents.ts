@@ -1,0 +1,26 @@
+/** The agents that are held back: no rule of the student is tuned on them. Pure; bench process. */
+
+import { calendarKeeper } from './agents/calendar-keeper.ts';
+import { codeFixer } from './agents/code-fixer.ts';
+import { dataCleaner } from './agents/data-cleaner.ts';
+import { invoiceChecker } from './agents/invoice-checker.ts';
+import { logTriage } from './agents/log-triage.ts';
+import { shellOperator } from './agents/shell-operator.ts';
+import { siteReader } from './agents/site-reader.ts';
+import { sqlAnalyst } from './agents/sql-analyst.ts';
+import { supportDesk } from './agents/support-desk.ts';
+import { trainBooker } from './agents/train-booker.ts';
+import type { HeldBackAgent } from './held-back-agent.ts';
+
+export const HELD_BACK_AGENTS: readonly HeldBackAgent[] = [
+  supportDesk,
+  sqlAnalyst,
+  codeFixer,
+  calendarKeeper,
+  invoiceChecker,
+  logTriage,
+  siteReader,
+  trainBooker,
+  dataCleaner,
+  shellOperator,
+];

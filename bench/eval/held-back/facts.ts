@@ -1,0 +1,54 @@
+/** What a text must say to be right, whatever its words are. Pure; bench process. */
+
+export interface Facts {
+  /** Of each group, one spelling must stand in the text. */
+  needs: readonly (readonly (string | RegExp)[])[];
+  /** What would make it wrong. */
+  bars?: readonly RegExp[];
+}
+
+/**
+ * @param known what the text may name: the true values, and what the model was asked. A number, date, time or id that is not
+ *   in it makes the text wrong
+ * @param names that the text may hold only where `known` does
+ * @returns why the text is wrong; null: it is right
+ */
+export function faultOf(text: string, facts: Facts, known: string, names: readonly string[]): string | null {
+  const plain = plainText(text);
+  for (const group of facts.needs)
+    if (!group.some((spelling) => holds(plain, spelling))) return `does not say ${String(group[0])}`;
+  for (const bar of facts.bars ?? []) if (bar.test(plain)) return `says ${bar.source}`;
+  const plainKnown = plainText(known);
+  const numbers = new Set(numbersOf(plainKnown));
+  for (const number of numbersOf(plain)) if (!numbers.has(number)) return `names ${number}`;
+  for (const name of names) if (holds(plain, name) && !holds(plainKnown, name)) return `names ${name}`;
+  return null;
+}
+
+function plainText(text: string): string {
+  return text
+    .toLowerCase()
+    .replaceAll(/[*_`#]/g, '')
+    .replaceAll(/[‘’]/g, "'")
+    .replaceAll(/[“”]/g, '"')
+    .replaceAll(/\s+/g, ' ');
+}
+
+function holds(plain: string, spelling: string | RegExp): boolean {
+  if (spelling instanceof RegExp) return spelling.test(plain);
+  const wanted = plainText(spelling);
+  for (let at = plain.indexOf(wanted); at >= 0; at = plain.indexOf(wanted, at + 1)) {
+    const [before, after] = [plain[at - 1] ?? ' ', plain.slice(at + wanted.length)];
+    // 5.10 does not stand in 15.10, nor 45 in 45.20.
+    if (!/[a-z\d]/.test(before) && !/^[a-z\d]|^[.,]\d/.test(after)) return true;
+  }
+  return false;
+}
+
+/** Numbers, and dates, times and versions as a whole. Separators of thousands and zeros that mean nothing are left out. */
+function numbersOf(text: string): string[] {
+  const plain = text.replaceAll(/(\d),(?=\d{3}(?!\d))/g, '$1');
+  return (plain.match(/\d+(?:[.:-]\d+)*/g) ?? []).map((token) =>
+    /^\d+(?:\.\d+)?$/.test(token) && token.length < 16 ? String(Number(token)) : token,
+  );
+}

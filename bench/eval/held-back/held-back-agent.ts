@@ -1,0 +1,135 @@
+/**
+ * What an agent of the held-back evaluation consists of: its tools, a seeded world, and what is right at each point of a
+ * run. Types; bench process.
+ */
+
+import type { Facts } from './facts.ts';
+
+export type Arguments = Record<string, unknown>;
+
+export interface Tool {
+  name: string;
+  description: string;
+  /** JSON schema of the arguments. */
+  parameters: object;
+}
+
+export interface ToolCall {
+  name: string;
+  input: Arguments;
+}
+
+/** What a model answered: words, calls, or both. */
+export interface Answer {
+  text: string;
+  calls: ToolCall[];
+}
+
+export interface Result {
+  text: string;
+  is_error: boolean;
+  /** The tool was unreachable and nothing happened; the same call may work now. */
+  is_transient?: boolean;
+}
+
+export interface Turn {
+  answer: Answer;
+  /** In the order of the answer's calls. */
+  results: Result[];
+}
+
+/** Words of the model's choice, and what they must say. */
+export interface FreeText {
+  /** `{a|b}` chooses, `<name>` is a value of `values`. */
+  wordings: readonly string[];
+  values: Readonly<Record<string, string>>;
+  /** null: the effect of the call alone decides. */
+  facts: Facts | null;
+}
+
+/** A call that is right, with the arguments that the model words freely. */
+export interface WantedCall {
+  name: string;
+  input: Arguments;
+  free?: Readonly<Record<string, FreeText>>;
+}
+
+/** One way to go on. */
+export interface Move {
+  /** How often the frontier model goes this way, beside the others. 0: right, but the frontier model does otherwise. */
+  weight: number;
+  /** A mistake that the model makes and corrects. A student that repeats it is wrong. */
+  is_slip?: boolean;
+  /** The order of the calls does not matter. */
+  calls: readonly WantedCall[];
+  /** The last words of the run; only without calls. */
+  text?: FreeText;
+}
+
+/**
+ * - `usual`: like the golden runs
+ * - `restricted`: a sentence of the prompt or the task forbids, limits or permits something, and that decides a step
+ * - `changed`: the frontier model or a tool behaves otherwise than when the golden runs were made, and no prompt says so
+ */
+export type RunKind = 'usual' | 'restricted' | 'changed';
+
+export interface Run {
+  system: string;
+  task: string;
+  /** Executes a call in the world; an unknown tool or wrong arguments are an error result. */
+  perform(call: ToolCall): Result;
+  /** All that is right after these turns. They hold no transient failures. */
+  moves(turns: readonly Turn[]): Move[];
+  /** Whether two calls of the same tool have the same effect; where left out, their arguments are compared. */
+  isAlike?(wanted: WantedCall, given: ToolCall): boolean;
+}
+
+export interface HeldBackAgent {
+  name: string;
+  model: string;
+  wire: 'messages' | 'chat_completions' | 'responses';
+  is_streaming: boolean;
+  /** The client labels its requests with `x-svc-run` and `x-svc-seq`. */
+  is_labelled: boolean;
+  tools: readonly Tool[];
+  /** What the model says beside calls, and how often. */
+  asides: readonly string[];
+  aside_share: number;
+  /** Names that a text may hold only where its values or the task do. */
+  names: readonly string[];
+  start(seed: number, kind: RunKind): Run;
+}
+
+/** A tool whose arguments are all required, except those whose type ends with `?`. */
+export function tool(name: string, description: string, fields: Readonly<Record<string, string>>): Tool {
+  const properties: Record<string, object> = {};
+  const required: string[] = [];
+  for (const [field, type] of Object.entries(fields)) {
+    const plain = type.replace(/\?$/, '');
+    properties[field] = plain.endsWith('[]')
+      ? { type: 'array', items: { type: plain.slice(0, -2) } }
+      : { type: plain };
+    if (!type.endsWith('?')) required.push(field);
+  }
+  return { name, description, parameters: { type: 'object', properties, required } };
+}
+
+/** What a tool found. */
+export function good(value: unknown): Result {
+  return { text: typeof value === 'string' ? value : JSON.stringify(value), is_error: false };
+}
+
+/** Why a tool did nothing. */
+export function bad(text: string): Result {
+  return { text, is_error: true };
+}
+
+/** The one move that is right. */
+export function only(...calls: WantedCall[]): Move[] {
+  return [{ weight: 1, calls }];
+}
+
+/** The last words of the run. */
+export function ending(text: FreeText): Move[] {
+  return [{ weight: 1, calls: [], text }];
+}

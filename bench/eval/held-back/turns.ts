@@ -1,0 +1,30 @@
+/** Reads what was called in a run, and with what result. Pure; bench process. */
+
+import type { Arguments, Turn } from './held-back-agent.ts';
+
+interface MadeCall {
+  input: Arguments;
+  result: string;
+  is_error: boolean;
+}
+
+/** The calls of a tool that succeeded, oldest first. */
+export function callsOf(turns: readonly Turn[], name: string): MadeCall[] {
+  return allCallsOf(turns, name).filter(({ is_error }) => !is_error);
+}
+
+/** All calls of a tool, oldest first. */
+export function allCallsOf(turns: readonly Turn[], name: string): MadeCall[] {
+  return turns.flatMap(({ answer, results }) =>
+    answer.calls.flatMap((call, at) =>
+      call.name === name
+        ? [{ input: call.input, result: results[at]!.text, is_error: results[at]!.is_error }]
+        : [],
+    ),
+  );
+}
+
+/** What the last call that succeeded gave; null: there was none. */
+export function resultOf(turns: readonly Turn[], name: string): string | null {
+  return callsOf(turns, name).at(-1)?.result ?? null;
+}
