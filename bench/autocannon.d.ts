@@ -1,4 +1,4 @@
-/** The part of autocannon 9.0.0 that the bench uses; the package carries no types of its own. */
+/** The part of autocannon 9.0.0 that the bench uses; the package has no types. */
 declare module 'autocannon' {
   import type { EventEmitter } from 'node:events';
 

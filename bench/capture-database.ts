@@ -3,7 +3,7 @@
  * bench/capture-database.ts --runs N --dir D [--run-bytes B]`. For benches, and to look at the command line and the dashboard
  * with as much in them as a busy month leaves. Own process.
  *
- * Four agents with prompts, tools and models of their own share the runs unequally. Their conversations grow by tool results
+ * Four agents, each with its prompts, tools and models, share the runs unequally. Their conversations grow by tool results
  * that read like prose, code and listings, until a run has B bytes in all on the wire. One run in twelve is no golden one: its
  * last turn is missing, failed or aborted. Among the others are runs without a label, sessions with a title as a child run, a
  * run of 400 turns and one with a request of 60 MB. The same numbers give the same database.
@@ -16,7 +16,7 @@ import { decodeExchange } from '../src/providers/decode.ts';
 import { CaptureLog } from '../src/storage/capture/log.ts';
 import { makeRandom, TextSource } from './storage-runs.ts';
 
-export interface DatabasePlan {
+interface DatabasePlan {
   /** Folder of `capture.mdb`. */
   dir: string;
   runs: number;
@@ -239,7 +239,7 @@ class MadeRun {
   }
 }
 
-/** The last turn of a run that nobody should learn from. */
+/** The last turn of a run that must not be learned from. */
 function spoil(turns: CapturedExchange[], how: number): void {
   const last = turns.pop()!;
   if (how < 0.3) return;

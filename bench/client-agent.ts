@@ -1,5 +1,5 @@
 /**
- * An agent that times its own steps, in a process of its own for `client.ts`; it prints one line of JSON. Between steps it leaves
+ * An agent that times its own steps, in a separate process for `client.ts`; it prints one line of JSON. Between steps it leaves
  * its thread free for a millisecond, as an agent that waits for a model does.
  */
 import { setTimeout as delay } from 'node:timers/promises';

@@ -1,7 +1,7 @@
 /**
  * What the client library costs the agent that it watches: `npm run bench -- client`. The time of a call of `step`, the processor
- * time of a step with all that follows in the background, and the memory that a flood of steps takes while nobody answers; then how
- * many steps a second go out over a distance. The agent is a process of its own, the service the product as a user starts it.
+ * time of a step with all that follows in the background, and the memory that a flood of steps takes without an answer; then how
+ * many steps a second go out over a distance. The agent is a separate process, the service the product as a user starts it.
  * Own process.
  */
 import { execFile } from 'node:child_process';
@@ -38,7 +38,7 @@ interface Pace {
   steps_per_second: number;
 }
 
-export interface ClientReport {
+interface ClientReport {
   cases: ({ name: string } & AgentFigures)[];
   paces: Pace[];
   goal_us: number;
@@ -72,7 +72,7 @@ export async function runClientBench({
       ['unwatched', there, 'unwatched', 0],
       ['streamed', there, 'streamed', 0],
       ['streaming off', there, 'off', 0],
-      ['nobody answers', nowhere, 'streamed', burst],
+      ['no answer', nowhere, 'streamed', burst],
     ] as const) {
       say(`client, ${name}`);
       cases.push({ name, ...(await runAgent(url, mode, steps, flood)) });
@@ -114,8 +114,8 @@ async function pace(port: number, roundTripMs: number, runs: number): Promise<nu
     // Some seconds each, at a step a round trip.
     const steps = runs === 1 ? Math.round(6_000 / (roundTripMs + 3)) : 40;
     for (let run = 0; run < runs; run++) {
-      const one = understudy.start({ task: 'mend the list parser' });
-      for (let at = 0; at < steps; at++) one.step({ action: 'run_tests', observation: `ok ${at}` });
+      const run = understudy.start({ task: 'mend the list parser' });
+      for (let at = 0; at < steps; at++) run.step({ action: 'run_tests', observation: `ok ${at}` });
     }
     await understudy.flush({ timeoutMs: 60_000 });
     return (understudy.stats().steps.sent * 1e3) / (performance.now() - from);
@@ -134,7 +134,7 @@ function describe({ cases, paces, goal_us, goal_met }: ClientReport): string[] {
   return [
     `${'step(), µs'.padEnd(16)}      p50      p99  cpu/step`,
     ...lines,
-    `flood while nobody answers: ${burst_us.toFixed(1)} µs a step, ${dropped} dropped, ${(queuedBytes / 1e6).toFixed(1)} MB wait, heap +${(grown_bytes / 1e6).toFixed(1)} MB`,
+    `flood without an answer: ${burst_us.toFixed(1)} µs a step, ${dropped} dropped, ${(queuedBytes / 1e6).toFixed(1)} MB wait, heap +${(grown_bytes / 1e6).toFixed(1)} MB`,
     ...paces.map(
       ({ round_trip_ms, runs, steps_per_second }) =>
         `${String(runs).padStart(2)} runs, round trip ${String(round_trip_ms).padStart(3)} ms: ${steps_per_second.toFixed(0)} steps/s`,

@@ -20,7 +20,7 @@ import { describeStart, measureStart, type StartFigures } from './start.ts';
 import type { StepJob, StepResult } from './step-load.ts';
 import { findNginx, startBenchProcess, startServer, startTargets, type Target } from './targets.ts';
 
-export interface CoresBenchOptions {
+interface CoresBenchOptions {
   quick: boolean;
   /** Keep the figures in bench/results. */
   save: boolean;
@@ -28,7 +28,7 @@ export interface CoresBenchOptions {
 }
 
 /** One figure of one variant, over the rounds. */
-export interface CoresPoint {
+interface CoresPoint {
   /** `pool`: steps whose agents send each over another connection than the last. */
   what: 'gateway' | 'nginx' | 'steps' | 'pool' | 'retrieval';
   threads: number;
@@ -38,7 +38,7 @@ export interface CoresPoint {
   cpu_us: number;
 }
 
-export interface CoresResult extends Provenance {
+interface CoresResult extends Provenance {
   suite: 'cores';
   points: CoresPoint[];
   /** With that many server threads. */
@@ -104,7 +104,7 @@ export async function runCoresBench({ quick, save, say }: CoresBenchOptions): Pr
     }
     say('');
     const result: CoresResult = { ...takeProvenance(), suite: 'cores', points, starts };
-    print(result, readLastResult<CoresResult>('cores', result.machine));
+    print(result, readLastResult<CoresResult>('cores', result));
     if (save) {
       const file = saveResult(result);
       const picture = join(
@@ -130,6 +130,19 @@ type Measure = (size: 'full' | 'quick', round: number) => Promise<{ per_s: numbe
 interface Variant {
   threads: number;
   measures: Partial<Record<CoresPoint['what'], Measure>>;
+}
+
+async function importPatterns(product: Product, situations: Situations): Promise<RetrieveClient> {
+  const client = new RetrieveClient(product.port);
+  await client.import(
+    Array.from({ length: PATTERNS }, (_, n) => ({
+      situation: situations.situation(n),
+      dead_ends: 'Raised the timeout; ran it again; changed the order of the steps.',
+      unlock: 'Read the first error of the log instead of the last, and fixed what it named.',
+    })),
+    'bench',
+  );
+  return client;
 }
 
 /** What is measured with so many threads, on as many cores. */
@@ -162,15 +175,7 @@ async function startVariant(
     stepLoad.child.disconnect();
   });
   const situations = new Situations(1);
-  const client = new RetrieveClient(product.port);
-  await client.import(
-    Array.from({ length: PATTERNS }, (_, n) => ({
-      situation: situations.situation(n),
-      dead_ends: 'Raised the timeout; ran it again; changed the order of the steps.',
-      unlock: 'Read the first error of the log instead of the last, and fixed what it named.',
-    })),
-    'bench',
-  );
+  const client = await importPatterns(product, situations);
   const forward =
     (target: Target): Measure =>
     async (size) => {
@@ -259,8 +264,8 @@ function toCurves(points: readonly CoresPoint[]): Curve[] {
   const names = [...new Set(points.map(({ what }) => what))];
   return names.map((name) => {
     const own = points.filter(({ what }) => what === name);
-    const one = own.find(({ threads }) => threads === 1)!.per_s;
-    return { name, points: own.map(({ threads, per_s }) => [threads, per_s / one] as const) };
+    const alone = own.find(({ threads }) => threads === 1)!.per_s;
+    return { name, points: own.map(({ threads, per_s }) => [threads, per_s / alone] as const) };
   });
 }
 
@@ -270,12 +275,12 @@ function print({ points, starts, machine }: CoresResult, last: CoresResult | nul
   );
   console.log('             threads   requests/s   times one   µs of processor   last time');
   for (const { what, threads, per_s, cpu_us } of points) {
-    const one = points.find((point) => point.what === what && point.threads === 1)!.per_s;
+    const alone = points.find((point) => point.what === what && point.threads === 1)!.per_s;
     const before = last?.points.find((point) => point.what === what && point.threads === threads);
     const change =
       before === undefined ? '' : `${(per_s / before.per_s).toFixed(2)} of ${before.per_s.toFixed(0)}`;
     console.log(
-      `${what.padEnd(12)} ${String(threads).padStart(7)} ${per_s.toFixed(0).padStart(12)} ${(per_s / one).toFixed(2).padStart(11)} ${cpu_us.toFixed(0).padStart(17)}   ${change}`,
+      `${what.padEnd(12)} ${String(threads).padStart(7)} ${per_s.toFixed(0).padStart(12)} ${(per_s / alone).toFixed(2).padStart(11)} ${cpu_us.toFixed(0).padStart(17)}   ${change}`,
     );
   }
   for (const start of starts) console.log(describeStart(start));

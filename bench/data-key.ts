@@ -1,6 +1,6 @@
 /**
  * What a data key costs: measures the same service and the same capture log with a key and without, in turns. Own process, with two
- * services and an upstream of its own: `node bench/data-key.ts`, about two minutes. Prints medians and the medians of ratios.
+ * services and an upstream: `node bench/data-key.ts`, about two minutes. Prints medians and the medians of ratios.
  */
 import { type ChildProcess, fork, spawn } from 'node:child_process';
 import { randomBytes } from 'node:crypto';
@@ -172,7 +172,7 @@ async function compare(
     if (round > 0) figures.push([both.false!, both.true!]);
   }
   const [plain, sealed] = [0, 1].map((at) => takeMedian(figures.map((pair) => pair[at]!)));
-  const ratios = figures.map(([one, other]) => other / one).sort((a, b) => a - b);
+  const ratios = figures.map(([plain, encrypted]) => encrypted / plain).sort((a, b) => a - b);
   console.log(
     `${what.padEnd(44)} ${plain!.toFixed(0).padStart(9)} ${sealed!.toFixed(0).padStart(9)} ${unit.padEnd(6)} x ${takeMedian(ratios).toFixed(3)} (${ratios[0]!.toFixed(3)} to ${ratios.at(-1)!.toFixed(3)})`,
   );

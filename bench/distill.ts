@@ -13,7 +13,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { parseArgs } from 'node:util';
-import type { RoundJson } from '../src/cli/distill-report.ts';
+import type { RoundJson } from '../src/teaching/round-json.ts';
 import { type MadeDatabase, makeCaptureDatabase } from './capture-database.ts';
 import { listTree, readCpuUs } from './process-meter.ts';
 import { saveResult, takeProvenance } from './results.ts';
@@ -114,8 +114,10 @@ try {
   for (const what of ['first', 'again']) {
     const { out, ...cost } = await measure(['loop', '--once', '--json', '--db', db, '--out', student], env);
     console.log(`${what}: ${describe(cost)}`);
-    const report = cost.status === 0 ? (JSON.parse(out) as RoundJson) : {};
+    const report = (cost.status === 0 ? JSON.parse(out) : {}) as Partial<RoundJson>;
     if (what === 'first') console.log(JSON.stringify(report, null, 1).slice(0, 4_000));
+    // The manifest of the student says nothing of the round's cost.
+    delete report.student;
     rounds.push({ ...cost, report });
   }
   const { out: _, ...inspect } = await measure(['inspect', '--db', db], env);

@@ -15,7 +15,7 @@ import { saveResult, takeProvenance } from './results.ts';
 import type { ReadersJob, ReadersReport } from './stream-readers.ts';
 import { startBenchProcess } from './targets.ts';
 
-export interface FindingsBenchOptions {
+interface FindingsBenchOptions {
   quick: boolean;
   /** Keep the figures in bench/results. */
   save: boolean;
@@ -56,7 +56,7 @@ const QUICK: Plan = {
 const READERS_BYTES_MAX = 300e6;
 const CONNECTIONS = 8;
 
-export interface FindingsReport {
+interface FindingsReport {
   findings: { size: number; store_us: Quantiles; recall_us: Quantiles; stores_per_s: number }[];
   idle: {
     readers: number;

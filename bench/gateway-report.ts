@@ -53,8 +53,8 @@ function medianRatio(
 ): number {
   return takeMedian(
     cell.rounds.map((round) => {
-      const [ours, theirs] = [round[target], round[against]];
-      return ours && theirs ? pick(ours) / pick(theirs) : Number.NaN;
+      const [sample, reference] = [round[target], round[against]];
+      return sample && reference ? pick(sample) / pick(reference) : Number.NaN;
     }),
   );
 }

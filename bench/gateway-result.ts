@@ -97,7 +97,7 @@ export interface ExportCell {
 }
 
 /** What capture did under one group of loads: the gateway was started for the group and stopped after it. */
-export interface CaptureTotals {
+interface CaptureTotals {
   group: string;
   attempted: number;
   captured: number;

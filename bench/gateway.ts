@@ -149,7 +149,7 @@ class Load {
 
 /**
  * Lets one target run, and holds up the gateways among the others: what one does when it has time, packing what it stored,
- * would take a core from whoever is measured, or save it from waking an idle one.
+ * would take a core from the target that is measured, or save it from waking an idle one.
  */
 function leaveAlone(target: Pick<Target, 'pid'>, targets: readonly Target[]): void {
   for (const { pid, dataDir } of targets) if (pid !== null && dataDir !== null) process.kill(pid, 'SIGSTOP');
@@ -575,7 +575,7 @@ async function measureAllStalls(bench: Bench): Promise<void> {
   }
 }
 
-export interface GatewayBenchOptions {
+interface GatewayBenchOptions {
   plan: GatewayPlan;
   /** Flags for the Node that runs the gateway with capture, a profiler's for example. */
   nodeArgs: string[];
@@ -583,6 +583,13 @@ export interface GatewayBenchOptions {
   save: boolean;
   /** Tells where it is; nothing when the output is not a terminal. */
   say: (what: string) => void;
+}
+
+/** The result without the processor time of each thread, which the report alone shows. */
+function withoutThreads(result: GatewayResult): GatewayResult {
+  return JSON.parse(
+    JSON.stringify(result, (key, value: unknown) => (key === 'threadCpuUs' ? undefined : value)),
+  ) as GatewayResult;
 }
 
 /** Runs the plan and prints its report. Resolves with whether every goal was met. Throws when a target fails to start. */
@@ -636,6 +643,6 @@ export async function runGatewayBench(options: GatewayBenchOptions): Promise<boo
   result.elapsed_s = (performance.now() - startedAt) / 1000;
   say('');
   const met = printGatewayReport(result);
-  if (options.save) console.log(`\nwritten to ${saveResult(result)}`);
+  if (options.save) console.log(`\nwritten to ${saveResult(withoutThreads(result))}`);
   return met;
 }

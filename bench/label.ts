@@ -11,9 +11,9 @@ import { Duplex } from 'node:stream';
 import { install, runScope } from '../src/label/label.ts';
 
 /** A labelled request may cost so much more (issue G). */
-export const LABEL_GOAL_US = 5;
+const LABEL_GOAL_US = 5;
 
-export interface LabelOptions {
+interface LabelOptions {
   /** Requests measured in each round. */
   requests: number;
   rounds: number;
@@ -22,7 +22,7 @@ export interface LabelOptions {
 export const LABEL_FULL: LabelOptions = { requests: 100_000, rounds: 7 };
 export const LABEL_QUICK: LabelOptions = { requests: 20_000, rounds: 3 };
 
-export interface LabelReport {
+interface LabelReport {
   /** Best round each: an interrupted one says nothing. */
   fetch_us: number;
   /** A request of `fetch` or undici in no scope. */

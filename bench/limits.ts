@@ -4,18 +4,17 @@
  */
 import { Worker } from 'node:worker_threads';
 import { SharedRateLimiter } from '../actors/rate-bucket/client.ts';
-import { allocateRateTable, RateTable } from '../actors/rate-bucket/table.ts';
-import { RATE_SLOTS } from '../src/limits.ts';
+import { allocateRateTable, RATE_SLOTS, RateTable } from '../actors/rate-bucket/table.ts';
 import type { Asker } from '../src/runtime/actor-client.ts';
 
 /** A check of the limit takes at most so much processor time (issue B, Speed). */
-export const LIMIT_CHECK_GOAL_US = 1;
+const LIMIT_CHECK_GOAL_US = 1;
 
 const LIMIT = { rate_per_s: 200, burst: 400 };
 /** As many as a busy thread sees; more than fit into the processor's nearest cache. */
 const KEYS = 10_000;
 
-export interface LimitsOptions {
+interface LimitsOptions {
   /** Takes measured in each round. */
   takes: number;
   rounds: number;
@@ -24,7 +23,7 @@ export interface LimitsOptions {
 export const LIMITS_FULL: LimitsOptions = { takes: 2_000_000, rounds: 5 };
 export const LIMITS_QUICK: LimitsOptions = { takes: 300_000, rounds: 3 };
 
-export interface LimitsReport {
+interface LimitsReport {
   /** Best round: a round that was interrupted says nothing about the check. */
   allowed_us: number;
   denied_us: number;

@@ -7,17 +7,17 @@ import { mkdtempSync, rmSync, statSync } from 'node:fs';
 import { Agent, request } from 'node:http';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { PAGE_LIMIT_DEFAULT, PAGE_LIMIT_MAX } from '../src/contract/limits.ts';
 import { MONITOR_NAMES, type MonitorName } from '../src/domain/monitors/names.ts';
 import { RUN_LISTS, type RunListRow, runListKeys } from '../src/domain/run-list.ts';
 import { RUN_STARTS, RUNS, type RunRow, type RunStartRow, runKey } from '../src/domain/run-rows.ts';
-import { PAGE_LIMIT_DEFAULT, PAGE_LIMIT_MAX } from '../src/limits.ts';
 import { closeStores, databasePaths, openStores } from '../src/storage/lmdb/stores.ts';
 import { LISTINGS } from '../src/storage/row-listing.ts';
 import { PRODUCT_KEY, type Product, startProduct } from './product.ts';
 import { type Quantiles, Samples } from './quantiles.ts';
 import { saveResult, takeProvenance } from './results.ts';
 
-export interface ListsBenchOptions {
+interface ListsBenchOptions {
   quick: boolean;
   /** Keep the figures in bench/results. */
   save: boolean;
@@ -48,7 +48,7 @@ interface PageTimes {
   tenths_p50_us: number[];
 }
 
-export interface ListsReport {
+interface ListsReport {
   runs: number;
   database_bytes: number;
   lists: PageTimes[];
@@ -77,7 +77,7 @@ export async function runListsBench({ quick, save, say }: ListsBenchOptions): Pr
       }),
       ['outcome=success', SOME_PAGES],
       ['agent_name=rare', SOME_PAGES],
-      ['outcome=nobody+said+so', SOME_PAGES],
+      ['outcome=never+reported', SOME_PAGES],
     ];
     const lists: PageTimes[] = [];
     for (const [query, pages] of questions) {

@@ -27,17 +27,29 @@ export interface StreamsResult {
 
 const STREAM_LIMIT_MS = 30_000;
 
+const BODY = JSON.stringify({
+  model: 'claude-sonnet-4-5',
+  max_tokens: 1024,
+  stream: true,
+  messages: [{ role: 'user', content: 'Say something long.' }],
+});
+
+/** The upstream's own figures in a frame; null for an event without them. */
+function readFrame(text: string): { number: number; sentUs: number; dueUs: number } | null {
+  const at = text.indexOf('"text":"@');
+  if (at === -1) return null;
+  const [number = 0, sentUs = 0, dueUs = 0] = text
+    .slice(at + 9, at + 60)
+    .split(' ', 3)
+    .map(Number);
+  return { number, sentUs, dueUs };
+}
+
 /** Opens the streams all together and reads them to their end; a stream that takes 30 s is counted as failed. */
 export async function measureStreams(job: StreamsJob): Promise<StreamsResult> {
   const late = new Samples();
   const pace = new Samples();
   const agent = new Agent({ keepAlive: false });
-  const body = JSON.stringify({
-    model: 'claude-sonnet-4-5',
-    max_tokens: 1024,
-    stream: true,
-    messages: [{ role: 'user', content: 'Say something long.' }],
-  });
   let complete = 0;
   let frames = 0;
   let lost = 0;
@@ -54,7 +66,7 @@ export async function measureStreams(job: StreamsJob): Promise<StreamsResult> {
         path: '/v1/messages?reply=stream',
         method: 'POST',
         agent,
-        headers: { 'content-type': 'application/json', 'content-length': body.length },
+        headers: { 'content-type': 'application/json', 'content-length': BODY.length },
       });
       const limit = setTimeout(() => req.destroy(), STREAM_LIMIT_MS);
       const close = (): void => {
@@ -65,30 +77,24 @@ export async function measureStreams(job: StreamsJob): Promise<StreamsResult> {
         resolve();
       };
       const readEvent = (text: string, nowUs: number): void => {
-        const at = text.indexOf('"text":"@');
-        if (at === -1) return;
-        const [number, sentUs, dueUs] = text
-          .slice(at + 9, at + 60)
-          .split(' ', 3)
-          .map(Number);
+        const frame = readFrame(text);
+        if (frame === null) return;
         frames++;
-        if (number !== expected) lost++;
+        if (frame.number !== expected) lost++;
         else expected++;
-        late.add((nowUs - (sentUs ?? 0)) / 1000);
-        pace.add(((sentUs ?? 0) - (dueUs ?? 0)) / 1000);
+        late.add((nowUs - frame.sentUs) / 1000);
+        pace.add((frame.sentUs - frame.dueUs) / 1000);
       };
       req.on('response', (res) => {
         let sawStop = false;
         res.setEncoding('latin1');
         res.on('data', (chunk: string) => {
           const nowUs = Number(process.hrtime.bigint() / 1000n);
-          rest += chunk;
-          for (let end = rest.indexOf('\n\n'); end !== -1; end = rest.indexOf('\n\n')) {
-            const text = rest.slice(0, end);
-            rest = rest.slice(end + 2);
+          const events = `${rest}${chunk}`.split('\n\n');
+          rest = events.pop()!;
+          for (const text of events)
             if (text.startsWith('event: message_stop')) sawStop = true;
             else readEvent(text, nowUs);
-          }
         });
         res.on('end', () => {
           if (sawStop && res.statusCode === 200) complete++;
@@ -98,18 +104,12 @@ export async function measureStreams(job: StreamsJob): Promise<StreamsResult> {
         res.on('error', close);
       });
       req.on('error', close);
-      req.end(body);
+      req.end(BODY);
     });
 
   await Promise.all(Array.from({ length: job.streams }, readOne));
   agent.destroy();
-  return {
-    complete,
-    failed: job.streams - complete,
-    frames,
-    lost,
-    lateMs: late.quantiles(),
-    paceMs: pace.quantiles(),
-    elapsedS: Number(process.hrtime.bigint() - startedAt) / 1e9,
-  };
+  const elapsedS = Number(process.hrtime.bigint() - startedAt) / 1e9;
+  const failed = job.streams - complete;
+  return { complete, failed, frames, lost, lateMs: late.quantiles(), paceMs: pace.quantiles(), elapsedS };
 }

@@ -8,7 +8,7 @@ export interface ThroughputJob {
   connections: number;
   seconds: number;
   workload: Workload;
-  /** Over TLS, whoever the other side says it is. */
+  /** Over TLS, without checking the certificate. */
   isSecure?: boolean;
 }
 

@@ -4,19 +4,20 @@
  */
 
 import type { Script, ScriptedAnswer } from '../src/demo/script.ts';
-import { readNormalMessages } from '../src/providers/messages/normal-turn.ts';
+import { readNormalMessages } from '../src/providers/messages/request.ts';
 import { NormalReading, pairCalls } from '../src/providers/normal-reading.ts';
 import { createPrng, type Prng } from '../src/std/prng.ts';
 import { publishStudent } from '../src/student/directory.ts';
 import { digestAnswer } from '../src/student/model/answer.ts';
+import type { LearnedStep } from '../src/student/model/learned-step.ts';
 import type { StudentManifestDraft } from '../src/student/model/manifest.ts';
 import { digestStep } from '../src/student/model/step.ts';
 import { plainExtras } from '../src/student/model/step-extras.ts';
-import { fitStudent, type LearnedStep } from '../src/student/model/student-fit.ts';
 import type { StudentModel } from '../src/student/model/student-model.ts';
+import { fitStudent } from '../src/teaching/student-fit.ts';
 import { makeDraft } from './made-manifest.ts';
 
-export const MODEL = 'claude-demo-large';
+const MODEL = 'claude-demo-large';
 
 const tool = (name: string, description: string, field: string) => ({
   name,
@@ -186,7 +187,13 @@ export function makeGoldenSteps(runs: number, seed = 7, prompt = ''): LearnedSte
         content: readNormalMessages({ messages: [{ role: 'assistant', content }] }, new NormalReading())
           .messages[0]!.content,
         stop_reason: content.some(({ type }) => type === 'tool_use') ? 'tool_use' : 'end_turn',
-        usage: { input_tokens: 900, output_tokens: 40, cache_read_tokens: 0, cache_write_tokens: 0 },
+        usage: {
+          input_tokens: 900,
+          output_tokens: 40,
+          cache_read_tokens: 0,
+          cache_write_tokens: 0,
+          cache_write_1h_tokens: null,
+        },
         error: null,
       });
       steps.push({

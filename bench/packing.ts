@@ -1,6 +1,6 @@
 /**
  * How many bytes are on the disk under a load that never pauses, and how many at rest: growing conversations at a fixed
- * pace and at full speed, through a gateway of its own for each round. With `--before DIR` (another checkout,
+ * pace and at full speed, through a new gateway for each round. With `--before DIR` (another checkout,
  * installed) it measures both versions in turns. Own process; upstream and gateway are others. `npm run bench -- packing`.
  */
 import { mkdtempSync, rmSync } from 'node:fs';
@@ -164,7 +164,7 @@ function describe(round: PackingRound): string {
   );
 }
 
-export interface PackingBenchOptions {
+interface PackingBenchOptions {
   /** Another checkout to be measured in turns with this one. */
   before: string | null;
   seconds: number;

@@ -19,7 +19,7 @@ export interface Peer {
   stop: () => Promise<void>;
 }
 
-/** Where the Portkey gateway is looked for: it brings a hundred packages, which nobody else here needs. */
+/** Where the Portkey gateway is looked for: it brings a hundred packages, which nothing else here needs. */
 const PORTKEY = join(import.meta.dirname, '../node_modules/.peers/node_modules/@portkey-ai/gateway');
 /** How what is not installed gets here. */
 export const INSTALL: Partial<Record<PeerName, string>> = {

@@ -13,7 +13,7 @@ import { takeMedian } from './quantiles.ts';
 import { type Provenance, readLastResult, saveResult, takeProvenance } from './results.ts';
 import { startBenchProcess, startServer } from './targets.ts';
 
-export interface PeersBenchOptions {
+interface PeersBenchOptions {
   quick: boolean;
   /** Keep the figures in bench/results. */
   save: boolean;
@@ -86,7 +86,7 @@ export async function runPeersBench({ quick, save, say }: PeersBenchOptions): Pr
       }
     }
     const figures = peers.map(({ name, version, pid }): PeerFigures => {
-      const median = (pick: (one: { per_s: number; p99_ms: number; cpu_us: number }) => number) =>
+      const median = (pick: (sample: { per_s: number; p99_ms: number; cpu_us: number }) => number) =>
         takeMedian(rounds.get(name)!.map(pick));
       const [per_s, p99_ms, cpu_us] = [
         median((r) => r.per_s),
@@ -97,7 +97,7 @@ export async function runPeersBench({ quick, save, say }: PeersBenchOptions): Pr
     });
     say('');
     const result: PeersResult = { ...takeProvenance(), suite: 'peers', peers: figures };
-    print(result, readLastResult<PeersResult>('peers', result.machine));
+    print(result, readLastResult<PeersResult>('peers', result));
     if (save) console.log(`\n${saveResult(result)}`);
   } finally {
     for (const stop of stops.reverse()) await stop();

@@ -9,7 +9,7 @@ export interface Quantiles {
   max: number;
 }
 
-/** Nearest-rank percentiles. Sorts `values` in place. All NaN when there are none. */
+/** Nearest-rank percentiles. Sorts `values` in place. All NaN without values. */
 export function takeQuantiles(values: Float64Array): Quantiles {
   values.sort();
   const at = (q: number): number => values[Math.max(0, Math.ceil(values.length * q) - 1)] ?? Number.NaN;

@@ -14,10 +14,10 @@ import { type FakeProvider, startFakeProvider } from '../src/demo/fake-provider.
 import { createPrng } from '../src/std/prng.ts';
 import { kindOfAnswer } from '../src/student/model/answer-kind.ts';
 import { limitByService } from '../src/student/model/service-evidence.ts';
-import { fitStudent } from '../src/student/model/student-fit.ts';
 import { writeServiceRequest } from '../src/student/serving/service-request.ts';
 import { readServiceStep } from '../src/student/serving/service-step.ts';
 import { readWireRequest, WIRES } from '../src/student/serving/step-reading.ts';
+import { fitStudent } from '../src/teaching/student-fit.ts';
 import { makeGoldenSteps, makeOrder, OrderRun, orderScript, publishOrderStudent } from './order-agent.ts';
 import { type Quantiles, Samples } from './quantiles.ts';
 import { type Provenance, saveResult, takeProvenance } from './results.ts';
@@ -43,7 +43,7 @@ const HEADERS = {
 
 const MODEL_HEADERS = { 'content-type': 'application/json', authorization: 'Bearer bench' };
 
-export interface RelegationBenchOptions {
+interface RelegationBenchOptions {
   quick: boolean;
   save: boolean;
   say: (what: string) => void;
@@ -74,24 +74,7 @@ export async function runRelegationBench({ quick, save, say }: RelegationBenchOp
   stops.push(() => model.close());
   try {
     say('relegation: starting');
-    const directory = join(folder, 'student');
-    const steps = PROMPTS.flatMap((length) => makeGoldenSteps(30, 7, makePrompt(length)));
-    const runs = steps.map((step, at) => ({
-      ...step,
-      run_id: `${step.run_id} ${Math.floor((at * PROMPTS.length) / steps.length)}`,
-    }));
-    const fitted = fitStudent(runs);
-    await publishOrderStudent(directory, {}, fitted);
-    // Whatever the golden steps answered, the model may, too.
-    const kinds = new Set(runs.map(({ answer }) => kindOfAnswer(answer.content)));
-    const stages = [...new Set(runs.map(({ step }) => step.stage))];
-    const evidence = { kinds: [...kinds].map((kind): [string, number] => [kind, 1]), stages, said: [] };
-    const behind = join(folder, 'student-with-model');
-    await publishOrderStudent(
-      behind,
-      { student: makeModel(model), coverage: { threshold: 1, target_error: 0.05, method: 'by hand' } },
-      limitByService(fitted, new Map(fitted.groups.map(({ name }) => [String(name), evidence]))),
-    );
+    const { directory, behind } = await publishStudents(folder, model);
     const upstream = await startServer('upstream.ts');
     stops.push(upstream.stop);
     const [off] = await startTargets(['gateway'], upstream.port, join(folder, 'off'));
@@ -141,6 +124,32 @@ export async function runRelegationBench({ quick, save, say }: RelegationBenchOp
     for (const stop of stops.reverse()) await stop();
     rmSync(folder, { recursive: true, force: true });
   }
+}
+
+/** Publishes a student of the orders agent, and the same one with a model behind it. @returns their folders */
+async function publishStudents(
+  folder: string,
+  model: FakeProvider,
+): Promise<{ directory: string; behind: string }> {
+  const directory = join(folder, 'student');
+  const steps = PROMPTS.flatMap((length) => makeGoldenSteps(30, 7, makePrompt(length)));
+  const runs = steps.map((step, at) => ({
+    ...step,
+    run_id: `${step.run_id} ${Math.floor((at * PROMPTS.length) / steps.length)}`,
+  }));
+  const fitted = fitStudent(runs);
+  await publishOrderStudent(directory, {}, fitted);
+  // Whatever the golden steps answered, the model may, too.
+  const kinds = new Set(runs.map(({ answer }) => kindOfAnswer(answer.content)));
+  const stages = [...new Set(runs.map(({ step }) => step.stage))];
+  const evidence = { kinds: [...kinds].map((kind): [string, number] => [kind, 1]), stages, said: [] };
+  const behind = join(folder, 'student-with-model');
+  await publishOrderStudent(
+    behind,
+    { student: makeModel(model), coverage: { threshold: 1, target_error: 0.05, method: 'by hand' } },
+    limitByService(fitted, new Map(fitted.groups.map(({ name }) => [String(name), evidence]))),
+  );
+  return { directory, behind };
 }
 
 const makeModel = ({ url }: FakeProvider) =>

@@ -1,10 +1,10 @@
-/** Where a bench's figures come from, and where they are kept: bench/results. Used in the bench's own process. */
+/** Where a bench's figures come from, and how bench/results stores them. Runs in the bench's process. */
 import { execFileSync } from 'node:child_process';
-import { mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { cpus, loadavg, platform, release, totalmem } from 'node:os';
 import { join, relative } from 'node:path';
 
-/** What somebody needs to know before comparing two results. */
+/** What two results must be compared by. */
 export interface Provenance {
   date: string;
   commit: string;
@@ -49,28 +49,63 @@ export function takeProvenance(): Provenance {
   };
 }
 
-/** Writes `result` to bench/results/<suite>-<date>-<commit>.json; gives the path from the working directory. */
+const RESULTS = join(import.meta.dirname, 'results');
+const LINE_WIDTH = 120;
+
+/**
+ * JSON with as much on a line as fits, so that a result is short and its diff readable. Numbers keep six digits; what could
+ * not be measured (NaN) is null.
+ */
+export function formatResult(result: object): string {
+  const rounded = JSON.stringify(result, (_key, value: unknown) =>
+    typeof value === 'number' && !Number.isInteger(value) ? Number(value.toPrecision(6)) : value,
+  );
+  return `${layOut(JSON.parse(rounded), '')}\n`;
+}
+
+function layOut(value: unknown, indent: string): string {
+  const line = JSON.stringify(value);
+  if (typeof value !== 'object' || value === null || indent.length + line.length <= LINE_WIDTH) return line;
+  const inner = `${indent} `;
+  if (Array.isArray(value))
+    return `[\n${value.map((item) => inner + layOut(item, inner)).join(',\n')}\n${indent}]`;
+  const fields = Object.entries(value).map(
+    ([name, field]) => `${inner}${JSON.stringify(name)}: ${layOut(field, inner)}`,
+  );
+  return `{\n${fields.join(',\n')}\n${indent}}`;
+}
+
+/** What figures must share to be comparable: processor and number of cores. */
+export function nameMachine({ machine }: Provenance): string {
+  return `${machine.cpu}, ${machine.cores} cores`;
+}
+
+/** Paths and contents of the stored results of `suite`, newest first. */
+function readResults<Result extends Provenance>(suite: string): { path: string; result: Result }[] {
+  return readdirSync(RESULTS)
+    .filter((name) => name.startsWith(`${suite}-2`) && name.endsWith('.json'))
+    .map((name) => join(RESULTS, name))
+    .map((path) => ({ path, result: JSON.parse(readFileSync(path, 'utf8')) as Result }))
+    .sort((a, b) => (a.result.date < b.result.date ? 1 : -1));
+}
+
+/**
+ * Stores `result` as bench/results/<suite>-<date>-<commit>.json in place of the suite's former result from the same kind of
+ * machine; git has the former ones. Returns the path relative to the working directory.
+ */
 export function saveResult(result: Provenance & { suite: string }): string {
-  const dir = join(import.meta.dirname, 'results');
-  mkdirSync(dir, { recursive: true });
-  const file = join(dir, `${result.suite}-${result.date.slice(0, 10)}-${result.commit}.json`);
-  // JSON has no NaN: what could not be measured is null.
-  const round = (_key: string, value: unknown): unknown =>
-    typeof value === 'number' && !Number.isInteger(value) ? Number(value.toPrecision(6)) : value;
-  writeFileSync(file, `${JSON.stringify(result, round, 1)}\n`);
+  mkdirSync(RESULTS, { recursive: true });
+  for (const former of readResults(result.suite))
+    if (nameMachine(former.result) === nameMachine(result))
+      for (const ending of ['.json', '.svg']) rmSync(former.path.replace(/\.json$/, ending), { force: true });
+  const file = join(RESULTS, `${result.suite}-${result.date.slice(0, 10)}-${result.commit}.json`);
+  writeFileSync(file, formatResult(result));
   return relative(process.cwd(), file);
 }
 
-/** The newest kept result of the suite from the same kind of machine, to compare with; null where there is none. */
-export function readLastResult<Result extends Provenance>(
-  suite: string,
-  { cpu, cores }: Provenance['machine'],
-): Result | null {
-  const dir = join(import.meta.dirname, 'results');
-  const results = readdirSync(dir)
-    .filter((name) => name.startsWith(`${suite}-2`) && name.endsWith('.json'))
-    .map((name) => JSON.parse(readFileSync(join(dir, name), 'utf8')) as Result)
-    .filter(({ machine }) => machine.cpu === cpu && machine.cores === cores)
-    .sort((a, b) => (a.date < b.date ? 1 : -1));
-  return results[0] ?? null;
+/** The suite's stored result from the same kind of machine as `now`; null without one. */
+export function readLastResult<Result extends Provenance>(suite: string, now: Provenance): Result | null {
+  return (
+    readResults<Result>(suite).find(({ result }) => nameMachine(result) === nameMachine(now))?.result ?? null
+  );
 }

@@ -63,7 +63,7 @@ const ATTEMPTS =
     '|',
   );
 
-/** Situations out of parts, each with a name of its own; and tasks like those that a situation tells of. */
+/** Situations made of parts, each with its own name; and tasks like those that a situation tells of. */
 export class Situations {
   readonly #seed: number;
 

@@ -10,6 +10,8 @@ import { setTimeout as delay } from 'node:timers/promises';
 import { decodeVector, PATTERN_VECTORS } from '../src/domain/pattern-rows.ts';
 import { ExactIndex } from '../src/search/exact-index.ts';
 import { HnswIndex, loadHnswlib } from '../src/search/hnsw-index.ts';
+import { OnnxModel } from '../src/search/onnx-model.ts';
+import { findModelDir } from '../src/search/open-embedder.ts';
 import { databasePaths } from '../src/storage/lmdb/stores.ts';
 import { LmdbTables } from '../src/storage/lmdb/tables.ts';
 import { readCpuUs, readRssBytes, readThreadCpuUs } from './process-meter.ts';
@@ -18,7 +20,7 @@ import { type Quantiles, Samples } from './quantiles.ts';
 import { saveResult, takeProvenance } from './results.ts';
 import { RetrieveClient, Situations } from './retrieve-client.ts';
 
-export interface RetrieveBenchOptions {
+interface RetrieveBenchOptions {
   quick: boolean;
   /** Keep the figures in bench/results. */
   save: boolean;
@@ -43,7 +45,7 @@ interface SizeReport {
   rss_bytes: number;
 }
 
-export interface RetrieveReport {
+interface RetrieveReport {
   sizes: SizeReport[];
   restart: { first_answer_s: number; loaded_ms: number; linked_s: number };
   recall: {
@@ -143,9 +145,9 @@ async function measureSize(
   let asked = 10 * size;
   const task = () => texts.task(asked++);
   await client.repeat(200, CONNECTIONS, new Samples(), task);
-  const one = new Samples();
+  const single = new Samples();
   const oneCpuUs = readCpuUs(product.pid);
-  await client.repeat(requests / 4, 1, one, task);
+  await client.repeat(requests / 4, 1, single, task);
   const eight = new Samples();
   client.found = 0;
   const before8 = readThreadCpuUs(product.pid);
@@ -169,7 +171,7 @@ async function measureSize(
     patterns: size,
     imports_per_s: ((size - before) * 1_000) / (importedMs - startedMs),
     linked_after_s: (linkedMs - importedMs) / 1_000,
-    one: one.quantiles(),
+    one: single.quantiles(),
     eight: eight.quantiles(),
     requests_per_s,
     cpu_us,
@@ -199,7 +201,7 @@ async function importAll(
   }
 }
 
-/** The graph is made while nobody asks: once that is over, the process does next to nothing. */
+/** The graph is made between requests: once that is over, the process does next to nothing. */
 async function waitQuiet(product: Product): Promise<void> {
   const until = performance.now() + QUIET_LIMIT_MS;
   while (performance.now() < until) {
@@ -236,13 +238,13 @@ async function measureRecall(
   const tables = new LmdbTables(databasePaths(dataDir).main, 'disk');
   const vectors: Float32Array[] = [];
   const queries: Float32Array[] = [];
+  const { dimensions } = (await OnnxModel.open(findModelDir({ model_dir: null }))).facts;
   for (const { row, value } of tables.range<Uint8Array>(PATTERN_VECTORS, { prefix: [] })) {
-    const vector = decodeVector(value, value.length / 4)!;
+    const vector = decodeVector(value, dimensions)!;
     if (row[2] === 'bench') vectors.push(vector);
     else if (row[2] === 'queries') queries.push(vector);
   }
   await tables.close();
-  const { length: dimensions } = queries[0]!;
   const exact = new ExactIndex(dimensions);
   const graph = new HnswIndex(loadHnswlib(), dimensions);
   for (const [id, vector] of vectors.entries()) {

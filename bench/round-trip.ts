@@ -5,7 +5,7 @@
 import { once } from 'node:events';
 import { type AddressInfo, connect, createServer, type Socket } from 'node:net';
 
-export interface LongWay {
+interface LongWay {
   url: string;
   close(): void;
 }

@@ -21,6 +21,7 @@ const USAGE = `npm run bench -- SUITE … [options]
   retrieve           patterns: 1,000 to 100,000, recall beside the exact answer, restart
   findings           findings and live stream: latencies, idle readers, deliveries
   lists              pages of a million runs, at every depth, with filters that few pass
+  search             full-text search over 100,000 captured runs, and what its index takes
   limits             one check of the rate limit
   client             a step of an agent that the client library watches
   relegation         a step with the student asked, covered and not, beside none asked and no gateway
@@ -76,7 +77,7 @@ function readArguments() {
 function readNames<T extends string>(text: string, allowed: T[], option: string): T[] {
   return text.split(',').map((name) => {
     if (!(allowed as string[]).includes(name))
-      exitUsage(`--${option}: ${name} is none of ${allowed.join(', ')}`);
+      exitUsage(`--${option}: unknown name ${name}; choose from ${allowed.join(', ')}`);
     return name as T;
   });
 }
@@ -91,7 +92,7 @@ function readNumbers(text: string, option: string): number[] {
 
 /** One line on a terminal, rewritten; nothing elsewhere. */
 function say(what: string): void {
-  if (process.stderr.isTTY) process.stderr.write(`\r\x1b[K${what}`);
+  if (process.stderr.isTTY && process.stderr.hasColors()) process.stderr.write(`\r\x1b[K${what}`);
 }
 
 const { values, positionals } = readArguments();
@@ -111,6 +112,7 @@ const SUITES = [
   'retrieve',
   'findings',
   'lists',
+  'search',
   'limits',
   'client',
   'relegation',
@@ -188,6 +190,10 @@ if (positionals.includes('findings')) {
 if (positionals.includes('lists')) {
   const { runListsBench } = await import('./lists.ts');
   met = (await runListsBench({ quick, save, say })) && met;
+}
+if (positionals.includes('search')) {
+  const { runSearchBench } = await import('./search.ts');
+  met = (await runSearchBench({ quick, save, say })) && met;
 }
 if (positionals.includes('limits')) {
   const { describeLimits, LIMITS_FULL, LIMITS_QUICK, runLimitsBench } = await import('./limits.ts');

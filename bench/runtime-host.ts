@@ -1,7 +1,9 @@
 /** The actor thread that bench/runtime.ts measures: an actor that answers, one that counts, one that persists. */
+
 import { runActorThread, type ThreadTask } from '../src/runtime/actor-thread.ts';
 import type { Behaviour } from '../src/runtime/protocol.ts';
 import { DEFAULT_KIND_POLICY } from '../src/runtime/supervision.ts';
+import { runOwnThread } from '../src/std/own-thread.ts';
 import { LmdbJournal } from '../src/storage/lmdb/journal.ts';
 
 export interface BenchHostOptions {
@@ -49,7 +51,7 @@ const counter: Behaviour<CounterProtocol, number, number> = {
 const POLICY = { ...DEFAULT_KIND_POLICY, mailbox_capacity: 1_000_000, mailbox_bytes: 2 ** 40 };
 
 /** Runs the thread; the pool calls it with its task. */
-export default async function benchHost(task: ThreadTask<BenchHostOptions>): Promise<void> {
+async function benchHost(task: ThreadTask<BenchHostOptions>): Promise<void> {
   const journal = new LmdbJournal(task.options.journal_path);
   await runActorThread(task, {
     kinds: [
@@ -62,3 +64,5 @@ export default async function benchHost(task: ThreadTask<BenchHostOptions>): Pro
     dispose: () => journal.close(),
   });
 }
+
+runOwnThread(benchHost);

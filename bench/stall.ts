@@ -149,7 +149,7 @@ async function measureOne(
   };
 }
 
-/** Stalls one reader on every target at the same time (each is a process of its own; nothing else runs meanwhile). */
+/** Stalls one reader on every target at the same time (each is a separate process; nothing else runs meanwhile). */
 export function measureStalls(
   targets: Target[],
   upstreamPort: number,

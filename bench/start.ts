@@ -1,6 +1,6 @@
 /**
  * What threads cost before anybody asks for anything: `npm run bench -- start`. The service with every engine and 1, 4 and 16 server
- * threads: processor time of its start, memory of its own, idle processor time; with --before also of another checkout, in
+ * threads: processor time of its start, private memory, idle processor time; with --before also of another checkout, in
  * turns. Own process.
  */
 import { mkdtempSync, rmSync } from 'node:fs';
@@ -71,14 +71,14 @@ export async function runStartBench({
   const medians = (of: string | null) =>
     THREADS.map((threads): StartFigures => {
       const own = found.filter(({ checkout, figures }) => checkout === of && figures.threads === threads);
-      const median = (pick: (one: StartFigures) => number) =>
+      const median = (pick: (start: StartFigures) => number) =>
         takeMedian(own.map(({ figures }) => pick(figures)));
       return {
         threads,
-        start_ms: median((one) => one.start_ms),
-        start_cpu_ms: median((one) => one.start_cpu_ms),
-        anon_bytes: median((one) => one.anon_bytes),
-        cpu_share: median((one) => one.cpu_share),
+        start_ms: median((start) => start.start_ms),
+        start_cpu_ms: median((start) => start.start_cpu_ms),
+        anon_bytes: median((start) => start.anon_bytes),
+        cpu_share: median((start) => start.cpu_share),
       };
     });
   const former = checkouts[1];
@@ -88,8 +88,8 @@ export async function runStartBench({
     starts: medians(null),
     before: former === undefined ? null : medians(former),
   };
-  for (const one of result.starts) console.log(describeStart(one));
-  for (const one of result.before ?? []) console.log(`before: ${describeStart(one)}`);
+  for (const start of result.starts) console.log(describeStart(start));
+  for (const start of result.before ?? []) console.log(`before: ${describeStart(start)}`);
   if (save) console.log(`\n${saveResult(result)}`);
 }
 

@@ -2,7 +2,7 @@
  * The process that logs steps, apart from what it measures. Started by bench/steps.ts through fork; takes one job at a
  * time as a message, answers with its figures, and ends when its parent goes.
  *
- * Raw keep-alive sockets, one request at a time on each. Every step has a body of its own, of about the size that the
+ * Raw keep-alive sockets, one request at a time on each. Every step has a new body of about the size that the
  * steps of public agents have (median 530 characters of text).
  */
 import { connect, type Socket } from 'node:net';
@@ -25,10 +25,10 @@ export interface StepJob {
   runs: 'own' | number;
   /**
    * Each request goes over the connection that has been free for longest, of twice as many as there are agents: an agent whose
-   * client keeps a pool, or stands behind a proxy. Only with runs of their own.
+   * client keeps a pool, or stands behind a proxy. Only if each connection has its run.
    */
   is_pooled?: boolean;
-  /** Each connection starts its run itself, before anything is timed, as an agent does. Only with runs of its own. */
+  /** Each connection starts its run itself, before anything is timed, as an agent does. Only if each connection has its run. */
   starts_own?: boolean;
   /** step_index of the first step; number of the first run that is started. */
   first_index: number;
@@ -121,6 +121,12 @@ function makeRequest(path: string, key: string, body: string): string {
   return `${head}content-length: ${Buffer.byteLength(body)}\r\n\r\n${body}`;
 }
 
+/** The request that starts a run. */
+function makeStart(run_id: string, number: number, key: string): string {
+  const body = { run_id, agent_name: 'bench', task: `repair module ${number}`, model: 'm' };
+  return makeRequest('/v1/monitor/runs', key, JSON.stringify(body));
+}
+
 async function runJob(job: StepJob): Promise<StepResult> {
   const opened = job.is_pooled ? 2 * job.connections : job.connections;
   const lines = job.targets.map(({ port }) => Array.from({ length: opened }, () => new Line(port)));
@@ -131,15 +137,8 @@ async function runJob(job: StepJob): Promise<StepResult> {
   const nextRun = job.targets.map(() => 0);
   const sent = job.targets.map(() => new Array<number>(job.connections).fill(0));
 
-  const startOf = (target: number, number: number): string => {
-    const body = {
-      run_id: `${job.prefix}-${number}`,
-      agent_name: 'bench',
-      task: `repair module ${number}`,
-      model: 'm',
-    };
-    return makeRequest('/v1/monitor/runs', job.targets[target]!.key, JSON.stringify(body));
-  };
+  const startOf = (target: number, number: number): string =>
+    makeStart(`${job.prefix}-${number}`, number, job.targets[target]!.key);
   const requestOf = (target: number, connection: number): string => {
     const { key } = job.targets[target]!;
     const at = sent[target]![connection]!++;
@@ -182,22 +181,33 @@ async function runJob(job: StepJob): Promise<StepResult> {
     }
   }
   for (const line of lines.flat()) line.end();
-  const targets: StepResult['targets'] = {};
-  for (const [at, { name }] of job.targets.entries()) {
-    const all = latencies[at]!;
-    const part = Math.ceil(all.length / 10);
-    targets[name] = {
-      parts_us: Array.from(
-        { length: 10 },
-        (_, i) => takeQuantiles(Float64Array.from(all.slice(i * part, (i + 1) * part))).p50,
-      ),
-      latency_us: takeQuantiles(Float64Array.from(all)),
-      per_s: all.length / (busyMs[at]! / 1_000),
-      failures: failures[at]!,
-      first_failure: firstFailures[at]!,
-    };
-  }
+  const targets = Object.fromEntries(
+    job.targets.map(({ name }, at): [string, StepResult['targets'][string]] => [
+      name,
+      {
+        ...summarizeLatencies(latencies[at]!, busyMs[at]!),
+        failures: failures[at]!,
+        first_failure: firstFailures[at]!,
+      },
+    ]),
+  );
   return { targets };
+}
+
+/** @param latencies_us in the order of sending */
+function summarizeLatencies(
+  latencies_us: readonly number[],
+  busyMs: number,
+): Pick<StepResult['targets'][string], 'parts_us' | 'latency_us' | 'per_s'> {
+  const part = Math.ceil(latencies_us.length / 10);
+  return {
+    parts_us: Array.from(
+      { length: 10 },
+      (_, i) => takeQuantiles(Float64Array.from(latencies_us.slice(i * part, (i + 1) * part))).p50,
+    ),
+    latency_us: takeQuantiles(Float64Array.from(latencies_us)),
+    per_s: latencies_us.length / (busyMs / 1_000),
+  };
 }
 
 process.on('message', (job: StepJob) => {

@@ -15,7 +15,7 @@ import { saveResult, takeProvenance } from './results.ts';
 import type { StepJob, StepResult } from './step-load.ts';
 import { startBenchProcess, startServer } from './targets.ts';
 
-export interface StepsBenchOptions {
+interface StepsBenchOptions {
   quick: boolean;
   /** Keep the figures in bench/results. */
   save: boolean;
@@ -64,6 +64,15 @@ interface Product {
   stop(): Promise<void>;
 }
 
+interface LiveRuns {
+  runs: number;
+  p50_us: number;
+  per_s: number;
+  anon_bytes: number;
+  rss_bytes: number;
+  disk_bytes: number;
+}
+
 /** @returns false when a goal is missed */
 export async function runStepsBench({ quick, save, say }: StepsBenchOptions): Promise<boolean> {
   const plan = quick ? QUICK : FULL;
@@ -98,41 +107,9 @@ export async function runStepsBench({ quick, save, say }: StepsBenchOptions): Pr
     });
     const curve = long.targets.step!.parts_us;
 
-    const live: {
-      runs: number;
-      p50_us: number;
-      per_s: number;
-      anon_bytes: number;
-      rss_bytes: number;
-      disk_bytes: number;
-    }[] = [];
     await product.stop();
     product = await startProduct(join(dir, 'live'));
-    // What the first hundred runs make the process load and compile is no cost of a run.
-    await startRuns(ask, product, 'warm', 100);
-    await ask({ ...stepsJob(product, 'warm', 2_000, 1), runs: 100 });
-    const before = { anon: readAnonBytes(product.pid), rss: readRssBytes(product.pid) };
-    let started = 0;
-    for (const [at, runs] of plan.live_runs.entries()) {
-      say(`${runs} live runs`);
-      await startRuns(ask, product, 'live', runs - started, started);
-      // Each has a few steps in its memory before any is timed.
-      for (let sweep = 0; sweep < 3; sweep++) await sweepRuns(ask, product, runs, 3 * at + sweep);
-      started = runs;
-      const result = await ask({
-        ...stepsJob(product, 'live', Math.ceil(plan.live_steps / CONNECTIONS), Math.min(CONNECTIONS, runs)),
-        runs,
-        first_index: (3 * at + 3) * 1_000_000 - 500_000,
-      });
-      live.push({
-        runs,
-        p50_us: result.targets.step!.latency_us.p50,
-        per_s: result.targets.step!.per_s,
-        anon_bytes: readAnonBytes(product.pid) - before.anon,
-        rss_bytes: readRssBytes(product.pid) - before.rss,
-        disk_bytes: readDiskBytes(product.dir),
-      });
-    }
+    const live = await measureLiveRuns(ask, product, plan, say);
 
     const added_p50_us = latency.step_p50_us - latency.echo_p50_us;
     const echo_share = throughput.step_per_s / throughput.echo_per_s;
@@ -145,20 +122,8 @@ export async function runStepsBench({ quick, save, say }: StepsBenchOptions): Pr
     };
     say('');
     print({ latency, throughput, curve, live, added_p50_us, echo_share, goals });
-    if (save) {
-      const result = {
-        ...takeProvenance(),
-        suite: 'steps',
-        latency,
-        throughput,
-        added_p50_us,
-        echo_share,
-        curve_p50_us: curve,
-        live,
-        goals,
-      };
-      console.log(`\n${saveResult(result)}`);
-    }
+    const figures = { latency, throughput, added_p50_us, echo_share, curve_p50_us: curve, live, goals };
+    if (save) console.log(`\n${saveResult({ ...takeProvenance(), suite: 'steps', ...figures })}`);
     return Object.values(goals).every(Boolean);
   } finally {
     load.child.disconnect();
@@ -166,6 +131,42 @@ export async function runStepsBench({ quick, save, say }: StepsBenchOptions): Pr
     await product.stop();
     rmSync(dir, { recursive: true, force: true });
   }
+}
+
+/** What 1 to 100,000 live runs cost in time and memory. */
+async function measureLiveRuns(
+  ask: (job: StepJob) => Promise<StepResult>,
+  product: Product,
+  plan: typeof FULL,
+  say: (what: string) => void,
+): Promise<LiveRuns[]> {
+  const live: LiveRuns[] = [];
+  // What the first hundred runs make the process load and compile is no cost of a run.
+  await startRuns(ask, product, 'warm', 100);
+  await ask({ ...stepsJob(product, 'warm', 2_000, 1), runs: 100 });
+  const before = { anon: readAnonBytes(product.pid), rss: readRssBytes(product.pid) };
+  let started = 0;
+  for (const [at, runs] of plan.live_runs.entries()) {
+    say(`${runs} live runs`);
+    await startRuns(ask, product, 'live', runs - started, started);
+    // Each has a few steps in its memory before any is timed.
+    for (let sweep = 0; sweep < 3; sweep++) await sweepRuns(ask, product, runs, 3 * at + sweep);
+    started = runs;
+    const result = await ask({
+      ...stepsJob(product, 'live', Math.ceil(plan.live_steps / CONNECTIONS), Math.min(CONNECTIONS, runs)),
+      runs,
+      first_index: (3 * at + 3) * 1_000_000 - 500_000,
+    });
+    live.push({
+      runs,
+      p50_us: result.targets.step!.latency_us.p50,
+      per_s: result.targets.step!.per_s,
+      anon_bytes: readAnonBytes(product.pid) - before.anon,
+      rss_bytes: readRssBytes(product.pid) - before.rss,
+      disk_bytes: readDiskBytes(product.dir),
+    });
+  }
+  return live;
 }
 
 /** Rounds of echo and step in turns; the medians over the rounds. */
@@ -198,16 +199,16 @@ async function measureBeside(
     echo.push(result.targets.echo!);
     step.push(result.targets.step!);
   }
-  const over = (from: typeof echo, pick: (one: (typeof echo)[number]) => number) =>
+  const over = (from: typeof echo, pick: (round: (typeof echo)[number]) => number) =>
     takeMedian(from.map(pick));
   return {
     connections,
-    echo_p50_us: over(echo, (one) => one.latency_us.p50),
-    step_p50_us: over(step, (one) => one.latency_us.p50),
-    echo_p99_us: over(echo, (one) => one.latency_us.p99),
-    step_p99_us: over(step, (one) => one.latency_us.p99),
-    echo_per_s: over(echo, (one) => one.per_s),
-    step_per_s: over(step, (one) => one.per_s),
+    echo_p50_us: over(echo, (round) => round.latency_us.p50),
+    step_p50_us: over(step, (round) => round.latency_us.p50),
+    echo_p99_us: over(echo, (round) => round.latency_us.p99),
+    step_p99_us: over(step, (round) => round.latency_us.p99),
+    echo_per_s: over(echo, (round) => round.per_s),
+    step_per_s: over(step, (round) => round.per_s),
   };
 }
 

@@ -249,6 +249,49 @@ function responseHeaders(source: TextSource, atMs: number): string[] {
   ];
 }
 
+/** The last messages of the user carry cache markers. */
+function markForCache(messages: readonly Message[]): Message[] {
+  return messages.map((message, i) =>
+    i % 2 === 0 && i >= messages.length - 3
+      ? {
+          ...message,
+          content: message.content.map((part) => ({ ...part, cache_control: { type: 'ephemeral' } })),
+        }
+      : message,
+  );
+}
+
+function makeRequestBody(system: string, tools: readonly object[], messages: readonly Message[]): Buffer {
+  return Buffer.from(
+    JSON.stringify({
+      model: 'claude-sonnet-4-5-20250929',
+      max_tokens: 32_000,
+      stream: true,
+      metadata: { user_id: 'user_0d8f_account__session_4b1c' },
+      system: [{ type: 'text', text: system }],
+      tools,
+      messages,
+    }),
+  );
+}
+
+/** The model's answer with its call, and the call's result. */
+function makeNextMessages(answer: string, toolId: string, input: string, result: string): Message[] {
+  return [
+    {
+      role: 'assistant',
+      content: [
+        { type: 'text', text: answer },
+        { type: 'tool_use', id: toolId, name: 'run_command', input: JSON.parse(input) as object },
+      ],
+    },
+    {
+      role: 'user',
+      content: [{ type: 'tool_result', tool_use_id: toolId, content: [{ type: 'text', text: result }] }],
+    },
+  ];
+}
+
 /** The exchanges of all runs, turn by turn: the runs go on side by side. */
 export function* makeRuns(plan: RunPlan): Generator<CapturedExchange> {
   const shared = new TextSource(plan.seed, plan.seed);
@@ -274,25 +317,8 @@ export function* makeRuns(plan: RunPlan): Generator<CapturedExchange> {
       const system = plan.markers
         ? `${prompt.slice(0, 900)}\nIt is ${new Date(at).toISOString()}.\n${prompt.slice(900)}`
         : prompt;
-      const marked = messages.map((message, i) =>
-        plan.markers && i % 2 === 0 && i >= messages.length - 3
-          ? {
-              ...message,
-              content: message.content.map((part) => ({ ...part, cache_control: { type: 'ephemeral' } })),
-            }
-          : message,
-      );
-      const body = Buffer.from(
-        JSON.stringify({
-          model: 'claude-sonnet-4-5-20250929',
-          max_tokens: 32_000,
-          stream: true,
-          metadata: { user_id: 'user_0d8f_account__session_4b1c' },
-          system: [{ type: 'text', text: system }],
-          tools,
-          messages: marked,
-        }),
-      );
+      const marked = plan.markers ? markForCache(messages) : messages;
+      const body = makeRequestBody(system, tools, marked);
       const answer = source.text(Math.round(growth * 0.2));
       const toolId = source.id('toolu_01', 22);
       const input = JSON.stringify({ command: source.text(Math.round(growth * 0.08)) });
@@ -327,23 +353,7 @@ export function* makeRuns(plan: RunPlan): Generator<CapturedExchange> {
         request_body: body,
         response_body: response,
       };
-      messages.push({
-        role: 'assistant',
-        content: [
-          { type: 'text', text: answer },
-          { type: 'tool_use', id: toolId, name: 'run_command', input: JSON.parse(input) as object },
-        ],
-      });
-      messages.push({
-        role: 'user',
-        content: [
-          {
-            type: 'tool_result',
-            tool_use_id: toolId,
-            content: [{ type: 'text', text: source.text(Math.round(growth * 0.6)) }],
-          },
-        ],
-      });
+      messages.push(...makeNextMessages(answer, toolId, input, source.text(Math.round(growth * 0.6))));
     }
   }
 }

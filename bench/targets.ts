@@ -1,6 +1,6 @@
 /**
  * The processes that the gateway bench compares, their start and their end; used in the bench's own process.
- * Everything listens on loopback, lives in a directory of its own and ends with the bench.
+ * Everything listens on loopback, has its own directory and ends with the bench.
  */
 import { type ChildProcess, fork, spawn, spawnSync } from 'node:child_process';
 import { mkdirSync, openSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
@@ -87,7 +87,7 @@ export async function startServer(
   return { port: first.port, child, stop: () => end(child) };
 }
 
-/** A port of loopback that nobody has now. */
+/** A port of loopback that is free now. */
 export function findFreePort(): Promise<number> {
   return new Promise((done, fail) => {
     const probe = createServer();
@@ -99,7 +99,7 @@ export function findFreePort(): Promise<number> {
   });
 }
 
-/** Asks a server of the bench, whoever it says it is. */
+/** Asks a server of the bench, without checking its certificate. */
 export function askServer(
   { port, isSecure }: Pick<Target, 'port' | 'isSecure'>,
   path: string,
@@ -192,7 +192,7 @@ export async function startGateway(
   await awaitHttp(child, port, '/__gw/stats', logFile, isSecure);
   const stop = async (): Promise<void> => {
     await end(child);
-    // A process of its own may still be writing down where it was.
+    // The capture process may still be writing its position.
     rmSync(dataDir, { recursive: true, force: true, maxRetries: 10, retryDelay: 100 });
   };
   return { name, port, isSecure, pid: child.pid ?? null, dataDir, stop };

@@ -23,7 +23,7 @@ export function makeRandom(seed: number): () => number {
 const PROSE_BYTES = 4 * 1024 * 1024;
 const NOISE_BYTES = 1024 * 1024;
 /** Bytes in each body that were in no other one of the last thousands and that do not compress below 6 bits a byte. */
-export const NOISE_PER_BODY = 384;
+const NOISE_PER_BODY = 384;
 
 function makeProse(): Buffer {
   const random = makeRandom(7);
@@ -153,7 +153,7 @@ let requestNumber = 0;
 /** A request's body is up to so much shorter or longer: a client's `Content-Length` is another one each time. */
 const SPREAD_BYTES = 96;
 
-/** Requests of about one size, each with a body and a length of its own, to be sent on one connection to `host`. */
+/** Requests of about one size, each with its own body and length, to be sent on one connection to `host`. */
 export function makePlainRequests(bytes: number, host: string, headers = ''): RequestSource {
   const bytesMin = bytes - SPREAD_BYTES;
   const head = requestHead(`/v1/messages?reply=${bytes}`, host, bytesMin, headers);
@@ -190,7 +190,7 @@ const HEAD_ROOM = 1024;
  * The requests of one agent: runs of 20 turns (`x-svc-run`, `x-svc-seq`), each request the whole conversation so far.
  * System prompt and tools are the same in all runs, everything after them belongs to the run.
  */
-export function makeConversationRequests(port: number, agent: number): RequestSource {
+function makeConversationRequests(port: number, agent: number): RequestSource {
   const before =
     '{"model":"claude-sonnet-4-5","max_tokens":1024,"system":[{"type":"text","text":"' +
     prose.toString('latin1', 0, SYSTEM_BYTES) +

@@ -1,0 +1,178 @@
+/**
+ * Full-text search over the captures of 100,000 runs: `npm run bench -- search`. Makes the database without an index, has the index
+ * made as after an upgrade, and measures its size, the processor time for it, and searches for rare and frequent words, phrases and
+ * beginnings of words. Each search is timed to the page with its places. Own process.
+ */
+import { mkdtempSync, rmSync, statSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { readHitPage } from '../src/captures/text-hits.ts';
+import { decodeExchange } from '../src/providers/decode.ts';
+import { FollowedFiles } from '../src/storage/capture/followed-files.ts';
+import { listSealed } from '../src/storage/capture/layout.ts';
+import { CaptureLog } from '../src/storage/capture/log.ts';
+import { parseTextQuery } from '../src/storage/text-index/text-query.ts';
+import { TextSearch } from '../src/storage/text-index/text-search.ts';
+import { makeCaptureDatabase } from './capture-database.ts';
+import { type Quantiles, Samples } from './quantiles.ts';
+import { saveResult, takeProvenance } from './results.ts';
+
+interface SearchBenchOptions {
+  quick: boolean;
+  /** Keep the figures in bench/results. */
+  save: boolean;
+  say: (what: string) => void;
+}
+
+interface SearchTimes {
+  query: string;
+  /** Runs that have all words. */
+  runs: number;
+  /** The first one of the process, with everything that it reads. */
+  first_us: number;
+  /** To the exchanges and runs alone. */
+  find_us: Quantiles;
+  /** To the page with the places where the words stand. */
+  page_us: Quantiles;
+}
+
+interface IndexFigures {
+  exchanges: number;
+  capture_bytes: number;
+  index_bytes: number;
+  segments: number;
+  /** Of reading an exchange again, splitting it into words, writing and merging. */
+  cpu_us_per_exchange: number;
+}
+
+/** Issue S: a word in 100,000 runs, at most so long. */
+const WORD_MS_MAX = 100;
+/** Of the bytes of the capture files. */
+const INDEX_SHARE_MAX = 0.1;
+const PAGE = 20;
+/** As the capture reader reads for one page. */
+const READING_MS = 60;
+const TIMES = 40;
+const TIDY_MS = 20;
+const QUERIES = [
+  'OR-{}',
+  'Overloaded',
+  'invoice',
+  'order',
+  'escalate order',
+  '"the state of order"',
+  'orde*',
+  'absentword',
+];
+
+/** @returns false when a goal is missed */
+export async function runSearchBench({ quick, save, say }: SearchBenchOptions): Promise<boolean> {
+  const runs = quick ? 2_000 : 100_000;
+  const dir = mkdtempSync(join(tmpdir(), 'bench-search-'));
+  try {
+    const tell = (made: number) => {
+      if (made % 1_000 === 0) say(`${made} runs captured`);
+    };
+    const { path } = await makeCaptureDatabase({ dir, runs, run_bytes: 60_000, tell });
+    const index = await makeIndex(path, say);
+    say('searching');
+    const searches = measureSearches(path, runs);
+    const goals = {
+      words: searches.every(({ find_us }) => find_us.p50 <= WORD_MS_MAX * 1_000),
+      size: index.index_bytes <= index.capture_bytes * INDEX_SHARE_MAX,
+    };
+    const report = { runs, index, searches, goals };
+    say('');
+    print(report);
+    if (save) console.log(`\n${saveResult({ ...takeProvenance(), suite: 'search', ...report })}`);
+    return goals.words && goals.size;
+  } finally {
+    rmSync(dir, { recursive: true, force: true });
+  }
+}
+
+async function makeIndex(path: string, say: (what: string) => void): Promise<IndexFigures> {
+  const log = await CaptureLog.open({ path, redact: true, decode: decodeExchange, has_text_index: true });
+  const before = process.cpuUsage();
+  while ((await log.tidySome(decodeExchange, TIDY_MS)).done > 0)
+    say(`${log.stats().text!.unsearched} exchanges are not in the index`);
+  const { user, system } = process.cpuUsage(before);
+  const { last_id: exchanges, text } = log.stats();
+  await log.close();
+  const capture_bytes = [...listSealed(path).map((file) => file.path), path].reduce(
+    (sum, file) => sum + statSync(file).size,
+    0,
+  );
+  const { bytes: index_bytes, segments } = text!;
+  return {
+    exchanges,
+    capture_bytes,
+    index_bytes,
+    segments,
+    cpu_us_per_exchange: (user + system) / exchanges,
+  };
+}
+
+function measureSearches(path: string, runs: number): SearchTimes[] {
+  const files = new FollowedFiles(path, { data_key: null });
+  files.refresh();
+  const search = new TextSearch(path, null);
+  const ask = (text: string): { runs: number; find_us: number; page_us: number } => {
+    const start = performance.now();
+    search.refresh();
+    const matches = search.find(parseTextQuery(text));
+    const found = performance.now();
+    const until = found + READING_MS;
+    readHitPage(files, matches, { limit: PAGE, before: null }, () => performance.now() < until);
+    const end = performance.now();
+    return { runs: matches.runs, find_us: (found - start) * 1_000, page_us: (end - start) * 1_000 };
+  };
+  const times = QUERIES.map((text): SearchTimes => {
+    // Names of the database: 100,000 and the place of the run.
+    const query = text.replace('{}', String(100_000 + Math.floor(runs / 2) + 1));
+    const first = ask(query);
+    const find = new Samples();
+    const page = new Samples();
+    for (let time = 0; time < TIMES; time++) {
+      const { find_us, page_us } = ask(query);
+      find.add(find_us);
+      page.add(page_us);
+    }
+    return {
+      query,
+      runs: first.runs,
+      first_us: first.page_us,
+      find_us: find.quantiles(),
+      page_us: page.quantiles(),
+    };
+  });
+  search.close();
+  files.close();
+  return times;
+}
+
+function print({
+  index,
+  searches,
+  goals,
+}: {
+  index: IndexFigures;
+  searches: SearchTimes[];
+  goals: object;
+}): void {
+  const { index_bytes, capture_bytes, exchanges, segments, cpu_us_per_exchange } = index;
+  const share = ((index_bytes / capture_bytes) * 100).toFixed(1);
+  console.log(
+    `${exchanges} exchanges: index ${Math.round(index_bytes / 1e6)} MB, ${share} % of the captures, ${segments} segments`,
+  );
+  console.log(
+    `${Math.round(cpu_us_per_exchange)} µs of processor time for each exchange that is read again\n`,
+  );
+  const ms = (us: number): string => (us / 1_000).toFixed(1).padStart(9);
+  console.log('query                        runs   first ms  find p50 ms  find p99  page p50');
+  for (const { query, runs, first_us, find_us, page_us } of searches)
+    console.log(
+      `${query.padEnd(24)}${String(runs).padStart(9)}${ms(first_us)}${ms(find_us.p50).padStart(13)}${ms(find_us.p99)}${ms(page_us.p50)}`,
+    );
+  for (const [goal, isMet] of Object.entries(goals)) console.log(`${goal}: ${isMet ? 'met' : 'MISSED'}`);
+}
