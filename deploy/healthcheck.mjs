@@ -1,29 +1,108 @@
 /**
- * The container's health check: exit 0 when what runs in it answers and captures, or at least tries to; 1 otherwise. It prints
- * how capture is doing, which `docker inspect` shows. A process of its own, in the container.
+ * The container's health check: `node healthcheck.mjs [PID]` exits with 0 when what runs there answers and captures, or at least
+ * tries to, and with 1 otherwise. It prints how capture is doing, which `docker inspect` shows. A separate process in the container.
+ *
+ * It asks where the service listens: host, port and scheme come from the variables, from the files that `--env-file` names, and
+ * from the flags of the service's command line (PID, or process 1). The connection stays on this machine, so a certificate
+ * is not checked: it names another host.
  *
  * Degraded capture is no reason to replace a container: it still forwards, and a new one would have the same
  * disk. Stopped capture is a reason, since only a new process starts it again.
  */
+import { readFileSync } from 'node:fs';
+import http from 'node:http';
+import https from 'node:https';
+import { basename } from 'node:path';
+import { parseEnv } from 'node:util';
+
 const DEADLINE_MS = 2_000;
-const { PORT = '8000', GW_PORT = '8787' } = process.env;
+/** Larger than any answer that is asked for. */
+const ANSWER_BYTES = 1 << 20;
+/** The listener that --host and --port set, and the listeners that must answer, by command. */
+const COMMANDS = {
+  up: { flagged: 'gateway', listeners: ['api', 'gateway'] },
+  serve: { flagged: 'api', listeners: ['api'] },
+  gateway: { flagged: 'gateway', listeners: ['gateway'] },
+  proxy: { flagged: 'proxy', listeners: ['gateway'] },
+};
 
-/** @returns null where nothing listens: that part was not started */
-async function ask(address) {
-  try {
-    const response = await fetch(address, { signal: AbortSignal.timeout(DEADLINE_MS) });
-    return { ok: response.ok, body: await response.json() };
-  } catch (thrown) {
-    if (thrown?.cause?.code === 'ECONNREFUSED') return null;
-    return { ok: false, body: {} };
-  }
-}
-
+const words = readCommandLine(process.argv[2] ?? '1');
+const variables = { ...readEnvFiles(words), ...process.env };
+const command = findCommand(words);
 const [api, gateway] = await Promise.all([
-  ask(`http://127.0.0.1:${PORT}/health`),
-  ask(`http://127.0.0.1:${GW_PORT}/__gw/stats`),
+  ask('api', '/health', { host: 'HOST', port: 'PORT', cert: 'TLS_CERT', usual: '8000' }),
+  ask('gateway', '/__gw/stats', { host: 'GW_HOST', port: 'GW_PORT', cert: 'GW_TLS_CERT', usual: '8787' }),
 ]);
 const { status = 'none', reasons = [] } = gateway?.body ?? {};
 console.log([`capture: ${status}`, ...reasons.map(({ text }) => text)].join('. '));
 const parts = [api, gateway].filter((part) => part !== null);
 process.exitCode = parts.length > 0 && parts.every(({ ok }) => ok) && status !== 'stopped' ? 0 : 1;
+
+/** @returns the words of a process's command line; none where it cannot be read */
+function readCommandLine(pid) {
+  try {
+    return readFileSync(`/proc/${pid}/cmdline`, 'utf8').split('\0').slice(0, -1);
+  } catch {
+    return [];
+  }
+}
+
+/** @returns what the files of Node's `--env-file` set; a later one wins */
+function readEnvFiles(words) {
+  const set = {};
+  for (const word of words) {
+    const [, file] = /^--env-file(?:-if-exists)?=(.+)$/.exec(word) ?? [];
+    if (file === undefined) continue;
+    try {
+      Object.assign(set, parseEnv(readFileSync(file, 'utf8')));
+    } catch {
+      // The service has read it, or does not need it.
+    }
+  }
+  return set;
+}
+
+/** @returns null where the process is not the service's */
+function findCommand(words) {
+  const at = words.findIndex((word) => /^understudy/.test(basename(word)));
+  const name = words[at + 1];
+  if (at < 0 || !Object.hasOwn(COMMANDS, name)) return null;
+  const flags = {};
+  for (const [index, word] of words.entries()) {
+    const [, flag, value = words[index + 1]] = /^--(host|port)(?:=(.*))?$/.exec(word) ?? [];
+    if (index > at && flag !== undefined) flags[flag] = value;
+  }
+  return { ...COMMANDS[name], flags };
+}
+
+/**
+ * @param names the variables of the listener
+ * @returns null where nothing listens and the command does not start that listener
+ */
+async function ask(listener, path, names) {
+  const flags = command?.flagged === listener ? command.flags : {};
+  const host = flags.host || variables[names.host] || '127.0.0.1';
+  const port = flags.port || variables[names.port] || names.usual;
+  const { get } = variables[names.cert] ? https : http;
+  // A listener on every address is reached over loopback.
+  const address = host === '0.0.0.0' ? '127.0.0.1' : host === '::' ? '::1' : host;
+  try {
+    return await read(get, { host: address, port, path, rejectUnauthorized: false });
+  } catch (thrown) {
+    if (thrown?.code === 'ECONNREFUSED' && !command?.listeners.includes(listener)) return null;
+    return { ok: false, body: {} };
+  }
+}
+
+async function read(get, options) {
+  const signal = AbortSignal.timeout(DEADLINE_MS);
+  const response = await new Promise((resolve, reject) => {
+    get({ ...options, signal, agent: false }, resolve).on('error', reject);
+  });
+  let text = '';
+  for await (const piece of response.setEncoding('utf8')) {
+    text += piece;
+    if (text.length > ANSWER_BYTES) throw new Error('the answer is too long');
+  }
+  return { ok: response.statusCode === 200, body: JSON.parse(text) };
+}
