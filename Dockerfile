@@ -14,10 +14,13 @@ RUN apt-get update \
   && rm -rf /var/lib/apt/lists/*
 WORKDIR /app
 COPY package.json package-lock.json .npmrc ./
+# npm wants the workspaces that the lock file names.
+COPY clients ./clients
 COPY native ./native
 # This image's npm knows no allowScripts: no package's script runs, and ours by itself.
 RUN npm ci --ignore-scripts && node native/uwebsockets-binary.mjs && node native/compile.mjs
-COPY tsconfig.json tsconfig.build.json build.ts bundle.ts bundle-service.ts ./
+COPY tsconfig.json tsconfig.build.json ./
+COPY tools tools
 COPY src ./src
 COPY actors ./actors
 # Two thirds of onnxruntime's binaries are for other systems.
@@ -31,7 +34,7 @@ COPY --from=build /app/node_modules ./node_modules
 COPY --from=build /app/dist ./dist
 COPY --from=build /app/native ./native
 COPY package.json embedded.env LICENSE ./
-COPY src/cli/understudy.mjs ./src/cli/understudy.mjs
+COPY src/cli/needs-node.mjs src/cli/understudy.mjs ./src/cli/
 COPY deploy/healthcheck.mjs ./deploy/healthcheck.mjs
 COPY docs ./docs
 COPY src/search/default-model ./src/search/default-model
@@ -39,7 +42,7 @@ COPY src/search/default-model ./src/search/default-model
 RUN mkdir -m 700 /data && chown node:node /data
 USER node
 VOLUME /data
-EXPOSE 8000
+EXPOSE 8000 8787
 HEALTHCHECK --interval=10s --timeout=3s --start-period=20s --retries=3 \
   CMD ["node", "/app/deploy/healthcheck.mjs"]
 # No shell between: signals reach the process, which drains on SIGTERM.

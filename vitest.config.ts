@@ -1,23 +1,32 @@
-// How the tests run, in three projects: `unit` in threads that share what they load, for what is pure; `process` in a
-// process for each file, for real sockets, threads and files; `long` for storms, kills, soaks and recorded traffic in full,
-// which `npm run test:all` adds. A fourth, `clients` (`npm run test:clients`), drives Claude Code, Codex and their like as npm
-// has them: hundreds of megabytes that nobody else needs. The limits are there for what never ends, not for what is slow: the machine may have a
-// load of many times its cores.
+/**
+ * The tests run in these projects:
+ *
+ * - `unit`: pure code, in threads that share the modules they load.
+ * - `shared`: real sockets and files, in processes that the test files share (test/unit-files.ts).
+ * - `process`: whatever else starts threads and processes. Each file has its own process.
+ * - `long`: whole files (`*.long.test.ts`) of storms, kills, soaks and complete recordings. `npm run test:long` adds it.
+ * - `long-parts`: tests with the tag `long` in the files of the projects above. It runs together with `long`.
+ * - `clients`: Claude Code, Codex and similar clients as npm has them (`npm run test:clients`).
+ *
+ * A failed test is never run again. The time limits catch what hangs, so a busy machine does not reach them.
+ * Vitest's own process.
+ */
 import { defineConfig } from 'vitest/config';
 import { ClosingLine } from './test/closing-line.ts';
 import { importAddresses } from './test/fixtures/addresses.ts';
 import { PATIENCE_MS } from './test/fixtures/patience.ts';
 import { COMPILE_CACHE, STRIPPED_FLAGS } from './test/fixtures/strip-types.ts';
-import { FolderCoverage } from './test/folder-coverage.ts';
-import { UNIT } from './test/unit-files.ts';
+import { findTaggedFiles } from './test/long-parts.ts';
+import { SHARED, UNIT } from './test/unit-files.ts';
 
 const LONG = ['test/**/*.long.test.ts'];
+const LONG_LIMIT_MS = 1_800_000;
 const CLIENTS = ['test/real-clients/*.test.ts'];
-/**
- * Tests of real processes meet everything that a busy machine does. One that fails is tried once more, and the closing
- * line names it if it passes then: a fault to look for, which stops nobody else's work meanwhile.
- */
-const SECOND_TRY = 1;
+
+/** Vitest types this as an option of the command line only, but each project reads it from its configuration. */
+function filterTags(expression: string): object {
+  return { tagsFilter: [expression] };
+}
 
 // For the processes that run test files, and what they start: Node reads it when one begins.
 process.env.NODE_COMPILE_CACHE ??= COMPILE_CACHE;
@@ -26,39 +35,60 @@ export default defineConfig({
   plugins: process.argv.includes('--changed') ? [importAddresses()] : [],
   test: {
     globalSetup: ['test/fixtures/strip-types.ts', 'test/fixtures/bundle.ts'],
-    setupFiles: ['test/seed.ts'],
+    setupFiles: [
+      'test/seed.ts',
+      ...(process.env.NODE_V8_COVERAGE ? ['test/fixtures/written-coverage.ts'] : []),
+    ],
     execArgv: STRIPPED_FLAGS,
     maxWorkers: 2,
+    // Node imports the files itself: no test replaces a module, and positions stay those of the sources (strip-types.ts).
+    experimental: { viteModuleRunner: false, nodeLoader: false },
+    tags: [{ name: 'long', description: 'Runs with `npm run test:long`, not with `npm test`.' }],
     testTimeout: 180_000,
     hookTimeout: 180_000,
     expect: { poll: { timeout: PATIENCE_MS } },
     // As the command does (src/config.ts), for tests that load the model themselves.
     env: { ORT_DISABLE_TELEMETRY: '1' },
-    reporters: ['default', new FolderCoverage(), new ClosingLine()],
-    coverage: {
-      include: ['actors/**/*.ts', 'native/*.ts', 'src/**/*.ts'],
-      // `npm run demo` and the maker of the model are programs of their own.
-      exclude: ['src/demo/**', 'src/search/model-maker/**'],
-      reporter: ['text-summary'],
-    },
+    reporters: ['default', new ClosingLine()],
     projects: [
       {
         extends: true,
-        test: { name: 'unit', include: [...UNIT], exclude: LONG, pool: 'threads', isolate: false },
+        test: {
+          name: 'unit',
+          include: [...UNIT],
+          exclude: LONG,
+          pool: 'threads',
+          isolate: false,
+          ...filterTags('!long'),
+        },
+      },
+      {
+        extends: true,
+        test: { name: 'shared', include: [...SHARED], pool: 'forks', isolate: false, ...filterTags('!long') },
       },
       {
         extends: true,
         test: {
           name: 'process',
           include: ['test/**/*.test.ts'],
-          exclude: [...UNIT, ...LONG, ...CLIENTS],
+          exclude: [...UNIT, ...SHARED, ...LONG, ...CLIENTS],
           pool: 'forks',
-          retry: SECOND_TRY,
+          ...filterTags('!long'),
         },
       },
       {
         extends: true,
-        test: { name: 'long', include: LONG, pool: 'forks', retry: SECOND_TRY, testTimeout: 1_800_000 },
+        test: { name: 'long', include: LONG, pool: 'forks', testTimeout: LONG_LIMIT_MS },
+      },
+      {
+        extends: true,
+        test: {
+          name: 'long-parts',
+          include: findTaggedFiles(import.meta.dirname),
+          pool: 'forks',
+          testTimeout: LONG_LIMIT_MS,
+          ...filterTags('long'),
+        },
       },
       {
         extends: true,

@@ -1,7 +1,7 @@
 import { openai } from '@ai-sdk/openai';
+import { understudyMiddleware, understudyTelemetry } from '@understudy-gateway/ai-sdk';
+import { Understudy } from '@understudy-gateway/client';
 import { generateText, isStepCount, registerTelemetry, tool, wrapLanguageModel } from 'ai';
-import { understudyMiddleware, understudyTelemetry } from 'understudy/ai-sdk';
-import { Understudy } from 'understudy/client';
 import { z } from 'zod';
 
 registerTelemetry(understudyTelemetry());

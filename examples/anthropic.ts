@@ -1,7 +1,7 @@
 import Anthropic from '@anthropic-ai/sdk';
 import { betaZodTool } from '@anthropic-ai/sdk/helpers/beta/zod';
-import { understudyMiddleware } from 'understudy/anthropic';
-import { Understudy } from 'understudy/client';
+import { understudyMiddleware } from '@understudy-gateway/anthropic';
+import { Understudy } from '@understudy-gateway/client';
 import { z } from 'zod';
 
 const model = { model: 'claude-demo-large', max_tokens: 1024 };

@@ -1,6 +1,6 @@
 import { createSdkMcpServer, query, tool } from '@anthropic-ai/claude-agent-sdk';
-import { understudyHooks } from 'understudy/claude-agent-sdk';
-import { Understudy } from 'understudy/client';
+import { understudyHooks } from '@understudy-gateway/claude-agent-sdk';
+import { Understudy } from '@understudy-gateway/client';
 import { z } from 'zod';
 
 const look = (what: string) => ({ content: [{ type: 'text' as const, text: `Nothing about ${what}.` }] });

@@ -1,6 +1,6 @@
 import { Agent, Runner, tool } from '@openai/agents';
-import { Understudy } from 'understudy/client';
-import { watchRunner } from 'understudy/openai-agents';
+import { Understudy } from '@understudy-gateway/client';
+import { watchRunner } from '@understudy-gateway/openai-agents';
 import { z } from 'zod';
 
 const parameters = z.object({ query: z.string() });

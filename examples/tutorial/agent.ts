@@ -1,9 +1,9 @@
 /**
- * The agent of docs/tutorial.md: answers a shop's tickets, four at a time, each as a run of its own.
- * `node examples/tutorial/agent.ts FIRST LAST`; ANTHROPIC_BASE_URL says where the gateway is, MODEL which model answers.
+ * The agent of docs/tutorial.md: answers a shop's tickets, four at a time, each as a separate run.
+ * `node examples/tutorial/agent.mjs FIRST LAST`; ANTHROPIC_BASE_URL says where the gateway is, MODEL which model answers.
  */
 import Anthropic from '@anthropic-ai/sdk';
-// In a project of your own: import { install, runScope } from 'understudy/label';
+// In a project of your own: import { install, runScope } from '@understudy-gateway/client/label';
 import { install, runScope } from '../../src/label/label.ts';
 
 install();

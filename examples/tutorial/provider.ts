@@ -1,6 +1,6 @@
 /**
  * Stands in for the model provider in docs/tutorial.md: needs no key and no network. It says what a model would say to the
- * tutorial's agent. `node examples/tutorial/provider.ts [PORT]`
+ * tutorial's agent. `node examples/tutorial/provider.mjs [PORT]`
  */
 import { createServer } from 'node:http';
 
@@ -58,7 +58,7 @@ const server = createServer(async (request, response) => {
     for await (const part of request.setEncoding('utf8')) text += part;
     response.end(JSON.stringify(reply(text)));
   } catch {
-    // Somebody looks whether it is there, or goes away: it goes on.
+    // A health check, or a client that goes away: it goes on.
     const message = "the stand-in only knows the requests of the tutorial's agent";
     response.statusCode = 400;
     response.end(JSON.stringify({ type: 'error', error: { type: 'invalid_request_error', message } }));

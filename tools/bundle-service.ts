@@ -1,5 +1,5 @@
 /**
- * `node bundle.ts`, second half: the service's own code as few files that Node only has to compile, in src/threads/dist: one for
+ * `node tools/bundle.ts`, second half: the service's own code as few files that Node only has to compile, in src/threads/dist: one for
  * each thread's and process's entry, and what they share. Otherwise each thread resolves, reads and strips a thousand
  * modules for itself, which takes it a second of processor time. It does nothing while the files are those of the
  * sources; src/cli/understudy.mjs looks whether they are, and runs the sources where they are not.
@@ -13,7 +13,7 @@ import type { Plugin } from 'esbuild';
 const TARGET = 'src/threads/dist/';
 const ENTRIES = [
   'src/cli/understudy',
-  'src/cli/round-thread',
+  'src/teaching/round-thread-entry',
   'src/threads/actor-thread-entry',
   'src/threads/capture-process-entry',
   'src/threads/capture-reader-entry',
@@ -53,7 +53,7 @@ interface ServiceManifest {
  * @param root the tree; a URL that ends with a slash
  * @returns whether it had to be made
  */
-export async function bundleService(root: URL = new URL('./', import.meta.url)): Promise<boolean> {
+export async function bundleService(root: URL = new URL('../', import.meta.url)): Promise<boolean> {
   const target = new URL(TARGET, root);
   if (isCurrent(root, target)) return false;
   const { build } = await import('esbuild');

@@ -10,8 +10,8 @@ import { fileURLToPath } from 'node:url';
 import { bundleDashboard } from './bundle.ts';
 import { bundleService } from './bundle-service.ts';
 
-const root = fileURLToPath(new URL('.', import.meta.url));
-rmSync(new URL('dist', import.meta.url), { recursive: true, force: true });
+const root = fileURLToPath(new URL('../', import.meta.url));
+rmSync(new URL('../dist', import.meta.url), { recursive: true, force: true });
 const tsc = fileURLToPath(new URL('bin/tsc', import.meta.resolve('typescript/package.json')));
 const { status, error } = spawnSync(process.execPath, [tsc, '-p', 'tsconfig.build.json'], {
   cwd: root,
@@ -25,5 +25,5 @@ if (status === 0) {
   const built = 'src/dashboard/dist';
   cpSync(join(root, built), join(root, 'dist', built), { recursive: true });
   // For a container; the published package leaves it out, since it holds copies of other packages.
-  await bundleService(new URL('dist/', import.meta.url));
+  await bundleService(new URL('../dist/', import.meta.url));
 }

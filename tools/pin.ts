@@ -11,7 +11,7 @@ import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 // @ts-expect-error plain JavaScript, for Nodes that strip no types
-import { readHashes } from './native/uwebsockets-binary.mjs';
+import { readHashes } from '../native/uwebsockets-binary.mjs';
 
 /** The folder of the lock file and of `native`; another one in tests. */
 const root = process.argv[2] ?? '.';
@@ -80,9 +80,7 @@ try {
   rmSync(folder, { recursive: true, force: true });
 }
 const said = text.split('\n').filter((line) => line.startsWith('#'));
-const lines = [...hashes]
-  .sort(([one], [other]) => (one < other ? -1 : 1))
-  .map(([path, hash]) => `${hash}  ${path}`);
+const lines = [...hashes].sort(([a], [b]) => (a < b ? -1 : 1)).map(([path, hash]) => `${hash}  ${path}`);
 writeFileSync(listPath, `${[...said, ...lines].join('\n')}\n`);
 for (const line of missing) console.log(`the registry does not have ${line}`);
 for (const line of differing) console.error(line);

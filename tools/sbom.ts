@@ -9,7 +9,7 @@ import { createHash } from 'node:crypto';
 import { readFileSync, writeFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 // @ts-expect-error plain JavaScript, for Nodes that strip no types
-import { readHashes } from './native/uwebsockets-binary.mjs';
+import { readHashes } from '../native/uwebsockets-binary.mjs';
 
 interface Component {
   name: string;
@@ -32,10 +32,18 @@ interface Bom {
   dependencies: { ref: string; dependsOn: string[] }[];
 }
 
-const root = fileURLToPath(new URL('.', import.meta.url));
-const target = process.argv[2] ?? fileURLToPath(new URL('understudy.cdx.json', import.meta.url));
+const root = fileURLToPath(new URL('../', import.meta.url));
+const target = process.argv[2] ?? fileURLToPath(new URL('../understudy.cdx.json', import.meta.url));
 
-const ARGUMENTS = ['sbom', '--sbom-format', 'cyclonedx', '--package-lock-only', '--offline'];
+// The service does not ship the packages that agents install.
+const ARGUMENTS = [
+  'sbom',
+  '--sbom-format',
+  'cyclonedx',
+  '--package-lock-only',
+  '--offline',
+  '--workspaces=false',
+];
 const { status, stdout, stderr, error } = spawnSync('npm', ARGUMENTS, { cwd: root, encoding: 'utf8' });
 if (error !== undefined) throw error;
 if (status !== 0) {
@@ -44,21 +52,24 @@ if (status !== 0) {
 }
 
 const bom = JSON.parse(stdout) as Bom;
-bom.metadata.component.name = 'understudy';
+bom.metadata.component.name = 'understudy-gateway';
 delete bom.metadata.timestamp;
 delete bom.metadata.tools;
 // What npm omits by itself as of development, something that is shipped may need too.
 bom.components = bom.components.filter(({ properties = [] }) => !properties.some(isOfDevelopment));
-const shipped = new Set([bom.metadata.component['bom-ref'], ...bom.components.map((one) => one['bom-ref'])]);
+const shipped = new Set([
+  bom.metadata.component['bom-ref'],
+  ...bom.components.map((component) => component['bom-ref']),
+]);
 bom.dependencies = bom.dependencies.filter(({ ref }) => shipped.has(ref));
 for (const dependency of bom.dependencies)
   dependency.dependsOn = dependency.dependsOn.filter((ref) => shipped.has(ref));
-const byText = (one: string, other: string) => (one < other ? -1 : one > other ? 1 : 0);
-bom.components.sort((one, other) => byText(one['bom-ref'], other['bom-ref']));
-bom.dependencies.sort((one, other) => byText(one.ref, other.ref));
+const byText = (a: string, b: string) => (a < b ? -1 : a > b ? 1 : 0);
+bom.components.sort((a, b) => byText(a['bom-ref'], b['bom-ref']));
+bom.dependencies.sort((a, b) => byText(a.ref, b.ref));
 for (const { dependsOn } of bom.dependencies) dependsOn.sort(byText);
 
-const list = readFileSync(new URL('native/uwebsockets.sha256', import.meta.url), 'utf8');
+const list = readFileSync(new URL('../native/uwebsockets.sha256', import.meta.url), 'utf8');
 for (const [path, content] of readHashes(list) as Map<string, string>) {
   const at = path.lastIndexOf('/');
   const owner = bom.components.find(({ name }) => name === path.slice(0, at));

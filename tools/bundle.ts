@@ -1,5 +1,5 @@
 /**
- * `node bundle.ts`: the dashboard's page (src/dashboard) as the browser gets it, in src/dashboard/dist: bundled, named by
+ * `node tools/bundle.ts`: the dashboard's page (src/dashboard) as the browser gets it, in src/dashboard/dist: bundled, named by
  * content, compressed once; then the service's code (bundle-service.ts). `npm ci` and `npm start` call it, and `npm run build`
  * for the package. It does nothing while the files are those of the sources.
  */
@@ -10,7 +10,7 @@ import { fileURLToPath } from 'node:url';
 import { brotliCompressSync, constants, gzipSync } from 'node:zlib';
 import { bundleService } from './bundle-service.ts';
 
-const SOURCES = new URL('src/dashboard/', import.meta.url);
+const SOURCES = new URL('../src/dashboard/', import.meta.url);
 const TARGET = new URL('dist/', SOURCES);
 
 /** What the server reads (src/api/dashboard.ts). */
@@ -90,7 +90,7 @@ function digestSources(): string {
   for (const name of names) digest.update(`${name}\0`).update(read(name));
   digest.update(readFileSync(new URL(import.meta.url)));
   for (const name of ['preact', '@preact/signals', 'uplot', 'esbuild']) {
-    const path = new URL(`node_modules/${name}/package.json`, import.meta.url);
+    const path = new URL(`../node_modules/${name}/package.json`, import.meta.url);
     digest.update(existsSync(path) ? readFileSync(path) : name);
   }
   return digest.digest('hex');

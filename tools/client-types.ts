@@ -1,0 +1,207 @@
+/**
+ * `node tools/client-types.ts`: writes src/client/operation-types.ts, what each operation of the API takes and answers, as
+ * TypeScript that names no schema. So an agent's project needs no validator to compile against the client. A test compares
+ * the file with the contract. Development, main thread.
+ */
+
+import { writeFileSync } from 'node:fs';
+import { fileURLToPath } from 'node:url';
+import { z } from 'zod';
+import { OPERATIONS } from '../src/client/operations.ts';
+import type { Endpoint } from '../src/contract/endpoint.ts';
+import { EVALUATE } from '../src/contract/evaluate.ts';
+import { EXPERIMENTS } from '../src/contract/experiments.ts';
+import { FINDINGS } from '../src/contract/findings.ts';
+import { health } from '../src/contract/health.ts';
+import { PATTERNS } from '../src/contract/patterns.ts';
+import { PROFILES } from '../src/contract/profiles.ts';
+import { RETRIEVE } from '../src/contract/retrieve.ts';
+import { RUN_RECORDS } from '../src/contract/run-records.ts';
+import { RUNS } from '../src/contract/runs.ts';
+import { STREAM } from '../src/contract/stream.ts';
+import { TRACES } from '../src/contract/traces.ts';
+
+export const CLIENT_TYPES_FILE = fileURLToPath(new URL('../src/client/operation-types.ts', import.meta.url));
+
+const GROUPS = [
+  EVALUATE,
+  EXPERIMENTS,
+  FINDINGS,
+  PATTERNS,
+  PROFILES,
+  RETRIEVE,
+  RUN_RECORDS,
+  RUNS,
+  STREAM,
+  TRACES,
+];
+const ENDPOINTS: Endpoint[] = [health, ...GROUPS.flatMap((group): Endpoint[] => Object.values(group))];
+const SUCCESSES = [200, 201, 202, 204];
+
+const HEAD = `/**
+ * What each operation of the API takes and answers, in the words of the wire. \`node tools/client-types.ts\` makes this file from
+ * src/contract. Types; any thread.
+ */
+
+`;
+
+interface Schema {
+  [keyword: string]: unknown;
+  type?: string | string[];
+  properties?: Record<string, Schema>;
+  required?: string[];
+  $defs?: Record<string, Schema>;
+}
+
+/** Keywords that limit values and change no type. */
+const LIMITS = new Set([
+  '$schema',
+  'default',
+  'description',
+  'format',
+  'id',
+  'maxItems',
+  'maxLength',
+  'maxProperties',
+  'maximum',
+  'exclusiveMaximum',
+  'minItems',
+  'minLength',
+  'minProperties',
+  'minimum',
+  'exclusiveMinimum',
+  'multipleOf',
+  'pattern',
+  'propertyNames',
+  'title',
+  'uniqueItems',
+]);
+
+/** The named schemas of one direction, and the types that name them. */
+class Printer {
+  readonly #io: 'input' | 'output';
+  readonly types = new Map<string, string>();
+
+  constructor(io: 'input' | 'output') {
+    this.#io = io;
+  }
+
+  /** @throws Error for a keyword that it does not know */
+  print(schema: z.ZodType): string {
+    const { $defs = {}, ...own } = z.toJSONSchema(schema, { io: this.#io }) as Schema;
+    for (const [name, definition] of Object.entries($defs)) this.#declare(name, definition);
+    if (typeof own.id !== 'string') return this.#type(own);
+    this.#declare(own.id, own);
+    return this.#nameOf(own.id);
+  }
+
+  #declare(name: string, definition: Schema): void {
+    this.types.set(this.#nameOf(name), this.#type(definition));
+  }
+
+  /** What is sent and what is answered under one name differ: fields with a default are left out of one alone. */
+  #nameOf(name: string): string {
+    return this.#io === 'input' ? `${name}Input` : name;
+  }
+
+  #type(schema: Schema): string {
+    const { $ref, const: constant, enum: values, anyOf, oneOf, allOf } = schema;
+    if (typeof $ref === 'string') return this.#nameOf($ref.split('/').at(-1)!);
+    if (constant !== undefined) return JSON.stringify(constant);
+    if (Array.isArray(values)) return values.map((value) => JSON.stringify(value)).join(' | ');
+    if (Array.isArray(allOf)) return allOf.map((part: Schema) => `(${this.#type(part)})`).join(' & ');
+    const choices = (anyOf ?? oneOf) as Schema[] | undefined;
+    // Beside properties, alternatives say which fields go together; no type says that here.
+    if (choices !== undefined && schema.properties === undefined) {
+      return [...new Set(choices.map((choice) => this.#type(choice)))].join(' | ');
+    }
+    const { type } = schema;
+    if (Array.isArray(type)) return type.map((each) => this.#type({ ...schema, type: each })).join(' | ');
+    return this.#plain(schema);
+  }
+
+  #plain(schema: Schema): string {
+    switch (schema.type) {
+      case 'string':
+      case 'boolean':
+      case 'null':
+        return schema.type;
+      case 'number':
+      case 'integer':
+        return 'number';
+      case 'array':
+        return this.#array(schema);
+      case 'object':
+        return this.#object(schema);
+      default: {
+        const unknown = Object.keys(schema).find((keyword) => !LIMITS.has(keyword));
+        if (unknown !== undefined)
+          throw new Error(`a schema has the keyword ${unknown}, which is not known here`);
+        return 'unknown';
+      }
+    }
+  }
+
+  #array({ items, prefixItems }: Schema): string {
+    if (Array.isArray(prefixItems))
+      return `[${prefixItems.map((item: Schema) => this.#type(item)).join(', ')}]`;
+    return items === undefined ? 'unknown[]' : `(${this.#type(items as Schema)})[]`;
+  }
+
+  #object({ properties = {}, required = [], additionalProperties }: Schema): string {
+    const fields = Object.entries(properties).map(([name, field]) => {
+      const isRequired = required.includes(name);
+      const words = field.description === undefined ? '' : `/** ${field.description} */\n`;
+      const absent = isRequired || this.#io === 'output' ? '' : ' | undefined';
+      return `${words}${JSON.stringify(name)}${isRequired ? '' : '?'}: ${this.#type(field)}${absent};`;
+    });
+    const isOpen = typeof additionalProperties === 'object' && additionalProperties !== null;
+    const rest = isOpen ? this.#type(additionalProperties as Schema) : 'unknown';
+    if (fields.length === 0) return `Record<string, ${rest}>`;
+    if (!isOpen) return `{\n${fields.join('\n')}\n}`;
+    return `{\n${fields.join('\n')}\n} & Record<string, ${rest}>`;
+  }
+}
+
+/** @returns the file's text, not formatted */
+export function writeClientTypes(): string {
+  const input = new Printer('input');
+  const output = new Printer('output');
+  const operations = Object.entries(OPERATIONS).map(([name, { method, path }]) => {
+    const endpoint = ENDPOINTS.find((each) => each.method === method && each.path === path);
+    if (endpoint === undefined) throw new Error(`the contract has no ${method} ${path}`);
+    return `${name}: {\nrequest: ${printRequest(endpoint, input)};\nanswer: ${printAnswer(endpoint, output)};\n};`;
+  });
+  const declared = [...output.types, ...input.types].map(([name, type]) =>
+    type.startsWith('{\n') && !type.includes('\n} & ')
+      ? `export interface ${name} ${type}`
+      : `export type ${name} = ${type};`,
+  );
+  const tenant = `/** Of a static key or a JWT; a customer's key has its own. */
+export interface TenantNames {
+  org_id?: string | undefined;
+  project_id?: string | undefined;
+}`;
+  return `${HEAD}${[tenant, ...declared].join('\n\n')}\n\nexport interface Operations {\n${operations.join('\n')}\n}\n`;
+}
+
+/** The parts that the endpoint declares. */
+function printRequest({ params, query, body }: Endpoint, input: Printer): string {
+  const parts = [
+    ...(params === undefined ? [] : [`params: ${input.print(params)};`]),
+    `query?: ${query === undefined ? '' : `${input.print(query)} & `}TenantNames | undefined;`,
+    ...(body instanceof z.ZodType ? [`body: ${input.print(body)} & TenantNames;`] : []),
+  ];
+  return `{\n${parts.join('\n')}\n}`;
+}
+
+function printAnswer({ replies }: Endpoint, output: Printer): string {
+  const bodies = SUCCESSES.flatMap((status) => {
+    const reply = (replies as Endpoint['replies'] & Record<number, { schema?: z.ZodType }>)[status];
+    if (reply === undefined) return [];
+    return [reply.schema === undefined ? 'undefined' : output.print(reply.schema)];
+  });
+  return [...new Set(bodies)].join(' | ');
+}
+
+if (process.argv[1] === fileURLToPath(import.meta.url)) writeFileSync(CLIENT_TYPES_FILE, writeClientTypes());

@@ -1,0 +1,232 @@
+/**
+ * `node tools/packages.ts`: builds the packages that agents install, from the sources under `src` into `clients/<package>/dist`. Each
+ * has ES modules, CommonJS and types for both. Development, main thread.
+ *
+ * The client is CommonJS, and its ES modules import that: `import` and `require` in one process share its state. An integration
+ * is bundled for each kind of module, without the client and the framework: each kind loads the framework that the agent has.
+ */
+
+import { spawnSync } from 'node:child_process';
+import { copyFileSync, existsSync, mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { dirname, join, relative } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { build, type Plugin } from 'esbuild';
+
+const ROOT = fileURLToPath(new URL('../', import.meta.url));
+const CLIENT_PACKAGE = '@understudy-gateway/client';
+/** What the client package exports, by the source that an integration imports. */
+const CLIENT_ENTRY = 'src/client/understudy.ts';
+
+const EDGE_ENTRY = 'src/client/edge/edge.ts';
+
+interface PackageFile {
+  name: string;
+  exports: Record<string, string | { import: { types: string; default: string } }>;
+}
+
+/** An entry of a package: `label-auto` of `./label/auto`, and its source. */
+interface Entry {
+  name: string;
+  source: string;
+}
+
+/** Folders under `clients` with a package for npm. */
+export const PACKAGES = [
+  'node',
+  'langchain',
+  'openai-agents',
+  'anthropic',
+  'claude-agent-sdk',
+  'ai-sdk',
+] as const;
+
+/**
+ * Builds one package into its `dist`.
+ * @throws Error when the sources do not compile
+ */
+async function buildPackage(folder: string): Promise<void> {
+  const place = join(ROOT, 'clients', folder);
+  const manifest = JSON.parse(readFileSync(join(place, 'package.json'), 'utf8')) as PackageFile;
+  const entries = readEntries(manifest);
+  const dist = join(place, 'dist');
+  rmSync(dist, { recursive: true, force: true });
+  mkdirSync(dist, { recursive: true });
+  for (const { name, source } of entries) {
+    if (source === EDGE_ENTRY) {
+      for (const kind of ['cjs', 'mjs']) await bundleEdge(join(dist, `${name}.${kind}`));
+      continue;
+    }
+    await bundleEntry(manifest, source, join(dist, `${name}.cjs`), entries);
+    if (manifest.name === CLIENT_PACKAGE) writeModule(join(dist, `${name}.cjs`), join(dist, `${name}.mjs`));
+    else await bundleEntry(manifest, source, join(dist, `${name}.mjs`), entries);
+  }
+  writeTypes(manifest, entries, join(dist, 'types'));
+  copyFileSync(join(ROOT, 'LICENSE'), join(place, 'LICENSE'));
+}
+
+function readEntries({ exports }: PackageFile): Entry[] {
+  return Object.values(exports).flatMap((target) => {
+    if (typeof target === 'string') return [];
+    const { types, default: module } = target.import;
+    const name = module.replace('./dist/', '').replace(/\.mjs$/, '');
+    return [{ name, source: types.replace('./dist/types/', '').replace(/\.d\.mts$/, '.ts') }];
+  });
+}
+
+async function bundleEntry(
+  { name }: PackageFile,
+  source: string,
+  outfile: string,
+  entries: readonly Entry[],
+): Promise<void> {
+  const isCommonJs = outfile.endsWith('.cjs');
+  await build({
+    absWorkingDir: ROOT,
+    entryPoints: [source],
+    outfile,
+    bundle: true,
+    format: isCommonJs ? 'cjs' : 'esm',
+    ...(isCommonJs && name !== CLIENT_PACKAGE ? OWN_ADDRESS : {}),
+    platform: 'node',
+    target: 'node20',
+    packages: 'external',
+    logLevel: 'error',
+    plugins: [shareEntries(name, source, entries, isCommonJs || name === CLIENT_PACKAGE ? 'cjs' : 'mjs')],
+  });
+}
+
+/**
+ * Bundles the client for platforms that have `fetch` and none of Node's modules.
+ * @throws Error when a module of Node is imported
+ */
+export async function bundleEdge(outfile: string): Promise<void> {
+  await build({
+    absWorkingDir: ROOT,
+    entryPoints: [EDGE_ENTRY],
+    outfile,
+    bundle: true,
+    format: outfile.endsWith('.cjs') ? 'cjs' : 'esm',
+    platform: 'neutral',
+    target: 'es2022',
+    logLevel: 'error',
+    plugins: [edgeSources],
+  });
+}
+
+/** Sources under `src/client/edge` stand in for their namesakes in `src/client`. */
+const edgeSources: Plugin = {
+  name: 'edge sources',
+  setup(bundler) {
+    bundler.onResolve({ filter: /^\.\// }, ({ path, resolveDir }) => {
+      if (relative(ROOT, resolveDir).replaceAll('\\', '/') !== 'src/client') return null;
+      const standIn = join(resolveDir, 'edge', path);
+      return existsSync(standIn) ? { path: standIn } : null;
+    });
+  },
+};
+
+/** CommonJS has no `import.meta`. */
+const OWN_ADDRESS = {
+  define: { 'import.meta.url': 'importMetaUrl' },
+  banner: { js: "const importMetaUrl = require('node:url').pathToFileURL(__filename).href;" },
+};
+
+/** Imports of another entry stay imports, so that what it keeps is there once. */
+function shareEntries(
+  packageName: string,
+  ownSource: string,
+  entries: readonly Entry[],
+  kind: 'cjs' | 'mjs',
+): Plugin {
+  return {
+    name: 'share entries',
+    setup(bundler) {
+      bundler.onResolve({ filter: /^\./ }, ({ path, resolveDir }) => {
+        const source = relative(ROOT, join(resolveDir, path)).replaceAll('\\', '/');
+        if (source === ownSource) return null;
+        const sibling = entries.find((entry) => entry.source === source);
+        if (sibling !== undefined) return { path: `./${sibling.name}.${kind}`, external: true };
+        if (packageName !== CLIENT_PACKAGE && source === CLIENT_ENTRY)
+          return { path: CLIENT_PACKAGE, external: true };
+        return null;
+      });
+    },
+  };
+}
+
+/** The ES module beside a CommonJS file: its exports by name, which are read from what esbuild says of them. */
+function writeModule(file: string, module: string): void {
+  const names = readExports(file);
+  const from = `./${relative(dirname(module), file)}`;
+  const line = names.length === 0 ? `import '${from}';` : `export { ${names.join(', ')} } from '${from}';`;
+  writeFileSync(module, `${line}\n`);
+}
+
+/** Names that esbuild wrote for Node's own reader of CommonJS exports: `0 && (module.exports = { a, b })`. */
+function readExports(file: string): string[] {
+  const [, names = ''] = /0 && \(module\.exports = \{([^}]*)\}\);/.exec(readFileSync(file, 'utf8')) ?? [];
+  return names
+    .split(',')
+    .map((name) => name.trim())
+    .filter(Boolean);
+}
+
+/** Emits the declarations of the entries and of what they import, once for each kind of module. */
+function writeTypes({ name }: PackageFile, entries: readonly Entry[], target: string): void {
+  // Below the root, where the compiler finds packages.
+  const out = join(ROOT, 'node_modules', `.types-${name.split('/')[1]}`);
+  rmSync(out, { recursive: true, force: true });
+  mkdirSync(out, { recursive: true });
+  try {
+    const config = join(out, 'tsconfig.json');
+    const compilerOptions = { emitDeclarationOnly: true, outDir: out, rootDir: ROOT };
+    const files = entries.map(({ source }) => join(ROOT, source));
+    writeFileSync(
+      config,
+      JSON.stringify({ extends: join(ROOT, 'tsconfig.build.json'), compilerOptions, include: [], files }),
+    );
+    const tsc = fileURLToPath(new URL('bin/tsc', import.meta.resolve('typescript/package.json')));
+    const { status } = spawnSync(process.execPath, [tsc, '-p', config], { stdio: 'inherit' });
+    if (status !== 0) throw new Error(`the types of ${name} do not compile`);
+    const seen = new Set<string>();
+    for (const { source } of entries) copyTypes(name, source.replace(/\.ts$/, ''), out, target, seen);
+  } finally {
+    rmSync(out, { recursive: true, force: true });
+  }
+}
+
+function copyTypes(
+  packageName: string,
+  module: string,
+  out: string,
+  target: string,
+  seen: Set<string>,
+): void {
+  if (seen.has(module)) return;
+  seen.add(module);
+  const text = readFileSync(join(out, `${module}.d.ts`), 'utf8');
+  const isForeign = packageName !== CLIENT_PACKAGE;
+  const imports = /(from |import\()'(\.[^']+)\.(?:js|ts)'/g;
+  for (const kind of ['mts', 'cts'] as const) {
+    const file = join(target, `${module}.d.${kind}`);
+    mkdirSync(dirname(file), { recursive: true });
+    const written = text.replace(imports, (_all, word: string, path: string) => {
+      const other = join(dirname(module), path).replaceAll('\\', '/');
+      // A class with private members is the same type only where it is declared once.
+      if (isForeign && other.startsWith('src/client/')) return `${word}'${CLIENT_PACKAGE}'`;
+      copyTypes(packageName, other, out, target, seen);
+      return `${word}'${path}.${kind === 'mts' ? 'mjs' : 'cjs'}'`;
+    });
+    writeFileSync(file, written);
+  }
+}
+
+if (process.argv[1] === fileURLToPath(import.meta.url)) {
+  const named = process.argv.slice(2);
+  for (const folder of named.length > 0 ? named : PACKAGES) {
+    if (!existsSync(join(ROOT, 'clients', folder, 'package.json')))
+      throw new Error(`there is no package clients/${folder}`);
+    await buildPackage(folder);
+    process.stdout.write(`clients/${folder}\n`);
+  }
+}

@@ -1,0 +1,13 @@
+/**
+ * Runs a source file under npm's scripts: `node tools/run.mjs [--env-file=FILE] FILE [ARGUMENTS]`, as `node FILE` would. A Node that
+ * cannot read the file ends with one line instead of a stack trace. Plain JavaScript, as that line needs. Development, main thread.
+ */
+import '../src/cli/needs-node.mjs';
+import { resolve } from 'node:path';
+import { pathToFileURL } from 'node:url';
+
+const words = process.argv.slice(2);
+if (words[0]?.startsWith('--env-file=')) process.loadEnvFile(words.shift().slice('--env-file='.length));
+const file = resolve(words.shift() ?? '');
+process.argv.splice(1, Number.POSITIVE_INFINITY, file, ...words);
+await import(pathToFileURL(file).href);
