@@ -1,10 +1,9 @@
 /**
- * Copies the capture database for a backup while the gateway writes and rotates: the live file, the files that it has sealed,
- * and those that it is sealing. Each exchange is in one of the copies. Command line.
- *
- * A rotation renames the live file, opens a new live file, and writes the renamed one anew under its final name, which takes a
- * while. So the list of moved and sealed files must be the same before and after the live file is
- * copied, and a file that is not sealed yet is copied as a database.
+ * Copies the capture database for a backup while the gateway writes and rotates: the live file, the sealed files, and
+ * the files that are being sealed. Each exchange is in one of the copies. Command line.
+ * A rotation renames the live file, opens a new live file, and then rewrites the renamed file under its final name,
+ * which takes a while. So the copy of the live file is valid only if the list of renamed and sealed files is the same
+ * before and after it. A file that is not sealed yet is copied as a database.
  */
 import { rmSync } from 'node:fs';
 import { extname, join } from 'node:path';
@@ -16,7 +15,7 @@ import { BackupError, CAPTURE, type FileEntry } from './backup-manifest.ts';
 import { listSealed, rawFolder, type SealedFile, sealedPath } from './capture/layout.ts';
 import { repackAll } from './capture/repacking.ts';
 
-/** Attempts at a file that changes its place while it is copied. */
+/** Attempts to copy a file that is renamed during the copy. */
 const ATTEMPTS = 5;
 /** How long a rotation may need to open its new live file. */
 const REOPEN_MS = 200;
@@ -35,8 +34,9 @@ export class CaptureCopy {
 
   /**
    * Copies the live file if it exists.
-   * @returns its entry, and the other files whose exchanges are not in it
-   * @throws BackupError when it is rotated all the time, or is damaged; Error of the file system or of LMDB
+   * @returns its entry, and the other files that have the remaining exchanges
+   * @throws BackupError if every attempt meets a rotation, or if the file is damaged; Error of the file system or of
+   *   LMDB
    */
   async copyLive(): Promise<{ entry: FileEntry | null; others: SealedFile[] }> {
     for (let attempt = 1; ; attempt++) {
@@ -49,7 +49,7 @@ export class CaptureCopy {
           return { entry: { name: CAPTURE, kind: 'capture', ...copied }, others };
         rmSync(join(this.#folder, CAPTURE), { force: true });
       } else {
-        // In the middle of a rotation the new file is not there yet.
+        // A rotation is under way, and its new live file does not exist yet.
         await delay(REOPEN_MS);
         if (!isThere(this.#db) && attempt > 1) return { entry: null, others: this.#listOthers() };
       }
@@ -59,8 +59,8 @@ export class CaptureCopy {
   }
 
   /**
-   * Copies a file that was moved aside or sealed.
-   * @returns null when it was removed by age meanwhile
+   * Copies a file that was renamed or sealed.
+   * @returns null if the retention limit removed it meanwhile
    * @throws BackupError; Error of the file system or of LMDB
    */
   async copyOther({ path, first_id, last_id }: SealedFile): Promise<FileEntry | null> {
@@ -74,19 +74,19 @@ export class CaptureCopy {
         if (!isThere(path)) rmSync(`${path}-lock`, { force: true });
         if (copied !== null) return { name, kind: 'sealed', ...copied };
       } catch (thrown) {
-        // Sealed at this moment: then it is there under its final name.
+        // The file was sealed just now and has its final name.
         if (isThere(path) || attempt === ATTEMPTS) throw thrown;
       }
       rmSync(join(this.#folder, name), { force: true });
     }
   }
 
-  /** A file that the gateway may write to. @returns null when it must be copied again */
+  /** Copies a file that the gateway may be writing. @returns null if the copy must be repeated */
   async #copyOpen(path: string, name: string): Promise<CopiedDatabase | null> {
     const copy = join(this.#folder, name);
     const raw = rawFolder(path);
     for (let attempt = 1; ; attempt++) {
-      // What waits in raw files is packed into the copy. A block that the gateway has packed meanwhile is in the next copy.
+      // Blocks in raw files are packed into the copy. A block that the gateway packed meanwhile is in the next copy.
       let unread = 0;
       const copied = await copyDatabase(path, copy, this.#dataKey, async () => {
         if (!isThere(raw)) return;
@@ -103,7 +103,7 @@ export class CaptureCopy {
     }
   }
 
-  /** One of each range of ids: a file that has just been sealed may still be there under both names. */
+  /** One file for each range of ids: a file that was just sealed may exist under both names. */
   #listOthers(): SealedFile[] {
     const files = listSealed(this.#db);
     return files.filter(

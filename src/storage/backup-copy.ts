@@ -14,12 +14,12 @@ import { checkDatabase } from './lmdb/stores.ts';
 const MAX_NAMED = 128;
 const DIGEST_PIECE_BYTES = 1 << 20;
 
-/** What a manifest says of a copied database. */
+/** What a manifest records about a copied database. */
 export type CopiedDatabase = Pick<FileEntry, 'bytes' | 'rows' | 'sha256'>;
 
 /**
- * Copies a database as of one moment, compacted, while others write to it.
- * @param finish called before the copy is counted
+ * Copies a database as of one moment, compacted, while other processes write to it.
+ * @param finish called before the rows of the copy are counted
  */
 export async function copyDatabase(
   path: string,
@@ -44,7 +44,7 @@ export async function copyDatabase(
 /** Copies a file that does not change. */
 export function copyPlain(path: string, copy: string): Pick<FileEntry, 'bytes' | 'sha256'> {
   copyFileSync(path, copy);
-  // A copy takes over the rights, which may be those of an earlier version.
+  // The copy has the permissions of the source, which an earlier version may have made too wide.
   chmodSync(copy, 0o600);
   syncPath(copy);
   return { bytes: statSync(copy).size, sha256: digestFile(copy) };
@@ -73,7 +73,10 @@ export async function countRows(path: string): Promise<Record<string, number>> {
   }
 }
 
-/** The range of a whole table. Without a start, lmdb begins a table with numeric keys at the number in its last buffer. */
+/**
+ * Reads a whole table. Without an explicit start, lmdb starts tables with numeric keys at the number in its last
+ * buffer.
+ */
 const WHOLE = { start: Buffer.alloc(0) };
 const BYTES = { encoding: 'binary', keyEncoding: 'binary', cache: false } as const;
 
@@ -81,12 +84,14 @@ function openForReading(path: string): RootDatabase<Buffer, Buffer> {
   return open<Buffer, Buffer>({ path, noSubdir: true, readOnly: true, maxDbs: MAX_NAMED, ...BYTES });
 }
 
-/** LMDB keeps the names of its tables as keys of the unnamed one. */
+/** LMDB stores the table names as keys of the unnamed table. */
 function tableNames(root: RootDatabase<Buffer, Buffer>): string[] {
   return [...root.getKeys({})].map((key) => key.toString().replace(/\0$/, ''));
 }
 
-/** @returns the SHA-256 in hex. In pieces: a sealed capture file may be larger than memory. */
+/**
+ * @returns the SHA-256 in hex. Reads in pieces, because a sealed capture file may be larger than memory.
+ */
 export function digestFile(path: string): string {
   const hash = createHash('sha256');
   const piece = Buffer.allocUnsafe(DIGEST_PIECE_BYTES);

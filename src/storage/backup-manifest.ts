@@ -1,6 +1,7 @@
 /**
- * What a backup says that it holds, in its `manifest.json`, and which names it may hold. A backup may come from anywhere, so a
- * file gets its place from its kind, and a name that `writeBackup` does not write is refused. Command line.
+ * The `manifest.json` of a backup: what it lists, and which names it may list. A backup may come from an untrusted
+ * source. So a file's kind decides where it is restored, and a name that `writeBackup` never writes is refused.
+ * Command line.
  */
 import { closeSync, constants, fstatSync, lstatSync, openSync, readFileSync } from 'node:fs';
 import { basename, join } from 'node:path';
@@ -10,7 +11,7 @@ import { attachmentsFolder, sealedPath } from './capture/layout.ts';
 /** Size of a backup's list of files, enough for a few million attachments. A larger one is refused. */
 const BACKUP_MANIFEST_BYTES_MAX = 512 << 20;
 
-/** A backup that cannot be taken, or cannot be trusted. One line for the person. */
+/** A backup cannot be taken, or cannot be trusted. The message is one line for the operator. */
 export class BackupError extends Error {
   override readonly name = 'BackupError';
 }
@@ -51,7 +52,7 @@ const fileEntry = z
     name: z.string(),
     kind: z.enum(KINDS),
     bytes: z.number().int().min(0),
-    /** Of a database: rows of each named table. */
+    /** For a database: the number of rows of each named table. */
     rows: z.record(z.string(), z.number().int()).optional(),
     sha256: z.string().optional(),
   })
@@ -70,37 +71,40 @@ const manifestSchema = z.object({
 export type BackupManifest = z.output<typeof manifestSchema>;
 export type FileEntry = BackupManifest['files'][number];
 
-/** Whether a backup may hold a file of that kind under that name. */
+/** Whether a backup may contain a file of that kind with that name. */
 export function isBackupName(kind: Kind, name: string): boolean {
   return NAMES[kind].test(name);
 }
 
 /**
- * Reads what a backup says that it holds.
+ * Reads the manifest of a backup.
  * @param source the backup's folder
- * @throws BackupError when it is not a backup, or lists a file that no backup holds; Error of the file system
+ * @throws BackupError if it is not a backup, or if it lists a file that backups never contain; Error of the file
+ *   system
  */
 export function readManifest(source: string): BackupManifest {
   let text: string;
   try {
     text = readSmallFile(join(source, MANIFEST));
   } catch (thrown) {
-    // Its words say what is wrong with which part of the path.
+    // The message of such an error names the faulty part of the path.
     if (!['ENOENT', undefined].includes((thrown as NodeJS.ErrnoException).code)) throw thrown;
     throw new BackupError(`${source} is not a backup: it has no ${MANIFEST}`);
   }
   try {
     const manifest = manifestSchema.parse(JSON.parse(text));
-    // Earlier versions took files of locks for sealed files. A database makes its own.
+    // Earlier versions listed lock files as sealed files. A database creates its own lock file.
     return { ...manifest, files: manifest.files.filter(({ name }) => !name.endsWith('-lock')) };
   } catch {
     throw new BackupError(`${source} is not a backup that this version can read`);
   }
 }
 
-/** @throws Error without a code for what is no file, or too large */
+/**
+ * @throws Error without a code if it is not a regular file, or is too large
+ */
 function readSmallFile(path: string): string {
-  // Opening a named pipe would wait for a writer.
+  // Without O_NONBLOCK, opening a named pipe would wait for a writer.
   const file = openSync(path, constants.O_RDONLY | (constants.O_NONBLOCK ?? 0));
   try {
     const stat = fstatSync(file);
@@ -114,7 +118,7 @@ function readSmallFile(path: string): string {
 /**
  * Finds a listed file in the backup.
  * @returns its path
- * @throws BackupError when it is missing, is a link or is not a file: what a link leads to was never backed up
+ * @throws BackupError if it is missing, is a link or is not a file: the target of a link was never backed up
  */
 export function findBackedUp(source: string, { name, bytes }: FileEntry): string {
   const [folder, inner] = name.split('/');
@@ -128,7 +132,7 @@ export function findBackedUp(source: string, { name, bytes }: FileEntry): string
   return path;
 }
 
-/** Where a restore puts a file, by its kind. */
+/** Where a restore puts a file of each kind. */
 export function placeOf(
   { name, kind }: Pick<FileEntry, 'name' | 'kind'>,
   { data_dir, capture_db }: BackupSource,

@@ -1,9 +1,9 @@
 /**
- * A copy of everything in DATA_DIR, taken while the process writes (restore.ts puts it back). Each database is copied as of
- * one moment by LMDB itself; what the copy holds is counted and checked by reading it. Command line.
- *
- * A backup is a folder: `manifest.json`, one file a database, sealed capture files, their attachments, `secrets/`.
- * Sealed files and attachments never change, so they are copied as files; backup-captures.ts copies the capture database.
+ * Copies everything in DATA_DIR while the process writes (restore.ts restores it). LMDB itself copies each database
+ * as of one moment. The copy is then read completely, which checks it and counts its rows. Command line.
+ * A backup is a folder: `manifest.json`, one file for each database, sealed capture files, their attachments,
+ * `secrets/`. Sealed files and attachments never change, so they are copied as files. backup-captures.ts copies the
+ * capture database.
  */
 import { readdirSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { basename, dirname, join } from 'node:path';
@@ -28,13 +28,13 @@ import { attachmentsFolder, listSealed } from './capture/layout.ts';
 import { databasePaths, findRedoLogs } from './lmdb/stores.ts';
 import { refuseHalfRestored } from './restore-marker.ts';
 
-/** Told of each file as it is begun. */
+/** Called when the copy of each file begins. */
 export type BackupProgress = (name: string, done: number, of: number) => void;
 
 /**
  * Copies everything into a new folder.
- * @param target must not exist; it appears only when the backup is whole
- * @throws BackupError when there is nothing to copy or the target is there; Error of the file system
+ * @param target must not exist; it appears only when the backup is complete
+ * @throws BackupError if there is nothing to copy or the target exists; Error of the file system
  */
 export async function writeBackup(
   { data_dir, capture_db, data_key = null }: BackupSource,
@@ -44,17 +44,17 @@ export async function writeBackup(
 ): Promise<BackupManifest> {
   if (isThere(target)) throw new BackupError(`${target} is there already`);
   for (const path of [join(data_dir, DATABASES[0]), capture_db]) refuseHalfRestored(path);
-  // Throws where it cannot be looked into, which is not the same as empty.
+  // Throws if the folder cannot be read, which differs from an empty folder.
   const databases = findDatabases(data_dir);
   const hasCaptures = isThere(capture_db) || listSealed(capture_db).length > 0;
   if (databases.length === 0 && !hasCaptures) throw new BackupError(`${data_dir} holds nothing to copy`);
   const partial = `${target}.partial`;
   rmSync(partial, { recursive: true, force: true });
-  // The copy holds what DATA_DIR keeps to itself.
+  // The backup gets the restrictive permissions of DATA_DIR.
   makeFolder(partial, 0o700);
   try {
     const files: FileEntry[] = [];
-    // Before the database: what it has by then is left out of the log when they are opened.
+    // The log is copied before the database: a restore skips the entries that the database already contains.
     for (const { path, name, kind } of findRedo(data_dir))
       files.push({ name, kind, ...copyPlain(path, join(partial, name)) });
     for (const [index, { path, name, kind }] of databases.entries()) {
@@ -73,7 +73,7 @@ export async function writeBackup(
         if (copied !== null) files.push(copied);
       }
     }
-    // After the databases: what their rows point at is there by now.
+    // Copied after the databases, so all files to which their rows refer exist by now.
     const plain = findFiles(data_dir, capture_db);
     for (const [index, { path, name, kind }] of plain.entries()) {
       progress(name, index, plain.length);
@@ -109,7 +109,10 @@ function findDatabases(dataDir: string): Source[] {
   );
 }
 
-/** What was promised and may not be in the database, where a process was killed or is at work. */
+/**
+ * The redo logs: writes that were acknowledged and may be missing in the database, if a process was killed or is
+ * running.
+ */
 function findRedo(dataDir: string): Source[] {
   return findRedoLogs(databasePaths(dataDir)).map((path) => ({ path, name: basename(path), kind: 'redo' }));
 }

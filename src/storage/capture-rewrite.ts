@@ -1,6 +1,6 @@
 /**
- * Writes a capture file anew beside itself, for a change of key and for an erasure; `rekey-plan.ts` puts the copies in place. Main
- * thread of the command line.
+ * Writes a new copy of a capture file beside it, for a change of key and for an erasure. `rekey-plan.ts` then
+ * replaces the files. Main thread of the command line.
  */
 import { rmSync } from 'node:fs';
 import { namePlace } from '../std/file-place.ts';
@@ -16,7 +16,7 @@ import { checkRoom } from './lmdb/file-head.ts';
 
 interface CaptureRewrite {
   path: string;
-  /** Where the copy goes; what is there is removed. */
+  /** Path of the copy. A file that exists there is removed. */
   copy: string;
   /** Keys of the file and of the copy; null: not encrypted. Secrets. */
   from: Uint8Array | null;
@@ -25,9 +25,9 @@ interface CaptureRewrite {
 }
 
 /**
- * The copy is on the disk when this returns, and it is read-only where the file is sealed.
- * @param fill writes into the copy what it is to hold
- * @throws what `fill` throws, and any failure of the disk with the place named
+ * When this returns, the copy is on the disk. If the source is sealed, the copy is read-only.
+ * @param fill writes the content of the copy
+ * @throws what `fill` throws, and any disk error, with the path
  */
 export async function rewriteCaptureFile(
   { path, copy, from, to, is_sealed }: CaptureRewrite,

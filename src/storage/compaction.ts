@@ -1,5 +1,5 @@
 /**
- * Writes the databases of DATA_DIR anew, without deleted content. The start of the service compacts marked files
+ * Rewrites the databases of DATA_DIR without deleted content. At the start, the service compacts marked files
  * (lmdb/deletion-mark.ts) before a thread opens them; `understudy compact` compacts both files. Main thread.
  */
 import { existsSync, statSync } from 'node:fs';
@@ -10,7 +10,7 @@ import { describePlan, planPath } from './plan-file.ts';
 import { refuseHalfRestored } from './restore-marker.ts';
 import { claimWriter, type WriterClaim, WriterClaimedError } from './writer-claim.ts';
 
-/** Nothing can be compacted now. One line for the person. */
+/** Compaction is not possible now. The message is one line for the operator. */
 export class CompactionError extends Error {
   override readonly name = 'CompactionError';
 }
@@ -22,9 +22,9 @@ interface PutOff {
 }
 
 /**
- * Compacts the files from which content was deleted. Nothing may have them open, and {@link tryStores} has opened them before.
- * A file that cannot be compacted now keeps its mark and works as before.
- * @param maxBytes a larger file would hold up the start for too long: it is left to `understudy compact`
+ * Compacts the files from which content was deleted. Must run after {@link tryStores}, while no thread or process has
+ * the files open. A file that cannot be compacted now keeps its mark and works as before.
+ * @param maxBytes a larger file is left to `understudy compact`, because it would delay the start too long
  */
 export async function compactMarked(
   { main, runs }: DatabasePaths,
@@ -46,9 +46,9 @@ export async function compactMarked(
 
 /**
  * Compacts both databases of a DATA_DIR and empties the redo logs.
- * @param progress told of each file before it is written anew
- * @throws CompactionError when a process serves from there, or nothing is there; DataKeyError; Error of the file system. Then
- *   every file is as it was, or compacted
+ * @param progress called before each file is rewritten
+ * @throws CompactionError if a process uses the folder, or if it has no databases; DataKeyError; Error of the file
+ *   system. Each file is then either unchanged or compacted.
  */
 export async function compactData(
   { data_dir, data_key }: { data_dir: string; data_key: Uint8Array | null },

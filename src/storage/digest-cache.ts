@@ -1,8 +1,9 @@
 /**
- * The digests that a round has made of runs, kept beside its output. An interrupted round continues from them, and a round of
- * `loop` reads only new runs. A damaged cache is removed and filled again. One LMDB file; command line.
- *
- * Bounded: DIGEST_CACHE_BYTES packed; what does not fit is not kept. `prune` drops what the present pass did not ask for.
+ * The digests of runs that a round has computed, stored beside its output. An interrupted round continues from them,
+ * and a round of `loop` reads only new runs. A damaged cache is removed and filled again. One LMDB file; command
+ * line.
+ * Bounded: DIGEST_CACHE_BYTES compressed. Digests beyond that are not stored. `prune` drops those that the current
+ * pass did not use.
  */
 
 import { createHash } from 'node:crypto';
@@ -13,14 +14,14 @@ import { compressZstd, decompressZstd } from '../std/zstd.ts';
 import { checkFileHead } from './lmdb/file-head.ts';
 import { LmdbTables } from './lmdb/tables.ts';
 
-/** Packed digests of runs that are kept between rounds. */
+/** Compressed digests of runs that are kept between rounds. */
 const DIGEST_CACHE_BYTES = 512 << 20;
 
-/** Names a run's digest, and the state of the run that it was made of. */
+/** Identifies a digest, and the state of the run from which it was computed. */
 interface DigestKey {
   /** The run, and which of its digests. */
   key: string;
-  /** Differs when the run has gone on or the database was made anew. */
+  /** Changes if the run has continued or the database was recreated. */
   mark: string;
 }
 
@@ -33,7 +34,7 @@ interface DigestRow {
 const DIGESTS = 'digests';
 const TOTALS = 'totals';
 const TOTAL_KEY = ['bytes'];
-/** Puts that are written together, at most. */
+/** Bytes of rows that are written together. */
 const BATCH_BYTES = 1_048_576;
 const BATCH_ROWS = 1_000;
 /** Longest unpacked digest of one run. */
@@ -44,21 +45,21 @@ const packr = new Packr({ useRecords: false, moreTypes: true, variableMapSize: t
 export class DigestCache {
   readonly #tables: LmdbTables;
   readonly #code: string;
-  /** Rows of this pass, by a number of their key: two with one number are both kept. */
+  /** Rows of this pass, by a hash of their key. Rows with the same hash are all kept. */
   readonly #asked = new Set<number>();
   readonly #pending = new Map<string, RowWrite>();
   #pendingBytes = 0;
   #bytes: number;
 
   /**
-   * @param path its file; made when missing, made anew when it is damaged
-   * @param code names the code that makes digests: what other code has made does not count
-   * @param dataKey seals the values; null: they are not sealed. A file under another key is made anew
-   * @throws the system's error when there can be no file
+   * @param path of its file; created if missing, replaced if damaged
+   * @param code identifies the code that computes digests: digests of other code are not used
+   * @param dataKey encrypts the values; null: no encryption. A file with another key is replaced
+   * @throws the system's error if the file cannot be created
    */
   static open(path: string, code: string, dataKey: Uint8Array | null = null): DigestCache {
     try {
-      // A file that is cut off would end the process while it is read.
+      // Reading a cut-off file would end the process.
       if (existsSync(path)) checkFileHead(path);
       return new DigestCache(path, code, dataKey);
     } catch {
@@ -79,7 +80,7 @@ export class DigestCache {
     return this.#bytes;
   }
 
-  /** What was put for the run as it is now; undefined when nothing was. */
+  /** The digest of the run in its present state; undefined without one. */
   get(key: DigestKey): unknown {
     const id = idOf(key.key);
     this.#asked.add(numberOf(id));
@@ -96,7 +97,7 @@ export class DigestCache {
   async put({ key, mark }: DigestKey, digest: unknown): Promise<void> {
     const id = idOf(key);
     this.#asked.add(numberOf(id));
-    // A copy: what zlib gives is the beginning of a buffer of many kilobytes, and most of what is kept is small.
+    // A copy, because zlib returns the beginning of a large buffer and most digests are small.
     const packed = new Uint8Array(compressZstd(packr.pack(digest)));
     if (this.#bytes + this.#pendingBytes + packed.byteLength > DIGEST_CACHE_BYTES) return;
     const value: DigestRow = { mark, code: this.#code, packed };
@@ -122,7 +123,9 @@ export class DigestCache {
     });
   }
 
-  /** Drops the runs that were not asked for since it was opened: they are gone, or beyond what is taught. */
+  /**
+   * Drops the digests that were not used since the file was opened: their runs are gone, or are not taught any more.
+   */
   async prune(): Promise<void> {
     await this.flush();
     const gone: string[] = [];
@@ -142,7 +145,7 @@ export class DigestCache {
     }
   }
 
-  /** Writes what waits and lets go of the file. */
+  /** Writes the pending rows and closes the file. */
   async close(): Promise<void> {
     await this.flush();
     await this.#tables.close();
@@ -154,7 +157,7 @@ export class DigestCache {
   }
 }
 
-/** As short as a row's key should be. */
+/** A short row key. */
 function idOf(key: string): string {
   return createHash('sha256').update(key).digest('base64url').slice(0, 27);
 }

@@ -1,7 +1,7 @@
 /**
- * Overwrites deleted content in main.mdb and runs.mdb while the service runs: a file that is marked (lmdb/deletion-mark.ts) is
- * wiped (lmdb/page-wipe.ts) when nothing has been committed to it for some seconds. A commit ends a pass, and the next quiet
- * time begins another one. What is left at the end of the process is compacted at the next start (compaction.ts). Main thread.
+ * Overwrites deleted content in main.mdb and runs.mdb while the service runs. A marked file (lmdb/deletion-mark.ts)
+ * is wiped (lmdb/page-wipe.ts) when it had no commit for some seconds. A commit ends the pass; the next quiet time
+ * starts another one. What remains when the process ends is compacted at the next start (compaction.ts). Main thread.
  */
 import { closeSync, constants, openSync } from 'node:fs';
 import { writeMark } from './lmdb/deletion-mark.ts';
@@ -10,11 +10,11 @@ import { readHeads } from './lmdb/file-head.ts';
 import { PageWipe } from './lmdb/page-wipe.ts';
 import type { DatabasePaths } from './lmdb/stores.ts';
 
-/** How often the files' heads are looked at. */
+/** Interval at which the files' heads are read. */
 const POLL_MS = 1_000;
 /** Time without a commit before a pass begins. */
 const QUIET_MS = 3_000;
-/** Until a file is tried again on which a pass failed: on a full disk, say. */
+/** Delay before another attempt on a file for which a pass failed, for example because the disk is full. */
 const RETRY_MS = 60_000;
 
 /** A pass that ended well. */
@@ -26,7 +26,7 @@ interface Wiped {
 
 interface WipeListener {
   onWiped(wiped: Wiped): void;
-  /** The file keeps its mark, and is tried again. */
+  /** Called when a pass fails. The file keeps its mark, and another pass follows. */
   onFailure(path: string, thrown: unknown): void;
 }
 
@@ -34,7 +34,9 @@ export class IdleWipes {
   readonly #files: IdleFile[];
   readonly #timer: NodeJS.Timeout;
 
-  /** @param paths of files that exist; checkpoints of `runs.mdb` are kept by this thread */
+  /**
+   * @param paths of existing files; this thread keeps the checkpoints of `runs.mdb`
+   */
   constructor({ main, runs, data_key }: DatabasePaths, listener: WipeListener) {
     this.#files = [
       new IdleFile(main, 'disk', data_key, listener),
@@ -45,7 +47,7 @@ export class IdleWipes {
     }, POLL_MS).unref();
   }
 
-  /** Ends a pass that is under way. Its file keeps its mark. */
+  /** Ends a running pass. Its file keeps its mark. */
   async stop(): Promise<void> {
     clearInterval(this.#timer);
     await Promise.all(this.#files.map((file) => file.stop()));
@@ -58,10 +60,10 @@ class IdleFile {
   readonly #key: Uint8Array | null;
   readonly #listener: WipeListener;
   readonly #end = new AbortController();
-  /** The last transaction that was seen, and since when. */
+  /** The last transaction seen, and when it was first seen. */
   #txn = -1;
   #since = 0;
-  /** The last transaction after which the file held no deleted content. */
+  /** The last transaction after which the file had no deleted content. */
   #clean = -1;
   #retryAt = 0;
   #pass: Promise<void> | null = null;
@@ -73,7 +75,7 @@ class IdleFile {
     this.#listener = listener;
   }
 
-  /** Begins a pass if the file has been quiet for long enough, and may hold deleted content. */
+  /** Starts a pass if the file has been quiet long enough and may contain deleted content. */
   poll(): void {
     if (this.#pass !== null) return;
     const now = performance.now();
@@ -122,7 +124,7 @@ class IdleFile {
     }
   }
 
-  /** With this commit, both heads are of commits since the deletion. The checkpoint follows. */
+  /** After this commit, both heads belong to commits since the deletion. The checkpoint follows. */
   async #renewMark(): Promise<void> {
     const environment = Environment.open(this.#path, this.#durability, this.#key);
     try {

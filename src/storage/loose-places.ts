@@ -1,32 +1,33 @@
 /**
- * Finds folders and files of this program that other users of the machine may use, as an earlier version or a careless copy left
- * them. It changes nothing: a folder may be shared on purpose. Main thread, at the start.
+ * Finds folders and files of this program that other users of the machine can access, for example after an earlier
+ * version or a careless copy. It changes nothing, because a folder may be shared on purpose. Main thread, at the
+ * start.
  */
 import { type Dirent, readdirSync, statSync } from 'node:fs';
 import { basename, dirname, join } from 'node:path';
 
-/** Folders and files open to other users that the start counts. It names one of them. */
+/** Folders and files open to other users that the start counts. The message names one of them. */
 const LOOSE_PLACES_MAX = 1_000;
 
 /** What others may use. */
 interface LoosePlaces {
   count: number;
-  /** There may be more: so many were found that looking ended. */
+  /** The search stopped at the limit; there may be more. */
   is_cut: boolean;
   /** The first one. */
   first: string;
 }
 
-/** Every right of the group and of others. */
+/** All permissions of the group and of others. */
 const OTHERS = 0o077;
-/** Folders in DATA_DIR; what is in them is ours too. */
+/** Folders in DATA_DIR whose content belongs to this program, too. */
 const FOLDERS = /^(?:secrets|pattern-graphs|demo|.+\.mdb\.(?:files|raw))$/;
 const FILES = /(?:\.mdb(?:-lock)?|\.redo|\.spill)$/;
 
 /**
- * @param dataDir DATA_DIR, of which only what this program makes is looked at
- * @param captureDb the capture database, which may lie elsewhere
- * @returns null when others may use nothing, or where the system has no such rights
+ * @param dataDir DATA_DIR; only what this program creates is checked
+ * @param captureDb the capture database, which may be elsewhere
+ * @returns null if other users have no access, or if the system has no such permissions
  */
 export function findLoosePlaces(dataDir: string, captureDb: string): LoosePlaces | null {
   if (process.platform === 'win32') return null;
@@ -46,7 +47,7 @@ export function findLoosePlaces(dataDir: string, captureDb: string): LoosePlaces
       if (entry.isSymbolicLink() || !isOurs(entry)) continue;
       const path = join(folder, entry.name);
       if (!look(path)) return false;
-      // A closed folder protects what is in it. So a million attachments in one are not checked.
+      // A closed folder protects its content, so that a million attachments in it need not be checked.
       if (entry.isDirectory() && isOpen(path) && !walk(path, () => true)) return false;
     }
     return true;
@@ -59,7 +60,7 @@ export function findLoosePlaces(dataDir: string, captureDb: string): LoosePlaces
   return found.count === 0 ? null : found;
 }
 
-/** Whether others may use it; false where there is nothing. */
+/** Whether other users have access; false if it does not exist. */
 function isOpen(path: string): boolean {
   const stat = statSync(path, { throwIfNoEntry: false });
   return stat !== undefined && (stat.mode & OTHERS) !== 0;

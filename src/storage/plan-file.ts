@@ -1,6 +1,6 @@
 /**
- * Where the plan of a change of the data key or an erasure is (rekey-plan.ts), for code that only checks whether it exists. Any
- * thread.
+ * The path of the plan for a change of the data key or an erasure (rekey-plan.ts), for code that only checks whether
+ * it exists. Any thread.
  */
 import { join } from 'node:path';
 
@@ -14,7 +14,7 @@ export function planPath(dataDir: string): string {
   return join(dataDir, 'rekey.json');
 }
 
-/** Says why nothing may be read or written there now. */
+/** The reason why the data can be neither read nor written now. */
 export function describePlan(dataDir: string): string {
   return `what ${dataDir} holds is being written anew (understudy rekey, understudy erase), or that was cut short, which the next start settles`;
 }

@@ -1,12 +1,10 @@
 /**
- * What a change of the data key or an erasure is about to do, in DATA_DIR/rekey.json. When either is cut short, the next start
- * or command finishes or undoes it. Main thread.
- *
- * First everything is written anew beside what is there: `writing`. Then the plan says `written`, in one rename, and from
- * there on the new files take their places, which needs no key and may be done again from the start.
- *
- * The plan names paths that are replaced and removed, so it is checked before it is written and after it is read: it may name
- * only what a change of the key or an erasure makes, in DATA_DIR and beside the capture database.
+ * The plan of a change of the data key or an erasure, in DATA_DIR/rekey.json. If the change is interrupted, the next
+ * start or command finishes or undoes it. Main thread.
+ * In state `writing`, all new files are written beside the old ones. Then one rename sets the state to `written`.
+ * From there on, the new files replace the old ones, which needs no key and can be repeated from the start.
+ * The plan contains paths that are replaced and removed, so it is checked before it is written and after it is read:
+ * it may contain only what a change of the key or an erasure creates, in DATA_DIR and beside the capture database.
  */
 import { existsSync, lstatSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { basename, dirname, extname, join } from 'node:path';
@@ -22,24 +20,24 @@ import { claimWriter, type WriterClaim } from './writer-claim.ts';
 const planSchema = z.object({
   format: z.literal('understudy_rekey_v1'),
   state: z.enum(['writing', 'written']),
-  /** Names the new key; null: nothing will be encrypted. */
+  /** Identifies the new key; null: the data will not be encrypted. */
   key_id: z.string().nullable(),
-  /** Databases that no other process may write to meanwhile. */
+  /** Databases to which no other process may write meanwhile. */
   claims: z.array(z.string()),
   /** New files and folders, and the paths that they replace. A folder at such a path is removed first. */
   moves: z.array(z.object({ from: z.string(), to: z.string() })),
-  /** What has no meaning under the new key. */
+  /** Paths whose content is useless with the new key. */
   removals: z.array(z.string()),
 });
 
 export type RekeyPlan = z.output<typeof planSchema>;
 
-/** What new files and folders are called until they take their places. */
+/** Suffixes of new files and folders until they replace the old ones. */
 const PARTS = ['.rekey', '.erase'];
 
 /**
- * @returns null when there is no plan
- * @throws Error for a plan that cannot be read, or that names a path which no change of the key and no erasure touches
+ * @returns null without a plan
+ * @throws Error if the plan is not readable, or contains a path that no change of the key and no erasure touches
  */
 function readPlan(place: PlanPlace): RekeyPlan | null {
   const path = planPath(place.data_dir);
@@ -54,7 +52,9 @@ function readPlan(place: PlanPlace): RekeyPlan | null {
   return plan;
 }
 
-/** @throws Error for the first path that is not one of those that `place` may have */
+/**
+ * @throws Error for the first path that is not allowed for `place`
+ */
 function checkPlan(place: PlanPlace, { claims, moves, removals }: RekeyPlan): void {
   const { data_dir, capture_db } = place;
   const databases = [join(data_dir, 'main.mdb'), join(data_dir, 'runs.mdb'), capture_db];
@@ -105,7 +105,7 @@ function refuse(words: string, cause: unknown): Error {
 
 /**
  * Writes the plan. It is on the disk when this returns.
- * @throws Error for a plan that would be refused when it is read; Error of the file system
+ * @throws Error for a plan that a read would refuse; Error of the file system
  */
 export function writePlan(place: PlanPlace, plan: RekeyPlan): void {
   checkPlan(place, plan);
@@ -122,11 +122,11 @@ export function writePlan(place: PlanPlace, plan: RekeyPlan): void {
 }
 
 /**
- * Finishes or undoes a change of the key that was cut short.
+ * Finishes or undoes an interrupted change of the key or erasure.
  * @param held databases that this process has claimed
- * @param step told before each thing that is done
- * @returns what was done; null when there was nothing to do
- * @throws WriterClaimedError when another process is at work
+ * @param step called before each step
+ * @returns what was done; null if there was nothing to do
+ * @throws WriterClaimedError if another process uses the data
  */
 export async function settlePlan(
   place: PlanPlace,
@@ -138,7 +138,7 @@ export async function settlePlan(
   try {
     for (const path of readPlan(place)?.claims ?? [])
       if (!held.includes(path)) claims.push(await claimWriter(path, { patience_ms: 0 }));
-    // Read again: with the claims held, no other process changes it.
+    // Read again: now the claims are held, so no other process changes it.
     const plan = readPlan(place);
     if (plan === null) return null;
     if (plan.state === 'written') finishPlan(place, plan, step);

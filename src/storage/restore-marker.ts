@@ -1,7 +1,7 @@
 /**
- * The marker of a restore that is not complete. It stands beside each database from before the first file is placed until
- * after the last one is checked, and holds the names of all files, so that the next restore can remove what is there. Until
- * then the service and all commands refuse these databases. Any thread.
+ * The marker of an incomplete restore. It is beside each database from before the first file is placed until after
+ * the last one is checked, and lists all files, so that the next restore can remove them. Until then, the service and
+ * all commands refuse these databases. Any thread.
  */
 import { existsSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { dirname, extname, join } from 'node:path';
@@ -9,7 +9,7 @@ import { syncFolder } from '../std/folder.ts';
 
 const FORMAT = 'understudy_restore_v1';
 
-/** What is being restored, and where. The file list is checked by its reader. */
+/** The restored backup and its destination. The reader of the file list checks it. */
 interface RestoreMarker {
   format: typeof FORMAT;
   data_dir: string;
@@ -17,22 +17,22 @@ interface RestoreMarker {
   files: { name: string; kind: string }[];
 }
 
-/** Of a database, or of a file that was sealed from it. */
+/** Path of the marker for a database, or for a file that was sealed from it. */
 function markerPath(db: string): string {
   const extension = extname(db);
   const stem = db.slice(0, db.length - extension.length);
   return `${stem.replace(/\.\d+-\d+(?:\.sealing)?$/, '')}.restoring`;
 }
 
-/** The first one is looked at before the others, and removed last. */
+/** The first path is checked before the others, and removed last. */
 function markerPaths({ data_dir, capture_db }: Pick<RestoreMarker, 'data_dir' | 'capture_db'>): string[] {
   return [...new Set([join(data_dir, 'main.mdb'), join(data_dir, 'runs.mdb'), capture_db].map(markerPath))];
 }
 
 /**
- * Refuses a database of which a restore placed some files and not all.
+ * Refuses a database that an interrupted restore left incomplete.
  * @param db a database, whether it exists or not
- * @throws Error of one line; its `code` marks it as no fault of ours
+ * @throws Error with one line; its `code` marks it as an expected error
  */
 export function refuseHalfRestored(db: string): void {
   const path = markerPath(db);
@@ -52,7 +52,7 @@ export function writeMarkers(restore: Omit<RestoreMarker, 'format'>): void {
   }
 }
 
-/** Removes the markers: all files are there, or none of them. */
+/** Removes the markers: either all files are in place, or all were removed. */
 export function removeMarkers(place: Pick<RestoreMarker, 'data_dir' | 'capture_db'>): void {
   for (const path of markerPaths(place).reverse()) {
     rmSync(path, { force: true });
@@ -61,8 +61,8 @@ export function removeMarkers(place: Pick<RestoreMarker, 'data_dir' | 'capture_d
 }
 
 /**
- * @returns what the marker holds, unchecked but for its format; null without one
- * @throws SyntaxError or Error for one that cannot be read
+ * @returns the content of the marker, of which only the format is checked; null without one
+ * @throws SyntaxError or Error for a marker that is not readable
  */
 export function readMarker(place: Pick<RestoreMarker, 'data_dir' | 'capture_db'>): RestoreMarker | null {
   const path = markerPaths(place).find((candidate) => existsSync(candidate));

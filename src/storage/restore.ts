@@ -1,6 +1,6 @@
 /**
- * Puts a backup into DATA_DIR and reads it back. A backup may come from anywhere and may be damaged, so each name, each
- * place and each file is checked, and a restore that does not complete leaves nothing behind. Command line.
+ * Restores a backup into DATA_DIR and reads it back. A backup may come from an untrusted source and may be damaged,
+ * so each name, path and file is checked, and a failed restore leaves nothing behind. Command line.
  */
 import { chmodSync, constants, copyFileSync, existsSync, readdirSync, rmdirSync, rmSync } from 'node:fs';
 import { dirname, join } from 'node:path';
@@ -27,10 +27,10 @@ import { readMarker, removeMarkers, writeMarkers } from './restore-marker.ts';
 import { claimWriter, type WriterClaim, WriterClaimedError } from './writer-claim.ts';
 
 /**
- * Puts a backup where a process can start from it, and reads it back. No other restore and no start comes between. What an
- * earlier restore into the same place left behind is removed first.
- * @param into a DATA_DIR without databases, and the capture database's place
- * @throws BackupError when the backup is not whole, or when data is in the way; Error of the file system
+ * Restores a backup to a place where the service can start from it, and reads it back. No other restore and no start
+ * can come between. Files of an earlier interrupted restore into the same place are removed first.
+ * @param into a DATA_DIR without databases, and the path of the capture database
+ * @throws BackupError if the backup is incomplete or the destination contains data; Error of the file system
  */
 export async function restoreBackup(
   source: string,
@@ -53,8 +53,8 @@ export async function restoreBackup(
 }
 
 /**
- * Removes what a restore left behind that was ended by a signal.
- * @throws BackupError while another restore is at work; Error of the file system
+ * Removes what a restore left that was ended by a signal.
+ * @throws BackupError while another restore runs; Error of the file system
  */
 export async function undoRestore(into: BackupSource): Promise<void> {
   if (!isThere(into.data_dir)) return;
@@ -75,7 +75,9 @@ async function whileClaimed(into: BackupSource, work: () => Promise<void>): Prom
   }
 }
 
-/** @throws BackupError for a marker that this version did not write, or that names other places */
+/**
+ * @throws BackupError for a marker that this version did not write, or that contains other paths
+ */
 function removeRemains(into: BackupSource): void {
   let files: Pick<FileEntry, 'name' | 'kind'>[];
   try {
@@ -95,7 +97,7 @@ function removeRemains(into: BackupSource): void {
   removeMarkers(into);
 }
 
-/** The files and what LMDB made beside them. */
+/** Removes the files, and what LMDB created beside them. */
 function removeFiles(paths: readonly string[]): void {
   for (const path of paths) {
     rmSync(path, { force: true });
@@ -104,7 +106,7 @@ function removeFiles(paths: readonly string[]): void {
   for (const folder of new Set(paths.map((path) => dirname(path)))) if (isThere(folder)) syncFolder(folder);
 }
 
-/** Leaves no file behind when it throws. */
+/** Leaves no files behind if it throws. */
 async function placeFiles(
   manifest: BackupManifest,
   source: string,
@@ -113,7 +115,7 @@ async function placeFiles(
   progress: BackupProgress,
 ): Promise<void> {
   refusePresent(manifest, into);
-  // Before the first byte is written: a backup that lacks something is refused at once.
+  // Before the first write: refuses a backup with missing files at once.
   const paths = manifest.files.map((file) => findBackedUp(source, file));
   const { data_dir, capture_db } = into;
   const placed: string[] = [];
@@ -139,8 +141,8 @@ async function placeFiles(
 }
 
 /**
- * @throws BackupError when a file has a place of the backup, or when a change of the data key would be finished over the
- *   restored files at the next start
+ * @throws BackupError if a file exists where the backup would put one, or if the next start would finish a change of
+ *   the data key over the restored files
  */
 function refusePresent(manifest: BackupManifest, into: BackupSource): void {
   const places = [
@@ -155,8 +157,8 @@ function refusePresent(manifest: BackupManifest, into: BackupSource): void {
 }
 
 /**
- * @param placed gets the copy, also a part of one
- * @throws BackupError when something is there, which stays as it is
+ * @param placed receives the copy, even if it is incomplete
+ * @throws BackupError if a file exists there; it stays unchanged
  */
 function copyNew(from: string, to: string, placed: string[]): void {
   try {
@@ -176,24 +178,27 @@ async function verifyFile(path: string, { name, kind, rows, sha256 }: FileEntry)
   if (digestFile(path) !== sha256) throw new BackupError(`${name} is not what was backed up`);
   if (!MAPPED.has(kind)) return;
   try {
-    // LMDB ends the process over a file that is not a database.
+    // LMDB ends the process for a file that is not a database.
     checkFileHead(path);
   } catch (thrown) {
     if (!(thrown instanceof FileHeadError)) throw thrown;
     throw new BackupError(`${name} in the backup is not a database, or is damaged (${thrown.why})`);
   }
-  // To read all of it. The numbers prove no more than the digest, and an earlier version may have counted too few.
+  // Reads every row. The counts are not compared: the digest proves more, and an earlier version may have counted
+  // wrong.
   if (rows !== undefined) await countRows(path);
 }
 
-/** @param made gets the folder, and those above it that were made for it */
+/**
+ * @param made receives the folder, and its parents that were created for it
+ */
 function makeOwn(folder: string, made: string[]): void {
   const top = makeFolder(folder, 0o700);
   if (top === undefined) return;
   for (let at = folder; at.length >= top.length; at = dirname(at)) made.push(at);
 }
 
-/** Removes folders that were made, as far as they are empty. */
+/** Removes the created folders that are empty. */
 function removeFolders(made: readonly string[]): void {
   const deepestFirst = [...made].sort((a, b) => b.length - a.length);
   for (const folder of deepestFirst)

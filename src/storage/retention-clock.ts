@@ -1,7 +1,8 @@
 /**
- * Notes the clock of the last accepted pass of deletion by age on the disk, judges the present one by it
- * (domain/retention-clock.ts), and warns while a pass waits for a confirmation. Each of the two that delete has its own
- * note: DATA_DIR/retention-clock, `<capture db>.retention-clock`. Server threads, the capture process and the command line.
+ * Stores the clock of the last accepted retention pass on the disk, compares the present clock with it
+ * (domain/retention-clock.ts), and warns while a pass waits for a confirmation. Each of the two deleting processes
+ * has its own file: DATA_DIR/retention-clock, `<capture db>.retention-clock`. Server threads, the capture process and
+ * the command line.
  */
 import { randomUUID } from 'node:crypto';
 import { readFileSync } from 'node:fs';
@@ -33,7 +34,7 @@ export function capturesNotePath(captureDb: string): string {
   return `${captureDb}.retention-clock`;
 }
 
-/** A system that does not name its start: what one process reads is of one start. */
+/** For systems without a boot id: within one process, the boot is the same. */
 const UNNAMED_BOOT = randomUUID();
 
 /** Reads the clock of this machine. */
@@ -45,7 +46,9 @@ export function readClock(clock: Pick<Clock, 'wallMs'> = systemClock): ClockRead
   };
 }
 
-/** @returns null where no pass was noted */
+/**
+ * @returns null if no pass was stored
+ */
 export function readNote(path: string): ClockReading | 'unreadable' | null {
   let text: string;
   try {
@@ -61,8 +64,8 @@ export function readNote(path: string): ClockReading | 'unreadable' | null {
 }
 
 /**
- * It is on the disk when this resolves.
- * @param draft its name until it is whole; each process that writes has another
+ * The note is on the disk when this resolves.
+ * @param draft temporary file name, different for each process that writes
  * @throws Error of the file system
  */
 export async function writeNote(
@@ -88,7 +91,7 @@ interface RetentionClockParts {
   days: Readonly<Record<string, number | null>>;
   /** A line for the operator. */
   warn(facts: object, words: string): void;
-  /** Reads the clock of the machine; a test gives another. */
+  /** Reads the clock of the machine; tests replace it. */
   read?: () => ClockReading;
   clock?: Pick<Clock, 'monotonicMs'>;
 }
@@ -109,7 +112,7 @@ export class RetentionClock {
     return this.#waits;
   }
 
-  /** To be called once a pass, before it. @returns the time from which ages count, milliseconds since the epoch */
+  /** Call it once before each pass. @returns the time from which ages count, milliseconds since the epoch */
   async nowForAges(): Promise<number> {
     const { path, read = readClock } = this.#parts;
     const last = readNote(path);
@@ -122,7 +125,7 @@ export class RetentionClock {
     return judgement.now_ms;
   }
 
-  /** A full disk keeps the note as it is; the next pass is compared with the one before. */
+  /** On a full disk the old note stays; the next pass is compared with it. */
   async #note(reading: ClockReading): Promise<void> {
     const { path, warn } = this.#parts;
     try {
@@ -153,7 +156,7 @@ export class RetentionClock {
   }
 }
 
-/** In words; '' for a clock that is accepted. */
+/** The verdict in words; '' for an accepted clock. */
 export function describeVerdict({ verdict }: Pick<ClockJudgement, 'verdict'>): string {
   switch (verdict) {
     case 'accepted':

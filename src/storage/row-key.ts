@@ -1,8 +1,8 @@
 /**
- * Row keys as bytes whose order is the order of their parts: numbers before texts, numbers by value, texts by their
- * UTF-8 bytes, a key before those that begin with it. After the tuple layer of FoundationDB
- * (github.com/apple/foundationdb, design/tuple.md): a part is a mark, its bytes and, for texts, a 0 at the end; a 0
- * inside a text is written 0 255. Any thread.
+ * Row keys as bytes that sort like their parts: numbers before texts, numbers by value, texts by their UTF-8 bytes, a
+ * key before those that extend it. After the tuple layer of FoundationDB (github.com/apple/foundationdb,
+ * design/tuple.md): a part is a type byte, its bytes and, for texts, a final 0; a 0 inside a text becomes 0 255. Any
+ * thread.
  */
 import type { RowKey } from '../runtime/protocol.ts';
 
@@ -10,14 +10,14 @@ const NUMBER = 1;
 const TEXT = 2;
 /** A number with its mark. */
 const NUMBER_BYTES = 9;
-/** Greater than every mark: ends the range of the keys that begin with the bytes before it. */
+/** Greater than every type byte: ends the range of keys that extend a prefix. */
 const AFTER_ALL = 255;
 /** What LMDB takes. */
 const MAX_ROW_KEY_BYTES = 1_978;
 
 /**
- * @throws RangeError when a number is not finite, a text is half a surrogate pair, or the whole is over
- *   {@link MAX_ROW_KEY_BYTES}
+ * @throws RangeError if a number is not finite, a text contains half a surrogate pair, or the key exceeds {@link
+ *   MAX_ROW_KEY_BYTES}
  */
 export function encodeRowKey(key: RowKey): Buffer {
   const encoded = encodeParts(key, 0);
@@ -26,14 +26,16 @@ export function encodeRowKey(key: RowKey): Buffer {
   return encoded;
 }
 
-/** The first key that is past all those which begin with the given parts. */
+/** The first key after all keys that begin with the given parts. */
 export function encodePrefixEnd(prefix: RowKey): Buffer {
   const encoded = encodeParts(prefix, 1);
   encoded[encoded.length - 1] = AFTER_ALL;
   return encoded;
 }
 
-/** @throws RangeError for bytes that no key has */
+/**
+ * @throws RangeError for bytes that are not a key
+ */
 export function decodeRowKey(bytes: Uint8Array): (string | number)[] {
   const buffer = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength);
   const key: (string | number)[] = [];
@@ -61,7 +63,9 @@ export function decodeRowKey(bytes: Uint8Array): (string | number)[] {
   return key;
 }
 
-/** @param spare bytes left unwritten behind the parts */
+/**
+ * @param spare bytes left free after the parts
+ */
 function encodeParts(parts: RowKey, spare: number): Buffer {
   let bytes = spare;
   for (const part of parts) bytes += typeof part === 'number' ? NUMBER_BYTES : measureText(part);
@@ -76,7 +80,7 @@ function putNumber(target: Buffer, value: number, at: number): number {
   if (!Number.isFinite(value)) throw new RangeError(`${value} in a row key`);
   target[at] = NUMBER;
   const end = target.writeDoubleBE(value === 0 ? 0 : value, at + 1);
-  // Negative numbers have all their bits turned, others the sign alone: then bytes compare as values do.
+  // Negative numbers have all bits inverted, others only the sign bit, so that bytes sort like values.
   if (target[at + 1]! & 0x80) for (let i = at + 1; i < end; i++) target[i]! ^= 0xff;
   else target[at + 1]! ^= 0x80;
   return end;

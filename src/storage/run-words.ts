@@ -1,9 +1,8 @@
 /**
- * Reads the outcomes of finished monitor runs (`runs.mdb`) and people's marks (`main.mdb`), which count for captured runs of the
- * same ids. Capture reader, command line.
- *
- * A run is looked up by its id. All runs are read once only if the service has not yet listed the outcomes of an earlier version
- * (row-listing.ts).
+ * Reads the outcomes of finished monitor runs (`runs.mdb`) and users' marks (`main.mdb`), which apply to captured
+ * runs with the same ids. Capture reader, command line.
+ * A run is looked up by its id. All runs are scanned once only if the service has not yet listed the outcomes of an
+ * earlier version (row-listing.ts).
  */
 import { existsSync } from 'node:fs';
 import type { ReportedRun } from '../domain/reported-run.ts';
@@ -17,7 +16,7 @@ import { LmdbTables } from './lmdb/tables.ts';
 import { isListed, OUTCOME_LISTING } from './row-listing.ts';
 import type { TableReader } from './tables.ts';
 
-/** A database exists and cannot be read, so the outcomes and marks of runs are unknown. */
+/** A database exists but cannot be read, so the outcomes and marks of runs are unknown. */
 export class RunWordsError extends Error {
   constructor(path: string, cause: unknown) {
     super(`what was said of runs in ${path} cannot be read: ${(cause as Error).message}`, { cause });
@@ -27,33 +26,36 @@ export class RunWordsError extends Error {
 
 /**
  * Whether the outcomes of an organization count for captured runs (accounts/capture-owner.ts).
- * @param main null where there is no such database
+ * @param main null if that database does not exist
  */
 type SpeaksOfCaptures = (main: TableReader | null, org_id: string) => boolean;
 
-/** How long it is remembered whether an organization speaks of captures. */
+/** How long the answer for an organization is cached. */
 const REMEMBERED_MS = 5_000;
 
-/** Reported runs that are kept in memory for queries, the newest of each organization. */
+/** Reported runs in memory for queries: the newest of each organization. */
 const REPORTED_RUNS = 100_000;
-/** Up to so many marks and organizations are read for each question; more of them are remembered for a while. */
+/**
+ * Up to this many marks and organizations are read again for each question; if there are more, they are cached for a
+ * while.
+ */
 const LISTED_EACH_TIME = { marks: 1_000, organizations: 100 } as const;
 
 /** The words of one DATA_DIR. */
 class FolderWords {
   readonly #paths: DatabasePaths;
   readonly #speaks: SpeaksOfCaptures;
-  /** By organization; as many as have reported an outcome in the remembered time. */
+  /** By organization, for those that have reported an outcome within the caching time. */
   readonly #speakers = new Map<string, boolean>();
   #speakersUntil = 0;
   #runs: LmdbTables | null = null;
   #main: LmdbTables | null = null;
-  /** Outcomes of an earlier version that are not listed by id; null: not gone over. */
+  /** Outcomes of an earlier version that are not listed by id; null: not scanned yet. */
   #unlisted: Map<string, string> | null = null;
   #isListed = false;
   /** By organization. */
   #reported = new Map<string, ReportedRuns>();
-  /** All that have runs, whether those count or not. */
+  /** Number of organizations with runs, whether their outcomes count or not. */
   #organizations = 0;
   #organizationsUntil = 0;
   #marks: ReadonlyMap<string, RunMark> = new Map();
@@ -80,7 +82,7 @@ class FolderWords {
     });
   }
 
-  /** Tells the outcome or mark of each run that has one. */
+  /** Calls `tell` for each run with an outcome or a mark. */
   tellAll(tell: (runId: string, said: Partial<RunWords>) => void): void {
     const { runs: runsPath, main: mainPath } = this.#paths;
     const [runs, main] = [this.#openRuns(), this.#openMain()];
@@ -106,8 +108,8 @@ class FolderWords {
   }
 
   /**
-   * Reads the marks, and what is new of the reported runs that count for captured ones.
-   * @returns whether more is to be read
+   * Reads the marks, and the new reported runs that count for captured ones.
+   * @returns whether there is more to read
    */
   followReported(hasTime: () => boolean): boolean {
     this.#listMarks();
@@ -150,7 +152,7 @@ class FolderWords {
     this.#marks = marks;
   }
 
-  /** Looks which organizations have runs that count. */
+  /** Finds the organizations whose runs count. */
   #listOrganizations(runs: LmdbTables): void {
     const now = performance.now();
     if (this.#organizations > LISTED_EACH_TIME.organizations && now < this.#organizationsUntil) return;
@@ -198,7 +200,7 @@ class FolderWords {
     return isHeard;
   }
 
-  /** Outcomes by run, of runs that an earlier version has not listed by id. */
+  /** Outcomes by run, for runs that an earlier version did not list by id. */
   #goOver(runs: LmdbTables): Map<string, string> {
     const outcomes = new Map<string, string>();
     for (const { value } of runs.range<RunRow>(RUNS, { prefix: [] })) {
@@ -210,13 +212,15 @@ class FolderWords {
   }
 }
 
-/** Behind every name that a key holds. */
+/** Sorts after every name in a key. */
 const LAST_TEXT = '\u{10ffff}';
 
 export class StoredRunWords {
   readonly #folders: readonly FolderWords[];
 
-  /** @param paths databases that may be missing; what the first of them says of a run's mark counts */
+  /**
+   * @param paths databases that may be missing; of several marks of a run, the first one counts
+   */
   constructor(paths: readonly DatabasePaths[], speaks: SpeaksOfCaptures) {
     this.#folders = paths.map((folder) => new FolderWords(folder, speaks));
   }
@@ -232,7 +236,7 @@ export class StoredRunWords {
   }
 
   /**
-   * The outcomes and marks of all runs that a command looks at.
+   * The outcomes and marks of all runs of a command.
    * @param runs finds a captured run by its id; undefined for an unknown id
    * @throws RunWordsError
    */
@@ -249,8 +253,8 @@ export class StoredRunWords {
   }
 
   /**
-   * Reads the marks and what is new of the reported runs, for the functions below.
-   * @returns whether more is to be read
+   * Reads the marks and the new reported runs, for the functions below.
+   * @returns whether there is more to read
    * @throws RunWordsError
    */
   followReported(hasTime: () => boolean): boolean {
@@ -259,7 +263,7 @@ export class StoredRunWords {
     return isMore;
   }
 
-  /** The reported runs that count for captured ones, in no particular order. */
+  /** The reported runs that count for captured ones, in any order. */
   *reported(): Generator<ReportedRun> {
     for (const folder of this.#folders) for (const runs of folder.reported) yield* runs.values();
   }
@@ -271,7 +275,7 @@ export class StoredRunWords {
     return version;
   }
 
-  /** A reported run by its id; of several, one that did not succeed. */
+  /** A reported run by its id; if there are several, one that did not succeed. */
   reportedOf(runId: string): ReportedRun | undefined {
     let found: ReportedRun | undefined;
     for (const folder of this.#folders)
@@ -282,7 +286,7 @@ export class StoredRunWords {
     return found;
   }
 
-  /** Reads a reported run again: it may have ended, or have been deleted. */
+  /** Reads a reported run again, because it may have ended or have been deleted. */
   renewReported({ run_id, org_id }: ReportedRun): ReportedRun | undefined {
     for (const folder of this.#folders)
       for (const runs of folder.reported)
@@ -309,11 +313,13 @@ function worst(outcomes: readonly string[]): string {
   return outcomes.find((outcome) => outcome !== 'success') ?? 'success';
 }
 
-/** @returns null when the file is missing */
+/**
+ * @returns null if the file is missing
+ */
 function open(path: string, durability: 'process' | 'disk', key: Uint8Array | null): LmdbTables | null {
   if (!existsSync(path)) return null;
   return read(path, () => {
-    // A file that is cut off would end the process while it is read.
+    // Reading a cut-off file would end the process.
     checkFileHead(path);
     return new LmdbTables(path, durability, key);
   });

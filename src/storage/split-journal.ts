@@ -1,6 +1,7 @@
 /**
- * One journal made of two files. Events of some kinds must be on the disk before they count; events of the others must only
- * survive the process. All events of an actor are in one file, so its commits stay whole. Wherever actors run.
+ * A journal that consists of two files. Events of some kinds must be on the disk before they count; events of the
+ * others must only survive the process. All events of an actor are in one file, so its commits are atomic. Wherever
+ * actors run.
  */
 import type { JournalStore, JournalWrite, StoredActor } from '../runtime/journal.ts';
 
@@ -9,7 +10,9 @@ export class SplitJournal implements JournalStore {
   readonly #quick: JournalStore;
   readonly #quickKinds: ReadonlySet<string>;
 
-  /** @param quickKinds those that live in `quick` */
+  /**
+   * @param quickKinds kinds whose events are in `quick`
+   */
   constructor(main: JournalStore, quick: JournalStore, quickKinds: ReadonlySet<string>) {
     this.#main = main;
     this.#quick = quick;

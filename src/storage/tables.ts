@@ -1,8 +1,7 @@
 /**
- * Tables of rows in the databases of DATA_DIR: what actors project from their events, and what is written without an
- * actor (CRUD). Implementations: lmdb/tables.ts and its reference memory/tables.ts. Any thread.
- *
- * Values are plain data as msgpack holds it. Rows come in the order of their keys (row-key.ts).
+ * Tables of rows in the databases of DATA_DIR. Actors project rows from their events; other rows are written without
+ * an actor (CRUD). Implementations: lmdb/tables.ts and its reference memory/tables.ts. Any thread.
+ * Values are plain data that msgpack can encode. Rows are sorted by their keys (row-key.ts).
  */
 import type { RowKey, RowWrite } from '../runtime/protocol.ts';
 
@@ -15,11 +14,11 @@ export interface Row<Value = unknown> {
 export interface RowRange {
   /** Only keys that begin with these parts. */
   prefix: RowKey;
-  /** Only keys after this one (before it with `reverse`): where the last page ended. */
+  /** Only keys after this one (before it with `reverse`): the end of the previous page. */
   after?: RowKey;
   /** Greatest key first. */
   reverse?: boolean;
-  /** Rows passed over first, without being read. */
+  /** Number of rows to skip without reading them. */
   offset?: number;
   limit?: number;
 }
@@ -27,27 +26,27 @@ export interface RowRange {
 export interface TableReader {
   /** @returns undefined when there is no such row */
   get<Value = unknown>(table: string, row: RowKey): Value | undefined;
-  /** Lazily, as of the moment of the first step. */
+  /** Lazy; reads the state at the time of the first step. */
   range<Value = unknown>(table: string, range: RowRange): Iterable<Row<Value>>;
 }
 
-/** Reads see what the same transaction has written. */
+/** Reads see the writes of the same transaction. */
 export interface TableTransaction extends TableReader {
   write(write: RowWrite): void;
 }
 
 export interface Tables extends TableReader {
   /**
-   * Many reads as of one moment, each of which costs a fraction of one by itself.
+   * Makes many reads of one consistent state, at a fraction of their usual cost.
    * @param tables that `work` reads
-   * @param work synchronous; its reader is of no use once it has returned, nor is a range that it has not ended
+   * @param work synchronous; its reader and unfinished ranges are invalid after it has returned
    */
   snapshot<Value>(tables: readonly string[], work: (reader: TableReader) => Value): Value;
   /**
-   * Reads and writes in one transaction, alone: no other writer comes between.
-   * @param work synchronous; when it throws, nothing is written
-   * @returns what `work` returned, once the writes are as durable as the database promises; rejects with what it threw,
-   *   or with an Error of the store
+   * Reads and writes in one transaction. No other writer comes between.
+   * @param work synchronous; if it throws, nothing is written
+   * @returns the result of `work`, once the writes are as durable as the database guarantees; rejects with what it
+   *   threw, or with an Error of the store
    */
   transact<Value>(work: (transaction: TableTransaction) => Value): Promise<Value>;
   close(): Promise<void>;

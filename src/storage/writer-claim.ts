@@ -1,11 +1,11 @@
 /**
- * A claim on a database that takes one writer process. The capture log assigns ids from memory, so a second writer would assign
- * the same ids and overwrite exchanges. Actors keep their state in memory, so two processes would overwrite each other's rows.
- * Any thread of the process that writes.
- *
- * The claim is a local socket that is named after the file. The system drops it when the process ends, so nothing has to be cleaned
- * up. A process that connects learns which process holds the claim, and whether that process is ending. The claim is visible on one
- * machine, and on Linux in one network namespace. If no such socket can be made, there is no claim, and the start goes on.
+ * A claim on a database that allows one writer process. The capture log assigns ids from memory, so a second writer
+ * would assign the same ids and overwrite exchanges. Actors keep their state in memory, so two processes would
+ * overwrite each other's rows. Any thread of the process that writes.
+ * The claim is a local socket that is named after the file. The system removes it when the process ends, so no
+ * cleanup is needed. A process that connects learns which process has the claim, and whether that process is ending.
+ * The claim is visible on one machine, and on Linux in one network namespace. If such a socket cannot be created,
+ * there is no claim, and the start continues.
  */
 
 import { createHash } from 'node:crypto';
@@ -16,7 +16,7 @@ import { basename, dirname, join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import { makeFolder } from '../std/folder.ts';
 
-/** A held claim, or none where the system has no such thing. */
+/** A claim that this process has, or an empty one if the system does not support claims. */
 export interface WriterClaim {
   /** From now on, processes that connect learn that the claim will be free soon. */
   announceEnd(): void;
@@ -24,15 +24,15 @@ export interface WriterClaim {
 }
 
 export interface WriterClaimOptions {
-  /** How long a holder that is ending is waited for. */
+  /** How long to wait for a holder that is ending. */
   patience_ms: number;
-  /** Ends the wait. If it has ended before, nothing is claimed: a start that was given up holds nothing. */
+  /** Ends the wait. If it is aborted before the claim is taken, the claim is not taken. */
   signal?: AbortSignal | undefined;
-  /** Told once, when there is a wait. `holder` names the process. */
+  /** Called once if the caller has to wait. `holder` identifies the process. */
   onWait?: (holder: string) => void;
 }
 
-/** Another process writes to the file and goes on doing so. */
+/** Another process writes to the file and is not ending. */
 export class WriterClaimedError extends Error {
   /** Names the process. */
   readonly holder: string;
@@ -44,26 +44,26 @@ export class WriterClaimedError extends Error {
   }
 }
 
-/** How often a holder that is ending is asked again. */
+/** Interval for asking a holder that is ending. */
 const ASK_AGAIN_MS = 100;
 const ANSWER_MS = 1_000;
 /**
- * A holder that has not answered within this time is taken for one that goes on: it is busy, or it ended while it was asked, and
- * the next question finds it gone.
+ * A holder that does not answer within this time counts as not ending: it is busy. If it has ended meanwhile, the
+ * next question shows that.
  */
 const SILENCE_MS = 3_000;
-/** Bound of an answer such as `123 running\n`. */
+/** Bound for an answer such as `123 running\n`. */
 const ANSWER_CHARACTERS = 32;
 
 /**
  * Takes the claim on a file.
- * @throws WriterClaimedError when another process has it, or still has it when patience is over
+ * @throws WriterClaimedError if another process has it, and still has it after `patience_ms`
  */
 export async function claimWriter(path: string, options: WriterClaimOptions): Promise<WriterClaim> {
   const address = claimAddress(path);
   if (address === null) return NO_CLAIM;
   const deadline = performance.now() + options.patience_ms;
-  /** Until then a holder may be silent. Once it has said that it is ending, this is the whole deadline. */
+  /** Until then the holder may be silent. Once it has said that it is ending, this is the whole deadline. */
   let silentUntil = performance.now() + SILENCE_MS;
   let hasTold = false;
   for (;;) {
@@ -73,7 +73,7 @@ export async function claimWriter(path: string, options: WriterClaimOptions): Pr
     const holder = await askHolder(address);
     const now = performance.now();
     if (holder === null) {
-      // No answer: the holder has just ended, or left a socket file behind.
+      // No answer: the holder has just ended, or left a socket file.
       if (!isAbstract(address)) rmSync(address, { force: true });
     } else if (holder.state === 'running' || now >= (holder.state === 'ending' ? deadline : silentUntil)) {
       throw new WriterClaimedError(path, holder.name);
@@ -88,7 +88,7 @@ export async function claimWriter(path: string, options: WriterClaimOptions): Pr
 
 const NO_CLAIM: WriterClaim = { announceEnd: () => {}, release: async () => {} };
 
-/** The socket's name: one for a file, however its path is written; null when its folder cannot be found. */
+/** The socket's name: the same for every spelling of a file's path; null if its folder does not exist. */
 export function claimAddress(path: string): string | null {
   const folder = dirname(path);
   let place: string;
@@ -140,7 +140,9 @@ function closeServer(server: Server): Promise<void> {
   });
 }
 
-/** @returns null when no process listens there; `silent` when one listens and does not answer */
+/**
+ * @returns null if no process listens there; `silent` if one listens and does not answer
+ */
 function askHolder(
   address: string,
 ): Promise<{ name: string; state: 'running' | 'ending' | 'silent' } | null> {
@@ -149,7 +151,7 @@ function askHolder(
     const socket = connect(address);
     const settle = (isThere: boolean): void => {
       socket.destroy();
-      // Any process may listen there, so only a number is used.
+      // Any process may listen there, so the answer must contain a number.
       const [, pid, state] = /^(\d{1,10}) (running|ending)\n/.exec(answer) ?? [];
       if (!isThere) resolve(null);
       else if (pid === undefined) resolve({ name: 'another process', state: 'silent' });

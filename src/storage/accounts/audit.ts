@@ -1,4 +1,6 @@
-/** The audit log: one entry for every change, written in the change's own transaction, never changed. Any thread. */
+/**
+ * The audit log. Each change writes one entry in its own transaction, and entries never change. Any thread.
+ */
 import type { AuditActor, AuditEntry } from '../../domain/account.ts';
 import {
   AUDIT,
@@ -13,7 +15,7 @@ import { type Page, readNewest } from './page.ts';
 
 export type { AuditFacts } from '../../domain/audit-rows.ts';
 
-/** Entries brought to the log in one transaction. */
+/** Entries copied to the log in one transaction. */
 const CARRIED_ENTRIES = 200;
 
 export function writeAudit(tx: TableTransaction, actor: AuditActor, nowMs: number, facts: AuditFacts): void {
@@ -21,9 +23,10 @@ export function writeAudit(tx: TableTransaction, actor: AuditActor, nowMs: numbe
 }
 
 /**
- * Brings entries that were written with changes in `runs.mdb` to the log, each once, however often it is cut short.
+ * Copies entries that were written with changes in `runs.mdb` to the log. Each entry is copied once, however often
+ * the copying is interrupted.
  * @param org_id null: of all organizations
- * @throws Error of a store; what is left is brought by the next call
+ * @throws Error of a store; the next call copies the remaining entries
  */
 export async function carryAudit({ main, runs }: Stores, org_id: string | null): Promise<void> {
   const prefix = org_id === null ? [] : [org_id];

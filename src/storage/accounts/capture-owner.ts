@@ -1,6 +1,7 @@
 /**
- * Whose monitor runs speak about captured runs. A captured run and a monitor run belong together by their id, and an id is no
- * secret: without this rule, an organization could report the failure of another's run. Functions of a transaction. Any thread.
+ * Decides whose monitor runs may report the outcome of a captured run. A monitor run belongs to the captured run with
+ * the same id, and ids are not secret: without this rule, an organization could report another organization's run as
+ * failed. Functions that run in a transaction. Any thread.
  */
 
 import { isAtLeast } from '../../domain/role.ts';
@@ -10,10 +11,11 @@ import { getOrganization, roleOf } from './organizations.ts';
 import { findUserId, getUser, usersWithEmail } from './users.ts';
 
 /**
- * Whether the outcomes that an organization reports count for captured runs. With GW_ORG, those of that organization do. Without
- * it, captures are the operator's: then outcomes count of organizations that an operator owns or administers, and of those
- * without an account, which only the command line and static keys make.
- * @param main null where there is no such database: then there are no accounts
+ * Whether the outcomes that an organization reports count for captured runs.
+ * With GW_ORG, only the outcomes of that organization count. Without it, captures belong to the operator. Then the
+ * outcomes count if an operator owns or administers the organization, or if the organization has no account (only the
+ * command line and static keys make such organizations).
+ * @param main null if that database does not exist: then there are no accounts
  */
 export function speaksOfCaptures(main: TableReader | null, owner: CaptureOwner, org_id: string): boolean {
   if (owner.org !== null) return org_id === owner.org;

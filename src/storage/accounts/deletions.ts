@@ -1,22 +1,27 @@
 /**
- * Deleted projects, organizations and accounts whose rest is still to go, and the names that are gone for good. The note of a
- * deletion is written with the removal of the record, so nothing that cuts the rest short is forgotten. Functions of a
- * transaction. Any thread.
+ * Projects, organizations and accounts that were deleted and whose data may not be removed completely, and the names
+ * that must not be used again. The transaction that removes the record also notes the deletion, so an interrupted
+ * deletion is continued. Functions that run in a transaction. Any thread.
  */
 import type { TableReader, TableTransaction } from '../tables.ts';
 
-/** [org, project or EVERYTHING] → DeletionRow: what it held may not be all gone. Rows of older versions are null. */
+/**
+ * [org, project or EVERYTHING] → DeletionRow: a scope whose data may not be removed completely. Rows of older
+ * versions are null.
+ */
 const DELETIONS = 'project_deletions';
-/** [org, project or EVERYTHING] → when, milliseconds since the epoch: the name is never used again. */
+/**
+ * [org, project or EVERYTHING] → time of the deletion, milliseconds since the epoch. The name is never used again.
+ */
 const DELETED = 'deleted_scopes';
-/** [user] → when, milliseconds since the epoch: what the account has sent is still to go. */
+/** [user] → time of the deletion, milliseconds since the epoch. Data that the account sent is still to be removed. */
 const ACCOUNT_DELETIONS = 'account_deletions';
-/** Stands for a whole organization; no project is called so. */
+/** Stands for a whole organization. No project has this name. */
 const EVERYTHING = '';
 
 interface DeletionRow {
   at_ms: number;
-  /** All was looked through once; what was on its way at the moment of the deletion may have come since. */
+  /** All data was searched once. Data that was in transit at the time of the deletion may have arrived since. */
   is_swept: boolean;
 }
 
@@ -27,7 +32,7 @@ export interface DeletedScope {
   project_id: string | null;
 }
 
-/** One that may have left something behind. */
+/** A deletion that may have left data behind. */
 export interface Deletion extends DeletedScope, DeletionRow {}
 
 /** With the removal of its record. */
@@ -45,19 +50,19 @@ export function* listDeletions(tables: TableReader): Iterable<Deletion> {
   }
 }
 
-/** All was looked through: what comes late is looked for once more. */
+/** Notes that all data was searched once. A second search finds data that arrived late. */
 export function noteSweep(tx: TableTransaction, scope: DeletedScope): void {
   const row = keyOf(scope);
   const known = tx.get<DeletionRow | null>(DELETIONS, row);
   if (known != null) tx.write({ op: 'put', table: DELETIONS, row, value: { ...known, is_swept: true } });
 }
 
-/** Nothing of it is left, and nothing can come any more. */
+/** Ends a deletion: no data is left, and none can arrive any more. */
 export function endDeletion(tx: TableTransaction, scope: DeletedScope): void {
   tx.write({ op: 'remove', table: DELETIONS, row: keyOf(scope) });
 }
 
-/** Whether it was there once and is not any more. */
+/** Whether the scope existed and was deleted. */
 export function wasDeleted(tables: TableReader, scope: DeletedScope): boolean {
   return tables.get(DELETED, keyOf(scope)) !== undefined;
 }

@@ -1,4 +1,6 @@
-/** What users say of the product. Functions of a transaction. Any thread. */
+/**
+ * What users write about the product. Functions that run in a transaction. Any thread.
+ */
 import type { Feedback } from '../../domain/account.ts';
 import { ulidAt } from '../../std/id.ts';
 import type { TableReader, TableTransaction } from '../tables.ts';
@@ -18,7 +20,7 @@ export function writeFeedback(
   return feedback;
 }
 
-/** Takes one that was removed out of the count. */
+/** Updates the count after a row was removed. */
 export function forgetFeedback(tx: TableTransaction): void {
   countRow(tx, FEEDBACK, [], -1);
 }

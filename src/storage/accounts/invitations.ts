@@ -1,4 +1,6 @@
-/** Invitations into organizations. Functions of a transaction. Any thread. */
+/**
+ * Invitations to organizations. Functions that run in a transaction. Any thread.
+ */
 import { foldEmail, type Invitation, invitationStatus } from '../../domain/account.ts';
 import type { Role } from '../../domain/role.ts';
 import { ulidAt } from '../../std/id.ts';
@@ -14,14 +16,14 @@ const INVITATION_DAYS = 7;
 export const INVITATIONS = 'invitations';
 /** [invitation] → org. */
 const ORG_OF_INVITATION = 'org_of_invitation';
-/** [e-mail as it is compared, org] → invitation: the pending one, of which an address has one in an organization. */
+/** [normalized e-mail address, org] → invitation: the pending one. An address has at most one in an organization. */
 const BY_EMAIL = 'invitations_by_email';
 
 const DAY_MS = 86_400_000;
 
 /**
- * Invites an address; one that is invited already keeps its pending invitation, role and all.
- * @returns `created: false` for the one that was there
+ * Invites an address. If it has a pending invitation, that one stays as it is, with its role.
+ * @returns `created: false` if the invitation existed
  */
 export function invite(
   tx: TableTransaction,
@@ -50,7 +52,7 @@ export function getInvitation(tables: TableReader, org_id: string, id: string): 
   return tables.get<Invitation>(INVITATIONS, [org_id, id]);
 }
 
-/** Pending and not expired, newest first; those of the newest organizations where there are too many. */
+/** Pending and not expired, newest first. If there are too many, those of the newest organizations. */
 export function pendingFor(tables: TableReader, email: string, nowMs: number): Invitation[] {
   if (email === '') return [];
   const found: Invitation[] = [];
@@ -92,7 +94,7 @@ export function settleInvitation(
   return settled;
 }
 
-/** Takes an invitation away, whatever its state, with all that points at it. */
+/** Removes an invitation in any state, with all rows that refer to it. */
 export function forgetInvitation(tx: TableTransaction, invitation: Invitation): void {
   const { org_id, id } = invitation;
   if (tx.get<string>(BY_EMAIL, emailRow(invitation)) === id)

@@ -1,4 +1,6 @@
-/** Organizations and their members. Functions of a transaction. Any thread. */
+/**
+ * Organizations and their members. Functions that run in a transaction. Any thread.
+ */
 import type { Member, Organization } from '../../domain/account.ts';
 import type { Role } from '../../domain/role.ts';
 import { CatalogueError } from '../../errors.ts';
@@ -8,7 +10,7 @@ import { noteDeletion } from './deletions.ts';
 import { countRow, countRows, type Listing, type Page } from './page.ts';
 import { requireRoom } from './room.ts';
 
-/** What a user and an organization may have at once. One more is refused with 409. */
+/** The most organizations of a user and members of an organization. One more is refused with 409. */
 const ORGS_PER_USER_MAX = 500;
 const MEMBERS_PER_ORG_MAX = 5_000;
 
@@ -53,7 +55,10 @@ export function getMember(tables: TableReader, org_id: string, user_id: string):
   return tables.get<Member>(MEMBERS, [org_id, user_id]);
 }
 
-/** @throws CatalogueError `conflict` when the user belongs to it already, or one of the two has no room for the other */
+/**
+ * @throws CatalogueError `conflict` if the user is a member already, or if the user or the organization has reached
+ *   its limit
+ */
 export function addMember(tx: TableTransaction, member: Omit<Member, 'joined_at'>, nowMs: number): Member {
   if (roleOf(tx, member.org_id, member.user_id) !== undefined)
     throw new CatalogueError('conflict', 'Already a member of this organization');
@@ -90,7 +95,7 @@ function takeOut(tx: TableTransaction, member: Member): void {
 }
 
 /**
- * Removes the record and every membership, and notes that what is the organization's is to go.
+ * Removes the record and all memberships, and notes that the organization's data is to be removed.
  * @returns the ids of its members
  */
 export function removeOrganization(tx: TableTransaction, org_id: string, nowMs: number): string[] {
@@ -123,7 +128,7 @@ export function countMembers(tables: TableReader, org_id: string): number {
   return countRows(tables, MEMBERS, [org_id]);
 }
 
-/** What the user belongs to, newest organization first. */
+/** The user's organizations, newest first. */
 export function organizationsOf(
   tables: TableReader,
   user_id: string,

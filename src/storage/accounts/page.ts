@@ -1,6 +1,6 @@
 /**
- * Lists, newest first: rows whose last key part is an id, which sorts by the time it was made. How many there are is
- * counted as they come and go, so that a page costs as much in a long list as in a short one. Any thread.
+ * Lists, newest first. The last part of a row's key is an id, and ids sort by creation time. The length of a list is
+ * updated with each change, so a page of a long list costs as much as a page of a short one. Any thread.
  */
 import { LIST_COUNTS } from '../../domain/audit-rows.ts';
 import type { RowKey } from '../../runtime/protocol.ts';
@@ -32,7 +32,7 @@ export function readNewest<Value>(
   return { items: [...rows].map(({ value }) => value), total };
 }
 
-/** To be called with every row that comes into a list (1) or leaves it (-1). */
+/** Must be called for every row that is added to a list (1) or removed from it (-1). */
 export function countRow(tx: TableTransaction, table: string, prefix: RowKey, by: 1 | -1): void {
   tx.write({ op: 'add', table: LIST_COUNTS, row: [table, ...prefix], counts: { n: by } });
 }

@@ -1,4 +1,6 @@
-/** Projects of organizations. Functions of a transaction. Any thread. */
+/**
+ * Projects of organizations. Functions that run in a transaction. Any thread.
+ */
 import type { Project } from '../../domain/account.ts';
 import { ulidAt } from '../../std/id.ts';
 import type { TableReader, TableTransaction } from '../tables.ts';
@@ -11,10 +13,12 @@ const PROJECTS_PER_ORG_MAX = 5_000;
 
 /** [org, project] → Project, counted by organization. */
 export const PROJECTS = 'projects';
-/** [project] → org: a path names the project alone. */
+/** [project] → org, because a path contains only the project. */
 const ORG_OF_PROJECT = 'org_of_project';
 
-/** @throws CatalogueError `conflict` when the organization has as many as it may have */
+/**
+ * @throws CatalogueError `conflict` if the organization has reached its limit
+ */
 export function createProject(
   tx: TableTransaction,
   fields: Pick<Project, 'org_id' | 'name' | 'created_by'>,
@@ -41,7 +45,7 @@ export function getProject(tables: TableReader, id: string): Project | undefined
   return org_id === undefined ? undefined : tables.get<Project>(PROJECTS, [org_id, id]);
 }
 
-/** Removes the record, and notes that what is the project's is to go. */
+/** Removes the record and notes that the project's data is to be removed. */
 export function removeProject(tx: TableTransaction, { org_id, id }: Project, nowMs: number): void {
   noteDeletion(tx, { org_id, project_id: id }, nowMs);
   forgetProject(tx, { org_id, id });

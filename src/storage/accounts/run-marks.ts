@@ -1,19 +1,24 @@
-/** A person's marks of captured runs (domain/run-mark.ts). Functions of a transaction. Any thread. */
+/**
+ * The marks that users give captured runs (domain/run-mark.ts). Functions that run in a transaction. Any thread.
+ */
 import type { AuditActor } from '../../domain/account.ts';
 import { RUN_MARKS, type RunMark, type RunMarkRow } from '../../domain/run-mark.ts';
 import type { TableReader, TableTransaction } from '../tables.ts';
 import { writeAudit } from './audit.ts';
 
-/** @returns the mark of a run; undefined: it has none */
+/**
+ * @returns the mark of a run; undefined if it has no mark
+ */
 function findRunMark(tables: TableReader, runId: string): RunMarkRow | undefined {
   return tables.get<RunMarkRow>(RUN_MARKS, [runId]);
 }
 
 /**
- * Marks a run, or takes its mark away, with an entry of the audit log.
- * @param mark null: takes it away
- * @param org_id whose log has the entry; '' where captures are of no organization: then no log shows it
- * @returns the mark that the run has now; null: none
+ * Sets or removes the mark of a run, and writes an entry of the audit log.
+ * @param mark null removes the mark
+ * @param org_id the organization whose log gets the entry; '' if captures belong to no organization: then no log
+ *   shows it
+ * @returns the new mark of the run; null if it has none
  */
 export function markRun(
   tx: TableTransaction,

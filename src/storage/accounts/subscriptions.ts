@@ -1,4 +1,7 @@
-/** Subscriptions of organizations, and the processor's events that were handled. Functions of a transaction; server threads. */
+/**
+ * Subscriptions of organizations, and the payment processor's events that were handled. Functions that run in a
+ * transaction; server threads.
+ */
 import {
   type BillingEvent,
   doesRenew,
@@ -13,18 +16,18 @@ import type { TableReader, TableTransaction } from '../tables.ts';
 
 /** [org, subscription] → Subscription; org '' while its organization is unknown. */
 const SUBSCRIPTIONS = 'subscriptions';
-/** [subscription] → the org it is kept under: later events may name the subscription alone. */
+/** [subscription] → the org in its key, because later events may contain only the subscription. */
 const ORG_OF_SUBSCRIPTION = 'org_of_subscription';
-/** [customer] → org, and [org] → the customer it last paid as. */
+/** [customer] → org, and [org] → the customer of its last payment. */
 const ORG_OF_CUSTOMER = 'org_of_customer';
 const CUSTOMER_OF_ORG = 'customer_of_org';
-/** [event] → whether it meant anything to us; [when, event] → true, so that the oldest go first. */
+/** [event] → whether the event changed anything here; [time, event] → true, to find the oldest events. */
 const EVENTS = 'billing_events';
 const EVENTS_BY_TIME = 'billing_events_by_time';
 
-/** The processor sends an event again for 30 days at most. */
+/** The processor repeats an event for at most 30 days. */
 const EVENT_MEMORY_MS = 90 * 86_400_000;
-/** Old ones that each new event takes away. */
+/** Old events that are removed with each new one. */
 const FORGOTTEN_AT_ONCE = 4;
 
 export function effectiveOf(tables: TableReader, org_id: string): EffectiveSubscription {
@@ -45,7 +48,7 @@ export function planReader(tables: TableReader): PlanReader {
   return { planOf: (org_id) => effectiveOf(tables, org_id).plan };
 }
 
-/** The processor's customer for the organization: that of the subscription that counts, else the last one named. */
+/** The processor's customer for the organization: that of the subscription in force, or else the last known one. */
 export function customerOf(tables: TableReader, org_id: string): string | undefined {
   const [payer] = rankSubscriptions(subscriptionsOf(tables, org_id)).flatMap(
     ({ customer }) => customer ?? [],
@@ -59,9 +62,9 @@ export function findOutcome(tables: TableReader, event_id: string): boolean | un
 }
 
 /**
- * Takes an event in: once, however often it comes.
- * @param isOrganization whether there is an organization of that id
- * @returns what to answer, and the subscription before and after where one changed
+ * Applies an event. An event that arrives again changes nothing.
+ * @param isOrganization whether an organization with that id exists
+ * @returns what to answer, and the subscription before and after the change, if one changed
  */
 export function applyBillingEvent(
   tx: TableTransaction,
@@ -88,7 +91,7 @@ export function applyBillingEvent(
   }
   if (event.change === null)
     return { ...nothing, duplicate: false, handled, org_id: handled ? org_id : null };
-  // Kept while its organization is unknown: the event that names it may come last.
+  // Kept while its organization is unknown, because the event that names it may arrive last.
   const { id } = event.change;
   const after = mergeSubscription(kept, org_id, event.change);
   if (kept !== undefined && kept.org_id !== org_id)
@@ -112,7 +115,7 @@ function findOrganization(
   isOrganization: (org_id: string) => boolean,
 ): string {
   const owner = kept?.org_id ?? '';
-  // What the processor's object named before may be named otherwise now, but not by an older event.
+  // An object of the processor may belong to another organization now, but an older event must not change it back.
   const isOld = owner !== '' && event.change !== null && event.change.as_of_s < (kept?.object?.as_of_s ?? 0);
   const named = isOld ? undefined : event.org_ids.find(isOrganization);
   if (named !== undefined) return named;

@@ -1,6 +1,6 @@
 /**
- * What was counted, day by day (src/domain/usage.ts): rows of every database that counts, added up. A report of 365
- * days reads those days and no others. Any thread.
+ * Usage by day (src/domain/usage.ts): sums of the rows of all databases that count. A report of 365 days reads only
+ * those days. Any thread.
  */
 import {
   INTERVENTION_TOTALS,
@@ -18,7 +18,7 @@ const USAGE_ORGS_REMEMBERED = 200;
 
 const DAY_MS = 86_400_000;
 
-/** A day is not over for us before the last of its rows is written, however late. */
+/** A day counts as closed when its last row is certainly written. Rows may arrive late. */
 const OPEN_DAYS = 7;
 
 interface DaysOver {
@@ -44,7 +44,7 @@ const ZERO: UsageCounts = {
 };
 
 /**
- * One entry a day, the last one being the day of `nowMs`, days without anything too.
+ * One entry for each day, including days without usage. The last day is that of `nowMs`.
  * @param project_id null: all projects
  * @param days ≥ 1
  */
@@ -83,10 +83,7 @@ export function readUsage(
   return series;
 }
 
-/**
- * Days that are long over, added up over all projects: nothing is counted there any more, so that they are read once
- * and remembered.
- */
+/** Sums over all projects for days that are closed. These sums cannot change, so they are read once and cached. */
 function daysOver(
   stores: Stores,
   org_id: string,
@@ -100,7 +97,7 @@ function daysOver(
   }
   const known = remembered.get(org_id);
   if (known !== undefined && known.from <= from && known.to === to) return known.days;
-  // Always a whole report's days: the next question may be for more.
+  // Always reads the days of a whole report, because the next request may need more days.
   const begin = dayOf(Date.parse(to) - USAGE_DAYS_MAX * DAY_MS);
   const days = new Map<string, UsageCounts>();
   for (const { row, value } of rowsSince(stores, org_id, begin)) {
@@ -133,7 +130,7 @@ export function readInterventionTotals(
   return totals;
 }
 
-/** Interventions from one moment to another, both at the start of a day. */
+/** Interventions between two times, both at the start of a day. */
 export function readInterventions(stores: Stores, org_id: string, fromMs: number, toMs: number): number {
   const [from, to] = [dayOf(fromMs), dayOf(toMs)];
   let count = 0;
@@ -143,7 +140,7 @@ export function readInterventions(stores: Stores, org_id: string, fromMs: number
   return count;
 }
 
-/** One entry a day, the last one being the day of `nowMs`. */
+/** One entry for each day. The last day is that of `nowMs`. */
 export function readInterventionSeries(
   stores: Stores,
   org_id: string,
@@ -162,7 +159,7 @@ export function interventionsOf(counts: Partial<UsageCounts>): number {
 
 function* rowsSince({ main, runs }: Stores, org_id: string, day: string) {
   for (const tables of [main, runs]) {
-    // Keys of a day are longer than this one, and so come after it.
+    // The keys of a day extend this key, so they sort after it.
     yield* tables.range<Partial<UsageCounts>>(USAGE, { prefix: [org_id], after: [org_id, day] });
   }
 }

@@ -1,6 +1,6 @@
 /**
- * Users, and the identities by which they sign in. Functions of a transaction: what they check and what they write is
- * one step. Any thread.
+ * Users, and the identities with which they sign in. Each function runs in a transaction, so its checks and its
+ * writes are atomic. Any thread.
  */
 import { createHash } from 'node:crypto';
 import { foldEmail, type Identity, type User } from '../../domain/account.ts';
@@ -9,13 +9,13 @@ import { ulidAt } from '../../std/id.ts';
 import type { TableReader, TableTransaction } from '../tables.ts';
 
 const USERS = 'users';
-/** [digest of issuer and subject, which know no bound] → IdentityRow. */
+/** [digest of issuer and subject, which have no length limit] → IdentityRow. */
 const BY_IDENTITY = 'users_by_identity';
 
-/** [address as it is compared, user] → null. */
+/** [normalized e-mail address, user] → null. */
 const BY_EMAIL = 'users_by_email';
 
-/** The user's id; more, once an account of this identity was deleted. */
+/** The user's id, or an object if an account of this identity was deleted. */
 type IdentityRow = string | { user_id: string | null; deleted_at_ms: number };
 
 /** What an identity provider says of a person. */
@@ -25,12 +25,12 @@ interface SignIn extends Identity {
   email_verified: boolean;
 }
 
-/** A token that does not say when it was made opens no new account for so long after the old one was deleted. */
+/** After a deletion, a token without an issue time cannot open a new account for this long. */
 const UNDATED_TOKEN_MS = 86_400_000;
 
 /**
  * @returns undefined for an identity without an account
- * @throws CatalogueError `unauthenticated` for a token that is older than the deletion of the account
+ * @throws CatalogueError `unauthenticated` if the token is older than the deletion of the account
  */
 export function findUserId(tables: TableReader, identity: Identity, nowMs: number): string | undefined {
   const row = tables.get<IdentityRow>(BY_IDENTITY, [digestIdentity(identity)]);
@@ -48,7 +48,7 @@ export function getUser(tables: TableReader, id: string): User | undefined {
   return tables.get<User>(USERS, [id]);
 }
 
-/** Makes the user of an identity that has none. */
+/** Creates the user of an identity without an account. */
 export function createUser(tx: TableTransaction, signIn: SignIn, nowMs: number): User {
   const user: User = {
     id: `usr_${ulidAt(nowMs)}`,
@@ -68,7 +68,7 @@ export function createUser(tx: TableTransaction, signIn: SignIn, nowMs: number):
 }
 
 /**
- * Removes the record. What stays of the identity is its digest: tokens that were made until now open nothing any more.
+ * Removes the record but keeps the digest of the identity, so that tokens issued before the deletion are refused.
  * @param identity of the token that deletes the account; its provider's clock may be ahead
  */
 export function removeUser(tx: TableTransaction, user: User, identity: Identity, nowMs: number): void {
@@ -88,7 +88,7 @@ export function putUser(tx: TableTransaction, user: User): void {
   tx.write({ op: 'put', table: USERS, row: [user.id], value: user });
 }
 
-/** Users with this address: several providers may vouch for it. */
+/** Users with this address: several identity providers may confirm the same address. */
 export function* usersWithEmail(tables: TableReader, email: string): Iterable<string> {
   for (const { row } of tables.range(BY_EMAIL, { prefix: [foldEmail(email)] })) yield String(row[1]);
 }

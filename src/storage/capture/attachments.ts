@@ -1,13 +1,12 @@
 /**
- * Images and documents, stored once. Finds base64 text of 1 KiB (decoded) and more in bodies, keeps the decoded bytes
- * in `<db>.files/<sha256>`, and leaves a placeholder in the body, so that the body can be put together again byte for
- * byte. Runs in the capture process (find, save) and in readers (restore).
- *
- * A placeholder is `NUL @svc-file: <variant> <sha256 in hex> NUL`. A body that holds the placeholder's beginning itself
- * is left as it is (nothing is taken out), so no escaping is needed: the exchange's record says whether there are any.
- *
- * With a data key the file is sealed, and its name is made of the digest and the key: it does not say what is in it. The
- * placeholder stays the same, since it stands in what is sealed.
+ * Images and documents, each stored once. Finds base64 text of 1 KiB (decoded) and more in bodies, stores the decoded
+ * bytes in `<db>.files/<sha256>`, and replaces the text by a placeholder, from which the body can be restored byte
+ * for byte. Runs in the capture process (find, save) and in readers (restore).
+ * A placeholder is `NUL @svc-file: <variant> <sha256 in hex> NUL`. Placeholders need no escaping: a body that itself
+ * contains the beginning of a placeholder is stored unchanged, and the exchange's record says whether its bodies have
+ * placeholders.
+ * With a data key, the file is encrypted and its name is derived from the digest and the key, so the name reveals
+ * nothing about the content. The placeholder does not change, because it is inside encrypted data.
  */
 import { hash } from 'node:crypto';
 import { readFileSync, renameSync, rmSync, utimesSync, writeFileSync } from 'node:fs';
@@ -20,9 +19,9 @@ import { leaveRest } from '../../std/own-memory.ts';
 import { RecentMap } from '../../std/recent-map.ts';
 import { syncPath } from '../../std/synced-path.ts';
 
-/** Files that are known to be saved without asking the disk. */
+/** Files known to be saved, so that a save need not check the disk. */
 const MAX_KNOWN = 65_536;
-/** A file's time is written anew so often at most. */
+/** A file's modification time is updated at most this often. */
 const TOUCH_EVERY_MS = 3_600_000;
 /** Shorter base64 is no attachment. */
 export const MIN_BASE64_CHARS = Math.ceil((ATTACHMENT_BYTES_MIN * 4) / 3);
@@ -34,12 +33,12 @@ const PLACEHOLDER_NEEDLE = packNeedles([PLACEHOLDER_HEAD_BYTES]);
 const PLACEHOLDER_BYTES = PLACEHOLDER_HEAD.length + 1 + 64 + 1;
 
 /**
- * How the bytes stand in the body: `s` base64, `n` base64 without padding, `u` base64url with padding, `v` base64url
- * without, `e` base64 with `/` written `\/` as some JSON writers do, `r` the bytes themselves.
+ * How the body encodes the bytes: `s` base64, `n` base64 without padding, `u` base64url with padding, `v` base64url
+ * without padding, `e` base64 with `/` written `\/` as some JSON writers do, `r` raw bytes.
  */
 type Variant = 's' | 'n' | 'u' | 'v' | 'e' | 'r';
 
-/** One attachment found in a body: the range to take out and what to put there. */
+/** An attachment found in a body: the range to replace, and the placeholder. */
 export interface FoundAttachment {
   start: number;
   end: number;
@@ -48,19 +47,19 @@ export interface FoundAttachment {
   content: Buffer;
 }
 
-/** 1 for what base64, base64url and escaped slashes are made of. */
+/** 1 for the bytes of base64, base64url and escaped slashes. */
 const BASE64_BYTE = new Uint8Array(256);
 for (const char of 'ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/=-_\\') {
   BASE64_BYTE[char.charCodeAt(0)] = 1;
 }
 
-/** The member (or data URI) whose value may be an attachment. */
+/** The JSON key (or data URI prefix) before a value that may be an attachment. */
 const MEMBER_BEFORE =
   /(?:"(?:data|bytes|b64_json|base64|file_data|image|image_base64|partial_image_b64|content_bytes)\\?"\s*:\s*\\?"|;base64,|"images\\?"\s*:\s*\[\s*\\?"|"\s*,\s*\\?")$/;
-/** Base64 that is neither image nor document. */
+/** Base64 values that are neither images nor documents. */
 const NOT_A_FILE = /redacted_thinking|encrypted_content|"signature/;
 
-/** Whether a body may hold placeholders that its sender wrote. */
+/** Whether a body may contain placeholders that its sender wrote. */
 export function mayHoldPlaceholder(body: Buffer): boolean {
   return byteEngine.findAnyNeedle(body, 0, body.length, PLACEHOLDER_NEEDLE) >= 0;
 }
@@ -80,7 +79,7 @@ export function findAttachments(body: Buffer, from = 0, to = body.length): Found
 }
 
 function judgeRun(body: Buffer, start: number, runEnd: number): FoundAttachment | null {
-  // In JSON inside JSON the closing quote is escaped: its backslash is no part of the text.
+  // In JSON inside JSON the closing quote is escaped, and its backslash does not belong to the text.
   const end = body[runEnd - 1] === 0x5c ? runEnd - 1 : runEnd;
   const after = body[runEnd];
   if (after !== 0x22 && after !== 0x29 && after !== 0x27 && after !== 0x3e) return null;
@@ -92,7 +91,7 @@ function judgeRun(body: Buffer, start: number, runEnd: number): FoundAttachment 
   return makeAttachment(start, end, read.variant, read.content);
 }
 
-/** Decodes, and says which way of writing gives exactly this text back; null when none does. */
+/** Decodes the text, and finds the encoding that reproduces it exactly; null if no encoding does. */
 function readBase64(text: string): { variant: Variant; content: Buffer } | null {
   if (text.includes('\\')) {
     const plain = text.replaceAll('\\/', '/');
@@ -111,7 +110,7 @@ function readBase64(text: string): { variant: Variant; content: Buffer } | null 
 
 function makeAttachment(start: number, end: number, variant: Variant, content: Buffer): FoundAttachment {
   const sha256 = hash('sha256', content, 'hex');
-  // It is kept with the edits of a body.
+  // Copied, because it is kept with the edits of a body.
   const placeholder = leaveRest(Buffer.from(`${PLACEHOLDER_HEAD}${variant}${sha256}\0`, 'latin1'));
   return { start, end, placeholder, sha256, content };
 }
@@ -120,25 +119,25 @@ function makeAttachment(start: number, end: number, variant: Variant, content: B
 const BINARY_TYPE =
   /^\s*(?:image\/(?!svg)|audio\/|video\/|font\/|application\/(?:pdf|zip|gzip|x-tar|octet-stream|vnd\.(?:openxmlformats|ms-|oasis)))/i;
 
-/** Whether a body's media type says that it is an image or a document, and it is large enough to be kept apart. */
+/** Whether the media type says image or document, and the body is large enough to be stored separately. */
 export function isBinary(body: Buffer, contentType: string | null): boolean {
   return contentType !== null && body.length >= ATTACHMENT_BYTES_MIN && BINARY_TYPE.test(contentType);
 }
 
-/** The whole body as one attachment, when its media type says that it is binary; else null. */
+/** The whole body as one attachment if its media type says that it is binary; otherwise null. */
 export function wrapBinaryBody(body: Buffer, contentType: string | null): FoundAttachment | null {
   return !isBinary(body, contentType) ? null : makeAttachment(0, body.length, 'r', body);
 }
 
-/** Of the data key: what attachments are sealed and named for. */
+/** Derives the key that encrypts and names attachments from the data key. */
 const PURPOSE = 'attachment';
 
-/** The name of its file. @param key null: files are not sealed */
+/** The file name of an attachment. @param key null: files are not encrypted */
 export function nameAttachment(sha256: string, key: DataKey | null): string {
   return key === null ? sha256 : key.nameOf(PURPOSE, sha256);
 }
 
-/** As it stands in the file of that name. */
+/** The content of the file with that name, encrypted if there is a key. */
 export function sealAttachment(name: string, content: Uint8Array, key: DataKey): Buffer {
   return key.sealer(PURPOSE).seal(content, Buffer.from(name));
 }
@@ -153,16 +152,22 @@ export class AttachmentStore {
   readonly #folder: string;
   /** Written since the last sync, by name. */
   #unsynced: { name: string; sha256: string }[] = [];
-  /** A sync has failed: the next would succeed without what the system could not write and has forgotten. */
+  /**
+   * A sync has failed. The next one would succeed although the kernel has dropped the pages that it could not write.
+   */
   #isInDoubt = false;
   #made = false;
-  /** Names known to be on disk, and when that was last written down there; bounded, the oldest forgotten first. */
+  /**
+   * Names known to be on disk, and when their file times were last updated. Bounded: the oldest are dropped first.
+   */
   readonly #known = new RecentMap<string, number>(MAX_KNOWN);
 
   readonly #key: DataKey | null;
   readonly #sealer: Sealer | null;
 
-  /** @param key of the files; null: they are not sealed */
+  /**
+   * @param key null: the files are not encrypted
+   */
   constructor(folder: string, key: DataKey | null = null) {
     this.#folder = folder;
     this.#key = key;
@@ -170,10 +175,10 @@ export class AttachmentStore {
   }
 
   /**
-   * Saves the bytes under their name unless they are there; then their file's time says that they are named still
-   * (expiry.ts), an hour late at most. Written beside and renamed, so that a file is whole or
-   * missing.
-   * @throws the file system's error; nothing is left behind then
+   * Saves the bytes under their name if the file does not exist. If it exists, updates its modification time, at most
+   * an hour late, to show that it is still in use (expiry.ts). The file is written under another name and renamed, so
+   * it is never incomplete.
+   * @throws the file system's error; no incomplete file remains
    */
   save(sha256: string, content: Buffer): void {
     const nowMs = Date.now();
@@ -199,7 +204,7 @@ export class AttachmentStore {
     this.#known.set(sha256, nowMs);
   }
 
-  /** The folder may have been taken away: what comes is saved whether it is known or not. */
+  /** To be called when the folder may have been removed: later saves no longer trust the known names. */
   forget(): void {
     this.#unsynced = [];
     this.#isInDoubt = false;
@@ -207,7 +212,7 @@ export class AttachmentStore {
     this.#known.clear();
   }
 
-  /** fsync of what was written since the last call that did not fail, and of the folder. @throws the storage's error */
+  /** Syncs the files written since the last successful call, and the folder. @throws the storage's error */
   sync(): void {
     if (this.#unsynced.length === 0) return;
     try {
@@ -224,7 +229,9 @@ export class AttachmentStore {
     this.#unsynced = [];
   }
 
-  /** Writes a file anew, from what memory or the disk still has of it. @throws the storage's error, also when that is not all */
+  /**
+   * Rewrites a file from the cached or stored bytes. @throws the storage's error, also if the bytes are incomplete
+   */
   #rewrite(name: string, sha256: string): void {
     const path = join(this.#folder, name);
     const content = readFileSync(path);
@@ -241,7 +248,9 @@ export class AttachmentStore {
   }
 }
 
-/** @returns false where the file is not there, or is not ours to touch: then it is to be written anew */
+/**
+ * @returns false if the file does not exist or has another owner: then it must be written again
+ */
 function touch(path: string, nowMs: number): boolean {
   try {
     utimesSync(path, nowMs / 1_000, nowMs / 1_000);
@@ -252,9 +261,9 @@ function touch(path: string, nowMs: number): boolean {
 }
 
 /**
- * Puts the attachments back where their placeholders stand.
- * @param key of the files; null: they are not sealed
- * @throws {Error} when a file is missing or is not what its name says
+ * Replaces the placeholders by their attachments.
+ * @param key null: the files are not encrypted
+ * @throws {Error} if a file is missing or its content does not match its name
  */
 export function restoreAttachments(stored: Buffer, folder: string, key: DataKey | null = null): Buffer {
   const parts: Buffer[] = [];

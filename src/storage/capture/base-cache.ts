@@ -1,13 +1,12 @@
 /**
- * Which earlier exchange a new one is stored against, and what is kept in memory for it. Runs in the
- * capture process. Bodies here are as they came, unmasked: they never leave this thread's memory.
- *
- * It looks in this order: the last exchange of the same run; exchanges whose body looks the same at a given place, the
- * farthest place first; the last exchange on the same path (for its headers). It is bounded in bytes. The least recently used
- * exchange goes first, and one that its successor repeats whole goes at once.
- *
- * All bytes of an exchange lie in one memory that holds nothing else, and its length is what counts: a small
- * Buffer would keep the 8 KB pool alive that Node cuts it from. Dropped memory is reused, and also counts.
+ * Chooses the earlier exchange (the base) against which a new one is stored, and keeps bases in memory. Runs in the
+ * capture process. Bodies here are unmasked: they never leave the memory of this thread.
+ * The search order is: the last exchange of the same run; exchanges with the same bytes at a given place of the body,
+ * the farthest place first; the last exchange on the same path (for its headers). The cache is bounded in bytes. It
+ * drops the least recently used exchange first, and drops an exchange at once when its successor repeats it
+ * completely.
+ * Each exchange has one memory area for all its bytes, and the length of that area counts. A small Buffer would keep
+ * the whole 8 KB pool alive from which Node cuts it. Dropped areas are reused, and count too.
  */
 import { crc32 } from 'node:zlib';
 import { copyBytes } from '../../../native/byte-engine.ts';
@@ -19,7 +18,7 @@ import type { SecretSet } from './secret-set.ts';
 /** One stored exchange that others may be stored against. */
 export interface BaseEntry {
   id: number;
-  /** Exchanges that must be read before this one can be. */
+  /** Exchanges that must be read before this one. */
   depth: number;
   /** The exchange at the beginning of the chain. */
   root: number;
@@ -29,46 +28,49 @@ export interface BaseEntry {
   /** The last part of the record, as dictionary; null when there was no time for it. */
   record: Buffer | null;
   secrets: SecretSet;
-  /** All that the bodies and the record are in, from `takeMemory`. */
+  /** The memory area, from `takeMemory`, that holds the bodies and the record. */
   memory: Buffer;
 }
 
-/** Places in a body where the bytes before are taken as its fingerprint: each half as far again as the one before. */
+/**
+ * Places in a body at which the preceding bytes give a fingerprint. Each place is half as far again as the one
+ * before.
+ */
 const PLACES = Array.from({ length: 18 }, (_, i) => Math.round(1_024 * 1.5 ** i));
-/** Bytes of a fingerprint. Only a hint: candidates are compared byte for byte from the beginning. */
+/** Bytes of a fingerprint. A fingerprint is only a hint: candidates are compared byte for byte from the beginning. */
 const PRINT_BYTES = 256;
-/** Odd, with its bits far apart: the same bytes at another place are another fingerprint. */
+/** Odd and with spread bits, so that the same bytes at another place give another fingerprint. */
 const PLACE_FACTOR = 0x9e3779b1;
-/** V8 keeps whole numbers up to this in its maps without a heap object for each. */
+/** V8 stores integers up to this in maps without a heap object for each. */
 const SMALL_MASK = 0x3fff_ffff;
 const MAX_PRINTS = 65_536;
 const MAX_RUNS = 16_384;
 /** Candidates kept for one fingerprint: the latest ones. */
 const CANDIDATES = 8;
 
-/** Weight of one lookup in the share of those that found something. */
+/** Weight of one lookup in the moving share of successful lookups. */
 const SHARE_WEIGHT = 1 / 64;
-/** Below this share, only one in so many exchanges is kept. */
+/** Below this share of successful lookups, only some exchanges are kept. */
 const SHARE_MIN = 0.05;
 const KEPT_OF = 8;
 
-/** Memory is taken in lengths of which eight come between a power of two and the next: at most an eighth is left over. */
+/** Area lengths: eight between two powers of two, so at most an eighth of an area is unused. */
 const CELL_BYTES_MIN = 1_024;
 const CELL_STEPS_LOG = 3;
-/** Free memory that is so many lengths longer than what is asked for will do. */
+/** A free area may be this many lengths longer than the requested one. */
 const CELLS_LONGER = 4;
-/** Part of the bound that memory which waits to be used again may take, and one exchange. */
+/** Free areas may take this part of the bound, plus one exchange. */
 const FREE_PART = 4;
 const ENTRY_PART = 4;
-/** Objects of an entry, its places in the maps, and the objects of one edit. */
+/** Estimated size of an entry's objects, its map entries, and the objects of one edit. */
 const ENTRY_BYTES = 1_024;
 const EDIT_BYTES = 384;
 
-/** The base that was chosen and how many bytes both request bodies begin with. */
+/** The chosen base, and the length of the common beginning of both request bodies. */
 export interface ChosenBase {
   entry: BaseEntry;
   prefix: number;
-  /** Chosen for its path alone: its headers help, its body hardly. */
+  /** Chosen only because the path is the same: the headers compress well, the body hardly. */
   by_path: boolean;
 }
 
@@ -80,11 +82,11 @@ export class BaseCache {
   readonly #prints = new RecentMap<number, number[]>(MAX_PRINTS);
   readonly #paths = new RecentMap<number, number[]>(MAX_PRINTS);
 
-  /** Memory of what was dropped, by its length. */
+  /** Free memory areas, by length. */
   readonly #free = new Map<number, Buffer[]>();
   #freeBytes = 0;
 
-  /** Of the latest lookups, the share that found a base whose body helps. */
+  /** The share of recent lookups that found a base with a useful body. */
   #share = 1;
   #skipped = 0;
 
@@ -107,12 +109,17 @@ export class BaseCache {
     this.#paths.clear();
   }
 
-  /** @param id of an exchange stored lately; undefined when it is no longer here */
+  /**
+   * @param id of a recently stored exchange; returns undefined if it was dropped
+   */
   get(id: number): BaseEntry | undefined {
     return this.#entries.get(id);
   }
 
-  /** Whether to keep one more is likely to be of use: of traffic that never repeats, some are kept to notice when it does. */
+  /**
+   * Whether a further exchange is likely to be useful. For traffic that never repeats, some are kept to notice when
+   * it does.
+   */
   isWorthKeeping(): boolean {
     if (this.#share >= SHARE_MIN) return true;
     this.#skipped = (this.#skipped + 1) % KEPT_OF;
@@ -120,9 +127,9 @@ export class BaseCache {
   }
 
   /**
-   * Memory of at least this length for what is kept of one exchange. It may have belonged to a dropped exchange, which
-   * must not be read afterwards.
-   * @returns null when it is more than may be kept
+   * A memory area of at least this length for one exchange. It may have belonged to a dropped exchange, whose bytes
+   * must not be read any more.
+   * @returns null if the length exceeds the bound
    */
   takeMemory(bytes: number): Buffer | null {
     if (bytes > this.#maxBytes / ENTRY_PART) return null;
@@ -140,9 +147,9 @@ export class BaseCache {
   }
 
   /**
-   * The memory of a base that its successor repeats, for the successor; the base is dropped then. What both begin with lies
-   * there already.
-   * @returns null when it is too short, or others build on the base
+   * Passes the memory area of a base to the successor that repeats it, and drops the base. The common beginning is
+   * already in the area.
+   * @returns null if the area is too short, or if other exchanges are stored against the base
    */
   takeOver(base: BaseEntry, bytes: number): Buffer | null {
     if (base.memory.length < bytes || base.id === base.root || !this.#forget(base)) return null;
@@ -151,7 +158,7 @@ export class BaseCache {
 
   /**
    * The best base for a body, or null.
-   * @param pressed of those on the same path only the last one is looked at
+   * @param pressed true: of the exchanges on the same path only the last one is tried, to save time
    */
   choose(runId: string | null, path: string, body: Buffer, pressed: boolean): ChosenBase | null {
     const chosen = this.#find(runId, path, body, pressed);
@@ -175,8 +182,9 @@ export class BaseCache {
       if (body.length < at) continue;
       const found = this.#chooseAmong(this.#prints.get(printBody(body, place)), body);
       if (found === null) continue;
-      // To look the same so far into the body says more than a long common beginning: a clock in the system prompt
-      // ends that early. Against the run's own last request only a better beginning counts.
+      // A match this far into the body counts more than a long common beginning, because a clock in the system prompt
+      // ends a common beginning early. Against the last request of the same run, only a longer common beginning
+      // counts.
       if (best === null || found.prefix * 2 >= body.length) return found;
     }
     if (best !== null) return best;
@@ -203,7 +211,7 @@ export class BaseCache {
 
   /**
    * Keeps an exchange as a possible base.
-   * @param replaced a base whose body this one repeats: it is dropped, unless others build on it
+   * @param replaced a base whose body this one repeats; it is dropped unless other exchanges are stored against it
    */
   add(entry: BaseEntry, runId: string | null, path: string, replaced: BaseEntry | null): void {
     if (replaced !== null && replaced.id !== entry.root) this.#drop(replaced);
@@ -235,7 +243,7 @@ export class BaseCache {
     while (this.#freeBytes > this.#maxBytes / FREE_PART) this.#release();
   }
 
-  /** Gives up free memory of the length of which there is most. */
+  /** Drops free areas of the most frequent length. */
   #release(): void {
     let most: Buffer[] = [];
     let mostBytes = 0;
@@ -248,14 +256,14 @@ export class BaseCache {
   }
 }
 
-/** Bytes of a body that is kept, as `copyBody` writes it. */
+/** The length that `copyBody` needs for a body. */
 export function countCopied(body: PreparedBody): number {
   return isAsItCame(body) ? body.raw.length : body.raw.length + body.stored.length;
 }
 
 /**
- * The same body in that memory, from there on.
- * @param known so many of its first bytes are there already
+ * Copies a body into the area, starting at the offset.
+ * @param known bytes at the beginning that are already there
  */
 export function copyBody(body: PreparedBody, memory: Buffer, at: number, known = 0): PreparedBody {
   const end = at + body.raw.length;
@@ -267,7 +275,7 @@ export function copyBody(body: PreparedBody, memory: Buffer, at: number, known =
   return { ...body, raw, stored };
 }
 
-/** Nothing of it is stored otherwise than it came. */
+/** Whether the body is stored exactly as it came. */
 export function isAsItCame(body: PreparedBody): boolean {
   return body.stored === body.raw;
 }
@@ -282,14 +290,14 @@ function countEdits({ edits }: PreparedBody): number {
   return bytes;
 }
 
-/** The length of memory for so many bytes. */
+/** The area length for a number of bytes. */
 function roundCell(bytes: number): number {
   if (bytes <= CELL_BYTES_MIN) return CELL_BYTES_MIN;
   const step = 1 << (31 - Math.clz32(bytes - 1) - CELL_STEPS_LOG);
   return Math.ceil(bytes / step) * step;
 }
 
-/** A clearly longer beginning; of nearly equal ones, the one with the shorter chain under it. */
+/** A clearly longer common beginning wins. If both are nearly equal, the shorter chain wins. */
 function isBetter(prefix: number, entry: BaseEntry, than: ChosenBase): boolean {
   const margin = than.prefix / 32;
   if (prefix > than.prefix + margin) return true;

@@ -1,6 +1,6 @@
 /**
- * Gathers the records of one batch into blocks: compressed and cut into pieces for the database, or as they are, to be
- * packed later. Capture process.
+ * Collects the records of one batch into blocks. A block is either compressed and cut into pieces for the database,
+ * or stored uncompressed and packed later. Capture process.
  */
 import type { FileSealing } from '../lmdb/sealed-table.ts';
 import { closeBlock, splitClosed } from './block-sealing.ts';
@@ -15,24 +15,24 @@ import {
 } from './codec.ts';
 import type { StagedBlock } from './raw-files.ts';
 
-/** A block is closed when its records come to so many bytes, or so many exchanges. */
+/** A block is closed when its records reach this size or this number of exchanges. */
 const BLOCK_BYTES = 64 << 10;
 const BLOCK_EXCHANGES = 64;
 
-/** A block as it goes into the database. */
+/** A block in the form in which the database stores it. */
 export interface CutBlock {
   /** Id of its first exchange. */
   key: number;
   value: Buffer;
   first_piece: number;
   pieces: Buffer[];
-  /** When it is to be packed later: the raw file that it stands in, 0 for the database itself. */
+  /** Set if the block is to be packed later: the number of its raw file, or 0 for the database itself. */
   waits_in: number | null;
-  /** Of the block, when it is to be packed later. */
+  /** The block's length, if it is to be packed later. */
   bytes: number;
 }
 
-/** Where the database goes on, and what seals its blocks. */
+/** The next ids and numbers in the database, and the key that encrypts its blocks. */
 export interface WritePosition {
   readonly next_id: number;
   readonly next_piece: number;
@@ -40,9 +40,11 @@ export interface WritePosition {
   readonly sealing: FileSealing | null;
 }
 
-/** What a builder needs of the raw files. */
+/** The methods of the raw files that a builder needs. */
 export interface RawStage {
-  /** @returns null for a block that is too large. @throws the storage's error */
+  /**
+   * @returns null if the block is too large. @throws the storage's error
+   */
   stage(parts: readonly Buffer[]): StagedBlock | null;
 }
 
@@ -58,7 +60,9 @@ export class BlockBuilder {
   #open: RecordDraft[] = [];
   #openBytes = 0;
 
-  /** @param isPressed full blocks are staged as they are */
+  /**
+   * @param isPressed true: full blocks are stored uncompressed
+   */
   constructor(position: WritePosition, stage: RawStage, pace: Pace, isPressed: boolean) {
     this.#stage = stage;
     this.#sealing = position.sealing;
@@ -68,7 +72,7 @@ export class BlockBuilder {
     this.#nextPiece = position.next_piece;
   }
 
-  /** The id of the record that comes next. */
+  /** The id of the next record. */
   get next_id(): number {
     return this.#nextId;
   }
@@ -84,19 +88,20 @@ export class BlockBuilder {
     this.#nextId++;
   }
 
-  /** A block of one record, with none open. */
+  /** Adds a finished block of one record. No block may be open. */
   addBlock(block: Buffer): void {
     this.#cut(block, this.#nextId);
     this.#nextId++;
   }
 
   /**
-   * Closes the open block when it is full.
-   * @param ahead bytes of bodies that are still to come
+   * Closes the open block if it is full.
+   * @param ahead bytes of the bodies that follow
    * @throws the storage's error
    */
   closeFull(ahead: number): void {
-    // A rest too small for a raw block would have to be compressed at once: it goes with the block before it.
+    // Remaining records that are too few for a raw block would have to be compressed at once, so they go into the
+    // open block.
     const isFull = this.#isPressed
       ? this.#openBytes >= BLOCK_BYTES && ahead >= BLOCK_BYTES
       : this.#openBytes >= BLOCK_BYTES || this.#open.length >= BLOCK_EXCHANGES;
@@ -119,7 +124,7 @@ export class BlockBuilder {
     this.#nextPiece += pieces.length;
   }
 
-  /** As it is, into a raw file; into the database when it is too large for one. */
+  /** Stores the block uncompressed in a raw file, or in the database if it is too large for a raw file. */
   #putOff(records: readonly RecordDraft[], key: number): void {
     const closed =
       this.#sealing === null ? null : closeBlock(encodeBlock(records, null, 'none'), key, this.#sealing);

@@ -1,9 +1,8 @@
 /**
- * Blocks under a data key: sealed whole, before they are cut into pieces or put into a raw file, so that one call seals
- * up to 64 exchanges. Writer and readers.
- *
- * [u8 64][4 bytes 0][varint count][the block, sealed for its key in its file]: of a sealed block the number of exchanges shows,
- * at the place where that of others is.
+ * Encryption of blocks with the data key. A block is encrypted whole, before it is cut into pieces or put into a raw
+ * file, so one call encrypts up to 64 exchanges. Writer and readers.
+ * Format: [u8 64][4 bytes 0][varint count][the block, encrypted for its key in its file]. The number of exchanges
+ * stays readable, at the same place as in an unencrypted block.
  */
 import { SealError } from '../../std/data-key.ts';
 import type { FileSealing } from '../lmdb/sealed-table.ts';
@@ -25,7 +24,9 @@ export function closeBlock(block: Buffer, key: number, sealing: FileSealing | nu
   return closed;
 }
 
-/** @throws SealError when it is damaged, or is not sealed where everything is, or is where nothing is */
+/**
+ * @throws SealError if the block is damaged, unencrypted in an encrypted file, or encrypted in an unencrypted file
+ */
 export function openBlock(block: Buffer, key: number, sealing: FileSealing | null): Buffer {
   if ((block[0] === SEALED) !== (sealing !== null)) throw new SealError('not sealed as its file is');
   if (sealing === null) return block;
@@ -34,7 +35,7 @@ export function openBlock(block: Buffer, key: number, sealing: FileSealing | nul
   return sealing.open(TABLE, key, block.subarray(end + 1));
 }
 
-/** A closed block as `RawFiles` takes it: its first part short. */
+/** An encrypted block in the form that `RawFiles` takes: its first part is short. */
 export function splitClosed(closed: Buffer): Buffer[] {
   return [closed.subarray(0, COUNT_AT), closed.subarray(COUNT_AT)];
 }

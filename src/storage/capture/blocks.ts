@@ -1,8 +1,8 @@
 /**
- * Reads exchanges out of a capture file: finds the block, unpacks it with its dictionary, makes bodies from their
- * bases. Used by readers and, for the index, by the writer. Synchronous. What was unpacked lately is kept, within a
- * bound of bytes, so that reading a run in order costs one step an exchange; reading one exchange alone costs the chain
- * down to its keyframe. Any thread.
+ * Reads exchanges from a capture file: finds the block, decompresses it with its dictionary, and builds the bodies
+ * from their bases. Used by readers and, for the index, by the writer. Synchronous. Recent results stay in a cache
+ * that is bounded in bytes. So each exchange of a run that is read in order costs one step; a single exchange costs
+ * the whole chain from its keyframe. Any thread.
  */
 
 import { LinkedMap } from '../../std/linked-map.ts';
@@ -23,11 +23,11 @@ import { attachmentsFolder, type CaptureEnv, CaptureFileError, rawFolder, readMe
 import { RawFileGone, readRawBlock } from './raw-files.ts';
 import { decodeMeta, type StoredMeta } from './record.ts';
 
-/** What an entry and each of its buffers take beside their bytes: with short bodies that is most of it. */
+/** Estimated overhead of an entry and of each of its buffers. Short bodies take less than their overhead. */
 const ENTRY_BYTES = 256;
 const BUFFER_BYTES = 200;
 
-/** A map that forgets what was used least recently when its values come to more than so many bytes. */
+/** A map that drops the least recently used entries when its values exceed a number of bytes. */
 class ByteBoundedMap<V> {
   readonly #max: number;
   readonly #entries = new LinkedMap<number, { key: number; value: V; bytes: number }>();
@@ -41,7 +41,9 @@ class ByteBoundedMap<V> {
     return this.#entries.get(key)?.value;
   }
 
-  /** @returns false for a value of more than half of all bytes, which is not kept */
+  /**
+   * @returns false if the value takes more than half of the bound: then it is not kept
+   */
   set(key: number, value: V, bytes: number): boolean {
     if (bytes > this.#max / 2) return false;
     this.#bytes += bytes - (this.#entries.peek(key)?.bytes ?? 0);
@@ -60,7 +62,7 @@ interface UnpackedBlock {
   records: Buffer[];
 }
 
-/** Both stored bodies of an exchange, attachments still as placeholders. */
+/** Both stored bodies of an exchange, still with placeholders for attachments. */
 export interface StoredBodies {
   request: Buffer;
   response: Buffer;
@@ -73,13 +75,16 @@ export class BlockReader {
   readonly #rawFolder: string;
   readonly #cacheBytes: number;
   #blocks: ByteBoundedMap<UnpackedBlock>;
-  /** The last one that was too large to be kept with others: its exchanges are read in order, and each would unpack it. */
+  /**
+   * The last block that was too large for the cache. Its exchanges are read in order, and each would decompress it
+   * again.
+   */
   #large: UnpackedBlock | null = null;
   #bodies: ByteBoundedMap<StoredBodies>;
 
   /**
-   * @param path the file's own path, for messages and the attachments beside it
-   * @param cacheBytes most bytes kept of unpacked blocks, and again of bodies
+   * @param path the file's path, for messages and for its attachments
+   * @param cacheBytes bound of the cache of decompressed blocks, and of the cache of bodies
    */
   constructor(env: CaptureEnv, path: string, cacheBytes: number) {
     this.#env = env;
@@ -98,12 +103,12 @@ export class BlockReader {
     this.#large = null;
   }
 
-  /** Id of the first exchange that this file holds or will hold. */
+  /** Id of the first exchange that this file contains or will contain. */
   readFirstId(): number {
     return readMetaNumber(this.#env, 'first_id', 1);
   }
 
-  /** Id of the last exchange, or one less than the first when the file holds none. @throws {CaptureFileError} */
+  /** Id of the last exchange, or the first id minus one if the file is empty. @throws {CaptureFileError} */
   readLastId(): number {
     for (const { key, value } of this.#env.blocks.getRange({ reverse: true, limit: 1, snapshot: false })) {
       return this.#guard(key, () => key + readBlockCount(value) - 1);
@@ -117,7 +122,7 @@ export class BlockReader {
     return 1;
   }
 
-  /** What was noted about an exchange; undefined when this file does not hold it. @throws {CaptureFileError} */
+  /** The metadata of an exchange; undefined if it is not in this file. @throws {CaptureFileError} */
   readMeta(id: number): StoredMeta | undefined {
     const record = this.readRecord(id);
     if (record === undefined) return undefined;
@@ -146,7 +151,7 @@ export class BlockReader {
     }
   }
 
-  /** The record of an exchange as it stands in its block; undefined when this file does not hold it. @throws {CaptureFileError} */
+  /** The encoded record of an exchange; undefined if it is not in this file. @throws {CaptureFileError} */
   readRecord(id: number): Buffer | undefined {
     const block = this.#readBlock(id);
     return block?.records[id - block.first_id];
@@ -158,7 +163,7 @@ export class BlockReader {
       return this.#findBlock(id);
     } catch (error) {
       if (!(error instanceof CaptureFileError && error.cause instanceof RawFileGone)) throw error;
-      // Packed since this reader looked at the database.
+      // The block was packed after this reader's view of the database began.
       this.#env.root.resetReadTxn();
       return this.#findBlock(id);
     }
@@ -202,11 +207,11 @@ export class BlockReader {
     );
   }
 
-  /** Both stored bodies, attachments still as placeholders. @throws {CaptureFileError} */
+  /** Both stored bodies, still with placeholders for attachments. @throws {CaptureFileError} */
   readStored(id: number): StoredBodies | undefined {
     const known = this.#bodies.get(id);
     if (known !== undefined) return known;
-    // Down to the keyframe or to a body that is still here, then up again.
+    // Follows the chain to the keyframe or to a cached body, then builds the bodies in the opposite order.
     const chain: { id: number; parts: RecordParts }[] = [];
     let at = id;
     let base: StoredBodies | undefined;
@@ -244,7 +249,7 @@ function makeBody(base: Buffer, ops: number[], literals: Buffer): Buffer {
   return ops.length === 0 ? literals : applyDelta(base, ops, literals);
 }
 
-/** Large bodies mostly fill what they lie in together, and stay there: to copy them would cost more than is saved. */
+/** Large bodies fill most of the buffer that they share, so they stay there: a copy would cost more than it saves. */
 function leaveOthers(bodies: StoredBodies): StoredBodies {
   const { request, response } = bodies;
   const isShared = request.buffer === response.buffer;

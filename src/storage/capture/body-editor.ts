@@ -1,7 +1,7 @@
 /**
- * From a body as it came to its stored copy: attachments taken out, secrets masked. An agent's next request begins with its
- * previous one, so the edits of the previous body are kept inside the common beginning (and end), and only what is new between
- * them is scanned, with a margin that is longer than any key. Capture process.
+ * Makes the stored copy of a body: replaces attachments by placeholders and masks secrets. An agent's next request
+ * begins with its previous one. So the edits of the previous body are reused in the common beginning and end, and
+ * only the bytes between them are scanned, with a margin longer than any key. Capture process.
  */
 import { byteEngine } from '../../../native/byte-engine.ts';
 import { type ByteRange, mergeRanges } from '../../redaction/byte-range.ts';
@@ -25,24 +25,24 @@ import { applyEdits, type Edit, NO_FILES, type PreparedBody, plainBody } from '.
 import { type SecretSet, wantedOf } from './secret-set.ts';
 import { findSplitSecrets } from './stream-secrets.ts';
 
-/** Masks in one body. A body that needs more is withheld. */
+/** Most masks in one body. A body that needs more is withheld. */
 export const MASKS_PER_BODY = 100_000;
-/** Images and documents that are taken out of one body. Further ones stay in it. */
+/** Most images and documents that are stored separately per body. Further ones stay in the body. */
 const FILES_PER_BODY = 1_000;
 
 const MASK_BYTES = Buffer.from(MASK, 'latin1');
 
-/** What is looked for in a body. */
+/** What to search for in a body. */
 interface BodySearch {
   needles: SecretSet;
   shapes: boolean;
   contentType: string | null;
-  /** The body may end inside a needle; its beginning is masked then, too. */
+  /** The body may end in the middle of a secret. Then the beginning of a secret at its end is masked, too. */
   cut: boolean;
   work: Work;
 }
 
-/** What of a body is scanned, and the edits that hold before and behind it. */
+/** The range of a body to scan, and the reused edits before and behind it. */
 interface ScanSpan {
   from: number;
   to: number;
@@ -53,9 +53,9 @@ interface ScanSpan {
 }
 
 /**
- * @param base an earlier body whose edits hold for this one as far as they are alike, or null
- * @param prefix bytes that both begin with
- * @throws {WorkExceededError} when it takes more than it may
+ * @param base an earlier body, whose edits are reused where both bodies are equal, or null
+ * @param prefix length of the common beginning
+ * @throws {WorkExceededError} if the search exceeds its work limit
  */
 export function editBody(
   raw: Buffer,
@@ -68,14 +68,14 @@ export function editBody(
   if (base !== null && prefix === raw.length && prefix === base.raw.length)
     return { ...base, raw, stored: base.stored === base.raw ? raw : base.stored, new_files: NO_FILES };
   const known = base !== null && prefix > SCAN_MARGIN_BYTES ? base : null;
-  // What nearly every body is: text with nothing in it that the stored copy would have otherwise.
+  // The usual case: text without anything to mask or replace.
   if (known === null && shapes && !cut && isOfText(raw, contentType)) {
     if (byteEngine.isPlain(raw, needles.packed_all, MIN_BASE64_CHARS)) return plainBody(raw);
   }
-  // Secrets in pieces can lie anywhere before and after what is new.
+  // If secrets can be split into parts, they may lie anywhere around the new bytes.
   const inParts = isSearchedInParts(raw, contentType);
   const whole = inParts ? null : wrapBinaryBody(raw, contentType);
-  // A file with a secret in it is kept as a text is, masked.
+  // A file that contains a secret stays in the body as text, masked.
   if (
     whole !== null &&
     !mayHoldPlaceholder(raw) &&
@@ -92,9 +92,9 @@ function wholeSpan(raw: Buffer): ScanSpan {
   return { from: 0, to: raw.length, before: [], after: [], keeps_files: false };
 }
 
-/** What is new in a body between a beginning and an end that the base has as well. */
+/** The part of a body between the beginning and the end that it shares with the base. */
 function narrowSpan(raw: Buffer, base: PreparedBody, prefix: number, cut: boolean): ScanSpan {
-  // Back to where the token begins that the margin begins in: what is new may make a key of it.
+  // Goes back to the start of the token in which the margin begins, because new bytes may complete a key.
   let from = findTokenStart(raw, prefix - SCAN_MARGIN_BYTES);
   for (const edit of base.edits) {
     if (edit.start < from && edit.end > from) from = edit.start;
@@ -119,9 +119,9 @@ function narrowSpan(raw: Buffer, base: PreparedBody, prefix: number, cut: boolea
 }
 
 /**
- * Edits what is in the span.
- * @param inParts secrets may come in pieces
- * @returns null when the edits around it do not hold: the whole body has to be scanned then
+ * Edits the bytes of the span.
+ * @param inParts secrets may be split into parts
+ * @returns null if the surrounding edits cannot be reused: then the whole body must be scanned
  * @throws {WorkExceededError}
  */
 function editSpan(raw: Buffer, span: ScanSpan, search: BodySearch, inParts: boolean): PreparedBody | null {
@@ -151,9 +151,9 @@ function editSpan(raw: Buffer, span: ScanSpan, search: BodySearch, inParts: bool
 }
 
 /**
- * @param found attachments in their order
- * @param files takes those that go out of the body
- * @returns an edit for each that goes out, or has a secret in it
+ * @param found attachments in order
+ * @param files receives those that are stored separately
+ * @returns an edit for each attachment that is stored separately or contains a secret
  */
 function takeOutFiles(
   found: readonly FoundAttachment[],
@@ -171,7 +171,8 @@ function takeOutFiles(
       files.push(file);
       edits.push({ start, end, text: file.placeholder, is_file: true });
     } else {
-      // It stays in the body, in standard base64 whatever it was in: what it said is gone anyway.
+      // It stays in the body in standard base64, whatever the original variant: masking has changed the content
+      // anyway.
       const text = leaveRest(Buffer.from(maskRanges(content, inside).toString('base64'), 'latin1'));
       edits.push({ start, end, text, is_file: false });
     }
@@ -180,10 +181,10 @@ function takeOutFiles(
 }
 
 /**
- * Adds a mask for each secret that does not lie in an attachment.
- * @param edits those of attachments, in their order
- * @returns false when a secret goes on into what was not looked at
- * @throws {WorkExceededError} when there are more than one body may have
+ * Adds a mask for each secret outside attachments.
+ * @param edits the edits of the attachments, in order
+ * @returns false if a secret extends beyond the scanned bytes
+ * @throws {WorkExceededError} if the body would have more masks than allowed
  */
 function addMasks(edits: Edit[], secrets: readonly ByteRange[], from: number, to: number): boolean {
   const attachments = edits.slice();
@@ -199,21 +200,21 @@ function addMasks(edits: Edit[], secrets: readonly ByteRange[], from: number, to
   return true;
 }
 
-/** Where the token begins that goes on at `at`. */
+/** The start of the token that contains `at`. */
 function findTokenStart(bytes: Buffer, at: number): number {
   let start = at;
   while (start > 0 && (KINDS[bytes[start - 1]!]! & CHARACTERS.token) !== 0) start--;
   return start;
 }
 
-/** The longest beginning of a needle that the bytes end with, if it is long enough to be told from a word. */
+/** The longest beginning of a secret with which the bytes end, if it is long enough not to be an ordinary word. */
 function findCutNeedle(bytes: Buffer, needles: readonly Buffer[], work: Work): ByteRange[] {
   let longest = 0;
   for (const needle of needles) longest = Math.max(longest, measureCutNeedle(bytes, needle, work));
   return longest < MIN_CREDENTIAL_LENGTH ? [] : [{ start: bytes.length - longest, end: bytes.length }];
 }
 
-/** The bytes with the mask in place of each range. */
+/** The bytes with each range replaced by the mask. */
 function maskRanges(bytes: Buffer, ranges: ByteRange[]): Buffer {
   const parts: Buffer[] = [];
   let at = 0;

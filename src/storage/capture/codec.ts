@@ -105,13 +105,13 @@ class ByteCursor {
   }
 }
 
-/** A record that is not written out yet: what it is made of, one behind the other. */
+/** A record before it is written: the parts, in order. */
 export interface RecordDraft {
   parts: readonly Buffer[];
   bytes: number;
 }
 
-/** A record from its parts. Bodies are not copied here but when the block is written, once. */
+/** Builds a record from its parts. The bodies are copied only once, when the block is written. */
 export function draftRecord(
   baseDistance: number,
   requestOps: DeltaOps,
@@ -143,7 +143,7 @@ export function draftRecord(
   };
 }
 
-/** Fills the memory with the end of the record. */
+/** Writes the end of the record into the memory. */
 export function writeRecordEnd(draft: RecordDraft, out: Buffer): void {
   let to = out.length;
   for (let i = draft.parts.length - 1; i >= 0 && to > 0; i--) {
@@ -160,7 +160,9 @@ function countBytes(parts: readonly Buffer[]): number {
   return bytes;
 }
 
-/** @throws {RangeError} when the bytes are no record */
+/**
+ * @throws {RangeError} if the bytes are not a record
+ */
 export function decodeRecord(bytes: Buffer): RecordParts {
   const cursor = new ByteCursor(bytes);
   const baseDistance = cursor.readVarint();
@@ -189,7 +191,7 @@ export function decodeRecord(bytes: Buffer): RecordParts {
 /** Most bytes of a base's request that serve as dictionary. */
 const DICTIONARY_REQUEST_BYTES = 112 << 10;
 
-/** What a base gives to a dictionary. */
+/** The parts of a base that a dictionary uses. */
 export interface DictionarySource {
   /** The base's record, or at least its last DICTIONARY_BYTES. */
   record: Buffer;
@@ -197,7 +199,10 @@ export interface DictionarySource {
   request: Buffer | null;
 }
 
-/** The dictionary's bytes. A leading newline keeps it from passing for a made one (RFC 8878, section 5). */
+/**
+ * The dictionary's bytes. Without the leading newline, zstd could take them for a formatted dictionary (RFC 8878,
+ * section 5).
+ */
 function makeDictionary(source: DictionarySource): Buffer {
   const record = source.record.subarray(Math.max(0, source.record.length - DICTIONARY_BYTES));
   const request =
@@ -211,7 +216,7 @@ function makeDictionary(source: DictionarySource): Buffer {
 
 const EMPTY = Buffer.alloc(0);
 
-/** Below this, compressing costs more than it saves. */
+/** Shorter content is not compressed: that would cost more than it saves. */
 const MIN_COMPRESSED_BYTES = 96;
 
 const LEVELS = {
@@ -221,14 +226,14 @@ const LEVELS = {
 };
 
 /**
- * How much time compression may take: none (the block is stored as it is and repacked later), hurried about 250 MB/s,
- * steady half of that, patient a third of a millisecond an exchange.
+ * Effort of compression. `none`: the block is stored uncompressed and packed later. Hurried: about 250 MB/s. Steady:
+ * half of that. Patient: a third of a millisecond per exchange.
  */
 export type Pace = 'none' | keyof typeof LEVELS;
 
 /**
- * The block for these records, not yet cut into pieces.
- * @param dictionary the base's, when the block holds one exchange
+ * The block of these records, not yet cut into pieces.
+ * @param dictionary the base's, if the block contains one exchange
  */
 export function encodeBlock(
   records: readonly RecordDraft[],
@@ -240,7 +245,7 @@ export function encodeBlock(
     const raw = Buffer.allocUnsafe(size);
     writePayload(records, raw, 0);
     const params = LEVELS[pace];
-    // One output buffer; the default of 16 KiB makes many and joins them.
+    // One output buffer. The default of 16 KiB would make many buffers and join them.
     const chunkSize = Math.max(1_024, size);
     const packed =
       dictionary === null
@@ -260,8 +265,8 @@ export function encodeBlock(
 }
 
 /**
- * The bytes of a block that is stored as it is, in order; its head is first and has no checksum yet (`sealParts`). Bodies
- * are where they were.
+ * The parts of an uncompressed block, in order. The head comes first, still without a checksum (`sealParts`). Bodies
+ * are not copied.
  */
 export function draftBlock(records: readonly RecordDraft[]): Buffer[] {
   let sizesBytes = 0;
@@ -274,11 +279,11 @@ export function draftBlock(records: readonly RecordDraft[]): Buffer[] {
   return parts;
 }
 
-/** Writes the checksum into a block that lies in several parts of memory, its head in the first. */
+/** Writes the checksum of a block in several parts into its first part, which begins with the head. */
 export function sealParts(parts: readonly Buffer[]): void {
   const first = parts[0]!;
   let checksum = crc32(first.subarray(5));
-  // For no bytes zlib would answer the checksum of nothing.
+  // zlib returns the initial checksum for an empty buffer, so empty parts are skipped.
   for (let i = 1; i < parts.length; i++) if (parts[i]!.length > 0) checksum = crc32(parts[i]!, checksum);
   first.writeUInt32LE(checksum, 1);
 }
@@ -300,7 +305,7 @@ function writePayload(records: readonly RecordDraft[], into: Buffer, from: numbe
   }
 }
 
-/** A block with its head written, room for the checksum and for the payload. */
+/** A block with its head, and with space for the checksum and the payload. */
 function makeBlock(
   codec: number,
   count: number,
@@ -321,7 +326,7 @@ function sealBlock(block: Buffer): Buffer {
   return block;
 }
 
-/** A block's own description, payload still packed. */
+/** The head of a block. The payload is still compressed. */
 interface BlockHead {
   codec: number;
   count: number;
@@ -330,9 +335,9 @@ interface BlockHead {
   payload: Buffer;
 }
 
-/** Bytes of a piece: four fill a page of 4 KiB, with their heads. */
+/** Length of a piece: four pieces with their headers fill a page of 4 KiB. */
 const PIECE_BYTES = 1_000;
-/** Blocks from this size on are not cut: half a wasted page is little beside their many pages. */
+/** Larger blocks are not cut: half a wasted page is little beside their many pages. */
 const MAX_PIECED_BYTES = 64 << 10;
 const IN_PIECES = 0x80;
 const IN_RAW_FILE = 0x81;
@@ -349,7 +354,8 @@ export function cutBlock(block: Buffer, firstPiece: number): { value: Buffer; pi
   const pieces: Buffer[] = [];
   for (let i = 0; i < count; i++) pieces.push(block.subarray(i * PIECE_BYTES, (i + 1) * PIECE_BYTES));
   const rest = block.subarray(count * PIECE_BYTES);
-  // The codec, checksum and counts lead the first piece; only the exchange count is repeated here, for the last id.
+  // The codec, the checksum and the counts are in the first piece. The head repeats only the number of exchanges,
+  // from which the last id follows.
   const head = new ByteCursor(block, 5).readVarint();
   const value = Buffer.allocUnsafe(
     1 + varintSize(head) + varintSize(firstPiece) + varintSize(count) + rest.length,
@@ -362,7 +368,7 @@ export function cutBlock(block: Buffer, firstPiece: number): { value: Buffer; pi
   return { value, pieces };
 }
 
-/** The value for `blocks` of a block that stands in a raw file. */
+/** The value in `blocks` for a block in a raw file. */
 export function pointToRawBlock(count: number, { file, offset, pieces }: RawPlace): Buffer {
   const isWhole = pieces.length === 1;
   const numbers = isWhole
@@ -377,7 +383,7 @@ export function pointToRawBlock(count: number, { file, offset, pieces }: RawPlac
   return value;
 }
 
-/** Where the block of this value stands; null when it is in the database. @throws {RangeError} */
+/** The location of a block in a raw file; null if the block is in the database. @throws {RangeError} */
 export function readRawPlace(value: Buffer): RawPlace | null {
   if (value[0] !== IN_RAW_FILE && value[0] !== IN_RAW_PIECES) return null;
   const cursor = new ByteCursor(value, 1);
@@ -391,10 +397,10 @@ export function readRawPlace(value: Buffer): RawPlace | null {
 }
 
 /**
- * The whole block again.
- * @param readPiece gives a piece by its number
- * @param readRaw gives a block out of a raw file; throws when it is not there
- * @throws {RangeError} when a piece is missing
+ * Joins the pieces of a block.
+ * @param readPiece returns a piece by its number
+ * @param readRaw returns a block of a raw file; throws if it does not exist
+ * @throws {RangeError} if a piece is missing
  */
 export function joinBlock(
   value: Buffer,
@@ -418,12 +424,12 @@ export function joinBlock(
   return Buffer.concat(parts);
 }
 
-/** Whether a stored value is only the rest of a block. */
+/** Whether a value in `blocks` is only the remainder of a block in pieces. */
 export function isInPieces(value: Buffer): boolean {
   return value[0] === IN_PIECES;
 }
 
-/** Whether a stored value is a whole block in the database that was not compressed. */
+/** Whether a value in `blocks` is a whole uncompressed block. */
 export function isRawBlock(value: Buffer): boolean {
   return value.length > MAX_PIECED_BYTES && value[0] === 0;
 }
@@ -433,7 +439,9 @@ export function readBlockCount(value: Buffer): number {
   return new ByteCursor(value, value[0]! < IN_PIECES ? 5 : 1).readVarint();
 }
 
-/** @throws {RangeError} when the bytes are no block or are damaged */
+/**
+ * @throws {RangeError} if the bytes are not a block, or are damaged
+ */
 export function readBlockHead(value: Buffer): BlockHead {
   if (value.length < 8 || crc32(value.subarray(5)) !== value.readUInt32LE(1)) throw new RangeError('damaged');
   const cursor = new ByteCursor(value, 5);
@@ -451,8 +459,8 @@ export function readBlockHead(value: Buffer): BlockHead {
 
 /**
  * The records of a block.
- * @param dictionary of the exchange that `dictionary_distance` points to; null when it is 0
- * @throws {RangeError} or zlib's error when the bytes are damaged
+ * @param dictionary of the exchange to which `dictionary_distance` refers; null if it is 0
+ * @throws {RangeError} or zlib's error if the bytes are damaged
  */
 export function decodeBlock(head: BlockHead, dictionary: DictionarySource | null): Buffer[] {
   let raw = head.payload;

@@ -1,10 +1,9 @@
 /**
- * Sets a capture file with damaged pages aside under another name, whole and never deleted, so that
- * a new one can take its place. Capture process; the names any thread.
- *
- *   capture.damaged-20261122T190709123.mdb           the file as it was, for `understudy inspect` as far as it goes
- *   capture.damaged-20261122T190709123.mdb.raw/      what waited beside it to be packed
- *   capture.1-5321.damaged-20261122T190709123.mdb    the same of a file that was about to be sealed
+ * Renames a damaged capture file, so that a new one can take its place. The damaged file is kept whole and never
+ * deleted. Capture process; the names any thread.
+ *   capture.damaged-20261122T190709123.mdb the damaged file; `understudy inspect` shows what is readable
+ *   capture.damaged-20261122T190709123.mdb.raw/ its raw files, which were not packed yet
+ *   capture.1-5321.damaged-20261122T190709123.mdb the same for a file that was about to be sealed
  */
 import { existsSync, linkSync, readdirSync, renameSync, rmSync } from 'node:fs';
 import { basename, dirname, join } from 'node:path';
@@ -12,24 +11,26 @@ import { makeFolder } from '../../std/folder.ts';
 import { removeCheckpoint } from '../lmdb/checkpoint.ts';
 import { CaptureFileError, damagedPath, isDamagedName, listSealed, rawFolder } from './layout.ts';
 
-/** LMDB's error numbers for a missing page, a page of the wrong kind, a file of another format, and what follows from these. */
+/**
+ * LMDB's error numbers for a missing page, a page of the wrong type, an unknown file format, and their consequences.
+ */
 const LMDB_DAMAGE: readonly unknown[] = [
   -30_797, -30_796, -30_793, -30_787, -30_786, -30_782, -30_779, -30_778,
 ];
 
-/** The same of a copy that fails, for which it tells no number. */
+/** The same errors when a copy fails, for which LMDB gives only a text. */
 const LMDB_WORDS = /^(?:Error: )?MDB_(?:CORRUPTED|PAGE_NOTFOUND|INVALID)\b/;
 
 /**
- * Whether an error of opening a capture file, or of writing to it, says that its content is damaged. A full disk, another
- * program's file and a file of a newer version are not damage.
+ * Whether an error while opening or writing a capture file means that its content is damaged. A full disk, a file of
+ * another program or of a newer version is not damage.
  * @param isOurs the file is known to have been a capture database
  */
 export function isDamage(error: unknown, isOurs: boolean): boolean {
   if (!(error instanceof Error)) return false;
   const { code, cause, syscall } = error as Error & { code?: unknown; syscall?: string };
   if (LMDB_DAMAGE.includes(code) || LMDB_WORDS.test(error.message)) return true;
-  // A row that is not the last one of its table, though the file was opened anew (`appendRow`).
+  // `appendRow` met a later row, although the file was just opened: its content is inconsistent.
   if (code === 'EBUSY' && syscall === undefined) return true;
   if (!(error instanceof CaptureFileError))
     return cause === undefined ? code === 'damaged' : isDamage(cause, isOurs);
@@ -37,7 +38,7 @@ export function isDamage(error: unknown, isOurs: boolean): boolean {
   return isOurs && (error.code === 'truncated' || error.code === 'not_a_capture');
 }
 
-/** Whether the system refused something: a string like ENOSPC, or its number. */
+/** Whether the operating system reported the error: a code like ENOSPC, or an error number. */
 export function isOfSystem(error: unknown): boolean {
   if (!(error instanceof Error)) return false;
   const { code, cause } = error as Error & { code?: unknown };
@@ -46,22 +47,23 @@ export function isOfSystem(error: unknown): boolean {
 }
 
 /**
- * Sets the live file aside with what belongs to it alone. Nothing may have it open.
- * @returns where it is now; null when there was none
+ * Renames the live file and the files that belong only to it. No process may have it open.
+ * @returns the new path; null if the live file does not exist
  * @throws the storage's error
  */
 export function setLiveAside(path: string, now: Date): string | null {
   return existsSync(path) ? setAside(path, path, now) : null;
 }
 
-/** The same of all files that were about to be sealed. */
+/** The same for all files that were about to be sealed. */
 export function setSealingAside(path: string, now: Date): string[] {
   return listSealed(path).flatMap((file) => (file.sealing ? [setAside(file.path, path, now)] : []));
 }
 
 function setAside(file: string, live: string, now: Date): string {
   const target = freeName(file, now);
-  // Files that are moved aside and the live one may both wait for blocks in one raw file: each keeps a name of it.
+  // A renamed file and the live file may both have blocks in the same raw file, so each folder gets a hard link to
+  // it.
   const raw = rawFolder(live);
   const kept = rawFolder(target);
   for (const name of listNames(raw)) {
@@ -69,12 +71,12 @@ function setAside(file: string, live: string, now: Date): string {
     try {
       linkSync(join(raw, name), join(kept, name));
     } catch {
-      // Where a file has one name only.
+      // For file systems without hard links.
       renameSync(join(raw, name), join(kept, name));
     }
   }
   renameSync(file, target);
-  // Who reads it makes one anew; the old one would be taken for the next file's.
+  // A reader creates a new lock file. The old one would be used for the next file of that name.
   rmSync(`${file}-lock`, { force: true });
   removeCheckpoint(file);
   return target;
@@ -87,7 +89,7 @@ function freeName(file: string, now: Date): string {
   }
 }
 
-/** Names of the files that lie aside, without their folder. */
+/** Names of the damaged files that were renamed, without their folder. */
 export function listDamaged(path: string): string[] {
   const folder = dirname(path);
   return listNames(folder).filter((name) => isDamagedName(basename(path), name));

@@ -1,19 +1,19 @@
 /**
- * Says how one body is made from an earlier one: copies of ranges of the base, and literal bytes. Runs in the
- * capture process (make) and in readers on any thread (apply).
- *
- * An agent's next request is its previous one with something added near the end, so what counts is to find the common
- * beginning and end quickly, which the byte engine does (`native/`). When that leaves much (a time stamp near the
- * beginning, cache markers that moved), anchors of 32 bytes are looked up in the rest of the base to get in step again.
+ * Describes how a body is made from an earlier one (the base): ranges copied from the base, and literal bytes. Runs
+ * in the capture process (make) and in readers on any thread (apply).
+ * An agent's next request is usually its previous one with an addition near the end. So the common beginning and end
+ * must be found fast; the byte engine (`native/`) does that. If much remains between them (a time stamp near the
+ * beginning, moved cache markers), anchors of 32 bytes are looked up in the rest of the base to find further common
+ * ranges.
  */
 import { byteEngine } from '../../../native/byte-engine.ts';
 
-/** Triples: offset in the base, bytes to copy from there, literal bytes that follow. */
+/** Triples: offset in the base, number of bytes to copy, number of literal bytes that follow. */
 export type DeltaOps = number[];
 
 export interface Delta {
   ops: DeltaOps;
-  /** Ranges of the target, in order, that the ops call literal. */
+  /** The literal ranges of the target, in order. */
   literals: Buffer[];
   literal_bytes: number;
 }
@@ -28,17 +28,17 @@ export function measureCommonSuffix(a: Buffer, b: Buffer, aTo: number, bTo: numb
   return byteEngine.measureCommonSuffix(a, b, aTo, bTo, limit);
 }
 
-/** Rests shorter than this are left to the compressor, which has the previous exchange as its dictionary. */
+/** Shorter remainders are left to the compressor, which has the previous exchange as its dictionary. */
 const RESYNC_FROM_BYTES = 4_096;
 const ANCHOR_BYTES = 32;
-/** Shorter copies cost more to describe than they save. */
+/** Describing a shorter copy would take more bytes than it saves. */
 const MIN_COPY_BYTES = 64;
-/** Most bytes of the base that anchors are looked up in, together: some milliseconds at the very worst. */
+/** Most bytes of the base in which anchors are looked up, for one body: a few milliseconds at most. */
 const RESYNC_SCAN_BYTES = 16 << 20;
 
 /**
- * How `target` is made from `base`.
- * @param prefix a common beginning that is known already, if any (not longer than the true one)
+ * Describes how to make `target` from `base`.
+ * @param prefix a known common beginning, not longer than the true one; 0 if unknown
  */
 export function makeDelta(base: Buffer, target: Buffer, prefix?: number): Delta {
   const delta: Delta = { ops: [], literals: [], literal_bytes: 0 };
@@ -94,9 +94,9 @@ export function makeDelta(base: Buffer, target: Buffer, prefix?: number): Delta 
 }
 
 /**
- * Makes the target again.
+ * Makes the target.
  * @param literals all literal bytes, in order
- * @throws {RangeError} when the ops do not fit base and literals
+ * @throws {RangeError} if the ops do not fit the base and the literals
  */
 export function applyDelta(base: Buffer, ops: DeltaOps, literals: Buffer): Buffer {
   let size = 0;

@@ -1,15 +1,13 @@
 /**
- * Undoes a body's content-encoding so that secrets inside can be masked. Runs in the capture process.
- *
- * Rule. What decodes is stored decoded. Of a stream that is cut off or damaged, what decodes before the damage is
- * stored, and the exchange is marked truncated; the undecodable rest is not, because secrets in it cannot be masked.
- * A body that claims an encoding but plainly is not in it (JSON sent with `content-encoding: gzip`) is stored as it is.
- * What is left (an unknown encoding over binary bytes) is withheld. A body that begins like gzip or zstd without saying so is
- * decoded to be looked at; who asked decides what to keep.
- *
- * Bounds (`DECOMPRESSION`). What unpacks to far more than it is costs processor time, of which all bodies together get so much a
- * second: bombs spend that, and ordinary bodies, which need none of it, go on being decoded. A body that unpacks to more than the
- * most is stored up to there and marked truncated.
+ * Removes a body's content-encoding so that secrets inside can be masked. Runs in the capture process.
+ * Rule. A body that decodes is stored decoded. If a stream is cut off or damaged, the part before the damage is
+ * stored and the exchange is marked truncated; the rest is dropped, because secrets in it could not be masked. A body
+ * that names an encoding but is plain text (JSON sent with `content-encoding: gzip`) is stored unchanged. Any other
+ * body (binary bytes in an unknown encoding) is withheld. A body without the header that begins like gzip or zstd is
+ * decoded to be searched; the caller decides which form to store.
+ * Bounds (`DECOMPRESSION`). Bodies that expand to many times their size cost processor time, for which all bodies
+ * share a budget per second. Decompression bombs use up that budget; ordinary bodies do not need it and are still
+ * decoded. A body that expands beyond the largest size is stored up to that size and marked truncated.
  */
 import { promisify } from 'node:util';
 import * as zlib from 'node:zlib';
@@ -41,11 +39,11 @@ export interface DecodedBody {
   decoded: boolean;
   /** Something at the end is missing. */
   cut: boolean;
-  /** The body is empty, for this reason. */
+  /** Why the body is withheld (and empty); null if it is not. */
   withheld: WithheldCause | null;
 }
 
-/** A body without the compression that no header names. */
+/** A decompressed body whose compression no header named. */
 type UnpackedBody = Pick<DecodedBody, 'body' | 'withheld'>;
 
 type Coding = 'gzip' | 'deflate' | 'br' | 'zstd';
@@ -58,7 +56,7 @@ const CODINGS: Record<string, Coding> = {
   zstd: 'zstd',
 };
 
-/** Encodings named by a content-encoding header, outermost last; identity left out. */
+/** The encodings in a content-encoding header, outermost last, without identity. */
 export function readCodings(header: string | null): string[] {
   if (header === null) return [];
   return header
@@ -68,42 +66,49 @@ export function readCodings(header: string | null): string[] {
     .filter((name) => name !== '' && name !== 'identity' && name !== 'aws-chunked');
 }
 
-/** Whether bytes read as text: no control bytes but white space in the first 4 KiB, and UTF-8 there. */
+/** Whether the first 4 KiB are text: valid UTF-8 without control characters except white space. */
 function looksLikeText(body: Buffer): boolean {
   const head = body.subarray(0, 4_096);
   for (const byte of head) {
     if (byte < 0x20 && byte !== 0x09 && byte !== 0x0a && byte !== 0x0d) return false;
   }
-  // The cut may have split a character: up to three bytes at the end do not count.
+  // The cut may have split a character, so up to three bytes at the end are ignored.
   const text = head.toString('utf8');
   const bad = text.indexOf('�');
   return bad < 0 || bad >= text.length - 3;
 }
 
-/** Which encoding the bytes begin like, whatever a header says; null for none that can be known so. */
+/** The encoding that the first bytes indicate, whatever a header says; null if they indicate none. */
 function readMagic(body: Buffer): Coding | null {
   if (body.length < 8) return null;
   if (body[0] === 0x1f && body[1] === 0x8b && body[2] === 0x08) return 'gzip';
   return beginsLikeZstd(body) ? 'zstd' : null;
 }
 
-/** The sure sign of an encoding that has one; true for those that have none. */
+/** Whether the body begins with the signature of the encoding; true for encodings without a signature. */
 function hasMagic(body: Buffer, coding: Coding): boolean {
   if (coding === 'gzip') return body[0] === 0x1f && body[1] === 0x8b;
   if (coding === 'zstd') return body.length < 4 || beginsLikeZstd(body);
   return true;
 }
 
-/** Largest window that a decoder needs over HTTP (RFC 9659): a frame's head must not have us fetch more memory. */
+/**
+ * The largest window that a decoder must support over HTTP (RFC 9659). A frame header must not make the decoder
+ * allocate more.
+ */
 const ZSTD_PARAMS = { [zlib.constants.ZSTD_d_windowLogMax]: 23 };
 
-/** What a synchronous zlib call gives with `info`: the bytes, and the decoder that knows how many it took. */
+/**
+ * The result of a synchronous zlib call with `info`: the bytes, and the decoder, which knows how much input it used.
+ */
 interface Inflated {
   buffer: Buffer;
   engine: { bytesWritten: number };
 }
 
-/** @throws zlib's error, also when the result is larger than `max` bytes, and when bytes follow the stream */
+/**
+ * @throws zlib's error, also if the result is larger than `max` bytes or if bytes follow the stream
+ */
 function decodeAtOnce(body: Buffer, coding: Coding, max: number): Buffer {
   const options = { maxOutputLength: max, info: true };
   if (coding === 'zstd') {
@@ -121,8 +126,8 @@ function decodeAtOnce(body: Buffer, coding: Coding, max: number): Buffer {
 }
 
 /**
- * `deflate` means the zlib format, and some servers send the bare one. RFC 1950: method 8 in the low half of the first
- * byte, and the first two bytes a multiple of 31.
+ * `deflate` means the zlib format, but some servers send raw deflate. RFC 1950: method 8 is in the low half of the
+ * first byte, and the first two bytes are a multiple of 31.
  */
 function hasZlibHead(body: Buffer): boolean {
   return (body[0]! & 0x0f) === 8 && ((body[0]! << 8) | (body[1] ?? 0)) % 31 === 0;
@@ -141,14 +146,14 @@ function makeStream(body: Buffer, coding: Coding): zlib.Gunzip | zlib.BrotliDeco
   }
 }
 
-/** Decodes as far as it goes: up to damage, to the end of a cut-off stream, or to `max` bytes. */
+/** Decodes up to the damage, to the end of a cut-off stream, or to `max` bytes. */
 async function decodeWhatCanBe(body: Buffer, coding: Coding, max: number): Promise<Buffer> {
   if (coding !== 'zstd') return await decodeStream(body, coding, max);
   let whole: { bytes: Buffer; end: number };
   try {
     whole = decompressFrames(body, { maxOutputLength: max, params: ZSTD_PARAMS }, ZSTD_FRAMES.most);
   } catch {
-    // The frame with which it becomes too large is among the others.
+    // The result includes the part of the frame that exceeds the limit.
     return await decodeStream(body, coding, max);
   }
   const rest = await decodeStream(body.subarray(whole.end), coding, max - whole.bytes.length);
@@ -172,14 +177,14 @@ async function decodeStream(body: Buffer, coding: Coding, max: number): Promise<
     });
     stream.on('error', () => resolve());
     stream.on('end', () => resolve());
-    // In small pieces with a flush after each: a decoder that meets damage gives out nothing of the piece at hand.
+    // Small pieces with a flush after each: a decoder that meets damage returns nothing of the current piece.
     void feed(stream, body).then(undefined, () => resolve());
   });
   stream.destroy();
   return Buffer.concat(parts);
 }
 
-/** A damaged body is fed in so many pieces at most: each takes a turn of the thread. */
+/** Most pieces for a damaged body. Each piece takes a turn of the event loop. */
 const PIECES_MAX = 512;
 const PIECE_BYTES_MIN = 256;
 
@@ -191,7 +196,7 @@ async function feed(stream: ReturnType<typeof makeStream>, body: Buffer): Promis
   stream.end();
 }
 
-/** Whether zlib gave up because more came out than it was allowed. */
+/** Whether zlib stopped because the output exceeded the limit. */
 function isTooLarge(error: unknown): boolean {
   return (error as NodeJS.ErrnoException | null)?.code === 'ERR_BUFFER_TOO_LARGE';
 }
@@ -206,20 +211,20 @@ function judgeOpaque(body: Buffer, decoded: boolean): DecodedBody {
   return looksLikeText(body) ? { body, decoded, cut: false, withheld: null } : withhold('undecodable');
 }
 
-/** What a partly decoded body costs, by what comes out: the work itself is done on other threads. */
+/** Cost of a partly decoded body by its output. Other threads do the work itself. */
 const PARTLY_BYTES_PER_MS = 200_000;
 
-/** Decodes bodies, one after the other, within the time that there is for such as unpack to far more than they are. */
+/** Decodes bodies one after the other. Bodies that expand to many times their size share a time budget. */
 export class BodyDecoder {
   readonly #maxBytes: number;
   readonly #now: () => number;
-  /** Milliseconds that may be spent, as of `#leftAt`. */
+  /** Milliseconds left in the budget, as of `#leftAt`. */
   #left: number = DECOMPRESSION.burst_ms;
   #leftAt: number;
 
   /**
-   * @param maxBytes most bytes of a result
-   * @param now for tests: a clock that only goes on
+   * @param maxBytes largest result
+   * @param now for tests: a monotonic clock
    */
   constructor(maxBytes: number, now: () => number = () => performance.now()) {
     this.#maxBytes = maxBytes;
@@ -227,7 +232,7 @@ export class BodyDecoder {
     this.#leftAt = now();
   }
 
-  /** Whether there is time for a body that unpacks to far more than it is. */
+  /** Whether the budget allows a body that expands to many times its size. */
   #hasTime(): boolean {
     const now = this.#now();
     const earned = ((now - this.#leftAt) * DECOMPRESSION.ms_per_second) / 1_000;
@@ -242,9 +247,9 @@ export class BodyDecoder {
   }
 
   /**
-   * One layer of a whole stream.
-   * @returns null when there is no time for it
-   * @throws zlib's error, also when more comes out than may
+   * Decodes one layer of a whole stream.
+   * @returns null if the budget is used up
+   * @throws zlib's error, also if the output exceeds the limit
    */
   #decodeLayer(body: Buffer, coding: Coding): Buffer | null {
     const { free_bytes, free_for_each_byte } = DECOMPRESSION;
@@ -265,7 +270,7 @@ export class BodyDecoder {
   }
 
   /**
-   * The body without its content-encoding, by the rule above. Synchronous for whole streams, which nearly all are.
+   * The body without its content-encoding, by the rule above. Synchronous for complete streams, which nearly all are.
    * @param header the content-encoding header's value, or null
    */
   decode(body: Buffer, header: string | null): DecodedBody | Promise<DecodedBody> {
@@ -298,7 +303,7 @@ export class BodyDecoder {
       if (!this.#hasTime()) return withhold('decompression_budget');
       const part = await decodeWhatCanBe(current, coding, this.#most(current));
       this.#left -= part.length / PARTLY_BYTES_PER_MS;
-      // Nothing came out, and brotli and deflate have no mark: perhaps it never was in that encoding.
+      // No output, and brotli and deflate have no signature: the body may never have been in that encoding.
       if (part.length === 0)
         return looksLikeText(current)
           ? { body: current, decoded: i < codings.length - 1, cut: false, withheld: null }
@@ -309,8 +314,8 @@ export class BodyDecoder {
   }
 
   /**
-   * What lies in a body that begins like a compressed one without a header that says so, all layers of it.
-   * @returns null for a body that does not
+   * Decodes all layers of a body that begins like a compressed one although no header says so.
+   * @returns null if the body does not begin like that
    */
   unpack(body: Buffer): UnpackedBody | null {
     let coding = readMagic(body);

@@ -1,6 +1,6 @@
 /**
- * From one exchange to its record: which earlier exchange it is stored against, what of it differs from that one, and what
- * is kept of it so that later ones can be stored against it. Capture process.
+ * Turns an exchange into its record: chooses the earlier exchange (the base) against which it is stored, describes
+ * the differences, and keeps it as a base for later ones. Capture process.
  */
 import {
   BaseCache,
@@ -17,26 +17,30 @@ import { measureSharedPrefix, NO_FILES, type PreparedBody } from './prepared-bod
 import { listWithheld, type PreparedExchange } from './prepared-exchange.ts';
 import { encodeMeta } from './record.ts';
 
-/** Memory for earlier bodies that new ones are stored against. */
+/** Memory for the bodies of bases. */
 const BASE_CACHE_BYTES = 64 << 20;
-/** Length from which on a response is not kept as a base. */
+/** Longer responses are not kept in a base. */
 const RESPONSE_BASE_BYTES_MAX = 256 << 10;
 
-/** Exchanges that may have to be read before one can be; then comes a keyframe. */
+/** Longest chain of exchanges that must be read for one exchange; the next exchange is a keyframe. */
 const MAX_DEPTH = 48;
-/** Under pressure, exchanges with smaller requests are stored without a base while bases do not help: to look for one takes longer. */
+/**
+ * Under pressure, exchanges with smaller requests are stored without a base while bases rarely help: the search takes
+ * longer than it saves.
+ */
 const PRESSED_BASE_BYTES = 16 << 10;
 /**
- * Thorough compression takes at most this part of one core: after each one, single exchanges are compressed in less time
- * until nine times what it took has passed. Agents' turns come seconds apart, so nearly all get the thorough one.
+ * Share of one core for thorough compression. After a thorough compression, single exchanges are compressed faster
+ * until nine times its duration has passed. Agents' turns come seconds apart, so nearly all are compressed
+ * thoroughly.
  */
 const PATIENT_SHARE = 0.1;
-/** Part of a growing request by which its memory is longer: some turns fit in. */
+/** A growing request gets this fraction of its size as extra memory, so that some more turns fit. */
 const GROWTH_PART = 8;
-/** Response bodies with a shorter common beginning are not worth a delta. */
+/** Response bodies with a shorter common beginning are stored without a delta. */
 const MIN_RESPONSE_PREFIX = 512;
 
-/** An exchange as it is stored. Its bodies use memory that is valid until the batch is answered. */
+/** An exchange in its stored form. The memory of its bodies is valid until the batch is acknowledged. */
 export interface EncodedExchange {
   draft: RecordDraft;
   meta: Buffer;
@@ -48,14 +52,14 @@ interface ChainedExchange extends EncodedExchange {
   base: BaseEntry | null;
 }
 
-/** Saves an attachment under its name, before the exchange that it came with. @throws the storage's error */
+/** Saves an attachment before the exchange that contains it. @throws the storage's error */
 type SaveAttachment = (sha256: string, content: Buffer) => void;
 
 export class ExchangeEncoder {
   readonly #preparer: Preparer;
   readonly #saveAttachment: SaveAttachment;
   readonly #bases = new BaseCache(BASE_CACHE_BYTES);
-  /** When, by performance.now(), compression may take its time again. */
+  /** Time (performance.now()) from which compression may be thorough again. */
   #patientFrom = 0;
 
   constructor(preparer: Preparer, saveAttachment: SaveAttachment) {
@@ -63,13 +67,13 @@ export class ExchangeEncoder {
     this.#saveAttachment = saveAttachment;
   }
 
-  /** What comes next builds on nothing that was encoded so far. */
+  /** Later exchanges are not stored against those encoded so far. */
   forget(): void {
     this.#bases.clear();
   }
 
   /**
-   * A block of one exchange, with its base as dictionary.
+   * Encodes a block of one exchange, with its base as dictionary.
    * @throws the storage's error
    */
   encodeAlone(prepared: PreparedExchange, id: number): EncodedExchange & { block: Buffer } {
@@ -94,8 +98,8 @@ export class ExchangeEncoder {
   }
 
   /**
-   * A record for a block with others.
-   * @param pressed there is no time to compress, nor to keep answers as bases
+   * Encodes a record that shares a block with others.
+   * @param pressed no time for compression, nor for keeping answers in bases
    * @throws the storage's error
    */
   draft(prepared: PreparedExchange, id: number, pressed: boolean): EncodedExchange {
@@ -104,7 +108,7 @@ export class ExchangeEncoder {
     return isAlone ? this.#draftKeyframe(prepared) : this.#encode(prepared, id, pressed, isWorthKeeping);
   }
 
-  /** An exchange by itself, that nothing builds on. */
+  /** A keyframe that is not kept as a base. */
   #draftKeyframe(prepared: PreparedExchange): EncodedExchange {
     const request = this.#preparer.editRequest(prepared, null, 0);
     const response = this.#preparer.editResponse(prepared, null, 0);
@@ -114,9 +118,9 @@ export class ExchangeEncoder {
   }
 
   /**
-   * An exchange built on an earlier one, if any helps, and kept so that others can build on it.
+   * Encodes an exchange against its base, if one helps, and keeps it as a base for others.
    * @param pressed answers are not kept, which saves copying them
-   * @param isWorthKeeping others may build on it
+   * @param isWorthKeeping whether to keep it as a base
    */
   #encode(
     prepared: PreparedExchange,
@@ -126,7 +130,7 @@ export class ExchangeEncoder {
   ): ChainedExchange {
     const chosen = this.#chooseBase(prepared, pressed);
     const base = chosen?.entry ?? null;
-    // Edits of the base hold for this body only when the same secrets were looked for.
+    // The base's edits can be reused only if the same secrets were searched for.
     const alike = base !== null && base.secrets === prepared.secrets;
     const request = this.#preparer.editRequest(prepared, alike ? base.request : null, chosen?.prefix ?? 0);
     const responseBase = alike && base.response !== null ? base.response : null;
@@ -174,7 +178,7 @@ export class ExchangeEncoder {
     const bodyBytes = requestBytes + (kept === null ? 0 : countCopied(kept));
     const recordBytes = pressed ? 0 : Math.min(draft.bytes, DICTIONARY_BYTES);
     const repeats = base !== null && chosen !== null && chosen.prefix * 10 >= base.request.raw.length * 9;
-    // Under pressure a conversation that goes on grows where it is.
+    // Under pressure, a continued conversation reuses the memory of its base.
     const grows = pressed && repeats && isAsItCame(request) && isAsItCame(base.request);
     const taken = grows ? this.#bases.takeOver(base, requestBytes) : null;
     const room = grows ? Math.floor(requestBytes / GROWTH_PART) : 0;
@@ -195,7 +199,7 @@ export class ExchangeEncoder {
     this.#bases.add(entry, exchange.run_id, exchange.path, repeats ? base : null);
   }
 
-  /** At the end of a chain, the exchange at its beginning if it still helps, else none: a keyframe. */
+  /** At the end of a chain: the exchange at the chain's beginning if it still helps, otherwise none (a keyframe). */
   #chooseBase(prepared: PreparedExchange, pressed: boolean): ChosenBase | null {
     const { exchange } = prepared;
     const chosen = this.#bases.choose(exchange.run_id, exchange.path, prepared.request_raw, pressed);
@@ -209,12 +213,12 @@ export class ExchangeEncoder {
   #saveFiles(body: PreparedBody): void {
     if (body.new_files.length === 0) return;
     for (const file of body.new_files) this.#saveAttachment(file.sha256, file.content);
-    // The body may be kept as a base, without them.
+    // The body may be kept as a base. Its attachments must not be saved again.
     body.new_files = NO_FILES;
   }
 }
 
-/** What is kept of an exchange, and what it was built on. */
+/** The parts of an exchange to keep, and its base. */
 interface KeptParts {
   request: PreparedBody;
   response: PreparedBody;
@@ -223,7 +227,7 @@ interface KeptParts {
   pressed: boolean;
 }
 
-/** A record that builds on no other. */
+/** A record without a base. */
 function draftWhole(
   prepared: PreparedExchange,
   request: PreparedBody,
@@ -234,7 +238,7 @@ function draftWhole(
   return { draft, meta, request, response };
 }
 
-/** How `body` is made from `base`, or null when it is not worth it. */
+/** The delta from `base` to `body`, or null if it does not save enough. */
 function diff(base: PreparedBody, body: PreparedBody, rawPrefix: number | undefined): Delta | null {
   if (body.stored.length === 0 || base.stored.length === 0) return null;
   const untouched = body.stored === body.raw && base.stored === base.raw;

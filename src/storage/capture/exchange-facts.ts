@@ -1,7 +1,7 @@
 /**
- * What the index needs of one exchange: its record, and what a decoder finds in its bodies. Read once, as a rule from the
- * bodies that are still in memory while the exchange is stored; from the stored copy only if there was no time then.
- * Capture process; commands that write a capture file anew.
+ * What the index needs of one exchange: its record, and what a decoder finds in its bodies. Usually read once, while
+ * the exchange is stored and its bodies are in memory. If there is no time then, it is read later from the stored
+ * copy. Capture process; commands that rewrite a capture file.
  */
 import { type ClientRun, nameSideRun, readClientRun } from '../../domain/client-run.ts';
 import type { ExchangeRecord } from '../../domain/exchange.ts';
@@ -11,13 +11,15 @@ import type { StoredMeta } from './record.ts';
 import { type DecodedEntry, type DecodeExchange, decodeSafely, makeStoredCopy } from './stored-copy.ts';
 
 export interface ExchangeFacts {
-  /** With the kind and the wire format that the bodies tell. */
+  /** Includes the kind and the wire format, which may follow from the bodies. */
   record: ExchangeRecord;
   /** null: the exchange has nothing to decode. */
   entry: DecodedEntry | null;
-  /** The run that the client's own headers name; null without one, and where the request names its run. */
+  /**
+   * The run that the client's own headers name; null without such headers, or if the request itself names its run.
+   */
   client: ClientRun | null;
-  /** Lists what is searched in it; undefined: only the stored bodies tell. */
+  /** Lists the texts for the full-text search; undefined if only the stored bodies have them. */
   listTexts: (() => ExchangeTexts) | undefined;
 }
 
@@ -27,16 +29,20 @@ export class FactsReader {
   readonly #decode: DecodeExchange;
   readonly #runHeaders: readonly string[];
 
-  /** @param runHeaders the operator's headers that name runs, in lower case */
+  /**
+   * @param runHeaders the operator's headers that name runs, in lower case
+   */
   constructor(decode: DecodeExchange, runHeaders: readonly string[]) {
     this.#decode = decode;
     this.#runHeaders = runHeaders;
   }
 
-  /** @param readBodies called only if the bodies are needed; undefined: they are not there */
+  /**
+   * @param readBodies called only if the bodies are needed; undefined if they are not available
+   */
   read(meta: StoredMeta, readBodies: () => StoredBodies | undefined): ExchangeFacts {
     const { record } = meta;
-    // Only a POST can be a turn, also under a path that tells nothing.
+    // Only a POST can be a turn, also if its path is unknown.
     const bodies = record.shape === null && record.method !== 'POST' ? undefined : readBodies();
     if (bodies === undefined) {
       const listTexts = () => this.#listTexts(meta, readBodies);
@@ -70,7 +76,10 @@ export class FactsReader {
   }
 }
 
-/** Most bytes of facts that wait because the index lacks earlier exchanges; beyond it the stored copy is read again. */
+/**
+ * Bytes of facts that may wait for earlier exchanges to be indexed. Beyond it, facts are dropped and read again from
+ * the stored copy.
+ */
 const WAITING_BYTES = 32 << 20;
 /** Estimates: a record with its headers, and one hash of a conversation. */
 const RECORD_BYTES = 4_096;
@@ -84,14 +93,14 @@ export class WaitingFacts {
   add({ record, entry, client }: ExchangeFacts): void {
     if (this.#bytes >= WAITING_BYTES) return;
     const { findSideCall: _asked, listTexts: _told, ...kept } = entry ?? { conversation: [] };
-    // The functions of an entry hold the whole conversation.
+    // The functions of an entry refer to the whole conversation, so their results are taken now.
     const sketch = entry?.sketchSystem?.() ?? '';
     const light = entry === null ? null : ({ ...kept, sketchSystem: () => sketch } as DecodedEntry);
     this.#facts.set(record.id, { record, entry: light, client, listTexts: undefined });
     this.#bytes += weigh(entry);
   }
 
-  /** Takes out the facts of one exchange; undefined when they did not wait. */
+  /** Removes and returns the facts of one exchange; undefined if they were not waiting. */
   take(id: number): ExchangeFacts | undefined {
     const facts = this.#facts.get(id);
     if (facts === undefined) return undefined;

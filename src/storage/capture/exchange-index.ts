@@ -1,10 +1,9 @@
 /**
- * The exchange index, as its writer has it: takes what each exchange tells (exchange-facts.ts), finds the run of each turn
- * (turn-links.ts), and keeps the summaries (summary-table.ts). Readers read the table and nothing else. Capture process;
- * commands that write a capture file anew.
- *
- * Exchanges are indexed in the order of their ids. As a rule their facts come while they are stored. An exchange that was stored
- * without facts, under pressure, is read again later (`indexNext`), and later facts wait for it.
+ * The writer's side of the exchange index. It takes the facts of each exchange (exchange-facts.ts), finds the run of
+ * each turn (turn-links.ts), and stores the summaries (summary-table.ts). Readers use only the stored table. Capture
+ * process; commands that rewrite a capture file.
+ * Exchanges are indexed in id order. Facts usually arrive while the exchange is stored. An exchange that was stored
+ * without facts, under pressure, is read later (`indexNext`), and the facts of later exchanges wait for it.
  */
 import type { BlockReader } from './blocks.ts';
 import { type ExchangeFacts, FactsReader, WaitingFacts } from './exchange-facts.ts';
@@ -24,19 +23,19 @@ import {
 } from './summary-table.ts';
 import { type Correction, type LinkChanges, TurnLinks, type TurnRow } from './turn-links.ts';
 
-/** Moves that a file remembers, the latest: readers that follow it look far more often. */
+/** Moves that a file remembers, the latest ones. Readers that follow the file look far more often. */
 const MOVES_KEPT = 1_024;
 
-/** What one write puts into the file. */
+/** The content of one write. */
 interface PlannedWrite {
   facts: FactsRow[];
-  /** Keys of `facts` that a full block replaces. */
+  /** Keys in `facts` that a full block replaces. */
   gone: number[];
   links: LinkChanges;
   indexed: number;
 }
 
-/** Told each exchange that is indexed, in the order of ids, with its run. */
+/** Called for each indexed exchange, in id order, with its run. */
 export type TellIndexed = (facts: ExchangeFacts, runId: string | null) => void;
 
 export class ExchangeIndex {
@@ -48,15 +47,17 @@ export class ExchangeIndex {
   readonly #waiting = new WaitingFacts();
   readonly #tell: TellIndexed | null;
   readonly #runHeaders: readonly string[];
-  /** Last id whose summary is in the file. */
+  /** Last id whose summary is written. */
   #stored: number;
-  /** Summaries of the ids after that one, without holes, to be written. */
+  /** Summaries to write: those of the ids after that one, without gaps. */
   #pending: IndexedSummary[] = [];
-  /** By id, of summaries that are in the file. */
+  /** By id: corrections of summaries that are written already. */
   readonly #corrections = new Map<number, Correction>();
   #reader: { decode: DecodeExchange; facts: FactsReader } | null = null;
 
-  /** @param decode reads exchanges as they are stored; null: they are only indexed later */
+  /**
+   * @param decode reads exchanges while they are stored; null: they are only indexed later
+   */
   constructor(
     env: CaptureEnv,
     blocks: BlockReader,
@@ -84,29 +85,27 @@ export class ExchangeIndex {
     return this.#firstId;
   }
 
-  /** Reads exchanges as they are stored; null: there is no decoder. */
+  /** Reads exchanges while they are stored; null without a decoder. */
   get facts_reader(): FactsReader | null {
     return this.#reader?.facts ?? null;
   }
 
-  /** Last id that is indexed, written or not. */
+  /** Last indexed id, whether written or not. */
   get indexed(): number {
     return this.#stored + this.#pending.length;
   }
 
-  /** Last id whose summary is in the file. */
+  /** Last id whose summary is written. */
   get stored(): number {
     return this.#stored;
   }
 
-  /** Indexed exchanges that are not written yet. */
+  /** Number of indexed exchanges that are not written yet. */
   get pending(): number {
     return this.#pending.length;
   }
 
-  /**
-   * Takes the facts of exchanges that are about to be stored, in the order of their ids. Facts that cannot be indexed yet wait.
-   */
+  /** Takes the facts of exchanges that are about to be stored, in id order. Facts that cannot be indexed yet wait. */
   add(facts: readonly ExchangeFacts[]): void {
     for (const told of facts) {
       if (told.record.id === this.indexed + 1) this.#index(told);
@@ -142,14 +141,19 @@ export class ExchangeIndex {
     this.#tell?.(facts, run_id);
   }
 
-  /** An indexed exchange, read again; null: it is not indexed, or not there. @throws CaptureFileError when it is damaged */
+  /**
+   * Reads an indexed exchange again; null if it is not indexed or does not exist. @throws CaptureFileError if it is
+   * damaged
+   */
   readAgain(id: number): { facts: ExchangeFacts; run_id: string | null } | null {
     if (id < this.#firstId || id > this.indexed || this.#reader === null) return null;
     const facts = this.#readFacts(id);
     return facts === null ? null : { facts, run_id: this.#readSummary(id)?.run_id ?? null };
   }
 
-  /** What the index has of an exchange; null or undefined: it was not readable, or is not indexed in this file. */
+  /**
+   * The summary of an exchange; null if the exchange was not readable, undefined if it is not indexed in this file.
+   */
   readSummary(id: number): ExchangeSummary | null | undefined {
     return id < this.#firstId ? undefined : this.#readSummary(id);
   }
@@ -171,12 +175,12 @@ export class ExchangeIndex {
     }
   }
 
-  /** The indexed summaries of a block of the file; without them where the block is damaged. */
+  /** The indexed summaries of a block of the file; summaries of a damaged block count as unreadable. */
   #readBlock(key: number): readonly IndexedSummary[] {
     try {
       return this.#table.readBlock(key);
     } catch {
-      // A write into the block must not fail for ever: its exchanges count as unreadable.
+      // Later writes into the block must not fail, so its exchanges count as unreadable.
       return Array.from({ length: Math.min(blockEnd(key), this.#stored) - key + 1 }, () => null);
     }
   }
@@ -207,7 +211,7 @@ export class ExchangeIndex {
     return true;
   }
 
-  /** Writes what is pending, in a transaction. @throws lmdb's error; nothing is lost then */
+  /** Writes the pending summaries in a transaction. @throws lmdb's error; then they stay pending */
   store(): void {
     const write = this.prepareWrite();
     if (write === null) return;
@@ -215,7 +219,9 @@ export class ExchangeIndex {
     write.settle();
   }
 
-  /** What is pending, to be written in a transaction of the caller: `run` inside it, `settle` behind it. null: nothing is. */
+  /**
+   * Prepares a write in the caller's transaction: call `run` inside it and `settle` after it. null: nothing to write.
+   */
   prepareWrite(): { run(): void; settle(): void } | null {
     if (this.#pending.length === 0) return null;
     const planned = this.#planWrite();
@@ -245,7 +251,7 @@ export class ExchangeIndex {
     const gone: number[] = [];
     const planBlock = (key: number, summaries: readonly IndexedSummary[]): void => {
       facts.push(encodeBlockRow(key, summaries));
-      // A block that was full has no further rows.
+      // A block that was full has only one row.
       if (blockEnd(key) > this.#stored) for (let id = key + 1; id <= this.#stored; id++) gone.push(id);
     };
     const corrected = this.#correctBlocks();
@@ -268,7 +274,7 @@ export class ExchangeIndex {
     return { facts, gone, links, indexed };
   }
 
-  /** Blocks of the file in which a summary has changed. */
+  /** The blocks of the file in which a summary has changed. */
   #correctBlocks(): Map<number, IndexedSummary[]> {
     const blocks = new Map<number, IndexedSummary[]>();
     for (const [id, correction] of this.#corrections) {
@@ -288,7 +294,7 @@ export class ExchangeIndex {
     return { moves, forgotten_to: forgotten.at(-1)?.at ?? forgotten_to };
   }
 
-  /** The latest turns with their runs, for the `tails` of the file that comes after this one. */
+  /** The latest turns with their runs, for `tails` in the next file. */
   listCarriedTurns(): TurnRow[] {
     return this.#links.listCarried();
   }

@@ -1,10 +1,8 @@
 /**
- * A capture database as one and as it grows: its sealed files, one that is being sealed, and the live file, in the order of
- * ids. Unlike a command, which reads what is there at its start, this goes on over rotations and over a file that was set
- * aside. Lists hold indexed exchanges only: an exchange that is not indexed yet is listed once it is. Capture reader;
- * synchronous, read-only.
- *
- * Memory: the live file's reader and OPEN_CAPTURE_FILES of sealed files, each with its own bounded caches.
+ * Presents the files of a growing capture database as one: the sealed files, a file that is being sealed, and the
+ * live file, in id order. Commands see the files that existed at their start; this class also follows rotations and
+ * the replacement of a damaged file. Lists contain only indexed exchanges. Capture reader; synchronous, read-only.
+ * Memory: the live file's reader and up to OPEN_CAPTURE_FILES readers of sealed files, each with bounded caches.
  */
 import { existsSync, statSync } from 'node:fs';
 import { join } from 'node:path';
@@ -17,26 +15,26 @@ import type { ExchangeSummary } from './record.ts';
 import type { StoredCopy } from './stored-copy.ts';
 import type { RunMoves } from './summary-table.ts';
 
-/** Sealed files that a command has open at once. Each keeps up to 64 MiB unpacked. */
+/** Sealed files that are open at once. Each keeps up to 64 MiB decompressed. */
 export const OPEN_CAPTURE_FILES = 2;
 
 interface FollowedOptions {
-  /** Under which the files are; null: under none. */
+  /** The key of the files; null: they are not encrypted. */
   data_key: Uint8Array | null;
 }
 
-/** A file and the ids that are read from it. */
+/** A file, and the ids to read from it. */
 interface Part {
   path: string;
   first_id: number;
   last_id: number;
-  /** The last exchange that is listed: of a file that is still written, the last that is indexed. */
+  /** The last listed exchange. In a file that is still written, that is the last indexed one. */
   listed_id: number;
-  /** It is being sealed, which ends with the index of its last exchanges. */
+  /** The file is being sealed, and its last exchanges may not be indexed yet. */
   is_sealing: boolean;
 }
 
-/** Looks at the files that a rotation is about to change so often. */
+/** Attempts to list the files while a rotation changes them. */
 const LOOKS = 10;
 
 export class FollowedFiles {
@@ -45,30 +43,32 @@ export class FollowedFiles {
   #parts: Part[] = [];
   #live: CaptureReader | null = null;
   #liveInode: bigint | null = null;
-  /** Of sealed files, by path; the latest used last. */
+  /** Open sealed files by path, the most recently used last. */
   readonly #open = new Map<string, CaptureReader>();
   #epoch = 0;
 
-  /** @param db the live file; it need not be there yet */
+  /**
+   * @param db path of the live file, which need not exist yet
+   */
   constructor(db: string, options: FollowedOptions) {
     this.#db = db;
     this.#options = options;
   }
 
-  /** Another number when the files are others: what was being gone through then is to be begun anew. */
+  /** Changes when the files change: then an iteration must start again. */
   get epoch(): number {
     return this.#epoch;
   }
 
   /**
-   * Looks at what is there now.
-   * @returns the last id that is listed; 0 when nothing is
+   * Finds out which files and exchanges exist now.
+   * @returns the last listed id; 0 without any
    * @throws CaptureFileError
    */
   refresh(): number {
     const inode = inodeOf(this.#db);
     const oldest = this.#parts[0]?.path;
-    // Files go by age, the oldest first.
+    // Retention removes the oldest file first.
     const isGone = oldest !== undefined && oldest !== this.#db && !existsSync(oldest);
     const isSealing = this.#parts.some(({ is_sealing }) => is_sealing);
     if (this.#live === null || inode !== this.#liveInode || isGone || isSealing) this.#reopen();
@@ -76,17 +76,17 @@ export class FollowedFiles {
     return this.#listedId();
   }
 
-  /** Stored exchanges that are not listed yet, as of the last look. */
+  /** Stored exchanges that are not listed yet, as of the last `refresh`. */
   get unlisted(): number {
     return (this.#parts.at(-1)?.last_id ?? 0) - this.#listedId();
   }
 
-  /** The last stored exchange, listed or not, as of the last look; 0 when nothing is. */
+  /** The last stored exchange, listed or not, as of the last `refresh`; 0 without any. */
   get last_stored_id(): number {
     return this.#parts.at(-1)?.last_id ?? 0;
   }
 
-  /** Up to the first file whose index is not complete. */
+  /** The last id that is listed: everything up to the first file with an incomplete index. */
   #listedId(): number {
     const open = this.#parts.find(({ listed_id, last_id }) => listed_id < last_id) ?? this.#parts.at(-1);
     return open?.listed_id ?? 0;
@@ -102,12 +102,12 @@ export class FollowedFiles {
     }
   }
 
-  /** The first id that is there, as of the last look; 1 when nothing is. */
+  /** The first existing id as of the last `refresh`; 1 without any. */
   get first_id(): number {
     return this.#parts[0]?.first_id ?? 1;
   }
 
-  /** Records without headers by id, ascending; what is damaged or not indexed is left out. @throws CaptureFileError */
+  /** Records without headers by ascending id, without damaged or unindexed exchanges. @throws CaptureFileError */
   *summaries(filter: { run_id?: string; from_id?: number } = {}): Generator<ExchangeSummary> {
     const listed = this.#listedId();
     for (const part of this.#parts) {
@@ -117,7 +117,7 @@ export class FollowedFiles {
       try {
         reader = this.#read(part);
       } catch (error) {
-        // Gone by age since the last look.
+        // Retention removed the file since the last `refresh`.
         if (error instanceof CaptureFileError && error.code === 'missing') continue;
         throw error;
       }
@@ -128,7 +128,7 @@ export class FollowedFiles {
     }
   }
 
-  /** Which runs have exchanged turns because of a turn that was stored late, behind that exchange. @throws CaptureFileError */
+  /** The runs that exchanged turns because a turn was stored late, after that exchange. @throws CaptureFileError */
   movesAfter(id: number): RunMoves {
     const all: RunMoves = { moves: [], forgotten_to: 0 };
     for (const part of this.#parts) {
@@ -140,36 +140,36 @@ export class FollowedFiles {
     return all;
   }
 
-  /** The record; undefined when it is not there or damaged. */
+  /** The record; undefined if it does not exist or is damaged. */
   exchange(id: number): ExchangeRecord | undefined {
     return skipDamage(() => this.record(id));
   }
 
-  /** The stored copy as the decoders take it; undefined when it is not there or damaged. */
+  /** The stored copy in the form that decoders take; undefined if it does not exist or is damaged. */
   copy(id: number): StoredCopy | undefined {
     const part = this.#partOf(id);
     return part === undefined ? undefined : skipDamage(() => this.#read(part).copy(id));
   }
 
-  /** As `exchange`. @throws CaptureFileError when it is damaged */
+  /** Like `exchange`. @throws CaptureFileError if it is damaged */
   record(id: number): ExchangeRecord | undefined {
     const part = this.#partOf(id);
     return part === undefined ? undefined : this.#read(part).exchange(id);
   }
 
-  /** The stored body's exact bytes. @throws CaptureFileError when it is damaged */
+  /** The stored body's exact bytes. @throws CaptureFileError if it is damaged */
   body(id: number, side: 'request' | 'response'): Uint8Array | undefined {
     const part = this.#partOf(id);
     return part === undefined ? undefined : this.#read(part).body(id, side);
   }
 
-  /** Whether the bytes with that SHA-256 are kept beside the database. */
+  /** Whether the attachment with that SHA-256 is stored. */
   hasFile(sha256: string): boolean {
     const name = nameAttachment(sha256, openDataKey(this.#options.data_key));
     return existsSync(join(attachmentsFolder(this.#db), name));
   }
 
-  /** Lets go of all files; the next look opens them again. */
+  /** Closes all files. The next `refresh` opens them again. */
   close(): void {
     for (const reader of [...this.#open.values(), this.#live]) void reader?.close();
     this.#open.clear();
@@ -185,7 +185,7 @@ export class FollowedFiles {
       const before = listSealed(this.#db);
       const inode = inodeOf(this.#db);
       const live = inode === null ? null : this.#openReader(this.#db);
-      // A rotation in between moves exchanges from the live file into one that is not in the list: look again.
+      // A rotation in between moves exchanges from the live file to a file that is not in the list: then list again.
       const sealed = listSealed(this.#db);
       if (look < LOOKS && (sealed.length !== before.length || inodeOf(this.#db) !== inode)) {
         void live?.close();
@@ -200,7 +200,7 @@ export class FollowedFiles {
   }
 
   #addSealed({ path, first_id: first, last_id, sealing: is_sealing }: SealedFile): void {
-    // A file half sealed may be there twice.
+    // A file that is being sealed may be listed twice.
     const first_id = Math.max(first, (this.#parts.at(-1)?.last_id ?? 0) + 1);
     if (first_id > last_id) return;
     const part = { path, first_id, last_id, listed_id: last_id, is_sealing };
@@ -227,7 +227,7 @@ export class FollowedFiles {
     return reader;
   }
 
-  /** One that was being sealed when it was listed has another name by now. */
+  /** A file that was being sealed when it was listed may have its final name now. */
   #openSealed(part: Part): CaptureReader {
     try {
       return this.#openReader(part.path);
@@ -256,7 +256,9 @@ function skipDamage<T>(read: () => T): T | undefined {
   }
 }
 
-/** @returns null when there is no such file */
+/**
+ * @returns null if the file does not exist
+ */
 function inodeOf(path: string): bigint | null {
   return statSync(path, { bigint: true, throwIfNoEntry: false })?.ino ?? null;
 }

@@ -1,7 +1,9 @@
-/** What the head of a request comes to in the record: encoded once for many exchanges. Capture process. */
+/**
+ * The part of the record that comes from the head of a request, encoded once for many exchanges. Capture process.
+ */
 import type { CapturedExchange } from '../../domain/exchange.ts';
 
-/** What a request's head says of the meta part, as JSON, masked: the same for all that a client sends in the same way. */
+/** The JSON for a request's head in the meta part, masked. Requests that a client sends in the same way share it. */
 export interface HeadMeta {
   run_id: string;
   /** From the note to who answered. */
@@ -9,7 +11,9 @@ export interface HeadMeta {
   headers: string;
 }
 
-/** @param headers masked, as all of these */
+/**
+ * @param headers masked, like all other parameters
+ */
 export function encodeHeadMeta(
   exchange: CapturedExchange,
   runId: string | null,

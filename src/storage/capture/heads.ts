@@ -1,6 +1,6 @@
 /**
- * The heads of an exchange as they may be stored: credentials masked in headers, path, query and note. A client sends nearly
- * the same ones each time, so what the last ones came to is remembered. Capture process.
+ * The heads of an exchange in the form in which they may be stored: credentials masked in headers, path, query and
+ * note. A client sends nearly the same heads each time, so the latest results are cached. Capture process.
  */
 import { byteEngine } from '../../../native/byte-engine.ts';
 import { mayNameRun } from '../../domain/client-run.ts';
@@ -17,19 +17,19 @@ import { MaskedLabels } from './masked-labels.ts';
 import { type SecretSet, SecretSets, wantedOf } from './secret-set.ts';
 
 /**
- * Bytes that are read to find the secrets of one exchange: a fixed number, and more for each byte of the exchange. A body that
- * needs more is withheld: it may contain further secrets.
+ * Bytes that may be read to find the secrets of one exchange: a fixed number, and more for each byte of the exchange.
+ * A body that needs more is withheld, because it may contain further secrets.
  */
 export const REDACTION_WORK = { bytes: 4 << 20, for_each_byte: 96 } as const;
 
-/** Bounds of what is remembered about headers and credentials; emptied when full. */
+/** Bounds of the caches for headers and credentials. A full cache is emptied. */
 const MAX_REMEMBERED = 1_024;
-/** Of one of them; longer ones are not remembered. */
+/** Longest text that is cached. */
 const MAX_REMEMBERED_LENGTH = 16_384;
 
 const NO_BYTES = new Uint8Array(0);
 
-/** The heads of one exchange, masked, and what its bodies are to be searched for. */
+/** The masked heads of one exchange, and the secrets to search for in its bodies. */
 interface PreparedHeads {
   secrets: SecretSet;
   meta: HeadMeta;
@@ -38,31 +38,31 @@ interface PreparedHeads {
   request_coding: string | null;
 }
 
-/** A request's headers as they are stored, and the secrets in them and in its query. */
+/** A request's stored headers, and the secrets in the headers and the query. */
 interface RequestHeaders {
   headers: string;
-  /** Nothing was masked but what its header's name says is a credential. */
+  /** Only headers whose names mean credentials were masked. */
   is_plain: boolean;
   secrets: SecretSet;
-  /** Of the credential that it came with; null without one. */
+  /** Fingerprint of the request's credential; null without one. */
   sign: string | null;
 }
 
-/** All that the last request of a form came to, and what it came from. */
+/** The results for the last request of a form, and that request. */
 interface RequestHead {
   exchange: CapturedExchange;
   secrets: SecretSet;
   meta: HeadMeta;
   /**
-   * For other requests of the form: `meta.headers` without the values that vary, in pieces between which those stand. null
-   * when what is masked may depend on one of those: then each request is looked at anew.
+   * For further requests of the form: the JSON of `meta.headers`, split at the values that vary. null if masking may
+   * depend on one of those values: then each request is masked separately.
    */
   pieces: readonly string[] | null;
   type: string | null;
   coding: string | null;
 }
 
-/** Whether all that makes up a head but the headers and the run is equal. */
+/** Whether everything in the head is equal, except the headers and the run. */
 function isSameRoute(a: CapturedExchange, b: CapturedExchange): boolean {
   return (
     a.query === b.query &&
@@ -80,15 +80,16 @@ export class HeadPreparer {
   readonly #labels: MaskedLabels;
   readonly #runHeaders: readonly string[];
   readonly #requests = new Map<string, RequestHeaders>();
-  /** Whole heads by the very form, or by the very array of headers, for those that read equal ones into one. */
+  /** Cached heads by form object, or by header array for callers that reuse one array for equal headers. */
   readonly #recent = new Map<RequestForm | readonly string[], RequestHead>();
   readonly #secretSets: SecretSets;
 
   /**
    * @param redact mask key shapes, too
    * @param operatorSecrets masked in every exchange: credentials that the gateway adds to requests
-   * @param dataDir where the secret that keeps masked labels apart lies; null: it lasts as long as this object
-   * @param runHeaders of the operator's own that name runs, in lower case
+   * @param dataDir folder of the secret that keeps masked labels distinct; null: a secret for the lifetime of this
+   *   object
+   * @param runHeaders the operator's headers that name runs, in lower case
    */
   constructor(
     redact: boolean,
@@ -103,8 +104,8 @@ export class HeadPreparer {
   }
 
   /**
-   * @param work that the exchange is worth; for the answer's head more is allowed
-   * @throws {import('../../redaction/work.ts').WorkExceededError} when it takes more than it may
+   * @param work the work limit of the exchange; the answer's head raises it
+   * @throws {import('../../redaction/work.ts').WorkExceededError} if masking exceeds the limit
    */
   prepare(exchange: CapturedExchange, work: Work): PreparedHeads {
     const known = this.#recall(exchange);
@@ -124,7 +125,7 @@ export class HeadPreparer {
     return { secrets, meta, response_headers: responseHeaders, request_type: type, request_coding: coding };
   }
 
-  /** The head of the last request of the form, or this one's. */
+  /** The cached head of the request's form, or a new one from this request. */
   #recall(exchange: CapturedExchange): RequestHead {
     const key = exchange.request_form ?? exchange.request_headers;
     const recent = this.#recent.get(key);
@@ -154,7 +155,7 @@ export class HeadPreparer {
     }
     const end = sign === null ? '' : `\n${CREDENTIAL_FIELD}\n${sign}`;
     const meta = encodeHeadMeta(exchange, runId, note, path, query, headers + end);
-    // Without its bodies, whose memory is not for keeping.
+    // The cached copy is without bodies, whose memory is reused.
     const route = { ...exchange, response_headers: [], request_body: NO_BYTES, response_body: NO_BYTES };
     return {
       exchange: route,
@@ -184,7 +185,7 @@ export class HeadPreparer {
     return read;
   }
 
-  /** The same headers, in which sessions that were masked stay apart. */
+  /** The same headers, with distinct text for masked sessions that differ. */
   #tellSessionsApart(masked: string, text: string): string {
     const lines = masked.split('\n');
     const came = text.split('\n');
@@ -197,7 +198,7 @@ export class HeadPreparer {
   }
 }
 
-/** The value of a header, the last one if it comes more than once; null when it is not there. */
+/** The value of a header, the last one if it occurs more than once; null if it is missing. */
 export function findHeader(headers: readonly string[], name: string): string | null {
   for (let i = headers.length - 2; i >= 0; i -= 2) {
     const key = headers[i]!;
@@ -206,7 +207,7 @@ export function findHeader(headers: readonly string[], name: string): string | n
   return null;
 }
 
-/** All values of a header in order, joined with a comma; null when it is not there. */
+/** All values of a header in order, joined with a comma; null if it is missing. */
 export function joinHeader(headers: readonly string[], name: string): string | null {
   let joined: string | null = null;
   for (let i = 0; i + 1 < headers.length; i += 2) {
@@ -217,17 +218,17 @@ export function joinHeader(headers: readonly string[], name: string): string | n
   return joined;
 }
 
-/** A part of a head without the secrets and, if wanted, without key shapes. */
+/** A part of a head with secrets and, if requested, key shapes masked. */
 function maskHead(text: string, secrets: SecretSet, shapes: boolean, work: Work): string {
   if (text.length < MIN_CREDENTIAL_LENGTH) return text;
-  // Characters beyond latin1 become one byte each; only positions are used.
+  // Characters beyond latin1 become one byte each. Only positions are used.
   const bytes = Buffer.from(text, 'latin1');
   return maskRangesOfText(text, mergeRanges(findSecrets(bytes, wantedOf(secrets, shapes), work)));
 }
 
 /**
- * Flat headers as `name\nvalue\n…`, credentials masked. Neither can hold a newline.
- * @param session of a request: what `findOpenSession` says
+ * Flat headers as `name\nvalue\n…`, with credentials masked. Neither names nor values can contain a newline.
+ * @param session of a request: the result of `findOpenSession`
  */
 function maskHeaders(headers: readonly string[], session: string | null = null): string {
   let text = '';
@@ -242,9 +243,9 @@ function maskHeaders(headers: readonly string[], session: string | null = null):
 }
 
 /**
- * Cuts headers in which no value was masked in part at the values that vary, as JSON.
- * @param end stands behind the headers
- * @returns null when one of those is more than a value
+ * Splits headers, as JSON, at the values that vary. The caller makes sure that no value is partly masked.
+ * @param end JSON that follows the headers
+ * @returns null if a varying header has more than a value
  */
 function cutVarying(
   { request_form, request_headers }: CapturedExchange,
@@ -285,7 +286,7 @@ function encodePiece(text: string): string {
   return PLAIN_TEXT.test(text) ? text : JSON.stringify(text).slice(1, -1);
 }
 
-/** Whether nothing of a request's head is otherwise than in one of the same form. */
+/** Whether the request's head equals another request's head of the same form. */
 function isSameRequest(
   known: CapturedExchange,
   { run_id, request_form, request_headers }: CapturedExchange,
@@ -299,8 +300,8 @@ function isSameRequest(
 }
 
 /**
- * What is otherwise, as far as it is long enough to hold a secret, to be searched for one.
- * @returns null when the request has to be read by itself
+ * The differing values that are long enough to contain a secret, for the search.
+ * @returns null if the request must be masked separately
  */
 function readOwn(
   known: CapturedExchange,
@@ -310,14 +311,14 @@ function readOwn(
   if (request_form === undefined) return text;
   for (const at of request_form.varying) {
     const value = request_headers[at]!;
-    // A query may be in it, whose secrets are known by their names.
+    // The value may contain a query, in which parameter names mark secrets.
     if (value.includes('=')) return null;
     if (value.length >= MIN_CREDENTIAL_LENGTH) text += `\n${value}`;
   }
   return text;
 }
 
-/** The head of a request that is free of secrets where it differs from the known one. */
+/** The head of a request whose differences from the cached one contain no secrets. */
 function completeHead(
   { pieces, meta, exchange }: RequestHead,
   { run_id, request_form, request_headers }: CapturedExchange,
@@ -335,14 +336,16 @@ function completeHead(
   };
 }
 
-/** Texts longer than this are looked at in another way. */
+/** Longer texts are searched in another way. */
 const SCRATCH_BYTES = 8_192;
 const scratch = Buffer.allocUnsafeSlow(SCRATCH_BYTES);
 
-/** Whether there is surely none of the secrets in the text and no key shape. One look; false also for a long text. */
+/**
+ * Whether the text certainly contains neither a secret nor a key shape. One quick check; also false for a long text.
+ */
 function isFreeOf(text: string, secrets: SecretSet): boolean {
   if (text.length > SCRATCH_BYTES) return false;
-  // Characters beyond latin1 become one byte each, in the text as in the secrets.
+  // Characters beyond latin1 become one byte each, both in the text and in the secrets.
   const bytes = scratch.write(text, 0, 'latin1');
   return byteEngine.isPlain(scratch.subarray(0, bytes), secrets.packed_all, MORE_THAN_FITS);
 }

@@ -1,17 +1,17 @@
 /**
- * How far the index is behind what is stored: how many exchanges it lacks, and since when the oldest of them has been stored.
- * Capture process.
- *
- * Memory: a mark a second at most, and MARKS_MAX in all; beyond it the oldest marks go, and the age counts from the next one.
+ * How far the index is behind the stored exchanges: how many exchanges it lacks, and when the oldest of them was
+ * stored. Capture process.
+ * Memory: at most one mark a second and MARKS_MAX marks. Beyond that, the oldest marks are dropped, and the age
+ * counts from the oldest remaining one.
  */
 
 interface IndexBehind {
   exchanges: number;
-  /** Age of the oldest of them; 0 without any. */
+  /** Age of the oldest exchange that is not indexed; 0 without any. */
   seconds: number;
 }
 
-/** The exchanges up to an id had been stored by then. */
+/** All exchanges up to an id were stored by that time. */
 interface StoredMark {
   last_id: number;
   at_ms: number;
@@ -23,7 +23,7 @@ const MARKS_MAX = 86_400;
 export class IndexBacklog {
   #marks: StoredMark[] = [];
 
-  /** Exchanges up to an id are stored now. */
+  /** Records that exchanges up to an id are stored now. */
   note(lastId: number): void {
     const at_ms = performance.now();
     const newest = this.#marks.at(-1);
@@ -34,7 +34,7 @@ export class IndexBacklog {
 
   /**
    * @param indexed the last exchange that readers find in the index
-   * @param lastId the last exchange that is stored
+   * @param lastId the last stored exchange
    */
   measure(indexed: number, lastId: number): IndexBehind {
     let gone = 0;

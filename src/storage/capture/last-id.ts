@@ -1,18 +1,21 @@
 /**
- * The last id that was given, in a separate file beside the database. If the database is damaged, the next one goes on
- * after that id. The writer writes it after each commit, in place and without a sync, in a few microseconds; it may be one batch
- * behind. The file also shows that the database is one of ours. Capture process; the main thread reads it at the start.
+ * The last used id, in a separate file beside the database. If the database is damaged, a new one continues after
+ * that id. The writer updates the file after each commit, in place and without a sync, in a few microseconds, so it
+ * may be one batch behind. The file also proves that the database was created by this program. Capture process; the
+ * main thread reads it at the start.
  */
 import { closeSync, openSync, readFileSync, writeSync } from 'node:fs';
 
-/** As many digits as an id may have, so that every text has the same length and the file never grows. */
+/** Digits of the largest id: every text has this length, so the file never grows. */
 const DIGITS = 16;
 
 function placeOf(path: string): string {
   return `${path}.last-id`;
 }
 
-/** @returns the id; 0 where there is no such file, or it says nothing */
+/**
+ * @returns the id; 0 if the file does not exist or is not valid
+ */
 export function readLastId(path: string): number {
   try {
     const id = Number(readFileSync(placeOf(path), 'latin1'));
@@ -33,7 +36,7 @@ export class LastIdFile {
     this.#place = placeOf(path);
   }
 
-  /** Never throws: an id that is not noted costs nothing until the database is damaged, too. */
+  /** Never throws: a missing update matters only if the database is damaged later. */
   note(id: number): void {
     if (id === this.#id) return;
     try {

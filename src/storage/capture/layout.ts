@@ -36,21 +36,21 @@ import {
 import { refuseHalfRestored } from '../restore-marker.ts';
 
 /**
- * Of everything in the file. A reader refuses files with a higher number. 2: blocks may stand in raw files. 3: there also in
- * several pieces. 4: in a file without a key, summaries and tails may have checksums. 5: the last block of summaries may have
- * several rows (summary-table.ts).
+ * Format number of new files. A reader refuses files with a higher number. 2: blocks may be in raw files. 3: also in
+ * several pieces there. 4: in a file without a key, summaries and tails may have checksums. 5: the last block of
+ * summaries may have several rows (summary-table.ts).
  */
 export const CAPTURE_FORMAT = 5;
 
 /**
- * For new files; LMDB reads the size from the file. Every commit writes some pages anew, and the file keeps about two
- * dozen of those in circulation: with small pages that is 100 KB. Larger values are cut to fit (codec.ts).
+ * Page size of new files; LMDB reads it from the file. Every commit rewrites some pages, and about two dozen of those
+ * stay in circulation: with small pages, that is 100 KB. Larger values are cut to fit (codec.ts).
  */
 const PAGE_BYTES = 4_096;
 
 type CaptureFileFault = 'missing' | 'not_a_capture' | 'truncated' | 'damaged' | 'newer_format' | 'unreadable';
 
-/** A capture file that cannot be opened or read; `code` says why, the message names the file and what to do. */
+/** A capture file cannot be opened or read. `code` is the reason; the message names the file and the remedy. */
 export class CaptureFileError extends Error {
   readonly code: CaptureFileFault;
   readonly path: string;
@@ -64,7 +64,7 @@ export class CaptureFileError extends Error {
 }
 
 /**
- * Whatever a reader throws that is no CaptureFileError means that the file is damaged: says so, with the file's name.
+ * Reports any other error of a reader as damage, with the file's name.
  * @throws {CaptureFileError}
  */
 export function nameDamage<T>(path: string, read: () => T): T {
@@ -85,15 +85,15 @@ export interface CaptureEnv {
   pieces: Database<Buffer, number>;
   facts: ValueTable<number>;
   tails: ValueTable<number>;
-  /** null for readers, who have no use for it. */
+  /** null for readers, which do not use it. */
   waiting: Database<Buffer, number> | null;
-  /** What seals blocks, summaries and tails; null: nothing does. */
+  /** Encrypts blocks, summaries and tails; null: they are not encrypted. */
   sealing: FileSealing | null;
-  /** Of a file that is open to write; null for readers, and for a copy that is synced once, at its end. */
+  /** For a file that is open for writing; null for readers, and for a copy that is synced once, at its end. */
   checkpoints: Checkpoints | null;
 }
 
-/** A sealed file (or one being sealed) and the ids that it holds. */
+/** A sealed file (or one that is being sealed), and the ids that it contains. */
 export interface SealedFile {
   path: string;
   first_id: number;
@@ -102,7 +102,7 @@ export interface SealedFile {
 }
 
 /**
- * {@link checkFileHead} of a capture file.
+ * {@link checkFileHead} for a capture file.
  * @throws {CaptureFileError} missing, not_a_capture, truncated, unreadable
  */
 function checkCaptureHead(path: string): void {
@@ -123,7 +123,7 @@ function openTables(
   dataKey: Uint8Array | null,
 ): CaptureEnv {
   const sealing = checkSealing(root, path, openDataKey(dataKey));
-  // Blocks have checksums themselves. A file says so for the rest of it when it is made.
+  // Blocks have their own checksums. This mark says that the other values have them, too.
   if (create && sealing === null) markChecksums(root);
   const codec = openCodec(root, path, openDataKey(dataKey));
   const table = <K extends string | number>(
@@ -136,7 +136,7 @@ function openTables(
       cache: false,
       ...(keyEncoding === null ? {} : { keyEncoding }),
     } as const;
-    // lmdb-js takes `create` here but does not declare it; without it, it would make tables in any database.
+    // lmdb-js accepts `create` here but does not declare it. Without it, lmdb-js would create missing tables.
     const opened: Database<Buffer, K> | undefined = root.openDB<Buffer, K>(
       create ? options : ({ ...options, create } as typeof options),
     );
@@ -160,7 +160,7 @@ function openTables(
   };
 }
 
-/** What a file of an earlier format lacks. */
+/** Creates what a file of an earlier format lacks. */
 function upgradeFile(env: CaptureEnv, format: number): CaptureEnv {
   const options = { name: 'waiting', encoding: 'binary', cache: false, keyEncoding: 'uint32' } as const;
   const waiting = env.root.openDB<Buffer, number>(options);
@@ -181,10 +181,11 @@ const ENV_OPTIONS = {
 } as const;
 
 /**
- * Makes an empty capture file unless there is one. Made under another name and renamed, so that it is whole or missing.
- * @param firstId id that its first exchange will have
- * @param turns rows for `tails`, from the file before
- * @param dataKey seals what it will hold; null: that stands as it is
+ * Creates an empty capture file unless the file exists. It is created under another name and renamed, so it is never
+ * incomplete.
+ * @param firstId id of its first exchange
+ * @param turns rows for `tails`, from the previous file
+ * @param dataKey encrypts the content; null: no encryption
  * @throws the storage's error
  */
 export async function ensureCaptureFile(
@@ -214,7 +215,7 @@ export async function ensureCaptureFile(
     } finally {
       await root.close();
     }
-    // The lock file of a database that was here before.
+    // Removes the lock file of an earlier database.
     rmSync(`${path}-lock`, { force: true });
     renameSync(partial, path);
   } finally {
@@ -223,9 +224,9 @@ export async function ensureCaptureFile(
 }
 
 /**
- * Makes a file with empty tables, which is no capture file before its `meta` says so.
- * @param dataKey seals what it will hold; null: that stands as it is
- * @param noSync its writer syncs it at the end
+ * Creates a file with empty tables. It becomes a capture file when `meta` says so.
+ * @param dataKey encrypts the content; null: no encryption
+ * @param noSync the writer syncs the file at its end
  * @throws the storage's error
  */
 export async function createCaptureEnv(
@@ -243,10 +244,11 @@ export async function createCaptureEnv(
 }
 
 /**
- * Opens a capture file that is there.
+ * Opens an existing capture file.
  * @param mode `read` never writes to it
- * @param dataKey under which it must be; null: it must be under none
- * @throws {CaptureFileError}; DataKeyError; Error while a restore is not complete; to write also {@link checkRoom}'s
+ * @param dataKey the file's key; null: the file must not be encrypted
+ * @throws {CaptureFileError}; DataKeyError; Error while a restore is incomplete; for writing, also {@link
+ *   checkRoom}'s
  */
 export function openCaptureEnv(
   path: string,
@@ -263,8 +265,8 @@ export function openCaptureEnv(
   if (mode === 'write') checkRoom(path);
   let root: RootDatabase<Buffer, string>;
   try {
-    // No fsync for each commit: what is committed is with the kernel and survives the process. A checkpoint makes it
-    // survive the machine; flush() makes one, and the log makes one a second after a write.
+    // No fsync for each commit: the kernel has committed data, so it survives the process. A checkpoint makes it
+    // survive a power failure. flush() makes one, and the log makes one a second after a write.
     root = open<Buffer, string>({
       ...ENV_OPTIONS,
       path,
@@ -297,14 +299,14 @@ export function openCaptureEnv(
     checkpoints = new Checkpoints(path);
     return { ...upgradeFile(env, Number(format.toString())), checkpoints };
   } catch (error) {
-    // A full disk, say: nothing is wrong with the file.
+    // For example a full disk: the file itself is intact.
     void checkpoints?.close();
     void root.close();
     throw namePlace(error, path);
   }
 }
 
-/** Makes what was committed outlast the machine. @throws the storage's error */
+/** Makes committed data survive a power failure. @throws the storage's error */
 export function syncEnv(env: CaptureEnv): Promise<void> {
   if (env.checkpoints !== null) return env.checkpoints.write();
   const root = env.root as unknown as { sync(done: (error: Error | null) => void): void };
@@ -319,9 +321,9 @@ export async function closeEnv(env: CaptureEnv): Promise<void> {
 }
 
 /**
- * Writes a row behind all others of its table.
- * @throws Error if the row or a later one exists: another process has written, from where the claim that each writer makes
- * first (writer-claim.ts) does not reach. The types do not say that LMDB tells
+ * Appends a row after all rows of its table.
+ * @throws Error if this row or a later one exists: a process wrote that did not see the writer's claim
+ *   (writer-claim.ts). The types do not say that LMDB reports it
  */
 export function appendRow(table: Database<Buffer, number>, key: number, value: Buffer): void {
   const isWritten = table.putSync(key, value, { append: true }) as unknown as boolean;
@@ -330,7 +332,7 @@ export function appendRow(table: Database<Buffer, number>, key: number, value: B
   throw Object.assign(new Error(words), { code: 'EBUSY' });
 }
 
-/** Names of headers that name runs, which the operator gave the writer of the file (SVC_RUN_HEADERS); in lower case. */
+/** Names of the headers that name runs (SVC_RUN_HEADERS of the file's writer), in lower case. */
 export function readRunHeaders(env: CaptureEnv): string[] {
   const value = env.meta.get(RUN_HEADERS)?.toString('utf8') ?? '';
   return value === '' ? [] : value.split(',');
@@ -344,7 +346,7 @@ export function noteRunHeaders(env: CaptureEnv, names: readonly string[]): void 
 
 const RUN_HEADERS = 'run_headers';
 
-/** A whole number from the meta table; `fallback` when it is not there. */
+/** An integer from the meta table; `fallback` if it is missing. */
 export function readMetaNumber(env: CaptureEnv, key: string, fallback: number): number {
   const value = env.meta.get(key);
   return value === undefined ? fallback : Number(value.toString());
@@ -356,13 +358,13 @@ function splitName(path: string): { stem: string; extension: string } {
   return { stem: path.slice(0, path.length - extension.length), extension };
 }
 
-/** Where the file that holds these ids is (or will be) sealed. */
+/** Path of the sealed file with these ids, whether it exists or not. */
 export function sealedPath(path: string, firstId: number, lastId: number, sealing: boolean): string {
   const { stem, extension } = splitName(path);
   return `${stem}.${firstId}-${lastId}${sealing ? '.sealing' : ''}${extension}`;
 }
 
-/** Sealed files (and those being sealed) of one capture database, in the order of their ids. */
+/** The sealed files (and files that are being sealed) of a capture database, in id order. */
 export function listSealed(path: string): SealedFile[] {
   const { stem, extension } = splitName(path);
   const folder = dirname(path);
@@ -389,17 +391,17 @@ export function listSealed(path: string): SealedFile[] {
   return files.sort((a, b) => a.first_id - b.first_id || Number(a.sealing) - Number(b.sealing));
 }
 
-/** What a name has between the database's own and the extension, when it is not the live file's. */
+/** The part of a file name between the database's name and the extension, for files other than the live file. */
 const SUFFIX = /(?:\.\d+-\d+(?:\.sealing)?)?(?:\.damaged-\d+T\d+)?$/;
 
-/** Where a damaged file is set aside. */
+/** The path to which a damaged file is renamed. */
 export function damagedPath(path: string, now: Date): string {
   const { stem, extension } = splitName(path);
   const time = now.toISOString().replace(/[-:.Z]/g, '');
   return `${stem.replace(/\.sealing$/, '')}.damaged-${time}${extension}`;
 }
 
-/** Whether a file of that name was a part of the database, and set aside. */
+/** Whether the name is that of a damaged part of the database that was renamed. */
 export function isDamagedName(live: string, name: string): boolean {
   const { stem, extension } = splitName(name);
   const kept = splitName(live);
@@ -408,19 +410,19 @@ export function isDamagedName(live: string, name: string): boolean {
   );
 }
 
-/** The folder of attachments that belongs to a capture file: live, sealed or set aside. */
+/** The attachments folder of a capture file: live, sealed or damaged. */
 export function attachmentsFolder(path: string): string {
   const { stem, extension } = splitName(path);
   return `${stem.replace(SUFFIX, '')}${extension}.files`;
 }
 
-/** The folder of raw files that belongs to a capture file, live or sealed. */
+/** The raw-files folder of a capture file, live or sealed. */
 export function rawFolder(path: string): string {
   const { stem, extension } = splitName(path);
   return `${stem.replace(/\.\d+-\d+(?:\.sealing)?$/, '')}${extension}.raw`;
 }
 
-/** Read-only, and for this user alone, as sealed files are. */
+/** Makes a file read-only and accessible to this user alone, as sealed files are. */
 export function makeReadOnly(path: string): void {
   chmodSync(path, 0o400);
 }

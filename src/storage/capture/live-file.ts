@@ -49,18 +49,18 @@ type WriterIndex = Pick<
   | 'readSummary'
 >;
 
-/** A row that the index of a new file begins with. */
+/** A row for the index of a new file. */
 interface CarriedTurn {
   key: number;
   value: Buffer;
 }
 
-/** Blocks to be stored, and where the file goes on behind them. */
+/** Blocks to store, and the ids and numbers that follow them. */
 interface BlocksToAppend {
   readonly blocks: readonly CutBlock[];
   readonly next_id: number;
   readonly next_piece: number;
-  /** What the exchanges tell, in the order of their ids; empty when there was no time to read it. */
+  /** The facts of the exchanges, in id order; empty if there was no time to read them. */
   readonly facts: readonly ExchangeFacts[];
 }
 
@@ -88,11 +88,11 @@ export class LiveFile implements WritePosition {
   #isGivenUp = false;
 
   /**
-   * Opens the file, which is there.
-   * @param lastSealedId ids go on behind it
-   * @param runHeaders the operator's headers that name runs; null: as they stand in the file
-   * @param decode reads exchanges as they are stored; null: they are only indexed later
-   * @param tell is told each exchange that is indexed
+   * Opens the file, which exists.
+   * @param lastSealedId last id of the sealed files
+   * @param runHeaders the operator's headers that name runs; null: those recorded in the file
+   * @param decode reads exchanges while they are stored; null: they are only indexed later
+   * @param tell called for each exchange that is indexed
    * @throws {import('./layout.ts').CaptureFileError}
    */
   constructor(
@@ -132,24 +132,24 @@ export class LiveFile implements WritePosition {
     return statSync(this.path, { throwIfNoEntry: false })?.size ?? 0;
   }
 
-  /** It has to be opened anew before it is used. */
+  /** The file must be reopened before it is used. */
   get isGivenUp(): boolean {
     return this.#isGivenUp;
   }
 
-  /** The file was removed or replaced: what is written to the open file would be lost. */
+  /** The file was removed or replaced: writes to the open file would be lost. */
   get isGone(): boolean {
     return readFileId(this.path) !== this.#file.id;
   }
 
-  /** Nothing is done with the open file any more, since it may be in any state. */
+  /** Stops using the open file, whose state is unknown. */
   giveUp(): void {
     this.#isGivenUp = true;
   }
 
   /**
-   * Stores blocks behind all others, with what the index has of them.
-   * @throws the storage's error; the file then is as it was, and to be given up
+   * Appends blocks, with their index rows.
+   * @throws the storage's error; then the file is unchanged, and the caller must give it up
    */
   append({ blocks, next_id, next_piece, facts }: BlocksToAppend): void {
     const { env } = this.#file;
@@ -173,7 +173,9 @@ export class LiveFile implements WritePosition {
     this.#file.next_piece = next_piece;
   }
 
-  /** @returns what of the index is to be written with the exchanges; null: that is left to a later write */
+  /**
+   * @returns the index rows to write with the exchanges; null: a later write stores them
+   */
   #index(facts: readonly ExchangeFacts[]): ReturnType<ExchangeIndex['prepareWrite']> {
     if (facts.length === 0) return null;
     const { index } = this.#file;
@@ -186,15 +188,15 @@ export class LiveFile implements WritePosition {
     return index.prepareWrite();
   }
 
-  /** The blocks that wait to be packed. */
+  /** The blocks that are not packed yet. */
   listWaiting(): WaitingBlock[] {
     return listWaiting(this.#file.env);
   }
 
   /**
    * Packs a block that was stored raw.
-   * @returns false for one that cannot be read: it stays as it is
-   * @throws the storage's error; the block then is as it was
+   * @returns false if the block is not readable: it stays unchanged
+   * @throws the storage's error; then the block is unchanged
    */
   pack(key: number): boolean {
     const file = this.#file;
@@ -205,27 +207,30 @@ export class LiveFile implements WritePosition {
     return true;
   }
 
-  /** The first id that is in it, or will be. */
+  /** The first id that the file contains or will contain. */
   readFirstId(): number {
     return new BlockReader(this.#file.env, this.path, INDEX_CACHE_BYTES).readFirstId();
   }
 
-  /** When its first exchange began, milliseconds since the epoch; null: it holds none. @throws {import('./layout.ts').CaptureFileError} */
+  /**
+   * Start time of its first exchange, milliseconds since the epoch; null if it is empty. @throws
+   * {import('./layout.ts').CaptureFileError}
+   */
   readFirstStart(): number | null {
     const blocks = new BlockReader(this.#file.env, this.path, INDEX_CACHE_BYTES);
     const meta = blocks.readMeta(blocks.readFirstId());
     return meta === undefined ? null : Date.parse(meta.record.started_at);
   }
 
-  /** Makes what was committed outlast the machine. @throws the storage's error */
+  /** Makes committed data survive a power failure. @throws the storage's error */
   sync(): Promise<void> {
     return syncEnv(this.#file.env);
   }
 
   /**
-   * Opens the file anew, making it when it is gone.
-   * @param turns that the index of a new file begins with
-   * @throws the storage's error; it is given up until this succeeds
+   * Reopens the file, or creates it if it was removed.
+   * @param turns rows for the index of a new file
+   * @throws the storage's error; the file stays given up until a call succeeds
    */
   async reopen(lastSealedId: number, turns: CarriedTurn[] = []): Promise<void> {
     this.#isGivenUp = true;
@@ -238,7 +243,7 @@ export class LiveFile implements WritePosition {
     this.#isGivenUp = false;
   }
 
-  /** LMDB's close is to be called once only. */
+  /** LMDB's close must be called only once. */
   async close(): Promise<void> {
     if (!this.#isOpen) return;
     this.#isOpen = false;
@@ -267,7 +272,7 @@ function openFile(
   };
 }
 
-/** Tells a file from another at the same path; '' when no file exists. */
+/** Distinguishes a file from another one at the same path; '' if no file exists. */
 function readFileId(path: string): string {
   const stat = statSync(path, { throwIfNoEntry: false });
   return stat === undefined ? '' : `${stat.dev}:${stat.ino}`;

@@ -1,13 +1,12 @@
 /**
- * Seals the live file when it has grown large or old. LMDB never makes a file smaller: pages that a long reader has kept from being
- * used again stay in it. A sealed file is written anew, without free pages, and takes no more than what it holds. Capture
- * process.
+ * Seals the live file when it is large or old. LMDB never shrinks a file: pages that a long read kept from being
+ * reused stay in it. So a sealed file is written anew without free pages. Capture process.
  */
 import { type Clock, systemClock } from '../../std/clock.ts';
 
-/** The log, as far as it is needed. */
+/** The methods of the log that sealing needs. */
 interface SealableLog {
-  /** When the first exchange of the live file began; null: it holds none. */
+  /** Start time of the first exchange in the live file; null if it is empty. */
   readFirstStart(): Promise<number | null>;
   rotate(): Promise<unknown>;
   stats(): { bytes: number; packing: { unindexed: number } };
@@ -19,16 +18,22 @@ const DAY_MS = 86_400_000;
 interface SealLimits {
   /** It has so many bytes. */
   bytes: number;
-  /** It has at least so many, and its first exchange is so old. Smaller files are not sealed: each costs readers an open file. */
+  /**
+   * A file of at least this size is sealed when its first exchange is this old. Smaller files stay, because each
+   * sealed file costs readers an open file.
+   */
   old_bytes: number;
   old_ms: number;
 }
 
 export const SEAL_LIMITS: SealLimits = { bytes: 1 << 30, old_bytes: 64 << 20, old_ms: DAY_MS };
-/** Sealing waits for the index while it lacks more, until the file is twice as large: the new file would lack their runs. */
+/**
+ * While the index lacks more exchanges than this, sealing waits until the file has twice the size: a sealed file gets
+ * no further index.
+ */
 const UNINDEXED_MAX = 10_000;
 
-/** Whether the live file is due. @param ageMs of its first exchange; null: it holds none */
+/** Whether the live file is due for sealing. @param ageMs age of its first exchange; null if it is empty */
 export function isDueForSealing(
   bytes: number,
   ageMs: number | null,
@@ -40,14 +45,14 @@ export function isDueForSealing(
   return bytes >= limits.bytes || (bytes >= limits.old_bytes && ageMs >= limits.old_ms);
 }
 
-/** Looks once, and seals the live file if it is due. @returns whether it was. @throws the storage's error */
+/** Checks once, and seals the live file if it is due. @returns whether it was sealed. @throws the storage's error */
 export async function sealWhenDue(
   log: SealableLog,
   limits: SealLimits = SEAL_LIMITS,
   clock: Pick<Clock, 'wallMs'> = systemClock,
 ): Promise<boolean> {
   const { bytes, packing } = log.stats();
-  // Nearly always: the first exchange is not read for it.
+  // The usual case, without reading the first exchange.
   if (bytes < limits.old_bytes) return false;
   const first = await log.readFirstStart();
   const ageMs = first === null ? null : clock.wallMs() - first;

@@ -1,33 +1,35 @@
 /**
- * How fast exchanges come, and how much of the time goes into storing them. By this the log decides whether their blocks are
- * compressed at once, and whether the index reads them at once. Capture process.
+ * Measures how fast exchanges arrive, and what share of the time storing takes. From this the log decides whether to
+ * compress blocks at once and whether to index at once. Capture process.
  */
 
 /**
- * From so many exchanges a second or bytes of bodies on, full blocks are stored raw and packed later. To compress an exchange
- * at once, hurried, takes no more than that does in all (about 0.1 ms), so below it nothing is put off: a load without a
- * pause has no later. Beyond it the queue might overflow.
+ * From this many exchanges or bytes of bodies per second on, full blocks are stored raw and packed later. Below it,
+ * compressing an exchange at once (hurried, about 0.1 ms) costs no more than storing it raw and packing it later, so
+ * postponing has no use: a constant load leaves no later time. Above it, the queue might overflow.
  */
 const PRESSED_RATE = 1_000;
 const PRESSED_BYTE_RATE = 32 << 20;
-/** So does a batch with more bytes: an append is short. */
+/** A batch with more bytes is stored raw, too, because an append must be short. */
 const PRESSED_BYTES = 8 << 20;
 
-/** From this part of the time on that goes into storing, the index does not read what is stored at once. */
+/** If storing takes this share of the time, the index does not read new exchanges at once. */
 const BUSY_SHARE = 0.5;
 
-/** Counts of which all but 1/e is forgotten in a second. */
+/** Exponentially decaying counts: after a second, 1/e remains. */
 export class LoadMeter {
   readonly #pressedRate: number;
-  /** Exchanges and bytes of bodies a second as of `#at`. */
+  /** Exchanges and bytes of bodies per second, as of `#at`. */
   #rate = 0;
   #byteRate = 0;
   #at = 0;
-  /** Milliseconds of the latest second that went into storing, as of `#workAt`. */
+  /** Milliseconds of the last second that storing took, as of `#workAt`. */
   #work = 0;
   #workAt = 0;
 
-  /** @param pressedRate for tests: exchanges a second from which on there is no time to compress */
+  /**
+   * @param pressedRate for tests: exchanges per second from which there is no time to compress
+   */
   constructor(pressedRate: number = PRESSED_RATE) {
     this.#pressedRate = pressedRate;
   }
@@ -35,7 +37,7 @@ export class LoadMeter {
   /**
    * Counts a batch.
    * @param bytes of its bodies
-   * @returns whether there is no time to compress it
+   * @returns whether there is no time to compress the batch
    */
   note(exchanges: number, bytes: number): boolean {
     const now = performance.now();
@@ -53,7 +55,7 @@ export class LoadMeter {
     this.#workAt = now;
   }
 
-  /** Storing takes so much of the time that nothing else should be done before what comes is stored. */
+  /** Storing takes so much time that other work must wait for it. */
   get isBusy(): boolean {
     const kept = Math.exp((this.#workAt - performance.now()) / 1_000);
     return this.#work * kept >= BUSY_SHARE * 1_000;

@@ -49,16 +49,19 @@ const SYNC_DELAY_MS = 1_000;
 const INDEX_BATCH = 256;
 /** Longest that a flush indexes before it syncs. */
 const FLUSH_INDEX_MS = 200;
-/** Longest that a flush writes the full-text index. What waits for it in memory takes less, unless the machine is busy. */
+/** Longest time that a flush writes the full-text index. The waiting texts need less, unless the machine is busy. */
 const FLUSH_TEXT_MS = 1_000;
 /**
- * A rotation first indexes all but so many exchanges, in slices between which exchanges are stored, and for at most so
- * long.
+ * Before a rotation, all but this many exchanges are indexed, in slices between which exchanges are stored, and for a
+ * limited time.
  */
 const ROTATE_BACKLOG = 500;
 const ROTATE_SLICE_MS = 50;
 const ROTATE_INDEX_MS = 30_000;
-/** Longest that exchanges wait for the rest of the index. What it lacks then stays without index in the sealed file. */
+/**
+ * Longest time that a rotation lets new exchanges wait for the rest of the index. What is missing then stays
+ * unindexed in the sealed file.
+ */
 const SEAL_INDEX_MS = 2_000;
 
 /** Points where a test can make a write fail. */
@@ -399,15 +402,15 @@ export class CaptureLog {
   }
 
   /**
-   * Goes on with the full-text index.
-   * @param isIdle nothing else waits
+   * Continues the full-text index.
+   * @param isIdle no other work waits
    */
   #tidyText(budgetMs: number, isIdle: boolean): number {
     if (this.#text === null) return 0;
     try {
       return this.#text.tidySome(budgetMs, isIdle);
     } catch {
-      // A full disk, say. Its exchanges count as not searched, and a later pass reads them again.
+      // For example a full disk. The exchanges count as not searchable, and a later pass reads them again.
       return 0;
     }
   }
@@ -442,7 +445,9 @@ export class CaptureLog {
     return done;
   }
 
-  /** @returns whether there was something to write. @throws the storage's error; it is written with the next call then */
+  /**
+   * @returns whether there was something to write. @throws the storage's error; the next call then writes it
+   */
   #storeIndex(): boolean {
     const { index } = this.#live;
     if (index.pending === 0) return false;
@@ -475,13 +480,16 @@ export class CaptureLog {
     }
   }
 
-  /** Whether more is missing in the index than exchanges can wait for. */
+  /** Whether the index lacks more exchanges than new exchanges can wait for. */
   #isIndexBehind(): boolean {
     const { index, next_id } = this.#live;
     return next_id - 1 - index.indexed > ROTATE_BACKLOG;
   }
 
-  /** Indexes what was stored under pressure before its file is sealed: a sealed file gets no further index. */
+  /**
+   * Indexes exchanges that were stored under pressure before their file is sealed, because a sealed file gets no
+   * further index.
+   */
   async #indexAhead(): Promise<void> {
     const { decode } = this.#options;
     if (decode === undefined) return;
@@ -576,7 +584,7 @@ export class CaptureLog {
     try {
       this.#text?.flush(FLUSH_TEXT_MS);
     } catch {
-      // What was not written is read again later.
+      // Texts that were not written are read again later.
     }
   }
 

@@ -1,20 +1,20 @@
 /**
- * The blocks that were stored raw and wait to be packed, oldest first. Their raw files go after a sync of what
- * they were packed into, so that a power cut leaves at least one of the two. Capture process.
+ * The blocks that were stored raw and wait to be packed, oldest first. A raw file is deleted only after its packed
+ * blocks are synced, so that a power failure leaves at least one copy. Capture process.
  */
 import type { TidyBacklog } from './packing-share.ts';
 import type { WaitingBlock } from './repacking.ts';
 
-/** Raw blocks that wait to be packed, and their bytes. Further blocks are compressed at once. */
+/** Most raw blocks that wait to be packed, and most bytes of them. Further blocks are compressed at once. */
 const RAW_BLOCKS_MAX = 65_536;
 const RAW_BLOCKS_BYTES_MAX = 2 ** 35;
 
-/** Of those that were there at the start, `since_ms` is then. */
+/** For blocks that existed at the start, `since_ms` is the start time. */
 interface QueuedBlock extends WaitingBlock {
   since_ms: number;
 }
 
-/** What waits of one file, while another may take its place. */
+/** The waiting blocks of one file, kept while another file may replace it. */
 interface QueuedBlocks {
   readonly blocks: QueuedBlock[];
   readonly bytes: number;
@@ -30,7 +30,7 @@ export class PackingQueue {
     return this.#blocks.length >= RAW_BLOCKS_MAX || this.#bytes >= RAW_BLOCKS_BYTES_MAX;
   }
 
-  /** The raw file of each block that waits. */
+  /** The raw file of each waiting block. */
   get files(): number[] {
     return this.#blocks.map(({ file }) => file);
   }
@@ -45,17 +45,17 @@ export class PackingQueue {
     };
   }
 
-  /** The block is to be packed later. */
+  /** Adds a block to be packed later. */
   add({ key, file, bytes }: WaitingBlock): void {
     this.#blocks.push({ key, file, bytes, since_ms: performance.now() });
     this.#bytes += bytes;
   }
 
   /**
-   * Packs the oldest blocks, at least one and for about `budgetMs`.
-   * @param pack packs the block of that key; false: it cannot be read, and its raw file stays
-   * @returns how many; 0 when none is left
-   * @throws what `pack` throws; the blocks before that one are packed then
+   * Packs the oldest blocks: at least one, and for about `budgetMs`.
+   * @param pack packs the block of that key; returns false if it is not readable: its raw file then stays
+   * @returns number of packed blocks; 0 if none is left
+   * @throws what `pack` throws; the blocks before that one are packed
    */
   packSome(pack: (key: number) => boolean, budgetMs: number): number {
     const start = performance.now();
@@ -68,18 +68,18 @@ export class PackingQueue {
         done++;
       }
     } finally {
-      // To pack one again would release its raw file twice, which others may wait in.
+      // Packing a block twice would release its raw file twice, although other blocks may still be in it.
       this.#blocks.splice(0, done);
     }
     return done;
   }
 
-  /** What was packed so far is with the disk. @returns the raw file of each block that does not need it any more */
+  /** To be called when everything packed so far is synced. @returns for each packed block, the raw file to release */
   takeReleased(): number[] {
     return this.#packedFrom.splice(0);
   }
 
-  /** Empties the queue: what waits goes with its file. */
+  /** Empties the queue when its file is replaced. */
   take(): QueuedBlocks {
     const taken = { blocks: this.#blocks, bytes: this.#bytes };
     this.#blocks = [];

@@ -1,6 +1,6 @@
 /**
- * From an exchange as captured to what may be stored: credentials masked, compressed bodies decoded, attachments taken
- * out. Runs in the capture process.
+ * Prepares a captured exchange for storage: masks credentials, decodes compressed bodies, and takes attachments out.
+ * Runs in the capture process.
  */
 import type { CapturedExchange } from '../../domain/exchange.ts';
 import { findSecrets } from '../../redaction/secret-search.ts';
@@ -22,13 +22,15 @@ import { NO_SECRETS, wantedOf } from './secret-set.ts';
 import { findSplitSecrets, maskEventStream } from './stream-secrets.ts';
 
 interface PreparerExtras {
-  /** For tests: the clock by which there is time to decompress. */
+  /** For tests: the clock of the decompression budget. */
   now?: () => number;
   /** Masked in every exchange: credentials that the gateway adds to requests. */
   operator_secrets?: readonly string[];
-  /** Where the secret that keeps masked run labels apart lies; left out: it lasts as long as the preparer. */
+  /**
+   * Folder of the secret that keeps masked run labels distinct; if omitted, the secret lasts as long as the preparer.
+   */
   data_dir?: string;
-  /** Headers of the operator's own that name runs, in lower case. */
+  /** The operator's headers that name runs, in lower case. */
   run_headers?: readonly string[];
 }
 
@@ -39,7 +41,7 @@ export class Preparer {
 
   /**
    * @param redact mask key shapes in bodies, headers and query, and inside compressed bodies
-   * @param maxDecodedBytes most bytes of a body without its content-encoding
+   * @param maxDecodedBytes largest body without its content-encoding
    */
   constructor(redact: boolean, maxDecodedBytes: number, extras: PreparerExtras = {}) {
     const { now, operator_secrets, data_dir, run_headers } = extras;
@@ -49,8 +51,8 @@ export class Preparer {
   }
 
   /**
-   * Everything but the bodies' edits. A promise only when a compressed body is damaged or too large. Whatever the exchange
-   * holds, it does not throw: what cannot be searched is withheld.
+   * Everything except the edits of the bodies. Returns a promise only if a compressed body is damaged or too large.
+   * Never throws because of an exchange's content: what cannot be searched is withheld.
    */
   prepare(exchange: CapturedExchange): PreparedExchange | Promise<PreparedExchange> {
     try {
@@ -96,7 +98,7 @@ export class Preparer {
     return this.#finishDecoded(prepared, requestDecoded, responseDecoded);
   }
 
-  /** The work that its bodies are worth. */
+  /** Sets the work limit for the bodies. */
   #finish(prepared: PreparedExchange): PreparedExchange {
     const bytes = prepared.request_raw.length + prepared.response_raw.length;
     prepared.work.allow(bytes * REDACTION_WORK.for_each_byte);
@@ -117,7 +119,10 @@ export class Preparer {
     return this.#maskFrames(prepared);
   }
 
-  /** A body that is compressed without saying so is kept as it came where there is no secret in it, else unpacked. */
+  /**
+   * A body that is compressed although no header says so: stored unchanged if it contains no secret, otherwise
+   * decompressed.
+   */
   #unpack(prepared: PreparedExchange, side: 'request' | 'response'): void {
     const raw = side === 'request' ? prepared.request_raw : prepared.response_raw;
     const unpacked = this.#decoder.unpack(raw);
@@ -149,7 +154,7 @@ export class Preparer {
     }
   }
 
-  /** Frames with checksums are masked as frames, before all else. */
+  /** Frames with checksums are masked frame by frame, before all other steps. */
   #maskFrames(prepared: PreparedExchange): PreparedExchange {
     if (!isOfFrames(prepared.response_type)) return prepared;
     const { response_raw, secrets, work } = prepared;
@@ -162,9 +167,9 @@ export class Preparer {
   }
 
   /**
-   * A request's body as it is stored; an empty one when it is withheld.
+   * A request's stored body; empty if it is withheld.
    * @param base the previous body with the same secrets, or null
-   * @param prefix bytes that both begin with
+   * @param prefix length of the common beginning
    */
   editRequest(prepared: PreparedExchange, base: PreparedBody | null, prefix: number): PreparedBody {
     if (prepared.request_withheld !== null) return plainBody(NO_BODY);
@@ -183,7 +188,7 @@ export class Preparer {
     }
   }
 
-  /** A response's body as it is stored; echoes of the request's credentials are masked in every mode. */
+  /** A response's stored body. Credentials of the request that it repeats are masked in every mode. */
   editResponse(prepared: PreparedExchange, base: PreparedBody | null, prefix: number): PreparedBody {
     if (prepared.response_withheld !== null) return plainBody(NO_BODY);
     const packed = !this.#redact && readCodings(prepared.response_coding).length > 0;

@@ -1,8 +1,10 @@
-/** One body as it came and as it is stored: the edits between the two. Capture process. */
+/**
+ * A body as received and as stored, with the edits between the two. Capture process.
+ */
 import type { FoundAttachment } from './attachments.ts';
 import { measureCommonPrefix } from './delta.ts';
 
-/** A range of the body as it came, and what stands there in the stored copy. */
+/** A range of the received body, and its replacement in the stored copy. */
 export interface Edit {
   start: number;
   end: number;
@@ -10,29 +12,29 @@ export interface Edit {
   is_file: boolean;
 }
 
-/** One body, both as it came (in memory only) and as it is stored. */
+/** A body as received (in memory only) and as stored. */
 export interface PreparedBody {
   raw: Buffer;
-  /** `raw` itself when nothing had to be changed. */
+  /** `raw` itself if nothing was changed. */
   stored: Buffer;
   edits: Edit[];
-  /** Holds our placeholder's beginning by itself: attachments stay inside. */
+  /** The body itself contains the beginning of a placeholder, so its attachments stay inside. */
   keeps_files: boolean;
   has_files: boolean;
-  /** Attachments that came with this body and were not in its base, until they are saved. */
+  /** Attachments of this body that its base did not have, until they are saved. */
   new_files: readonly FoundAttachment[];
 }
 
 export const NO_FILES: readonly FoundAttachment[] = Object.freeze([]);
 
-/** A body that is stored as it came. */
+/** A body that is stored unchanged. */
 export function plainBody(raw: Buffer): PreparedBody {
   return { raw, stored: raw, edits: [], keeps_files: false, has_files: false, new_files: NO_FILES };
 }
 
 /**
- * @param edits in their order, of which none overlaps another
- * @param files those of them that are attachments and new
+ * @param edits in order, without overlaps
+ * @param files the edits that are new attachments
  */
 export function applyEdits(
   raw: Buffer,
@@ -60,12 +62,12 @@ export function applyEdits(
   };
 }
 
-/** Bytes that two bodies begin with alike. */
+/** Length of the common beginning of two bodies. */
 export function measureSharedPrefix(base: PreparedBody, raw: Buffer): number {
   return measureCommonPrefix(base.raw, raw);
 }
 
-/** A body as its stored copy reads: secrets masked, attachments in their places. Uses `raw`'s memory. */
+/** A body in the form that readers see: secrets masked, attachments in their places. Uses `raw`'s memory. */
 export function readBack({ raw, stored, edits, has_files }: PreparedBody): Buffer {
   if (!has_files) return stored;
   return applyEdits(

@@ -1,4 +1,7 @@
-/** An exchange that may be stored once its bodies are edited, and what of it is withheld. Capture process. */
+/**
+ * An exchange that is ready for storage except for the edits of its bodies, and the reasons why bodies are withheld.
+ * Capture process.
+ */
 import type { CapturedExchange, WithheldCause } from '../../domain/exchange.ts';
 import { Work, WorkExceededError } from '../../redaction/work.ts';
 import { encodeHeadMeta, type HeadMeta } from './head-meta.ts';
@@ -13,23 +16,23 @@ export interface PreparedExchange {
   request_type: string | null;
   response_type: string | null;
   response_coding: string | null;
-  /** Without content-encoding when secrets must be masked inside. */
+  /** Without content-encoding if secrets must be masked inside. */
   request_raw: Buffer;
   response_raw: Buffer;
   request_decoded: boolean;
   response_decoded: boolean;
   /** Something of a body is missing. */
   truncated: boolean;
-  /** Why a body is not kept; null for one that is. Known for good when both bodies are edited. */
+  /** Why a body is withheld; null if it is stored. Final once both bodies are edited. */
   request_withheld: WithheldCause | null;
   response_withheld: WithheldCause | null;
-  /** What has been done to find the secrets in it, and how much more may be. */
+  /** The work done so far to find secrets in the exchange, and the remaining limit. */
   work: Work;
 }
 
 export const NO_BODY = Buffer.alloc(0);
 
-/** Why a body is withheld whose search ended like this. */
+/** The reason for withholding a body whose search ended with this error. */
 export function causeOf(error: unknown): WithheldCause {
   return error instanceof WorkExceededError ? 'redaction_budget' : 'failed';
 }
@@ -42,7 +45,7 @@ export function withholdResponse(prepared: PreparedExchange, cause: WithheldCaus
 
 const NONE_WITHHELD: readonly WithheldCause[] = Object.freeze([]);
 
-/** Why bodies of the exchange are not kept, one for each such body; to be asked when both are edited. */
+/** The reasons why bodies of the exchange are withheld, one for each such body. To be called once both are edited. */
 export function listWithheld({
   request_withheld,
   response_withheld,
@@ -51,7 +54,7 @@ export function listWithheld({
   return [request_withheld, response_withheld].filter((cause) => cause !== null);
 }
 
-/** An exchange of which nothing is kept but what the gateway itself says of it. */
+/** An exchange without any content of client or upstream: only the gateway's own notes remain. */
 export function withholdAll(exchange: CapturedExchange, cause: WithheldCause): PreparedExchange {
   return {
     exchange,
@@ -72,7 +75,7 @@ export function withholdAll(exchange: CapturedExchange, cause: WithheldCause): P
   };
 }
 
-/** A body may end in the middle of something. */
+/** Whether a body may be cut off. */
 export function isCut({ exchange, truncated }: PreparedExchange): boolean {
   return truncated || exchange.aborted;
 }

@@ -307,7 +307,7 @@ export class RawFiles {
     else this.#remove(file);
   }
 
-  /** What was written outlasts the machine. @throws the storage's error */
+  /** Makes everything written survive a power failure. @throws the storage's error */
   async sync(): Promise<void> {
     for (const file of [...this.#unsynced]) {
       if (file.isSyncing) continue;
@@ -363,7 +363,7 @@ export class RawFiles {
       try {
         fd = openSync(path, flags | constants.O_DIRECT, 0o600);
       } catch (error) {
-        // A file system that knows no such thing; it may have made the file before it found out.
+        // The file system does not support O_DIRECT. It may have created the file before it reported that.
         if ((error as NodeJS.ErrnoException).code !== 'EINVAL') throw error;
         this.#canDirect = false;
         rmSync(path, { force: true });
@@ -552,8 +552,8 @@ export class RawFileGone extends Error {}
 
 /**
  * A block as it was staged.
- * @throws {RawFileGone} when there is no such file
- * @throws {RangeError} when the file is shorter than that
+ * @throws {RawFileGone} if the file does not exist
+ * @throws {RangeError} if the file is too short
  */
 export function readRawBlock(folder: string, { file, offset, pieces }: RawPlace): Buffer {
   let fd: number;

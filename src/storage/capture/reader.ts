@@ -1,12 +1,10 @@
 /**
- * Reads a capture database: a live file that another process or thread writes to, or a sealed one. Used by the command
+ * Reads a capture database: a live file that another process or thread writes, or a sealed one. Used by the command
  * line, the capture reader and tests; synchronous, read-only. Memory is bounded whatever the file's size.
- *
- * A reader never does the index's work. An exchange that the writer has not indexed yet is told from its record alone: id, time,
- * route, status, bytes, and the run only if the request named it. It is marked `not_indexed`.
- *
- * Each call reads in a transaction of LMDB that it begins and ends. An open one would keep the writer from using old pages
- * again, and the file would grow.
+ * A reader never indexes. For an exchange that the writer has not indexed yet, it returns only what the record says:
+ * id, time, route, status, bytes, and the run if the request named it. Such an exchange is marked `not_indexed`.
+ * Each call uses its own short LMDB transaction. A transaction that stays open would keep the writer from reusing old
+ * pages, and the file would grow.
  */
 import type { ExchangeRecord } from '../../domain/exchange.ts';
 import { BlockReader } from './blocks.ts';
@@ -15,15 +13,17 @@ import { completeRecord, type ExchangeSummary, summarize } from './record.ts';
 import { makeStoredCopy, type StoredCopy } from './stored-copy.ts';
 import { blockEnd, type RunMoves, SummaryTable } from './summary-table.ts';
 
-/** Memory for unpacked blocks, and as much for bodies. */
+/** Memory for decompressed blocks, and the same again for bodies. */
 const CAPTURE_READER_CACHE_BYTES = 32 << 20;
 
 export interface ReaderOptions {
-  /** Most bytes kept of what was unpacked, and again of bodies; CAPTURE_READER_CACHE_BYTES when left out. */
+  /** Bound of the cache of decompressed blocks, and of the cache of bodies; default CAPTURE_READER_CACHE_BYTES. */
   cache_bytes?: number;
-  /** The file's data key; null or left out: it has none. Secret. */
+  /** The file's data key; null or omitted: not encrypted. Secret. */
   data_key?: Uint8Array | null;
-  /** Told of each exchange that cannot be read when many are gone through; left out: the first one ends that. */
+  /**
+   * Called for each unreadable exchange while many are read; if omitted, the first unreadable one ends the iteration.
+   */
   skipped?: (id: number) => void;
 }
 
@@ -34,7 +34,7 @@ interface ExchangeFilter {
   run_id?: string;
 }
 
-/** The ids in a file; `last_id` is one less than `first_id` when it holds none. */
+/** The ids in a file; `last_id` is `first_id` minus one if the file is empty. */
 interface FileRange {
   first_id: number;
   last_id: number;
@@ -72,7 +72,7 @@ export class CaptureReader {
     this.#table = new SummaryTable(env, this.#blocks.readFirstId());
   }
 
-  /** Reads the newest state that is committed. @throws {import('./layout.ts').CaptureFileError} damaged */
+  /** Reads the latest committed state. @throws {import('./layout.ts').CaptureFileError} damaged */
   #read<Value>(read: () => Value): Value {
     return nameDamage(this.path, () => {
       this.#env.root.resetReadTxn();
@@ -98,7 +98,7 @@ export class CaptureReader {
   }
 
   /**
-   * Records without headers, in the order of ids; quick for many thousands that are indexed.
+   * Records without headers, in id order; fast for thousands of indexed exchanges.
    * @throws {import('./layout.ts').CaptureFileError} damaged
    */
   *summaries({ run_id, from_id = 1 }: ExchangeFilter = {}): Generator<ExchangeSummary> {
@@ -106,7 +106,7 @@ export class CaptureReader {
     let next = Math.max(first_id, from_id);
     while (next <= last_id) {
       const from = next;
-      // A block of the index at once.
+      // One block of the index at a time.
       const to = Math.min(last_id, blockEnd(from));
       const { found, end } = this.#read(() => this.#readSummaries(from, to, run_id));
       for (const summary of found) if (run_id === undefined || summary.run_id === run_id) yield summary;
@@ -114,7 +114,9 @@ export class CaptureReader {
     }
   }
 
-  /** @returns the summaries of the next ids, and the id behind them */
+  /**
+   * @returns the summaries of the next ids, and the id after them
+   */
   #readSummaries(
     from: number,
     to: number,
@@ -126,7 +128,7 @@ export class CaptureReader {
     const name = runId === undefined ? null : Buffer.from(JSON.stringify(runId));
     for (let id = first; id <= to; id++) {
       try {
-        // Reading the whole record of each exchange that is not indexed would take ten times as long.
+        // Reading the record of each unindexed exchange would take ten times as long.
         if (name !== null && id > this.#table.indexed && !this.#blocks.readRecord(id)?.includes(name))
           continue;
         const summary = this.#readSummary(id);
@@ -139,7 +141,7 @@ export class CaptureReader {
     return { found, end: to + 1 };
   }
 
-  /** The first id that may belong to the run. Where the index is damaged, each exchange may. */
+  /** The first id that may belong to the run. If the index is damaged, every exchange may belong to it. */
   #findRun(from: number, runId: string): number {
     try {
       return this.#table.findRun(from, runId);
@@ -156,17 +158,17 @@ export class CaptureReader {
     if (meta === undefined) return undefined;
     const told = summarize(meta.record, meta.record.run_id, null);
     if (summary === undefined) return { ...told, not_indexed: true };
-    // The writer could not read it: this says why.
+    // The writer could not read the exchange; reading it throws the reason.
     this.#blocks.readBodies(id, meta);
     return told;
   }
 
-  /** Which runs have exchanged turns because of a turn behind this exchange. */
+  /** The runs that exchanged turns because of a turn after this exchange. */
   moves(after: number): RunMoves {
     return this.#read(() => this.#table.readMoves(after));
   }
 
-  /** Records in the order of ids. @throws {import('./layout.ts').CaptureFileError} damaged */
+  /** Records in id order. @throws {import('./layout.ts').CaptureFileError} damaged */
   *exchanges(filter: ExchangeFilter = {}): Generator<ExchangeRecord> {
     for (const summary of this.summaries(filter)) {
       const record = this.exchange(summary.id);
@@ -175,7 +177,7 @@ export class CaptureReader {
   }
 
   /**
-   * One record; undefined when this file does not hold it.
+   * One record; undefined if it is not in this file.
    * @throws {import('./layout.ts').CaptureFileError} damaged
    */
   exchange(id: number): ExchangeRecord | undefined {
@@ -189,8 +191,8 @@ export class CaptureReader {
   }
 
   /**
-   * The stored body's exact bytes; empty when there was none, undefined when this file does not hold the exchange.
-   * @throws {import('./layout.ts').CaptureFileError} damaged, also when an attachment is missing
+   * The stored body's exact bytes; empty if the exchange had no body, undefined if the exchange is not in this file.
+   * @throws {import('./layout.ts').CaptureFileError} damaged, also if an attachment is missing
    */
   body(id: number, side: 'request' | 'response'): Uint8Array | undefined {
     return this.#read(() => {
@@ -199,20 +201,20 @@ export class CaptureReader {
     });
   }
 
-  /** The stored copy in the form that a decoder takes; undefined when this file does not hold the exchange. */
+  /** The stored copy in the form that a decoder takes; undefined if it is not in this file. */
   copy(id: number): StoredCopy | undefined {
     return this.#read(() => {
       const meta = this.#blocks.readMeta(id);
       const bodies = meta === undefined ? undefined : this.#blocks.readBodies(id, meta);
       if (meta === undefined || bodies === undefined) return undefined;
       const copy = makeStoredCopy(meta, bodies.request, bodies.response);
-      // Where the path tells no wire format, the index may know it from the bodies.
+      // If the path does not tell the wire format, the index may know it from the bodies.
       copy.shape ??= this.#table.read(id)?.shape ?? null;
       return copy;
     });
   }
 
-  /** Ends it: the reader cannot be used any more. */
+  /** Closes the file. The reader cannot be used afterwards. */
   async close(): Promise<void> {
     this.#blocks.clear();
     await this.#env.root.close();

@@ -1,6 +1,6 @@
 /**
- * The part of a stored exchange that is no body: what the gateway noted about it, and its headers. Written by the
- * capture writer, read by everybody; both ways are here so that they cannot drift apart. Any thread.
+ * The part of a stored exchange that is not a body: the gateway's notes, and the headers. The capture writer encodes
+ * it and all readers decode it; both directions are in this file so that they stay consistent. Any thread.
  */
 import type { ClientRun } from '../../domain/client-run.ts';
 import type { EndCause } from '../../domain/end-cause.ts';
@@ -27,7 +27,7 @@ const REQUEST_DECODED = 16;
 const RESPONSE_DECODED = 32;
 const TURN = 64;
 
-/** What the record's meta part holds, in its order in the JSON array. */
+/** The meta part of a record, as a JSON array. */
 type MetaArray = [
   run_id: string | null,
   seq: number | null,
@@ -47,7 +47,7 @@ type MetaArray = [
   started_at_ms: number,
   first_byte_ms: number | null,
   duration_ms: number,
-  /** These are left out from the first on behind which nothing is said. */
+  /** Trailing entries without a value are omitted. */
   request_withheld?: WithheldCause | null,
   response_withheld?: WithheldCause | null,
   arrival?: number | null,
@@ -65,8 +65,8 @@ export interface StoredMeta {
 }
 
 /**
- * Milliseconds to three decimals: more are noise, and noise does not compress. From two whole numbers, which become text in
- * a quarter of the time that a fraction takes.
+ * Milliseconds with three decimals: further digits are noise, which does not compress. Made from two integers, which
+ * takes a quarter of the time of formatting a fraction.
  */
 function encodeMs(ms: number): string {
   const rounded = Math.round(ms * 1_000);
@@ -83,13 +83,13 @@ function encodeNumber(number: number | null): string {
   return number === null || !Number.isFinite(number) ? 'null' : `${number}`;
 }
 
-/** Memory for many meta parts: to get some for each takes longer than to write it. */
+/** One buffer for many meta parts: allocating one for each takes longer than writing it. */
 const SLAB_BYTES = 256 << 10;
 let slab = Buffer.alloc(0);
 let slabUsed = 0;
 
 function encodeText(text: string): Buffer {
-  // A UTF-16 unit takes three bytes at most.
+  // A UTF-16 unit takes at most three bytes in UTF-8.
   if (text.length * 3 > slab.length - slabUsed) {
     if (text.length * 3 > SLAB_BYTES / 8) return Buffer.from(text, 'utf8');
     slab = Buffer.allocUnsafeSlow(SLAB_BYTES);
@@ -100,7 +100,10 @@ function encodeText(text: string): Buffer {
   return slab.subarray(from, slabUsed);
 }
 
-/** The meta part of a record: a MetaArray as JSON. Written out, since to make the array and its JSON takes twice as long. */
+/**
+ * The meta part of a record: a MetaArray as JSON. Written by hand, because building the array and its JSON takes
+ * twice as long.
+ */
 export function encodeMeta(
   prepared: PreparedExchange,
   requestHasFiles: boolean,
@@ -141,7 +144,7 @@ function readSide(headers: string, bytes: number, withheld: WithheldCause | null
   return side;
 }
 
-/** What relegation decided stands last among the answer's headers, under a name that no wire can bring. */
+/** The relegation decision is the last of the answer's headers, with a name that no client or upstream can send. */
 function takeDecision(record: ExchangeRecord): ExchangeRecord {
   const { headers } = record.response;
   if (headers.at(-1)?.[0] !== DECISION_FIELD) return record;
@@ -154,7 +157,7 @@ function takeDecision(record: ExchangeRecord): ExchangeRecord {
   return record;
 }
 
-/** The sign of the credential stands last among the request's headers. */
+/** The credential's fingerprint is the last of the request's headers. */
 function takeCredential(record: ExchangeRecord): ExchangeRecord {
   const { headers } = record.request;
   if (headers.at(-1)?.[0] !== CREDENTIAL_FIELD) return record;
@@ -170,7 +173,7 @@ function splitHeaders(text: string): [string, string][] {
   return headers;
 }
 
-/** The exchange record, with nothing in it yet that only a decoder knows. @throws {SyntaxError} when damaged */
+/** The exchange record, without the fields that only a decoder can fill. @throws {SyntaxError} if damaged */
 export function decodeMeta(id: number, bytes: Buffer): StoredMeta {
   const meta = JSON.parse(bytes.toString('utf8')) as MetaArray;
   const flags = meta[9];
@@ -211,13 +214,13 @@ export function decodeMeta(id: number, bytes: Buffer): StoredMeta {
   };
 }
 
-/** The exchange record without headers: what a listing needs, kept in the `facts` table. */
+/** The exchange record without headers, as listings need it; stored in the `facts` table. */
 export type ExchangeSummary = Omit<ExchangeRecord, 'request' | 'response' | 'relegation'> & {
   request_bytes: number;
   response_bytes: number;
 };
 
-/** A summary from a record, a run and what the decoder found (null: nothing was decoded). */
+/** Makes a summary of a record, a run and the decoder's result (null: nothing was decoded). */
 export function summarize(
   record: ExchangeRecord,
   runId: string | null,
@@ -253,7 +256,7 @@ function describeClientRun(
   };
 }
 
-/** What the headers of a request tell. @param hasNoSeq `x-svc-seq` was not read, so it is no number where it stands */
+/** What the headers of a request say. @param hasNoSeq true: `x-svc-seq` was not read and is not used as a number */
 function describeHeaders(
   headers: ExchangeSide['headers'],
   hasNoSeq: boolean,

@@ -1,18 +1,18 @@
 /**
- * The kept index of captured runs, `<capture database>.runs`: one row a run, and the figures of the newest exchanges, so that
- * listing runs does not read all exchanges. It can always be rebuilt from the captures: an index that is damaged, of another
- * version, of another key or of other captures is removed. Its one writer is the capture reader
- * (threads/capture-reader-entry.ts), never the gateway or the capture process. Any process may read it.
- *
- * To read it: `RunIndex.open(db, { data_key, version, mode: 'read' })`, null without an index of that version. `state` says up
- * to which exchange it goes; `newest` gives rows from the newest run down, `find` one run's row. What a row holds
- * is `captures/listed-run.ts`'s (`readListedRun`); the version that the capture reader writes is `indexVersion` there.
- *
- * Rows hold first words: with a data key they are sealed, and names of runs are told by it. Whatever removes captured exchanges
- * removes the whole file (expiry, erasure), since LMDB's free pages keep what was removed from them; a change of the key
- * removes it, too. A backup leaves it out. A commit is not synced: the file may be lost with the machine's power.
- *
- * Bound: CAPTURE_LISTED_RUNS rows and CAPTURE_ACTIVITY.exchanges figures; pages of removed rows are used again.
+ * The stored index of captured runs, `<capture database>.runs`: one row for each run, and the figures of the newest
+ * exchanges, so that listing runs does not read all exchanges. The index can always be rebuilt from the captures, so
+ * an index that is damaged, or that belongs to another version, key or capture database, is removed. Only the capture
+ * reader writes it (threads/capture-reader-entry.ts), never the gateway or the capture process. Any process may read
+ * it.
+ * To read it: `RunIndex.open(db, { data_key, version, mode: 'read' })` returns null without an index of that version.
+ * `state` says up to which exchange it goes, `newest` returns rows starting with the newest run, and `find` returns
+ * one run's row. `captures/listed-run.ts` defines the content of a row (`readListedRun`) and the version that the
+ * capture reader writes (`indexVersion`).
+ * Rows contain first words of runs. With a data key, rows are encrypted, and run names are hashed with the key.
+ * Removing captured exchanges (expiry, erasure) removes the whole index file, because LMDB's free pages keep removed
+ * content. A change of the key removes it, too. Backups omit it. Commits are not synced, so a power failure may cost
+ * the file.
+ * Bound: CAPTURE_LISTED_RUNS rows and CAPTURE_ACTIVITY.exchanges figures. Pages of removed rows are reused.
  */
 import { createHash } from 'node:crypto';
 import { chmodSync, rmSync, statSync } from 'node:fs';
@@ -23,22 +23,22 @@ import { refuseWithoutRoom } from '../../std/file-place.ts';
 import { checkFileHead, checkRoom } from '../lmdb/file-head.ts';
 import { checkSealing, type FileSealing, SealedTable, type ValueTable } from '../lmdb/sealed-table.ts';
 
-/** What the index holds is not what was written: it is to be removed and made anew. */
+/** The content of the index is not what was written. It must be removed and rebuilt. */
 class RunIndexDamage extends Error {
   override readonly name = 'RunIndexDamage';
 }
 
 interface RunIndexOptions {
-  /** Under which the captures are; null: under none. Secret. */
+  /** The key of the captures; null: not encrypted. Secret. */
   data_key: Uint8Array | null;
-  /** The version of what rows hold: an index of another version is not used. */
+  /** The version of the row format. An index of another version is not used. */
   version: string;
-  /** `write` makes a new index where no usable one exists. */
+  /** `write` creates a new index if no usable one exists. */
   mode: 'read' | 'write';
 }
 
 interface KeptRow {
-  /** The run's first exchange: rows go by it. */
+  /** The run's first exchange, by which rows are sorted. */
   first_id: number;
   value: Buffer;
 }
@@ -47,7 +47,7 @@ interface RunIndexChanges {
   state: string;
   runs: readonly (KeptRow & { run_id: string })[];
   gone: readonly { first_id: number; run_id: string }[];
-  /** Figures, by the first exchange of their part. */
+  /** Figures, keyed by the first exchange that they cover. */
   figures: readonly KeptRow[];
   figures_gone: readonly number[];
 }
@@ -65,7 +65,7 @@ export function listRunIndexFiles(db: string): string[] {
   return [runIndexPath(db), `${runIndexPath(db)}-lock`];
 }
 
-/** Removes the index. A process that has it open sees that it is gone ({@link RunIndex.isThere}). */
+/** Removes the index. A process that has it open notices it ({@link RunIndex.isThere}). */
 export function removeRunIndex(db: string): void {
   for (const path of listRunIndexFiles(db)) rmSync(path, { force: true });
 }
@@ -138,19 +138,19 @@ export class RunIndex {
     }
   }
 
-  /** false: it was removed, or another one stands in its place. */
+  /** false: the file was removed or replaced. */
   isThere(): boolean {
     return inodeOf(this.#path) === this.#inode;
   }
 
-  /** What {@link RunIndexChanges.state} was last; null: nothing was written yet. */
+  /** The last written {@link RunIndexChanges.state}; null before the first write. */
   get state(): string | null {
     this.#root.resetReadTxn();
     return this.#meta.get(STATE)?.toString() ?? null;
   }
 
   /**
-   * Up to so many rows of runs that began before an exchange, the newest first.
+   * At most `limit` rows of runs that began before an exchange, newest first.
    * @throws RunIndexDamage
    */
   newest(before: number, limit: number): KeptRow[] {
@@ -160,7 +160,7 @@ export class RunIndex {
     return rows;
   }
 
-  /** A run's row; undefined when it has none. @throws RunIndexDamage */
+  /** A run's row; undefined without one. @throws RunIndexDamage */
   find(runId: string): Buffer | undefined {
     const place = this.#names.get(this.#nameOf(runId));
     if (place === undefined) return undefined;
@@ -169,13 +169,13 @@ export class RunIndex {
     return this.#check(value);
   }
 
-  /** Figures that were kept under that exchange. @throws RunIndexDamage */
+  /** The figures stored under that exchange. @throws RunIndexDamage */
   figures(from_id: number): Buffer | undefined {
     const value = this.#read(() => this.#figures.get(from_id));
     return value === undefined ? undefined : this.#check(value);
   }
 
-  /** All of it or nothing. @throws Error of the storage */
+  /** Writes all changes or none. @throws Error of the storage */
   write({ state, runs, gone, figures, figures_gone }: RunIndexChanges): void {
     refuseWithoutRoom(this.#path, 0);
     this.#root.transactionSync(() => {
@@ -239,7 +239,7 @@ function addCheck(value: Buffer): Buffer {
   return whole;
 }
 
-/** Of the disk, not of the file: to make it anew would not help. */
+/** An error of the disk, not of the file: rebuilding the index would not help. */
 function isTrouble(thrown: unknown): boolean {
   return ['EACCES', 'EPERM', 'EROFS', 'ENOSPC', 'EMFILE'].includes(
     (thrown as NodeJS.ErrnoException).code ?? '',

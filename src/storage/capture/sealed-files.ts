@@ -1,7 +1,7 @@
 /**
- * The files that the log has sealed, and the work of sealing one: what is still raw in it is packed, its index is completed, and
- * it is written anew, compact and read-only, while the next file already takes new exchanges. A seal that was cut short is
- * finished at the next start. Capture process.
+ * The sealed files of the log, and the sealing itself: packs the remaining raw blocks, completes the index, and
+ * rewrites the file compacted and read-only, while the next file already takes new exchanges. The next start finishes
+ * an interrupted seal. Capture process.
  */
 import { existsSync, renameSync, rmSync } from 'node:fs';
 import { dirname } from 'node:path';
@@ -23,7 +23,7 @@ import {
 import { listWaiting, repackAll } from './repacking.ts';
 import type { DecodeExchange } from './stored-copy.ts';
 
-/** A live file that was given up for a new one, before it is sealed. */
+/** A live file that was replaced by a new one and is not sealed yet. */
 export type MovedFile = Pick<SealedFile, 'path' | 'first_id' | 'last_id'>;
 
 export class SealedFiles {
@@ -33,15 +33,15 @@ export class SealedFiles {
   readonly #decode: DecodeExchange | null;
   #count: number;
   #lastId: number;
-  /** Left by a process that ended before they were sealed. */
+  /** Files that an earlier process left before they were sealed. */
   readonly #unfinished: readonly SealedFile[];
   /** One is sealed after the other. */
   #work: Promise<unknown> = Promise.resolve();
 
   /**
    * @param path of the live file
-   * @param release told the raw file of each block once the disk has it packed
-   * @param decode completes the index of a file before it is sealed; null: it stays as it is
+   * @param release called with the raw file of each block once the packed block is on disk
+   * @param decode completes the index of a file before it is sealed; null: the index stays as it is
    */
   constructor(
     path: string,
@@ -64,28 +64,28 @@ export class SealedFiles {
     this.#count--;
   }
 
-  /** How many there are, those on their way among them. */
+  /** Number of sealed files, including those that are being sealed. */
   get count(): number {
     return this.#count;
   }
 
-  /** The highest id in one; 0 without any. */
+  /** The highest id in a sealed file; 0 without any. */
   get last_id(): number {
     return this.#lastId;
   }
 
-  /** The raw files that blocks of unfinished ones stand in. @throws {import('./layout.ts').CaptureFileError} */
+  /** The raw files that unsealed files still need. @throws {import('./layout.ts').CaptureFileError} */
   listWaitingFiles(): number[] {
     return this.#unfinished.flatMap(({ path }) => readWaitingFiles(path, this.#dataKey));
   }
 
-  /** Begins to seal what was left unfinished. What fails is left for the next start. */
+  /** Starts to seal the files of an earlier process. A file that fails is left for the next start. */
   resume(): void {
     for (const file of this.#unfinished) this.seal(file).catch(() => undefined);
   }
 
   /**
-   * Moves the live file aside, which must be closed.
+   * Renames the live file, which must be closed.
    * @throws the file system's error
    */
   moveAside(firstId: number, lastId: number): MovedFile {
@@ -97,7 +97,7 @@ export class SealedFiles {
     return { path, first_id: firstId, last_id: lastId };
   }
 
-  /** Moves it back, since there is no room for a new one. @param lastId the highest before */
+  /** Undoes the rename if there is no space for a new file. @param lastId the highest id of the earlier files */
   moveBack({ path }: MovedFile, lastId: number): void {
     renameSync(path, this.#path);
     this.#count--;
@@ -105,8 +105,8 @@ export class SealedFiles {
   }
 
   /**
-   * Seals a file that was moved aside, after those before it.
-   * @returns where it is then
+   * Seals a renamed file, after the earlier ones.
+   * @returns its final path
    * @throws the storage's error; the next start tries again
    */
   seal(moved: MovedFile): Promise<string> {
@@ -115,12 +115,12 @@ export class SealedFiles {
     return sealed;
   }
 
-  /** All that is to be sealed is, or has failed. */
+  /** Resolves when every pending seal has succeeded or failed. */
   async settle(): Promise<void> {
     await this.#work;
   }
 
-  /** Repeatable: a file half made is made again. */
+  /** Can be repeated: a half-made file is made again. */
   async #compact({ path: aside, first_id, last_id }: MovedFile): Promise<string> {
     const target = sealedPath(this.#path, first_id, last_id, false);
     if (!existsSync(target)) {
@@ -149,12 +149,12 @@ export class SealedFiles {
 
 /** Memory for what the index reads. */
 const CACHE_BYTES = 16 << 20;
-/** Exchanges that are indexed before they are written. */
+/** Exchanges to index before each write. */
 const INDEX_BATCH = 256;
-/** Longest stretch of indexing between two turns of the event loop. */
+/** Longest time of indexing between two turns of the event loop. */
 const INDEX_MS = 20;
 
-/** Indexes what the index of a file lacks: the file takes no more exchanges. */
+/** Indexes the rest of a file that takes no more exchanges. */
 async function completeIndex(
   path: string,
   decode: DecodeExchange,
@@ -178,7 +178,7 @@ async function completeIndex(
   }
 }
 
-/** The raw files that a file on its way to being sealed waits for. */
+/** The raw files that a file needs until it is sealed. */
 function readWaitingFiles(path: string, dataKey: Uint8Array | null): number[] {
   const env = openCaptureEnv(path, 'write', dataKey);
   try {

@@ -1,6 +1,6 @@
 /**
- * The secrets that the bodies and heads of one request's exchange are searched for: the credentials in its headers and its
- * query, in all their forms. Capture process.
+ * The secrets to search for in one exchange: the credentials in the request's headers and query, in all encodings.
+ * Capture process.
  */
 import { packNeedles } from '../../../native/byte-engine.ts';
 import { credentialForms, MAX_FORMS } from '../../redaction/credentials.ts';
@@ -8,33 +8,35 @@ import { PEM_TAIL } from '../../redaction/private-keys.ts';
 import type { Wanted } from '../../redaction/secret-search.ts';
 import { PLACEHOLDER_HEAD_BYTES } from './attachments.ts';
 
-/** The secrets of one request in all their forms. Compared by identity: the same credential gives the same object. */
+/** The secrets of one request in all encodings. Compared by identity: equal credentials give the same object. */
 export interface SecretSet {
   texts: string[];
   bytes: Buffer[];
-  /** The bytes as the byte engine takes them. */
+  /** The secrets in the byte engine's format. */
   packed: Uint8Array;
-  /** The same with all else that a body is searched for. */
+  /** The same, together with everything else to search for in a body. */
   packed_all: Uint8Array;
-  /** They alone, and they with keys by their shape. */
+  /** The search for the secrets alone, and the search for secrets and key shapes. */
   alone: Wanted;
   with_keys: Wanted;
 }
 
 export const NO_SECRETS = makeSecretSet([]);
 
-/** Sets that are remembered; emptied when full. */
+/** Number of cached sets. A full cache is emptied. */
 const MAX_REMEMBERED = 1_024;
-/** Of one, packed; longer ones are not remembered. */
+/** Longest packed set that is cached. */
 const MAX_REMEMBERED_BYTES = 16_384;
 
-/** The latest sets, so that the same credentials give the same object. */
+/** Caches the latest sets, so that equal credentials give the same object. */
 export class SecretSets {
   readonly #sets = new Map<string, SecretSet>();
   readonly #always: readonly string[];
   readonly #alone: SecretSet;
 
-  /** @param always secrets that are in every set, however many a client brings along */
+  /**
+   * @param always secrets in every set, whatever the number of credentials in the request
+   */
   constructor(always: readonly string[] = []) {
     this.#always = always.flatMap(credentialForms);
     this.#alone = always.length === 0 ? NO_SECRETS : makeSecretSet(sortForms(this.#always));
@@ -48,7 +50,7 @@ export class SecretSets {
     if (known !== undefined) return known;
     const texts = sortForms(found.flatMap(credentialForms)).slice(-MAX_FORMS);
     const secrets = makeSecretSet(this.#always.length === 0 ? texts : sortForms([...texts, ...this.#always]));
-    // Long ones are not kept: of those each may be another.
+    // Long sets are not cached: each is probably different.
     if (secrets.packed.length > MAX_REMEMBERED_BYTES) return secrets;
     if (this.#sets.size >= MAX_REMEMBERED) this.#sets.clear();
     this.#sets.set(key, secrets);
@@ -74,7 +76,9 @@ function makeSecretSet(texts: string[]): SecretSet {
   };
 }
 
-/** @param shapes keys by their shape, too */
+/**
+ * @param shapes search for key shapes, too
+ */
 export function wantedOf(secrets: SecretSet, shapes: boolean): Wanted {
   return shapes ? secrets.with_keys : secrets.alone;
 }

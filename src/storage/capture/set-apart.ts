@@ -1,13 +1,17 @@
-/** What is reported of an exchange whose content cannot be stored. Capture process. */
+/**
+ * The report about an exchange whose content cannot be stored. Capture process.
+ */
 import type { SetApart } from '../../domain/capture-cause.ts';
 import type { CapturedExchange } from '../../domain/exchange.ts';
 import { maskText } from '../../redaction/mask.ts';
 
-/** Places in the program that are told of an error. */
+/** Stack lines in the report. */
 const STACK_LINES = 4;
 const TOLD_PATH_CHARACTERS = 200;
 
-/** @param thrown what storing it ended with */
+/**
+ * @param thrown the error of the attempt to store it
+ */
 export function describeSetApart(exchange: CapturedExchange, thrown: unknown): SetApart {
   const { name = typeof thrown, stack = '' } = thrown instanceof Error ? thrown : {};
   return {
@@ -15,7 +19,7 @@ export function describeSetApart(exchange: CapturedExchange, thrown: unknown): S
     provider: exchange.provider,
     is_turn: exchange.kind === 'turn',
     aborted: exchange.aborted,
-    // It may hold a credential all the same.
+    // A path may contain a credential, so it is masked.
     path: maskText(exchange.path.slice(0, TOLD_PATH_CHARACTERS)),
     bytes: exchange.request_bytes + exchange.response_bytes,
     error: name,

@@ -1,18 +1,18 @@
 /**
- * The form in which a decoder takes a stored exchange, and what it finds there. The decoder itself is passed in: this folder
- * knows no wire format. Any thread.
+ * The form in which a decoder gets a stored exchange, and the decoder's result. The decoder is passed in, because
+ * this folder knows no wire format. Any thread.
  */
 import type { SideKind } from '../../domain/child-kind.ts';
 import { type ApiShape, type ExchangeEntry, unknownUsage } from '../../domain/exchange.ts';
 import type { ExchangeTexts } from '../../domain/placed-text.ts';
 import type { StoredMeta } from './record.ts';
 
-/** The stored copy as a decoder wants it. */
+/** The stored copy for a decoder. */
 export interface StoredCopy {
   shape: ApiShape | null;
   path: string;
   status: number;
-  /** Flat [name, value, …]; without content-encoding when the stored body is no longer in it. */
+  /** Flat [name, value, …]; without content-encoding if the stored body is decoded. */
   request_headers: readonly string[];
   response_headers: readonly string[];
   request_body: Uint8Array;
@@ -20,37 +20,45 @@ export interface StoredCopy {
   truncated: boolean;
 }
 
-/** What a decoder finds, and what links turns (src/providers/conversation.ts); what is not there counts as null. */
+/**
+ * The decoder's result, and the hashes that link turns (src/providers/conversation.ts). A missing field counts as
+ * null.
+ */
 export interface DecodedEntry extends ExchangeEntry {
-  /** Request and answer, as a request that continues the answer has it among its prefixes; by the answer's id too. */
+  /**
+   * Hash of request and answer, equal to one of the prefixes of a request that continues the answer; includes the
+   * answer's id.
+   */
   answered?: string | null;
   answered_id?: string | null;
-  /** The answer by itself, the last one in the request by itself, and where among the prefixes that one ends. */
+  /**
+   * Hash of the answer alone, hash of the last answer in the request, and the index of the prefix that ends with it.
+   */
   answer_alone?: string | null;
   last_answer_alone?: string | null;
   last_answer_at?: number;
-  /** Whether it is a call beside the work of a client that offers, or does not always offer, its model tools. */
+  /** Whether this is a side call of a client that always, or not always, offers tools to its model. */
   findSideCall?: (offersTools: boolean) => SideKind | null;
-  /** Makes the sketch of the system prompt. */
+  /** Computes the sketch of the system prompt. */
   sketchSystem?: () => string;
-  /** Results of tools behind the last answer in the request that say that the tool failed. */
+  /** Failed tool results after the last answer in the request. */
   failed_results?: number;
-  /** Names of the tools that the answer calls, each once. */
+  /** Names of the tools that the answer calls, without repetitions. */
   tools?: string[];
-  /** The answer broke off, or ended with an error. */
+  /** The answer was cut off, or ended with an error. */
   broke_off?: boolean;
-  /** Told by the bodies where the path says nothing: then it is a turn. */
+  /** The wire format according to the bodies, if the path does not tell it. The exchange is a turn then. */
   told_shape?: ApiShape | null;
-  /** False when the exchange turns out to be no turn, though its path says so. */
+  /** False if the exchange is not a turn although its path says so. */
   is_turn?: boolean;
   /** Lists the texts of the exchange, for the full-text index. */
   listTexts?: () => ExchangeTexts;
 }
 
-/** Reads the entry out of a stored copy. Pure, and never throws for a body that it cannot read. */
+/** Decodes a stored copy. Pure; never throws for a body that it cannot decode. */
 export type DecodeExchange = (copy: StoredCopy) => DecodedEntry;
 
-/** What the decoder gets of an exchange. */
+/** Makes the decoder's input from an exchange. */
 export function makeStoredCopy(meta: StoredMeta, request: Buffer, response: Buffer): StoredCopy {
   const { record } = meta;
   return {
@@ -65,7 +73,7 @@ export function makeStoredCopy(meta: StoredMeta, request: Buffer, response: Buff
   };
 }
 
-/** Runs the decoder. An exchange over which it throws counts as undecodable, so that it does not stop the index. */
+/** Runs the decoder. If it throws, the exchange counts as undecodable, so that it does not stop the index. */
 export function decodeSafely(decode: DecodeExchange, copy: StoredCopy): DecodedEntry {
   try {
     return decode(copy);

@@ -1,13 +1,11 @@
 /**
- * Secrets in streamed answers, which come in pieces: a model that repeats a key sends it over several events, and in
- * AWS event streams the text may be base64 besides, in frames that carry checksums. Pure; runs in the capture process.
- *
- * Server-sent events: the string values of the members that carry text are put together in their order, the whole is
- * searched, and what is found is masked piece by piece where it stands.
- * AWS event stream (vnd.amazon.eventstream): the same over all payloads; frames that change get new lengths and
- * checksums, so that the stored copy can still be decoded. Layout of a frame: total length, length of headers, CRC-32
- * of both, headers, payload, CRC-32 of all before it; numbers big-endian (Amazon Transcribe developer guide, "Event
- * stream encoding").
+ * Secrets in streamed answers, which arrive in pieces. A model that repeats a key sends it in several events. In AWS
+ * event streams, the text may also be base64, in frames with checksums. Pure; runs in the capture process.
+ * Server-sent events: joins the string values of the JSON members that carry text, searches the joined text, and
+ * masks each piece of a match in its place. AWS event stream (vnd.amazon.eventstream): the same over all payloads.
+ * Changed frames get new lengths and checksums, so that the stored copy can still be decoded. Layout of a frame:
+ * total length, length of headers, CRC-32 of both, headers, payload, CRC-32 of all before it; numbers big-endian
+ * (Amazon Transcribe developer guide, "Event stream encoding").
  */
 import { crc32 } from 'node:zlib';
 import { type ByteRange, mergeRanges } from '../../redaction/byte-range.ts';
@@ -16,11 +14,11 @@ import { MASK } from '../../redaction/mask.ts';
 import { findSecrets, type Wanted } from '../../redaction/secret-search.ts';
 import { Work, WorkExceededError } from '../../redaction/work.ts';
 
-/** Pieces of a streamed text, and frames of a body. A body with more is withheld. */
+/** Limits for the pieces of a streamed text and for the frames of a body. A body that exceeds them is withheld. */
 const STREAM_PIECES_MAX = 1_000_000;
 const STREAM_FRAMES_MAX = 250_000;
 
-/** Members whose strings are pieces of one text. Those of one name are one text. */
+/** JSON members whose string values are pieces of a text. Values of the same name form one text. */
 const MEMBERS = [
   'text',
   'partial_json',
@@ -36,14 +34,14 @@ const QUOTE = 0x22;
 const BACKSLASH = 0x5c;
 
 interface Piece {
-  /** Where it begins in the text put together, and in the body. */
+  /** Position of the piece in the joined text, and in the body. */
   at: number;
   start: number;
   size: number;
 }
 
 /**
- * Secrets that are spread over several string values.
+ * Finds secrets that are spread over several string values.
  * @returns ranges of the body, one for each piece
  */
 export function findSplitSecrets(body: Buffer, wanted: Wanted, work: Work = new Work()): ByteRange[] {
@@ -63,7 +61,7 @@ export function findSplitSecrets(body: Buffer, wanted: Wanted, work: Work = new 
     if (body[start] !== QUOTE) continue;
     start++;
     const end = findStringEnd(body, start);
-    // Within a string that does not end no other one begins.
+    // If a string does not end, no other string can begin inside it.
     if (end < 0) break;
     at = end + 1;
     if (end === start) continue;
@@ -86,7 +84,7 @@ export function findSplitSecrets(body: Buffer, wanted: Wanted, work: Work = new 
   return found;
 }
 
-/** Which member's name stands there, with its quotation marks and colon; -1 for none. */
+/** The index of the member whose name, with its quotation marks and colon, stands at `at`; -1 for none. */
 function findMember(body: Buffer, at: number): number {
   for (let number = 0; number < MEMBERS.length; number++) {
     const name = MEMBERS[number]!;
@@ -101,7 +99,7 @@ function isSpace(byte: number | undefined): boolean {
   return byte === 0x20 || byte === 0xa0 || (byte !== undefined && byte >= 0x09 && byte <= 0x0d);
 }
 
-/** The quotation mark that ends the string; -1. */
+/** The position of the closing quotation mark; -1 without one. */
 function findStringEnd(body: Buffer, start: number): number {
   let at = start;
   for (;;) {
@@ -114,7 +112,7 @@ function findStringEnd(body: Buffer, start: number): number {
   }
 }
 
-/** The parts of the body that a range of the text put together stands for. */
+/** Adds the ranges of the body that correspond to a range of the joined text. */
 function addPieces(range: ByteRange, pieces: Piece[], found: ByteRange[]): void {
   let low = 0;
   let high = pieces.length - 1;
@@ -131,7 +129,7 @@ function addPieces(range: ByteRange, pieces: Piece[], found: ByteRange[]): void 
   }
 }
 
-/** Everything that is to be masked in a text: whole secrets and such as come in pieces. */
+/** All ranges to mask in a text: whole secrets, and secrets in pieces. */
 function findAll(text: Buffer, wanted: Wanted, work: Work): ByteRange[] {
   return mergeRanges(findSecrets(text, wanted, work).concat(findSplitSecrets(text, wanted, work)));
 }
@@ -149,7 +147,7 @@ function maskRanges(text: Buffer, ranges: readonly ByteRange[], offset: number):
 
 const PRELUDE_BYTES = 12;
 const CHECKSUM_BYTES = 4;
-/** InvokeModelWithResponseStream wraps each event in base64, in a member of this name. */
+/** InvokeModelWithResponseStream sends each event as base64 in a member of this name. */
 const WRAPPING = Buffer.from('"bytes"', 'latin1');
 const OPENING = 0x7b;
 const CLOSING = 0x7d;
@@ -159,11 +157,14 @@ interface Frame {
   headers: Buffer;
   /** The payload, or the event inside it. */
   text: Buffer;
-  /** Before and after the base64 of the event; null when the payload is the event. */
+  /** The payload's bytes before and after the event's base64; null if the payload is the event itself. */
   wrap: [before: string, after: string] | null;
 }
 
-/** Where the base64 of the event stands in a payload: in the last such member of its outermost object's own; null for none. */
+/**
+ * The range of the event's base64 in a payload: the last member of that name in the outermost object; null without
+ * one.
+ */
 function findWrapped(payload: Buffer): ByteRange | null {
   if (payload[0] !== OPENING) return null;
   let found: ByteRange | null = null;
@@ -239,8 +240,8 @@ function writeFrame(frame: Frame, text: Buffer): Buffer {
 }
 
 /**
- * Masks the secrets in an AWS event stream. Returns the same buffer if it holds no secret.
- * What follows the last whole frame is masked as plain text.
+ * Masks the secrets in an AWS event stream. Returns the same buffer if it contains no secret. Bytes after the last
+ * complete frame are masked as plain text.
  */
 export function maskEventStream(body: Buffer, wanted: Wanted, work: Work = new Work()): Buffer {
   const { frames, rest } = readFrames(body);
@@ -255,7 +256,7 @@ export function maskEventStream(body: Buffer, wanted: Wanted, work: Work = new W
   for (const frame of frames) {
     const end = offset + frame.text.length;
     const own: ByteRange[] = [];
-    // A range may reach from one payload into the next (a private key, say): each masks its part.
+    // A range (of a private key, for example) may cross from one payload into the next: each payload masks its part.
     for (let i = next; i < ranges.length && ranges[i]!.start < end; i++) {
       own.push({ start: Math.max(ranges[i]!.start, offset), end: Math.min(ranges[i]!.end, end) });
       if (ranges[i]!.end <= end) next = i + 1;

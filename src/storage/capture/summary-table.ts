@@ -1,10 +1,10 @@
 /**
- * The table `facts`: the summary of each indexed exchange, and which runs have exchanged turns. Readers read it while the
- * capture process writes. Any thread.
- *
- * Rows. Summaries stand in blocks: the ids from 64n + 1 to 64n + 64, or from the file's first id. A full block is one row, under
- * the block's first id: an array as JSON, compressed. The last block grows: its row holds the first summaries, as an array or one
- * alone, and each further summary has a separate row, as JSON, until the block is full. Key 0 holds the moves.
+ * The table `facts`: the summary of each indexed exchange, and the moves (which runs exchanged turns). Readers read
+ * it while the capture process writes. Any thread.
+ * Rows. Summaries are stored in blocks: the ids from 64n + 1 (or the file's first id) to 64n + 64. A full block is
+ * one row, with the block's first id as key: a compressed JSON array. The last block is still growing: its row has
+ * the first summaries, as an array or a single value, and each further summary has its own row, as JSON, until the
+ * block is full. Key 0 has the moves.
  */
 import { compressZstd, decompressZstd } from '../../std/zstd.ts';
 import { type CaptureEnv, readMetaNumber } from './layout.ts';
@@ -15,13 +15,13 @@ const FACTS_PER_BLOCK = 64;
 /** No exchange has this id. */
 const MOVES_KEY = 0;
 const OPENING_BRACE = 0x7b;
-/** Of a row that can be trusted no further than its checksum. */
+/** Largest decompressed row. The size that a row states is not trusted. */
 const MAX_ROW_BYTES = 256 << 20;
 
 /** An indexed exchange; null: it could not be read. */
 export type IndexedSummary = ExchangeSummary | null;
 
-/** A turn that was stored late has changed which run some turns belong to. */
+/** A turn that was stored late has moved some turns to another run. */
 export interface RunMove {
   /** The turn that was stored late. */
   at: number;
@@ -29,10 +29,10 @@ export interface RunMove {
   to: string;
 }
 
-/** What a file remembers of its moves. */
+/** The moves that a file remembers. */
 export interface RunMoves {
   moves: RunMove[];
-  /** Some moves at this exchange or before are forgotten. */
+  /** Moves at or before this exchange may have been dropped. */
   forgotten_to: number;
 }
 
@@ -56,7 +56,7 @@ export class SummaryTable {
   readonly #env: CaptureEnv;
   readonly #firstId: number;
   #indexed: number;
-  /** The block that was read last: neighbours mostly follow. */
+  /** Cache of the last block read: the next read is usually of the same block. */
   #block: { key: number; summaries: IndexedSummary[] } | null = null;
 
   /** @param firstId of the file */
@@ -71,7 +71,7 @@ export class SummaryTable {
     return this.#indexed;
   }
 
-  /** Looks how far the index is now. */
+  /** Reads how far the index is now. */
   refresh(): void {
     const indexed = this.#readIndexed();
     if (indexed !== this.#indexed) this.#block = null;
@@ -89,7 +89,7 @@ export class SummaryTable {
     return this.readBlock(key)[id - key];
   }
 
-  /** The indexed summaries of one block, in order. They are shared: copy the array before changing it. */
+  /** The indexed summaries of one block, in order. The array is shared: copy it before changing it. */
   readBlock(key: number): readonly IndexedSummary[] {
     if (this.#block?.key === key) return this.#block.summaries;
     const value = this.#env.facts.get(key);
@@ -105,8 +105,8 @@ export class SummaryTable {
   }
 
   /**
-   * The first indexed id from this one on that may belong to the run. Blocks whose text does not name the run are passed over:
-   * reading their summaries would take ten times as long.
+   * The first indexed id from this one on that may belong to the run. Skips blocks whose text does not contain the
+   * run's name: parsing their summaries would take ten times as long.
    */
   findRun(id: number, runId: string): number {
     const name = Buffer.from(`"run_id":${JSON.stringify(runId)}`);
@@ -126,7 +126,7 @@ export class SummaryTable {
     return value === undefined || unpackRow(value).includes(name);
   }
 
-  /** Which runs have exchanged turns because of a turn behind this exchange. */
+  /** The runs that exchanged turns because of a turn after this exchange. */
   readMoves(after: number): RunMoves {
     const { moves, forgotten_to } = this.readAllMoves();
     return { moves: moves.filter(({ at }) => at > after), forgotten_to };
@@ -144,7 +144,7 @@ export function encodeBlockRow(key: number, summaries: readonly IndexedSummary[]
   return { key, value: compressZstd(Buffer.from(JSON.stringify(summaries), 'utf8')) };
 }
 
-/** The row of one summary in the last block. */
+/** The row of a single summary in the last block. */
 export function encodeSummaryRow(key: number, summary: IndexedSummary): FactsRow {
   const value =
     summary === null ? encodeBlockRow(key, [null]).value : Buffer.from(JSON.stringify(summary), 'utf8');
@@ -162,7 +162,7 @@ function unpackRow(value: Buffer): Buffer {
 function decodeRow(value: Buffer): IndexedSummary[] {
   const row = JSON.parse(unpackRow(value).toString('utf8')) as ExchangeSummary | IndexedSummary[];
   const summaries = Array.isArray(row) ? row : [row];
-  // Summaries from before 2026-11-28 do not have it.
+  // Summaries from before 2026-11-28 lack this field.
   for (const summary of summaries) if (summary !== null) summary.usage.cache_write_1h_tokens ??= null;
   return summaries;
 }

@@ -1,6 +1,6 @@
 /**
- * The capture files as the full-text index reads them again: sealed ones, and the live one through its writer's index, since
- * LMDB opens a file once in a process. Capture process.
+ * The capture files that the full-text index reads: sealed files, and the live file through its writer, because LMDB
+ * opens a file only once per process. Capture process.
  */
 import { statSync } from 'node:fs';
 import type { ExchangeRecord } from '../../domain/exchange.ts';
@@ -10,7 +10,7 @@ import type { LiveFile } from './live-file.ts';
 import { CaptureReader } from './reader.ts';
 import { type DecodeExchange, decodeSafely } from './stored-copy.ts';
 
-/** By which an exchange is known again when files were replaced. */
+/** Identifies an exchange even if its file was replaced. */
 export function markExchange({
   started_at,
   duration_ms,
@@ -23,7 +23,7 @@ export class CaptureTextSources implements TextSources {
   readonly #dataKey: Uint8Array | null;
   readonly #decode: DecodeExchange;
   readonly #live: () => LiveFile;
-  /** The sealed file that was read last. */
+  /** The last sealed file that was read. */
   #open: { path: string; reader: CaptureReader } | null = null;
 
   constructor(path: string, dataKey: Uint8Array | null, decode: DecodeExchange, live: () => LiveFile) {
@@ -81,7 +81,7 @@ export class CaptureTextSources implements TextSources {
     }
   }
 
-  /** Lets go of the file that was read last. */
+  /** Closes the last file that was read. */
   close(): void {
     void this.#open?.reader.close();
     this.#open = null;

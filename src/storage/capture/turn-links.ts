@@ -1,32 +1,31 @@
 /**
- * Links each turn to the earlier turn that it continues, and so finds its run. Capture process; commands that write a capture
- * file anew.
- *
- * Grouping. A turn without `x-svc-run` belongs to the run that its client's own headers name (src/domain/client-run.ts), and
- * without those to the run of the earlier turn whose conversation it continues. The proofs, the strongest first:
- *   1. its longest prefix that reaches to its last answer or beyond, and is an earlier request with its answer;
- *   2. its last answer alone: the client has rewritten or dropped what stands before it;
- *   3. its longest shorter prefix that is an earlier request, with its answer or without (the client has changed the
+ * Links each turn to the earlier turn that it continues, which determines its run. Capture process; commands that
+ * rewrite a capture file.
+ * Grouping. A turn without `x-svc-run` belongs to the run that its client's own headers name
+ * (src/domain/client-run.ts). Without such headers, it belongs to the run of the earlier turn whose conversation it
+ * continues. The evidence for that, strongest first:
+ *   1. its longest prefix that reaches its last answer or beyond, and equals an earlier request with its answer;
+ *   2. its last answer alone: the client has rewritten or dropped the earlier messages;
+ *   3. its longest shorter prefix that equals an earlier request, with or without its answer (the client has changed
+ *   the
  *      answer).
- * A request that repeats an earlier one continues it if the earlier one failed and was not retried yet. Otherwise the shorter
- * prefixes decide. Without any, the request starts a run: the same first message sent again is a new run. So is a conversation
- * that starts anew, such as a sub-agent's, or one after its client has summarized the history. A run without a label is called
- * `conv_<lowest id of its exchanges>`.
- *
- * Order. "Earlier" means that the request arrived earlier, not that the exchange was stored earlier: server threads store in
- * batches, so the answer that a turn repeats may be stored behind it. A turn that is stored late is linked with the later
- * ones that continue it. The runs then are those that storing in the order of arrival would have given; `moves` tells readers
- * that follow the file. Turns in an earlier file keep the run that they have there.
- *
- * Several turns may prove the same, since runs begin alike. The choice among them goes by, in this order: exactly the same
- * system prompt; a prompt about as similar as the best; no other earlier turn that continues it; the prompt's similarity;
- * being the latest. Where no answer proves anything (a retry, a changed answer), prompts that are not alike mean different
- * agents.
- *
- * State. A request is looked up among the latest INDEXED_TURNS_KNOWN turns: a map in memory (turn-map.ts), which the first use
- * fills from the table `tails` (id of a turn → whether it failed, eight bytes of the SHA-256 of each hash that stands for it or
- * that it looks for, its arrival, the sketch of its system prompt, the turn that it continues; the run's name too if the turn
- * lies in an earlier file, since rotation takes the latest INDEXED_TURNS_CARRIED along).
+ * A request that repeats an earlier one continues it if the earlier one failed and was not retried yet. Otherwise
+ * only the shorter prefixes count. Without any evidence, the request starts a run: the same first message sent again
+ * is a new run. A conversation that starts anew is a new run, too, such as a sub-agent's, or one whose client has
+ * summarized the history. A run without a label is called `conv_<lowest id of its exchanges>`.
+ * Order. "Earlier" refers to the arrival of the request, not to the order of storage. Server threads store in
+ * batches, so the answer that a turn repeats may be stored after the turn. When such a late turn is stored, the turns
+ * that continue it are linked to it. The resulting runs are those that storage in arrival order would have given;
+ * `moves` informs readers that follow the file. Turns in an earlier file keep their run.
+ * Several turns may match equally well, because runs begin alike. The choice follows these criteria, in this order:
+ * an identical system prompt; a prompt about as similar as the best; a turn that no earlier turn continues; the most
+ * similar prompt; the latest turn. Without an answer as evidence (a retry, a changed answer), dissimilar prompts mean
+ * different agents.
+ * State. A request is looked up among the latest INDEXED_TURNS_KNOWN turns, in a map in memory (turn-map.ts). The
+ * first use fills the map from the table `tails`. Its key is the id of a turn. Its value contains: whether the turn
+ * failed; eight bytes of the SHA-256 of each hash that identifies the turn or that it looks for; its arrival; the
+ * sketch of its system prompt; and the turn that it continues. If the turn is in an earlier file, the value also
+ * contains the run's name, because rotation copies the latest INDEXED_TURNS_CARRIED turns.
  */
 import type { ExchangeRecord } from '../../domain/exchange.ts';
 import { arrivalOf } from '../../domain/run-order.ts';
@@ -49,25 +48,25 @@ import {
   type WantedKeys,
 } from './turn-map.ts';
 
-/** Known turns that a new file takes over from the one before, the latest ones. */
+/** The latest known turns that a new file copies from the previous one. */
 const INDEXED_TURNS_CARRIED = 10_000;
-/** Prefixes of one conversation that are looked up, the longest ones. */
+/** The longest prefixes of one conversation that are looked up. */
 const MAX_PREFIXES = 2_048;
 
-/** What a turn that was stored late has changed of an earlier one. */
+/** A change to an earlier turn, caused by a turn that was stored late. */
 export interface Correction {
   run_id: string | null;
   /** 0: it continues no turn. */
   follows: number;
 }
 
-/** The summaries that the links belong to. */
+/** The summaries of the linked turns. */
 interface LinkedSummaries {
-  /** The run of an indexed turn; null without one, undefined when the turn is not in this file. */
+  /** The run of an indexed turn; null without one, undefined if the turn is not in this file. */
   readRun(id: number): string | null | undefined;
-  /** What the decoder finds in the stored copy of an exchange of this file; null for one that it cannot read. */
+  /** The decoder's result for an exchange of this file; null if it is not readable. */
   readEntry(id: number): DecodedEntry | null;
-  /** Corrects an indexed turn. @returns false for one that has no summary in this file, or that is not indexed yet */
+  /** Corrects an indexed turn. @returns false if it has no summary in this file, or is not indexed yet */
   correct(id: number, correction: Correction): boolean;
 }
 
@@ -77,7 +76,7 @@ export interface TurnRow {
   value: Buffer;
 }
 
-/** What links have changed since they were written last. */
+/** The changes since the last write. */
 export interface LinkChanges {
   /** Of new turns, ascending. */
   added: TurnRow[];
@@ -93,23 +92,25 @@ interface FoundTurn {
 export class TurnLinks {
   readonly #tails: ValueTable<number>;
   readonly #summaries: LinkedSummaries;
-  /** Up to this turn `tails` is read at the first use. */
+  /** The first use reads `tails` up to this turn. */
   readonly #stored: number;
   #turnMap: TurnMap | null = null;
   #added: Turn[] = [];
   readonly #changed = new Set<Turn>();
   #moves: RunMove[] = [];
-  /** Keys of the turn that is being added, by their hashes: each is looked up, and stands for the turn. */
+  /** Keys of the turn that is being added, by their hashes. Each is looked up, and identifies the turn. */
   readonly #keys = new Map<string, string>();
 
-  /** @param stored the last indexed exchange of the file */
+  /**
+   * @param stored the last indexed exchange of the file
+   */
   constructor(tails: ValueTable<number>, summaries: LinkedSummaries, stored: number) {
     this.#tails = tails;
     this.#summaries = summaries;
     this.#stored = stored;
   }
 
-  /** What is to be written; {@link settle} is called when it has been. */
+  /** The rows to write. The caller then calls {@link settle}. */
   listChanges(): LinkChanges {
     const encode = (turn: Turn): TurnRow => ({ key: turn.id, value: encodeTurn(turn) });
     return { added: this.#added.map(encode), changed: [...this.#changed].map(encode), moves: this.#moves };
@@ -133,7 +134,7 @@ export class TurnLinks {
     // A labelled turn continues only a turn of the same run.
     if (foundRun !== runId) found = null;
     const turn = makeTurn(place, record, entry, found, (text) => this.#keyOf(text));
-    // The text of the turn before, if it is the same: there is one for each run.
+    // Reuses the previous turn's string if it is equal, so that each run has one.
     turn.known_run = foundRun === runId ? foundRun : runId;
     turn.is_labelled = label !== null;
     if (turn.keys.length === 0) return { run_id: runId, follows: turn.follows };
@@ -146,7 +147,7 @@ export class TurnLinks {
     return { run_id: turn.known_run, follows: turn.follows };
   }
 
-  /** The latest turns with their runs, for the `tails` of the file that comes after this one. */
+  /** The latest turns with their runs, for `tails` in the next file. */
   listCarried(): TurnRow[] {
     return this.#turns()
       .listLatest(INDEXED_TURNS_CARRIED)
@@ -165,7 +166,7 @@ export class TurnLinks {
     return key;
   }
 
-  /** The turn that a request continues, of those that arrived earlier; null when it starts a run. */
+  /** Of the turns that arrived earlier, the one that a request continues; null if it starts a run. */
   #findBefore(entry: DecodedEntry, place: TurnPlace): FoundTurn | null {
     const { conversation, last_answer_alone: alone = null, last_answer_at: at = -1 } = entry;
     const sketch = entry.sketchSystem ?? ((): string => '');
@@ -190,8 +191,8 @@ export class TurnLinks {
   }
 
   /**
-   * A turn was stored behind turns that arrived after it. Those among them that continue it are linked with it, as they would
-   * have been in the order of their arrival. The cost does not depend on how much is stored: a few candidates for each key of
+   * A turn was stored after turns that arrived later. Those that continue it are linked to it, as they would have
+   * been in arrival order. The cost does not depend on the size of the file: it is a few candidates for each key of
    * the turn, and the turns of the runs that change.
    */
   #placeLate(turn: Turn, first: string | undefined): void {
@@ -201,7 +202,8 @@ export class TurnLinks {
         .filter((candidate) => candidate !== turn && !isEarlier(candidate, turn))
         .sort((a, b) => (isEarlier(a, b) ? -1 : 1));
     const [asked, ...answered] = turn.keys;
-    // It failed, or it is itself a retry: a later turn that asked the same may be its retry, or a retry of nothing any more.
+    // The turn failed or is a retry: a later turn with the same request may be its retry, or may no longer be a
+    // retry.
     if (turn.failed || turn.strength === LINK.beyond) {
       for (const candidate of later(turns.listWith(asked!)))
         if (candidate.keys[0] === asked) this.#retry(candidate, turn);
@@ -229,7 +231,7 @@ export class TurnLinks {
     else if (turns.get(turn.follows)?.keys[0] === asked) this.#findAgain(turn, late);
   }
 
-  /** Finds from its bodies which turn a turn continues. */
+  /** Reads a turn's bodies again to find out which turn it continues. */
   #findAgain(turn: Turn, late: Turn): void {
     const entry = this.#summaries.readEntry(turn.id);
     if (entry === null) return;
@@ -238,7 +240,7 @@ export class TurnLinks {
     else if (turn.follows !== 0) this.#startAnew(turn, late);
   }
 
-  /** A turn continues none of the known turns. */
+  /** Records that a turn continues no known turn. */
   #startAnew(turn: Turn, late: Turn): void {
     const root = this.#rootOf(turn);
     this.#turns().unlink(turn);
@@ -247,13 +249,13 @@ export class TurnLinks {
     this.#nameTree(turn, late);
   }
 
-  /** A turn continues another one. @param late the turn that has shown it */
+  /** Records that a turn continues another one. @param late the turn that revealed it */
   #follow(turn: Turn, before: Turn, strength: LinkStrength, late: Turn): void {
     if (turn.follows === before.id && turn.strength === strength) return;
     const turns = this.#turns();
     const newRoot = this.#rootOf(before);
     const oldRoot = this.#rootOf(turn);
-    // The history of a turn cannot hold the answers of turns that continue it.
+    // The history of a turn cannot contain the answers of turns that continue it.
     if (oldRoot === newRoot && this.#isBehind(before, turn)) return;
     if (turn.is_labelled && this.#readRun(turn) !== this.#readRun(before)) return;
     const isStart = oldRoot === turn;
@@ -264,7 +266,7 @@ export class TurnLinks {
     if (!isStart) this.#nameTree(oldRoot, late);
   }
 
-  /** The turn that a turn's conversation began with, as far as it is known. */
+  /** The first known turn of a turn's conversation. */
   #rootOf(turn: Turn): Turn {
     const turns = this.#turns();
     let root = turn;
@@ -280,7 +282,7 @@ export class TurnLinks {
     return false;
   }
 
-  /** Gives the root, and all turns that continue it directly or not, the name of their run. */
+  /** Sets the run name of the root, and of all turns that continue it directly or indirectly. */
   #nameTree(root: Turn, late: Turn): void {
     const members = [root];
     for (let i = 0; i < members.length; i++) members.push(...(members[i]!.followers ?? []));
@@ -301,7 +303,7 @@ export class TurnLinks {
     for (const from of names) this.#moves.push({ at: late.id, from, to: name });
   }
 
-  /** Notes the run of a turn and what it continues, if it is indexed. */
+  /** Writes a turn's run and predecessor into its summary, if it is indexed. */
   #correct(turn: Turn): void {
     const correction = { run_id: this.#readRun(turn), follows: turn.follows };
     if (this.#summaries.correct(turn.id, correction)) this.#changed.add(turn);
@@ -311,7 +313,7 @@ export class TurnLinks {
     return turn.run_id ?? turn.known_run ?? this.#summaries.readRun(turn.id) ?? null;
   }
 
-  /** Filled from the file at the first use. */
+  /** The turns, read from the file at the first use. */
   #turns(): TurnMap {
     if (this.#turnMap !== null) return this.#turnMap;
     const latest: Turn[] = [];
@@ -338,7 +340,7 @@ export class TurnLinks {
     return map;
   }
 
-  /** The sketch of a turn that is not in memory: its own, or that of the turn that its run began with. */
+  /** The sketch of a turn that is not in memory: its own, or that of the first turn of its run. */
   #readSketch(id: number): string {
     for (let at = id; ; ) {
       const value = this.#tails.get(at);
@@ -377,7 +379,7 @@ function makeTurn(
     is_labelled: false,
     keys: hashes.filter((text) => text !== undefined).map(keyOf),
     wants: entry === null ? WANTS_NOTHING : findWanted(entry, strength, keyOf),
-    // The prompt of a run is sketched once: sketching a long one takes longer than all else here.
+    // The prompt of a run is sketched once: for a long prompt, the sketch takes longer than everything else here.
     sketch: found?.before.sketch ?? entry?.sketchSystem?.() ?? '',
     follows: found?.before.id ?? 0,
     strength,
@@ -385,7 +387,7 @@ function makeTurn(
   };
 }
 
-/** The keys of a turn that this one would continue, if it were stored later. */
+/** The keys of the turn that this one would continue if that turn were stored later. */
 function findWanted(
   entry: DecodedEntry,
   strength: LinkStrength,

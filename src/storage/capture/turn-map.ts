@@ -1,64 +1,65 @@
 /**
- * The latest turns of a capture file by what later requests repeat of them, and what the table `tails` keeps of each. A
- * request finds the turn that it goes on with among those whose requests arrived earlier, in whatever order the turns
- * were stored; a turn that is stored late finds the turns that go on with it. Capture process, and readers on any thread.
- *
- * Bounds: INDEXED_TURNS_KNOWN turns, the latest; MAX_CANDIDATES of them for each key, the latest.
+ * The latest turns of a capture file, indexed by the parts that later requests repeat, and the format of their rows
+ * in the table `tails`. A request finds the turn that it continues among those that arrived earlier, in whatever
+ * order they were stored. A turn that is stored late finds the turns that continue it. Capture process, and readers
+ * on any thread.
+ * Bounds: the latest INDEXED_TURNS_KNOWN turns; for each key, the latest MAX_CANDIDATES of them.
  */
 import { hash } from 'node:crypto';
 import { ALIKE, compareSketches, SKETCH_CHARS } from '../../domain/prompt-sketch.ts';
 
-/** Turns that a later turn can be recognized to extend. The oldest are forgotten. */
+/** Turns among which a later turn's predecessor is found. The oldest are dropped first. */
 export const INDEXED_TURNS_KNOWN = 50_000;
 
-/** Turns with one key that are compared, the latest ones. */
+/** Turns with the same key that are compared: the latest ones. */
 const MAX_CANDIDATES = 16;
-/** How much less similar than the best a prompt may be to count as equally similar. */
+/** A prompt counts as equally similar if its similarity is at most this much lower than the best. */
 const SIMILARITY_SLACK = 0.15;
 
 /**
- * How surely a turn goes on with another one: `beyond` its last answer the request repeats a request that was not answered;
- * `answer` its history up to its last answer is the other request with its answer; `alone` its last answer is the other
- * turn's; `prefix` a shorter part of its history is the other request.
+ * How strong the evidence is that a turn continues another one. `beyond`: the request repeats, beyond its last
+ * answer, an unanswered request. `answer`: its history up to its last answer equals the other request with its
+ * answer. `alone`: its last answer is the other turn's. `prefix`: a shorter part of its history equals the other
+ * request.
  */
 export const LINK = { none: 0, prefix: 1, alone: 2, answer: 3, beyond: 4 } as const;
 export type LinkStrength = (typeof LINK)[keyof typeof LINK];
 
-/** Where a turn stands among all turns: by its arrival, and for equal ones by its id. */
+/** The position of a turn among all turns: by arrival, then by id. */
 export interface TurnPlace {
   id: number;
   /** The stamp of its arrival; 0 in files of versions before 0.2.0. */
   arrival: number;
 }
 
-/** Keys under which a turn looks for the one that it goes on with; '' for none. */
+/** The keys by which a turn looks for its predecessor; '' for none. */
 export interface WantedKeys {
   /** Its history up to its last answer. */
   answer: string;
   /** Its last answer by itself. */
   alone: string;
-  /** Its first message, where no turn is known whose answer it repeats. */
+  /** Its first message, if no turn is known whose answer it repeats. */
   first: string;
 }
 
-/** One turn that later ones may go on with. */
+/** A turn that later ones may continue. */
 export interface Turn extends TurnPlace {
   failed: boolean;
-  /** Set when the exchange lies in an earlier file. */
+  /** Set if the exchange is in an earlier file. */
   run_id: string | null;
-  /** Its run, when it was found since the index was opened: to read its summary takes longer than all else. */
+  /** Cache of its run since the index was opened. Reading the summary takes longer than everything else. */
   known_run: string | null;
-  /** Its run is named by its own headers. */
+  /** Its own headers name its run. */
   is_labelled: boolean;
-  /** Of the request; then, when it was answered, of request and answer, and of the answer alone. */
+  /** Key of the request; if it was answered, also that of request and answer, and that of the answer alone. */
   keys: string[];
   wants: WantedKeys;
-  /** Of its system prompt; '' without one. */
+  /** Sketch of its system prompt; '' without one. */
   sketch: string;
-  /** The turn of its run that it goes on with; 0 when it starts a conversation. */
+  /** The turn of its run that it continues; 0 if it starts a conversation. */
   follows: number;
   strength: LinkStrength;
-  /** Those known that go on with it; null: none do. */
+  /** Known turns that continue it; null without any. */
   followers: Turn[] | null;
 }
 
@@ -84,9 +85,10 @@ const LABELLED = 32;
 const WANTED = ['answer', 'alone', 'first'] as const;
 
 /**
- * Flags, number of keys, the keys, then as the flags say: the turn that it follows, the sketch, its place, the run's name. A
- * place is the stamp of the arrival, a byte with the strength of its link and the keys that it wants, and those keys. A
- * turn that follows an earlier one has that one's sketch, so in one file it is written once a run.
+ * Format: flags, number of keys, the keys. Then, depending on the flags: the turn that it continues, the sketch, its
+ * place, the run's name. A place is the stamp of the arrival, a byte for the strength of its link and for the wanted
+ * keys, and those keys. A turn that continues an earlier one has the same sketch, so each file has the sketch once
+ * per run.
  */
 export function encodeTurn(turn: Turn): Buffer {
   const isShared = turn.follows !== 0 && turn.follows < turn.id && turn.run_id === null;
@@ -162,7 +164,7 @@ export function decodeTurn(id: number, bytes: Buffer): Turn {
   };
 }
 
-/** Turns by keys: mostly one a key; else the latest few, oldest first. */
+/** Turns by key: usually one for each key, otherwise the latest few, oldest first. */
 class TurnKeys {
   readonly #turns = new Map<string, Turn | Turn[]>();
 
@@ -202,7 +204,7 @@ export class TurnMap {
   readonly #byWanted = new TurnKeys();
   #newestArrival = 0;
 
-  /** Adds the next turn. It is no follower before {@link link} says so. */
+  /** Adds the next turn, without a predecessor. {@link link} sets that. */
   add(turn: Turn): void {
     this.#turns.push(turn);
     this.#byId.set(turn.id, turn);
@@ -220,12 +222,12 @@ export class TurnMap {
     }
   }
 
-  /** Whether some turn arrived no earlier than this stamp. */
+  /** Whether a turn arrived at or after this stamp. */
   hasArrivedSince(arrival: number): boolean {
     return arrival <= this.#newestArrival;
   }
 
-  /** The turn goes on with another one, and no longer with the one before. */
+  /** Records that the turn continues another one, instead of its previous predecessor. */
   link(turn: Turn, before: Turn, strength: LinkStrength): void {
     this.unlink(turn);
     turn.follows = before.id;
@@ -244,17 +246,17 @@ export class TurnMap {
   }
 
   /**
-   * The turn that a request with this key goes on with, or null.
+   * The turn that a request with this key continues, or null.
    * @param at the place of the request
-   * @param sketch makes the sketch of the request's system prompt
-   * @param isWhole the key stands for the whole request: without an answer only a failed turn counts
+   * @param sketch computes the sketch of the request's system prompt
+   * @param isWhole true: the key stands for the whole request; then an unanswered turn counts only if it failed
    */
   find(key: string, at: TurnPlace, sketch: () => string, isWhole: boolean): Turn | null {
     const known = this.#byKey.get(key);
     if (known.length === 0) return null;
     const earlier = known.filter((turn) => isEarlier(turn, at));
     if (earlier.length > 0) return choose(earlier, key, at, sketch, isWhole);
-    // The order of requests of the same millisecond is not recorded: their histories tell it.
+    // The order of requests that arrived in the same millisecond is unknown; their histories determine it.
     const equal = known.filter(
       (turn) => turn.arrival === at.arrival && turn.id !== at.id && turn.keys[0] !== key,
     );
@@ -285,8 +287,8 @@ function listWanted({ wants }: Turn): string[] {
 }
 
 /**
- * Of several turns that prove the same, as runs begin alike: those whose prompts are about as similar as the best; of them
- * one that no earlier request goes on with; of those the most similar; of those the latest.
+ * Chooses among turns that match equally well, because runs begin alike: first those with about the best prompt
+ * similarity; of those, one that no earlier request continues; then the most similar; then the latest.
  */
 function choose(
   turns: readonly Turn[],
@@ -324,17 +326,20 @@ function choose(
   return chosen;
 }
 
-/** An earlier request than that at the place goes on with the turn. */
+/** Whether a request earlier than the given place continues the turn. */
 function isFollowedBefore({ followers }: Turn, at: TurnPlace): boolean {
   return followers?.some((follower) => follower.id !== at.id && isEarlier(follower, at)) ?? false;
 }
 
-/** How similar the prompts are, 0 to 1, and 2 for the same; -1 when a request with this key does not go on with the turn. */
+/**
+ * Similarity of the prompts, 0 to 1, or 2 if they are equal; -1 if a request with this key does not continue the
+ * turn.
+ */
 function measure(turn: Turn, key: string, at: TurnPlace, sketch: string, isWhole: boolean): number {
   const similarity = compareSketches(turn.sketch, sketch);
   const isAnswered = turn.keys[0] !== key;
   if (isAnswered) return similarity;
-  // A failed call is tried again once: what tries it a third time goes on with the second.
+  // A failed call is retried once: a third attempt continues the second.
   const isRetry = turn.failed && !isFollowedBefore(turn, at);
   return (isWhole && !isRetry) || similarity < ALIKE ? -1 : similarity;
 }

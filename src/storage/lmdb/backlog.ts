@@ -1,10 +1,9 @@
 /**
- * Commits that are acknowledged in a redo log and reach the database in batches: a transaction writes about ten pages
+ * Acknowledges commits in a redo log and writes them to the database in batches: a transaction writes about ten pages
  * for one step, and hardly more for the next twenty. Wherever actors run.
- *
- * A read on this thread sees every acknowledged row: if a pending record may affect the row, the read first writes the
- * pending records to the database. Other threads see the rows a little later, so use this only for rows that other
- * threads need not see immediately.
+ * A read on this thread sees every acknowledged row: if a pending record may affect the row, the read first writes
+ * the pending records to the database. Other threads see the rows a little later, so use this only for rows that
+ * other threads need not see immediately.
  */
 import { openDataKey } from '../../std/data-key.ts';
 import { RedoLog } from '../redo-log.ts';
@@ -14,9 +13,9 @@ import { reportDamage } from './sealed-table.ts';
 import type { WriteTurn } from './write-turn.ts';
 
 /**
- * The redo log, which holds what runs have promised until the database has it: its size, the delay before records go to the
- * database, and the wait before a retry after the database refused them. While another thread writes, the delay is repeated up to `yields_max`
- * times. Records that are in the database are overwritten after `wipe_ms`.
+ * Limits of the redo log, which holds acknowledged commits until they are in the database: its size, the delay before
+ * its records are written to the database, and the delay before a retry after an error. While another thread writes,
+ * the delay is repeated up to `yields_max` times. Records that are in the database are overwritten after `wipe_ms`.
  */
 export const REDO_LOG = {
   bytes: 1 << 20,
@@ -27,13 +26,13 @@ export const REDO_LOG = {
   wipe_ms: 5_000,
 } as const;
 
-/** What a record of the log promises. */
+/** A record of the log: acknowledged changes. */
 interface Promised {
   number: number;
   changes: readonly Change[];
 }
 
-/** Up to this many promised records are searched for a row. Beyond it, writing them to the database is faster. */
+/** Up to this many pending records are searched for a row. With more, writing them to the database is faster. */
 const SEARCHED_RECORDS = 64;
 /** Table: log identity → number of its last record that is in the database. */
 const TAKEN = 'redo';
@@ -46,7 +45,7 @@ export class Backlog implements Promises {
   /** Records in the log that are not in the database yet, kept decoded. */
   #promised: Promised[] = [];
   #timer: NodeJS.Timeout | null = null;
-  /** Set while the log may hold bytes of records that are in the database. */
+  /** Set while the log may contain bytes of records that are in the database. */
   #wipeTimer: NodeJS.Timeout | null = null;
   /** How many times in a row this thread has let another one write first. */
   #yields = 0;
@@ -90,9 +89,9 @@ export class Backlog implements Promises {
   }
 
   /**
-   * Promises the changes.
-   * @returns false when they are too many for the log
-   * @throws Error of the file system or the database; then they are not promised
+   * Acknowledges the changes in the log.
+   * @returns false if they do not fit into the log
+   * @throws Error of the file system or the database; then they are not acknowledged
    */
   promise(changes: readonly Change[]): boolean {
     const kept: Change[] = [];
@@ -119,7 +118,9 @@ export class Backlog implements Promises {
     return true;
   }
 
-  /** @returns whether something may be promised of the database's rows whose keys are these bytes and `tailBytes` more */
+  /**
+   * @returns whether pending changes may affect rows whose key is `stem` followed by `tailBytes` bytes
+   */
   mayHold(database: string, stem: Buffer, tailBytes: number): boolean {
     if (this.#promised.length > SEARCHED_RECORDS) return true;
     const keyBytes = stem.length + tailBytes;
@@ -132,7 +133,7 @@ export class Backlog implements Promises {
     return false;
   }
 
-  /** Writes the promised changes to the database. @throws Error of the database; the changes stay promised */
+  /** Writes the pending changes to the database. @throws Error of the database; the changes stay pending */
   settle(): void {
     if (this.#log.isEmpty) return;
     this.#write(this.#promised);
@@ -171,14 +172,14 @@ export class Backlog implements Promises {
     }
   };
 
-  /** No promise about power cuts rests on these records: the log is never synced (checkpoint.ts). */
+  /** Power failures do not matter here: the log is never synced (checkpoint.ts). */
   readonly #wipeLater = (): void => {
     this.#wipeTimer = null;
     try {
       this.#log.wipe();
       if (this.#log.isEmpty) return;
     } catch {
-      // On a full disk, or a damaged one: tried again.
+      // For example on a full or damaged disk: another attempt follows.
     }
     this.#wipeTimer = setTimeout(this.#wipeLater, REDO_LOG.wipe_ms).unref();
   };
@@ -195,7 +196,7 @@ export class Backlog implements Promises {
   #transact(records: readonly Promised[]): void {
     const { identity } = this.#log;
     this.#environment.transactNow(() => {
-      // Another process may have found the log and done it.
+      // Another process may have found the log and applied it.
       const taken = readTaken(this.#environment, identity) ?? 0;
       const all: Change[] = [];
       let last = taken;
@@ -212,8 +213,8 @@ export class Backlog implements Promises {
 }
 
 /**
- * The change as it stands in the log, whatever becomes of the caller's bytes.
- * @param end of the change in the log's bytes, which stay until all of them are in the database
+ * A change whose bytes stay valid when the caller reuses its buffers.
+ * @param end of the change in the log's bytes, which stay until all changes are in the database
  */
 function keepChange(change: Change, log: Buffer, end: number): Change {
   const { op, database, key } = change;
@@ -221,7 +222,7 @@ function keepChange(change: Change, log: Buffer, end: number): Change {
   return op === 'add' ? { op, database, key, counts: { ...change.counts } } : change;
 }
 
-/** null: the log was never opened with this database. */
+/** null: the log was never used with this database. */
 function readTaken(environment: Environment, identity: Buffer): number | null {
   return environment.named(TAKEN).get(identity)?.readDoubleBE() ?? null;
 }

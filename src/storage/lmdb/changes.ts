@@ -1,35 +1,34 @@
 /**
- * What a transaction changes, as bytes: nothing can fail on the way but the database itself. The same bytes go into a
- * redo log (redo-log.ts). Any thread.
- *
- * A change in a log: [u8 operation][u8 length][database][u16 length][key][u32 length][value], big-endian; the value of an
- * `add` is msgpack, that of a `clear` the key at which it ends.
+ * The changes of a transaction, encoded before it begins, so that only the database itself can fail. A redo log
+ * stores the same bytes (redo-log.ts). Any thread.
+ * A change in a log: [u8 operation][u8 length][database][u16 length][key][u32 length][value], big-endian. The value
+ * of an `add` is msgpack; that of a `clear` is the key at which the range ends.
  */
 import { Packr } from 'msgpackr';
 import { markRemoval, markReplacement } from './deletion-mark.ts';
 import type { Environment } from './environment.ts';
 
-/** Plain msgpack: no structures that another version or thread would have to know. */
+/** Plain msgpack, without structures that another version or thread would have to know. */
 export const packr = new Packr({ useRecords: false, moreTypes: false, variableMapSize: true });
 
 export type Change =
   | { op: 'put'; database: string; key: Buffer; value: Buffer }
   | { op: 'remove'; database: string; key: Buffer }
-  /** Counters that are added to what is there. */
+  /** Adds to the counters in a row. */
   | { op: 'add'; database: string; key: Buffer; counts: Readonly<Record<string, number>> }
-  /** Removes the keys from `key` up to and without `end`. */
+  /** Removes the keys from `key` up to, but not including, `end`. */
   | { op: 'clear'; database: string; key: Buffer; end: Buffer }
-  /** Removes the first `limit` of these keys. Never promised: it goes to the database itself. */
+  /** Removes the first `limit` of these keys. Never stored in a log, only applied to the database. */
   | { op: 'trim'; database: string; key: Buffer; end: Buffer; limit: number };
 
-/** In the order of their numbers in a log. */
+/** The index of an operation is its number in a log. */
 const OPERATIONS = ['put', 'remove', 'add', 'clear'] as const;
 type LoggedOperation = (typeof OPERATIONS)[number];
 const NOTHING = Buffer.alloc(0);
 
 /**
- * Adds up what is counted in one row, so that the row is read and written once. What is put or removed there stays as it
- * is, and counts before it and after it stay apart.
+ * Merges the counts for each row, so that the row is read and written once. A put or removal of the row stays, and
+ * separates the counts before it from those after it.
  */
 export function mergeCounts(changes: readonly Change[]): readonly Change[] {
   const counted = new Set<string>();
@@ -40,10 +39,10 @@ export function mergeCounts(changes: readonly Change[]): readonly Change[] {
     adds++;
   }
   if (adds < 2) return changes;
-  /** By database and row: what its next counts are added to; null behind a put or a removal. */
+  /** By database and row: the sum to which the next counts are added; null after a put or a removal. */
   const sums = new Map<string, Record<string, number> | null>();
   const merged: Change[] = [];
-  /** The row counted last: mostly the next is the same, and its bytes are told in less time than looked up. */
+  /** The last counted row. The next one is usually the same, and comparing bytes is faster than the lookup. */
   let last: { database: string; key: Buffer; sum: Record<string, number> } | null = null;
   for (const change of changes) {
     const { database, key } = change;
@@ -77,7 +76,7 @@ function addCounts(sum: Record<string, number>, counts: Readonly<Record<string, 
   for (const name of Object.keys(counts)) sum[name] = (sum[name] ?? 0) + counts[name]!;
 }
 
-/** Inside a write transaction of the file. */
+/** Applies a change. Call it inside a write transaction of the file. */
 export function applyChange(environment: Environment, change: Change): void {
   const database = environment.named(change.database);
   switch (change.op) {
@@ -109,12 +108,12 @@ export function applyChange(environment: Environment, change: Change): void {
   }
 }
 
-/** Bytes of the longest change without its database's name, key and value. */
+/** Bytes of the longest change without database name, key and value. */
 const CHANGE_HEAD_BYTES = 8;
 
 /**
- * @returns where the next change begins, or −1 when this one does not fit, and nothing that counts is written
- * @throws RangeError for a `trim`, which no log holds
+ * @returns where the next change begins, or −1 if this one does not fit; then the bytes written are meaningless
+ * @throws RangeError for a `trim`, which a log cannot contain
  */
 export function writeChange(change: Change, into: Buffer, at: number): number {
   const { op, database, key } = change;
@@ -139,7 +138,7 @@ export function writeChange(change: Change, into: Buffer, at: number): number {
   return next + value.length;
 }
 
-/** Views on the bytes. @throws RangeError for bytes that no change has */
+/** The changes as views on the bytes. @throws RangeError for invalid bytes */
 export function readChanges(bytes: Buffer): Change[] {
   const changes: Change[] = [];
   for (let at = 0; at < bytes.length; ) {
@@ -160,7 +159,7 @@ export function readChanges(bytes: Buffer): Change[] {
   return changes;
 }
 
-/** A file has few databases (environment.ts), and their names are ASCII. */
+/** Cache: a file has few databases (environment.ts), and their names are ASCII. */
 const names = new Map<string, Buffer>();
 
 function nameBytes(database: string): Buffer {

@@ -1,22 +1,20 @@
 /**
- * Checkpoints of an LMDB file whose commits are not synced. After a power cut, the file goes back to its last checkpoint.
- * Any thread; one thread keeps the checkpoints of a file.
- *
- * Without a sync for each commit, LMDB promises nothing after a power cut: the kernel may have written a head before the
- * pages that it names, or pages of a later commit over those of an earlier one. A checkpoint bounds the loss:
- *
+ * Checkpoints of an LMDB file whose commits are not synced. After a power failure, the file returns to its last
+ * checkpoint. Any thread; one thread keeps the checkpoints of a file.
+ * Without a sync for each commit, LMDB guarantees nothing after a power failure: the kernel may have written a head
+ * before the pages to which it refers, or pages of a later commit over those of an earlier one. A checkpoint limits
+ * the loss:
  *   1. hold a read transaction, so that LMDB reuses no page of the present state
  *   2. copy the newest head from the file
- *   3. sync the file: every page that the copied head names is on the disk
+ *   3. sync the file: then every page that the copied head uses is on the disk
  *   4. write the copy into `<file>-safe` and sync that
- *   5. release the read transaction of the checkpoint before
- *
- * The next process compares the machine's boot id with the one in `<file>-safe`. If the machine has started anew since, the
- * copied head replaces both heads of the file, and the file is what it was at the checkpoint. After the end of a process
- * alone nothing is lost, so nothing is replaced.
- *
- * `<file>-safe` has two slots of 512 bytes that are written in turn, so that a torn write leaves the other one:
- * [8 mark][8 number][8 inode][40 boot id][4 page size][4 head length][head][…][4 CRC-32 of all before], little-endian.
+ *   5. release the read transaction of the previous checkpoint
+ * The next process compares the machine's boot id with the one in `<file>-safe`. If they differ, the machine has
+ * restarted: the copied head then replaces both heads of the file, which returns the file to the checkpoint. If only
+ * the process ended, nothing is lost, so nothing is replaced.
+ * `<file>-safe` has two slots of 512 bytes that are written in turn, so that a torn write leaves the other one
+ * intact: [8 mark][8 number][8 inode][40 boot id][4 page size][4 head length][head][…][4 CRC-32 of all before],
+ * little-endian.
  */
 import {
   closeSync,
@@ -58,19 +56,19 @@ interface HeldRead {
 
 /** What a slot says. */
 interface CheckpointSlot {
-  /** Counts checkpoints of the file; the higher of two slots counts. */
+  /** Sequence number of the checkpoint. The slot with the higher number is valid. */
   number: number;
   inode: bigint;
   boot_id: string;
   head: HeadCopy;
 }
 
-/** Where the checkpoint of a database file is. */
+/** Path of a database file's checkpoint. */
 export function checkpointPath(path: string): string {
   return `${path}-safe`;
 }
 
-/** Names the machine's present start; '' where the system has no such name, and then nothing is ever restored. */
+/** Identifies the machine's current boot; '' if the system has no such id: then nothing is ever restored. */
 export function readBootId(): string {
   try {
     return readFileSync('/proc/sys/kernel/random/boot_id', 'latin1').trim();
@@ -97,7 +95,7 @@ export function encodeSlot({ number, inode, boot_id, head }: CheckpointSlot): Bu
   return slot;
 }
 
-/** The newer of the two slots; null when neither is whole. */
+/** The newer of the two slots; null if both are damaged. */
 export function readCheckpoint(path: string): CheckpointSlot | null {
   let bytes: Buffer;
   try {
@@ -126,8 +124,8 @@ function decodeSlot(slot: Buffer): CheckpointSlot | null {
 }
 
 /**
- * Whether the machine has restarted since the file's last checkpoint, and the file was written to after it. Until the
- * checkpoint is restored, nothing can be read from the file safely.
+ * Whether the machine has restarted since the file's last checkpoint, and the file was written after that checkpoint.
+ * Nothing can be read safely from the file until the checkpoint is restored.
  */
 export function needsRestore(path: string, bootId = readBootId()): boolean {
   const slot = findStale(path, bootId);
@@ -142,18 +140,18 @@ export function needsRestore(path: string, bootId = readBootId()): boolean {
   }
 }
 
-/** The file's checkpoint, if it was made before the last restart of the machine; else null. */
+/** The file's checkpoint if it was made before the last restart of the machine; otherwise null. */
 function findStale(path: string, bootId: string): CheckpointSlot | null {
   const slot = existsSync(path) ? readCheckpoint(path) : null;
   if (slot === null || bootId === '' || slot.boot_id === '' || slot.boot_id === bootId) return null;
-  // Another file may have taken the place of the one that the checkpoint was made of.
+  // The file may have been replaced since the checkpoint was made.
   return statSync(path, { bigint: true }).ino === slot.inode ? slot : null;
 }
 
 /**
- * Restores a file's checkpoint if the machine has restarted since. Nothing may have the file open. It can be repeated after it
- * was interrupted.
- * @returns whether it did
+ * Restores a file's checkpoint if the machine has restarted since. No process may have the file open. After an
+ * interruption, it can be repeated.
+ * @returns whether it was restored
  * @throws Error of the file system
  */
 export function restoreCheckpoint(path: string, bootId = readBootId()): boolean {
@@ -167,7 +165,7 @@ export function restoreCheckpoint(path: string, bootId = readBootId()): boolean 
   } finally {
     closeSync(file);
   }
-  // It names a commit that is gone.
+  // The lock file names a commit that no longer exists.
   rmSync(`${path}-lock`, { force: true });
   return true;
 }
@@ -176,8 +174,8 @@ export function restoreCheckpoint(path: string, bootId = readBootId()): boolean 
 export class Checkpoints {
   readonly #path: string;
   /**
-   * A handle that reads nothing: lmdb gives a held transaction to later reads of the same handle too, and releases it behind
-   * their ranges. All handles of a process share one environment, so its pages are held for all.
+   * A separate handle without other reads. lmdb would share a held transaction with later reads of the same handle,
+   * and release it with them. All handles of a process share one environment, so the pages are held for all of them.
    */
   readonly #root: RootDatabase;
   readonly #file: number;
@@ -187,16 +185,20 @@ export class Checkpoints {
   #number: number;
   /** Transaction of the last checkpoint's head. */
   #txn = -1;
-  /** Holds the pages of the last checkpoint. */
+  /** Keeps the pages of the last checkpoint from being reused. */
   #held: HeldRead | null = null;
   #isClosed = false;
-  /** The error of a failed sync. The kernel has dropped the pages that it could not write, and no later sync reports that. */
+  /**
+   * The error of a failed sync. The kernel has dropped the pages that it could not write, and later syncs do not
+   * report that.
+   */
   #failure: Error | null = null;
   #writing: Promise<void> = Promise.resolve();
 
   /**
-   * Makes the first checkpoint before it returns. From then on, a power cut costs the commits after the last checkpoint.
-   * @param path a file that this thread has open, without syncs; nothing was written to it yet
+   * Makes the first checkpoint before it returns. From then on, a power failure costs only the commits after the last
+   * checkpoint.
+   * @param path a file that this thread has open without syncs, and to which nothing was written yet
    * @throws Error of the file system
    */
   constructor(path: string) {
@@ -224,15 +226,15 @@ export class Checkpoints {
     }
   }
 
-  /** Why no further checkpoint of this file can be made; null while one can. */
+  /** Why no further checkpoint of this file is possible; null while it is possible. */
   get failure(): Error | null {
     return this.#failure;
   }
 
   /**
-   * Makes a checkpoint of all that is committed, unless the last one is of that; after the one that is under way.
-   * @throws Error of the file system. After a failed sync of the file there is no checkpoint any more, and every later call
-   * throws
+   * Waits for a running checkpoint, then makes one of everything committed, unless the last one already covers it.
+   * @throws Error of the file system. After a failed sync of the file, no checkpoint is possible, and every later
+   *   call throws
    */
   write(): Promise<void> {
     const written = this.#writing.then(() => this.#write());
@@ -256,7 +258,7 @@ export class Checkpoints {
       this.#writeSlot(head);
       await sync(this.#safe);
     } catch (thrown) {
-      // On a full disk, say: the checkpoint before stands in the other slot, and its pages are held.
+      // For example on a full disk: the previous checkpoint is in the other slot, and its pages are still held.
       held.done();
       this.#number -= 1;
       throw thrown;
@@ -264,7 +266,7 @@ export class Checkpoints {
     this.#finish(head, held);
   }
 
-  /** Ends the checkpoints; the last one stays on the disk, and is of the file's last state if `write` was called before. */
+  /** Ends the checkpoints. The last one stays on the disk; call `write` first to make it cover the last commit. */
   async close(): Promise<void> {
     if (this.#isClosed) return;
     this.#isClosed = true;
@@ -276,7 +278,7 @@ export class Checkpoints {
     await this.#root.close();
   }
 
-  /** The read transaction first: the head that is read after it is of the same commit or a later one. */
+  /** The read transaction comes first: then the head that is read belongs to the same commit or a later one. */
   #begin(): { head: HeadCopy & { txn: number }; held: HeldRead } {
     const held = this.#root.useReadTransaction() as HeldRead;
     return { held, head: copyNewestHead(this.#file) };
@@ -286,7 +288,7 @@ export class Checkpoints {
     this.#number += 1;
     const slot = encodeSlot({ number: this.#number, inode: this.#inode, boot_id: this.#bootId, head });
     const place = (this.#number % 2) * SLOT_BYTES;
-    // What is left of a write that was cut short fails with the reason.
+    // After a short write, the next write fails with the reason.
     for (let at = 0; at < SLOT_BYTES; ) at += writeSync(this.#safe, slot, at, SLOT_BYTES - at, place + at);
   }
 

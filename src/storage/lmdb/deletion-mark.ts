@@ -1,8 +1,8 @@
 /**
- * The mark of a database file that may still hold deleted content. LMDB keeps the bytes of removed values in free pages, and in
- * the free room of pages, until it writes something else there. The transaction that deletes also writes the mark, so every
- * deletion in the file is marked. The mark goes when the file is written anew (compaction.ts) or its unused bytes are
- * overwritten (page-wipe.ts). Any thread.
+ * The mark of a database file that may still contain deleted content. LMDB keeps the bytes of removed values in free
+ * pages, and in the free space of pages, until it overwrites them. The transaction that deletes also writes the mark,
+ * so every deletion marks its file. The mark is removed when the file is rewritten (compaction.ts) or its unused
+ * bytes are overwritten (page-wipe.ts). Any thread.
  */
 import type { Database, RootDatabase } from 'lmdb';
 import { PATTERNS } from '../../domain/pattern-rows.ts';
@@ -10,7 +10,7 @@ import { RUN_STEPS, RUNS } from '../../domain/run-rows.ts';
 import { TRACES } from '../../domain/trace-rows.ts';
 import { type Environment, TABLE_PREFIX } from './environment.ts';
 
-/** The table that holds the mark. A file that is written anew does not have it. */
+/** The table with the mark. A rewritten file does not have it. */
 export const DELETION_MARK = 'deletions';
 const MARK = Buffer.from('since');
 
@@ -18,7 +18,7 @@ const databasesOf = (tables: readonly string[]): ReadonlySet<string> =>
   new Set(tables.map((table) => TABLE_PREFIX + table));
 
 /**
- * Tables that lose a row only when something is deleted: by a request, with its project, organization or account, or by age.
+ * Tables that lose a row only by a deletion: by a request, with its project, organization or account, or by age.
  * Other tables lose rows in normal use.
  */
 const CONTENT = databasesOf([
@@ -38,19 +38,25 @@ const CONTENT = databasesOf([
   'users',
 ]);
 
-/** Tables whose rows are replaced only when a request changes what they say: a name, an address, a profile's numbers. */
+/**
+ * Tables whose rows are replaced only if a request changes their content: a name, an address, a profile's numbers.
+ */
 const EDITED = databasesOf(['organizations', 'profiles', 'projects', 'users']);
 
 const TABLE = { name: DELETION_MARK, encoding: 'binary', keyEncoding: 'binary', cache: false } as const;
 
 type Root = RootDatabase<Buffer, Buffer>;
 
-/** Marks the file if the removal of a row of this database deletes content. Call it in the transaction that removes the row. */
+/**
+ * Marks the file if removing a row of this database deletes content. Call it in the transaction that removes the row.
+ */
 export function markRemoval(environment: Environment, database: string): void {
   if (CONTENT.has(database)) writeMark(environment);
 }
 
-/** Marks the file if a new value for this row deletes content. Call it in the transaction, before the row is written. */
+/**
+ * Marks the file if a new value for this row deletes content. Call it in the transaction, before the row is written.
+ */
 export function markReplacement(environment: Environment, database: string, key: Buffer): void {
   if (!EDITED.has(database)) return;
   // The value is not read: it may be damaged.
@@ -58,14 +64,14 @@ export function markReplacement(environment: Environment, database: string, key:
     if (key.equals(found)) writeMark(environment);
 }
 
-/** Writes the mark. It is not read before: a damaged mark counts, and must not prevent a deletion. */
+/** Writes the mark without reading it first: a damaged mark still counts, and must not prevent a deletion. */
 export function writeMark(environment: Environment): void {
   environment.named(DELETION_MARK).putSync(MARK, Buffer.from([1]));
 }
 
 /** The table of the mark; null in a file without one. */
 export function openMarks(root: Root): Database<Buffer, Buffer> | null {
-  // Opened without this check, the table would be made.
+  // Without this check, opening the table would create it.
   return listTables(root).includes(DELETION_MARK) ? root.openDB<Buffer, Buffer>(TABLE) : null;
 }
 

@@ -1,12 +1,10 @@
 /**
- * LMDB files of DATA_DIR, each opened once a thread: the journal and the tables of one thread share it.
- * Any thread.
- *
- * `disk`: a commit is on the disk when its promise settles. `process`: it survives the end of the process by any means.
- * After a power cut such a file is what it was at its last checkpoint (checkpoint.ts), if one thread keeps checkpoints of
- * it (`guard`); without checkpoints, a power cut may cost the file.
- *
- * With a data key, values are sealed (sealed-table.ts).
+ * The LMDB files of DATA_DIR, each opened once per thread: the journal and the tables of a thread share it. Any
+ * thread.
+ * Durability `disk`: a commit is on the disk when its promise resolves. Durability `process`: it survives the end of
+ * the process in any way. After a power failure, such a file returns to its last checkpoint (checkpoint.ts), if one
+ * thread keeps checkpoints of it (`guard`). Without checkpoints, a power failure may cost the file.
+ * With a data key, values are encrypted (sealed-table.ts).
  */
 import { closeSync, openSync } from 'node:fs';
 import { dirname } from 'node:path';
@@ -27,21 +25,21 @@ export type Durability = 'disk' | 'process';
 
 export type BinaryDatabase = ValueTable<Buffer>;
 
-/** Begins the names of the databases that are tables. */
+/** Prefix of the databases that are tables. */
 export const TABLE_PREFIX = 'rows:';
-/** Named databases in a file, tables and journal together. */
+/** Named databases in a file, counting tables and the journal. */
 const MAX_NAMED = 128;
 /**
- * Addresses set aside for a file; not a bound, and no memory. LMDB doubles a map that has become too small and keeps
- * all the earlier ones, so that the pages of a file that grew were counted several times.
+ * Address space reserved for a file; neither a bound nor memory. LMDB doubles a map that is too small and keeps all
+ * earlier maps, so the pages of a growing file would be counted several times.
  */
 const MAP_BYTES = 64 * 2 ** 30;
 
-/** Commits that are promised in a redo log. */
+/** Commits that are acknowledged in a redo log, but not in the database yet. */
 export interface Promises {
-  /** Writes them to the file. @throws Error of the file; they stay promised */
+  /** Writes them to the file. @throws Error of the file; they stay pending */
   settle(): void;
-  /** Whether a promised change may touch a row whose key is `stem` and `tailBytes` more. */
+  /** Whether a pending change may affect a row whose key is `stem` followed by `tailBytes` bytes. */
   mayHold(database: string, stem: Buffer, tailBytes: number): boolean;
 }
 
@@ -50,16 +48,16 @@ const opened = new Map<string, { environment: Environment; users: number }>();
 export class Environment {
   readonly path: string;
   readonly durability: Durability;
-  /** Commits that this thread has promised and not yet written to the file (backlog.ts). */
+  /** This thread's acknowledged commits that are not in the file yet (backlog.ts). */
   promises: Promises | null = null;
-  /** Null after close, and while it is opened again after a failure. */
+  /** Null after close, and while the file is reopened after a failure. */
   #root: RootDatabase<Buffer, Buffer> | null = null;
   readonly #named = new Map<string, BinaryDatabase>();
-  /** Names that were opened within the transaction that runs now. LMDB closes their handles when it fails. */
+  /** Databases opened within the current transaction. LMDB closes their handles if it fails. */
   #openedWithin: string[] = [];
   readonly #key: DataKey | null;
   readonly #isClaimed: boolean;
-  /** The file that is open, where this process has no claim: another one may take its place (file-replacement.ts). */
+  /** The inode of the open file, if this process has no claim: another file may replace it (file-replacement.ts). */
   #fileNumber: bigint | null = null;
   #codec: ValueCodec | null = null;
   #reopening: Promise<void> | null = null;
@@ -67,10 +65,12 @@ export class Environment {
   #checkpoints: Checkpoints | null = null;
 
   /**
-   * Opens the file for this thread, or shares it; makes it and its folder when they are missing.
-   * @param key of its values; null: they are not sealed
-   * @param isClaimed whether this process has the claim on the file (writer-claim.ts): no other one replaces it then
-   * @throws Error when the file cannot be opened, FileReplacementError among them; DataKeyError when it does not go with the key
+   * Opens the file for this thread, or shares the open one. Creates the file and its folder if missing.
+   * @param key encrypts its values; null: no encryption
+   * @param isClaimed whether this process has the claim on the file (writer-claim.ts): then no other process replaces
+   *   it
+   * @throws Error if the file cannot be opened, including FileReplacementError; DataKeyError if it does not match the
+   *   key
    */
   static open(
     path: string,
@@ -97,9 +97,11 @@ export class Environment {
     this.#open();
   }
 
-  /** @throws Error when it is not open, and cannot be opened */
+  /**
+   * @throws Error if it is not open and cannot be opened
+   */
   get root(): RootDatabase<Buffer, Buffer> {
-    // The file may be closed after a failure. A read opens it again without waiting: reading needs no room on the disk.
+    // The file may have been closed after a failure. A read reopens it at once, because reading needs no disk space.
     if (this.#root === null && this.#isUsed) this.#telling(() => this.#open());
     if (this.#root === null) throw new Error(`${this.path} is not open`);
     return this.#root;
@@ -109,7 +111,7 @@ export class Environment {
     return opened.get(this.path)?.environment === this;
   }
 
-  /** A named database, keys and values as bytes; made when it is missing. */
+  /** A named database with keys and values as bytes; created if missing. */
   named(name: string): BinaryDatabase {
     let database = this.#named.get(name);
     if (database === undefined) {
@@ -123,9 +125,9 @@ export class Environment {
   }
 
   /**
-   * One write transaction, alone: no other writer of any thread or process comes between.
-   * @param work synchronous, and quick; when it throws, nothing is written
-   * @returns what `work` returned, when the transaction is as durable as this file promises
+   * Runs one write transaction. No other writer of any thread or process comes between.
+   * @param work synchronous and fast; if it throws, nothing is written
+   * @returns the result of `work`, once the transaction is as durable as this file guarantees
    */
   async transact<Value>(work: () => Value): Promise<Value> {
     if (this.#reopening !== null) await this.#reopening;
@@ -143,8 +145,8 @@ export class Environment {
   }
 
   /**
-   * Inside a write transaction of a process without a claim.
-   * @throws FileReplacementError while the file is being replaced; FileReplacedError when it was
+   * Check inside a write transaction of a process without a claim.
+   * @throws FileReplacementError while the file is being replaced; FileReplacedError if it was
    */
   #checkPlace(): void {
     if (this.#isClaimed) return;
@@ -159,15 +161,15 @@ export class Environment {
       this.#checkPlace();
       return this.#forgetWhenFailed(work);
     });
-    // lmdb makes a second promise of the commit in the loop's next phase. On a full disk it rejects, and an unhandled rejection
-    // ends the thread.
+    // lmdb creates a second promise for the commit in the next phase of the event loop. On a full disk it rejects,
+    // and an unhandled rejection ends the thread.
     setImmediate(() => void root.committed.then(ignore, ignore));
     return (await done) as Value;
   }
 
   /**
-   * The same before a read that may be a moment old, as reads on other threads are. On a full disk the promises stay in the log,
-   * and the rows in the file can be read.
+   * The same before a read that may be slightly out of date, as reads on other threads are. On a full disk, the
+   * pending commits stay in the log, and the rows of the file are readable.
    */
   settleIfPossible(): void {
     try {
@@ -177,32 +179,32 @@ export class Environment {
     }
   }
 
-  /** Writes the promises of this thread to the file, before a read. @throws Error of the file */
+  /** Writes this thread's pending commits to the file before a read. @throws Error of the file */
   settle(): void {
     this.promises?.settle();
   }
 
-  /** The same before a single row is read. Mostly no promise touches the row, and the file is current. */
+  /** The same before the read of a single row. Usually no pending commit affects the row, and nothing is written. */
   settleRow(database: string, key: Buffer): void {
     if (this.promises?.mayHold(database, key, 0)) this.settleIfPossible();
   }
 
   /**
-   * Whether {@link transactNow} can be called: without a sync a commit is microseconds, less than the way to the
+   * Whether {@link transactNow} can be called. Without a sync, a commit takes microseconds, less than the way to the
    * writing thread and back.
    */
   get isImmediate(): boolean {
     return this.durability === 'process' && this.#reopening === null && this.#root !== null;
   }
 
-  /** The same as {@link transact}, done when it returns. */
+  /** Like {@link transact}, but synchronous. */
   transactNow<Value>(work: () => Value): Value {
     refuseWithoutRoom(this.path, 0);
     const { root } = this;
     return this.#telling(() => this.#forgetWhenFailed(() => root.transactionSync(work) as Value));
   }
 
-  /** Forgets the databases that a failed transaction has opened: the next use opens them again. */
+  /** Drops the handles of databases that a failed transaction has opened. The next use opens them again. */
   #forgetWhenFailed<Value>(work: () => Value): Value {
     this.#openedWithin = [];
     try {
@@ -213,7 +215,7 @@ export class Environment {
     }
   }
 
-  /** LMDB does not say which file it failed on. */
+  /** Adds the file's path to an error, because LMDB's errors do not contain it. */
   #telling<Value>(work: () => Value): Value {
     try {
       return work();
@@ -223,7 +225,7 @@ export class Environment {
   }
 
   /**
-   * Keeps checkpoints of the file from now on; one thread of a process does.
+   * Starts to keep checkpoints of the file. Only one thread of a process may call it.
    * @throws Error of the file system
    */
   guard(): void {
@@ -231,13 +233,13 @@ export class Environment {
     this.#checkpoints ??= new Checkpoints(this.path);
   }
 
-  /** Makes a checkpoint of all commits so far, where this thread keeps them. @throws Error of the file system */
+  /** Makes a checkpoint of all commits so far, if this thread keeps them. @throws Error of the file system */
   async checkpoint(): Promise<void> {
     await this.#reopening;
     await this.#checkpoints?.write();
   }
 
-  /** Closes and opens again: LMDB refuses to go on after some errors, a failed write of its head among them. */
+  /** Closes and reopens the file: LMDB refuses to continue after some errors, such as a failed write of its head. */
   reopen(): Promise<void> {
     this.#reopening ??= this.#reopen().finally(() => {
       this.#reopening = null;
@@ -245,7 +247,9 @@ export class Environment {
     return this.#reopening;
   }
 
-  /** @returns when the file is closed, or at once while another user on this thread has it open */
+  /**
+   * @returns when the file is closed, or at once while another user on this thread has it open
+   */
   async close(): Promise<void> {
     const entry = opened.get(this.path);
     if (entry === undefined || entry.environment !== this) return;
@@ -259,7 +263,7 @@ export class Environment {
     await root?.close();
   }
 
-  /** Ends the checkpoints: they hold a read transaction of the present handle. */
+  /** Ends the checkpoints, which hold a read transaction of the present handle. */
   async #dropCheckpoints(): Promise<void> {
     const checkpoints = this.#checkpoints;
     this.#checkpoints = null;
@@ -272,7 +276,7 @@ export class Environment {
       return;
     }
     refuseReplacement(this.path);
-    // LMDB opens its file of locks first, and then this one: it must be there before, and be the same afterwards.
+    // LMDB opens its lock file first. The database file must exist before that, and must be the same one afterwards.
     closeSync(openSync(this.path, 'a', 0o600));
     this.#fileNumber = readFileNumber(this.path);
     this.#openFile();
@@ -290,9 +294,9 @@ export class Environment {
       encoding: 'binary',
       keyEncoding: 'binary',
       cache: false,
-      // With it on, a settled promise would not mean "on the disk".
+      // With this option, a resolved promise would not mean "on the disk".
       overlappingSync: false,
-      // Elsewhere a map may cost what it could hold.
+      // On other systems, a map may use disk space for its whole size.
       ...(process.platform === 'linux' ? { mapSize: MAP_BYTES } : {}),
       ...(this.durability === 'process' ? { noSync: true } : {}),
     });
@@ -322,7 +326,7 @@ export class Environment {
 
 function ignore(): void {}
 
-/** lmdb rejects every write with a general error that holds a promise of the particular one. */
+/** lmdb rejects every write with a general error that contains a promise of the specific one. */
 async function findCause(thrown: unknown): Promise<unknown> {
   if (!(thrown instanceof Error) || !('commitError' in thrown)) return thrown;
   return Promise.resolve(thrown.commitError).then(

@@ -1,6 +1,6 @@
 /**
- * Checks a database file's head, and the room beside the file, before LMDB maps it. LMDB ends the whole process over a file that
- * is cut off or not a database, and on a full disk. Any thread.
+ * Checks a database file's head and the free disk space before LMDB maps the file. LMDB ends the whole process for a
+ * file that is cut off or is not a database, and on a full disk. Any thread.
  */
 import {
   closeSync,
@@ -15,7 +15,7 @@ import {
 import { describeRefusal, isFull } from '../../std/file-place.ts';
 import { holdsAllUsedPages, type TreeRoots } from './used-pages.ts';
 
-/** A file that must not be mapped; `code` says why, the message names the file. */
+/** A file that must not be mapped. `code` is the reason; the message contains the path. */
 export class FileHeadError extends Error {
   override readonly name = 'FileHeadError';
   readonly code: 'missing' | 'not_a_database' | 'truncated' | 'unreadable';
@@ -30,7 +30,7 @@ export class FileHeadError extends Error {
 }
 
 // LMDB's own head: a page header of 24 bytes, then the meta record (magic, version, address, map size, two table
-// records of 48 bytes whose first holds the page size, last page, transaction id). From liblmdb's mdb.c.
+// records of 48 bytes of which the first contains the page size, last page, transaction id). From liblmdb's mdb.c.
 const META_MAGIC = 0xbeefc0de;
 const META_AT = 24;
 const META_PAGE_SIZE_AT = META_AT + 24;
@@ -38,7 +38,7 @@ const META_ROOTS_AT = [META_AT + 24 + 40, META_AT + 24 + 48 + 40];
 const META_LAST_PAGE_AT = META_PAGE_SIZE_AT + 2 * 48;
 const META_TXN_AT = META_LAST_PAGE_AT + 8;
 const META_BYTES = META_TXN_AT + 8;
-/** Where a head begins on its page: behind the page's own header. */
+/** Offset of a head on its page, after the page header. */
 export const HEAD_AT = META_AT;
 /** Bytes of a copied head, including the boot id that lmdb-js adds after the transaction id. */
 const COPIED_BYTES = META_BYTES + 8 - META_AT;
@@ -75,7 +75,8 @@ export function checkFileHead(path: string): number {
       const needed = (head.last_page + 1) * head.page_size;
       const { size } = fstatSync(file);
       if (size >= needed || holdsAllUsedPages(file, head)) return head.txn;
-      // A writer may have reused a page meanwhile. A file that is being written to is open, and so it is not cut off.
+      // A writer may have reused a page in the meantime. A file that is being written is open, and so it is not cut
+      // off.
       if (readNewestHead(file, path).txn === head.txn)
         throw new FileHeadError('truncated', path, `cut off: ${size} bytes of ${needed}`);
       if (tries === HEAD_TRIES) return head.txn;
@@ -90,9 +91,9 @@ function readNewestHead(file: number, path: string): FileHead {
 }
 
 /**
- * Reads both heads of a file, the newer one first. Commits write them in turn.
+ * Reads both heads of a file, the newer one first. Commits write them alternately.
  * @param file open for reading
- * @throws {FileHeadError} when one is missing; Error of the file system
+ * @throws {FileHeadError} if one is missing; Error of the file system
  */
 export function readHeads(file: number, path: string): [FileHead, FileHead] {
   const bytes = Buffer.alloc(META_BYTES);
@@ -117,7 +118,7 @@ export function readHeads(file: number, path: string): [FileHead, FileHead] {
   return second.txn > first.txn ? [second, first] : [first, second];
 }
 
-/** The bytes of a head, as they stand behind the header of its page. */
+/** The bytes of a head, without the page header. */
 export interface HeadCopy {
   page_size: number;
   bytes: Buffer;
@@ -125,9 +126,9 @@ export interface HeadCopy {
 
 /**
  * Copies the newer of a file's two heads.
- * @param file open for reading; others may write to it
+ * @param file open for reading; other processes may write to it
  * @returns the copy and its transaction
- * @throws Error of the file system, or when the file has no whole head
+ * @throws Error of the file system, or if both heads are damaged
  */
 export function copyNewestHead(file: number): HeadCopy & { txn: number } {
   for (let tries = 0; tries < HEAD_TRIES; tries++) {
@@ -147,12 +148,12 @@ function readBytes(file: number, at: number): Buffer {
   return bytes;
 }
 
-/** A file of locks, as LMDB makes it beside a database (126 readers), and some pages. */
+/** Size of the lock file that LMDB creates beside a database (126 readers), and of some pages. */
 const ROOM_BYTES = 16_384;
 
 /**
- * Checks whether there is room for a new database and its lock file. Without room, LMDB ends the process with SIGSEGV or SIGBUS
- * instead of an error.
+ * Checks whether the disk has space for a new database and its lock file. Without it, LMDB ends the process with
+ * SIGSEGV or SIGBUS instead of an error.
  * @throws Error with the system's code (ENOSPC, EACCES, …)
  */
 export function checkRoom(path: string): void {

@@ -1,12 +1,12 @@
 /**
- * How a database file gets a new one in its place while a command has it open. A command such as `understudy keys` writes a row
- * without a claim on DATA_DIR (writer-claim.ts). What it wrote to the old file would be lost.
- *
- *   - A replacement first makes its marker: the new file under its draft name, or a plan (plan-file.ts). Then it waits for the
- *     transaction under way, copies the rows, and renames.
- *   - A command looks for the marker, and whether the file is still at its path, in each of its write transactions. LMDB has one
- *     writer at a time. So a commit is either before the copy, or it finds the marker or the new file.
- *
+ * Safe replacement of a database file while a command has it open. A command such as `understudy keys` writes a row
+ * without a claim on DATA_DIR (writer-claim.ts), and would lose what it wrote to the old file.
+ *   - A replacement first creates its marker: the new file under its draft name, or a plan (plan-file.ts). Then it
+ *   waits for the
+ *     running transaction, copies the rows, and renames.
+ *   - A command checks in each of its write transactions that there is no marker and that the file is still at its
+ *   path. LMDB
+ *     allows one writer at a time. So a commit either precedes the copy, or finds the marker or the new file.
  * Any thread.
  */
 import { existsSync, statSync } from 'node:fs';
@@ -14,19 +14,19 @@ import { dirname } from 'node:path';
 import { open } from 'lmdb';
 import { describePlan, planPath } from '../plan-file.ts';
 
-/** Where a new file is written until it is whole. */
+/** The path of a new file until it is complete. */
 export function draftPath(path: string): string {
   return `${path}.new`;
 }
 
-/** The file cannot be written to now. One line for the person. */
+/** The file cannot be written now. The message is one line for the operator. */
 export class FileReplacementError extends Error {
   override readonly name = 'FileReplacementError';
-  /** Marks it as no fault of ours. */
+  /** Marks an expected error, which is not a fault of the program. */
   readonly code = 'ESTORES';
 }
 
-/** The file at the path is another one than the one that is open. */
+/** The file at the path is not the one that is open. */
 export class FileReplacedError extends Error {
   override readonly name = 'FileReplacedError';
 }
@@ -42,13 +42,13 @@ export function refuseReplacement(path: string): void {
     );
 }
 
-/** Names the file at a path; null where it is missing. */
+/** The inode of the file at a path; null if it is missing. */
 export function readFileNumber(path: string): bigint | null {
   return statSync(path, { bigint: true, throwIfNoEntry: false })?.ino ?? null;
 }
 
 /**
- * Waits until the write transaction under way in the file has ended. Later ones find the marker.
+ * Waits until the running write transaction of the file has ended. Later ones find the marker.
  * @throws Error of LMDB
  */
 export async function waitForWriter(path: string): Promise<void> {

@@ -1,9 +1,9 @@
 /**
- * The journal of persistent actors in a database of DATA_DIR: one LMDB transaction a commit, with the rows that its
- * events bring. Several threads may have it open at once, each writing its own actors. Wherever actors run.
- *
- * Table `journal`, binary keys [u8 length][kind][u16 length][key][u48 number], big-endian, so that one actor's entries
- * stand together in their order. Number 0 is the snapshot, [u48 number of its last event][u32 version][state]; the
+ * The journal of persistent actors in a database of DATA_DIR. Each commit is one LMDB transaction, which also writes
+ * the rows that its events project. Several threads may have the journal open at once, each writing its own actors.
+ * Wherever actors run.
+ * Table `journal`, binary keys [u8 length][kind][u16 length][key][u48 number], big-endian, so that the entries of an
+ * actor are adjacent and in order. Number 0 is the snapshot, [u48 number of its last event][u32 version][state]; the
  * others are events.
  */
 import type { JournalStore, JournalWrite, StoredActor } from '../../runtime/journal.ts';
@@ -13,7 +13,7 @@ import { type Durability, Environment } from './environment.ts';
 import { encodeRow } from './tables.ts';
 import type { WriteTurn } from './write-turn.ts';
 
-/** An actor's entries are not what was written; it cannot be started from them. */
+/** An actor's entries are damaged, so it cannot be started from them. */
 class DamagedHistoryError extends Error {
   override readonly name = 'DamagedHistoryError';
 }
@@ -24,32 +24,32 @@ const MAX_NUMBER = 2 ** 48 - 1;
 
 const JOURNAL = 'journal';
 
-/** Commits that may reach the database a moment later (backlog.ts). */
+/** Options for commits that a redo log acknowledges before they reach the database (backlog.ts). */
 interface PromiseOptions {
-  /** The redo log, which this journal alone writes. */
+  /** The redo log, which only this journal writes. */
   path: string;
-  /** Kinds of actors whose commits are promised, if all their rows are of `tables`. */
+  /** Kinds of actors whose commits may be acknowledged in the log, if all their rows belong to `tables`. */
   kinds: ReadonlySet<string>;
-  /** Tables whose readers on other threads accept rows that are a moment old. */
+  /** Tables whose readers on other threads may see rows slightly later. */
   tables: ReadonlySet<string>;
-  /** Shared with the other threads that promise commits of this file. */
+  /** Shared with the other threads that write this file through a redo log. */
   turn?: WriteTurn;
 }
 
 export class LmdbJournal implements JournalStore {
   readonly #environment: Environment;
   readonly #promises: PromiseOptions | null;
-  /** Null: every commit goes to the database. */
+  /** Null: every commit goes directly to the database. */
   readonly #backlog: Backlog | null = null;
   #closed = false;
   #outstanding: Promise<void> = Promise.resolve();
 
   /**
-   * Opens the journal; makes the file and its folder when they are missing.
+   * Opens the journal. Creates the file and its folder if missing.
    * @param path a database of DATA_DIR
-   * @param promises only where the file promises no more than a redo log does: without syncs
-   * @param key of its values, and of what is promised; null: they are not sealed
-   * @throws when a file cannot be opened, or does not go with the key
+   * @param promises allowed only for a file without syncs, whose guarantee a redo log can match
+   * @param key encrypts its values and the redo log; null: no encryption
+   * @throws if a file cannot be opened, or does not match the key
    */
   constructor(
     path: string,
@@ -71,16 +71,18 @@ export class LmdbJournal implements JournalStore {
     }
   }
 
-  /** @throws {DamagedHistoryError} when events are missing; Error when the database is not open */
+  /**
+   * @throws {DamagedHistoryError} if events are missing; Error if the database is not open
+   */
   load(kind: string, key: string): StoredActor {
     if (this.#closed) throw new Error('the journal is closed');
     const snapshotKey = encodeKey(kind, key, 0);
     const stem = snapshotKey.subarray(0, -NUMBER_BYTES);
-    // An actor that is loaded has mostly been idle for long. Settling for each of them would be a transaction each.
+    // A loaded actor has usually been idle for long. Without this check, each load would write a transaction.
     if (this.#backlog === null || this.#backlog.mayHold(JOURNAL, stem, NUMBER_BYTES))
       this.#environment.settle();
     const journal = this.#environment.named(JOURNAL);
-    // Reads share one read transaction a tick; this one must see the last commit.
+    // Reads of one tick share a read transaction, but this one must see the last commit.
     journal.resetReadTxn();
     const stored = journal.get(snapshotKey);
     const snapshot = stored === undefined ? null : decodeSnapshot(stored);
@@ -105,7 +107,7 @@ export class LmdbJournal implements JournalStore {
       setImmediate(done, thrown instanceof Error ? thrown : new Error(String(thrown)));
     };
     if (this.#closed || !this.#environment.isImmediate) {
-      // On the next tick, so that an error that `done` throws does not reject this promise.
+      // On the next tick, so that an error in `done` does not reject this promise.
       this.#outstanding = this.#writeLater(writes).then(() => process.nextTick(done, null), fail);
       return;
     }
@@ -122,7 +124,7 @@ export class LmdbJournal implements JournalStore {
     process.nextTick(done, null);
   }
 
-  /** Brings everything promised to the database. @throws Error of the database */
+  /** Writes all pending commits to the database. @throws Error of the database */
   settle(): void {
     this.#environment.settle();
   }
@@ -144,7 +146,9 @@ export class LmdbJournal implements JournalStore {
     await this.#environment.transact(this.#prepare(encodeWrites(writes)));
   }
 
-  /** @returns false for what must go to the database itself */
+  /**
+   * @returns false if the commit must go directly to the database
+   */
   #promise(writes: readonly JournalWrite[], changes: readonly Change[]): boolean {
     if (this.#backlog === null) return false;
     const { kinds, tables } = this.#promises!;
@@ -152,7 +156,9 @@ export class LmdbJournal implements JournalStore {
     return this.#backlog.promise(changes);
   }
 
-  /** @returns what is to be done inside a transaction */
+  /**
+   * @returns the function to call inside a transaction
+   */
   #prepare(encoded: readonly Change[]): () => void {
     const changes = mergeCounts(dropSuperseded(encoded));
     return () => {
@@ -161,7 +167,7 @@ export class LmdbJournal implements JournalStore {
   }
 }
 
-/** Changes that remove many rows go to the database itself: no caller waits for them as for a step. */
+/** Changes that remove many rows go directly to the database: they are not as urgent as a step. */
 function isPromisable(write: JournalWrite, tables: ReadonlySet<string>): boolean {
   if (write.type === 'forget') return false;
   return write.type !== 'row' || (write.row.op !== 'trim' && tables.has(write.row.table));
@@ -196,10 +202,10 @@ function encodeWrites(writes: readonly JournalWrite[]): Change[] {
   return changes;
 }
 
-/** Without the events that a snapshot behind them, or the end of their actor's history, makes superfluous. */
+/** Removes the events that a later snapshot, or the end of their actor's history, makes superfluous. */
 function dropSuperseded(changes: readonly Change[]): readonly Change[] {
   if (!changes.some(({ op, database }) => op === 'clear' && database === JOURNAL)) return changes;
-  /** By address: number behind the last event that goes. From the end, since what comes behind a removal stays. */
+  /** By address: the number after the last superfluous event. Goes backwards, because events after a removal stay. */
   const cleared = new Map<string, number>();
   const kept: Change[] = [];
   for (const change of changes.toReversed()) {
@@ -216,7 +222,7 @@ function dropSuperseded(changes: readonly Change[]): readonly Change[] {
   return kept.reverse();
 }
 
-/** The part of a key that names the actor. */
+/** The part of a key that identifies the actor. */
 function addressOf(key: Buffer): string {
   return key.toString('latin1', 0, key.length - NUMBER_BYTES);
 }

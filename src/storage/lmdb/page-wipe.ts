@@ -1,18 +1,18 @@
 /**
- * Overwrites the bytes of an open database file that hold nothing: free pages, the free room of pages in use, and what follows
- * a long value on its last page. LMDB leaves deleted content there. Main thread, while other threads and processes use the file.
- *
- *   1. read both heads, and note every page that their trees use
- *   2. write zeros over all other bytes that are not zero, a few at a time, each time in a write transaction that changes nothing
+ * Overwrites the unused bytes of an open database file: free pages, the free space of pages in use, and the bytes
+ * after a long value on its last page. LMDB leaves deleted content there. Main thread, while other threads and
+ * processes use the file.
+ *   1. read both heads, and mark every page that their trees use
+ *   2. write zeros over all other bytes that are not zero, a few at a time, each time in a write transaction that
+ *   changes nothing
  *   3. sync the file
  *   4. remove the mark (deletion-mark.ts)
- *
- * Steps 2 and 4 first check, with the writer's lock held, that the heads are still the same and that no reader has an earlier
- * snapshot open. So nothing that anything can read is overwritten, and the mark goes only if nothing was committed since. A kill
- * at any point leaves a file with all its rows and its mark. A power cut does, too: LMDB and checkpoint.ts go back to one of the
- * two heads, or to a checkpoint, whose snapshot a reader holds.
- *
- * The event loop is free again after a slice of a millisecond. Memory: one byte for each page of the file.
+ * Steps 2 and 4 first check, while they hold the writer's lock, that the heads are unchanged and that no reader has
+ * an earlier snapshot open. So no readable byte is overwritten, and the mark is removed only if nothing was committed
+ * since. A kill at any point leaves a file with all its rows and its mark. So does a power failure: LMDB and
+ * checkpoint.ts return to one of the two heads, or to a checkpoint, whose snapshot a reader holds.
+ * Each slice of work takes a millisecond; then other work on the event loop can run. Memory: one byte for each page
+ * of the file.
  */
 import { closeSync, constants, fdatasync, fstatSync, openSync, readSync, writeSync } from 'node:fs';
 import { setTimeout as pause } from 'node:timers/promises';
@@ -23,10 +23,10 @@ import type { Durability } from './environment.ts';
 import { type FileHead, readHeads } from './file-head.ts';
 import { DamagedTreeError, walkUsedPages } from './used-pages.ts';
 
-/** Work between two turns of the event loop, and the pause behind it. */
+/** Duration of a slice of work, and of the pause after it. */
 const SLICE_MS = 1;
 const PAUSE_MS = 9;
-/** Bytes that are overwritten, and ranges of them, while the writer's lock is held. */
+/** Bytes and ranges that are overwritten in one transaction, while the writer's lock is held. */
 const BATCH_BYTES = 128 << 10;
 const BATCH_RANGES = 32;
 /** The pages of the two heads. */
@@ -36,8 +36,8 @@ const ZEROS = Buffer.alloc(BATCH_BYTES);
 const sync = promisify(fdatasync);
 
 /**
- * What became of a pass. `wiped`: the file holds no deleted content. `written`: something was committed meanwhile. `read`: a
- * reader has an earlier snapshot open. `damaged`: the trees cannot be walked. `stopped`: by the caller.
+ * The result of a pass. `wiped`: the file has no deleted content. `written`: a commit came between. `read`: a reader
+ * has an earlier snapshot open. `damaged`: the trees cannot be read. `stopped`: by the caller.
  */
 export type WipeOutcome = 'wiped' | 'written' | 'read' | 'damaged' | 'stopped';
 
@@ -60,12 +60,12 @@ class PassEnd extends Error {
 export class PageWipe {
   readonly #path: string;
   readonly #signal: AbortSignal;
-  /** A handle without other writes: they would share a transaction with the checks. */
+  /** A separate handle: other writes on the same handle would share a transaction with the checks. */
   readonly #root: RootDatabase<Buffer, Buffer>;
   readonly #marks: Database<Buffer, Buffer> | null;
   readonly #file: number;
   #heads: [FileHead, FileHead];
-  /** By page: 1 when a head's trees use it. */
+  /** For each page: 1 if a head's trees use it. */
   #used: Uint8Array;
   #ranges: Range[] = [];
   #rangeBytes = 0;
@@ -101,12 +101,14 @@ export class PageWipe {
     }
   }
 
-  /** Whether the file may hold deleted content. */
+  /** Whether the file may contain deleted content. */
   get isMarked(): boolean {
     return hasMark(this.#marks);
   }
 
-  /** Whether a reader has an earlier snapshot than the last two open. A pass could overwrite nothing then. */
+  /**
+   * Whether a reader has a snapshot open that is older than the last two. A pass could not overwrite anything then.
+   */
   get hasEarlierReader(): boolean {
     this.#root.readerCheck();
     const oldest = readHeads(this.#file, this.#path)[1].txn;
@@ -114,8 +116,8 @@ export class PageWipe {
   }
 
   /**
-   * One pass over a marked file. Both heads must be of commits since the deletion, and the checkpoint, too, where the file has
-   * one.
+   * Runs one pass over a marked file. Both heads and the checkpoint, if there is one, must belong to commits since
+   * the deletion.
    * @throws Error of the file system or of LMDB
    */
   async run(): Promise<WipeOutcome> {
@@ -132,7 +134,7 @@ export class PageWipe {
       return 'wiped';
     } catch (thrown) {
       if (thrown instanceof PassEnd) return thrown.outcome;
-      // Pages that were used anew meanwhile look like that.
+      // Pages that were reused in the meantime look damaged.
       if (thrown instanceof DamagedTreeError) return this.#isUnchanged() ? 'damaged' : 'written';
       throw thrown;
     }
@@ -212,7 +214,7 @@ export class PageWipe {
     this.#rangeBytes = 0;
   }
 
-  /** Does the work with the writer's lock held, if nothing was committed and no earlier snapshot is open. */
+  /** Runs the work while it holds the writer's lock, if nothing was committed and no earlier snapshot is open. */
   async #transact(work: () => void): Promise<void> {
     const done = this.#root.childTransaction((): WipeOutcome | null => {
       if (!this.#isUnchanged()) return 'written';
@@ -220,7 +222,7 @@ export class PageWipe {
       work();
       return null;
     });
-    // lmdb gives no caller the promise of the commit: its rejection would end the thread.
+    // lmdb returns the promise of the commit to no caller, and its rejection would end the thread.
     setImmediate(() => void this.#root.committed.then(ignore, ignore));
     const end = (await done) as WipeOutcome | null;
     if (end !== null) throw new PassEnd(end);
@@ -232,9 +234,9 @@ export class PageWipe {
   }
 }
 
-/** The transactions whose state readers of any process see. */
+/** The transactions whose snapshots readers of any process have open. */
 function listSnapshots(root: RootDatabase<Buffer, Buffer>): number[] {
-  // Lines of process, thread and transaction, behind a title; no transaction is "-".
+  // After a title, one line for each reader: process, thread and transaction ("-" without one).
   return [...root.readerList().matchAll(/^ *\d+ +[0-9a-f]+ +(\d+)$/gm)].map((line) => Number(line[1]));
 }
 

@@ -1,9 +1,8 @@
 /**
- * A table of an LMDB file with sealed values and plain keys. LMDB's own encryption does not serve: it gives a page the same
- * keystream each time the page is written, in every file of the key, and detects no change. Any thread.
- *
- * The table `sealing` names the file's key and the file: rows of one file do not open in another. In a file without a key it may
- * say that the values have checksums. LMDB itself detects no changed bit.
+ * A table of an LMDB file with encrypted values and plain keys. LMDB's own encryption is not sufficient: it uses the
+ * same keystream each time a page is written, in every file of the key, and detects no changes. Any thread.
+ * The table `sealing` identifies the file's key and the file: rows of one file do not open in another. In a file
+ * without a key, it may say that the values have checksums, because LMDB itself does not detect changed bits.
  */
 import { randomBytes } from 'node:crypto';
 import { existsSync } from 'node:fs';
@@ -15,7 +14,7 @@ import { describePlan, planPath } from '../plan-file.ts';
 
 type Key = Buffer | number;
 
-/** The methods of a table that this project uses, sealed or not. */
+/** The table methods that this project uses, for encrypted and plain tables. */
 export type ValueTable<K extends Key> = Pick<
   Database<Buffer, K>,
   'get' | 'putSync' | 'removeSync' | 'resetReadTxn' | 'getKeys'
@@ -26,13 +25,18 @@ export type ValueTable<K extends Key> = Pick<
 /** Encodes the values of a file before they are stored, and decodes them. */
 export interface ValueCodec {
   seal(table: string, key: Key, plain: Uint8Array): Buffer;
-  /** @throws SealError for a value that is not what was stored there */
+  /**
+   * @throws SealError if the value is not what was stored there
+   */
   open(table: string, key: Key, stored: Uint8Array): Buffer;
 }
 
 const CHECKSUM_BYTES = 4;
 
-/** Appends the CRC-32 of the table's name, the key and the value: a value with a changed bit, or at a changed key, does not open. */
+/**
+ * Appends the CRC-32 of the table's name, the key and the value. A value with a changed bit, or under another key,
+ * does not open.
+ */
 class FileChecksums implements ValueCodec {
   seal(table: string, key: Key, plain: Uint8Array): Buffer {
     const stored = Buffer.allocUnsafe(plain.length + CHECKSUM_BYTES);
@@ -82,7 +86,9 @@ export class FileSealing implements ValueCodec {
     return place;
   }
 
-  /** @param room bytes that are left free before them */
+  /**
+   * @param room bytes that are left free before the result
+   */
   seal(table: string, key: Key, plain: Uint8Array, room = 0): Buffer {
     return this.sealer.seal(plain, this.placeOf(table, key), room);
   }
@@ -99,7 +105,9 @@ export class SealedTable<K extends Key> implements ValueTable<K> {
   readonly #sealing: ValueCodec;
   readonly #path: string;
 
-  /** @param path of the file, for reports of damage */
+  /**
+   * @param path of the file, for reports of damage
+   */
   constructor(table: Database<Buffer, K>, name: string, sealing: ValueCodec, path = '') {
     this.#path = path;
     this.#table = table;
@@ -138,7 +146,7 @@ export class SealedTable<K extends Key> implements ValueTable<K> {
     return this.#table.getKeys(options);
   }
 
-  /** Leaves out values that do not open, and reports them. */
+  /** Skips values that do not open, and reports them. */
   *getRange(options: Parameters<Database<Buffer, K>['getRange']>[0]): Iterable<{ key: K; value: Buffer }> {
     for (const { key, value } of this.#table.getRange(options)) {
       let plain: Buffer;
@@ -154,7 +162,7 @@ export class SealedTable<K extends Key> implements ValueTable<K> {
   }
 }
 
-/** Gets the file and the table of each value that does not open. */
+/** Called with the file and the table of each value that does not open. */
 let tellOfDamage: (path: string, table: string) => void = () => {};
 
 /** Reports damage outside the tables of LMDB to the listener of {@link onDamagedValue}. */
@@ -167,7 +175,7 @@ export function onDamagedValue(tell: (path: string, table: string) => void): voi
   tellOfDamage = tell;
 }
 
-/** The table that says under which key a file is. */
+/** The table that identifies the key of a file. */
 export const SEALING = 'sealing';
 const IDENTITY_BYTES = 16;
 const RECORD = Buffer.from('key');
@@ -180,12 +188,12 @@ const OPTIONS = { name: SEALING, encoding: 'binary', keyEncoding: 'binary', cach
 type AnyRoot = RootDatabase<Buffer, any>;
 
 /**
- * Whether the file goes with the key; a new one is marked with it.
- * @returns null for a file that is not sealed, where there is no key
- * @throws DataKeyError of one line when it does not
+ * Checks whether the file matches the key. A new file is marked with the key.
+ * @returns null for a file that is not encrypted, if there is no key
+ * @throws DataKeyError with one line if they do not match
  */
 export function checkSealing(root: AnyRoot, path: string, key: DataKey | null): FileSealing | null {
-  // Asked first: another thread that makes the file writes the record before anything else.
+  // Checked first: a thread that creates the file writes the record before anything else.
   const isNew = key !== null && root.getKeysCount({ limit: 1 }) === 0;
   let record = findTable(root)?.get(RECORD);
   if (record === undefined && isNew) {
@@ -201,7 +209,7 @@ export function checkSealing(root: AnyRoot, path: string, key: DataKey | null): 
   const id = record?.toString('hex', 0, record.length - IDENTITY_BYTES);
   if (record !== undefined && id === key?.id)
     return new FileSealing(key!, record.subarray(record.length - IDENTITY_BYTES));
-  // Half of what is there may be under either key.
+  // During a change of the key, each file may have either key.
   const why = existsSync(planPath(dirname(path))) ? ` (${describePlan(dirname(path))})` : '';
   if (record === undefined) {
     throw new DataKeyError(
@@ -216,9 +224,9 @@ export function checkSealing(root: AnyRoot, path: string, key: DataKey | null): 
 }
 
 /**
- * The codec of a store of DATA_DIR: values are sealed under a key, or have checksums if the file says so.
+ * The codec of a store of DATA_DIR: values are encrypted with a key, or have checksums if the file says so.
  * @returns null for a file of an earlier version, which has neither
- * @throws DataKeyError of one line when file and key do not go together
+ * @throws DataKeyError with one line if file and key do not match
  */
 export function openCodec(root: AnyRoot, path: string, key: DataKey | null): ValueCodec | null {
   const sealing = checkSealing(root, path, key);
@@ -226,7 +234,7 @@ export function openCodec(root: AnyRoot, path: string, key: DataKey | null): Val
   return findTable(root)?.get(CHECKS) === undefined ? null : new FileChecksums();
 }
 
-/** Makes the values of an empty file have checksums, where no key seals them. */
+/** Makes the values of an empty file have checksums, if no key encrypts them. */
 export function markChecksums(root: AnyRoot): void {
   root.openDB<Buffer, Buffer>(OPTIONS).putSync(CHECKS, Buffer.from([1]));
 }

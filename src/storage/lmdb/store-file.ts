@@ -1,6 +1,6 @@
 /**
- * Makes the database files of DATA_DIR, and writes them anew. A file is written under a draft name, synced and renamed, so a power
- * cut leaves it whole or missing. Main thread and command line.
+ * Creates and rewrites the database files of DATA_DIR. A file is written under a draft name, synced and renamed, so a
+ * power failure leaves it complete or missing. Main thread and command line.
  */
 import { existsSync, renameSync, rmSync, statSync } from 'node:fs';
 import { dirname } from 'node:path';
@@ -16,25 +16,25 @@ import { markChecksums, openCodec, SEALING, SealedTable, type ValueCodec } from 
 
 const MAX_NAMED = 128;
 const BYTES = { encoding: 'binary', keyEncoding: 'binary', cache: false } as const;
-/** Rows of one transaction of a copy, and their bytes. */
+/** Most rows and bytes in one transaction of a copy. */
 const BATCH_ROWS = 10_000;
 const BATCH_BYTES = 16 << 20;
 
 type Root = RootDatabase<Buffer, Buffer>;
 
 /**
- * Makes a file that is missing or empty, and gives the values of an earlier version's file checksums.
- * @param dataKey seals the values; null: they have checksums
- * @returns whether the file was written anew with checksums
- * @throws Error of the file system or of LMDB; DataKeyError when file and key do not go together
+ * Creates a file that is missing or empty, and adds checksums to the values of an earlier version's file.
+ * @param dataKey encrypts the values; null: they have checksums
+ * @returns whether the file was rewritten with checksums
+ * @throws Error of the file system or of LMDB; DataKeyError if file and key do not match
  */
 export async function prepareStoreFile(path: string, dataKey: Uint8Array | null): Promise<boolean> {
-  // A killed process may have left it, with content that was deleted since.
+  // A killed process may have left a draft, which may contain content that was deleted since.
   removeFile(draftPath(path));
   if (isFilled(path) && !(await lacksChecksums(path, dataKey))) return false;
   let isNew = true;
   await writeAnew(path, async (target) => {
-    // Only now: a command may have made the file meanwhile.
+    // Checked again: a command may have created the file meanwhile.
     isNew = !isFilled(path);
     if (dataKey === null) markChecksums(target);
     openCodec(target, draftPath(path), openDataKey(dataKey));
@@ -43,14 +43,14 @@ export async function prepareStoreFile(path: string, dataKey: Uint8Array | null)
   return !isNew;
 }
 
-/** The sizes of a file that was written anew. */
+/** The sizes of a file before and after it was rewritten. */
 export interface Compacted {
   path: string;
   before_bytes: number;
   after_bytes: number;
 }
 
-/** Whether the file may still hold deleted content. */
+/** Whether the file may still contain deleted content. */
 export async function hasDeletions(path: string): Promise<boolean> {
   const root = openRoot(path, true);
   try {
@@ -61,9 +61,9 @@ export async function hasDeletions(path: string): Promise<boolean> {
 }
 
 /**
- * Writes a file anew with its stored values, sealed or not. The copy has no free pages and no deleted content. If it is interrupted,
- * the old file or the new one is whole. No thread may have the file open.
- * @throws Error of the file system or of LMDB; then it is as it was
+ * Rewrites a file with its stored values, encrypted or not. The copy has no free pages and no deleted content. If it
+ * is interrupted, either the old file or the new one is complete. No thread may have the file open.
+ * @throws Error of the file system or of LMDB; then the file is unchanged
  */
 export async function compactStoreFile(path: string): Promise<Compacted> {
   const before_bytes = statSync(path).size;
@@ -72,7 +72,7 @@ export async function compactStoreFile(path: string): Promise<Compacted> {
   return { path, before_bytes, after_bytes: statSync(path).size };
 }
 
-/** Writes a file under its draft name and puts it in place (file-replacement.ts). */
+/** Writes a file under its draft name and then renames it (file-replacement.ts). */
 async function writeAnew(path: string, fill: (target: Root) => Promise<void>): Promise<void> {
   makeFolder(dirname(path));
   const draft = draftPath(path);
@@ -87,7 +87,8 @@ async function writeAnew(path: string, fill: (target: Root) => Promise<void>): P
     }
     syncPath(draft);
     rmSync(`${draft}-lock`, { force: true });
-    // Without its checkpoint, the old file must be on the disk as it is: a power cut may come before the new name is.
+    // The old file's checkpoint is removed, so the file itself must be synced: a power failure may precede the
+    // rename.
     if (existsSync(path)) syncPath(path);
     removeCheckpoint(path);
     rmSync(`${path}-lock`, { force: true });
@@ -112,7 +113,9 @@ async function lacksChecksums(path: string, dataKey: Uint8Array | null): Promise
   }
 }
 
-/** @param codec of the values; null: they are copied as they are, and the file keeps its identity */
+/**
+ * @param codec encodes the values; null: they are copied unchanged, and the file keeps its identity
+ */
 async function copyRows(path: string, target: Root, codec: ValueCodec | null): Promise<void> {
   const source = openRoot(path, true);
   try {

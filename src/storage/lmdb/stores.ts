@@ -1,4 +1,6 @@
-/** Where the product's databases are, and their tables for one thread. Any thread. */
+/**
+ * The paths of the product's databases, and their tables for one thread. Any thread.
+ */
 import { existsSync, readdirSync, statSync } from 'node:fs';
 import { basename, dirname, join } from 'node:path';
 import { DataKeyError, openDataKey } from '../../std/data-key.ts';
@@ -15,7 +17,7 @@ import { LmdbJournal } from './journal.ts';
 import { prepareStoreFile } from './store-file.ts';
 import { LmdbTables } from './tables.ts';
 
-/** Where the databases in DATA_DIR are, and their key: plain data, for threads to open them by. */
+/** Paths and key of the databases in DATA_DIR: plain data that threads receive to open them. */
 export interface DatabasePaths {
   main: string;
   runs: string;
@@ -27,14 +29,14 @@ export function databasePaths(dataDir: string, dataKey: Uint8Array | null = null
   return { main: join(dataDir, 'main.mdb'), runs: join(dataDir, 'runs.mdb'), data_key: dataKey };
 }
 
-/** Where the host with that number keeps what runs have promised and `runs.mdb` has not yet (backlog.ts). */
+/** Path of a host's redo log: acknowledged commits that `runs.mdb` does not contain yet (backlog.ts). */
 export function redoLogPath({ runs }: DatabasePaths, host: number): string {
   return `${runs.replace(/\.mdb$/, '')}.${host}.redo`;
 }
 
 const NO_NAMES: ReadonlySet<string> = new Set();
 
-/** The redo logs beside the database, whatever number of hosts the earlier process had. */
+/** All redo logs beside the database, because an earlier process may have had more hosts. */
 export function findRedoLogs({ runs }: DatabasePaths): string[] {
   const folder = dirname(runs);
   const stem = basename(runs).replace(/\.mdb$/, '');
@@ -45,8 +47,8 @@ export function findRedoLogs({ runs }: DatabasePaths): string[] {
 }
 
 /**
- * Opens both for this thread; makes what is missing.
- * @throws Error when a file cannot be opened
+ * Opens both databases for this thread; creates missing ones.
+ * @throws Error if a file cannot be opened
  */
 export function openStores({ main, runs, data_key }: DatabasePaths): Stores {
   return {
@@ -60,8 +62,8 @@ export async function closeStores({ main, runs }: Stores): Promise<void> {
 }
 
 /**
- * Opens the main database alone, for a command that works at it; makes it where it is missing.
- * @throws Error that says in one line which file it is; its `code` marks it as no fault of ours
+ * Opens only the main database, for a command that writes to it; creates it if missing.
+ * @throws Error with one line that names the file; its `code` marks it as an expected error
  */
 export function openMain({ main: path, data_key }: DatabasePaths): LmdbTables {
   refuseHalfRestored(path);
@@ -86,8 +88,8 @@ function checkIfThere(path: string): void {
 }
 
 /**
- * Checks a file before it is opened: LMDB ends the whole process over a file that is not a database.
- * @throws Error that says in one line which file it is; its `code` marks it as no fault of ours
+ * Checks a file before it is opened, because LMDB ends the whole process for a file that is not a database.
+ * @throws Error with one line that names the file; its `code` marks it as an expected error
  */
 export function checkDatabase(path: string): void {
   try {
@@ -99,19 +101,19 @@ export function checkDatabase(path: string): void {
   }
 }
 
-/** How often `runs.mdb` is synced: what a power cut may cost, besides the time of the sync itself. */
+/** Interval of the checkpoints of `runs.mdb`. A power failure costs at most this much, plus the time of the sync. */
 const CHECKPOINT_EVERY_MS = 1_000;
 
-/** The checkpoints of `runs.mdb`, as long as the service runs. */
+/** The checkpoints of `runs.mdb` while the service runs. */
 interface KeptCheckpoints {
-  /** Makes a last one of what is committed. */
+  /** Makes a last checkpoint of everything committed. */
   stop(): Promise<void>;
 }
 
 /**
- * Makes a checkpoint of `runs.mdb` now and at every interval in which something was committed (checkpoint.ts). Main thread,
- * before any other writes to the file.
- * @param onFailure told once; from then on a power cut may cost the file
+ * Makes a checkpoint of `runs.mdb` now and after every interval with a commit (checkpoint.ts). Main thread, before
+ * any other thread writes to the file.
+ * @param onFailure called once; from then on a power failure may cost the file
  * @throws Error of the file system
  */
 export function keepCheckpoints(
@@ -143,11 +145,12 @@ export function keepCheckpoints(
 }
 
 /**
- * Opens both databases once and closes them, before any thread opens them. A thread that cannot open them would be restarted
- * again and again, and LMDB ends the whole process over a file that is not a database. If the machine has restarted, the
- * checkpoint of `runs.mdb` is restored first. Then the redo logs of an earlier process are written to it.
+ * Opens both databases once and closes them, before any thread opens them. A thread that cannot open them would be
+ * restarted again and again, and LMDB ends the whole process for a file that is not a database. If the machine has
+ * restarted, the checkpoint of `runs.mdb` is restored first. Then the redo logs of an earlier process are applied to
+ * it.
  * @returns whether the checkpoint was restored
- * @throws Error that says in one line which file it is; its `code` marks it as no fault of ours
+ * @throws Error with one line that names the file; its `code` marks it as an expected error
  */
 export async function tryStores(paths: DatabasePaths): Promise<boolean> {
   for (const path of [paths.main, paths.runs]) refuseHalfRestored(path);
@@ -168,7 +171,7 @@ export async function tryStores(paths: DatabasePaths): Promise<boolean> {
   }
 }
 
-/** Writes the commits in the redo logs of an earlier process to `runs.mdb`. */
+/** Applies the redo logs of an earlier process to `runs.mdb`. */
 async function takeRedoLogs(paths: DatabasePaths): Promise<void> {
   const logs = findRedoLogs(paths);
   if (logs.length === 0) return;

@@ -14,9 +14,11 @@ export class LmdbTables implements Tables {
 
   /**
    * @param path a database of DATA_DIR
-   * @param key of its values; null: they are not sealed
-   * @param isClaimed whether this process has the claim on the file (writer-claim.ts): no other one replaces it then
-   * @throws Error when the file cannot be opened, FileReplacementError among them; DataKeyError when it does not go with the key
+   * @param key encrypts its values; null: no encryption
+   * @param isClaimed whether this process has the claim on the file (writer-claim.ts): then no other process replaces
+   *   it
+   * @throws Error if the file cannot be opened, including FileReplacementError; DataKeyError if it does not match the
+   *   key
    */
   constructor(path: string, durability: Durability, key: Uint8Array | null = null, isClaimed = true) {
     this.#environment = Environment.open(path, durability, key, isClaimed);
@@ -34,8 +36,8 @@ export class LmdbTables implements Tables {
   }
 
   snapshot<Value>(tables: readonly string[], work: (reader: TableReader) => Value): Value {
-    // All of them before anything is read: a database that is opened later is not in the read transaction. Nothing resets
-    // that one before `work` is done.
+    // Opens all databases before the first read, because a read transaction does not see a database that is opened
+    // later. The transaction is not reset before `work` returns.
     const databases = new Map(tables.map((table) => [table, this.#fresh(table)]));
     const databaseOf = (table: string): BinaryDatabase | null => {
       const database = databases.get(table);
@@ -69,8 +71,9 @@ export class LmdbTables implements Tables {
   }
 
   /**
-   * Reads share one read transaction a tick; a caller expects what another thread committed before it asked.
-   * @returns null for a table that is not there and cannot be made, on a full disk: nothing is in it
+   * Resets the read transaction that all reads of a tick share, because a caller expects to see everything that
+   * another thread committed before the call.
+   * @returns null for a table that does not exist and cannot be created on a full disk: it is empty
    */
   #open(table: string): BinaryDatabase | null {
     let database: BinaryDatabase;
@@ -85,7 +88,9 @@ export class LmdbTables implements Tables {
   }
 }
 
-/** @throws RangeError for a key, TypeError for a value that cannot be stored */
+/**
+ * @throws RangeError for an invalid key, TypeError for a value that cannot be stored
+ */
 export function encodeRow(write: RowWrite): Change {
   const key = encodeRowKey(write.row);
   const database = databaseOf(write.table);
@@ -101,7 +106,7 @@ export function encodeRow(write: RowWrite): Change {
   }
 }
 
-/** Tables are few, and asked for with every step. */
+/** Cache: there are few tables, and every step uses them. */
 const databases = new Map<string, string>();
 
 function databaseOf(table: string): string {

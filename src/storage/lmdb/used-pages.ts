@@ -1,9 +1,9 @@
 /**
- * Walks the trees of a database file without mapping it, so that no page behind the file's end can end the process. Any thread.
- *
- * Two questions need the walk. Does a file that is shorter than its head says still hold every page that its trees use? LMDB
- * does not write a page that a transaction took and gave back, so the last pages of a healthy file may be missing. And which
- * bytes of the file hold nothing (page-wipe.ts)?
+ * Walks the trees of a database file without mapping it, so that a page beyond the file's end cannot end the process.
+ * Any thread.
+ * Used for two questions. Does a file that is shorter than its head says still contain every page that its trees use?
+ * LMDB does not write a page that a transaction allocated and freed, so the last pages of an intact file may be
+ * missing. And which bytes of the file are unused (page-wipe.ts)?
  */
 import { fstatSync, readSync } from 'node:fs';
 
@@ -23,12 +23,12 @@ const ROOT_AT = 40;
 /** The root of an empty tree: all bits set. */
 const NO_PAGE = 0xffff_ffff_ffff_ffffn;
 
-/** Where the trees of a head begin, and what the head counts. */
+/** The roots of a head's trees, and the head's counts. */
 export interface TreeRoots {
   page_size: number;
-  /** The highest page that was ever taken. */
+  /** The highest page that was ever allocated. */
   last_page: number;
-  /** Of the free list and of the named tables. */
+  /** The roots of the free list and of the named tables. */
   roots: readonly bigint[];
 }
 
@@ -36,19 +36,19 @@ export interface TreeRoots {
 interface UsedPages {
   first: number;
   count: number;
-  /** The bytes that hold nothing, from the start of the first page on. */
+  /** Offset of the unused bytes, from the start of the first page. */
   unused_from: number;
   unused_to: number;
 }
 
-/** A tree uses a page that is not in the file, or a page of it is damaged. */
+/** A tree uses a page that is missing or damaged. */
 export class DamagedTreeError extends Error {
   override readonly name = 'DamagedTreeError';
 }
 
 /**
  * @param file open for reading
- * @returns false when a tree uses a page behind the file's end, or is damaged
+ * @returns false if a tree uses a page beyond the file's end, or is damaged
  */
 export function holdsAllUsedPages(file: number, head: TreeRoots): boolean {
   try {
@@ -61,9 +61,9 @@ export function holdsAllUsedPages(file: number, head: TreeRoots): boolean {
 }
 
 /**
- * All pages that the trees of a head use. The next page is read when the caller asks for it.
- * @param file open for reading; no transaction may take a page of these trees meanwhile
- * @param enters asked before a page of a tree is read: false leaves out the page and what is below it
+ * All pages that the trees of a head use, read one at a time as the caller iterates.
+ * @param file open for reading; no transaction may reuse a page of these trees meanwhile
+ * @param enters called before a page of a tree is read: false skips the page and the pages below it
  * @throws DamagedTreeError; Error of the file system
  */
 export function* walkUsedPages(
@@ -80,17 +80,17 @@ export function* walkUsedPages(
     ahead.push(Number(number));
   };
   roots.forEach(follow);
-  // Each page has one parent: more of them than the file has pages would be a circle.
+  // Each page has one parent: more visits than the file has pages mean a cycle.
   for (let seen = 0; ahead.length > 0; seen++) {
     const first = ahead.pop()!;
     if (!enters(first)) continue;
     if (seen > last_page || readSync(file, page, 0, page_size, first * page_size) < page_size)
-      throw new DamagedTreeError('a circle, or a page that is cut off');
+      throw new DamagedTreeError('a cycle, or a page that is cut off');
     yield* readTreePage(page, first, pages_there, follow);
   }
 }
 
-/** The page itself, and the long values that it names; the pages below it are told to `follow`. */
+/** Yields the page itself and its long values, and calls `follow` for the pages below it. */
 function* readTreePage(
   page: Buffer,
   first: number,
@@ -113,7 +113,7 @@ function* readTreePage(
     const node = NODES_AT + page.readUInt16LE(NODES_AT + i * 2);
     if (node + NODE_BYTES > page.length) throw new DamagedTreeError('a row outside its page');
     if ((flags & IS_BRANCH) !== 0) {
-      // The page's number takes the place of the size and of the flags: 48 bits.
+      // The page number replaces the fields for size and flags: 48 bits.
       follow(BigInt(page.readUIntLE(node, 6)));
       continue;
     }
@@ -126,7 +126,7 @@ function* readTreePage(
   }
 }
 
-/** The pages of a value that does not fit into its row's page. */
+/** The overflow pages of a value that is too long for its row's page. */
 function readLongValue(page: Buffer, node: number, data: number, pages_there: number): UsedPages {
   if (data + OVERFLOW_COUNT_AT + 8 > page.length) throw new DamagedTreeError('a value outside its page');
   const first = page.readBigUInt64LE(data);

@@ -1,7 +1,7 @@
 /**
- * Whether a thread of the process is writing promised commits to a database. LMDB has one writer at a time, and a thread that asks
- * for its lock sleeps until the lock is free, with all its requests. Promised commits can wait, so their thread looks here first.
- * This is only a hint; the lock is LMDB's. Wherever actors run.
+ * Whether a thread of the process is writing acknowledged commits to a database. LMDB allows one writer at a time,
+ * and a thread that requests its lock blocks, with all its requests, until the lock is free. Acknowledged commits can
+ * wait, so their thread checks here first. This is only a hint; LMDB has the real lock. Wherever actors run.
  */
 const FREE = 0;
 
@@ -11,7 +11,7 @@ export class WriteTurn {
 
   /**
    * @param memory from {@link WriteTurn.allocate}, shared by the threads that write to the same database
-   * @param host number of this thread's host, from 0; no two threads have the same
+   * @param host number of this thread's host, from 0, different for each thread
    */
   constructor(memory: SharedArrayBuffer, host: number) {
     this.#word = new Int32Array(memory);
@@ -28,12 +28,12 @@ export class WriteTurn {
     return holder !== FREE && holder !== this.#own;
   }
 
-  /** Takes the turn, even from a thread that has it: that thread has ended, or is about to give it back. */
+  /** Takes the turn, even from another thread, which has ended or is about to release it. */
   take(): void {
     Atomics.store(this.#word, 0, this.#own);
   }
 
-  /** Gives the turn back, unless another thread has taken it since. */
+  /** Releases the turn, unless another thread has taken it since. */
   giveBack(): void {
     Atomics.compareExchange(this.#word, 0, this.#own, FREE);
   }

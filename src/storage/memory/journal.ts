@@ -1,6 +1,7 @@
 /**
- * The journal in memory: the reference for ../lmdb/journal.ts for tests and for the simulator. What outlives an instance is
- * its MemoryDisk: a new journal on the same disk finds what the last one committed. Any thread; each disk in one.
+ * The journal in memory, for tests and the simulator: the reference implementation for ../lmdb/journal.ts. Its
+ * MemoryDisk outlives an instance: a new journal on the same disk finds what the last one committed. Any thread; each
+ * disk belongs to one thread.
  */
 import type { JournalStore, JournalWrite, StoredActor } from '../../runtime/journal.ts';
 import { applyRow, type MemoryTableDisk } from './tables.ts';
@@ -21,7 +22,9 @@ export class MemoryJournal implements JournalStore {
   #outstanding: Promise<void> = Promise.resolve();
   #closed = false;
 
-  /** @param tables where the rows go that events bring */
+  /**
+   * @param tables receives the rows that events project
+   */
   constructor(disk: MemoryDisk = new Map(), tables: MemoryTableDisk = new Map()) {
     this.#disk = disk;
     this.#tables = tables;
@@ -54,7 +57,7 @@ export class MemoryJournal implements JournalStore {
     });
   }
 
-  /** Makes the writes part of the disk, now. */
+  /** Applies the writes to the disk immediately. */
   apply(writes: readonly JournalWrite[]): void {
     for (const write of writes) {
       if (write.type === 'row') {

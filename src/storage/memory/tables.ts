@@ -1,12 +1,12 @@
 /**
- * Tables in memory: the reference for ../lmdb/tables.ts for tests and for the simulator. What outlives an instance is its
- * MemoryTableDisk. Any thread; each disk in one.
+ * Tables in memory, for tests and the simulator: the reference implementation for ../lmdb/tables.ts. Their
+ * MemoryTableDisk outlives an instance. Any thread; each disk belongs to one thread.
  */
 import type { RowKey, RowWrite } from '../../runtime/protocol.ts';
 import { decodeRowKey, encodePrefixEnd, encodeRowKey } from '../row-key.ts';
 import type { Row, RowRange, TableReader, Tables, TableTransaction } from '../tables.ts';
 
-/** Table → key bytes as latin-1 text, whose order is that of the bytes → value. */
+/** Table → key bytes as latin-1 text, which sorts like the bytes → value. */
 export type MemoryTableDisk = Map<string, Map<string, unknown>>;
 
 export class MemoryTables implements Tables {
@@ -72,7 +72,7 @@ export class MemoryTables implements Tables {
   async close(): Promise<void> {}
 }
 
-/** Makes the write part of the disk. */
+/** Applies the write to the disk. */
 export function applyRow(disk: MemoryTableDisk, write: RowWrite): void {
   let rows = disk.get(write.table);
   if (rows === undefined) {
