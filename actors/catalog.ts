@@ -1,5 +1,5 @@
 /**
- * Every kind of actor that lives on an actor thread, with its bounds: one line each. Those of `SERVER_KINDS` live on the
+ * All kinds of actors on actor threads, with their bounds, one line each. The kinds in `SERVER_KINDS` run on the
  * server threads (src/threads/server-actors.ts). Actor threads.
  */
 

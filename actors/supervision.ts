@@ -1,5 +1,6 @@
 /**
- * Supervision as data: the bounds of each kind of actor, what overflow does, and how often it may fail. Any thread.
+ * Supervision as data: the bounds of each kind of actor, the reaction to overflow, and the allowed failures. Any
+ * thread.
  */
 import { RUN_STEP_KEYS, RUN_STEPS } from '../src/domain/run-rows.ts';
 import { USAGE } from '../src/domain/usage.ts';
@@ -10,10 +11,13 @@ import { PATTERN_INDEX_KIND } from './pattern-index/protocol.ts';
 import { RUN_KIND } from './run/protocol.ts';
 import { USAGE_METER_KIND } from './usage-meter/protocol.ts';
 
-/** Traces that one thread holds queued. One more is refused until there is room. */
+/** Most traces queued on one thread. A further one is refused until there is room. */
 const QUEUED_TRACES = 2_000;
 
-/** One actor a process. The server thread's queue bounds what it sends (GW_MAX_QUEUE); this is the second line. */
+/**
+ * One actor per process. The server thread's queue bounds what it sends (GW_MAX_QUEUE); this bound is the second
+ * limit.
+ */
 export const CAPTURE_WRITER_POLICY: KindPolicy = {
   ...DEFAULT_KIND_POLICY,
   mailbox_capacity: 1_024,
@@ -26,8 +30,8 @@ export const CAPTURE_WRITER_POLICY: KindPolicy = {
 };
 
 /**
- * One actor a limited key. A bucket that is not full stays; a full one soon leaves memory, since it comes back full. A
- * message behind a thousand others has waited long enough.
+ * One actor per limited key. A bucket stays in memory until it is full, and is removed soon after that. A message
+ * behind a thousand others has waited too long to be useful.
  */
 export const RATE_BUCKET_POLICY: KindPolicy = {
   ...DEFAULT_KIND_POLICY,
@@ -39,8 +43,8 @@ export const RATE_BUCKET_POLICY: KindPolicy = {
 };
 
 /**
- * One actor an organization. Its ring is in memory, so it stays as long as there is room; under a flood the oldest
- * events give way, as they would in the ring.
+ * One actor per organization. It stays in memory while there is room, because its ring is lost otherwise. Under a
+ * flood the oldest events are dropped first, as in the ring.
  */
 export const LIVE_HUB_POLICY: KindPolicy = {
   ...DEFAULT_KIND_POLICY,
@@ -53,8 +57,8 @@ export const LIVE_HUB_POLICY: KindPolicy = {
 };
 
 /**
- * One actor a trace that is under way: the bound on living ones is the bound of the queue. Those who wait for one trace
- * hold a timer each. A failure backs off and goes on from what is stored.
+ * One actor per trace in progress, so the bound on living actors bounds the queue. Callers that wait for one trace
+ * have a timer each. After a failure, the actor continues from its stored state with a delay.
  */
 export const PATTERN_MAKER_POLICY: KindPolicy = {
   ...DEFAULT_KIND_POLICY,
@@ -66,7 +70,7 @@ export const PATTERN_MAKER_POLICY: KindPolicy = {
   stopped_for_ms: 5_000,
 };
 
-/** One actor a process; asked once for each key that a thread sees for the first time. */
+/** One actor per process. Each thread asks it once for each new key. */
 export const RATE_SLOTS_POLICY: KindPolicy = {
   ...DEFAULT_KIND_POLICY,
   mailbox_capacity: 16_384,
@@ -78,7 +82,7 @@ export const RATE_SLOTS_POLICY: KindPolicy = {
   stopped_for_ms: 1_000,
 };
 
-/** One actor a code base in use; stores are written side by side up to `max_io_in_flight`. */
+/** One actor per code base in use. Up to `max_io_in_flight` stores are written at the same time. */
 export const FINDINGS_INDEX_POLICY: KindPolicy = {
   ...DEFAULT_KIND_POLICY,
   mailbox_capacity: 512,
@@ -90,9 +94,9 @@ export const FINDINGS_INDEX_POLICY: KindPolicy = {
 };
 
 /**
- * One actor a run in use, about 10 KB in memory. Agents pause for minutes between steps; what stays is bounded by
- * `max_live` (500 MB a thread), beyond which the longest unused goes to its snapshot. A step that is looked up again
- * holds an io, so that many may.
+ * One actor per run in use, about 10 KB of memory each. Agents pause for minutes between steps, so runs stay in
+ * memory, up to `max_live` (500 MB per thread); beyond it, the longest unused run is stored as a snapshot. Looking up
+ * a repeated step takes an io slot, so there are many.
  */
 export const RUN_POLICY: KindPolicy = {
   ...DEFAULT_KIND_POLICY,
@@ -105,7 +109,10 @@ export const RUN_POLICY: KindPolicy = {
   stopped_for_ms: 1_000,
 };
 
-/** One actor a process, whose store is in memory. An import may take seconds, and many retrievals wait for their vector. */
+/**
+ * One actor per process, whose store is in memory. An import may take seconds, and many retrievals wait for their
+ * vectors.
+ */
 export const PATTERN_INDEX_POLICY: KindPolicy = {
   ...DEFAULT_KIND_POLICY,
   mailbox_capacity: 4_096,
@@ -117,7 +124,7 @@ export const PATTERN_INDEX_POLICY: KindPolicy = {
   stopped_for_ms: 1_000,
 };
 
-/** One actor an organization that uses something now; each message is an event. */
+/** One actor per organization that is active now; each message is an event. */
 export const USAGE_METER_POLICY: KindPolicy = {
   ...DEFAULT_KIND_POLICY,
   mailbox_capacity: 4_096,
@@ -126,27 +133,31 @@ export const USAGE_METER_POLICY: KindPolicy = {
   stopped_for_ms: 1_000,
 };
 
-/** Kinds that live on one given thread. Where there are several, searches leave the capture writer's alone. */
+/** Kinds that run on a given thread. With several threads, searches do not run on the capture writer's thread. */
 export const PINS: Readonly<Record<string, number>> = { [CAPTURE_WRITER_KIND]: 0, [PATTERN_INDEX_KIND]: 1 };
 
 /**
- * Kinds that live on the server threads of the API: asked at every step or retrieval, with short work and no other wait than
- * a commit.
+ * Kinds that run on the server threads of the API. They are asked at every step or retrieval, do little work, and
+ * wait only for commits.
  */
 export const SERVER_KINDS: readonly string[] = [LIVE_HUB_KIND, RUN_KIND, USAGE_METER_KIND];
 
-/** Of these, the kinds whose actors live on the thread that first asks for them: a run's requests share a connection. */
+/**
+ * Of these, kinds whose actors run on the thread that first asks for them: a run's requests usually share a
+ * connection.
+ */
 export const MOVING_KINDS: readonly string[] = [RUN_KIND];
 
 /**
- * Persistent kinds whose events need only survive the process (`runs.mdb`): written so often that a sync of the disk
- * would be most of their cost. All others are synced before they count (`main.mdb`).
+ * Persistent kinds whose events must only survive the process (`runs.mdb`). They write so often that syncing the disk
+ * would dominate their cost. All other kinds are synced before they count (`main.mdb`).
  */
 export const QUICK_KINDS: ReadonlySet<string> = new Set<string>([RUN_KIND, USAGE_METER_KIND]);
 
 /**
- * What may reach `runs.mdb` a moment after it was promised in a redo log: steps. Only the run itself reads its steps, and
- * who reads the counters waits for them. Starts and finishes, which others read in tables, are there at once.
+ * Kinds whose commits a redo log may acknowledge before they reach `runs.mdb`: steps. Only the run itself reads its
+ * steps, and readers of the counters wait for them. Starts and finishes, which others read in tables, are written at
+ * once.
  */
 export const PROMISED_KINDS: ReadonlySet<string> = new Set<string>([RUN_KIND]);
 export const PROMISED_TABLES: ReadonlySet<string> = new Set<string>([RUN_STEPS, RUN_STEP_KEYS, USAGE]);

@@ -1,6 +1,6 @@
 /**
- * The capture log as the writer's adapter: opens it at first use, turns messages into exchanges, loads the index's
- * decoder. Capture process; actor threads of tests.
+ * Connects the capture writer to the capture log: opens the log at the first use, turns messages into exchanges, and
+ * loads the index's decoder. Capture process; actor threads of tests.
  */
 
 import { findPlaceCause, type PlaceCause, type SetApart } from '../../src/domain/capture-cause.ts';
@@ -9,16 +9,16 @@ import { describeRefusal } from '../../src/std/file-place.ts';
 import { type BatchMemory, BatchReader } from './batch.ts';
 import type { Appended, LogState } from './protocol.ts';
 
-/** One pass over what was put off. */
+/** The result of one pass over postponed work. */
 export interface TidyPass {
-  /** How much was done; 0 when nothing is left. */
+  /** Amount of work done; 0 if none is left. */
   done: number;
   took_ms: number;
-  /** Part of one core that passes may take while exchanges come. */
+  /** Share of one core that such passes may use while exchanges arrive. */
   share: number;
 }
 
-/** What the adapter needs of the log; `CaptureLog` of src/storage is one. */
+/** The methods of the log that the adapter needs. `CaptureLog` of src/storage has them. */
 export interface ExchangeLog {
   append(batch: readonly CapturedExchange[]): Promise<{
     first_id: number;
@@ -28,18 +28,18 @@ export interface ExchangeLog {
   }>;
   flush(): Promise<void>;
   rotate(): Promise<{ sealed: string | null; opened: string }>;
-  /** One pass over work put off while exchanges came: compression, the index. */
+  /** Runs one pass over postponed work: compression, the index. */
   tidy(budget_ms: number): Promise<TidyPass>;
   stats(): LogState;
   close(): Promise<void>;
 }
 
-/** Longest stretch of one tidying pass; a batch that comes meanwhile waits that long at most. */
+/** Longest time of one pass: an arriving batch waits at most this long. */
 const TIDY_BUDGET_MS = 20;
 
 /** What the log tells the operator. */
 export type WriterEvent =
-  /** Nothing is stored any more, or not for this reason before. */
+  /** Nothing is stored any more, or the reason has changed. */
   | { type: 'failing'; cause: PlaceCause; reason: string }
   | { type: 'stored_again' }
   | { type: 'set_apart'; exchanges: readonly [SetApart, ...SetApart[]] };
@@ -51,12 +51,12 @@ export class CaptureLogAdapter {
   #failing: PlaceCause | null = null;
   #log: Promise<ExchangeLog> | null = null;
   readonly #reader = new BatchReader();
-  /** The end of the queue of appends: a batch is read when the one before is stored. */
+  /** The end of the queue of appends: each batch is read after the previous one is stored. */
   #tail: Promise<unknown> = Promise.resolve();
 
   /**
-   * @param open opens the log; tried again at the next call when it fails
-   * @param report told why appends fail when they begin to, when one is stored again, and of what is set apart
+   * @param open opens the log; after a failure, the next call tries again
+   * @param report called when appends start to fail, when one succeeds again, and for each exchange that is set apart
    */
   constructor(open: () => Promise<ExchangeLog>, report: (event: WriterEvent) => void = () => {}) {
     this.#open = open;
@@ -69,8 +69,8 @@ export class CaptureLogAdapter {
   }
 
   /**
-   * @param input a batch's memory; it is not read after the answer
-   * @throws what the log throws, with its cause as code; nothing of a failed append is stored
+   * @param input a batch's memory, which is not read after the answer
+   * @throws what the log throws, with its cause as code; a failed append stores nothing
    */
   append(input: BatchMemory & { from: number }): Promise<Appended> {
     const appended = this.#tail.then(() => this.#append(input));
@@ -109,7 +109,7 @@ export class CaptureLogAdapter {
     return this.#explain(async () => (await this.#opened()).rotate());
   }
 
-  /** One pass over what was put off. */
+  /** Runs one pass over postponed work. */
   async tidy(): Promise<TidyPass> {
     return (await this.#opened()).tidy(TIDY_BUDGET_MS);
   }
@@ -125,7 +125,9 @@ export class CaptureLogAdapter {
     return null;
   }
 
-  /** @throws what the place refused, in words, with its cause as code */
+  /**
+   * @throws the storage's error with an explanation, and its cause as code
+   */
   async #explain<Value>(work: () => Promise<Value>): Promise<Value> {
     try {
       return await work();
@@ -134,7 +136,7 @@ export class CaptureLogAdapter {
     }
   }
 
-  /** Batches are tried again and again, so only changes are reported. */
+  /** Batches are retried constantly, so only changes are reported. */
   #noteFailure(thrown: unknown): { cause: PlaceCause; reason: string } {
     const { code: cause, message: reason } = explainFailure(thrown);
     if (this.#failing !== cause) this.#report({ type: 'failing', cause, reason });
@@ -159,7 +161,7 @@ export class CaptureLogAdapter {
   }
 }
 
-/** The failure of a write in words, with its cause as code. */
+/** The failure of a write with an explanation, and its cause as code. */
 function explainFailure(thrown: unknown): Error & { code: PlaceCause } {
   const words = describeRefusal(thrown) ?? (thrown instanceof Error ? thrown.message : String(thrown));
   const code = findPlaceCause(thrown) ?? 'disk_error';

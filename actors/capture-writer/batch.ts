@@ -246,7 +246,7 @@ export class BatchReader {
     const heads: KnownHead[] = [];
     for (const slab of slabs) {
       const view = new DataView(slab.buffer, slab.byteOffset, slab.length);
-      // msgpack wants a Buffer to find its strings quickly.
+      // As a Buffer, in which msgpack finds strings faster.
       const bytes = Buffer.from(slab.buffer, slab.byteOffset, slab.length);
       let at = 0;
       while (at < slab.length) {

@@ -1,9 +1,8 @@
 /**
- * The capture writer: passes batches on to the capture log, tidies up (compression that was put off, the index) among
- * them, and stops for good when it is told to. All its work is done by the `capture_log` adapter. Actor thread.
- *
- * While little comes, tidying takes all the time that there is. Under load it takes a share of one core, which the log sets by
- * what waits. The share is never zero, since a load may never pause.
+ * The capture writer: passes batches to the capture log, runs passes of postponed work (compression, the index), and
+ * stops for good when it is told to. The `capture_log` adapter does the work. Actor thread.
+ * With little traffic, the passes may take all the time. Under load they take a share of one core, which the log sets
+ * by the size of the backlog. The share is never zero, because the load may never pause.
  */
 import { isFailureCause } from '../../src/domain/capture-cause.ts';
 import type { Behaviour, Context, Outcome, Refusal, ReplyToken } from '../../src/runtime/protocol.ts';
@@ -15,17 +14,17 @@ export const CAPTURE_LOG_ADAPTER = 'capture_log';
 
 interface WriterMemory {
   killed: boolean;
-  /** A tidying pass is set or under way. */
+  /** A pass is scheduled or running. */
   tidying: boolean;
   /** Appends since the last tidying pass. */
   busy: boolean;
   /** Appends that are not answered yet. */
   under_way: number;
-  /** What has come since then, for `TIDY_AFTER_MS` or somewhat longer. */
+  /** The amount that arrived since then, over `TIDY_AFTER_MS` or somewhat longer. */
   since_ms: number;
   exchanges: number;
   bytes: number;
-  /** Little came in the stretch before that one. */
+  /** Little arrived in the previous interval. */
   was_calm: boolean;
 }
 
@@ -38,14 +37,14 @@ interface WriterInternal {
 
 type Writer = Behaviour<CaptureWriterProtocol, WriterMemory, never, WriterInternal>;
 
-/** Tidying begins this long after an append or the start. */
+/** Passes begin this long after an append or the start. */
 const TIDY_AFTER_MS = 300;
-/** As much in that time is little: tidying need not hold back. */
+/** At most this much in that time counts as little traffic. */
 const CALM = { exchanges: 64, bytes: 8 << 20 };
-/** Breath between two passes over a backlog, and the longest under load. */
+/** Pause between two passes over a backlog, and the longest pass under load. */
 const TIDY_PAUSE_MS = 15;
 const TIDY_PAUSE_MAX_MS = 1_000;
-/** With so many appends under way the writer is behind: what comes goes before what waits, up to this share. */
+/** With this many appends in progress the writer is behind: then passes take at most this share. */
 const BEHIND_APPENDS = 3;
 const BEHIND_SHARE = 0.05;
 
@@ -75,7 +74,7 @@ export const captureWriter: Writer = {
         token: context.holdReply(),
         failure: 'capture_failed',
       });
-      // An earlier process may have left work behind, and nothing says that a request ever comes.
+      // Starts a pass even without a request, because an earlier process may have left work.
       if (memory.tidying) return;
       memory.tidying = true;
       context.setTimer('tidy', TIDY_AFTER_MS, 'tidy', null);
@@ -186,7 +185,7 @@ function answer(
   const { token, failure } = outcome.carry;
   if (outcome.ok) return context.replyTo(token, outcome.value);
   const { code, message } = outcome.error;
-  // Why nothing is written is counted by cause, and told to the operator who asked for it.
+  // Failures are counted by cause; the operator who sent the request gets the explanation.
   const known = isFailureCause(code) ? code : failure;
   context.refuseTo(token, { code: known, message: message.replace(/^Error: /, ''), retryable: true });
 }

@@ -1,40 +1,44 @@
 /**
- * The messages between the process that serves and the capture process, over Node's channel between the two. Both.
+ * The messages between the service process and the capture process, over the Node channel between them. Both
+ * processes.
  */
 import type { BatchPlaces } from './batch.ts';
 import type { MappedMemoryPlace } from './mapped-memory.ts';
 import type { ExpiredCaptures, LogState } from './protocol.ts';
 
-/** Where the capture process finds the mapped memory; its channel is before it. */
+/** The descriptor of the mapped memory in the capture process; the channel has the one before it. */
 export const MEMORY_DESCRIPTOR = 4;
 
-/** What the capture process must know. It goes over the channel alone: arguments and environment are for all to read. */
+/**
+ * The settings of the capture process. They are sent over the channel, because other users can read arguments and
+ * environment.
+ */
 export interface CaptureProcessOptions {
   log_level: string;
   db: string;
   redact: boolean;
   max_decoded_bytes: number;
-  /** What is older is removed; null or left out: it is kept. */
+  /** Older exchanges are removed; null or omitted: all are kept. */
   retention_days?: number | null;
-  /** Seals what is captured; null: it stands as it is. Secret. */
+  /** Encrypts the captures; null: no encryption. Secret. */
   data_key: Uint8Array | null;
-  /** Credentials that the gateway adds to requests; left out: none. Secret. */
+  /** Credentials that the gateway adds to requests; omitted: no credentials. Secret. */
   operator_secrets?: readonly string[];
-  /** Headers that name runs, in lower case; left out: none. */
+  /** Headers that name runs, in lower case; omitted: no such headers. */
   run_headers?: readonly string[];
-  /** DATA_DIR; left out: the folder of `db`. */
+  /** DATA_DIR; omitted: the folder of `db`. */
   data_dir?: string;
   /** null: bodies come over the channel. */
   memory: MappedMemoryPlace | null;
 }
 
-/** Which files are set aside before the database is opened: the live one, and those about to be sealed, too. */
+/** Which files to rename before the database is opened: the live file, or also those that are about to be sealed. */
 export type SetAside = 'none' | 'live' | 'all';
 
 export interface OpenInput {
   options: CaptureProcessOptions;
   set_aside: SetAside;
-  /** The last id that is known to have been given; 0: none is. */
+  /** The last id that is known to be used; 0 without any. */
   last_id: number;
 }
 
@@ -42,24 +46,24 @@ export interface OpenReply {
   last_id: number;
 }
 
-/** A batch: places in the mapped memory, or so many slabs of the bodies that were sent before. */
+/** A batch: locations in the mapped memory, or the number of slabs among the bodies that were sent before. */
 export interface AppendInput {
   slabs: number;
   places: BatchPlaces['places'] | null;
-  /** Which exchange of it is the first one; those before it are stored already. */
+  /** Index of the first exchange to store; earlier ones are stored already. */
   from: number;
 }
 
-/** What the capture process tells of itself and its files. */
+/** The state of the capture process and its files. */
 export interface FileState extends LogState {
-  /** Files that were set aside and lie there still. */
+  /** Damaged files that were renamed and still exist. */
   damaged: number;
   memory_bytes: number;
-  /** What has gone by age since this process began; null: all is kept. */
+  /** What retention has removed since this process started; null: all is kept. */
   expired: ExpiredCaptures | null;
 }
 
-/** Its methods are those of `CaptureLogAdapter`, but for `open`. */
+/** The method names of `CaptureLogAdapter`, and `open`. */
 export type CaptureRequest = 'open' | 'append' | 'flush' | 'rotate' | 'tidy' | 'state' | 'close' | 'ping';
 
 export type ToCapture =
@@ -76,6 +80,6 @@ export interface CaptureFailure {
   message: string;
   /** A cause, or the system's own. */
   code?: string;
-  /** `damage`: what is in the file cannot be right; `system`: the file system refuses; `other`: neither. */
+  /** `damage`: the file's content is damaged; `system`: the file system reports an error; `other`: neither. */
   kind: 'damage' | 'system' | 'other';
 }

@@ -1,5 +1,5 @@
 /**
- * Asks the capture writer. The only place that makes its messages. Server threads.
+ * Sends the capture writer's messages; no other file does. Server threads.
  */
 import {
   CaptureFailure,
@@ -21,15 +21,15 @@ import {
 } from './protocol.ts';
 
 const WRITER = { kind: CAPTURE_WRITER_KIND, key: 'main' };
-/** A commit takes milliseconds, on a struggling disk seconds. */
+/** A commit takes milliseconds, on an overloaded disk seconds. */
 const APPEND_DEADLINE_MS = 60_000;
 const FLUSH_DEADLINE_MS = 60_000;
 /** Compaction reads and writes the whole file: some GB on a slow disk. */
 const ROTATE_DEADLINE_MS = 30 * 60_000;
 const OPEN_DEADLINE_MS = 30_000;
-/** The health check must not hang on a busy writer. */
+/** The health check must not wait for a busy writer. */
 const STATE_DEADLINE_MS = 500;
-/** Runtime codes with which a message surely was not handled, so that it may be sent again. */
+/** Runtime error codes that guarantee that a message was not handled, so that it may be sent again. */
 const NOT_HANDLED: ReadonlyMap<string, FailureCause> = new Map([
   ['mailbox_full', 'writer_busy'],
   ['link_full', 'writer_busy'],
@@ -47,10 +47,14 @@ export class CaptureWriterClient {
   readonly #slabs: SlabPool;
   #killed = false;
   #sent = 0;
-  /** Batches that the writer may still be reading though it has not answered, with how many were sent before each. */
+  /**
+   * Batches without an answer, which the writer may still be reading, with the number of batches sent before each.
+   */
   #unsure: { number: number; batch: ExchangeBatch }[] = [];
 
-  /** @param part of the memory that the capture process sees, where there is one */
+  /**
+   * @param part this thread's part of the memory that the capture process maps, if there is one
+   */
   constructor(actors: ActorClient, part: MemoryPart | null = null) {
     this.#actors = actors;
     this.#part = part;
@@ -64,8 +68,8 @@ export class CaptureWriterClient {
   }
 
   /**
-   * Hears whenever the writer's thread has come back.
-   * @returns ends it
+   * Calls the listener whenever the writer's thread has restarted.
+   * @returns a function that ends it
    */
   onReturn(listener: () => void): () => void {
     const host = this.#actors.place(WRITER);
@@ -76,7 +80,7 @@ export class CaptureWriterClient {
 
   /**
    * Opens the database now instead of with the first batch.
-   * @throws CatalogueError `capture_failed` with the storage's own words
+   * @throws CatalogueError `capture_failed` with the storage's message
    */
   async open(): Promise<void> {
     await this.#ask('open', null, { deadline_ms: OPEN_DEADLINE_MS });
@@ -88,12 +92,13 @@ export class CaptureWriterClient {
   }
 
   /**
-   * Stores a batch, to which nothing may be added any more.
-   * @returns exchanges that are not stored because of what they hold
-   * @throws CaptureFailure of code `capture_failed`: not all of it is stored, it may be sent again; any other: unknown
+   * Stores a batch, which must not be changed any more.
+   * @returns exchanges that cannot be stored because of their content
+   * @throws CaptureFailure with code `capture_failed`: not everything is stored, and the batch may be sent again;
+   *   with any other code: unknown
    */
   async append(batch: ExchangeBatch): Promise<readonly SetApart[]> {
-    // Said before anything is sent; a batch lost with its thread is another matter: it may have been written.
+    // Checked before anything is sent. If the thread ends after that, the batch may or may not be written.
     if (!this.alive) throw new CaptureFailure('writer_down');
     const appended = await this.#send(batch);
     batch.set_apart.push(...(appended.set_apart ?? []));
@@ -118,20 +123,20 @@ export class CaptureWriterClient {
       this.#releaseBefore(number);
       return appended;
     } catch (thrown) {
-      // The writer may be reading. Memory that is this process's alone is the collector's.
+      // The writer may still be reading. Memory of this process only is left to the garbage collector.
       if (found !== null && !isUntouched(thrown)) this.#unsure.push({ number, batch });
       throw thrown;
     }
   }
 
-  /** Batches are read in order: once a batch is answered, those sent before it are no longer read. */
+  /** Batches are read in order: an answer means that all batches sent before it have been read, too. */
   #releaseBefore(number: number): void {
     if (this.#unsure.length === 0) return;
     for (const sent of this.#unsure) if (sent.number < number) sent.batch.release();
     this.#unsure = this.#unsure.filter((sent) => sent.number > number);
   }
 
-  /** All that was appended before is safe from a power cut. */
+  /** Makes everything appended so far survive a power failure. */
   async flush(deadlineMs: number = FLUSH_DEADLINE_MS): Promise<void> {
     await this.#ask('flush', null, { deadline_ms: deadlineMs });
   }
@@ -164,7 +169,7 @@ export class CaptureWriterClient {
   }
 }
 
-/** The batch is to be sent again. */
+/** Whether the batch may be sent again. */
 function isUntouched(thrown: unknown): boolean {
   return thrown instanceof CatalogueError && thrown.code === 'capture_failed';
 }
@@ -173,7 +178,7 @@ function toFailure(thrown: unknown): CatalogueError {
   if (!(thrown instanceof RuntimeError)) return new CatalogueError('internal', undefined, { cause: thrown });
   const { code, message } = thrown;
   const why = isFailureCause(code) ? code : (NOT_HANDLED.get(code) ?? 'lost_with_writer');
-  // The asker must not read the runtime's own words about a thread.
+  // The caller must not see the runtime's own message about a thread.
   const detail = isFailureCause(code) || code === 'capture_failed' ? message : undefined;
   return new CaptureFailure(why, detail, { cause: thrown });
 }

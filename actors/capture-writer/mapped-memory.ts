@@ -1,8 +1,8 @@
 /**
- * Memory that is shared with the capture process. Exchanges are sent as places in it, so no byte of a body goes through a pipe.
- * A process has one such memory of a fixed length, and each server thread has a part of it. Its pages take no room until
- * they are written to.
- * `makeMappedMemory` on the main thread, `MemoryPart` on server threads, `viewMappedMemory` in the capture process.
+ * Memory that is shared with the capture process. Exchanges are sent as locations in it, so that no body goes through
+ * a pipe. A process has one such memory of fixed length, and each server thread has a part of it. Its pages take no
+ * RAM until they are written. `makeMappedMemory` on the main thread, `MemoryPart` on server threads,
+ * `viewMappedMemory` in the capture process.
  */
 import { closeSync } from 'node:fs';
 import { memoryEngine } from '../../native/memory-engine.ts';
@@ -10,17 +10,21 @@ import { memoryEngine } from '../../native/memory-engine.ts';
 /** Size of a slab, the memory in which a server thread hands exchanges to the capture writer. It holds several batches. */
 export const CAPTURE_SLAB_BYTES = 4 << 20;
 /**
- * Size of the memory that the capture process maps too: twice GW_MAX_QUEUE_BYTES and the spare bytes for each server thread, up
- * to the maximum. Below the minimum it is not made. What finds no room in it goes to that process through a pipe.
+ * Length of the memory that the capture process maps, too: twice GW_MAX_QUEUE_BYTES and the spare bytes for each
+ * server thread, up to the maximum. Below the minimum, there is no such memory. Data that does not fit goes to the
+ * capture process through a pipe.
  */
 const CAPTURE_MAPPED_SPARE_BYTES = 64 << 20;
 const CAPTURE_MAPPED_BYTES_MAX = 2 ** 32;
 const CAPTURE_MAPPED_BYTES_MIN = 32 << 20;
 
-/** The most that a page has anywhere: a buffer must be so much longer than the memory that takes the place of its pages. */
+/**
+ * Largest page size of any system. The buffer is longer than the memory by this much, because the memory replaces
+ * whole pages of it.
+ */
 const PAGE_BYTES_MAX = 64 << 10;
 
-/** As it is handed to other threads of the process: plain data. */
+/** The memory in the form in which other threads of the process receive it: plain data. */
 export interface MappedMemory {
   descriptor: number;
   /** Somewhere in it the memory begins. */
@@ -29,19 +33,19 @@ export interface MappedMemory {
   bytes: number;
 }
 
-/** What a process that inherits the descriptor has to know. */
+/** What a process that inherits the descriptor needs to know. */
 export interface MappedMemoryPlace {
   bytes: number;
 }
 
 /**
- * Makes the memory; smaller where the machine has not as much, for it counts what might be used.
- * @param queueBytes GW_MAX_QUEUE_BYTES: what the bodies in it come to at most
+ * Creates the memory; less if the machine does not have enough, because the system counts all of it as used.
+ * @param queueBytes GW_MAX_QUEUE_BYTES: the most bytes of bodies in it
  * @param server threads that share it
- * @returns null where the system has no such memory: bodies then go through a pipe
+ * @returns null if the system does not support it: bodies then go through a pipe
  */
 export function makeMappedMemory(queueBytes: number, servers: number): MappedMemory | null {
-  // A body lies in a cell that is up to twice as long, or longer.
+  // A body takes a cell that may be twice as long as the body, or longer.
   const wanted = Math.min(2 * queueBytes + servers * CAPTURE_MAPPED_SPARE_BYTES, CAPTURE_MAPPED_BYTES_MAX);
   for (let bytes = floorTo(wanted, CAPTURE_SLAB_BYTES); bytes >= CAPTURE_MAPPED_BYTES_MIN; ) {
     const made = tryMake(bytes);
@@ -74,16 +78,16 @@ function mapInto(
   }
 }
 
-/** Unmaps the memory. This process may not use it afterwards; a late reader sees empty pages. */
+/** Unmaps the memory. This process must not use it afterwards; a late reader sees empty pages. */
 export function closeMappedMemory({ descriptor, buffer }: MappedMemory): void {
   memoryEngine.unmapMemory(new Uint8Array(buffer));
   closeSync(descriptor);
 }
 
 /**
- * The memory as a process sees it that has inherited the descriptor. To write to it would end that process: what is forwarded
- * lies in it.
- * @throws Error where it cannot be mapped
+ * The memory in a process that has inherited the descriptor. It is read-only there: writing would end that process,
+ * because traffic is forwarded from the same memory.
+ * @throws Error if it cannot be mapped
  */
 export function viewMappedMemory(descriptor: number, { bytes }: MappedMemoryPlace): Uint8Array {
   const mapped = mapInto(descriptor, bytes, 0);
@@ -91,12 +95,12 @@ export function viewMappedMemory(descriptor: number, { bytes }: MappedMemoryPlac
   return new Uint8Array(mapped.buffer, mapped.from, bytes);
 }
 
-/** A server thread's part. Bodies and batches are cut from runs of it. */
+/** A server thread's part. Bodies and batches are cut from ranges of it. */
 export class MemoryPart {
   readonly #mapped: MappedMemory;
   readonly #end: number;
   #next: number;
-  /** Runs that were given back, by their length. */
+  /** Free ranges, by their length. */
   readonly #free = new Map<number, number[]>();
 
   constructor(mapped: MappedMemory, server: number, servers: number) {
@@ -106,7 +110,9 @@ export class MemoryPart {
     this.#end = this.#next + share;
   }
 
-  /** @returns a run of so many bytes, whole pages; null when the part is used up */
+  /**
+   * @returns a range of whole pages of at least this length; null if the part is used up
+   */
   take(bytes: number): Uint8Array | null {
     const at = this.#free.get(bytes)?.pop() ?? this.#cut(bytes);
     return at === null ? null : new Uint8Array(this.#mapped.buffer, this.#mapped.from + at, bytes);
@@ -119,7 +125,7 @@ export class MemoryPart {
     return at;
   }
 
-  /** Gives a run back, and its pages to the system. No process may read it afterwards. */
+  /** Returns a range, and its pages to the system. No process may read it afterwards. */
   give(run: Uint8Array): void {
     const at = run.byteOffset - this.#mapped.from;
     memoryEngine.emptyMemory(this.#mapped.descriptor, at, run.length);
@@ -128,7 +134,9 @@ export class MemoryPart {
     else free.push(at);
   }
 
-  /** @returns where in the memory it lies; −1 for what does not */
+  /**
+   * @returns the offset of these bytes in the memory; −1 if they are elsewhere
+   */
   find(bytes: Uint8Array): number {
     return bytes.buffer === this.#mapped.buffer ? bytes.byteOffset - this.#mapped.from : -1;
   }

@@ -1,8 +1,8 @@
 /**
- * The capture process from the outside, as the writer's adapter: starts it, gives it its work, starts it again when it
- * ends, and finds out what it had stored by then, so that no batch is stored twice or lost because of that. Actor thread.
- *
- * If a process ends over its files again and again, `FaultHistory` decides that it gets others, and the process sets them aside.
+ * Controls the capture process for the writer: starts it, sends it work, and restarts it when it ends. After a
+ * restart it finds out what was stored, so that no batch is stored twice or lost. Actor thread.
+ * If a process ends repeatedly because of its files, `FaultHistory` decides which files the next process renames
+ * before it opens a database.
  */
 import { type ChildProcess, spawn } from 'node:child_process';
 import { setTimeout as delay } from 'node:timers/promises';
@@ -26,10 +26,10 @@ import type {
 import { FaultHistory } from './fault-history.ts';
 import type { Appended, WriterState } from './protocol.ts';
 
-/** V8 heap of the capture process. Bodies and the bases of their differences lie outside it. */
+/** V8 heap of the capture process. Bodies and bases are outside the heap. */
 const CAPTURE_PROCESS_HEAP_MB = 1_024;
 
-/** Its events, for the log of this process. */
+/** Events of the capture process, for this process's log. */
 export interface CaptureProcessTold {
   event: 'ended' | 'back';
   pid: number | null;
@@ -40,25 +40,25 @@ export interface CaptureProcessTold {
 interface CaptureProcessParts {
   entry: URL;
   options: CaptureProcessOptions;
-  /** Of the mapped memory, in this process. */
+  /** The descriptor of the mapped memory in this process. */
   descriptor: number | null;
   tell: (told: CaptureProcessTold) => void;
 }
 
-/** How often a batch is handed to a process that ends before it has answered. */
+/** Attempts for a batch when the process ends before it has answered. */
 const TRIES = 3;
-/** How often opening is tried for a batch of which it is not known whether it is stored. */
+/** Attempts to open the database to find out whether a batch was stored. */
 const OPEN_TRIES = 8;
-/** Failed starts in a row before the waiting callers are told. */
+/** Failed starts in a row after which waiting callers get the error. */
 const STARTS = 6;
-/** A process that is asked something every so often and has not answered so many times hangs, and is ended. */
+/** A process hangs, and is ended, if it has left this many checks at this interval unanswered. */
 const WATCH_MS = 5_000;
 const WATCHES = 6;
-/** The stats must not wait for a process that is busy. */
+/** The stats do not wait longer for a busy process. */
 const STATE_MS = 300;
-/** It is asked for a state: silence is worth telling from here on. */
+/** A request for the state that is unanswered for this long is reported as silence. */
 const SILENCE_MS = 1_000;
-/** How long the process may take to close its database, and then to end. */
+/** How long the process may take to close its database and end. */
 const CLOSE_MS = 60_000;
 const EXIT_MS = 5_000;
 
@@ -82,7 +82,7 @@ const NOTHING_TOLD: FileState = {
   expired: null,
 };
 
-/** A batch as the actor hands it on. */
+/** A batch in the form in which the actor passes it on. */
 type AppendedBatch = (BatchMemory | BatchPlaces) & { from: number };
 
 /** The process ended before it answered. */
@@ -90,7 +90,7 @@ class ProcessEnded extends Error {
   readonly code: FailureCause = 'writer_down';
 }
 
-/** What the process said of a call that failed. */
+/** The error that the process returned for a call. */
 class CallFailed extends Error {
   readonly code?: string;
   readonly kind: CaptureFailure['kind'];
@@ -103,8 +103,8 @@ class CallFailed extends Error {
 }
 
 /**
- * A young generation that begins as large as it becomes anyway, for batches are its garbage from the first second on, and one
- * helper thread of V8: each of them would take time from the threads that serve.
+ * A young generation that starts at its final size, because batches become garbage from the first second on, and a
+ * single V8 helper thread. Anything else would take time from the server threads.
  */
 const CAPTURE_PROCESS_FLAGS = [
   `--max-old-space-size=${CAPTURE_PROCESS_HEAP_MB}`,
@@ -118,17 +118,17 @@ class CaptureChild {
   readonly #waiting = new Map<number, Deferred<unknown>>();
   #nextId = 0;
   #heardAt = performance.now();
-  /** Since when it owes an answer; null: it does not. */
+  /** Since when a request is unanswered; null without one. */
   #askedAt: number | null = null;
   isOpen = false;
-  /** How it ended, and whether that may be the fault of a file. */
+  /** How the process ended, and whether a file may be the cause. */
   readonly ended: Promise<{ reason: string; is_fault: boolean }>;
 
   constructor({ entry, descriptor }: CaptureProcessParts) {
     const flags = process.execArgv.filter(
       (flag) => !/^--(?:inspect|max-old-space-size|input-type|eval|e\b)/.test(flag),
     );
-    // The memory's place in this list is MEMORY_DESCRIPTOR. Listening sockets are not passed on.
+    // The memory's index in this list is MEMORY_DESCRIPTOR. Listening sockets are not inherited.
     this.#child = spawn(process.execPath, [...flags, ...CAPTURE_PROCESS_FLAGS, fileURLToPath(entry)], {
       stdio: ['ignore', 'pipe', 'pipe', 'ipc', ...(descriptor === null ? [] : [descriptor])],
       serialization: 'advanced',
@@ -137,7 +137,7 @@ class CaptureChild {
     this.#child.on('message', (message) => this.#take(message as FromCapture));
     this.ended = new Promise((resolve) => {
       this.#child.once('error', (error) => {
-        // Never started, or a message that could not be sent: then it still ends.
+        // After a failed start or a message that could not be sent: the process counts as ended.
         if (this.#child.pid === undefined) resolve({ reason: error.message, is_fault: false });
       });
       this.#child.once('exit', (code, signal) => {
@@ -166,12 +166,12 @@ class CaptureChild {
     return answer.promise as Promise<T>;
   }
 
-  /** What cannot be sent goes to a process that is about to end. */
+  /** A message that cannot be sent means that the process is about to end. */
   send(message: ToCapture): void {
     if (this.#child.connected) this.#child.send(message, undefined, undefined, () => {});
   }
 
-  /** For how long it has not answered though it was asked. */
+  /** For how long a request has been unanswered. */
   get silent_ms(): number {
     return this.#askedAt === null ? 0 : performance.now() - Math.max(this.#askedAt, this.#heardAt);
   }
@@ -184,7 +184,7 @@ class CaptureChild {
     this.#child.kill('SIGKILL');
   }
 
-  /** Nothing more is asked of it: it finishes and ends. */
+  /** Sends no further requests: the process finishes its work and ends. */
   letGo(): void {
     if (this.#child.connected) this.#child.disconnect();
   }
@@ -199,10 +199,10 @@ class CaptureChild {
   }
 }
 
-/** Signals that a person or another process sends; a file does not cause them. */
+/** Signals that a user or another process sends. Files do not cause them. */
 const OUTSIDE_SIGNALS = new Set<NodeJS.Signals>(['SIGKILL', 'SIGTERM', 'SIGINT', 'SIGHUP', 'SIGQUIT']);
 
-/** Has the methods of `CaptureLogAdapter`, and does them in the other process. */
+/** Has the methods of `CaptureLogAdapter`, which run in the capture process. */
 export class CaptureProcess {
   readonly #parts: CaptureProcessParts;
   readonly #faults = new FaultHistory();
@@ -215,7 +215,7 @@ export class CaptureProcess {
   #state: FileState | null = null;
   /** It was asked for its state. */
   #asking: Promise<void> | null = null;
-  /** The end of the queue of appends: one is handed over when the one before is answered. */
+  /** The end of the queue of appends: each is sent after the previous one is answered. */
   #tail: Promise<unknown> = Promise.resolve();
   #watch: NodeJS.Timeout | null = null;
   #unanswered = 0;
@@ -232,8 +232,8 @@ export class CaptureProcess {
   }
 
   /**
-   * @param input a batch; its memory is not read after the answer
-   * @throws what the log throws, when nothing of the batch is stored; `lost_with_writer` when that is unknown
+   * @param input a batch, whose memory is not read after the answer
+   * @throws what the log throws, if nothing of the batch is stored; `lost_with_writer` if that is unknown
    */
   append(input: AppendedBatch): Promise<Appended> {
     const appended = this.#tail.then(() => this.#append(input));
@@ -257,7 +257,8 @@ export class CaptureProcess {
           throw thrown;
         }
       }
-      // A batch is stored whole or not at all, and no other is on its way: the last id tells.
+      // A batch is stored completely or not at all, and no other is in progress, so the last id tells whether it is
+      // stored.
       await this.#readyAgain();
       if (this.#lastId > before) return { first_id: before + 1, last_id: this.#lastId };
       if (tries >= TRIES) throw lost('the capture process ended over it again and again');
@@ -267,7 +268,7 @@ export class CaptureProcess {
   #handOver(child: CaptureChild, input: AppendedBatch): Promise<Appended> {
     if ('places' in input) return child.ask<Appended>('append', input satisfies AppendInput);
     for (const body of [...input.slabs, ...input.cells]) {
-      // What threads share cannot be sent as it is.
+      // Memory that threads share cannot be sent directly.
       child.send({ type: 'body', body: Buffer.from(body) });
     }
     return child.ask<Appended>('append', {
@@ -277,7 +278,7 @@ export class CaptureProcess {
     } satisfies AppendInput);
   }
 
-  /** The file is to be given up: that takes a process that has not opened it. */
+  /** Files can be renamed only by a process that has not opened them, so this process ends. */
   #noteDamage(child: CaptureChild): void {
     if (this.#faults.noteDamage(performance.now())) child.kill();
   }
@@ -294,7 +295,7 @@ export class CaptureProcess {
     return this.#call('tidy');
   }
 
-  /** Never waits long: what was told last will do. */
+  /** Does not wait long: the last known state is returned instead. */
   async state(): Promise<WriterState> {
     const child = this.#child;
     if (child?.isOpen) {
@@ -324,7 +325,7 @@ export class CaptureProcess {
     };
   }
 
-  /** Closes the database and ends the process, after the calls made before. */
+  /** Closes the database and ends the process, after all earlier calls. */
   async close(): Promise<null> {
     if (this.#isClosing) return null;
     await this.#tail;
@@ -350,7 +351,7 @@ export class CaptureProcess {
 
   /**
    * A process that has opened the database.
-   * @throws Error when it cannot be opened, or the process cannot be started
+   * @throws Error if the database cannot be opened or the process cannot be started
    */
   #ready(): Promise<CaptureChild> {
     if (this.#isClosing) return Promise.reject(new Error('the capture log is closed'));
@@ -361,7 +362,7 @@ export class CaptureProcess {
     return this.#opening;
   }
 
-  /** The same for a batch that an earlier process had in hand. @throws `lost_with_writer` */
+  /** The same for a batch that an earlier process was storing. @throws `lost_with_writer` */
   async #readyAgain(): Promise<CaptureChild> {
     for (let tries = 1; ; tries++) {
       try {
@@ -410,13 +411,13 @@ export class CaptureProcess {
       this.#restarts++;
       this.#faults.noteEnd(is_fault, performance.now());
       this.#tell('ended', child, reason);
-      // Not only when something comes: what waits to be packed is to be packed.
+      // Restarts even without a request, so that waiting blocks are packed.
       this.#ready().catch(() => {});
     });
     return child;
   }
 
-  /** Counts looks, and not time: a machine that slept has asked nothing. */
+  /** Counts checks instead of time, because a machine that slept has sent no checks. */
   #look(): void {
     const child = this.#child;
     if (child === null || !child.owes || child.silent_ms < WATCH_MS / 2) {

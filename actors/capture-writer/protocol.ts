@@ -1,6 +1,5 @@
 /**
- * What the capture writer understands. One actor, pinned to one thread, owns the capture database.
- * Any thread.
+ * The capture writer's messages. One actor, pinned to one thread, owns the capture database. Any thread.
  */
 import type { PlaceCause, SetApart } from '../../src/domain/capture-cause.ts';
 import type { WithheldCause } from '../../src/domain/exchange.ts';
@@ -14,7 +13,7 @@ export interface LogState {
   /** Number of sealed files. */
   sealed: number;
   packing: PackingState;
-  /** Bodies withheld because they could not be decoded, since the files were opened. */
+  /** Bodies that were withheld because they could not be searched, since the files were opened. */
   withheld: Record<WithheldCause, number>;
   /** How far the full-text index is; null without one. */
   text: TextIndexState | null;
@@ -22,39 +21,39 @@ export interface LogState {
 
 /** The full-text index. */
 interface TextIndexState {
-  /** The last exchange that is searched; 0 without any. */
+  /** The last exchange in the full-text index; 0 without any. */
   searched_id: number;
-  /** Stored exchanges that are not searched yet. */
+  /** Stored exchanges that are not in the full-text index yet. */
   unsearched: number;
-  /** Exchanges of which only the beginning is searched. */
+  /** Exchanges of which only the beginning is in the full-text index. */
   cut: number;
   bytes: number;
   segments: number;
 }
 
-/** What was put off while exchanges came. */
+/** Work that was postponed while exchanges arrived. */
 interface PackingState {
-  /** Blocks that were stored as they are and wait to be packed, and since when the oldest of them does. */
+  /** Blocks that were stored raw and wait to be packed, and the age of the oldest of them. */
   waiting_blocks: number;
   waiting_bytes: number;
   oldest_s: number;
   /** Exchanges that the index does not have yet. */
   unindexed: number;
-  /** Seconds since the oldest of those was stored; 0 without any. */
+  /** Seconds since the oldest of these was stored; 0 without any. */
   unindexed_s: number;
   /** Exchanges that the full-text index does not have yet. */
   unsearched: number;
-  /** Part of one core that tidying may take while exchanges come. */
+  /** Share of one core that postponed work may use while exchanges arrive. */
   share: number;
 }
 
 /** The process that writes them. */
 interface ProcessState {
-  /** null while the process does not run. */
+  /** null while the process is not running. */
   pid: number | null;
-  /** Times that it ended by itself since the start. */
+  /** Unexpected ends of the process since the start. */
   restarts: number;
-  /** For how long it has answered nothing, though it was asked; 0 when it answers. */
+  /** For how long a request has been unanswered; 0 if the process answers. */
   silent_ms: number;
   /** Resident memory, as it told last. */
   memory_bytes: number;
@@ -65,48 +64,49 @@ export interface ExpiredCaptures {
   files: number;
   exchanges: number;
   attachments: number;
-  /** When all was looked through last, seconds since the epoch; 0: it was not yet. */
+  /** End of the last complete pass, in seconds since the epoch; 0 before the first. */
   passed_at_s: number;
-  /** Whether the clock is to be confirmed before more than a day goes. */
+  /** Whether an operator must confirm the clock before more than a day of exchanges is removed. */
   waits_for_confirmation: boolean;
 }
 
 export interface WriterState extends LogState {
-  /** null: all is kept. Absent where the log is written on the actor's own thread. */
+  /** null: all is kept. Absent if the log is written on the actor's own thread. */
   expired?: ExpiredCaptures | null;
-  /** Damaged files that were set aside and lie there still. Absent where the log is written on the actor's own thread. */
+  /** Damaged files that were renamed and still exist. Absent if the log is written on the actor's own thread. */
   damaged?: number;
   process?: ProcessState;
 }
 
 /** What became of a batch. */
 export interface Appended {
-  /** Ids of what was stored now; without anything, last_id is one less. */
+  /** Range of the ids stored by this append; if nothing was stored, last_id is first_id minus one. */
   first_id: number;
   last_id: number;
-  /** Exchanges whose content cannot be stored; left out when empty. */
+  /** Exchanges whose content cannot be stored; omitted if empty. */
   set_apart?: SetApart[];
-  /** The place failed in the middle: exchanges from this one of the batch on are to be sent again. */
+  /** The storage failed in the middle: the exchanges of the batch from this index on must be sent again. */
   left?: { from: number; cause: PlaceCause; message: string };
 }
 
 export type CaptureWriterProtocol = {
-  /** Opens the database, which the first other message would do as well. */
+  /** Opens the database now; otherwise the first other message opens it. */
   open: { request: null; reply: null };
   /**
-   * The exchanges lie at `places` of the mapped memory, first the slabs of a batch, then its cells (`batch.ts`); without
-   * places they come as the message's bodies in that order. Answered when the batch is committed; refused with a `FailureCause` or `capture_failed` when none of it is.
+   * The exchanges are at `places` of the mapped memory: first the slabs of a batch, then its cells (`batch.ts`).
+   * Without places, they are the message's bodies in that order. Answered when the batch is committed; refused with a
+   * `FailureCause` or `capture_failed` if nothing of it is stored.
    */
   append: {
     request: {
       slabs: number;
       places?: readonly number[];
-      /** Which exchange is the first one; those before it are stored already. */
+      /** Index of the first exchange to store; earlier ones are stored already. */
       from: number;
     };
     reply: Appended;
   };
-  /** Answered when all that was appended before is safe from a power cut. */
+  /** Answered when everything appended before survives a power failure. */
   flush: { request: null; reply: null };
   rotate: { request: null; reply: { sealed: string | null; opened: string } };
   /** Closes the database; every later message is refused with `capture_stopped`. */

@@ -1,12 +1,12 @@
 /**
- * The writer's troubles as lines of the log: what is wrong and what to do, each cause once a minute at most. No trouble of
- * capture may touch traffic, so only the log and the stats tell of it. The capture process; any thread in tests.
+ * Logs the writer's problems: what is wrong and what to do, at most once a minute for each cause. Capture problems
+ * must not affect traffic, so only the log and the stats report them. The capture process; any thread in tests.
  */
 import type { FailureCause, PlaceCause } from '../../src/domain/capture-cause.ts';
 import { RareTelling } from '../../src/std/rare-telling.ts';
 import type { WriterEvent } from './adapter.ts';
 
-/** What is needed of the process's log. */
+/** The methods of the log that are used here. */
 interface Log {
   info(fields: object, message: string): void;
   error(fields: object, message: string): void;

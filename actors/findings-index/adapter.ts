@@ -1,4 +1,6 @@
-/** The tables of findings as the index's adapter: reads a code base, writes in transactions. Actor thread. */
+/**
+ * Reads and writes the findings tables for the findings index. Actor thread.
+ */
 
 import type { AuditEntry } from '../../src/domain/account.ts';
 import { auditWrites } from '../../src/domain/audit-rows.ts';
@@ -16,7 +18,7 @@ import {
 
 export const FINDINGS_ADAPTER = 'findings';
 
-/** Rows read before other work of the thread gets its turn. */
+/** Rows read before other work of the thread gets a turn. */
 const ROWS_A_TURN = 500;
 
 const EMPTY: CodebaseRow = { next_seq: 0, count: 0, embedder_id: null };
@@ -40,7 +42,7 @@ export class FindingsAdapter {
     this.#tables = tables;
   }
 
-  /** Without its texts. The index, its only writer, waits meanwhile. */
+  /** Loads the findings without their texts. The index is the only writer, and waits meanwhile. */
   async load(codebase: Codebase): Promise<LoadedFindings> {
     const { next_seq } = this.#tables.get<CodebaseRow>(FINDINGS_CODEBASES, codebaseRow(codebase)) ?? EMPTY;
     const rows: LoadedFindings['rows'] = [];
@@ -60,7 +62,9 @@ export class FindingsAdapter {
     }
   }
 
-  /** @param input `evicted`: findings that are removed in the same transaction, to make room */
+  /**
+   * @param input `evicted`: findings to remove in the same transaction, to make room
+   */
   async store(input: {
     codebase: Codebase;
     seq: number;
@@ -88,7 +92,9 @@ export class FindingsAdapter {
     return null;
   }
 
-  /** @param input `audit`: written with it; null: none */
+  /**
+   * @param input `audit`: entry that is written with the removal; null: no entry
+   */
   async remove(input: {
     codebase: Codebase;
     seqs: readonly number[];
@@ -103,7 +109,9 @@ export class FindingsAdapter {
     return null;
   }
 
-  /** @param input `is_last`: every finding has a vector of this embedder then */
+  /**
+   * @param input `is_last`: every finding then has a vector of this embedder
+   */
   async embed(input: {
     codebase: Codebase;
     embedder_id: string;

@@ -1,4 +1,6 @@
-/** Asks findings indexes. The only place that makes their messages. Server threads. */
+/**
+ * Sends the findings indexes' messages; no other file does. Server threads.
+ */
 
 import type { AuditEntry } from '../../src/domain/account.ts';
 import type { Codebase, Finding, FindingFilter } from '../../src/domain/finding.ts';
@@ -26,11 +28,11 @@ export { FINDINGS_CODEBASES, type FindingPlace } from './protocol.ts';
 /** A code base of a list. */
 interface CodebaseFacts {
   codebase_id: string;
-  /** null: not counted, since a project sees its part alone. */
+  /** null: not counted, because a project sees only its part. */
   findings: number | null;
 }
 
-/** Reading a full code base in takes a fraction of it. */
+/** Loading a full code base takes a fraction of this. */
 const DEADLINE_MS = 15_000;
 
 /** Where a request looks. */
@@ -48,7 +50,10 @@ function sightOf({ project_id, hidden }: FindingsScope): { project_id: string | 
 
 type ReplyOf<N extends keyof FindingsIndexProtocol> = Promise<FindingsIndexProtocol[N]['reply']>;
 
-/** Every method throws {CatalogueError} `unavailable` when the index cannot be asked or its rows cannot be reached. */
+/**
+ * Every method throws {CatalogueError} `unavailable` if the index does not answer or its rows cannot be read or
+ * written.
+ */
 export class FindingsClient {
   readonly #asker: Asker;
   readonly #tables: TableReader;
@@ -56,7 +61,7 @@ export class FindingsClient {
 
   /**
    * @param tables of `main.mdb`, for the texts
-   * @param embedder whose vectors the callers bring
+   * @param embedder the one that made the callers' vectors
    */
   constructor(asker: Asker, tables: TableReader, embedder: EmbedderFacts) {
     this.#asker = asker;
@@ -65,9 +70,9 @@ export class FindingsClient {
   }
 
   /**
-   * Stores a finding, on the disk before this returns. One that is there already (by its hash) stays as it is.
+   * Stores a finding. It is on the disk when this resolves. If a finding with this hash exists, it stays as it is.
    * @param vector null: to be embedded later
-   * @returns the id and time of the finding that is there now
+   * @returns id and time of the stored or existing finding
    */
   store(codebase: Codebase, finding: Finding, hash: string, vector: Float32Array | null): ReplyOf<'store'> {
     const packed = vector === null ? null : packVector(vector);
@@ -83,7 +88,7 @@ export class FindingsClient {
     return this.#ask(scope, 'recall', { ...sightOf(scope), vector: packVector(vector), ...options });
   }
 
-  /** One page, newest first, and how many there are. */
+  /** One page, newest first, and the total number. */
   list(
     scope: FindingsScope,
     options: Omit<FindingsIndexProtocol['list']['request'], keyof IndexFacts | 'project_id' | 'hidden'>,
@@ -91,16 +96,17 @@ export class FindingsClient {
     return this.#ask(scope, 'list', { ...sightOf(scope), ...options });
   }
 
-  /** One finding by its id; undefined when no visible finding has it. */
+  /** A finding by its id; undefined if it does not exist or is not visible. */
   async find(scope: FindingsScope, finding_id: string): Promise<Finding | undefined> {
     const { place } = await this.#ask(scope, 'find', { ...sightOf(scope), finding_id });
     return place === null ? undefined : this.read(scope, place);
   }
 
   /**
-   * Code bases with findings, by their ids, the greatest first. Under a project, those of which it has a finding: then
-   * rows are looked at, PAGE_SCAN_ROWS of them at most, and the page may be short.
-   * @param after where the last page ended: a code base, and the place in it below which to go on (0: behind it)
+   * Ids of the code bases with findings, in descending order. With a project, only those in which it has a finding:
+   * then the rows are read, at most PAGE_SCAN_ROWS of them, and the page may be short.
+   * @param after the end of the last page: a code base, and the sequence number below which to continue (0: after
+   *   this code base)
    */
   codebases(
     {
@@ -114,7 +120,7 @@ export class FindingsClient {
     const found: CodebaseFacts[] = [];
     let looked = 0;
     let last: [string, number] | null = null;
-    // A key stands before those that begin with it: with a further part, the code base itself is read once more.
+    // A key sorts before keys that extend it, so with a further part the code base itself is read again.
     const start = after === null ? null : after[1] === 0 ? [org_id, after[0]] : [org_id, after[0], 0];
     const hides = hidden !== undefined && hidden.size > 0;
     const isCounted = project_id === null && !hides;
@@ -147,7 +153,7 @@ export class FindingsClient {
     return { found, last: null };
   }
 
-  /** Deletes the findings about exactly these paths. @param audit written with it, where any is deleted */
+  /** Deletes the findings about exactly these paths. @param audit entry that is written if any is deleted */
   invalidate(
     scope: FindingsScope,
     file_paths: readonly string[],
@@ -156,12 +162,15 @@ export class FindingsClient {
     return this.#ask(scope, 'invalidate', { ...sightOf(scope), file_paths, audit });
   }
 
-  /** Deletes one finding. @param audit written with it, where it is there */
+  /** Deletes one finding. @param audit entry that is written if it exists */
   delete(scope: FindingsScope, finding_id: string, audit: AuditEntry | null): ReplyOf<'delete'> {
     return this.#ask(scope, 'delete', { ...sightOf(scope), finding_id, audit });
   }
 
-  /** Deletes the oldest findings stored before a moment (RFC 3339 UTC with milliseconds), so many at most. */
+  /**
+   * Deletes the oldest findings that were stored before a time (RFC 3339 UTC with milliseconds), at most `limit` of
+   * them.
+   */
   expire(codebase: Codebase, before: string, limit: number, audit: AuditEntry | null): ReplyOf<'expire'> {
     return this.#ask(codebase, 'expire', { project_id: null, before, limit, audit });
   }
@@ -171,7 +180,9 @@ export class FindingsClient {
     return this.#ask(scope, 'coverage', { ...sightOf(scope), file_paths });
   }
 
-  /** @param audit written with it, where any is deleted */
+  /**
+   * @param audit entry that is written if any is deleted
+   */
   clear(scope: FindingsScope, audit: AuditEntry | null): ReplyOf<'clear'> {
     return this.#ask(scope, 'clear', { ...sightOf(scope), audit });
   }
@@ -188,15 +199,15 @@ export class FindingsClient {
     return this.#ask(codebase, 'embedded', { vectors: packed });
   }
 
-  /** The finding at a place; undefined when it is gone by now. */
+  /** The finding at a place; undefined if it was deleted meanwhile. */
   read(codebase: Codebase, { seq, finding_id }: FindingPlace): Finding | undefined {
     const finding = this.#tables.get<Finding>(FINDINGS, findingRow(codebase, seq));
     return finding?.finding_id === finding_id ? finding : undefined;
   }
 
   /**
-   * Code bases whose oldest finding was stored before a moment (RFC 3339 UTC with milliseconds). Stores that were written side
-   * by side may have places a moment out of order, which does not matter to an age of days.
+   * Code bases whose oldest finding was stored before a time (RFC 3339 UTC with milliseconds). Findings that were
+   * stored at the same time may be slightly out of order, which does not matter for ages of days.
    */
   *expirable(before: string): Iterable<Codebase> {
     for (const { row, value } of this.#tables.range<CodebaseRow>(FINDINGS_CODEBASES, { prefix: [] })) {
@@ -208,13 +219,13 @@ export class FindingsClient {
     }
   }
 
-  /** Code bases of an organization that hold a finding. */
+  /** The organization's code bases that have findings. */
   *codebasesOf(orgId: string): Iterable<Codebase> {
     for (const { row, value } of this.#tables.range<CodebaseRow>(FINDINGS_CODEBASES, { prefix: [orgId] }))
       if (value.count > 0) yield { org_id: orgId, codebase_id: String(row[1]) };
   }
 
-  /** Code bases of which some vectors are missing or of another embedder. */
+  /** Code bases in which some vectors are missing or belong to another embedder. */
   *outdated(): Iterable<Codebase> {
     for (const { row, value } of this.#tables.range<CodebaseRow>(FINDINGS_CODEBASES, { prefix: [] })) {
       if (value.count === 0 || value.embedder_id === this.#embedder.id) continue;
@@ -222,7 +233,7 @@ export class FindingsClient {
     }
   }
 
-  /** Plain data, and a stand-in without a vector for a service that has not answered yet. */
+  /** Plain data about the embedder; without a vector length if the embedding service has not answered yet. */
   #describeEmbedder(): EmbedderFacts {
     const { id, dimensions } = this.#embedder;
     return dimensions === 0 ? { id: '', dimensions: 1 } : { id, dimensions };

@@ -1,7 +1,6 @@
 /**
- * What a findings index understands. One actor a code base of an organization: it gives findings their place, knows
- * their paths and vectors, and has them written. Who needs the texts reads them from the tables.
- * Any thread.
+ * The findings index's messages. Each code base of an organization has one actor. It assigns sequence numbers to
+ * findings, knows their paths and vectors, and writes them. The texts are read from the tables. Any thread.
  */
 
 import { createHash } from 'node:crypto';
@@ -10,28 +9,28 @@ import type { Codebase, Finding, FindingFilter } from '../../src/domain/finding.
 import type { ActorAddress, RowKey } from '../../src/runtime/protocol.ts';
 
 /**
- * Findings of one code base. One more takes the place of the longest unused one. Their vectors are in memory while the
- * code base is in use.
+ * Most findings of one code base. A further one replaces the longest unused one. Their vectors are in memory while
+ * the code base is in use.
  */
 export const FINDINGS_PER_CODEBASE = 10_000;
 
 export const FINDINGS_INDEX_KIND = 'findings-index';
 
-/** Tables of `main.mdb`. A finding is in two rows: its texts, and what the index must know of it. */
+/** Tables of `main.mdb`. A finding has two rows: its texts, and the data for the index. */
 export const FINDINGS = 'findings';
 export const FINDINGS_INDEXED = 'findings_indexed';
 /** One row a code base. */
 export const FINDINGS_CODEBASES = 'findings_codebases';
 
 export interface CodebaseRow {
-  /** Every place below it has been given once. */
+  /** The next sequence number. Every lower number was assigned once. */
   next_seq: number;
   count: number;
-  /** By which all vectors were made; null when some are missing or of another. */
+  /** The embedder of all vectors; null if some are missing or belong to another embedder. */
   embedder_id: string | null;
 }
 
-/** What the index knows of a finding. */
+/** The index's data about a finding. */
 export interface IndexedRow {
   finding_id: string;
   project_id: string;
@@ -41,23 +40,23 @@ export interface IndexedRow {
   hash: string;
   /** null: not embedded yet. */
   embedder_id: string | null;
-  /** 32-bit floats of this machine's byte order; empty without a vector. */
+  /** 32-bit floats in this machine's byte order; empty without a vector. */
   vector: Uint8Array;
 }
 
-/** The embedder whose vectors count: others are as good as missing. */
+/** The current embedder. A vector of another embedder counts as missing. */
 export interface EmbedderFacts {
   id: string;
   dimensions: number;
 }
 
-/** What stands in every message: an actor has but a digest of it for its key. */
+/** Part of every message, because the actor's key is only a digest of it. */
 export interface IndexFacts {
   codebase: Codebase;
   embedder: EmbedderFacts;
 }
 
-/** What a request may touch; null: every project's. */
+/** The findings that a request may access; null: those of every project. */
 interface Scoped extends IndexFacts {
   project_id: string | null;
   /** Projects whose findings are hidden; absent: no such projects. */
@@ -80,9 +79,9 @@ interface RecallRequest extends Scoped, FindingFilter {
 interface ListRequest extends Scoped, FindingFilter {
   limit: number;
   offset: number;
-  /** Only places before it; null: from the newest on. */
+  /** Only findings with lower sequence numbers; null: start with the newest. */
   before_seq: number | null;
-  /** RFC 3339 UTC with milliseconds: stored then or later, and earlier; null: no matter when. */
+  /** RFC 3339 UTC with milliseconds: only findings stored at or after `from` and before `to`; null: no bound. */
   from: string | null;
   to: string | null;
 }
@@ -91,13 +90,13 @@ interface PathsRequest extends Scoped {
   file_paths: readonly string[];
 }
 
-/** What deletes says who does, for the entry that is written with it where something was deleted. */
+/** A deleting request contains the audit entry, which is written if something is deleted. */
 interface Audited {
   /** Its `after` gets `deleted`, the number of findings; null: the caller records the deletion elsewhere. */
   audit: AuditEntry | null;
 }
 
-/** Where a finding is, and that it is still the same one. */
+/** Identifies a finding by its sequence number, and by its id to detect a replacement. */
 export interface FindingPlace {
   seq: number;
   finding_id: string;
@@ -113,29 +112,29 @@ export type FindingsIndexProtocol = {
     request: RecallRequest;
     reply: { hits: (FindingPlace & { score: number })[]; unembedded: number };
   };
-  /** Where one finding is; null: not in sight. */
+  /** The place of a finding; null if it does not exist or is not visible. */
   find: { request: Scoped & { finding_id: string }; reply: { place: FindingPlace | null } };
-  /** `total`: of all pages. `is_last`: nothing is behind this one. */
+  /** `total`: on all pages. `is_last`: no further page exists. */
   list: { request: ListRequest; reply: { places: FindingPlace[]; total: number; is_last: boolean } };
   invalidate: { request: PathsRequest & Audited; reply: { deleted: number } };
   coverage: { request: PathsRequest; reply: { coverage: number } };
   clear: { request: Scoped & Audited; reply: { deleted: number } };
   delete: { request: Scoped & Audited & { finding_id: string }; reply: { deleted: number } };
-  /** Deletes those that were stored before a moment, oldest first, `limit` of them at most. */
+  /** Deletes findings that were stored before a time, oldest first, at most `limit` of them. */
   expire: {
     request: Scoped & Audited & { before: string; limit: number };
     reply: { deleted: number };
   };
-  /** Which findings wait for a vector, oldest first. */
+  /** The findings without a vector, oldest first. */
   unembedded: { request: IndexFacts & { limit: number }; reply: { places: FindingPlace[]; left: number } };
-  /** Their vectors; of findings that are gone by now nothing is kept. */
+  /** Their vectors. Vectors of findings that were deleted meanwhile are dropped. */
   embedded: {
     request: IndexFacts & { vectors: readonly { seq: number; finding_id: string; vector: Uint8Array }[] };
     reply: { left: number };
   };
 };
 
-/** Both names together are longer than a key may be. */
+/** The digest of both names, which together may be too long for a key. */
 export function findingsAddress({ org_id, codebase_id }: Codebase): ActorAddress {
   const digest = createHash('sha256')
     .update(JSON.stringify([org_id, codebase_id]))
@@ -156,7 +155,7 @@ export function packVector(vector: Float32Array): Uint8Array {
   return new Uint8Array(vector.buffer, vector.byteOffset, vector.byteLength);
 }
 
-/** Copies: the bytes may lie where no 32-bit float may begin. */
+/** Copies the bytes, which may not be aligned for 32-bit floats. */
 export function unpackVector(bytes: Uint8Array): Float32Array {
   return new Float32Array(new Uint8Array(bytes).buffer);
 }

@@ -1,7 +1,7 @@
 /**
- * The live hub of an organization: gives each event its number, keeps the last ones in memory, publishes it. It reserves
- * numbers in blocks. So a restart goes on above every number that was ever told, and only one event in a
- * block waits for the disk. Server threads.
+ * The live hub of an organization: numbers events, keeps the latest ones in memory, and publishes them. It reserves
+ * numbers in blocks: so numbers after a restart are higher than all earlier ones, and only one event in each block
+ * waits for the disk. Server threads.
  */
 
 import type { Behaviour } from '../../src/runtime/protocol.ts';
@@ -14,14 +14,14 @@ import {
 } from './protocol.ts';
 import { EventRing } from './ring.ts';
 
-/** Events, and their bytes, that a hub keeps for an organization. The oldest are dropped. */
+/** Most events and bytes of an organization that a hub keeps. The oldest are dropped. */
 export const LIVE_RING_EVENTS = 10_000;
 const LIVE_RING_BYTES = 16 << 20;
 
-/** Numbers that one commit reserves; as many may be missing after a restart. */
+/** Numbers that one commit reserves. After a restart, up to this many may be skipped. */
 const ID_BLOCK = 10_000;
 
-/** Only what is reserved is stored; the ring is of this life. */
+/** Only the reserved number is stored; the ring is lost when the actor ends. */
 interface Hub {
   reserved_to: number;
   ring: EventRing;
@@ -52,7 +52,7 @@ export const liveHub: LiveHub = {
         at_ms,
         data,
       };
-      // Before the ring changes: after a failed commit the actor begins again with an empty one.
+      // Before the ring changes, because after a failed commit the actor restarts with an empty ring.
       if (id > reserved_to) context.persist({ reserved_to: previous_id + ID_BLOCK });
       ring.push(publication);
       context.publish(liveTopic(context.self.key), publication);
@@ -92,13 +92,13 @@ export const liveHub: LiveHub = {
   },
 };
 
-/** The hub without readers: takes every event, keeps and writes nothing. Senders do not notice. */
+/** A hub for a service without a live stream: accepts events and drops them, so that senders need not know. */
 export const silentLiveHub: LiveHub = {
   ...liveHub,
   handlers: { ...liveHub.handlers, publish: () => {}, forget: () => {} },
 };
 
-/** The same, without events older than the operator keeps. @param maxAgeMs null: nothing is too old */
+/** A hub that drops events older than the retention limit. @param maxAgeMs null: no limit */
 export function liveHubOf(maxAgeMs: number | null): LiveHub {
   if (maxAgeMs === null) return liveHub;
   const { publish, replay, ...others } = liveHub.handlers;

@@ -1,31 +1,33 @@
-/** The last events of an organization, bounded by number and bytes, read from any id on. Server threads. */
+/**
+ * The latest events of an organization, bounded by number and bytes, readable from any id on. Server threads.
+ */
 
 import type { NumberedEvent, ReplayReply } from './protocol.ts';
 
-/** What an event costs beside its text: the object and its place in the list. */
+/** Estimated size of an event beside its text: the object, and its entry in the list. */
 const EVENT_OVERHEAD_BYTES = 100;
 
 export class EventRing {
   readonly #capacity: number;
   readonly #maxBytes: number;
-  /** Oldest first, from `#first` on; what lies before it was let go of. */
+  /** Oldest first, from `#first` on; earlier entries are dropped events. */
   #events: (NumberedEvent | undefined)[] = [];
   #first = 0;
   #bytes = 0;
   #lastId = 0;
-  /** Id of the last event that is not here any more. */
+  /** Id of the last dropped event. */
   #lostId = 0;
 
   /**
    * @param capacity most events, ≥ 1
-   * @param maxBytes of their texts, about; the newest event is kept whatever its size
+   * @param maxBytes approximate limit for their texts; the newest event is kept whatever its size
    */
   constructor(capacity: number, maxBytes: number) {
     this.#capacity = capacity;
     this.#maxBytes = maxBytes;
   }
 
-  /** Of the newest event, here or before this life began. */
+  /** Id of the newest event, which may be older than this actor instance. */
   get last_id(): number {
     return this.#lastId;
   }
@@ -34,7 +36,7 @@ export class EventRing {
     return this.#events.length - this.#first;
   }
 
-  /** Ids go on behind this one; events up to it are not here. Only while the ring is empty. */
+  /** Sets the id after which ids continue. Call it only while the ring is empty. */
   beginAfter(id: number): void {
     this.#lastId = id;
     this.#lostId = id;
@@ -46,7 +48,7 @@ export class EventRing {
     this.#lastId = id;
     this.#bytes += data.length + EVENT_OVERHEAD_BYTES;
     while (this.size > this.#capacity || (this.#bytes > this.#maxBytes && this.size > 1)) this.#drop();
-    // The empty places are given back in one go: a shift an event would move the whole list.
+    // Removes the empty entries all at once, because a shift for each event would move the whole list.
     if (this.#first > this.#capacity) {
       this.#events = this.#events.slice(this.#first);
       this.#first = 0;
@@ -54,8 +56,8 @@ export class EventRing {
   }
 
   /**
-   * The events behind an id, oldest first.
-   * @param afterId null: none, only where to go on
+   * The events after an id, oldest first.
+   * @param afterId null: no events, only the id from which to continue
    * @param projectId null: of all projects
    */
   read(afterId: number | null, projectId: string | null, limit: number): ReplayReply {
@@ -74,8 +76,8 @@ export class EventRing {
   }
 
   /**
-   * Takes out what is meant. Who reads on behind it misses nothing that is still there, and is told nothing.
-   * @returns how many went
+   * Removes matching events. A reader that continues after it misses no remaining event, and gets no notice.
+   * @returns how many were removed
    */
   forget(isMeant: (event: NumberedEvent) => boolean): number {
     const before = this.size;
@@ -90,7 +92,7 @@ export class EventRing {
     return before - kept.length;
   }
 
-  /** Lets go of the oldest events, as far as they are older than this. */
+  /** Drops the events that are older than this. */
   expire(beforeMs: number): void {
     while (this.size > 0 && this.#events[this.#first]!.at_ms < beforeMs) this.#drop();
   }
@@ -102,7 +104,7 @@ export class EventRing {
     this.#lostId = event.id;
   }
 
-  /** Place of the first event with a greater id. */
+  /** Index of the first event with a greater id. */
   #placeAfter(id: number): number {
     let low = this.#first;
     let high = this.#events.length;

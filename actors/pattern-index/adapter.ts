@@ -1,4 +1,6 @@
-/** The pattern store as the pattern index's adapter: opened at first use, on the one thread that has the index. Actor thread. */
+/**
+ * Opens the pattern store for the pattern index at the first use, on the index's thread. Actor thread.
+ */
 import type { PatternScope } from '../../src/domain/pattern.ts';
 import type {
   AddedPattern,
@@ -10,7 +12,7 @@ import type {
 } from './protocol.ts';
 import type { PatternStore } from './store.ts';
 
-/** Between two attempts to open a store without a request for it. */
+/** Delay between two attempts to open the store without a request. */
 const RETRY_MS = 5_000;
 
 export class PatternStoreAdapter {
@@ -20,8 +22,8 @@ export class PatternStoreAdapter {
   #isClosed = false;
 
   /**
-   * @param open opens the store; tried again by itself and at the next call when it fails, and at the next call when the
-   *   store cannot read what is stored
+   * @param open opens the store. If it fails, it is called again after a delay and at the next call; if the store
+   *   cannot read its data, at the next call
    */
   constructor(open: () => Promise<PatternStore>) {
     this.#open = open;

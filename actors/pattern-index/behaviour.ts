@@ -1,6 +1,6 @@
 /**
- * The pattern index: passes questions on to the store on its thread, and tells live hubs of new patterns.
- * The `pattern_store` adapter does all its work. Actor thread.
+ * The pattern index: passes requests to the store on its thread, and reports new patterns to live hubs. The
+ * `pattern_store` adapter does the work. Actor thread.
  */
 import type { PatternScope } from '../../src/domain/pattern.ts';
 import type { Behaviour, Outcome, ReplyToken } from '../../src/runtime/protocol.ts';
@@ -10,10 +10,10 @@ import { type MergedPattern, PATTERN_INDEX_KIND, type PatternIndexProtocol } fro
 /** Name of the adapter that the thread provides; see `adapter.ts`. */
 export const PATTERN_STORE_ADAPTER = 'pattern_store';
 
-/** What is told of imported patterns, in their order. */
+/** What to report about imported patterns, in order. */
 interface Told {
   scope: PatternScope;
-  /** By place in the request; null where nothing is told: the pattern maker tells it itself. */
+  /** By index in the request; null if nothing is to be reported, because the pattern maker reports it. */
   failure_types: readonly (string | null)[];
 }
 
@@ -53,7 +53,7 @@ export const patternIndex: Index = {
   },
 
   internal: {
-    // A store that cannot be opened is opened again by the next message, which hears of the failure.
+    // A store that cannot be opened is opened again by the next message, which gets the error.
     opened() {},
     done(_state, outcome, context) {
       if (outcome.ok) context.replyTo(outcome.carry, outcome.value);
@@ -68,7 +68,7 @@ export const patternIndex: Index = {
           context.count('patterns_created', told.failure_types[place] == null ? 'trace' : 'import');
       }
       const { tier, org_id, project_id } = told.scope;
-      // Universal patterns belong to no organization's stream.
+      // Universal patterns do not appear in any organization's stream.
       if (tier === 'e3') return;
       const at = new Date(context.now_ms).toISOString();
       for (const [place, { pattern_id, created }] of outcome.value.entries()) {

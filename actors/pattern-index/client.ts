@@ -1,4 +1,6 @@
-/** Asks the pattern index. The only place that makes its messages. Server threads; actor threads that have an asker. */
+/**
+ * Sends the pattern index's messages; no other file does. Server threads; actor threads that have an asker.
+ */
 import type { AuditEntry } from '../../src/domain/account.ts';
 import { type NewPattern, ownScope, type PatternScope } from '../../src/domain/pattern.ts';
 import { CatalogueError } from '../../src/errors.ts';
@@ -19,7 +21,7 @@ export type { FoundMatches, MergedPattern, RetrieveRequest } from './protocol.ts
 const INDEX: ActorAddress = { kind: PATTERN_INDEX_KIND, key: 'main' };
 const OPEN_DEADLINE_MS = 5_000;
 export const RETRIEVE_DEADLINE_MS = 10_000;
-/** A thousand texts to embed, and a store that may still be loading. */
+/** Long enough for embedding a thousand texts with a store that is still loading. */
 const ADD_DEADLINE_MS = 120_000;
 const STATE_DEADLINE_MS = 2_000;
 
@@ -30,23 +32,23 @@ export class PatternIndexClient {
     this.#asker = asker;
   }
 
-  /** Has the stored patterns read in now instead of at the first retrieval. */
+  /** Loads the stored patterns now instead of at the first retrieval. */
   async open(): Promise<void> {
     await this.#ask('open', null, OPEN_DEADLINE_MS);
   }
 
   /**
-   * @returns where the patterns stand that were found
-   * @throws CatalogueError `unavailable` when the index or the embedder cannot be asked now
+   * @returns the keys of the patterns that were found
+   * @throws CatalogueError `unavailable` if the index or the embedder does not answer
    */
   retrieve(request: RetrieveRequest): Promise<FoundMatches> {
     return this.#ask('retrieve', request, RETRIEVE_DEADLINE_MS);
   }
 
   /**
-   * Adds patterns, or merges each into its near-duplicate; on the disk when this returns.
-   * @throws CatalogueError `conflict` when there is no room, `unavailable` when it cannot be done now; nothing is stored
-   *   then, but after a deadline that is not known
+   * Adds patterns, or merges each into its near-duplicate. They are on the disk when this resolves.
+   * @throws CatalogueError `conflict` if there is no room, `unavailable` if it is not possible now. Nothing is stored
+   *   then, except that after a deadline the outcome is unknown
    */
   add(scope: PatternScope, patterns: readonly NewPattern[]): Promise<MergedPattern[]> {
     const added = patterns.map((pattern) => ({ ...pattern, source_trace_id: null }));
@@ -54,8 +56,8 @@ export class PatternIndexClient {
   }
 
   /**
-   * The same for distilled patterns: e1 under a project, else the organization's e2. The same pattern of the same trace
-   * again gets the same answer and changes nothing.
+   * The same for patterns made from traces: tier e1 for a project, otherwise the organization's e2. Repeating the
+   * call for the same trace returns the same answer and changes nothing.
    */
   merge(
     { org_id, project_id }: { org_id: string; project_id: string | null },
@@ -65,10 +67,10 @@ export class PatternIndexClient {
   }
 
   /**
-   * Removes patterns; gone from the disk, from memory and from saved graphs when this returns.
-   * @param audit written with the removal, if a pattern was removed; null: the caller records it elsewhere
-   * @returns how many were there
-   * @throws CatalogueError `unavailable` when it cannot be done now
+   * Removes patterns. They are gone from the disk, from memory and from saved graphs when this resolves.
+   * @param audit entry that is written if a pattern is removed; null: the caller records it elsewhere
+   * @returns how many existed
+   * @throws CatalogueError `unavailable` if it is not possible now
    */
   remove(scope: PatternScope, pattern_ids: readonly string[], audit: AuditEntry | null): Promise<number> {
     return this.#ask('remove', { scope, pattern_ids, audit }, ADD_DEADLINE_MS);

@@ -1,5 +1,5 @@
 /**
- * Builds the graphs of scopes in the background, and keeps them on the disk, so that the next start does not build them.
+ * Builds the graphs of scopes in the background and saves them to disk, so that the next start need not build them.
  * Actor thread.
  */
 import { digest } from '../../src/domain/pattern-rows.ts';
@@ -10,11 +10,11 @@ import type { PatternScopes, Scope } from './scopes.ts';
 import { nextTick, PROGRESS_EVERY_MS, STRETCH_MS, type StoreLifecycle } from './store-lifecycle.ts';
 import type { StoreParts } from './store-parts.ts';
 
-/** Fewer new vectors than this are linked again in less than a second. */
+/** Fewer unsaved vectors than this are not worth a file: linking them again takes less than a second. */
 const SAVED_MIN = 1_000;
-/** So much of a graph may be new before it is saved without waiting for quiet. */
+/** If more than this share of a graph is unsaved, it is saved without waiting for a quiet period. */
 const UNSAVED_SHARE_MAX = 0.25;
-/** Looks for graphs that are due, for each time of quiet. */
+/** Checks for due graphs per quiet period. */
 const LOOKS_PER_QUIET = 5;
 
 export class GraphKeeper {
@@ -22,18 +22,19 @@ export class GraphKeeper {
   readonly #scopes: PatternScopes;
   readonly #life: StoreLifecycle;
   readonly #vectorsId: string;
-  /** Of every embedder whose graphs may be there. */
+  /** Names of all embedders for which graphs may exist. */
   readonly #vectorIds: () => readonly string[];
   #tending: Promise<void> | null = null;
   #saving: Promise<void> | null = null;
-  /** Scopes whose graph has something to take up. */
+  /** Scopes with vectors that are not in their graph yet. */
   readonly #untended = new Set<Scope>();
-  /** Vectors that a scope has got since its graph was saved, and when the last of them came. */
+  /** For each scope: vectors added since its graph was saved, and the time of the last one. */
   readonly #unsaved = new Map<Scope, { count: number; at_ms: number }>();
 
   /**
-   * @param vectorsId names the embedder whose vectors the scopes' indexes hold
-   * @param formerVectorsId the same for the embedder that serves while patterns are embedded anew; null: no such embedder
+   * @param vectorsId names the embedder of the vectors in the scopes' indexes
+   * @param formerVectorsId the same for the former embedder, which serves while patterns are embedded again; null
+   *   without one
    */
   constructor(
     parts: Pick<StoreParts, 'log' | 'graphs'>,
@@ -57,12 +58,12 @@ export class GraphKeeper {
     return this.#tending !== null;
   }
 
-  /** The scope's index has got another vector. */
+  /** Records that the scope's index has another vector. */
   note(home: Scope): void {
     if (home.index.unlinked === 0) return;
     this.#untended.add(home);
     const unsaved = this.#unsaved.get(home);
-    // The first one that a graph is made for: those before it go into the graph with it.
+    // On the first vector that causes a graph: earlier vectors go into the graph with it.
     if (unsaved === undefined)
       this.#unsaved.set(home, { count: home.index.unlinked, at_ms: performance.now() });
     else {
@@ -71,7 +72,10 @@ export class GraphKeeper {
     }
   }
 
-  /** Takes up what the last start left; to be called before anything is built. @returns vectors that were linked so */
+  /**
+   * Loads the graphs that the last process saved. Call it before any graph is built. @returns how many vectors are
+   * linked
+   */
   async restoreAll(): Promise<number> {
     let linked = 0;
     for (const home of this.#scopes.all()) {
@@ -84,7 +88,9 @@ export class GraphKeeper {
     return linked;
   }
 
-  /** @param vectorsId names the embedder whose vectors the index holds */
+  /**
+   * @param vectorsId names the embedder of the vectors in the index
+   */
   async restore(home: Scope, index: VectorIndex, vectorsId: string): Promise<number> {
     const { graphs = null } = this.#parts;
     const { savable } = index;
@@ -104,26 +110,26 @@ export class GraphKeeper {
   }
 
   /**
-   * The scope's graphs go from the disk, and none is saved again before the next start, which makes it without what is removed
-   * now.
-   * @throws Error when the disk keeps one
+   * Deletes the scope's saved graphs. None is saved again before the next start, which builds it without the removed
+   * patterns.
+   * @throws Error if a file cannot be deleted
    */
   async discard(home: Scope): Promise<void> {
     home.has_removed = true;
     this.#unsaved.delete(home);
     const { graphs = null } = this.#parts;
-    // Behind a save that is under way.
+    // After a save that is in progress.
     await graphs?.folder.removeAllOf(this.#vectorIds().map((vectorsId) => nameGraph(vectorsId, home)));
   }
 
-  /** Removes graphs of scopes and embedders that are no more. */
+  /** Deletes graphs of scopes and embedders that no longer exist. */
   async forgetOthers(): Promise<void> {
     const names = new Set<string>();
     for (const home of this.#scopes.all()) names.add(nameGraph(this.#vectorsId, home));
     await this.#parts.graphs?.folder.keepOnly(names).catch(() => {});
   }
 
-  /** Resolves when nothing is being built or written any more; the life must be over. */
+  /** Resolves when no graph is being built or written. Call it after the end of the store. */
   async end(): Promise<void> {
     await this.#tending;
     await this.#saving;
@@ -141,7 +147,7 @@ export class GraphKeeper {
           isTold = true;
           log.info({ unlinked: home.index.unlinked }, 'building the graph of patterns');
         }
-        // Searches are slow until it is done: others have their turns between, and nothing more.
+        // Searches are slow until the graph is complete, so only other work of the thread comes between.
         await nextTick();
       }
     }
@@ -156,7 +162,7 @@ export class GraphKeeper {
     });
   }
 
-  /** Scopes whose graph has changed so much that it is worth a file. */
+  /** Scopes whose graph has changed enough to be saved. */
   #listUnsaved(): Scope[] {
     const scopes: Scope[] = [];
     for (const [home, { count }] of this.#unsaved)
@@ -164,7 +170,7 @@ export class GraphKeeper {
     return scopes;
   }
 
-  /** Until every graph that is worth it is on the disk. */
+  /** Resolves when all those graphs are on the disk. */
   async #saveAll({ folder, quiet_ms }: NonNullable<StoreParts['graphs']>): Promise<void> {
     for (let scopes = this.#listUnsaved(); scopes.length > 0; scopes = this.#listUnsaved()) {
       await this.#life.pause(quiet_ms / LOOKS_PER_QUIET);
@@ -178,7 +184,7 @@ export class GraphKeeper {
   #isDue(home: Scope, quietMs: number): boolean {
     const { index } = home;
     const unsaved = this.#unsaved.get(home)!;
-    // What is not in the graph yet would be missing from the file.
+    // The file would lack the vectors that are not in the graph yet.
     if (index.unlinked >= SAVED_MIN) return false;
     return performance.now() - unsaved.at_ms >= quietMs || unsaved.count >= UNSAVED_SHARE_MAX * index.size;
   }
@@ -193,14 +199,14 @@ export class GraphKeeper {
     } catch (thrown) {
       this.#parts.log.warn({ err: thrown }, 'a graph of patterns cannot be saved: the next start builds it');
     }
-    // What came while it was being written.
+    // Vectors that arrived while the file was written.
     if (index.unlinked === 0) return;
     this.#untended.add(home);
     this.tendSoon();
   }
 }
 
-/** The name of a file: one for each scope and embedder. */
+/** File name of a graph: one for each scope and embedder. */
 function nameGraph(vectorsId: string, { scope }: Scope): string {
   return digest(JSON.stringify([vectorsId, nameScope(scope)]));
 }

@@ -1,4 +1,6 @@
-/** Takes the imports that the command line leaves in the database, at the start and later. Actor thread. */
+/**
+ * Takes over the imports that the command line has written to the database, at the start and later. Actor thread.
+ */
 import { type ImportRow, PATTERN_IMPORTS } from '../../src/domain/pattern-rows.ts';
 import { CatalogueError } from '../../src/errors.ts';
 import type { RowKey, RowWrite } from '../../src/runtime/protocol.ts';
@@ -6,12 +8,12 @@ import { cleanAdded, type PatternIntake } from './intake.ts';
 import type { StoreLifecycle } from './store-lifecycle.ts';
 import type { StoreParts } from './store-parts.ts';
 
-/** How often the store looks for what the command line left. */
+/** Interval at which the store looks for imports of the command line. */
 const IMPORTS_EVERY_MS = 2_000;
 
 type ImportParts = Pick<StoreParts, 'tables' | 'log'>;
 
-/** Runs as long as the store lives. */
+/** Runs until the store is closed. */
 export async function takeImports(
   parts: ImportParts,
   intake: PatternIntake,

@@ -1,6 +1,7 @@
 /**
- * What the pattern index understands. One actor, pinned to one thread, holds every pattern's vector, since all tenants use the
- * universal patterns. It alone changes them; server threads search what it shares (shared-search.ts). Any thread.
+ * The pattern index's messages. One actor, pinned to one thread, has the vectors of all patterns, because all tenants
+ * use the universal patterns. Only this actor changes them; server threads search the indexes that it shares
+ * (shared-search.ts). Any thread.
  */
 import type { AuditEntry } from '../../src/domain/account.ts';
 import type { NewPattern, PatternScope, Tier } from '../../src/domain/pattern.ts';
@@ -18,16 +19,19 @@ export interface RetrieveRequest {
   min_similarity: number;
   /** Exactly this category; null: any. */
   failure_type: string | null;
-  /** Patterns of its family go first among nearly equally similar ones; null: no preference. */
+  /** The preferred model family: its patterns precede nearly equally similar ones; null: no preference. */
   model: string | null;
-  /** What the context is to the present embedder, where the thread that asks knows it. */
+  /** The context's vector by the current embedder, if the requesting thread has it. */
   vector?: Float32Array;
 }
 
-/** Patterns that were found. Their texts are on the disk, and the server thread that answers reads them, since all share this thread. */
+/**
+ * The patterns that were found, without their texts. The server thread that answers reads the texts, to keep work off
+ * this shared thread.
+ */
 export interface FoundMatches {
   scopes: PatternScope[];
-  /** Best first; more than are wanted, where there are more: one may not be on the disk yet, or not any more. */
+  /** Best first; more than requested if possible, because some may not be on the disk yet, or not any more. */
   matches: PatternMatch[];
 }
 
@@ -39,24 +43,24 @@ interface PatternMatch {
   similarity: number;
 }
 
-/** A pattern on its way into the store. */
+/** A pattern to be added to the store. */
 export interface AddedPattern extends NewPattern {
-  /** The trace that it comes from; null for one that was imported. */
+  /** The trace from which it was made; null if it was imported. */
   source_trace_id: string | null;
 }
 
 /** What became of one pattern. */
 export interface MergedPattern {
   pattern_id: string;
-  /** False: it was merged into one that was there, whose support count went up. */
+  /** false: it was merged into an existing pattern, whose support count increased. */
   created: boolean;
 }
 
-/** Patterns of one scope that are to go. */
+/** Patterns of one scope to be removed. */
 export interface RemoveRequest {
   scope: PatternScope;
   pattern_ids: readonly string[];
-  /** Written with the removal, if a pattern was removed; null: the caller records it elsewhere. */
+  /** Entry that is written if a pattern is removed; null: the caller records it elsewhere. */
   audit: AuditEntry | null;
 }
 
@@ -66,11 +70,11 @@ export interface IndexState {
   is_loaded: boolean;
   /** Patterns that are known. */
   patterns: number;
-  /** Of these, those without a vector of the present embedder yet. */
+  /** Number of these without a vector of the current embedder. */
   unembedded: number;
-  /** Of the latter, those that are found by a vector of another embedder meanwhile; the others are not found. */
+  /** Number of the latter that are found by a vector of another embedder meanwhile. The others are not found. */
   formerly_embedded: number;
-  /** Of these, those that no graph holds yet: they are found, by comparing with each. */
+  /** Number of these that are not in a graph yet. They are found by comparing with each. */
   unlinked: number;
   scopes: number;
   /** Memory of vectors and graphs. */
@@ -78,15 +82,15 @@ export interface IndexState {
 }
 
 export type PatternIndexProtocol = {
-  /** Reads the stored patterns in, which the first other message would do as well. Answered at once. */
+  /** Loads the stored patterns now; otherwise the first other message loads them. Answered at once. */
   open: { request: null; reply: null };
   retrieve: { request: RetrieveRequest; reply: FoundMatches };
   /**
-   * Adds patterns, or merges each into the one of its scope whose situation is nearly the same; answered when that is on
-   * the disk. A pattern that came from the same trace before is not counted again.
+   * Adds patterns, or merges each into a pattern of its scope with nearly the same situation; answered when they are
+   * on the disk. A pattern that was already added from the same trace is not counted again.
    */
   add: { request: { scope: PatternScope; patterns: readonly AddedPattern[] }; reply: MergedPattern[] };
-  /** Answered when they are gone from the disk, from memory and from saved graphs. */
+  /** Answered when the patterns are gone from the disk, from memory and from saved graphs. */
   remove: { request: RemoveRequest; reply: number };
   state: { request: null; reply: IndexState };
 };

@@ -1,7 +1,7 @@
 /**
- * Removes patterns: from the disk in one transaction, with their vectors of every embedder; then from memory, before anybody
- * is told. A saved graph holds what is left of their vectors, so it goes first: a crash in between costs the graph, which
- * the next start builds again. Actor thread.
+ * Removes patterns: first from the disk in one transaction, with their vectors of every embedder, then from memory,
+ * before the caller gets an answer. The saved graph contains traces of their vectors, so it is deleted first. A crash
+ * in between costs only the graph, which the next start builds again. Actor thread.
  */
 import type { AuditEntry } from '../../src/domain/account.ts';
 import { auditWrites } from '../../src/domain/audit-rows.ts';
@@ -23,9 +23,9 @@ import type { PatternScopes } from './scopes.ts';
 import type { StoreParts } from './store-parts.ts';
 
 /**
- * One call at a time, and none beside an intake.
- * @returns how many of them were there
- * @throws CatalogueError `unavailable` when they cannot be removed now; all of them are there then
+ * Must not run at the same time as another call or an intake.
+ * @returns how many of them existed
+ * @throws CatalogueError `unavailable` if they cannot be removed now: then all of them still exist
  */
 export async function removePatterns(
   { tables }: Pick<StoreParts, 'tables'>,
@@ -50,7 +50,7 @@ export async function removePatterns(
   }
 }
 
-/** Removes a pattern's rows with its vectors of these embedders. @returns whether it was there */
+/** Removes a pattern's rows, including its vectors of these embedders. @returns whether it existed */
 export function removeRows(
   tx: TableTransaction,
   scope: PatternScope,
@@ -72,7 +72,7 @@ function writeEntry(tx: TableTransaction, audit: AuditEntry | null): void {
   if (audit !== null) for (const write of auditWrites(audit)) tx.write(write);
 }
 
-/** The embedders that stored vectors are of, as their keys name them. */
+/** The embedders of the stored vectors, by their names in the keys. */
 export function* listEmbedders(tables: TableReader): Iterable<string> {
   let after: RowKey | undefined;
   for (;;) {
@@ -81,7 +81,7 @@ export function* listEmbedders(tables: TableReader): Iterable<string> {
     for (const { row } of tables.range(PATTERN_VECTORS, range)) found = String(row[0]);
     if (found === undefined) return;
     yield found;
-    // The greatest text: past all keys that begin with this embedder.
+    // The greatest text: sorts after all keys of this embedder.
     after = [found, '\u{10ffff}'];
   }
 }

@@ -1,8 +1,8 @@
 /**
- * Brings stored patterns under the present rule (docs/patterns.md, The rule, not the case): distilled patterns that hold a
- * value of their run are written anew without it, merged into the one that teaches the same, or retired where nothing is
- * left to teach. Once for each version of the rule, a few patterns at a time, and on from where it stood after a restart.
- * Searches and retrievals do not wait for it. Actor thread.
+ * Applies the present rule (docs/patterns.md, "The rule, not the case") to stored patterns. A distilled pattern that
+ * contains a value of its run is rewritten without the value, merged into a pattern with the same lesson, or removed
+ * if nothing remains. Each version of the rule is applied once, to a few patterns at a time; after a restart the work
+ * continues where it stopped. Searches and retrievals do not wait for it. Actor thread.
  */
 
 import type { Pattern } from '../../src/domain/pattern.ts';
@@ -31,15 +31,15 @@ import type { PatternScopes, Scope } from './scopes.ts';
 import { nextTick, RETRY_FIRST_MS, RETRY_MAX_MS, type StoreLifecycle } from './store-lifecycle.ts';
 import type { StoreParts } from './store-parts.ts';
 
-/** Key of the row that says how far the present rule has been applied. */
+/** Key of the row that records how far the present rule has been applied. */
 const RULE_ROW: RowKey = ['rule'];
-/** Patterns looked at in one go, and the breath between two. */
+/** Patterns checked at a time, and the pause between. */
 const BATCH = 32;
 const PAUSE_MS = 3;
 
 interface RuleRow {
   version: number;
-  /** The last pattern that was looked at; null: none, or all. */
+  /** The last pattern that was checked; null before the first, and when all are done. */
   after: RowKey | null;
   is_done: boolean;
   checked: number;
@@ -56,7 +56,7 @@ interface RepairParts {
   life: StoreLifecycle;
 }
 
-/** Looks at every stored pattern once, however often it takes. */
+/** Checks every stored pattern once, across restarts. */
 export async function repairPatterns(own: RepairParts): Promise<void> {
   const { parts, life } = own;
   const repair = new Repair(own);
@@ -82,7 +82,7 @@ class Repair {
     this.#own = own;
   }
 
-  /** Looks at the next patterns. @returns how far it has come */
+  /** Checks the next patterns. @returns the progress */
   async takeBatch(): Promise<RuleRow> {
     const { tables, log } = this.#own.parts;
     const before = this.#readProgress();
@@ -122,7 +122,9 @@ class Repair {
     };
   }
 
-  /** @param vector of its situation without values */
+  /**
+   * @param vector of its situation without values
+   */
   #mend(seen: Pattern, vector: Float32Array): Promise<'repaired' | 'merged' | 'retired'> {
     const { parts, scopes, keeper, intake, life } = this.#own;
     return life.alone(async () => {
@@ -132,7 +134,7 @@ class Repair {
       if (row === undefined) return 'retired';
       const stored = { ...seen, ...row };
       const general = generalizePattern(stored);
-      // A saved graph holds what is left of the old vector.
+      // A saved graph contains traces of the old vector.
       await keeper.discard(home);
       if (!teachesSomething(general)) return this.#replace(home, stored, null, vector);
       const twin = intake.findTwin(home, general, vector);
@@ -140,7 +142,9 @@ class Repair {
     });
   }
 
-  /** @param next what stands in its place: itself without values, the twin with its support, or nothing */
+  /**
+   * @param next the replacement: the pattern without values, its twin with added support, or nothing
+   */
   async #replace(
     home: Scope,
     old: Pattern,
@@ -181,7 +185,7 @@ function isGeneral(pattern: Pattern): boolean {
   return situation === pattern.situation && dead_ends === pattern.dead_ends && unlock === pattern.unlock;
 }
 
-/** The twin with what the other knows: its support, its sources, its dead ends. */
+/** The twin, with the other pattern's support, sources and dead ends added. */
 function mergeInto(twin: Pattern, other: Pattern): Pattern {
   const sources = [...new Set([...twin.sources, ...other.sources])].slice(-PATTERN_SOURCES_KEPT);
   return { ...joinPatterns(twin, other), support: twin.support + other.support, sources };

@@ -1,8 +1,10 @@
-/** Names of scopes, and which of them a request may see. Pure; any thread. */
+/**
+ * Names of scopes, and the rules for which scopes a request may see. Pure; any thread.
+ */
 import { type PatternScope, UNIVERSAL_SCOPE } from '../../src/domain/pattern.ts';
 import type { RetrieveRequest } from './protocol.ts';
 
-/** The scopes that a request names: where it may look, whether anything is there or not. */
+/** The scopes that a request may search, whether they contain patterns or not. */
 export function namedScopes({ org_id, project_id, tier }: RetrieveRequest): PatternScope[] {
   const scopes: PatternScope[] = [];
   if (project_id !== null && (tier === null || tier === 'e1'))
@@ -12,7 +14,7 @@ export function namedScopes({ org_id, project_id, tier }: RetrieveRequest): Patt
   return scopes;
 }
 
-/** The scopes that are searched together beside the named ones: all projects of the organization. */
+/** The group of scopes that are searched in addition to the named ones: all projects of the organization. */
 export function groupOf({ org_id, project_id, tier }: RetrieveRequest): string {
   return project_id === null && (tier === null || tier === 'e1') ? nameGroup(org_id) : '';
 }
@@ -21,13 +23,13 @@ export function nameGroup(org_id: string): string {
   return JSON.stringify(org_id);
 }
 
-/** The scope that {@link nameScope} gave the name. */
+/** The inverse of {@link nameScope}. */
 export function parseScope(name: string): PatternScope {
   const [tier, org_id, project_id] = JSON.parse(name) as [PatternScope['tier'], string, string];
   return { tier, org_id, project_id };
 }
 
-/** One text for each scope, and no two of them alike. */
+/** A unique name for each scope. */
 export function nameScope({ tier, org_id, project_id }: PatternScope): string {
   return JSON.stringify([tier, org_id, project_id]);
 }

@@ -1,7 +1,7 @@
 /**
- * The patterns in memory: each scope (a project, an organization's commons, the universal patterns) has its own
- * index, so a search cannot meet another tenant's pattern. Texts stay on the disk. A pattern takes its vector (4 bytes a
- * dimension, and half a byte a dimension again once a graph holds it) and about 600 bytes. Actor thread.
+ * The patterns in memory. Each scope (a project, an organization's commons, the universal patterns) has its own
+ * index, so a search cannot find another tenant's pattern. Texts stay on the disk. A pattern takes about 600 bytes
+ * and its vector: 4 bytes per dimension, and another half byte per dimension once it is in a graph. Actor thread.
  */
 import {
   modelFamily,
@@ -15,10 +15,10 @@ import type { VectorIndex } from '../../src/search/vector-index.ts';
 import type { RetrieveRequest } from './protocol.ts';
 import { groupOf, namedScopes, nameScope } from './scope-names.ts';
 
-/** Patterns of all scopes together. One more is refused. */
+/** Most patterns of all scopes together. One more is refused. */
 const PATTERNS_MAX = 500_000;
 
-/** A pattern as it is kept in memory; its place in the list is its id in the index. */
+/** A pattern in memory. Its position in the list is its id in the index. */
 export interface Entry {
   pattern_id: string;
   failure_type: string;
@@ -31,17 +31,17 @@ export interface Scope {
   /** Entries that are there. */
   size: number;
   index: VectorIndex;
-  /** What other threads see of the index; null: nothing. */
+  /** The part of the index that other threads search; null: not shared. */
   shared: SharedIndex | null;
-  /** Entries whose situation has no vector of the present embedder yet. */
+  /** Entries whose situation has no vector of the current embedder yet. */
   unembedded: Set<number>;
-  /** Vectors of another embedder, of such entries only; null without such entries. */
+  /** Vectors of another embedder for these entries; null without such entries. */
   former: VectorIndex | null;
-  /** Patterns were removed since the start: what is left of their vectors in the graph must not get to the disk. */
+  /** Patterns were removed since the start. The graph contains traces of their vectors and must not be saved. */
   has_removed: boolean;
 }
 
-/** An index, and what other threads see of it. */
+/** An index, and its shared part. */
 export interface ScopeIndex {
   index: VectorIndex;
   shared: SharedIndex | null;
@@ -56,7 +56,9 @@ export class PatternScopes {
   #patterns = 0;
   #unembedded = 0;
 
-  /** @param onVector told of each scope whose index has got another vector */
+  /**
+   * @param onVector called for each scope whose index has another vector
+   */
   constructor(makeIndex: (scope: PatternScope) => ScopeIndex, onVector: (home: Scope) => void) {
     this.#makeIndex = makeIndex;
     this.#onVector = onVector;
@@ -72,7 +74,7 @@ export class PatternScopes {
     return this.#patterns;
   }
 
-  /** Of these, those without a vector of the present embedder. */
+  /** Number of these without a vector of the current embedder. */
   get unembedded(): number {
     return this.#unembedded;
   }
@@ -81,7 +83,7 @@ export class PatternScopes {
     return this.#scopes.values();
   }
 
-  /** The scope; a missing one is made. */
+  /** The scope, created if missing. */
   of(scope: PatternScope): Scope {
     const name = nameScope(scope);
     let home = this.#scopes.get(name);
@@ -105,14 +107,16 @@ export class PatternScopes {
     return home;
   }
 
-  /** Where the request may look: scopes that hold a pattern. */
+  /** The scopes with patterns that the request may search. */
   visible(request: RetrieveRequest): Scope[] {
     const scopes = namedScopes(request).map((scope) => this.#scopes.get(nameScope(scope)));
     if (groupOf(request) !== '') scopes.push(...(this.#projects.get(request.org_id) ?? []));
     return scopes.filter((scope) => scope !== undefined && scope.size > 0) as Scope[];
   }
 
-  /** @throws CatalogueError `conflict` when so many more have no room */
+  /**
+   * @throws CatalogueError `conflict` if there is no room for that many more
+   */
   checkRoom(home: Scope, count: number): void {
     if (home.size + count > PATTERNS_PER_SCOPE)
       throw new CatalogueError('conflict', `There is room for ${PATTERNS_PER_SCOPE} patterns in one scope`);
@@ -142,7 +146,7 @@ export class PatternScopes {
     return id;
   }
 
-  /** The vector that an entry had to wait for. Nothing happens when it has gone, or has one. */
+  /** Sets the vector of an entry that had none. Has no effect if the entry was removed or has a vector. */
   give(home: Scope, id: number, vector: Float32Array): void {
     if (!home.unembedded.delete(id)) return;
     this.#unembedded--;
@@ -172,7 +176,7 @@ export class PatternScopes {
   }
 }
 
-/** Names that many patterns share are kept once. Forgotten when there are too many of them. */
+/** Shares the strings of names that many patterns have. Emptied when it is too large. */
 const names = new Map<string, string>();
 const NAMES_MAX = 10_000;
 

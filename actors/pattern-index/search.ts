@@ -7,7 +7,7 @@ import type { Scope } from './scopes.ts';
 /** The vectors of a query; null if the embedder is not available or not needed. */
 export interface QueryVectors {
   present: Float32Array | null;
-  /** For patterns without a vector of the present embedder. */
+  /** For patterns without a vector of the current embedder. */
   former: Float32Array | null;
 }
 
@@ -16,14 +16,16 @@ export interface Candidate {
   scope: PatternScope;
   pattern_id: string;
   similarity: VectorMatch['similarity'];
-  /** It is of the family that the request prefers. */
+  /** It belongs to the model family that the request prefers. */
   is_preferred: boolean;
 }
 
-/** Found in each scope beyond what is wanted, for those that are not on the disk yet, or not any more. */
+/** Matches requested in each scope beyond `top_k`, because some may not be on the disk yet, or not any more. */
 const SPARE_MATCHES = 4;
 
-/** @returns best first, more than are wanted where there are more */
+/**
+ * @returns best first; more than requested if possible
+ */
 export function findPatterns(
   scopes: readonly Scope[],
   { present, former }: QueryVectors,
@@ -49,16 +51,18 @@ export function findPatterns(
   return rankFound(found, request);
 }
 
-/** How many are looked for in each scope, and the family that goes first; empty: none. */
+/** How many matches to find in each scope, and the preferred family; empty without one. */
 export function lookOf({ top_k, model }: RetrieveRequest): { wanted: number; family: string } {
   const family = model === null ? '' : modelFamily(model);
-  // A preferred one may come from a little further down.
+  // A pattern of the preferred family may come from further down the list.
   return { wanted: (family === '' ? top_k : 2 * top_k + 16) + SPARE_MATCHES, family };
 }
 
-/** @returns best first, more than are wanted where there are more */
+/**
+ * @returns best first; more than requested if possible
+ */
 export function rankFound(found: Candidate[], { top_k }: RetrieveRequest): FoundMatches {
-  // An organization may have very many projects, and each brings what is wanted.
+  // An organization may have many projects, and each contributes its matches.
   const ranked = found.sort(compareFound).slice(0, 2 * top_k + SPARE_MATCHES);
   const places = new Map<PatternScope, number>();
   const matches = ranked.map(({ scope, pattern_id, similarity }) => {
@@ -69,7 +73,7 @@ export function rankFound(found: Candidate[], { top_k }: RetrieveRequest): Found
   return { scopes: [...places.keys()], matches };
 }
 
-/** Best first; the nearer tier first among equals, then the older pattern. */
+/** Best first; among equals the nearer tier, then the older pattern. */
 function compareFound(a: Candidate, b: Candidate): number {
   return (
     rankOf(b) - rankOf(a) ||

@@ -1,8 +1,8 @@
 /**
- * Retrieval on the thread of its request: it embeds the text over its own channel to the model and searches the indexes that the
- * pattern index shares. Whatever it cannot have at once, it asks the pattern index for: a store that is loading or embedding anew,
- * an index that is being changed, a scope so large or so many of them that the thread's other requests would wait.
- * Server threads.
+ * Retrieval on the thread of its request. It embeds the text over its own channel to the model and searches the
+ * indexes that the pattern index shares. It asks the pattern index instead if the store is loading or embedding
+ * again, if an index is being changed, or if the scopes are so large or so many that other requests of the thread
+ * would wait. Server threads.
  */
 
 import { EMBEDDINGS_REMEMBERED, RememberedEmbedder } from '../../src/domain/remembered-embedder.ts';
@@ -15,13 +15,13 @@ import type { FoundMatches, RetrieveRequest } from './protocol.ts';
 import { groupOf, namedScopes, nameScope, parseScope } from './scope-names.ts';
 import { type Candidate, lookOf, rankFound } from './search.ts';
 
-/** Scopes that a search on the request's thread covers. Over more, the index's thread searches. */
+/** Most scopes that are searched on the request's thread. Beyond that, the pattern index searches. */
 const SHARED_SEARCH_SCOPES = 16;
-/** Searches that a thread makes before it serves its sockets again, about 0.2 ms each. */
+/** Searches on a thread before it handles its sockets again, about 0.2 ms each. */
 const SHARED_SEARCHES_A_TICK = 4;
 
 interface SharedSearchParts {
-  /** What the pattern index shares, for vectors of the embedder. */
+  /** The shared indexes, for vectors of the embedder. */
   indexes: SharedIndexes;
   embedder: TextEmbedder;
   /** The pattern index itself. */
@@ -32,7 +32,7 @@ export class SharedSearch {
   readonly #index: SharedSearchParts['index'];
   readonly #indexes: SharedIndexes;
   readonly #queries: RememberedEmbedder;
-  /** Vectors come many at a time; what else the thread has to do is not to wait for all of their searches. */
+  /** Vectors arrive in batches; other work of the thread must not wait for all of their searches. */
   readonly #ticks = new TickQueue(SHARED_SEARCHES_A_TICK);
   #searched = 0;
   #asked = 0;
@@ -43,14 +43,14 @@ export class SharedSearch {
     this.#queries = new RememberedEmbedder(embedder, EMBEDDINGS_REMEMBERED);
   }
 
-  /** Retrievals that this thread answered, and those for which it asked the pattern index. */
+  /** Retrievals that this thread answered, and those that it passed to the pattern index. */
   get counts(): { searched: number; asked: number } {
     return { searched: this.#searched, asked: this.#asked };
   }
 
   /**
-   * @returns as the pattern index does
-   * @throws CatalogueError `unavailable` when the index or the embedder cannot be asked now
+   * @returns the pattern index's result
+   * @throws CatalogueError `unavailable` if the index or the embedder does not answer
    */
   async retrieve(request: RetrieveRequest): Promise<FoundMatches> {
     const names = this.#indexes.list(namedScopes(request).map(nameScope), groupOf(request));
@@ -72,7 +72,9 @@ export class SharedSearch {
     return this.#index.retrieve(request);
   }
 
-  /** @returns null when one of the indexes cannot be searched here now */
+  /**
+   * @returns null if one of the indexes cannot be searched on this thread now
+   */
   #search(names: readonly string[], vector: Float32Array, request: RetrieveRequest): Candidate[] | null {
     const { wanted, family } = lookOf(request);
     const { min_similarity, failure_type: kind } = request;

@@ -1,4 +1,6 @@
-/** Keeps the universal patterns that ship with the product in the store at their version. Actor thread. */
+/**
+ * Keeps the universal patterns in the store at the version that ships with the product. Actor thread.
+ */
 import { UNIVERSAL_SCOPE } from '../../src/domain/pattern.ts';
 import {
   digest,
@@ -19,7 +21,7 @@ import type { StoreParts } from './store-parts.ts';
 
 type StarterParts = Pick<StoreParts, 'tables' | 'starters' | 'log' | 'embedder'>;
 
-/** Brings them to this version, however often it takes: what is new is added, what is gone is removed. */
+/** Adds and removes patterns until the store has this version, across restarts. */
 export async function bringStarters(
   parts: StarterParts,
   scopes: PatternScopes,
@@ -54,7 +56,7 @@ async function bringOnce(parts: StarterParts, scopes: PatternScopes, intake: Pat
   const fresh = wanted.filter((_, at) => created[digests[at]!] === undefined);
   const vectors = await intake.embed(fresh);
   scopes.forgetAll(scopes.of(UNIVERSAL_SCOPE), gone);
-  // In one transaction: rows that a crash left would belong to no scope, and the next start would merge into them.
+  // In one transaction: otherwise a crash could leave rows without a scope, into which the next start would merge.
   await intake.take(UNIVERSAL_SCOPE, fresh, vectors, (outcomes) => {
     for (const [at, outcome] of outcomes.entries())
       if (outcome.created) created[digest(JSON.stringify(fresh[at]))] = outcome.pattern_id;

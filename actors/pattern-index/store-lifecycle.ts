@@ -1,4 +1,7 @@
-/** The lifecycle of the pattern store: what runs alone, what waits, and that both end when it is closed. Actor thread. */
+/**
+ * The lifecycle of the pattern store: runs exclusive work one at a time, runs pauses, and ends both when the store is
+ * closed. Actor thread.
+ */
 import { CatalogueError } from '../../src/errors.ts';
 
 export class StoreLifecycle {
@@ -11,7 +14,9 @@ export class StoreLifecycle {
     return this.#isOver;
   }
 
-  /** @throws CatalogueError `unavailable` when the store was closed before its turn came, or what `work` throws */
+  /**
+   * @throws CatalogueError `unavailable` if the store was closed while it waited, or what `work` throws
+   */
   alone<Value>(work: () => Promise<Value>): Promise<Value> {
     const done = this.#writing.then(() => {
       if (this.#isOver) throw new CatalogueError('unavailable', 'The pattern store is closed');
@@ -21,7 +26,7 @@ export class StoreLifecycle {
     return done;
   }
 
-  /** Ends early when the store is closed; keeps no process alive. */
+  /** Waits. Ends early when the store is closed, and does not keep the process alive. */
   pause(ms: number): Promise<void> {
     if (this.#isOver) return Promise.resolve();
     return new Promise((resolve) => {
@@ -36,7 +41,7 @@ export class StoreLifecycle {
     });
   }
 
-  /** Ends what waits; resolves when the write under way has ended. */
+  /** Ends all waits; resolves when the current write has ended. */
   async end(): Promise<void> {
     this.#isOver = true;
     for (const wake of this.#wakes) wake();
@@ -44,15 +49,15 @@ export class StoreLifecycle {
   }
 }
 
-/** Leaves the thread to others for a moment. */
+/** Lets other work of the thread run. */
 export function nextTick(): Promise<void> {
   return new Promise((resolve) => setImmediate(resolve));
 }
 
-/** Longest stretch of work before the thread is left to others. */
+/** Longest time of work before other work of the thread runs. */
 export const STRETCH_MS = 5;
 /** How often long work reports its progress. */
 export const PROGRESS_EVERY_MS = 5_000;
-/** After an embedder or a disk that does not answer: the first wait, doubled up to the last. */
+/** Delay after an error of the embedder or the disk. It doubles from the first value to the last. */
 export const RETRY_FIRST_MS = 1_000;
 export const RETRY_MAX_MS = 60_000;

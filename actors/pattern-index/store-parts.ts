@@ -1,4 +1,6 @@
-/** What a pattern store is made of; the composition root puts it together. Actor thread. */
+/**
+ * The parts from which a pattern store is built; the composition root provides them. Actor thread.
+ */
 import type { NewPattern } from '../../src/domain/pattern.ts';
 import type { Embedder } from '../../src/search/embedder.ts';
 import type { EmbedderRecord } from '../../src/search/former-embedders.ts';
@@ -8,7 +10,7 @@ import type { MakeIndex } from '../../src/search/open-index.ts';
 import type { Clock } from '../../src/std/clock.ts';
 import type { Tables } from '../../src/storage/tables.ts';
 
-/** Where the store says what it does; pino's logger is one. */
+/** The store's log; pino's logger fits. */
 interface StoreLog {
   info(facts: object, message: string): void;
   warn(facts: object, message: string): void;
@@ -19,21 +21,21 @@ export interface StoreParts {
   tables: Tables;
   embedder: Embedder;
   makeIndex: MakeIndex;
-  /** Where other threads find the indexes; the store closes it. null or absent: nowhere. */
+  /** Where other threads find the indexes; the store closes it. null or absent: the indexes are not shared. */
   catalog?: IndexCatalog | null;
   clock: Clock;
   newId: () => string;
   log: StoreLog;
   /** The universal patterns that ship with the product. */
   starters: readonly Omit<NewPattern, 'model'>[];
-  /** Where graphs are kept, so that a start need not make them again; null: nowhere. */
+  /** Where graphs are saved, so that a start need not build them; null: they are not saved. */
   graphs?: { folder: GraphFolder; quiet_ms: number } | null;
-  /** How another start finds the present embedder again when it has become the former one. */
+  /** How a later start can reopen the present embedder after a change of the embedder. */
   embedder_source?: EmbedderRecord['source'];
   /**
-   * Embedders that may find patterns which have no vector of the present one yet, best first; each is opened when it is
-   * needed, and closed by the store.
-   * @param record the embedder that the stored vectors are of; null: not known
+   * Embedders that may find patterns without a vector of the current one, best first. Each is opened when it is
+   * needed, and the store closes it.
+   * @param record the embedder of the stored vectors; null: unknown
    */
   listFormer?: (record: EmbedderRecord | null) => readonly (() => Promise<Embedder>)[];
 }

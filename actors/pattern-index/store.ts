@@ -1,6 +1,6 @@
 /**
- * The pattern store: rows on the disk, vectors in memory, and the rules between them: who sees what, what counts as the
- * same, what is found. This class is what others call; its parts are in the files beside it. Actor thread.
+ * The pattern store: rows on the disk, vectors in memory, and the rules that connect them (visibility,
+ * near-duplicates, search). This class is its interface; its parts are in the files beside it. Actor thread.
  */
 import type { PatternScope } from '../../src/domain/pattern.ts';
 import {
@@ -38,11 +38,11 @@ import { nextTick, PROGRESS_EVERY_MS, StoreLifecycle } from './store-lifecycle.t
 import type { StoreParts } from './store-parts.ts';
 import { packVectors } from './vector-packing.ts';
 
-/** Rows read in one go while the store loads. */
+/** Rows read at a time while the store loads. */
 const LOAD_ROWS = 200;
-/** A retrieval waits this long for a store that is being made ready, then answers from what is there. */
+/** Longest time that a retrieval waits for a store that is loading. Then it searches what is loaded. */
 const LOAD_WAIT_MS = 2_000;
-/** Between two looks at whether everything has settled. */
+/** Interval of the checks whether all work is done. */
 const PAUSE_MS = 3;
 
 export class PatternStore {
@@ -53,17 +53,20 @@ export class PatternStore {
   readonly #intake: PatternIntake;
   readonly #reembedding: Reembedding;
   readonly #queries: RememberedEmbedder;
-  /** Vectors come many at a time; were their searches made in one go, the first answer would wait for the last. */
+  /** Vectors arrive in batches. If all their searches ran in one turn, the first answer would wait for the last. */
   readonly #ticks = new TickQueue();
   readonly #loaded: Promise<void>;
-  /** Loaded, and with the graphs that were on the disk: new patterns are taken from then on. */
+  /** Resolves when the patterns and the saved graphs are loaded. From then on, new patterns are accepted. */
   readonly #ready: Promise<void>;
-  /** Loaded, and what has no vector of the present embedder is found by another, where there is one. */
+  /**
+   * Resolves when the patterns are loaded, and those without a vector of the current embedder are found by another,
+   * if there is one.
+   */
   readonly #serving: Promise<void>;
   #isLoaded = false;
   #isServing = false;
 
-  /** Begins to read the stored patterns in. */
+  /** Starts to load the stored patterns. */
   constructor(parts: StoreParts) {
     const { embedder } = parts;
     this.#parts = parts;
@@ -87,7 +90,7 @@ export class PatternStore {
       },
       () => {},
     );
-    // Callers that need it loaded get the failure; without one the failure must not end the process.
+    // Callers that need the patterns get the error. Without callers, it must not end the process.
     this.#loaded.catch((thrown: unknown) =>
       parts.log.warn({ err: thrown }, 'the stored patterns cannot be read'),
     );
@@ -100,8 +103,8 @@ export class PatternStore {
 
   /**
    * Finds patterns for a task.
-   * @returns best first, but for the preference of a model; more than are wanted where there are more
-   * @throws CatalogueError `unavailable` when the embedder cannot be asked now
+   * @returns best first, apart from the preference for a model; more than requested if possible
+   * @throws CatalogueError `unavailable` if the embedder does not answer
    */
   async retrieve(request: RetrieveRequest): Promise<FoundMatches> {
     if (!this.#isServing) await this.#waitServing();
@@ -114,8 +117,8 @@ export class PatternStore {
 
   /**
    * Adds patterns, or merges each into its near-duplicate: all of them or none.
-   * @returns one for each, in order, when they are on the disk
-   * @throws CatalogueError `conflict` when there is no room, `unavailable` when they cannot be embedded or written now
+   * @returns one result for each, in order, when they are on the disk
+   * @throws CatalogueError `conflict` if there is no room, `unavailable` if they cannot be embedded or written now
    */
   async add(scope: PatternScope, added: readonly AddedPattern[]): Promise<MergedPattern[]> {
     await this.#ready.catch((thrown: unknown) => {
@@ -129,9 +132,9 @@ export class PatternStore {
   }
 
   /**
-   * Removes patterns of a scope: from the disk, from memory and from saved graphs.
-   * @returns how many of them were there
-   * @throws CatalogueError `unavailable` when they cannot be removed now; all of them are there then
+   * Removes patterns of a scope from the disk, from memory and from saved graphs.
+   * @returns how many of them existed
+   * @throws CatalogueError `unavailable` if they cannot be removed now: then all of them still exist
    */
   async remove(request: RemoveRequest): Promise<number> {
     await this.#ready.catch((thrown: unknown) => {
@@ -160,14 +163,14 @@ export class PatternStore {
     };
   }
 
-  /** Resolves when every pattern has a vector and a place in its graph. */
+  /** Resolves when every pattern has a vector and is in its graph. */
   async whenSettled(): Promise<void> {
     await this.#ready;
     while (!this.#life.isOver && (this.#scopes.unembedded > 0 || this.#keeper.isTending))
       await this.#life.pause(PAUSE_MS);
   }
 
-  /** Lets the write under way end and stops everything else. */
+  /** Waits for the current write and stops all other work. */
   async close(): Promise<void> {
     this.#parts.catalog?.close();
     await this.#life.end();
@@ -184,7 +187,7 @@ export class PatternStore {
     }
   }
 
-  /** Of the former embedder too, where it is needed; one of the two is enough to find something. */
+  /** Also uses the former embedder if it is needed. One vector of the two is enough for a search. */
   async #embedQuery({ context, vector }: RetrieveRequest, scopes: readonly Scope[]): Promise<QueryVectors> {
     const needsFormer = scopes.some((scope) => scope.former !== null);
     const asked = needsFormer ? this.#reembedding.embedFormerly(context) : null;
@@ -205,7 +208,7 @@ export class PatternStore {
     return { index: makeIndex(embedder.dimensions, shared), shared };
   }
 
-  /** Other threads may search, once all is there and found by the present embedder's vectors alone. */
+  /** Lets other threads search when everything is loaded and has vectors of the current embedder. */
   #share(): void {
     const { catalog = null, embedder } = this.#parts;
     if (catalog === null || this.#life.isOver || !this.#isServing || this.#scopes.unembedded > 0) return;
@@ -235,7 +238,9 @@ export class PatternStore {
     );
   }
 
-  /** @returns the last key that was read; undefined when there are no more */
+  /**
+   * @returns the last key read; undefined at the end
+   */
   #loadSome(after: RowKey | undefined): RowKey | undefined {
     const { tables, embedder } = this.#parts;
     const vectorsId = situationVectorsId(embedder);
@@ -264,7 +269,9 @@ export class PatternStore {
     this.#parts.log.info(facts, 'graphs of patterns are taken from the disk');
   }
 
-  /** @returns once every pattern can be found; the remaining work goes on in the background */
+  /**
+   * @returns when every pattern can be found; the remaining work continues in the background
+   */
   async #beginWork(): Promise<void> {
     if (this.#life.isOver) return;
     const tend = () => this.#keeper.tendSoon();

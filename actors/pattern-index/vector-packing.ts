@@ -1,6 +1,6 @@
 /**
- * Packs the vectors that versions up to 0.1 stored as floats, at most once, beside other work of the pattern store. The
- * rows take a quarter of the room then. A killed process goes on at its next start. Actor thread.
+ * Packs the vectors that versions up to 0.1 stored as floats, once, in the background. The rows then take a quarter
+ * of the space. After a restart it continues where it stopped. Actor thread.
  */
 import {
   decodeVector,
@@ -14,12 +14,12 @@ import { RETRY_FIRST_MS, RETRY_MAX_MS, type StoreLifecycle } from './store-lifec
 import type { StoreParts } from './store-parts.ts';
 
 const PACKING_ROW: RowKey = ['vectors'];
-/** Rows looked at in one transaction, and the pause between two. */
+/** Rows checked in one transaction, and the pause between two transactions. */
 const BATCH = 64;
 const PAUSE_MS = 3;
 
 interface PackingRow {
-  /** The last row that was looked at; null: no row yet. */
+  /** The last row that was checked; null before the first. */
   after: RowKey | null;
   is_done: boolean;
 }
@@ -53,7 +53,7 @@ async function packSome(tables: StoreParts['tables']): Promise<boolean> {
   await tables.transact((transaction) => {
     for (const row of rows) {
       const bytes = transaction.get<Uint8Array>(PATTERN_VECTORS, row);
-      // A row may have gone since it was listed.
+      // The row may have been removed since it was listed.
       if (!(bytes instanceof Uint8Array) || !isUnpackedVector(bytes)) continue;
       const value = encodeVector(decodeVector(bytes, bytes.length / 4)!);
       transaction.write({ op: 'put', table: PATTERN_VECTORS, row, value });

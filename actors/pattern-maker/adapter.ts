@@ -1,7 +1,7 @@
 /**
- * The pattern maker's outside work: reads a queued trace, finds its patterns, has a model improve the words where one is configured,
- * and hands patterns to the store. A few traces at a time, so that a flood of them leaves the thread to others.
- * Actor thread.
+ * The pattern maker's work outside the actor: reads a queued trace, finds its patterns, lets a language model improve
+ * the words if one is configured, and passes the patterns to the store. Only a few traces at a time, so that many
+ * traces do not block the thread. Actor thread.
  */
 
 import { setImmediate as nextTick } from 'node:timers/promises';
@@ -16,13 +16,13 @@ import type { Trace } from '../../src/domain/trace.ts';
 import { CatalogueError } from '../../src/errors.ts';
 import { unpackTrace } from './trace-body.ts';
 
-/** Traces that one thread reads at a time. */
+/** Traces that one thread works on at a time. */
 export const TRACES_READ_AT_ONCE = 2;
 
 /** Of the thread's time at once. */
 const TURN_MS = 4;
 
-/** Where a pattern belongs: e1 under a project, else the organization's e2. */
+/** The scope of a pattern: tier e1 for a project, otherwise the organization's e2. */
 export interface PatternScope {
   org_id: string;
   project_id: string | null;
@@ -31,45 +31,45 @@ export interface PatternScope {
 /** What became of one pattern. */
 export interface MergedPattern {
   pattern_id: string;
-  /** False: it was merged into one that was there, whose support count went up. */
+  /** false: it was merged into an existing pattern, whose support count increased. */
   created: boolean;
 }
 
-/** Takes distilled patterns into the store. The pattern index's client is one. */
+/** Stores the patterns made from traces. The pattern index's client fits. */
 interface PatternSink {
   /**
-   * Adds patterns, or merges each into the one whose situation is nearly the same (cosine ≥ 0.9).
-   * @returns one a pattern, in order
+   * Adds patterns, or merges each into one with nearly the same situation (cosine ≥ 0.9).
+   * @returns one result for each pattern, in order
    */
   merge(scope: PatternScope, patterns: readonly SinkPattern[]): Promise<MergedPattern[]>;
 }
 
 export interface SinkPattern extends PatternDraft {
-  /** Names the trace, so that a store that remembers its sources counts it once though it comes twice. */
+  /** The trace's id. A store that remembers sources counts a repeated trace once. */
   source_trace_id: string;
 }
 
-/** Turns texts into vectors of length 1; `Embedder` of src/search is one. */
+/** Turns texts into vectors of length 1; `Embedder` of src/search fits. */
 interface SituationEmbedder {
   embed(texts: readonly string[]): Promise<Float32Array[]>;
 }
 
-/** Writes better words for a pattern; gives the candidate back as it is when it cannot. */
+/** Improves the words of a pattern; returns the candidate unchanged if it cannot. */
 export interface PatternWriter {
   write(candidate: PatternCandidate, trace: Trace): Promise<PatternCandidate>;
 }
 
 interface PatternParts {
-  /** A queued body by the actor's key. */
+  /** The queued body of the actor with this key. */
   readBody(key: string): Uint8Array | undefined;
   /** Null without an embedder: then only equal situations are near-duplicates. */
   embedder: SituationEmbedder | null;
-  /** Null without a pattern store: traces are taken and distilled to nothing. */
+  /** Null without a pattern store: traces are accepted, but make no patterns. */
   sink: PatternSink | null;
   writer: PatternWriter | null;
 }
 
-/** An error as the runtime makes a refusal of it. */
+/** An error that the runtime turns into a refusal. */
 class PortError extends Error {
   readonly code: string;
   readonly retryable: boolean;
@@ -84,7 +84,7 @@ class PortError extends Error {
 export class PatternMakingAdapter {
   readonly #parts: PatternParts;
   #running = 0;
-  /** Bounded by the living actors of the kind, each of which waits here at most once. */
+  /** Bounded by the number of living actors of this kind, each of which waits here at most once. */
   readonly #waiting: (() => void)[] = [];
 
   constructor(parts: PatternParts) {
@@ -122,7 +122,7 @@ export class PatternMakingAdapter {
     try {
       return await sink.merge({ org_id, project_id }, sourced);
     } catch (thrown) {
-      // A store that is full says so in words for everybody.
+      // The message of a full store is safe for every caller.
       const isFull = thrown instanceof CatalogueError && thrown.code === 'conflict';
       throw unavailable(isFull ? thrown.message : 'the pattern store takes nothing now', thrown);
     }
@@ -157,7 +157,7 @@ export class PatternMakingAdapter {
     await new Promise<void>((resolve) => this.#waiting.push(resolve));
   }
 
-  /** The place goes to the next in line directly, so that no newcomer overtakes. */
+  /** The turn goes directly to the next in line, so that no later caller overtakes. */
   #passTurn(): void {
     const next = this.#waiting.shift();
     if (next === undefined) this.#running--;
@@ -165,7 +165,7 @@ export class PatternMakingAdapter {
   }
 }
 
-/** Lets the thread's other actors have their turns: a long trace takes a second in all. */
+/** Lets other actors of the thread run in between, because a long trace takes a second. */
 async function findPatternsInTurns(trace: Trace): Promise<PatternCandidate[]> {
   const parts = findPatternsInParts(trace);
   let turnBegan = performance.now();
@@ -178,7 +178,7 @@ async function findPatternsInTurns(trace: Trace): Promise<PatternCandidate[]> {
   }
 }
 
-/** Tried again unless the other side said that it will never work. */
+/** The work is retried unless the other side said that it can never succeed. */
 function unavailable(message: string, thrown: unknown): PortError {
   const retryable = !(thrown instanceof CatalogueError) || thrown.retryable || thrown.code === 'internal';
   return new PortError('unavailable', message, retryable, { cause: thrown });

@@ -1,11 +1,10 @@
 /**
- * The pattern maker: takes one trace, has patterns found in it, hands them to the store, and remembers the outcome for good.
- * An adapter does the work itself; this file decides what survives a crash. Actor thread.
- *
- * Each decision is an event before anything follows from it: the trace is taken when it is stored, an attempt counts
- * before it begins (so that a trace which ends its thread is given up), and the patterns are fixed before they are
- * merged. A crash between the merge and its event repeats the merge with the same texts. The second merge
- * finds the patterns of the first, so nothing is there twice.
+ * The pattern maker: accepts one trace, has its patterns found and stored, and remembers the outcome permanently. An
+ * adapter does the work; this file decides what survives a crash. Actor thread.
+ * Each decision is stored as an event before it takes effect. The trace is accepted when it is stored. An attempt is
+ * counted before it begins, so that a trace that crashes its thread is given up. The patterns are fixed before they
+ * are merged. A crash between the merge and its event repeats the merge with the same texts; the second merge finds
+ * the patterns of the first, so no pattern is added twice.
  */
 
 import { auditWrites } from '../../src/domain/audit-rows.ts';
@@ -43,10 +42,10 @@ import {
 /** Attempts at a trace before it is given up. An attempt that a restart interrupts counts. */
 export const PATTERN_MAKER_ATTEMPTS = 5;
 
-/** Adapter of the thread: `distil` and `merge` of adapter.ts. */
+/** The thread's adapter: `distil` and `merge` of adapter.ts. */
 export const PATTERN_MAKING_ADAPTER = 'pattern-making';
 
-/** Before the second attempt, before the third and so on the double. */
+/** Delay before the second attempt. It doubles for each further attempt. */
 const RETRY_AFTER_MS = 1_000;
 /** How often the actor checks a caller that waits for a trace of another request. */
 const WAIT_MS = 50;
@@ -60,7 +59,7 @@ export interface PatternMakerState {
   finished_at: string | null;
   /** Attempts that have begun. */
   attempts: number;
-  /** What is to be merged; null until it is known, and again when it is done. */
+  /** The patterns to merge; null before they are known, and after the merge. */
   patterns: PatternDraft[] | null;
   merged: MergedPattern[];
   error: string | null;
@@ -68,17 +67,17 @@ export interface PatternMakerState {
 
 type PatternMakerEvent =
   | { type: 'submitted'; submission: SubmitRequest; at: string; body: Uint8Array }
-  /** A trace that had failed came again. */
+  /** A failed trace was submitted again. */
   | { type: 'resubmitted'; at: string; body: Uint8Array }
   | { type: 'started' }
   | { type: 'distilled'; patterns: PatternDraft[] }
   | { type: 'merged'; merged: MergedPattern[]; at: string }
   | { type: 'failed'; error: string; at: string }
-  /** It was deleted: its history goes with this event. */
+  /** The trace was deleted. This event removes its history. */
   | { type: 'deleted' };
 
 interface PatternMakerInternal {
-  /** Begins an attempt; `token` waits for its outcome. */
+  /** Begins an attempt; `token` is the caller that waits for its outcome. */
   work: { token: ReplyToken | null };
   distilled: Outcome<PatternDraft[], Attempt>;
   merged: Outcome<MergedPattern[], Attempt>;
@@ -88,7 +87,7 @@ interface PatternMakerInternal {
 /** Whose work has an outcome. */
 interface Attempt {
   token: ReplyToken | null;
-  /** Of the trace that was there when it began: it may have been deleted since, and submitted anew. */
+  /** Identifies the submission: the trace may have been deleted and submitted again since the attempt began. */
   submitted_at: string;
 }
 
@@ -129,7 +128,7 @@ export const patternMaker: Behaviour<
         return context.refuse(CONFLICT);
       if (submission === null || status === 'failed') {
         const at = new Date(context.now_ms).toISOString();
-        // The message's memory is lent; events outlive it.
+        // The message's memory is reused, but events keep the body.
         const body = Uint8Array.from(context.bodies[0] ?? []);
         const taken = context.persist(
           submission === null
@@ -156,7 +155,7 @@ export const patternMaker: Behaviour<
     },
 
     wake(_state, _request, context) {
-      // To be activated was all it needed.
+      // The message only had to activate the actor.
       context.reply(null);
     },
   },
@@ -195,7 +194,8 @@ export const patternMaker: Behaviour<
     apply: applyEvent,
     project: projectEvent,
     ends: ({ type }) => type === 'deleted',
-    // Submitted, started, distilled, merged: with the last one the body goes from the journal too.
+    // States: submitted, started, distilled, merged. The snapshot after the last one also removes the body from the
+    // journal.
     snapshot: {
       version: 1,
       every_events: 4,
@@ -209,12 +209,12 @@ export const patternMaker: Behaviour<
   },
 };
 
-/** The trace was deleted while it was worked on. */
+/** Whether the trace was deleted during the attempt. */
 function isGone({ submission, submitted_at }: PatternMakerState, attempt: Attempt): boolean {
   return submission === null || submitted_at !== attempt.submitted_at;
 }
 
-/** Tells the waiting submitter: sent again, the trace is taken as a new one. */
+/** Tells the waiting caller that the trace was deleted. If it is sent again, it counts as a new trace. */
 function refuseGone(context: PatternMakerContext<never>, token: ReplyToken | null): void {
   const message = 'the trace was deleted';
   if (token !== null) context.refuseTo(token, { code: 'distillation_failed', message, retryable: true });
@@ -224,7 +224,7 @@ function isOpen({ status }: PatternMakerState): boolean {
   return status === 'queued' || status === 'distilling';
 }
 
-/** Begins an attempt, or goes on with the merge where the patterns are known. */
+/** Begins an attempt, or continues with the merge if the patterns are known. */
 function begin(
   state: PatternMakerState,
   context: PatternMakerContext<never>,
@@ -308,7 +308,7 @@ function giveUp(context: PatternMakerContext<never>, error: string, token: Reply
   if (token !== null) context.refuseTo(token, failure(failed));
 }
 
-/** A caller waits for a trace that is under way already. */
+/** A caller waits for a trace that is already in progress. */
 function wait(context: PatternMakerContext<never>, token: ReplyToken): void {
   context.setTimer(`wait ${token}`, WAIT_MS, 'waited', { token });
 }
@@ -325,7 +325,7 @@ function failure({ error }: PatternMakerState): Refusal {
   };
 }
 
-/** Two stretches of one trace may end up in one pattern: it was created once. */
+/** Two parts of one trace may be merged into one pattern, which counts as created once. */
 function countCreated(merged: readonly MergedPattern[]): number {
   return new Set(merged.filter(({ created }) => created).map(({ pattern_id }) => pattern_id)).size;
 }
@@ -349,7 +349,7 @@ function applyEvent(state: PatternMakerState, event: PatternMakerEvent): Pattern
   }
 }
 
-/** What goes with a trace; the patterns that were distilled from it are no longer its own, and stay. */
+/** The rows that are deleted with a trace. Patterns made from it are independent and stay. */
 function deletionRows(submission: SubmitRequest, submittedAt: string, key: string): RowWrite[] {
   return [
     { op: 'remove', table: TRACES, row: traceRowKey(submission) },

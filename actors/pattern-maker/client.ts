@@ -1,5 +1,5 @@
 /**
- * Submits traces and reads what became of them. The only place that makes the pattern maker's messages. Server threads.
+ * Submits traces and reads their outcomes. Sends the pattern maker's messages; no other file does. Server threads.
  */
 
 import type { AuditEntry } from '../../src/domain/account.ts';
@@ -18,10 +18,10 @@ import {
 } from './protocol.ts';
 import { packTrace } from './trace-body.ts';
 
-/** How long a legacy trace may wait for its patterns, behind others, perhaps with a model that writes. */
+/** How long a legacy trace may take, including the wait for other traces and for a language model. */
 const SUBMIT_DEADLINE_MS = 30_000;
 const WAKE_DEADLINE_MS = 5_000;
-/** Unfinished traces woken in one go; the next go brings the rest. */
+/** Unfinished traces that one call wakes; the next call wakes further ones. */
 const WAKES = 1_000;
 
 export class PatternMakerClient {
@@ -34,9 +34,9 @@ export class PatternMakerClient {
   }
 
   /**
-   * Submits a trace: durable when this returns, distilled too if it is a legacy one.
-   * @throws CatalogueError `conflict` when the id came with another body, `unavailable` when the trace cannot be taken or
-   *   a legacy one not be distilled now
+   * Submits a trace. It is stored when this resolves; a legacy trace is also processed.
+   * @throws CatalogueError `conflict` if the id was used with another body, `unavailable` if the trace cannot be
+   *   accepted, or a legacy trace cannot be processed, now
    */
   async submit(request: SubmitRequest, trace: Trace): Promise<SubmitReply> {
     const bodies = [await packTrace(trace)];
@@ -59,9 +59,9 @@ export class PatternMakerClient {
   }
 
   /**
-   * Deletes a trace; gone from the disk when this returns. The patterns that it led to stay.
-   * @param audit written with it; null: the caller records the deletion elsewhere
-   * @throws CatalogueError `not_found` for one that is not there, `unavailable` when it cannot be done now
+   * Deletes a trace. It is gone from the disk when this resolves. Patterns made from it stay.
+   * @param audit entry that is written with the deletion; null: the caller records it elsewhere
+   * @throws CatalogueError `not_found` if it does not exist, `unavailable` if it is not possible now
    */
   async delete(address: TraceAddress, audit: AuditEntry | null): Promise<void> {
     try {
@@ -74,9 +74,9 @@ export class PatternMakerClient {
   }
 
   /**
-   * @param project_id null: the organization's view, which knows the traces of all projects; one without a project
-   *   comes first
-   * @returns undefined when there is no such trace in sight
+   * @param project_id null: the organization's view, which includes the traces of all projects; a trace without a
+   *   project comes first
+   * @returns undefined if no such trace exists or is visible
    */
   find(org_id: string, project_id: string | null, trace_id: string): TraceRow | undefined {
     if (project_id !== null) return this.#tables.get(TRACES, traceRowKey({ org_id, project_id, trace_id }));
@@ -87,8 +87,8 @@ export class PatternMakerClient {
   }
 
   /**
-   * Wakes the actors of traces that a crash left unfinished. To be called at the start and now and then, since no more
-   * than so many are woken at once; a trace that is under way does not mind.
+   * Wakes the actors of traces that a crash left unfinished. Call it at the start and at intervals, because each call
+   * wakes a limited number. Traces in progress are not affected.
    * @returns how many were woken
    */
   async resume(): Promise<number> {
@@ -100,7 +100,7 @@ export class PatternMakerClient {
         await this.#asker.ask(to, 'wake', null, { deadline_ms: WAKE_DEADLINE_MS });
         woken++;
       } catch (thrown) {
-        // No room or no thread: the next call finds it again.
+        // A full queue or a missing thread: the next call finds the trace again.
         if (thrown instanceof RuntimeError && thrown.retryable) break;
         throw new CatalogueError('unavailable', undefined, { cause: thrown });
       }

@@ -44,7 +44,7 @@ Answer with one JSON object and nothing else:
 
 export class ModelWriter implements PatternWriter {
   readonly #options: ModelOptions;
-  /** Told why a model's words were not taken; never with a text of the run. */
+  /** Called with the reason why a model's words were rejected; the reason contains no text of the run. */
   readonly #report: (reason: string) => void;
 
   constructor(options: ModelOptions, report: (reason: string) => void = () => {}) {
@@ -60,7 +60,7 @@ export class ModelWriter implements PatternWriter {
         ...candidate,
         situation: cleanText(written.situation, PATTERN_BOUNDS.situation),
         dead_ends: cleanText(written.dead_ends, PATTERN_BOUNDS.dead_ends),
-        // What a run that failed did in the end is no way out, however it is put.
+        // The last actions of a failed run are not a solution, whatever the model writes.
         unlock: candidate.unlock === NO_UNLOCK ? NO_UNLOCK : cleanText(written.unlock, PATTERN_BOUNDS.unlock),
       };
       return generalizePattern(clean, readRunValues(trace));
@@ -86,7 +86,7 @@ export class ModelWriter implements PatternWriter {
           { role: 'user', content: stretch },
         ],
       }),
-      // A redirect could lead the key elsewhere.
+      // A redirect could send the key to another host.
       redirect: 'error',
       signal: AbortSignal.timeout(DISTILL_MODEL_MS),
     });
@@ -123,7 +123,7 @@ async function readBounded(response: Response): Promise<string> {
   return Buffer.concat(chunks).toString();
 }
 
-/** The JSON object in an answer that may stand in a code fence or between words. */
+/** Extracts the JSON object from an answer that may contain a code fence or other text. */
 function extractObject(content: string): string {
   const [start, end] = [content.indexOf('{'), content.lastIndexOf('}')];
   if (start < 0 || end < start) throw new Error('the model gave no JSON object');
@@ -146,7 +146,7 @@ function describeStretch(candidate: PatternCandidate, trace: Trace): string {
       .filter(Boolean)
       .join('\n'),
   );
-  // The end mark cannot be forged from inside.
+  // Collapsed to one line, so that the text cannot contain the end mark.
   const run = [`task: ${oneLine(trace.task, 800)}`, `outcome: ${trace.outcome}`, ...steps]
     .join('\n\n')
     .replaceAll('</run>', '< /run>');
@@ -154,7 +154,7 @@ function describeStretch(candidate: PatternCandidate, trace: Trace): string {
   return `<run>\n${run}\n\ndraft: ${JSON.stringify({ situation, dead_ends, unlock }).replaceAll('</run>', '< /run>')}\n</run>`;
 }
 
-/** Names the kind of failure; messages of parsers and schemas quote what they read. */
+/** Describes the failure by its type only, because messages of parsers and schemas quote the text. */
 function describeFailure(thrown: unknown): string {
   if (thrown instanceof z.ZodError) return 'its answer has not the asked form';
   if (thrown instanceof SyntaxError) return 'its answer is no JSON';

@@ -1,13 +1,13 @@
 /**
- * A trace as bytes, for its actor and for the queue: JSON, compressed with zstd on libuv's threads, since a
- * trace may have megabytes. Server threads and actor threads.
+ * Converts a trace to and from bytes, for its actor and for the queue: JSON, compressed with zstd on libuv's threads,
+ * because a trace may have megabytes. Server threads and actor threads.
  */
 
 import { promisify } from 'node:util';
 import { constants, zstdCompress, zstdDecompress } from 'node:zlib';
 import type { Trace } from '../../src/domain/trace.ts';
 
-/** Size of a queued trace when it is unpacked. */
+/** Largest decompressed size of a queued trace. */
 const QUEUED_TRACE_BYTES = 256 << 20;
 
 const compress = promisify(zstdCompress);
@@ -21,7 +21,9 @@ export async function packTrace(trace: Trace): Promise<Uint8Array> {
   return compress(Buffer.from(JSON.stringify(trace)), { params });
 }
 
-/** @throws Error when the bytes are not a packed trace, or unpack to more than a trace can have */
+/**
+ * @throws Error if the bytes are not a packed trace, or exceed the limit when decompressed
+ */
 export async function unpackTrace(bytes: Uint8Array): Promise<Trace> {
   const json = await decompress(bytes, { maxOutputLength: QUEUED_TRACE_BYTES });
   return JSON.parse(json.toString()) as Trace;

@@ -1,19 +1,19 @@
 /**
- * The rate bucket: tokens that come back with time, on the monotonic clock, so that no jump of the wall clock gives or
- * takes any. A bucket that is not full keeps itself alive with a timer: if it were passivated it would come back
- * full. Actor thread.
+ * The rate bucket: its tokens refill with time on the monotonic clock, so changes of the wall clock have no effect. A
+ * timer keeps a bucket in memory while it is not full, because a passivated bucket would be full when it is loaded
+ * again. Actor thread.
  */
 import type { Behaviour, Refusal } from '../../src/runtime/protocol.ts';
 import { RATE_BUCKET_KIND, type RateBucketProtocol, type RateLimit } from './protocol.ts';
 
 interface Bucket {
-  /** At `at_ms`; null before the first take: as many as its burst. */
+  /** Tokens at `at_ms`; null before the first take: the full burst. */
   tokens: number | null;
   /** On the monotonic clock. */
   at_ms: number;
-  /** The limit of the last take, by which the bucket goes on filling. */
+  /** The limit of the last take, at whose rate the bucket refills. */
   limit: RateLimit;
-  /** The timer that keeps it alive is set. */
+  /** The timer that keeps the bucket in memory is set. */
   awake: boolean;
 }
 
@@ -26,9 +26,9 @@ const BAD_LIMIT: Refusal = {
   message: 'cost must be at least 0, rate_per_s greater than 0, burst at least 1',
   retryable: false,
 };
-/** Sums of fractions of tokens come out a little short of the whole. */
+/** Sums of fractions of tokens may be slightly below a whole token. */
 const ROUNDING = 1e-9;
-/** No timer reaches further; it is set again then. */
+/** The longest timer. It is set again when it ends. */
 const LONGEST_TIMER_MS = 3_600_000;
 
 export const rateBucket: Behaviour<RateBucketProtocol, Bucket, never, BucketInternal> = {
@@ -40,7 +40,7 @@ export const rateBucket: Behaviour<RateBucketProtocol, Bucket, never, BucketInte
       if (!(cost >= 0 && rate_per_s > 0 && burst >= 1 && Number.isFinite(cost + rate_per_s + burst))) {
         return context.refuse(BAD_LIMIT);
       }
-      // The time until now counts by the limit that held then; what is too much for a new one is lost.
+      // The time until now counts at the old limit's rate. Tokens beyond the new burst are lost.
       const before =
         bucket.tokens === null ? burst : Math.min(burst, countTokens(bucket, context.monotonic_ms));
       const allowed = before + ROUNDING >= cost;
@@ -72,13 +72,15 @@ export const rateBucket: Behaviour<RateBucketProtocol, Bucket, never, BucketInte
   },
 };
 
-/** Tokens at the given moment, before anything is taken. */
+/** Tokens at the given time, before the take. */
 function countTokens({ tokens, at_ms, limit }: Bucket, nowMs: number): number {
   const gained = (Math.max(0, nowMs - at_ms) * limit.rate_per_s) / 1000;
   return Math.min(limit.burst, (tokens ?? limit.burst) + gained);
 }
 
-/** @returns whole milliseconds until so many tokens have come, rounded up: not a moment too early */
+/**
+ * @returns whole milliseconds until this many tokens have refilled, rounded up
+ */
 function waitFor(tokens: number, ratePerS: number): number {
   return tokens <= ROUNDING ? 0 : Math.ceil((tokens * 1000) / ratePerS - ROUNDING);
 }

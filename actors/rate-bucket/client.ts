@@ -1,6 +1,6 @@
 /**
- * Asks rate buckets: through memory that all threads share, and where a key has no place there, through its actor. The
- * only place that makes their messages. Server threads.
+ * Takes tokens from rate buckets: from shared memory, or from the key's actor if the key has no slot there. Sends the
+ * rate buckets' messages; no other file does. Server threads.
  */
 import { hash } from 'node:crypto';
 import { CatalogueError } from '../../src/errors.ts';
@@ -10,7 +10,7 @@ import { RATE_BUCKET_KIND, type RateBucketProtocol, type RateLimit, type TakeRep
 import { RATE_SLOTS_KEY, RATE_SLOTS_KIND, type SlotReply } from './slots-protocol.ts';
 import { RATE_SLOTS, RateTable, type ReadNs, readMonotonicNs, type SharedTake } from './table.ts';
 
-/** A limiter that takes longer than this to answer is as good as down. */
+/** A limiter that takes longer to answer counts as unavailable. */
 const TAKE_DEADLINE_MS = 1_000;
 
 export class RateBucketClient {
@@ -21,11 +21,12 @@ export class RateBucketClient {
   }
 
   /**
-   * Takes tokens out of the key's bucket, or none when there are not enough.
-   * @param key whose bucket; 1 … 512 UTF-16 units
-   * @param limit the key's limit as it stands now
-   * @param cost tokens; 0 only looks
-   * @throws {CatalogueError} `unavailable` when the bucket cannot be asked: whether to let pass is the caller's to say
+   * Takes tokens from the key's bucket, or none if there are too few.
+   * @param key identifies the bucket; 1 … 512 UTF-16 units
+   * @param limit the key's current limit
+   * @param cost tokens; 0 only reads the state
+   * @throws {CatalogueError} `unavailable` if the bucket does not answer; the caller decides whether the request may
+   *   pass
    */
   async take(key: string, limit: RateLimit, cost = 1): Promise<TakeReply> {
     const request: RateBucketProtocol['take']['request'] = { cost, ...limit };
@@ -39,15 +40,15 @@ export class RateBucketClient {
   }
 }
 
-/** A key without a place in the table asks for one again after so long. */
+/** How long to wait before a key without a slot requests one again. */
 const NO_SLOT_MS = 1_000;
-/** Keys that one thread counts for itself while the actors cannot be asked. */
+/** Keys that one thread counts by itself while the actors do not answer. */
 const OWN_SLOTS = 4_096;
 
 /**
- * One limit for many keys, each with its bucket. Exact over all threads while the actor that gives out places in the
- * shared table can be asked; a key that a thread sees first while it cannot is counted by that thread alone, so that
- * the limit holds for each thread then.
+ * One limit for many keys, each with its own bucket. It is exact across all threads while the actor that assigns
+ * slots answers. If it does not answer, a thread counts keys that are new to it by itself, and the limit then holds
+ * for each thread.
  */
 export class SharedRateLimiter {
   readonly #asker: Asker;
@@ -58,7 +59,7 @@ export class SharedRateLimiter {
   /** Where each key's bucket is. */
   readonly #known = new RecentMap<string, { slot: number; generation: number }>(2 * RATE_SLOTS);
   readonly #asked = new Map<string, Promise<{ slot: number; generation: number } | null>>();
-  /** Keys without a place, and until when that is believed. */
+  /** Keys without a slot, and when to ask again. */
   readonly #placeless = new RecentMap<string, number>(2 * OWN_SLOTS);
   readonly #own: OwnBuckets;
 
@@ -72,8 +73,8 @@ export class SharedRateLimiter {
   }
 
   /**
-   * Takes one request out of the key's bucket. At once for a key with a place in the table, which is every key but one
-   * that this thread sees for the first time.
+   * Takes one request from the key's bucket. Synchronous for every key with a slot: only the first request for a key
+   * on this thread is asynchronous.
    * @param key 1 … 512 UTF-16 units
    */
   take(key: string): SharedTake | Promise<SharedTake> {
@@ -98,7 +99,7 @@ export class SharedRateLimiter {
     return this.#table.take(place.slot, place.generation, this.#limit) ?? this.#takeFromActor(key);
   }
 
-  /** Many requests of a new key come at once; one asks. */
+  /** Many requests with a new key may arrive at once; only one asks for a slot. */
   #assign(key: string): Promise<{ slot: number; generation: number } | null> {
     const before = this.#asked.get(key);
     if (before !== undefined) return before;
@@ -132,7 +133,7 @@ export class OwnBuckets {
     this.#table = new RateTable(new ArrayBuffer(OWN_SLOTS * 12), now);
   }
 
-  /** Of more keys than there are slots, the one that came first loses its bucket. */
+  /** If there are more keys than slots, the oldest key loses its bucket. */
   take(key: string): SharedTake {
     let place = this.#slots.get(key);
     if (place === undefined) {
@@ -148,18 +149,20 @@ export class OwnBuckets {
   }
 }
 
-/** These buckets are not given out, so no bucket changes its owner. */
+/** The constant generation of these slots, which never change their owner. */
 const FIRST_GENERATION = 0;
 
 /**
- * Buckets that all threads share, one for each group of keys with the same remainder of their digests. So they are bounded
- * whatever the keys are, and no slot has to be given out.
+ * Buckets that all threads share. Keys whose digests have the same remainder share a bucket, so the number of buckets
+ * is fixed and slots need not be assigned.
  */
 export class SharedBuckets {
   readonly #limit: RateLimit;
   readonly #table: RateTable;
 
-  /** @param memory made by `allocateRateTable` and given to no other client */
+  /**
+   * @param memory made by `allocateRateTable`, and used by no other client
+   */
   constructor(memory: SharedArrayBuffer, limit: RateLimit, now: ReadNs = readMonotonicNs) {
     this.#limit = limit;
     this.#table = new RateTable(memory, now);

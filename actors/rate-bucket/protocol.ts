@@ -1,11 +1,10 @@
 /**
- * What a rate bucket understands. One actor a limited key (an API key, a user); it lives in memory.
- * Any thread.
+ * The rate bucket's messages. Each limited key (an API key, a user) has one actor, in memory only. Any thread.
  */
 
 export const RATE_BUCKET_KIND = 'rate-bucket';
 
-/** A limit: `burst` tokens at most, `rate_per_s` new ones a second, spread evenly. */
+/** A limit: at most `burst` tokens, refilled evenly at `rate_per_s`. */
 export interface RateLimit {
   /** > 0 */
   rate_per_s: number;
@@ -13,7 +12,7 @@ export interface RateLimit {
   burst: number;
 }
 
-/** The limit comes with each message, so that a change of it holds from the next request on. */
+/** Each message contains the limit, so that a change applies from the next request on. */
 export interface TakeRequest extends RateLimit {
   /** Tokens to take, ≥ 0; 0 only looks. */
   cost: number;
@@ -23,13 +22,13 @@ export interface TakeReply {
   allowed: boolean;
   /** Whole tokens left. */
   remaining: number;
-  /** When the same take would be allowed, in milliseconds from now; 0 when it was, null when it never will be. */
+  /** Milliseconds until the same take would be allowed; 0 if it was allowed, null if it never will be. */
   retry_after_ms: number | null;
-  /** When the bucket is full again if no more is taken, in milliseconds from now. */
+  /** Milliseconds until the bucket is full, if no more is taken. */
   full_after_ms: number;
 }
 
 export type RateBucketProtocol = {
-  /** Takes the tokens or none. Refused with `bad_limit` when a number is out of its range. */
+  /** Takes all the tokens or none. Refused with `bad_limit` if a number is out of range. */
   take: { request: TakeRequest; reply: TakeReply };
 };

@@ -1,7 +1,8 @@
 /**
- * Gives out the slots of the shared rate table: one a limited key, the same to every thread that asks. When slots run out, it
- * takes back those that are full and idle. After a restart no slot has an owner. Each slot that it gives out anew
- * changes its generation, so that a thread that still uses it asks again and gets a full bucket. Actor thread.
+ * Assigns the slots of the shared rate table: one for each limited key, the same for all threads. When no slot is
+ * free, it takes back slots that are full and idle. After a restart all slots are free. Each assignment changes the
+ * slot's generation, so a thread that still uses the slot notices it, asks again, and gets a full bucket. Actor
+ * thread.
  */
 import type { Behaviour, Outcome, ReplyToken } from '../../src/runtime/protocol.ts';
 import {
@@ -17,12 +18,12 @@ interface Slots {
   owned: Map<string, { slot: number; generation: number } | null>;
   /** By slot. */
   keys: Map<number, string>;
-  /** Who waits for a slot that is being opened. */
+  /** Callers that wait for a slot that is being opened. */
   waiting: Map<string, ReplyToken[]>;
-  /** From here on no slot was ever given out. */
+  /** The first slot that was never assigned. */
   next: number;
   free: number[];
-  /** How many the table has; null until it was asked. */
+  /** Number of slots in the table; null before it was read. */
   total: number;
   isReclaiming: boolean;
   /** Not before this moment again. */
@@ -34,11 +35,11 @@ interface SlotsInternal {
   reclaimed: Outcome<number[]>;
 }
 
-/** Taken back after so long without a take. Longer than a full refill of any sensible limit. */
+/** A slot without a take for this long may be taken back. Longer than a full refill at any sensible limit. */
 const IDLE_MS = 60_000;
 /** Slots taken back at once. */
 const RECLAIM_MAX = 8_192;
-/** A table that is full of busy keys is not searched at every request. */
+/** Pause between two searches for idle slots, so that a table full of busy keys is not searched at every request. */
 const RECLAIM_PAUSE_MS = 1_000;
 
 /** @param total slots of the table */
@@ -107,7 +108,7 @@ export function rateSlots(total: number): Behaviour<RateSlotsProtocol, Slots, ne
   };
 }
 
-/** Frees a slot. Without a key it is free already, or on its way to a new owner. */
+/** Frees a slot. A slot without a key is already free, or is being assigned. */
 function release(slots: Slots, slot: number): void {
   const key = slots.keys.get(slot);
   if (key === undefined) return;

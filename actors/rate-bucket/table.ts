@@ -1,16 +1,16 @@
 /**
- * Rate buckets in memory that threads share: a take is a few atomic operations on one 64-bit word, no message, no
- * lock. A bucket is one number, the theoretical arrival time of GCRA (ITU-T I.371, annex A): the moment at which it
- * would be full again. It is a token bucket with the tokens spread evenly, exact over all threads: a word changes only
- * by compare-and-exchange, so no take is lost or counted twice.
- *
- * Slots are given out by one actor (slots.ts). Each has a generation that counts its owners; a thread that still knows
- * an earlier owner sees another generation and asks anew. A slot may change hands between that look and the take: one
- * request of a thread may then be counted in a stranger's bucket, at most once for each change of hands. Any thread.
+ * Rate buckets in memory that all threads share. A take is a few atomic operations on one 64-bit word, without
+ * messages or locks. A bucket is one number, the theoretical arrival time of GCRA (ITU-T I.371, annex A): the time at
+ * which the bucket would be full again. This equals a token bucket with evenly spread tokens. It is exact across
+ * threads: a word changes only by compare-and-exchange, so no take is lost or counted twice.
+ * One actor assigns the slots (slots.ts). Each slot has a generation, which changes with its owner. A thread that
+ * knows an earlier owner sees another generation and asks again. A slot may change its owner between that check and
+ * the take: then one request of a thread is counted in another key's bucket, at most once for each change. Any
+ * thread.
  */
 import type { RateLimit } from './protocol.ts';
 
-/** Keys whose rate shared memory counts at once. Actors count the rest. */
+/** Most keys that are counted in shared memory at once. Actors count the others. */
 export const RATE_SLOTS = 65_536;
 
 /** One take's outcome. */
@@ -18,23 +18,23 @@ export interface SharedTake {
   allowed: boolean;
   /** Whole tokens left. */
   remaining: number;
-  /** Until the bucket is full again if no more is taken. */
+  /** Time until the bucket is full, if no more is taken. */
   full_after_ms: number;
 }
 
 const NS_PER_S = 1e9;
 const NS_PER_MS = 1e6;
 const BYTES_PER_SLOT = 12;
-/** 73 years: what a 64-bit word holds besides the time since the machine's start. */
+/** 73 years: what remains of a 64-bit word beside the time since the machine's start. */
 const DEPTH_NS_MAX = 2 ** 61;
 
-/** Nanoseconds on the machine's monotonic clock, which all threads of a process read alike. */
+/** Nanoseconds on the machine's monotonic clock, which is the same for all threads of a process. */
 export type ReadNs = () => number;
 
 /**
- * What a thread adds to its own `performance.now()`, which begins in each thread at another moment and costs a third of
- * what `hrtime` does. The two clocks cannot be read at the same moment. A thread that has to wait for a core between the
- * two reads would be ahead of the others by its wait, so the closest of several pairs counts.
+ * The offset to add to this thread's `performance.now()`, which starts at a different time in each thread but costs a
+ * third of `hrtime`. The two clocks cannot be read at the same time, and a thread that loses its core between the two
+ * reads would get too large an offset. So several pairs are read, and the closest pair counts.
  */
 export function findOriginNs(readHrtimeNs: ReadNs = () => Number(process.hrtime.bigint())): number {
   let closest = { gapMs: Infinity, originNs: 0 };
@@ -57,7 +57,9 @@ export class RateTable {
   readonly #generations: Int32Array;
   readonly #now: ReadNs;
 
-  /** @param memory made by {@link allocateRateTable}; plain memory serves one thread */
+  /**
+   * @param memory made by {@link allocateRateTable}; for one thread, plain memory is enough
+   */
   constructor(memory: SharedArrayBuffer | ArrayBuffer, now: ReadNs = readMonotonicNs) {
     this.slots = memory.byteLength / BYTES_PER_SLOT;
     this.#fullAtNs = new BigInt64Array(memory, 0, this.slots);
@@ -67,8 +69,8 @@ export class RateTable {
 
   /**
    * Takes one token.
-   * @param generation that the slot had when it was given out
-   * @returns null when the slot has another owner by now
+   * @param generation of the slot when it was assigned
+   * @returns null if the slot has another owner now
    */
   take(slot: number, generation: number, { rate_per_s, burst }: RateLimit): SharedTake | null {
     if (Atomics.load(this.#generations, slot) !== generation) return null;
@@ -76,11 +78,12 @@ export class RateTable {
     const depthNs = Math.min(DEPTH_NS_MAX, burst * spacingNs);
     for (;;) {
       const before = Atomics.load(this.#fullAtNs, slot);
-      // Read after the bucket. A time from before another thread's take would show the bucket fuller than it is.
+      // The clock is read after the bucket. An earlier time than another thread's take would make the bucket look
+      // fuller than it is.
       const now = this.#now();
       const backlogNs = Math.max(0, Number(before) - now);
       const afterNs = backlogNs + spacingNs;
-      // Half a nanosecond for what rounding to whole ones adds.
+      // Allows half a nanosecond for rounding to whole nanoseconds.
       if (afterNs > depthNs + burst / 2 + 1) return describe(false, backlogNs, depthNs, spacingNs);
       const after = BigInt(Math.round(now + afterNs));
       if (Atomics.compareExchange(this.#fullAtNs, slot, before, after) === before) {
@@ -90,8 +93,8 @@ export class RateTable {
   }
 
   /**
-   * Gives a slot to a new owner, with a full bucket.
-   * @returns its new generation
+   * Gives a slot with a full bucket to a new owner.
+   * @returns the new generation
    */
   open(slot: number): number {
     const generation = Atomics.add(this.#generations, slot, 1) + 1;
@@ -99,7 +102,7 @@ export class RateTable {
     return generation;
   }
 
-  /** Slots whose buckets have been full for so long, at most so many: their owners lose nothing. */
+  /** At most `max` slots whose buckets have been full for this long, so that their owners lose nothing. */
   findIdle(idleMs: number, max: number): number[] {
     const before = BigInt(Math.round(this.#now() - idleMs * NS_PER_MS));
     const idle: number[] = [];

@@ -1,4 +1,6 @@
-/** The adapter through which a run reads what it answered to a step before. Server threads. */
+/**
+ * Reads a run's earlier answers from storage. Server threads.
+ */
 import { readAnswer } from '../../src/domain/run.ts';
 import { RUN_STEP_KEYS, RUN_STEPS, type RunStepRow, runStepKey } from '../../src/domain/run-rows.ts';
 import type { TableReader } from '../../src/storage/tables.ts';
@@ -26,7 +28,9 @@ export class StepAnswersAdapter {
     this.#runs = runs;
   }
 
-  /** @returns those of the keys that the run has, with their values */
+  /**
+   * @returns the given keys that the run has, with their values
+   */
   async findKnown({ org_id, run_id, keys }: KnownKeysRequest): Promise<KnownKey[]> {
     return keys.flatMap((key): KnownKey[] => {
       const value = this.#runs.get<KnownKey[1]>(RUN_STEP_KEYS, [org_id, run_id, key]);
@@ -34,7 +38,9 @@ export class StepAnswersAdapter {
     });
   }
 
-  /** @returns the first answer to the step, or null when there is no such step */
+  /**
+   * @returns the first answer to the step, or null if the run has no such step
+   */
   async read(request: AnswerRequest): Promise<string | null> {
     const row = this.#runs.get<RunStepRow>(RUN_STEPS, runStepKey(request, request.step_index));
     return row === undefined ? null : readAnswer(row.answer);

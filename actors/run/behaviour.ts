@@ -77,7 +77,7 @@ interface Lookup {
   step: RecordableStep;
   /** The run's number of late steps when storage was asked. */
   late_steps: number;
-  /** When the run had started: a new run may have taken its name. */
+  /** Start time of the run, because a new run may have the same id by now. */
   of: number;
 }
 
@@ -97,7 +97,7 @@ interface RunInternal {
   sweep: null;
 }
 
-/** The parts of a context that the functions below need, independent of the message's answer. */
+/** The parts of a context that do not depend on the type of the message's answer. */
 type RunContext = Pick<
   Context<RunState, RunEvent, RunInternal, never>,
   'persist' | 'write' | 'io' | 'tell' | 'count' | 'setTimer' | 'now_ms'
@@ -107,7 +107,7 @@ type Run = Behaviour<RunProtocol, RunState, RunEvent, RunInternal>;
 
 export const run: Run = createRun(true);
 
-/** The same without a live stream: sends nothing to a hub. */
+/** The same without a live stream: sends no messages to a hub. */
 export const unwatchedRun: Run = createRun(false);
 
 function createRun(isWatched: boolean): Run {
@@ -127,7 +127,7 @@ function createRun(isWatched: boolean): Run {
       snapshot: {
         version: 3,
         every_events: 64,
-        // A finished run has no monitors, so its snapshot takes less room than its steps' events.
+        // A finished run has no monitors, so its snapshot is smaller than its steps' events.
         isDue: ({ finish }) => finish !== null,
         encode: encodeState,
         decode: decodeState,
@@ -477,7 +477,7 @@ function decodeState(data: unknown, version: number): RunState {
   return { ...state, monitors: { ...monitors, memory: restoreMemory(whole) } };
 }
 
-/** From version 3 on: the memory without its zeros, most of it in a short run. */
+/** From version 3 on: the monitors' memory without its zeros, which are most of it in a short run. */
 type StoredMonitors = NonNullable<RunState['monitors']> & { memory_bytes: number };
 
 function encodeState(state: RunState): unknown {
@@ -494,7 +494,7 @@ function encodeState(state: RunState): unknown {
   };
 }
 
-/** A step's features without their zeros, four of five bytes; events of former versions have none of `feature_bytes`. */
+/** A step's features without zeros, which are four of five bytes; events of former versions lack `feature_bytes`. */
 type StoredDigest = StepEvent['digest'] & { feature_bytes?: number };
 
 function encodeEvent(event: RunEvent): unknown {

@@ -1,4 +1,6 @@
-/** Asks runs. The only place that makes their messages. Server threads. */
+/**
+ * Sends runs' messages; no other file does. Server threads.
+ */
 import type { AuditEntry } from '../../src/domain/account.ts';
 import type { MonitorStep } from '../../src/domain/monitors/masked-step.ts';
 import type { RunStart, RunTotals } from '../../src/domain/run.ts';
@@ -23,16 +25,17 @@ const RUN_DELETIONS_RESUMED = 1_000;
 
 export { RUN_REFUSALS } from './protocol.ts';
 
-/** Whose run, and the project that the caller is held to (null: none). */
+/** The run's organization, and the project to which the caller is limited (null: no limit). */
 interface RunScope {
   org_id: string;
   project_id: string | null;
 }
 
 /**
- * Every method throws {@link CatalogueError}: `not_found` for a run that is not there or not the caller's, `conflict`
- * where its state forbids it, `unavailable` when it cannot be asked now (whether it was done is then unknown, and
- * sending it again is safe), `internal` for a fault of ours. Answers are JSON, sent to the caller as they are.
+ * Every method throws {@link CatalogueError}: `not_found` if the run does not exist or belongs to another tenant;
+ * `conflict` if its state does not allow the request; `unavailable` if it does not answer (the outcome is then
+ * unknown, and repeating the request is safe); `internal` for a bug. Answers are JSON, which the caller receives
+ * unchanged.
  */
 export class RunClient {
   readonly #asker: Asker;
@@ -45,7 +48,7 @@ export class RunClient {
     return this.#ask(start.facts.org_id, start.facts.run_id, 'start', start);
   }
 
-  /** Answers an equal start again; `not_found` where there was none. */
+  /** Answers a repeated start; `not_found` if there was no start. */
   repeatStart(start: Omit<RunStart, 'profile'>): Promise<string> {
     return this.start({ ...start, profile: null, is_repeat_only: true });
   }
@@ -54,7 +57,7 @@ export class RunClient {
     return this.#ask(scope.org_id, runId, 'step', packStep(scope.project_id, step));
   }
 
-  /** Steps that records of telemetry report; a call that has been reported before counts no more. */
+  /** Steps that telemetry reports. A call that was reported before is not counted again. */
   keyedSteps(
     { org_id, project_id }: RunScope,
     runId: string,
@@ -71,17 +74,17 @@ export class RunClient {
     return this.#ask(org_id, runId, 'evaluate', { project_id });
   }
 
-  /** What it adds up to so far. */
+  /** The run's totals so far. */
   totals({ org_id, project_id }: RunScope, runId: string): Promise<RunTotals> {
     return this.#ask(org_id, runId, 'totals', { project_id });
   }
 
-  /** Deletes the run, whatever it is doing, with an entry of the audit log where one is given. */
+  /** Deletes the run in any state, and writes the audit entry, if given. */
   async delete({ org_id, project_id }: RunScope, runId: string, audit: AuditEntry | null): Promise<void> {
     await this.#ask(org_id, runId, 'delete', { project_id, audit });
   }
 
-  /** Goes on with deletions that a stop or a crash cut short. @param runs tables of `runs.mdb` */
+  /** Resumes deletions that a stop or a crash interrupted. @param runs tables of `runs.mdb` */
   async resumeDeletions(runs: TableReader): Promise<void> {
     const left = [...runs.range(RUN_DELETIONS, { prefix: [], limit: RUN_DELETIONS_RESUMED })];
     for (const { row } of left) await this.#ask(String(row[0]), String(row[1]), 'wake', null);

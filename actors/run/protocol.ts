@@ -1,6 +1,6 @@
 /**
- * What a run understands. One actor a run of an organization, whatever its project; its answers are JSON that goes to
- * the caller as it is. Any thread.
+ * A run's messages. Each run of an organization has one actor, whatever its project. Its answers are JSON, which the
+ * caller receives unchanged. Any thread.
  */
 import { createHash } from 'node:crypto';
 import type { AuditEntry } from '../../src/domain/account.ts';
@@ -23,11 +23,11 @@ export const RUN_REFUSALS = {
 
 export type RunRefusalCode = keyof typeof RUN_REFUSALS;
 
-/** What an evaluation of the run gives. */
+/** The result of an evaluation of the run. */
 export interface EvaluateReply {
   json: string;
   inject: boolean;
-  /** Steps that the run has: two answers with as many hand out the same intervention. */
+  /** Number of the run's steps: two answers with the same number contain the same intervention. */
   steps: number;
   /** The run's own. */
   project_id: string;
@@ -35,11 +35,11 @@ export interface EvaluateReply {
 
 interface DeleteRequest {
   project_id: string | null;
-  /** Written with the deletion; null: the caller records the deletion elsewhere. */
+  /** Entry that is written with the deletion; null: the caller records it elsewhere. */
   audit: AuditEntry | null;
 }
 
-/** A step that a record of telemetry reports, and that has no index. */
+/** A step that telemetry reports, without an index. */
 export interface KeyedStep extends Pick<CallReport, 'key' | 'told_by' | 'call'> {
   step: Omit<MonitorStep, 'step_index'>;
 }
@@ -52,26 +52,26 @@ export interface KeyedStepsRequest {
 
 export interface KeyedStepsReply {
   recorded: number;
-  /** New ones that came too late: the run is finished. */
+  /** New steps that arrived after the run's finish. */
   refused: number;
 }
 
 export type RunProtocol = {
   start: { request: RunStart; reply: string };
   step: { request: StepMessage; reply: string };
-  /** Each gets the next index of the run, unless the call has been reported before. */
+  /** Each step gets the next index of the run, unless the call was reported before. */
   keyed_steps: { request: KeyedStepsRequest; reply: KeyedStepsReply };
   finish: { request: { project_id: string | null; outcome: string }; reply: string };
   evaluate: { request: { project_id: string | null }; reply: EvaluateReply };
-  /** What a run that is not finished adds up to so far. */
+  /** The totals so far of a run that is not finished. */
   totals: { request: { project_id: string | null }; reply: RunTotals };
-  /** Answered once the run is hidden; the steps of a long run are deleted a moment later. */
+  /** Answered when the run is hidden; the steps of a long run are deleted shortly after. */
   delete: { request: DeleteRequest; reply: null };
-  /** Goes on with a deletion that a crash left; answered at once. */
+  /** Resumes a deletion that a crash interrupted; answered at once. */
   wake: { request: null; reply: null };
 };
 
-/** Where the run lives. Ids hold no line end; those that are too long for a key together are hashed. */
+/** The address of a run. Ids contain no line end; ids that are together too long for a key are hashed. */
 export function runAddress(orgId: string, runId: string): ActorAddress {
   const key = `${orgId}\n${runId}`;
   if (key.length <= MAX_KEY_LENGTH) return { kind: RUN_KIND, key };

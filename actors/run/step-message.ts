@@ -1,6 +1,6 @@
 /**
- * A step on its way to its run. The sender masks the step and makes its digest, which is most of a step's work; the run,
- * which takes one step after the other, does the rest. Server threads.
+ * A step on its way to its run. The sender masks the step and computes its digest, which is most of the work. The
+ * run, which handles one step at a time, does the rest. Server threads.
  */
 import { digestStep, type StepDigest } from '../../src/domain/monitors/digest.ts';
 import {
@@ -11,9 +11,9 @@ import {
 } from '../../src/domain/monitors/masked-step.ts';
 import type { StepEvent } from '../../src/domain/run.ts';
 
-/** By position: msgpack writes and reads it in half the time of named fields. */
+/** An array, because msgpack encodes and decodes it in half the time of an object. */
 export type StepMessage = readonly [
-  /** The project that the caller is held to; null: none. */
+  /** The project to which the caller is limited; null: no limit. */
   project_id: string | null,
   step_index: number,
   is_error: boolean,
@@ -44,13 +44,15 @@ export function stepIndexOf(message: StepMessage): number {
   return message[1];
 }
 
-/** A step as a run records it: its event, and the texts of its row. */
+/** A step in the form in which a run records it: its event, and the texts of its row. */
 export interface RecordableStep {
   event: StepEvent;
   copy: StepTextFields;
 }
 
-/** @param atMs when the step reached its run */
+/**
+ * @param atMs when the step reached its run
+ */
 export function unpackStep(message: StepMessage, atMs: number): RecordableStep {
   const [, step_index, is_error, tokens, [action, input, thought, outcome, features], texts] = message;
   const digest: StepDigest = { step_index, action, input, thought, outcome, features };

@@ -1,4 +1,6 @@
-/** Asks usage meters. The only place that makes their messages. Server threads. */
+/**
+ * Sends the usage meters' messages; no other file does. Server threads.
+ */
 import type { EvaluatedSteps } from '../../src/domain/evaluated-runs.ts';
 import type { UsageCounts } from '../../src/domain/usage.ts';
 import { CatalogueError } from '../../src/errors.ts';
@@ -14,7 +16,7 @@ import {
 
 export type { CountReply, InterveneReply } from './protocol.ts';
 
-/** A commit without a sync takes microseconds, on a struggling machine a second. */
+/** A commit without a sync takes microseconds, on an overloaded machine a second. */
 const DEADLINE_MS = 5_000;
 
 export class UsageMeterClient {
@@ -25,23 +27,23 @@ export class UsageMeterClient {
   }
 
   /**
-   * Counts a retrieval that found something: the call always, the intervention if it is under the cap. Durable when this
-   * returns.
+   * Counts a retrieval that found something: always the call, and the intervention if it is under the cap. Stored
+   * when this resolves.
    * @param orgId 1 … 512 UTF-16 units
-   * @param cap interventions of this UTC month, null for no cap; exactly so many are allowed
+   * @param cap most interventions in this UTC month; null for no cap
    * @param patterns how many were found, ≥ 1
-   * @throws CatalogueError `unavailable` when that cannot be counted now: then nothing may be served
+   * @throws CatalogueError `unavailable` if it cannot be counted now: then nothing may be served
    */
   intervene(orgId: string, projectId: string, cap: number | null, patterns: number): Promise<InterveneReply> {
     return this.#ask(orgId, 'intervene', { project_id: projectId, cap, patterns });
   }
 
   /**
-   * Adds to the counters of this day. Durable when this returns.
+   * Adds to the counters of this day. Stored when this resolves.
    * @param counts whole numbers ≥ 0
-   * @param once names the intervention among them. One of that name is counted once, as long as it is among the
-   *   organization's last {@link USAGE_ONCE_NAMES}; the other counts are added each time
-   * @throws CatalogueError `unavailable` when that cannot be counted now
+   * @param once names the intervention among them. An intervention with this name is counted once, while it is among
+   *   the organization's last {@link USAGE_ONCE_NAMES}; the other counts are added each time
+   * @throws CatalogueError `unavailable` if it cannot be counted now
    */
   count(orgId: string, projectId: string, counts: Partial<UsageCounts>, once?: string): Promise<CountReply> {
     const request: CountRequest = { project_id: projectId, counts };
@@ -50,9 +52,9 @@ export class UsageMeterClient {
   }
 
   /**
-   * Counts an evaluation of posted steps, and the intervention if it hands one out for the first time. Durable when this
-   * returns. The same steps, at the same time or later, have the same answer on all server threads.
-   * @throws CatalogueError `unavailable` when that cannot be counted now
+   * Counts an evaluation of posted steps, and its intervention when it is returned for the first time. Stored when
+   * this resolves. The same steps always get the same answer, on all server threads.
+   * @throws CatalogueError `unavailable` if it cannot be counted now
    */
   evaluate(orgId: string, projectId: string, steps: EvaluatedSteps): Promise<EvaluateStepsReply> {
     return this.#ask(orgId, 'evaluate', { project_id: projectId, steps });

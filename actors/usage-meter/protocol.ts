@@ -1,6 +1,6 @@
 /**
- * What the usage meter understands. One actor an organization, its key the organization's id: it counts what the
- * organization used, and lets no more retrievals intervene than its plan allows. Any thread.
+ * The usage meter's messages. Each organization has one actor, whose key is the organization's id. It counts usage,
+ * and limits the retrievals that may intervene to those of the plan. Any thread.
  */
 import type { EvaluatedSteps } from '../../src/domain/evaluated-runs.ts';
 import type { UsageCounts } from '../../src/domain/usage.ts';
@@ -10,22 +10,22 @@ export const USAGE_METER_KIND = 'usage-meter';
 interface InterveneRequest {
   /** Of the counters' row. */
   project_id: string;
-  /** Interventions in this UTC month, of both kinds, beyond which none is allowed; null: no cap. */
+  /** Most interventions of both kinds in this UTC month; null: no cap. */
   cap: number | null;
-  /** How many patterns were found: what is served if it is allowed. */
+  /** Number of patterns found, which are served if it is allowed. */
   patterns: number;
 }
 
 export interface InterveneReply {
   allowed: boolean;
-  /** Interventions in this UTC month, this one included. */
+  /** Interventions in this UTC month, including this one. */
   used: number;
 }
 
 export interface CountRequest {
   project_id: string;
   counts: Partial<UsageCounts>;
-  /** Names the intervention among `counts`: it counts once, however often it is asked for. */
+  /** Names the intervention among `counts`, so that it counts once, however often it is reported. */
   once?: string;
 }
 
@@ -36,25 +36,25 @@ interface EvaluateStepsRequest {
 }
 
 export interface EvaluateStepsReply {
-  /** The streak's text is to be handed out. */
+  /** Whether the streak's text should be returned. */
   due: boolean;
-  /** The same steps were evaluated before: the answer is the same, and its intervention has been counted. */
+  /** The same steps were evaluated before: the answer is the same, and its intervention is already counted. */
   is_repeat: boolean;
 }
 
 export interface CountReply {
   /** Interventions in this UTC month. */
   used: number;
-  /** Whether the intervention named by `once` had been counted before. */
+  /** Whether the intervention named by `once` was already counted. */
   is_repeat: boolean;
 }
 
 export type UsageMeterProtocol = {
-  /** A retrieval found something: counted as a call, and as an intervention if that is under the cap. */
+  /** A retrieval found something: counts the call, and the intervention if it is under the cap. */
   intervene: { request: InterveneRequest; reply: InterveneReply };
   /** Counts what happened; nothing is refused. */
   count: { request: CountRequest; reply: CountReply };
-  /** Counts an evaluation of posted steps, and says whether it hands a text out. */
+  /** Counts an evaluation of posted steps, and decides whether it returns a text. */
   evaluate: { request: EvaluateStepsRequest; reply: EvaluateStepsReply };
   /** Interventions in this UTC month. */
   used: { request: null; reply: { used: number } };
