@@ -1,6 +1,6 @@
 /**
- * How the addons of this folder read arguments from JavaScript and return results. Plain Node-API. A wrong argument
- * throws in JavaScript, and the function here returns false.
+ * Reads the addons' arguments from JavaScript and returns results. Plain Node-API. For a wrong argument, the
+ * functions here throw in JavaScript and return false.
  */
 #pragma once
 
@@ -24,7 +24,7 @@ inline bool ReadArguments(napi_env env, napi_callback_info info, size_t count, n
   return true;
 }
 
-/** A typed array of the one kind. Throws in JavaScript and returns false for anything else. */
+/** A typed array of this type. Throws in JavaScript and returns false for anything else. */
 template <typename T>
 bool ReadNumbers(napi_env env, napi_value value, napi_typedarray_type wanted, T** data, size_t* length) {
   napi_typedarray_type type;
@@ -39,7 +39,7 @@ bool ReadNumbers(napi_env env, napi_value value, napi_typedarray_type wanted, T*
   return true;
 }
 
-/** A whole number of 32 bits, `least` or more. */
+/** A 32-bit integer, at least `least`. */
 inline bool ReadWhole(napi_env env, napi_value value, uint32_t least, uint32_t* into) {
   double number = 0;
   if (napi_get_value_double(env, value, &number) != napi_ok) {
@@ -60,9 +60,9 @@ inline napi_value MakeNumber(napi_env env, double value) {
 }
 
 /**
- * setWidestLevel(level): uses no wider instructions than those of the level, from 0 on (what every processor of the kind
- * has), in the whole process. For tests, while no other thread is in the addon.
- * @returns the level that is used: the processor may have less
+ * setWidestLevel(level): limits the instructions in the whole process to those of the level. Level 0 has what every
+ * processor of this architecture has. For tests, while no other thread is in the addon.
+ * @returns the level in use, which is lower if the processor has fewer instructions
  */
 template <uint32_t (*use)(uint32_t level)>
 napi_value SetWidestLevel(napi_env env, napi_callback_info info) {
@@ -72,7 +72,7 @@ napi_value SetWidestLevel(napi_env env, napi_callback_info info) {
   return MakeNumber(env, use(level));
 }
 
-/** Puts functions among a module's exports. @returns the exports */
+/** Adds functions to a module's exports. @returns the exports */
 inline napi_value Export(napi_env env, napi_value exports,
                   std::initializer_list<std::pair<const char*, napi_callback>> functions) {
   for (const auto& [name, function] : functions) {

@@ -1,21 +1,22 @@
 /**
- * The byte functions, from the addon where it was compiled (`compile.mjs`), else from its TypeScript fallback. Any thread.
+ * The byte functions: from the addon if it was compiled (`compile.mjs`), otherwise from the TypeScript fallback. Any
+ * thread.
  */
 
 import type { ByteEngine } from './byte-functions.ts';
 import { fallback } from './fallback.ts';
 import { loadFunctions, type Widths } from './load-functions.ts';
 
-/** From so many bytes on, the call pays. */
+/** From this length on, a native call is faster. */
 const NATIVE_COPY_BYTES = 1_024;
 
-/** Copies bytes to and from memory that may be shared. @throws {RangeError} when they do not fit */
+/** Copies bytes; both memories may be shared. @throws {RangeError} if they do not fit */
 export function copyBytes(from: Uint8Array, into: Uint8Array, at: number): void {
   if (from.length < NATIVE_COPY_BYTES) into.set(from, at);
   else byteEngine.copyBytes(from, into, at);
 }
 
-/** Needles for `findAnyNeedle`: for each its length (u32, little endian) and its bytes. */
+/** Encodes needles for `findAnyNeedle`: for each its length (u32, little endian) and its bytes. */
 export function packNeedles(needles: readonly Uint8Array[]): Uint8Array {
   const parts: Uint8Array[] = [];
   for (const needle of needles) {
@@ -26,7 +27,7 @@ export function packNeedles(needles: readonly Uint8Array[]): Uint8Array {
   return Buffer.concat(parts);
 }
 
-/** The addon; null when it was not compiled, or for another platform, or from other sources. */
+/** The addon; null if it was not compiled, or was compiled for another platform or from other sources. */
 export function loadAddon(): (ByteEngine & Widths) | null {
   const names = Object.keys({ ...fallback, setWidestLevel: null }).filter((name) => name !== 'kind');
   const addon = loadFunctions<ByteEngine & Widths>('bytes.node', names);

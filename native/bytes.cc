@@ -1,11 +1,9 @@
 /**
- * The byte work of the capture writer in C++. Each function does what that of the same name in `fallback.ts` does, which says
- * what and why; `test/native` compares the two.
- * Plain Node-API, so that one binary serves every Node. Nothing is kept between calls and nothing outlives one, so it may
- * run on any thread.
- *
- * The work itself is in `bytes/`, one noun each, in headers, so that the compiler sees all of it and inlines the loops.
- * This file has what JavaScript calls.
+ * The capture writer's byte functions in C++. Each function equals the function of the same name in `fallback.ts`,
+ * which documents it; `test/native` compares the two. Plain Node-API, so that one binary works with every version of
+ * Node. Any thread: no state is kept between calls.
+ * The work is in the headers of `bytes/`, one subject each, so that the compiler can inline all loops. This file has
+ * the functions that JavaScript calls.
  */
 #include <node_api.h>
 
@@ -154,7 +152,7 @@ napi_value MeasureCommonSuffix(napi_env env, napi_callback_info info) {
   return MakeNumber(env, most == 0 ? 0 : static_cast<double>(CountEqualBehind(a.data + a_to, b.data + b_to, most)));
 }
 
-/** The arguments of copyBytes and copyBytesAside. @returns whether they are as they should be */
+/** Reads the arguments of copyBytes and copyBytesAside. @returns whether they are valid */
 bool ReadCopy(napi_env env, napi_callback_info info, Bytes* from, uint8_t** into) {
   napi_value arguments[3];
   Bytes whole;

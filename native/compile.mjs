@@ -1,14 +1,13 @@
 /**
- * Compiles the native code: the addons in this folder, one of them with hnswlib in it, with the C++ compiler alone.
- * Run by npm after an install (`postinstall`), by hand with `node native/compile.mjs [compiler]`. Plain JavaScript, and nothing newer
- * than Node 14 knows, since npm may run it under the machine's own Node.
- *
- * Why not node-gyp: it wants python3 and make, and fetches Node's headers from nodejs.org. Node-API is stable, its
- * headers are a package, and one file needs one call of the compiler. What is up to date is left alone.
- *
- * It never fails an install: without a compiler the program runs all the same, slower (`native/` has a TypeScript fallback
- * for bytes, texts and vectors, the search an exact index, sockets are used as Node has them, and what another process
- * stores goes there through a pipe).
+ * Compiles the native code, the addons in this folder (one of them includes hnswlib), with only a C++ compiler. npm
+ * runs it after an install (`postinstall`); by hand: `node native/compile.mjs [compiler]`. Plain JavaScript for Node
+ * 14 and newer, because npm may run it with the machine's own Node.
+ * It does not use node-gyp, which needs python3 and make, and downloads Node's headers from nodejs.org. Node-API is
+ * stable, its headers are a package, and one file needs one call of the compiler. Up-to-date addons are not compiled
+ * again.
+ * It never fails an install: without a compiler the program runs, but slower. `native/` has a TypeScript fallback for
+ * bytes, texts and vectors; searches use an exact index; sockets work as in Node; and data for other processes goes
+ * through a pipe.
  */
 
 import { spawnSync } from 'node:child_process';
@@ -34,12 +33,12 @@ const require = createRequire(import.meta.url);
 const here = dirname(fileURLToPath(import.meta.url));
 
 /**
- * @typedef {{ name: string, sources: string[], target: string, includes: string[] }} Addon of the sources the first is
- *   compiled, the others are what it includes; headers of packages are in the folders of `includes`
+ * @typedef {{ name: string, sources: string[], target: string, includes: string[] }} Addon the first of the sources
+ *   is compiled, and includes the others; `includes` are the folders with the headers of packages
  */
 
 /**
- * What is compiled. All use Node-API and nothing else of Node, so that one binary serves every version of Node.
+ * The addons to compile. All use only Node-API, so that one binary works with every version of Node.
  * @returns {Addon[]}
  */
 export function listAddons() {
@@ -50,7 +49,7 @@ export function listAddons() {
     target: join(here, 'build', `${name}.node`),
     includes: [],
   }));
-  // hnswlib itself is headers, which come with the package; its addon is not used.
+  // hnswlib consists of headers, which the package contains; the package's addon is not used.
   const hnswlib = findPackage('hnswlib-node');
   if (hnswlib !== null) {
     addons.push({
@@ -69,13 +68,13 @@ export function listAddons() {
   return addons;
 }
 
-/** The headers of an addon, in the folder of its name. */
+/** The headers of an addon, in the folder with its name. */
 function listParts(name) {
   const folder = join(here, name);
   return existsSync(folder) ? listSources(folder) : [];
 }
 
-/** A package's folder, wherever npm put it; null when it is not there. */
+/** A package's folder, wherever npm installed it; null if it is not installed. */
 function findPackage(name) {
   try {
     return dirname(require.resolve(`${name}/package.json`));
@@ -102,9 +101,9 @@ export function findFirst(compilers) {
 }
 
 /**
- * What the compiler is told besides where to put the binary.
+ * The compiler's arguments, except for the output path.
  * @param {Addon} addon
- * @param {string[]} ways how the binary is made: what a developer's check asks for instead of what a user gets
+ * @param {string[]} ways options for the binary, which differ for developers' checks
  */
 export function listArguments(addon, ways = ['-O3', '-DNDEBUG']) {
   const mac = process.platform === 'darwin';
@@ -117,13 +116,13 @@ export function listArguments(addon, ways = ['-O3', '-DNDEBUG']) {
     '-DBUILDING_NODE_EXTENSION',
     '-DNODE_GYP_MODULE_NAME=addon',
     `-I${join(findPackage('node-api-headers'), 'include')}`,
-    // Of others: their warnings are not ours.
+    // Suppresses warnings in headers of other projects.
     ...addon.includes.map((folder) => `-isystem${folder}`),
     addon.sources[0],
   ];
 }
 
-/** Of everything that the binary is made from, so that a change of any of it compiles again. */
+/** Digest of everything from which the binary is made, so that each change causes a new compilation. */
 function sumSources(addon, compilerVersion, given) {
   const sum = createHash('sha256');
   sum.update([process.platform, process.arch, compilerVersion, ...given].join('\n'));
@@ -142,11 +141,11 @@ function listSources(folder) {
 }
 
 /**
- * Compiles an addon where it is not up to date.
+ * Compiles an addon if it is not up to date.
  * @param {Addon} addon
  * @param {{ compiler: string, version: string }} by
- * @param {string[]} [ways] as `listArguments` has them
- * @returns {string | null} what was done; null when there was nothing to do
+ * @param {string[]} [ways] as for `listArguments`
+ * @returns {string | null} a description of what was done; null if the addon was up to date
  */
 export function compile(addon, { compiler, version }, ways) {
   const given = listArguments(addon, ways);
@@ -154,7 +153,8 @@ export function compile(addon, { compiler, version }, ways) {
   const sum = sumSources(addon, version, given);
   if (existsSync(addon.target) && existsSync(sumFile) && readFileSync(sumFile, 'utf8') === sum) return null;
   mkdirSync(dirname(addon.target), { recursive: true });
-  // Beside the target and then renamed: a process that has the old one loaded keeps it, and none sees half a file.
+  // Written under another name and renamed: a process that has loaded the old file keeps it, and none sees an
+  // incomplete file.
   const draft = `${addon.target}.${process.pid}.tmp`;
   const { status, stderr, error } = spawnSync(compiler, [...given, '-o', draft], {
     encoding: 'utf8',

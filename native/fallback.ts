@@ -1,21 +1,21 @@
 /**
- * The byte work of the capture writer in TypeScript: what each function does and why. `bytes.cc` has the same functions
- * with the same names and the same results, several times faster. This file runs where that could not be compiled.
- * Pure; any thread.
+ * The capture writer's byte functions in TypeScript, with their documentation. `bytes.cc` has the same functions with
+ * the same names and the same results, several times faster. This file is used if that could not be compiled. Pure;
+ * any thread.
  */
 import { findEscape } from '../src/redaction/escapes.ts';
 import { beginsLikeKey, holdsBeginning } from '../src/redaction/key-beginnings.ts';
 import { CHARACTERS, KINDS, RUN_BYTES } from '../src/redaction/key-shapes.ts';
 import type { ByteEngine } from './byte-functions.ts';
 
-/** Bytes before a token in which a label or a scheme is looked for. */
+/** Bytes before a token in which a label or a scheme is searched. */
 const CONTEXT_BYTES = 64;
-/** How far back from the first run the token that it is part of may begin. */
+/** How far before the first run its token may begin. */
 const TOKEN_BACK_BYTES = 2_048;
 
-/** 1 for what base64, base64url and escaped slashes are made of. */
+/** 1 for the bytes of base64, base64url and escaped slashes. */
 const BASE64_BYTE = new Uint8Array(256);
-/** 1 for what may stand between a label and its token, percent-encoded too; the same for a scheme. */
+/** 1 for the bytes between a label (or a scheme) and its token, including percent-encoding. */
 const AFTER_LABEL = new Uint8Array(256);
 const AFTER_SCHEME = new Uint8Array(256);
 for (let byte = 0; byte < 256; byte++) {
@@ -31,7 +31,7 @@ function asBuffer(bytes: Uint8Array): Buffer {
   return Buffer.isBuffer(bytes) ? bytes : Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength);
 }
 
-/** Whether the bytes before `at`, down to `lowest`, end with the word in any case. */
+/** Whether the bytes before `at`, down to `lowest`, end with the word, ignoring case. */
 function endsWith(bytes: Uint8Array, lowest: number, at: number, word: string): boolean {
   if (at - lowest < word.length) return false;
   for (let i = 0; i < word.length; i++)
@@ -39,14 +39,14 @@ function endsWith(bytes: Uint8Array, lowest: number, at: number, word: string): 
   return true;
 }
 
-/** What is known of the token that the last run was part of, so that of a long token each byte is looked at once. */
+/** State about the token of the last run, so that each byte of a long token is read only once. */
 class TokenWalk {
   #token = 0;
-  /** Where the run ended that was asked about last; -1 before the first. */
+  /** End of the last run; -1 before the first. */
   #runEnd = -1;
   #isLabelled = false;
 
-  /** Whether a label or a scheme stands before the token that the run is part of, or is glued to it. */
+  /** Whether a label or a scheme precedes the run's token or is part of it. */
   isLabelled(bytes: Uint8Array, start: number, end: number): boolean {
     const lowest = this.#runEnd >= 0 ? this.#runEnd : Math.max(0, start - TOKEN_BACK_BYTES);
     let token = start;
@@ -71,7 +71,7 @@ class TokenWalk {
 
   #hasLabelBefore(bytes: Uint8Array): boolean {
     const token = this.#token;
-    // At the beginning of a line (a header's value, as the writer keeps them) there is no label.
+    // No label can precede the beginning of a line (in the writer's format, a header's value).
     if (token > 0 && bytes[token - 1] === 0x0a) return false;
     const context = Math.max(0, token - CONTEXT_BYTES);
     let at = token;
@@ -85,13 +85,13 @@ class TokenWalk {
 }
 
 function isSuspect(bytes: Uint8Array, start: number, end: number, walk: TokenWalk): boolean {
-  // First, since it has to know of every run.
+  // Called first, because it must see every run.
   const isLabelled = walk.isLabelled(bytes, start, end);
   if (isLabelled || (start >= 3 && bytes[start - 1] === 0x2e)) return true;
   return holdsBeginning(bytes, start, end) || beginsLikeKey(bytes, start, end);
 }
 
-/** Every argument is checked as the addon checks it, so that a mistake shows on either. */
+/** Checks arguments as the addon does, so that both report a mistake. */
 function checkRange(bytes: Uint8Array, from: number, to: number): void {
   if (!(from >= 0 && from <= bytes.length && to >= 0 && to <= bytes.length))
     throw new RangeError('an offset is outside of the bytes');
@@ -112,8 +112,8 @@ export const fallback: ByteEngine = {
     let count = 0;
     let at = from;
     const walk = new TokenWalk();
-    // A window of RUN_BYTES bytes that is looked at from its end: the last byte that is no run byte says where the next
-    // window can start at the earliest (Boyer and Moore).
+    // A window of RUN_BYTES bytes is checked from its end: the last byte that is not a run byte determines the
+    // earliest start of the next window (Boyer and Moore).
     while (at + RUN_BYTES <= to) {
       let back = at + RUN_BYTES - 1;
       while (back >= at && (KINDS[bytes[back]!]! & RUN) !== 0) back--;
@@ -186,7 +186,8 @@ export const fallback: ByteEngine = {
     const b = asBuffer(right);
     const max = Math.min(a.length - aFrom, b.length - bFrom, limit);
     if (!(max > 0)) return 0;
-    // Galloping, then bisecting, with Buffer.compare, which is memcmp: no stretch of bytes is walked in JavaScript.
+    // An exponential and then a binary search with Buffer.compare, which is memcmp, instead of a loop over bytes in
+    // JavaScript.
     let known = 0;
     let step = 1_024;
     while (known < max) {

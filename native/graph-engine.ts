@@ -1,7 +1,7 @@
 /**
- * Graphs of vectors in native code (graph.cc), for src/search/hnsw-index.ts, and the indexes that threads share, for
- * src/search/index-catalog.ts. There is no fallback: without the addon every search compares with every vector, on the thread of the
- * index. Any thread; a handle never leaves the one that made it.
+ * Vector graphs in native code (graph.cc), for src/search/hnsw-index.ts, and indexes that threads share, for
+ * src/search/index-catalog.ts. There is no fallback: without the addon, every search compares with all vectors, on
+ * the index's thread. Any thread; a handle belongs to the thread that made it.
  */
 import { loadFunctions, type Widths } from './load-functions.ts';
 
@@ -27,19 +27,23 @@ export interface SharedHandle {
 export const NO_SHARED_ID = 2 ** 32 - 1;
 
 /**
- * What the one thread that changes shared indexes calls. Between `beginChange` and `endChange` no other thread searches the
- * index: `beginChange` waits for those that do. What changes an index throws outside of the two.
+ * The calls of the only thread that changes shared indexes. No other thread searches an index between `beginChange`
+ * and `endChange`; `beginChange` waits for running searches. Methods that change an index throw outside of these two
+ * calls.
  */
 interface SharedChanges {
-  /** Found under its key by the whole process until it is closed or its thread ends. One before it under the key is found no more. */
+  /**
+   * Threads of the process find it by its key until it is closed or its thread ends. It replaces an earlier catalog
+   * with the same key.
+   */
   openCatalog(key: string): CatalogHandle;
   closeCatalog(catalog: CatalogHandle): void;
-  /** From now on searches that know this text find the indexes; with an empty one none does. */
+  /** From now on, searches that pass this text find the indexes; with an empty text, none does. */
   serveCatalog(catalog: CatalogHandle, vectorsId: string): void;
   /**
-   * @param group of indexes that are listed together; empty: none
-   * @param blockBits 2^`blockBits` vectors in every block but the last
-   * @throws Error when the name is taken
+   * @param group of indexes that are listed together; empty: no group
+   * @param blockBits each block except the last has 2^`blockBits` vectors
+   * @throws Error if the name is in use
    */
   shareIndex(
     catalog: CatalogHandle,
@@ -50,43 +54,45 @@ interface SharedChanges {
   ): SharedHandle;
   beginChange(index: SharedHandle): void;
   endChange(index: SharedHandle): void;
-  /** Room for so many vectors, zeros; in the place of the block with this number, or behind the last. */
+  /** Zeroed memory for that many vectors. It replaces the block with this number, or follows the last block. */
   makeBlock(index: SharedHandle, number: number, vectors: number): Float32Array;
   /** The last one, which holds nothing. */
   dropBlock(index: SharedHandle): void;
-  /** Takes the next place; the caller writes the numbers there. */
+  /** Adds a vector at the end; the caller writes its numbers there. */
   enterVector(index: SharedHandle, id: number): void;
-  /** The last one takes its place; the caller moves the numbers. */
+  /** Removes a vector; the last one takes its position, and the caller moves the numbers. */
   leaveVector(index: SharedHandle, id: number): void;
   /** It is compared by itself. */
   awaitVector(index: SharedHandle, id: number): void;
   /** It is the graph's next point. */
   linkVector(index: SharedHandle, id: number): void;
-  /** The point of one has been marked as removed. */
+  /** Call it when the point of a vector was marked as removed. */
   unlinkVector(index: SharedHandle): void;
-  /** @param ids by point, NO_SHARED_ID for one that is marked */
+  /**
+   * @param ids by point; NO_SHARED_ID for a point that is marked
+   */
   takeGraph(index: SharedHandle, graph: Graph, ids: Uint32Array): void;
   dropGraph(index: SharedHandle): void;
-  /** What a search filters by and answers with: nothing is found that was not described. With an empty name: no more. */
+  /** Sets what a search filters by and returns. A vector without it is not found; an empty name removes it. */
   describeVector(index: SharedHandle, id: number, name: string, kind: string, family: string): void;
   /** Memory beside vectors and graph. */
   measureShared(index: SharedHandle): number;
 }
 
-/** What any thread may call. No call waits: null says that the catalog or the index cannot be had now. */
+/** The calls of any thread. They never wait: null means that the catalog or the index is not available now. */
 export interface SharedSearches {
-  /** The names of those that hold something, of the named ones and of the group's. */
+  /** The names, among the given ones and those of the group, whose indexes are not empty. */
   listShared(key: string, vectorsId: string, names: readonly string[], group: string): string[] | null;
   /**
-   * Searches as `HnswIndex.search` does, with the same result.
-   * @param projected the vector as the graph has it
+   * Searches like `HnswIndex.search`, with the same result.
+   * @param projected the vector in the graph's form
    * @param looks candidates of each walk, fewest first
-   * @param margins by walk: how far the last candidate must be below the last result; one fewer than there are walks
-   * @param compared candidates that are compared whole at least
-   * @param comparedMax null is returned where more vectors would have to be compared one by one
-   * @param kind of what is found; null: any
-   * @param preferred 1 for what is of the family
-   * @returns names, best first; `k` at most
+   * @param margins for each walk except the last: how far the last candidate must be below the last result
+   * @param compared least number of candidates that are compared exactly
+   * @param comparedMax null is returned if more vectors would have to be compared one by one
+   * @param kind only results of this kind; null: any
+   * @param preferred receives 1 for each result of the family
+   * @returns names, best first; at most `k`
    */
   searchShared(
     key: string,
@@ -108,12 +114,12 @@ export interface SharedSearches {
   ): string[] | null;
 }
 
-/** All throw an Error with the library's words, TypeErrors and RangeErrors for arguments that do not fit. */
+/** All throw an Error with the library's message; TypeError and RangeError for invalid arguments. */
 export interface GraphEngine extends Widths, SharedChanges, SharedSearches {
   /**
-   * @param capacity points that it has room for
-   * @param links neighbours of a point; twice as many on the ground floor
-   * @param efConstruction candidates looked at to find a new point's neighbours
+   * @param capacity most points
+   * @param links neighbours of a point; twice as many on the lowest level
+   * @param efConstruction candidates considered as neighbours of a new point
    * @param seed of the random levels
    */
   createGraph(
@@ -124,24 +130,27 @@ export interface GraphEngine extends Widths, SharedChanges, SharedSearches {
     seed: number,
   ): Graph;
   /**
-   * Adds a vector of length 1, of which the graph keeps half a byte a dimension. Not while the graph is being written.
-   * @throws RangeError for a number that is not finite or far too great
+   * Adds a vector of length 1, of which the graph keeps half a byte per dimension. Not allowed while the graph is
+   * being written.
+   * @throws RangeError for a number that is not finite or far too large
    */
   addPoint(graph: Graph, vector: Float32Array, label: number): void;
-  /** Found no more from now on, also while the graph is being written. Throws for one that is marked already. */
+  /**
+   * The point is not found any more. Allowed while the graph is being written. Throws if the point is already marked.
+   */
   markRemoved(graph: Graph, label: number): void;
-  /** Not while the graph is being written. */
+  /** Not allowed while the graph is being written. */
   resizeGraph(graph: Graph, capacity: number): void;
-  /** Those that are marked as removed too. */
+  /** Includes the points that are marked as removed. */
   countPoints(graph: Graph): number;
   capacityOf(graph: Graph): number;
   /**
-   * Finds the nearest that are not removed, or nearly so.
-   * @param ef candidates kept on the way
-   * @param labels of what is found, nearest first
-   * @param similarities about the cosines: those of what the graph keeps
-   * @returns how many were found, `wanted` at most
-   * @throws RangeError for a number that is not finite or far too great
+   * Finds the approximately nearest points that are not removed.
+   * @param ef candidates kept during the search
+   * @param labels receives the results, nearest first
+   * @param similarities receives approximate cosines, computed from the graph's rows
+   * @returns number of results, at most `wanted`
+   * @throws RangeError for a number that is not finite or far too large
    */
   searchGraph(
     graph: Graph,
@@ -152,13 +161,13 @@ export interface GraphEngine extends Widths, SharedChanges, SharedSearches {
     similarities: Float32Array,
   ): number;
   /**
-   * Beside the thread, as the graph is now: what is removed meanwhile is not in the file, and to add points and to resize throws
-   * until it is done.
+   * Writes the present graph on another thread. Later removals are not in the file. Until it is done, adding points
+   * and resizing throw.
    */
   writeGraph(graph: Graph, file: string): Promise<void>;
   /**
-   * Beside the thread. The file may hold anything.
-   * @throws Error when it holds no graph of such vectors that could be walked
+   * Reads on another thread. The content of the file is not trusted.
+   * @throws Error if it does not contain a valid graph of such vectors
    */
   readGraph(dimensions: number, file: string): Promise<Graph>;
 }
@@ -195,7 +204,9 @@ const NAMES: (keyof GraphEngine)[] = [
   'setWidestLevel',
 ];
 
-/** @throws Error when it was not compiled for this machine */
+/**
+ * @throws Error if it was not compiled for this machine
+ */
 export function loadGraphEngine(): GraphEngine {
   const engine = loadFunctions<GraphEngine>('graph.node', NAMES);
   if (engine === null) throw new Error('it was not compiled for this machine');

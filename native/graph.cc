@@ -1,8 +1,9 @@
 /**
- * Graphs of hnswlib over vectors of few bits a number, as `graph-engine.ts` describes them. hnswlib links points; the walk and
- * the file are our own. The work is in `graph/`, one noun each; this file has what JavaScript calls. Plain Node-API. A graph belongs
- * to one thread. Files are written and read on another, and `graph/graph.h` says what holds meanwhile; others search a graph as a
- * part of a shared index (`graph/shared-index.h`).
+ * Graphs of hnswlib over vectors with few bits per number (see `graph-engine.ts`). hnswlib links the points; the
+ * search and the file format are separate code. The work is in the headers of `graph/`, one subject each; this file
+ * has the functions that JavaScript calls. Plain Node-API. A graph belongs to one thread. Another thread writes and
+ * reads files (`graph/graph.h` has the rules for that time); other threads search a graph as part of a shared index
+ * (`graph/shared-index.h`).
  */
 #include <node_api.h>
 
@@ -29,7 +30,7 @@ constexpr napi_type_tag kGraphTag = {0x756e646572737475, 0x64792d6772617068};
 constexpr napi_type_tag kCatalogTag = {0x756e646572737475, 0x64792d636174616c};
 constexpr napi_type_tag kSharedTag = {0x756e646572737475, 0x64792d736861726e};
 
-/** What a handle with the tag holds; null, and thrown in JavaScript, for anything else. */
+/** The content of a handle with this tag; throws in JavaScript and returns null for anything else. */
 template <typename Held>
 const std::shared_ptr<Held>* ReadHandle(napi_env env, napi_value value, const napi_type_tag& tag, const char* expected) {
   bool is_one = false;
@@ -42,7 +43,7 @@ const std::shared_ptr<Held>* ReadHandle(napi_env env, napi_value value, const na
   return static_cast<const std::shared_ptr<Held>*>(held);
 }
 
-/** A handle; what it holds goes with the last who holds it. */
+/** A handle. Its content is freed with the last reference. */
 template <typename Held>
 napi_value WrapHandle(napi_env env, std::shared_ptr<Held> held, const napi_type_tag& tag) {
   napi_value value;
@@ -78,7 +79,7 @@ bool ReadBounded(napi_env env, napi_value value, uint32_t least, uint32_t most, 
   return false;
 }
 
-/** A vector of as many dimensions as the graph's. */
+/** A vector with the graph's number of dimensions. */
 bool ReadVector(napi_env env, const Graph& graph, napi_value value, const float** vector) {
   size_t length;
   if (!ReadNumbers(env, value, napi_float32_array, vector, &length)) return false;
@@ -99,7 +100,7 @@ bool ReadText(napi_env env, napi_value value, std::string* into) {
   return true;
 }
 
-/** The same of any text, whatever stands in it: two texts that differ stay different. */
+/** The same for text with any content: different texts stay different. */
 bool ReadWideText(napi_env env, napi_value value, std::u16string* into) {
   size_t length = 0;
   if (napi_get_value_string_utf16(env, value, nullptr, 0, &length) != napi_ok) {
@@ -128,7 +129,7 @@ napi_value WrapGraph(napi_env env, std::unique_ptr<Graph> graph) {
   return WrapHandle<Graph>(env, std::move(graph), kGraphTag);
 }
 
-/** Runs `work`; what it throws is thrown in JavaScript. */
+/** Runs `work`; exceptions become JavaScript exceptions. */
 template <typename Work>
 bool Attempt(napi_env env, Work work) {
   try {
@@ -245,10 +246,10 @@ napi_value SearchGraph(napi_env env, napi_callback_info info) {
   return is_done ? MakeNumber(env, static_cast<double>(count)) : nullptr;
 }
 
-/** A file that is written or read beside the thread. */
+/** A file that is written or read on another thread. */
 struct FileWork {
   std::string file;
-  /** Written: the graph of the thread, which `handle` keeps, and what was removed from it until then. */
+  /** For a write: the graph, which `handle` keeps alive, and the points removed before it began. */
   Graph* written = nullptr;
   Marks removed;
   napi_ref handle = nullptr;
@@ -300,7 +301,7 @@ napi_value StartFile(napi_env env, std::unique_ptr<FileWork> work) {
     return nullptr;
   }
   if (work->written != nullptr) work->written->BeginWriting();
-  // From here on FinishFile's, which comes on this thread.
+  // From here on, FinishFile owns it, which runs on this thread.
   work.release();
   return promise;
 }
@@ -332,7 +333,7 @@ napi_value ReadGraph(napi_env env, napi_callback_info info) {
   return StartFile(env, std::move(work));
 }
 
-// ---- indexes that threads share: made and changed by one of them ----
+// ---- Shared indexes: created and changed by one thread ----
 
 void CloseCatalogOfThread(void* data) {
   std::unique_ptr<std::shared_ptr<Catalog>> catalog(static_cast<std::shared_ptr<Catalog>*>(data));
@@ -345,7 +346,7 @@ napi_value OpenCatalog(napi_env env, napi_callback_info info) {
   auto catalog = std::make_shared<Catalog>();
   if (!ReadArguments(env, info, 1, arguments) || !ReadText(env, arguments[0], &catalog->key)) return nullptr;
   auto kept = std::make_unique<std::shared_ptr<Catalog>>(catalog);
-  // However the thread ends, an index without a writer must not be searched.
+  // However the thread ends, an index without its writer must not be searched.
   if (napi_add_env_cleanup_hook(env, CloseCatalogOfThread, kept.get()) != napi_ok) return nullptr;
   kept.release();
   const bool is_open = Attempt(env, [&] { TheRegistry().Open(catalog); });
@@ -405,7 +406,7 @@ napi_value ChangeShared(napi_env env, napi_value handle, Change change) {
   return nullptr;
 }
 
-/** Calls a method with the index that the argument is. */
+/** Calls a method of the index in the first argument. */
 template <void (SharedIndex::*method)()>
 napi_value ChangeIndex(napi_env env, napi_callback_info info) {
   napi_value arguments[1];
@@ -438,7 +439,7 @@ napi_value MakeBlock(napi_env env, napi_callback_info info) {
   return napi_create_typedarray(env, napi_float32_array, length, buffer, 0, &array) == napi_ok ? array : nullptr;
 }
 
-/** Calls a method with the index and the id that the arguments are. */
+/** Calls a method of the index in the first argument with the id in the second. */
 template <void (SharedIndex::*method)(uint32_t)>
 napi_value ChangeId(napi_env env, napi_callback_info info) {
   napi_value arguments[2];
@@ -480,7 +481,7 @@ napi_value MeasureShared(napi_env env, napi_callback_info info) {
   return index == nullptr ? nullptr : MakeNumber(env, static_cast<double>(index->bytes()));
 }
 
-// ---- the same, found and searched by any thread ----
+// ---- Shared indexes: found and searched by any thread ----
 
 napi_value MakeNull(napi_env env) {
   napi_value value;
@@ -504,7 +505,7 @@ napi_value MakeTexts(napi_env env, const Items& items, TextOf textOf) {
   return list;
 }
 
-/** The most names that are looked at; more of them are refused. */
+/** Most names in one call; more are refused. */
 constexpr uint32_t kNamesMax = 1 << 16;
 
 /** listShared(key, vectorsId, names, group) */
@@ -612,7 +613,7 @@ napi_value SearchShared(napi_env env, napi_callback_info info) {
       if (at != catalog.indexes.end()) index = at->second;
     });
     if (!is_open) return;
-    // One that is not there holds nothing.
+    // A missing index counts as empty.
     is_done = index == nullptr;
     if (is_done) return;
     if (dimensions != index->dimensions()) throw std::range_error("a vector of another number of dimensions");

@@ -1,6 +1,6 @@
 /**
- * Writes `bytes/key-table.h`, what the addon has to know of the shapes of keys, from the one table that there is of them.
- * Run by hand after a change to that: `node native/key-table.ts`; a test holds the file against the table. Main thread.
+ * Writes `bytes/key-table.h`, the addon's part of the table of key shapes. Run it by hand after a change to that
+ * table: `node native/key-table.ts`. A test compares the file with the table. Main thread.
  */
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -31,11 +31,11 @@ export function formatKeyTable(): string {
     '',
     'namespace {',
     '',
-    '/** What makes a run suspect wherever it stands in it. */',
+    '/** Beginnings that make a run suspect at any position. */',
     formatList('kBeginnings', BEGINNINGS),
-    '/** What does so where a token begins alone. */',
+    '/** Beginnings that make a run suspect only where a token begins. */',
     formatList('kFirstWords', FIRST_WORDS),
-    '/** The pairs of bytes that beginnings begin with, in groups. */',
+    '/** The pairs of bytes with which beginnings start, in groups. */',
     formatList(
       'kPairGroups',
       groupPairs().map((pairs) => pairs.join('')),

@@ -1,6 +1,6 @@
 /**
- * Memory that two processes see: `memory-engine.ts` says what it does. Plain Node-API. Nothing is kept between calls, so it
- * may run on any thread.
+ * Memory that two processes share; `memory-engine.ts` documents it. Plain Node-API. Any thread: no state is kept
+ * between calls.
  */
 #include <fcntl.h>
 #include <node_api.h>
@@ -15,7 +15,7 @@
 
 namespace {
 
-/** A number of bytes, whole pages of them, up to what JavaScript counts exactly. */
+/** A number of bytes: whole pages, up to the largest safe integer. */
 bool ReadPages(napi_env env, napi_value value, double least, uint64_t* into) {
   double number = 0;
   if (napi_get_value_double(env, value, &number) != napi_ok) {
@@ -61,7 +61,7 @@ napi_value MakeMemory(napi_env env, napi_callback_info info) {
 #ifdef MFD_ALLOW_SEALING
   const int descriptor = memfd_create("understudy-capture", MFD_CLOEXEC | MFD_ALLOW_SEALING);
   if (descriptor < 0) return MakeNumber(env, -errno);
-  // The seals keep any process from shrinking it: that would end the processes that have mapped it.
+  // The seals keep any process from shrinking the memory, which would end the processes that have mapped it.
   if (ftruncate(descriptor, static_cast<off_t>(bytes)) != 0 ||
       fcntl(descriptor, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0) {
     const int why = errno;

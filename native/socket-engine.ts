@@ -1,56 +1,58 @@
 /**
- * What JavaScript can do with sockets only slowly or not at all: the addon where it was compiled (`compile.mjs`). Without it
- * sockets stay as the system has them, and only Node's stream writes to them. Any thread.
+ * Socket functions that JavaScript lacks or performs slowly: the addon if it was compiled (`compile.mjs`). Without
+ * it, sockets behave as in Node, and only Node's stream writes to them. Any thread.
  */
 import { loadFunctions } from './load-functions.ts';
 
 interface SocketEngine {
   /**
-   * Sends what the system takes at once, in one call of it. Only while nothing waits in the socket's stream.
-   * @param descriptor of a connected socket that is open
-   * @param head one byte a character, at most `SEND_HEAD_BYTES` of them
-   * @param body what comes behind it
-   * @returns bytes that were taken, of both; where the socket has failed the system's error number, negative: it tells once
-   * @throws {RangeError} for what is no descriptor, and for too long a head
+   * Sends, in one system call, what the system accepts at once. Call it only while the socket's stream has no pending
+   * data.
+   * @param descriptor of a connected, open socket
+   * @param head one byte per character, at most `SEND_HEAD_BYTES` of them
+   * @param body follows the head
+   * @returns bytes sent of both; after a failure of the socket the system's error number, negative, once
+   * @throws {RangeError} for an invalid descriptor, or a head that is too long
    */
   sendNow(descriptor: number, head: string, body: Uint8Array): number;
 
   /**
-   * From now on the HTTP library, once it is loaded, accepts, reads and closes through us, on the ports that are opened
-   * here (`sockets/connections.h`). What two parsers could read in two ways does not reach it: it gets a request for
-   * `/MARKnn` instead, or within a body in chunks a chunk `MARKnn`, `nn` being the reason (`sockets/framing.h`).
-   * @returns the mark, the same at every call, which no client can know; '' where the system lacks it
+   * From now on, the HTTP library, once it is loaded, accepts, reads and closes connections through the addon, on the
+   * ports that are opened with `openPort` (`sockets/connections.h`). It never sees bytes that two parsers could read
+   * differently. Instead it sees a request for `/MARKnn`, or, within a chunked body, a chunk `MARKnn`, where `nn` is
+   * the reason (`sockets/framing.h`).
+   * @returns the mark, the same for every call, which no client can know; '' if the system does not support it
    */
   watchConnections(): string;
   /**
-   * The same of connections over TLS, whose bytes are read once they are decrypted (`sockets/plaintext.h`). Behind
-   * `watchConnections`, and before the library makes what listens.
-   * @returns 1, or 0 where the library does not show where it decrypts
+   * The same for TLS connections, whose bytes are checked after decryption (`sockets/plaintext.h`). Call it after
+   * `watchConnections`, and before the library creates its listeners.
+   * @returns 1, or 0 if the library's decryption function is not found
    */
   watchSecureConnections(): number;
   /**
-   * This thread listens on a port of ours.
-   * @param refusal what a client reads whose connection is one too many: a whole answer, one byte a character
-   * @param kind the sum of what holds of `PORT_KINDS`
+   * Declares that this thread listens on the port.
+   * @param refusal the answer for a client whose connection exceeds a cap: a complete answer, one byte per character
+   * @param kind the sum of the applicable values of `PORT_KINDS`
    */
   openPort(port: number, refusal: string, kind: number): void;
   closePort(port: number): void;
   /**
-   * Caps the connections of all ports together, and those of one address (IPv6: of its /64); 0: no cap.
-   * @param isNearCapped 1: the second holds for loopback and private networks, too
+   * Limits the connections of all ports together, and those of one address (IPv6: of its /64); 0: no limit.
+   * @param isNearCapped 1: the second limit also applies to loopback and private networks
    */
   capConnections(total: number, byAddress: number, isNearCapped: number): void;
   /**
-   * Where no descriptor was left, this thread's listeners have stopped accepting; here they try again. They do, too, when
-   * a connection of their thread's closes.
+   * Resumes this thread's listeners that stopped accepting because no descriptor was free. They also resume when a
+   * connection of their thread closes.
    * @returns how many had stopped
    */
   resumeAccepting(): number;
-  /** A request was ended since its body came too slowly. */
+  /** Counts a request that was ended because its body arrived too slowly. */
   countSlowUpload(): void;
-  /** Puts the counters of the whole process into a list, in the order of `COUNTERS`. */
+  /** Writes the counters of the whole process to a list, in the order of `COUNTERS`. */
   countConnections(into: Float64Array): void;
-  /** Descriptors that this process may have; 0 if unknown. */
+  /** Most descriptors of this process; 0 if unknown. */
   readDescriptorLimit(): number;
 }
 
@@ -58,8 +60,9 @@ export const PORT_KINDS = {
   /** Over TLS. */
   secure: 1,
   /**
-   * A request that asks for WebSocket, and announces no body, comes with two more headers behind its own: the mark, and a length
-   * of `SWITCHED_BYTES`. All that the client sends then is its body, and an answer of that length has no such header.
+   * A request that asks for WebSocket and announces no body gets two additional headers: the mark, and a length of
+   * `SWITCHED_BYTES`. Everything that the client sends after it is then its body. The additional length header is
+   * removed from the answer.
    */
   switches_protocols: 2,
 } as const;
@@ -68,7 +71,7 @@ export const SWITCHED_BYTES = 999_999_999_999_999;
 
 export const SEND_HEAD_BYTES = 16 << 10;
 
-/** What `countConnections` counts: open ones now, the others since the start. */
+/** The counters of `countConnections`: open connections now, the others since the start. */
 export const COUNTERS = [
   'open',
   'refused_total',

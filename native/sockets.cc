@@ -1,6 +1,6 @@
 /**
- * What JavaScript can do with sockets only slowly or not at all: `socket-engine.ts` says what it does. Plain Node-API. Any
- * thread; `sockets/connections.h` has what is kept between calls.
+ * Socket functions that JavaScript lacks or performs slowly; `socket-engine.ts` documents them. Plain Node-API. Any
+ * thread; `sockets/connections.h` has the state that is kept between calls.
  */
 #include <dlfcn.h>
 #include <node_api.h>
@@ -56,7 +56,7 @@ napi_value SendNow(napi_env env, napi_callback_info info) {
 
 #ifdef __linux__
 
-/** Random, so that no client can make what only we may put before the parser. */
+/** Random, so that no client can produce the mark, which only this addon may insert. */
 bool MakeMark(char* into) {
   uint8_t bytes[connections::kMarkCharacters / 2];
   FILE* const source = std::fopen("/dev/urandom", "rb");
@@ -67,7 +67,7 @@ bool MakeMark(char* into) {
   return is_read;
 }
 
-/** As the library reads it (src/config.ts puts it there). */
+/** The library's own setting (src/config.ts sets it). */
 uint32_t ReadHeadBytesMax() {
   const char* const text = std::getenv("UWS_HTTP_MAX_HEADERS_SIZE");
   const long bytes = text == nullptr ? 0 : std::atol(text);
@@ -75,7 +75,7 @@ uint32_t ReadHeadBytesMax() {
   return bytes < connections::kHeadBytesMax ? static_cast<uint32_t>(bytes) : connections::kHeadBytesMax;
 }
 
-/** The library would go on to call us when the thread that has loaded this addon has ended. */
+/** Keeps the addon loaded: the library still calls it after the thread that loaded it has ended. */
 bool StayLoaded() {
   Dl_info info{};
   if (dladdr(reinterpret_cast<void*>(&connections::Receive), &info) == 0 || info.dli_fname == nullptr) return false;
@@ -99,7 +99,7 @@ bool Watch() {
                                  {"close", reinterpret_cast<void*>(&connections::Close)}});
 }
 
-/** What the library calls with what TLS has decrypted: `HttpContext<true>`'s handler of data. */
+/** The library's function for decrypted data: the data handler of `HttpContext<true>`. */
 constexpr char kOnPlaintext[] = "_ZZN3uWS11HttpContextILb1EE4initEvENUlP11us_socket_tPciE_8__invokeES3_S4_i";
 
 bool WatchPlaintext() {

@@ -1,14 +1,16 @@
-/** Counts what stands in the texts of a step: the addon's side; see `src/domain/monitors/step-texts.ts`. Any thread. */
+/**
+ * Counts words and marks in the texts of a step, with the addon; see `src/domain/monitors/step-texts.ts`. Any thread.
+ */
 import { loadFunctions } from './load-functions.ts';
 
 export interface TextEngine {
   readonly kind: 'native' | 'typescript';
   /**
-   * Counts words and what comes of them. Of each text some thousand characters at most.
-   * @param lexicon words that are told apart, as `packLexicon` makes it
-   * @param triggers what is looked for, as `packTriggers` makes it
-   * @param features the words' part of a step's features (features.ts) is written there, the rest cleared
-   * @param counts by their place in COUNT; all are written
+   * Counts words and derived features. Reads at most some thousand characters of each text.
+   * @param lexicon distinguished words, as `packLexicon` makes it
+   * @param triggers words to search for, as `packTriggers` makes it
+   * @param features receives the word features of the step (features.ts); the rest is cleared
+   * @param counts receives all counts, by their index in COUNT
    */
   measureTexts(
     input: string,
@@ -21,7 +23,7 @@ export interface TextEngine {
   ): void;
 }
 
-/** The addon; null where it is not. */
+/** The addon; null if it is not available. */
 export function loadTextAddon(): TextEngine | null {
   const addon = loadFunctions<TextEngine>('texts.node', ['measureTexts']);
   return addon === null ? null : { kind: 'native', measureTexts: addon.measureTexts };

@@ -1,7 +1,7 @@
 /**
- * What the monitors count in the texts of a step, in C++. The work is in `texts/counts.h`; this file has what JavaScript calls.
- * `test/domain/monitors/step-texts.test.ts` compares it with the same in TypeScript.
- * Plain Node-API. Nothing is kept between calls and nothing outlives one, so it may run on any thread.
+ * The monitors' counts in the texts of a step, in C++. The work is in `texts/counts.h`; this file has the function
+ * that JavaScript calls. `test/domain/monitors/step-texts.test.ts` compares it with the TypeScript version. Plain
+ * Node-API. Any thread: no state is kept between calls.
  */
 #include <node_api.h>
 
@@ -13,7 +13,7 @@
 namespace {
 
 inline bool ReadText(napi_env env, napi_value value, Text* text) {
-  // One more than fits shows that it is too long; the library ends it with a zero.
+  // One unit more than the limit shows that a text is too long. The library adds a final zero.
   size_t length = 0;
   if (napi_get_value_string_utf16(env, value, reinterpret_cast<char16_t*>(text->units), kTextUnits, &length) !=
       napi_ok) {

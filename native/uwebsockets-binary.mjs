@@ -1,11 +1,10 @@
 /**
- * Compares the installed binary of uWebSockets.js, which reads what comes from the network, with our own list of
- * hashes (uwebsockets.sha256). npm runs it after an install, before anything is compiled; by hand it is
- * `node native/uwebsockets-binary.mjs`. For a wrong hash it ends with 1, and so does the install. It names a binary that the list
- * does not have, with its hash. Plain JavaScript for Node 14 and newer, since npm may run it
- * under the machine's own Node.
- *
- * npm compares what it fetches with the lock file's `integrity`; this checks the file that is there in the end.
+ * Compares the installed binary of uWebSockets.js, which parses data from the network, with a list of hashes
+ * (uwebsockets.sha256). npm runs it after an install, before anything is compiled; by hand: `node
+ * native/uwebsockets-binary.mjs`. For a wrong hash it exits with 1, which fails the install. For a binary that is not
+ * in the list, it prints the name and the hash. Plain JavaScript for Node 14 and newer, because npm may run it with
+ * the machine's own Node.
+ * npm compares the downloaded package with the lock file's `integrity`; this checks the installed file.
  */
 
 import { createHash } from 'node:crypto';
@@ -18,9 +17,9 @@ const LIST = fileURLToPath(new URL('uwebsockets.sha256', import.meta.url));
 const BINARY = 'uws.node';
 
 /**
- * @param {string} text lines as sha256sum writes them; those that begin with # say something to people
+ * @param {string} text lines as sha256sum writes them; lines that begin with # are comments
  * @returns {Map<string, string>} path below node_modules → hexadecimal hash
- * @throws {Error} for a line of another form
+ * @throws {Error} for any other line
  */
 export function readHashes(text) {
   const hashes = new Map();
@@ -34,7 +33,7 @@ export function readHashes(text) {
 }
 
 /**
- * The binaries that are installed: npm takes the one for this machine; a tree that was copied may have more.
+ * The installed binaries: npm installs the one for this machine; a copied tree may have more.
  * @param {string} from a file of the package that uses them
  * @returns {{ name: string, path: string }[]}
  */

@@ -1,17 +1,17 @@
 /**
- * Compares a vector with many: the addon where it was compiled (`compile.mjs`), else the TypeScript fallback, which gives
- * the same bits several times slower. Any thread.
+ * Compares a vector with many: the addon if it was compiled (`compile.mjs`), otherwise the TypeScript fallback, which
+ * gives exactly the same results several times slower. Any thread.
  */
 import { loadFunctions, type Widths } from './load-functions.ts';
 
 export interface VectorEngine {
   readonly kind: 'native' | 'typescript';
   /**
-   * Inner products of `query` with the vectors at `places`, into `similarities`.
-   * @param blocks vectors one behind another, each as long as `query`; 2^`blockBits` of them in every block but the last
-   * @param count places that are looked at, from the first
+   * Writes the inner products of `query` and the vectors at `places` to `similarities`.
+   * @param blocks consecutive vectors, each as long as `query`; each block except the last has 2^`blockBits` of them
+   * @param count number of places to use, from the first
    * @returns `count`
-   * @throws RangeError for a place outside of the blocks, or without room for so many
+   * @throws RangeError for a place outside of the blocks, or if `similarities` is too short
    */
   compareVectors(
     query: Float32Array,
@@ -43,7 +43,7 @@ export const vectorFallback: VectorEngine = {
   },
 };
 
-/** Eight sums run side by side, so that an addition need not wait for the last; the addon adds in the same order. */
+/** Eight parallel sums, so that an addition need not wait for the previous one. The addon adds in the same order. */
 function multiplyAdd(query: Float32Array, block: Float32Array, start: number): number {
   const { length } = query;
   const whole = length - (length % 8);
@@ -70,7 +70,7 @@ function multiplyAdd(query: Float32Array, block: Float32Array, start: number): n
   return a + e + (c + g) + (b + f + (d + h));
 }
 
-/** The addon; null where it is not. */
+/** The addon; null if it is not available. */
 export function loadVectorAddon(): (VectorEngine & Widths) | null {
   const names = ['compareVectors', 'setWidestLevel'];
   const addon = loadFunctions<VectorEngine & Widths>('vectors.node', names);

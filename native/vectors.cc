@@ -1,7 +1,6 @@
 /**
- * Compares vectors in C++: `vector-engine.ts` says what it does and has the same in TypeScript; `test/native`
- * compares the two to the bit.
- * Plain Node-API. Nothing is kept between calls and nothing outlives one, so it may run on any thread.
+ * Compares vectors in C++. `vector-engine.ts` documents it and has the same in TypeScript; `test/native` compares the
+ * two exactly. Plain Node-API. Any thread: no state is kept between calls.
  */
 #include <node_api.h>
 
@@ -13,7 +12,7 @@
 
 namespace {
 
-/** More of them come from a mistake, and would take more memory than there is. */
+/** A larger number is a mistake, and would take more memory than there is. */
 constexpr uint32_t kBlocksMax = 1 << 20;
 
 /** compareVectors(query, blocks, blockBits, places, count, similarities) */

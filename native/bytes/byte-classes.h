@@ -1,4 +1,6 @@
-/** What a byte may be part of: a run, a token, base64, what stands between a label and its token. */
+/**
+ * Classes of bytes: parts of runs, of tokens, of base64, and of what separates a label from its token.
+ */
 #pragma once
 
 #include <cstdint>
@@ -9,13 +11,13 @@ namespace {
 struct Tables {
   /** Letters, digits, - and _. */
   uint8_t run[256];
-  /** What a Bearer token or base64 may hold. */
+  /** Bytes of a Bearer token or of base64. */
   uint8_t token[256];
-  /** What base64, base64url and escaped slashes are made of. */
+  /** Bytes of base64, base64url and escaped slashes. */
   uint8_t base64[256];
-  /** What may stand between a label and its token, percent-encoded too. */
+  /** Bytes between a label and its token, including percent-encoding. */
   uint8_t after_label[256];
-  /** What may stand between a scheme and its token, escaped or percent-encoded too. */
+  /** Bytes between a scheme and its token, including escapes and percent-encoding. */
   uint8_t after_scheme[256];
 
   Tables() {

@@ -1,4 +1,6 @@
-/** How far two pieces of memory are equal from their beginnings and ends: a body and the one before it. */
+/**
+ * Lengths of the common beginning and end of two byte ranges: a body and the previous one.
+ */
 #pragma once
 
 #include <cstddef>
@@ -7,19 +9,19 @@
 
 namespace {
 
-/** Bytes that are compared at once: of so many, where two bodies part is soon found. */
+/** Bytes compared at once. Within such a block, the first difference is found fast. */
 constexpr size_t kComparedBytes = 2048;
 
-/** `most`, or `limit` where that is less; nothing of what is no number. */
+/** The smaller of `most` and `limit`; 0 if `limit` is not a number. */
 inline size_t LimitLength(size_t most, double limit) {
   if (!(limit > 0)) return 0;
   return limit < static_cast<double>(most) ? static_cast<size_t>(limit) : most;
 }
 
-/** Equal bytes from `left` and `right` on. */
+/** Number of equal bytes from `left` and `right` on. */
 inline size_t CountEqualAhead(const uint8_t* left, const uint8_t* right, size_t most) {
   size_t at = 0;
-  // The library's comparison takes the widest loads there are, but does not say where the two part.
+  // memcmp uses the widest loads, but does not return the position of the first difference.
   while (at + kComparedBytes <= most && memcmp(left + at, right + at, kComparedBytes) == 0) at += kComparedBytes;
   while (at + 8 <= most) {
     uint64_t x;

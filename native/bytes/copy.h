@@ -1,4 +1,6 @@
-/** Copies that leave the processor's caches to what is in use. */
+/**
+ * Copies that do not displace other data from the processor's caches.
+ */
 #pragma once
 
 #include <cstddef>
@@ -9,7 +11,7 @@
 
 namespace {
 
-/** memmove with stores that pass the caches by, for memory that does not overlap. */
+/** A memcpy with stores that bypass the caches. The ranges must not overlap. */
 void CopyPastCaches(uint8_t* into, const uint8_t* from, size_t length) {
 #if defined(__SSE2__)
   constexpr size_t kLine = 64;
@@ -32,7 +34,7 @@ void CopyPastCaches(uint8_t* into, const uint8_t* from, size_t length) {
       _mm_stream_si128(target + 2, c);
       _mm_stream_si128(target + 3, d);
     }
-    // These stores are not ordered with others, and another thread may be told of them next.
+    // These stores are not ordered with later ones, and another thread may be notified next.
     _mm_sfence();
   }
 #endif

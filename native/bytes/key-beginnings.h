@@ -1,4 +1,6 @@
-/** How keys of known shapes begin, and whether one of the beginnings is in a run. */
+/**
+ * The beginnings of known key shapes, and the search for them in a run.
+ */
 #pragma once
 
 #include <cstddef>
@@ -17,7 +19,7 @@ bool StartsWith(const uint8_t* at, const uint8_t* end, const char* word) {
   return true;
 }
 
-/** Some words by a number of theirs: those of one number follow each other. */
+/** Words indexed by a hash; words with the same hash are adjacent. */
 template <size_t numbers, size_t count>
 struct WordIndex {
   const char* words[count];
@@ -47,12 +49,14 @@ constexpr size_t kBeginningCount = sizeof(kBeginnings) / sizeof(*kBeginnings);
 constexpr size_t kFirstWordCount = sizeof(kFirstWords) / sizeof(*kFirstWords);
 const WordIndex<256, kBeginningCount> kByFirstByte(kBeginnings, [](const uint8_t* word) -> size_t { return word[0]; });
 
-/** Whether one of the beginnings of keys stands at `at`. */
+/** Whether a key beginning stands at `at`. */
 bool IsBeginning(const uint8_t* at, const uint8_t* end) {
   return kByFirstByte.Holds(*at, at, end);
 }
 
-/** The two bytes that beginnings begin with: of a token's pairs hardly one in a hundred is among them. */
+/**
+ * The pairs of bytes with which key beginnings start. Hardly one pair in a hundred of a token's pairs is among them.
+ */
 struct Pairs {
   uint64_t bits[1024];
   Pairs() {
@@ -69,7 +73,7 @@ struct Pairs {
 };
 const Pairs kPairs;
 
-/** Of the four bytes that a first word begins with. */
+/** Hash of the first four bytes of a first word. */
 inline size_t SumFour(const uint8_t* at) {
   uint32_t four;
   memcpy(&four, at, sizeof(four));
@@ -77,8 +81,9 @@ inline size_t SumFour(const uint8_t* at) {
 }
 
 /**
- * Beginnings that are common within words, or short for what they mean, by the sum of their first four bytes: they count
- * where a token begins alone, which is where its run begins, or behind what is left there of an escape (`\n`, `%0A`, `\u000a`).
+ * Key beginnings that are common inside words or too short to be significant, indexed by the sum of their first four
+ * bytes. They count only where a token begins: at the start of its run, or after the rest of an escape (`\n`, `%0A`,
+ * `\u000a`).
  */
 const WordIndex<4096, kFirstWordCount> kBySum(kFirstWords, SumFour);
 
@@ -87,7 +92,7 @@ bool IsFirstWord(const uint8_t* at, const uint8_t* end) {
   return kBySum.from[sum] != kBySum.from[sum + 1] && kBySum.Holds(sum, at, end);
 }
 
-/** Whether one of the first words stands where a token begins in the run, which has sixteen bytes at least. */
+/** Whether a first word stands where a token begins in the run, which has at least sixteen bytes. */
 inline bool BeginsLikeKey(const uint8_t* bytes, size_t start, size_t end) {
   const uint8_t* const run = bytes + start;
   const uint8_t* const stop = bytes + end;
@@ -101,8 +106,8 @@ inline bool BeginsLikeKey(const uint8_t* bytes, size_t start, size_t end) {
 
 #if defined(ASKS_PROCESSOR)
 /**
- * Which places may hold one of the pairs, for 32 of them at once: by the halves of both bytes, each of which says for eight
- * groups of pairs whether it is in one of them (the "Teddy" of Hyperscan).
+ * Finds the positions, of 32 at once, that may have one of the pairs. It looks up both halves of both bytes in tables
+ * of eight groups of pairs (the "Teddy" algorithm of Hyperscan).
  */
 struct PairFilter {
   alignas(16) uint8_t first_low[16];
@@ -124,7 +129,10 @@ struct PairFilter {
 };
 const PairFilter kPairFilter;
 
-/** HoldsBeginning's walk, 32 places at once. @returns whether there is one; `at` is moved to what is left */
+/**
+ * The loop of HoldsBeginning, 32 positions at once. @returns whether there is a beginning; moves `at` to the first
+ * unsearched byte
+ */
 __attribute__((target("avx2"))) bool HoldsBeginningAvx2(const uint8_t** at, const uint8_t* end) {
   const auto table = [](const uint8_t* from) __attribute__((target("avx2"))) {
     return _mm256_broadcastsi128_si256(_mm_load_si128(reinterpret_cast<const __m128i*>(from)));

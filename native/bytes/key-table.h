@@ -3,7 +3,7 @@
 
 namespace {
 
-/** What makes a run suspect wherever it stands in it. */
+/** Beginnings that make a run suspect at any position. */
 const char* const kBeginnings[] = {
     "sk-", "AIza", "AKIA", "ASIA", "ABSK", "bedrock-api-key-", "gsk_", "hf_", "r8_", "xai-", "pplx-",
     "nvapi-", "tvly-", "ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_", "glpat-", "glptt-", "gldt-",
@@ -12,7 +12,7 @@ const char* const kBeginnings[] = {
     "SK5", "SK6", "SK7", "SK8", "SK9", "SKa", "SKb", "SKc", "SKd", "SKe", "SKf",
 };
 
-/** What does so where a token begins alone. */
+/** Beginnings that make a run suspect only where a token begins. */
 const char* const kFirstWords[] = {
     "lin_api_", "lin_oauth_", "ntn_", "secret_", "dapi", "doo_v1_", "dor_v1_", "glsa_", "PMAK-", "ATATT3",
     "ATCTT3", "sbp_", "sb_secret_", "fm1a_", "fm1r_", "fm2_", "fo1_", "GOCSPX-", "IQoJb3JpZ2lu",
@@ -24,7 +24,7 @@ const char* const kFirstWords[] = {
     "llx-", "CFPAT-", "CCIPAT_", "sqp_", "squ_", "sqa_",
 };
 
-/** The pairs of bytes that beginnings begin with, in groups. */
+/** The pairs of bytes with which beginnings start, in groups. */
 const char* const kPairGroups[] = {
     "AIAKASABAG", "gsghgigl", "sksvshfw", "pppkpySK", "r8rktv", "xaxowh", "nvnpey", "behfdo",
 };

@@ -1,4 +1,6 @@
-/** Where given bytes begin, and where long base64 does. */
+/**
+ * Searches for given byte strings (needles), and for long base64.
+ */
 #pragma once
 
 #include <cstddef>
@@ -12,8 +14,8 @@
 namespace {
 
 /**
- * How much of places where a needle only seems to begin may still be looked at: a text that is made for it would have every
- * place compared with nearly all of the needle.
+ * Limits the bytes compared at positions where a needle only seems to begin. Otherwise a text made for it could
+ * require comparing nearly the whole needle at every position.
  */
 struct Patience {
   int64_t left;
@@ -21,7 +23,7 @@ struct Patience {
   bool IsSpent() const { return left < 0; }
 };
 
-/** Whether the needle stands there, whose place has enough bytes. */
+/** Whether the needle stands at a position with enough bytes after it. */
 inline bool Matches(const uint8_t* at, const uint8_t* needle, size_t size, Patience* patience) {
   size_t same = 0;
   for (; same + 8 <= size; same += 8) {
@@ -36,7 +38,9 @@ inline bool Matches(const uint8_t* at, const uint8_t* needle, size_t size, Patie
 }
 
 #if defined(ASKS_PROCESSOR)
-/** FindNeedle's first part with instructions of twice the width. @returns a place, or -1 with `at` moved on */
+/**
+ * The first part of FindNeedle with instructions of twice the width. @returns a position, or -1 with `at` moved on
+ */
 __attribute__((target("avx2"))) int64_t FindNeedleAvx2(const uint8_t* bytes, size_t* at, size_t last,
                                                        const uint8_t* needle, size_t size, Patience* patience) {
   const __m256i first = _mm256_set1_epi8(static_cast<char>(needle[0]));
@@ -60,7 +64,10 @@ __attribute__((target("avx2"))) int64_t FindNeedleAvx2(const uint8_t* bytes, siz
 }
 #endif
 
-/** The first place in [from, to) where the needle begins, which may end beyond; -1 if the needle does not occur or the patience is spent. */
+/**
+ * The first position in [from, to) at which the needle begins (it may end beyond `to`); -1 without one, or if the
+ * patience is used up.
+ */
 int64_t FindNeedle(const uint8_t* bytes, size_t length, size_t from, size_t to, const uint8_t* needle, size_t size,
                    Patience* patience) {
   if (size == 0 || size > length || from >= to) return -1;
@@ -73,7 +80,7 @@ int64_t FindNeedle(const uint8_t* bytes, size_t length, size_t from, size_t to, 
   }
 #endif
 #if defined(__SSE2__)
-  // Sixteen places at once: those where the first and the last byte fit.
+  // Of sixteen positions, those where the first and the last byte match.
   const __m128i first = _mm_set1_epi8(static_cast<char>(needle[0]));
   const __m128i tail = _mm_set1_epi8(static_cast<char>(needle[size - 1]));
   while (at + 15 <= last && !patience->IsSpent()) {
@@ -99,7 +106,9 @@ int64_t FindNeedle(const uint8_t* bytes, size_t length, size_t from, size_t to, 
   return -1;
 }
 
-/** The first place in [from, to) where one of the packed needles begins; -1 for none, -2 when patience is spent. */
+/**
+ * The first position in [from, to) at which a packed needle begins; -1 without one, -2 if the patience is used up.
+ */
 int64_t FindPacked(const Bytes& bytes, size_t from, size_t to, const Bytes& needles) {
   int64_t first = -1;
   size_t at = 0;

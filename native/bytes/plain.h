@@ -1,4 +1,6 @@
-/** Whether a body has neither a suspect nor one of the needles, in one walk. */
+/**
+ * Checks in one pass that a body contains neither a suspect nor a needle.
+ */
 #pragma once
 
 #include <cstddef>
@@ -14,7 +16,7 @@
 
 namespace {
 
-/** A needle that is looked for where one of its runs is. */
+/** A needle that contains a run, and so is searched only around runs. */
 struct AnchoredNeedle {
   const uint8_t* needle;
   size_t size;
@@ -23,13 +25,13 @@ struct AnchoredNeedle {
   size_t to;
 };
 
-/** A needle without a run, which may be anywhere. */
+/** A needle without a run, which may be at any position. */
 struct LooseNeedle {
   const uint8_t* needle;
   size_t size;
 };
 
-/** The needles of one search by the way they are looked for; those for which there is no room are for the caller. */
+/** The needles of one search, by search method. Needles that do not fit are left to the caller. */
 struct NeedleSet {
   static constexpr size_t kAnchored = 64;
   static constexpr size_t kLoose = 4;
@@ -44,7 +46,7 @@ struct NeedleSet {
   explicit NeedleSet(size_t bytes) : patience(bytes) {}
 };
 
-/** Whether the run is a suspect, or one of the anchored needles lies around it. */
+/** Whether the run is not a suspect and no anchored needle lies around it. */
 bool IsRunPlain(const Bytes& bytes, size_t start, size_t end, NeedleSet& needles, TokenWalk* walk) {
   if (IsSuspect(bytes.data, start, end, walk)) return false;
   for (size_t i = 0; i < needles.anchored_count; i++) {
@@ -64,15 +66,15 @@ constexpr size_t kGroupWindows = 8;
 constexpr size_t kGroupBytes = kGroupWindows * kMaskBytes;
 constexpr size_t kMaxGroups = 16;
 
-/** What is to know of up to 16 groups of 8 windows of 64 bytes. */
+/** Intermediate results for up to 16 groups of 8 windows of 64 bytes. */
 struct GroupMarks {
-  /** For each window a bit for each run byte; first that of the window before all others. */
+  /** For each window, a bit for each run byte. The first element is the window before all others. */
   uint64_t run[1 + kMaxGroups * kGroupWindows];
-  /** Whether sixteen run bytes in succession may end in the group, or a loose needle may begin in it. */
+  /** Whether, in the group, sixteen consecutive run bytes may end or a loose needle may begin. */
   bool is_open[kMaxGroups];
 };
 
-/** Whether in one of the windows sixteen run bytes in succession end; `run[-1]` is the one before them. */
+/** Whether sixteen consecutive run bytes end in one of the windows; `run[-1]` is the window before them. */
 __attribute__((always_inline)) inline bool HoldRun(const uint64_t* run) {
   uint64_t any = 0;
   for (size_t window = 0; window < kGroupWindows; window++) {
@@ -141,7 +143,7 @@ __attribute__((target("avx2"))) void MarkGroupsAvx2(const uint8_t* bytes, size_t
   }
 }
 
-/** For each byte below 128 whether it is a run byte: its highest bit. */
+/** For each byte below 128, the highest bit says whether it is a run byte. */
 struct RunLookup {
   alignas(64) uint8_t rows[128];
   RunLookup() {
@@ -166,7 +168,7 @@ __attribute__((target("avx512f"))) inline bool HoldRunWide(const uint64_t* run) 
   return _mm512_test_epi64_mask(mask, mask) != 0;
 }
 
-/** MarkGroups, a window at once; `count` is how many loose needles there are. */
+/** MarkGroups for one window at a time; `count` is the number of loose needles. */
 template <size_t count>
 __attribute__((target("avx512f,avx512bw,avx512vbmi"))) void MarkGroupsWide(const uint8_t* bytes, size_t groups,
                                                                            const NeedleSet& needles,
@@ -190,13 +192,13 @@ __attribute__((target("avx512f,avx512bw,avx512vbmi"))) void MarkGroupsWide(const
       run[window] = _mm512_movepi8_mask(_mm512_andnot_si512(all, _mm512_permutex2var_epi8(low, all, high)));
       for (size_t i = 0; i < count; i++) {
         const __m512i ends = _mm512_xor_si512(_mm512_loadu_si512(bytes + reach[i]), last[i]);
-        // 0xf6: the first, or the other two xored.
+        // 0xf6 computes: the first operand, or the other two xored.
         loose = _mm512_min_epu8(loose, _mm512_ternarylogic_epi64(ends, all, first[i], 0xf6));
       }
     }
     marks->is_open[group] = _mm512_testn_epi8_mask(loose, loose) != 0;
   }
-  // Later, because a wide load of what narrow stores have just written waits until all of them are through.
+  // Done later, because a wide load of bytes that narrow stores have just written waits until these are complete.
   for (size_t group = 0; group < groups; group++) {
     if (HoldRunWide(marks->run + 1 + group * kGroupWindows)) marks->is_open[group] = true;
   }
@@ -227,17 +229,18 @@ void MarkGroupsFast(const uint8_t* bytes, size_t groups, const NeedleSet& needle
 }
 
 /**
- * The walk of HoldsNone over all whole groups, for runs and loose needles together: a body of hundreds of KB waits for
- * memory once instead of once for each question.
- * @param run_from where the search for runs is to go on; `loose_from` where that for loose needles is
- * @returns whether there is nothing
+ * The loop of HoldsNone over all whole groups, for runs and loose needles at once. A body of hundreds of KB is then
+ * loaded from memory once instead of once for each search.
+ * @param run_from where the search for runs continues; `loose_from` where that for loose needles does
+ * @returns whether nothing was found
  */
 bool AreGroupsPlain(const Bytes& bytes, NeedleSet& needles, TokenWalk* walk, size_t* run_from,
                     size_t* loose_from) {
   GroupMarks marks;
-  // All that begins within a group lies within the bytes.
+  // Everything that begins in a group ends within the bytes.
   const size_t all = bytes.length < needles.longest ? 0 : (bytes.length - needles.longest + 1) / kGroupBytes;
-  // The end of the last run; and how many run bytes the windows before ended with, fewer than make a run.
+  // The end of the last run, and the number of run bytes at the end of the previous windows, which are too few for a
+  // run.
   size_t done = 0;
   size_t carried = 0;
   marks.run[0] = 0;
@@ -275,7 +278,7 @@ bool AreGroupsPlain(const Bytes& bytes, NeedleSet& needles, TokenWalk* walk, siz
           carried = static_cast<size_t>(__builtin_clzll(~mask));
         }
       } else {
-        // Of what a run before left over there is nothing in it: the run would have ended here, and opened it, or earlier.
+        // No earlier run can be left over: it would have ended here and opened this group, or ended earlier.
         carried = static_cast<size_t>(__builtin_clzll(~run[kGroupWindows - 1]));
       }
     }
@@ -289,8 +292,8 @@ bool AreGroupsPlain(const Bytes& bytes, NeedleSet& needles, TokenWalk* walk, siz
 #endif
 
 /**
- * Whether none of the needles is in the bytes, and no suspect. A needle that holds a run can only be where a run is, and
- * of these a text has few; the others may be anywhere. The answer for a text that takes too much patience is no.
+ * Whether the bytes contain neither a needle nor a suspect. A needle with a run can only be where a run is, and a
+ * text has few of those; the other needles may be anywhere. Returns false if the search uses up its patience.
  */
 bool HoldsNone(const Bytes& bytes, const Bytes& packed) {
   NeedleSet needles(bytes.length);

@@ -1,4 +1,6 @@
-/** Which instructions the processor has beyond those of every one of its kind; asked once. */
+/**
+ * The instructions of this processor beyond those of its architecture's baseline; determined once.
+ */
 #pragma once
 
 #include <cstddef>
@@ -15,10 +17,10 @@
 namespace {
 
 #if defined(ASKS_PROCESSOR)
-/** What is used of what the processor can do beyond what every one of its kind can: nothing of it at level 0. */
+/** The additional instructions in use; level 0 uses none. */
 struct Processor {
   bool avx2;
-  /** 64 bytes at once, on those that do not slow down for it: they came with the wide multiplication. */
+  /** 64 bytes at once, on processors that do not lower their clock for it: those with the wide multiplication. */
   bool wide;
   explicit Processor(uint32_t level) {
     __builtin_cpu_init();

@@ -1,4 +1,6 @@
-/** Runs: at least 16 letters, digits, - and _ that follow each other. */
+/**
+ * Runs: at least 16 consecutive letters, digits, - and _.
+ */
 #pragma once
 
 #include <cstddef>
@@ -14,7 +16,7 @@ constexpr size_t kMinRun = 16;
 #if defined(__SSE2__)
 constexpr size_t kMaskBytes = 64;
 
-/** Of sixteen bytes: a bit for each that is a run byte. */
+/** For sixteen bytes: a bit for each run byte. */
 inline uint64_t MaskRunBytes(const uint8_t* window) {
   const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(window));
   const auto within = [](__m128i offsets, char most) {
@@ -26,7 +28,7 @@ inline uint64_t MaskRunBytes(const uint8_t* window) {
   return static_cast<uint64_t>(_mm_movemask_epi8(_mm_or_si128(_mm_or_si128(letters, digits), marks)));
 }
 
-/** Of a mask of run bytes: a bit for each with which sixteen begin that are all in it. */
+/** For a mask of run bytes: a bit for each position at which sixteen run bytes within the mask begin. */
 inline uint64_t MaskRunStarts(uint64_t mask) {
   mask &= mask >> 1;
   mask &= mask >> 2;
@@ -34,7 +36,7 @@ inline uint64_t MaskRunStarts(uint64_t mask) {
   return mask & mask >> 8;
 }
 
-/** Of 64 bytes: a bit for each with which sixteen run bytes begin that are all among them. */
+/** For 64 bytes: a bit for each position at which sixteen run bytes within them begin. */
 inline uint64_t MaskRuns(const uint8_t* window) {
   return MaskRunStarts(MaskRunBytes(window) | MaskRunBytes(window + 16) << 16 | MaskRunBytes(window + 32) << 32 |
                        MaskRunBytes(window + 48) << 48);
@@ -42,7 +44,7 @@ inline uint64_t MaskRuns(const uint8_t* window) {
 #endif
 
 #if defined(ASKS_PROCESSOR)
-/** Of 64 bytes: a bit for each that is a run byte. */
+/** For 64 bytes: a bit for each run byte. */
 __attribute__((target("avx2"))) inline uint64_t MaskRunBytesAvx2(const uint8_t* window) {
   uint64_t mask = 0;
   for (int half = 0; half < 2; half++) {
@@ -59,7 +61,10 @@ __attribute__((target("avx2"))) inline uint64_t MaskRunBytesAvx2(const uint8_t* 
   return mask;
 }
 
-/** The first of the windows from `at` on with which sixteen run bytes begin somewhere; beyond the last whole one, that. */
+/**
+ * The first window from `at` on in which sixteen run bytes begin; without one, the position after the last whole
+ * window.
+ */
 __attribute__((target("avx2"))) size_t SkipPlainAvx2(const uint8_t* bytes, size_t at, size_t to, uint64_t* runs) {
   *runs = 0;
   while (at + kMaskBytes <= to) {
@@ -71,7 +76,7 @@ __attribute__((target("avx2"))) size_t SkipPlainAvx2(const uint8_t* bytes, size_
 }
 #endif
 
-/** Where a run ends that goes on to `at` at least. */
+/** The end of a run that reaches at least to `at`. */
 size_t FindRunEnd(const uint8_t* bytes, size_t at, size_t to) {
 #if defined(__SSE2__)
   while (at + 16 <= to && MaskRunBytes(bytes + at) == 0xffff) at += 16;
@@ -80,7 +85,7 @@ size_t FindRunEnd(const uint8_t* bytes, size_t at, size_t to) {
   return at;
 }
 
-/** The first run at or after `at`: its start and end in `run`. @returns whether there is one before `to` */
+/** The first run at or after `at`: its start and end in `run`. @returns whether it begins before `to` */
 bool FindRun(const uint8_t* bytes, size_t at, size_t to, size_t run[2]) {
   while (at + kMinRun <= to) {
 #if defined(ASKS_PROCESSOR)
@@ -95,7 +100,7 @@ bool FindRun(const uint8_t* bytes, size_t at, size_t to, size_t run[2]) {
     if (at + kMaskBytes <= to) {
       const uint64_t runs = MaskRuns(bytes + at);
       if (runs == 0) {
-        // The last place that could be judged is the one sixteen bytes before the end.
+        // The last position that could be checked is sixteen bytes before the end of the window.
         at += kMaskBytes - kMinRun + 1;
         continue;
       }
@@ -103,7 +108,8 @@ bool FindRun(const uint8_t* bytes, size_t at, size_t to, size_t run[2]) {
     } else
 #endif
     {
-      // A window that is looked at from its end: its last foreign byte says where the next can start at the earliest.
+      // A window is checked from its end: its last byte that is not a run byte determines the earliest start of the
+      // next window.
       size_t back = at + kMinRun;
       while (back > at && kTables.run[bytes[back - 1]]) back--;
       if (back > at) {

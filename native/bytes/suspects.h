@@ -1,4 +1,6 @@
-/** Which runs may be, or be part of, a secret: by how they begin, or by what stands before them. */
+/**
+ * Decides which runs may be a secret or part of one, by their beginnings and by what precedes them.
+ */
 #pragma once
 
 #include <cstddef>
@@ -14,7 +16,7 @@ namespace {
 constexpr size_t kContextBytes = 64;
 constexpr size_t kTokenBackBytes = 2048;
 
-/** Whether the bytes before `at`, down to `lowest`, end with the word in any case. */
+/** Whether the bytes before `at`, down to `lowest`, end with the word, ignoring case. */
 bool EndsWith(const uint8_t* bytes, size_t lowest, size_t at, const char* word) {
   const size_t size = strlen(word);
   if (at - lowest < size) return false;
@@ -25,21 +27,21 @@ bool EndsWith(const uint8_t* bytes, size_t lowest, size_t at, const char* word) 
 }
 
 /**
- * What is known of the token that the last run was part of, so that of a long token each byte is looked at once. The runs of a
- * search come in rising order.
+ * State about the token of the last run, so that each byte of a long token is read only once. The runs of a search
+ * must come in ascending order.
  */
 struct TokenWalk {
-  /** Where the token begins, and where the run ended that was asked about last. */
+  /** Start of the token, and end of the last run. */
   size_t token = 0;
   size_t run_end = 0;
-  /** Whether a label or a scheme stands before it, or a label is glued to it. */
+  /** Whether a label or a scheme precedes the token, or a label is part of it. */
   bool is_labelled = false;
   bool is_known = false;
 };
 
-/** Whether a label or a scheme stands before the token, which is not part of it. */
+/** Whether a label or a scheme precedes the token without being part of it. */
 bool HasLabelBefore(const uint8_t* bytes, size_t token) {
-  // At the beginning of a line there is no label.
+  // No label can precede the beginning of a line.
   if (token > 0 && bytes[token - 1] == '\n') return false;
   const size_t context = token > kContextBytes ? token - kContextBytes : 0;
   size_t at = token;
@@ -53,7 +55,7 @@ bool HasLabelBefore(const uint8_t* bytes, size_t token) {
   return EndsWith(bytes, context, at, "bearer") || EndsWith(bytes, context, at, "basic");
 }
 
-/** Whether a label or a scheme stands before the token that the run is part of, or is glued to it. */
+/** Whether a label or a scheme precedes the run's token or is part of it. */
 bool IsLabelled(const uint8_t* bytes, size_t start, size_t end, TokenWalk* walk) {
   const size_t farthest = start > kTokenBackBytes ? start - kTokenBackBytes : 0;
   const size_t lowest = walk->is_known ? walk->run_end : farthest;
@@ -77,15 +79,15 @@ bool IsLabelled(const uint8_t* bytes, size_t start, size_t end, TokenWalk* walk)
 }
 
 bool IsSuspect(const uint8_t* bytes, size_t start, size_t end, TokenWalk* walk) {
-  // First, since it has to know of every run.
+  // Called first, because it must see every run.
   const bool is_labelled = IsLabelled(bytes, start, end, walk);
   if (is_labelled || (start >= 3 && bytes[start - 1] == '.')) return true;
   return HoldsBeginning(bytes + start, bytes + end) || BeginsLikeKey(bytes, start, end);
 }
 
 /**
- * The first run at or after `at` that is a suspect: its start and end in `run`.
- * @returns whether there is one before `to`
+ * The first suspect at or after `at`: its start and end in `run`.
+ * @returns whether it begins before `to`
  */
 bool FindSuspect(const uint8_t* bytes, size_t at, size_t to, size_t run[2], TokenWalk* walk) {
   while (FindRun(bytes, at, to, run)) {

@@ -1,6 +1,6 @@
 /**
- * Bytes from JavaScript, and places in them. A wrong argument throws in JavaScript, and the function here
- * returns false.
+ * Bytes from JavaScript, and positions in them. For a wrong argument, the functions here throw in JavaScript and
+ * return false.
  */
 #pragma once
 

@@ -1,6 +1,6 @@
 /**
- * The shared indexes of a store by their names, and the catalogs of a process by their keys: how a thread finds what another
- * has made. A catalog is freed with the thread that opened it; a search that is under way then still ends.
+ * The shared indexes of a store by their names, and the catalogs of a process by their keys. Threads find the indexes
+ * of other threads here. A catalog is freed with the thread that opened it; running searches still complete.
  */
 #pragma once
 
@@ -18,17 +18,17 @@ namespace {
 
 struct Catalog {
   std::string key;
-  /** Names the vectors that the indexes hold; empty until they may be searched here. */
+  /** Names the indexed vectors; empty until other threads may search. */
   std::string vectors_id;
   std::unordered_map<std::string, std::shared_ptr<SharedIndex>> indexes;
   /** Names of indexes that are searched together. */
   std::unordered_map<std::string, std::vector<std::string>> groups;
 };
 
-/** Those of the process. Readers never wait here, either. */
+/** The catalogs of the process. Readers never wait here, either. */
 class Registry {
  public:
-  /** The one before it under the key, if there is one, is found no more. */
+  /** Replaces an earlier catalog with the same key. */
   void Open(std::shared_ptr<Catalog> catalog) {
     Change([&] {
       const std::string key = catalog->key;
@@ -44,7 +44,7 @@ class Registry {
     });
   }
 
-  /** Runs `work`, which may change catalogs, while no reader is in. */
+  /** Runs `work`, which may change catalogs, while no reader is inside. */
   template <typename Work>
   void Change(Work work) {
     const std::lock_guard<std::mutex> alone(changing_);
@@ -65,7 +65,7 @@ class Registry {
   }
 
  private:
-  /** Opens the gate, whatever the work throws. */
+  /** Opens the gate when it is destroyed, also after an exception. */
   class Opening {
    public:
     explicit Opening(Gate* gate) : gate_(gate) {}
@@ -82,7 +82,7 @@ class Registry {
   std::unordered_map<std::string, std::shared_ptr<Catalog>> catalogs_;
 };
 
-/** Never destroyed, since a thread may still be in it while the process ends. What it holds goes with the catalogs. */
+/** Never destroyed, because a thread may use it while the process ends. Its content is freed with the catalogs. */
 inline Registry& TheRegistry() {
   static Registry& registry = *new Registry();
   return registry;

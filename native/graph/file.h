@@ -1,7 +1,8 @@
 /**
- * The file of a graph, in the form that hnswlib gives it: a head, for each point its neighbours on the ground floor, its row
- * and its label, then for each its neighbours above. Another thread than the graph's writes and reads it. A file may hold
- * anything, so the reader checks what it says before it is used: a walk follows its links unchecked.
+ * The file format of a graph, which is hnswlib's: a head; for each point its neighbours on the lowest level, its row
+ * and its label; then for each point its neighbours on the higher levels. Another thread than the graph's writes and
+ * reads it. The content of a file is not trusted: the reader checks it completely, because a search follows links
+ * without checks.
  */
 #pragma once
 
@@ -21,20 +22,20 @@
 
 namespace {
 
-/** Of the list of neighbours on the ground floor: a bit of the byte behind the list's length says that a point is removed. */
+/** In the list of neighbours on the lowest level: a bit of the byte after the list's length marks a removed point. */
 constexpr size_t kMarkAt = 2;
 constexpr uint8_t kMark = 1;
 
-/** Floors that a point has at most: the library draws so many for none of so few points. */
+/** Most levels of a point. The library never draws this many for such a number of points. */
 constexpr size_t kFloorsMax = 64;
-/** Room for so many points is taken at once, and for twice as many as there are; more of it when they come. */
+/** Initial capacity, and at least twice the number of points. It grows when more arrive. */
 constexpr size_t kRoomMin = 1 << 12;
-/** Seed of the levels of points that are added later: that of a generator which got none. */
+/** Seed for the levels of points that are added later; the default seed of the generator. */
 constexpr size_t kSeedOfRead = 1;
 /** Written at once. */
 constexpr size_t kChunkBytes = 1 << 18;
 
-/** How the file begins, a number behind the other without a gap. */
+/** The beginning of the file: numbers without gaps. */
 struct FileHead {
   uint64_t ground_at;
   uint64_t capacity;
@@ -94,7 +95,7 @@ class GraphReader {
     std::unique_ptr<Graph> graph = MakeGraph(head, dimensions);
     Points& points = graph->unread_points();
     Take(points.data_level0_memory_, head.count * points.size_data_per_element_);
-    // From here on the library frees what the floors of each point say.
+    // From here on, the library frees the levels that each point has.
     points.cur_element_count = head.count;
     for (tableint id = 0; id < head.count; id++) ReadFloors(points, id);
     if (left_ != 0) Refuse();
@@ -116,7 +117,7 @@ class GraphReader {
     if (bytes > 0 && !in_.read(static_cast<char*>(into), static_cast<std::streamsize>(bytes))) Refuse();
   }
 
-  /** An empty one, of the shape that the head tells: no more memory than for what the file can hold. */
+  /** An empty graph with the shape of the head. It takes no more memory than the file's size justifies. */
   std::unique_ptr<Graph> MakeGraph(const FileHead& head, size_t dimensions) const {
     if (head.capacity == 0 || head.capacity > kCapacityMax || head.count > head.capacity) Refuse();
     if (head.links < 2 || head.links > kLinksMax || head.links_again != head.links) Refuse();
@@ -158,7 +159,7 @@ class GraphReader {
     if (label > UINT32_MAX || !points.label_lookup_.emplace(label, id).second) Refuse();
   }
 
-  /** Neighbours that are there, on this floor too. */
+  /** Checks that the neighbours exist, and exist on this level. */
   static void CheckList(const Points& points, hnswlib::linklistsizeint* list, size_t most, int floor) {
     const size_t size = points.getListCount(list);
     if (size > most) Refuse();
@@ -175,7 +176,7 @@ class GraphReader {
 inline void WriteGraphFile(const Graph& graph, const Marks& removed, const std::string& path) {
   std::ofstream out(path, std::ios::binary);
   WriteGraphBytes(graph, removed, out);
-  // A disk that took less than all says so at the latest here.
+  // A disk that is full reports it here at the latest.
   out.close();
   if (!out) throw std::runtime_error("the file cannot be written");
 }

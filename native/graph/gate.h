@@ -1,6 +1,6 @@
 /**
- * A lock of one writer and many readers, of which a reader never waits: it gets in or it does not. The writer keeps new readers
- * out and waits for those that are in, a search each at most.
+ * A lock for one writer and many readers. Readers never wait: they get in or they do not. The writer keeps new
+ * readers out and waits until those inside have left, which takes at most one search each.
  */
 #pragma once
 
@@ -13,7 +13,9 @@ namespace {
 
 class Gate {
  public:
-  /** @returns false while the writer is in, or waits */
+  /**
+   * @returns false while the writer is inside or waits
+   */
   bool TryEnter() {
     uint32_t seen = state_.load(std::memory_order_relaxed);
     do {
@@ -24,7 +26,7 @@ class Gate {
 
   void Leave() { state_.fetch_sub(1, std::memory_order_release); }
 
-  /** One thread alone, and not again before `Open`. */
+  /** For one thread only, which must call `Open` before it calls this again. */
   void Shut() {
     state_.fetch_or(kShut, std::memory_order_acquire);
     for (int look = 0; state_.load(std::memory_order_acquire) != kShut; look++) {
@@ -38,11 +40,11 @@ class Gate {
  private:
   static constexpr uint32_t kShut = 1u << 31;
   static constexpr int kYields = 64;
-  /** How many readers are in, and whether the writer is, or waits. */
+  /** The number of readers inside, and a flag for a writer that is inside or waits. */
   std::atomic<uint32_t> state_{0};
 };
 
-/** A reader's stay, where it got in. */
+/** Leaves the gate when it is destroyed, if it got in. */
 class Visit {
  public:
   explicit Visit(Gate* gate) : gate_(gate->TryEnter() ? gate : nullptr) {}

@@ -1,7 +1,7 @@
 /**
- * A graph: points with rows, linked by hnswlib, and which of them are removed. It belongs to one thread. Another thread may read
- * its points while it writes them to a file. From BeginWriting to EndWriting nothing changes them: points are
- * neither added nor moved, and removals are noted beside them. The file gets a copy of the removals from before.
+ * A graph: points with rows, linked by hnswlib, and the marks of removed points. It belongs to one thread. Another
+ * thread may read its points to write them to a file: from BeginWriting to EndWriting the points do not change. They
+ * are neither added nor moved, and removals are marked separately; the file gets a copy of the earlier marks.
  */
 #pragma once
 
@@ -17,12 +17,12 @@
 
 namespace {
 
-/** What is beyond comes from a mistake: the library would take memory for all of it at once. */
+/** A larger number is a mistake, and the library would allocate memory for it at once. */
 constexpr uint32_t kDimensionsMax = 1 << 16;
 constexpr uint32_t kCapacityMax = 1 << 24;
 constexpr uint32_t kLinksMax = 1 << 10;
 
-/** Which points are removed, by their place in the graph. */
+/** The removed points, by their index in the graph. */
 using Marks = std::vector<bool>;
 
 class Graph {
@@ -37,10 +37,12 @@ class Graph {
   size_t count() const { return points_.cur_element_count; }
   size_t capacity() const { return points_.max_elements_; }
 
-  /** @throws std::range_error for numbers that no vector holds */
+  /**
+   * @throws std::range_error for numbers that are not valid in a vector
+   */
   void Add(const float* vector, uint32_t label) {
     CheckStill();
-    // The library would move the point that has it, and reads beyond the points' links as it does.
+    // The library would move the point with this label, and reads beyond the points' links when it does.
     if (points_.label_lookup_.count(label) != 0) throw std::runtime_error("the label is taken");
     points_.addPoint(space_.MakeRow(vector).data(), label);
   }
@@ -52,8 +54,9 @@ class Graph {
   }
 
   /**
-   * Found no more from now on; walked over and linked to as ever. The library's own marks are not used: they lie among what
-   * is written, and it links a point to nothing where all around it are marked.
+   * The point is not found any more, but is still visited and linked. The library's own marks are not used: they are
+   * part of the data that is being written, and the library links a new point to nothing if all points around it are
+   * marked.
    */
   void Remove(uint32_t label) {
     const auto found = points_.label_lookup_.find(label);
@@ -62,11 +65,11 @@ class Graph {
     removed_[found->second] = true;
   }
 
-  /** For as many as there are to end: until the last of them nothing is added. */
+  /** Until as many calls of EndWriting, no point is added. */
   void BeginWriting() { writers_++; }
   void EndWriting() { writers_--; }
 
-  /** For who reads a file into it. */
+  /** For the code that reads a file into it. */
   Points& unread_points() { return points_; }
   void MarkRead(tableint id) { removed_[id] = true; }
 
@@ -75,7 +78,7 @@ class Graph {
     if (writers_ > 0) throw std::runtime_error("the graph is being written");
   }
 
-  // In this order: the points keep the space's address.
+  // The order matters: the points keep the address of the space.
   RowSpace space_;
   Points points_;
   Marks removed_;

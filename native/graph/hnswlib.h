@@ -1,12 +1,14 @@
-/** hnswlib as it is used here: headers of the package hnswlib-node, whose own addon is not. */
+/**
+ * hnswlib as it is used here: the headers of the package hnswlib-node, without its addon.
+ */
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 
 /**
- * Without its hints to the processor. They read the neighbour behind the one that is looked at: behind a full list of an
- * upper floor that is four bytes beyond the memory of the point. They save nothing that can be measured (native/README.md).
+ * Disables its prefetches. They read the neighbour after the current one, which for a full list of a higher level is
+ * four bytes beyond the point's memory. They save no measurable time (native/README.md).
  */
 #define NO_MANUAL_VECTORIZATION
 

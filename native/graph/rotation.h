@@ -1,6 +1,6 @@
 /**
- * Turns vectors so that no number of one stands out: signs at random, then a Walsh-Hadamard transform. Angles stay as they
- * are. A row has few steps for a number, and they fit numbers of about the same size best. Any thread.
+ * Rotates vectors so that all their numbers have similar sizes: random signs, then a Walsh-Hadamard transform. Angles
+ * do not change. A row has few quantization steps per number, which fit numbers of similar size best. Any thread.
  */
 #pragma once
 
@@ -15,7 +15,7 @@ class Rotation {
  public:
   explicit Rotation(size_t dimensions) : signs_(dimensions), again_(dimensions) {
     while (2 * width_ <= dimensions) width_ *= 2;
-    // The same signs at every start and on every machine: saved graphs hold rotated vectors.
+    // The same signs at every start and on every machine, because saved graphs contain rotated vectors.
     uint32_t state = kSeed;
     for (std::vector<float>* signs : {&signs_, &again_}) {
       for (float& sign : *signs) {
@@ -32,7 +32,7 @@ class Rotation {
     for (size_t i = 0; i < count; i++) numbers[i] = vector[i] * signs_[i];
     Mix(numbers.data());
     if (width_ < count) {
-      // The first transform did not reach the last numbers: a second one mixes them with the others.
+      // The first transform did not reach the last numbers; a second one mixes them with the others.
       for (size_t i = 0; i < count; i++) numbers[i] *= again_[i];
       Mix(numbers.data() + (count - width_));
     }

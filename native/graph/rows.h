@@ -1,6 +1,6 @@
 /**
- * Rows: what a graph keeps of a vector, rotated and half a byte a dimension, and how rows are compared with each other and
- * with what is looked for.
+ * Rows: the form in which a graph keeps a vector (rotated, half a byte per dimension), and how rows are compared with
+ * each other and with a query.
  */
 #pragma once
 
@@ -23,35 +23,36 @@
 namespace {
 
 /**
- * A row takes half a byte a dimension. Each step of it holds the dimensions of one half step in the lower halves of its
- * bytes and those of the next in the upper ones. Rows are filled up with zeros to whole steps.
+ * A row takes half a byte per dimension. Each step of a row holds the dimensions of a half step in the low halves of
+ * its bytes, and the next ones in the high halves. Rows are padded with zeros to whole steps.
  */
 constexpr size_t kStepBytes = 32;
 constexpr size_t kStepDimensions = 2 * kStepBytes;
-/** The greatest number of a row, and of what is looked for. A row's are stored with eight added to each. */
+/** The largest number in a row and in a query. Rows store each number plus eight. */
 constexpr int kRowMax = 7;
 constexpr int kQueryMax = 127;
 constexpr int kOffset = 8;
-/** Where a row's numbers may be cut off: shares of the greatest one. */
+/** Candidates for clipping a row's numbers: shares of the largest one. */
 constexpr float kCuts[] = {1, 0.8f, 0.65f};
 /**
- * Distances between rows are blurred by at most this when points are linked. With exact distances hnswlib links texts that
- * differ in a number alone to a few of their kind, and one in twenty is never found.
+ * Random noise added to distances between rows when points are linked, at most this much. With exact distances,
+ * hnswlib links texts that differ only in a number just to a few others of their kind, and one in twenty is never
+ * found.
  */
 constexpr float kBlur = 0.05f;
 
 /**
- * Numbers that a vector may hold: those of one of length 1 are far smaller, and with these no product leaves what 32 bits can
- * hold. Of one whose greatest number is below the least, nothing is left.
+ * Largest and smallest numbers in a vector. Numbers of a vector of length 1 are far smaller than the maximum, which
+ * keeps products within 32 bits. A vector whose largest number is below the minimum becomes zero.
  */
 constexpr float kNumberMax = 1 << 20;
 constexpr float kNumberMin = 1e-30f;
-/** What 1 of a row's numbers stands for, at most: a rotation may gather all numbers of the longest vector in one. */
+/** Largest scale of a row: a rotation may concentrate the longest vector in one number. */
 constexpr float kScaleMax = kNumberMax * 256;
 
-// Sums of products of bytes are whole numbers: every machine comes to the same ones, in whatever order it adds.
+// Sums of products of bytes are integers, so every machine gets the same result in any order of addition.
 
-/** `query` by the row as it is stored, eight added to each number. */
+/** Product of `query` and a stored row, whose numbers have eight added. */
 int32_t MultiplyAnywhere(const int8_t* query, const uint8_t* row, size_t steps) {
   int32_t sum = 0;
   for (; steps > 0; steps--, query += kStepDimensions, row += kStepBytes) {
@@ -69,9 +70,9 @@ int32_t MultiplyRowsAnywhere(const uint8_t* a, const uint8_t* b, size_t steps) {
 }
 
 #if defined(UNDERSTUDY_X64)
-/** Steps whose products fit sums of 16 bits: each adds two of 15 by 127 at most. */
+/** Steps whose products fit in 16-bit sums: each adds at most two products of 15 and 127. */
 constexpr size_t kQuerySteps = 8;
-/** The same of two by 7 by 7. */
+/** The same for two rows: products of 7 and 7. */
 constexpr size_t kRowSteps = 256;
 
 __attribute__((target("avx2"))) inline int32_t AddLanes(__m256i sums) {
@@ -93,7 +94,7 @@ __attribute__((target("avx2"))) inline __m256i UpperHalves(__m256i bytes) {
   return LowerHalves(_mm256_srli_epi16(bytes, 4));
 }
 
-/** Sums of 16 bits as half as many of 32. */
+/** Converts 16-bit sums to half as many 32-bit sums. */
 __attribute__((target("avx2"))) inline __m256i Widen(__m256i sums) {
   return _mm256_madd_epi16(sums, _mm256_set1_epi16(1));
 }
@@ -115,7 +116,7 @@ __attribute__((target("avx2"))) int32_t MultiplyAvx2(const int8_t* query, const 
   return AddLanes(sums);
 }
 
-/** Products of what two rows' halves stand for, in pairs: the instruction takes one side without a sign. */
+/** Products of two rows' half bytes, in pairs: the instruction takes one operand unsigned. */
 __attribute__((target("avx2"))) inline __m256i MultiplyHalves(__m256i a, __m256i b) {
   const __m256i offset = _mm256_set1_epi8(kOffset);
   const __m256i first = _mm256_sub_epi8(a, offset);
@@ -157,14 +158,14 @@ uint32_t UseLevel([[maybe_unused]] uint32_t level) {
 // Once, as the addon is loaded.
 const uint32_t kWidest = UseLevel(UINT32_MAX);
 
-/** A row: a vector's numbers by halves of bytes, then what 1 of them stands for. */
+/** A row: the numbers in half bytes, then the scale (the value of 1). */
 float ReadScale(const void* row, size_t bytes) {
   float scale;
   memcpy(&scale, static_cast<const uint8_t*>(row) + bytes, sizeof(scale));
   return scale;
 }
 
-/** Between −1 and 1, the same for a pair of rows at every time. */
+/** Between −1 and 1; always the same for a pair of rows. */
 float DrawBlur(float scale_a, float scale_b) {
   uint32_t a;
   uint32_t b;
@@ -177,7 +178,7 @@ float DrawBlur(float scale_a, float scale_b) {
   return static_cast<float>(static_cast<int32_t>(mixed)) / 2147483648.0f;
 }
 
-/** Of two points that are being linked. */
+/** Distance of two points that are being linked. */
 float MeasureRows(const void* a, const void* b, const void* steps_of_rows) {
   const size_t steps = *static_cast<const size_t*>(steps_of_rows);
   const int32_t product = multiply_rows(static_cast<const uint8_t*>(a), static_cast<const uint8_t*>(b), steps);
@@ -195,11 +196,11 @@ class RowSpace : public hnswlib::SpaceInterface<float> {
   hnswlib::DISTFUNC<float> get_dist_func() override { return MeasureRows; }
   void* get_dist_func_param() override { return &steps_; }
 
-  /** Whether `row` is one that MakeRow may have made. */
+  /** Whether MakeRow may have made this row. */
   bool IsRow(const void* row) const {
     const auto* bytes = static_cast<const uint8_t*>(row);
     bool fits = true;
-    // With eight added, what is stored is 1 to 15.
+    // With eight added, stored numbers are 1 to 15.
     for (size_t i = 0; i < row_bytes(); i++) fits &= (bytes[i] & 15) != 0 && bytes[i] >> 4 != 0;
     const float scale = ReadScale(row, row_bytes());
     return fits && scale >= 0 && scale <= kScaleMax;
@@ -211,9 +212,9 @@ class RowSpace : public hnswlib::SpaceInterface<float> {
   size_t row_bytes() const { return steps_ * kStepBytes; }
 
   /**
-   * What is looked for, rotated as rows are and in whole numbers.
-   * @returns what 1 stands for
-   * @throws std::range_error for numbers that no vector holds
+   * The query: rotated like rows, in integers.
+   * @returns the scale (the value of 1)
+   * @throws std::range_error for numbers that are not valid in a vector
    */
   float MakeQuery(const float* vector, std::vector<int8_t>* into) const {
     const std::vector<float> numbers = Turn(vector);
@@ -224,7 +225,9 @@ class RowSpace : public hnswlib::SpaceInterface<float> {
     return step;
   }
 
-  /** @throws std::range_error for numbers that no vector holds */
+  /**
+   * @throws std::range_error for numbers that are not valid in a vector
+   */
   std::vector<uint8_t> MakeRow(const float* vector) const {
     std::vector<int8_t> numbers(steps_ * kStepDimensions, 0);
     const float scale = QuantiseRow(Turn(vector), &numbers);
@@ -240,7 +243,7 @@ class RowSpace : public hnswlib::SpaceInterface<float> {
  private:
   std::vector<float> Turn(const float* vector) const {
     bool fits = true;
-    // False for what is no number, too.
+    // Also false for NaN.
     for (size_t i = 0; i < dimensions_; i++) fits &= std::fabs(vector[i]) <= kNumberMax;
     if (!fits) throw std::range_error("a vector holds a number that is not finite or far too great");
     return rotation_.Rotate(vector);
@@ -258,9 +261,9 @@ class RowSpace : public hnswlib::SpaceInterface<float> {
   }
 
   /**
-   * Fifteen steps that reach to the greatest number would be too coarse for the others. So the greatest ones are cut off
-   * where this changes the vector's direction least.
-   * @returns what 1 stands for: the product of the row and its vector is then exact
+   * Fifteen steps that reach the largest number would be too coarse for the others. So the largest numbers are
+   * clipped, at the candidate that changes the vector's direction least.
+   * @returns the scale (the value of 1), with which the product of the row and its vector is exact
    */
   float QuantiseRow(const std::vector<float>& numbers, std::vector<int8_t>* into) const {
     const float greatest = GreatestOf(numbers);

@@ -1,7 +1,7 @@
 /**
- * A scope's index for several threads: its graph, its vectors whole, and what of each the answer needs. One thread changes it,
- * the one that has the index in JavaScript (`src/search/hnsw-index.ts`), and looks at it without a lock. Others search it behind
- * the gate, each search as that thread would make it: the same matches in the same order.
+ * A scope's index for several threads: its graph, its exact vectors, and the labels that a search returns. Only the
+ * thread of the JavaScript index (`src/search/hnsw-index.ts`) changes it, and reads it without a lock. Other threads
+ * search it behind the gate, with the same algorithm: the same matches in the same order.
  */
 #pragma once
 
@@ -27,7 +27,7 @@
 namespace {
 
 constexpr uint32_t kNone = UINT32_MAX;
-/** Ids are places in a list, so they are not far beyond the number of vectors. */
+/** Ids are positions in a list, so they are not far above the number of vectors. */
 constexpr uint32_t kIdMax = kCapacityMax;
 constexpr uint32_t kBlockBitsMax = 16;
 
@@ -36,7 +36,7 @@ struct Match {
   double similarity;
 };
 
-/** As `best-matches.ts`: the most similar first, of equals the smaller id. */
+/** Like `best-matches.ts`: the most similar first, then the smaller id. */
 class BestMatches {
  public:
   BestMatches(size_t k, double least) : k_(k), least_(least) { kept_.reserve(k + 1); }
@@ -63,29 +63,32 @@ class BestMatches {
   std::vector<Match> kept_;
 };
 
-/** What of a vector a search filters by and answers with. */
+/** What a search filters by and returns for a vector. */
 struct Label {
   std::string name;
   std::u16string kind;
   std::u16string family;
 };
 
-/** How far a search looks; `hnsw-index.ts` says why. */
+/** How far a search looks; `hnsw-index.ts` explains it. */
 struct SearchPlan {
   uint32_t k;
-  /** Candidates of each walk, which are compared whole; fewest first. */
+  /** Candidates of each walk, which are compared exactly; fewest first. */
   std::vector<uint32_t> looks;
-  /** By walk: how far the last candidate must be below the last result. The last walk has none. */
+  /** For each walk except the last: how far the last candidate must be below the last result. */
   std::vector<double> margins;
-  /** Candidates that are compared whole at least: with more only those that may be among the results. */
+  /**
+   * Least number of candidates that are compared exactly. Of further ones, only those that may be among the results
+   * are.
+   */
   uint32_t compared;
-  /** How far the graph's similarity may be from the real one. */
+  /** Largest error of the graph's similarity. */
   double error;
   double min_similarity;
-  /** Vectors that are compared one by one at most. */
+  /** Most vectors that are compared one by one. */
   uint32_t compared_max;
   bool is_filtered;
-  /** Only of this kind, where it is filtered. */
+  /** If set, only results of this kind. */
   std::u16string kind;
 };
 
@@ -105,7 +108,7 @@ class SharedIndex {
            labels_.capacity() * sizeof(Label) + label_bytes_ + pending_.size() * kSetEntryBytes;
   }
 
-  // ---- the thread that changes it, between Begin and End ----
+  // ---- The thread that changes it, between Begin and End ----
 
   void Begin() {
     if (is_changing_) throw std::runtime_error("the index is being changed");
@@ -119,7 +122,7 @@ class SharedIndex {
     gate.Open();
   }
 
-  /** A block in the place of the one with this number, or behind all. @returns its memory, zeros */
+  /** A block that replaces the one with this number, or follows the last. @returns its zeroed memory */
   std::shared_ptr<float> MakeBlock(size_t number, size_t vectors) {
     CheckChanging();
     const size_t full = size_t{1} << block_bits_;
@@ -143,7 +146,7 @@ class SharedIndex {
     blocks_.pop_back();
   }
 
-  /** A vector has come, behind all others; its numbers are the caller's to write before the end of the change. */
+  /** Adds a vector at the end. The caller writes its numbers before the end of the change. */
   void Enter(uint32_t id) {
     CheckChanging();
     const size_t place = size();
@@ -157,7 +160,7 @@ class SharedIndex {
     size_.store(ids_.size(), std::memory_order_release);
   }
 
-  /** One is gone: the last takes its place, and its numbers are the caller's to move. */
+  /** Removes a vector: the last one takes its position, and the caller moves the numbers. */
   void Leave(uint32_t id) {
     CheckChanging();
     const uint32_t place = PlaceOf(id);
@@ -171,14 +174,14 @@ class SharedIndex {
     size_.store(ids_.size(), std::memory_order_release);
   }
 
-  /** It is compared by itself from now on, since no graph holds it. */
+  /** The vector is compared one by one from now on, because it is not in the graph. */
   void Await(uint32_t id) {
     CheckChanging();
     if (PlaceOf(id) == kNone) throw std::runtime_error("there is no such id");
     pending_.insert(id);
   }
 
-  /** The graph holds it as its next point. */
+  /** The vector is the graph's next point. */
   void Link(uint32_t id) {
     CheckChanging();
     pending_.erase(id);
@@ -193,7 +196,7 @@ class SharedIndex {
     linked_--;
   }
 
-  /** The graph is used from now on; ids by point, kNone where one is marked. */
+  /** Uses the graph from now on; ids by point, kNone for a marked one. */
   void TakeGraph(std::shared_ptr<Graph> graph, const uint32_t* ids, size_t count) {
     CheckChanging();
     if (count != graph->count()) throw std::runtime_error("the graph holds another number of points");
@@ -207,7 +210,7 @@ class SharedIndex {
     }
   }
 
-  /** There is no graph; each vector is compared by itself. */
+  /** Uses no graph; each vector is compared one by one. */
   void DropGraph() {
     CheckChanging();
     graph_.reset();
@@ -225,13 +228,15 @@ class SharedIndex {
     labels_[id] = std::move(label);
   }
 
-  // ---- any thread that is behind the gate ----
+  // ---- Any thread that is behind the gate ----
 
-  /** @returns false when it would take too long here; nothing is found then */
+  /**
+   * @returns false if the search would take too long on this thread; then it finds nothing
+   */
   bool Search(const float* vector, const float* projected, size_t graph_dimensions, const SearchPlan& plan,
               std::vector<Match>* found) const {
     const std::vector<double> query(vector, vector + dimensions_);
-    // Half of it compared one by one is more work than the graph saves.
+    // If half of the vectors are compared one by one, the graph saves nothing.
     if (graph_ == nullptr || 2 * pending_.size() > size()) return CompareAll(query, plan, found);
     if (plan.k == 0) return true;
     if (graph_dimensions != graph_->space().dimensions()) throw std::range_error("a vector of another number of dimensions");
@@ -251,7 +256,7 @@ class SharedIndex {
     size_t vectors = 0;
   };
 
-  /** An entry of a set, with what lies around it. */
+  /** Estimated size of a set's entry. */
   static constexpr size_t kSetEntryBytes = 40;
 
   static size_t BytesOf(const Label& label) {
@@ -284,8 +289,8 @@ class SharedIndex {
   }
 
   /**
-   * Walks the graph, wider while the result is not certain. `hnsw-index.ts` does the same.
-   * @returns false when only a comparison with every vector can tell
+   * Searches the graph, with wider walks until the result is certain. `hnsw-index.ts` does the same.
+   * @returns false if only a comparison with every vector can tell
    */
   bool Look(const std::vector<double>& query, const float* projected, const SearchPlan& plan, BestMatches* whole) const {
     for (size_t turn = 0; turn < plan.looks.size(); turn++) {
@@ -305,7 +310,7 @@ class SharedIndex {
       if (near.size() >= wanted && !near.empty()) last = 1 - near.back().first;
       if (last < plan.min_similarity - plan.error) return true;
       if (best.kept().size() < plan.k) {
-        // A filter lets so few through that the widest walk would not find enough.
+        // The filter lets so few results through that the widest walk would not find enough.
         if (static_cast<double>(best.kept().size()) * plan.looks.back() < static_cast<double>(plan.k) * plan.looks[turn]) return false;
         continue;
       }

@@ -1,4 +1,6 @@
-/** How the points of a graph that are nearest to a vector are found. On the thread of the graph. */
+/**
+ * The search for the points of a graph that are nearest to a vector. On the thread of the graph, or behind the gate.
+ */
 #pragma once
 
 #include <algorithm>
@@ -20,19 +22,24 @@ inline void Prefetch(const char* from, size_t bytes) {
   for (size_t at = 0; at < bytes + kLineBytes - 1; at += kLineBytes) __builtin_prefetch(from + at);
 }
 
-/** Distance first, so that pairs are in its order. */
+/** The distance comes first, so that pairs sort by it. */
 using Near = std::pair<float, tableint>;
 
 class Walk {
  public:
-  /** @throws std::range_error for numbers that no vector holds */
+  /**
+   * @throws std::range_error for numbers that are not valid in a vector
+   */
   Walk(const Graph& graph, const float* vector)
       : graph_(graph), points_(graph.points()), steps_(graph.space().steps()), row_bytes_(graph.space().row_bytes()) {
     scale_ = graph.space().MakeQuery(vector, &query_);
     for (const int8_t number : query_) excess_ += kOffset * number;
   }
 
-  /** The nearest points that are not marked as removed, nearest first: `wanted` of the `ef` that are kept on the way. */
+  /**
+   * The nearest points that are not marked as removed, nearest first: the best `wanted` of the `ef` candidates that
+   * are kept during the search.
+   */
   std::vector<Near> Run(size_t wanted, size_t ef) {
     const size_t count = points_.cur_element_count;
     if (count == 0) return {};
@@ -51,7 +58,7 @@ class Walk {
 
   void Expect(tableint id) const { Prefetch(points_.getDataByInternalId(id), row_bytes_ + sizeof(float)); }
 
-  /** From the top to the floor above the ground, always to the nearest neighbour. */
+  /** From the top level to the one above the lowest, always to the nearest neighbour. */
   tableint Descend() const {
     tableint at = points_.enterpoint_node_;
     float distance = Measure(at);
@@ -64,7 +71,7 @@ class Walk {
         for (size_t i = 0; i < size; i++) Expect(ids[i]);
         for (size_t i = 0; i < size; i++) {
           const float other = Measure(ids[i]);
-          // Nearer each time, whatever the numbers are: so it ends.
+          // The distance decreases in each step whatever the numbers are, so the loop ends.
           if (!(other < distance)) continue;
           distance = other;
           at = ids[i];
@@ -131,7 +138,7 @@ class Walk {
   const size_t row_bytes_;
   std::vector<int8_t> query_;
   float scale_;
-  /** What the eights that are added to a row's numbers bring. */
+  /** The contribution of the eights that are added to a row's numbers. */
   int32_t excess_ = 0;
 };
 

@@ -214,7 +214,7 @@ inline void PauseAccepting(int listener) {
 inline uint32_t ResumeAccepting() {
   if (paused == nullptr) return 0;
   const auto count = static_cast<uint32_t>(paused->size());
-  // One that was closed meanwhile is no longer of this poll, and the call fails.
+  // A listener that was closed meanwhile is not in the epoll set any more, and the call fails.
   for (const int listener : *paused) SetWanted(listener, EPOLLIN);
   paused->clear();
   return count;
@@ -249,7 +249,7 @@ inline bool FindKind(uint32_t port, PortKind* kind) {
   return false;
 }
 
-/** Reads and drops what has come, so that closing is no reset, which could overtake the answer. */
+/** Reads and drops pending bytes. Otherwise closing would send a reset, which could overtake the answer. */
 inline void Drain(int descriptor) {
   char dropped[16 << 10];
   for (size_t bytes = 0; bytes < kDroppedBytes;) {
@@ -330,7 +330,7 @@ inline int Accept(int listener, sockaddr* address, socklen_t* length, int flags)
   return -1;
 }
 
-/** Input that replaces refused bytes for the parser: a request that no client can make, or a chunk of it. */
+/** Input that replaces refused bytes for the parser: a request that no client can produce, or a chunk. */
 inline size_t Insert(char* into, const framing::Finding& finding) {
   const auto code = static_cast<unsigned>(finding.refusal);
   const char* const mark = Get().mark;
@@ -342,7 +342,7 @@ inline size_t Insert(char* into, const framing::Finding& finding) {
   return written > 0 ? static_cast<size_t>(written) : 0;
 }
 
-/** Header lines for the end of a head after which another protocol begins. */
+/** Header lines to add to a head after which the protocol changes. */
 inline size_t InsertSwitch(char* into) {
   const int written = std::snprintf(into, kInsertBytes, "%s: 1\r\ncontent-length: %llu\r\n", Get().mark,
                                     static_cast<unsigned long long>(framing::kSwitchedBytes));
@@ -354,13 +354,14 @@ inline void Refuse(int descriptor, Connection* connection, const framing::Findin
   connection->is_refused = true;
   connection->held = std::string();
   Get().counters.refused_framing.fetch_add(1, std::memory_order_relaxed);
-  // After an answer that ended before the body, nothing else ends the connection: this makes the library read again.
+  // The answer may have ended before the body; then only this makes the library read again and close.
   if (finding.is_in_chunks) shutdown(descriptor, SHUT_RD);
 }
 
 /**
- * Of a tunnel, the client's goodbye is read by itself: the library drops what it has decrypted together with one
- * (`ssl_on_data` of uSockets closes the socket first), here the frame that answers the upstream's last.
+ * Receives for a tunnel: reads a TLS close notification separately. The library drops data that it decrypts together
+ * with one (`ssl_on_data` of uSockets closes the socket first), and here that data is the frame that answers the
+ * upstream's last one.
  */
 inline ssize_t ReceiveSecure(int descriptor, Connection* connection, char* memory, size_t length, int flags) {
   size_t wanted = length;
@@ -424,8 +425,9 @@ inline ssize_t Receive(int descriptor, void* memory, size_t length, int flags) {
 }
 
 /**
- * Finds in the head of a switch of protocols the length that the library writes and no such head has.
- * @returns where that line begins, or the length if there is no such line; whether the head ends in these bytes goes to `is_whole`
+ * Finds the length header that the library writes into the answer to a switch of protocols, where it must not be.
+ * @returns where that line begins, or the length if there is no such line; `is_whole` receives whether the head ends
+ *   in these bytes
  */
 inline size_t FindLength(const char* data, size_t length, size_t* line_bytes, bool* is_whole) {
   char line[64];
@@ -441,7 +443,7 @@ inline size_t FindLength(const char* data, size_t length, size_t* line_bytes, bo
 }
 
 /**
- * Sends the data through `pass`, without that line.
+ * Sends the data without that line, through `pass`.
  * @returns number of bytes sent; the line counts as sent with the bytes before it
  */
 template <typename Pass>

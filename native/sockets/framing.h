@@ -1,7 +1,7 @@
 /**
- * Reads from the bytes as they come where each request of a connection begins and ends, and finds what
- * two parsers could read in two ways (RFC 9112, section 11.2), before anybody has acted on it. It keeps no bytes: it tells
- * its caller how far the bytes are whole, and the caller holds the rest.
+ * Finds where each request of a connection begins and ends, as bytes arrive, and detects bytes that two parsers could
+ * read differently (RFC 9112, section 11.2) before they are acted on. It stores no bytes: it tells the caller up to
+ * where the bytes are complete, and the caller keeps the rest.
  */
 #pragma once
 
@@ -12,7 +12,7 @@
 
 namespace framing {
 
-/** Why nothing more is read. `src/http/framing-guard.ts` has the words for each, by number. */
+/** Why reading stopped. `src/http/framing-guard.ts` has the messages, by number. */
 enum class Refusal : uint8_t {
   kNone = 0,
   kStartLine = 1,
@@ -30,20 +30,22 @@ enum class Refusal : uint8_t {
   kVersion = 13,
 };
 
-/** What was found in the bytes that came. */
+/** What was found in the bytes. */
 struct Finding {
-  /** So many of them are whole: heads, parts of bodies, lines of chunks. The rest waits for more bytes, or is not read. */
+  /** Number of complete bytes: heads, parts of bodies, chunk lines. The rest waits for more bytes, or is refused. */
   size_t whole;
   Refusal refusal;
-  /** The refusal is of a body in chunks, whose head was whole before. */
+  /** The refused bytes are in a chunked body whose head was complete. */
   bool is_in_chunks;
-  /** That body's chunk lacks the line end behind its data. */
+  /** The chunk's data is not followed by a line end. */
   bool lacks_line_end;
-  /** Where a head ends behind which another protocol begins, its blank line included; 0 if these bytes hold no such end. */
+  /**
+   * The end, including the blank line, of a head after which the protocol changes; 0 without one in these bytes.
+   */
   size_t switch_at;
 };
 
-/** So many bytes of another protocol may come behind a head: as many as the longest body. */
+/** Announced length of the bytes after a change of protocol: the longest possible body. */
 constexpr uint64_t kSwitchedBytes = 999999999999999ULL;
 
 constexpr std::array<bool, 256> MakeTable(bool (*belongs)(int)) {
@@ -58,7 +60,7 @@ constexpr bool IsTokenByte(int byte) {
     if (byte == mark) return true;
   return false;
 }
-/** DEL is left to the forwarder, which refuses it; the connection goes on. */
+/** DEL is left to the forwarder, which refuses the request but keeps the connection. */
 constexpr bool IsValueByte(int byte) { return byte >= 0x20 || byte == '\t'; }
 constexpr bool IsWordByte(int byte) { return byte > 0x20; }
 
@@ -66,7 +68,9 @@ inline constexpr std::array<bool, 256> kToken = MakeTable(IsTokenByte);
 inline constexpr std::array<bool, 256> kValue = MakeTable(IsValueByte);
 inline constexpr std::array<bool, 256> kWord = MakeTable(IsWordByte);
 
-/** @returns the first byte that no value has, or the end; eight at a time where none below a blank is among them */
+/**
+ * @returns the first byte that is invalid in a value, or the end; reads eight at a time while none is below a space
+ */
 inline const uint8_t* SkipValue(const uint8_t* at, const uint8_t* end) {
   constexpr uint64_t kEach = 0x0101010101010101ULL;
   for (uint64_t eight; end - at >= 8; at += 8) {
@@ -81,14 +85,15 @@ class Scanner {
  public:
   /**
    * @param head_bytes_max a longer head is refused
-   * @param switches_protocols behind a head that asks for WebSocket, and announces no body, everything belongs to that
+   * @param switches_protocols everything after a head that asks for WebSocket, and announces no body, belongs to that
+   *   protocol
    */
   explicit Scanner(uint32_t head_bytes_max, bool switches_protocols = false)
       : head_bytes_max_(head_bytes_max), switches_protocols_(switches_protocols) {}
 
   /**
-   * Reads on. After a refusal it is not to be asked again.
-   * @param data what follows on what it was given before
+   * Continues reading. Do not call it again after a refusal.
+   * @param data the bytes that follow the previous ones
    */
   Finding Read(const char* data, size_t length) {
     const auto* const start = reinterpret_cast<const uint8_t*>(data);
@@ -146,7 +151,7 @@ class Scanner {
   static constexpr size_t kNameKept = 17;
   static constexpr size_t kWordKept = 15;
   static constexpr uint8_t kChunkDigitsMax = 13;
-  /** The option that is read is another one. */
+  /** The current option is not the one that is searched. */
   static constexpr uint8_t kNoOption = 255;
 
   const uint8_t* SkipBody(const uint8_t* at, const uint8_t* end) {
@@ -165,7 +170,7 @@ class Scanner {
     head_bytes_ = 0;
   }
 
-  /** Reads to the end of what one state takes, and one byte more. */
+  /** Reads all bytes of one state, and one more byte. */
   const uint8_t* ReadHead(const uint8_t* at, const uint8_t* end, const uint8_t* start) {
     switch (state_) {
       case State::kStart:
@@ -198,7 +203,7 @@ class Scanner {
       case State::kVersion:
         for (; at < end && kWord[*at]; at++) KeepWordByte(*at);
         if (at == end) return at;
-        // Without a version these bytes could be read as a part of the target.
+        // Without a version, these bytes could be read as a part of the target.
         if (*at != '\r' || word_length_ != 8 || std::memcmp(word_, "HTTP/", 5) != 0)
           return Refuse(at, Refusal::kStartLine);
         if (std::memcmp(word_ + 5, "1.1", 3) != 0) return Refuse(at, Refusal::kVersion);
@@ -215,7 +220,7 @@ class Scanner {
           state_ = State::kHeadEnd;
           return at + 1;
         }
-        // A folded line begins with a blank, one without a name with the colon.
+        // A folded line begins with a space; a line without a name begins with the colon.
         if (!kToken[*at]) return Refuse(at, Refusal::kHeaderLine);
         name_length_ = 0;
         state_ = State::kName;
@@ -267,7 +272,10 @@ class Scanner {
     }
   }
 
-  /** Whole lines of no interest, most of all, in one go: anything else is read a state at a time. @returns what is left */
+  /**
+   * Skips whole irrelevant lines at once, which are most lines; other lines are read state by state. @returns the
+   * position of the rest
+   */
   static const uint8_t* SkipLines(const uint8_t* at, const uint8_t* end) {
     for (;;) {
       const uint8_t* colon = at;
@@ -295,7 +303,7 @@ class Scanner {
     return name_length_ == 4 && std::memcmp(name_, "host", 4) == 0 ? Field::kHost : Field::kOther;
   }
 
-  /** Looks for the option `upgrade` among those that a Connection header lists. */
+  /** Searches for the option `upgrade` in the list of a Connection header. */
   void ReadOptionByte(uint8_t byte) {
     constexpr char kUpgrade[] = "upgrade";
     if (byte == ',') {
@@ -321,7 +329,7 @@ class Scanner {
 
   void TakeField() {
     size_t length = word_length_;
-    // A longer word is not kept whole: no length and no coding that we take has as many characters.
+    // A longer word is not kept completely: no accepted length or coding has as many characters.
     const bool is_kept = length <= kWordKept;
     while (is_kept && length > 0 && (word_[length - 1] == ' ' || word_[length - 1] == '\t')) length--;
     if (field_ == Field::kConnection) {
@@ -393,7 +401,7 @@ class Scanner {
       }
       case State::kChunkSizeEnd:
         if (byte != '\n') return Refuse(at, Refusal::kChunkSize);
-        // The last one is whole with what must come behind it.
+        // The last chunk is complete only with the lines that must follow it.
         state_ = remaining_ == 0 ? State::kTrailerCr : State::kChunkData;
         if (remaining_ > 0) whole_ = static_cast<size_t>(at + 1 - start);
         return at + 1;
@@ -437,7 +445,7 @@ class Scanner {
   const uint32_t head_bytes_max_;
   const bool switches_protocols_;
   uint32_t head_bytes_ = 0;
-  /** Of the body, or of the chunk. */
+  /** Bytes left in the body or the chunk. */
   uint64_t remaining_ = 0;
   size_t whole_ = 0;
   State state_ = State::kStart;
@@ -446,7 +454,7 @@ class Scanner {
   bool lacks_line_end_ = false;
   bool is_length_valid_ = true;
   bool is_chunked_ = true;
-  /** No other method asks for WebSocket (RFC 6455, 4.1). */
+  /** Only GET can ask for WebSocket (RFC 6455, 4.1). */
   bool is_get_ = false;
   bool is_upgrade_asked_ = false;
   bool is_upgrade_named_ = false;
@@ -461,7 +469,7 @@ class Scanner {
   uint8_t name_length_ = 0;
   uint8_t word_length_ = 0;
   char name_[kNameKept] = {};
-  /** The version, or the value of a field that is looked at. */
+  /** The version, or the value of a relevant field. */
   char word_[kWordKept] = {};
 };
 

@@ -1,6 +1,6 @@
 /**
- * Replaces functions of the system by ours for one library of the process, and for no other. It changes the addresses in the
- * table through which that library calls outside functions. Linux; elsewhere it finds nothing.
+ * Replaces system functions for one library of the process. It changes the addresses in the table through which that
+ * library calls external functions. Linux only; on other systems it finds nothing.
  */
 #pragma once
 
@@ -20,11 +20,11 @@
 
 namespace interposition {
 
-/** A function that the library calls or hands on, by its name, and ours. */
+/** A function that the library calls or passes on, by its name, and its replacement. */
 struct Replacement {
   const char* name;
   void* function;
-  /** Where the address goes that ours takes the place of; nullptr if it is not needed. */
+  /** Receives the original address; nullptr if it is not needed. */
   void** original = nullptr;
 };
 
@@ -41,7 +41,7 @@ inline constexpr uint32_t kJumpSlot = UINT32_MAX;
 inline constexpr uint32_t kDataSlot = UINT32_MAX;
 #endif
 
-/** What the loader knows of a library. */
+/** The loader's data about a library. */
 class Library {
  public:
   explicit Library(const dl_phdr_info& info) : base_(info.dlpi_addr) {
@@ -54,13 +54,17 @@ class Library {
     }
   }
 
-  /** @returns slots that hold the function's address */
+  /**
+   * @returns the slots with the function's address
+   */
   template <typename Take>
   size_t ForSlots(const char* name, Take take) const {
     return ForSlotsIn(jumps_, jumps_bytes_, name, take) + ForSlotsIn(others_, others_bytes_, name, take);
   }
 
-  /** @returns false where the slot cannot be written to */
+  /**
+   * @returns false if the slot is not writable
+   */
   bool Write(void** slot, void* function) const {
     if (__atomic_load_n(slot, __ATOMIC_ACQUIRE) == function) return true;
     const auto address = reinterpret_cast<uintptr_t>(slot);
@@ -90,7 +94,7 @@ class Library {
           jumps_bytes_ = entry->d_un.d_val;
           break;
         case DT_PLTREL:
-          // Both processors that we know have the longer kind.
+          // Both supported processors use the longer kind.
           has_addends_ = entry->d_un.d_val == DT_RELA;
           break;
         case DT_RELA:
@@ -105,7 +109,7 @@ class Library {
     }
   }
 
-  /** glibc has made addresses of what stands in the file, musl has not. */
+  /** glibc has replaced the file's offsets by addresses; musl has not. */
   template <typename T>
   const T* At(uintptr_t place) const {
     return reinterpret_cast<const T*>(place >= base_ ? place : base_ + place);
@@ -147,7 +151,7 @@ inline int Visit(dl_phdr_info* info, size_t, void* data) {
   auto* const search = static_cast<Search*>(data);
   const Library library(*info);
   if (library.ForSlots(search->mark, [](void**) { return true; }) == 0) return 0;
-  // All or nothing: half of them would see sockets that the others have never heard of.
+  // All or nothing: with half of the functions replaced, some would see sockets that the others do not know.
   for (const auto& replacement : search->replacements)
     if (library.ForSlots(replacement.name, [](void**) { return true; }) == 0) return 0;
   bool is_written = true;
@@ -163,8 +167,8 @@ inline int Visit(dl_phdr_info* info, size_t, void* data) {
 }
 
 /**
- * @param mark name of a function that this library alone calls through its table
- * @returns false where there is no such library, or it does not call each of the functions
+ * @param mark name of a function that only this library calls through its table
+ * @returns false if there is no such library, or if it does not call all of the functions
  */
 inline bool Replace(const char* mark, std::initializer_list<Replacement> replacements) {
   Search search{mark, replacements, false};
@@ -183,7 +187,9 @@ inline int VisitForPath(dl_phdr_info* info, size_t, void* data) {
   return 0;
 }
 
-/** @returns a function that the library marked in this way shows to others; nullptr if it does not exist */
+/**
+ * @returns a function that the library with this mark exports; nullptr if it does not exist
+ */
 inline void* FindFunction(const char* mark, const char* name) {
   Owner owner{mark, nullptr};
   dl_iterate_phdr(VisitForPath, &owner);

@@ -1,6 +1,6 @@
 /**
- * Finds in what a TLS connection sends where its goodbye may begin: records are recognised by their heads, which are not encrypted.
- * Any server thread; a connection belongs to one thread.
+ * Finds where a TLS close notification may begin in the received bytes. Records are recognised by their heads, which
+ * are not encrypted. Any server thread; a connection belongs to one thread.
  */
 #pragma once
 
@@ -14,16 +14,19 @@ namespace records {
 constexpr size_t kHeadBytes = 5;
 constexpr uint8_t kAlert = 21;
 constexpr uint8_t kData = 23;
-/** An alert of TLS 1.3 looks like data: two bytes, the type that they have in truth, and what proves them. */
+/** An alert of TLS 1.3 looks like data: two bytes, the true type, and the authentication tag. */
 constexpr size_t kHiddenAlertBytes = 2 + 1 + 16;
 
-/** Where a connection is between its records. */
+/** The position within a connection's records. */
 class Walker {
  public:
-  /** Goes on over bytes that have been read. */
+  /** Moves over bytes that have been read. */
   void Skip(const char* data, size_t length) { Walk<false>(data, length); }
 
-  /** @returns how many of these bytes to read now, at least one: what may be an alert is left, when something is before it */
+  /**
+   * @returns how many of these bytes to read now, at least one. A possible alert is left for the next read, unless it
+   *   comes first
+   */
   size_t FindEnd(const char* data, size_t length) const {
     Walker ahead = *this;
     return ahead.Walk<true>(data, length);

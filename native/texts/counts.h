@@ -1,6 +1,6 @@
 /**
- * What the monitors count in the texts of a step. `src/domain/monitors/step-texts.ts` says what and why, and has the same in
- * TypeScript.
+ * The monitors' counts in the texts of a step. `src/domain/monitors/step-texts.ts` documents them, and has the same
+ * in TypeScript.
  */
 #pragma once
 
@@ -26,7 +26,7 @@ constexpr size_t kFilterAt = kAnsweredAt + kInputWords + 8;
 constexpr size_t kThoughtFilterAt = kFilterAt + 2048 / 8;
 constexpr size_t kFeatureBytes = kThoughtFilterAt + 512 / 8;
 
-// What is read of a text (digest.ts, words.ts).
+// Units of a text that are read (digest.ts, words.ts).
 constexpr size_t kTextUnits = 6400;
 constexpr size_t kWordUnits = 14;
 constexpr size_t kHeadUnits = 160;
@@ -110,7 +110,7 @@ struct Text {
 };
 
 inline size_t StemLength(const uint8_t* tail, size_t length) {
-  // The last three units, the last one first; units beyond ASCII stand for no letter.
+  // The last three units, latest first; units beyond ASCII count as no letter.
   const uint8_t last = tail[0];
   if (length >= 7 && last == 'g') {
     if (tail[1] == 'n' && tail[2] == 'i') return length - 3;
@@ -172,7 +172,7 @@ inline uint32_t Short(uint32_t hash) {
   return low == 0 ? 1 : low;
 }
 
-/** The smallest of the first short hashes that are added. */
+/** Keeps the smallest of the first short hashes that are added. */
 template <size_t kLimit>
 struct WordSet {
   static constexpr size_t kPlaces = 1024;
@@ -226,13 +226,13 @@ struct Sketch {
   }
 };
 
-/** [mask, then for each place a hash and what the word is]. */
+/** Layout: [mask, then for each slot a hash and the word's class]. */
 struct Lexicon {
   const uint32_t* table;
   uint32_t mask;
 
   uint32_t Find(uint32_t hash) const {
-    // So many places there are; a table has free ones.
+    // At most all slots are visited; a table has free slots.
     for (uint32_t at = hash & mask, left = mask; left > 0; at = (at + 1) & mask, left--) {
       const uint32_t* entry = table + 1 + 2 * at;
       if (entry[0] == hash) return hash == 0 ? 0 : entry[1];
@@ -242,7 +242,8 @@ struct Lexicon {
   }
 };
 
-// Triggers (step-texts.ts): what each character says, a bucket for each hash of three, and the words in them.
+// Triggers (step-texts.ts): the class of each character, a bucket for each hash of three characters, and the words in
+// the buckets.
 constexpr size_t kCharacters = 256;
 constexpr size_t kBuckets = 1024;
 constexpr size_t kEntry = 8;
@@ -253,7 +254,9 @@ struct Triggers {
   const uint32_t* table;
   size_t length;
 
-  /** @param folded with kEntryBytes of nothing behind it */
+  /**
+   * @param folded followed by kEntryBytes zeros
+   */
   uint32_t Find(const uint8_t* folded, size_t size) const {
     uint32_t found = 0;
     const uint32_t* heads = table + kCharacters;
@@ -274,7 +277,7 @@ struct Triggers {
   }
 };
 
-/** Lower case where ASCII has it; no trigger holds 0 or what lies beyond ASCII. */
+/** Converts ASCII to lower case; no trigger contains 0 or a character beyond ASCII. */
 inline void Fold(const uint16_t* text, size_t length, uint8_t* folded) {
   for (size_t at = 0; at < length; at++) {
     const uint16_t code = text[at];
@@ -303,7 +306,7 @@ inline uint32_t HashLoosely(const uint16_t* text, size_t length) {
   return h == 0 ? 1 : h;
 }
 
-/** Whether something may stand there that changes by itself (canonical.ts). */
+/** Whether a value that changes by itself, such as a time, may stand there (canonical.ts). */
 inline bool MayChange(const uint16_t* text, size_t length) {
   for (size_t at = 1; at < length; at++) {
     const uint32_t code = text[at];
@@ -335,7 +338,7 @@ struct Tables {
   const uint32_t* triggers;
   size_t trigger_length;
 
-  /** Whether what they say of themselves is there. */
+  /** Whether all tables have the length that they state. */
   bool AreWhole() const {
     return lexicon_length >= 3 && lexicon_length >= 1 + 2 * (static_cast<size_t>(lexicon[0]) + 1) &&
            trigger_length >= kEntriesAt;
@@ -343,10 +346,10 @@ struct Tables {
 };
 
 /**
- * @param read puts one of the texts there; false: without it there is nothing to count
+ * @param read stores one of the texts; false: without it there is nothing to count
  * @param features kFeatureBytes of them
  * @param counts kCounts of them
- * @returns whether all were read
+ * @returns whether all texts were read
  */
 template <typename Read>
 bool CountTexts(Read read, const Tables& tables, uint8_t* features, uint32_t* counts) {

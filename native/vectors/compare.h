@@ -1,6 +1,6 @@
 /**
- * The inner product of two vectors, the same to the bit on every machine and by whatever instructions. `vector-engine.ts` has the same in
- * TypeScript.
+ * The inner product of two vectors, with exactly the same result on every machine and with all instructions.
+ * `vector-engine.ts` has the same in TypeScript.
  */
 #pragma once
 
@@ -9,12 +9,12 @@
 
 namespace {
 
-/** Sums that run side by side; the fallback has as many, and adds them up in the same order. */
+/** Parallel sums. The fallback has the same number, and adds them up in the same order. */
 constexpr size_t kSums = 8;
 
 /**
- * Inner product. A product of two 32-bit floats is exact in 64 bits, so with a fixed order of additions every machine
- * comes to the same bits, whether it multiplies and adds in one step or in two.
+ * Inner product. The product of two 32-bit floats is exact in 64 bits. With a fixed order of additions, every machine
+ * therefore gets the same result, whether it multiplies and adds in one step or in two.
  */
 inline __attribute__((always_inline)) double MultiplyAdd(const double* query, const float* row, size_t dimensions) {
   double sums[kSums] = {0};
