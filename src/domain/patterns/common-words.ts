@@ -1,8 +1,8 @@
 /**
- * Words that say nothing of a person or of one run, although they may stand with a capital: the common words of English
- * documentation, support and code, and the names of technologies. A word with a capital that is in neither list is taken
- * for a name (rule-text.ts). Words that are also given names, family names or places (will, mark, rose, may) are left out
- * on purpose. Data; any thread.
+ * Words that say nothing about a person or a single run, although they may be capitalized: the common words of
+ * English documentation, support and code, and the names of technologies. A capitalized word in neither list counts
+ * as a name (rule-text.ts). Words that are also given names, family names or places (will, mark, rose, may) are
+ * omitted on purpose. Data; any thread.
  */
 
 /** In lower case. */

@@ -1,7 +1,7 @@
 /**
- * From a trace to the patterns that it teaches, without a model: find the stretches in which the run failed and
- * recovered, put each into words, keep the best three that are not about the same situation. The same trace gives the
- * same patterns. Pure; actor threads.
+ * Makes patterns from a trace, without a language model: finds the stretches in which the run failed and recovered,
+ * describes each in words, and keeps the best three with different situations. The same trace gives the same
+ * patterns. Pure; actor threads.
  */
 
 import type { MonitorName } from '../monitors/names.ts';
@@ -16,7 +16,7 @@ import { findStretches } from './stretches.ts';
 import { boundText } from './text.ts';
 import { NO_UNLOCK, wordStretch } from './wording.ts';
 
-/** A pattern as the store takes it. */
+/** A pattern in the form that the store takes. */
 export interface PatternDraft {
   situation: string;
   dead_ends: string;
@@ -26,22 +26,22 @@ export interface PatternDraft {
   failure_type: string;
 }
 
-/** A pattern on its way: where in the run it stood and how much it seems to be worth. */
+/** A possible pattern, with its position in the run and an estimate of its value. */
 export interface PatternCandidate extends PatternDraft {
-  /** Positions of its first failure and of what worked. */
+  /** Steps of its first failure and of the recovery. */
   at: number;
   until: number;
   worth: number;
 }
 
-/** Candidates that go on to be compared; three of them at most become patterns. */
+/** Candidates to compare. At most three of them become patterns. */
 const CANDIDATES = 8;
-/** Less than this says too little to be kept. */
+/** A candidate of lower value is dropped. */
 const LEAST_WORTH = 2;
 
 /**
- * Distils a trace.
- * @returns candidates, the best first; those of a run that failed hold dead ends alone
+ * Finds the patterns of a trace.
+ * @returns candidates, best first; those of a failed run contain only dead ends
  */
 export function findPatterns(trace: Trace): PatternCandidate[] {
   const parts = findPatternsInParts(trace);
@@ -51,7 +51,7 @@ export function findPatterns(trace: Trace): PatternCandidate[] {
   }
 }
 
-/** The same with a pause after each step, in which the caller may let others have their turn. */
+/** The same, but it yields after each step, so that the caller can let other work run. */
 export function* findPatternsInParts(trace: Trace): Generator<undefined, PatternCandidate[]> {
   const { steps } = trace;
   const monitor = new TraceMonitor(trace);
@@ -91,10 +91,10 @@ export function* findPatternsInParts(trace: Trace): Generator<undefined, Pattern
 }
 
 /**
- * Keeps what differs: of candidates with the same situation the better one, which takes the other's dead ends along.
- * One trace supports a pattern once, however often it ran into it.
- * @param candidates the best first
- * @param vectors of their situations, of length 1; null when nothing can embed: then equal texts alone are the same
+ * Keeps candidates with different situations. Of those with the same situation it keeps the better one, and adds the
+ * other's dead ends. So a trace supports a pattern once, however often the run met the situation.
+ * @param candidates best first
+ * @param vectors of their situations, of length 1; null without an embedder: then only equal texts are the same
  * @returns at most three, in the order of the run
  */
 export function keepDistinct(
@@ -116,7 +116,7 @@ export function keepDistinct(
 }
 
 /**
- * Whether two patterns are about the same situation, or nearly (decisions, v1).
+ * Whether two patterns have the same or nearly the same situation (decisions, v1).
  * @param vectorA of the situation of `a`, of length 1; null without a vector: then only equal texts are the same
  */
 function isSameSituation(
@@ -129,7 +129,7 @@ function isSameSituation(
   return vectorA !== null && vectorB !== null && cosine(vectorA, vectorB) >= SAME_SITUATION_COSINE;
 }
 
-/** The pattern's texts without the values of its run: the last check before a pattern is merged. */
+/** The pattern's texts without the values of its run; the last check before a pattern is merged. */
 export function generalizePattern<Texts extends Pick<PatternDraft, 'situation' | 'dead_ends' | 'unlock'>>(
   texts: Texts,
   run: RunWords = NO_RUN,
@@ -143,14 +143,14 @@ export function generalizePattern<Texts extends Pick<PatternDraft, 'situation' |
   };
 }
 
-/** What is known of a run's values, for {@link generalizePattern}: reads the whole run. */
+/** Reads a whole run and collects its values, for {@link generalizePattern}. */
 export function readRunValues(trace: Trace): RunWords {
   const values = new RunValues(trace);
   for (const [at, step] of trace.steps.entries()) values.readStep(step, judgeStep(step, trace.steps[at + 1]));
   return values;
 }
 
-/** Whether the texts are in the pattern maker's words, wherever they came from: they may hold a run's values. */
+/** Whether the pattern maker wrote these texts, so that they may contain a run's values. */
 export function isDistilled({
   situation,
   dead_ends,
@@ -161,7 +161,8 @@ export function isDistilled({
 type Texts = Pick<PatternDraft, 'situation' | 'dead_ends' | 'unlock'>;
 
 /**
- * Whether two distilled patterns teach the same: in the same situation, or by the same way out of a like one.
+ * Whether two patterns of the pattern maker have the same lesson: the same situation, or the same solution in a
+ * similar one.
  * @param similarity cosine of their situations
  */
 export function areEquivalent(a: Texts, b: Texts, similarity: number): boolean {
@@ -169,7 +170,7 @@ export function areEquivalent(a: Texts, b: Texts, similarity: number): boolean {
   return similarity >= SAME_LESSON_COSINE && isSameLesson(a, b);
 }
 
-/** Shorter texts are the same by chance. */
+/** Shorter texts may be equal by chance. */
 const LESSON_CHARACTERS = 40;
 
 function isSameLesson(a: Texts, b: Texts): boolean {
@@ -178,7 +179,7 @@ function isSameLesson(a: Texts, b: Texts): boolean {
   return kept.length >= LESSON_CHARACTERS && kept.toLowerCase() === added.toLowerCase();
 }
 
-/** The texts of two patterns that teach the same: the first one's, with what only the second knows. */
+/** The texts of two patterns with the same lesson: those of the first, with what only the second contains. */
 export function joinPatterns<Pattern extends Texts>(kept: Pattern, added: Texts): Pattern {
   return {
     ...kept,
@@ -187,13 +188,13 @@ export function joinPatterns<Pattern extends Texts>(kept: Pattern, added: Texts)
   };
 }
 
-/** What the store takes of a candidate. */
+/** The part of a candidate that the store takes. */
 export function toPattern(candidate: PatternCandidate): PatternDraft {
   const { situation, dead_ends, unlock, model, failure_type } = candidate;
   return { situation, dead_ends, unlock, model, failure_type };
 }
 
-/** The dead ends of two patterns, as far as they fit, each once. */
+/** The dead ends of two patterns, without duplicates, as far as they fit. */
 function joinDeadEnds(kept: string, added: string): string {
   const lines = new Set(kept.split('\n'));
   let joined = kept;

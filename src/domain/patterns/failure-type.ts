@@ -1,6 +1,6 @@
 /**
- * What to make of what the monitors said of a trace: where it looped, and which of them fired most within a stretch.
- * Pure; actor threads.
+ * Interprets the monitors' results for a trace: where it looped, and which monitor fired most in a stretch. Pure;
+ * actor threads.
  */
 
 import { MONITORS } from '../monitors/definitions.ts';
@@ -9,12 +9,12 @@ import { MONITOR_NAMES, type MonitorName } from '../monitors/names.ts';
 /** Which monitors fired at each step. */
 type FiredBySteps = readonly (readonly MonitorName[])[];
 
-/** Whether a monitor that fired says that the agent makes no progress. */
+/** Whether a fired monitor means that the agent makes no progress. */
 export function isLooping(fired: readonly MonitorName[] | undefined): boolean {
   return fired?.some((name) => MONITORS[name].failure !== 'fault') === true;
 }
 
-/** The monitor that fired most between two steps, both included; '' when none did. Ties go by the monitors' order. */
+/** The monitor that fired most between two steps, inclusive; '' if none did. Ties go by the monitors' order. */
 export function findFailureType(fired: FiredBySteps, from: number, to: number): MonitorName | '' {
   const counts = new Map<MonitorName, number>();
   for (let at = from; at <= Math.min(to, fired.length - 1); at++) {

@@ -1,7 +1,7 @@
 /**
- * Whether a step failed, and with which words: by its own flag, by what the tool answered, or by what the agent said of
- * it in its next thought. In doubt there is no failure: a file that holds the word "error" has not failed.
- * Pure; actor threads.
+ * Decides whether a step failed, and finds the words of the failure: from its own flag, from the tool's answer, or
+ * from the agent's next thought. In doubt, the step did not fail: a file that contains the word "error" is not a
+ * failure. Pure; actor threads.
  */
 
 import type { TraceStep } from '../trace-step.ts';
@@ -10,20 +10,20 @@ import { oneLine, splitSentences } from './text.ts';
 /** Longest error that is quoted. */
 export const ERROR_CHARACTERS = 220;
 
-/** Steps that talk or think: they neither fail nor repair anything. */
+/** Steps that talk or think. They neither fail nor repair anything. */
 const TALK =
   /^(?:respond|response|reply|answer|message|say|think|thought|finish|final_?answer|final|submit|done|complete|ask|ask_?user|todo_?write|update_?plan|plan|send_message(?:_to_user)?|transfer_to_human_agents|no_?op|none)$/i;
-/** Steps that only look: what they show is content, not a result. */
+/** Steps that only read. Their observation is content, not a result. */
 const LOOK =
   /^(?:(?:get|list|read|view|open|show|find|search|fetch|load|look_?up|goto|scroll|query|inspect|describe|browse|check|retrieve)(?:[_A-Z].*|_?file|_?dir)?|cat|ls|head|tail|less|grep|rg|glob|tree|pwd|find|sed -n|stat|wc|webfetch|websearch|lookup|str_replace_editor view)$/i;
-/** Names under which a harness runs commands: what is run tells them apart. */
+/** Names of a harness's tool for commands. The command distinguishes these steps. */
 const SHELL =
   /^(?:bash|shell|sh|zsh|terminal|cmd|powershell|exec|execute|run|run_?command|run_?shell_?command|execute_?bash|execute_?command|run_?in_?terminal|shell_?command|computer_?terminal)$/i;
-/** Commands whose second word says what is done. */
+/** Commands whose second word is part of the action. */
 const TWO_WORDS =
   /^(?:npm|npx|yarn|pnpm|bun|git|docker|cargo|go|pip3?|kubectl|poetry|uv|make|dotnet|gh|aws|gcloud|terraform|helm|apt|apt-get|brew|systemctl|rails|mix|gradle|mvn|\.\/gradlew)$/;
 
-/** Whole lines that only a failure writes. */
+/** Lines that appear only in failures. */
 const ERROR_LINES: readonly RegExp[] = [
   /^(?:[\w$]+\.){0,8}[A-Z]\w{0,60}(?:Error|Exception|Fault|Failure)\b(?:\s*[:([]|$)/,
   /^[^\w{"']{0,6}(?:\w+\s)?(?:error|fatal|panic|fatal error|unhandled|uncaught|exception)\b\W{0,4}[:\]!(—-]/i,
@@ -41,11 +41,11 @@ const ERROR_LINES: readonly RegExp[] = [
   /^(?:could not|cannot|can't|unable to|failed to|invalid|unknown|unrecognized|unsupported|no (?:matches?|results?|such)|not found|access denied|unauthorized|forbidden|missing)\b/i,
   /^(?:your proposed edit has introduced|string to replace (?:was )?not found|no replacement was performed|old_string)/i,
 ];
-/** A JSON answer that says it failed. */
+/** A JSON answer that reports a failure. */
 const ERROR_JSON =
   /^\s*\{\s*(?:"[\w-]{1,40}"\s*:\s*(?:"[^"]{0,80}"|\d{1,20}|true|false|null)\s*,\s*){0,3}"(?:error|errors|error_message|exception)"\s*:(?!\s*(?:null|""|\[\s*\]|false|0|\{\s*\}))|^\s*\{[^{}]{0,200}"(?:success|ok)"\s*:\s*false|^\s*\{[^{}]{0,200}"status"\s*:\s*"(?:error|failed|failure)"/i;
 
-/** What an agent says of a step that did not do what it should. */
+/** Words with which an agent says that a step did not have the intended effect. */
 const ADMISSION =
   /\b(?:(?:did ?n[o']t|does ?n[o']t|has ?n[o']t|not) (?:seem to )?(?:work|help|succeed|change|apply|return (?:any|the))|(?:command|edit|call|attempt|request|search|query|test|build|install(?:ation)?|import|export|upload|download|deployment|migration|compilation|connection|login|decryption|approach|change|fix|tool|script|it) (?:has |have |still )?(?:failed|fails)\b|was (?:unsuccessful|rejected)|(?:not|n't) (?:what|as) (?:I |we )?(?:had )?(?:expected|intended)|still (?:fails|failing|broken|wrong|the same error)|(?:my|the) (?:last |previous |proposed )?(?:edit|command|query|call|input|syntax|argument) (?:did not|didn't|failed|was (?:wrong|incorrect|invalid|malformed)|had|introduced)|I (?:made|introduced) (?:an? )?(?:\w+ )?(?:error|mistake|typo)|(?:there (?:was|is)|seems that there (?:was|is)|ran into|encountered|hit|got) an? (?:\w+ )?(?:problem|error|exception|failure)|that (?:is|was|'s) (?:wrong|incorrect|not right))\b/i;
 /** And what takes it back. */
@@ -54,17 +54,19 @@ const NO_ADMISSION =
 
 export interface StepVerdict {
   failed: boolean;
-  /** The words of the failure on one line; '' when it did not fail or said nothing. */
+  /** The words of the failure on one line; '' without a failure or without words. */
   error: string;
   /** Neither fails nor repairs. */
   is_talk: boolean;
   /** Only looks. */
   is_look: boolean;
-  /** Steps of one key try the same thing: the tool, and for commands the program. */
+  /** Steps with the same key try the same thing: the tool, and for commands the program. */
   key: string;
 }
 
-/** @param next the step after it, whose thought may say what became of this one */
+/**
+ * @param next the following step, whose thought may tell the outcome of this one
+ */
 export function judgeStep(step: TraceStep, next: TraceStep | undefined): StepVerdict {
   const action = step.action.trim();
   const command = SHELL.test(action) ? readCommand(step.action_input) : '';
@@ -89,7 +91,7 @@ export function isShell(action: string): boolean {
   return SHELL.test(action.trim());
 }
 
-/** The program of a command line, with its second word where that says what is done. */
+/** The program of a command line, with its second word if that is part of the action. */
 export function readCommand(input: string): string {
   const line = commandLine(input)
     .slice(0, 500)
@@ -115,13 +117,13 @@ export function commandLine(input: string): string {
   }
 }
 
-/** The failure that an observation reports though the step is not flagged; '' when it reports none. */
+/** The failure that an observation reports although the step is not flagged; '' without one. */
 function findReportedError(observation: string, isLook: boolean): string {
   if (observation === '') return '';
   if (ERROR_JSON.test(observation.slice(0, 600)))
     return oneLine(readJsonError(observation), ERROR_CHARACTERS);
   const lines = significantLines(observation);
-  // What was looked at may be anything; only a short answer is the tool's own.
+  // A read may return any content; only a short answer is the tool's own message.
   if (isLook && lines.length > 3) return '';
   const isListing = lines.length > 3 && /^\s*(?:\[File:|\d{1,6}[:\t|→])/m.test(observation.slice(0, 400));
   const candidates = isListing ? lines.slice(0, 1) : [...lines.slice(0, 3), ...lines.slice(-6)];
@@ -136,7 +138,7 @@ function isErrorLine(line: string): boolean {
   );
 }
 
-/** The line that says most: an exception with its message before the first line that looks like an error. */
+/** The most informative line: an exception with its message, otherwise the first line that looks like an error. */
 function findErrorLine(observation: string): string {
   if (ERROR_JSON.test(observation.slice(0, 600)))
     return oneLine(readJsonError(observation), ERROR_CHARACTERS);
@@ -144,13 +146,13 @@ function findErrorLine(observation: string): string {
   const exceptions = lines.filter(
     (line) => /\b[A-Z]\w{0,60}(?:Error|Exception)\b\s*:?\s*\S/.test(line) && isErrorLine(stripBullet(line)),
   );
-  // Of a traceback the last line holds the exception.
+  // In a traceback, the last line has the exception.
   const exception = exceptions.at(-1);
   const line = exception ?? lines.find((candidate) => isErrorLine(stripBullet(candidate)));
   return line === undefined ? '' : oneLine(stripBullet(line), ERROR_CHARACTERS);
 }
 
-/** `- E999 IndentationError: …` without what a linter puts before it. */
+/** `- E999 IndentationError: …` without a linter's prefix. */
 function stripBullet(line: string): string {
   return line.replace(/^\s*(?:[-*•#>]{1,3}\s+)?(?:[A-Z]\d{3,4}\s+)?/, '');
 }
@@ -162,7 +164,7 @@ function readJsonError(observation: string): string {
   return message === null ? text : message[1]!.replace(/\\[nrt]/g, ' ').replaceAll('\\"', '"');
 }
 
-/** The first lines and the last that hold anything. */
+/** The first lines that are not empty, and the last one. */
 function significantLines(observation: string): string[] {
   const found: string[] = [];
   const head = observation.length > 4_000 ? observation.slice(0, 2_000) : observation;
@@ -176,7 +178,7 @@ function significantLines(observation: string): string[] {
   return found;
 }
 
-/** The sentence in which the agent says that what it just did failed. */
+/** The sentence in which the agent says that its last step failed. */
 function findAdmission(thought: string): string {
   for (const sentence of splitSentences(thought.slice(0, 600), 2)) {
     if (ADMISSION.test(sentence) && !NO_ADMISSION.test(sentence)) return oneLine(sentence, ERROR_CHARACTERS);

@@ -1,11 +1,10 @@
 /**
- * The values of a JSON text with the keys that they stand under, read from the text itself: numbers keep their digits, a
- * text that was cut off is read as far as it goes, and so is the literal that Python prints of a dictionary.
- * Pure; actor threads.
+ * Scans the values of a JSON text with their keys, from the text itself. Numbers keep their digits; a truncated text
+ * is read up to its end; Python's printed dictionaries are accepted. Pure; actor threads.
  */
 
 export interface ScannedValue {
-  /** Of a string without its quotes and escapes, of a number its digits. */
+  /** The string without quotes and escapes, or the digits of the number. */
   text: string;
   is_number: boolean;
   /** The value is itself the key of an object. */
@@ -20,14 +19,16 @@ export interface ScannedValue {
 const DEPTH = 32;
 const VALUE_CHARACTERS = 400;
 
-/** Whether the text can be read so. */
+/** Whether the text can be scanned. */
 export function looksLikeJson(text: string): boolean {
   return /^\s*(?:\{|\[\s*[[{"'\d-]|"|')/.test(text.slice(0, 200));
 }
 
-/** @param most values; the rest of the text is not read */
+/**
+ * @param most values; scanning stops after that many
+ */
 export function* scanJson(text: string, most: number): Generator<ScannedValue> {
-  /** Keys that lead to where the scan stands; an array has that of its place. */
+  /** Keys from the root to the current position; an array uses the key of its parent. */
   const keys: string[] = [];
   const lists: boolean[] = [];
   let key = '';

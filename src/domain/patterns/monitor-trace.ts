@@ -8,18 +8,18 @@ import { BUILT_IN_PROFILES, findBuiltInProfile, type MonitorProfile } from '../m
 import type { Trace } from '../trace.ts';
 import type { TraceStep } from '../trace-step.ts';
 
-/** Steps that the monitors are run over; a longer trace has its later steps unmonitored. */
+/** Steps that the monitors see; later steps of a longer trace are not monitored. */
 const MONITORED_STEPS = 2_000;
 const NONE: readonly MonitorName[] = [];
 
-/** The monitors as they would have run live. */
+/** The monitors, run as they would have run live. */
 export class TraceMonitor {
   readonly #profile: MonitorProfile;
   #state: MonitorsState;
   #steps = 0;
 
   constructor(trace: Trace) {
-    // A custom profile is the organization's own affair; its thresholds are not at hand, nor do they matter much here.
+    // The thresholds of an organization's custom profile are not available here, and matter little for this purpose.
     this.#profile = findBuiltInProfile(trace.task_profile) ?? BUILT_IN_PROFILES.coding;
     this.#state = initialMonitors(trace.task);
   }

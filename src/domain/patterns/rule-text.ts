@@ -1,25 +1,26 @@
 /**
- * A text without the values of a single run: what looks like an id, a name, an address, an amount, a date or a path is
- * replaced by its source where the run shows one (run-values.ts), else by its kind ("an id"). Tool names, argument names,
- * error classes, commands, packages, flags and file types stay, since they carry the rule. A word with a capital that is
- * neither common nor technical is taken for a name, and what cannot be told is left out ("…"). Pure; actor threads.
+ * Removes the values of a single run from a text. An id, name, address, amount, date or path is replaced by its
+ * source if the run shows one (run-values.ts), otherwise by its kind ("an id"). Tool names, argument names, error
+ * classes, commands, packages, flags and file types stay, because they are part of the rule. A capitalized word that
+ * is neither common nor technical counts as a name. A word that cannot be classified is omitted ("…"). Pure; actor
+ * threads.
  */
 
 import { COMMON_WORDS, TECHNICAL_WORDS } from './common-words.ts';
 
-/** What a run says about the words of a text. */
+/** What a run reveals about the words of a text. */
 export interface RunWords {
-  /** What stands for the value, where it is one of the run's. */
+  /** The replacement for the value, if it is one of the run's values. */
   find(value: string): string | undefined;
-  /** The longest value of the run that begins here, its end, and what stands for it. */
+  /** The longest value of the run that begins here, with its end and its replacement. */
   match(text: string, at: number): { start: number; end: number; phrase: string } | undefined;
   /** The word names a tool or an argument. */
   isTerm(word: string): boolean;
-  /** The word occurs in lower case in what was said. */
+  /** The word occurs in lower case in the conversation. */
   isOrdinary(word: string): boolean;
 }
 
-/** For a text whose run is not at hand. */
+/** For a text without its run. */
 export const NO_RUN: RunWords = {
   find: () => undefined,
   match: () => undefined,
@@ -27,7 +28,7 @@ export const NO_RUN: RunWords = {
   isOrdinary: () => false,
 };
 
-/** Changes with the rules: stored patterns are checked once by each version. */
+/** Changes with the rules: each version checks the stored patterns once. */
 export const RULE_VERSION = 1;
 
 const OMITTED = '…';
@@ -41,7 +42,7 @@ const CLOCK = '\\d{1,2}:\\d{2}(?::\\d{2}(?:[.,]\\d{1,9})?)?';
 const STREET =
   'Street|St|Avenue|Ave|Road|Rd|Lane|Ln|Drive|Dr|Boulevard|Blvd|Court|Ct|Way|Place|Pl|Terrace|Square|Sq|Highway|Hwy|Parkway|Pkwy|Circle|Cir|Alley|Close|Crescent|Row';
 
-/** Values of several words, or of a form that no word has; in the order in which they are looked for. */
+/** Values of several words, or in a form that no word has, in the order of the search. */
 const FORMS: readonly (readonly [RegExp, string])[] = [
   [/[\p{L}\p{N}._%+'-]{1,80}@[\p{L}\p{N}-]{1,80}(?:\.[\p{L}\p{N}-]{1,40}){1,6}/gu, 'an e-mail address'],
   [/\b[a-z][a-z0-9+.-]{1,15}:\/\/[^\s"'`<>()[\]{}|]{1,2000}/gi, 'a URL'],
@@ -101,12 +102,12 @@ const PHONE =
 
 const PERSONAL_FIELD =
   '(?:(?:first|last|middle|full|given|family|user|nick|maiden|company|customer|patient|guest|passenger|contact|recipient|sender|billing|shipping)[_ -]?)?(?:names?|surname)|e-?mail(?:[_ -]?address)?|phone(?:[_ -]?number)?|mobile|address(?:[_ -]?(?:line)?[_ -]?\\d)?|street|city|town|zip(?:[_ -]?code)?|post(?:al)?[_ -]?code|dob|date[_ -]of[_ -]birth|birth(?:day|date)|passport(?:[_ -]?number)?|ssn|iban';
-/** What stands after a personal field: in a call, in JSON, in a list of fields, behind a flag. */
+/** The value of a personal field: in a call, in JSON, in a list of fields, after a flag. */
 const FIELD = new RegExp(
   `(?<![\\p{L}\\p{N}])(${PERSONAL_FIELD})(["']?\\s{0,3}[:=]\\s{0,3}|\\s+is\\s+|\\s+)(?:"([^"\\n]{1,120})"|'([^'\\n]{1,120})'|([\\p{L}\\p{N}][^\\s,;)}\\]"'\`]{0,60}(?:(?: \\p{Lu}[\\p{L}\\p{M}.'’-]*){1,3})?))`,
   'giu',
 );
-/** Words that stand after a field's name without being its value. */
+/** Words that may follow a field's name without being its value. */
 const NO_VALUE =
   /^(?:an?$|the$|an? |the |no |not |none|null|undefined|true|false|string|str|text|required|missing|invalid|empty|unknown|optional|different|correct|incorrect|wrong|in |on |at |…)/i;
 
@@ -128,7 +129,7 @@ const HOST =
 const TERM_WITH_DIGITS =
   /^(?:utf-?(?:8|16|32)|iso-?8601|iso-?8859-\d+|sha-?(?:1|224|256|384|512)|md5|base(?:32|58|64)(?:url)?|u?int(?:8|16|32|64)|float(?:16|32|64)|f(?:32|64)|[iu](?:8|16|32|64)|bf16|h[1-6]|ipv[46]|http\/?[123](?:\.[01])?|es(?:5|6|20\d\d)|python[23]?(?:\.\d{1,2})?|pip3|py[23]\d{0,2}|x86(?:_64)?|x64|amd64|arm64|win32|k8s|i18n|l10n|a11y|s3|ec2|oauth2?|log4j2?|mp[34]|h26[45]|2fa|mfa|b2b|b2c|[1-4]d|x509|web3|neo4j|bz2|7z|sqlite3|boto3|urllib3|psycopg2?|node(?:1[0-9]|2[0-9])|ubuntu\d\d|[1-5]xx|\d(?:st|nd|rd|th|x|ms|s|m|h|d|kb|mb|gb|px)|v\d+(?:\.\d+){0,3}|(?:TS|CS|SC|RS)\d{4}|[EWFCN]\d{3,4}|ORA-\d{5}|ERR_\w+|CVE-\d{4}-\d{4,7})$/i;
 const ERROR_CLASS = /(?:Error|Exception|Warning|Failure|Fault|Timeout|Interrupt|Panic)s?$/;
-/** McDonald, O'Brien, DeShawn: a capital inside, and a name. */
+/** McDonald, O'Brien, DeShawn: a name with a capital inside. */
 const INNER_CAPITAL_NAME = /^(?:Mc|Mac|O['’]|D['’]|Fitz|De|Di|Du|La|Le|Van|Von)\p{Lu}[\p{Ll}\p{M}]+$/u;
 const CALENDAR =
   /^(?:mon|tues?|wed(?:nes)?|thu(?:rs)?|fri|sat(?:ur)?|sun)(?:days?)?$|^(?:january|february|march|april|june|july|august|september|october|november|december|jan|feb|apr|jun|jul|aug|sept?|oct|nov|dec)$/i;
@@ -144,8 +145,8 @@ const RUNTIME_BEFORE =
 const VERSION_BEFORE = /(?:[A-Za-z][\w.-]*(?:==|>=|<=|~=|!=|@\^?|\^)|\bversion ?v?|\bv)$/i;
 
 /**
- * The text without the values of a single run. What it gives it gives back unchanged.
- * @param run what is known of the run; without it only the form of a value tells
+ * The text without the values of a single run. Applying it to its own result changes nothing.
+ * @param run what is known of the run; without it, only the form of a value counts
  */
 export function generalizeText(text: string, run: RunWords = NO_RUN): string {
   if (!/[\p{Lu}\p{Lo}\p{N}@/\\_:=]/u.test(text) && run === NO_RUN) return text;
@@ -167,7 +168,7 @@ export function generalizeText(text: string, run: RunWords = NO_RUN): string {
   return tidy(rest);
 }
 
-/** A full stop that ends the sentence is no part of the value. */
+/** A full stop at the end of the sentence does not belong to the value. */
 function keepEnd(found: string, replace: (value: string) => string): string {
   const [end] = /[.,;:!?'’]*$/.exec(found)!;
   return replace(found.slice(0, found.length - end.length)) + end;
@@ -202,11 +203,11 @@ function replaceField(
   at: number,
   text: string,
 ): string {
-  // Of bare words the first, and those behind it that have a capital.
+  // Of unquoted words the first one, and the capitalized ones after it.
   const [, word = '', rest = ''] = /^(\S+(?: \p{Lu}\S*)*)(.*)$/su.exec(bare ?? '') ?? [];
   const [end] = /[.,;:!?'’]*$/.exec(word)!;
   const value = double ?? single ?? word.slice(0, word.length - end.length);
-  // "The name is required", `name=a name`, `cabin_name="economy"`: nothing to hide.
+  // "The name is required", `name=a name`, `cabin_name="economy"`: nothing to replace.
   if (NO_VALUE.test(value) || /^\W*$/.test(value)) return whole;
   const isStrict =
     /[:=]/.test(link) || field.includes('_') || text.slice(0, at).endsWith('--') || /\d/.test(value);
@@ -226,7 +227,7 @@ function replaceToken(token: string, at: number, text: string, run: RunWords): s
   if (run.isTerm(body!)) return token;
   const kind = judgeWord(body!, { text, start, end, run, lead: before! });
   if (kind === null) return token;
-  // `./x` is a path, `-5` an amount: what leads in belongs to the value.
+  // `./x` is a path, `-5` an amount: the leading characters belong to the value.
   return (/^(?:a|the) (?:path|number|\.\w+ file)/.test(kind) ? '' : before!) + kind + after!;
 }
 
@@ -235,13 +236,15 @@ interface Place {
   start: number;
   end: number;
   run: RunWords;
-  /** What stands before the word in its token: the points of `.ts` and `./x`, the strokes of a flag. */
+  /** Characters before the word in its token: the dots of `.ts` and `./x`, the dashes of a flag. */
   lead: string;
 }
 
-/** @returns what stands for the word; null: it stays */
+/**
+ * @returns the replacement for the word; null: it stays
+ */
 function judgeWord(word: string, place: Place): string | null {
-  // Scripts without capitals: nothing tells a name from a word.
+  // In scripts without capitals, names cannot be distinguished from words.
   if (/(?![ªº])\p{Lo}/u.test(word)) return OMITTED;
   if (!/\p{L}/u.test(word)) return judgeNumber(word, place);
   if (/[/\\]/.test(word) || /^~/.test(place.lead)) return judgePath(word, place);
@@ -286,7 +289,7 @@ function judgePath(word: string, place: Place): string | null {
   return judgeFile(parts.at(-1) ?? '', run) ?? parts.at(-1) ?? 'a path';
 }
 
-/** A file that is called so everywhere stays; of others the type. */
+/** A file with a conventional name stays; otherwise only the type remains. */
 function judgeFile(name: string, run: RunWords): string | null {
   const [file = ''] = name.split('::');
   const known = run.find(name) ?? run.find(file);
@@ -311,7 +314,7 @@ function judgeMixed(word: string, { run }: Place): string | null {
 function judgeJoined(word: string, { text, start, end, run }: Place): string | null {
   const known = run.find(word);
   if (known !== undefined) return known;
-  // A call, or the source of a value that was replaced before.
+  // A call, or the source of a value that was already replaced.
   if (text.charAt(end) === '(' || text.slice(0, start).endsWith(' listed by ')) return null;
   const parts = word.split(/[_@#.'’-]+/).filter(Boolean);
   if (parts.length === 0) return null;
@@ -321,7 +324,7 @@ function judgeJoined(word: string, { text, start, end, run }: Place): string | n
 function judgeLetters(word: string, place: Place): string | null {
   const { text, start, end, run } = place;
   if (/^[\p{Ll}\p{M}]/u.test(word)) {
-    // In lower case: a term, unless a capital inside makes it a code without sense.
+    // In lower case: a term, unless it is a meaningless code with a capital inside.
     return word.length >= 20 &&
       !/[-.'’]/.test(word) &&
       /\p{Lu}.*\p{Lu}.*\p{Lu}/u.test(word) &&
@@ -369,7 +372,7 @@ function judgeCompound(word: string, place: Place): string | null {
   return parts.every(isKnown) ? null : 'a name';
 }
 
-/** Whether the word is common or technical, in any of its usual forms. */
+/** Whether the word is common or technical, in any of its regular forms. */
 export function isCommon(word: string): boolean {
   const lower = word.toLowerCase();
   if (COMMON_WORDS.has(lower) || TECHNICAL_WORDS.has(lower)) return true;
@@ -380,13 +383,13 @@ export function isCommon(word: string): boolean {
   );
 }
 
-/** `SELEC`: a keyword that lacks its last letter. The typing error may be what a pattern is about. */
+/** `SELEC`: a keyword without its last letter. The pattern may be about this typing error. */
 function isCutOff(lower: string): boolean {
   for (const letter of 'abcdefghijklmnopqrstuvwxyz') if (COMMON_WORDS.has(lower + letter)) return true;
   return false;
 }
 
-/** `TypeError`, `useState`: one of its parts is a common word, or it names an error. */
+/** `TypeError`, `useState`: a part is a common word, or the word names an error. */
 function hasCommonHump(word: string): boolean {
   if (ERROR_CLASS.test(word)) return true;
   const humps = word.match(/\p{Lu}?[\p{Ll}\p{M}]+|\p{Lu}+(?!\p{Ll})/gu) ?? [];
@@ -399,7 +402,7 @@ function isSentenceStart(text: string, at: number): boolean {
   );
 }
 
-/** Runs of placeholders become one, and articles before them go. */
+/** Merges consecutive placeholders, and removes articles before them. */
 function tidy(text: string): string {
   return text
     .replace(/\ba name(?: \p{Lu}[\p{Ll}\p{M}]+)+(?![\p{L}\p{N}_(])/gu, (found) =>
@@ -428,19 +431,19 @@ function tidy(text: string): string {
     .trim();
 }
 
-/** Whether a pattern without the values of its run still teaches something. */
+/** Whether a pattern still has a lesson without the values of its run. */
 export function teachesSomething({ situation, unlock }: { situation: string; unlock: string }): boolean {
   return countWords(situation) >= 3 && countWords(unlock) >= 3;
 }
 
-/** Words of a text that stand for themselves. */
+/** Number of words that are not placeholders. */
 function countWords(text: string): number {
   return text.replace(PLACEHOLDER, '').match(/\p{L}{2,}/gu)?.length ?? 0;
 }
 
 const PLACEHOLDER = new RegExp(`\\ban? (?:\\w+ ){0,2}(?:${KINDS})\\b|…`, 'g');
 
-/** Whether a sentence still says something once its values are gone. */
+/** Whether a sentence is still meaningful without its values. */
 export function saysSomething(sentence: string): boolean {
   const placeholders = sentence.match(PLACEHOLDER)?.length ?? 0;
   const words = countWords(sentence);

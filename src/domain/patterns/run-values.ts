@@ -1,7 +1,7 @@
 /**
- * The values of one run and where each came from: the task, the user's words, a tool's result, or the agent's own
- * arguments. A pattern names the source ("the payment id listed by get_user_details") in place of the value. The first
- * place counts. Pure; actor threads.
+ * The values of one run, each with its source: the task, the user's words, a tool's result, or the agent's own
+ * arguments. A pattern names the source ("the payment id listed by get_user_details") instead of the value. The first
+ * occurrence determines the source. Pure; actor threads.
  */
 
 import type { Trace } from '../trace.ts';
@@ -12,35 +12,35 @@ import { looksLikeJson, type ScannedValue, scanJson } from './json-scan.ts';
 import { generalizeText, isCommon, type RunWords } from './rule-text.ts';
 import { renderJson } from './text.ts';
 
-/** Values kept of a run; of more, the first. What is not kept is still told by its form. */
+/** Values kept of a run, the first ones. Further values are recognized only by their form. */
 const VALUES = 8_000;
-/** Values read of one text, and characters of one that is not JSON. */
+/** Most values read from one text, and most characters read of a text that is not JSON. */
 const VALUES_A_TEXT = 400;
 const TEXT_CHARACTERS = 16_000;
-/** Longer strings are sentences: they are generalized word by word. */
+/** Longer strings are sentences, which are generalized word by word. */
 const VALUE_CHARACTERS = 100;
 const VALUE_WORDS = 8;
-/** What was said, for the question whether a value was named there. */
+/** Characters of the conversation kept to check whether a value was mentioned. */
 const HEARD_CHARACTERS = 64_000;
 
-/** Fields that hold a person's data whatever stands there. */
+/** Fields with personal data, whatever their value. */
 const PERSONAL =
   /^(?:(?:first|last|middle|full|given|family|user|nick|customer|passenger|patient|guest|contact)?_?names?|surname|username|login|e_?mail|phone|mobile|tel|telephone|address\d?|address_line\d?|street|city|town|zip|zipcode|postal_?code|postcode|dob|birth|birthday|birth_?date|date_of_birth|passport|ssn|iban|recipient|sender|author|owner|assignee)$/;
-/** Fields of which a value of common words is kept. */
+/** Fields whose value is kept even if it consists of common words. */
 const LOOSE = /^(?:names?|username|login|owner|author|address\d?|recipient|sender|city|town|street)$/;
-/** Fields that hold sentences, code or commands: their words are judged one by one. */
+/** Fields with sentences, code or commands, whose words are judged one by one. */
 const PROSE =
   /^(?:command|cmd|script|code|errors?|error_message|message|msg|details?|reason|description|summary|text|content|body|notes?|comments?|status|stdout|stderr|output|result|thought|query|question|answer|old|new|old_string|new_string|old_str|new_str|patch|diff|expression|sql|input|prompt|instructions?)$/;
-/** Text that is no value: code, sentences. */
+/** Text that is not a value: code, sentences. */
 const CODE = /[(){};=<>]|=>|\n/;
 
 export class RunValues implements RunWords {
   readonly #phrases = new Map<string, string>();
-  /** Values by their first word in lower case, the longest first. */
+  /** Values by their first word in lower case, longest first. */
   readonly #byCore = new Map<string, string[]>();
   readonly #terms = new Set<string>();
   readonly #ordinary = new Set<string>();
-  /** The task, then what the user said, in lower case. */
+  /** The task, then the user's words, in lower case. */
   #task: string;
   #said = '';
 
@@ -67,7 +67,7 @@ export class RunValues implements RunWords {
     return generalizeText(text, this);
   }
 
-  /** A value of an argument: its source where it is one of the run's, else the value in general. */
+  /** An argument's value: its source if it is one of the run's values, otherwise its general form. */
   argument(value: unknown): string {
     const plain = typeof value === 'string' ? value : renderJson(value, 400);
     const known = this.find(plain.trim());
@@ -90,7 +90,7 @@ export class RunValues implements RunWords {
       if (found.toLowerCase() !== value.slice(lead).toLowerCase()) continue;
       if (/^[\p{L}\p{M}\p{N}_]/u.test(text.slice(at + found.length)) && /[\p{L}\p{N}_]$/u.test(found))
         continue;
-      // "will" and "young" are words, "Will" and "Young" are people.
+      // "will" and "young" are words, "Will" and "Young" are names.
       if (found === found.toLowerCase() && COMMON_WORDS.has(found)) continue;
       const start =
         text.slice(Math.max(0, at - lead), at).toLowerCase() === value.slice(0, lead).toLowerCase()
@@ -109,7 +109,7 @@ export class RunValues implements RunWords {
     return this.#ordinary.has(word);
   }
 
-  /** JSON with each value as its source. */
+  /** The JSON with each value replaced by its source. */
   #withSources(json: string): string {
     return json.replace(
       /"((?:[^"\\]|\\.){1,400})"(?!\s*:)|-?\b\d[\d.]*\b/g,
@@ -126,7 +126,7 @@ export class RunValues implements RunWords {
     }
     for (const value of scanJson(input, VALUES_A_TEXT)) {
       if (!value.is_key) this.#note(value, '');
-      // An argument's name is a term; a key that is a value is not.
+      // An argument's name is a term, but a key that is itself a value is not.
       else if (/^[a-z][A-Za-z_]{0,40}\d?$/.test(value.text) && splitWords(value.text).some(isKnownWord))
         this.#terms.add(value.text);
     }
@@ -143,7 +143,7 @@ export class RunValues implements RunWords {
     }
   }
 
-  /** Values of a text that is no JSON: fields with a colon, and words that have the form of a value. */
+  /** Reads values from a text that is not JSON: fields with a colon, and words in the form of a value. */
   #readForms(text: string, tool: string): void {
     const shown = text.slice(0, TEXT_CHARACTERS);
     let left = VALUES_A_TEXT;
@@ -165,7 +165,7 @@ export class RunValues implements RunWords {
     }
   }
 
-  /** The words behind "my name is", as long as they can be names. */
+  /** The words after "my name is", as long as they can be names. */
   #noteIntroduced(cue: string, names: string): void {
     const isSure = cue.includes('name is') || cue.includes("name's");
     for (const word of names.split(/\s+/)) {
@@ -187,7 +187,7 @@ export class RunValues implements RunWords {
     if (words.length > 1 && (isPersonal || words.every((word) => /^\p{Lu}/u.test(word))))
       for (const word of words)
         this.#keepPart(word, nameKind(key, normalizeKey(value.parent), text), tool, isPersonal);
-    // `mei_kovacs_8020`, `mei.kovacs@…`: the parts are names too.
+    // `mei_kovacs_8020`, `mei.kovacs@…`: the parts are names, too.
     if (words.length === 1 && /[\d@]/.test(text))
       for (const part of text.split('@')[0]!.split(/[^\p{L}\p{M}]+/u)) {
         if (part.length >= 3 && !isKnownWord(part.toLowerCase())) this.#keepPhrase(part, 'a name');
@@ -204,7 +204,9 @@ export class RunValues implements RunWords {
       if (!COMMON_WORDS.has(plain.toLowerCase())) this.#keep(plain, kind, tool);
   }
 
-  /** @param tool whose result it stands in; '' for the agent's own words and for what it was told */
+  /**
+   * @param tool whose result contains it; '' for the agent's own words and the user's
+   */
   #keep(value: string, kind: string, tool: string): void {
     const lower = value.toLowerCase();
     if (this.#phrases.has(lower)) return;
@@ -219,7 +221,7 @@ export class RunValues implements RunWords {
     const lower = value.toLowerCase();
     if (this.#phrases.has(lower) || this.#phrases.size >= VALUES) return;
     this.#phrases.set(lower, phrase);
-    // Numbers are compared as numbers, wherever one stands (rule-text.ts).
+    // Numbers are compared by value, in any notation (rule-text.ts).
     if (/^[+-]?\d[\d.,]*$/.test(value)) {
       const plain = value.replaceAll(',', '').replace(/\.0+$/, '');
       if (!this.#phrases.has(plain)) this.#phrases.set(plain, phrase);
@@ -234,8 +236,8 @@ export class RunValues implements RunWords {
   }
 
   /**
-   * What was said: its words in lower case (a capital at the beginning of a sentence is one of them, or a name), and the
-   * persons that it introduces.
+   * Reads the conversation: its words in lower case (a capitalized word at the beginning of a sentence may be either
+   * a word or a name), and the names that it introduces.
    */
   #readProse(text: string): void {
     if (this.#ordinary.size >= VALUES) return;
@@ -252,12 +254,12 @@ export class RunValues implements RunWords {
   }
 }
 
-/** Whether the whole text stands for a value. */
+/** Whether the whole text is a placeholder. */
 function isPlaceholder(text: string): boolean {
   return /^(?:an? |the .* (?:named|listed) |…$)/.test(text) && !/["{[]/.test(text);
 }
 
-/** What a result is listed by: the tool, or the program that a shell ran. */
+/** The source of a result: the tool, or the program that a shell ran. */
 function nameTool({ action, action_input }: TraceStep): string {
   if (isShell(action)) {
     const command = readCommand(action_input);
@@ -266,7 +268,7 @@ function nameTool({ action, action_input }: TraceStep): string {
   return /^[A-Za-z][\w.:-]{0,60}$/.test(action) && !/\d{2}/.test(action) ? action : 'an earlier step';
 }
 
-/** Whether a value that was given under this key belongs to the run alone. */
+/** Whether a value under this key is specific to the run. */
 function isInstance(text: string, key: string, isNumber: boolean): boolean {
   if (isNumber) return text.replace(/\D/g, '').length > 1;
   if (text.length < 2 || text.length > VALUE_CHARACTERS || CODE.test(text)) return false;
@@ -285,14 +287,14 @@ function isInstance(text: string, key: string, isNumber: boolean): boolean {
   return text.includes('_') && !text.split('_').some(isKnownWord);
 }
 
-/** Whether a key is the name of a field rather than a value that others are listed under. */
+/** Whether a key is the name of a field, not a value under which others are listed. */
 function isFieldName(key: string): boolean {
   if (/[\s@#]/.test(key) && /\d|\p{Lu}|@/u.test(key)) return false;
   if (/\d/.test(key)) return generalizeText(key) === key;
   return !/[^\x00-\x7f]/.test(key) && (splitWords(key).some(isKnownWord) || /^[a-z]+$/.test(key));
 }
 
-/** What the value is, in the words of its key. */
+/** The kind of the value, in the words of its key. */
 function nameKind(key: string, parent: string, text: string): string {
   const isGeneral = key === 'id' || key === 'value' || key === '' || key === 'key';
   const own = splitWords(isGeneral ? parent : key);
@@ -321,7 +323,7 @@ const FIELD_WORDS = new Set([
   'cabin',
 ]);
 
-/** What the value is, by its form. */
+/** The kind of the value, by its form. */
 function kindOf(text: string): string {
   const general = generalizeText(text);
   return /^an? (?:(?:\.\w+ )?file|[a-z-]+(?: [a-z]+)?|URL)$/.test(general)
@@ -347,12 +349,12 @@ function singular(word: string): string {
   return word.endsWith('s') && !/(?:ss|us|is)$/.test(word) ? word.slice(0, -1) : word;
 }
 
-/** Whether the word, or each part of a joined one, is common or technical. */
+/** Whether the word, or each part of a compound, is common or technical. */
 function isKnownWord(word: string): boolean {
   return word.split(/[_-]/).every(isCommon);
 }
 
-/** Whether the value stands in the text as a whole word. Both in lower case. */
+/** Whether the text contains the value as a whole word. Both are in lower case. */
 function isNamed(text: string, value: string): boolean {
   for (let at = text.indexOf(value); at >= 0; at = text.indexOf(value, at + 1)) {
     const isApart =

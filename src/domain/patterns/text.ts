@@ -1,6 +1,6 @@
 /**
- * Makes texts of a trace fit to keep and to quote: bounded, without secrets, control characters and half characters.
- * Pure; server threads and actor threads.
+ * Makes texts of a trace safe to store and to quote: bounded, without secrets, control characters and split
+ * characters. Pure; server threads and actor threads.
  */
 
 import { MASK, maskText, SCAN_MARGIN_BYTES } from '../../redaction/mask.ts';
@@ -12,17 +12,17 @@ const ESCAPES =
   /\u001b(?:\[[0-?]{0,32}[ -/]{0,8}[@-~]|\][^\u0007\u001b]{0,512}(?:\u0007|\u001b\\)|[@-Z\\-_])/g;
 const CONTROLS = /[\u0000-\u0008\u000b\u000c\u000e-\u001f\u007f\u0080-\u009f\u2028\u2029\ufeff]/g;
 
-/** A secret that its own label gives away: `password: …`, `"api_key": "…"`, `PGPASSWORD=…`. */
+/** A secret that is recognized by its label: `password: …`, `"api_key": "…"`, `PGPASSWORD=…`. */
 const LABELLED_SECRET =
   /((?:password|passwd|passphrase|pwd|secret|api[_-]?key|access[_-]?key|private[_-]?key|auth[_-]?token|access[_-]?token|refresh[_-]?token|client[_-]?secret)["'\\]{0,4}\s{0,4}[:=]\s{0,4}["'\\]{0,4})([^\s"'\\,;&)}\]]{4,512})/gi;
 /** `https://user:password@host` */
 const URL_PASSWORD = /(\b[a-z][a-z0-9+.-]{1,20}:\/\/[^\s/:@]{1,128}:)[^\s/@]{1,256}(?=@)/gi;
 
-/** What follows a label is no secret when it is one of these: a type, a placeholder, a question. */
+/** Values after such a label that are not secrets: a type, a placeholder, a question. */
 const HARMLESS_VALUE =
   /^(?:null|none|undefined|true|false|string|str|required|optional|missing|invalid|incorrect|wrong|\$\{?\w*\}?|<[^>]*>?|\*+|\.{3}|…|\[redacted)/i;
 
-/** The text without its secrets. Linear: every expression has a bound. */
+/** Masks the secrets in a text. Linear time: every expression has a bound. */
 export function maskSecrets(text: string): string {
   if (text.length < 4) return text;
   return maskEmbeddedQueries(maskText(text))
@@ -33,8 +33,8 @@ export function maskSecrets(text: string): string {
 }
 
 /**
- * A text as it may be stored: at most `head` characters of its beginning and `tail` of its end, what is between
- * counted. Secrets are masked before anything is cut, so that no half of one is left.
+ * A text in the form in which it may be stored: at most `head` characters of its beginning and `tail` of its end,
+ * with the number of characters omitted. Secrets are masked before the text is cut, so that no part of one remains.
  */
 export function cleanText(text: string, head: number, tail = 0): string {
   if (text === '') return '';
@@ -43,7 +43,7 @@ export function cleanText(text: string, head: number, tail = 0): string {
   if (text.length <= most + 2 * SCAN_MARGIN_BYTES) {
     kept = cutMiddle(plain(maskSecrets(text)), head, tail);
   } else {
-    // Too long to look at whole: the ends with a margin in which a secret that is cut in two still ends.
+    // Too long to mask completely: only the ends are, with a margin for a secret that crosses the cut.
     const first = plain(maskSecrets(text.slice(0, head + SCAN_MARGIN_BYTES))).slice(0, head);
     const last = tail === 0 ? '' : plain(maskSecrets(text.slice(-(tail + SCAN_MARGIN_BYTES)))).slice(-tail);
     kept = joinEnds(first, last, text.length - first.length - last.length);
@@ -64,7 +64,10 @@ function joinEnds(first: string, last: string, left: number): string {
   return last === '' ? first : `${first}\n[… ${left} characters …]\n${last}`;
 }
 
-/** One line: every run of white space a space, at most so many characters, cut at a word where one is near. */
+/**
+ * The text on one line of at most `most` characters, with white space collapsed, cut at a word boundary if one is
+ * near.
+ */
 export function oneLine(text: string, most: number): string {
   const line = text
     .slice(0, 4 * most + 64)
@@ -76,12 +79,12 @@ export function oneLine(text: string, most: number): string {
   return `${(space > most * 0.7 ? cut.slice(0, space) : cut).trimEnd()}…`.toWellFormed();
 }
 
-/** The text, or its beginning when it is longer. */
+/** The text, or its beginning if it is longer. */
 export function boundText(text: string, most: number): string {
   return (text.length <= most ? text : `${text.slice(0, most - 1).trimEnd()}…`).toWellFormed();
 }
 
-/** Sentences and lines of a text, in order, each on one line. */
+/** The sentences and lines of a text, in order, each on one line. */
 export function splitSentences(text: string, most = 40): string[] {
   const found: string[] = [];
   for (const line of text.slice(0, 8_000).split('\n')) {
@@ -95,8 +98,8 @@ export function splitSentences(text: string, most = 40): string[] {
 }
 
 /**
- * JSON as text, whatever it is: at most `most` characters, nesting beyond eight levels as `…`, so that neither depth nor
- * size can hurt.
+ * Any value as JSON text of at most `most` characters. Nesting beyond eight levels becomes `…`, so that neither depth
+ * nor size matters.
  */
 export function renderJson(value: unknown, most: number): string {
   let left = most;
