@@ -1,6 +1,6 @@
 /**
- * An actor thread from the inside: an ActorHost with links to the clients and to the other actor threads. The main thread
- * controls it over comlink. Actor threads.
+ * The inside of an actor thread: an ActorHost with links to the clients and to the other actor threads. The main
+ * thread controls it over comlink. Actor threads.
  */
 import type { MessagePort } from 'node:worker_threads';
 import * as Comlink from 'comlink';
@@ -15,23 +15,25 @@ import type { Placement } from './protocol.ts';
 import { openRemoteClient } from './remote-actor-client.ts';
 import { loopScheduler } from './scheduler.ts';
 
-/** What a thread is started with; `control` and the ports of `clients` are transferred. */
+/** The input of a thread at its start; `control` and the ports of `clients` are transferred. */
 export interface ThreadTask<Options = unknown> {
   index: number;
   placement: Placement;
   control: MessagePort;
-  /** Leads to `ActorThreads.offerClient`: what runs beside the actors may ask actors of any thread. Transferred. */
+  /**
+   * Leads to `ActorThreads.offerClient`, so that code beside the actors can ask actors of any thread. Transferred.
+   */
   client: MessagePort;
   /** A comlink port to the stateless pool; null without a pool. Transferred. */
   compute: MessagePort | null;
-  /** What the composition root of the thread needs: paths and switches, plain data. */
+  /** Plain data for the thread's composition root: paths and switches. */
   options: Options;
 }
 
 /** Runs a task of the stateless pool; input and value are plain data. */
 export type ComputeTask = (task: string, input: unknown) => Promise<unknown>;
 
-/** What the main thread may ask of an actor thread; called through comlink. */
+/** The calls of the main thread, through comlink. */
 export interface ThreadControl {
   ping(): number;
   connectClient(end: LinkEnd): void;
@@ -41,18 +43,18 @@ export interface ThreadControl {
   stats(): HostStats;
   /** Ends the host and the task. */
   stop(): void;
-  /** Ends the thread the hard way, as a fault would: for tests of what survives it. */
+  /** Ends the thread as a fault would, for tests. */
   crash(): void;
 }
 
-/** What the thread has for its adapters. */
+/** The services that the thread offers to its adapters. */
 export interface ThreadServices {
   asker: Asker;
   /** null: there is no stateless pool. */
   compute: ComputeTask | null;
 }
 
-/** What the composition root gives; the rest of HostParts is made here. */
+/** The parts from the composition root; the other HostParts are made here. */
 interface ThreadParts extends Pick<HostParts, 'kinds' | 'journal' | 'report'> {
   adapters:
     | Readonly<Record<string, EffectAdapter>>
@@ -63,7 +65,7 @@ interface ThreadParts extends Pick<HostParts, 'kinds' | 'journal' | 'report'> {
 
 /**
  * Runs the thread until it is stopped.
- * @returns when `stop` was called and everything is let go of
+ * @returns when `stop` was called and everything is released
  */
 export async function runActorThread(task: ThreadTask, parts: ThreadParts): Promise<void> {
   const stopped = createDeferred();
@@ -105,7 +107,7 @@ export async function runActorThread(task: ThreadTask, parts: ThreadParts): Prom
   await parts.dispose();
   asker.close();
   task.client.close();
-  // In a later tick, so that the answer to `stop` still goes out.
+  // In a later tick, so that the answer to `stop` is still sent.
   setImmediate(() => {
     task.control.close();
     task.compute?.close();

@@ -1,8 +1,7 @@
 /**
- * The actor threads from the outside: starts them, links clients and threads with each other, restarts a thread that died or
- * hangs, with back-off, drains and stops them. Main thread.
- *
- * The next life of a thread begins only when its worker has exited. Until then its native code may still be writing (LMDB
+ * Manages the actor threads: starts them, links clients and threads with each other, restarts a thread that died or
+ * hangs after a delay, drains and stops them. Main thread.
+ * A thread is restarted only after its worker has exited. Until then its native code may still be writing (LMDB
  * commits on other threads).
  */
 import { MessageChannel, type MessagePort } from 'node:worker_threads';
@@ -26,7 +25,7 @@ import {
   recordFailure,
 } from './supervision.ts';
 
-/** When a thread that answers nothing counts as hung, and is ended. */
+/** When an unresponsive thread counts as hung, and is ended. */
 interface WatchPolicy {
   ping_every_ms: number;
   hung_after_ms: number;
@@ -35,25 +34,25 @@ interface WatchPolicy {
 const DEFAULT_WATCH: WatchPolicy = { ping_every_ms: 5_000, hung_after_ms: 30_000 };
 
 export interface ActorThreadsOptions {
-  /** Module that runs a {@link ThreadTask} in its own thread. */
+  /** Module that runs a {@link ThreadTask} on its thread. */
   entry: URL;
   placement: Placement;
   /** Plain data for the threads' composition root. */
   options: unknown;
   restart?: RestartPolicy;
   watch?: WatchPolicy;
-  /** How long a thread that has not answered yet may be loading before it is ended; 15 s when not given. */
+  /** How long a thread may load before it is ended; default 15 s. */
   loading_ms?: number;
-  /** Runs `compute` effects: the stateless pool's `run`. Without it they fail. */
+  /** Runs `compute` effects: the `run` of the stateless pool. Without it they fail. */
   compute?: ComputeTask;
-  /** Told when a thread has died, with the reason and the wait before its next start (null: it stays down). */
+  /** Called when a thread has died, with the reason and the delay before its next start (null: it stays down). */
   onThreadDown?: (index: number, reason: string, restartInMs: number | null) => void;
 }
 
-/** Takes link ends to actor threads: a client on the main thread, or one behind a port in a worker. */
+/** Receives link ends to actor threads: for a client on the main thread, or one behind a port in a worker. */
 type ClientDoor = (index: number, end: LinkEnd) => void;
 
-/** A host that is not in the pool but on a server thread, here or behind a port. */
+/** A host on a server thread, on this thread or behind a port. */
 interface OuterHost {
   connectClient(end: LinkEnd): void;
   connectPeer(index: number, end: LinkEnd): void;
@@ -61,11 +60,11 @@ interface OuterHost {
   stats(): HostStats | null | Promise<HostStats | null>;
 }
 
-/** Drains are repeated until no thread has handled anything new: they may tell each other things. */
+/** Drains are repeated until no thread has handled a new message, because threads may send each other messages. */
 const DRAIN_ROUNDS = 16;
 /**
- * From the start of the threads until the first client is connected to all of them. For a thread that never comes up:
- * loading modules takes a minute where the load is many times the cores.
+ * From the start of the threads until the first client is connected to all of them. It ends the wait for a thread
+ * that never comes up. Loading modules takes a minute if the load is many times the number of cores.
  */
 const OPEN_DEADLINE_MS = 120_000;
 
@@ -75,7 +74,7 @@ interface Life {
   thread: OwnThread;
   /** Resolves when the thread has exited. */
   exited: Promise<void>;
-  /** Its composition root has done its part: the thread answers. */
+  /** The composition root has finished and the thread answers. */
   isUp: boolean;
 }
 
@@ -90,7 +89,7 @@ interface Thread {
 export class ActorThreads {
   readonly #options: ActorThreadsOptions;
   readonly #threads: Thread[];
-  /** With the host that each client has on its own thread and needs no link to; −1: none. */
+  /** By door: the host on the client's own thread, which needs no link; −1 without one. */
   readonly #doors = new Map<ClientDoor, number>();
   readonly #outer = new Map<number, OuterHost>();
   readonly #timers = new Set<NodeJS.Timeout>();
@@ -113,8 +112,8 @@ export class ActorThreads {
   }
 
   /**
-   * Links a host on a server thread with every client and every other host, now and whenever one of them comes; called
-   * again after it has come back.
+   * Links a host on a server thread with every client and every other host, now and when further ones are added. Call
+   * it again after a restart of the host.
    */
   addHost(index: number, host: OuterHost): void {
     this.#outer.set(index, host);
@@ -134,8 +133,8 @@ export class ActorThreads {
    * A client on this thread, connected to all actor threads.
    * @param own number of the host on the client's own thread, which is attached without a port
    * @returns when every actor thread answers
-   * @throws Error in one line: a thread ended before it was up, for this reason; or one does not answer within 120 s; or
-   * all are being stopped
+   * @throws Error in one line: why a thread ended before it was up; or that one does not answer within 120 s; or that
+   *   all are being stopped
    */
   async openClient(own = -1): Promise<ActorClient> {
     const client = new ActorClient(this.#options.placement, loopScheduler, undefined, own);
@@ -158,8 +157,8 @@ export class ActorThreads {
   }
 
   /**
-   * A port with which a worker opens its client: transfer it there and call `openRemoteClient`.
-   * Closing it ends the connection.
+   * A port with which a worker opens its client: transfer it there and call `openRemoteClient`. Closing it ends the
+   * connection.
    */
   offerClient(): MessagePort {
     const { port1, port2 } = new MessageChannel();
@@ -168,7 +167,7 @@ export class ActorThreads {
       try {
         port1.postMessage(offer, [end.port]);
       } catch {
-        // The host's thread has died since, and its end took this one along: the next life comes with its own link.
+        // The host's thread has died meanwhile, with its end of the link. After a restart there is a new link.
         end.port.close();
       }
     });
@@ -179,8 +178,8 @@ export class ActorThreads {
 
   /**
    * Gives `door` a link end to every host, now and after each restart.
-   * @param own number of the host on the client's own thread, which it reaches without
-   * @returns ends that; links that are open stay open
+   * @param own number of the host on the client's own thread, which needs no link
+   * @returns a function that ends this; open links stay open
    */
   connectClient(door: ClientDoor, own = -1): () => void {
     this.#doors.set(door, own);
@@ -189,7 +188,7 @@ export class ActorThreads {
     return () => void this.#doors.delete(door);
   }
 
-  /** Of each host; null where it is down. */
+  /** Stats of each host; null for a host that is down. */
   stats(): Promise<(HostStats | null)[]> {
     return Promise.all([
       ...this.#threads.map(({ life }) =>
@@ -199,23 +198,23 @@ export class ActorThreads {
     ]);
   }
 
-  /** How often each thread has been started again. */
+  /** The number of restarts of each thread. */
   get restarts(): number[] {
     return this.#threads.map((thread) => thread.restarts);
   }
 
-  /** Lets a thread die as a fault would make it die. It comes back by itself. Resolves when it is dead. */
+  /** Ends a thread as a fault would. It is restarted. Resolves when it is dead. */
   async crash(index: number): Promise<void> {
     const life = this.#threads[index]?.life;
     if (life == null) return;
-    // The answer may die with the thread.
+    // The thread may die before it answers.
     void life.control.crash().catch(() => {});
     await life.exited;
   }
 
   /**
-   * Ends a thread from outside, whatever it is doing; one that is loading is first given the time for it. It comes back
-   * by itself. Resolves when it is dead.
+   * Ends a thread from outside, whatever it is doing. A thread that is loading may finish that first. It is
+   * restarted. Resolves when it is dead.
    */
   async terminate(index: number): Promise<void> {
     const life = this.#threads[index]?.life;
@@ -224,7 +223,7 @@ export class ActorThreads {
     await life.exited;
   }
 
-  /** Lets everything accepted finish, makes it durable, and ends the threads. Calling it again waits for the same. */
+  /** Finishes everything accepted, makes it durable, and ends the threads. A second call waits for the first. */
   stop(): Promise<void> {
     if (this.#stopped === null) {
       this.#stopped = createDeferred();
@@ -257,8 +256,8 @@ export class ActorThreads {
   }
 
   /**
-   * Ends a thread that has not answered yet, and may never hear that it is to stop. It is first given the time to come
-   * up: one that is ended while it loads native code takes the whole process along.
+   * Ends a thread that has not answered yet and may never receive the stop. It may first finish loading, because
+   * ending it while it loads native code ends the whole process.
    */
   async #stopUnanswered(life: Life): Promise<void> {
     await waitForLoading([life.thread.worker], this.#options.loading_ms);
@@ -306,11 +305,11 @@ export class ActorThreads {
       });
     const life: Life = { control, thread: own, exited, isUp: false };
     thread.life = life;
-    // Before anything else, so that it is known to be up when the first client is linked with it.
+    // Set up first, so that the thread is known to be up when the first client is linked.
     const up = whileAlive(life, (started) => started.ping()).then((index) => {
       life.isUp = index !== null;
     });
-    // Its databases are opened before it answers.
+    // It opens its databases before it answers.
     watchLoading(own.worker, up);
     for (const door of this.#doors.keys()) connect(life, thread.index, door);
     for (const [index, host] of this.#outer) connectPeers(life, thread.index, host, index);
@@ -326,7 +325,7 @@ export class ActorThreads {
     if (this.#stopped !== null) return;
     const policy = this.#options.restart ?? DEFAULT_HOST_RESTART;
     const delayMs = recordFailure(policy, thread.history, loopScheduler.monotonicMs());
-    // Callers that wait for the threads get what `openClient` throws.
+    // Callers that wait for the threads get the error of `openClient`.
     if (!wasUp && this.#opening.size > 0) this.#failOpening(reason);
     else this.#options.onThreadDown?.(thread.index, reason, delayMs);
     if (delayMs === null) return;
@@ -338,11 +337,11 @@ export class ActorThreads {
     this.#timers.add(timer);
   }
 
-  /** Pings every thread; one that does not answer in time is in an endless loop or worse. */
+  /** Pings every thread. A thread that does not answer in time hangs. */
   #watch({ hung_after_ms }: WatchPolicy): void {
     for (const { life } of this.#threads) {
       if (life === null) continue;
-      // One that is still loading is slow, not hung.
+      // A thread that is loading is slow, not hung.
       const patienceMs = life.isUp ? hung_after_ms : Math.max(hung_after_ms, OPEN_DEADLINE_MS);
       const timer = setTimeout(() => {
         this.#timers.delete(timer);
@@ -357,13 +356,13 @@ export class ActorThreads {
   }
 }
 
-/** The `code` marks it as told in one line, without the place in the program. */
+/** The `code` marks it as an error to be shown in one line, without a stack. */
 function startError(reason: string): Error {
   const words = `the actor threads cannot start: ${reason.split('\n', 1)[0]}`;
   return Object.assign(new Error(words), { code: 'ETHREADS' });
 }
 
-/** Nothing is given to `door` when the thread dies first: the next life comes with its own link. */
+/** If the thread dies first, `door` gets nothing; after the restart there is a new link. */
 function connect(life: Life, index: number, door: ClientDoor): void {
   const [near, far] = createLinkEnds();
   const connected = whileAlive(life, async (control) => {
@@ -389,7 +388,7 @@ function connectPeers(life: Life, thread: number, host: OuterHost, index: number
   void life.control.connectPeer(index, Comlink.transfer(far, [far.port])).catch(() => {});
 }
 
-/** Calls over comlink never settle once the other side is gone: null then, and when the call fails. */
+/** Calls over comlink never settle after the other side has ended. Returns null then, and if the call fails. */
 async function whileAlive<T>(
   life: Life,
   call: (control: Comlink.Remote<ThreadControl>) => Promise<T>,

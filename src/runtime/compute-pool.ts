@@ -1,8 +1,8 @@
 /**
- * The stateless pool from the outside: threads that run tasks by name, for work that would hold up a thread on which
- * others wait. A thread that dies fails its own tasks at once and is replaced. Knows no task; what they are is in the
- * entry module. Piscina queues the calls and replaces threads; a thread with one lasting task is an OwnThread
- * (std/own-thread.ts) instead. Main thread; other threads reach it through a port (`offer`, `openCompute`).
+ * Manages the stateless pool: threads that run tasks by name, for work that would block a thread with waiting
+ * callers. If a thread dies, its tasks fail at once and it is replaced. The entry module defines the tasks. Piscina
+ * queues the calls and replaces threads; a thread with one permanent task is an OwnThread (std/own-thread.ts)
+ * instead. Main thread; other threads use it through a port (`offer`, `openCompute`).
  */
 import { MessageChannel, type MessagePort } from 'node:worker_threads';
 import * as Comlink from 'comlink';
@@ -16,15 +16,15 @@ interface ComputePoolOptions {
   /** Module whose default export runs a {@link ComputeCall}. */
   entry: URL;
   threads: number;
-  /** Plain data for the threads' composition root; they find it as piscina's `workerData`. */
+  /** Plain data for the threads' composition root, in piscina's `workerData`. */
   options: unknown;
-  /** Calls that may wait for a thread; one more is refused. */
+  /** Most calls that wait for a thread; one more is refused. */
   queue_calls_max: number;
-  /** A call that takes longer is given up, its thread ended and replaced. */
+  /** A call that takes longer fails; its thread is ended and replaced. */
   call_deadline_ms: number;
 }
 
-/** What a thread of the pool gets. */
+/** The input of a thread of the pool. */
 export interface ComputeCall {
   task: string;
   input: unknown;
@@ -34,7 +34,7 @@ export class ComputePool {
   readonly #pool: Piscina;
   readonly #deadlineMs: number;
   readonly #ports = new Set<MessagePort>();
-  /** Those under way: what gives them up, and their answers. */
+  /** Running calls: their abort controllers, and their answers. */
   readonly #calls = new Map<AbortController, Promise<unknown>>();
   readonly #forgetExit = beforeExit(() => this.close());
   #isClosed = false;
@@ -43,30 +43,30 @@ export class ComputePool {
     this.#deadlineMs = options.call_deadline_ms;
     this.#pool = new Piscina({
       filename: options.entry.href,
-      // Threads start with the first calls; once there they stay, since what they have loaded is costly.
+      // Threads start with the first calls and stay, because loading is expensive.
       minThreads: 0,
       maxThreads: options.threads,
       idleTimeout: Number.POSITIVE_INFINITY,
       maxQueue: options.queue_calls_max,
-      // One task a thread at a time: a second would only wait behind the first where nothing else can take it.
+      // One task per thread at a time: a second task would wait behind the first, even if another thread became free.
       concurrentTasksPerWorker: 1,
       atomics: 'disabled',
       workerData: options.options,
     });
-    // Waiting callers learn of a thread's end; without a listener piscina's event would end the process.
+    // Waiting callers get the error of a dead thread. Without a listener, piscina's event would end the process.
     this.#pool.on('error', () => {});
   }
 
   /**
    * Runs a task on a thread of the pool.
-   * @throws Error what the task threw, that the queue is full, that the thread died, or that it took too long
+   * @throws Error of the task; or that the queue is full, the thread died, or the call took too long
    */
   readonly run: ComputeTask = async (task, input) => {
     if (task === CHANNEL_TASK) return this.#openLine();
     return this.#run({ task, input });
   };
 
-  /** The other end is in a thread of the pool, which serves it; this one may go on to another thread. */
+  /** The other end is served in a pool thread; this end may be transferred to another thread. */
   async #openLine(): Promise<MessagePort> {
     const { port1, port2 } = new MessageChannel();
     try {
@@ -81,7 +81,7 @@ export class ComputePool {
   async #run(call: ComputeCall, transferList: MessagePort[] = []): Promise<unknown> {
     if (this.#isClosed) throw new Error('the pool is closed');
     const givenUp = new AbortController();
-    // A call that still waits for a thread to load goes without it; only one that has its thread ends it.
+    // A call that still waits for a loading thread fails without ending the thread; a call that runs ends it.
     const timer = setTimeout(() => givenUp.abort(), this.#deadlineMs);
     try {
       const answered: Promise<unknown> = this.#pool.run(call, { signal: givenUp.signal, transferList });
@@ -109,18 +109,18 @@ export class ComputePool {
   }
 
   /**
-   * Ends the threads. What waits for one fails; what has one is given 15 s to end, and so is a thread to load: native
-   * code that is interrupted takes the whole process along. May be called again.
+   * Ends the threads. Waiting calls fail. Running calls and loading threads get 15 s to finish, because interrupting
+   * native code ends the whole process. Can be called again.
    */
   async close(): Promise<void> {
     this.#isClosed = true;
     for (const port of this.#ports) port.close();
-    // Calls come to threads in the order in which they were made, to one that has loaded.
+    // Threads get calls in order, once they have loaded.
     const ready = this.#pool.threads.filter((thread) => !isLoading(thread)).length;
     const calls = [...this.#calls];
     for (const [waiting] of calls.slice(ready)) waiting.abort();
     const under = calls.slice(0, ready).map(([, answered]) => answered);
-    // What came by a line is not under way any more, or nothing of it that cannot be interrupted, when this is answered.
+    // When this is answered, calls over direct channels have ended, or at least their uninterruptible parts have.
     const ping: ComputeCall = { task: PING_TASK, input: null };
     for (let thread = 0; thread < ready; thread++) under.push(this.#pool.run(ping));
     const late = Promise.withResolvers<void>();
@@ -134,7 +134,7 @@ export class ComputePool {
   }
 }
 
-/** On the other thread: the pool behind a port of `ComputePool.offer`. */
+/** On another thread: the pool behind a port of `ComputePool.offer`. */
 export function openCompute(port: MessagePort): ComputeTask {
   const remote = Comlink.wrap<ComputeTask>(nodeEndpoint(port));
   port.unref();

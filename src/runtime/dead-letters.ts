@@ -1,6 +1,6 @@
 /**
- * Messages that were not handled: undeliverable, overflowed, expired, answered too late. The last few are kept without
- * their payloads (those may hold secrets), all are counted. Any thread.
+ * Messages that were not handled: undeliverable, overflowed, expired, answered too late. All are counted. The last
+ * few are kept without their payloads, which may contain secrets. Any thread.
  */
 import { RingQueue } from '../std/ring-queue.ts';
 
@@ -31,7 +31,7 @@ interface DeadLetter {
   reason: DeadLetterReason;
 }
 
-/** The last dead letters of a thread and counts of all. */
+/** The last dead letters of a thread, and the counts of all. */
 export class DeadLetters {
   readonly #recent: RingQueue<DeadLetter>;
   readonly #counts: Partial<Record<DeadLetterReason, number>> = {};

@@ -1,22 +1,21 @@
 /**
- * A direct channel to one thread of the stateless pool: calls go there and back without the main thread between, so that each
- * wakes one thread and not three. For short calls that a request waits for. The thread's end fails what is under way;
+ * A direct channel to one thread of the stateless pool. Calls do not pass through the main thread, so each call wakes
+ * one thread instead of three. For short calls for which a request waits. If the thread ends, running calls fail, and
  * the next call opens another channel. Any thread calls; the other end is in a pool thread.
- *
- * The pool does not see these calls. So one that takes too long is followed by a call through the pool, whose own
- * deadline ends a thread that hangs.
+ * The pool does not see these calls. So after a call that takes too long, the channel makes a call through the pool,
+ * whose deadline ends a thread that hangs.
  */
 import type { MessagePort } from 'node:worker_threads';
 import type { ComputeTask } from './actor-thread.ts';
 import { describeError } from './error.ts';
 
-/** Calls that may wait for a compute thread, and how long a call may take in all. */
+/** Most calls that wait for a compute thread, and the longest time of a call. */
 export const COMPUTE_QUEUE_CALLS = 256;
 export const COMPUTE_DEADLINE_MS = 60_000;
 
-/** Task with which `ComputePool.run` gives a new channel: a port, transferred. */
+/** The task of `ComputePool.run` that opens a channel; its result is a port, transferred. */
 export const CHANNEL_TASK = 'channel';
-/** Task that does nothing: a thread that hangs does not even do that. */
+/** A task that does nothing, to detect a thread that hangs. */
 export const PING_TASK = 'ping';
 
 interface ChannelCall {
@@ -34,9 +33,9 @@ interface Waiting {
 }
 
 interface DirectChannelOptions {
-  /** A call that takes longer is given up. */
+  /** A call that takes longer fails. */
   call_deadline_ms: number;
-  /** Calls under way on the channel; one more is refused. */
+  /** Most running calls on the channel; one more is refused. */
   calls_max: number;
 }
 
@@ -48,7 +47,9 @@ export class DirectChannel {
   #nextId = 0;
   #isClosed = false;
 
-  /** @param pool the way to the pool itself */
+  /**
+   * @param pool access to the pool itself
+   */
   constructor(pool: ComputeTask, options: DirectChannelOptions) {
     this.#pool = pool;
     this.#options = options;
@@ -56,7 +57,7 @@ export class DirectChannel {
 
   /**
    * Runs a task on the channel's thread.
-   * @throws Error what the task threw, that the thread died, that it took too long, or that too much is under way
+   * @throws Error of the task; or that the thread died, the call took too long, or too many calls are running
    */
   readonly run: ComputeTask = async (task, input) => {
     const port = await this.#open();
@@ -71,7 +72,7 @@ export class DirectChannel {
     });
   };
 
-  /** Fails what is under way. May be called again. */
+  /** Fails the running calls. Can be called again. */
   close(): void {
     this.#isClosed = true;
     void this.#port?.then(
@@ -84,7 +85,7 @@ export class DirectChannel {
   #open(): Promise<MessagePort> {
     if (this.#isClosed) return Promise.reject(new Error('the channel is closed'));
     if (this.#port === null) {
-      // A thread that is ending when it is asked takes the channel with it; there is another one then.
+      // A thread that was ending when it was asked closes the channel; then another one is opened.
       const opening = this.#pool(CHANNEL_TASK, null).catch(() =>
         this.#pool(CHANNEL_TASK, null),
       ) as Promise<MessagePort>;
@@ -134,7 +135,7 @@ export class DirectChannel {
   }
 }
 
-/** In a pool thread: answers the calls that come in by the port, side by side. */
+/** In a pool thread: answers the calls that arrive at the port, concurrently. */
 export function serveChannel(port: MessagePort, run: ComputeTask): void {
   port.on('message', ({ id, task, input }: ChannelCall) => {
     run(task, input).then(

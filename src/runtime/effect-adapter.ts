@@ -1,12 +1,14 @@
-/** Calls the adapters of a thread on behalf of its actors: what an `io` effect becomes. Wherever actors run. */
+/**
+ * Performs `io` effects: calls the adapters of a thread for its actors. Wherever actors run.
+ */
 import { describeError } from './error.ts';
 
-/** An object whose async methods do an actor's outside work, by name of the operation. */
+/** An object whose async methods do an actor's external work, named by operation. */
 export type EffectAdapter = object;
 
 type Settle = (error: unknown, value: unknown) => void;
 
-/** Calls the method of that name; `done` is called once, never before this has returned. */
+/** Calls the method; `done` is called once, never before this has returned. */
 export function callAdapter(
   adapter: EffectAdapter | undefined,
   name: string,
@@ -19,7 +21,7 @@ export function callAdapter(
     setImmediate(() => done(new TypeError(`no ${operation} on adapter ${name}`), undefined));
     return;
   }
-  // A promise, so that `done` is never called before this returns, and a throw is an outcome like any other.
+  // A promise, so that `done` is never called before this returns, and exceptions become outcomes.
   settleWith(
     Promise.resolve().then(() => method.call(adapter, input) as unknown),
     done,

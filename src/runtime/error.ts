@@ -3,7 +3,7 @@
  * and are rebuilt on the other side by their code. Any thread.
  */
 
-/** Every failure that the runtime itself reports, and whether trying again later makes sense. */
+/** All failures that the runtime itself reports, and whether a retry makes sense. */
 const RUNTIME_ERRORS = {
   /** The thread of the actor is down; it is being started again. */
   host_down: { retryable: true },
@@ -11,21 +11,21 @@ const RUNTIME_ERRORS = {
   mailbox_full: { retryable: true },
   /** A newer or older message pushed this one out of a full mailbox. */
   message_dropped: { retryable: true },
-  /** Too many bytes are on their way to that thread. */
+  /** Too many bytes are in transit to that thread. */
   link_full: { retryable: true },
   /** This thread has too many unanswered asks. */
   too_many_asks: { retryable: true },
   /** No answer within the deadline; whether the message was handled is unknown. */
   deadline_exceeded: { retryable: true },
-  /** The handler threw; nothing of what it decided was done. */
+  /** The handler threw an exception; none of its effects was performed. */
   actor_failed: { retryable: false },
-  /** The actor was started again while this answer was outstanding. */
+  /** The actor was restarted before it answered. */
   actor_restarted: { retryable: true },
-  /** The actor failed too often, or could not be started; it gets another chance later. */
+  /** The actor failed too often, or could not be started; it is tried again later. */
   actor_stopped: { retryable: true },
-  /** The limit of living actors of that kind is reached and none can be passivated. */
+  /** The limit of living actors of that kind is reached, and none can be passivated. */
   too_many_actors: { retryable: true },
-  /** The journal could not make the outcome durable; the actor goes back to what is stored. */
+  /** The journal could not store the outcome; the actor returns to its stored state. */
   storage_unavailable: { retryable: true },
   /** The thread is shutting down. */
   draining: { retryable: true },
@@ -33,7 +33,7 @@ const RUNTIME_ERRORS = {
   unknown_kind: { retryable: false },
   /** The kind has no such message. */
   unknown_message: { retryable: false },
-  /** Handled, but the handler neither answered nor kept the answer for later, or its answer is no plain data. */
+  /** The handler neither answered nor kept the answer for later, or its answer is not plain data. */
   no_reply: { retryable: false },
   /** The address's key is empty or too long. */
   bad_address: { retryable: false },
@@ -41,16 +41,16 @@ const RUNTIME_ERRORS = {
 
 export type RuntimeErrorCode = keyof typeof RUNTIME_ERRORS;
 
-/** An error as plain data: what crosses threads. Actors may refuse with their own codes. */
+/** An error as plain data, to cross threads. Actors may refuse with their own codes. */
 export interface ErrorData {
   code: string;
   message: string;
   retryable: boolean;
-  /** What the refusing actor wants to add; plain data. */
+  /** Additional information from the refusing actor; plain data. */
   detail?: unknown;
 }
 
-/** A failed ask, rebuilt in the asking thread; also what actors' clients see when an actor refuses. */
+/** A failed ask, rebuilt in the asking thread. Clients of actors also get it for an actor's refusal. */
 export class RuntimeError extends Error {
   override readonly name = 'RuntimeError';
   /** A RuntimeErrorCode, or the code of the actor's own refusal. */
@@ -66,12 +66,12 @@ export class RuntimeError extends Error {
   }
 }
 
-/** The data of one of the runtime's own failures. */
+/** The data of a failure that the runtime reports. */
 export function runtimeError(code: RuntimeErrorCode, message: string): ErrorData {
   return { code, message, retryable: RUNTIME_ERRORS[code].retryable };
 }
 
-/** Any thrown value in words, for logs and dead letters. */
+/** Any thrown value as text, for logs and dead letters. */
 export function describeError(thrown: unknown): string {
   return thrown instanceof Error ? `${thrown.name}: ${thrown.message}` : String(thrown);
 }

@@ -1,9 +1,11 @@
-/** What a host tells the log of when an actor fails. Actor threads, server threads (and the simulator). */
+/**
+ * A host's report to the log when an actor fails. Actor threads, server threads (and the simulator).
+ */
 
 import { describeError } from './error.ts';
 import type { ActorAddress } from './protocol.ts';
 
-/** What went wrong inside a host, for the log. Holds no payload. */
+/** A failure inside a host, for the log. Contains no payload. */
 export interface HostReport {
   kind: string;
   key: string;

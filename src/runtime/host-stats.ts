@@ -1,4 +1,6 @@
-/** What a host counts, for the admin's and the operator's eyes. Actor threads, server threads. */
+/**
+ * A host's counters, for administrators and operators. Actor threads, server threads.
+ */
 
 import type { DeadLetters } from './dead-letters.ts';
 import type { LinkStats } from './link.ts';
@@ -14,7 +16,7 @@ export interface KindStats {
   activations: number;
   passivations: number;
   dead_letters: number;
-  /** What the actors counted themselves (`context.count`): by counter, then by what it tells apart. */
+  /** Counters of the actors themselves (`context.count`): by counter, then by label. */
   counts: Record<string, Record<string, number>>;
 }
 

@@ -1,8 +1,7 @@
 /**
- * Runs the actors of one thread: takes frames from links, puts them into mailboxes, dispatches
- * them, releases what they decided. It knows neither threads nor sockets nor clocks. Everything comes in through
- * HostParts, so the simulator runs the same code. Its parts are in `host/`. Actor threads, server threads (and
- * the simulator).
+ * Runs the actors of one thread: takes frames from links, puts them into mailboxes, dispatches them, and releases the
+ * resulting effects. It uses neither threads nor sockets nor clocks directly. Everything comes in through HostParts,
+ * so the simulator runs the same code. Its parts are in `host/`. Actor threads, server threads (and the simulator).
  */
 
 import { DeadLetters } from './dead-letters.ts';
@@ -36,7 +35,7 @@ import type { ActorAddress, AnyBehaviour, Placement } from './protocol.ts';
 import type { Scheduler } from './scheduler.ts';
 import type { KindPolicy } from './supervision.ts';
 
-/** One kind of actor as a thread runs it. */
+/** A kind of actor with its thread's policy and adapters. */
 export interface KindDefinition {
   behaviour: AnyBehaviour;
   policy: KindPolicy;
@@ -48,17 +47,17 @@ export interface HostParts extends EffectPerformers {
   placement: Placement;
   kinds: readonly KindDefinition[];
   scheduler: Scheduler;
-  /** Null when no kind of this thread is persistent. */
+  /** Null if no kind of this thread is persistent. */
   journal: JournalStore | null;
-  /** How often it lets go of slots that it has no actors of any more; default RELEASE_EVERY_MS. */
+  /** Interval at which it releases slots without actors; default RELEASE_EVERY_MS. */
   release_every_ms?: number;
   /** Called for every failure of an actor. */
   report(report: HostReport): void;
 }
 
-/** Messages of one actor handled before the next ready actor is dispatched. */
+/** Messages that one actor handles before the next ready actor has its turn. */
 const FAIR_SHARE = 16;
-/** Messages handled in one go before the event loop ticks; only chains of local tells reach it. */
+/** Messages handled before the event loop ticks; only chains of local tells reach it. */
 const RUN_BUDGET = 4096;
 
 /** Runs the actors of one thread. */
@@ -142,35 +141,35 @@ export class ActorHost {
   }
 
   /**
-   * Takes over a link to a client: its frames arrive here from now on.
+   * Takes a link to a client, whose frames are then delivered here.
    * @param isOwn the client is on the host's own thread
    */
   attachClient(link: Link, isOwn = false): void {
     this.#adopt(link, isOwn);
   }
 
-  /** Takes over a link to another actor thread; tells to its actors go there. Replaces an earlier one. */
+  /** Takes a link to another actor thread, for tells to its actors. Replaces an earlier one. */
   attachPeer(index: number, link: Link): void {
     this.#links.addPeer(index, link);
     this.#adopt(link, false);
   }
 
-  /** Delivers a message that comes from within this thread's composition root; never overflows to the caller. */
+  /** Delivers a message of this thread's composition root; never throws because of an overflow. */
   tell(to: ActorAddress, name: string, payload: unknown, bodies: readonly Uint8Array[] = NO_BODIES): void {
     this.#route({ type: 'tell', to, name, payload, bodies });
   }
 
   /**
-   * Takes no new messages but those of other actors, lets the accepted ones finish, makes everything durable and
-   * passivates all actors. Timers that have not fired are forgotten. Another thread that drains may still tell
-   * something to actors here: a caller that drains several threads calls this again until the numbers no longer change.
+   * Accepts only messages of other actors from now on, finishes the accepted ones, makes everything durable and
+   * passivates all actors. Pending timers are dropped. Another draining thread may still send messages here, so a
+   * caller that drains several threads repeats this until the numbers no longer change.
    * @returns messages handled since the start
    */
   drain(): Promise<number> {
     return this.#draining.begin();
   }
 
-  /** Ends at once: nothing more is handled or released. */
+  /** Ends at once: no message is handled and no effect is released any more. */
   close(): void {
     this.#mailboxes.close();
     this.#journal.close();
@@ -259,7 +258,7 @@ export class ActorHost {
     }
   }
 
-  /** Sends a tell to wherever its address lives. */
+  /** Sends a tell to the host of its address. */
   #route(message: Tell): void {
     const index = this.#placer.enter(message.to);
     if (index === this.#parts.index) {
@@ -273,7 +272,9 @@ export class ActorHost {
     this.#lost.bury(message.to, message.name, peer === undefined ? 'host_down' : 'link_full');
   }
 
-  /** @param fromActor a message between actors is still accepted while draining */
+  /**
+   * @param fromActor a message between actors is still accepted while draining
+   */
   #deliver(to: ActorAddress, delivery: Delivery, fromActor: boolean): void {
     if (this.#draining.begun && !fromActor) return this.#lost.discard(to, delivery, 'draining', 'draining');
     const kind = this.#kinds.get(to.kind);
@@ -287,7 +288,7 @@ export class ActorHost {
 
   // ---- dispatch ----
 
-  /** Handles messages until no actor is ready. Re-entrant calls return at once: the outer one goes on. */
+  /** Handles messages until no actor is ready. A reentrant call returns at once, because the outer one continues. */
   #run(): void {
     if (this.#running || this.#mailboxes.closed) return;
     this.#running = true;
@@ -347,10 +348,10 @@ export class ActorHost {
 
   // ---- commits ----
 
-  /** A commit has ended: releases what waited for it, or takes it back, and goes on. */
+  /** Called when a commit has ended: releases the effects that waited for it, or withdraws them, and continues. */
   #decide(batch: Batch, error: Error | null): void {
-    // What is released may be a tell to an actor here. Nothing is handled before all of it is out, or an answer to
-    // that tell would overtake what its receiver still holds.
+    // A released effect may be a tell to an actor here. No message is handled before all effects are released;
+    // otherwise the answer to that tell could overtake effects that its receiver still holds.
     this.#running = true;
     try {
       if (error === null) this.#release(batch);
@@ -358,10 +359,10 @@ export class ActorHost {
     } finally {
       this.#running = false;
     }
-    // Now, not at the end of the tick: the next commit may take the thread for as long as a message takes to travel.
+    // Flush now, not at the end of the tick: the next commit may block the thread longer than a message travels.
     this.#links.flush();
     this.#journal.commit();
-    // In a separate tick: released answers may be under way to sockets of this thread.
+    // In a separate tick, because released answers may be on their way to sockets of this thread.
     if (this.#mailboxes.anyReady) this.#runSoon();
     else this.#draining.check();
   }
@@ -374,7 +375,9 @@ export class ActorHost {
     }
   }
 
-  /** What could not be stored is not announced: the actors concerned return to their stored state. */
+  /**
+   * Effects that depend on events that could not be stored are withdrawn; the actors return to their stored state.
+   */
   #takeBack(batch: Batch, error: Error): void {
     for (const cell of batch.events.keys()) {
       cell.undurable = 0;

@@ -1,9 +1,8 @@
 /**
- * Runs one actor without threads, links or clocks: a message goes in, its effects come out, time and outcomes are
- * given by hand. For tests of behaviours. Not for production. Any thread.
- *
- * It is stricter than the host where that finds mistakes: payloads, events and snapshots go through msgpack, events
- * are replayed on demand and must lead to the state that was live.
+ * Runs one actor without threads, links or clocks: the test passes messages, time and outcomes, and reads the
+ * effects. For tests of behaviours only. Any thread.
+ * It is stricter than the host to find mistakes: payloads, events and snapshots go through msgpack, and events are
+ * replayed on demand and must lead to the live state.
  */
 import { isDeepStrictEqual } from 'node:util';
 import { Packr } from 'msgpackr';
@@ -11,7 +10,7 @@ import { packPayload } from './link.ts';
 import type { AnyBehaviour, Effect, Outcome, Refusal, ReplyToken } from './protocol.ts';
 import { NO_REPLY_TOKEN, Recorder } from './recorder.ts';
 
-/** What became of an ask. `held`: the answer comes later; look at `answerTo(token)`. */
+/** The result of an ask. `held`: the answer comes later; call `answerTo(token)`. */
 export type KitAnswer =
   | { type: 'reply'; value: unknown }
   | { type: 'refuse'; error: Refusal }
@@ -23,7 +22,7 @@ export type EffectOf<T extends Effect['type']> = Extract<Effect, { type: T }>;
 
 interface KitTimer {
   at_ms: number;
-  /** Order of setting, for timers due at the same moment. */
+  /** Order in which timers were set, for timers due at the same time. */
   order: number;
   name: string;
   payload: unknown;
@@ -35,7 +34,7 @@ interface KitOptions {
   now_ms?: number;
 }
 
-/** One actor under test. A handler that throws throws here too, and nothing of what it decided was done. */
+/** An actor under test. An exception of a handler is thrown here, and none of its effects is performed. */
 export class ActorKit {
   readonly #behaviour: AnyBehaviour;
   readonly #key: string;
@@ -63,17 +62,17 @@ export class ActorKit {
     return this.#wallMs;
   }
 
-  /** Sets the wall clock, back too; durations do not change by it. */
+  /** Sets the wall clock, also backwards; durations do not change. */
   setWallClock(ms: number): void {
     this.#wallMs = ms;
   }
 
-  /** Sends a message and waits for nothing. */
+  /** Sends a message without an answer. */
   tell(name: string, payload: unknown, bodies: readonly Uint8Array[] = []): void {
     this.#handle('handlers', name, payload, bodies, NO_REPLY_TOKEN);
   }
 
-  /** Sends a message as an asker does. */
+  /** Sends a message with an answer. */
   ask(name: string, payload: unknown, bodies: readonly Uint8Array[] = []): KitAnswer {
     const token = this.#nextToken++;
     const held = this.#handle('handlers', name, payload, bodies, token);
@@ -81,24 +80,24 @@ export class ActorKit {
     return this.answerTo(token);
   }
 
-  /** The answer that was kept for later; `none` until there is one. */
+  /** The answer that was kept for later; `none` until it is given. */
   answerTo(token: ReplyToken): KitAnswer {
     return this.#answers.get(token) ?? { type: 'none' };
   }
 
-  /** All effects since the last call, answers and timers among them, in order. */
+  /** All effects since the last call, including answers and timers, in order. */
   takeEffects(): Effect[] {
     const effects = this.#effects;
     this.#effects = [];
     return effects;
   }
 
-  /** The same, of one kind; the others are dropped. */
+  /** The same for one type of effect; the others are dropped. */
   takeEffectsOf<T extends Effect['type']>(type: T): EffectOf<T>[] {
     return this.takeEffects().filter((effect): effect is EffectOf<T> => effect.type === type);
   }
 
-  /** Lets time pass; timers fire in the order in which they are due. */
+  /** Advances the time; timers fire in the order in which they are due. */
   advance(ms: number): void {
     const until = this.#monotonicMs + ms;
     for (;;) {
@@ -114,19 +113,19 @@ export class ActorKit {
     this.#moveTo(until);
   }
 
-  /** Timers that are set: name → milliseconds until it fires. */
+  /** Pending timers: name → milliseconds until it fires. */
   timers(): Record<string, number> {
     const left: Record<string, number> = {};
     for (const [id, timer] of this.#timers) left[id] = timer.at_ms - this.#monotonicMs;
     return left;
   }
 
-  /** Gives an `io` or `compute` effect its outcome. */
+  /** Delivers the outcome of an `io` or `compute` effect. */
   finish(effect: EffectOf<'io'> | EffectOf<'compute'>, value: unknown): void {
     this.#settle(effect, { ok: true, value, carry: effect.carry });
   }
 
-  /** Lets an `io` or `compute` effect fail. */
+  /** Makes an `io` or `compute` effect fail. */
   fail(effect: EffectOf<'io'> | EffectOf<'compute'>, error: Refusal): void {
     this.#settle(effect, { ok: false, error, carry: effect.carry });
   }
@@ -137,9 +136,9 @@ export class ActorKit {
   }
 
   /**
-   * What the thread's death does: timers and kept answers are gone, a persistent actor comes back from its events, any
-   * other with nothing.
-   * @throws Error when the events lead to another state than the live one, or a snapshot does not give its state back
+   * Simulates the death of the thread: timers and kept answers are lost. A persistent actor is restored from its
+   * events, any other starts with its initial state.
+   * @throws Error if the events lead to another state than the live one, or if a snapshot does not restore its state
    */
   restart(): void {
     const { persistence } = this.#behaviour;
@@ -180,7 +179,7 @@ export class ActorKit {
     const handlers = this.#behaviour[door];
     if (!Object.hasOwn(handlers, name)) throw new TypeError(`${this.#behaviour.kind} has no ${name}`);
     const recorder = this.#record(bodies, token);
-    // Outcomes and timers never leave their thread; everything else has crossed a link.
+    // Outcomes and timers never leave their thread; all other messages have crossed a link.
     handlers[name]!(this.state, door === 'handlers' ? this.#copy(payload) : payload, recorder as never);
     if (recorder.unanswered) throw new Error(`${this.#behaviour.kind} ${name}: the handler gave no answer`);
     this.#perform(recorder);

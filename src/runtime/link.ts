@@ -6,8 +6,8 @@ import type { ErrorData } from './error.ts';
 import type { ActorAddress } from './protocol.ts';
 
 /**
- * What crosses a link. Payloads are plain data that msgpack can hold; `bodies` are raw bytes beside the payload. Bodies
- * that are all in shared memory are passed on without a copy: both sides see the same bytes.
+ * A message on a link. Payloads are plain data that msgpack can encode; `bodies` are raw bytes beside the payload. If
+ * all bodies are in shared memory, they are not copied: both sides see the same bytes.
  */
 export type Frame =
   | {
@@ -27,8 +27,8 @@ export type Frame =
   | { type: 'unsubscribe'; topic: string }
   | { type: 'publish'; topic: string; payload: unknown }
   /**
-   * Answered by `fenced` once everything sent before it has been delivered to mailboxes, and everything committed here
-   * can be read on other threads, if the store lets it.
+   * Answered by `fenced` once everything sent before it is in mailboxes, and everything committed here is visible to
+   * other threads, if the store supports that.
    */
   | { type: 'fence'; id: number }
   | { type: 'fenced'; id: number };
@@ -42,7 +42,7 @@ export abstract class PackablePayload {
   abstract pack(): unknown;
 }
 
-/** A payload as the other thread gets it. */
+/** A payload in the form that another thread receives. */
 export function packPayload(payload: unknown): unknown {
   return payload instanceof PackablePayload ? payload.pack() : payload;
 }

@@ -1,6 +1,6 @@
 /**
- * A Link within one thread: each frame is the other end's at once, as it is. Nothing is copied, so neither side may
- * change what it has sent or got; nothing is ever on its way, so no bound is needed here: a full mailbox refuses. Any
+ * A Link within one thread: a sent frame is delivered at once. Frames are not copied, so neither side may change what
+ * it has sent or received. No frame is ever in transit, so no bound is needed here: a full mailbox refuses. Any
  * thread.
  */
 import type { Frame, Link, LinkStats } from './link.ts';
@@ -22,7 +22,7 @@ class LocalEnd implements Link {
   #sent = 0;
   #received = 0;
 
-  /** What the other end does with the frame is done when this returns, and what it throws is thrown here. */
+  /** The other end handles the frame before this returns, and its exceptions are thrown here. */
   send(frame: Frame): boolean {
     if (this.#isClosed) return false;
     this.#sent++;

@@ -6,7 +6,7 @@ import { type ActorAddress, type Placement, placeAddress, spreadAddress } from '
 
 export class Placer {
   readonly #placement: Placement;
-  /** The host on the sender's own thread, which gets its messages directly; −1 without one. */
+  /** The host on the sender's own thread, which receives messages directly; −1 without one. */
   readonly #own: number;
   readonly #claims: Claims | null;
 
@@ -16,7 +16,7 @@ export class Placer {
     this.#claims = placement.moving === undefined ? null : new Claims(placement.moving);
   }
 
-  /** Where a message to the address goes. Of each, say `arrived` or `unsent` once where `isCounted`. */
+  /** The host for a message to the address. If `isCounted`, call `arrived` or `unsent` once for the message. */
   enter(to: ActorAddress): number {
     if (!this.isMoving(to.kind)) return placeAddress(this.#placement, to);
     const { first, hash, hosts } = spreadAddress(this.#placement, to);
@@ -25,7 +25,7 @@ export class Placer {
     return first + this.#claims!.enter(this.#claims!.slotOf(hash), sender, heir);
   }
 
-  /** A message that was entered has not been sent. */
+  /** The message of an `enter` call was not sent. */
   unsent(to: ActorAddress, host: number): void {
     if (host !== this.#own) this.arrived(to);
   }
@@ -43,7 +43,7 @@ export class Placer {
     return this.#claims!.slotOf(spreadAddress(this.#placement, to).hash);
   }
 
-  /** The sender's own host lets go of a slot. @returns false while messages for it are on their way */
+  /** Releases a slot of the sender's own host. @returns false while messages for it are in transit */
   release(slot: number, first: number): boolean {
     return this.#claims!.release(slot, this.#own - first);
   }

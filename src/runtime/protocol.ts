@@ -1,11 +1,11 @@
 /**
- * What an actor kind is: addresses, protocols, behaviours, and the effects that a handler records. Pure types, and the
- * one function that places an address on a thread. Any thread.
+ * Types of actor kinds: addresses, protocols, behaviours, and the effects that a handler records. Pure types, and the
+ * function that places an address on a thread. Any thread.
  */
 
 import { Claims, type ClaimTable } from './claims.ts';
 
-/** Who a message is for: plain data, so it can be stored and sent. See `isValidKey`. */
+/** The recipient of a message: plain data, so it can be stored and sent. See `isValidKey`. */
 export interface ActorAddress {
   kind: string;
   key: string;
@@ -19,7 +19,7 @@ export function isValidKey(key: string): boolean {
   return key.length > 0 && key.length <= MAX_KEY_LENGTH && key.isWellFormed();
 }
 
-/** One message name of a protocol: what is sent and what comes back (`undefined` when nothing does). */
+/** A message of a protocol: its payload and its answer (`undefined` without an answer). */
 interface MessageShape {
   request: unknown;
   reply: unknown;
@@ -28,10 +28,12 @@ interface MessageShape {
 /** A protocol maps message names to shapes: `type P = { take: { request: { cost: number }; reply: boolean } }`. */
 type Protocol<P> = { [N in keyof P]: MessageShape };
 
-/** Stands for the answer to an ask that a handler keeps for later. Valid until answered or until the actor restarts. */
+/**
+ * Represents the answer to an ask that a handler keeps for later. Valid until it is answered or the actor restarts.
+ */
 export type ReplyToken = number;
 
-/** What an actor refuses with; becomes a RuntimeError in the asking thread. */
+/** An actor's refusal; becomes a RuntimeError in the asking thread. */
 export interface Refusal {
   code: string;
   message: string;
@@ -44,12 +46,12 @@ export type Outcome<Value = unknown, Carry = undefined> =
   | { ok: true; value: Value; carry: Carry }
   | { ok: false; error: Refusal; carry: Carry };
 
-/** Where a row stands in its table: parts compare in order, numbers before texts. */
+/** The key of a row in its table: parts compare in order, numbers before texts. */
 export type RowKey = readonly (string | number)[];
 
 /**
- * One row that others read, written in the very transaction of the event that it tells of. `add` adds to named
- * counters, which begin at 0: exactly once, since the event is stored exactly once.
+ * A row for other readers, written in the same transaction as the event that it describes. `add` adds to named
+ * counters, which begin at 0: exactly once, because the event is stored exactly once.
  */
 export type RowWrite =
   | { op: 'put'; table: string; row: RowKey; value: unknown }
@@ -58,7 +60,10 @@ export type RowWrite =
   /** Removes the first `limit` rows whose keys begin with `row`. */
   | { op: 'trim'; table: string; row: RowKey; limit: number };
 
-/** Everything a handler can ask the runtime to do, as data. Performed in order, after the handler has returned. */
+/**
+ * All actions that a handler can request from the runtime, as data. Performed in order, after the handler has
+ * returned.
+ */
 export type Effect =
   | { type: 'persist'; event: unknown; rows: readonly RowWrite[] }
   | { type: 'reply'; token: ReplyToken; value: unknown }
@@ -71,34 +76,36 @@ export type Effect =
   | { type: 'io'; adapter: string; operation: string; input: unknown; name: string; carry: unknown }
   | { type: 'compute'; task: string; input: unknown; name: string; carry: unknown };
 
-/** Sends a message to an actor and forgets it. Implemented by clients and by every handler's context. */
+/** Sends a message to an actor without an answer. Implemented by clients and by every handler's context. */
 export interface Teller {
-  /** @returns false when the message was refused on the spot (it is then among the dead letters) */
+  /**
+   * @returns false if the message was refused at once (it is then a dead letter)
+   */
   tell(to: ActorAddress, name: string, payload: unknown, bodies?: readonly Uint8Array[]): boolean;
 }
 
 /**
- * What a handler sees of the world. Everything that changes something is only recorded; nothing happens before the
- * handler has returned, and nothing at all when it throws.
+ * A handler's access to the outside. Actions are only recorded; they are performed after the handler has returned,
+ * and not at all if it throws.
  */
 export interface Context<State, Event, Internal, Reply> extends Teller {
   readonly self: ActorAddress;
   /** Wall-clock time at which the handling of this message began, milliseconds since the epoch. */
   readonly now_ms: number;
-  /** The same moment on the process's monotonic clock: for durations in memory; means nothing once it is stored. */
+  /** The same time on the process's monotonic clock, for durations in memory; meaningless when stored. */
   readonly monotonic_ms: number;
-  /** The raw bodies that came with the message: views of a buffer that is this actor's alone. */
+  /** The raw bodies of the message: views of a buffer that only this actor uses. */
   readonly bodies: readonly Uint8Array[];
   /** True when an asker waits for the answer to this message. */
   readonly asked: boolean;
   /** Records an event, applies it, and returns the state after it. Persistent kinds only. */
   persist(event: Event): State;
   /**
-   * Writes rows in the very transaction of the event that was recorded last, beside those of `project`.
-   * @throws TypeError when none was recorded in this message
+   * Writes rows in the transaction of the last recorded event, in addition to those of `project`.
+   * @throws TypeError if this message has not recorded an event
    */
   write(rows: readonly RowWrite[]): void;
-  /** Answers this message. Without effect when it was told, not asked. */
+  /** Answers this message. No effect if it was told, not asked. */
   reply(value: Reply): void;
   /** Answers this message with an error. */
   refuse(error: Refusal): void;
@@ -106,13 +113,12 @@ export interface Context<State, Event, Internal, Reply> extends Teller {
   holdReply(): ReplyToken;
   replyTo(token: ReplyToken, value: unknown): void;
   refuseTo(token: ReplyToken, error: Refusal): void;
-  /** Sends to everyone who subscribed to the topic. */
+  /** Sends to all subscribers of the topic. */
   publish(topic: string, payload: unknown): void;
   /**
-   * Adds to a counter of this kind in this thread, for those who watch the process ({@link KindStats}): gone with the thread,
-   * and never in replay.
-   * @param of which of the things that the counter tells apart, of a small fixed set; '' for one that tells nothing apart.
-   *   Never a name that a caller chose
+   * Adds to a counter of this kind on this thread, for monitoring ({@link KindStats}). Counters end with the thread,
+   * and replay does not change them.
+   * @param of label from a small fixed set; '' without a label. Never a name that a caller chose
    * @param by ≥ 0; default 1
    */
   count(counter: string, of?: string, by?: number): void;
@@ -124,7 +130,7 @@ export interface Context<State, Event, Internal, Reply> extends Teller {
     payload: Internal[N],
   ): void;
   cancelTimer(timer: string): void;
-  /** Asks an adapter of this thread; its Outcome comes back as the internal message `name`. */
+  /** Calls an adapter of this thread; the Outcome arrives as the internal message `name`. */
   io<N extends keyof Internal & string>(
     adapter: string,
     operation: string,
@@ -132,7 +138,7 @@ export interface Context<State, Event, Internal, Reply> extends Teller {
     name: N,
     ...carry: CarryOf<Internal[N]>
   ): void;
-  /** Runs a task on the stateless pool; its Outcome comes back as the internal message `name`. */
+  /** Runs a task on the stateless pool; the Outcome arrives as the internal message `name`. */
   compute<N extends keyof Internal & string>(
     task: string,
     input: unknown,
@@ -141,61 +147,65 @@ export interface Context<State, Event, Internal, Reply> extends Teller {
   ): void;
 }
 
-/** What travels from `io` or `compute` to its Outcome: required exactly when the internal message declares it. */
+/**
+ * Data that is passed from `io` or `compute` to its Outcome: required exactly if the internal message declares it.
+ */
 type CarryOf<Message> = Message extends { carry: infer Carry }
   ? undefined extends Carry
     ? [carry?: Carry]
     : [carry: Carry]
   : [never];
 
-/** Handles one message. Synchronous and deterministic: no clock, no randomness, no IO but through the context. */
+/** Handles one message. Synchronous and deterministic: clock, randomness and IO only through the context. */
 type Handler<State, Message, Event, Internal, Reply> = (
   state: State,
   message: Message,
   context: Context<State, Event, Internal, Reply>,
 ) => void;
 
-/** How the state of a persistent kind is snapshotted. `version` counts the shapes that `encode` has had. */
+/**
+ * How the state of a persistent kind is stored as a snapshot. `version` increases with each new format of `encode`.
+ */
 interface SnapshotRule<State> {
   version: number;
   /** A snapshot is taken after this many events, and when an idle actor is passivated; not at the end of the host. */
   every_events: number;
-  /** A snapshot is also taken after each event that leads to such a state. Pure. */
+  /** Requests a snapshot after an event that leads to such a state. Pure. */
   isDue?(state: State): boolean;
   /** The state as plain data. */
   encode(state: State): unknown;
-  /** The state out of data that any version up to `version` wrote. */
+  /** The state from data of any version up to `version`. */
   decode(data: unknown, version: number): State;
 }
 
 /** Makes a kind persistent: every change of its state is an event. */
 interface Persistence<State, Event> {
-  /** The state after the event. Pure; live and in replay alike; understands every event that was ever written. */
+  /** The state after the event. Pure; used live and in replay; must accept every event that was ever written. */
   apply(state: State, event: Event): State;
   /**
-   * What others should find in tables once the event is durable. Pure; called once, when the event is recorded, never
-   * in replay.
+   * The rows that other readers should find once the event is durable. Pure; called once, when the event is recorded,
+   * never in replay.
    * @param state after the event
    * @param key of the actor
    */
   project?(state: State, event: Event, key: string): readonly RowWrite[];
   /**
-   * True for an event that ends the actor's history: its rows are written, and in the same transaction everything that is
-   * stored of the actor goes, the event itself too. The state after it must be the initial one: the actor is then as one
-   * that never was.
+   * True for an event that ends the actor's history. Its rows are written, and the same transaction removes
+   * everything stored of the actor, including the event itself. The state after it must be the initial state, because
+   * the actor then counts as new.
    */
   ends?(event: Event): boolean;
-  /** The event as plain data, where it is stored in another shape. */
+  /** The event as plain data, if its stored format differs. */
   encodeEvent?(event: Event): unknown;
-  /** The event out of what any version stored. Required with `encodeEvent`. */
+  /** The event from the stored data of any version. Required with `encodeEvent`. */
   decodeEvent?(stored: unknown): Event;
   snapshot: SnapshotRule<State>;
 }
 
 /**
- * A kind of actor. `Messages` is its protocol, `Internal` the messages it sends itself (timers, outcomes), `Event`
- * what it persists. A kind without `persistence` lives in memory: its handlers may change the state in place, and the
- * state is gone after passivation or restart.
+ * A kind of actor. `Messages` is its protocol, `Internal` the messages that it sends itself (timers, outcomes),
+ * `Event` what it persists. A kind without `persistence` exists in memory only: its handlers may change the state in
+ * place, and the state is lost after passivation or restart.
  */
 export interface Behaviour<Messages extends Protocol<Messages>, State, Event = never, Internal = object> {
   readonly kind: string;
@@ -208,7 +218,7 @@ export interface Behaviour<Messages extends Protocol<Messages>, State, Event = n
   /** One handler for each message the actor sends itself. */
   readonly internal: { [N in keyof Internal]: Handler<State, Internal[N], Event, Internal, never> };
   readonly persistence?: Persistence<State, Event>;
-  /** Runs after the state is there and before the first message: the place to set timers again. */
+  /** Runs after the state is loaded and before the first message, for example to set timers again. */
   activated?(state: State, context: Context<State, Event, Internal, never>): void;
 }
 
@@ -216,25 +226,25 @@ export interface Behaviour<Messages extends Protocol<Messages>, State, Event = n
 // biome-ignore lint/suspicious/noExplicitAny: the runtime moves messages of every kind; types are checked at the ends
 export type AnyBehaviour = Behaviour<any, any, any, any>;
 
-/** On which thread each address lives. Plain data and shared memory. */
+/** The thread of each address. Plain data and shared memory. */
 export interface Placement {
   /** Number of actor threads, ≥ 1. */
   hosts: number;
-  /** Kinds all of whose actors live on one given thread (taken modulo `hosts`). */
+  /** Kinds whose actors all run on one given thread (taken modulo `hosts`). */
   pins: Readonly<Record<string, number>>;
-  /** Hosts on server threads, numbered behind the actor threads, and the kinds that live there and nowhere else. */
+  /** Hosts on server threads, numbered after the actor threads, and the kinds that run only there. */
   servers?: { hosts: number; kinds: readonly string[] };
-  /** Kinds whose actors live where they are first asked for, among the hosts that they would be spread over. */
+  /** Kinds whose actors run where they are first asked for, among the hosts over which they would be spread. */
   moving?: ClaimTable;
 }
 
-/** All hosts, on actor threads and on server threads. */
+/** The number of hosts on actor threads and server threads. */
 export function countHosts({ hosts, servers }: Placement): number {
   return hosts + (servers?.hosts ?? 0);
 }
 
 /**
- * The thread of an address: its kind's pin, its owner for a kind that moves and has one, else by its hash.
+ * The thread of an address: its kind's pin; for a moving kind, the owner if there is one; otherwise by its hash.
  * @returns 0 … countHosts(placement) − 1; the same in every thread of a process
  */
 export function placeAddress(placement: Placement, to: ActorAddress): number {
@@ -251,8 +261,8 @@ export function placeAddress(placement: Placement, to: ActorAddress): number {
 }
 
 /**
- * The hosts that an address may live on, and its hash: FNV-1a (www.isthe.com/chongo/tech/comp/fnv) over kind and key, mixed
- * once more because FNV's low bits alone spread short keys badly.
+ * The hosts on which an address may run, and its hash: FNV-1a (www.isthe.com/chongo/tech/comp/fnv) over kind and key,
+ * mixed once more because the low bits of FNV alone spread short keys badly.
  */
 export function spreadAddress(
   { hosts, servers, moving }: Placement,

@@ -1,6 +1,6 @@
 /**
- * The context that a handler sees: it records effects and applies events, and does nothing else. Used by the host and
- * by the synchronous kit alike. Wherever actors run, and tests.
+ * A handler's context: it only records effects and applies events. Used by the host and by the synchronous kit.
+ * Wherever actors run, and tests.
  */
 import type {
   ActorAddress,
@@ -14,10 +14,10 @@ import type {
 
 const NO_BODIES: readonly Uint8Array[] = Object.freeze([]);
 const NO_ROWS: readonly RowWrite[] = Object.freeze([]);
-/** The token of a message that is no ask: answers to it are dropped. */
+/** The token of a message that was told: answers to it are dropped. */
 export const NO_REPLY_TOKEN: ReplyToken = 0;
 
-/** What the recorder needs to know of the message at hand. */
+/** Facts about the current message. */
 interface MessageFacts {
   self: ActorAddress;
   now_ms: number;
@@ -35,7 +35,7 @@ export class Recorder implements Context<unknown, unknown, Record<string, never>
   readonly bodies: readonly Uint8Array[];
   readonly effects: Effect[] = [];
   state: unknown;
-  /** The handler asked for the answer to be kept. */
+  /** The handler keeps the answer for later. */
   held = false;
   /** Number of events recorded. */
   persisted = 0;

@@ -1,6 +1,6 @@
 /**
- * An actor client of another thread than the main one: takes the links that `ActorThreads.offerClient` sends over a port. Server
- * and actor threads.
+ * An actor client on another thread than the main thread: receives links from `ActorThreads.offerClient` over a port.
+ * Server and actor threads.
  */
 import type { MessagePort } from 'node:worker_threads';
 import { ActorClient } from './actor-client.ts';
@@ -8,16 +8,16 @@ import { type LinkEnd, MessagePortLink } from './message-port-link.ts';
 import type { Placement } from './protocol.ts';
 import { loopScheduler } from './scheduler.ts';
 
-/** A link to one actor thread, on its way to a client. */
+/** A link to one actor thread, in transit to a client. */
 export interface ClientOffer {
   index: number;
   end: LinkEnd;
 }
 
 /**
- * Opens a client in a worker, over the port that `ActorThreads.offerClient` gave. Closing the port ends the supply of
- * new links; close the client too.
- * @param placement the same as the threads were started with
+ * Opens a client in a worker, over the port of `ActorThreads.offerClient`. Closing the port ends the supply of new
+ * links; close the client, too.
+ * @param placement the same as that of the threads
  */
 export function openRemoteClient(port: MessagePort, placement: Placement): ActorClient {
   const client = new ActorClient(placement, loopScheduler);

@@ -1,14 +1,13 @@
 /**
- * Time and ticks for the transport-free parts of the runtime, so that the simulator can put its own in their place.
- * Any thread.
+ * Time and ticks for the transport-free parts of the runtime; the simulator replaces them. Any thread.
  */
 import { type Clock, systemClock } from '../std/clock.ts';
 
-/** A clock, and the two ways to do something later. */
+/** A clock, and two ways to schedule work. */
 export interface Scheduler extends Clock {
-  /** Runs `task` after the events at hand have been handled, before waiting for new ones. */
+  /** Runs `task` after the current events, before waiting for new ones. */
   soon(task: () => void): void;
-  /** Runs `task` after `delayMs`; the returned function prevents it. Does not keep the process alive. */
+  /** Runs `task` after `delayMs`; the returned function cancels it. Does not keep the process alive. */
   later(delayMs: number, task: () => void): () => void;
 }
 
@@ -19,7 +18,7 @@ export const loopScheduler: Scheduler = {
   ...systemClock,
   soon: (task) => void setImmediate(task),
   later: (delayMs, task) => {
-    // A longer delay would fire at once (Node clamps it to 1 ms); 24 days is as good as for ever here.
+    // Node would run a longer delay at once (it clamps it to 1 ms). 24 days are as long as needed here.
     const timer = setTimeout(task, Math.min(Math.max(0, delayMs), MAX_TIMER_MS)).unref();
     return () => clearTimeout(timer);
   },

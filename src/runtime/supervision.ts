@@ -1,52 +1,52 @@
 /**
- * Supervision and bounds as data: how often something may fail, how long to wait before it starts again, how much a
- * kind of actor may hold. Pure. Any thread.
+ * Supervision and bounds as data: how often something may fail, the delay before a restart, and the limits of a kind
+ * of actor. Pure. Any thread.
  */
 
-/** How a failing actor or thread is started again. */
+/** How a failing actor or thread is restarted. */
 export interface RestartPolicy {
-  /** Restarts allowed within the window; one more and it is stopped. */
+  /** Restarts allowed within the window; one more failure stops it. */
   max_restarts: number;
   window_ms: number;
-  /** Wait before the first restart in a window; doubles with each one after it. */
+  /** Delay before the first restart in a window; doubles with each further one. */
   backoff_first_ms: number;
   backoff_max_ms: number;
 }
 
-/** What happens to a message that finds the mailbox full. An ask is answered with an error in every case. */
+/** What happens to a message for a full mailbox. An ask is always answered with an error. */
 export type Overflow =
   /** The sender gets a retryable error (`mailbox_full`). */
   | 'reject'
   /** The message itself is dropped. */
   | 'drop_newest'
-  /** The longest-waiting message is dropped in its favour. */
+  /** The longest-waiting message is dropped instead. */
   | 'drop_oldest';
 
 /** The bounds of one kind of actor. */
 export interface KindPolicy {
   /** Messages waiting for one actor. */
   mailbox_capacity: number;
-  /** Bytes of bodies waiting for one actor; a message that finds an empty mailbox passes whatever its size. */
+  /** Bytes of bodies waiting for one actor; an empty mailbox accepts a message of any size. */
   mailbox_bytes: number;
   overflow: Overflow;
   /** An actor without work for this long is passivated; Infinity: never. */
   idle_after_ms: number;
-  /** Living actors of this kind in one thread; beyond it the least recently used idle one is passivated. */
+  /** Living actors of this kind on one thread; beyond it, the least recently used idle actor is passivated. */
   max_live: number;
-  /** `io` and `compute` effects of one actor on their way; at the limit it takes no new messages until one ends. */
+  /** Running `io` and `compute` effects of one actor; at the limit it handles no new messages until one ends. */
   max_io_in_flight: number;
-  /** Effects of one actor waiting for the journal; at the limit it takes no new messages until a commit. */
+  /** Effects of one actor that wait for the journal; at the limit it handles no new messages until a commit. */
   max_held_effects: number;
-  /** Answers kept for later by one actor; at the limit a new ask is refused as by a full mailbox. */
+  /** Answers that one actor keeps for later; at the limit a new ask is refused as by a full mailbox. */
   max_held_replies: number;
-  /** Timers of one actor set at a time; one more is a failure of the actor. */
+  /** Pending timers of one actor; one more is a failure of the actor. */
   max_timers: number;
   restart: RestartPolicy;
-  /** A stopped actor refuses messages for this long, then the next message starts it again. */
+  /** A stopped actor refuses messages for this long; then the next message starts it again. */
   stopped_for_ms: number;
 }
 
-/** Sensible bounds; a kind states only where it differs. */
+/** Default bounds; a kind states only its differences. */
 export const DEFAULT_KIND_POLICY: KindPolicy = {
   mailbox_capacity: 1024,
   mailbox_bytes: 64 * 1024 * 1024,
@@ -61,7 +61,7 @@ export const DEFAULT_KIND_POLICY: KindPolicy = {
   stopped_for_ms: 30_000,
 };
 
-/** Threads come back however often they fail; the wait grows to 5 s. */
+/** Threads are restarted however often they fail; the delay grows to 5 s. */
 export const DEFAULT_HOST_RESTART: RestartPolicy = {
   max_restarts: Number.POSITIVE_INFINITY,
   window_ms: 60_000,
@@ -69,7 +69,7 @@ export const DEFAULT_HOST_RESTART: RestartPolicy = {
   backoff_max_ms: 5_000,
 };
 
-/** When something failed, as far as the window reaches. At most 64 moments are kept. */
+/** The times of recent failures within the window, at most 64. */
 export interface RestartHistory {
   failed_at_ms: number[];
 }
@@ -77,10 +77,10 @@ export interface RestartHistory {
 const HISTORY_LENGTH = 64;
 
 /**
- * Notes a failure and decides what follows.
+ * Records a failure and decides what follows.
  * @param history of this actor or thread; changed in place
  * @param nowMs monotonic milliseconds
- * @returns how long to wait before the restart, in milliseconds, or null: stop it
+ * @returns the delay before the restart in milliseconds, or null: stop it
  */
 export function recordFailure(policy: RestartPolicy, history: RestartHistory, nowMs: number): number | null {
   const since = nowMs - policy.window_ms;

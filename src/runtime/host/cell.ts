@@ -1,6 +1,6 @@
 /**
- * What a host keeps of an actor that is in memory: its mailbox, what waits for the journal, its timers. Data, and what
- * can be read off it; each part is moved by one file of this folder. Actor threads, server threads (and the simulator).
+ * The data of an actor in memory: its mailbox, the effects that wait for the journal, its timers. Data and simple
+ * queries; each part is changed by one file of this folder. Actor threads, server threads (and the simulator).
  */
 
 import { RingQueue } from '../../std/ring-queue.ts';
@@ -22,19 +22,19 @@ export interface Delivery {
   payload: unknown;
   bodies: readonly Uint8Array[];
   body_bytes: number;
-  /** From the actor itself: a timer or an outcome. */
+  /** The actor's own message: a timer or an outcome. */
   internal: boolean;
   reply_to: ReplyTo | null;
   /** Monotonic; Infinity for a tell. */
   deadline_ms: number;
 }
 
-/** An effect ready to be released: answers know where they go. */
+/** An effect that is ready to be released; answers have their destination. */
 export type Output =
   | { type: 'reply'; to: ReplyTo; value: unknown; name: string }
   | { type: 'error'; to: ReplyTo; error: ErrorData; name: string }
   | Extract<Effect, { type: 'tell' | 'publish' | 'count' }>
-  /** `life`: the one that decided it; its outcome is for no other. */
+  /** `life`: the life of the actor that recorded it; only that life gets the outcome. */
   | (Extract<Effect, { type: 'io' | 'compute' }> & { life: number });
 
 /** An actor in memory. */
@@ -45,10 +45,10 @@ export interface Cell {
   // Its life (lives.ts, passivation.ts).
   status: 'ready' | 'restarting' | 'gone';
   state: unknown;
-  /** Counts restarts, so that an outcome of an earlier life is told apart. */
+  /** Counts restarts, so that an outcome for an earlier life is recognized. */
   life: number;
   history: RestartHistory;
-  /** The back-off is over; it starts as soon as nothing of it waits for the journal. */
+  /** The delay has passed; the actor restarts when none of its effects waits for the journal. */
   restart_due: boolean;
   touched_at_ms: number;
 
@@ -66,11 +66,11 @@ export interface Cell {
   events_since_snapshot: number;
   /** Events recorded and not yet durable. */
   undurable: number;
-  /** Ticket of the last batch that holds an event of this actor. */
+  /** Ticket of the last batch with an event of this actor. */
   gate_ticket: number;
 
   // What it has decided (dispatch.ts, output-gate.ts).
-  /** Outputs waiting for the commit with their ticket, in order. */
+  /** Outputs that wait for the commit with their ticket, in order. */
   held: RingQueue<{ ticket: number; output: Output }>;
   io_in_flight: number;
   timers: Map<string, () => void>;
@@ -83,7 +83,7 @@ export interface Kind {
   behaviour: AnyBehaviour;
   policy: KindPolicy;
   cells: Map<string, Cell>;
-  /** Where the search for an actor to passivate goes on. */
+  /** Where the search for an actor to passivate continues. */
   room_cursor: Iterator<Cell> | null;
   /** Key → monotonic time until which it stays stopped. */
   stopped: Map<string, number>;
@@ -93,11 +93,14 @@ export interface Kind {
 export const NO_BODIES: readonly Uint8Array[] = Object.freeze([]);
 /** Of queues that other limits bound. */
 export const UNBOUNDED = 2 ** 30;
-/** Shared by actors without timers or replies, which most are: a map each would cost as much as a small state. */
+/**
+ * Shared by actors without timers or replies, which are the majority: a map for each would cost as much as a small
+ * state.
+ */
 export const NO_TIMERS: Cell['timers'] = new Map();
 export const NO_REPLIES: Cell['replies'] = new Map();
 
-/** A kind that has no living actor yet. */
+/** A kind without living actors. */
 export function createKind(behaviour: AnyBehaviour, policy: KindPolicy): Kind {
   return {
     name: behaviour.kind,
@@ -121,12 +124,12 @@ export function createKind(behaviour: AnyBehaviour, policy: KindPolicy): Kind {
   };
 }
 
-/** Things that one counter tells apart at most, and counters of a kind. */
+/** Most labels of a counter, and most counters of a kind. */
 const COUNTS_MAX = 100;
 /** Stands for all beyond. */
 const OTHERS = 'others';
 
-/** Adds to what a kind counts. Bounded whatever a behaviour names. */
+/** Adds to a kind's counters. Bounded whatever a behaviour passes. */
 export function addCount({ stats: { counts } }: Kind, counter: string, of: string, by: number): void {
   const place = placeOf(counts, counter);
   counts[place] ??= Object.create(null) as Record<string, number>;
@@ -139,7 +142,7 @@ function placeOf(counts: Readonly<Record<string, unknown>>, name: string): strin
   return Object.hasOwn(counts, name) || Object.keys(counts).length < COUNTS_MAX ? name : OTHERS;
 }
 
-/** An actor that has not been brought in from storage yet. */
+/** An actor that has not been loaded from storage yet. */
 export function createCell(kind: Kind, { key }: ActorAddress, nowMs: number): Cell {
   return {
     self: { kind: kind.name, key },
@@ -165,7 +168,7 @@ export function createCell(kind: Kind, { key }: ActorAddress, nowMs: number): Ce
   };
 }
 
-/** Nothing waits, nothing is on its way, nothing would be lost but the state itself. */
+/** Whether the actor can be passivated: no messages, effects or timers are pending. */
 export function isIdle(cell: Cell): boolean {
   return (
     cell.status === 'ready' &&

@@ -1,6 +1,6 @@
 /**
- * The orderly end of a host: it handles what was accepted, makes it durable, passivates all actors, and waits until its
- * messages to other threads have arrived. Actor threads, server threads (and the simulator).
+ * The orderly end of a host: it handles the accepted messages, makes everything durable, passivates all actors, and
+ * waits until its messages to other threads have arrived. Actor threads, server threads (and the simulator).
  */
 
 import { createDeferred, type Deferred } from '../../std/deferred.ts';
@@ -13,7 +13,7 @@ import type { Mailboxes } from './mailboxes.ts';
 import type { OutputGate } from './output-gate.ts';
 import type { Passivation } from './passivation.ts';
 
-/** What draining needs of the host around it. */
+/** The functions of the host that draining needs. */
 interface DrainingParts {
   journal: HostJournal;
   gate: OutputGate;
@@ -24,10 +24,10 @@ interface DrainingParts {
   scheduler: Scheduler;
 }
 
-/** Finds out when a host has nothing left to do. */
+/** Finds out when a host has no work left. */
 export class Draining {
   readonly #parts: DrainingParts;
-  /** Peers that have not confirmed yet that this thread's tells reached them. */
+  /** Peers that have not confirmed yet that this thread's tells arrived. */
   readonly #unconfirmedPeers = new Set<Link>();
   #peersAsked = false;
   #begun = false;
@@ -37,12 +37,14 @@ export class Draining {
     this.#parts = parts;
   }
 
-  /** From the first drain on: only other actors are still listened to. */
+  /** True from the first drain on: then only messages of other actors are accepted. */
   get begun(): boolean {
     return this.#begun;
   }
 
-  /** @returns messages handled since the start, once nothing is left to do */
+  /**
+   * @returns messages handled since the start, once no work is left
+   */
   begin(): Promise<number> {
     this.#begun = true;
     this.#done ??= createDeferred();
@@ -51,19 +53,19 @@ export class Draining {
     return promise;
   }
 
-  /** The peer has all that this thread has told it, or is gone. */
+  /** The peer has received all tells of this thread, or has ended. */
   confirm(peer: Link): void {
     if (this.#unconfirmedPeers.delete(peer)) this.check();
   }
 
-  /** Called whenever something has come to its end. */
+  /** To be called whenever some work has ended. */
   check(): void {
     const done = this.#done;
     const { journal, gate, dispatch, passivation, mailboxes, links } = this.#parts;
     if (done === null || mailboxes.closed) return;
     if (mailboxes.waiting > 0 || gate.held > 0 || gate.ioInFlight > 0 || journal.pending) return;
     passivation.passivateAll();
-    // Snapshots may have opened a last batch; its commit comes back here.
+    // Snapshots may have opened a last batch; its commit calls this again.
     if (journal.pending) return;
     if (!this.#peersAsked) {
       this.#peersAsked = true;

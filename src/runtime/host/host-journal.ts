@@ -1,7 +1,6 @@
 /**
- * A host's work with its journal: it loads actors from it, and writes what they record in batches.
- * Group commit: events of all actors recorded while one commit is under way make the next one. Wherever actors
- * run (and in the simulator).
+ * A host's access to its journal: loads actors, and writes their events in batches. Group commit: all events that are
+ * recorded during a commit form the next one. Wherever actors run (and in the simulator).
  */
 
 import { Packr } from 'msgpackr';
@@ -40,9 +39,9 @@ export class HostJournal {
   #eventBytes = 0;
 
   /**
-   * @param store null when no kind of this host is persistent
-   * @param decided called for each batch that was stored, or with the error that says it was not; calls `commit` when
-   *   it is through with it
+   * @param store null if no kind of this host is persistent
+   * @param decided called for each batch that was stored, or with the error if it was not; must call `commit` when it
+   *   has handled the batch
    */
   constructor(
     store: JournalStore | null,
@@ -54,22 +53,22 @@ export class HostJournal {
     this.#decided = decided;
   }
 
-  /** Whatever has a higher ticket waits for a commit. */
+  /** Effects with a higher ticket wait for a commit. */
   get decidedTicket(): number {
     return this.#decidedTicket;
   }
 
-  /** Something is recorded that no commit has decided yet. */
+  /** Whether something recorded is not decided by a commit yet. */
   get pending(): boolean {
     return this.#committing !== null || this.#batch !== null;
   }
 
-  /** Ends at once: begins no commit, and ignores the outcome of one under way. */
+  /** Ends at once: starts no commit, and ignores the outcome of a running one. */
   close(): void {
     this.#closed = true;
   }
 
-  /** Brings what is committed to where other threads can read it. @returns false when that failed; the next commit says why */
+  /** Makes committed data visible to other threads. @returns false if that failed; the next commit reports why */
   settle(): boolean {
     try {
       this.#store?.settle?.();
@@ -80,8 +79,8 @@ export class HostJournal {
   }
 
   /**
-   * Gives the actor the state that is stored of it, or its first one.
-   * @throws when that cannot be read
+   * Sets the actor's state from storage, or to its initial state.
+   * @throws if it cannot be read
    */
   load(cell: Cell): void {
     const { behaviour } = cell.kind;
@@ -114,8 +113,8 @@ export class HostJournal {
   }
 
   /**
-   * Puts the events among the effects into the next commit.
-   * @throws for an event that msgpack cannot hold, before it has changed anything
+   * Adds the events among the effects to the next commit.
+   * @throws for an event that msgpack cannot encode; then nothing has changed
    */
   stageEvents(cell: Cell, effects: readonly Effect[]): void {
     const { ends, encodeEvent } = cell.kind.behaviour.persistence ?? {};
@@ -155,8 +154,8 @@ export class HostJournal {
   }
 
   /**
-   * Puts the actor's state into the next commit.
-   * @throws when it cannot be encoded
+   * Adds the actor's state to the next commit.
+   * @throws if it cannot be encoded
    */
   stageSnapshot(cell: Cell): void {
     const { snapshot } = cell.kind.behaviour.persistence!;
@@ -179,7 +178,7 @@ export class HostJournal {
       this.#batch = { ticket: ++this.#lastTicket, writes: [], events: new Map() };
       if (this.#committing === null && !this.#commitQueued) {
         this.#commitQueued = true;
-        // At the end of the tick: everything that this tick records shares one commit.
+        // At the end of the tick, so that everything that is recorded in it shares one commit.
         this.#scheduler.soon(() => {
           this.#commitQueued = false;
           this.commit();
@@ -189,7 +188,7 @@ export class HostJournal {
     return this.#batch;
   }
 
-  /** Begins a commit of what has been recorded, unless one is under way. */
+  /** Starts a commit of everything recorded, unless one is running. */
   commit(): void {
     if (this.#committing !== null || this.#batch === null || this.#closed) return;
     const batch = this.#batch;
@@ -209,7 +208,10 @@ export class HostJournal {
     });
   }
 
-  /** Takes out of the next batch what actors of a failed one have recorded since: it stands on events that do not exist. */
+  /**
+   * Removes from the next batch the records of actors of a failed batch, because they depend on events that do not
+   * exist.
+   */
   #dropLost(failed: Batch): void {
     const next = this.#batch;
     if (next === null) return;

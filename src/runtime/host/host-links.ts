@@ -1,5 +1,5 @@
 /**
- * The links of a host: to clients, to the hosts of other threads, and which of them want to hear of which topic. Actor
+ * The links of a host: to clients and to the hosts of other threads, with the topics to which each subscribes. Actor
  * threads, server threads (and the simulator).
  */
 

@@ -1,6 +1,6 @@
 /**
- * The lives of a host's actors: they start with the first message, start again from what is stored when they fail, and
- * are stopped when they fail too often. Actor threads, server threads (and the simulator).
+ * The lifecycle of a host's actors: they start with the first message, restart from their stored state after a
+ * failure, and are stopped if they fail too often. Actor threads, server threads (and the simulator).
  */
 
 import { type ErrorData, runtimeError } from '../error.ts';
@@ -19,7 +19,7 @@ import type { Undelivered } from './undelivered.ts';
 
 const MAX_STOPPED_KEPT = 10_000;
 
-/** What lives need of the host around them. */
+/** The functions of the host that the lifecycle needs. */
 interface LifecycleParts {
   journal: HostJournal;
   gate: OutputGate;
@@ -40,7 +40,7 @@ export class Lifecycle {
     this.#parts = parts;
   }
 
-  /** Makes the actor; null when it cannot be, and the message has been discarded. */
+  /** Creates the actor; null if that is not possible: then the message has been discarded. */
   activate(kind: Kind, to: ActorAddress, delivery: Delivery): Cell | null {
     const { lost, passivation } = this.#parts;
     if (!isValidKey(to.key)) {
@@ -71,7 +71,7 @@ export class Lifecycle {
     return cell;
   }
 
-  /** Brings the state in from storage and runs `activated`. A failed start stops the actor: false. */
+  /** Loads the state and runs `activated`. If that fails, stops the actor and returns false. */
   #start(cell: Cell): boolean {
     const { stats } = cell.kind;
     try {
@@ -88,7 +88,10 @@ export class Lifecycle {
     }
   }
 
-  /** The actor's life ends in failure: back to what is stored, after a pause, or stopped when it failed too often. */
+  /**
+   * Handles an actor's failure: it restarts from its stored state after a delay, or is stopped if it failed too
+   * often.
+   */
   fail(cell: Cell, during: string, thrown: unknown): void {
     const { gate, mailboxes, scheduler } = this.#parts;
     const { policy, stats } = cell.kind;
@@ -118,7 +121,7 @@ export class Lifecycle {
     });
   }
 
-  /** Everything that the actor had in a commit is decided. */
+  /** To be called when all commits with records of the actor are decided. */
   settle(cell: Cell): void {
     if (cell.undurable > 0) return;
     const { kind, self } = cell;
@@ -129,7 +132,7 @@ export class Lifecycle {
     }
   }
 
-  /** Storage speaks for the actor only when everything it recorded has been decided. */
+  /** The stored state is valid for a restart only when everything recorded has been decided. */
   #restartIfDurable(cell: Cell): void {
     if (!cell.restart_due || cell.undurable > 0) return;
     cell.restart_due = false;
@@ -137,7 +140,9 @@ export class Lifecycle {
     if (this.#start(cell)) this.#parts.mailboxes.schedule(cell);
   }
 
-  /** Ends the actor; its waiting messages go to the dead letters. What is held for the journal is still released. */
+  /**
+   * Stops the actor; its waiting messages become dead letters. Effects that wait for the journal are still released.
+   */
   #stop(cell: Cell): void {
     const { mailboxes } = this.#parts;
     const { kind } = cell;
@@ -148,7 +153,7 @@ export class Lifecycle {
     kind.cells.delete(cell.self.key);
     this.#parts.tenure.end(cell.self);
     if (kind.stopped.size >= MAX_STOPPED_KEPT) kind.stopped.delete(kind.stopped.keys().next().value!);
-    // It must not start from storage while events of it are still on their way there.
+    // It must not start from storage while its events are still being written.
     kind.stopped.set(cell.self.key, cell.undurable > 0 ? Number.POSITIVE_INFINITY : this.#stoppedUntil(kind));
     mailboxes.refuseAll(cell);
   }

@@ -1,6 +1,6 @@
 /**
- * What the actors of a host are to handle: their mailboxes, with the overflow rules, and the queue of actors that are
- * ready. Actor threads, server threads (and the simulator).
+ * The mailboxes of a host's actors, with their overflow rules, and the queue of ready actors. Actor threads, server
+ * threads (and the simulator).
  */
 
 import { RingQueue } from '../../std/ring-queue.ts';
@@ -15,18 +15,20 @@ export class Mailboxes {
   #waiting = 0;
   #closed = false;
 
-  /** @param wake handles what is ready, unless that is under way already */
+  /**
+   * @param wake handles ready actors, unless that is already running
+   */
   constructor(lost: Undelivered, wake: () => void) {
     this.#lost = lost;
     this.#wake = wake;
   }
 
-  /** Messages that wait, the internal ones too. */
+  /** Waiting messages, including internal ones. */
   get waiting(): number {
     return this.#waiting;
   }
 
-  /** The host has ended: nothing more is handled. */
+  /** The host has ended: no message is handled any more. */
   get closed(): boolean {
     return this.#closed;
   }
@@ -39,7 +41,7 @@ export class Mailboxes {
     this.#closed = true;
   }
 
-  /** Puts the message into the mailbox, or does what the kind's overflow rule says. */
+  /** Adds the message to the mailbox, or applies the kind's overflow rule. */
   accept(cell: Cell, delivery: Delivery): void {
     const { policy, stats } = cell.kind;
     if (delivery.reply_to !== null && cell.replies.size >= policy.max_held_replies) {
@@ -62,7 +64,7 @@ export class Mailboxes {
     this.schedule(cell);
   }
 
-  /** Gives the actor a message from its own host, a timer or an outcome, to handle as soon as possible. */
+  /** Adds a message from the actor's own host, a timer or an outcome, which is handled as soon as possible. */
   acceptInternal(cell: Cell, name: string, payload: unknown): void {
     if (this.#closed) return;
     const delivery = toldDelivery(name, payload, NO_BODIES);
@@ -72,20 +74,20 @@ export class Mailboxes {
     this.resume(cell);
   }
 
-  /** Forgets the actor's own messages: the life that wanted them is over. */
+  /** Drops the actor's own messages, which belong to an earlier life. */
   dropInternal(cell: Cell): void {
     this.#waiting -= cell.internal.size;
     cell.internal.clear();
   }
 
-  /** Refuses all that waits for an actor which has been stopped. */
+  /** Refuses all waiting messages of a stopped actor. */
   refuseAll(cell: Cell): void {
     for (let delivery = this.#take(cell); delivery !== undefined; delivery = this.#take(cell)) {
       this.#lost.discard(cell.self, delivery, 'actor_stopped', 'actor_stopped');
     }
   }
 
-  /** Puts the actor among the ready ones when there is something that it may handle. */
+  /** Makes the actor ready if it has a message that it may handle. */
   schedule(cell: Cell): void {
     if (cell.queued || cell.status !== 'ready') return;
     if (cell.internal.size === 0 && !mayTake(cell)) return;
@@ -93,20 +95,20 @@ export class Mailboxes {
     this.#ready.push(cell);
   }
 
-  /** The same, for what has changed outside of any dispatch: it is handled now. */
+  /** The same, for a change outside of a dispatch: the message is handled now. */
   resume(cell: Cell): void {
     this.schedule(cell);
     this.#wake();
   }
 
-  /** The actor that has been ready for longest, which is then no longer among them. */
+  /** Removes and returns the actor that has been ready longest. */
   nextReady(): Cell | undefined {
     const cell = this.#ready.shift();
     if (cell !== undefined) cell.queued = false;
     return cell;
   }
 
-  /** Outcomes and timers first: they free what new messages would take up. */
+  /** Outcomes and timers come first, because they free resources that new messages need. */
   next(cell: Cell): Delivery | undefined {
     const internal = cell.internal.shift();
     if (internal !== undefined) {

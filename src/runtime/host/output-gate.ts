@@ -1,6 +1,7 @@
 /**
- * The output gate: what a message causes (answers, tells, publications, io, compute) is released only when every event
- * that this actor has recorded up to and with that message is durable. Actor threads, server threads (and the simulator).
+ * The output gate: the effects of a message (answers, tells, publications, io, compute) are released only when every
+ * event that the actor has recorded, up to and including that message, is durable. Actor threads, server threads (and
+ * the simulator).
  */
 
 import { describeError, type ErrorData, runtimeError } from '../error.ts';
@@ -13,7 +14,7 @@ import type { HostLinks } from './host-links.ts';
 import type { Mailboxes } from './mailboxes.ts';
 import type { Undelivered } from './undelivered.ts';
 
-/** What performs the effects that leave the actors' world. */
+/** Performs the effects that go outside the actors. */
 export interface EffectPerformers {
   /** Performs an `io` effect; calls `done` once, never before it has returned. */
   performIo(
@@ -29,7 +30,7 @@ export interface EffectPerformers {
 /** A tell on its way. */
 export type Tell = Extract<Effect, { type: 'tell' }>;
 
-/** What the gate needs of the host around it. */
+/** The functions of the host that the gate needs. */
 interface OutputGateParts {
   journal: HostJournal;
   links: HostLinks;
@@ -37,12 +38,12 @@ interface OutputGateParts {
   lost: Undelivered;
   scheduler: Scheduler;
   performers: EffectPerformers;
-  /** Sends a tell to wherever its address lives. */
+  /** Sends a tell to the host of its address. */
   route(message: Tell): void;
   report(report: HostReport): void;
 }
 
-/** The outputs of all actors of one host, on their way out or held. */
+/** The outputs of all actors of one host: released or held. */
 export class OutputGate {
   readonly #parts: OutputGateParts;
   readonly #journal: HostJournal;
@@ -59,7 +60,7 @@ export class OutputGate {
     return this.#held;
   }
 
-  /** `io` and `compute` effects decided and without an outcome. */
+  /** `io` and `compute` effects without an outcome yet. */
   get ioInFlight(): number {
     return this.#ioInFlight;
   }
@@ -74,14 +75,14 @@ export class OutputGate {
     }
   }
 
-  /** Emits an effect that has an outcome, which is for the life that decided it alone. */
+  /** Emits an effect with an outcome, which only the life that recorded it may receive. */
   emitIo(cell: Cell, effect: Extract<Effect, { type: 'io' | 'compute' }>): void {
     cell.io_in_flight++;
     this.#ioInFlight++;
     this.emit(cell, { ...effect, life: cell.life });
   }
 
-  /** Releases what the actor has held for the commits up to this ticket, in order. */
+  /** Releases the outputs that the actor has held for commits up to this ticket, in order. */
   open(cell: Cell, ticket: number): void {
     for (
       let first = cell.held.peek();
@@ -94,7 +95,7 @@ export class OutputGate {
     }
   }
 
-  /** Takes back all that the actor has held: what it stands on is not stored. */
+  /** Withdraws all held outputs of the actor, because the events before them are not stored. */
   withdrawAll(cell: Cell): void {
     for (let item = cell.held.shift(); item !== undefined; item = cell.held.shift()) {
       this.#held--;
@@ -102,7 +103,7 @@ export class OutputGate {
     }
   }
 
-  /** Never throws: what cannot be encoded fails its message alone, not the actor and not the commit it came with. */
+  /** Never throws: an output that cannot be encoded fails only its message, not the actor or the commit. */
   #release(cell: Cell, output: Output): void {
     try {
       this.#send(cell, output);
@@ -182,7 +183,7 @@ export class OutputGate {
     };
   }
 
-  /** Drops an output that must not be released: askers learn that storage failed, the rest goes to the dead letters. */
+  /** Drops an output that must not be released: askers get a storage error, other messages become dead letters. */
   #withdraw(cell: Cell, output: Output): void {
     const { lost } = this.#parts;
     switch (output.type) {
@@ -210,7 +211,7 @@ export class OutputGate {
   }
 }
 
-/** A failure of an adapter or a task as data; its own code and retryability are kept when it has them. */
+/** An adapter's or a task's error as data, with its code and retryability if it has them. */
 function toRefusal(thrown: unknown): ErrorData {
   const { code, retryable } = (
     typeof thrown === 'object' && thrown !== null ? thrown : {}

@@ -10,15 +10,18 @@ import type { HostJournal } from './host-journal.ts';
 import type { Tenure } from './tenure.ts';
 
 const SWEEP_CELLS = 2_000;
-/** Actors passivated in one go, and the wait before the next: their snapshots are one commit, which a socket waits for. */
+/**
+ * Actors that are passivated at once, and the pause after that. Their snapshots form one commit, for which sockets
+ * wait.
+ */
 const SWEEP_PASSIVATIONS = 32;
 const SWEEP_PAUSE_MS = 20;
 const SWEEP_EVERY_MS = { least: 10, most: 1000 };
-/** Actors looked at to make room for one, and idle ones among them: the longest unused of so few is old enough. */
+/** Actors checked to make room for one, and idle ones among them. The longest unused of so few is old enough. */
 const ROOM_CELLS = 256;
 const ROOM_IDLE_CELLS = 16;
 
-/** What passivation needs of the host around it. */
+/** The functions of the host that passivation needs. */
 interface PassivationParts {
   kinds: ReadonlyMap<string, Kind>;
   journal: HostJournal;
@@ -49,7 +52,7 @@ export class Passivation {
     this.#cancelSweep?.();
   }
 
-  /** Passivates the longest unused of the next idle actors; each call looks at a few, going round. */
+  /** Passivates the longest unused of the next idle actors. Each call checks a few, in turn. */
   makeRoom(kind: Kind): boolean {
     let best: Cell | null = null;
     let wrapped = false;
@@ -74,9 +77,9 @@ export class Passivation {
   }
 
   /**
-   * Passivates all actors that are idle but for their timers, which are forgotten: the host is coming to its end. It takes
-   * no snapshots, because the end of a process must not wait for those of 100,000 actors. Their events are all stored, and
-   * the next start reads at most `every_events` of each.
+   * Passivates all actors that have no other work than timers, which are dropped, because the host ends. Takes no
+   * snapshots, so that the end of a process does not wait for those of 100,000 actors. Their events are all stored,
+   * and the next start reads at most `every_events` of each.
    */
   passivateAll(): void {
     for (const kind of this.#parts.kinds.values()) {
@@ -92,7 +95,7 @@ export class Passivation {
       try {
         this.#parts.journal.stageSnapshot(cell);
       } catch (thrown) {
-        // Its events are all there; only its next start will be longer.
+        // Its events are all stored; only its next start takes longer.
         cell.kind.stats.errors++;
         this.#parts.report(describeFailure(cell.self, 'snapshot', thrown, 'lost'));
       }
@@ -107,13 +110,13 @@ export class Passivation {
     cell.kind.stats.passivations++;
   }
 
-  /** Looks for idle actors in a while, and again for as long as there are actors. */
+  /** Schedules a search for idle actors, and repeats it while there are actors. */
   scheduleSweep(delayMs = this.#sweepEveryMs): void {
     if (this.#cancelSweep !== null || this.#closed) return;
     this.#cancelSweep = this.#parts.scheduler.later(delayMs, () => this.#sweep());
   }
 
-  /** Passivates idle actors, looking at some thousand a tick, so that no tick is long. */
+  /** Passivates idle actors, a few thousand per tick, so that no tick is long. */
   #sweep(): void {
     this.#cancelSweep = null;
     const nowMs = this.#parts.scheduler.monotonicMs();

@@ -1,6 +1,7 @@
 /**
- * What of the kinds that move (claims.ts) lives on this host, slot by slot. The host lets go of a slot when none of its actors
- * is in memory any more and all they recorded can be read on other threads. Actor threads, server threads (and the simulator).
+ * The slots of moving kinds (claims.ts) that belong to this host. The host releases a slot when none of its actors is
+ * in memory and everything that they recorded is visible to other threads. Actor threads, server threads (and the
+ * simulator).
  */
 
 import type { Placer } from '../placer.ts';
@@ -10,12 +11,12 @@ import type { Kind } from './cell.ts';
 import type { HostJournal } from './host-journal.ts';
 
 /**
- * Between two looks at what is empty. A slot is released at the second look, so that the next owner begins to read long after
- * all of it was written.
+ * Interval of the checks for empty slots. A slot is released at the second check, so that the next owner reads long
+ * after everything was written.
  */
 export const RELEASE_EVERY_MS = 500;
 
-/** What it needs of the host around it. */
+/** The functions of the host that it needs. */
 interface TenureParts {
   placement: Placement;
   placer: Placer;
@@ -25,16 +26,16 @@ interface TenureParts {
   release_every_ms: number;
 }
 
-/** The slots of one host that have actors in memory. */
+/** The slots of one host with actors in memory. */
 export class Tenure {
   readonly #parts: TenureParts;
   /** Actors in memory. */
   readonly #living = new Map<number, number>();
-  /** First host of the group: owners are counted from it. */
+  /** First host of the group, from which owners are counted. */
   #first = 0;
   /** Empty since the last look. */
   #empty = new Set<number>();
-  /** Empty, and all that was recorded of them can be read. */
+  /** Empty slots whose records are all visible. */
   #readable = new Set<number>();
   #cancel: (() => void) | null = null;
   #closed = false;
@@ -86,7 +87,7 @@ export class Tenure {
     const stopped = this.#stoppedSlots();
     for (const slot of this.#readable) {
       if (stopped.has(slot)) continue;
-      // One with a message on its way is asked for again, and comes here again.
+      // A slot with a message in transit is used again, and returns here.
       if (placer.release(slot, this.#first)) this.#readable.delete(slot);
     }
     if (!journal.pending && journal.settle()) {
@@ -96,7 +97,7 @@ export class Tenure {
     if (this.#empty.size + this.#readable.size > 0) this.#lookLater();
   }
 
-  /** A stopped actor stays stopped for a while, and other threads do not know that. */
+  /** A stopped actor stays stopped for a while, which other threads do not know. */
   #stoppedSlots(): Set<number> {
     const { placer, kinds, scheduler } = this.#parts;
     const nowMs = scheduler.monotonicMs();

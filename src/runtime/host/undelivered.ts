@@ -1,6 +1,6 @@
 /**
- * Messages that are not handled: counts them among the dead letters, and tells their askers at once. Actor threads,
- * server threads (and the simulator).
+ * Messages that are not handled: counts them as dead letters, and informs their askers at once. Actor threads, server
+ * threads (and the simulator).
  */
 
 import type { DeadLetterReason, DeadLetters } from '../dead-letters.ts';
@@ -9,7 +9,7 @@ import type { ActorAddress } from '../protocol.ts';
 import type { Scheduler } from '../scheduler.ts';
 import type { Delivery, Kind } from './cell.ts';
 
-/** Does what is left to do for a message that goes nowhere. */
+/** Handles messages that cannot be delivered. */
 export class Undelivered {
   readonly #letters: DeadLetters;
   readonly #kinds: ReadonlyMap<string, Kind>;
@@ -21,7 +21,7 @@ export class Undelivered {
     this.#scheduler = scheduler;
   }
 
-  /** Refuses a message: its asker hears of it at once, and it is among the dead letters. */
+  /** Refuses a message: its asker gets the error, and it becomes a dead letter. */
   discard(to: ActorAddress, delivery: Delivery, reason: DeadLetterReason, code: RuntimeErrorCode): void {
     this.bury(to, delivery.name, reason);
     if (delivery.reply_to !== null) {
@@ -30,7 +30,7 @@ export class Undelivered {
     }
   }
 
-  /** Puts a message whose answer is not awaited among the dead letters. */
+  /** Makes a message without a waiting asker a dead letter. */
   bury(to: ActorAddress, name: string, reason: DeadLetterReason): void {
     this.#letters.add({ at_ms: this.#scheduler.wallMs(), kind: to.kind, key: to.key, name, reason });
     const kind = this.#kinds.get(to.kind);
