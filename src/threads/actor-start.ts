@@ -28,7 +28,7 @@ import { startServerActors } from './server-actors.ts';
 import type { Parts } from './server-thread.ts';
 import type { ServiceParts } from './service-parts.ts';
 
-/** What every step of a start is given. */
+/** The inputs of every step of a start. */
 export interface Starting {
   config: Config;
   /** The listeners that were asked for. */
@@ -41,7 +41,7 @@ export interface Starting {
   running: ServiceParts;
 }
 
-/** The actors of a process, as its main thread sees them. */
+/** The actors of a process, for its main thread. */
 export interface StartedActors {
   threads: ActorThreads;
   placement: Placement;
@@ -62,7 +62,7 @@ export function allocateShared() {
     stream_tickets: StreamTickets.allocate(),
     event_locks: SharedLocks.allocate(),
     write_turn: WriteTurn.allocate(),
-    // Of this start: a process may run several services.
+    // Unique to this start, because a process may run several services.
     pattern_catalog: newUlid(),
   };
 }
@@ -92,7 +92,7 @@ export async function startActors(starting: Starting): Promise<StartedActors> {
     start: () => threads.openClient(ownHost),
     stop: (opened) => opened.close(),
   });
-  // Readiness does not depend on capture: the gateway forwards without it, and the API does not need it.
+  // Readiness does not depend on capture: the gateway forwards without it, and the API does not use it.
   if (!parts.api) return { threads, placement, client, compute, isReady: async () => client.isUp(0) };
   await running.start({
     start: () => startOwnHost(starting, threads, client, placement),
@@ -148,7 +148,7 @@ function hostOptions({ config, parts, shared, memory }: Starting): HostOptions {
   };
 }
 
-/** The kinds of `SERVER_KINDS` live on the servers where there is an API. */
+/** If there is an API, the kinds of `SERVER_KINDS` run on the server threads. */
 function placeActors({ actor_threads, server_threads }: Config, parts: Parts): Placement {
   const placement = { hosts: actor_threads, pins: PINS };
   if (!parts.api) return placement;

@@ -46,7 +46,7 @@ import { SplitJournal } from '../storage/split-journal.ts';
 import type { Tables } from '../storage/tables.ts';
 import { logDamagedValues } from './damage-log.ts';
 
-/** A graph is saved when nothing was added to it for this time, or when a good part of it is new. */
+/** A graph is saved if it was not changed for this time, or if a large part of it is new. */
 const GRAPH_QUIET_MS = 10_000;
 
 /** What the main thread passes to every actor thread. */
@@ -71,9 +71,9 @@ export interface HostOptions {
   };
   /** Where persistent kinds keep their journals; null without such kinds (the gateway alone). */
   databases: DatabasePaths | null;
-  /** The rate buckets that all server threads share; absent in a process without an API. */
+  /** The embedder for texts of this thread, if there is an API. */
   rate_table?: SharedArrayBuffer;
-  /** Embeds texts for this thread, where there is an API. */
+  /** The embedder for texts of this thread, if there is an API. */
   embedding?: EmbeddingChoice;
   /** Threads of the pool that embeds; default 1. */
   compute_threads?: number;
@@ -110,7 +110,7 @@ async function hostThread(task: ThreadTask<HostOptions>): Promise<void> {
   const { databases } = task.options;
   const journal = databases === null ? null : openJournal(databases);
   const tables = databases === null ? null : new LmdbTables(databases.main, 'disk', databases.data_key);
-  /** What the adapters opened, in the order in which it is closed. */
+  /** The adapters' resources, in the order in which they are closed. */
   const opened: { close(): Promise<void> }[] = [];
   const findings = findingsIndex(chooseIndex((message) => logger.warn(message)));
   await runActorThread(task, {
@@ -137,7 +137,7 @@ async function hostThread(task: ThreadTask<HostOptions>): Promise<void> {
   });
 }
 
-/** Capture's failures appear only in the process log while the service runs: they must not touch traffic. */
+/** Only the process log reports capture failures while the service runs, because they must not affect traffic. */
 function tellCaptureProcess(db: string, logger: Log): (told: CaptureProcessTold) => void {
   return ({ event, ...told }) => {
     if (event === 'back') logger.info({ db, pid: told.pid }, 'the capture process is back');
@@ -168,7 +168,7 @@ async function openThreadEmbedder(
   return openEmbedder(choice, compute, computeThreads);
 }
 
-/** Patterns and what makes them. The store is opened on the thread that is first asked for it. */
+/** Patterns, and the pattern maker. The store is opened on the thread that first uses it. */
 function patternAdapters(
   {
     has_patterns = false,
@@ -194,11 +194,11 @@ function patternAdapters(
   const embedding = new ThreadEmbedder(() =>
     openThreadEmbedder(choice, channel?.run ?? null, compute_threads),
   );
-  // Beside the databases. If the folder is removed, the graphs are built again.
+  // Beside the databases. If the folder is removed, the graphs are rebuilt.
   const graphsDir = join(dirname(databases!.main), 'pattern-graphs');
   const store = new PatternStoreAdapter(async () => {
     const embedder = await embedding.open();
-    // The first answer of a remote service tells the length of its vectors.
+    // The first answer of a remote service reveals the length of its vectors.
     if (embedder.dimensions === 0) throw new CatalogueError('unavailable');
     return new PatternStore({
       tables,
@@ -209,7 +209,8 @@ function patternAdapters(
       newId: newUlid,
       log: logger,
       starters: STARTER_PATTERNS,
-      // A graph reveals much of its texts, and the library writes it in the clear: with a data key there are no graphs.
+      // A graph reveals much about its texts, and the library writes it unencrypted: with a data key, no graphs are
+      // saved.
       graphs:
         databases!.data_key === null
           ? { folder: new GraphFolder(graphsDir, newUlid), quiet_ms: GRAPH_QUIET_MS }

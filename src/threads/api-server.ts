@@ -1,6 +1,6 @@
 /**
- * The API of one server thread: its listener, and what answers there reads and asks. Composition; server threads, one
- * each.
+ * The API of one server thread: its listener, and its connections to stores and actors. Composition; server threads,
+ * one each.
  */
 
 import { FindingsClient } from '../../actors/findings-index/client.ts';
@@ -55,12 +55,12 @@ import type { Stores } from '../storage/stores.ts';
 import { renameAgent, reportStudent } from '../student/student-report.ts';
 import { paceOf, tlsOf, urlOf } from './listening.ts';
 
-/** Batches of texts that a server thread has at the model at once. */
+/** Batches of texts that a server thread sends to the model at once. */
 const SHARED_SEARCH_RUNS = 4;
-/** How often traces are looked for whose pattern making was interrupted. */
+/** Interval of the search for traces whose pattern making was interrupted. */
 const RESUME_TRACES_MS = 30_000;
 
-/** What an API needs of its thread. */
+/** The services that an API gets from its thread. */
 export interface ApiServices {
   config: Config;
   /** Capture's part of `/health`; null: nothing is captured. */
@@ -82,7 +82,7 @@ export interface ApiServices {
   gateway_port: number | null;
 }
 
-/** What is opened before the listener, and closed after its drain. */
+/** Parts that are opened before the listener, and closed after its drain. */
 interface OpenParts {
   stores: Stores;
   live: LiveReaders | null;
@@ -113,7 +113,10 @@ export class ApiServer {
   #listing: Promise<void> = Promise.resolve();
   #isDraining = false;
 
-  /** @throws Error when a database or the embedder cannot be opened, or the address not be bound; nothing listens then */
+  /**
+   * @throws Error if a database or the embedder cannot be opened, or the address cannot be bound; then nothing
+   *   listens
+   */
   static async start(services: ApiServices): Promise<ApiServer> {
     const parts = await openParts(services);
     try {
@@ -171,9 +174,9 @@ export class ApiServer {
    */
   tend(): void {
     this.#parts.findings.embedding.tendAll();
-    // The stored patterns are read before the first request for them.
+    // Loads the stored patterns before the first request for them.
     void this.#patterns?.open().catch(() => {});
-    // A store that does not answer now is asked again.
+    // If the store does not answer now, the next attempt follows later.
     const resume = () => {
       void this.#patternMakers.resume().catch(() => {});
       void this.#deletions.resume();
@@ -194,7 +197,7 @@ export class ApiServer {
     clearInterval(this.#tending);
     this.#isDraining = true;
     const drained = this.#server.drain(DRAIN_DEADLINE_MS);
-    // An event stream does not finish by itself. Its readers connect again, to the next process.
+    // An event stream never ends by itself. Its readers reconnect to the next process.
     this.#parts.live?.close();
     await drained;
   }
@@ -242,7 +245,7 @@ async function closeParts({ stores, embedder, findings, patterns, key_uses }: Op
   await closeStores(stores);
 }
 
-/** Why there is no embedder, for the last line of a start: the configuration or the installation is at fault. */
+/** Why there is no embedder, as the last line of a failed start: the configuration or the installation is wrong. */
 function explainEmbedder(thrown: unknown, { model_dir, remote }: Config['embedding']): unknown {
   if (!(thrown instanceof Error)) return thrown;
   if (remote !== null || model_dir === null)
@@ -260,8 +263,9 @@ function openFindings({ asker, log }: ApiServices, stores: Stores, embedder: Emb
 }
 
 /**
- * Only the pattern index asks a remote service, so that all threads together keep its rate and share remembered vectors.
- * @returns null where the pattern index searches; without the addon too
+ * Only the pattern index calls a remote service, so that all threads together keep its rate limit and share cached
+ * vectors.
+ * @returns null if the pattern index searches; also without the addon
  */
 function openSearch({ config, asker, compute, shared }: ApiServices, { id }: Embedder): PatternSearch | null {
   if (config.engines.vector_store === null || config.embedding.remote !== null) return null;
@@ -337,7 +341,7 @@ async function listen(
       metrics,
     },
   );
-  // On a single core, a server that busy-polls would stop the thread for which it waits.
+  // On a single core, a server that busy-polls would block the thread for which it waits.
   const busy_poll_us = config.cores > 1 ? config.api.busy_poll_us : 0;
   return startServer({
     host: config.api.host,
@@ -353,14 +357,14 @@ async function listen(
   });
 }
 
-/** Whether both databases answer. @throws what the store throws, which means no too */
+/** Whether both databases answer. @throws the store's error, which also means no */
 function canRead({ main, runs }: Stores): boolean {
   main.get('users', ['?']);
   runs.get(USAGE, ['?']);
   return true;
 }
 
-/** The terminal's link signs in with a secret of this service. With an identity provider there is no link. */
+/** The link in the terminal signs in with a secret of this service. With an identity provider there is no link. */
 function openOperators({ auth, operators }: Config, { memberships }: Checks): Operators {
   const isOwnSecret = auth.jwks_url === null && auth.jwt_secret !== null;
   return new Operators({ config: operators, owner: isOwnSecret ? identifyOwner(auth) : null, memberships });

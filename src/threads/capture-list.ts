@@ -1,7 +1,7 @@
 /**
- * The list of captured runs and the figures of the newest exchanges, as the capture reader has them: they follow the captures, and
- * what they hold is kept beside those (`storage/capture/run-index.ts`), so that the next reader goes on where this one ended.
- * While much is to be read in, it answers with the newest runs alone and says so. Capture reader.
+ * The capture reader's list of captured runs and figures of the newest exchanges. They follow the captures and are
+ * saved beside them (`storage/capture/run-index.ts`), so that the next reader continues where this one ended. While
+ * many exchanges are still to be read, it answers with only the newest runs and says so. Capture reader.
  */
 
 import { createHash } from 'node:crypto';
@@ -27,23 +27,26 @@ import { RunIndex, removeRunIndex } from '../storage/capture/run-index.ts';
 import { RunWordsError, StoredRunWords } from '../storage/run-words.ts';
 import type { CaptureReaderStart } from './capture-reader-protocol.ts';
 
-/** How long a question waits while new exchanges are read. Then its answer covers the newest and says how far that is. */
+/**
+ * How long a question waits while new exchanges are read. Then the answer covers the newest ones, and says how far
+ * that is.
+ */
 const CAPTURE_CATCH_UP_MS = 150;
 /** How the list of runs is read and saved. */
 const CAPTURE_LIST = {
-  /** Exchanges that are added before a question may be answered. */
+  /** Exchanges that are added before a question is answered. */
   exchanges_added: 4_096,
-  /** The newest exchanges, which are listed first while there are many to read. */
+  /** The newest exchanges, which are listed first while many are to be read. */
   newest_exchanges: 8_192,
   /** The list is saved after this many new exchanges or changed runs. */
   exchanges_unsaved: 32_768,
   runs_unsaved: 500,
-  /** First words and verdicts that no question has asked for are read for this time, and then not for the pause. */
+  /** First words and verdicts that no question needs yet are read for this time, followed by the pause. */
   reading_ms: 5,
   /** A question reads older reported runs for this time. The rest is read between questions. */
   reported_ms: 50,
   pause_ms: 15,
-  /** A run whose last exchange is younger is not read: more exchanges are about to come. */
+  /** A run whose last exchange is younger is not read yet, because more exchanges are likely. */
   settled_ms: 60_000,
 } as const;
 
@@ -52,14 +55,14 @@ interface IndexState extends KeptState {
   /** By which its costs were found. */
   prices: string;
   first_id: number;
-  /** An exchange that it goes over, by which its captures are known again. */
+  /** An exchange in the list that identifies the captures. */
   mark: { id: number; started_at: string };
 }
 
 /** The newest runs alone. */
 interface NewestRuns {
   runs: CapturedRuns;
-  /** Runs that began with an earlier exchange may have begun before what was looked at. */
+  /** Runs that began with an earlier exchange may have begun before the exchanges that were read. */
   not_before: number;
 }
 
@@ -72,31 +75,31 @@ export class CaptureList {
   readonly #pricesName: string;
   readonly #catchUpMs: number;
   #index: RunIndex | null = null;
-  /** false: writing failed, and the index is only read. */
+  /** false: a write failed, so the index is only read. */
   #isWritten = true;
   #isOpened = false;
   #runs!: CapturedRuns;
   #recent!: RecentExchanges;
   #newest: NewestRuns | null = null;
-  /** Runs in which an echo differs, that were found by this process. */
+  /** Runs with a differing echo that this process found. */
   differing_runs = 0;
   readonly #onDiffering = (): void => {
     this.differing_runs += 1;
   };
-  /** Whether older reported runs are left to read. */
+  /** Whether older reported runs remain to be read. */
   #isReportedMore = false;
   #firstId = 1;
   #lastId = 0;
   #unsaved = 0;
 
-  /** What is said of runs from outside. */
+  /** The reported outcomes and marks of runs. */
   readonly #words: StoredRunWords;
   readonly #said: SaidOfRuns;
   readonly #texts: RunTexts | null;
 
   /**
-   * @param texts searches the texts of runs; null: queries search what the list knows alone
-   * @param catchUpMs how long a question waits for what is read in
+   * @param texts searches the texts of runs; null: queries search only the list
+   * @param catchUpMs how long a question waits for new exchanges to be read
    */
   constructor(
     files: FollowedFiles,
@@ -135,12 +138,12 @@ export class CaptureList {
     return this.#current.runs.without_run;
   }
 
-  /** How far the exchanges are read in; null: all of them are. */
+  /** How many exchanges have been read; null: all. */
   get being_read(): { exchanges: number; of: number } | null {
     return this.#newest === null ? null : { exchanges: this.#runs.last_id, of: this.#lastId };
   }
 
-  /** Looks at what is there now. @returns false when what was told before is of other captures */
+  /** Checks for new captures. @returns false if earlier answers are about other captures */
   look(): boolean {
     this.#lastId = this.#files.refresh();
     const firstId = this.#files.first_id;
@@ -156,11 +159,11 @@ export class CaptureList {
     return isSame;
   }
 
-  /** Reads new exchanges and reported runs, as far as that is quick. */
+  /** Reads new exchanges and reported runs within the time limit. */
   catchUp(): void {
     const reportedUntil = performance.now() + CAPTURE_LIST.reported_ms;
     this.#isReportedMore = this.#words.followReported(() => performance.now() < reportedUntil);
-    // After an answer from the newest exchanges, the rest is read between questions.
+    // After an answer from only the newest exchanges, the rest is read between questions.
     const until = performance.now() + (this.#newest === null ? this.#catchUpMs : 0);
     while (this.#runs.last_id < this.#lastId && performance.now() < until) this.#guard(() => this.#addSome());
     this.#followNewest();
@@ -186,18 +189,20 @@ export class CaptureList {
     });
   }
 
-  /** The exchanges of the newest runs that are read in. */
+  /** The exchanges of the newest runs that have been read. */
   listRanges(question: RangesQuestion): ReturnType<CapturedRuns['listRanges']> {
     const { runs, not_before } = this.#current;
     return this.#guard(() => runs.listRanges({ ...question, not_before }));
   }
 
-  /** Whether something of a run is there. */
+  /** Whether any exchange of a run exists. */
   has(runId: string): boolean {
     return this.listOf(runId).rangeOf(runId) !== undefined;
   }
 
-  /** The list that a run is in; one of it alone, when it had to leave the list, or is not read in yet. */
+  /**
+   * The list that contains a run. If the run was dropped from the list or is not read yet, a list of this run alone.
+   */
   listOf(runId: string): CapturedRuns {
     return this.#guard(() => {
       if (this.#newest === null && (this.#runs.left_out === 0 || this.#runs.rangeOf(runId) !== undefined))
@@ -212,7 +217,7 @@ export class CaptureList {
 
   /**
    * Does a part of the background work.
-   * @returns how long to wait until the next part; null: no work is left
+   * @returns the delay until the next part; null: no work is left
    */
   goOn(): number | null {
     return this.#guard(() => {
@@ -265,7 +270,7 @@ export class CaptureList {
     this.#unsaved = 0;
   }
 
-  /** What an earlier reader has kept, where it is of these captures. */
+  /** Loads what an earlier reader saved, if it belongs to these captures. */
   #open(): void {
     this.#isOpened = true;
     const { db } = this.#options;
@@ -281,7 +286,9 @@ export class CaptureList {
     if (state !== null && firstId > state.first_id) this.#guard(() => this.#keepAnew(firstId));
   }
 
-  /** @returns null where none can be had; then all is as quick, until the end of this process */
+  /**
+   * @returns null if the index cannot be opened; until the end of this process, everything works without it
+   */
   #openIndex(): RunIndex | null {
     const { db, data_key, version } = this.#options;
     try {
@@ -305,7 +312,7 @@ export class CaptureList {
     }
   }
 
-  /** It is not what was written, or of other captures: all begins anew. */
+  /** The index is damaged or belongs to other captures: everything is read again. */
   #dropIndex(): void {
     void this.#index?.close();
     removeRunIndex(this.#options.db);
@@ -315,7 +322,7 @@ export class CaptureList {
     this.#begin(null);
   }
 
-  /** Exchanges have gone by age, or the index was removed: what is left goes into a new one. */
+  /** Retention removed exchanges, or the index was removed: the remaining runs go into a new index. */
   #keepAnew(firstId: number): void {
     this.#runs.forgetBefore(this.#files, firstId);
     this.#newest = null;
@@ -333,7 +340,7 @@ export class CaptureList {
     this.#follow(this.#runs, last_id);
   }
 
-  /** Turns that were stored late have changed runs that the list has. */
+  /** Turns that were stored late have changed runs in the list. */
   #follow(runs: CapturedRuns, after: number): void {
     const { moves, forgotten_to } = this.#files.movesAfter(after);
     if (after > 0 && forgotten_to > after) this.#dropIndex();
@@ -355,7 +362,7 @@ export class CaptureList {
     this.#runs.last_id = this.#lastId;
   }
 
-  /** While it is behind: the newest runs, as far as the newest exchanges tell. */
+  /** While the list is behind: finds the newest runs from the newest exchanges. */
   #followNewest(): void {
     if (this.#runs.last_id >= this.#lastId) {
       this.#newest = null;
@@ -388,12 +395,12 @@ export class CaptureList {
       const whole: IndexState = { ...state, prices: this.#pricesName, first_id: this.#firstId, mark };
       index.write({ state: JSON.stringify(whole), runs, gone, ...this.#recent.takeChanges() });
     } catch {
-      // A full disk, say: the list goes on in memory, and the next process goes on from what is kept.
+      // For example a full disk: the list continues in memory, and the next process continues from what was saved.
       this.#isWritten = false;
     }
   }
 
-  /** An index that cannot be read is removed, and what was asked is answered without. */
+  /** Removes an index that cannot be read, and answers the question without it. */
   #guard<Value>(work: () => Value): Value {
     try {
       return work();
@@ -407,5 +414,5 @@ export class CaptureList {
   }
 }
 
-/** The mark lies so far back: the last exchanges of a file may be damaged. */
+/** The mark is this far back, because the last exchanges of a file may be damaged. */
 const MARK_BACK = 64;

@@ -1,9 +1,9 @@
 /**
- * Entry of the capture process: the capture log alone, in a separate process. LMDB maps the database and trusts its pages, so a damaged
- * page can end the process that reads it. Here that stops capture for a moment, and no traffic. Started and watched by `CaptureProcess` (capture-writer/process.ts). Composition root of this process.
- *
- * It lives as long as its channel. When that closes, it finishes what it is about, closes the database and ends. Signals that
- * ask a whole group of processes to end are for the parent, which closes the channel once all is written.
+ * Entry of the capture process, which runs only the capture log. LMDB maps the database and trusts its pages, so a
+ * damaged page can end the process that reads it. In a separate process, that interrupts capture briefly, but not the
+ * traffic. Started and watched by `CaptureProcess` (capture-writer/process.ts). Composition root of this process.
+ * It runs until its channel closes. Then it finishes its current work, closes the database and ends. It ignores
+ * signals that are sent to a whole process group, because the parent closes the channel once everything is written.
  */
 
 import { CaptureLogAdapter, type ExchangeLog } from '../../actors/capture-writer/adapter.ts';
@@ -43,13 +43,13 @@ import { needsRestore } from '../storage/lmdb/checkpoint.ts';
 import { capturesNotePath, RetentionClock } from '../storage/retention-clock.ts';
 import { claimWriter, type WriterClaim } from '../storage/writer-claim.ts';
 
-/** Longest that the end waits for the database to be closed. */
+/** Longest wait for the database to be closed at the end. */
 const END_MS = 60_000;
 
-/** How often the size and the age of the live file are looked at. */
+/** Interval of the checks of the live file's size and age. */
 const SEAL_LOOK_MS = 60_000;
 
-/** The log with what belongs to it. */
+/** The log and its related parts. */
 class Capture {
   readonly #options: CaptureProcessOptions;
   readonly #logger: Log;
@@ -63,7 +63,7 @@ class Capture {
   #expiring: Promise<void> = Promise.resolve();
   #timer: NodeJS.Timeout | null = null;
   #sealTimer: NodeJS.Timeout | null = null;
-  /** Slabs and cells of the next append that came over the channel. */
+  /** Slabs and cells of the next append that were received over the channel. */
   #bodies: Uint8Array[] = [];
 
   constructor(options: CaptureProcessOptions) {
@@ -77,10 +77,12 @@ class Capture {
     );
   }
 
-  /** @throws what opening the database throws, unless it is damaged: then a new one is opened in its place */
+  /**
+   * @throws the error of opening the database, unless it is damaged: then a new one is opened in its place
+   */
   async open({ set_aside, last_id }: OpenInput): Promise<OpenReply> {
     const { db } = this.#options;
-    // One whose parent has died may still be finishing its last append.
+    // A capture process whose parent has died may still be finishing its last append.
     this.#claim ??= await claimWriter(`${db}.process`, { patience_ms: CLAIM_PATIENCE_MS });
     const known = Math.max(last_id, readLastId(db));
     if (set_aside !== 'none') this.#setAside('the capture process ended over it again and again', set_aside);
@@ -99,7 +101,7 @@ class Capture {
     return reply;
   }
 
-  /** Without the note no attachment is ever removed for its age: a reason to say so, none to capture nothing. */
+  /** Without the note, attachments never expire. That is logged, but does not stop capture. */
   #noteTouching(): void {
     const { db } = this.#options;
     try {
@@ -112,7 +114,7 @@ class Capture {
     }
   }
 
-  /** Begins to remove what is too old, and looks again now and then. */
+  /** Starts the removal of old exchanges, and repeats it at intervals. */
   #expire(log: CaptureLog): void {
     const { db: path, data_key, retention_days: days = null } = this.#options;
     if (days === null || this.#timer !== null) return;
@@ -125,7 +127,7 @@ class Capture {
     this.#expiry = expiry;
     this.#ages = ages;
     const pass = () => {
-      // One that takes longer than the pause is not joined by another.
+      // Passes never overlap, even if one takes longer than the interval.
       this.#expiring = this.#expiring.then(() =>
         expiry.pass().catch((err: unknown) => {
           this.#logger.error(
@@ -139,12 +141,12 @@ class Capture {
     this.#timer = setInterval(pass, RETENTION.every_ms).unref();
   }
 
-  /** Looks now and then whether the live file is to be sealed. */
+  /** Checks at intervals whether the live file is due for sealing. */
   #sealInTime(log: CaptureLog): void {
     if (this.#sealTimer !== null) return;
     let isLooking = false;
     this.#sealTimer = setInterval(() => {
-      // Sealing a large file takes longer than the pause.
+      // Sealing a large file takes longer than the interval.
       if (isLooking) return;
       isLooking = true;
       sealWhenDue(log)
@@ -160,7 +162,7 @@ class Capture {
     }, SEAL_LOOK_MS).unref();
   }
 
-  /** Ids of a file that replaces a damaged one go on after it. */
+  /** The ids of a file that replaces a damaged one continue after this id. */
   #openLog(known: number): Promise<CaptureLog> {
     const {
       db,
@@ -257,7 +259,7 @@ class Capture {
   }
 }
 
-/** What the adapter needs of the log. */
+/** The log in the form that the adapter needs. */
 function describeLog(log: CaptureLog): ExchangeLog {
   return {
     append: (batch) => log.append(batch),
@@ -300,7 +302,7 @@ function take(message: ToCapture): void {
   );
 }
 
-/** The channel is closed: nothing more comes. */
+/** The channel is closed: no further messages arrive. */
 async function end(): Promise<void> {
   setTimeout(() => process.exit(1), END_MS).unref();
   await capture?.close().catch(() => {});

@@ -1,9 +1,10 @@
 /**
- * Entry of the capture reader: reads the capture database for the API, in a separate process. LMDB maps the database and trusts
- * its pages, so a damaged page can end the process that reads it. Here that ends an answer, and neither the service nor capture. Started and watched by `CaptureReaderProcess`. Composition root of this process.
- *
- * It answers one question after the other. It lives as long as its channel; signals that ask a whole group of processes to
- * end are for the parent.
+ * Entry of the capture reader, a separate process that reads the capture database for the API. LMDB maps the database
+ * and trusts its pages, so a damaged page can end the process that reads it. In a separate process, that costs one
+ * answer, and affects neither the service nor capture. Started and watched by `CaptureReaderProcess`. Composition
+ * root of this process.
+ * It answers one question at a time, and runs until its channel closes. It ignores signals that are sent to a whole
+ * process group, because they are for the parent.
  */
 import { constants, setPriority } from 'node:os';
 import { setImmediate as nextTurn, setTimeout as pause } from 'node:timers/promises';
@@ -32,22 +33,25 @@ import { CaptureList } from './capture-list.ts';
 import type { CaptureReaderStart, FromCaptureReader, ToCaptureReader } from './capture-reader-protocol.ts';
 import { ExplainingStudents } from './explaining-students.ts';
 
-/** Time that one list spends on bodies. First words and verdicts that are not read by then are null. */
+/** Time that one list spends on reading bodies. First words and verdicts that are not read by then are null. */
 const CAPTURE_LIST_READING_MS = 15;
-/** The same for a page with a filter that has found nothing yet: fewer empty pages, each of which is asked for in turn. */
+/** The same for a filtered page that has no result yet: fewer empty pages, each of which costs a request. */
 const CAPTURE_EMPTY_PAGE_MS = 1_000;
-/** The same for a run that is asked for by its id. */
+/** The same for a run that is requested by its id. */
 const CAPTURE_RUN_READING_MS = 250;
-/** Time that a page of a search spends on the texts of what was found. */
+/** Time that a page of search results spends on reading texts. */
 const CAPTURE_SEARCH_READING_MS = 60;
-/** Time that looking at the prompts of one run takes at most; the answer says when there were more turns. */
+/** Longest time for comparing the prompts of one run; the answer says if there were more turns. */
 const CAPTURE_CACHE_READING_MS = 3_000;
-/** Time that figures read older exchanges for; the answer says when there are more, and the next one goes on. */
+/**
+ * Longest time for reading older exchanges for figures; the answer says if there are more, and the next request
+ * continues.
+ */
 const CAPTURE_FIGURES_READING_MS = 1_000;
-/** Runs and exchanges of one page of the sum over the cache. One run may be longer. */
+/** Runs and exchanges in one page of the cache totals. A single run may be longer. */
 const CACHE_PAGE_RUNS = 50;
 const CACHE_PAGE_EXCHANGES = 500;
-/** JSON of one page of a conversation. Its last turn may go beyond. */
+/** JSON characters in one page of a conversation. Its last turn may exceed it. */
 const CONVERSATION_PAGE_CHARACTERS = 4 << 20;
 
 type Question<Name extends CaptureQuestion['name']> = Extract<CaptureQuestion, { name: Name }>;
@@ -199,7 +203,7 @@ class CaptureLibrary {
     return toJson({ steps: page.steps, next_cursor: page.next === null ? null : String(page.next) });
   }
 
-  /** By the version that decided, if it is kept; else by the version that serves. */
+  /** Asks the version that decided, if it still exists; otherwise the version that serves. */
   async #explain(id: number): Promise<CaptureAnswer> {
     const recorded = this.#files.exchange(id)?.relegation;
     const { student, problem } = await this.#students.find(recorded?.student_version ?? null);
@@ -292,7 +296,7 @@ class CaptureLibrary {
   }
 }
 
-/** The exchanges after a given one; none if that one is unknown. */
+/** The exchanges after a given one; empty if that one is unknown. */
 function* passOver(told: Iterable<ToldExchange>, after: number | null): Generator<ToldExchange> {
   let isBehind = after === null;
   for (const exchange of told) {
@@ -312,7 +316,7 @@ function startPage(): HasTime {
   return (found = 1) => (found === 0 ? mayBeEmpty() : hasTime());
 }
 
-/** Counts from the first question on: what comes before it, such as a search in the full-text index, is not reading. */
+/** Started by the first question, so that earlier work, such as a full-text search, does not count as reading. */
 function startTime(ms = CAPTURE_LIST_READING_MS): HasTime {
   let until: number | null = null;
   return () => {

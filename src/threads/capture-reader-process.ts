@@ -1,7 +1,7 @@
 /**
- * The capture reader from the outside: it starts with the first question, ends after a time without questions, and restarts with a
- * growing delay after an unexpected end. The main thread has the service's reader; other server threads ask through it.
- * Server threads.
+ * Controls the capture reader: starts it with the first question, ends it after a time without questions, and
+ * restarts it with a growing delay after an unexpected end. The main thread has the service's reader; other server
+ * threads ask through it. Server threads.
  */
 import { type ChildProcess, spawn } from 'node:child_process';
 import { fileURLToPath } from 'node:url';
@@ -20,13 +20,13 @@ import type { CaptureReaderOptions, FromCaptureReader, ToCaptureReader } from '.
 const CAPTURE_READER_HEAP_MB = 768;
 /** Questions that may wait. A further one is refused. */
 const CAPTURE_READS_MAX = 32;
-/** How long an answer may take. Then the process is ended: it may hang. */
+/** How long an answer may take. Then the process is ended, because it may hang. */
 const CAPTURE_READ_MS = 60_000;
-/** How long the process lives without a question. */
+/** How long the process runs without a question. */
 const CAPTURE_READER_IDLE_MS = 5 * 60_000;
 /** Delay before a process that ended unexpectedly restarts. It doubles from the first value to the last. */
 const CAPTURE_READER_RESTART_MS = { first: 500, last: 30_000 } as const;
-/** How long a process that is told to end may take to save what it found out. */
+/** How long a process may take to save its results when it is told to end. */
 const CAPTURE_READER_STOP_MS = 2_000;
 
 export interface CaptureReaderParts {
@@ -48,11 +48,11 @@ interface Waiting {
 interface Life {
   child: ChildProcess;
   waiting: Map<number, Waiting>;
-  /** An answer did not come in time. */
+  /** An answer was not received in time. */
   is_overdue: boolean;
 }
 
-/** Unexpected ends after which the process ignores what earlier ones saved. */
+/** After this many unexpected ends, the process ignores what earlier ones saved. */
 const SUSPECT_ENDS = 2;
 
 export class CaptureReaderProcess implements CaptureAsker {
@@ -110,7 +110,7 @@ export class CaptureReaderProcess implements CaptureAsker {
     if (life === null) return;
     const ended = createDeferred<void>();
     life.child.once('exit', () => ended.resolve());
-    // The process reads messages between two parts of its work.
+    // The process reads messages between two parts of its work, so it notices the closed channel.
     if (life.child.connected) life.child.disconnect();
     const late = setTimeout(() => life.child.kill('SIGKILL'), CAPTURE_READER_STOP_MS);
     await ended.promise;
@@ -174,7 +174,7 @@ export class CaptureReaderProcess implements CaptureAsker {
     if (life.child.connected) life.child.disconnect();
   }
 
-  /** It answers questions in order, so the later ones wait in vain too. */
+  /** It answers questions in order, so the later ones would wait in vain, too. */
   #giveUp(life: Life): void {
     life.is_overdue = true;
     life.child.kill('SIGKILL');

@@ -1,4 +1,6 @@
-/** What the service and the capture reader say to each other over the channel. Types. */
+/**
+ * The messages between the service and the capture reader over their channel. Types.
+ */
 import type { CaptureAnswer, CaptureQuestion } from '../domain/captured-run.ts';
 import type { RelegationWire } from '../domain/exchange.ts';
 import type { Prices } from '../domain/price.ts';
@@ -8,7 +10,7 @@ import type { DatabasePaths } from '../storage/lmdb/stores.ts';
 export interface CaptureReaderOptions {
   /** Absolute path of the live file. */
   db: string;
-  /** Encrypts the files; null: they are in the clear. */
+  /** The key of the files; null: they are not encrypted. */
   data_key: Uint8Array | null;
   /** null: the shipped table. */
   prices: Prices | null;
@@ -17,9 +19,9 @@ export interface CaptureReaderOptions {
   owner: CaptureOwner;
   /** Absolute path of the student's directory; null: there is no student. */
   student: string | null;
-  /** Wires on which a student is asked. */
+  /** Wires on which a student is used. */
   wires: readonly RelegationWire[];
-  /** Of the program. What another version saved is not read. */
+  /** Of the program. Data that another version saved is not read. */
   version: string;
 }
 

@@ -1,4 +1,6 @@
-/** The start of capture: the database is opened before traffic comes, or the start ends with one line. Main thread. */
+/**
+ * The start of capture: opens the database before traffic arrives, or ends the start with one line. Main thread.
+ */
 import { dirname } from 'node:path';
 import type { CaptureWriterClient } from '../../actors/capture-writer/client.ts';
 import { describeRefusal } from '../std/file-place.ts';
@@ -10,7 +12,7 @@ import { makeFolder } from '../std/folder.ts';
  */
 export async function openCapture(writer: CaptureWriterClient, db: string): Promise<void> {
   try {
-    // Here, where a refusal is still an error of the file system with its path.
+    // Created here, where a failure is still an error of the file system with its path.
     makeFolder(dirname(db));
     await writer.open();
   } catch (thrown) {

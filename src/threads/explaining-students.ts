@@ -1,4 +1,6 @@
-/** The student that explains steps. It is read on demand and kept until another version is needed. Capture reader. */
+/**
+ * The student that explains steps. It is loaded on demand, and kept until another version is needed. Capture reader.
+ */
 
 import { chooseIndex } from '../search/open-index.ts';
 import { readAgentNames } from '../student/agent-names.ts';
@@ -13,7 +15,7 @@ import { type ExplainingStudent, openExplaining } from '../teaching/step-explana
 interface FoundStudent {
   /** null: there is no student. */
   student: ExplainingStudent | null;
-  /** Why there is no student; '' with one, or where none is configured. */
+  /** Why there is no student; '' if there is one, or if none is configured. */
   problem: string;
 }
 
@@ -26,7 +28,9 @@ export class ExplainingStudents {
     this.#directory = directory;
   }
 
-  /** @param version to ask; null, or a version that is no longer kept: the one that serves */
+  /**
+   * @param version to load; null, or a version that no longer exists: the one that serves
+   */
   async find(version: number | null): Promise<FoundStudent> {
     if (this.#directory === null) return { student: null, problem: '' };
     try {
@@ -51,7 +55,7 @@ export class ExplainingStudents {
       const { version: serving } = await readStudentManifest(directory);
       if (this.#kept?.manifest.version === serving) return this.#kept;
     }
-    // One at a time: the earlier one is released first.
+    // Only one is in memory at a time: the earlier one is released first.
     this.#kept = null;
     this.#kept = openExplaining(
       kept ?? (await readStudentDirectory(directory)),
@@ -61,7 +65,9 @@ export class ExplainingStudents {
   }
 }
 
-/** @returns null for a version that is no longer kept */
+/**
+ * @returns null for a version that no longer exists
+ */
 async function readVersion(directory: string, version: number) {
   try {
     return await readStudentVersion(directory, version);

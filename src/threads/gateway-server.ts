@@ -1,6 +1,6 @@
 /**
- * The gateway of one server thread: its listener, the queue of what it captures, and the way to the student. Composition;
- * server threads, one each.
+ * The gateway of one server thread: its listener, the queue of captured exchanges, and the connection to the student.
+ * Composition; server threads, one each.
  */
 import type { MessagePort } from 'node:worker_threads';
 import type { CaptureWriterClient } from '../../actors/capture-writer/client.ts';
@@ -23,10 +23,10 @@ import { DRAIN_DEADLINE_MS } from '../limits.ts';
 import type { StudentFacts } from '../student/serving/protocol.ts';
 import { paceOf, tlsOf, urlOf } from './listening.ts';
 
-/** Least time that a stop gives the capture writer after the drain, and for its last flush and the end of its process. */
+/** Least time that a stop gives the capture writer after the drain, for its last flush and its end. */
 export const CAPTURE_STOP_MS = 5_000;
 
-/** What a gateway needs of its thread. */
+/** The services that a gateway gets from its thread. */
 export interface GatewayServices {
   config: Config;
   /** null: nothing is captured. */
@@ -54,7 +54,9 @@ export class GatewayServer {
   readonly #routes = new Map<string, Promise<HttpServer>>();
   #isDraining = false;
 
-  /** @throws Error when the address cannot be bound; nothing listens then */
+  /**
+   * @throws Error if the address cannot be bound; then nothing listens
+   */
   static async start({
     config,
     writer,
@@ -128,7 +130,7 @@ export class GatewayServer {
     else this.#relegation.link.attach(port, facts);
   }
 
-  /** There is no student to ask. @param isExpected one is being read */
+  /** There is no student now. @param isExpected one is being loaded */
   withdrawStudent(isExpected: boolean): void {
     this.#relegation?.link.withdraw(isExpected);
   }
@@ -147,9 +149,9 @@ export class GatewayServer {
   }
 
   /**
-   * Listens on loopback for decrypted requests of the proxy to one host. Another local process that connects there reaches that host with
-   * its own keys, as through the gateway's port.
-   * @returns the port, the same at every call
+   * Listens on loopback for decrypted requests of the proxy to one host. Another local process that connects there
+   * reaches that host with its own keys, as through the gateway's port.
+   * @returns the port, the same for every call
    */
   async openRoute(route: ProxiedRoute): Promise<number> {
     if (this.#isDraining) throw new Error('the gateway is being drained');
@@ -170,7 +172,7 @@ export class GatewayServer {
   }
 
   /**
-   * Hands captured exchanges to the writer, after the drain.
+   * Passes captured exchanges to the writer, after the drain.
    * @param begunAt when the drain began, by `performance.now()`; the writer gets the rest of its time
    */
   async close(begunAt: number): Promise<void> {
@@ -182,7 +184,7 @@ export class GatewayServer {
   }
 }
 
-/** Bounds of what waits for the writer: exchanges of all threads together, and this thread's share of the bytes. */
+/** Bounds of the queue for the writer: exchanges of all threads together, and this thread's share of the bytes. */
 function openQueue(
   config: Config,
   writer: CaptureWriterClient,
@@ -226,7 +228,7 @@ function describeListener(config: Config, onStream: ServerOptions['onStream']): 
   };
 }
 
-/** Logs the end of capture: the process may be gone afterwards. */
+/** Logs the end of capture, because the process may be gone when it ends. */
 function describeLeft({ exchanges, may_be_stored, reason }: LeftAtStop): string {
   const some = may_be_stored === 0 ? '' : `; the writer has ${may_be_stored} of them and may store them yet`;
   return `${exchanges} exchanges were not stored before the process ended${some}: ${reason}`;

@@ -1,14 +1,16 @@
-/** How the listeners of a server thread take requests, and where they are reached. Server threads. */
+/**
+ * How the listeners of a server thread accept requests, and their addresses. Server threads.
+ */
 import { isMainThread } from 'node:worker_threads';
 import type { Config } from '../config.ts';
 import type { CertificateOutcome } from '../http/certificate-watch.ts';
 import type { ServerOptions } from '../http/http-server.ts';
 import { CertificateError, type CertificateFiles } from '../std/certificate-files.ts';
 
-/** The least pace of an upload is an average over this time. */
+/** The minimum rate of an upload is an average over this time. */
 const UPLOAD_PACE_WINDOW_MS = 60_000;
 
-/** The pace that uploads must keep; {} without one. */
+/** The rate that uploads must keep; {} without one. */
 export function paceOf({ connections }: Config): Pick<ServerOptions, 'pace'> {
   const bytes_per_sec = connections.min_upload_bytes_per_sec;
   return bytes_per_sec === 0 ? {} : { pace: { bytes_per_sec, window_ms: UPLOAD_PACE_WINDOW_MS } };
@@ -20,12 +22,13 @@ interface ListenerLog {
   error(fields: object, message: string): void;
 }
 
-/** The last line about a certificate file, and the listener that logged it. */
+/** The last log line about a certificate file, and the listener that wrote it. */
 const told = new Map<string, { text: string; by: object }>();
 
 /**
- * The certificate of a listener, if it has one. A renewal and a failed one are logged. All listeners of the process see the same
- * files change, so the main thread's first listener logs for all. A failure that only another thread has is logged too.
+ * The certificate of a listener, if it has one. Renewals and failed renewals are logged. All listeners of the process
+ * use the same files, so the main thread's first listener logs for all. A failure on another thread only is logged,
+ * too.
  */
 export function tlsOf(tls: CertificateFiles | null, log: ListenerLog): Pick<ServerOptions, 'tls'> {
   if (tls === null) return {};

@@ -1,6 +1,6 @@
 /**
- * The exporting capture reader from the outside: started with the service, started again with a growing pause when it ended by itself, and
- * given a moment at the end to send what is left. Main thread.
+ * Controls the exporting capture reader: starts it with the service, restarts it with a growing delay after an
+ * unexpected end, and gives it a moment at the end to send the rest. Main thread.
  */
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
@@ -17,7 +17,7 @@ import type { FromOtelExport, OtelExportOptions, ToOtelExport } from './otel-exp
 interface OtelExportParts {
   entry: URL;
   options: Omit<OtelExportOptions, 'gives_up_first'>;
-  /** Called after each unexpected end, and when the collector begins to fail or accepts again. */
+  /** Called after each unexpected end, and when the collector starts to fail or works again. */
   tell: (words: string, facts: object) => void;
 }
 
@@ -28,10 +28,10 @@ interface OtelExportState {
   exchanges: number;
   spans: number;
   given_up_by_cause: Record<GivenUpCause, number>;
-  /** Stored exchanges that were not read yet. */
+  /** Stored exchanges that are not read yet. */
   waiting: number;
   position: number;
-  /** Why the collector accepts nothing now; null: it accepts. */
+  /** Why the collector does not accept data now; null: it does. */
   failing: string | null;
   process: { pid: number | null; restarts: number };
 }

@@ -1,6 +1,6 @@
 /**
- * What one process at a time may write to: DATA_DIR and the capture database are claimed before anything in them is
- * opened, and given back when the threads that write have ended. Main thread.
+ * The data that only one process at a time may write: claims DATA_DIR and the capture database before anything in
+ * them is opened, and releases them when the writing threads have ended. Main thread.
  */
 import type { Config } from '../config.ts';
 import { CLAIM_PATIENCE_MS } from '../limits.ts';
@@ -13,7 +13,7 @@ import { refuseHalfRestored } from '../storage/restore-marker.ts';
 import { claimWriter, type WriterClaim, WriterClaimedError } from '../storage/writer-claim.ts';
 import { explainCapture } from './capture-start.ts';
 
-/** Size up to which a start compacts a database that content was deleted from: some seconds of writing. */
+/** Largest database with deleted content that a start compacts: a few seconds of writing. */
 const COMPACTED_AT_START_BYTES = 256 << 20;
 
 export class ProcessClaims {
@@ -23,7 +23,9 @@ export class ProcessClaims {
   readonly #claims: WriterClaim[] = [];
   #isReleased = false;
 
-  /** @param signal ends the wait for a process that is ending */
+  /**
+   * @param signal ends the wait for another process to end
+   */
   constructor(config: Config, log: Log, signal: AbortSignal | undefined) {
     this.#config = config;
     this.#log = log;
@@ -31,8 +33,8 @@ export class ProcessClaims {
   }
 
   /**
-   * Claims what the parts write to, and finishes or undoes an interrupted change of the data key.
-   * @throws Error of one line: which process has it, or why it cannot be opened
+   * Claims the databases of the given parts, and finishes or undoes an interrupted change of the data key.
+   * @throws Error with one line: which process has the claim, or why the database cannot be opened
    */
   async take({ api, capture }: { api: boolean; capture: boolean }): Promise<void> {
     const { data_dir, data_key, capture: kept } = this.#config;
@@ -60,7 +62,9 @@ export class ProcessClaims {
     for (const claim of this.#claims) claim.announceEnd();
   }
 
-  /** Keeps a claim. A claim that arrives after the release, in a start that was given up, is released at once. */
+  /**
+   * Keeps a claim. If the claim arrives after the release, because the start was given up, it is released at once.
+   */
   async #hold(claim: WriterClaim): Promise<void> {
     if (this.#isReleased) await claim.release();
     else this.#claims.push(claim);
@@ -95,9 +99,10 @@ async function settleRekey({ data_dir, capture }: Config, log: Log): Promise<voi
 }
 
 /**
- * Claims DATA_DIR for this process's actors. They keep state in memory, and two processes would answer and store differently.
- * Commands that only write a row, such as `understudy keys`, need no claim. Waits for a process that still drains.
- * @throws Error of one line when another process serves from it
+ * Claims DATA_DIR for this process's actors, which keep state in memory: two processes would give and store different
+ * answers. Commands that only write a row, such as `understudy keys`, need no claim. Waits for a process that still
+ * drains.
+ * @throws Error with one line if another process serves from it
  */
 async function claimData(dir: string, log: Log, signal: AbortSignal | undefined): Promise<WriterClaim> {
   try {
@@ -113,7 +118,7 @@ async function claimData(dir: string, log: Log, signal: AbortSignal | undefined)
 
 /**
  * Claims the capture database for this process. Waits for a process that still drains.
- * @throws Error of one line when another process writes to it
+ * @throws Error with one line if another process writes to it
  */
 async function claimCapture(db: string, log: Log, signal: AbortSignal | undefined): Promise<WriterClaim> {
   try {

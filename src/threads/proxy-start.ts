@@ -6,9 +6,15 @@ import { systemClock } from '../std/clock.ts';
 import { resolveModuleUrl } from '../std/module-url.ts';
 import { ProxyThread, type ProxyThreadOptions } from './proxy-thread.ts';
 
-/** Tunnels at once, of both kinds; a further CONNECT gets 503. Where descriptors are few, tunnels get a share of them. */
+/**
+ * Most tunnels of both kinds at once; a further CONNECT gets 503. If descriptors are few, tunnels get a share of
+ * them.
+ */
 const PROXY_TUNNELS_MAX = 1_024;
-/** Descriptors that a terminated tunnel may need: the client's, both ends of the way to the gateway, the upstream's. */
+/**
+ * Descriptors that a terminated tunnel may need: the client's, both ends of the connection to the gateway, the
+ * upstream's.
+ */
 const PROXY_TUNNEL_DESCRIPTORS = 4;
 
 /**
@@ -22,7 +28,7 @@ export async function startProxy(
   descriptors: number,
 ): Promise<ProxyThread> {
   const { host, port, hosts, keys, blind } = proxy!;
-  // Here, because an error loses its class between threads. The import takes a while.
+  // Opened here, because an error loses its class between threads. The import takes a while.
   const { openAuthority } = await import('../proxy/authority.ts');
   await openAuthority(data_dir, listDomains(hosts), systemClock.wallMs());
   const thread = new ProxyThread({

@@ -16,7 +16,7 @@ import { systemClock } from '../std/clock.ts';
 import { createDeferred } from '../std/deferred.ts';
 import { runOwnThread } from '../std/own-thread.ts';
 
-/** What the proxy thread is started with; the ports are transferred. */
+/** The input of the proxy thread at its start; the ports are transferred. */
 export interface ProxyTask {
   host: string;
   port: number;
@@ -37,25 +37,27 @@ export interface ProxyTask {
   services: MessagePort;
 }
 
-/** What the proxy thread may ask of the main thread; called through comlink. */
+/** The proxy thread's calls to the main thread, through comlink. */
 export interface ProxyServices {
-  /** @returns the port of the gateway's listener for this host; null when there can be none now */
+  /**
+   * @returns the port of the gateway's listener for this host; null if there is no free one now
+   */
   openRoute(authority: string, provider: string): Promise<number | null>;
 }
 
-/** What the main thread may ask of the proxy thread; called through comlink. */
+/** The main thread's calls to the proxy thread, through comlink. */
 export interface ProxyControl {
   /** @returns the port */
   listen(): Promise<number>;
   drain(): void;
   /**
    * Ends the thread after the gateway's drain.
-   * @param deadlineMs how long tunnels in use may go on
+   * @param deadlineMs how long tunnels in use may continue
    */
   stop(deadlineMs: number): Promise<void>;
 }
 
-/** How often the expiry of the authority's certificate is checked. */
+/** Interval at which the expiry of the authority's certificate is checked. */
 const LOOK_MS = 6 * 3_600_000;
 
 /** Runs the thread until it is stopped. */

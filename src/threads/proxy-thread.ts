@@ -1,6 +1,6 @@
 /**
- * The proxy thread from the outside: starts it, gives its tunnels their ways into the gateway, starts it again when it
- * ends by itself. Part of the composition root; main thread.
+ * Controls the proxy thread: starts it, connects its tunnels to the gateway, restarts it after an unexpected end.
+ * Part of the composition root; main thread.
  */
 import { MessageChannel } from 'node:worker_threads';
 import * as Comlink from 'comlink';
@@ -11,14 +11,14 @@ import type { TunnelCounts } from '../proxy/tunnel-counts.ts';
 import { OwnThread } from '../std/own-thread.ts';
 import type { ProxyControl, ProxyServices, ProxyTask } from './proxy-thread-entry.ts';
 
-/** Hosts at once that have a way to the gateway. Wildcards allow any number of hosts. */
+/** Most hosts with a listener of the gateway. Wildcards allow any number of hosts. */
 const PROXY_ROUTES_MAX = 256;
-/** V8 heap of the thread. Bytes that pass lie outside it. */
+/** V8 heap of the thread. Forwarded bytes are outside the heap. */
 const PROXY_HEAP_MB = 256;
 /** Delay before the thread restarts. It doubles from the first value to the last. */
 const PROXY_RESTART_MS = { first: 200, last: 30_000 } as const;
 
-/** A server thread, in the proxy's view. */
+/** A server thread, as the proxy uses it. */
 export interface RoutedServer {
   openRoute(route: ProxiedRoute): Promise<number>;
 }
@@ -27,7 +27,7 @@ export interface ProxyThreadOptions extends Omit<ProxyTask, 'control' | 'service
   /** Module that runs a {@link ProxyTask} in its own thread. */
   entry: URL;
   counts: TunnelCounts;
-  /** Every server thread. Tunnels are spread over them. */
+  /** All server threads. Tunnels are spread over them. */
   servers: readonly RoutedServer[];
   log: { error(fields: object, words: string): void };
 }
@@ -57,15 +57,15 @@ export class ProxyThread {
     this.#options = options;
   }
 
-  /** Where it listens, without a trailing slash; what clients set HTTPS_PROXY to. */
+  /** Its address without a trailing slash, for HTTPS_PROXY of clients. */
   get url(): string {
     const { host } = this.#options;
     return `http://${host.includes(':') ? `[${host}]` : host}:${this.#port}`;
   }
 
   /**
-   * @returns once it listens
-   * @throws Error when the address cannot be bound, or the authority cannot be opened
+   * @returns when it listens
+   * @throws Error if the address cannot be bound, or the authority cannot be opened
    */
   async start(): Promise<void> {
     this.#port = await this.#listen(this.#options.port);
@@ -134,7 +134,7 @@ export class ProxyThread {
     }
   }
 
-  /** Restarts a thread that ended. The gateway goes on, whatever a client did to the proxy. */
+  /** Restarts a thread that ended. The gateway continues, whatever a client did to the proxy. */
   #onEnded(seat: Seat, reason: string): void {
     if (this.#seat !== seat) return;
     this.#seat = null;
@@ -158,7 +158,7 @@ export class ProxyThread {
     this.#restartMs = Math.min(this.#restartMs * 2, PROXY_RESTART_MS.last);
   }
 
-  /** The servers' ports for a host, in turn; null for a host beyond the bound. */
+  /** One of the servers' ports for a host, in turn; null for a host beyond the limit. */
   async #openRoute(route: ProxiedRoute): Promise<number | null> {
     const { servers } = this.#options;
     let ports = this.#routes.get(route.authority);

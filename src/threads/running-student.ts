@@ -1,6 +1,6 @@
 /**
- * A student on its thread: opens what a task names and serves the servers' steps until the main thread stops it over
- * comlink. The student's thread.
+ * A student on its thread: loads the student of a task and answers the servers' steps until the main thread stops it
+ * over comlink. The student's thread.
  */
 import type { MessagePort } from 'node:worker_threads';
 import * as Comlink from 'comlink';
@@ -29,13 +29,13 @@ export interface OpenStudent {
   service: (AnsweringService & { close(): Promise<void> }) | null;
 }
 
-/** Gives the student that a task names. @throws Error of one line */
+/** Loads the student of a task. @throws Error with one line */
 type StudentOpener = (task: StudentTask) => Promise<OpenStudent>;
 
 /** Least time between two log lines about failed steps. */
 const LOG_EVERY_MS = 10_000;
 
-/** What exists once the student is read in. */
+/** The parts that exist once the student is loaded. */
 interface Opened {
   steps: StepHandler;
   watch: StudentWatch;
@@ -78,7 +78,7 @@ class RunningStudent implements StudentControl {
     const { mode, sticky, prices, audit_share, watch_path, ledger_path, directory } = this.#task;
     const { facts, terms, core, threshold, service } = await this.#open(this.#task);
     const watch = await StudentWatch.open({ path: watch_path, share: audit_share, log: this.#log }, terms);
-    // After the manifest: orders about a version are written before the version is.
+    // Read after the manifest, because orders about a version are written before the version.
     watch.obey(await readOrders(directory));
     const ledger = await KeptLedger.open(ledger_path, this.#log);
     const steps = new StepHandler({
@@ -129,7 +129,7 @@ class RunningStudent implements StudentControl {
 
   async describeWatch(): Promise<WatchReport> {
     const { watch, ledger } = this.#opened!;
-    // Commands and screens that read the file show the same figures.
+    // So that commands and screens that read the file show the same figures.
     await ledger.flush();
     const until = watch.terms.valid_until_ms;
     return {
@@ -167,7 +167,10 @@ class RunningStudent implements StudentControl {
   }
 }
 
-/** Facts of an error for the log. The message of an error may quote a client's text, so only messages of our own are logged. */
+/**
+ * Facts about an error for the log. An error's message may quote a client's text, so only our own messages are
+ * logged.
+ */
 export function describeFailure(thrown: unknown): Record<'error' | 'code' | 'reason', string> {
   const { name, code } = Object(thrown) as { name?: unknown; code?: unknown };
   return {

@@ -1,6 +1,6 @@
 /**
- * The composition root of a server thread's actors: what the kinds of `SERVER_KINDS` need. Started by src/main.ts and
- * src/threads/server-thread-entry.ts where there is an API. Server threads.
+ * The composition root of a server thread's actors: the parts for the kinds of `SERVER_KINDS`. Started by src/main.ts
+ * and src/threads/server-thread-entry.ts if there is an API. Server threads.
  */
 
 import { liveHubOf, silentLiveHub } from '../../actors/live-hub/behaviour.ts';
@@ -34,12 +34,12 @@ interface ServerActorsSeat {
   databases: DatabasePaths;
   /** Shared with the other server threads (src/storage/lmdb/write-turn.ts). */
   write_turn: SharedArrayBuffer;
-  /** Whether the live stream is on. Without it its hubs keep nothing. */
+  /** Whether the live stream is on. Without it, hubs keep no events. */
   has_live_stream: boolean;
-  /** Days after which an event is not delivered any more; null: never. */
+  /** Days after which an event is no longer delivered; null: no limit. */
   live_event_days: number | null;
   log: Log;
-  /** Called when the host lives again after a fault, so that other threads link with it again. */
+  /** Called when the host has restarted after a fault, so that other threads link with it again. */
   onUp: () => void;
 }
 

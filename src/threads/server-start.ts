@@ -1,6 +1,6 @@
 /**
- * The start of the servers: the student, the server threads, the main thread's first, and the proxy. Part of the composition root; main
- * thread.
+ * The start of the servers: the student, the server threads (the main thread's first), and the proxy. Part of the
+ * composition root; main thread.
  */
 import type { CaptureWriterClient } from '../../actors/capture-writer/client.ts';
 import { type MetricsData, ProcessMetrics } from '../api/metrics.ts';
@@ -20,7 +20,7 @@ import { type Parts, ServerThread, type ServerThreadServices } from './server-th
 import { ServerThreads } from './server-threads.ts';
 import { openStudent, type StudentThread } from './student-thread.ts';
 
-/** What the servers of a process write captured exchanges to, and what exports them; null without it. */
+/** The capture writer of a process's servers, and its exporter; null without capture. */
 export interface Capture {
   writer: CaptureWriterClient | null;
   otel: OtelExportProcess | null;
@@ -29,7 +29,7 @@ export interface Capture {
 /** A server thread, or its remote control. */
 type AnyServer = RoutedServer & { metrics(): Promise<MetricsData> };
 
-/** The server threads that serve, for what asks all of them. */
+/** The server threads that serve, for calls to all of them. */
 class Roster {
   readonly captures: ThreadCapture[] = [];
   readonly servers: AnyServer[] = [];
@@ -40,7 +40,10 @@ class Roster {
   }
 }
 
-/** The proxy, which starts after the servers and ends after them, because the rest of their answers passes through it. */
+/**
+ * The proxy, which starts after the servers and stops after them, because the last bytes of their answers pass
+ * through it.
+ */
 class LateProxy {
   readonly counts = new TunnelCounts();
   #thread: ProxyThread | null = null;
@@ -104,7 +107,8 @@ export async function startServers(
   first.tend();
   roster.add(first, first);
   if (others !== null) {
-    // Every server thread finishes its requests before the main thread's host of actors stops, which holds runs of all threads.
+    // Every server thread finishes its requests before the main thread's host of actors stops, because that host has
+    // runs of all threads.
     await running.start({ start: () => others.start(), stop: () => others.drain() });
     for (const [at, server] of others.servers.entries()) roster.add(server, others.captures[at]!);
     if (student !== null) others.connectStudent(student);
@@ -125,7 +129,7 @@ export async function startServers(
 
 /** What the server threads of this process share. */
 interface Shared extends Capture {
-  /** With the ports that all of them listen on. */
+  /** With the ports on which all of them listen. */
   config: Config;
   roster: Roster;
   proxy: LateProxy;
@@ -180,7 +184,7 @@ function serverServices(
   };
 }
 
-/** The server threads beside the main one, with their hosts of actors. They do not listen yet. */
+/** Starts the further server threads with their hosts of actors. They do not listen yet. */
 async function startOthers(
   { memory, log, running }: Starting,
   { threads, placement, isReady }: StartedActors,
@@ -220,19 +224,21 @@ async function startOthers(
   return others;
 }
 
-/** The guard against smuggled requests, which is known once a server has loaded the parser. */
+/** The guard against request smuggling, which is known once a server has loaded the parser. */
 export function guardOf({ api, gateway }: Config): FramingGuard {
   return findFramingGuard(api.tls !== null || gateway.tls !== null);
 }
 
-/** @returns [] for a listener that was not asked for */
+/**
+ * @returns [] for a listener that was not requested
+ */
 function portOf(url: string | null): number[] {
   return url === null ? [] : [Number(new URL(url).port)];
 }
 
 /**
- * Ports that several threads may share, held until they listen. One thread picks its ports itself.
- * @returns the configuration with the ports, free ones where 0 was asked for
+ * Ports that several threads may share, reserved until they listen. A single thread picks its ports itself.
+ * @returns the configuration with the ports, where 0 is replaced by a free port
  */
 async function holdPorts(config: Config, parts: Parts): Promise<{ config: Config; release(): void }> {
   if (config.server_threads === 1) return { config, release: () => {} };

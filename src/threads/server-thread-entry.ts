@@ -36,7 +36,7 @@ import type {
 } from './server-thread-protocol.ts';
 import { tellThreadEnd } from './thread-end.ts';
 
-// Loaded while the thread starts (std/loading-threads.ts), not when it is asked to listen.
+// Loaded while the thread starts (std/loading-threads.ts), not when it is told to listen.
 await loadServer();
 
 /** Runs the thread until it is stopped. */
@@ -178,7 +178,7 @@ class ControlledServer implements ServerThreadControl {
   async stop(): Promise<void> {
     await this.drain();
     await this.#host?.stop();
-    // A start in progress may already listen, or be about to.
+    // A start that is running may already listen, or be about to.
     await hangUp();
     this.#actors.close();
     this.#forgetEnd();

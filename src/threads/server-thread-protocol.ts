@@ -1,4 +1,6 @@
-/** What the main thread and a further server thread say to each other, over comlink. Types. */
+/**
+ * The messages between the main thread and a further server thread, over comlink. Types.
+ */
 import type { MessagePort } from 'node:worker_threads';
 import type { MappedMemory } from '../../actors/capture-writer/mapped-memory.ts';
 import type { SharedMemory } from '../api/checks.ts';
@@ -14,7 +16,7 @@ import type { Placement } from '../runtime/protocol.ts';
 import type { StudentFacts } from '../student/serving/protocol.ts';
 import type { Parts } from './server-thread.ts';
 
-/** What a server thread is started with; both ports are transferred. */
+/** The input of a server thread at its start; both ports are transferred. */
 export interface ServerThreadTask {
   /** With the ports on which the main thread's server listens. */
   config: Config;
@@ -33,7 +35,7 @@ export interface ServerThreadTask {
   services: MessagePort;
 }
 
-/** What the main thread may ask of a server thread; called through comlink. */
+/** The main thread's calls to a server thread, through comlink. */
 export interface ServerThreadControl extends Omit<ThreadCapture, 'settle'> {
   /** @returns the reason of a failure as data, because an error loses its class between threads; null: no failure */
   settle(deadlineMs: number): Promise<ErrorData | null>;
@@ -53,9 +55,9 @@ export interface ServerThreadControl extends Omit<ThreadCapture, 'settle'> {
   openRoute(route: ProxiedRoute): Promise<number>;
   /** Takes a port to the student. */
   attachStudent(port: MessagePort, facts: StudentFacts): void;
-  /** There is no student to ask. @param isExpected one is being read */
+  /** There is no student now. @param isExpected one is being loaded */
   withdrawStudent(isExpected: boolean): void;
-  /** Lets the requests finish. The actors go on. */
+  /** Finishes the requests. The actors continue. */
   drain(): Promise<void>;
   stop(): Promise<void>;
   /** Closes all sockets at once: the process is about to exit. */
@@ -65,7 +67,7 @@ export interface ServerThreadControl extends Omit<ThreadCapture, 'settle'> {
 /** Outcome of an admin request or of a question about captures, as data. */
 export type AdminAnswer = { ok: true; value: object } | { ok: false; error: ErrorData };
 
-/** What a server thread may ask of the main thread; called through comlink. */
+/** A server thread's calls to the main thread, through comlink. */
 export interface RemoteServices {
   admin(name: keyof CaptureAdmin): Promise<AdminAnswer>;
   /** Asks the capture reader. */
@@ -74,6 +76,6 @@ export interface RemoteServices {
   /** Runs a task of the stateless pool. */
   compute(task: string, input: unknown): Promise<unknown>;
   renderMetrics(): Promise<string>;
-  /** The thread's host of actors lives again after a fault. */
+  /** The thread's host of actors has restarted after a fault. */
   hostIsUp(): void;
 }

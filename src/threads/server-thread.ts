@@ -1,6 +1,6 @@
 /**
- * One server thread: the listeners of the API and the gateway with everything that serves them. Composition. The main
- * thread is one; with SERVER_THREADS above 1 further threads are one each (server-thread-entry.ts), all listening on the
+ * One server thread: the listeners of the API and the gateway, with all their parts. Composition. The main thread is
+ * one server thread; with SERVER_THREADS above 1 there are further ones (server-thread-entry.ts), which listen on the
  * same ports. Server threads.
  */
 import type { MessagePort } from 'node:worker_threads';
@@ -32,7 +32,9 @@ export class ServerThread implements ThreadCapture {
   readonly #gateway: GatewayServer | null;
   readonly #api: ApiServer | null;
 
-  /** @throws Error when an address cannot be bound; nothing listens then */
+  /**
+   * @throws Error if an address cannot be bound; then nothing listens
+   */
   static async start(services: ServerThreadServices): Promise<ServerThread> {
     const { parts, writer, admin } = services;
     const gateway = parts.gateway ? await GatewayServer.start(services) : null;
@@ -58,7 +60,7 @@ export class ServerThread implements ThreadCapture {
     this.#api = api;
   }
 
-  /** Without a trailing slash; null for a listener that was not asked for. */
+  /** Without a trailing slash; null for a listener that was not requested. */
   get api_url(): string | null {
     return this.#api?.url ?? null;
   }
@@ -90,7 +92,7 @@ export class ServerThread implements ThreadCapture {
     else this.#gateway.attachStudent(port, facts);
   }
 
-  /** There is no student to ask. @param isExpected one is being read */
+  /** There is no student now. @param isExpected one is being loaded */
   withdrawStudent(isExpected: boolean): void {
     this.#gateway?.withdrawStudent(isExpected);
   }
@@ -113,7 +115,7 @@ export class ServerThread implements ThreadCapture {
     this.#api?.tend();
   }
 
-  /** Finishes the requests in flight, and hands captured exchanges to the writer. */
+  /** Finishes the current requests, and passes captured exchanges to the writer. */
   async stop(): Promise<void> {
     const begunAt = performance.now();
     await Promise.all([this.#gateway?.drain(), this.#api?.drain()]);

@@ -1,6 +1,6 @@
 /**
- * The further server threads from the outside: starts them, connects them to the actor threads, answers their admin
- * requests, stops them. Part of the composition root; main thread.
+ * Controls the further server threads: starts them, connects them to the actor threads, answers their admin requests,
+ * stops them. Part of the composition root; main thread.
  */
 import { MessageChannel } from 'node:worker_threads';
 import * as Comlink from 'comlink';
@@ -71,7 +71,7 @@ export class ServerThreads {
   }
 
   /**
-   * @returns when all listen
+   * @returns when all of them listen
    * @throws the error of a thread that fails meanwhile
    */
   async start(): Promise<void> {
@@ -103,17 +103,17 @@ export class ServerThreads {
     }
   }
 
-  /** Lets all requests finish. The actors go on. */
+  /** Finishes all requests. The actors continue. */
   async drain(): Promise<void> {
     await Promise.allSettled(this.#askAll((server) => server.drain()));
   }
 
-  /** Drains what is not drained yet, ends the actors and the threads. Loading threads get up to 15 s. */
+  /** Drains what is not drained yet, then ends the actors and the threads. Loading threads get up to 15 s. */
   async stop(): Promise<void> {
     // The answer to `stop` may be lost with the port that closes after it. The end of the thread is enough.
     const asked = Promise.allSettled(this.#askAll((server) => server.stop()));
     for (const { worker } of this.#threads) {
-      // A thread that has not loaded by then never learns of the stop.
+      // A thread that has not loaded by then never receives the stop.
       void waitForLoading([worker]).then(async (hasLoaded) => {
         if (!hasLoaded) await worker.terminate();
       });
@@ -123,7 +123,7 @@ export class ServerThreads {
     this.#forgetExit();
   }
 
-  /** Calls over comlink never settle once the other side is gone. The end of the thread does. */
+  /** Calls over comlink never settle after the other side has ended, but the end of the thread does. */
   #askAll(ask: (server: Comlink.Remote<ServerThreadControl>) => Promise<unknown>): Promise<unknown>[] {
     return this.servers.map((server, at) => Promise.race([ask(server), this.#threads[at]!.ended]));
   }
@@ -201,7 +201,7 @@ export class ServerThreads {
   }
 }
 
-/** The main thread's server has the first host. The others follow. */
+/** The main thread's server has the first host; the further servers have the following ones. */
 function hostOf({ placement }: ServerThreadsOptions, at: number): number {
   return placement.hosts + 1 + at;
 }

@@ -1,6 +1,8 @@
-/** What a service is made of, part by part, so that it can be stopped at any point of its start. Main thread. */
+/**
+ * The parts of a service, started one by one, so that it can be stopped at any point of its start. Main thread.
+ */
 
-/** A part of a service, with how it begins and how it ends. */
+/** A part of a service, with its start and its stop. */
 interface ServicePart<T> {
   start(): T | Promise<T>;
   stop(started: T): unknown;

@@ -1,4 +1,6 @@
-/** What the main thread and the student's thread say to each other. Types. */
+/**
+ * The messages between the main thread and the student's thread. Types.
+ */
 import type { MessagePort } from 'node:worker_threads';
 import type { Prices } from '../domain/price.ts';
 import type { LedgerCopy } from '../student/day-ledger.ts';
@@ -6,40 +8,40 @@ import type { DriftCopy } from '../student/model/drift-watch.ts';
 import type { StudentFacts, WatchReport } from '../student/serving/protocol.ts';
 import type { ServedRunsCopy } from '../student/serving/served-runs.ts';
 
-/** What a student's thread is started with; the port is transferred. */
+/** The input of a student's thread at its start; the port is transferred. */
 export interface StudentTask {
   directory: string;
   mode: 'on' | 'shadow';
-  /** Secret: for the service of a student of kind `http`. */
+  /** Secret: the key for the service of a student of kind `http`. */
   key: string;
   prices: Prices;
   /** Share of covered steps that is audited. */
   audit_share: number;
-  /** A run stays with the upstream once it has served a step of it. */
+  /** A run stays with the upstream once the upstream has served one of its steps. */
   sticky: boolean;
-  /** Where the watch over the student is kept; null: in memory alone. */
+  /** Where the drift watch is saved; null: in memory only. */
   watch_path: string | null;
-  /** Where its ledger is kept; null: in memory alone. */
+  /** Where the ledger is saved; null: in memory only. */
   ledger_path: string | null;
   log_level: string;
   control: MessagePort;
 }
 
-/** What the main thread may ask of the student's thread; called through comlink. */
+/** The main thread's calls to the student's thread, through comlink. */
 export interface StudentControl {
   /**
-   * Reads the student. It is called first, and once.
-   * @throws Error of one line when no student can be loaded
+   * Loads the student. It must be called first, and only once.
+   * @throws Error with one line if the student cannot be loaded
    */
   open(): Promise<StudentFacts>;
   /** Takes the port of a server. */
   connect(port: MessagePort): void;
-  /** Which runs were served, and by whom, for the next student. */
+  /** Which runs were served, and by which side, for the next student. */
   copyRuns(): ServedRunsCopy;
   restoreRuns(copy: ServedRunsCopy): void;
   /** The results of comparisons, for the next student. */
   copyWatch(): DriftCopy;
-  /** What was served and saved, for the next student. */
+  /** The counts of served steps and savings, for the next student. */
   copyLedger(): LedgerCopy;
   takeLedgerOver(copy: LedgerCopy): void;
   takeWatchOver(copy: DriftCopy): void;
@@ -47,10 +49,10 @@ export interface StudentControl {
   describeWatch(): Promise<WatchReport>;
   /**
    * Reads the operator's orders.
-   * @throws Error of one line; earlier orders stay in force
+   * @throws Error with one line; the earlier orders stay in force
    */
   obey(): Promise<void>;
-  /** Another thread has taken over. Answers from here on change nothing on disk. */
+  /** Another thread has taken over. From now on, answers change nothing on disk. */
   retire(): void;
   ping(): void;
   stop(): Promise<void>;

@@ -1,8 +1,8 @@
 /**
- * The student's thread from the outside: starts it, gives every server a port to it, starts it again when it ends or
- * hangs, and starts another beside it when the directory holds another student, which takes over once it is read in.
- * Without a manifest there is no student: it withdraws the servers' ports and waits for the next one. Traffic waits for
- * nothing of that. Part of the composition root; main thread.
+ * Controls the student's thread. It starts the thread, gives every server a port to it, and restarts it if it ends or
+ * hangs. When the directory has another student, it starts a second thread, which takes over once the student is
+ * loaded. Without a manifest there is no student: it withdraws the servers' ports and waits for the next one. Traffic
+ * never waits for any of this. Part of the composition root; main thread.
  */
 
 import { stat } from 'node:fs/promises';
@@ -33,24 +33,27 @@ import type { StudentControl, StudentTask } from './student-thread-protocol.ts';
 
 /** How often the student's directory is checked for a new version. */
 const STUDENT_LOOK_MS = 3_000;
-/** How long the thread may take to read its directory, and how long to answer a ping. */
+/** How long the thread may take to load its directory, and to answer a ping. */
 const STUDENT_LOAD_MS = 120_000;
 const STUDENT_PING_MS = 5_000;
-/** How long a start waits for the student before it listens. The upstream answers runs that begin before the student is ready. */
+/**
+ * How long a start waits for the student before it listens. The upstream answers runs that begin before the student
+ * is loaded.
+ */
 const STUDENT_START_MS = 5_000;
 /** How long the statistics wait for the student's report. */
 const STUDENT_WATCH_MS = 500;
-/** V8 heap of the thread. Beyond it the thread ends, and the process goes on. */
+/** V8 heap of the thread. Beyond it the thread ends, and the process continues. */
 const STUDENT_HEAP_MB = 2_048;
-/** Threads at once. A further student waits until one has ended. */
+/** Most threads at once. A further student waits until one has ended. */
 const SEATS_MAX = 3;
 /** Delay before the thread restarts. It doubles from the first value to the last. */
 const STUDENT_RESTART_MS = { first: 200, last: 30_000 } as const;
 
 /**
- * Reads a directory like the student's thread, and keeps nothing of it.
- * @returns whether there is a student; false: the directory is empty, and a student may come
- * @throws StudentDirectoryError of one line when no student can be loaded
+ * Loads a directory as the student's thread does, and discards the result.
+ * @returns whether there is a student; false: the directory is empty, and a student may be added later
+ * @throws StudentDirectoryError with one line if the student cannot be loaded
  */
 async function checkStudent(directory: string): Promise<boolean> {
   await checkForWaiting(directory);
@@ -79,11 +82,11 @@ async function checkStudent(directory: string): Promise<boolean> {
   return true;
 }
 
-/** A server, in the view of the student's thread. */
+/** A server, as the student's thread uses it. */
 export interface StudentSeeker {
   /** Gives the server a port, which it then owns. */
   attach(port: MessagePort, facts: StudentFacts): void;
-  /** There is no student: the server sends nothing new to its port. @param isExpected one is being read */
+  /** There is no student: the server sends no further steps to its port. @param isExpected one is being loaded */
   withdraw(isExpected: boolean): void;
 }
 
@@ -114,18 +117,18 @@ interface Seat {
 
 export class StudentThread implements RelegationState {
   readonly #options: StudentThreadOptions;
-  /** All seats with a thread: one serves, one is being read, one finishes. */
+  /** All seats with a thread: one serves, one is being loaded, one finishes. */
   readonly #seats = new Set<Seat>();
   readonly #seekers: StudentSeeker[] = [];
   #current: Seat | null = null;
   /** The one that is being read. */
   #next: Seat | null = null;
   #isOpening = false;
-  /** No student can be read, so servers need not wait for one. */
+  /** No student can be loaded, so servers need not wait for one. */
   #isAbsent = false;
-  /** Stamp of the manifest that was last read or tried; '' without a manifest. */
+  /** Stamp of the last manifest that was loaded or tried; '' without a manifest. */
   #stamp = '';
-  /** Stamp of the orders that the thread was last told to obey. */
+  /** Stamp of the last orders that the thread was told to obey. */
   #ordersStamp = '';
   #told = '';
   #restartMs: number = STUDENT_RESTART_MS.first;
@@ -161,7 +164,7 @@ export class StudentThread implements RelegationState {
     return withDeadline(asked, STUDENT_WATCH_MS).catch(() => null);
   }
 
-  /** The ledger as it was last written, for the time without a student; null when it cannot be read. */
+  /** The ledger as last written, for the time without a student; null if it cannot be read. */
   async readKeptLedger(): Promise<LedgerReport | null> {
     const { ledger_path } = this.#options;
     if (ledger_path === null) return null;
@@ -193,7 +196,7 @@ export class StudentThread implements RelegationState {
     await Promise.all([...this.#seats].map((seat) => seat.abort()));
   }
 
-  /** Reads the student that is in the directory now. It then takes over from the one that serves. */
+  /** Loads the student that is in the directory now. It then takes over from the one that serves. */
   async #open(): Promise<void> {
     if (this.#isOpening || this.#isClosed) return;
     if (this.#seats.size >= SEATS_MAX) return this.#openLater();
@@ -222,7 +225,8 @@ export class StudentThread implements RelegationState {
       this.#isOpening = false;
       void seat.abort();
       this.#tell((thrown as Error).message);
-      // The serving student goes on. Without one, it is tried again: the directory may be complete by then.
+      // The serving student continues. Without one, loading is tried again, because the directory may be complete by
+      // then.
       if (this.#current === null) {
         this.#tellSeekers(false);
         this.#openLater();
@@ -255,7 +259,7 @@ export class StudentThread implements RelegationState {
     if (before !== null) this.#retire(before);
   }
 
-  /** Sends the seat nothing new, and lets it answer what it was asked. */
+  /** Sends the seat no further steps, and lets it answer the pending ones. */
   #retire(seat: Seat): void {
     void seat.control.retire().catch(() => {});
     const longest = this.#options.timeout_ms ?? Math.max(...Object.values(STUDENT_TIMEOUT_MS));
@@ -310,8 +314,9 @@ export class StudentThread implements RelegationState {
   }
 
   /**
-   * Hands the runs over. Answers that the old student gives after this are unknown, so their runs become the upstream's.
-   * @param of only the runs of that server, and no answers
+   * Passes the runs to the next student. It does not learn of answers that the old student gives later, so their runs
+   * become the upstream's.
+   * @param of only the runs of that side, and no answers
    */
   async #handRunsOver(from: Seat, to: Seat, of: 'upstream' | null = null): Promise<void> {
     const copied = await withDeadline(
@@ -323,7 +328,7 @@ export class StudentThread implements RelegationState {
     await to.control.restoreRuns({ runs, answers: of === null ? copied.answers : [] });
   }
 
-  /** Hands the results of comparisons over to the next student. */
+  /** Passes the results of comparisons to the next student. */
   async #handWatchOver(from: Seat, to: Seat): Promise<void> {
     const copied = await withDeadline(
       Promise.race([from.control.copyWatch(), failWhen(from.ended)]),
@@ -346,11 +351,14 @@ export class StudentThread implements RelegationState {
     this.#restartMs = Math.min(this.#restartMs * 2, STUDENT_RESTART_MS.last);
   }
 
-  /** Looks for a changed manifest, which means another student or none, and for changed orders, which the present student obeys. */
+  /**
+   * Checks for a changed manifest, which means another student or none, and for changed orders, which the current
+   * student must obey.
+   */
   async #look(): Promise<void> {
     const stamp = await this.#readStamp(MANIFEST_NAME);
     const orders = await this.#readStamp(ORDERS_NAME);
-    // While a student is being read, or waits for another attempt, the next look sees the change.
+    // While a student is being loaded or waits for another attempt, the next check sees the change.
     if (this.#isClosed || this.#isOpening || this.#restart !== null) return;
     if (stamp !== this.#stamp) await this.#open();
     else if (orders !== this.#ordersStamp && this.#current !== null) await this.#obey(this.#current, orders);
@@ -382,7 +390,7 @@ export class StudentThread implements RelegationState {
     this.#options.log.info({ directory: this.#options.directory }, words);
   }
 
-  /** There is no student to ask. @param isExpected one is being read */
+  /** There is no student now. @param isExpected one is being loaded */
   #tellSeekers(isExpected: boolean): void {
     this.#isAbsent = !isExpected;
     for (const seeker of this.#seekers) seeker.withdraw(isExpected);
@@ -398,7 +406,7 @@ export class StudentThread implements RelegationState {
     }
   }
 
-  /** Replaces a thread that misses two pings. After one, this thread may have been the busy one. */
+  /** Replaces a thread that misses two pings. A single missed ping may mean that this thread was busy. */
   async #ping(): Promise<void> {
     const seat = this.#current;
     if (seat === null) return;
@@ -412,7 +420,7 @@ export class StudentThread implements RelegationState {
     }
   }
 
-  /** Logs a failure to read a student, once for the same reason. */
+  /** Logs a failure to load a student, once for each reason. */
   #tell(words: string): void {
     if (this.#isClosed || words === this.#told) return;
     this.#told = words;
@@ -436,9 +444,9 @@ async function withDeadline<T>(promise: Promise<T>, deadlineMs: number): Promise
 }
 
 /**
- * Starts the thread, which then reads its student, or waits for one.
- * @returns null where relegation is off
- * @throws StudentDirectoryError when the student that the operator named cannot be loaded
+ * Starts the thread, which then loads its student or waits for one.
+ * @returns null if relegation is off
+ * @throws StudentDirectoryError if the student that the operator named cannot be loaded
  */
 export async function openStudent(
   { relegation, log_level }: Config,

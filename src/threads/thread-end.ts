@@ -1,24 +1,25 @@
 /**
- * The last message of a thread whose end ends the process: the native library aborts the process while it takes the thread down, so
- * the starter of the thread never learns why. Part of the composition root; server threads other than the main one.
+ * Logs the last message of a thread whose end ends the process. The native library aborts the process when the thread
+ * ends, so the thread's starter never learns the reason. Part of the composition root; server threads other than the
+ * main one.
  */
 import { getHeapStatistics } from 'node:v8';
 import { resourceLimits, threadId } from 'node:worker_threads';
 import type { Log } from '../log.ts';
 import { maskText } from '../redaction/mask.ts';
 
-/** Length of an error's message, and lines of its stack, in the log. */
+/** Length of an error's message, and number of its stack lines, in the log. */
 const MESSAGE_CHARACTERS = 300;
 const STACK_LINES = 8;
 
-/** A thread whose heap is full runs nothing. It logs once before that, unless the heap fills between two looks. */
+/** A thread whose heap is full cannot run anything. It logs before that, unless the heap fills between two checks. */
 const HEAP_SHARE_TOLD = 0.85;
 const HEAP_LOOK_MS = 500;
 const MB = 2 ** 20;
 
 /**
- * Logs uncaught errors and unexpected exits as they happen, and a heap that is nearly full.
- * @returns stops that, for a thread that was asked to end
+ * Logs uncaught errors and unexpected exits as they happen, and a nearly full heap.
+ * @returns a function that stops this, for a thread that was told to end
  */
 export function tellThreadEnd(log: Pick<Log, 'fatal' | 'error'>): () => void {
   const onError = (thrown: unknown, origin: string): void => {
@@ -29,7 +30,7 @@ export function tellThreadEnd(log: Pick<Log, 'fatal' | 'error'>): () => void {
   process.on('exit', onExit);
   const look = setInterval(() => {
     const { used_heap_size: used, heap_size_limit: size } = getHeapStatistics();
-    // The size includes young objects: a heap is full without them.
+    // The measured size includes young objects, which do not count towards a full heap.
     const limit = size / MB - (resourceLimits.maxYoungGenerationSizeMb ?? 0);
     if (used / MB < HEAP_SHARE_TOLD * limit) return;
     clearInterval(look);
@@ -52,7 +53,7 @@ function describeThrown(thrown: unknown): Record<string, string | string[]> {
   return {
     error: name,
     code: String(code ?? ''),
-    // A parser quotes what it parsed, which may be a client's text.
+    // A parser's message quotes the parsed text, which may come from a client.
     reason: thrown instanceof SyntaxError ? '' : maskText(message.slice(0, MESSAGE_CHARACTERS)),
     at: (stack ?? '')
       .split('\n')
