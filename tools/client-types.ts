@@ -16,6 +16,7 @@ import { health } from '../src/contract/health.ts';
 import { PATTERNS } from '../src/contract/patterns.ts';
 import { PROFILES } from '../src/contract/profiles.ts';
 import { RETRIEVE } from '../src/contract/retrieve.ts';
+import { RUN_MARKS_API } from '../src/contract/run-marks.ts';
 import { RUN_RECORDS } from '../src/contract/run-records.ts';
 import { RUNS } from '../src/contract/runs.ts';
 import { STREAM } from '../src/contract/stream.ts';
@@ -30,6 +31,7 @@ const GROUPS = [
   PATTERNS,
   PROFILES,
   RETRIEVE,
+  RUN_MARKS_API,
   RUN_RECORDS,
   RUNS,
   STREAM,

@@ -7,17 +7,18 @@ import { type ApiReply, jsonReply } from '../contract/route.ts';
 import { valueViolation } from '../contract/violation.ts';
 import type { AuditActor } from '../domain/account.ts';
 import { cleanAgentName } from '../domain/agent-name.ts';
-import type { CaptureAnswer, CaptureAsker } from '../domain/captured-run.ts';
+import type { CaptureAnswer, CaptureAsker, CapturedRunRow } from '../domain/captured-run.ts';
+import type { CaptureOwner } from '../domain/run-mark.ts';
 import type { RunQuery } from '../domain/run-query/run-query.ts';
 import type { StudentReport } from '../domain/student-report.ts';
 import type { FigureQuestion } from '../domain/traffic-figures.ts';
 import { CatalogueError } from '../errors.ts';
 import { type Clock, systemClock } from '../std/clock.ts';
-import { markRun } from '../storage/accounts/run-marks.ts';
 import { findUserId } from '../storage/accounts/users.ts';
 import type { Tables } from '../storage/tables.ts';
 import { ownOrganization } from './access.ts';
 import type { OperatorHandlersOf } from './operator-guard.ts';
+import { readMarkChange, showMarks, writeMarks } from './run-marks.ts';
 import { readRunPlace, readRunQuery, startedBetween, wholeName } from './run-query.ts';
 
 /** An agent variant with its name. */
@@ -33,8 +34,8 @@ export interface CaptureServices {
   nameAgent: (agent: string, name: string | null) => Promise<NamedAgent | null>;
   /** Where marks are kept. */
   main: Tables;
-  /** The organization that captures belong to (GW_ORG); null: to none. */
-  org_id: string | null;
+  /** To whom captures belong. */
+  owner: CaptureOwner;
 }
 
 /** Nothing that an agent or a provider wrote is ever a page of this address. */
@@ -52,7 +53,7 @@ const JSON_HEADERS: ApiReply['headers'] = [
 ];
 
 export function captureHandlers(
-  { reader, stats, student, nameAgent, main, org_id }: CaptureServices,
+  { reader, stats, student, nameAgent, main, owner }: CaptureServices,
   clock: Clock = systemClock,
 ): OperatorHandlersOf<typeof CAPTURES> {
   const download = async (id: number, side: 'request' | 'response'): Promise<ApiReply> => {
@@ -84,14 +85,17 @@ export function captureHandlers(
       if (answer.type === 'unfit') throw valueViolation(['query', 'q'], answer.detail, q);
       return toReply(answer);
     },
-    markCapturedRun: async ({ params: { id: run_id }, body: { mark }, operator, request: { address } }) => {
-      const known = await reader.ask({ name: 'run', run_id, limit: 1, after: null });
+    markCapturedRun: async ({ params: { id }, body, operator, request: { address } }) => {
+      const change = readMarkChange(body);
+      const known = await reader.ask({ name: 'run', run_id: id, limit: 1, after: null });
       if (known.type !== 'json') return toReply(known);
       const { actor, log } = describeOperator(main, operator, address, clock.wallMs());
-      const about = { run_id, mark, org_id: org_id ?? log ?? '' };
-      const row = await main.transact((tx) => markRun(tx, actor, clock.wallMs(), about));
-      const { marked_at = null, marked_by = null } = row ?? {};
-      return jsonReply(200, { run_id, mark, marked_at, marked_by }, [['cache-control', 'no-store']]);
+      const { run } = JSON.parse(Buffer.from(known.json).toString()) as { run: CapturedRunRow };
+      const org_id = owner.org ?? run.reported?.org_id ?? '';
+      const run_id = run.reported?.run_id ?? run.run_id;
+      const about = { run_id, org_id, log_org: owner.org ?? log ?? '' };
+      const row = await writeMarks(main, actor, clock.wallMs(), about, change);
+      return jsonReply(200, showMarks(id, row), [['cache-control', 'no-store']]);
     },
     readCapturedExchange: async ({ params }) =>
       toReply(await reader.ask({ name: 'exchange', id: params.id })),

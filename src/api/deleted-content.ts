@@ -26,6 +26,7 @@ import {
   listDeletions,
   noteSweep,
 } from '../storage/accounts/deletions.ts';
+import { forgetRunMarks } from '../storage/accounts/run-marks.ts';
 import type { Stores } from '../storage/stores.ts';
 import type { Row, Tables } from '../storage/tables.ts';
 import { removeOrganizationRows } from './organization-rows.ts';
@@ -94,9 +95,11 @@ export class DeletedContent {
     const forget = () => this.#live.forget(org_id, project_id === null ? {} : { project_id });
     forget();
     await this.#removeFindings(org_id, project_id);
-    await empty(runs, RUN_LISTS, runListPrefix(org_id, project_id), ({ row }) =>
-      this.#runs.delete({ org_id, project_id: null }, placeOfKey(row).run_id, null),
-    );
+    await empty(runs, RUN_LISTS, runListPrefix(org_id, project_id), async ({ row }) => {
+      const { run_id } = placeOfKey(row);
+      await this.#runs.delete({ org_id, project_id: null }, run_id, null);
+      await forgetRunMarks(main, { org_id, run_id });
+    });
     await empty<TraceListRow>(main, TRACE_LISTS, traceListPrefix(org_id, project_id), ({ row, value }) =>
       this.#traces.delete({ org_id, project_id: value.project_id, trace_id: String(row[3]) }, null),
     );

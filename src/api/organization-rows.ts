@@ -5,9 +5,11 @@
 import { FINDINGS_CODEBASES } from '../../actors/findings-index/client.ts';
 import { API_KEYS_OF_ORG, removeKey } from '../auth/key-store.ts';
 import type { Feedback, Invitation, Project } from '../domain/account.ts';
+import { RUN_MARKS_BY_ORG } from '../domain/run-mark.ts';
 import { FEEDBACK, forgetFeedback } from '../storage/accounts/feedback.ts';
 import { forgetInvitation, INVITATIONS } from '../storage/accounts/invitations.ts';
 import { forgetProject, PROJECTS } from '../storage/accounts/projects.ts';
+import { removeRunMarks } from '../storage/accounts/run-marks.ts';
 import type { Tables } from '../storage/tables.ts';
 import { PROFILES_TABLE } from './profiles.ts';
 import { removeRows } from './row-removal.ts';
@@ -21,6 +23,9 @@ export async function removeOrganizationRows(main: Tables, org_id: string): Prom
     forgetInvitation(tx, value),
   );
   await removeRows<Project>(main, PROJECTS, [org_id], all, (tx, { value }) => forgetProject(tx, value));
+  await removeRows(main, RUN_MARKS_BY_ORG, [org_id], all, (tx, { row }) =>
+    removeRunMarks(tx, { org_id, run_id: String(row[1]) }),
+  );
   await removeRows(main, PROFILES_TABLE, [org_id], all);
   await removeRows(main, FINDINGS_CODEBASES, [org_id], all);
 }

@@ -23,6 +23,7 @@ import { CatalogueError } from '../errors.ts';
 import type { RowKey } from '../runtime/protocol.ts';
 import { type Clock, systemClock } from '../std/clock.ts';
 import { writeAudit } from '../storage/accounts/audit.ts';
+import { forgetRunMarks } from '../storage/accounts/run-marks.ts';
 import type { Stores } from '../storage/stores.ts';
 import type { Row, RowRange, TableReader } from '../storage/tables.ts';
 
@@ -113,7 +114,9 @@ export class Retention {
           const run = stores.runs.get<RunRow>(RUNS, runKey({ org_id, project_id, run_id }));
           if (run === undefined || (run.status === 'running' && isActive(stores.runs, run, beforeMs)))
             return false;
-          return isDone(runs.delete({ org_id, project_id: null }, run_id, null));
+          const isGone = await isDone(runs.delete({ org_id, project_id: null }, run_id, null));
+          if (isGone) await forgetRunMarks(stores.main, { org_id, run_id });
+          return isGone;
         },
       });
     }

@@ -18,6 +18,7 @@ import { PATTERNS } from '../contract/patterns.ts';
 import { PROFILES } from '../contract/profiles.ts';
 import { RETRIEVE } from '../contract/retrieve.ts';
 import { type ApiRoute, jsonReply } from '../contract/route.ts';
+import { RUN_MARKS_API } from '../contract/run-marks.ts';
 import { RUN_RECORDS } from '../contract/run-records.ts';
 import { RUNS } from '../contract/runs.ts';
 import { STREAM } from '../contract/stream.ts';
@@ -55,6 +56,7 @@ import { patternHandlers } from './patterns.ts';
 import { type Checks, guard } from './pipeline.ts';
 import { profileHandlers } from './profiles.ts';
 import { type RetrieveServices, retrieveHandlers } from './retrieve.ts';
+import { runMarkHandlers } from './run-marks.ts';
 import { runRecordHandlers } from './run-records.ts';
 import { runHandlers } from './runs.ts';
 import { streamHandlers } from './stream.ts';
@@ -108,6 +110,7 @@ function productEndpoints(given: ApiServices): BoundEndpoint[] {
   return [
     ...bind(RUNS, runHandlers(services)),
     ...bind(RUN_RECORDS, runRecordHandlers(services)),
+    ...bind(RUN_MARKS_API, runMarkHandlers(services)),
     ...bind(EVALUATE, evaluateHandlers(services)),
     ...bind(PROFILES, profileHandlers(services)),
     ...bind(TRACES, traceHandlers(services)),

@@ -15,6 +15,7 @@ import {
   type RunListRow,
   runListPrefix,
 } from '../domain/run-list.ts';
+import { type RunMarks, readMarks } from '../domain/run-mark.ts';
 import { writeRunCursor } from '../domain/run-query/cursor.ts';
 import type { NameField } from '../domain/run-query/fields.ts';
 import type { RunQuery } from '../domain/run-query/run-query.ts';
@@ -33,6 +34,7 @@ import { ID_CHARACTERS } from '../limits.ts';
 import type { Asker } from '../runtime/actor-client.ts';
 import { type Clock, systemClock } from '../std/clock.ts';
 import { carryAudit } from '../storage/accounts/audit.ts';
+import { findRunMarks, forgetRunMarks } from '../storage/accounts/run-marks.ts';
 import type { Stores } from '../storage/stores.ts';
 import type { TableReader } from '../storage/tables.ts';
 import { readCursor, writeCursor } from './cursor.ts';
@@ -61,7 +63,7 @@ export function runRecordHandlers(
   const hidden = new HiddenRuns(services.stores.runs, deleted);
   const actors = new RunClient(services.asker);
   const { runs } = services.stores;
-  const lists = new RunLists(runs, deleted, clock);
+  const lists = new RunLists(services.stores, deleted, clock);
 
   /** Totals of a run that goes on are its actor's; where it cannot be asked now, those of its start stand. */
   const describe = async (tenant: Tenant, { row, start }: StoredRun): Promise<RunRecord> => {
@@ -69,7 +71,8 @@ export function runRecordHandlers(
       row.status === 'running' ? await actors.totals(tenant, row.run_id).catch(() => null) : null;
     // It may have finished in between: the outcome then comes with the next look at its row.
     const counted = totals === null || totals.outcome !== '' ? row : { ...row, ...totals };
-    return describeRun(counted, start, clock.wallMs());
+    const marks = readMarks(findRunMarks(services.stores.main, row));
+    return describeRun(counted, start, marks, clock.wallMs());
   };
 
   return {
@@ -90,7 +93,9 @@ export function runRecordHandlers(
       hidden.checkSeen(tenant.org_id, params.id);
       const actor = tenantAuditActor(tenant, request);
       const facts = { action: 'run.delete', target: params.id };
+      const { main } = services.stores;
       await actors.delete(tenant, params.id, makeTenantAudit(tenant, actor, facts));
+      await forgetRunMarks(main, { org_id: tenant.org_id, run_id: params.id });
       // It is safe where it is: what cannot be carried now is carried later.
       await carryAudit(services.stores, tenant.org_id).catch(() => {});
       return { status: 204 };
@@ -113,11 +118,11 @@ class RunLists {
   readonly #clock: Clock;
   readonly #searched: SearchedRuns;
 
-  constructor(runs: Stores['runs'], deleted: DeletedView, clock: Clock) {
+  constructor({ runs, main }: Stores, deleted: DeletedView, clock: Clock) {
     this.#runs = runs;
     this.#deleted = deleted;
     this.#clock = clock;
-    this.#searched = new SearchedRuns(runs);
+    this.#searched = new SearchedRuns(runs, main);
   }
 
   async readNewest({ org_id, project_id: own }: Tenant, query: ListQuery): Promise<StoredPage> {
@@ -232,7 +237,7 @@ function filterOf(query: ListQuery): RunFilter {
 }
 
 /** @throws CatalogueError `not_found`, the same for a run that does not exist and for one of another's project */
-function findRun(
+export function findRun(
   runs: TableReader,
   { org_id, project_id }: Tenant,
   runId: string,
@@ -251,8 +256,8 @@ function findRun(
 }
 
 /** Field by field: to copy an object that comes out of msgpack but for some fields costs as much as to read it. */
-function describeRun(row: RunRow, start: RunStartRow | undefined, nowMs: number): RunRecord {
-  const { status: state, ended_by, words } = tellReportedStatus(toReportedRun(row, start), nowMs);
+function describeRun(row: RunRow, start: RunStartRow | undefined, marks: RunMarks, nowMs: number): RunRecord {
+  const { status: state, ended_by, words } = tellReportedStatus(toReportedRun(row, start), nowMs, marks);
   return {
     state,
     ended_by,
@@ -276,6 +281,10 @@ function describeRun(row: RunRow, start: RunStartRow | undefined, nowMs: number)
     tokens: row.tokens,
     max_total_score: row.max_total_score,
     fired: row.fired,
+    mark: marks.mark,
+    tags: [...marks.tags],
+    note: marks.note,
+    feedback_score: marks.feedback_score,
   };
 }
 

@@ -8,9 +8,12 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { makeReportedReader, type ReportedRun } from '../domain/reported-run.ts';
 import { ReportedRuns, type RowSnapshots } from '../domain/reported-runs.ts';
+import { NO_MARKS } from '../domain/run-mark.ts';
 import { compileRunQuery, compileSort, listUnreadFields } from '../domain/run-query/match.ts';
 import { PageCollector, type PagePlace } from '../domain/run-query/page.ts';
 import type { RunQuery } from '../domain/run-query/run-query.ts';
+import type { TableReader } from '../storage/tables.ts';
+import { KnownMarks } from './known-marks.ts';
 
 /** Runs of one organization that are searched, the newest. */
 const SEARCHED_RUNS = 100_000;
@@ -43,16 +46,20 @@ interface FoundRuns {
 
 export class SearchedRuns {
   readonly #tables: RowSnapshots;
+  readonly #marks: KnownMarks;
   /** By organization; the one that asked last is the last. */
   readonly #organizations = new Map<string, ReportedRuns>();
 
-  constructor(tables: RowSnapshots) {
+  /** @param main where marks are */
+  constructor(tables: RowSnapshots, main: TableReader) {
     this.#tables = tables;
+    this.#marks = new KnownMarks(main);
   }
 
   async search({ org_id, query, isAllowed, after, limit, now_ms }: RunSearch): Promise<FoundRuns> {
     const runs = await this.#follow(org_id);
-    const reader = makeReportedReader(now_ms);
+    const marks = this.#marks.of(org_id);
+    const reader = makeReportedReader(now_ms, ({ run_id }) => marks.get(run_id) ?? NO_MARKS);
     const test = compileRunQuery(query, reader, now_ms);
     const { keyOf } = compileSort(query.sort, reader);
     const page = new PageCollector<ReportedRun>(limit + 1, after);
@@ -94,6 +101,7 @@ export class SearchedRuns {
     for (const [orgId, runs] of this.#organizations) {
       if (size <= RUNS_IN_MEMORY || this.#organizations.size === 1) return;
       this.#organizations.delete(orgId);
+      this.#marks.forget(orgId);
       size -= runs.size;
     }
   }

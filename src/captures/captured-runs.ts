@@ -12,7 +12,7 @@
 import type { CapturedActivity, CapturedRunRow, ChildRunName } from '../domain/captured-run.ts';
 import type { GoldenReason } from '../domain/golden.ts';
 import type { Prices } from '../domain/price.ts';
-import { NO_WORDS, type RunWords, weighWords } from '../domain/run-mark.ts';
+import { isUnmarked, NO_MARKS, NO_WORDS, type RunWords, weighWords } from '../domain/run-mark.ts';
 import { inRunOrder, standsBehind } from '../domain/run-order.ts';
 import { compileRunQuery, compileSort, type Verdict } from '../domain/run-query/match.ts';
 import { PageCollector, type PagePlace } from '../domain/run-query/page.ts';
@@ -33,6 +33,7 @@ import {
   type SaidOfRuns,
   showEntry,
   startOf,
+  type WeighedFields,
 } from './run-entry.ts';
 import { judgeByRecords } from './run-judge.ts';
 import type { RunsWithText } from './run-texts.ts';
@@ -646,16 +647,16 @@ export class CapturedRuns {
 
   /** What is said of a run as of now; its outcome may have been reported under the id of its trace or session. */
   #wordsOf({ listed, reported }: RunEntry): RunWords {
-    const words = this.#said.wordsOf(idOf({ listed, reported }));
-    if (words.outcome !== null || !reported?.is_finished) return words;
-    return { ...words, outcome: reported.outcome };
+    const id = idOf({ listed, reported });
+    const words = { ...this.#said.wordsOf(id) };
+    if (reported === null || reported.run_id === id) return words;
+    if (words.outcome === null && reported.is_finished) words.outcome = reported.outcome;
+    if (!isUnmarked(words)) return words;
+    return { ...this.#said.wordsOf(reported.run_id), outcome: words.outcome };
   }
 
   /** The verdict on the copy, combined with external statements. */
-  #weigh(
-    { listed }: RunEntry,
-    words: RunWords,
-  ): Pick<CapturedRunRow, 'outcome' | 'mark' | 'golden' | 'reasons' | 'overruled'> {
+  #weigh({ listed }: RunEntry, words: RunWords): WeighedFields {
     if (listed === null) return { ...words, golden: false, reasons: NOT_CAPTURED, overruled: [] };
     const isJudged = this.#isJudged(listed) && listed.verdict!.golden !== null;
     const weighed = weighWords(isJudged ? listed.verdict!.reasons : [], words);
@@ -684,7 +685,7 @@ interface RunSearch {
 
 const NOTHING_SAID: SaidOfRuns = {
   wordsOf: () => NO_WORDS,
-  markOf: () => null,
+  marksOf: () => NO_MARKS,
   reportedOf: () => undefined,
   reported: () => [],
   version: 0,
@@ -697,7 +698,7 @@ function hasDifference({ verdict }: ListedRun): boolean {
   return verdict?.reasons.some(({ code }) => code === 'reading_differs') ?? false;
 }
 
-const MARKED_GOOD: RunWords = { outcome: null, mark: 'good' };
+const MARKED_GOOD: RunWords = { ...NO_WORDS, mark: 'good' };
 
 /** Judges by records and bodies. */
 function judgeWhole(source: ExchangeSource, { tally }: ListedRun): NonNullable<ListedRun['verdict']> {

@@ -8,7 +8,7 @@ import type { CapturedRunRow } from '../domain/captured-run.ts';
 import type { GoldenReason } from '../domain/golden.ts';
 import { MONITOR_NAMES, type MonitorName } from '../domain/monitors/names.ts';
 import { listName, type ReportedRun } from '../domain/reported-run.ts';
-import type { RunMark, RunWords } from '../domain/run-mark.ts';
+import { isUnmarked, type RunMarks, type RunWords } from '../domain/run-mark.ts';
 import type { RunReader } from '../domain/run-query/match.ts';
 import type { NameValue } from '../domain/run-query/run-query.ts';
 import { type ToldStatus, tellStatus } from '../domain/run-status.ts';
@@ -28,7 +28,7 @@ export interface SaidOfRuns {
   /** Of one run, as of now. */
   wordsOf(runId: string): RunWords;
   /** The same for a query over all runs: quick, and perhaps some seconds old. */
-  markOf(runId: string): RunMark | null;
+  marksOf(runId: string): RunMarks;
   reportedOf(runId: string): ReportedRun | undefined;
   reported(): Iterable<ReportedRun>;
   /** Changes when reported runs are added or removed. */
@@ -44,7 +44,7 @@ export interface SaidOfRuns {
 export function saidBy(words: StoredRunWords, texts: RunTexts | null = null): SaidOfRuns {
   return {
     wordsOf: (runId) => words.of(runId),
-    markOf: (runId) => words.markOf(runId),
+    marksOf: (runId) => words.marksOf(runId),
     reportedOf: (runId) => words.reportedOf(runId),
     reported: () => words.reported(),
     get version() {
@@ -96,8 +96,8 @@ export function makeEntryReader(
   nowMs: number,
 ): RunReader<RunEntry> {
   return {
-    names: makeNames(weigh),
-    numbers: NUMBERS,
+    names: makeNames(said, weigh),
+    numbers: { ...NUMBERS, feedback: (run) => marksOf(run, said).feedback_score },
     started: startOf,
     finished: ({ listed, reported }) => listed?.tally.last_ms ?? reported!.finished_ms,
     choices: makeChoices(said, weigh, nowMs),
@@ -110,11 +110,11 @@ export function makeEntryReader(
   };
 }
 
-function makeNames(weigh: (run: RunEntry) => WeighedRun): RunReader<RunEntry>['names'] {
+function makeNames(said: SaidOfRuns, weigh: (run: RunEntry) => WeighedRun): RunReader<RunEntry>['names'] {
   const ofReported = (read: (run: ReportedRun) => string) => (run: RunEntry) =>
     listName(run.reported === null ? undefined : read(run.reported));
   return {
-    text: listWords,
+    text: (run) => listWords(run, marksOf(run, said)),
     task: ({ listed, reported }) =>
       listed === null ? [reported!.task] : listed.task === null ? null : [listed.task],
     run: (run) => [idOf(run)],
@@ -124,7 +124,8 @@ function makeNames(weigh: (run: RunEntry) => WeighedRun): RunReader<RunEntry>['n
     model: ({ listed, reported }) => listed?.tally.summary.models ?? listName(reported!.model),
     provider: ({ listed }) => listed?.tally.summary.providers ?? NOTHING,
     tool: ({ listed }) => listed?.tally.summary.tools ?? NOTHING,
-    note: ({ listed }) => listed?.tally.summary.notes ?? NOTHING,
+    note: (run) => listNotes(run, marksOf(run, said)),
+    tag: (run) => marksOf(run, said).tags,
     outcome: ofReported(({ outcome }) => outcome),
     reason: (run) => {
       const { golden, reasons } = weigh(run);
@@ -140,8 +141,9 @@ function makeNames(weigh: (run: RunEntry) => WeighedRun): RunReader<RunEntry>['n
 }
 
 /** What `text` looks through; docs/queries.md lists it. */
-function listWords({ listed, reported }: RunEntry): string[] {
-  const words: string[] = [];
+function listWords({ listed, reported }: RunEntry, { tags, note }: RunMarks): string[] {
+  const words: string[] = [...tags];
+  if (note !== '') words.push(note);
   if (listed !== null) {
     const { run_id, session_id, notes, models, tools, client } = listed.tally.summary;
     words.push(run_id!, ...notes, ...models, ...tools);
@@ -151,6 +153,18 @@ function listWords({ listed, reported }: RunEntry): string[] {
   }
   if (reported !== null) words.push(reported.run_id, reported.task, reported.agent_name, reported.outcome);
   return words;
+}
+
+/** Those of gateways, and a person's. */
+function listNotes({ listed }: RunEntry, { note }: RunMarks): readonly string[] {
+  const notes = listed?.tally.summary.notes ?? NOTHING;
+  return note === '' ? notes : [...notes, note];
+}
+
+/** Said of the captured run, or else of the reported one that it was joined with. */
+function marksOf({ listed, reported }: RunEntry, said: SaidOfRuns): RunMarks {
+  const marks = said.marksOf(idOf({ listed, reported }));
+  return isUnmarked(marks) && reported !== null ? said.marksOf(reported.run_id) : marks;
 }
 
 const NUMBERS: RunReader<RunEntry>['numbers'] = {
@@ -193,7 +207,7 @@ function makeChoices(
   weigh: (run: RunEntry) => WeighedRun,
   nowMs: number,
 ): RunReader<RunEntry>['choices'] {
-  const markOf = (run: RunEntry): RunMark | null => said.markOf(idOf(run));
+  const markOf = (run: RunEntry) => marksOf(run, said).mark;
   const is: Record<string, (run: RunEntry) => boolean | null> = {
     golden: (run) => weigh(run).golden,
     captured: ({ listed }) => listed !== null,
@@ -209,7 +223,9 @@ function makeChoices(
     monitor: (run) => MONITOR_NAMES.some((monitor) => countFired(run, monitor) > 0),
     outcome: ({ reported }) => (reported?.outcome ?? '') !== '',
     mark: (run) => markOf(run) !== null,
-    note: ({ listed }) => (listed?.tally.summary.notes.length ?? 0) > 0,
+    note: (run) => listNotes(run, marksOf(run, said)).length > 0,
+    tag: (run) => marksOf(run, said).tags.length > 0,
+    feedback: (run) => marksOf(run, said).feedback_score !== null,
     cost: ({ listed }) => (listed?.cost_usd ?? null) !== null,
     gap: ({ listed }) => (listed?.tally.golden.gaps().length ?? 0) > 0,
     session: ({ listed }) => (listed?.tally.summary.session_id ?? null) !== null,
@@ -240,12 +256,12 @@ function countFired({ listed, reported }: RunEntry, monitor: MonitorName): numbe
 /** What is said of a run, without a look at a database. */
 export function quickWordsOf(run: RunEntry, said: SaidOfRuns): RunWords {
   const { reported } = run;
-  return { outcome: reported?.is_finished ? reported.outcome : null, mark: said.markOf(idOf(run)) };
+  return { outcome: reported?.is_finished ? reported.outcome : null, ...marksOf(run, said) };
 }
 
 function tellEntryStatus(
   { listed, reported }: RunEntry,
-  { outcome, mark }: RunWords,
+  { outcome, mark }: Pick<RunWords, 'outcome' | 'mark'>,
   nowMs: number,
 ): ToldStatus {
   const isReported = reported !== null || outcome !== null;
@@ -260,7 +276,7 @@ function tellEntryStatus(
   );
 }
 
-type WeighedFields = Pick<CapturedRunRow, 'outcome' | 'mark' | 'golden' | 'reasons' | 'overruled'>;
+export type WeighedFields = Pick<CapturedRunRow, keyof RunWords | 'golden' | 'reasons' | 'overruled'>;
 
 /** A run's row. @param weighed what is known of it now */
 export function showEntry(run: RunEntry, weighed: WeighedFields, nowMs: number): CapturedRunRow {

@@ -102,7 +102,10 @@ export class RunJudge {
  * @param words external statements about it: a mark may overrule all of the reasons
  * @returns null when only its bodies can decide
  */
-export function judgeByRecords(records: GoldenTally, words: RunWords): GoldenReason[] | null {
+export function judgeByRecords(
+  records: GoldenTally,
+  words: Pick<RunWords, 'outcome' | 'mark'>,
+): GoldenReason[] | null {
   // Records cannot show whether the conversation is unbroken.
   const found = records.judge().reasons.filter(({ code }) => code !== 'unlinked');
   return weighWords(found, words).golden ? null : found;

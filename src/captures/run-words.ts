@@ -31,14 +31,14 @@ async function openRunWords(folders: readonly string[], { data_key, owner }: Wor
 
 /**
  * Lets a command ask what is said of runs.
- * @param texts searches what was said in runs
+ * @param texts searches what was said in runs; null: is not asked for
  * @param work what asks
  * @throws RunWordsError
  */
 export async function askRunWords<Value>(
   folders: readonly string[],
   reader: WordsReader,
-  texts: RunTexts,
+  texts: RunTexts | null,
   work: (said: SaidOfRuns) => Promise<Value>,
 ): Promise<Value> {
   const stored = await openRunWords(folders, reader);

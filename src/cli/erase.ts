@@ -3,12 +3,16 @@
  * (guard.ts).
  */
 
-import { readFileSync } from 'node:fs';
+import { existsSync, readFileSync } from 'node:fs';
 import { text } from 'node:stream/consumers';
-import { loadConfig } from '../config.ts';
+import { readCaptureOwner } from '../auth/owner.ts';
+import { type Config, loadConfig } from '../config.ts';
 import { decodeExchange } from '../providers/decode.ts';
 import { countOf } from '../std/count-of.ts';
+import { speaksOfCaptures } from '../storage/accounts/capture-owner.ts';
+import { forgetErasedMarks } from '../storage/accounts/run-marks.ts';
 import { ErasureError, type ErasureReport, type ErasureTarget, eraseCaptured } from '../storage/erasure.ts';
+import { databasePaths, openMain } from '../storage/lmdb/stores.ts';
 import { readFlags } from './flags.ts';
 import { type CliIo, EXIT, UsageError } from './io.ts';
 import { Progress } from './progress.ts';
@@ -25,7 +29,8 @@ files held stays on the disk until the system overwrites it, as with every file 
 
 Usage: understudy erase (--run ID | --before TIME | --credential FILE) [--dry-run] [--db FILE]
 
-  --run ID            the exchanges of a run and of its child runs, by its label or as inspect names it (conv_12)
+  --run ID            the exchanges of a run and of its child runs, by its label or as inspect names it (conv_12), with
+                      what was said of them (understudy runs mark)
   --before TIME       those that began before: 2026-01-31 or 2026-01-31T12:00:00Z
   --credential FILE   those in which the credential stands that is the first line of the file; - reads standard input
   --dry-run           say how many there are, and change nothing
@@ -75,6 +80,7 @@ export async function runErase(argv: string[], io: CliIo): Promise<number> {
       (name, done, of) => progress.tell(name, done, of),
     );
     progress.clear();
+    if (!is_dry) await eraseMarks(config, report.run_ids);
     await io.out(describe(report, is_dry));
     return EXIT.done;
   } catch (thrown) {
@@ -82,6 +88,19 @@ export async function runErase(argv: string[], io: CliIo): Promise<number> {
     if (!(thrown instanceof ErasureError)) throw thrown;
     io.err(`understudy: ${makeHarmlessLine(thrown.message)}\n`);
     return EXIT.failed;
+  }
+}
+
+/** What was said of the erased runs, where it counted for captures. */
+async function eraseMarks(config: Config, runIds: readonly string[]): Promise<void> {
+  const paths = databasePaths(config.data_dir, config.data_key);
+  if (runIds.length === 0 || !existsSync(paths.main)) return;
+  const main = openMain(paths);
+  try {
+    const owner = readCaptureOwner(config);
+    await forgetErasedMarks(main, runIds, (org_id) => speaksOfCaptures(main, owner, org_id));
+  } finally {
+    await main.close();
   }
 }
 

@@ -1,68 +1,156 @@
 /**
- * `understudy runs`: records a person's judgement of a captured run. The mark is kept in DATA_DIR/main.mdb; the service
- * may run meanwhile. Main thread of the command line.
+ * `understudy runs`: records what a person says of a run. It is kept in DATA_DIR/main.mdb; the service may run meanwhile.
+ * Main thread of the command line.
  */
 import { resolve } from 'node:path';
-import { loadConfig } from '../config.ts';
-import type { RunMark } from '../domain/run-mark.ts';
-import { markRun } from '../storage/accounts/run-marks.ts';
+import { readCaptureOwner } from '../auth/owner.ts';
+import { askRunWords } from '../captures/run-words.ts';
+import { type Config, loadConfig } from '../config.ts';
+import { maskSecrets } from '../domain/patterns/text.ts';
+import {
+  cleanTags,
+  RUN_NOTE_CHARACTERS,
+  RUN_TAGS,
+  type RunMark,
+  type RunMarkChange,
+  type RunMarks,
+  readMarks,
+  TAG_PATTERN,
+} from '../domain/run-mark.ts';
+import { type MarkedRun, markRun } from '../storage/accounts/run-marks.ts';
 import { databasePaths, openMain } from '../storage/lmdb/stores.ts';
-import { readFlagsAndWords, refuseWords } from './flags.ts';
+import { type FlagKinds, type FlagValues, readFlagsAndWords, refuseWords } from './flags.ts';
 import { type CliIo, EXIT, UsageError } from './io.ts';
 import { OPERATOR } from './keys.ts';
 import { formatJson, makeHarmlessLine } from './terminal-text.ts';
 
-const HELP = `Says how a captured run went. A mark overrules what Understudy found out about that: a run marked bad is never golden;
-of one marked good, failed calls, an unfinished end, a reported failure and monitors do not count. It stays not golden
-where its copy is incomplete or was read wrongly.
+const HELP = `Says how a run went: good or bad, tags, a note, a feedback score. A mark overrules what Understudy found out about the run:
+one marked bad is never golden; of one marked good, failed calls, an unfinished end, a reported failure and monitors do not
+count. It stays not golden where its copy is incomplete or was read wrongly.
 
-Usage: understudy runs mark RUN good|bad|clear [--db FILE] [--json]
+Usage: understudy runs mark RUN [good|bad|clear] [--tag TAG]… [--untag TAG]… [--note TEXT] [--score N] [--db FILE] [--json]
 
-  RUN          id of the run, as understudy inspect shows it; clear takes its mark away
-  --db FILE    capture database; DATA_DIR/capture.mdb when not given. The mark is kept in DATA_DIR
-  --json       the mark, as JSON
+  RUN          id of the run, as understudy inspect shows it; clear takes its good or bad away
+  --tag TAG    adds a tag, at most ${RUN_TAGS.count} of ${RUN_TAGS.characters} characters each
+  --untag TAG  takes a tag away
+  --note TEXT  a note, in place of the one before; empty takes it away
+  --score N    feedback, from 0 to 1; none takes it away
+  --db FILE    capture database; DATA_DIR/capture.mdb when not given. Marks are kept in DATA_DIR
+  --json       all marks of the run, as JSON
 
 Examples:
-  understudy runs mark checkout-fix-17 bad
+  understudy runs mark checkout-fix-17 bad --tag regression --note "deleted the wrong file"
+  understudy inspect tag:regression
   understudy inspect --not-golden --json | jq -r '.runs[].run_id' | xargs -I{} understudy runs mark {} good
 `;
 
-const MARKS: Readonly<Record<string, RunMark | null>> = { good: 'good', bad: 'bad', clear: null };
+const MARK_WORDS: Readonly<Record<string, RunMark | null>> = { good: 'good', bad: 'bad', clear: null };
+const FLAGS = {
+  tag: 'list',
+  untag: 'list',
+  note: 'text',
+  score: 'text',
+  db: 'text',
+  json: 'switch',
+} as const satisfies FlagKinds;
 
 /** @returns the exit status */
 export async function runRuns(argv: string[], io: CliIo): Promise<number> {
-  const { values, words } = readFlagsAndWords(argv, { db: 'text', json: 'switch' });
+  const { values, words } = readFlagsAndWords(argv, FLAGS);
   if (values.help === true) {
     await io.out(HELP);
     return EXIT.done;
   }
-  const [action, runId, word, ...more] = words;
+  const [action, runId, ...more] = words;
   if (action !== 'mark') throw new UsageError('name the action: mark');
-  if (runId === undefined || word === undefined || !Object.hasOwn(MARKS, word))
-    throw new UsageError('name the run and how it went: understudy runs mark RUN good|bad|clear');
-  refuseWords(more);
-  const { capture, data_dir, data_key, operators } = loadConfig({ listener: 'gateway', db: values.db });
-  if (!(await isCaptured(resolve(capture.db), runId, data_key))) {
+  if (runId === undefined) throw new UsageError('name the run: understudy runs mark RUN good|bad|clear');
+  const change = readChange(values, more);
+  const config = loadConfig({ listener: 'gateway', db: values.db });
+  const run = await findRun(config, runId);
+  if (run === null) {
     io.err(
       `understudy: the database has no run ${formatJson(runId, 0)}.\nWhich runs it has: understudy inspect\n`,
     );
     return EXIT.failed;
   }
-  const main = openMain(databasePaths(data_dir, data_key));
+  const main = openMain(databasePaths(config.data_dir, config.data_key));
   try {
-    const about = { run_id: runId, mark: MARKS[word]!, org_id: operators.org ?? '' };
-    const row = await main.transact((tx) => markRun(tx, OPERATOR, Date.now(), about));
-    const { mark = null, marked_at = null } = row ?? {};
-    const told = mark === null ? 'has no mark' : `is marked ${mark}`;
+    const about = { ...run, log_org: run.org_id };
+    const row = await main.transact((tx) => markRun(tx, OPERATOR, Date.now(), about, change));
+    const { marked_at = null } = row ?? {};
+    const marks = readMarks(row ?? undefined);
     await io.out(
       values.json === true
-        ? `${formatJson({ run_id: runId, mark, marked_at }, 2)}\n`
-        : `${makeHarmlessLine(runId)} ${told}\n`,
+        ? `${formatJson({ run_id: runId, ...marks, marked_at }, 2)}\n`
+        : `${makeHarmlessLine(runId)} ${tellMarks(marks)}\n`,
     );
     return EXIT.done;
+  } catch (thrown) {
+    if (thrown instanceof RangeError) throw new UsageError(thrown.message);
+    throw thrown;
   } finally {
     await main.close();
   }
+}
+
+/** @throws UsageError */
+function readChange(values: FlagValues<typeof FLAGS>, words: readonly string[]): RunMarkChange {
+  const [word, ...more] = words;
+  if (word !== undefined && !Object.hasOwn(MARK_WORDS, word))
+    throw new UsageError(`say good, bad or clear, not ${makeHarmlessLine(word)}`);
+  refuseWords(more);
+  const { tag, untag, note, score } = values;
+  if (word === undefined && [tag, untag, note, score].every((value) => value === undefined))
+    throw new UsageError('say how it went: good, bad, clear, --tag, --untag, --note or --score');
+  if (note !== undefined && note.length > RUN_NOTE_CHARACTERS)
+    throw new UsageError(`--note: at most ${RUN_NOTE_CHARACTERS} characters`);
+  return {
+    mark: word === undefined ? undefined : MARK_WORDS[word]!,
+    add_tags: readTags('--tag', tag),
+    remove_tags: readTags('--untag', untag),
+    note: note === undefined ? undefined : maskSecrets(note),
+    feedback_score: readScore(score),
+  };
+}
+
+function readTags(flag: string, text: string | undefined): string[] | undefined {
+  if (text === undefined) return undefined;
+  const tags = cleanTags(text.split(','));
+  const unfit = tags.find((tag) => tag.length > RUN_TAGS.characters || !TAG_PATTERN.test(tag));
+  if (unfit !== undefined)
+    throw new UsageError(`${flag}: a tag has at most ${RUN_TAGS.characters} characters, all of them visible`);
+  return tags.map(maskSecrets);
+}
+
+function readScore(text: string | undefined): number | null | undefined {
+  if (text === undefined) return undefined;
+  if (text === 'none') return null;
+  const score = Number(text);
+  if (text.trim() === '' || !(score >= 0 && score <= 1))
+    throw new UsageError('--score: allowed are numbers from 0 to 1, and none');
+  return score;
+}
+
+function tellMarks({ mark, tags, note, feedback_score }: RunMarks): string {
+  const told = [
+    mark === null ? 'has no mark' : `is marked ${mark}`,
+    ...(tags.length === 0 ? [] : [`tags: ${tags.map(makeHarmlessLine).join(', ')}`]),
+    ...(note === '' ? [] : [`note: ${makeHarmlessLine(note)}`]),
+    ...(feedback_score === null ? [] : [`score: ${feedback_score}`]),
+  ];
+  return told.join('; ');
+}
+
+/** Whose marks count for the run, as POST /capture/runs/{id}/mark has it; null: there is no such run. */
+async function findRun(config: Config, runId: string): Promise<MarkedRun | null> {
+  const { capture, data_dir, data_key } = config;
+  const owner = readCaptureOwner(config);
+  const db = resolve(capture.db);
+  const reported = await askRunWords([resolve(data_dir)], { data_key, owner }, null, async (said) =>
+    said.reportedOf(runId),
+  );
+  if (reported === undefined && !(await isCaptured(db, runId, data_key))) return null;
+  return { run_id: runId, org_id: owner.org ?? reported?.org_id ?? '' };
 }
 
 async function isCaptured(db: string, runId: string, data_key: Uint8Array | null): Promise<boolean> {

@@ -163,6 +163,28 @@ export interface Run {
     silent_topic_drift: number;
     infinite_loop: number;
   };
+  /** A person's; null: none */
+  mark: 'good' | 'bad' | null;
+  tags: string[];
+  /** A person's; empty without one */
+  note: string;
+  /** 0 to 1; null: none */
+  feedback_score: number | null;
+}
+
+export interface RunMarks {
+  run_id: string;
+  /** A person's; null: none */
+  mark: 'good' | 'bad' | null;
+  tags: string[];
+  /** A person's; empty without one */
+  note: string;
+  /** 0 to 1; null: none */
+  feedback_score: number | null;
+  /** The last change, RFC 3339; null: nothing is said of the run */
+  marked_at: string | null;
+  /** The user or key of the last change; null: as above */
+  marked_by: string | null;
 }
 
 export interface StepPage {
@@ -498,6 +520,21 @@ export interface RunFinishInput {
   outcome: string;
 }
 
+export interface RunMarkChangeInput {
+  /** How the run went; null: takes the mark away */
+  mark?: 'good' | 'bad' | null | undefined;
+  /** All tags of the run, at most 32; null or []: none */
+  tags?: string[] | null | undefined;
+  /** Tags beside those that the run has */
+  add_tags?: string[] | null | undefined;
+  /** Tags that it loses */
+  remove_tags?: string[] | null | undefined;
+  /** Free text; null or empty: none */
+  note?: string | null | undefined;
+  /** What a user thought of it; null: none */
+  feedback_score?: number | null | undefined;
+}
+
 export interface StreamTicketRequestInput {
   /** Only this project's events; a project's key has its own alone */
   project_id?: string | null | undefined;
@@ -748,6 +785,34 @@ export interface Operations {
       query?: TenantNames | undefined;
     };
     answer: Run;
+  };
+  readRunMarks: {
+    request: {
+      params: {
+        id: string;
+      };
+      query?: TenantNames | undefined;
+    };
+    answer: RunMarks;
+  };
+  markRun: {
+    request: {
+      params: {
+        id: string;
+      };
+      query?: TenantNames | undefined;
+      body: RunMarkChangeInput & TenantNames;
+    };
+    answer: RunMarks;
+  };
+  clearRunMarks: {
+    request: {
+      params: {
+        id: string;
+      };
+      query?: TenantNames | undefined;
+    };
+    answer: undefined;
   };
   listRunSteps: {
     request: {

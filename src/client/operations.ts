@@ -33,6 +33,9 @@ export const OPERATIONS: Readonly<Record<OperationName, Operation>> = {
   finishRun: operation('POST', '/v1/monitor/runs/{id}/finish', true),
   listRuns: operation('GET', '/v1/monitor/runs', true),
   readRun: operation('GET', '/v1/monitor/runs/{id}', true),
+  readRunMarks: operation('GET', '/v1/runs/{id}/marks', true),
+  markRun: operation('POST', '/v1/runs/{id}/marks', true),
+  clearRunMarks: operation('DELETE', '/v1/runs/{id}/marks', true),
   listRunSteps: operation('GET', '/v1/monitor/runs/{id}/steps', true),
   streamTicket: operation('POST', '/v1/monitor/stream/tickets', true),
   // Sent again it would delete a run that was begun anew in between, or answer that it does not exist.

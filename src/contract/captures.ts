@@ -4,7 +4,6 @@ import { AGENT_NAME_CHARACTERS } from '../domain/agent-name.ts';
 import { CHILD_KINDS } from '../domain/child-kind.ts';
 import { END_CAUSES } from '../domain/end-cause.ts';
 import { COST_BASES } from '../domain/price.ts';
-import { MARKS } from '../domain/run-mark.ts';
 import { FIGURE_DAYS_MAX, FIGURE_DIMENSIONS } from '../domain/traffic-figures.ts';
 import { CAPTURE_ACTIVITY, ID_CHARACTERS, MODEL_CHARACTERS, NAMED_CHILD_RUNS } from '../limits.ts';
 import { cachePageReply, runCacheReply } from './cache-looks.ts';
@@ -12,6 +11,7 @@ import { costFields } from './cost-fields.ts';
 import { type EndpointReply, endpoint, errorBody, refusal } from './endpoint.ts';
 import { cursorFields, flag, integer, literal, nextCursor, text, timestamp } from './fields.ts';
 import { CURSOR_CHARACTERS } from './limits.ts';
+import { markChangeFields, markFields, runMarks } from './run-marks.ts';
 import { firedCounts, runQueryField, statusFields } from './run-query.ts';
 import { runText, searchedExchanges, TEXT_SEARCH_CHARACTERS, textHitPage } from './text-search.ts';
 import { figureReport } from './traffic-figures.ts';
@@ -145,7 +145,7 @@ const capturedRun = z
     aborted: z.int().describe('Exchanges that one side broke off'),
     gaps: z.array(z.tuple([z.int(), z.int()])).describe('Missing x-svc-seq, both ends included'),
     outcome: z.string().nullable().describe('Of the finished monitor run of the same id; null without one'),
-    mark: z.enum(MARKS).nullable().describe("A person's; null: none"),
+    ...markFields,
     golden: z
       .boolean()
       .nullable()
@@ -617,15 +617,6 @@ const studentReport = z
   })
   .meta({ id: 'StudentReport' });
 
-const runMark = z
-  .object({
-    run_id: z.string(),
-    mark: z.enum(MARKS).nullable().describe('null: none'),
-    marked_at: z.string().nullable().describe('RFC 3339; null without a mark'),
-    marked_by: z.string().nullable().describe('The user or key; null without a mark'),
-  })
-  .meta({ id: 'CapturedRunMark' });
-
 const unavailable: EndpointReply = refusal('The captures cannot be read now; the detail says why');
 const runNotFound = { description: 'No such run, or you are no operator', schema: errorBody };
 const exchangeNotFound = { description: 'No such exchange, or you are no operator', schema: errorBody };
@@ -716,13 +707,11 @@ export const CAPTURES = {
     path: '/capture/runs/{id}/mark',
     auth: 'operator',
     tag: 'capture',
-    summary: 'Says how a captured run went: the mark overrules what the service found out about that',
+    summary: 'Says how a run of the list went, with tags, a note and a score; the mark overrules the verdict',
     params: z.object({ id: text({ max: ID_CHARACTERS }) }),
-    body: z.object({
-      mark: literal(MARKS).nullable().describe('null: takes the mark away'),
-    }),
+    body: z.object(markChangeFields),
     replies: {
-      200: { description: 'The mark that the run has now', schema: runMark },
+      200: { description: 'The marks that the run has now', schema: runMarks },
       404: runNotFound,
       503: unavailable,
     },

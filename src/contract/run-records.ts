@@ -5,6 +5,7 @@ import { ID_CHARACTERS } from '../limits.ts';
 import { endpoint, errorBody } from './endpoint.ts';
 import { cursorFields, literal, nextCursor, text, timestamp } from './fields.ts';
 import { CURSOR_CHARACTERS, RUN_NAME_CHARACTERS, RUN_OUTCOME_CHARACTERS } from './limits.ts';
+import { markFields } from './run-marks.ts';
 import { firedCounts, runQueryField, statusFields } from './run-query.ts';
 import { projectField, runParams, scoreFields } from './runs.ts';
 
@@ -34,6 +35,7 @@ export const runRecord = z
     tokens: z.int(),
     max_total_score: z.number(),
     fired: firedCounts,
+    ...markFields,
   })
   .meta({ id: 'Run' });
 

@@ -137,6 +137,11 @@ export interface CapturedRunRow {
   outcome: string | null;
   /** A person's; null: none. */
   mark: RunMark | null;
+  tags: readonly string[];
+  /** A person's; '' without one. */
+  note: string;
+  /** 0 to 1; null: none. */
+  feedback_score: number | null;
   /** null: not judged yet. */
   golden: boolean | null;
   /** Why not golden. */

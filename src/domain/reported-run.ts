@@ -3,6 +3,7 @@
  * Pure; server threads, capture reader, command line.
  */
 import { MONITOR_NAMES } from './monitors/names.ts';
+import { NO_MARKS, type RunMarks } from './run-mark.ts';
 import type { RunReader } from './run-query/match.ts';
 import type { RunRow, RunStartRow } from './run-rows.ts';
 import { tellStatus } from './run-status.ts';
@@ -78,16 +79,28 @@ export function listName(name: string | undefined): readonly string[] {
   return name === undefined || name === '' ? [] : [name];
 }
 
-/** @param nowMs what a status is as of, in milliseconds since the epoch */
-export function makeReportedReader(nowMs: number): RunReader<ReportedRun> {
-  const statusOf = (run: ReportedRun) => tellReportedStatus(run, nowMs).status;
+/**
+ * @param nowMs what a status is as of, in milliseconds since the epoch
+ * @param marksOf what people said of a run
+ */
+export function makeReportedReader(
+  nowMs: number,
+  marksOf: (run: ReportedRun) => RunMarks = () => NO_MARKS,
+): RunReader<ReportedRun> {
+  const statusOf = (run: ReportedRun) => tellReportedStatus(run, nowMs, marksOf(run)).status;
   return {
     names: {
-      text: (run) => [run.task, run.run_id, run.agent_name, run.model, run.outcome, run.codebase_id],
+      text: (run) => {
+        const { tags, note } = marksOf(run);
+        const { task, run_id, agent_name, model, outcome, codebase_id } = run;
+        return [task, run_id, agent_name, model, outcome, codebase_id, ...tags, note];
+      },
       task: (run) => [run.task],
       run: (run) => [run.run_id],
       agent: (run) => listName(run.agent_name),
       model: (run) => listName(run.model),
+      tag: (run) => marksOf(run).tags,
+      note: (run) => listName(marksOf(run).note),
       outcome: (run) => listName(run.outcome),
       project: (run) => [run.project_id],
       framework: (run) => listName(run.framework),
@@ -100,26 +113,42 @@ export function makeReportedReader(nowMs: number): RunReader<ReportedRun> {
       tokens: (run) => run.tokens,
       steps: (run) => run.steps,
       score: (run) => run.max_total_score,
+      feedback: (run) => marksOf(run).feedback_score,
       duration: (run) => (run.is_finished ? run.duration_ms : null),
     },
     started: (run) => run.started_ms,
     finished: (run) => run.finished_ms,
     choices: {
       status: (run, value) => statusOf(run) === value,
-      is: (_run, value) => value === 'reported',
-      has: (run, value) => {
-        if (value === 'monitor') return run.fired !== NOTHING_FIRED;
-        if (value === 'outcome') return run.outcome !== '';
-        return value === 'error' && classifyOutcome(run.outcome) === 'failure';
-      },
+      is: (run, value) => value === 'reported' || marksOf(run).mark === value,
+      has: (run, value) => isHolding(run, marksOf(run), value),
     },
     monitors: (run, monitor) => run.fired[MONITOR_NAMES.indexOf(monitor)] ?? 0,
   };
 }
 
-export function tellReportedStatus(run: ReportedRun, nowMs: number) {
+function isHolding(run: ReportedRun, { mark, tags, note, feedback_score }: RunMarks, value: string): boolean {
+  switch (value) {
+    case 'monitor':
+      return run.fired !== NOTHING_FIRED;
+    case 'outcome':
+      return run.outcome !== '';
+    case 'error':
+      return classifyOutcome(run.outcome) === 'failure';
+    case 'mark':
+      return mark !== null;
+    case 'tag':
+      return tags.length > 0;
+    case 'note':
+      return note !== '';
+    default:
+      return value === 'feedback' && feedback_score !== null;
+  }
+}
+
+export function tellReportedStatus(run: ReportedRun, nowMs: number, { mark }: Pick<RunMarks, 'mark'>) {
   const { is_finished, outcome } = run;
   const reported = { is_finished, outcome };
   const last_ms = run.finished_ms ?? run.started_ms;
-  return tellStatus({ mark: null, reported, captured: null, last_ms }, nowMs);
+  return tellStatus({ mark, reported, captured: null, last_ms }, nowMs);
 }

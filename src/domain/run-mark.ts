@@ -1,6 +1,6 @@
 /**
- * What is said of a captured run from outside its copy: the outcome that a monitor run of its id finished with, and a person's
- * mark. `weighWords` puts both into the verdict on the copy. Pure; any thread.
+ * What is said of a run from outside its copy: the outcome that a monitor run of its id finished with, and a person's marks (good
+ * or bad, tags, a note, a score). `weighWords` puts both into the verdict on the copy. Pure; any thread.
  *
  * A mark overrules how the run went, in both directions. `bad`: the run is not golden, whatever else it is. `good`: failed
  * calls, an unfinished end, a reported failure and monitors do not count. It cannot make up for a copy that is incomplete, out
@@ -11,15 +11,74 @@ import { type GoldenCode, type GoldenReason, type GoldenVerdict, judgeOutcome } 
 export const MARKS = ['good', 'bad'] as const;
 export type RunMark = (typeof MARKS)[number];
 
-/** In `main.mdb`, [run_id] → RunMarkRow. Marks stay when captures or monitor runs expire. */
+/**
+ * In `main.mdb`, [run_id, org_id] → RunMarkRow; [run_id] of captures that belong to the operator. Marks stay when captures or
+ * monitor runs expire, and go when a run is deleted or erased.
+ */
 export const RUN_MARKS = 'run_marks';
+/** In `main.mdb`, [org_id, run_id] → true: which runs an organization has marked. */
+export const RUN_MARKS_BY_ORG = 'run_marks_by_org';
 
-export interface RunMarkRow {
-  mark: RunMark;
+/** A run has so many tags at most, each of so many characters. */
+export const RUN_TAGS = { count: 32, characters: 64 } as const;
+export const RUN_NOTE_CHARACTERS = 4_000;
+/** A tag: no comma, which separates tags in a header, and nothing invisible. */
+export const TAG_PATTERN = /^[^\p{Cc}\p{Cf}\p{Cs}\p{Zl}\p{Zp},]+$/u;
+
+/** What people and their programs say of a run. */
+export interface RunMarks {
+  mark: RunMark | null;
+  tags: readonly string[];
+  /** '' without one. */
+  note: string;
+  /** 0 to 1; null: none. */
+  feedback_score: number | null;
+}
+
+/** As stored. Versions up to 0.1 stored a mark alone. */
+export interface RunMarkRow extends Partial<RunMarks> {
   /** RFC 3339. */
   marked_at: string;
   /** The user, key or operator. */
   marked_by: string;
+}
+
+/** What is left out stays as it was; null takes it away. */
+export interface RunMarkChange {
+  mark?: RunMark | null | undefined;
+  /** Replaces all tags. */
+  tags?: readonly string[] | null | undefined;
+  add_tags?: readonly string[] | null | undefined;
+  remove_tags?: readonly string[] | null | undefined;
+  note?: string | null | undefined;
+  feedback_score?: number | null | undefined;
+}
+
+export const NO_MARKS: RunMarks = { mark: null, tags: [], note: '', feedback_score: null };
+
+export function readMarks(row: RunMarkRow | undefined): RunMarks {
+  if (row === undefined) return NO_MARKS;
+  const { mark = null, tags = [], note = '', feedback_score = null } = row;
+  return { mark, tags, note, feedback_score };
+}
+
+/** @throws RangeError when the run would have too many tags */
+export function changeMarks(before: RunMarks, change: RunMarkChange): RunMarks {
+  const { mark = before.mark, tags = before.tags, note = before.note } = change;
+  const { feedback_score = before.feedback_score, add_tags, remove_tags } = change;
+  const gone = new Set(cleanTags(remove_tags ?? []));
+  const kept = cleanTags([...(tags ?? []), ...(add_tags ?? [])]).filter((tag) => !gone.has(tag));
+  if (kept.length > RUN_TAGS.count) throw new RangeError(`a run has at most ${RUN_TAGS.count} tags`);
+  return { mark, tags: kept, note: (note ?? '').trim(), feedback_score };
+}
+
+/** Each once, without space around it. */
+export function cleanTags(tags: readonly string[]): string[] {
+  return [...new Set(tags.map((tag) => tag.trim()).filter((tag) => tag !== ''))];
+}
+
+export function isUnmarked({ mark, tags, note, feedback_score }: RunMarks): boolean {
+  return mark === null && tags.length === 0 && note === '' && feedback_score === null;
 }
 
 /** To whom captures belong. */
@@ -32,14 +91,16 @@ export interface CaptureOwner {
   owner: { issuer: string; subject: string } | null;
 }
 
-/** What is said of a run from outside its copy; null: nothing. */
-export interface RunWords {
-  /** Of the finished monitor run of its id, if its organization may speak of captures; of several, one that is no success. */
+/** What is said of a run from outside its copy. */
+export interface RunWords extends RunMarks {
+  /**
+   * Of the finished monitor run of its id, if its organization may speak of captures; of several, one that is no success. null:
+   * none.
+   */
   outcome: string | null;
-  mark: RunMark | null;
 }
 
-export const NO_WORDS: RunWords = { outcome: null, mark: null };
+export const NO_WORDS: RunWords = { outcome: null, ...NO_MARKS };
 
 /** What a person's `good` overrules. */
 const OVERRULED: ReadonlySet<GoldenCode> = new Set(['failed_call', 'unfinished', 'outcome', 'monitor_fired']);
@@ -51,7 +112,10 @@ interface WeighedVerdict extends GoldenVerdict {
 }
 
 /** @param found what speaks against the copy */
-export function weighWords(found: readonly GoldenReason[], { outcome, mark }: RunWords): WeighedVerdict {
+export function weighWords(
+  found: readonly GoldenReason[],
+  { outcome, mark }: Pick<RunWords, 'outcome' | 'mark'>,
+): WeighedVerdict {
   const against = judgeOutcome(outcome);
   const all = against === null ? [...found] : [...found, against];
   if (mark === 'bad') all.push({ code: 'marked_bad', words: 'a person marked it bad' });

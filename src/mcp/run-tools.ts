@@ -9,6 +9,7 @@ import { z } from 'zod';
 import { CAPTURES } from '../contract/captures.ts';
 import type { Endpoint } from '../contract/endpoint.ts';
 import { RUN_RECORDS } from '../contract/run-records.ts';
+import type { RunMarks } from '../domain/run-mark.ts';
 import { RUN_QUERY_BOUNDS } from '../domain/run-query/run-query.ts';
 import { ID_CHARACTERS } from '../limits.ts';
 import { type ApiAnswer, answer, type CallApi, type Tool } from './tool-answer.ts';
@@ -36,6 +37,10 @@ const foundRun = z.object({
   errors: z.number().nullable().describe('Failed calls and tools; null: not known'),
   tools: z.array(z.string()).describe('Tools that were called'),
   outcome: z.string(),
+  mark: z.string().nullable().describe("A person's: good or bad"),
+  tags: z.array(z.string()),
+  note: z.string().describe("A person's; empty without one"),
+  feedback_score: z.number().nullable(),
 });
 
 const cursor = z.string().nullable().describe('Pass it to go on; null: that is all');
@@ -167,6 +172,7 @@ function tellCaptured(run: CapturedPage['runs'][number]): FoundRun {
     errors: run.is_captured ? run.errors : null,
     tools: run.tools.slice(0, NAMED_TOOLS),
     outcome: run.outcome ?? '',
+    ...tellMarks(run),
   };
 }
 
@@ -185,7 +191,12 @@ function tellReported(run: ReportedRun): FoundRun {
     errors: null,
     tools: [],
     outcome: run.outcome,
+    ...tellMarks(run),
   };
+}
+
+function tellMarks({ mark, tags, note, feedback_score }: Pick<ReportedRun, keyof RunMarks>) {
+  return { mark, tags, note: cut(note), feedback_score };
 }
 
 function tellConversation({ run, turns, next_cursor }: Conversation) {

@@ -78,6 +78,8 @@ interface ErasureOptions {
 
 export interface ErasureReport {
   exchanges: number;
+  /** Runs that were named: the one of the target, and its child runs. */
+  run_ids: string[];
   /** Number of rewritten files. */
   files: number;
   attachments: number;
@@ -161,6 +163,7 @@ class Erasure {
     const all = new Set(files.flatMap(({ erased }) => [...erased]));
     const report = {
       exchanges: all.size,
+      run_ids: [...runs],
       files: 0,
       attachments: 0,
       unreadable: this.#unreadable,

@@ -8,7 +8,16 @@ import { existsSync } from 'node:fs';
 import type { ReportedRun } from '../domain/reported-run.ts';
 import { ReportedRuns } from '../domain/reported-runs.ts';
 import { RUN_LISTS } from '../domain/run-list.ts';
-import { NO_WORDS, RUN_MARKS, type RunMark, type RunMarkRow, type RunWords } from '../domain/run-mark.ts';
+import {
+  isUnmarked,
+  NO_MARKS,
+  NO_WORDS,
+  RUN_MARKS,
+  type RunMarkRow,
+  type RunMarks,
+  type RunWords,
+  readMarks,
+} from '../domain/run-mark.ts';
 import { RUN_OUTCOMES, RUNS, type RunRow } from '../domain/run-rows.ts';
 import { checkFileHead } from './lmdb/file-head.ts';
 import type { DatabasePaths } from './lmdb/stores.ts';
@@ -58,7 +67,7 @@ class FolderWords {
   /** Number of organizations with runs, whether their outcomes count or not. */
   #organizations = 0;
   #organizationsUntil = 0;
-  #marks: ReadonlyMap<string, RunMark> = new Map();
+  #marks: ReadonlyMap<string, RunMarks> = new Map();
   #marksUntil = 0;
 
   constructor(paths: DatabasePaths, speaks: SpeaksOfCaptures) {
@@ -84,8 +93,8 @@ class FolderWords {
 
   /** Calls `tell` for each run with an outcome or a mark. */
   tellAll(tell: (runId: string, said: Partial<RunWords>) => void): void {
-    const { runs: runsPath, main: mainPath } = this.#paths;
-    const [runs, main] = [this.#openRuns(), this.#openMain()];
+    const { runs: runsPath } = this.#paths;
+    const runs = this.#openRuns();
     if (runs !== null)
       read(runsPath, () => {
         for (const { row, value } of runs.range<string>(RUN_OUTCOMES, { prefix: [] }))
@@ -93,18 +102,30 @@ class FolderWords {
         if (isListed(runs, OUTCOME_LISTING)) return;
         for (const [runId, outcome] of this.#goOver(runs)) tell(runId, { outcome });
       });
-    if (main !== null)
-      read(mainPath, () => {
-        for (const { row, value } of main.range<RunMarkRow>(RUN_MARKS, { prefix: [] }))
-          tell(row[0] as string, { mark: value.mark });
-      });
+    for (const [runId, marks] of this.#readMarks([])) tell(runId, marks);
   }
 
-  markOf(runId: string): RunMark | null {
-    const { main: path } = this.#paths;
+  /** As of now; null: the run has none. */
+  marksNow(runId: string): RunMarks | null {
+    return this.#readMarks([runId]).get(runId) ?? null;
+  }
+
+  /** The marks of runs that count for captured ones; of several, what was said last. @param prefix of the keys */
+  #readMarks(prefix: readonly string[]): Map<string, RunMarks> {
+    const marks = new Map<string, RunMarks>();
     const main = this.#openMain();
-    if (main === null) return null;
-    return read(path, () => main.get<RunMarkRow>(RUN_MARKS, [runId])?.mark ?? null);
+    if (main === null) return marks;
+    return read(this.#paths.main, () => {
+      const last = new Map<string, string>();
+      for (const { row, value } of main.range<RunMarkRow>(RUN_MARKS, { prefix })) {
+        const [runId, org = ''] = row as string[];
+        if (org !== '' && !this.#isHeard(org)) continue;
+        if ((last.get(runId!) ?? '') > value.marked_at) continue;
+        last.set(runId!, value.marked_at);
+        marks.set(runId!, readMarks(value));
+      }
+      return marks;
+    });
   }
 
   /**
@@ -134,7 +155,7 @@ class FolderWords {
   }
 
   /** The marks as of the last {@link followReported}. */
-  get marks(): ReadonlyMap<string, RunMark> {
+  get marks(): ReadonlyMap<string, RunMarks> {
     return this.#marks;
   }
 
@@ -142,14 +163,7 @@ class FolderWords {
     const now = performance.now();
     if (this.#marks.size > LISTED_EACH_TIME.marks && now < this.#marksUntil) return;
     this.#marksUntil = now + REMEMBERED_MS;
-    const marks = new Map<string, RunMark>();
-    const main = this.#openMain();
-    if (main !== null)
-      read(this.#paths.main, () => {
-        for (const { row, value } of main.range<RunMarkRow>(RUN_MARKS, { prefix: [] }))
-          marks.set(row[0] as string, value.mark);
-      });
-    this.#marks = marks;
+    this.#marks = this.#readMarks([]);
   }
 
   /** Finds the organizations whose runs count. */
@@ -230,9 +244,9 @@ export class StoredRunWords {
     const outcomes = this.#folders
       .map((folder) => folder.outcomeOf(runId))
       .filter((outcome) => outcome !== null);
-    let mark: RunMark | null = null;
-    for (const folder of this.#folders) mark ??= folder.markOf(runId);
-    return { outcome: outcomes.length === 0 ? null : worst(outcomes), mark };
+    let marks: RunMarks | null = null;
+    for (const folder of this.#folders) marks ??= folder.marksNow(runId);
+    return { outcome: outcomes.length === 0 ? null : worst(outcomes), ...(marks ?? NO_MARKS) };
   }
 
   /**
@@ -243,11 +257,12 @@ export class StoredRunWords {
   all(runs: { find(runId: string): unknown }): Map<string, RunWords> {
     const words = new Map<string, RunWords>();
     for (const folder of this.#folders)
-      folder.tellAll((runId, { outcome = null, mark = null }) => {
+      folder.tellAll((runId, { outcome = null, ...said }) => {
         if (runs.find(runId) === undefined) return;
         const known = words.get(runId) ?? NO_WORDS;
         const both = [known.outcome, outcome].filter((told) => told !== null);
-        words.set(runId, { outcome: both.length === 0 ? null : worst(both), mark: known.mark ?? mark });
+        const marks = isUnmarked(known) ? { ...marksIn(known), ...said } : marksIn(known);
+        words.set(runId, { outcome: both.length === 0 ? null : worst(both), ...marks });
       });
     return words;
   }
@@ -294,18 +309,22 @@ export class StoredRunWords {
     return undefined;
   }
 
-  /** A mark as of the last {@link followReported}. */
-  markOf(runId: string): RunMark | null {
+  /** Marks as of the last {@link followReported}. */
+  marksOf(runId: string): RunMarks {
     for (const folder of this.#folders) {
-      const mark = folder.marks.get(runId);
-      if (mark !== undefined) return mark;
+      const marks = folder.marks.get(runId);
+      if (marks !== undefined) return marks;
     }
-    return null;
+    return NO_MARKS;
   }
 
   async close(): Promise<void> {
     await Promise.all(this.#folders.map((folder) => folder.close()));
   }
+}
+
+function marksIn({ mark, tags, note, feedback_score }: RunMarks): RunMarks {
+  return { mark, tags, note, feedback_score };
 }
 
 /** An outcome other than success, if there is one. */

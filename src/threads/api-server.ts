@@ -23,7 +23,7 @@ import type { Checks } from '../api/pipeline.ts';
 import { Retention } from '../api/retention.ts';
 import { UnfinishedDeletions } from '../api/unfinished-deletions.ts';
 import { KeyUses } from '../auth/key-uses.ts';
-import { identifyOwner } from '../auth/owner.ts';
+import { identifyOwner, readCaptureOwner } from '../auth/owner.ts';
 import { Revocations } from '../auth/revocations.ts';
 import { openBilling } from '../billing/open-billing.ts';
 import { ConfigError } from '../config/config-error.ts';
@@ -319,7 +319,7 @@ async function listen(
         student: () => reportStudent(config.relegation),
         nameAgent: (agent, name) => renameAgent(config.relegation, agent, name),
         main: stores.main,
-        org_id: config.operators.org,
+        owner: readCaptureOwner(config),
         operators: openOperators(config, checks),
       },
       public_url: config.api.public_url,

@@ -525,6 +525,24 @@ describe('what operators read', () => {
     const overruled = JSON.parse(await service.run('inspect', '--run', 'run-two', '--json'));
     expect(overruled.run).toMatchObject({ golden: true, mark: 'good', outcome: 'failure: Error' });
     expect(await service.run('runs', 'mark', 'run-two', 'clear')).toBe('run-two has no mark\n');
+    const told = await service.run(
+      'runs',
+      'mark',
+      'run-two',
+      '--tag',
+      'night',
+      '--tag',
+      'x',
+      '--note',
+      'see 3',
+    );
+    expect(told).toBe('run-two has no mark; tags: night, x; note: see 3\n');
+    expect(await runTwo()).toMatchObject({ tags: ['night', 'x'], note: 'see 3', mark: null });
+    expect(ids(await list('?q=tag:night'))).toEqual(['run-two']);
+    const v1 = `/v1/runs/run-two/marks?org_id=${org}`;
+    const cleared = await call(service, STATIC_KEY, 'POST', v1, { org_id: org, tags: [], note: '' });
+    expect(cleared.body).toMatchObject({ tags: [], note: '', mark: null });
+    expect(await runTwo()).toMatchObject({ tags: [], note: '' });
     expect(await runTwo()).toMatchObject({ golden: false, mark: null });
     await mark('good');
 
@@ -536,7 +554,7 @@ describe('what operators read', () => {
       before: { mark: null },
       after: { mark: 'good' },
     });
-    expect(entries).toHaveLength(5);
+    expect(entries).toHaveLength(7);
   });
 
   it('counts a run whose answer the next request repeats in another way, once, and shows both sides', async () => {

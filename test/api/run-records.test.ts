@@ -53,6 +53,76 @@ beforeAll(async () => {
 });
 afterAll(() => api[Symbol.asyncDispose]());
 
+describe('marks of a run', () => {
+  const path = (id: string) => `/v1/runs/${id}/marks`;
+  const search = async (q: string) => idsOf(await listAll(`q=${encodeURIComponent(q)}`));
+
+  it('are merged, found by a query, shown in lists, and taken away', async () => {
+    expect((await api.get(path('first'))).body).toEqual({
+      run_id: 'first',
+      mark: null,
+      tags: [],
+      note: '',
+      feedback_score: null,
+      marked_at: null,
+      marked_by: null,
+    });
+    const said = { tags: ['night', 'flaky'], note: 'see line 3', feedback_score: 0.25 };
+    expect((await api.post(path('first'), said)).body).toMatchObject({ ...said, mark: null });
+    const changed = await api.post(path('first'), {
+      mark: 'bad',
+      add_tags: ['slow'],
+      remove_tags: ['night'],
+    });
+    expect(changed).toMatchObject({ status: 200, body: { mark: 'bad', tags: ['flaky', 'slow'] } });
+    for (const q of [
+      'tag:flaky',
+      'tag:=slow',
+      'has:tag',
+      'note:"line 3"',
+      'feedback:<0.5',
+      'is:bad',
+      'has:mark',
+    ])
+      expect(await search(q), q).toEqual(['first']);
+    expect(await search('status:failed sort:started')).toEqual(['looping', 'first']);
+    expect(await search('tag:night')).toEqual([]);
+    const { body } = await api.get('/v1/monitor/runs/first');
+    expect(body).toMatchObject({ mark: 'bad', tags: ['flaky', 'slow'], state: 'failed', ended_by: 'person' });
+    expect(await api.delete(path('first'))).toBe(204);
+    expect(await search('has:tag')).toEqual([]);
+    expect((await api.get(path('first'))).body.marked_at).toBeNull();
+  });
+
+  it('refuse what is no mark, and a run that is not there', async () => {
+    const many = Array.from({ length: 20 }, (_, at) => `tag-${at}`);
+    for (const wrong of [
+      {},
+      { mark: 'fine' },
+      { tags: 'one' },
+      { tags: ['a,b'] },
+      { tags: [''] },
+      { tags: ['x'.repeat(65)] },
+      { feedback_score: 2 },
+      { note: 'x'.repeat(4_001) },
+      { tags: many, add_tags: many.map((tag) => `more-${tag}`) },
+    ])
+      expect((await api.post(path('first'), wrong)).status, JSON.stringify(wrong)).toBe(422);
+    expect((await api.post(path('none'), { mark: 'good' })).status).toBe(404);
+    expect((await api.get(path('none'))).status).toBe(404);
+    expect(await api.delete(path('none'))).toBe(404);
+  });
+
+  it('go with the run', async () => {
+    await makeRun('marked', {}, [], 'success');
+    expect((await api.post(path('marked'), { tags: ['gone'] })).status).toBe(200);
+    expect(await api.delete(`${RUNS}/marked`)).toBe(204);
+    await makeRun('marked', {}, [], 'success');
+    expect((await api.get(path('marked'))).body.tags).toEqual([]);
+    expect(await api.delete(`${RUNS}/marked`)).toBe(204);
+  });
+});
+
 describe('a query over runs', () => {
   const search = async (q: string, rest = ''): Promise<string[]> =>
     idsOf(await listAll(`q=${encodeURIComponent(q)}${rest}`));

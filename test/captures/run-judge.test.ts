@@ -17,10 +17,9 @@ import { MadeSource } from './made-run.ts';
 const TASK = 'Make the tests of the parser pass.';
 /** The words of every run. */
 function saying(wordsOf: () => RunWords): SaidOfRuns {
-  const markOf = () => wordsOf().mark;
   return {
     wordsOf,
-    markOf,
+    marksOf: wordsOf,
     reportedOf: () => undefined,
     reported: () => [],
     version: 0,
@@ -145,13 +144,13 @@ describe('a run', () => {
   });
 
   it('is what a person says it is, as far as its copy allows', async () => {
-    const marked = (mark: RunMark): RunWords => ({ outcome: 'failure: Error', mark });
+    const marked = (mark: RunMark): RunWords => ({ ...NO_WORDS, outcome: 'failure: Error', mark });
     const source = new MadeSource();
     addLoop(source, 'loop');
     expect(await judgeEverywhere(source, 'loop', marked('good'))).toMatchObject({ golden: true });
     expect((await judgeEverywhere(source, 'loop', marked('bad'))).codes).toContain('marked_bad');
     expect(
-      (await judgeEverywhere(source, 'loop', { outcome: 'failure: Error', mark: null })).codes,
+      (await judgeEverywhere(source, 'loop', { ...NO_WORDS, outcome: 'failure: Error' })).codes,
     ).toContain('outcome');
     const differs = new MadeSource();
     addRun(differs, 'run', [{ ...READ, echo: [call('toolu_1', 'read', {})] }, DONE]);
@@ -162,7 +161,7 @@ describe('a run', () => {
     const source = new MadeSource();
     addRun(source, 'run', [READ]);
     expect((await judgeEverywhere(source, 'run')).codes).toEqual(['unfinished']);
-    const good = await judgeEverywhere(source, 'run', { outcome: null, mark: 'good' });
+    const good = await judgeEverywhere(source, 'run', { ...NO_WORDS, mark: 'good' });
     expect(good.golden).toBe(true);
   });
 });
@@ -187,7 +186,7 @@ describe('the list of the dashboard', () => {
     const source = new MadeSource();
     addRun(source, 'run', [READ]);
     let mark: RunMark | null = null;
-    const runs = new CapturedRuns({ said: saying(() => ({ outcome: null, mark })) });
+    const runs = new CapturedRuns({ said: saying(() => ({ ...NO_WORDS, mark })) });
     for (const record of source.records) runs.add(record);
     const show = () => runs.row(source, 'run', () => true, 0)!;
     expect(show()).toMatchObject({ golden: false, reasons: [{ code: 'unfinished' }] });

@@ -197,13 +197,13 @@ describe('traceRun', () => {
   it('believes the monitor run that says otherwise', () => {
     const source = new MadeSource();
     addToolLoop(source, 'mend-1', true);
-    const failed = traceAll(source, { ...NOTHING, words: { outcome: 'failure_tests', mark: null } })[0];
+    const failed = traceAll(source, { ...NOTHING, words: { ...NO_WORDS, outcome: 'failure_tests' } })[0];
     expect(failed.outcome).toBe('failure_tests');
     expect(failed.provenance).toMatchObject({ complete: true, supports_universal_claims: false });
     expect(failed.provenance.reasons).toEqual([
       { code: 'outcome', words: 'the monitor run of this id finished with the outcome "failure_tests"' },
     ]);
-    const succeeded = traceAll(source, { ...NOTHING, words: { outcome: 'success', mark: null } })[0];
+    const succeeded = traceAll(source, { ...NOTHING, words: { ...NO_WORDS, outcome: 'success' } })[0];
     expect(succeeded.provenance.supports_universal_claims).toBe(true);
   });
 

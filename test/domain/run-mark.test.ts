@@ -1,7 +1,7 @@
 /** The verdict on a copy, with an outcome and a person's mark. */
 import { describe, expect, it } from 'vitest';
 import type { GoldenCode, GoldenReason } from '../../src/domain/golden.ts';
-import { weighWords } from '../../src/domain/run-mark.ts';
+import { changeMarks, NO_MARKS, RUN_TAGS, weighWords } from '../../src/domain/run-mark.ts';
 
 const reason = (code: GoldenCode): GoldenReason => ({ code, words: code });
 const codes = (reasons: readonly GoldenReason[]) => reasons.map(({ code }) => code);
@@ -34,5 +34,26 @@ describe('weighWords', () => {
     const kept = weighWords([...lacks, ...more], good);
     expect(codes(kept.reasons)).toEqual(codes([...lacks, ...more]));
     expect(kept.golden).toBe(false);
+  });
+});
+
+describe('changeMarks', () => {
+  const marked = { mark: 'good', tags: ['a', 'b'], note: 'fine', feedback_score: 1 } as const;
+
+  it('keeps what a change leaves out, and takes away what it says null of', () => {
+    expect(changeMarks(marked, {})).toEqual(marked);
+    expect(changeMarks(marked, { note: null, feedback_score: null, mark: null, tags: null })).toEqual(
+      NO_MARKS,
+    );
+    expect(changeMarks(marked, { note: ' ' }).note).toBe('');
+    expect(changeMarks(marked, { feedback_score: 0 }).feedback_score).toBe(0);
+  });
+
+  it('replaces, adds and removes tags, each once and without space around it', () => {
+    expect(changeMarks(marked, { tags: [' c', 'c', ' '] }).tags).toEqual(['c']);
+    expect(changeMarks(marked, { add_tags: ['b', 'c'], remove_tags: ['a '] }).tags).toEqual(['b', 'c']);
+    const many = Array.from({ length: RUN_TAGS.count }, (_, at) => `tag ${at}`);
+    expect(changeMarks(marked, { tags: many }).tags).toHaveLength(RUN_TAGS.count);
+    expect(() => changeMarks(marked, { add_tags: many })).toThrow('at most 32 tags');
   });
 });

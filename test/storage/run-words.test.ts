@@ -3,12 +3,12 @@ import { mkdirSync, mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, it } from 'vitest';
-import type { CaptureOwner } from '../../src/domain/run-mark.ts';
+import { type CaptureOwner, NO_WORDS, RUN_MARKS } from '../../src/domain/run-mark.ts';
 import { RUN_OUTCOMES, RUNS } from '../../src/domain/run-rows.ts';
 import { listAudit } from '../../src/storage/accounts/audit.ts';
 import { speaksOfCaptures } from '../../src/storage/accounts/capture-owner.ts';
 import { createOrganization } from '../../src/storage/accounts/organizations.ts';
-import { markRun } from '../../src/storage/accounts/run-marks.ts';
+import { forgetErasedMarks, listRunMarks, markRun } from '../../src/storage/accounts/run-marks.ts';
 import { createUser } from '../../src/storage/accounts/users.ts';
 import { writeBackup } from '../../src/storage/backup.ts';
 import { closeStores, databasePaths, openStores } from '../../src/storage/lmdb/stores.ts';
@@ -61,11 +61,7 @@ it('finds outcomes of an earlier version before they are listed by id, and the s
   await oldRun('acme', 'one', 'finished', 'success');
   await oldRun('beta', 'one', 'finished', 'failure: Error');
   await oldRun('acme', 'two', 'running', '');
-  const expected = [
-    { outcome: 'failure: Error', mark: null },
-    { outcome: null, mark: null },
-    { outcome: null, mark: null },
-  ];
+  const expected = [{ ...NO_WORDS, outcome: 'failure: Error' }, NO_WORDS, NO_WORDS];
   expect(await ask([dir], 'one', 'two', 'none')).toEqual(expected);
   await listOldRows(stores.runs, OUTCOME_LISTING, () => false);
   expect(await ask([dir], 'one', 'two', 'none')).toEqual(expected);
@@ -75,19 +71,23 @@ it('finds outcomes of an earlier version before they are listed by id, and the s
 it('tells what is said of all captured runs, and nothing of others', async () => {
   await oldRun('acme', 'one', 'finished', 'success');
   await oldRun('acme', 'other', 'finished', 'success');
-  await stores.main.transact((tx) => markRun(tx, ACTOR, 0, { run_id: 'two', mark: 'bad', org_id: 'acme' }));
+  await stores.main.transact((tx) =>
+    markRun(tx, ACTOR, 0, { run_id: 'two', org_id: '', log_org: 'acme' }, { mark: 'bad' }),
+  );
   const words = new StoredRunWords([databasePaths(join(dir, 'nothing')), databasePaths(dir)], () => true);
   const captured = { find: (runId: string) => (runId === 'other' ? undefined : runId) };
   expect([...words.all(captured)]).toEqual([
-    ['one', { outcome: 'success', mark: null }],
-    ['two', { outcome: null, mark: 'bad' }],
+    ['one', { ...NO_WORDS, outcome: 'success' }],
+    ['two', { ...NO_WORDS, mark: 'bad' }],
   ]);
   await words.close();
 });
 
 it('logs each change of a mark once, and takes it away', async () => {
   const mark = (word: 'good' | 'bad' | null) =>
-    stores.main.transact((tx) => markRun(tx, ACTOR, 0, { run_id: 'one', mark: word, org_id: 'acme' }));
+    stores.main.transact((tx) =>
+      markRun(tx, ACTOR, 0, { run_id: 'one', org_id: '', log_org: 'acme' }, { mark: word }),
+    );
   expect(await mark('good')).toMatchObject({ mark: 'good', marked_by: 'usr_ann' });
   await mark('good');
   await mark('bad');
@@ -95,18 +95,55 @@ it('logs each change of a mark once, and takes it away', async () => {
   const { items } = listAudit(stores.main, 'acme', { limit: 10, offset: 0 });
   const changes = items.map(({ before, after }) => [before?.mark, after?.mark]);
   expect(new Set(changes.map(String))).toEqual(new Set(['bad,', ',good', 'good,bad']));
-  expect(await ask([dir], 'one')).toEqual([{ outcome: null, mark: null }]);
+  expect(await ask([dir], 'one')).toEqual([NO_WORDS]);
+});
+
+it('reads marks that an earlier version stored, and of several organizations what was said last by one that is heard', async () => {
+  const legacy = { mark: 'good', marked_at: '2026-01-01T00:00:00.000Z', marked_by: 'usr_ann' };
+  const say = (org_id: string, nowMs: number, tags: string[]) =>
+    stores.main.transact((tx) => markRun(tx, ACTOR, nowMs, { run_id: 'one', org_id, log_org: '' }, { tags }));
+  await stores.main.transact((tx) => tx.write({ op: 'put', table: RUN_MARKS, row: ['one'], value: legacy }));
+  expect(await ask([dir], 'one')).toEqual([{ ...NO_WORDS, mark: 'good' }]);
+  const year = Date.UTC(2026, 5);
+  await say('acme', year, ['acme']);
+  await say('beta', year + 1, ['beta']);
+  const heard: CaptureOwner = { org: 'acme', emails: [], owner: null };
+  expect(await askAs(heard, [dir], 'one', 'on')).toEqual([{ ...NO_WORDS, tags: ['acme'] }, NO_WORDS]);
+});
+
+it('forgets the marks of erased captures, and not those of organizations that do not speak of them', async () => {
+  const say = (run_id: string, org_id: string) =>
+    stores.main.transact((tx) => markRun(tx, ACTOR, 1, { run_id, org_id, log_org: '' }, { tags: [org_id] }));
+  for (const org_id of ['', 'acme', 'other']) await say('one', org_id);
+  await say('one-more', 'acme');
+  await forgetErasedMarks(stores.main, ['one'], (org_id) => org_id === 'acme');
+  const left = [...stores.main.range(RUN_MARKS, { prefix: [] })].map(({ row }) => row);
+  expect(left).toEqual([
+    ['one', 'other'],
+    ['one-more', 'acme'],
+  ]);
+  expect([...listRunMarks(stores.main, 'acme', 10)].map(([run_id]) => run_id)).toEqual(['one-more']);
 });
 
 it('has marks in a backup', async () => {
-  await stores.main.transact((tx) => markRun(tx, ACTOR, 0, { run_id: 'one', mark: 'good', org_id: '' }));
+  await stores.main.transact((tx) =>
+    markRun(
+      tx,
+      ACTOR,
+      0,
+      { run_id: 'one', org_id: '', log_org: '' },
+      { mark: 'good', tags: ['flaky'], note: 'see the log' },
+    ),
+  );
   const backup = join(dir, 'backup');
   const restored = join(dir, 'restored');
   mkdirSync(restored);
   const places = (data_dir: string) => ({ data_dir, capture_db: join(data_dir, 'capture.mdb') });
   await writeBackup(places(dir), backup, () => {}, 0);
   await restoreBackup(backup, places(restored), () => {});
-  expect(await ask([restored], 'one')).toEqual([{ outcome: null, mark: 'good' }]);
+  expect(await ask([restored], 'one')).toEqual([
+    { ...NO_WORDS, mark: 'good', tags: ['flaky'], note: 'see the log' },
+  ]);
 });
 
 it.each([
@@ -143,5 +180,5 @@ it.each([
   ]);
   expect(await failedFor({ org: tenant, owner: identity, emails: ['ops@example.com'] })).toEqual([tenant]);
   // Another organization's failure does not count beside the success of one that may speak.
-  expect(await ask([dir], 'one')).toEqual([{ outcome: 'success', mark: null }]);
+  expect(await ask([dir], 'one')).toEqual([{ ...NO_WORDS, outcome: 'success' }]);
 });

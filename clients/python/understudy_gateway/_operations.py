@@ -23,6 +23,9 @@ OPERATIONS: Dict[str, Tuple[str, str, bool]] = {
     "read_run": ("GET", "/v1/monitor/runs/{id}", True),
     "list_run_steps": ("GET", "/v1/monitor/runs/{id}/steps", True),
     # A second deletion could delete a run that was started in between, or answer 404.
+    "read_run_marks": ("GET", "/v1/runs/{id}/marks", True),
+    "mark_run": ("POST", "/v1/runs/{id}/marks", True),
+    "clear_run_marks": ("DELETE", "/v1/runs/{id}/marks", True),
     "delete_run": ("DELETE", "/v1/monitor/runs/{id}", False),
     "evaluate": ("POST", "/v1/monitors/evaluate", False),
     "submit_trace": ("POST", "/v1/traces", True),

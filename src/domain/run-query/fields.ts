@@ -15,7 +15,9 @@ const RUN_HOLDINGS = [
   'monitor',
   'outcome',
   'mark',
+  'tag',
   'note',
+  'feedback',
   'cost',
   'gap',
   'session',
@@ -25,7 +27,7 @@ const RUN_HOLDINGS = [
 const RUN_KINDS = ['agent', ...CHILD_KINDS] as const;
 
 const NAME_FIELDS = {
-  text: 'Words anywhere in what the list knows of a run: its task, id, notes, models, tools and outcome',
+  text: 'Words anywhere in what the list knows of a run: its task, id, tags, notes, models, tools and outcome',
   task: "The user's first words",
   run: "The run's id",
   session: "The client's session",
@@ -34,7 +36,8 @@ const NAME_FIELDS = {
   model: 'A model that answered',
   provider: 'An upstream that answered',
   tool: 'A tool that the agent called',
-  note: 'A note of the gateway (`GW_NOTE`)',
+  tag: 'A tag of the run',
+  note: 'A note of the gateway (`GW_NOTE`), or of a person',
   outcome: 'The reported outcome',
   reason: 'Why a run is not golden, such as `failed_call` or `seq_gap`',
   project: "The reported run's project",
@@ -57,6 +60,7 @@ const NUMBER_FIELDS = {
   errors: 'Failed calls, and results of tools that failed',
   aborted: 'Exchanges that one side broke off',
   score: 'The highest total score of the monitors, 0 to 1',
+  feedback: 'The feedback score, 0 to 1',
 } as const;
 
 const DURATION_FIELDS = { duration: 'From the beginning of the run to its last answer or its end' } as const;

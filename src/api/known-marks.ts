@@ -1,0 +1,42 @@
+/**
+ * What people said of an organization's runs, in memory, so that a query over all runs reads no database. Server threads.
+ *
+ * Bound: MARKED_RUNS an organization, of the organizations whose runs are in memory (searched-runs.ts).
+ */
+import type { RunMarks } from '../domain/run-mark.ts';
+import { listRunMarks } from '../storage/accounts/run-marks.ts';
+import type { TableReader } from '../storage/tables.ts';
+
+/** Marked runs of one organization that queries know. Further ones match no query for marks, tags and notes. */
+const MARKED_RUNS = 50_000;
+/** Up to so many are read for each query; more of them are remembered for a while. */
+const READ_EACH_TIME = 500;
+const REMEMBERED_MS = 5_000;
+
+interface OrganizationMarks {
+  marks: ReadonlyMap<string, RunMarks>;
+  until_ms: number;
+}
+
+export class KnownMarks {
+  readonly #main: TableReader;
+  readonly #organizations = new Map<string, OrganizationMarks>();
+
+  constructor(main: TableReader) {
+    this.#main = main;
+  }
+
+  /** By run. */
+  of(orgId: string): ReadonlyMap<string, RunMarks> {
+    const known = this.#organizations.get(orgId);
+    if (known !== undefined && known.marks.size > READ_EACH_TIME && performance.now() < known.until_ms)
+      return known.marks;
+    const marks = new Map(listRunMarks(this.#main, orgId, MARKED_RUNS));
+    this.#organizations.set(orgId, { marks, until_ms: performance.now() + REMEMBERED_MS });
+    return marks;
+  }
+
+  forget(orgId: string): void {
+    this.#organizations.delete(orgId);
+  }
+}

@@ -1,0 +1,128 @@
+/** Handlers of `contract/run-marks.ts`: what is said of a run. Server threads. */
+import type { z } from 'zod';
+import type { HandlersOf } from '../contract/handler.ts';
+import type { RUN_MARKS_API, runMarks } from '../contract/run-marks.ts';
+import { valueViolation } from '../contract/violation.ts';
+import type { AuditActor } from '../domain/account.ts';
+import type { CaptureAsker } from '../domain/captured-run.ts';
+import { maskSecrets } from '../domain/patterns/text.ts';
+import { type CaptureOwner, type RunMarkChange, type RunMarkRow, readMarks } from '../domain/run-mark.ts';
+import { RUN_STARTS } from '../domain/run-rows.ts';
+import type { Tenant } from '../domain/tenant.ts';
+import { CatalogueError } from '../errors.ts';
+import { type Clock, systemClock } from '../std/clock.ts';
+import { speaksOfCaptures } from '../storage/accounts/capture-owner.ts';
+import { findRunMarks, type MarkedRun, markRun } from '../storage/accounts/run-marks.ts';
+import type { Stores } from '../storage/stores.ts';
+import type { Tables } from '../storage/tables.ts';
+import type { DeletedView } from './deleted-scopes.ts';
+import { findRun } from './run-records.ts';
+import { tenantAuditActor } from './tenant-audit.ts';
+
+interface MarkServices {
+  stores: Stores;
+  deleted: DeletedView;
+  /** Absent: nothing is captured here. */
+  captures?: { reader: CaptureAsker; owner: CaptureOwner };
+}
+
+/** All of it away. */
+const CLEARED: RunMarkChange = { mark: null, tags: null, note: null, feedback_score: null };
+
+export function runMarkHandlers(
+  services: MarkServices,
+  clock: Clock = systemClock,
+): HandlersOf<typeof RUN_MARKS_API> {
+  const { main } = services.stores;
+  return {
+    readRunMarks: async ({ tenant, params }) => {
+      const run = await findMarkable(services, tenant, params.id);
+      return { body: showMarks(run.run_id, findRunMarks(main, run)) };
+    },
+    markRun: async ({ tenant, params, body, request }) => {
+      const actor = tenantAuditActor(tenant, request);
+      const change = readMarkChange(body);
+      const run = await findMarkable(services, tenant, params.id);
+      const about = { ...run, log_org: tenant.org_id };
+      return { body: showMarks(run.run_id, await writeMarks(main, actor, clock.wallMs(), about, change)) };
+    },
+    clearRunMarks: async ({ tenant, params, request }) => {
+      const actor = tenantAuditActor(tenant, request);
+      const run = await findMarkable(services, tenant, params.id);
+      await writeMarks(main, actor, clock.wallMs(), { ...run, log_org: tenant.org_id }, CLEARED);
+      return { status: 204 };
+    },
+  };
+}
+
+/**
+ * A run of the organization: one that it reported, or a captured one if the organization speaks of captures.
+ * @throws CatalogueError `not_found`, the same for a run that does not exist and for one of others; `unavailable`
+ */
+async function findMarkable(
+  { stores, deleted, captures }: MarkServices,
+  tenant: Tenant,
+  run_id: string,
+): Promise<MarkedRun> {
+  const { org_id } = tenant;
+  const run = { org_id, run_id };
+  const isReported = stores.runs.get(RUN_STARTS, [org_id, run_id]) !== undefined;
+  if (isReported || captures === undefined || !speaksOfCaptures(stores.main, captures.owner, org_id)) {
+    findRun(stores.runs, tenant, run_id, deleted);
+    return run;
+  }
+  const answer = await captures.reader.ask({ name: 'run', run_id, limit: 1, after: null });
+  if (answer.type === 'refused') throw new CatalogueError('unavailable', answer.detail);
+  if (answer.type !== 'json') throw new CatalogueError('not_found', 'Run not found');
+  const row = (JSON.parse(Buffer.from(answer.json).toString()) as { run: { is_captured: boolean } }).run;
+  // A reported run of another organization is not theirs.
+  if (!row.is_captured) throw new CatalogueError('not_found', 'Run not found');
+  return run;
+}
+
+/** Secrets masked. @throws SchemaViolation when nothing is said */
+export function readMarkChange(body: RunMarkChange): RunMarkChange {
+  const { tags, add_tags, remove_tags, note, mark, feedback_score } = body;
+  const change: RunMarkChange = {
+    mark,
+    tags: maskTags(tags),
+    add_tags: maskTags(add_tags),
+    remove_tags: maskTags(remove_tags),
+    note: note == null ? note : maskSecrets(note),
+    feedback_score,
+  };
+  if (Object.values(change).every((value) => value === undefined))
+    throw valueViolation(
+      ['body'],
+      'say something of the run: mark, tags, add_tags, remove_tags, note or feedback_score',
+      body,
+    );
+  return change;
+}
+
+function maskTags(tags: readonly string[] | null | undefined) {
+  return tags == null ? tags : tags.map(maskSecrets);
+}
+
+/** @throws SchemaViolation when the run would have too many tags */
+export async function writeMarks(
+  main: Tables,
+  actor: AuditActor,
+  nowMs: number,
+  run: MarkedRun & { log_org: string },
+  change: RunMarkChange,
+): Promise<RunMarkRow | undefined> {
+  try {
+    return (await main.transact((tx) => markRun(tx, actor, nowMs, run, change))) ?? undefined;
+  } catch (thrown) {
+    if (thrown instanceof RangeError)
+      throw valueViolation(['body', 'add_tags'], thrown.message, change.add_tags ?? change.tags);
+    throw thrown;
+  }
+}
+
+export function showMarks(run_id: string, row: RunMarkRow | undefined): z.output<typeof runMarks> {
+  const { tags, ...marks } = readMarks(row);
+  const { marked_at = null, marked_by = null } = row ?? {};
+  return { run_id, ...marks, tags: [...tags], marked_at, marked_by };
+}
