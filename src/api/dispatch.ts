@@ -221,8 +221,8 @@ export class Router {
   }
 
   /**
-   * A HEAD is answered as its GET (the server leaves the body out), a trailing slash as if it were not there; what
-   * stands literally in a path goes before a parameter.
+   * A HEAD is answered as its GET (the server leaves the body out), a trailing slash as if it were not there. A path with a literal
+   * segment goes before one with a parameter, whatever the method, as in OpenAPI.
    * @throws CatalogueError `not_found`, or `method_not_allowed` for a path that other methods have
    */
   find(method: string, path: string): Match {
@@ -239,23 +239,21 @@ export class Router {
   #find(method: string, path: string): Match {
     const steps = splitPath(path);
     const wanted = method === 'HEAD' ? 'GET' : method;
-    const entry = findEnd(this.#root, steps, 1, wanted);
-    if (entry !== null) return { route: entry.route, params: readParams(entry, steps) };
+    const entry = findPath(this.#root, steps, 1)?.ends.get(wanted);
+    if (entry !== undefined) return { route: entry.route, params: readParams(entry, steps) };
     throw new CatalogueError(this.allowed(path).length > 0 ? 'method_not_allowed' : 'not_found');
   }
 
   /** The methods that a path has, as `Allow` lists them. */
   allowed(path: string): string[] {
-    const methods = new Set<string>();
-    for (const end of endsOf(this.#root, splitPath(path), 1)) {
-      for (const [method, { route }] of end.ends) {
-        // To all but the operator it is not there, so its methods are not told.
-        if (route.endpoint.auth === 'operator') continue;
-        methods.add(method);
-        if (method === 'GET') methods.add('HEAD');
-      }
+    const methods: string[] = [];
+    for (const [method, { route }] of findPath(this.#root, splitPath(path), 1)?.ends ?? []) {
+      // To all but the operator it is not there, so its methods are not told.
+      if (route.endpoint.auth === 'operator') continue;
+      methods.push(method);
+      if (method === 'GET') methods.push('HEAD');
     }
-    return [...methods];
+    return methods;
   }
 
   #add(path: string, route: ApiRoute): void {
@@ -293,26 +291,14 @@ function splitPath(path: string): string[] {
   return steps;
 }
 
-/** The first of {@link endsOf} that has the method. */
-function findEnd(segment: Segment, steps: readonly string[], at: number, method: string): End | null {
-  if (at === steps.length) return segment.ends.get(method) ?? null;
+/** Where the steps from `at` on lead; literals go before parameters. */
+function findPath(segment: Segment, steps: readonly string[], at: number): Segment | null {
+  if (at === steps.length) return segment.ends.size > 0 ? segment : null;
   const step = steps[at]!;
   const literal = segment.literals.get(step);
-  const found = literal === undefined ? null : findEnd(literal, steps, at + 1, method);
+  const found = literal === undefined ? null : findPath(literal, steps, at + 1);
   if (found !== null || segment.parameter === null || step === '') return found;
-  return findEnd(segment.parameter, steps, at + 1, method);
-}
-
-/** Where the steps from `at` on lead: at most one place for each choice between a literal and a parameter. */
-function* endsOf(segment: Segment, steps: readonly string[], at: number): Generator<Segment> {
-  if (at === steps.length) {
-    if (segment.ends.size > 0) yield segment;
-    return;
-  }
-  const step = steps[at]!;
-  const literal = segment.literals.get(step);
-  if (literal !== undefined) yield* endsOf(literal, steps, at + 1);
-  if (segment.parameter !== null && step !== '') yield* endsOf(segment.parameter, steps, at + 1);
+  return findPath(segment.parameter, steps, at + 1);
 }
 
 function readParams({ params }: End, steps: readonly string[]): Record<string, string> {

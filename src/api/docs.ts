@@ -180,6 +180,8 @@ function renderSchema(schema: Json): string {
     ...more
   } = schema as Json & { required?: string[]; anyOf?: { required?: string[] }[] };
   delete more.additionalProperties;
+  // What the branches of `anyOf` need says it in words.
+  delete more.dependentRequired;
   if (type !== 'object' || properties === undefined || Object.keys(more).length > 0)
     return renderJson(schema);
   const rows = Object.entries(properties as Record<string, Json>).map(([name, field]) => {

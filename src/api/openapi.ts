@@ -165,14 +165,28 @@ function describeReply(
   return { ...told, content: example === undefined ? content : withExample(content, example) };
 }
 
-/** Of a stream: what stands behind `data:`. */
+/** One event of a stream with its fields, as OpenAPI 3.2 describes them; `data` is the JSON of the event's schema. */
 function describeEvents({ events }: EndpointReply, components: Map<string, Json>): Json {
   if (events === undefined) return {};
-  const named = Object.entries(events);
-  const reset = { type: 'object', properties: {}, additionalProperties: false, description: 'Of `reset`' };
-  const anyOf = [...named.map(([, schema]) => toSchema(schema, 'output', components)), reset];
-  const description = `The data of one event: ${named.map(([name]) => `\`${name}\``).join(', ')}, in this order; \`{}\` for \`reset\``;
-  return { schema: { description, anyOf } };
+  const describe = (name: string, contentSchema: Json) => ({
+    type: 'object',
+    properties: {
+      event: { type: 'string', const: name, description: 'What happened' },
+      id: { type: 'string', description: 'Increasing; `Last-Event-ID` goes on behind it' },
+      data: {
+        type: 'string',
+        contentMediaType: 'application/json',
+        contentSchema,
+        description: 'More about it, as JSON',
+      },
+    },
+    required: ['event', 'data'],
+  });
+  const named = Object.entries(events).map(([name, schema]) =>
+    describe(name, toSchema(schema, 'output', components)),
+  );
+  const reset = describe('reset', { type: 'object', properties: {}, additionalProperties: false });
+  return { schema: { description: 'One event', anyOf: [...named, reset] } };
 }
 
 function withExample(content: Json, example: unknown): Json {

@@ -91,7 +91,7 @@ class Intake {
       request,
       (encoding, body) =>
         signal.find(
-          encoding === 'json' ? signal.json(parseJsonBody(body, 'unrounded') ?? {}) : signal.protobuf(body),
+          encoding === 'json' ? signal.json(parseJsonBody(body, 'unrounded')) : signal.protobuf(body),
         ),
       (runs) => this.#log(tenant, runs),
     );
@@ -102,7 +102,7 @@ class Intake {
     return this.#read(
       request,
       (encoding, body) =>
-        encoding === 'json' ? countPointsJson(parseJsonBody(body) ?? {}) : countPointsProtobuf(body),
+        encoding === 'json' ? countPointsJson(parseJsonBody(body)) : countPointsProtobuf(body),
       (count) => ({ count, reason: NO_METRICS }),
     );
   }

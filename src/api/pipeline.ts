@@ -12,7 +12,7 @@ import type { Endpoint } from '../contract/endpoint.ts';
 import { identifier } from '../contract/fields.ts';
 import type { BoundEndpoint, HandlerReply } from '../contract/handler.ts';
 import { type ApiReply, type ApiRequest, type ApiRoute, jsonReply } from '../contract/route.ts';
-import { tenantFields, tenantQuery } from '../contract/tenant-fields.ts';
+import { jwtQuery, tenantFields, tenantQuery } from '../contract/tenant-fields.ts';
 import { SchemaViolation } from '../contract/violation.ts';
 import { isAtLeast } from '../domain/role.ts';
 import { DEFAULT_ORG, type Tenant } from '../domain/tenant.ts';
@@ -165,7 +165,8 @@ function checkAll(endpoint: Endpoint, raw: RawInput, principal: Principal) {
 
 /**
  * A static key names its tenant in the body of a request that has one, else in the query; a JWT always in the query,
- * and must. A key's scope is its own: what its requests name is not even looked at.
+ * and must. What a static key has in the query of a request with a body is ignored, but must be a name. A key's scope is its own:
+ * what its requests name is not even looked at.
  */
 function checkTenant(
   endpoint: Endpoint,
@@ -175,6 +176,8 @@ function checkTenant(
 ): NamedTenant {
   const place: Place = principal.type === 'static' && endpoint.body !== undefined ? 'body' : 'query';
   const source = raw[place];
+  if (place === 'body' && raw.query.org_id !== undefined && !('org_id' in shapeOf(endpoint.query)))
+    check(jwtQuery, raw.query, 'query', found);
   if (place === 'body' && (typeof source !== 'object' || source === null || Array.isArray(source))) return {};
   const schema = principal.type === 'user' ? userTenantQuery : place === 'body' ? tenantFields : tenantQuery;
   // What the endpoint's own schema has judged is not judged twice.

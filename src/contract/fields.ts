@@ -134,12 +134,26 @@ export function cutCharacters(value: string, max: number): string {
   return value.slice(0, at);
 }
 
-/** Letters, digits, marks, symbols and spaces: no controls, no invisible formatting, no line or paragraph separators. */
-const PRINTABLE = /^[^\p{Cc}\p{Cf}\p{Cs}\p{Zl}\p{Zp}]*$/u;
+/**
+ * Letters, digits, marks, symbols and spaces: no controls, no invisible formatting, no line or paragraph separators (Cc, Cf, Cs, Zl
+ * and Zp of Unicode 15). The ranges are written out because the API's description carries the pattern, and the regular expressions
+ * of many languages know neither `\\p{…}` nor `\\u{…}`.
+ */
+const UNPRINTABLE = [
+  String.raw`\x00-\x1f\x7f-\x9f\xad\u0600-\u0605\u061c\u06dd\u070f\u0890\u0891\u08e2\u180e\u200b-\u200f\u2028-\u202e`,
+  String.raw`\u2060-\u2064\u2066-\u206f\ufeff\ufff9-\ufffb`,
+  '\u{110bd}\u{110cd}\u{13430}-\u{1343f}\u{1bca0}-\u{1bca3}\u{1d173}-\u{1d17a}\u{e0001}\u{e0020}-\u{e007f}',
+].join('');
+const PRINTABLE = new RegExp(`^[^${UNPRINTABLE}]*$`, 'u');
+
+/** A text of printable characters. */
+export function printable(bounds: Omit<TextBounds, 'pattern'>) {
+  return text({ ...bounds, pattern: PRINTABLE });
+}
 
 /** A name that the caller chose or was given: 1 to 128 printable characters (a run, an organization, a code base). */
 export function identifier() {
-  return text({ min: 1, max: ID_CHARACTERS, pattern: PRINTABLE });
+  return printable({ min: 1, max: ID_CHARACTERS });
 }
 
 /**
@@ -184,12 +198,15 @@ function bounded<Schema extends z.ZodNumber>(schema: Schema, { ge, le }: NumberB
   return result;
 }
 
-/** A whole number that is held within its bounds instead of refused (decisions: `limit` and `offset`). */
+/**
+ * A whole number that is held within its bounds instead of refused (decisions: `limit` and `offset`). So its schema names no bounds:
+ * every whole number is valid.
+ */
 function heldInteger(ge: number, le: number) {
   return lax((input) => {
     const value = readInteger(input);
     return typeof value === 'number' ? Math.min(Math.max(value, ge), le) : value;
-  }, wholeNumber().min(ge).max(le));
+  }, wholeNumber());
 }
 
 /** `limit` and `offset` of a listing's query. */

@@ -13,6 +13,7 @@ import {
   list,
   nextCursor,
   pageFields,
+  printable,
   text,
   timestamp,
 } from './fields.ts';
@@ -26,13 +27,11 @@ export const FINDING_PATHS = 10_000;
 /** Texts are cut after keys in them were masked: so much more is read, that no half of a key stays at the end. */
 const MASKING_MARGIN = 8_192;
 
-const PRINTABLE = /^[^\p{Cc}\p{Cf}\p{Cs}\p{Zl}\p{Zp}]*$/u;
-
 /** The project of what is made, or the only one that is looked at; a project's key brings its own. */
 const projectField = { project_id: identifier().nullish() };
 
 const codebaseParams = z.object({
-  codebase_id: text({ min: 1, max: CODEBASE_ID_CHARACTERS, pattern: PRINTABLE }),
+  codebase_id: printable({ min: 1, max: CODEBASE_ID_CHARACTERS }),
 });
 
 /** Cut, not refused, by the rules of `src/domain/finding.ts`. */

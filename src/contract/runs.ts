@@ -3,7 +3,7 @@ import { z } from 'zod';
 import { MONITOR_NAMES } from '../domain/monitors/names.ts';
 import { ID_CHARACTERS } from '../limits.ts';
 import { endpoint, errorBody } from './endpoint.ts';
-import { flag, freeObject, identifier, integer, literal, text } from './fields.ts';
+import { flag, freeObject, identifier, integer, literal, printable, text } from './fields.ts';
 import {
   RUN_NAME_CHARACTERS,
   RUN_OUTCOME_CHARACTERS,
@@ -18,9 +18,6 @@ export const projectField = { project_id: identifier().nullish() };
 /** A name that may be empty: of a person's or a program's making, shown and compared, never looked up. */
 const name = () => text({ max: RUN_NAME_CHARACTERS });
 
-/** As an identifier, or empty. */
-const PRINTABLE = /^[^\p{Cc}\p{Cf}\p{Cs}\p{Zl}\p{Zp}]*$/u;
-
 export const runParams = z.object({ id: identifier() });
 
 export const runStartBody = z
@@ -34,7 +31,8 @@ export const runStartBody = z
     task_profile: identifier().default('coding'),
     codebase_id: text({ max: ID_CHARACTERS }).default(''),
     metadata: freeObject().nullish(),
-    experiment_id: text({ max: ID_CHARACTERS, pattern: PRINTABLE }).nullish(),
+    /** As an identifier, or empty. */
+    experiment_id: printable({ max: ID_CHARACTERS }).nullish(),
     arm: literal(['on', 'off', '']).nullish(),
     assignment_unit: name().nullish(),
     svc_version: name().nullish(),

@@ -91,7 +91,11 @@ export const traceBody = z
       issues.push({ code: 'custom', input: value, path: [field], message: 'Field required' });
     }
   })
-  .meta({ id: 'Trace', anyOf: [{ required: ['manifest', 'calls'] }, { required: ['trace_id', 'steps'] }] });
+  .meta({
+    id: 'Trace',
+    anyOf: [{ required: ['manifest', 'calls'] }, { required: ['trace_id', 'steps'] }],
+    dependentRequired: { manifest: ['calls'], calls: ['manifest'] },
+  });
 
 const traceAccepted = z
   .object({ trace_id: z.string(), status: z.literal('accepted'), patterns_created: z.int() })

@@ -526,6 +526,8 @@ describe('a hostile body', () => {
     expect(await post('/otel/v1/traces', empty, PROTOBUF)).toMatchObject({ status: 413 });
 
     for (const body of [
+      '',
+      'null',
       '[]',
       '{"resourceSpans":{}}',
       '{"resourceSpans":[null]}',

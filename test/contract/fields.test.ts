@@ -180,6 +180,15 @@ describe('texts', () => {
     for (const name of ['a\u0000', 'a\n', '\u007f', '\u202e', '\u200b', '\u2028', '\ufeff']) {
       expect(read(identifier(), name)).toEqual(['string_pattern_mismatch']);
     }
+    const pattern = new RegExp(z.toJSONSchema(identifier(), { io: 'input' }).pattern!, 'u');
+    const unlike: string[] = [];
+    for (let code = 0; code <= 0x10ffff; code++) {
+      const character = String.fromCodePoint(code);
+      const isPrintable = !/[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]/u.test(character);
+      if (pattern.test(character) !== isPrintable && !/\p{Cs}/u.test(character))
+        unlike.push(code.toString(16));
+    }
+    expect(unlike).toEqual([]);
     expect(read(identifier(), '')).toEqual(['string_too_short']);
     expect(read(identifier(), 'x'.repeat(129))).toEqual(['string_too_long']);
   });
