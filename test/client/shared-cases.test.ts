@@ -128,6 +128,36 @@ describe('steps of integrations', () => {
     expect(logged).toHaveLength(expected.length);
   });
 
+  interface LateCase {
+    name: string;
+    /** `log TEXT`, `begin` and `end` of a stream, `finish` of the run. */
+    events: string[];
+    logged: string[];
+    lost: number;
+  }
+  it.each(readCases<LateCase[]>('late-streams'))(
+    'of late streams: $name',
+    async ({ events, logged: expected, lost }) => {
+      const service = await startService(200, {});
+      const understudy = new Understudy({ apiKey: 'k', baseUrl: service.url, onWarning: () => {} });
+      const run = understudy.start({ runId: 'r' });
+      const steps = AgentSteps.of(run);
+      const ends: (() => void)[] = [];
+      for (const event of events) {
+        const [kind, text = ''] = event.split(' ');
+        if (kind === 'log') steps.answered({ text, thinking: '', calls: [], tokens: 1 });
+        else if (kind === 'begin') ends.push(steps.expectStream());
+        else if (kind === 'end') ends.pop()!();
+        else run.finish();
+      }
+      expect(await understudy.close({ timeoutMs: PATIENCE_MS })).toBe(true);
+      const logged = service.asked.filter(({ path }) => path.endsWith('/steps'));
+      expect(logged.map(({ body }) => body!.action_input)).toEqual(expected);
+      expect(understudy.stats().steps.dropped).toBe(lost);
+      expect(service.asked.at(-1)!.path).toBe('/v1/monitor/runs/r/finish');
+    },
+  );
+
   it('of parts', () => {
     for (const { content, text } of readCases<{ content: unknown; text: string }[]>('part-texts'))
       expect(textOfParts(content)).toBe(text);

@@ -127,22 +127,35 @@ class Anthropic(Trial):
         self.assertEqual((self.result, logged.outcome), ("A l", "success"))
 
     def test_counts_a_stream_that_is_read_after_the_scope_to_its_run(self):
-        from provider import Provider
-        from support import PATIENCE_S, Service, understudy_gateway
-        from trial import Watched
+        def begin(place):
+            client = self.client(place)
+            self.addCleanup(client.close)
+            return client.messages.create(model="m", max_tokens=9, messages=ASKED, stream=True)
 
-        with Provider(lambda turn: {"text": "Here."}) as provider, Service() as service:
-            client = anthropic.Anthropic(api_key="k", base_url=provider.url, middleware=[understudy_middleware()])
-            u = understudy_gateway.Understudy("k", service.url, timeout=PATIENCE_S)
-            self.addCleanup(u.close, 0)
-            run = u.start(run_id="late")
-            with u.within(run):
-                events = client.messages.create(model="m", max_tokens=9, messages=ASKED, stream=True)
-            self.assertEqual(len(list(events)), 7)
-            run.finish()
-            u.flush(PATIENCE_S)
-            self.assertEqual(Watched(service.requests, "late").actions(), ["respond"])
-            client.close()
+        events, logged = self.read_late(lambda turn: {"text": "Here."}, begin, lambda stream: len(list(stream)))
+        self.assertEqual((events, logged.actions(), logged.outcome), (7, ["respond"], "success"))
+
+    def test_counts_an_asynchronous_stream_that_is_read_after_the_scope_to_its_run(self):
+        async def begin(place):
+            self.own = self.client(place, anthropic.AsyncAnthropic)
+            return await self.own.messages.create(model="m", max_tokens=9, messages=ASKED, stream=True)
+
+        async def read(stream):
+            events = [event async for event in stream]
+            await self.own.close()
+            return len(events)
+
+        events, logged = self.read_late(lambda turn: {"text": "Here."}, begin, read)
+        self.assertEqual((events, logged.actions(), logged.outcome), (7, ["respond"], "success"))
+
+    def test_ends_the_run_of_a_stream_that_is_closed_unread(self):
+        def begin(place):
+            client = self.client(place)
+            self.addCleanup(client.close)
+            return client.messages.create(model="m", max_tokens=9, messages=ASKED, stream=True)
+
+        _, logged = self.read_late(lambda turn: {"text": "Here."}, begin, lambda stream: stream.close())
+        self.assertEqual((logged.actions(), logged.outcome), ([], "success"))
 
     def test_changes_nothing_outside_of_runs_and_of_other_calls(self):
         from provider import Provider

@@ -169,6 +169,28 @@ class AgentSteps(unittest.TestCase):
                 logged = [one.body for one in service.requests if one.path.endswith("/steps")]
                 self.assertEqual([{name: step[name] for name in self.NAMES} for step in logged], case["steps"])
 
+    def test_of_late_streams_are_those_of_the_cases(self):
+        for case in read_cases("late-streams"):
+            with self.subTest(case["name"]), Service() as service:
+                u = understudy_gateway.Understudy("k", service.url, timeout=PATIENCE_S, on_warning=lambda _: None)
+                self.addCleanup(u.close, 0)
+                run = u.start(run_id="r")
+                steps, ends = _agent_steps.AgentSteps.of(run), []
+                for event in case["events"]:
+                    kind, _, text = event.partition(" ")
+                    if kind == "log":
+                        steps.answered(text)
+                    elif kind == "begin":
+                        ends.append(steps.expect_stream())
+                    elif kind == "end":
+                        ends.pop()()
+                    else:
+                        run.finish()
+                self.assertTrue(u.close(PATIENCE_S))
+                logged = [one.body["action_input"] for one in service.requests if one.path.endswith("/steps")]
+                self.assertEqual((logged, u.stats()["steps"]["dropped"]), (case["logged"], case["lost"]))
+                self.assertEqual(service.requests[-1].path, "/v1/monitor/runs/r/finish")
+
     def test_have_the_texts_of_the_cases(self):
         for case in read_cases("part-texts"):
             self.assertEqual(_agent_steps.text_of_parts(case["content"]), case["text"])

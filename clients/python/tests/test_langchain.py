@@ -53,6 +53,29 @@ class LangChain(Trial):
             self.assertEqual(logged.steps, [{**expected, "tokens": TOKENS}])
             self.assertEqual(logged.outcome, "success")
 
+    def test_counts_streams_that_are_read_after_the_scope_to_its_run(self):
+        def begin(place):
+            chunks = self.agent(place).stream(ASKED, self.config(place))
+            # A generator begins when it is first read.
+            return next(chunks), chunks
+
+        def begin_model(place):
+            chunks = self.model(place).stream("Where is it?", self.config(place))
+            return next(chunks), chunks
+
+        async def begin_async(place):
+            chunks = self.agent(place).astream(ASKED, self.config(place))
+            return await chunks.__anext__(), chunks
+
+        async def read_async(begun):
+            return [chunk async for chunk in begun[1]]
+
+        for start, read in ((begin, lambda begun: list(begun[1])), (begin_async, read_async)):
+            _, logged = self.read_late(searches("a"), start, read)
+            self.assertEqual((logged.actions(), logged.outcome), (["search", "respond"], "success"))
+        _, logged = self.read_late(lambda turn: {"text": "Here."}, begin_model, lambda begun: list(begun[1]))
+        self.assertEqual((logged.actions(), logged.outcome), (["respond"], "success"))
+
     def test_logs_tools_side_by_side(self):
         for work in (self.invoke, self.ainvoke):
             logged = self.compare(searches("a", "b"), work)

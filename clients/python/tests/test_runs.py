@@ -3,11 +3,15 @@
 import asyncio
 import concurrent.futures
 import contextlib
+import gc
 import threading
 import unittest
+import weakref
+from unittest import mock
 
 from support import PATIENCE_S, Service, understudy_gateway
 
+from understudy_gateway._agent_steps import AgentSteps
 from understudy_gateway._labels import label_now
 
 
@@ -25,6 +29,54 @@ class Runs(unittest.TestCase):
         starts = [one.body for one in self.service.requests if one.path == "/v1/monitor/runs"]
         ends = [one for one in self.service.requests if one.path.endswith("/finish")]
         return starts, {one.path.split("/")[4]: one.body["outcome"] for one in ends}
+
+
+class LateStreams(Runs):
+    def paths(self):
+        return [one.path.partition("/v1/monitor/runs")[2] for one in self.service.requests]
+
+    def test_keep_their_run_and_their_steps(self):
+        def begin():
+            with self.u.run(run_id="r") as run:
+                return weakref.ref(run), AgentSteps.of(run), AgentSteps.of(run).expect_stream()
+
+        run, steps, end = begin()
+        gc.collect()
+        self.assertIsNotNone(run())
+        steps.answered("one")
+        self.assertTrue(self.u.flush(PATIENCE_S))
+        self.assertEqual(self.paths(), ["", "/r/steps"])
+        steps.answered("two")
+        end()
+        end()
+        self.assertTrue(self.u.flush(PATIENCE_S))
+        self.assertEqual(self.paths(), ["", "/r/steps", "/r/steps", "/r/finish"])
+
+    def test_of_a_failed_run_hold_its_end_for_nothing(self):
+        with contextlib.suppress(RangeError), self.u.run(run_id="failing") as run:
+            AgentSteps.of(run).expect_stream()
+            raise RangeError
+        self.assertTrue(self.u.flush(PATIENCE_S))
+        self.assertEqual(self.paths(), ["", "/failing/finish"])
+
+    def test_end_with_their_client(self):
+        with self.u.run(run_id="r") as run:
+            AgentSteps.of(run).expect_stream()
+        self.assertTrue(self.u.close(PATIENCE_S))
+        self.assertEqual(self.paths(), ["", "/r/finish"])
+
+    def test_end_when_too_little_comes(self):
+        with mock.patch("understudy_gateway._run._LATE_STREAM_S", 0.01), self.u.run(run_id="r") as run:
+            AgentSteps.of(run).expect_stream()
+        self.service.wait_for(lambda requests: len(requests) == 2)
+        self.assertEqual(self.paths(), ["", "/r/finish"])
+        self.u._sender.flush(PATIENCE_S, is_last=True)
+        run.step(action="late")
+        self.assertEqual(self.u.stats()["steps"]["dropped"], 1)
+
+
+class RangeError(Exception):
+    pass
 
 
 class Decorators(Runs):

@@ -108,6 +108,27 @@ class Trial(unittest.TestCase):
         self.result = result
         return logged
 
+    def read_late(self, script, begin, read):
+        """What is logged of a stream that begins in the scope of a run and is read behind it: synchronously, or in a coroutine."""
+        with Provider(script) as provider, Service() as events:
+            u = understudy_gateway.Understudy("k", events.url, timeout=PATIENCE_S)
+            self.addCleanup(u.close, 0)
+            place = Place(provider.url, True)
+
+            def both():
+                with u.run(task="t", run_id="late"):
+                    stream = begin(place)
+                return read(stream)
+
+            async def both_async():
+                with u.run(task="t", run_id="late"):
+                    stream = await begin(place)
+                return await read(stream)
+
+            result = asyncio.run(both_async()) if inspect.iscoroutinefunction(begin) else both()
+            self.assertTrue(u.flush(PATIENCE_S))
+            return result, Watched(events.requests, "late")
+
     def intervene(self, work, turns=6):
         """An agent that goes in circles until it is told. Returns what the model was told, in the order of its turns."""
 

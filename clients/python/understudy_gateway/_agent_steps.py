@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 import weakref
 from collections import OrderedDict, deque
-from typing import Any, Dict, List, NamedTuple, Optional, Protocol, Sequence
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Protocol, Sequence
 
 from ._run import Intervention
 
@@ -104,6 +104,14 @@ class AgentSteps:
         expect = getattr(self._run(), "_expect", None)
         if expect is not None:
             expect(answers)
+
+    def expect_stream(self) -> Callable[[], None]:
+        """A stream is under way, which may be read after the scope of the run: until then the run takes steps.
+
+        Returns a function to be called at the end of the stream. It keeps the run alive.
+        """
+        expect_stream: Optional[Callable[[], Callable[[], None]]] = getattr(self._run(), "_expect_stream", None)
+        return (lambda: None) if expect_stream is None else expect_stream()
 
     def answered(self, text: str, calls: Sequence[AskedCall] = (), tokens: int = 0, thinking: str = "") -> None:
         """A model answered. `tokens` counts the request and the answer."""

@@ -225,7 +225,7 @@ class ClientBase(Generic[_Run]):
         return subscription
 
     def _close(self, timeout: float) -> bool:
-        is_sent = self._sender.flush(timeout)
+        is_sent = self._sender.flush(timeout, is_last=True)
         self._sender.stop()
         with self._lock:
             self._is_closed = True

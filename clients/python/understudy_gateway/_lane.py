@@ -27,8 +27,12 @@ class Lane:
         self._is_restarted = False
         # `run_start` waits until then for an integration that names its framework; the run's first event ends the wait.
         self.held_until = time.monotonic() + hold_s if hold_s > 0 else 0.0
-        # `run_finish` waits until then for the last answers that an integration still expects.
+        # `run_finish` waits until then for the last answers that an integration still expects, or for the rest of a stream.
         self.finish_held_until = 0.0
+        # How long each step of a stream lets `run_finish` wait anew; 0: it waits for no stream.
+        self.stream_hold_s = 0.0
+        # `run_finish` is on its way, so nothing can go before it any more.
+        self.is_ending = False
 
     @property
     def run_id(self) -> str:
@@ -40,6 +44,10 @@ class Lane:
         if self.state == "waiting":
             return self.held_until
         return 0.0 if self.steps else self.finish_held_until
+
+    @property
+    def waits_for_stream(self) -> bool:
+        return self.stream_hold_s > 0 and self.finish_held_until > time.monotonic()
 
     def name_framework(self, name: str) -> None:
         """Puts a framework into `run_start` if that still waits for one."""

@@ -25,7 +25,7 @@ def _flush_at_exit() -> None:
         for run in list(open_runs):
             run.fail(uncaught)
     for sender in list(senders):
-        sender.flush(max(0.0, deadline - time.monotonic()))
+        sender.flush(max(0.0, deadline - time.monotonic()), is_last=True)
 
 
 def _forget_after_fork() -> None:

@@ -32,6 +32,8 @@ _INTERVENTIONS_MAX = 16
 _FRAMEWORK_WAIT_S = 2.0
 # How long `run_finish` waits for answers that an integration expects.
 _LATE_ANSWER_S = 5.0
+# How long `run_finish` waits for the rest of a stream that began in the run. Each step begins the wait anew.
+_LATE_STREAM_S = 60.0
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 _Self = TypeVar("_Self", bound="BaseRun")
 
@@ -83,6 +85,8 @@ class BaseRun:
         self._is_started = False
         # Answers that an integration hears of later.
         self._expected = 0
+        # Streams that an integration reads along.
+        self._streams = 0
         self._steps = 0
         self._machine = DifficultyMachine(client._thresholds)
         self._interventions: "collections.deque[Intervention]" = collections.deque(maxlen=_INTERVENTIONS_MAX)
@@ -130,19 +134,11 @@ class BaseRun:
 
     def finish(self, outcome: str = "success") -> None:
         """Ends the run. Only the first call counts. Returns at once."""
-        with self._client._lock:
-            if self.outcome is not None:
-                return
-            self.outcome = name_outcome(outcome)
-            self._client._counts["runs_finished"] += 1
-            hold_s = _LATE_ANSWER_S if self._expected > 0 else 0.0
-            open_runs.discard(self)
-        if self._lane is not None:
-            self._client._sender.end(self._lane, self.outcome, hold_s)
+        self._finish(name_outcome(outcome), may_wait=True)
 
     def fail(self, thrown: Union[BaseException, type]) -> None:
         """Ends the run as `failure: <ExceptionName>`. Returns at once."""
-        self.finish(name_failure(thrown))
+        self._finish(name_outcome(name_failure(thrown)), may_wait=False)
 
     def __call__(self, function: _Function) -> _Function:
         """Decorates a function, a coroutine function or a generator: each call is a run, with the options of this one.
@@ -188,11 +184,50 @@ class BaseRun:
         else:
             self.fail(thrown)
 
+    def _finish(self, outcome: str, may_wait: bool) -> None:
+        """`may_wait`: the end waits for the rest of a stream."""
+        with self._client._lock:
+            if self.outcome is not None:
+                return
+            self.outcome = outcome
+            self._client._counts["runs_finished"] += 1
+            is_stream = may_wait and self._streams > 0
+            hold_s = _LATE_STREAM_S if is_stream else _LATE_ANSWER_S if self._expected > 0 else 0.0
+            open_runs.discard(self)
+        if self._lane is not None:
+            self._client._sender.end(self._lane, outcome, hold_s, is_stream)
+
     def _expect(self, answers: int) -> None:
         """Called by integrations: so many more answers are coming, or -1: one has come."""
         with self._client._lock:
             self._expected += answers
-            is_complete = self._expected == 0
+            is_complete = self._expected == 0 and self._streams == 0
+        if is_complete and self._lane is not None:
+            self._client._sender.release_end(self._lane)
+
+    def _expect_stream(self) -> Callable[[], None]:
+        """Called by integrations: a stream is under way, which may be read after the scope of the run.
+
+        Returns a function to be called at the end of the stream; only its first call counts.
+        """
+        with self._client._lock:
+            self._streams += 1
+            is_late = self.outcome == "success"
+        # What was called in the run may get to its request only when the run's scope has just ended.
+        if is_late and self._lane is not None:
+            self._client._sender.reopen(self._lane, _LATE_STREAM_S)
+        open_streams = [self._end_stream]
+
+        def end() -> None:
+            if open_streams:
+                open_streams.pop()()
+
+        return end
+
+    def _end_stream(self) -> None:
+        with self._client._lock:
+            self._streams -= 1
+            is_complete = self._expected == 0 and self._streams == 0
         if is_complete and self._lane is not None:
             self._client._sender.release_end(self._lane)
 
@@ -239,8 +274,9 @@ class BaseRun:
             client._tell_budget(TokenBudgetReached(budget, before + spent))
         if self._lane is None:
             return
-        if self.outcome is not None and self._expected == 0:
+        if self.outcome is not None and self._expected == 0 and self._streams == 0:
             client._sender.drop("closed")
+            client._warn("closed", f"Run {self.run_id} has ended; a step that comes later is lost")
             return
         texts = {"action": action, "action_input": action_input, "thought": thought, "observation": observation}
         step: Dict[str, Any] = {"step_index": index}

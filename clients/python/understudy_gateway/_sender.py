@@ -18,6 +18,8 @@ _SENDERS = 8
 _TURN_EVENTS = 32
 # Runs with events to send; a further run is dropped.
 _LANES_MAX = 1_000
+# Runs whose ends wait for the rest of a stream. The end of one more does not wait.
+_STREAMS_MAX = 1_000
 # How long an idle sending thread stays.
 _IDLE_SENDER_S = 10.0
 # Attempts to send an event before it is dropped.
@@ -82,11 +84,13 @@ class Sender:
     def push(self, lane: Lane, step: Dict[str, Any], size: int) -> None:
         with self._lock:
             is_room = self.queued < self._steps_max and self.queued_bytes + size <= self._bytes_max
-            if not is_room or self._stopped_by is not None or lane.state in ("lost", "finished"):
-                causes = {"lost": "refused", "finished": "closed"}
-                self._drop(1, self._stopped_by or causes.get(lane.state, "queue_full"))
+            if not is_room or self._stopped_by is not None or lane.is_ending or lane.state in ("lost", "finished"):
+                cause = "refused" if lane.state == "lost" else "closed" if lane.is_ending else "queue_full"
+                self._drop(1, self._stopped_by or cause)
             else:
                 lane.held_until = 0.0
+                if lane.waits_for_stream:
+                    lane.finish_held_until = time.monotonic() + lane.stream_hold_s
                 lane.steps.append((step, size))
                 lane.accepted += 1
                 self.queued += 1
@@ -94,19 +98,27 @@ class Sender:
                 self._enqueue(lane)
         self._tell()
 
-    def end(self, lane: Lane, outcome: str, hold_s: float) -> None:
-        """`run_finish` waits for at most `hold_s` for `release_end`."""
+    def end(self, lane: Lane, outcome: str, hold_s: float, is_stream: bool = False) -> None:
+        """`run_finish` waits for at most `hold_s` for `release_end`. For a stream, each step begins the wait anew."""
         with self._lock:
             if self._stopped_by is None and lane.state != "lost":
                 lane.held_until = 0.0
-                lane.finish_held_until = time.monotonic() + hold_s
+                self._hold_end(lane, hold_s, is_stream)
                 lane.outcome = outcome
                 lane.accepted += 1
                 self._enqueue(lane)
 
+    def reopen(self, lane: Lane, hold_s: float) -> None:
+        """`run_finish` waits for a stream as `end` says, if it is not on its way yet."""
+        with self._lock:
+            is_open = lane.outcome is not None and not lane.is_ending and lane.state in ("waiting", "started")
+            if is_open and self._stopped_by is None and not lane.waits_for_stream:
+                self._hold_end(lane, hold_s, True)
+                self._settled.notify_all()
+
     def release_end(self, lane: Lane) -> None:
         with self._lock:
-            lane.finish_held_until = 0.0
+            lane.finish_held_until = lane.stream_hold_s = 0.0
             self._wanted.notify()
 
     def name_framework(self, lane: Lane, name: str) -> None:
@@ -119,10 +131,16 @@ class Sender:
         with self._lock:
             self._drop(1, cause)
 
-    def flush(self, timeout_s: float) -> bool:
-        """Waits until the events that are queued now are sent or dropped. False: too late, or the service did not answer."""
+    def flush(self, timeout_s: float, is_last: bool = False) -> bool:
+        """Waits until the events that are queued now are sent or dropped. False: too late, or the service did not answer.
+
+        The end of a run that waits for the rest of a stream is not waited for. `is_last`: it goes out now.
+        """
         deadline = time.monotonic() + timeout_s
         with self._lock:
+            for lane in self._ready if is_last else ():
+                if lane.stream_hold_s > 0:
+                    lane.finish_held_until = lane.stream_hold_s = 0.0
             marks = [(lane, lane.accepted, lane.outcome is not None) for lane in self._ready]
             for lane in self._ready:
                 lane.held_until = 0.0
@@ -146,6 +164,12 @@ class Sender:
                 self._halt("closed")
 
     # The functions from here to `_take` are called under the lock.
+
+    def _hold_end(self, lane: Lane, hold_s: float, is_stream: bool) -> None:
+        if is_stream and sum(other.waits_for_stream for other in self._ready) >= _STREAMS_MAX:
+            is_stream, hold_s = False, 0.0
+        lane.finish_held_until = time.monotonic() + hold_s
+        lane.stream_hold_s = hold_s if is_stream else 0.0
 
     def _enqueue(self, lane: Lane) -> None:
         if lane not in self._ready:
@@ -277,6 +301,7 @@ class Sender:
             with self._lock:
                 is_held = self._stopped_by is not None or lane.not_before > time.monotonic()
                 event = None if is_held else lane.next()
+                lane.is_ending = lane.is_ending or (event is not None and event[0] == "run_finish")
                 if sent >= _TURN_EVENTS and any(not other.is_busy for other in self._ready):
                     return
             if event is None or not self._send(lane, *event):
@@ -364,4 +389,6 @@ class Sender:
 
 def _is_unsettled(lane: Lane, mark: int, is_ended: bool) -> bool:
     """Whether a flush waits for the lane. Late steps of a run that has ended go out before its end."""
+    if lane.waits_for_stream:
+        return lane.settled < min(mark, lane.accepted - 1)
     return lane.settled < mark or (is_ended and lane.state not in ("finished", "lost"))

@@ -135,29 +135,54 @@ def _watch_answer(steps: AgentSteps, response: Any, is_stream: bool) -> None:
             steps.answered(text, calls, tokens, thinking)
 
     if is_stream:
-        _tap(response, MessageStream(listener))
+        _tap(response, MessageStream(listener), steps.expect_stream())
     elif hasattr(response, "_content"):
         tell_message(json.loads(response.content), listener)
 
 
-def _tap(response: Any, stream: MessageStream) -> None:
-    """Reads along what the SDK reads of the response, after its decompression."""
-    iter_bytes, aiter_bytes = response.iter_bytes, response.aiter_bytes
+def _tap(response: Any, stream: MessageStream, end: Callable[[], None]) -> None:
+    """Reads along what the SDK reads of the response, after its decompression. `end` is called when nothing more comes."""
+    iter_bytes, aiter_bytes, close, aclose = response.iter_bytes, response.aiter_bytes, response.close, response.aclose
+    # True while the response is asked for bytes. It closes itself when it has given its last ones, of which some come afterwards.
+    is_asked = False
 
     def tapped(*arguments: Any, **options: Any) -> Iterator[bytes]:
+        nonlocal is_asked
+        is_asked = True
         try:
             for data in iter_bytes(*arguments, **options):
                 stream.take(data)
+                is_asked = False
                 yield data
+                is_asked = True
         finally:
             stream.end()
+            end()
 
     async def tapped_async(*arguments: Any, **options: Any) -> AsyncIterator[bytes]:
+        nonlocal is_asked
+        is_asked = True
         try:
             async for data in aiter_bytes(*arguments, **options):
                 stream.take(data)
+                is_asked = False
                 yield data
+                is_asked = True
         finally:
             stream.end()
+            end()
+
+    def closing() -> None:
+        close()
+        if not is_asked:
+            stream.end()
+            end()
+
+    async def closing_async() -> None:
+        await aclose()
+        if not is_asked:
+            stream.end()
+            end()
 
     response.iter_bytes, response.aiter_bytes = tapped, tapped_async
+    response.close, response.aclose = closing, closing_async

@@ -11,7 +11,7 @@
 from __future__ import annotations
 
 import contextlib
-from typing import Any, AsyncIterator, Dict, List, Mapping, Optional, TypeVar
+from typing import Any, AsyncIterator, Callable, Dict, List, Mapping, Optional, TypeVar
 
 try:
     from claude_agent_sdk import HookMatcher
@@ -38,17 +38,20 @@ def watch(messages: AsyncIterator[_Message], run: Optional[WatchedRun] = None) -
     with reading(_NAME):
         steps = steps_around(run, _FRAMEWORK)
         if steps is not None:
-            return _watch(messages, _Session(steps))
+            return _watch(messages, _Session(steps), steps.expect_stream())
     return messages
 
 
-async def _watch(messages: AsyncIterator[_Message], session: "_Session") -> AsyncIterator[_Message]:
+async def _watch(
+    messages: AsyncIterator[_Message], session: "_Session", end: Callable[[], None]
+) -> AsyncIterator[_Message]:
     try:
         async for message in messages:
             with reading(_NAME):
                 session.take(message)
             yield message
     finally:
+        end()
         # A consumer that closes this generator closes the SDK's. At the end of its loop asyncio closes both by itself.
         close = getattr(messages, "aclose", None)
         with contextlib.suppress(RuntimeError):

@@ -28,7 +28,7 @@ __all__ = ["UnderstudyHandler", "understudy_middleware", "with_intervention"]
 
 _NAME = "understudy_gateway.langchain"
 _FRAMEWORK = "langchain"
-# Tools at work at once. With more, the one that began first is forgotten.
+# Tools, models and chains at work at once, of each kind. With more, the one that began first is forgotten.
 _TOOLS_MAX = 1_000
 
 
@@ -37,6 +37,14 @@ class _ToolAtWork(NamedTuple):
     id: str
     name: str
     input: Any
+
+
+class _Watched(NamedTuple):
+    """A call of a model, or a chain."""
+
+    steps: AgentSteps
+    end: Callable[[], None]
+    """Until it is called, the run takes steps after its scope."""
 
 
 class UnderstudyHandler(BaseCallbackHandler):
@@ -54,49 +62,69 @@ class UnderstudyHandler(BaseCallbackHandler):
         self._run = run
         # By the ids of LangChain's own runs; the steps of a call are those of the run in which the call began.
         self._tools: "OrderedDict[UUID, _ToolAtWork]" = OrderedDict()
-        self._models: "OrderedDict[UUID, AgentSteps]" = OrderedDict()
+        self._models: "OrderedDict[UUID, _Watched]" = OrderedDict()
+        # What goes on after the scope of the run, as a graph's stream may, belongs to the run of the chain around it.
+        self._chains: "OrderedDict[UUID, _Watched]" = OrderedDict()
 
     def on_chain_start(
         self, serialized: Any, inputs: Any, *, run_id: UUID, parent_run_id: Optional[UUID] = None, **kwargs: Any
     ) -> None:
         """Names the framework of the run as early as possible."""
-        if parent_run_id is None:
-            with reading(_NAME):
-                steps_around(self._run, _FRAMEWORK)
+        with reading(_NAME):
+            steps = self._steps_in(parent_run_id)
+            if steps is not None:
+                _keep(self._chains, run_id, steps)
+
+    def on_chain_end(self, outputs: Any, *, run_id: UUID, **kwargs: Any) -> None:
+        with reading(_NAME):
+            _end(self._chains.pop(run_id, None))
+
+    def on_chain_error(self, error: BaseException, *, run_id: UUID, **kwargs: Any) -> None:
+        with reading(_NAME):
+            _end(self._chains.pop(run_id, None))
 
     def on_chat_model_start(
-        self, serialized: Any, messages: List[List[BaseMessage]], *, run_id: UUID, **kwargs: Any
+        self, serialized: Any, messages: List[List[BaseMessage]], *, run_id: UUID, parent_run_id: Optional[UUID] = None,
+        **kwargs: Any
     ) -> None:
         """Logs results that no tool event told: of calls with wrong arguments, and of tools that do not exist."""
         with reading(_NAME):
-            steps = self._begin_model(run_id)
+            steps = self._begin_model(run_id, parent_run_id)
             for message in (message for conversation in messages for message in conversation):
                 if steps is not None and isinstance(message, ToolMessage) and steps.awaits(message.tool_call_id):
                     steps.returned(_result_of(message))
 
-    def on_llm_start(self, serialized: Any, prompts: List[str], *, run_id: UUID, **kwargs: Any) -> None:
+    def on_llm_start(
+        self, serialized: Any, prompts: List[str], *, run_id: UUID, parent_run_id: Optional[UUID] = None, **kwargs: Any
+    ) -> None:
         with reading(_NAME):
-            self._begin_model(run_id)
+            self._begin_model(run_id, parent_run_id)
 
     def on_llm_end(self, response: Any, *, run_id: UUID, **kwargs: Any) -> None:
         with reading(_NAME):
-            steps = self._models.pop(run_id, None)
-            for generations in response.generations if steps is not None else []:
-                if steps is not None and generations:
-                    _log_answer(steps, generations[0], response.llm_output)
+            model = self._models.pop(run_id, None)
+            try:
+                for generations in response.generations if model is not None else []:
+                    if model is not None and generations:
+                        _log_answer(model.steps, generations[0], response.llm_output)
+            finally:
+                _end(model)
 
     def on_llm_error(self, error: BaseException, *, run_id: UUID, **kwargs: Any) -> None:
-        self._models.pop(run_id, None)
+        with reading(_NAME):
+            _end(self._models.pop(run_id, None))
 
     def on_tool_start(
-        self, serialized: Any, input_str: str, *, run_id: UUID, inputs: Optional[Dict[str, Any]] = None, **kwargs: Any
+        self, serialized: Any, input_str: str, *, run_id: UUID, parent_run_id: Optional[UUID] = None,
+        inputs: Optional[Dict[str, Any]] = None, **kwargs: Any
     ) -> None:
         with reading(_NAME):
             name = kwargs.get("name") or (serialized or {}).get("name") or ""
             given = input_str if inputs is None else inputs
-            steps = steps_around(self._run, _FRAMEWORK)
+            steps = self._steps_in(parent_run_id)
             self._tools[run_id] = _ToolAtWork(steps, kwargs.get("tool_call_id") or "", name, given)
-            _forget_oldest(self._tools)
+            if len(self._tools) > _TOOLS_MAX:
+                self._tools.popitem(last=False)
 
     def on_tool_end(self, output: Any, *, run_id: UUID, **kwargs: Any) -> None:
         with reading(_NAME):
@@ -117,11 +145,15 @@ class UnderstudyHandler(BaseCallbackHandler):
                 return
             tool.steps.returned(ToolResult(tool.id, text_of_error(error), True, tool.name, tool.input))
 
-    def _begin_model(self, run_id: UUID) -> Optional[AgentSteps]:
+    def _steps_in(self, parent_run_id: Optional[UUID]) -> Optional[AgentSteps]:
         steps = steps_around(self._run, _FRAMEWORK)
+        chain = None if steps is not None or parent_run_id is None else self._chains.get(parent_run_id)
+        return steps if chain is None else chain.steps
+
+    def _begin_model(self, run_id: UUID, parent_run_id: Optional[UUID]) -> Optional[AgentSteps]:
+        steps = self._steps_in(parent_run_id)
         if steps is not None:
-            self._models[run_id] = steps
-            _forget_oldest(self._models)
+            _keep(self._models, run_id, steps)
         return steps
 
 
@@ -235,6 +267,12 @@ def _tokens_of_output(llm_output: Optional[Dict[str, Any]]) -> int:
     return int(usage.get("total_tokens") or 0)
 
 
-def _forget_oldest(kept: "OrderedDict[UUID, Any]") -> None:
+def _keep(kept: "OrderedDict[UUID, _Watched]", run_id: UUID, steps: AgentSteps) -> None:
+    kept[run_id] = _Watched(steps, steps.expect_stream())
     if len(kept) > _TOOLS_MAX:
-        kept.popitem(last=False)
+        _end(kept.popitem(last=False)[1])
+
+
+def _end(watched: Optional[_Watched]) -> None:
+    if watched is not None:
+        watched.end()
