@@ -15,13 +15,13 @@ import type { RouteRow } from './route-table.ts';
 interface AdminRoute {
   methods: readonly string[];
   handle: (admin: CaptureAdmin, rows: readonly RouteRow[]) => Promise<object>;
-  /** Answers under every host name, and every site's pages. */
+  /** Allowed under every host name, and for pages of every site. */
   is_open?: true;
 }
 
 const READ = ['GET', 'HEAD'];
 
-/** Every admin route. What it answers is a method of CaptureControl. */
+/** All admin routes. Each answers with a method of CaptureControl. */
 export const ADMIN_ROUTES: Record<string, AdminRoute> = {
   '/__gw/ready': { methods: READ, handle: reportReadiness, is_open: true },
   '/__gw/stats': { methods: READ, handle: (admin) => admin.stats() },
@@ -32,8 +32,8 @@ export const ADMIN_ROUTES: Record<string, AdminRoute> = {
 };
 
 /**
- * Whether the gateway forwards, for a load balancer. It does as long as it answers: neither a full disk nor capture that has
- * stopped is a reason to take traffic away.
+ * Whether the gateway forwards, for a load balancer. It is ready as long as it answers: neither a full disk nor
+ * stopped capture is a reason to redirect traffic.
  */
 async function reportReadiness(admin: CaptureAdmin): Promise<object> {
   const health = await admin.health().catch(() => null);

@@ -30,7 +30,7 @@ import type { AnswerHandler, UpstreamConnection, UpstreamRequest } from './upstr
 const NOTHING = Buffer.alloc(0);
 const NO_PIECES: readonly Buffer[] = [];
 
-/** What all exchanges of a server thread share. */
+/** Shared by all exchanges of a server thread. */
 export interface ForwardContext {
   /** null when capture is switched off. */
   capture: CaptureQueue | null;

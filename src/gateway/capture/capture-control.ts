@@ -11,7 +11,7 @@ import type { StudentFacts, WatchedAgentReport, WatchReport } from '../../studen
 import { addCounters, emptyCounters, type RelegationCounters } from '../relegation/relegation-ledger.ts';
 import type { CaptureCounters, CaptureWriter } from './capture-queue.ts';
 
-/** What the writer tells of its files. */
+/** The writer's report about its files. */
 interface WriterState {
   bytes: number;
   /** Sealed files of this database. */
@@ -21,7 +21,7 @@ interface WriterState {
   withheld?: Record<WithheldCause, number>;
   /** How far the full-text index is; null without one. */
   text?: object | null;
-  /** Damaged files that were set aside and still exist. */
+  /** Damaged files that were renamed and still exist. */
   damaged?: number;
   process?: CaptureProcessState;
   /** What retention has removed since the capture process began; null when everything is kept. */
@@ -41,12 +41,15 @@ interface CaptureProcessState {
   pid: number | null;
   /** Number of unexpected exits. */
   restarts: number;
-  /** How long it has not answered; 0 when it answers. */
+  /** How long it has not answered; 0 if it answers. */
   silent_ms: number;
   memory_bytes: number;
 }
 
-/** What the writer put off while exchanges came: blocks that are not compressed yet, exchanges that are not indexed. */
+/**
+ * Work that the writer postponed while exchanges arrived: blocks that are not compressed yet, and exchanges that are
+ * not indexed.
+ */
 interface PackingState {
   waiting_blocks: number;
   waiting_bytes: number;
@@ -70,7 +73,7 @@ const NOTHING_WAITS: PackingState = {
   share: 0,
 };
 
-/** The writer with all that the admin routes need from it. */
+/** The writer, with the methods that the admin routes need. */
 export interface ControlledWriter extends CaptureWriter {
   readonly alive: boolean;
   flush(): Promise<void>;
@@ -85,7 +88,7 @@ interface CaptureControlOptions {
   max_queue: number;
   /** null when capture is switched off. */
   writer: ControlledWriter | null;
-  /** Every server thread of the process; read at each call. */
+  /** All server threads of the process; read at each call. */
   servers: readonly ThreadCapture[];
   /** Milliseconds after which an unanswered append counts as stuck; default `CAPTURE_STUCK_MS`. */
   stuck_ms?: number;
@@ -106,7 +109,7 @@ export interface RelegationState {
   readonly mode: 'on' | 'shadow';
   /** null while no student is loaded. */
   readonly facts: StudentFacts | null;
-  /** How right it has been; null while unknown. */
+  /** The results of the comparisons; null while unknown. */
   describeWatch(): Promise<WatchReport | null>;
   /** The ledger as it was last written; null when it cannot be read. */
   readKeptLedger(): Promise<LedgerReport | null>;
@@ -144,7 +147,7 @@ const NO_COUNTERS: CaptureCounters = {
   dropping: [],
 };
 
-/** What the admin routes and the health check ask. Answers for all server threads together. */
+/** The answers of the admin routes and the health check, for all server threads together. */
 export class CaptureControl {
   readonly #options: CaptureControlOptions;
   readonly #startedAtMs = performance.now();
@@ -252,7 +255,7 @@ export class CaptureControl {
       student: state?.facts?.kind ?? null,
       version: state?.facts?.version ?? null,
       ...counts,
-      // Of the ledger, which outlasts a restart: what this process counted is only a part of it.
+      // From the ledger, which survives a restart: this process has counted only a part.
       money_saved_usd: ledger?.ledger_total.saved_usd ?? null,
       audit,
       shadow,
@@ -306,7 +309,7 @@ export const CAPTURE_ADMIN_METHODS = Object.getOwnPropertyNames(CaptureControl.p
   (name) => name !== 'constructor',
 ) as (keyof CaptureAdmin)[];
 
-/** A suspended agent counts once, whatever its kinds. */
+/** A suspended agent counts once, however many of its kinds are suspended. */
 function countSuspended(agents: readonly WatchedAgentReport[]): { agents: number; kinds: number } {
   const serving = agents.filter(({ state }) => state === 'serving');
   const kinds = serving.flatMap((agent) => agent.kinds.filter(({ state }) => state === 'suspended'));

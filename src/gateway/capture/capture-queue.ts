@@ -23,7 +23,7 @@ import { ArrivalCounter } from './arrival-counter.ts';
 import { QueuePlaces } from './queue-places.ts';
 import { type BodyMemory, type ByteBudget, Tee } from './tee.ts';
 
-/** Batches under way at once. Meanwhile the next batch grows… */
+/** Batches in transit at once. Meanwhile the next batch grows… */
 const CAPTURE_BATCHES_UNDER_WAY = 3;
 /**
  * …up to `CAPTURE_BATCH_BYTES`. A full batch is sent anyway, because one tick of a busy server thread is long enough to
@@ -317,8 +317,9 @@ export class CaptureQueue implements ByteBudget {
   }
 
   /**
-   * Ends with the process: waits until everything is captured, up to the deadline; the rest is dropped.
-   * @returns how many were left, how many of them the writer has and may still store, and why; null when none was
+   * Ends the queue with the process: waits until everything is captured, up to the deadline, then drops the rest.
+   * @returns how many were dropped, how many of them the writer has received and may still store, and why; null
+   *   without any
    */
   async end(deadlineMs: number): Promise<LeftAtStop | null> {
     let reason = '';
@@ -351,7 +352,7 @@ export class CaptureQueue implements ByteBudget {
     this.#dropBatch(this.#takePending(), 'writer_killed');
   }
 
-  /** The writer is back: retries what waits. */
+  /** The writer has restarted: retries the waiting batches. */
   retryNow(): void {
     const waiting = [...this.#retries];
     this.#retries.clear();
@@ -422,8 +423,8 @@ export class CaptureQueue implements ByteBudget {
         this.#retryAfterMs = 0;
         this.#failing = null;
         this.#finishBatch(batch, setApart);
-        // A batch that has just begun to gather is not sent: each batch costs both threads much, however little it
-        // holds.
+        // A batch that has just been started is not sent, because each batch costs both threads much, even if it
+        // contains little.
         if (this.#isDue) this.#sendPending();
       },
       (thrown: unknown) => {
@@ -438,7 +439,7 @@ export class CaptureQueue implements ByteBudget {
           this.#retryLater(batch);
           this.#discourage(error);
         } else {
-          // All others may have waited behind this one.
+          // All other batches may have waited behind this one.
           this.#retryAfterMs = 0;
           const isKilled = this.#isKilled || cause === 'writer_killed';
           this.#dropBatch(batch, isKilled ? 'writer_killed' : 'lost_with_writer');
@@ -459,7 +460,7 @@ export class CaptureQueue implements ByteBudget {
   }
 
   /**
-   * For example a full disk: the batch waits, others queue behind it, and beyond the queue's bound exchanges are
+   * For example a full disk: the batch waits and others queue behind it. Beyond the queue's bound, exchanges are
    * dropped.
    */
   #retryLater(batch: Batch): void {
@@ -509,20 +510,22 @@ export class CaptureQueue implements ByteBudget {
     this.#errorsBy[cause] += count;
   }
 
-  /** The cause of a refusal at the door: the reason why the writer stores nothing, if there is one. */
+  /** The cause for refusing a new exchange: why the writer stores nothing, if that is the reason. */
   #causeAtDoor(otherwise: 'queue_full' | 'bytes_full'): DropCause {
     if (this.#isKilled) return 'writer_killed';
     const cause = this.#failing?.cause;
     return cause === undefined || cause === 'writer_busy' ? otherwise : cause;
   }
 
-  /** @param gone exchanges that it no longer holds */
+  /**
+   * @param gone number of its exchanges that have left the queue
+   */
   #leave(batch: Batch, gone: number): void {
     this.#sent.delete(batch);
     this.#depth -= batch.exchanges + gone;
     this.#places.give(batch.exchanges + gone);
     this.release(batch.bytes);
-    // A retried batch leaves after younger ones, so the oldest remaining one decides.
+    // A retried batch leaves after younger ones, so the oldest remaining batch determines the bound.
     let oldest = this.#pending.exchanges > 0 ? this.#pending.first : Number.POSITIVE_INFINITY;
     for (const { first } of this.#sent) oldest = Math.min(oldest, first);
     while (this.#waiters.length > 0 && this.#waiters[0]!.target < oldest) this.#waiters.shift()!.resolve();

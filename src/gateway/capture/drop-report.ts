@@ -4,7 +4,7 @@ import { RareTelling } from '../../std/rare-telling.ts';
 
 /**
  * What happened to the exchanges, and what helps. The writer reports exchanges that it sets apart; a stop reports its
- * own.
+ * own drops.
  */
 const ADVICE: Readonly<Partial<Record<DropCause, string>>> = {
   queue_full:

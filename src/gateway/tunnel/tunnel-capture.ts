@@ -167,7 +167,7 @@ export class TunnelCapture implements TunnelTap {
     this.#isClosed = true;
     this.#fromClient?.end();
     this.#fromUpstream?.end();
-    // An unanswered handshake is an exchange like an unanswered request.
+    // An unanswered handshake becomes an exchange, like an unanswered request.
     if (this.#status === 0) this.#openFrames();
     for (const turn of this.#turns.values()) this.#submit(turn, TURN, true);
     this.#turns.clear();

@@ -1,11 +1,10 @@
 /**
  * One HTTP/1.1 connection to an upstream: a socket that carries one request after the other. All plain connections of
  * the thread read into one shared buffer, and answers are parsed as they arrive. Server threads.
- *
- * It ends at any disorder: unrequested bytes or bytes after an answer, an answer before its upload was complete,
- * silence beyond the bound. It then tells the handler of the open exchange, exactly once. An upstream that stops
- * reading an upload may have answered. So a failed write alone ends nothing, and the connection first reads what it
- * can.
+ * The connection ends at any protocol violation: unrequested bytes or bytes after an answer, an answer before its
+ * upload was complete, silence beyond the limit. It then tells the handler of the open exchange, exactly once. An
+ * upstream that stops reading an upload may have sent an answer. So after a failed write, the connection first reads
+ * what has arrived.
  */
 
 import { connect as connectTcp, isIP, type Socket, type TcpNetConnectOpts } from 'node:net';
@@ -26,9 +25,9 @@ export interface UpstreamRequest {
    * Request line and header lines, each with its line end; without framing and the blank line. One byte per character.
    */
   head: string;
-  /** `length`: `bytes` of them; the whole is in `body`, or comes through `write`. */
+  /** `length`: the body has `bytes` bytes; it is in `body`, or follows through `write`. */
   framing: { kind: 'none' } | { kind: 'length'; bytes: number } | { kind: 'chunked' };
-  /** The whole body, when it is at hand. */
+  /** The whole body, if it is available. */
   body: Buffer | null;
 }
 
@@ -42,7 +41,7 @@ export interface AnswerHandler {
    * A piece of the body, a view on a reused buffer: its bytes are valid until `onRead`, `onEnd` or `onError` returns.
    */
   onBody(chunk: Buffer): void;
-  /** All that has arrived so far was handed over, and the answer goes on. */
+  /** Everything that has arrived so far was passed on, and the answer continues. */
   onRead(): void;
   onEnd(trailers: Fields | null): void;
   onError(error: UpstreamError): void;
@@ -52,11 +51,11 @@ export interface AnswerHandler {
 
 /** What a connection tells its pool. */
 export interface ConnectionOwner {
-  /** TLS session to resume, of an earlier connection to the same place. */
+  /** TLS session of an earlier connection to the same origin, to resume. */
   session: Buffer | undefined;
-  /** Trusted authorities; undefined for the usual ones. */
+  /** Trusted authorities; undefined for the default ones. */
   readonly trust: SecureContext | undefined;
-  /** Its answer was complete and it may carry another request. */
+  /** The answer is complete, and the connection may carry another request. */
   onRest(connection: UpstreamConnection): void;
   /** It has ended, or accepts no more requests. */
   onGone(connection: UpstreamConnection): void;
