@@ -1,7 +1,7 @@
 /**
  * The host names under which this service answers requests without a credential. A page of another site can make its
- * own name point to this machine (DNS rebinding); the browser then lets it read the answers. The name, which the browser
- * sends as `Host`, gives it away. Pure; server threads.
+ * own host name resolve to this machine (DNS rebinding); the browser then lets it read the answers. The browser sends
+ * that name as `Host`, by which the request is recognized. Pure; server threads.
  */
 import { isIP } from 'node:net';
 
@@ -10,11 +10,11 @@ import { isIP } from 'node:net';
  * and RFC 8375 reserve for private networks. Names with one label, as containers and services have, are allowed too.
  */
 const PRIVATE_SUFFIXES = ['.localhost', '.local', '.internal', '.home.arpa', '.test'];
-/** Names whose verdict is kept. A service is asked under a few. */
+/** Names whose result is cached. A service is usually addressed by a few. */
 const REMEMBERED = 64;
 const REMEMBERED_CHARACTERS = 300;
 
-/** What the client of a refused request reads. */
+/** The error text for a refused request. */
 export const FOREIGN_HOST =
   'This service does not answer under that host name: ALLOWED_HOSTS (or PUBLIC_URL) has to name it';
 
@@ -30,9 +30,9 @@ export class AllowedHosts {
   }
 
   /**
-   * An IP address passes: it is not resolved, so no DNS record can point it elsewhere. A request without a host passes too,
-   * because every browser sends one.
-   * @param host the header's value, perhaps with a port
+   * An IP address is allowed: it is not resolved, so no DNS record can redirect it. A request without a host is
+   * allowed, too, because every browser sends one.
+   * @param host the header's value, possibly with a port
    */
   allows(host: string | undefined): boolean {
     if (this.#isAny || host === undefined || host === '') return true;
@@ -51,7 +51,7 @@ export class AllowedHosts {
     if (bracketed !== null) return isIP(bracketed[1]!.split('%', 1)[0]!) === 6;
     const name = trimDot(host.replace(/:\d*$/, '').toLowerCase());
     if (isIP(name) !== 0 || this.#names.has(name)) return true;
-    // What is not a name cannot be one of ours.
+    // Text that is not a host name cannot be one of the allowed names.
     if (!/^[a-z\d_]([a-z\d._-]*[a-z\d_])?$/.test(name)) return false;
     return !name.includes('.') || PRIVATE_SUFFIXES.some((suffix) => name.endsWith(suffix));
   }

@@ -1,6 +1,6 @@
 /**
- * Puts the API's dispatch behind the listener: collects a request's body up to the cap, calls the dispatch, sends its
- * answer. Server threads.
+ * Connects the API's dispatch to a listener: collects a request's body up to the limit, calls the dispatch, and sends
+ * the answer. Server threads.
  */
 
 import type { EventStream } from '../contract/handler.ts';
@@ -10,11 +10,14 @@ import { sendEventStream } from './event-stream.ts';
 import type { HttpStream } from './http-stream.ts';
 import { STATUS_CODES } from './status-codes.ts';
 
-/** Bytes beyond a body's cap that are read and dropped, so that the client sees its 413. Then the connection ends. */
+/**
+ * Bytes beyond a body's limit that are read and dropped, so that the client reads its 413. Then the connection is
+ * closed.
+ */
 const DROPPED_BODY_BYTES = 64 << 20;
 /** Bytes of incomplete request bodies on a server thread. Beyond it the oldest request gets 503. */
 const OPEN_BODIES_BYTES = 512 << 20;
-/** Smaller bodies do not count towards that: their number is bounded by that of connections. */
+/** Smaller bodies do not count towards that, because the limit of connections bounds their number. */
 export const OPEN_BODY_BYTES_MIN = 64 << 10;
 
 /** A request in the form that the dispatch takes (`UnroutedRequest` of `src/api`). */
@@ -26,9 +29,9 @@ export interface CollectedRequest {
   body: Uint8Array;
   /** The other end of the connection, as an IP address; '' once the client is gone. */
   readonly address: string;
-  /** The body is beyond the cap; `body` is empty. */
+  /** The body exceeds the limit; `body` is empty. */
   oversized?: boolean;
-  /** The body was given up to make room for others before all of it had arrived; `body` is empty. */
+  /** The body was dropped, before all of it had arrived, to make room for others; `body` is empty. */
   crowded_out?: boolean;
 }
 
@@ -48,7 +51,7 @@ interface ApiListenerOptions {
    * they have sent everything, and a closed connection would hide it from them.
    */
   max_body_bytes: number;
-  /** What incomplete bodies may hold together. Beyond it the oldest is given up. */
+  /** Most bytes of incomplete bodies together. Beyond it, the oldest body is dropped. */
   open_bodies_bytes?: number;
   /** Busy-polls for a moment after an answer. */
   busyPoll?: BusyPoll;
@@ -72,7 +75,7 @@ export function serveApi(
   return (stream) => {
     const { content_length } = stream.head;
     if (content_length > maxBodyBytes) {
-      // The parser skips the rest of a request that has been answered.
+      // The parser skips the rest of a request that is already answered.
       responder.refuseBody(stream, 'oversized', content_length > patience);
       return;
     }
@@ -151,7 +154,7 @@ class OpenBodies {
     this.#maxBytes = maxBytes;
   }
 
-  /** Notes that the body has grown. It may be the body that is given up. */
+  /** Records that the body has grown. This may drop it. */
   count(body: OpenBody): void {
     if (body.bytes < OPEN_BODY_BYTES_MIN) return;
     this.#bodies.add(body);
@@ -165,7 +168,7 @@ class OpenBodies {
     }
   }
 
-  /** Stops counting the body. Does nothing for a body that does not count. */
+  /** Stops counting the body. Has no effect on a body that is not counted. */
   end(body: OpenBody): void {
     if (!this.#bodies.delete(body)) return;
     this.#bytes -= body.counted_bytes;
@@ -173,7 +176,7 @@ class OpenBodies {
   }
 }
 
-/** Gives requests to the dispatch and sends what it answers. */
+/** Passes requests to the dispatch and sends its answers. */
 class Responder {
   readonly #dispatch: Dispatch;
   readonly #busyPoll: BusyPoll;
@@ -237,7 +240,7 @@ class StreamRequest implements CollectedRequest {
     this.#stream = stream;
   }
 
-  /** Looked up on demand: few requests need it, and it is a system call. */
+  /** Read on demand, because it is a system call and few requests need it. */
   get address(): string {
     return this.#stream.address;
   }
@@ -254,7 +257,7 @@ function send(stream: HttpStream, reply: DispatchedReply, closeConnection: boole
   stream.reply(reply.status, lines, body, closeConnection);
 }
 
-/** Searched on demand: few headers are read, and a map of all costs more. */
+/** Searched on demand, because few headers are read and a map of all costs more. */
 class FlatHeaders implements RequestHeaders {
   readonly #flat: readonly string[];
 

@@ -1,7 +1,7 @@
 /**
- * Copies of the pieces of request bodies, which the native library shows only during a callback. It uses the memory of
- * larger pieces again. Fresh memory for each request would cause most collections of the whole heap,
- * long before the heap itself has grown. Server threads, for all their listeners together.
+ * Copies the pieces of request bodies, which the native library provides only during a callback, and reuses the
+ * memory of larger pieces. Allocating memory for each request would cause frequent collections of the whole heap,
+ * long before the heap itself has grown. Server threads, shared by all their listeners.
  */
 
 /** Free memory for request bodies that a server thread keeps. Further pieces are dropped. */
@@ -46,8 +46,8 @@ export class BodyPieces {
   }
 
   /**
-   * Releases a piece that no owner reads any more. The next piece of a long upload then takes its memory. Left to the collector,
-   * tens of megabytes would wait, and stay for good when the upload stalls.
+   * Returns a piece that is no longer read. The next piece of a long upload then uses its memory. If it were left to
+   * the garbage collector, tens of megabytes would accumulate, and stay allocated if the upload stalls.
    */
   giveBack(piece: Buffer): void {
     const { byteLength } = piece.buffer;

@@ -1,9 +1,9 @@
 /**
- * Busy-polls: keeps a server thread's loop from going to sleep right after an answer. A core that sleeps, above all in a virtual
- * machine, comes back late and with cold caches: a step right after the last one then takes a third longer
- * (`bench/notes/steps.md`). So the loop polls for about as long as a sleep would cost, in case the client asks again. A wait of
- * that length never costs more than twice what the best choice would (Karlin, Li, Manasse and Owicki,
- * "Empirical studies of competitive spinning", 1991). Server threads.
+ * Busy-polls: keeps a server thread's loop from sleeping right after an answer. A core that sleeps, especially in a
+ * virtual machine, resumes late and with cold caches: a step right after the previous one then takes a third longer
+ * (`bench/notes/steps.md`). So the loop polls for about as long as a sleep would cost, in case the client sends
+ * another request. A wait of that length never costs more than twice the best possible choice (Karlin, Li, Manasse
+ * and Owicki, "Empirical studies of competitive spinning", 1991). Server threads.
  */
 
 /**
@@ -24,8 +24,8 @@ export class BusyPoll {
   #isPolling = false;
 
   /**
-   * @param busy_poll_us how long to poll on after the last answer; 0: not at all
-   * @param readClock in milliseconds, never going back
+   * @param busy_poll_us how long to poll after the last answer; 0: never
+   * @param readClock monotonic, in milliseconds
    */
   constructor(busy_poll_us: number, readClock = () => performance.now()) {
     this.#busyPollMs = busy_poll_us / 1_000;
@@ -47,7 +47,7 @@ export class BusyPoll {
     this.#open--;
     if (this.#busyPollMs === 0) return;
     this.#answered++;
-    // What the other requests wait for takes longer than a sleep costs.
+    // The other open requests wait for work that takes longer than a sleep costs.
     if (this.#open > 0) return;
     const now = this.#readClock();
     this.#untilMs = now + this.#busyPollMs;

@@ -1,6 +1,6 @@
 /**
- * Looks whether the files of a listener's certificate have changed, and says when there is a good new pair. Server threads, one
- * a secure listener.
+ * Watches the certificate files of a listener, and reports a valid new pair. Server threads, one for each secure
+ * listener.
  */
 import {
   type CertificateFacts,
@@ -19,14 +19,17 @@ export class CertificateWatch {
   readonly #renew: () => Promise<void>;
   readonly #tell: (outcome: CertificateOutcome) => void;
   readonly #timer: NodeJS.Timeout;
-  /** The pair that clients are shown, or that could not be read. */
+  /** The pair in use, or one that was not valid. */
   #mark: string;
-  /** A pair that was seen once. It counts if the next look finds it unchanged, because the two files are written one after the other. */
+  /**
+   * A pair that was seen once. It is used if the next check finds it unchanged, because the two files are written one
+   * after the other.
+   */
   #seen: string;
   #isRenewing = false;
 
   /**
-   * @param renew makes the listener read the files, which are valid
+   * @param renew makes the listener load the files, which are valid
    * @param tell called after each change
    */
   constructor(

@@ -1,27 +1,28 @@
 /**
- * The connections of all ports together: sets their caps, tells how many there are and how many were refused, and logs once
- * when refusals begin. The addon counts (`native/sockets/connections.h`). Main thread.
+ * The connections of all ports together: sets their limits, reports how many are open and how many were refused, and
+ * logs once when refusals begin. The addon counts (`native/sockets/connections.h`). Main thread.
  */
 import { COUNTERS, socketEngine } from '../../native/socket-engine.ts';
 import { PUBLIC_ADDRESS_CONNECTIONS } from '../limits.ts';
 import { plainConnections } from './plain-connections.ts';
 import { loadedServer } from './server.ts';
 
-/** Connections where the operator sets no bound. */
+/** Most connections if the operator sets no limit. */
 const CONNECTIONS_MAX = 100_000;
-/** Descriptors that are kept back from connections and their upstreams. */
+/** Descriptors that are reserved for other purposes than connections and their upstreams. */
 const DESCRIPTORS_KEPT = 256;
 
 interface ConnectionCaps {
-  /** 0: no cap; null: what the process's descriptors allow. */
+  /** 0: no limit; null: derived from the process's descriptors. */
   total: number | null;
-  /** 0: no cap; null: the default, which holds for public addresses alone. */
+  /** 0: no limit; null: the default, which applies only to public addresses. */
   by_address: number | null;
 }
 
 /**
- * What checks the framing of requests. `native`: the addon, before the parser reads them. `js`: only the rules that run on what the
- * parser shows, where the addon was not compiled or does not know the system. `node`: the parser of node:http.
+ * The component that checks the framing of requests. `native`: the addon, before the parser reads them. `js`: only
+ * the rules for the headers that the parser returns, if the addon was not compiled or does not support the system.
+ * `node`: the parser of node:http.
  */
 export type FramingGuard = 'native' | 'js' | 'node';
 
@@ -52,7 +53,7 @@ interface WatchLog {
 
 type Trouble = 'descriptors' | 'total' | 'address';
 
-/** How often refusals are looked for, and how long the same line is not logged again. */
+/** Interval of the checks for refusals, and the shortest time between two equal log lines. */
 const LOOK_MS = 500;
 const SILENCE_MS = 600_000;
 
@@ -63,7 +64,7 @@ export class ConnectionWatch {
   /** Descriptors that this process may have; 0 if unknown. */
   readonly descriptors = socketEngine.readDescriptorLimit();
   readonly #counters = new Float64Array(COUNTERS.length);
-  /** The count of each kind of refusal at the last look, and at the last line. */
+  /** The number of refusals of each kind, at the last check and at the last log line. */
   readonly #noticed: Record<Trouble, number>;
   readonly #toldAt = new Map<Trouble, number>();
   readonly #timer: NodeJS.Timeout;
@@ -118,7 +119,7 @@ export class ConnectionWatch {
     });
   }
 
-  /** Logs one line when refusals begin, and none while they go on. */
+  /** Logs one line when refusals begin, but not while they continue. */
   #say(what: Trouble, count: number, fields: object, describe: () => string): void {
     if (count === this.#noticed[what]) return;
     this.#noticed[what] = count;
@@ -129,7 +130,7 @@ export class ConnectionWatch {
   }
 }
 
-/** A connection may need a second descriptor, for the upstream. Files and threads need some too. */
+/** A connection may need a second descriptor for the upstream; files and threads need some, too. */
 function deriveTotal(descriptors: number): number {
   if (descriptors === 0) return CONNECTIONS_MAX;
   return Math.min(

@@ -1,16 +1,15 @@
 /**
- * Server-sent events (html.spec.whatwg.org, 9.2) on an HttpStream: how they look on the wire, and the sink that sends
- * them to one reader and drops it when it does not keep up. Server threads.
- *
- * A slow reader costs memory: the native library copies what a socket does not take, and does not say how much of that
- * is left. So a reader counts what was written since it last had taken everything, and is dropped at the bound. When
- * all slow readers of the thread together hold too much, a lower bound holds.
+ * Server-sent events (html.spec.whatwg.org, 9.2) on an HttpStream: their encoding, and the sink that sends them to
+ * one reader and drops the reader if it is too slow. Server threads.
+ * A slow reader costs memory: the native library copies bytes that a socket does not accept, and does not report how
+ * many remain. So the sink counts the bytes written since the reader had last received everything, and drops the
+ * reader at the limit. If all slow readers of the thread together hold too much, a lower limit applies.
  */
 
 import type { EventSink, EventStream } from '../contract/handler.ts';
 import type { HttpStream, StreamEvents } from './http-stream.ts';
 
-/** Unsent bytes of one reader of the stream, and of all readers of a server thread. Beyond either a reader is dropped. */
+/** Most unsent bytes of one reader, and of all readers of a server thread. Beyond either, a reader is dropped. */
 export const LIVE_BUFFERED_BYTES = 256 << 10;
 const LIVE_BUFFERED_TOTAL_BYTES = 128 << 20;
 
@@ -24,17 +23,17 @@ export const EVENT_STREAM_HEADERS: readonly (readonly [string, string])[] = [
 export const HEARTBEAT: Uint8Array = Buffer.from(': \n\n');
 
 /**
- * The first lines of a stream: the delay before a reconnection, and the position from which it goes on, even before the first
- * event.
+ * The first lines of a stream: the delay before a reconnection, and the position from which it continues, even before
+ * the first event.
  */
 export function encodeOpening(retryMs: number, id: number | null): string {
   return `retry: ${retryMs}\n${id === null ? '' : `id: ${id}\n`}\n`;
 }
 
 /**
- * One event.
- * @param id null: the reader keeps the last one
- * @param data without line ends, as JSON is
+ * Encodes an event.
+ * @param id null: the reader keeps the previous one
+ * @param data without line ends, like JSON
  */
 export function encodeEvent(id: number | null, name: string, data: string): string {
   return `${id === null ? '' : `id: ${id}\n`}event: ${name}\ndata: ${data}\n\n`;
@@ -68,7 +67,7 @@ export function sendEventStream(
 /** Counts the ticks of the event loop that wrote something. What one tick writes is flushed at its end. */
 let tick = 0;
 let isTurnCounted = false;
-/** Bytes that the readers of this thread have not taken. */
+/** Bytes that the readers of this thread have not received. */
 let bufferedTotal = 0;
 
 function countTurn(): number {
@@ -89,7 +88,7 @@ function bufferedBound(): number {
 /** The sink of one reader. The stream's events are methods, because there are thousands of readers. */
 class StreamSink implements EventSink, StreamEvents {
   readonly #stream: HttpStream;
-  /** Bytes of this tick, or since the reader last had taken everything. */
+  /** Bytes of this tick, or since the reader had last received everything. */
   #bytes = 0;
   /** The part of them that `bufferedTotal` counts. */
   #counted = 0;
@@ -118,7 +117,7 @@ class StreamSink implements EventSink, StreamEvents {
     if (this.#stream.closed) return false;
     const now = countTurn();
     if (!this.#isBlocked && this.#tick !== now) {
-      // What an earlier tick wrote has been sent; otherwise this reader would be blocked.
+      // The data of an earlier tick has been sent; otherwise this reader would be blocked.
       if (this.#tick >= 0) this.#settle();
       this.#tick = now;
     }

@@ -1,11 +1,11 @@
 /**
- * The request framings that we refuse before anything is forwarded. uWebSockets.js accepts some messages that two
- * parsers may read differently (request smuggling, RFC 9112 section 11.2). Where the sockets are watched
- * (`native/sockets/framing.h`) such messages never reach it. The rules here run on the headers that it shows; elsewhere they
- * are the only check. Pure; server threads, once a request.
+ * The request framings that are refused before anything is forwarded. uWebSockets.js accepts some messages that two
+ * parsers may read differently (request smuggling, RFC 9112 section 11.2). If the addon watches the sockets
+ * (`native/sockets/framing.h`), such messages never reach the library. The rules here check the headers that the
+ * library returns; without the addon they are the only check. Pure; server threads, once a request.
  */
 
-/** The answer to a request that the library never saw. */
+/** The answer to a request that the addon withheld from the library. */
 interface FramingRefusal {
   status: 400 | 431 | 505;
   /** For the client. */
@@ -36,12 +36,12 @@ export function findRefusal(number: number): FramingRefusal {
 /** How the request's body is delimited. */
 export type BodyFraming = 'none' | 'length' | 'chunked';
 
-/** What the guard found, or why it refuses. */
+/** The framing, or the reason for refusing it. */
 interface FramingVerdict {
   framing: BodyFraming;
   /** Bytes of the body with `length`, 0 otherwise. */
   content_length: number;
-  /** Text for the client when the request is refused, else null. */
+  /** The error text if the request is refused, otherwise null. */
   refusal: string | null;
 }
 
@@ -89,10 +89,10 @@ export function isContinueExpected(expectation: string): boolean {
 const LAST_CHUNK = Buffer.from('\r\n0\r\n\r\n');
 
 /**
- * uWebSockets.js reads `:;<=>?@` in a chunk-size line as digits, so `3;a=b` becomes a chunk of 244,443 bytes and the
- * rest of the message, its last chunk included, looks like body. A whole message in one packet gives that away: the
- * data ends like a message and yet is not the end. Only asked about the first data of a request, with nothing
- * forwarded yet.
+ * uWebSockets.js reads `:;<=>?@` in a chunk-size line as digits, so `3;a=b` becomes a chunk of 244,443 bytes, and the
+ * rest of the message, including its last chunk, looks like body. If a whole message arrives in one packet, this is
+ * detectable: the data ends like a message although the parser expects more. Only checked for the first data of a
+ * request, before anything is forwarded.
  * @param data the first bytes that the parser took for body
  */
 export function looksMisread(data: Uint8Array): boolean {

@@ -1,4 +1,6 @@
-/** What a listener is asked for, and what it is to its owner. Server threads. */
+/**
+ * The options and the interface of a listener. Server threads.
+ */
 
 import type { CertificateFiles } from '../std/certificate-files.ts';
 import type { CertificateOutcome } from './certificate-watch.ts';
@@ -9,25 +11,25 @@ export interface ServerOptions {
   host: string;
   /** 0: any free one. */
   port: number;
-  /** Other threads listen on the same port too. Their starter has checked that no other process does. */
+  /** Other threads listen on the same port, too. The main thread has checked that no other process does. */
   isShared: boolean;
-  /** Called with every request that passed the guards. */
+  /** Called with every request that the guards allow. */
   onStream: (stream: HttpStream) => void;
-  /** Body of a refusal: the two ports speak different error shapes. */
+  /** Body of a refusal, because the two ports have different error formats. */
   describeError: (status: number, message: string) => string;
-  /** Left out: bodies may come as slowly as the client likes. */
+  /** If omitted, bodies may arrive at any rate. */
   pace?: UploadPace;
   /** Left out: without TLS. */
   tls?: ServerTls;
   /**
-   * Left out: a request for WebSocket is an ordinary request. True: it is a stream with `is_switch` (`HttpStream.writeSwitch`), and its
-   * connection ends with it. uWebSockets.js needs the addon for this.
+   * If omitted, a request for WebSocket is an ordinary request. True: it is a stream with `is_switch`
+   * (`HttpStream.writeSwitch`), and its connection ends with it. uWebSockets.js needs the addon for this.
    */
   switches_protocols?: boolean;
 }
 
 interface ServerTls {
-  /** Checked by `checkCertificate`, and read again after a change. */
+  /** Checked with `checkCertificate`, and read again after a change. */
   files: CertificateFiles;
   /** Called after each change. */
   onChange: (outcome: CertificateOutcome) => void;
@@ -39,8 +41,8 @@ export interface HttpServer {
   /** Requests being answered. */
   readonly open: number;
   /**
-   * Stops listening, lets the open streams finish and closes every connection.
-   * @param deadlineMs after it, streams that are still open are cut
+   * Stops listening, finishes the open streams and closes every connection.
+   * @param deadlineMs after it, streams that are still open are closed
    */
   drain(deadlineMs: number): Promise<void>;
 }

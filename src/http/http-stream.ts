@@ -1,8 +1,8 @@
 /**
- * One request and its reply on an HTTP/1.1 connection (a stream, in the words of RFC 9113). It gives the rest of the house a request
- * head, body chunks that outlive their callback, and a reply that is sent byte for byte. Server threads.
- *
- * Two classes extend it: `NativeStream` on uWebSockets.js and `PlainStream` on node:http. Their handles never leave this folder.
+ * One request and its reply on an HTTP/1.1 connection (a stream, in the terms of RFC 9113). It provides the request
+ * head, body chunks that stay valid after their callback, and a reply that is sent byte for byte. Server threads.
+ * Two classes extend it: `NativeStream` on uWebSockets.js and `PlainStream` on node:http. Their handles are used only
+ * in this folder.
  */
 
 import { BodyPieces } from './body-pieces.ts';
@@ -22,21 +22,23 @@ export interface RequestHead {
   content_length: number;
 }
 
-/** How the reply's body is delimited. `bodyless`: HEAD, 204, 304; `bytes` is what Content-Length says, if it does. */
+/**
+ * How the reply's body is delimited. `bodyless`: HEAD, 204, 304; `bytes` is the value of Content-Length, if present.
+ */
 export type ReplyFraming =
   | { kind: 'length'; bytes: number }
   | { kind: 'chunked' }
   | { kind: 'bodyless'; bytes: number | null; chunked: boolean };
 
-/** What a stream tells its owner. All are optional; none is called after `onClosed`. */
+/** Callbacks of the stream's owner. All are optional; none is called after `onClosed`. */
 export interface StreamEvents {
-  /** More of the request body, after what `received` held when the stream was handed over. */
+  /** More of the request body, after the chunks that `received` had when the stream was passed on. */
   onBody?: (chunk: Buffer, isLast: boolean) => void;
-  /** The client takes no more for now: stop producing. */
+  /** The client accepts no more data for now: stop producing. */
   onBlocked?: () => void;
   /** The client takes data again. */
   onDrained?: () => void;
-  /** The reply was handed to the system, or the client left before (`aborted`). Called once. */
+  /** The reply was passed to the system, or the client disconnected before (`aborted`). Called once. */
   onClosed?: (aborted: boolean) => void;
 }
 
@@ -44,24 +46,27 @@ export abstract class HttpStream {
   readonly head: RequestHead;
   /** The memory of the chunks. The owner may release it when it has used all chunks. */
   readonly pieces = new BodyPieces();
-  /** Set by an owner that places the bytes itself: copies a chunk, so that it outlives the library's callback. */
+  /**
+   * Set by an owner that provides the memory itself: copies a chunk, so that it stays valid after the library's
+   * callback.
+   */
   keepPiece: ((bytes: ArrayBuffer) => Buffer) | null = null;
   /** The whole body has arrived. */
   bodyComplete: boolean;
   events: StreamEvents = {};
-  /** The client has left or the reply is complete: writes do nothing. */
+  /** The client has disconnected or the reply is complete: writes have no effect. */
   closed = false;
   /** The head of the reply is staged or sent. */
   replied = false;
   isBodyPaused = false;
   /** Bytes of the body so far. */
   bodyBytes = 0;
-  /** When the measurement of its pace began, and the bytes at that time; 0: not yet. */
+  /** When the measurement of its rate began, and the bytes at that time; 0: not yet. */
   paceFrom = 0;
   paceFromBytes = 0;
   /** Index in the listener's list of open streams; -1 outside the list. */
   place = -1;
-  /** The listener waits for the first body bytes before it hands the stream over. */
+  /** The listener waits for the first body bytes before it passes the stream on. */
   isAwaited = false;
   /** The client asks for another protocol. Everything after the head belongs to it, and the connection ends with the stream. */
   is_switch = false;
@@ -73,24 +78,26 @@ export abstract class HttpStream {
   readonly #onGone: (stream: HttpStream) => void;
   #address: string | null = null;
   #received: Buffer[] = [];
-  /** Body bytes of the callback that runs now, still in the library's memory. */
+  /** Body bytes of the running callback, still in the library's memory. */
   #arriving: ArrayBuffer | null = null;
 
-  /** @param onGone called once, when the stream is over in either way (before `onClosed`) */
+  /**
+   * @param onGone called once, when the stream has ended for any reason (before `onClosed`)
+   */
   constructor(head: RequestHead, onGone: (stream: HttpStream) => void) {
     this.head = head;
     this.#onGone = onGone;
     this.bodyComplete = head.framing === 'none';
   }
 
-  /** Marks the body as endless. The listener calls it before it hands the stream over. */
+  /** Marks the body as endless. The listener calls it before it passes the stream on. */
   beginSwitch(): void {
     this.is_switch = true;
     this.bodyComplete = false;
     this.keepPiece = (bytes) => Buffer.from(new Uint8Array(bytes));
   }
 
-  /** Body chunks that arrived before the stream was handed over; the owner takes them. */
+  /** Body chunks that arrived before the stream was passed on; the owner takes them. */
   get received(): Buffer[] {
     this.keepArriving();
     return this.#received;
@@ -109,7 +116,10 @@ export abstract class HttpStream {
     return this.#address;
   }
 
-  /** Stops reading the request body, as back-pressure to the client. Not after the reply is complete: nothing would resume it. */
+  /**
+   * Stops reading the request body, as back-pressure to the client. Must not be called after the reply is complete,
+   * because the body would never be resumed.
+   */
   pauseBody(): void {
     if (this.closed || this.isBodyPaused || this.isEnded) return;
     this.isBodyPaused = true;
@@ -122,11 +132,11 @@ export abstract class HttpStream {
     this.releaseBody();
   }
 
-  /** Keeps a connection that is silent for long: an upload or a reader may be slow. */
+  /** Keeps a connection with long silences open: an upload or a reader may be slow. */
   abstract keepAlive(): void;
 
   /**
-   * Accepts the other protocol. What is written from now on is sent as it is, and `destroy` ends it.
+   * Accepts the other protocol. Later writes are sent unchanged, and `destroy` ends the connection.
    * @param headerLines `name: value\r\n` each
    */
   abstract writeSwitch(headerLines: string): void;
@@ -151,7 +161,7 @@ export abstract class HttpStream {
    */
   abstract write(chunk: Buffer): void;
 
-  /** Sends what is staged now, and not at the end of this tick. */
+  /** Sends staged data now instead of at the end of this tick. */
   abstract flush(): void;
 
   /**
@@ -162,8 +172,8 @@ export abstract class HttpStream {
 
   /**
    * Sends a whole reply at once.
-   * @param closeConnection also refuses the requests that the client pipelined
-   * @param aborted passed to the owner: the request did not come to its end, and never will
+   * @param closeConnection also refuses pipelined requests
+   * @param aborted passed to the owner: the request is incomplete, and will not be completed
    */
   abstract reply(
     status: number,
@@ -174,8 +184,8 @@ export abstract class HttpStream {
   ): void;
 
   /**
-   * Ends the connection without ending the reply. The client sees that the body is cut, and what was written of it unless it does
-   * not take that.
+   * Ends the connection without ending the reply. The client receives what was written, as far as it accepts it, and
+   * notices that the body is incomplete.
    */
   abstract destroy(): void;
 
@@ -184,19 +194,19 @@ export abstract class HttpStream {
   protected abstract releaseBody(): void;
 
   /**
-   * The library's side: more of the body, in its memory. `keepArriving` must be called before the library's callback ends. Until
-   * then an owner that the stream is handed to may say where the bytes go.
+   * Called by the library's wrapper: more of the body, in the library's memory. `keepArriving` must be called before
+   * the library's callback ends. Until then, an owner that receives the stream may set where the bytes are copied.
    */
   takeBody(bytes: ArrayBuffer, isLast: boolean): void {
     if (isLast) this.bodyComplete = true;
     this.bodyBytes += bytes.byteLength;
-    // The rest of a request that was answered early: its owner no longer uses it, nor its memory.
+    // The rest of a request that was answered early: its owner uses neither the stream nor its memory any more.
     if (this.closed) return;
     if (this.events.onBody !== undefined) this.events.onBody(this.#keep(bytes), isLast);
     else if (bytes.byteLength > 0) this.#arriving = bytes;
   }
 
-  /** The library reuses this buffer after the callback: copies what was not consumed. */
+  /** The library reuses this buffer after the callback, so bytes that were not consumed are copied. */
   keepArriving(): void {
     const bytes = this.#arriving;
     if (bytes === null) return;
@@ -208,7 +218,7 @@ export abstract class HttpStream {
     return this.keepPiece === null ? this.pieces.keep(bytes) : this.keepPiece(bytes);
   }
 
-  /** The stream is over. Further calls do nothing. */
+  /** Ends the stream. Further calls have no effect. */
   protected close(aborted: boolean): void {
     if (this.closed) return;
     this.closed = true;

@@ -1,24 +1,24 @@
 /**
- * The bytes of a body → the JSON value they stand for, or what is wrong with them in words that name the offset and
- * show nothing of the body. It checks the bounds before it parses, since a parser builds any depth. Server threads.
+ * Parses a JSON body. Errors name the position and quote nothing of the body. Bounds are checked before parsing,
+ * because the parser accepts any depth. Server threads.
  */
 import { isUtf8 } from 'node:buffer';
 import { CatalogueError } from '../errors.ts';
 import { type NumberBound, parseUnrounded } from '../std/exact-json.ts';
 
 /**
- * A JSON body that is deeper, has more values (keys and list items), or more keys in one object is refused before it is parsed.
- * Objects with many keys cost most. A number that keeps its digits costs more than another, so a body that has many of them
- * where they are kept is refused too.
+ * A JSON body that exceeds one of these bounds is refused before it is parsed: depth, number of values (keys and list
+ * items), keys in one object. Objects with many keys cost most. A number that keeps its digits costs more than
+ * others, so their number is bounded, too, in bodies that keep them.
  */
 export const JSON_BOUNDS = { depth: 512, values: 250_000, keys: 10_000, kept_numbers: 100_000 } as const;
 
-/** Size below which no body can cost much. */
+/** Smaller bodies are parsed without a check of the bounds, because they cannot cost much. */
 const SMALL_BODY_BYTES = 4_096;
 
 /**
- * @param numbers `unrounded` for a body of which something is kept or compared as JSON: numbers then keep their digits
- * @returns undefined for no body at all
+ * @param numbers `unrounded` for a body of which parts are stored or compared as JSON: numbers then keep their digits
+ * @returns undefined for an empty body
  * @throws CatalogueError `malformed_request`
  */
 export function parseJsonBody(body: Uint8Array, numbers: 'rounded' | 'unrounded' = 'rounded'): unknown {
@@ -30,7 +30,7 @@ export function parseJsonBody(body: Uint8Array, numbers: 'rounded' | 'unrounded'
   }
   if (buffer.length > SMALL_BODY_BYTES) boundJson(buffer);
   let text = buffer.toString('utf8');
-  // A byte order mark: some editors write one.
+  // Removes a byte order mark, which some editors write.
   if (text.charCodeAt(0) === 0xfeff) text = text.slice(1);
   try {
     return numbers === 'rounded' ? JSON.parse(text) : parseUnrounded(text, KEPT_NUMBERS);
@@ -42,7 +42,7 @@ export function parseJsonBody(body: Uint8Array, numbers: 'rounded' | 'unrounded'
   }
 }
 
-/** Where the first invalid byte sequence begins: the decoder replaces it by other bytes. */
+/** The position of the first invalid byte sequence, found by comparing with the decoded text. */
 function findUtf8Fault(buffer: Buffer): number {
   const readable = Buffer.from(buffer.toString('utf8'));
   let at = 0;
@@ -58,7 +58,10 @@ const BACKSLASH = 0x5c;
 /** @throws CatalogueError `malformed_request` for JSON that is deeper or larger than a body may be */
 function boundJson(buffer: Buffer): void {
   const { depth: maxDepth, values: maxValues, keys: maxKeys } = JSON_BOUNDS;
-  /** By depth: commas of the object that is open there; negative for a list, whose length the count of values bounds. */
+  /**
+   * By depth: number of commas of the open object; negative for a list, whose length is bounded by the number of
+   * values.
+   */
   const keys = new Int32Array(maxDepth + 1);
   let depth = 0;
   let values = 0;
@@ -75,7 +78,7 @@ function boundJson(buffer: Buffer): void {
         break;
       case 0x7d:
       case 0x5d:
-        // A text with surplus closing brackets is not JSON, and shallow.
+        // A text with surplus closing brackets is not JSON; its depth does not matter.
         depth = Math.max(0, depth - 1);
         break;
       case 0x2c: // ,
@@ -111,7 +114,7 @@ function skipText(buffer: Buffer, from: number): number {
     if (buffer[at] === QUOTE) return at;
     if (buffer[at] === BACKSLASH) at++;
   }
-  // From here on with the native search. A quote after an odd number of backslashes belongs to the text.
+  // Continues with the native search. A quote after an odd number of backslashes belongs to the text.
   for (let end = buffer.indexOf(QUOTE, at); end >= 0; end = buffer.indexOf(QUOTE, end + 1)) {
     let first = end;
     while (first > at && buffer[first - 1] === BACKSLASH) first--;
@@ -126,8 +129,8 @@ const TEXT = /"(?:[^"\\\u0000-\u001f]|\\(?:["\\/bfnrt]|u[\da-fA-F]{4}))*/y;
 const SPACE = /[ \t\n\r]*/y;
 
 /**
- * Where a text stops being JSON (RFC 8259), in UTF-16 units; its length when more was expected or nothing is wrong.
- * For texts that do not parse: slower than the parser, but it finds the place in every version of the engine.
+ * The position at which a text stops being JSON (RFC 8259), in UTF-16 units; its length if it is incomplete or valid.
+ * For texts that do not parse: slower than the parser, but independent of the engine's error messages.
  */
 function findJsonFault(text: string): number {
   /** Open lists and objects, the innermost last. */

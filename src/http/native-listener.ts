@@ -1,13 +1,13 @@
 /**
- * A listener on uWebSockets.js: one catch-all handler that makes a stream of every request and hands it over when it is safe to act on.
- * The only place that loads the native library. Server threads.
- *
- * Where the addon is there (`native/socket-engine.ts`), the library reads the sockets through it. Messages that two parsers
- * could read in two ways do not reach the library, and connections beyond the caps are answered before it sees them.
- *
- * Before the server hands a request over, it has judged the framing (`framing-guard.ts`). A chunked request has shown its first
- * chunk, and the parser had a chance to reject it. A request with a length has shown its first bytes, or the server has waited
- * a moment. So the gateway forwards nothing malformed, and mostly has the whole body.
+ * A listener on uWebSockets.js: one catch-all handler makes a stream of every request and passes it on when it is
+ * safe to act on. Only this file loads the native library. Server threads.
+ * If the addon is available (`native/socket-engine.ts`), the library reads the sockets through it. Messages that two
+ * parsers could read differently do not reach the library, and connections beyond the limits are refused before it
+ * sees them.
+ * Before a request is passed on, its framing has been checked (`framing-guard.ts`). For a chunked request, the first
+ * chunk has arrived and the parser had a chance to reject it. For a request with a length, the first bytes have
+ * arrived, or the listener has waited briefly. So the gateway forwards nothing malformed, and usually has the whole
+ * body.
  */
 
 import type { HttpRequest, HttpResponse, us_listen_socket } from 'uWebSockets.js';
@@ -21,9 +21,9 @@ import { OpenStreams } from './open-streams.ts';
 import { explainListenFailure, findPort } from './port.ts';
 import { SHUTTING_DOWN, TOO_MANY, TOO_MANY_ALERT, TOO_SLOW } from './refusal-words.ts';
 
-/** How often slow streams get a new start of the parser's 10-second limit. */
+/** Interval at which slow streams restart the parser's 10-second limit. */
 const KEEP_ALIVE_SWEEP_MS = 4_000;
-/** How often a listener without free descriptors looks for one. */
+/** Interval at which a listener without free descriptors tries to accept again. */
 const ACCEPT_AGAIN_MS = 500;
 /** The reason after the mark (`native/socket-engine.ts`). */
 const REASON_DIGITS = 2;
@@ -44,7 +44,9 @@ const PORT_TRIES = 5;
 export type NativeModule = typeof import('uWebSockets.js');
 type TemplatedApp = ReturnType<NativeModule['App']>;
 
-/** @returns the native library; null where it has no binary that can be loaded */
+/**
+ * @returns the native library; null if it has no loadable binary for this machine
+ */
 export async function loadNative(): Promise<NativeModule | null> {
   try {
     return ((await import('uWebSockets.js')) as unknown as { default: NativeModule }).default;
@@ -55,12 +57,12 @@ export async function loadNative(): Promise<NativeModule | null> {
 
 /** @throws Error when the address cannot be bound */
 export async function listenNatively(native: NativeModule, options: ServerOptions): Promise<HttpServer> {
-  // Removes the server mark from every reply (a switch of the library; no public name).
+  // Removes the server's name from every reply (an undocumented option of the library).
   (native as unknown as { _cfg(key: string): void })._cfg('999999990007');
   return new NativeListener(native, options).listen();
 }
 
-/** Stands for an address that is unknown. */
+/** Placeholder for the head of a request that was not read. */
 const UNREAD_HEAD: RequestHead = Object.freeze({
   method: 'GET',
   path: '/',
@@ -84,16 +86,16 @@ class NativeListener implements HttpServer {
   readonly host: string;
   port = 0;
   readonly #native: NativeModule;
-  /** The last one listens. The earlier ones have earlier certificates, and keep their connections. */
+  /** The last one listens. The earlier ones have earlier certificates, and still serve their connections. */
   readonly #apps: TemplatedApp[] = [];
   readonly #options: ServerOptions;
   #certificate: CertificateWatch | null = null;
   #listenSocket: us_listen_socket | null = null;
   readonly #streams: OpenStreams;
-  /** Sent to the library in the place of a refused message; '' where the sockets are not watched. */
+  /** Replaces a refused message in the library's input; '' if the sockets are not watched. */
   readonly #mark: string;
   #isDraining = false;
-  /** A refusal closes its connection after what is already parsed. Requests pipelined after it are not served. */
+  /** A refusal closes its connection after the parsed messages. Requests pipelined after it are not served. */
   #isPoisoned = false;
 
   constructor(native: NativeModule, options: ServerOptions) {
@@ -102,7 +104,7 @@ class NativeListener implements HttpServer {
     this.#streams = new OpenStreams(options.onStream);
     this.host = options.host;
     const mark = socketEngine.watchConnections();
-    // With TLS only what the library decrypts is visible.
+    // With TLS, the bytes are only visible after the library has decrypted them.
     const isWatched = options.tls === undefined || socketEngine.watchSecureConnections() === 1;
     this.#mark = isWatched ? mark : '';
   }
@@ -126,7 +128,8 @@ class NativeListener implements HttpServer {
 
   async listen(): Promise<HttpServer> {
     const { host, port, isShared, tls, pace, switches_protocols = false } = this.#options;
-    // A new certificate needs a new listener beside the first. So the port is shared, and other owners are looked for before.
+    // A new certificate needs a second listener on the port. So the port is shared, after a check that no other
+    // process has it.
     const isOwn = tls !== undefined && !isShared;
     this.#listenSocket = isOwn ? await this.#listenBeside(host, port) : await this.#listenOn(port, isShared);
     listeners.add(this);
@@ -146,13 +149,13 @@ class NativeListener implements HttpServer {
     return this;
   }
 
-  /** Listens on a port that a later listener of ours can share, and no other process has. */
+  /** Listens on a port that later listeners of this process can share and that no other process has. */
   async #listenBeside(host: string, port: number): Promise<us_listen_socket> {
     for (let left = port === 0 ? PORT_TRIES : 1; ; left--) {
       try {
         return await this.#listenOn(await findPort(host, port), true);
       } catch (thrown) {
-        // Another socket has taken the port since, for example a new connection.
+        // Another socket has taken the port meanwhile, for example a new connection.
         if (left === 1) throw thrown;
         this.#apps.pop()?.close();
       }
@@ -176,10 +179,11 @@ class NativeListener implements HttpServer {
     return promise;
   }
 
-  /** New connections get the certificate that is in the files; open ones go on. */
+  /** New connections get the certificate that is in the files; open ones continue. */
   async #renewCertificate(): Promise<void> {
     const listenSocket = await this.#listenOn(this.port, true);
-    // After the poll of the loop, which has accepted all waiting connections. What comes until the next line is reset.
+    // After the loop's poll, which has accepted all waiting connections. Connections that arrive before the next line
+    // are reset.
     await new Promise((resolve) => setImmediate(resolve));
     if (this.#listenSocket === null) {
       this.#native.us_listen_socket_close(listenSocket);
@@ -189,7 +193,7 @@ class NativeListener implements HttpServer {
     this.#listenSocket = listenSocket;
   }
 
-  /** The whole answer, because it bypasses the library. */
+  /** The complete answer, because it bypasses the library. */
   #describeCrowd(): string {
     const body = Buffer.from(this.#options.describeError(503, TOO_MANY));
     const lines = `Content-Type: application/json\r\nContent-Length: ${body.length}\r\nRetry-After: 1\r\nConnection: close`;
@@ -227,8 +231,9 @@ class NativeListener implements HttpServer {
 
   #take(res: HttpResponse, req: HttpRequest): void {
     if (this.#isPoisoned) {
-      // Left pending so that the refusal before it is sent; then the connection ends. After a pending request the parser accepts no
-      // other of its connection, so the next request belongs to another connection.
+      // The request stays pending until the refusal before it is sent; then the connection ends. After a pending
+      // request the parser accepts no further request on its connection, so the next request belongs to another
+      // connection.
       this.#isPoisoned = false;
       let isGone = false;
       res.onAborted(() => {
@@ -263,11 +268,12 @@ class NativeListener implements HttpServer {
         transferEncoding = value;
         transferEncodingCount++;
       } else if (name === 'expect') {
-        // The parser answers `100-continue` in lower case only. Other clients write it differently (Java: `100-Continue`).
+        // The parser recognizes only `100-continue` in lower case. Other clients write it differently (Java:
+        // `100-Continue`).
         isGoAheadDue = value !== '100-continue' && isContinueExpected(value);
       }
     });
-    // The addon's two lines come last. No client knows the mark.
+    // The addon's two header lines come last. No client knows the mark.
     const isSwitch =
       contentLength === SWITCHED_LENGTH && this.#mark !== '' && headers[headers.length - 4] === this.#mark;
     if (isSwitch) {
@@ -311,7 +317,7 @@ class NativeListener implements HttpServer {
     else this.#awaitChunk(res, stream);
   }
 
-  /** Hands the stream over with its first bytes, or after a moment without any. */
+  /** Passes the stream on with its first bytes, or after a short wait without any. */
   #awaitLength(res: HttpResponse, stream: HttpStream): void {
     this.#streams.await(stream);
     res.onData((bytes, isLast) => {
@@ -339,7 +345,7 @@ class NativeListener implements HttpServer {
     stream.takeBody(bytes, isLast);
   }
 
-  /** Ends a request whose body cannot come to its end, with an answer if none has begun. */
+  /** Ends a request whose body cannot be completed, with an answer if none has begun. */
   #breakOff(stream: HttpStream, status: number, message: string): void {
     if (stream.replied) stream.destroy();
     else this.#answer(stream, status, message, true);
@@ -350,7 +356,7 @@ class NativeListener implements HttpServer {
     this.#breakOff(stream, 408, TOO_SLOW);
   };
 
-  /** Hands the stream over one tick after its first chunk, unless the parser has rejected it by then. */
+  /** Passes the stream on one tick after its first chunk, unless the parser has rejected it by then. */
   #awaitChunk(res: HttpResponse, stream: HttpStream): void {
     let calls = 0;
     res.onData((bytes, isLast) => {
@@ -371,7 +377,7 @@ class NativeListener implements HttpServer {
     });
   }
 
-  /** Answers a request that the library never saw, and ends its connection. */
+  /** Answers a request that the addon withheld from the library, and ends its connection. */
   #refuseUnread(res: HttpResponse, reason: number): void {
     const { status, words } = findRefusal(reason);
     this.#answer(new NativeStream(res, UNREAD_HEAD, this.#onGone), status, words, true);
@@ -383,7 +389,7 @@ class NativeListener implements HttpServer {
   }
 
   #refuse(stream: HttpStream, status: 400 | 503, message: string): void {
-    // The connection of a HEAD is closed at once.
+    // After a HEAD request, the connection is closed at once.
     this.#isPoisoned = stream.head.method !== 'HEAD';
     setImmediate(() => {
       this.#isPoisoned = false;
@@ -391,7 +397,7 @@ class NativeListener implements HttpServer {
     this.#answer(stream, status, message);
   }
 
-  /** Counts a connection that came (1) or went (-1). */
+  /** Counts a connection that opened (1) or closed (-1). */
   readonly #onConnection = (_res: HttpResponse, change: { valueOf(): number }): void => {
     if (change.valueOf() < 0) this.#isPoisoned = false;
   };
@@ -400,8 +406,9 @@ class NativeListener implements HttpServer {
 }
 
 /**
- * The native library shows bytes above 127 as UTF-8 text. This restores the bytes, one per character.
- * @returns why the request must be refused: bytes that were not UTF-8 are lost, and forwarding others would not be transparent
+ * The native library returns bytes above 127 as UTF-8 text. This restores the bytes, one per character.
+ * @returns why the request must be refused: bytes that were not UTF-8 are lost, and forwarding other bytes would not
+ *   be transparent
  */
 function restoreBytes(head: RequestHead, req: HttpRequest): string | null {
   if (NOT_ASCII.test(head.path)) {

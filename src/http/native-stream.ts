@@ -1,11 +1,11 @@
 /**
- * A stream on uWebSockets.js. It owns the native request and response handles, and a reply is sent with one system call a tick.
- * Server threads.
- *
- * uWebSockets.js writes `Date` and the framing header itself, behind the others. Everything else of the head is
- * written as one block: `writeHeader` copies its arguments to the wire as they are, so a value that holds further
- * lines is the cheapest way to write many, and the way to write what the library has no call for (an informational
- * answer, trailers). What stands in such a block was parsed as header lines before and holds no stray line end.
+ * A stream on uWebSockets.js. It owns the native request and response handles, and sends a reply with one system call
+ * per tick. Server threads.
+ * uWebSockets.js writes `Date` and the framing header itself, after the others. The rest of the head is written as
+ * one block: `writeHeader` copies its arguments to the wire unchanged, so a value that contains further lines is the
+ * cheapest way to write many headers. It is also the only way to write what the library has no call for (an
+ * informational answer, trailers). The lines of such a block were parsed as header lines before, so they contain no
+ * extra line ends.
  */
 
 import type { HttpResponse } from 'uWebSockets.js';
@@ -15,13 +15,13 @@ import { STATUS_CODES } from './status-codes.ts';
 
 const NOT_ASCII = /[^\0-\x7f]/;
 /**
- * Size of the library's cork buffer. The library sends it when more data comes than fits. If the system then does not take everything,
- * the part that did not fit is lost.
+ * Size of the library's cork buffer. The library sends it when more data arrives than fits. If the system then does
+ * not accept everything, the part that did not fit is lost.
  */
 const CORK_BYTES = 16 * 1024;
-/** Room for a chunk's length with its line ends, and for the last chunk. */
+/** Space for a chunk's length with its line ends, and for the last chunk. */
 const CHUNK_FRAME_BYTES = 16;
-/** Room for what the library writes of a head itself: `HTTP/1.1`, the date, the framing. */
+/** Space for the parts of a head that the library writes itself: `HTTP/1.1`, the date, the framing. */
 const OWN_LINES_BYTES = 256;
 /** Longer chunks are split. */
 const CHUNK_BYTES_MAX = CORK_BYTES - 2 * CHUNK_FRAME_BYTES;
@@ -42,14 +42,14 @@ export class NativeStream extends HttpStream {
   /** An informational answer used the native status line. Later ones travel as header lines. */
   #statusSent = false;
   #staged: Buffer[] = [];
-  /** Staged data waits for the client, in our own copies. */
+  /** Staged data waits for the client, in copies. */
   #isStagedKept = false;
   #written = 0;
   #isFlushScheduled = false;
   /** Staged data exceeds one cork: another flush is needed. */
   #isFlushCut = false;
   #isBlocked = false;
-  /** The library will call back when the client has taken what waited. */
+  /** The library will call back when the client has accepted the waiting data. */
   #hearsDrains = false;
   /** The whole reply has been given to the library. */
   #isComplete = false;
@@ -58,7 +58,7 @@ export class NativeStream extends HttpStream {
 
   /**
    * @param res the native response; the stream registers its abort and drain handlers
-   * @param onGone called once, when the stream is over in either way (before `onClosed`)
+   * @param onGone called once, when the stream has ended for any reason (before `onClosed`)
    */
   constructor(res: HttpResponse, head: RequestHead, onGone: (stream: HttpStream) => void) {
     super(head, onGone);
@@ -88,8 +88,8 @@ export class NativeStream extends HttpStream {
   }
 
   /**
-   * Pauses first, always. The library's `resume` makes a socket that is not paused deaf for good, and a write that the system does
-   * not take ends a pause.
+   * Always pauses first. The library's `resume` permanently stops reading a socket that is not paused, and a write
+   * that the system does not accept ends a pause.
    */
   protected releaseBody(): void {
     this.#res.pause();
@@ -104,7 +104,7 @@ export class NativeStream extends HttpStream {
         this.#statusSent = true;
         this.#res.writeStatus(toWire(`${status}\r\n${lines}`));
       } else {
-        // The native status line needs a header before raw lines; this one states the obvious.
+        // The native status line needs a header before raw lines; this one has no effect.
         this.#writeRaw(`HTTP/1.1 ${status}\r\n${lines === '' ? 'Connection: keep-alive\r\n' : lines}`);
       }
     });
@@ -138,7 +138,7 @@ export class NativeStream extends HttpStream {
   end(trailers: string[] | null = null): void {
     if (this.closed || this.isEnded) return;
     this.isEnded = true;
-    // The rest of the request has to be read before the next request can come.
+    // The rest of the request must be read before the next request can arrive.
     this.resumeBody();
     if (trailers !== null && trailers.length > 0 && this.#framing.kind === 'chunked') {
       this.#trailers = joinLines(trailers);
@@ -173,7 +173,7 @@ export class NativeStream extends HttpStream {
       this.close(aborted);
       return;
     }
-    // What is written within the library's own callbacks is sent after them.
+    // Data that is written within the library's own callbacks is sent after them.
     setImmediate(() => {
       if (this.closed) return;
       this.close(aborted);
@@ -202,11 +202,12 @@ export class NativeStream extends HttpStream {
     if (this.closed || !this.replied) return;
     do this.#res.cork(this.#flushCorked);
     while (this.#isFlushCut && !this.closed);
-    // Only after the cork has sent the bytes: the owner may have much to do at the end, and the client waits for them.
+    // Only after the cork has sent the bytes, because the owner may do much work at the end while the client waits
+    // for them.
     if (this.#isComplete) this.close(false);
     // A connection that ends with its reply can be closed only after the cork has sent the bytes.
     if (this.#closesConnection && !this.closed) {
-      // Before the socket closes: that calls onAborted at once, and a whole reply would count as aborted.
+      // Called before the socket closes, which calls onAborted at once: a complete reply would count as aborted.
       this.close(false);
       this.#res.close();
     }
@@ -279,7 +280,7 @@ export class NativeStream extends HttpStream {
 
   /**
    * Writes as much of the staged data as fits.
-   * @returns false when the client does not take it
+   * @returns false if the client does not accept it
    */
   #writeChunks(bytes: number): boolean {
     const staged = this.#staged;
@@ -320,7 +321,7 @@ export class NativeStream extends HttpStream {
     this.#writeHeadLines(this.#status, this.#headLines);
   }
 
-  /** Asks the library to tell when the client takes more. A reply that is sent whole at once does not need it. */
+  /** Asks the library to report when the client accepts more. A reply that is sent whole at once does not need it. */
   #hearDrains(): void {
     if (this.#hearsDrains) return;
     this.#hearsDrains = true;
@@ -351,7 +352,7 @@ export class NativeStream extends HttpStream {
     this.#res.writeHeader(toWire(text.slice(0, colon)), toWire(text.slice(colon + 2)));
   }
 
-  /** Copies staged data that has to wait for the client, because its memory is reused. */
+  /** Copies staged data that must wait for the client, because its memory is reused. */
   #keepStaged(): void {
     if (this.#isStagedKept) return;
     this.#isStagedKept = true;

@@ -1,16 +1,16 @@
 /**
- * The open streams of one listener: those that wait for their first body bytes, those whose bodies come too slowly, and the
- * moment when none is left. Server threads.
+ * The open streams of one listener: waits for first body bytes, ends streams whose bodies arrive too slowly, and
+ * reports when no stream is open. Server threads.
  */
 
 import type { HttpStream } from './http-stream.ts';
 
-/** A request with a length that has sent no body yet waits this long for its first bytes before it is handed over. */
+/** How long a request with a length that has sent no body yet is held back before it is passed on. */
 const FIRST_BYTES_WAIT_MS = 10;
-/** Measurements within the time over which a pace is an average. */
+/** Measurements within the time over which a rate is averaged. */
 const PACE_LOOKS = 4;
 
-/** The pace that a body must keep. A body that we hold back is not measured. */
+/** The rate that a body must keep. A body that we hold back is not measured. */
 export interface UploadPace {
   bytes_per_sec: number;
   /** On average over this time. */
@@ -25,7 +25,9 @@ export class OpenStreams {
   readonly #sweepTimers: NodeJS.Timeout[] = [];
   #onIdle: (() => void) | null = null;
 
-  /** @param onStream called with each stream once, when its first bytes are there or have been waited for */
+  /**
+   * @param onStream called with each stream once, when its first bytes have arrived or the wait is over
+   */
   constructor(onStream: (stream: HttpStream) => void) {
     this.#onStream = onStream;
   }
@@ -43,7 +45,7 @@ export class OpenStreams {
     this.#streams.push(stream);
   }
 
-  /** The stream is over. Does nothing for one that was not added. */
+  /** Removes a stream that has ended. Has no effect on one that was not added. */
   remove(stream: HttpStream): void {
     if (stream.place >= 0) {
       const last = this.#streams.pop()!;
@@ -57,7 +59,7 @@ export class OpenStreams {
     if (this.#streams.length === 0) this.#onIdle?.();
   }
 
-  /** Hands the stream over after a moment, unless `handOver` does so before. */
+  /** Passes the stream on after a short wait, unless `handOver` does so before. */
   await(stream: HttpStream): void {
     stream.isAwaited = true;
     this.#awaitTimer ??= setTimeout(this.#endWait, FIRST_BYTES_WAIT_MS);
@@ -70,7 +72,7 @@ export class OpenStreams {
     this.#onStream(stream);
   }
 
-  /** Hands over, without body bytes, the streams that have waited for up to this time. */
+  /** Passes on, without body bytes, the streams whose wait has ended. */
   readonly #endWait = (): void => {
     this.#awaitTimer = null;
     for (const stream of [...this.#streams]) this.handOver(stream);
@@ -81,7 +83,9 @@ export class OpenStreams {
     this.#sweepTimers.push(setInterval(look, every_ms).unref());
   }
 
-  /** @param end called with each stream whose body comes too slowly */
+  /**
+   * @param end called with each stream whose body arrives too slowly
+   */
   holdPace(pace: UploadPace, end: (stream: HttpStream) => void): void {
     this.sweep(pace.window_ms / PACE_LOOKS, () => this.#measure(pace, end));
   }

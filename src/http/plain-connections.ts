@@ -1,6 +1,6 @@
 /**
- * The connections of the listeners on node:http: their caps and counts, where `native/sockets` does the same for uWebSockets.js. One
- * thread of the process has such listeners. Server thread.
+ * The connections of the listeners on node:http: their limits and counts, corresponding to `native/sockets` for
+ * uWebSockets.js. One thread of the process has such listeners. Server thread.
  */
 import { PUBLIC_ADDRESS_CONNECTIONS } from '../limits.ts';
 import { isNear, networkOf } from '../std/network-address.ts';
@@ -14,14 +14,19 @@ class PlainConnections {
   #byAddress = PUBLIC_ADDRESS_CONNECTIONS;
   #isNearCapped = false;
 
-  /** Caps all connections together and those of one address; 0: no cap. @param isNearCapped loopback and private networks, too */
+  /**
+   * Limits all connections together and those of one address; 0: no limit. @param isNearCapped also for loopback and
+   * private networks
+   */
   cap(total: number, byAddress: number, isNearCapped: boolean): void {
     this.#total = total;
     this.#byAddress = byAddress;
     this.#isNearCapped = isNearCapped;
   }
 
-  /** @returns what gives the place of a new connection back; null: the connection is one too many */
+  /**
+   * @returns a function to call when the new connection closes; null: the connection exceeds a limit
+   */
   take(address: string): (() => void) | null {
     const { counts } = this;
     if (this.#total > 0 && counts.open >= this.#total) {

@@ -1,9 +1,8 @@
 /**
- * A listener on node:http, for machines that uWebSockets.js has no binary for. It hands a stream over when the same conditions hold as on
- * the other listener (`native-listener.ts`). Server thread.
- *
- * Node's parser is strict and decodes each body before anything is forwarded, so a message that two parsers could read in two ways
- * arrives as one. It differs in one point: chunk extensions are skipped instead of refused.
+ * A listener on node:http, for machines without a binary of uWebSockets.js. It passes a stream on under the same
+ * conditions as the other listener (`native-listener.ts`). Server thread.
+ * Node's parser is strict and decodes each body before anything is forwarded, so a message that two parsers could
+ * read differently becomes unambiguous. It differs in one point: chunk extensions are skipped instead of refused.
  */
 
 import { once } from 'node:events';
@@ -24,10 +23,16 @@ import { describeListenError } from './port.ts';
 import { SHUTTING_DOWN, TOO_MANY, TOO_MANY_ALERT, TOO_SLOW } from './refusal-words.ts';
 import { STATUS_CODES } from './status-codes.ts';
 
-/** How long a connection may be silent before its request's head is whole, and between requests, as on the other listener. */
+/**
+ * How long a connection may be silent before its request's head is complete, and between requests; the same as on the
+ * other listener.
+ */
 const SILENCE_MS = 10_000;
 const SILENCE_LOOK_MS = 2_000;
-/** How long a connection that we end stays open for what its client still sends: closed at once, the answer could be lost. */
+/**
+ * How long a connection that we end stays open while its client still sends. If it were closed at once, the answer
+ * could be lost.
+ */
 const LINGER_MS = 2_000;
 
 /** Requests of one connection that may wait for the answer to an earlier one. Beyond it the connection is closed. */
@@ -39,7 +44,7 @@ const HEADER_LINE = 2;
 const HOST = 3;
 const TRAILERS = 12;
 const VERSION = 13;
-/** Those of the parser's errors; its other errors are `HEADER_LINE`. */
+/** The refusals for the parser's error codes; its other errors are `HEADER_LINE`. */
 const REFUSAL_OF_CODE: Readonly<Record<string, number>> = {
   HPE_INVALID_METHOD: START_LINE,
   HPE_INVALID_URL: START_LINE,
@@ -67,7 +72,10 @@ export function hangUpPlain(): void {
   for (const listener of listeners) listener.hangUp();
 }
 
-/** A request for another protocol than WebSocket is an ordinary request: Node asks `upgrade` before it reads the body. */
+/**
+ * A request for another protocol than WebSocket is an ordinary request: Node checks `upgrade` before it reads the
+ * body.
+ */
 class PlainRequest extends IncomingMessage {
   declare private asked: boolean | null;
 
@@ -85,12 +93,14 @@ function isForWebSocket({ method, headers, rawHeaders }: IncomingMessage): boole
   return !rawHeaders.some((name, at) => at % 2 === 0 && /^(content-length|transfer-encoding)$/i.test(name));
 }
 
-/** A connection, whose requests are handed over one after the other. */
+/** A connection, whose requests are passed on one after the other. */
 interface Connection {
   open: PlainStream | null;
-  /** Requests that came before the answer to the first. The socket is paused meanwhile: they fit into one read. */
+  /**
+   * Requests that arrived before the answer to the first. The socket is paused meanwhile, so they fit into one read.
+   */
   waiting: (() => void)[];
-  /** No further request of it is served. */
+  /** No further request of the connection is served. */
   isRefused: boolean;
 }
 
@@ -146,7 +156,7 @@ class PlainListener implements HttpServer {
     return server;
   }
 
-  /** Connections beyond the caps are answered before Node's server sees them. */
+  /** Refuses connections beyond the limits before Node's server sees them. */
   #admitFirst(server: Server): void {
     const serve = server.listeners('connection');
     server.removeAllListeners('connection');
@@ -174,7 +184,7 @@ class PlainListener implements HttpServer {
     return this;
   }
 
-  /** New connections get the certificate that is in the files; open ones go on. */
+  /** New connections get the certificate that is in the files; open ones continue. */
   async #renewCertificate(): Promise<void> {
     const { tls } = this.#options;
     if ('setSecureContext' in this.#server && tls !== undefined)
@@ -214,7 +224,7 @@ class PlainListener implements HttpServer {
     this.#inTurn(socket, (connection) => this.#take({ request, response, socket }, connection, false));
   };
 
-  /** A request for WebSocket: from now on its socket is the stream's. */
+  /** A request for WebSocket: from now on the stream owns its socket. */
   readonly #onSwitch = (request: IncomingMessage, socket: Socket, first: Buffer): void => {
     socket.on('error', () => {});
     this.#inTurn(socket, (connection) => {
@@ -268,7 +278,7 @@ class PlainListener implements HttpServer {
     return stream;
   }
 
-  /** Hands the stream over with its first bytes. A request with a length also after a moment without any. */
+  /** Passes the stream on with its first bytes; a request with a length also after a short wait without any. */
   #awaitBody(request: IncomingMessage, stream: PlainStream): void {
     const { framing, content_length } = stream.head;
     if (framing === 'length') this.#streams.await(stream);
@@ -295,12 +305,12 @@ class PlainListener implements HttpServer {
     this.#streams.remove(stream);
     if (connection.open !== stream) return;
     connection.open = null;
-    // In the order of their coming, and not within the end of the one before.
+    // In order of arrival, but not within the end of the previous one.
     const next = connection.waiting.shift();
     if (next !== undefined && !socket.destroyed) setImmediate(next);
   }
 
-  /** Ends a request whose body cannot come to its end, with an answer if none has begun. */
+  /** Ends a request whose body cannot be completed, with an answer if none has begun. */
   #breakOff(stream: PlainStream, status: number, message: string): void {
     if (stream.replied) stream.destroy();
     else this.#refuse(stream, this.#connectionOf(stream.socket), status, message, true);
@@ -327,7 +337,7 @@ class PlainListener implements HttpServer {
     stream.reply(status, 'Content-Type: application/json\r\n', body, true, aborted);
   }
 
-  /** Node's parser has given up on the connection, or its time is over. */
+  /** Node's parser has rejected the connection, or its time is over. */
   #onBad(thrown: NodeJS.ErrnoException, socket: Socket): void {
     const connection = this.#connectionOf(socket);
     if (connection.isRefused) return;
@@ -342,12 +352,12 @@ class PlainListener implements HttpServer {
     const { status, words } = findRefusal(number);
     const isHead = isOfHead(thrown);
     if (open === null) this.#refuseRaw(socket, number, isHead);
-    // Behind a good message, whose answer goes first.
+    // After a valid message, whose answer is sent first.
     else if (open.bodyComplete) connection.waiting.push(() => this.#refuseRaw(socket, number, isHead));
     else this.#breakOff(open, status, words);
   }
 
-  /** Answers a message that Node did not make a request of, and ends its connection. */
+  /** Answers a message that Node's parser rejected, and ends its connection. */
   #refuseRaw(socket: Socket, number: number, isHead = false): void {
     this.#connectionOf(socket).isRefused = true;
     const { status, words } = findRefusal(number);
@@ -358,7 +368,7 @@ class PlainListener implements HttpServer {
 
   #refuseConnection(socket: Socket): void {
     socket.on('error', () => {});
-    // Before the handshake a client over TLS understands an alert alone.
+    // Before the handshake, a TLS client understands only an alert.
     if (this.#options.tls === undefined) socket.write(this.#describe(503, TOO_MANY, 'Retry-After: 1\r\n'));
     else socket.write(TOO_MANY_ALERT, 'latin1');
     linger(socket);
@@ -383,7 +393,7 @@ function isOfHead({ rawPacket }: NodeJS.ErrnoException & { rawPacket?: Buffer })
   return rawPacket?.subarray(0, 5).toString('latin1') === 'HEAD ';
 }
 
-/** Ends a connection after what was written, and reads meanwhile what the client still sends. */
+/** Ends a connection after the written data is sent, and meanwhile reads what the client still sends. */
 function linger(socket: Socket): void {
   if (socket.writable) socket.end();
   socket.resume();
@@ -396,7 +406,9 @@ function readPair({ cert, key }: { cert: string; key: string }): { cert: Buffer;
   return { cert: readFileSync(cert), key: readFileSync(key) };
 }
 
-/** @returns the head, and why it is refused, if it is */
+/**
+ * @returns the head, and the reason for refusing it, if there is one
+ */
 function readHead(request: IncomingMessage): {
   head: RequestHead;
   refusal: { status: number; words: string } | null;

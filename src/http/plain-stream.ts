@@ -1,8 +1,7 @@
 /**
  * A stream on node:http. Server threads.
- *
- * Node's server copies less carefully than the other one can: each chunk is copied here, because the owner reuses its memory when
- * `flush` returns, and Node may hold it until the system has taken it.
+ * Each chunk is copied here, unlike on the other server, because the owner reuses its memory when `flush` returns and
+ * Node may keep the chunk until the system has accepted it.
  */
 
 import type { IncomingMessage, ServerResponse } from 'node:http';
@@ -12,7 +11,7 @@ import { STATUS_CODES } from './status-codes.ts';
 
 const MAPPED_IPV4 = /^::ffff:(?=\d+\.)/i;
 
-/** What the listener has of a request. */
+/** The listener's objects for a request. */
 export interface PlainHandles {
   request: IncomingMessage;
   /** It has the request's socket. */
@@ -25,14 +24,16 @@ export class PlainStream extends HttpStream {
   readonly #response: ServerResponse;
   readonly socket: Socket;
   #framing: ReplyFraming = { kind: 'chunked' };
-  /** The client was given the other protocol: bytes pass as they are. */
+  /** The protocol has been switched: bytes pass unchanged. */
   #isSwitched = false;
   #isBlocked = false;
   #isFlushScheduled = false;
-  /** What `onClosed` says when the reply has been handed to the system. */
+  /** The argument for `onClosed` when the reply has been passed to the system. */
   #isAborted = false;
 
-  /** @param onGone called once, when the stream is over in either way (before `onClosed`) */
+  /**
+   * @param onGone called once, when the stream has ended for any reason (before `onClosed`)
+   */
   constructor(
     { request, response, socket }: PlainHandles,
     head: RequestHead,
@@ -101,7 +102,7 @@ export class PlainStream extends HttpStream {
 
   end(trailers: string[] | null = null): void {
     if (this.closed || this.isEnded) return;
-    // The rest of the request has to be read before the next request can come.
+    // The rest of the request must be read before the next request can arrive.
     this.resumeBody();
     this.isEnded = true;
     if (trailers !== null && this.#framing.kind === 'chunked') this.#response.addTrailers(pairsOf(trailers));
@@ -128,7 +129,7 @@ export class PlainStream extends HttpStream {
 
   destroy(): void {
     if (this.closed) return;
-    // What was written goes out, unless the client does not take it.
+    // Written data is still sent, unless the client does not accept it.
     if (this.#isBlocked) this.socket.destroy();
     else this.socket.destroySoon();
     this.close(true);
@@ -149,7 +150,7 @@ export class PlainStream extends HttpStream {
     else this.#response.flushHeaders();
   }
 
-  /** Node adds no line: neither `Connection` nor a date, which is among the lines. */
+  /** Node adds no header lines here: neither `Connection` nor a date, which the lines contain. */
   #putHead(status: string, headerLines: string, framingLine: string): void {
     const response = this.#response;
     response.sendDate = false;

@@ -1,14 +1,14 @@
 /**
- * Checks, before several threads share a port, that no other process has it. Sharing switches off the system's own check
- * (SO_REUSEPORT), so a second process would quietly take half of the first one's requests. Main thread.
+ * Checks that no other process has a port before several threads share it. Sharing (SO_REUSEPORT) switches off the
+ * system's own check, so a second process would receive half of the first one's requests unnoticed. Main thread.
  */
 import { once } from 'node:events';
 import { type AddressInfo, createServer } from 'node:net';
 
 /**
  * @param port 0: any free one
- * @returns the port, which was free a moment ago
- * @throws Error when the address is in use or not ours
+ * @returns the port, which was just free
+ * @throws Error if the address is in use or not allowed
  */
 export async function findPort(host: string, port: number): Promise<number> {
   const probe = createServer();
@@ -30,8 +30,9 @@ interface HeldPort {
 }
 
 /**
- * Like `findPort`. A port for 0 is held with sharing switched on, where the system can (Linux): later listeners share it, and the system
- * assigns it to no other socket. Release it once one of them listens, because it would get a part of the connections.
+ * Like `findPort`. If the port is 0, it is held with sharing switched on, if the system supports that (Linux): later
+ * listeners share it, and the system assigns it to no other socket. Release it once one of them listens; otherwise it
+ * would receive a part of the connections.
  */
 export async function holdPort(host: string, port: number): Promise<HeldPort> {
   const found = async () => ({ port: await findPort(host, port), release: () => {} });
@@ -52,7 +53,7 @@ const REASONS: Readonly<Record<string, string>> = {
   EACCES: 'the system does not allow this port',
 };
 
-/** One line that says why and what to do. It is shown without a stack, like what the system refuses. */
+/** One line with the reason and the remedy. It is shown without a stack, like errors of the system. */
 export function describeListenError(host: string, port: number, cause?: unknown): Error {
   const code = (cause as NodeJS.ErrnoException | undefined)?.code ?? 'EADDRINUSE';
   const reason = REASONS[code] ?? `it was refused (${code})`;
@@ -60,7 +61,7 @@ export function describeListenError(host: string, port: number, cause?: unknown)
   return Object.assign(new Error(words, { cause }), { code });
 }
 
-/** Asks the system again for the address, to learn why a listener without a reason could not have it. */
+/** Tries the address again, to learn from the system why a listener failed without a reason. */
 export async function explainListenFailure(host: string, port: number): Promise<Error> {
   return findPort(host, port).then(
     () => describeListenError(host, port),

@@ -1,6 +1,6 @@
 /**
- * The fields of a request that its endpoint does not know. The API ignores them, so a caller would not notice a mistyped
- * name; therefore the answer names them in a header. Server threads.
+ * Finds the fields of a request that its endpoint does not know. The API ignores such fields, so a caller would not
+ * notice a mistyped name; therefore the answer lists them in a header. Server threads.
  */
 import { z } from 'zod';
 import type { Endpoint } from '../contract/endpoint.ts';
@@ -8,7 +8,7 @@ import type { Endpoint } from '../contract/endpoint.ts';
 /** Unknown fields that an answer names, and items of a list that are searched for them. */
 export const UNKNOWN_FIELDS = { names: 8, name_characters: 48, items: 20 };
 
-/** Known fields at one place of a body; null: any field is allowed, or the fields are unknown. */
+/** Known fields at one position of a body; null: any field is allowed, or the fields are unknown. */
 type Plan = { names: ReadonlyMap<string, Plan> } | { items: Plan } | null;
 
 /** Finds the fields that one endpoint does not know. */

@@ -1,7 +1,7 @@
 /**
- * Checks a request's path, query and body with the schemas of its endpoint: makes what the handler gets, or a 422 in the
- * vocabulary of FastAPI and pydantic v2 (decisions, Credentials, roles, errors). The cost and the echoes of a refusal are
- * bounded, and it echoes no secret. Server threads.
+ * Validates a request's path, query and body with the schemas of its endpoint, and makes the handler's input or a 422
+ * in the format of FastAPI and pydantic v2 (decisions, Credentials, roles, errors). The cost and the echoes of a
+ * refusal are bounded, and secrets are not echoed. Server threads.
  */
 import type { z } from 'zod';
 import type { Endpoint } from '../contract/endpoint.ts';
@@ -16,13 +16,16 @@ import { MASK, maskText } from '../redaction/mask.ts';
 import { isRawNumber } from '../std/exact-json.ts';
 import { parseJsonBody } from './json-body.ts';
 
-/** What a 422 repeats of the request: errors, and of an offending value its characters, values and levels. */
+/**
+ * Bounds for what a 422 repeats of the request: number of errors, and for an invalid value its characters, values and
+ * levels.
+ */
 const ECHO_BOUNDS = { errors: 100, characters: 16_384, values: 100, depth: 8 } as const;
 
-/** Where a value stands; the first part of `loc`. */
+/** The location of a value; the first part of `loc`. */
 export type Place = 'path' | 'query' | 'body';
 
-/** The parts of a request: path and query as texts, the body as JSON; undefined without the part. */
+/** The parts of a request: path and query as texts, the body as JSON; undefined if the part is absent. */
 export interface RawInput {
   path: unknown;
   query: Readonly<Record<string, string>>;
@@ -57,7 +60,7 @@ export function readInput(
 /** The last value of a repeated name counts, as in the recorded service. */
 function readQuery(query: string, ...names: (readonly string[])[]): Record<string, string> {
   const values: Record<string, string> = {};
-  // The server shows bytes as characters. A query outside ASCII was UTF-8.
+  // The server returns bytes as characters. A query outside ASCII was UTF-8.
   const parsed = new URLSearchParams(
     /[^\0-\x7f]/.test(query) ? Buffer.from(query, 'latin1').toString() : query,
   );
@@ -78,7 +81,7 @@ function readBody({ headers, body }: ApiRequest, schema: z.ZodType): unknown {
   if (encoding !== undefined && !IDENTITY.test(encoding)) throw new CatalogueError('encoded_body');
   if (isJsonType(headers.get('content-type') ?? '')) {
     const value = parseJsonBody(body, holdsFreeJson(schema) ? 'unrounded' : 'rounded') ?? undefined;
-    // For schemas of objects a number is not an object, however many digits it has.
+    // For object schemas a number is not an object, however many digits it has.
     return isRawNumber(value) ? Number(value.rawJSON) : value;
   }
   return Buffer.from(body.subarray(0, ECHO_BOUNDS.characters)).toString();
@@ -93,9 +96,9 @@ function isJsonType(contentType: string): boolean {
 }
 
 /**
- * Checks the parts with the endpoint's schemas.
- * @param found gets the violations: path first, then query, then body
- * @returns null when there are violations
+ * Validates the parts with the endpoint's schemas.
+ * @param found receives the violations: path first, then query, then body
+ * @returns null if there are violations
  */
 export function checkInput(endpoint: Endpoint, raw: RawInput, found: ViolationList): CheckedInput | null {
   const before = found.count;
@@ -106,7 +109,9 @@ export function checkInput(endpoint: Endpoint, raw: RawInput, found: ViolationLi
   return { params, query, body } as CheckedInput;
 }
 
-/** @returns the schema's output; undefined when there are violations */
+/**
+ * @returns the schema's output; undefined if there are violations
+ */
 export function check(schema: z.ZodType, raw: unknown, place: Place, found: ViolationList): unknown {
   const quick = quickReadOf(schema)?.(raw) ?? ASK_ZOD;
   if (quick !== ASK_ZOD) return quick;
@@ -146,7 +151,9 @@ export class ViolationList {
     if (this.count > 0) throw new SchemaViolation(this.#violations);
   }
 
-  /** @param raw the value at `place` that the schema was given */
+  /**
+   * @param raw the value at `place` that the schema has checked
+   */
   addIssues(
     issues: readonly Issue[],
     raw: unknown,
@@ -167,7 +174,7 @@ export class ViolationList {
           });
         }
       } else if (issue.code === 'invalid_union' && (issue.errors?.length ?? 0) > 0) {
-        // Of several shapes, the one that comes closest to the value reports.
+        // Of several alternatives, the one that is closest to the value reports.
         const closest = issue.errors!.reduce((best, next) => (next.length < best.length ? next : best));
         this.addIssues(closest, raw, place, path);
       } else {
@@ -288,7 +295,9 @@ function joinWords(words: string[]): string {
   return words.length < 2 ? (words[0] ?? '') : `${words.slice(0, -1).join(', ')} or ${words.at(-1)}`;
 }
 
-/** @returns undefined where the path leads nowhere */
+/**
+ * @returns undefined if the path does not exist
+ */
 function valueAt(raw: unknown, path: readonly (string | number)[]): unknown {
   let value = raw;
   for (const step of path) {
