@@ -139,7 +139,7 @@ export function fingerprintConversation(
 
 export const remembered = new RememberedConversations();
 
-/** Hashes the messages of a request: those behind the beginning that was hashed before. @param prefixes takes their hashes */
+/** Hashes the messages of a request after those that were hashed before. @param prefixes receives their hashes */
 function addMessages(
   state: ChainState,
   messages: readonly TurnMessage[],
@@ -164,7 +164,7 @@ function addMessages(
     }
     at += 1;
     if (at > 1) continue;
-    // The first message tells which conversations may be the same. The last answer is hashed by itself too.
+    // The first message decides which conversations may be the same. The last answer is also hashed separately.
     key = `${prefixes.at(-1)}${state.withIds}`;
     resumed = remembered.find(key, messages, from < 0 ? messages.length : from);
     if (resumed === null) continue;
@@ -226,7 +226,7 @@ class Chain {
     this.chars = chars;
   }
 
-  /** Its state; to be called right behind `takeHash`. */
+  /** A copy of its state; must be called directly after `takeHash`. */
   copy(): Hash {
     return this.#hash.copy();
   }
@@ -306,7 +306,7 @@ function addMessage(state: ChainState, { role, content }: TurnMessage): void {
         state.mark = '';
         state.chain.add(`\u0000${block.type === 'tool_result' ? 'tool' : role}\u0000`);
         state.chain.add(words);
-        // Unserialised: an image would be copied once more as JSON.
+        // Added without serializing: JSON would copy an image once more.
         if (block.type === 'media') state.chain.add(block.data);
         state.alone?.addPart(words, block.type === 'tool_call' && state.withIds && block.id !== '');
       }

@@ -225,7 +225,7 @@ interface SameId {
   answered: KnownCall | null;
 }
 
-/** Calls that wait for their result while a conversation is read. */
+/** Calls without a result yet, while a conversation is read. */
 class OpenCalls {
   readonly #byId = new Map<string, SameId>();
   /** For calls without an id, by tool: their assigned ids, oldest first, and how many have a result. */

@@ -14,7 +14,7 @@ import type { StoredExchange } from './stored-exchange.ts';
 import type { PromptLayout } from './wire.ts';
 import { WIRES } from './wires.ts';
 
-/** Where a part stands in a prompt. */
+/** The kind of a part of a prompt. */
 type PromptPlace = 'setting' | 'tool' | 'system' | 'message';
 
 /** One part of a prompt. */
@@ -65,9 +65,9 @@ function splitPrompt(shape: ApiShape, body: JsonObject): Prompt {
   }
   parts.push(...readMessages(readField(body, layout.messages), layout.blocks));
   const last = parts.at(-1);
-  // A cache point of the whole request stands behind its last part.
+  // A cache point of the whole request applies after its last part.
   if (last !== undefined && body.cache_control !== undefined) markCachePoint(last, body.cache_control);
-  // Routers take cache points in a format whose own provider caches without them.
+  // Routers accept cache points in a format whose own provider caches without them.
   const isMarked = layout.caching === 'marked' || parts.some((part) => part.is_cache_point);
   const isContinued = layout.kept_by !== null && asText(readPath(body, layout.kept_by)) !== null;
   return { caching: isMarked ? 'marked' : 'automatic', parts, is_continued: isContinued };
@@ -110,7 +110,7 @@ function readMessages(messages: unknown, blocks: PromptLayout['blocks']): Prompt
   for (const [i, message] of asArray(messages).entries()) {
     const name = `message ${i + 1}`;
     const { [blocks]: content, ...rest } = asObject(message);
-    // Names, roles and calls beside the content are part of what the model reads.
+    // The model also reads names, roles and calls beside the content.
     const head = describeHead(rest);
     if (!Array.isArray(content)) {
       const text = content === undefined || content === null ? head : `${head}${readText(content)}`;
@@ -146,7 +146,7 @@ function readBlock(place: PromptPlace, name: string, block: unknown, label = '')
   return part;
 }
 
-/** A text block reads the same as its text. */
+/** A text block counts as equal to its text. */
 function readText(value: unknown): string {
   if (typeof value === 'string') return value;
   const { text, type, ...rest } = asObject(value);
@@ -163,7 +163,7 @@ function markCachePoint(part: PromptPart, mark: unknown): void {
   part.ttl = asText(asObject(mark).ttl);
 }
 
-/** A block that is nothing but a cache point marks the part before it. */
+/** A block that contains only a cache point marks the previous part. */
 function joinCachePoints(parts: PromptPart[]): PromptPart[] {
   const joined: PromptPart[] = [];
   for (const part of parts) {

@@ -1,10 +1,11 @@
 /**
- * Conversations that were fingerprinted lately. An agent's next request repeats its conversation and adds a little, so the
- * hash goes on from where the last request ended, and only the new messages are hashed: comparing texts takes a tenth of the
- * time that hashing them does. Used by conversation.ts. Capture process, student's thread, command line.
- *
- * Bounds: REMEMBERED_CHARS characters in all; CANDIDATES conversations with the same first message. The least recently used
- * conversation goes first. Shorter conversations than SHORT_CHARS are not remembered: hashing them takes no time.
+ * Conversations that were fingerprinted recently. An agent's next request repeats its conversation and adds a little,
+ * so the hash continues from the end of the previous request, and only the new messages are hashed. Comparing texts
+ * takes a tenth of the time of hashing them. Used by conversation.ts. Capture process, student's thread, command
+ * line.
+ * Bounds: REMEMBERED_CHARS characters in all; CANDIDATES conversations with the same first message. The least
+ * recently used conversation is dropped first. Conversations shorter than SHORT_CHARS are not kept, because hashing
+ * them takes no time.
  */
 import type { Hash } from 'node:crypto';
 import type { TurnBlock, TurnMessage } from '../domain/turn.ts';
@@ -12,7 +13,7 @@ import type { TurnBlock, TurnMessage } from '../domain/turn.ts';
 const REMEMBERED_CHARS = 16 << 20;
 const SHORT_CHARS = 16_384;
 const CANDIDATES = 8;
-/** Messages from the end behind which the hash is kept: clients change the last ones when they move a marker along. */
+/** Last messages after which the hash state is kept: clients change these when they move a cache marker. */
 export const KEPT_STATES = 8;
 
 /** The hash behind a message. */
@@ -24,7 +25,7 @@ export interface HashState {
   chars: number;
 }
 
-/** A message as it was hashed: what reads the request later may change the message itself. */
+/** A message as it was hashed, because later code may change the message itself. */
 interface HashedMessage {
   role: string;
   content: TurnBlock[];
@@ -58,8 +59,8 @@ export class RememberedConversations {
 
   /**
    * The longest beginning of a conversation that was hashed before; null without any.
-   * @param key tells conversations apart that are hashed otherwise, or begin otherwise
-   * @param most messages that may be passed over
+   * @param key distinguishes conversations with another beginning or another kind of hash
+   * @param most messages that may be skipped
    */
   find(key: string, messages: readonly TurnMessage[], most: number): Resumed | null {
     let best: Resumed | null = null;
@@ -78,9 +79,9 @@ export class RememberedConversations {
   }
 
   /**
-   * @param prefixes behind each message
-   * @param states behind each message that was hashed now; null: not needed
-   * @param resumed the beginning, as `find` gave it
+   * @param prefixes after each message
+   * @param states after each message that was hashed now; null: not needed
+   * @param resumed the beginning that `find` returned
    * @param chars of the whole conversation
    */
   add(
@@ -103,7 +104,7 @@ export class RememberedConversations {
       states: allStates.map((state, at) => (at >= allStates.length - KEPT_STATES ? state : null)),
       chars,
     };
-    // Its successor holds all of it, but for messages that the client has changed since.
+    // The new conversation contains all of it, except for messages that the client has changed since.
     if (resumed !== null && resumed.count >= resumed.from.messages.length - 2) this.#drop(resumed.from);
     const candidates = this.#byKey.get(key) ?? [];
     if (candidates.length >= CANDIDATES) this.#drop(candidates[0]!);
@@ -137,7 +138,7 @@ function copyHashed({ role, content }: TurnMessage): HashedMessage {
   return { role, content: content.filter(isHashed).map((block) => ({ ...block })) };
 }
 
-/** Messages that two conversations begin with alike, as far as they are hashed. */
+/** Number of messages at the beginning in which two conversations are equal, as far as they are hashed. */
 function countEqual(before: readonly HashedMessage[], messages: readonly TurnMessage[]): number {
   const most = Math.min(before.length, messages.length);
   for (let at = 0; at < most; at++) {

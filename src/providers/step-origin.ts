@@ -1,7 +1,7 @@
 /**
- * Where a step arrived and who answers it, in one word. It is part of an agent's identity, so that what was learned
- * from one upstream never serves another's agents. It is read in the same way from a live request and from its captured
- * copy. Pure; server threads, command line, capture reader.
+ * Where a step arrived and which upstream answers it, as one word. It is part of an agent's identity, so that what
+ * was learned from one upstream is never used for another's agents. It is the same for a live request and for its
+ * captured copy. Pure; server threads, command line, capture reader.
  */
 
 import type { RelegationWire } from '../domain/exchange.ts';

@@ -11,9 +11,9 @@ import { decodeContent } from './content-encoding.ts';
 import { normalizeTurn } from './normal-turn.ts';
 import type { StoredExchange } from './stored-exchange.ts';
 
-/** Characters that are read of a body that is no turn. */
+/** Characters that are read of a body that is not a turn. */
 const TEXT_CHARS = 1 << 20;
-/** JSON that is deeper is not read further. */
+/** JSON below this depth is not read. */
 const MAX_DEPTH = 64;
 
 /** The texts of a stored exchange. */
@@ -23,7 +23,7 @@ export function listExchangeTexts(stored: StoredExchange): ExchangeTexts {
 
 /**
  * The texts of a stored exchange that was read as a turn.
- * @param turn may have its numbers rounded: then it is read once more where that changes a text. null: it is no turn
+ * @param turn null: not a turn. Its numbers may be rounded; if that changes a text, the exchange is read again
  */
 export function listReadTexts(stored: StoredExchange, turn: NormalTurn | null): ExchangeTexts {
   if (turn === null) return { setup: [], messages: [listBodyTexts(stored)], answer: [] };
@@ -37,7 +37,7 @@ export function listReadTexts(stored: StoredExchange, turn: NormalTurn | null): 
   return { ...texts, messages: [listBodyTexts(stored)] };
 }
 
-/** The texts of both bodies, whatever they are: strings and names of JSON, or text; nothing of binary content. */
+/** The texts of both bodies in any format: strings and names of JSON, or plain text. Binary content is skipped. */
 function listBodyTexts(stored: StoredExchange): PlacedText[] {
   const request = readBodyText(stored.request_body, stored.request_headers);
   const response = readBodyText(stored.response_body, stored.response_headers);
@@ -68,7 +68,7 @@ function placeOf(role: TurnRole): TextPlace {
 
 /** Lists texts one after the other. */
 class TextList {
-  /** A number may have had other digits before it was parsed. */
+  /** A number may have had more digits before it was parsed. */
   hasRounded = false;
 
   listTurn(request: NormalRequest, answer: NormalAnswer): ExchangeTexts {
@@ -117,7 +117,7 @@ class TextList {
     }
   }
 
-  /** Strings, numbers and names of members of a JSON value. */
+  /** Adds the strings, numbers and member names of a JSON value. */
   addStrings(texts: PlacedText[], value: unknown, place: TextPlace, depth = 0): void {
     if (typeof value === 'string') texts.push({ place, text: value });
     else if (typeof value === 'number') {

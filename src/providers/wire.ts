@@ -53,19 +53,21 @@ interface WirePaths {
    * @param path raw, without the route's prefix and without the query
    */
   tell(path: string): 'turn' | 'other' | null;
-  /** Paths of turns, as clients send them; the labelling clients must know them too (test/label). */
+  /** Paths of turns, as clients send them. The labelling clients must know them, too (test/label). */
   examples: readonly string[];
 }
 
-/** What the counts of a wire's answers mean. */
+/** The meaning of the counts in a wire's answers. */
 interface WireUsage {
-  /** `input_tokens` counts what was read from a cache or written to it. */
+  /** `input_tokens` includes tokens read from a cache or written to it. */
   includes_cache: boolean;
 }
 
-/** How a wire's requests are cached. A field is a path of names with dots; the first that a request has is read. */
+/**
+ * How a wire's requests are cached. A field is a path of names with dots; the first one that a request has is read.
+ */
 export interface PromptLayout {
-  /** `marked`: up to the cache points of the request. `automatic`: the whole prompt, without being asked. */
+  /** `marked`: up to the cache points of the request. `automatic`: the whole prompt, without a request for it. */
   caching: 'marked' | 'automatic';
   tools: readonly string[];
   system: readonly string[];
@@ -78,7 +80,7 @@ export interface PromptLayout {
   kept_by: string | null;
 }
 
-/** What the student needs to know to answer steps of a wire; src/student/serving writes the answers. */
+/** What the student needs to answer steps of a wire; src/student/serving writes the answers. */
 interface ServedForm {
   /** How the path of a step ends, raw; on the default upstream it is the whole path. */
   step_path: string;
