@@ -130,7 +130,8 @@ function readBackslashes(bytes: Uint8Array, at: number, into: Reading): number {
   while (bytes[behind] === BACKSLASH) behind++;
   const value = readUnicodeEscape(bytes, behind);
   if (value >= 0) {
-    // Escaping again doubles the run: its power of two belongs to the escape, and what is left of it to backslashes before.
+    // Escaping again doubles the run of backslashes. Its largest power of two belongs to the escape, the rest to
+    // preceding backslashes.
     const run = behind - at;
     const start = behind - (run & -run);
     if (start > at) into.add(BACKSLASH, at, start);
@@ -142,7 +143,8 @@ function readBackslashes(bytes: Uint8Array, at: number, into: Reading): number {
     into.add(next, at, behind + 1);
     return behind + 1;
   }
-  // However often a backslash is escaped, it is one. Alone it begins another escape, after which a token may begin.
+  // A backslash that was escaped repeatedly is one backslash. Alone it begins another escape, after which a token may
+  // begin.
   into.add(BACKSLASH, at, behind);
   return behind;
 }

@@ -1,7 +1,7 @@
 /** Decides which headers hold a credential. Pure; runs where requests are captured and where errors are written. */
 import { isCredentialName } from './credential-name.ts';
 
-/** Longer names are no header's that anybody knows: their values are not kept. */
+/** No known header has a longer name: values of such headers are not kept. */
 const HEADER_NAME_CHARACTERS = 256;
 
 const CREDENTIAL_HEADERS = new Set([
@@ -70,10 +70,10 @@ const verdicts = new Map<string, boolean>();
 const VERDICTS = 2_048;
 
 /**
- * The session that opencode names in two headers. If `x-session-affinity`, by which its provider chooses a machine, has
- * the same value as `x-session-id`, the value does not authenticate.
+ * The session that opencode sends in two headers. If `x-session-affinity`, by which its provider chooses a machine,
+ * has the same value as `x-session-id`, the value does not authenticate.
  * @param headers flat [name, value, …]
- * @returns null when no header says so
+ * @returns null without such headers
  */
 export function findOpenSession(headers: readonly string[]): string | null {
   for (let i = 0; i + 1 < headers.length; i += 2) {
