@@ -43,7 +43,7 @@ function startProcess(
       memory: memory === null ? null : { bytes: memory.bytes },
     },
     descriptor: memory?.descriptor ?? null,
-    tell: (one) => told.push(one),
+    tell: (event) => told.push(event),
   });
   onTestFinished(() => void capture.close());
   return { capture, told };

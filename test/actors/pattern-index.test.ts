@@ -348,7 +348,7 @@ describe('what is found', () => {
     expect(await findFor('claude-3-5-sonnet-20241022')).toEqual([near, nearer, ROUTER]);
     expect(await findFor('claude-3-5-sonnet-20241022', 1)).toEqual([near]);
     expect(await findFor('gpt-4o-mini')).toEqual([nearer, near, ROUTER]);
-    expect(await findFor('nobody-knows')).toEqual([nearer, near, ROUTER]);
+    expect(await findFor('unknown-model')).toEqual([nearer, near, ROUTER]);
   });
 
   it('holds no secret that was in an imported text', async () => {

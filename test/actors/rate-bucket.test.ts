@@ -74,7 +74,7 @@ describe('a rate bucket', () => {
     expect(take(kit, { cost: 0, rate_per_s: 1000 }).remaining).toBe(1);
   });
 
-  it('refuses numbers that are none', () => {
+  it('refuses what is not a number', () => {
     const kit = new ActorKit(rateBucket);
     for (const bad of [
       { cost: -1 },

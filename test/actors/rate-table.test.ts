@@ -234,14 +234,14 @@ describe('the limiter of a thread', () => {
 
   it('shares its buckets with the limiters of other threads, and keys keep to their own', async () => {
     const { asker, memory, now } = createSlots(4);
-    const [one, two] = [0, 1].map(() => new SharedRateLimiter(asker, memory, LIMIT, now));
+    const [first, second] = [0, 1].map(() => new SharedRateLimiter(asker, memory, LIMIT, now));
     let allowed = 0;
     for (let at = 0; at < 300; at++) {
-      if ((await one!.take('a')).allowed) allowed++;
-      if ((await two!.take('a')).allowed) allowed++;
+      if ((await first!.take('a')).allowed) allowed++;
+      if ((await second!.take('a')).allowed) allowed++;
     }
     expect(allowed).toBe(400);
-    expect(await two!.take('b')).toMatchObject({ allowed: true, remaining: 399 });
+    expect(await second!.take('b')).toMatchObject({ allowed: true, remaining: 399 });
   });
 
   it('has a key without a slot counted by its actor, and asks for a slot again after a while', async () => {

@@ -6,7 +6,7 @@ import { type AddressInfo, createServer } from 'node:net';
 import { fileURLToPath } from 'node:url';
 import { Worker } from 'node:worker_threads';
 import { describe, expect, it, onTestFinished } from 'vitest';
-import { NOBODY } from '../fixtures/raw-upstream.ts';
+import { UNREACHABLE } from '../fixtures/raw-upstream.ts';
 import { longFrom } from '../long-parts.ts';
 import { startService } from './scripted-service.ts';
 
@@ -73,6 +73,6 @@ it(
     const alone = await runAgent('unanswered');
     const url = `http://127.0.0.1:${(silent.address() as AddressInfo).port}`;
     expect(await runAgent('unanswered', url)).toEqual(alone);
-    expect(await runAgent('timer', NOBODY)).toEqual(alone);
+    expect(await runAgent('timer', UNREACHABLE)).toEqual(alone);
   },
 );

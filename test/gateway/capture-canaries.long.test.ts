@@ -44,7 +44,7 @@ interface Scene {
   cut?: boolean;
 }
 
-/** A gateway of its own process that the scenes are played to, and what it left. */
+/** A gateway in a separate process that receives the scenes, and the files that it left. */
 async function play(
   scenes: Scene[],
   env: Record<string, string>,
@@ -443,7 +443,7 @@ function makeScenes(canaries: Canaries): Scene[] {
     headers: bearer(secret),
     answer: ok(brotliCompressSync(gzipSync(json({ secret }))), [['Content-Encoding', 'gzip, br']]),
   }));
-  once('an encoding nobody knows', (secret) => ({
+  once('an unknown encoding', (secret) => ({
     headers: bearer(secret),
     answer: ok(Buffer.concat([Buffer.from([0, 1, 2]), Buffer.from(secret)]), [
       ['Content-Encoding', 'x-acme'],

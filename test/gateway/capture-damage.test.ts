@@ -115,7 +115,7 @@ describe('pages spoilt under load', () => {
           () => isOver,
           (call) => answered.add(tagOf(call)),
         );
-        // What is drawn may be pages that nobody reads: twice as many each time, until one was. The file that takes its place is
+        // The chosen pages may never be read, so their number doubles until one is. The file that takes its place is
         // left alone.
         const file = openSync(db, 'r+');
         for (let count = 6; listAside().length === 0; count *= 2) {
@@ -168,7 +168,7 @@ describe('a file that is damaged before the start', () => {
   });
   afterAll(() => rmSync(whole, { recursive: true, force: true }));
 
-  /** The same database in a folder of its own. */
+  /** A copy of the same database in a new folder. */
   function copy(): void {
     for (const name of ['capture.mdb', 'capture.mdb.last-id'])
       copyFileSync(join(whole, name), join(folder, name));
@@ -178,7 +178,7 @@ describe('a file that is damaged before the start', () => {
   for (const [at, [how, heads, from]] of starts.entries())
     it(`by ${how}${heads}: the start succeeds, and ids go on`, longFrom(at, 1), async () => {
       let goneOn = 0;
-      // Pages may be spoilt in such a way that nobody notices: then others are drawn.
+      // Some damage has no effect: then other pages are chosen.
       for (let round = 0; goneOn === 0; round++) {
         folder = makeFolder();
         db = join(folder, 'capture.mdb');

@@ -279,7 +279,7 @@ describe('no disk', () => {
     const full = await waitForStats(gateway.url, ({ writer }) => writer.errors >= 2);
     expect(full.exchanges).toMatchObject({ captured: 0, dropped: 20, in_flight: 10 });
     const { queue_full, disk_full } = full.exchanges.dropped_by_cause;
-    // Until the first write failed, nobody knew of the disk.
+    // Before the first failed write, the state of the disk was unknown.
     expect(queue_full + disk_full).toBe(20);
     expect(full.reasons.map(({ reason }) => reason)).toEqual(['disk_full', 'dropping']);
     gateway.failCommits(0);

@@ -57,7 +57,7 @@ async function readAndCheck(): Promise<{ count: number; tags: Set<string> }> {
   return { count: stored.length, tags };
 }
 
-/** A gateway of its own process on the same database. */
+/** A gateway in a separate process on the same database. */
 async function startChild(serverThreads: number): Promise<{ child: CliChild; url: string; port: number }> {
   const child = new CliChild(['gateway', '--port', '0', '--db', db], {
     env: { GW_UPSTREAM_BASE: upstream.url, DATA_DIR: folder, FRONT_THREADS: String(serverThreads) },

@@ -32,7 +32,7 @@ beforeEach(() => {
   db = join(folder, 'capture.mdb');
 });
 
-/** A gateway of its own process. */
+/** A gateway in a separate process. */
 async function start(...flags: string[]): Promise<{ child: CliChild; url: string; port: number }> {
   const child = new CliChild(['gateway', '--port', '0', '--db', db, ...flags], {
     env: {

@@ -22,9 +22,9 @@ import {
 import { openRawClient, type RawClient } from '../fixtures/raw-client.ts';
 import { chunkBytes, headBytes, lastChunkBytes, messageBytes } from '../fixtures/raw-message.ts';
 import {
-  NOBODY,
   type RawUpstream,
   startRawUpstream,
+  UNREACHABLE,
   type UpstreamConnection,
 } from '../fixtures/raw-upstream.ts';
 
@@ -120,9 +120,9 @@ const post = (path: string, body: Buffer | string, chunked = false): Buffer =>
 
 /** Sends and expects a whole answer with that status. */
 const expects =
-  (status: number, bytes: Buffer | Buffer[], noBody = false) =>
+  (status: number, bytes: Buffer | Buffer[], isBodyless = false) =>
   async (client: RawClient): Promise<void> => {
-    if (noBody) client.expectNoBody();
+    if (isBodyless) client.expectNoBody();
     await client.writePieces(Buffer.isBuffer(bytes) ? [bytes] : bytes);
     const got = await client.readAnswer();
     if (got.status !== status || !got.complete)
@@ -299,7 +299,7 @@ async function storm(
     isOver = true;
   });
   await Promise.all([load, watch(), watchInside()]);
-  // Who left at once may not have been seen yet. Connections are taken in their order, so whoever comes last is told last.
+  // A client that left at once may not have been noticed yet. Connections are accepted in order, so the last client is noticed last.
   const last = await openRawClient(gateway.port);
   await KINDS.admin!.run(last);
   last.socket.destroy();
@@ -414,14 +414,14 @@ describe(`storm, seed ${SEED}`, () => {
     expect(gateway.crashes).toBe(2);
     await gateway.close();
     const rows = (await readCaptured(join(folder, 'capture.mdb'))).length;
-    // Of a batch that was under way when the thread died nobody knows: it counts as dropped and may be there.
+    // The outcome of a batch that was in transit when the thread died is unknown: it counts as dropped, but may be stored.
     expect(rows).toBeGreaterThanOrEqual(stats.exchanges.captured);
     expect(rows).toBeLessThanOrEqual(stats.exchanges.captured + stats.exchanges.dropped);
   });
 });
 
 it('a provider with a closed port', async () => {
-  const gateway = await start({ upstream: NOBODY });
+  const gateway = await start({ upstream: UNREACHABLE });
   const client = await openRawClient(gateway.port);
   await expects(502, post('/v1/messages', '{}'))(client);
   client.socket.destroy();

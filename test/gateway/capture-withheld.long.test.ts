@@ -45,7 +45,7 @@ it('are forwarded, stored or withheld with their cause, and the exchanges betwee
       Buffer.from(`data: {"text":"${run}"}\n\n`),
       [['Content-Type', 'text/event-stream']],
     ],
-    ['an encoding that nobody knows', Buffer.from([0, 1, 2, 3, 0xff]), [['Content-Encoding', 'x-acme']]],
+    ['an unknown encoding', Buffer.from([0, 1, 2, 3, 0xff]), [['Content-Encoding', 'x-acme']]],
     ['more masks than a body may have', Buffer.from('sk-ant-api03-abcdefgh '.repeat(110_000)), []],
     ...Array.from({ length: 40 }, (): [string, Buffer, Pair[]] => [
       'a bomb',
@@ -88,7 +88,7 @@ it('are forwarded, stored or withheld with their cause, and the exchanges betwee
     expect(record.truncated).toBe(false);
     expect(response).toEqual(ordinary);
   }
-  const byCase = new Map(stored.map((one) => [caseOf(one.record), one]));
+  const byCase = new Map(stored.map((exchange) => [caseOf(exchange.record), exchange]));
   expect(byCase.get('0')!.response.equals(cases[0]![1])).toBe(true);
   expect(byCase.get('1')!.response.equals(cases[1]![1])).toBe(true);
   expect(byCase.get('2')!.record.response.withheld).toBe('undecodable');

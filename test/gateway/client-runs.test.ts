@@ -1,5 +1,5 @@
 /**
- * From a client's headers to its run: a gateway of its own process passes them on as they came, and the command line shows session,
+ * From a client's headers to its run: a gateway in a separate process passes them on as they came, and the command line shows session,
  * child runs and kind.
  */
 import { rmSync } from 'node:fs';

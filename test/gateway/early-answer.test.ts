@@ -1,6 +1,6 @@
 /**
  * Answers that end before the upload has: the gateway has told the client to wait because the upstream takes no more,
- * and then nobody wants the rest. The connection must take it all the same, and serve what comes behind it. Test
+ * and then the rest is not needed. The connection must still accept it, and serve the next request. Test
  * thread, gateway included.
  */
 import { setImmediate as nextTick } from 'node:timers/promises';
@@ -86,7 +86,7 @@ it.each(answers)(
     await upload;
     await client.write(messageBytes('POST /v1/messages HTTP/1.1', [['host', 'gw']], Buffer.from('hello')));
     expect((await client.readAnswer()).body.toString()).toBe('next');
-    // The rest that nobody wants is not copied.
+    // The unneeded rest is not copied.
     expect(keep.mock.results.reduce((sum, { value }) => sum + (value as Buffer).length, 0)).toBe(
       'hello'.length,
     );

@@ -13,7 +13,7 @@ import {
 } from '../fixtures/capture-gateway.ts';
 import { openRawClient, rawRequest } from '../fixtures/raw-client.ts';
 import { chunkBytes, messageBytes } from '../fixtures/raw-message.ts';
-import { NOBODY, type RawUpstream, startRawUpstream } from '../fixtures/raw-upstream.ts';
+import { type RawUpstream, startRawUpstream, UNREACHABLE } from '../fixtures/raw-upstream.ts';
 import { longFrom } from '../long-parts.ts';
 import { makeFolder } from '../storage/folder.ts';
 
@@ -55,7 +55,7 @@ async function readOne(db: string) {
 }
 
 it('names a refused connection, in the 502 too', async () => {
-  const db = await start(NOBODY);
+  const db = await start(UNREACHABLE);
   const answer = await rawRequest(gateway!.port, REQUEST);
   expect(answer.status).toBe(502);
   expect(answer.body.toString()).toContain('the upstream refused the connection (ECONNREFUSED)');

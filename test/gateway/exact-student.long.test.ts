@@ -72,8 +72,8 @@ const messages: Side = {
       input_schema,
     }));
     const said = turns.map(
-      ({ raw, said: its, id }) =>
-        `,{"role":"assistant","content":${raw}},{"role":"user","content":[{"type":"tool_result","tool_use_id":"${id}","content":${JSON.stringify(resultFor(its, order))}}]}`,
+      ({ raw, said: call, id }) =>
+        `,{"role":"assistant","content":${raw}},{"role":"user","content":[{"type":"tool_result","tool_use_id":"${id}","content":${JSON.stringify(resultFor(call, order))}}]}`,
     );
     return `{"model":"claude-demo-large","max_tokens":1000,"temperature":1.0,"system":"You look after orders.","tools":${JSON.stringify(tools)},"messages":[{"role":"user","content":"Please look after order ${order}, thanks."}${said.join('')}]}`;
   },
@@ -102,8 +102,8 @@ const completions: Side = {
       function: { name, description: name, parameters },
     }));
     const said = turns.map(
-      ({ raw, said: its, id }) =>
-        `,${raw},{"role":"tool","tool_call_id":"${id}","content":${JSON.stringify(resultFor(its, order))}}`,
+      ({ raw, said: call, id }) =>
+        `,${raw},{"role":"tool","tool_call_id":"${id}","content":${JSON.stringify(resultFor(call, order))}}`,
     );
     return `{"model":"demo-large","temperature":0.0,"tools":${JSON.stringify(tools)},"messages":[{"role":"system","content":"You look after orders."},{"role":"user","content":"Please look after order ${order}, thanks."}${said.join('')}]}`;
   },

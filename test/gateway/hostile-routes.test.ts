@@ -1,7 +1,7 @@
 /**
  * A hostile client at routes with secret headers: requests hidden in others, upgrades of other protocols, upgrades with bodies,
  * targets in other forms, dots and encoded slashes. The upstream sees what it should and nothing else, and the secret is nowhere:
- * not in an error, a log, or what is captured. The gateway is a process of its own.
+ * not in an error, a log, or what is captured. The gateway is a separate process.
  */
 import { once } from 'node:events';
 import { mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs';
@@ -171,7 +171,7 @@ const CASES: [string, string, RegExp, string | null][] = [
     'POST /secret/a HTTP/1.1',
   ],
   [
-    'an expectation nobody knows',
+    'an unknown expectation',
     'POST /secret/a HTTP/1.1\r\nHost: gw\r\nExpect: 200-maybe\r\nContent-Length: 1\r\n\r\nx',
     /^(200|417)$/,
     'POST /secret/a HTTP/1.1',
@@ -189,7 +189,7 @@ const CASES: [string, string, RegExp, string | null][] = [
     'GET /secret/a HTTP/1.1',
   ],
   ['an upstream that is not there', 'GET /gone/a HTTP/1.1\r\nHost: gw\r\n\r\n', /^502$/, null],
-  ['a handshake to nobody', `GET /gone/a HTTP/1.1\r\nHost: gw\r\n${UPGRADE}\r\n`, /^502$/, null],
+  ['a handshake to a dead upstream', `GET /gone/a HTTP/1.1\r\nHost: gw\r\n${UPGRADE}\r\n`, /^502$/, null],
   [
     'a handshake to what is no WebSocket',
     `GET /secret/a HTTP/1.1\r\nHost: gw\r\n${UPGRADE}\r\n${HIDDEN}`,

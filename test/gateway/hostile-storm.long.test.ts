@@ -2,7 +2,7 @@
  * A storm of hostile bodies among ordinary traffic, with faults: the capture process killed, the disk full and freed,
  * descriptors short, pages of the database spoilt. Every ordinary exchange is stored or counted, no probe waits, memory is
  * flat, and the stop says what it left. Its pauses are the pace of agents and of faults: no result waits for one. `STORM_MINUTES` says how long (10), SEED=N draws another. Test thread; the gateway,
- * the provider and the probe are processes of their own.
+ * the provider and the probe are separate processes.
  */
 import { type ChildProcess, execFileSync, spawn, spawnSync } from 'node:child_process';
 import { randomBytes } from 'node:crypto';
@@ -39,7 +39,7 @@ const CALM_FROM = 0.5;
 const FLAT_FROM_MS = 300_000;
 const SECRET = `sk-ant-api03-${'Zq9'.repeat(30)}AA`;
 
-/** A program of the fixtures in a process of its own. */
+/** A program of the fixtures in a separate process. */
 function startFixture(name: string, argv: string[] = []): ChildProcess {
   const child = spawn(
     process.execPath,
@@ -57,7 +57,7 @@ async function readOutput(child: ChildProcess): Promise<string> {
   return text;
 }
 
-/** A folder on a file system of its own, which can be filled; null where nothing may be mounted. */
+/** A folder on a separate file system, which can be filled; null if mounting is not possible. */
 function mountPlace(): string | null {
   const folder = makeFolder();
   const { status } = spawnSync('mount', ['-t', 'tmpfs', '-o', `size=${PLACE_MB}m`, 'tmpfs', folder]);
@@ -342,7 +342,7 @@ it.skipIf(process.platform !== 'linux')(
       memory_mb: {
         gateway: listMedians(memory.gateway),
         capture: listMedians(memory.capture),
-        most: [...memory.gateway, ...lives.flat()].reduce((most, one) => Math.max(most, one), 0),
+        most: [...memory.gateway, ...lives.flat()].reduce((most, value) => Math.max(most, value), 0),
         lives: lives.map((life) => life.length),
       },
     };
@@ -353,7 +353,7 @@ it.skipIf(process.platform !== 'linux')(
 
     expect(code, stderr).toBe(0);
     expect(captured + dropped).toBe(attempted);
-    expect(broken, 'files that nobody spoilt').toEqual([]);
+    expect(broken, 'files that the test did not damage').toEqual([]);
     // Each that was counted as captured has got an id. What is in no file was counted, or lies in pages that were spoilt.
     expect(last_id).toBeGreaterThanOrEqual(captured);
     expect(missing).toBeLessThanOrEqual(dropped + unreadable);

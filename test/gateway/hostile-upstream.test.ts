@@ -1,5 +1,5 @@
 /**
- * Upstreams that break HTTP/1.1, by mistake or on purpose: the client gets a failure, never somebody else's bytes, and the
+ * Upstreams that break HTTP/1.1, by mistake or on purpose: the client gets a failure, never another client's bytes, and the
  * next request goes over another connection. Raw sockets on both sides; test thread, gateway included.
  */
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
@@ -59,7 +59,10 @@ describe('an upstream that breaks the protocol', () => {
     ['two lengths', `${HEAD}content-length: 2\r\ncontent-length: 99\r\n\r\nok${SMUGGLED}`],
     ['a negative length', `${HEAD}content-length: -1\r\n\r\n${SMUGGLED}`],
     ['chunked twice', `${HEAD}transfer-encoding: chunked, chunked\r\n\r\n0\r\n\r\n${SMUGGLED}`],
-    ['chunks that are none', `${HEAD}transfer-encoding: xchunked\r\n\r\n0\r\n\r\n${SMUGGLED}`],
+    [
+      'an encoding that only resembles chunked',
+      `${HEAD}transfer-encoding: xchunked\r\n\r\n0\r\n\r\n${SMUGGLED}`,
+    ],
     ['a length behind a blank', `${HEAD}content-length : 2\r\n\r\nok${SMUGGLED}`],
     ['a folded header', `${HEAD}x: a\r\n content-length: 2\r\n\r\nok`],
     ['a header that holds a NUL', `${HEAD}x: a\0b\r\ncontent-length: 2\r\n\r\nok`],

@@ -78,7 +78,7 @@ type Header = [name: string, value: string];
 const key = (value: string): Header => ['x-api-key', value];
 const bearer = (value: string): Header => ['Authorization', `Bearer ${value}`];
 
-/** Sends a step that the student covers, on a connection of its own. */
+/** Sends a step that the student covers, on a new connection. */
 async function step(
   credentials: Header[],
   more: Header[] = [],
@@ -228,7 +228,7 @@ describe('the memory of credentials', () => {
     for (let at = 0; at < 3 * STUDENT_CREDENTIALS.entries; at++)
       known.noteAnswer(known.digest(headers(`${GOOD}-${at}`)), 200);
     const count = Array.from({ length: 3 * STUDENT_CREDENTIALS.entries }, (_, at) => `${GOOD}-${at}`).filter(
-      (one) => known.isKnown(headers(one), known.digest(headers(one))),
+      (key) => known.isKnown(headers(key), known.digest(headers(key))),
     ).length;
     expect(count).toBeGreaterThanOrEqual(STUDENT_CREDENTIALS.entries / 2);
     expect(count).toBeLessThanOrEqual(STUDENT_CREDENTIALS.entries);
@@ -238,9 +238,9 @@ describe('the memory of credentials', () => {
   });
 
   it('has another hash of the same credential in every process', () => {
-    const [one, other] = [new KnownCredentials([], clock), new KnownCredentials([], clock)];
-    expect(one.digest(headers(GOOD))).toBe(one.digest(headers(GOOD)));
-    expect(one.digest(headers(GOOD))).not.toBe(other.digest(headers(GOOD)));
+    const [first, second] = [new KnownCredentials([], clock), new KnownCredentials([], clock)];
+    expect(first.digest(headers(GOOD))).toBe(first.digest(headers(GOOD)));
+    expect(first.digest(headers(GOOD))).not.toBe(second.digest(headers(GOOD)));
   });
 
   it('tells apart where one value ends and the next begins', () => {

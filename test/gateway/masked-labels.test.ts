@@ -1,5 +1,5 @@
 /**
- * Labels that hold keys, through a gateway of its own process: `inspect` shows as many runs as there were labels, and each can be
+ * Labels that hold keys, through a gateway in a separate process: `inspect` shows as many runs as there were labels, and each can be
  * marked by the id that it shows.
  */
 import { rmSync } from 'node:fs';
@@ -52,18 +52,18 @@ it('shows and marks runs apart whose labels differ in a key, over a restart', as
     expect.objectContaining({ run_id: expect.stringMatching(/^job-\[redacted-[\da-f]{16}\]$/), turns: 2 }),
     expect.objectContaining({ run_id: expect.stringMatching(/^job-\[redacted-[\da-f]{16}\]$/), turns: 2 }),
   ]);
-  const [one, other] = runs.map(({ run_id }) => run_id);
-  expect(one).not.toBe(other);
+  const [first, second] = runs.map(({ run_id }) => run_id);
+  expect(first).not.toBe(second);
   for (const key of KEYS) expect(inspected).not.toContain(key.slice(-8));
 
-  await command('runs', 'mark', one!, 'bad', '--db', db);
-  await command('runs', 'mark', other!, 'good', '--db', db);
+  await command('runs', 'mark', first!, 'bad', '--db', db);
+  await command('runs', 'mark', second!, 'good', '--db', db);
   const marked = JSON.parse(await command('inspect', '--db', db, '--json')).runs as {
     run_id: string;
     mark: string;
   }[];
   expect(marked.map(({ run_id, mark }) => [run_id, mark])).toEqual([
-    [one, 'bad'],
-    [other, 'good'],
+    [first, 'bad'],
+    [second, 'good'],
   ]);
 });

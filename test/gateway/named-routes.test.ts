@@ -1,4 +1,4 @@
-/** Upstreams under prefixes of their own (GW_ROUTES), through a real process: where requests go, and with which headers. */
+/** Upstreams with separate prefixes (GW_ROUTES), through a real process: where requests go, and with which headers. */
 import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -224,7 +224,7 @@ describe('a prefix', () => {
 
 it('is refused at the start with what is wrong, and without its value', async () => {
   await using refused = new CliChild(['gateway', '--port', '0'], {
-    env: { DATA_DIR: folder, GW_ROUTES: `{"/a": {"preset": "nobody", "headers": {"x": "${SECRET}"}}}` },
+    env: { DATA_DIR: folder, GW_ROUTES: `{"/a": {"preset": "unheard-of", "headers": {"x": "${SECRET}"}}}` },
   });
   const { code, stderr } = await refused.ended;
   expect(code).toBe(78);

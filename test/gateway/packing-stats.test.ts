@@ -46,7 +46,7 @@ it('the stats and /metrics say how much waits to be packed and indexed, and sinc
   };
 
   const before = await read();
-  const bytes = batch.reduce((sum, one) => sum + one.request_bytes + one.response_bytes, 0);
+  const bytes = batch.reduce((sum, exchange) => sum + exchange.request_bytes + exchange.response_bytes, 0);
   expect(before.packing).toMatchObject({ oldest_s: 0, unindexed: 60 });
   expect(before.packing.waiting_blocks).toBeGreaterThan(3);
   expect(before.packing.waiting_bytes).toBeGreaterThan(bytes);

@@ -19,7 +19,7 @@ import { sharedFile } from '../fixtures/shared.ts';
 
 const FILES = ['mirascope', 'pydantic-ai'].map((name) => sharedFile(`recordings/${name}.jsonl.gz`));
 
-/** Exchanges under way at once, each on a client connection of its own that is used again and again. */
+/** Exchanges under way at once, each on its own client connection, which is reused. */
 const CONNECTIONS = 6;
 
 /** Which recording a request is: an end-to-end header like any other, compared like any other. */
@@ -147,7 +147,7 @@ function endToEnd(headers: readonly (readonly [string, string])[]): string[] {
   return headers.filter(([n]) => !OWN.has(n.toLowerCase())).map(([n, v]) => `${n.toLowerCase()}: ${v}`);
 }
 
-/** The differences between what the client sent and what the upstream received, in words; empty when there are none. */
+/** The differences between what the client sent and what the upstream received, in words; empty without any. */
 function compareRequest(replay: Replay, got: ReceivedRequest, upstreamHost: string): string[] {
   const faults: string[] = [];
   const startLine = `${replay.method} ${replay.target} HTTP/1.1`;

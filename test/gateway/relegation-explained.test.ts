@@ -331,7 +331,7 @@ describe('ids that a double rounds', () => {
     const page = await ask((io) => runRelegation(['explain', '2', '--db', db], io));
     expect(page.out).toContain(`student   ${ID}`);
     expect(page.out).toContain(`upstream  ${NEXT}`);
-    const [record] = (await readCaptured(db)).map(({ record: one }) => one);
+    const [record] = (await readCaptured(db)).map(({ record: exchangeRecord }) => exchangeRecord);
     expect(JSON.stringify(record!.relegation)).toContain(`{"id":${ID}}`);
   });
 });

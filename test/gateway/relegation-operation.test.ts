@@ -218,7 +218,7 @@ describe('a late take-over', () => {
     expect(serverOf(await rawRequest(gateway.port, stepBytes(stepBody(further))))).toBe('upstream');
     // The upstream writes the 1,000 tokens of the first request at 12.5 that it would have read at 1.
     expect((await ledger())[0]).toMatchObject({ served: 1, late: 1, saved_usd: -0.008725 });
-    // What nobody of the student's began is no take-over.
+    // A run that the student never served is not taken over from it.
     expect(await send('decline')).toBe('upstream');
     expect((await ledger())[0]).toMatchObject({ late: 1 });
   });
@@ -235,10 +235,10 @@ describe('a share of the runs', () => {
     // A label's key begins with =.
     expect(served).toEqual(served.map((_, at) => admitsRun(orders, 1, `=run ${at}`)));
     expect(new Set(served).size).toBe(2);
-    expect((await stats()).fallbacks.canary).toBe(served.filter((its) => !its).length);
+    expect((await stats()).fallbacks.canary).toBe(served.filter((isServed) => !isServed).length);
     // Coding agents name their sessions, and operators their runs.
     const sessions = ['x-claude-code-session-id', 'session-id', 'x-own-run'];
-    for (const [at, header] of sessions.flatMap((one) => Array(8).fill(one) as string[]).entries()) {
+    for (const [at, header] of sessions.flatMap((name) => Array(8).fill(name) as string[]).entries()) {
       const run = `session number ${at}`;
       const agents = header === 'x-claude-code-session-id' ? ['', `agent number ${at}`] : [''];
       for (const agent of agents) {

@@ -76,7 +76,7 @@ describe('a process', () => {
     // Connections fall on the server threads as the system deals them out: with so many, on both.
     const clients = await Promise.all(Array.from({ length: 24 }, () => openRawClient(port)));
     const prng = createPrng(5);
-    // One that was idle for ten seconds is closed, perhaps just as it is used again: nobody has read that then.
+    // A connection that was idle for ten seconds is closed, perhaps just as it is used again: then the request was not read.
     const ask = async (place: number, bytes: Buffer): Promise<RawAnswer> => {
       for (;;) {
         const client = clients[place]!;

@@ -229,8 +229,8 @@ describe('a service that speaks the Messages API', () => {
     const { money_saved_usd, tokens_saved } = (await readStats(gateway.url)).relegation;
     expect(tokens_saved).toEqual({ input: 200, output: 40 });
     // Twice: what the upstream would have cost, less what the service did.
-    const [theirs, its] = [100 * 3 + 20 * 15, 100 * 1 + 20 * 2];
-    expect(money_saved_usd).toBeCloseTo((2 * (theirs - its)) / 1e6, 9);
+    const [upstreamCost, serviceCost] = [100 * 3 + 20 * 15, 100 * 1 + 20 * 2];
+    expect(money_saved_usd).toBeCloseTo((2 * (upstreamCost - serviceCost)) / 1e6, 9);
   });
 
   const wrong: [string, string, (response: ServerResponse) => void][] = [
@@ -300,7 +300,7 @@ describe('a service that speaks the Messages API', () => {
     answer = (response) => {
       waiting.push(response);
       if (waiting.length === 12)
-        for (const one of waiting) reply(message([{ type: 'text', text: 'all' }]))(one);
+        for (const response of waiting) reply(message([{ type: 'text', text: 'all' }]))(response);
     };
     const results = await Promise.all(Array.from({ length: 12 }, () => send(stepBody('serve this'))));
     expect(results.map(({ by }) => by)).toEqual(Array.from({ length: 12 }, () => 'student'));
@@ -317,7 +317,7 @@ describe('a service that speaks the Messages API', () => {
       expect((await send(stepBody('serve this'), [run])).body).toEqual({ upstream: 1 });
     }
     expect(gateway.counts().fallbacks).toEqual({ timeout: tries });
-    // It is told that nobody waits.
+    // It is told that the answer is not needed any more.
     await isGone;
     answer = reply(message([{ type: 'text', text: 'quick' }]));
     expect((await send(stepBody('serve this'), [['x-svc-run', 'slow 1']])).by).toBe('upstream');

@@ -288,7 +288,7 @@ describe.each(['a-run', null])('a student that comes back (label: %s)', { tags: 
     late.seq = 4;
     late.messages.push(
       { role: 'user', content: 'serve this' },
-      { role: 'assistant', content: [{ type: 'text', text: 'said by nobody here' }] },
+      { role: 'assistant', content: [{ type: 'text', text: 'not said by the student' }] },
     );
     expect(await late.step('serve more')).toBe('student');
   });
@@ -328,10 +328,10 @@ describe('a labelled run', () => {
 
   it('does not go on from another one’s answers', async () => {
     await open();
-    const one = new Talk('one');
-    expect(await one.step('call here')).toBe('student');
+    const first = new Talk('one');
+    expect(await first.step('call here')).toBe('student');
     const other = new Talk('two');
-    other.messages.push(...one.messages);
+    other.messages.push(...first.messages);
     expect(await other.step('serve this')).toBe('unknown_run');
   });
 
@@ -347,12 +347,12 @@ describe('a labelled run', () => {
 describe('a run without a label', () => {
   it('is told from another that began with the same words', async () => {
     await open();
-    const [one, two] = [new Talk(), new Talk()];
-    expect(await one.step('call here')).toBe('student');
-    expect(await two.step('call here')).toBe('student');
-    expect(await one.step('decline')).toBe('too_far');
-    expect(await two.step('serve this')).toBe('student');
-    expect(await one.step('serve this')).toBe('unknown_run');
+    const [first, second] = [new Talk(), new Talk()];
+    expect(await first.step('call here')).toBe('student');
+    expect(await second.step('call here')).toBe('student');
+    expect(await first.step('decline')).toBe('too_far');
+    expect(await second.step('serve this')).toBe('student');
+    expect(await first.step('serve this')).toBe('unknown_run');
   });
 
   it('does not go on from an answer that the gateway did not pass on', async () => {
@@ -465,7 +465,7 @@ function spoil(manifest: string): void {
   renameSync(join(folder, 'spoilt.json'), join(gateway.directory, 'manifest.json'));
 }
 
-/** As somebody would who finds the manifest damaged. */
+/** Like a process that finds the manifest damaged. */
 async function publishAgain(): Promise<void> {
   rmSync(join(gateway.directory, 'manifest.json'));
   await publishStudent(gateway.directory, makeDraft(), fitOrderStudent());

@@ -101,7 +101,7 @@ it(`keeps its counts through a storm (seed ${SEED})`, async () => {
   }
   await storms;
   expect(looks).toBeGreaterThan(0);
-  // Who left at once may not have been seen yet. Connections are taken in their order, so whoever comes last is seen last.
+  // A client that left at once may not have been noticed yet. Connections are accepted in order, so the last client is noticed last.
   const last = await rawRequest(gateway.port, stepBytes(stepBody('decline')));
   tally[serverOf(last)]++;
   const { exchanges, relegation } = await waitForStats(

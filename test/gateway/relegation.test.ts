@@ -339,7 +339,7 @@ describe('what the student does not serve', () => {
       const more = await Promise.all(
         Array.from({ length: 6 }, (_, at) => send(stepBytes(stepBody(`serve more ${at}`)))),
       );
-      // They have their answers, and nobody else has one.
+      // Only these clients have their answers.
       expect(gateway.counts().served).toBe(before.served);
       gateway.letStudentGo('all');
       return { more, first: await Promise.all([held, ...waiting]) };
@@ -388,7 +388,7 @@ describe('a client that leaves', () => {
       aborted: before.exchanges.aborted + 1,
     });
     expect(gateway.counts()).toEqual(counts);
-    // Comes after what the student says to nobody.
+    // Comes after the student's answer to the client that left.
     const { result, served, fallback } = await gain(() => {
       gateway.letStudentGo('the left');
       return send(stepBytes(stepBody('serve the next')));

@@ -1,6 +1,6 @@
 /**
  * A student under prefixes of GW_ROUTES, over a real process: agents of two routes that are alike but for their upstream learn
- * and are served each by itself, and nobody is answered whom that upstream would not answer.
+ * and are served separately, and a client that the upstream would refuse gets no answer of the student.
  */
 import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -54,7 +54,7 @@ beforeAll(async () => {
       DATA_DIR: folder,
       SVC_DISTILL_DIR: directory,
       GW_RELEGATION_AUDIT: '0',
-      // Each thread has a memory of credentials of its own.
+      // Each thread remembers credentials separately.
       SERVER_THREADS: '1',
       GW_STUDENT_TIMEOUT_MS: '60000',
     },
@@ -145,7 +145,7 @@ it('asks for the client’s credential where the client has one, and goes by the
   const none = (await relegation()).fallbacks.no_credential ?? 0;
   expect(await ask('/blue', body, {})).toMatchObject({ status: 401, by: 'upstream' });
   expect((await relegation()).fallbacks.no_credential).toBe(none + 1);
-  // The route's key is revoked: the next step that goes there tells, and then nobody is served.
+  // The route's key is revoked: the next step that goes there reveals it, and from then on no client is served.
   locked = 'green';
   const basket = new BasketRun(1_005);
   const first = await ask('/green', basket.body(), {});

@@ -1,6 +1,6 @@
 /**
  * Upstreams behind TLS: nothing is sent to one that is not who it says, the session is used again, and bodies pass both
- * ways whatever records they come in. The gateway is a process of its own, since that is where one says whom to trust.
+ * ways whatever records they come in. The gateway is a separate process, because the trusted authorities are a setting of the process.
  */
 import { randomBytes } from 'node:crypto';
 import { once } from 'node:events';

@@ -1,7 +1,7 @@
 /**
  * What uploads cost in memory that an upstream takes half of and then no more: of one the beginning that is captured, and little
  * else; of many no more than the bound of all, and other exchanges are captured all the same. The gateway and the clients are processes
- * of their own; Linux tells what the gateway holds.
+ * separate; Linux reports the memory that the gateway holds.
  */
 import { type ChildProcess, fork } from 'node:child_process';
 import { once } from 'node:events';

@@ -1,5 +1,5 @@
 /**
- * Copies that are lent: a request is forwarded out of capture's copy of it, so that memory may go to nobody else while the
+ * Copies that are lent: a request is forwarded out of capture's copy of it, so this memory must not be reused while the
  * exchange is open, whatever becomes of the copy. Test thread.
  */
 import fc from 'fast-check';
@@ -152,7 +152,7 @@ it.each(LOSSES)('keeps what it has lent when there is no room for %s', (_name, l
   expect(tee.lost).toBe(true);
   expect(budget.left).toBe(200 * KIB);
   expect(memory.given).toEqual([]);
-  // Whoever comes next gets other memory.
+  // The next exchange gets other memory.
   const taken = memory.take(300 * KIB);
   expect(taken === cell).toBe(false);
   taken.fill(0);

@@ -7,9 +7,9 @@ import { startTestGateway, type TestGateway } from '../fixtures/gateway.ts';
 import { openRawClient, rawRequest } from '../fixtures/raw-client.ts';
 import { chunkBytes, headerValue, lastChunkBytes, messageBytes } from '../fixtures/raw-message.ts';
 import {
-  NOBODY,
   type RawUpstream,
   startRawUpstream,
+  UNREACHABLE,
   type UpstreamConnection,
 } from '../fixtures/raw-upstream.ts';
 
@@ -603,7 +603,7 @@ describe('admin routes', () => {
 
 describe('failures', () => {
   it('no upstream: 502 in the words of the messages API', async () => {
-    const lonely = await startTestGateway(NOBODY);
+    const lonely = await startTestGateway(UNREACHABLE);
     const answer = await rawRequest(lonely.port, request('/v1/chat/completions'));
     expect(answer.status).toBe(502);
     expect(JSON.parse(answer.body.toString())).toMatchObject({ type: 'error', error: { type: 'api_error' } });

@@ -1,6 +1,6 @@
 /**
  * What is kept of WebSocket connections: turns of the Responses protocol with their runs, frames of everything else, and no
- * credential of a handshake or a frame. The gateway is a process of its own, with its real database.
+ * credential of a handshake or a frame. The gateway is a separate process with a real database.
  */
 import { once } from 'node:events';
 import { mkdtempSync, rmSync } from 'node:fs';
@@ -52,7 +52,7 @@ http.on('upgrade', (request, socket, head) => {
     );
   }
 });
-/** A handshake has come that nobody answers. */
+/** A handshake has arrived that is not answered. */
 const mute = Promise.withResolvers<void>();
 let child: CliChild;
 let url: string;

@@ -163,10 +163,10 @@ function readOutcome(bytes: Buffer): { code: number | null | undefined; echoes: 
 }
 
 /** A few at a time, all of them. */
-async function forAll<T>(all: readonly T[], run: (one: T) => Promise<void>): Promise<void> {
+async function forAll<T>(all: readonly T[], run: (item: T) => Promise<void>): Promise<void> {
   const left = [...all];
   const take = async () => {
-    for (let one = left.shift(); one !== undefined; one = left.shift()) await run(one);
+    for (let item = left.shift(); item !== undefined; item = left.shift()) await run(item);
   };
   await Promise.all(Array.from({ length: AT_ONCE }, take));
 }
@@ -177,13 +177,14 @@ describe.runIf(canTunnel)('cases of', () => {
     if (isSpeakingTls() && section === 'UTF-8') continue;
     it(`${section}, sent by the client`, { timeout: SECTION_MS }, async () => {
       const wrong: string[] = [];
-      await forAll(cases, async (one) => {
-        for (const pieces of waysToSend(one, true)) {
+      await forAll(cases, async (testCase) => {
+        for (const pieces of waysToSend(testCase, true)) {
           const direct = await sendUp(connect(portOf(echo), '127.0.0.1').setNoDelay(true), pieces);
           const client = await openRawClient(echoing.port);
           const through = await sendUp(client.socket as Socket, pieces);
-          if (!direct.equals(through)) wrong.push(`${one.id}: ${preview(direct)} became ${preview(through)}`);
-          expect(readOutcome(direct), one.id).toEqual({ code: one.code, echoes: one.echoes });
+          if (!direct.equals(through))
+            wrong.push(`${testCase.id}: ${preview(direct)} became ${preview(through)}`);
+          expect(readOutcome(direct), testCase.id).toEqual({ code: testCase.code, echoes: testCase.echoes });
         }
       });
       expect(wrong).toEqual([]);
@@ -191,20 +192,21 @@ describe.runIf(canTunnel)('cases of', () => {
 
     it(`${section}, sent by the upstream`, { timeout: SECTION_MS }, async () => {
       const wrong: string[] = [];
-      await forAll(cases, async (one) => {
-        for (const [way, pieces] of waysToSend(one, false).entries()) {
+      await forAll(cases, async (testCase) => {
+        for (const [way, pieces] of waysToSend(testCase, false).entries()) {
           const direct = await sendDown(
             `ws://127.0.0.1:${portOf(script)}`,
-            `${one.id} ${way} direct`,
+            `${testCase.id} ${way} direct`,
             pieces,
           );
           const through = await sendDown(
             scripted.url.replace('http', 'ws'),
-            `${one.id} ${way} through`,
+            `${testCase.id} ${way} through`,
             pieces,
           );
-          if (!direct.equals(through)) wrong.push(`${one.id}: ${preview(direct)} became ${preview(through)}`);
-          expect(readOutcome(direct), one.id).toEqual({ code: one.code, echoes: one.echoes });
+          if (!direct.equals(through))
+            wrong.push(`${testCase.id}: ${preview(direct)} became ${preview(through)}`);
+          expect(readOutcome(direct), testCase.id).toEqual({ code: testCase.code, echoes: testCase.echoes });
         }
       });
       expect(wrong).toEqual([]);

@@ -186,7 +186,7 @@ describe.runIf(canTunnel)('messages', () => {
       to.on('message', () => count++);
       to.pause();
       for (let i = 0; i < 40; i++) from.send(piece);
-      // The sender keeps what nobody takes.
+      // The sender keeps the bytes that are not accepted.
       await expect.poll(() => from.bufferedAmount, { timeout: PATIENCE_MS }).toBeGreaterThan(16 << 20);
       to.resume();
       await expect.poll(() => count, { timeout: PATIENCE_MS }).toBe(40);

@@ -176,7 +176,7 @@ describe('the connections to an upstream', () => {
 
   it('are not waited for when the upstream does not answer', async () => {
     vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout'] });
-    // Reserved for documentation (RFC 5737): whether there is a way to it or not, nobody is there.
+    // Reserved for documentation (RFC 5737): no host answers there, whether there is a route to it or not.
     const pool = new ConnectionPool('http://192.0.2.1:9');
     const outcome = send(pool, '/');
     vi.advanceTimersByTime(UPSTREAM_CONNECT_MS);

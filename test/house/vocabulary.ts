@@ -10,7 +10,6 @@ import { parseAst } from 'vitest/node';
 
 /** Folders that still use forbidden words. */
 export const TO_DO: readonly string[] = [
-  'test/actors',
   'test/api',
   'test/captures',
   'test/cli',
@@ -18,19 +17,11 @@ export const TO_DO: readonly string[] = [
   'test/clients',
   'test/domain',
   'test/fixtures',
-  'test/gateway',
-  'test/http',
   'test/label',
-  'test/native',
-  'test/providers',
   'test/proxy',
   'test/real-clients',
-  'test/runtime',
-  'test/search',
-  'test/std',
   'test/student',
   'test/teaching',
-  'test/threads',
 ];
 
 interface ForbiddenWord {

@@ -1,4 +1,4 @@
-/** Copies of pieces of bodies hold what they were given for as long as nobody has released them. */
+/** Copies of pieces of bodies stay unchanged until they are released. */
 import { setImmediate as nextTick } from 'node:timers/promises';
 import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';

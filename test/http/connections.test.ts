@@ -1,6 +1,6 @@
 /**
  * Who may connect, how many, and how slowly a body may come: real sockets; where the process's descriptors run out, a
- * process of its own. Test thread, servers included.
+ * separate process. Test thread, servers included.
  */
 import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';

@@ -136,7 +136,7 @@ const CASES: readonly (readonly [name: string, bytes: string, status?: number])[
   ['a blank behind the version', 'GET / HTTP/1.1 \r\nhost: gw\r\n\r\n'],
   ['no version', 'GET /\r\nhost: gw\r\n\r\n'],
   ['no target', 'GET\r\nhost: gw\r\n\r\n'],
-  ['a version that is none', 'GET / HTTX/1.1\r\nhost: gw\r\n\r\n'],
+  ['an invalid version', 'GET / HTTX/1.1\r\nhost: gw\r\n\r\n'],
   ['a version in lower case', 'GET / http/1.1\r\nhost: gw\r\n\r\n'],
   ['a longer version', 'GET / HTTP/1.10\r\nhost: gw\r\n\r\n'],
   ['HTTP/1.0', 'GET / HTTP/1.0\r\nhost: gw\r\n\r\n', 505],

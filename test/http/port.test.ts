@@ -7,7 +7,7 @@ import { holdPort } from '../../src/http/port.ts';
 const HOST = '127.0.0.1';
 
 it.runIf(process.platform === 'linux')(
-  'that are held are nobody else’s, but for who shares them',
+  'that are held are taken, except for sockets that share them',
   async () => {
     const held = await holdPort(HOST, 0);
     const stranger = createServer();

@@ -120,7 +120,7 @@ describe('a handshake', () => {
   });
 
   it.each([
-    'nobody.example',
+    'absent.example',
     'LOCALHOST',
     `${'a'.repeat(63)}.${'b'.repeat(63)}.example`,
     'x',
@@ -139,7 +139,7 @@ describe('a handshake', () => {
     ['a list of names that is cut', '000600000a6162'],
     ['a list that holds two', '000800000161000001 62'],
     ['a name with a NUL', '000600000361 0062'],
-    ['a kind of name that nobody knows', '000401000161'],
+    ['an unknown kind of name', '000401000161'],
   ])('with %s ends its own connection, or has what it needs', async (_name, list) => {
     const names = Buffer.from(list.replaceAll(' ', ''), 'hex');
     const extension = Buffer.concat([Buffer.from([0, 0, names.length >> 8, names.length]), names]);

@@ -27,7 +27,7 @@ const probe = endpoint({
 const fields = new UnknownFields(probe, ['org_id']);
 
 describe('unknown fields', () => {
-  it('are none where everything is known, or free to be anything', () => {
+  it('are absent if every field is known, or any field is allowed', () => {
     expect(fields.describe('', { task: 't', org_id: 'o' })).toBeNull();
     expect(fields.describe('limit=1&org_id=o', { steps: [{ action: 'a', at: { line: 1 } }] })).toBeNull();
     const free = { metadata: { any: 1 }, anything: { goes: 1 }, settings: { on: true, off: false } };

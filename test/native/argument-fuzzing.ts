@@ -1,5 +1,5 @@
 /**
- * Calls every function of one addon with arguments of any kind, in a process of its own, which must outlive it. Takes the
+ * Calls every function of one addon with arguments of any kind, in a separate process, which must survive it. Takes the
  * addon's file, a seed and a number of calls; prints by function how many calls went through and how many threw.
  */
 import { createRequire } from 'node:module';

@@ -290,10 +290,10 @@ describe.each(engines)('%s', (_name, engine, level) => {
   });
 
   it('refuses numbers of another kind', () => {
-    const one = bytes('a');
+    const bytesOfA = bytes('a');
     for (const other of [undefined, null, 'one', {}, 1n] as unknown as number[]) {
-      expect(() => engine.measureCommonPrefix(one, one, 0, 0, other)).toThrow(TypeError);
-      expect(() => engine.measureCommonSuffix(one, one, 1, 1, other)).toThrow(TypeError);
+      expect(() => engine.measureCommonPrefix(bytesOfA, bytesOfA, 0, 0, other)).toThrow(TypeError);
+      expect(() => engine.measureCommonSuffix(bytesOfA, bytesOfA, 1, 1, other)).toThrow(TypeError);
     }
   });
 

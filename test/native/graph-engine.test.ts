@@ -297,7 +297,7 @@ describe('the file of a graph', () => {
   it('takes new points where all that lie around were removed', () => {
     const { graph, vectors, prng } = createGraph(16);
     engine.resizeGraph(graph, SIZE + 400);
-    // Equal ones are one another's neighbours, and soon nobody else's.
+    // Equal vectors are each other's neighbours, and soon not neighbours of any other.
     for (let label = SIZE; label < SIZE + 300; label++) engine.addPoint(graph, vectors[0]!, label);
     for (let label = SIZE; label < SIZE + 300; label++) engine.markRemoved(graph, label);
     engine.markRemoved(graph, 0);

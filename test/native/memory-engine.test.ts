@@ -11,7 +11,7 @@ const PAGE = 4_096;
 const BYTES = 16 * PAGE;
 const MODULE = new URL('../../native/memory-engine.ts', import.meta.url).href;
 
-// Without the addon there is none, and nothing to hold.
+// Without the addon there is no such memory, and nothing to test.
 const isNative = memoryEngine.makeMemory.toString().includes('native code');
 
 interface Mapped {

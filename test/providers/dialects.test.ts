@@ -94,10 +94,10 @@ describe('streamed calls of chat-completions servers', () => {
     ];
     const { request } = normalizeTurn(stored('chat_completions', '{}', { messages }))!;
     const [, asked, first, second] = request.messages;
-    const [one, two] = asked!.content as Extract<TurnBlock, { type: 'tool_call' }>[];
-    expect(one!.id).not.toBe(two!.id);
-    expect(first!.content).toMatchObject([{ call_id: one!.id, name: 'one' }]);
-    expect(second!.content).toMatchObject([{ call_id: two!.id, name: 'two' }]);
+    const [firstCall, secondCall] = asked!.content as Extract<TurnBlock, { type: 'tool_call' }>[];
+    expect(firstCall!.id).not.toBe(secondCall!.id);
+    expect(first!.content).toMatchObject([{ call_id: firstCall!.id, name: 'one' }]);
+    expect(second!.content).toMatchObject([{ call_id: secondCall!.id, name: 'two' }]);
   });
 
   it('keep the digits of object arguments', () => {
@@ -274,7 +274,7 @@ describe('ends', () => {
     expect(decodeExchange(exchange)).toMatchObject({ stop_reason: null, broke_off: true, answered: null });
   });
 
-  it('`error: null` is none', () => {
+  it('`error: null` is not an error', () => {
     const body = { error: null, choices: [{ message: { content: 'Yes' }, finish_reason: 'stop' }] };
     expect(decodeExchange(stored('chat_completions', JSON.stringify(body)))).toMatchObject({
       stop_reason: 'stop',

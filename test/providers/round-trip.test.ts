@@ -29,7 +29,7 @@ const value = fc.letrec<{ value: string }>((tie) => ({
   value: fc.oneof(
     { maxDepth: 3 },
     number,
-    text.map((one) => JSON.stringify(one)),
+    text.map((sample) => JSON.stringify(sample)),
     fc.constantFrom('true', 'null', '{}', '[]'),
     fc.array(tie('value'), { maxLength: 3 }).map((items) => `[${items.join(',')}]`),
     fc
@@ -44,7 +44,10 @@ const input = fc
 const call = fc.record({ name: fc.constantFrom('get', 'get_time', 'read file'), input });
 const said: fc.Arbitrary<Said> = fc
   .record({ thinking: text, text, calls: fc.array(call, { maxLength: 3 }) })
-  .map(({ calls, ...rest }) => ({ ...rest, calls: calls.map((one, at) => ({ id: `call_${at}`, ...one })) }));
+  .map(({ calls, ...rest }) => ({
+    ...rest,
+    calls: calls.map((call, at) => ({ id: `call_${at}`, ...call })),
+  }));
 const counts: fc.Arbitrary<Counts> = fc.record({
   input: fc.integer({ min: 1, max: 1_000 }),
   output: fc.integer({ min: 1, max: 1_000 }),
@@ -53,19 +56,19 @@ const counts: fc.Arbitrary<Counts> = fc.record({
 });
 const asked: fc.Arbitrary<Asked> = fc.record({
   system: text,
-  user: text.map((one) => `Do it: ${one}`),
+  user: text.map((sample) => `Do it: ${sample}`),
   before: fc.option(
-    said.chain((one) =>
+    said.chain((answer) =>
       fc
-        .array(text, { minLength: one.calls.length, maxLength: one.calls.length })
-        .map((results) => ({ said: renamed(one), results })),
+        .array(text, { minLength: answer.calls.length, maxLength: answer.calls.length })
+        .map((results) => ({ said: renamed(answer), results })),
     ),
   ),
 });
 
 /** Other ids than those of the answer. */
-function renamed(one: Said): Said {
-  return { ...one, calls: one.calls.map((each, at) => ({ ...each, id: `earlier_${at}` })) };
+function renamed(answer: Said): Said {
+  return { ...answer, calls: answer.calls.map((each, at) => ({ ...each, id: `earlier_${at}` })) };
 }
 
 /** Cuts by lengths, again and again from the first one. */
@@ -116,7 +119,8 @@ function wordsOf({ thinking, text: own, calls }: Said, codec: Codec): string[] {
   if (thinking !== '' && !codec.only_text) told.push(JSON.stringify(['thinking', thinking]));
   if (own !== '') told.push(JSON.stringify(['text', own]));
   if (!codec.only_text)
-    for (const one of calls) told.push(JSON.stringify([codec.drops_ids ? '' : one.id, one.name, one.input]));
+    for (const call of calls)
+      told.push(JSON.stringify([codec.drops_ids ? '' : call.id, call.name, call.input]));
   return told;
 }
 

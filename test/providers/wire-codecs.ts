@@ -372,8 +372,8 @@ function responses(keeps_output: boolean): Codec {
       };
       add('response.created', { response: { id: 'resp_1', model: 'm', status: 'in_progress', output: [] } });
       const texts = [said.thinking, said.text, ...said.calls.map(({ input }) => json(input))];
-      for (const [output_index, one] of itemsOf(said).entries()) {
-        const { type } = one as { type: string };
+      for (const [output_index, answerItem] of itemsOf(said).entries()) {
+        const { type } = answerItem as { type: string };
         const kind =
           type === 'message'
             ? 'output_text'
@@ -382,10 +382,13 @@ function responses(keeps_output: boolean): Codec {
               : 'function_call_arguments';
         add('response.output_item.added', {
           output_index,
-          item: { ...one, ...(type === 'function_call' ? { arguments: '' } : { content: [], summary: [] }) },
+          item: {
+            ...answerItem,
+            ...(type === 'function_call' ? { arguments: '' } : { content: [], summary: [] }),
+          },
         });
         for (const delta of cut(texts[output_index]!)) add(`response.${kind}.delta`, { output_index, delta });
-        add('response.output_item.done', { output_index, item: one });
+        add('response.output_item.done', { output_index, item: answerItem });
       }
       add('response.completed', { response: keeps_output ? answer : { ...answer, output: [] } });
       return sse(events, '\n');
@@ -446,7 +449,7 @@ function gemini(framing: 'array' | 'sse'): Codec {
       ];
       if (framing === 'sse')
         return sse(
-          chunks.map((one) => ['', one] as const),
+          chunks.map((chunk) => ['', chunk] as const),
           '\r\n',
         );
       return { bytes: utf8.encode(`[${chunks.map(json).join(',\r\n')}]`), content_type: 'application/json' };

@@ -1,4 +1,4 @@
-/** Where actors that move live: on the first host that has a message for them, until nobody needs them there. */
+/** Where actors that move live: on the first host that has a message for them, until they are not needed there any more. */
 
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';

@@ -200,17 +200,22 @@ const box: Behaviour<BoxProtocol, { notes: unknown[] }, never, BoxInternal> = {
 describe('io', () => {
   it('holds new messages back at its bound, and outcomes pass before them', () => {
     const { io, ask } = setUp(box, { max_io_in_flight: 2 });
-    const [one, two, three, note] = [ask('fetch', 'x'), ask('fetch', 'y'), ask('fetch', 'z'), ask('note', 1)];
+    const [first, second, third, note] = [
+      ask('fetch', 'x'),
+      ask('fetch', 'y'),
+      ask('fetch', 'z'),
+      ask('note', 1),
+    ];
     expect(io.map((each) => each.input)).toEqual(['x', 'y']);
     expect(codeOf(note)).toBeUndefined();
     io[1]!.done(null, 'Y');
-    expect(two).toEqual([{ error: null, value: 'Y' }]);
+    expect(second).toEqual([{ error: null, value: 'Y' }]);
     expect(io.map((each) => each.input)).toEqual(['x', 'y', 'z']);
     io[0]!.done(Object.assign(new Error('gone'), { code: 'missing', retryable: true }), undefined);
-    expect(one).toMatchObject([{ error: { code: 'missing', retryable: true } }]);
+    expect(first).toMatchObject([{ error: { code: 'missing', retryable: true } }]);
     expect(note).toEqual([{ error: null, value: 1 }]);
     io[2]!.done(new Error('broken'), undefined);
-    expect(three).toMatchObject([{ error: { code: 'io_failed', retryable: false } }]);
+    expect(third).toMatchObject([{ error: { code: 'io_failed', retryable: false } }]);
   });
 
   it('that ends after its actor failed has no owner', () => {

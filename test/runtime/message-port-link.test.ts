@@ -90,10 +90,10 @@ describe('a link', () => {
       [1, 2],
       [1, 2],
     ]);
-    const [one, other] = createLocalLink();
+    const [near, far] = createLocalLink();
     const heard: Frame[] = [];
-    other.onFrame = (frame) => void heard.push(frame);
-    one.send(tell(point));
+    far.onFrame = (frame) => void heard.push(frame);
+    near.send(tell(point));
     expect(heard.map((frame) => 'payload' in frame && frame.payload === point)).toEqual([true]);
   });
 
@@ -255,8 +255,8 @@ describe('a link', () => {
   });
 
   it('closes when the other thread dies, after what it had sent', async () => {
-    const [mine, theirs] = createLinkEnds();
-    const link = new MessagePortLink(mine);
+    const [ownEnd, workerEnd] = createLinkEnds();
+    const link = new MessagePortLink(ownEnd);
     links.push(link);
     const { promise, resolve } = createDeferred<unknown[]>();
     const seen: unknown[] = [];
@@ -271,7 +271,7 @@ describe('a link', () => {
          link.flush();
          throw new Error('dies');
        });`,
-      { eval: true, workerData: theirs, transferList: [theirs.port] },
+      { eval: true, workerData: workerEnd, transferList: [workerEnd.port] },
     );
     worker.on('error', () => {});
     expect(await promise).toEqual(['sent']);

@@ -49,9 +49,9 @@ function openTwo(): { placement: Placement; threads: [Thread, Thread] } {
     return { client, host, fault };
   }) as [Thread, Thread];
   function link(index: number): void {
-    const [mine, theirs] = createLinkEnds();
-    threads[index - 1]!.host.connectClient(theirs);
-    threads[2 - index]!.client.attach(index, new MessagePortLink(mine));
+    const [clientEnd, hostEnd] = createLinkEnds();
+    threads[index - 1]!.host.connectClient(hostEnd);
+    threads[2 - index]!.client.attach(index, new MessagePortLink(clientEnd));
   }
   for (const index of SEATS) link(index);
   return { placement, threads };
@@ -68,8 +68,8 @@ function add({ client }: Thread, amount: number): Promise<Totals> {
 
 it('stay while they are asked, and move to the next caller after a quiet time', async () => {
   const { placement, threads } = openTwo();
-  const [one, two] = threads;
-  expect(await add(two, 1)).toEqual({ total: 1, count: 1 });
+  const [first, second] = threads;
+  expect(await add(second, 1)).toEqual({ total: 1, count: 1 });
   expect(placeAddress(placement, ADDRESS)).toBe(2);
   const both = Array.from({ length: 20 }, (_, at) => add(threads[at % 2]!, 1));
   expect((await Promise.all(both)).map(({ count }) => count).sort((a, b) => a - b)).toEqual(
@@ -80,35 +80,35 @@ it('stay while they are asked, and move to the next caller after a quiet time', 
   const claims = new Claims(placement.moving!);
   const slot = claims.slotOf(spreadAddress(placement, ADDRESS).hash);
   await expect.poll(() => claims.ownerOf(slot)).toBeNull();
-  expect((await add(one, 0)).count).toBe(22);
+  expect((await add(first, 0)).count).toBe(22);
   expect(placeAddress(placement, ADDRESS)).toBe(1);
-  expect(two.host.stats()!.kinds[LEDGER_KIND]!.live).toBe(0);
-  const { total } = await add(two, 5);
+  expect(second.host.stats()!.kinds[LEDGER_KIND]!.live).toBe(0);
+  const { total } = await add(second, 5);
   expect(total).toBe(26);
   await close(threads);
 });
 
 it('fail at once when their host falls under load, and are found there again with all that was answered', async () => {
   const { placement, threads } = openTwo();
-  const [one, two] = threads;
-  await add(one, 1);
+  const [first, second] = threads;
+  await add(first, 1);
   let answered = 1;
   const settled = Array.from({ length: 40 }, async (_, at) => {
     try {
-      await add(at % 2 === 0 ? one : two, 1);
+      await add(at % 2 === 0 ? first : second, 1);
       answered++;
     } catch (thrown) {
       expect(thrown).toMatchObject({ code: expect.stringMatching(/^(?:host_down|actor_)/) });
     }
   });
-  one.fault.now = true;
-  await one.client.ask(ADDRESS, 'fail', {}, FAR).catch(() => {});
+  first.fault.now = true;
+  await first.client.ask(ADDRESS, 'fail', {}, FAR).catch(() => {});
   await Promise.all(settled);
-  one.fault.now = false;
-  await two.client.waitUp(1);
+  first.fault.now = false;
+  await second.client.waitUp(1);
   expect(placeAddress(placement, ADDRESS)).toBe(1);
-  const { count } = await add(two, 1);
+  const { count } = await add(second, 1);
   expect(count).toBeGreaterThan(answered);
-  expect((await add(one, 1)).count).toBe(count + 1);
+  expect((await add(first, 1)).count).toBe(count + 1);
   await close(threads);
 });

@@ -1,4 +1,4 @@
-/** A host of actors on the very thread that asks them: the same promises, and what follows a fault of its own. */
+/** A host of actors on the thread that asks them: the same guarantees, and what happens after the host itself fails. */
 import { describe, expect, it } from 'vitest';
 import { ActorClient } from '../../src/runtime/actor-client.ts';
 import type { JournalStore } from '../../src/runtime/journal.ts';
@@ -98,22 +98,22 @@ describe('placement', () => {
 
 describe('a local link', () => {
   it('passes frames in order at once, and closes both ends once', () => {
-    const [one, other] = createLocalLink();
+    const [near, far] = createLocalLink();
     const heard: number[] = [];
     const closed: string[] = [];
-    other.onFrame = (frame) => void heard.push(frame.type === 'fence' ? frame.id : -1);
-    one.onClose = () => void closed.push('one');
-    other.onClose = () => void closed.push('other');
-    expect([1, 2, 3].map((id) => one.send({ type: 'fence', id }))).toEqual([true, true, true]);
+    far.onFrame = (frame) => void heard.push(frame.type === 'fence' ? frame.id : -1);
+    near.onClose = () => void closed.push('one');
+    far.onClose = () => void closed.push('other');
+    expect([1, 2, 3].map((id) => near.send({ type: 'fence', id }))).toEqual([true, true, true]);
     expect(heard).toEqual([1, 2, 3]);
-    other.close();
-    one.close();
+    far.close();
+    near.close();
     expect(closed.sort()).toEqual(['one', 'other']);
-    expect(one.send({ type: 'fence', id: 4 })).toBe(false);
-    expect(other.send({ type: 'fence', id: 4 })).toBe(false);
+    expect(near.send({ type: 'fence', id: 4 })).toBe(false);
+    expect(far.send({ type: 'fence', id: 4 })).toBe(false);
     expect(heard).toEqual([1, 2, 3]);
-    expect(one.stats()).toMatchObject({ frames_sent: 3, bytes_in_flight: 0 });
-    expect(other.stats()).toMatchObject({ frames_received: 3 });
+    expect(near.stats()).toMatchObject({ frames_sent: 3, bytes_in_flight: 0 });
+    expect(far.stats()).toMatchObject({ frames_received: 3 });
   });
 });
 
@@ -232,9 +232,9 @@ describe('a host on a server thread', () => {
     const opened = open(new Map(), { throwing });
     const other = new ActorClient(PLACEMENT, loopScheduler);
     const connect = () => {
-      const [mine, theirs] = createLinkEnds();
-      opened.host.connectClient(theirs);
-      other.attach(HERE, new MessagePortLink(mine));
+      const [clientEnd, hostEnd] = createLinkEnds();
+      opened.host.connectClient(hostEnd);
+      other.attach(HERE, new MessagePortLink(clientEnd));
     };
     connect();
     expect(await ask({ client: other }, 'add', 3)).toEqual({ total: 3, count: 1 });
@@ -267,6 +267,6 @@ describe('a host on a server thread', () => {
     expect(await ask({ client: other }, 'add', 1)).toEqual({ total: 6, count: 3 });
     await opened.host.stop();
     await far.stop();
-    for (const one of [other, peer, opened.client]) one.close();
+    for (const actorClient of [other, peer, opened.client]) actorClient.close();
   });
 });

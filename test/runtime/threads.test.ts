@@ -192,15 +192,15 @@ describe('messages', () => {
     const left = once(worker, 'exit');
     const mine = await Promise.all(Array.from({ length: 200 }, () => keys.map((key) => add(key))).flat());
     expect(mine).toHaveLength(800);
-    const [theirs] = await posted;
-    expect(theirs.answered).toBe(800);
+    const [workersResult] = await posted;
+    expect(workersResult.answered).toBe(800);
     for (const key of keys) expect(await askLedger(key, 'read', null)).toEqual({ total: 400, count: 400 });
     await left;
   });
 
   it('that no actor knows are refused by name', async () => {
-    const nobody = client.ask({ kind: 'nobody', key: 'a' }, 'add', null, FAR_DEADLINE);
-    expect((await failure(nobody)).code).toBe('unknown_kind');
+    const failing = client.ask({ kind: 'unheard-of', key: 'a' }, 'add', null, FAR_DEADLINE);
+    expect((await failure(failing)).code).toBe('unknown_kind');
     expect((await failure(askLedger('a', 'subtract', null))).code).toBe('unknown_message');
     expect((await failure(askLedger('a', 'toString', null))).code).toBe('unknown_message');
     for (const key of ['', 'x'.repeat(513), '\ud800']) {
@@ -536,7 +536,7 @@ describe("the process's own kinds", () => {
       },
     });
     const ownClient = await own.openClient();
-    // Its own deadline is that of somebody who waits for an answer to a request.
+    // The client's own deadline suits a caller with a pending request; the test needs a longer one.
     const client = new RateBucketClient({
       ask: (to, name, request) => ownClient.ask(to, name, request, FAR_DEADLINE),
       tell: (to, name, request) => ownClient.tell(to, name, request),

@@ -92,8 +92,8 @@ describe('the default model’s graph', () => {
     await fc.assert(
       fc.asyncProperty(fc.array(text, { minLength: 1, maxLength: 4 }), async (texts) => {
         const flat = await model.embed(texts);
-        for (const [i, one] of texts.entries()) {
-          const expected = embedByHand(one);
+        for (const [i, text] of texts.entries()) {
+          const expected = embedByHand(text);
           const actual = flat.subarray(i * expected.length, (i + 1) * expected.length);
           for (const [k, x] of expected.entries()) expect(actual[k]).toBeCloseTo(x, 4);
         }

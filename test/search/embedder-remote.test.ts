@@ -182,7 +182,7 @@ describe('a remote embedder', () => {
     ['too few', { data: [] }],
     ['a null entry', { data: [null] }],
     ['a place twice', { data: [{ index: 1, embedding: [1, 0, 0] }] }],
-    ['a place that is none', { data: [{ index: -0.5, embedding: [1, 0, 0] }] }],
+    ['an invalid place', { data: [{ index: -0.5, embedding: [1, 0, 0] }] }],
     ['another length', { data: [{ index: 0, embedding: [1, 0] }] }],
     ['an empty vector', { data: [{ index: 0, embedding: [] }] }],
     ['text in a vector', { data: [{ index: 0, embedding: [1, 'a', 0] }] }],
@@ -230,7 +230,7 @@ describe('a remote embedder', () => {
   });
 
   it.each([
-    ['has a fault of its own', undefined, 'answered 503'],
+    ['fails', undefined, 'answered 503'],
     ['cannot be reached', 'http://127.0.0.1:1/v1', 'cannot be reached (ECONNREFUSED)'],
   ])('starts with a service that %s, and embeds nothing', async (_what, base, reason) => {
     answer = (response) => {

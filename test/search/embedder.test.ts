@@ -215,7 +215,7 @@ describe('texts that wait', () => {
     expect(await codeOf(embedder.embed([]))).toBe('unavailable');
   });
 
-  it('cost nothing when there are none', async () => {
+  it('cost nothing without texts', async () => {
     const { runs, compute } = createManual();
     const embedder = await OnnxEmbedder.open(compute, 1);
     expect(await embedder.embed([])).toEqual([]);

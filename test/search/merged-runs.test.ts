@@ -13,12 +13,12 @@ it('gives each caller the vectors of its texts', async () => {
     runs.push([...texts]);
     return vectorsOf(texts);
   });
-  const [two, one, none] = await Promise.all([
+  const [two, single, none] = await Promise.all([
     merged.embed(['a', 'bb']),
     merged.embed(['ccc']),
     merged.embed([]),
   ]);
-  expect([two, one, none].map((vectors) => [...vectors!])).toEqual([[1, 1, 2, 2], [3, 3], []]);
+  expect([two, single, none].map((vectors) => [...vectors!])).toEqual([[1, 1, 2, 2], [3, 3], []]);
   expect(runs).toEqual([['a', 'bb', 'ccc']]);
 });
 

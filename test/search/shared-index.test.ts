@@ -72,23 +72,23 @@ describe('a shared index', () => {
     });
     fc.assert(
       fc.property(fc.array(step, { maxLength: 120 }), fc.nat(1_000), fc.nat(9), (steps, seed, k) => {
-        const one = share(8);
+        const sharing = share(8);
         const exact = new ExactIndex(8);
         for (const { op, id, seed: vectorSeed } of steps) {
-          if (op === 'tend') one.index.tend(1);
+          if (op === 'tend') sharing.index.tend(1);
           else if (op === 'remove') {
-            one.remove(id);
+            sharing.remove(id);
             exact.remove(id);
           } else {
             const vector = randomVector(createPrng(vectorSeed), 8);
-            one.add(id, vector);
+            sharing.add(id, vector);
             exact.add(id, vector);
           }
         }
         const query = randomVector(createPrng(seed), 8);
-        for (const kind of [null, 'loop', 'never seen']) compare(one, query, k, 0.1, kind);
+        for (const kind of [null, 'loop', 'never seen']) compare(sharing, query, k, 0.1, kind);
         const truth = exact.search(query, k, undefined, -1).map(({ id }) => nameOf(id));
-        const found = one.reader.search({
+        const found = sharing.reader.search({
           name: 'one',
           vector: query,
           k,
@@ -97,7 +97,7 @@ describe('a shared index', () => {
           family: '',
         });
         expect(found!.map(({ name }) => name)).toEqual(truth);
-        one.catalog.close();
+        sharing.catalog.close();
       }),
       { numRuns: 60 },
     );
@@ -106,37 +106,37 @@ describe('a shared index', () => {
   it.each([24, 500])(
     'is it with a graph of %i dimensions, too: through changes, a compaction and blocks that come and go',
     (dimensions) => {
-      const one = share(dimensions);
+      const sharing = share(dimensions);
       const prng = createPrng(dimensions);
       const count = GRAPH_SIZE_MIN + 700;
       const ask = () => {
         for (let n = 0; n < 12; n++) {
           const query = randomVector(prng, dimensions);
           for (const kind of [null, 'stall', 'never seen'])
-            compare(one, query, 1 + prng.below(20), prng.below(2) === 0 ? 0.2 : -1, kind);
+            compare(sharing, query, 1 + prng.below(20), prng.below(2) === 0 ? 0.2 : -1, kind);
         }
       };
-      for (let id = 0; id < count; id++) one.add(id, randomVector(prng, dimensions));
+      for (let id = 0; id < count; id++) sharing.add(id, randomVector(prng, dimensions));
       ask();
       // Half in the graph, then all of it.
       for (let n = 0; n < 3; n++) {
-        one.index.tend(20);
+        sharing.index.tend(20);
         ask();
       }
-      while (one.index.tend(50));
+      while (sharing.index.tend(50));
       ask();
       // Others in the places of some, more behind them, and those not linked yet.
-      for (let n = 0; n < 300; n++) one.add(prng.below(count + 200), randomVector(prng, dimensions));
+      for (let n = 0; n < 300; n++) sharing.add(prng.below(count + 200), randomVector(prng, dimensions));
       ask();
-      while (one.index.tend(50));
+      while (sharing.index.tend(50));
       // So many that the graph is made anew.
-      for (let id = 0; id < count; id += 2) one.remove(id);
+      for (let id = 0; id < count; id += 2) sharing.remove(id);
       ask();
-      while (one.index.tend(50));
+      while (sharing.index.tend(50));
       ask();
-      for (let id = 0; id < count + 200; id++) one.remove(id);
+      for (let id = 0; id < count + 200; id++) sharing.remove(id);
       ask();
-      one.add(7, randomVector(prng, dimensions));
+      sharing.add(7, randomVector(prng, dimensions));
       ask();
     },
   );
@@ -149,23 +149,24 @@ describe('a shared index', () => {
     while (saved.index.tend(50));
     const file = `${makeFolder()}/one.graph`;
     const ids = await saved.index.saveGraph(file);
-    const one = share(24);
-    for (const [id, vector] of vectors.entries()) if (id % 7 !== 0) one.add(id, vector);
-    await one.index.restoreGraph(file, ids!);
-    expect(one.index.unlinked).toBe(0);
-    for (let n = 0; n < 40; n++) compare(one, randomVector(prng, 24), 5, 0.1, n % 2 === 0 ? null : 'loop');
+    const sharing = share(24);
+    for (const [id, vector] of vectors.entries()) if (id % 7 !== 0) sharing.add(id, vector);
+    await sharing.index.restoreGraph(file, ids!);
+    expect(sharing.index.unlinked).toBe(0);
+    for (let n = 0; n < 40; n++)
+      compare(sharing, randomVector(prng, 24), 5, 0.1, n % 2 === 0 ? null : 'loop');
   });
 
   it('is counted with what it takes', () => {
-    const one = share(8);
+    const sharing = share(8);
     const alone = new HnswIndex(loadHnswlib(), 8);
     const prng = createPrng(1);
     for (let id = 0; id < 100; id++) {
       const vector = randomVector(prng, 8);
-      one.add(id, vector);
+      sharing.add(id, vector);
       alone.add(id, vector);
     }
-    expect(one.index.bytes).toBeGreaterThan(alone.bytes + 100 * 8);
+    expect(sharing.index.bytes).toBeGreaterThan(alone.bytes + 100 * 8);
   });
 });
 
@@ -211,7 +212,7 @@ describe('a catalog', () => {
     expect(reader.search({ name: 'one', ...query })).toBeNull();
     catalog.serve(VECTORS);
     const next = new IndexCatalog(key);
-    // Whoever opened it first changes what nobody finds any more.
+    // The thread that opened it first changes an index that is not found any more.
     catalog.serve(VECTORS);
     expect(reader.search({ name: 'one', ...query })).toBeNull();
     next.serve(VECTORS);
@@ -223,26 +224,26 @@ describe('a catalog', () => {
   });
 
   it('makes no caller wait: an index that is being changed says so', () => {
-    const one = share(2);
-    one.add(0, Float32Array.of(1, 0));
-    const found = one.shared.change(() => one.reader.search({ name: 'one', ...query }));
+    const sharing = share(2);
+    sharing.add(0, Float32Array.of(1, 0));
+    const found = sharing.shared.change(() => sharing.reader.search({ name: 'one', ...query }));
     expect(found).toBeNull();
-    expect(one.reader.search({ name: 'one', ...query })).toHaveLength(1);
+    expect(sharing.reader.search({ name: 'one', ...query })).toHaveLength(1);
   });
 
   it('leaves a search of very many to the thread of the index', () => {
-    const one = share(2);
-    for (let id = 0; id < 4_097; id++) one.add(id, Float32Array.of(1, 0));
-    expect(one.reader.search({ name: 'one', ...query })).toBeNull();
-    one.remove(5);
-    expect(one.reader.search({ name: 'one', ...query })).toHaveLength(3);
+    const sharing = share(2);
+    for (let id = 0; id < 4_097; id++) sharing.add(id, Float32Array.of(1, 0));
+    expect(sharing.reader.search({ name: 'one', ...query })).toBeNull();
+    sharing.remove(5);
+    expect(sharing.reader.search({ name: 'one', ...query })).toHaveLength(3);
   });
 
   it('refuses vectors of other dimensions', () => {
-    const one = share(2);
-    one.add(0, Float32Array.of(1, 0));
+    const sharing = share(2);
+    sharing.add(0, Float32Array.of(1, 0));
     const vector = Float32Array.of(1, 0, 0);
-    expect(() => one.reader.search({ name: 'one', ...query, vector })).toThrow(RangeError);
+    expect(() => sharing.reader.search({ name: 'one', ...query, vector })).toThrow(RangeError);
   });
 });
 
@@ -253,17 +254,17 @@ describe('threads that search while one changes', () => {
   it('find whatever stays there all the time, whichever of them is ended meanwhile', {
     tags: 'long',
   }, async () => {
-    const one = share(DIMENSIONS);
+    const sharing = share(DIMENSIONS);
     const prng = createPrng(11);
     const count = GRAPH_SIZE_MIN + 300;
     const lasting = Array.from({ length: 50 }, () => randomVector(prng, DIMENSIONS));
-    for (const [id, vector] of lasting.entries()) one.add(id, vector);
-    for (let id = lasting.length; id < count; id++) one.add(id, randomVector(prng, DIMENSIONS));
-    while (one.index.tend(50));
+    for (const [id, vector] of lasting.entries()) sharing.add(id, vector);
+    for (let id = lasting.length; id < count; id++) sharing.add(id, randomVector(prng, DIMENSIONS));
+    while (sharing.index.tend(50));
     const state = new Int32Array(new SharedArrayBuffer(4 * (1 + 2 * READERS)));
     const start = (at: number) =>
       new Worker(new URL('./shared-index-reader.ts', import.meta.url), {
-        workerData: { key: one.key, vectors_id: VECTORS, lasting, state, at },
+        workerData: { key: sharing.key, vectors_id: VECTORS, lasting, state, at },
       });
     const workers = Array.from({ length: READERS }, (_, at) => start(at));
     const failures: unknown[] = [];
@@ -276,10 +277,10 @@ describe('threads that search while one changes', () => {
     for (let round = 0; failures.length === 0; round++) {
       for (let n = 0; n < 40; n++) {
         const id = lasting.length + prng.below(count);
-        if (prng.below(2) === 0) one.remove(id);
-        else one.add(id, randomVector(prng, DIMENSIONS));
+        if (prng.below(2) === 0) sharing.remove(id);
+        else sharing.add(id, randomVector(prng, DIMENSIONS));
       }
-      one.index.tend(2);
+      sharing.index.tend(2);
       await nextTick();
       if (round === 60 && !isEnded) {
         isEnded = true;
@@ -296,9 +297,9 @@ describe('threads that search while one changes', () => {
     const misses = Array.from({ length: READERS }, (_, at) => Atomics.load(state, 2 + 2 * at));
     // A walk is approximate.
     for (const [at, times] of searched().entries()) expect(misses[at]).toBeLessThanOrEqual(0.02 * times);
-    // Nobody is in any more: the next change need not wait for the one that was ended.
-    one.remove(lasting.length);
-    compare(one, lasting[3]!, 5, 0.1, null);
+    // No reader is inside any more: the next change need not wait for the thread that was ended.
+    sharing.remove(lasting.length);
+    compare(sharing, lasting[3]!, 5, 0.1, null);
   });
 
   it('find nothing any more when the thread that changes is ended, even in the middle of a change', async () => {

@@ -92,7 +92,7 @@ describe.each(Object.entries(KINDS))('the %s index', (_name, make) => {
     expect(index.search(new Float32Array(2), 5, undefined, 0.01)).toEqual([]);
   });
 
-  it('refuses ids and vectors that are none', () => {
+  it('refuses invalid ids and vectors', () => {
     const index = make(2);
     for (const id of [-1, 0.5, 2 ** 32, Number.NaN])
       expect(() => index.add(id, Float32Array.of(1, 0))).toThrow(RangeError);

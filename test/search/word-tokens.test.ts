@@ -49,8 +49,8 @@ describe('the words of the tokenizer that ships', () => {
     );
     const text = fc.array(character, { maxLength: 40 }).map((parts) => parts.join(''));
     fc.assert(
-      fc.property(text, (one) => {
-        expect([...words.encode(one)]).toEqual(wholeIds(one));
+      fc.property(text, (sample) => {
+        expect([...words.encode(sample)]).toEqual(wholeIds(sample));
       }),
       { numRuns: 300 },
     );

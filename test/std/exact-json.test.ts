@@ -52,8 +52,8 @@ describe('parseExact', () => {
   });
 
   it('puts every number back, however many and wherever they are', () => {
-    const one = '{"id":2512292042121000001,"7":[1.0,"x",[1e1,{"a":-0}],[]],"":0.10,"__proto__":1e400}';
-    const text = `[${Array(2_000).fill(one).join(',')}]`;
+    const json = '{"id":2512292042121000001,"7":[1.0,"x",[1e1,{"a":-0}],[]],"":0.10,"__proto__":1e400}';
+    const text = `[${Array(2_000).fill(json).join(',')}]`;
     const expected = `[${Array(2_000)
       .fill('{"7":[1.0,"x",[1e1,{"a":-0}],[]],"id":2512292042121000001,"":0.10,"__proto__":1e400}')
       .join(',')}]`;

@@ -1,4 +1,4 @@
-/** Making folders, also where nobody can make any. */
+/** Making folders, also where that is impossible. */
 import { statSync, symlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';

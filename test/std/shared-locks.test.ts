@@ -5,7 +5,7 @@ import { describe, expect, it } from 'vitest';
 import { SharedLocks } from '../../src/std/shared-locks.ts';
 
 describe('shared locks', () => {
-  it('let one holder in at a time, in the order of nobody, and each of them once', async () => {
+  it('let one holder in at a time, in any order, and each of them once', async () => {
     const locks = new SharedLocks(SharedLocks.allocate());
     let inside = 0;
     const done = await Promise.all(

@@ -259,17 +259,17 @@ describe('the map of what is recent', () => {
           weights.set(name, weight);
           let held = 0;
           let heaviest = 0;
-          for (const [known, its] of weights) {
+          for (const [known, weight] of weights) {
             if (map.get(known) === undefined) continue;
-            held += its;
-            heaviest = Math.max(heaviest, its);
+            held += weight;
+            heaviest = Math.max(heaviest, weight);
           }
           expect(held).toBeLessThanOrEqual(Math.max(2 * half, 2 * heaviest, half + heaviest));
           let latest = 0;
-          for (const [recent, its] of [...weights].reverse()) {
-            latest += its;
+          for (const [recent, weight] of [...weights].reverse()) {
+            latest += weight;
             if (latest > half) break;
-            expect(map.get(recent)).toBe(its);
+            expect(map.get(recent)).toBe(weight);
           }
         }
         expect(map.get(`${entries.at(-1)?.[0]} of ${entries.at(-1)?.[1]}`)).toBe(entries.at(-1)?.[1]);

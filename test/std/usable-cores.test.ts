@@ -24,7 +24,7 @@ it.each([
     2,
   ],
   [
-    'a container of its own',
+    'a separate container',
     8,
     { '/proc/self/cgroup': '0::/\n', '/sys/fs/cgroup/cpu.max': '400000 100000\n' },
     4,
@@ -60,7 +60,7 @@ it.each([
     },
     8,
   ],
-  ['what nobody understands', 8, { '/proc/self/cgroup': 'nonsense', '/sys/fs/cgroup/cpu.max': 'x y' }, 8],
+  ['unintelligible files', 8, { '/proc/self/cgroup': 'nonsense', '/sys/fs/cgroup/cpu.max': 'x y' }, 8],
 ])('counts %s', (_name, parallelism, files, cores) => {
   expect(count(parallelism, files)).toBe(cores);
 });

@@ -83,8 +83,8 @@ const frame = fc.oneof(
 it('decodes all frames, and says where whole frames end in bytes that are cut off', () => {
   fc.assert(
     fc.property(fc.array(frame, { minLength: 1, maxLength: 8 }), fc.nat(), (frames, cut) => {
-      const packed = Buffer.concat(frames.map((one) => one.packed));
-      const text = Buffer.concat(frames.map((one) => one.text));
+      const packed = Buffer.concat(frames.map((frame) => frame.packed));
+      const text = Buffer.concat(frames.map((frame) => frame.text));
       expect(beginsLikeZstd(packed)).toBe(true);
       expect(measureZstd(packed).end).toBe(packed.length);
       const whole = decompressFrames(packed, { maxOutputLength: 100_000 }, 100);
@@ -96,10 +96,10 @@ it('decodes all frames, and says where whole frames end in bytes that are cut of
         100,
       );
       let [end, size] = [0, 0];
-      for (const one of frames) {
-        if (end + one.packed.length > cut % packed.length) break;
-        end += one.packed.length;
-        size += one.text.length;
+      for (const frame of frames) {
+        if (end + frame.packed.length > cut % packed.length) break;
+        end += frame.packed.length;
+        size += frame.text.length;
       }
       expect(part.end).toBe(end);
       expect(part.bytes.equals(text.subarray(0, size))).toBe(true);

@@ -87,7 +87,7 @@ class Captures {
 
   async append(...turns: Parameters<CaptureLog['append']>[0][number][]): Promise<void> {
     const log = await this.log();
-    for (const one of turns) await log.append([one]);
+    for (const turn of turns) await log.append([turn]);
     await log.close();
   }
 
@@ -206,11 +206,11 @@ describe.each<[string, () => Key]>([
       turn('failed', { status: 529 }),
       turn('linked', { stop: 'tool_use' }),
     );
-    const [one, other] = await captures.readTwice();
-    expect(idsOf(one)).toEqual(['linked', 'failed', 'gap', 'first']);
-    expect(one.map(({ golden }) => golden)).toEqual([false, false, false, true]);
-    expect(one[3]).toMatchObject({ task: 'Words of first.', turns: 2, cost_usd: 0.0009 });
-    expect(other).toEqual(one);
+    const [first, second] = await captures.readTwice();
+    expect(idsOf(first)).toEqual(['linked', 'failed', 'gap', 'first']);
+    expect(first.map(({ golden }) => golden)).toEqual([false, false, false, true]);
+    expect(first[3]).toMatchObject({ task: 'Words of first.', turns: 2, cost_usd: 0.0009 });
+    expect(second).toEqual(first);
     // Runs go on: what was kept of them is added to.
     await captures.append(turn('new'), turn('gap', { seq: 3 }), turn('gap', { seq: 2 }), turn('failed'));
     const rows = show(captures.open());
@@ -296,9 +296,9 @@ describe.each<[string, () => Key]>([
     await rekeyData({ data_dir, capture_db, from, to, decode: decodeExchange }, () => {});
     expect(existsSync(captures.index)).toBe(false);
     captures.key = to;
-    const [one, other] = await captures.readTwice();
-    expect(one).toEqual(erased);
-    expect(other).toEqual(erased);
+    const [first, second] = await captures.readTwice();
+    expect(first).toEqual(erased);
+    expect(second).toEqual(erased);
     expect(readFileSync(captures.index).includes('Words of')).toBe(false);
   });
 

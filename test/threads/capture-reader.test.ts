@@ -32,7 +32,7 @@ function openReader(parts: Partial<CaptureReaderParts> = {}) {
       wires: ['messages'],
       version: '1',
     },
-    tell: (one) => ended.resolve(one),
+    tell: (words) => ended.resolve(words),
     ...parts,
   });
   onTestFinished(async () => {
@@ -104,7 +104,7 @@ describe('the capture reader', () => {
     const waiting = Array.from({ length: 32 }, () => reader.ask(RUNS));
     await expect(reader.ask(RUNS)).rejects.toMatchObject({ code: 'unavailable' });
     await reader.close();
-    for (const one of await Promise.allSettled(waiting)) expect(one.status).toBe('rejected');
+    for (const result of await Promise.allSettled(waiting)) expect(result.status).toBe('rejected');
   });
 
   it('ends without questions, and comes back', async () => {

@@ -214,7 +214,7 @@ describe.each(framings)('an upload %s whose write fails', (_name, framing) => {
     while (upload.write());
     far.write('HTTP/1.1 413 Too Large\r\nContent-Length: 2\r\n\r\nno');
     far.destroy();
-    // The upload flows again: nobody takes it.
+    // The upload continues, although the upstream does not read it.
     await upload.drained.promise;
     expect(upload.write()).toBe(true);
     expect(upload).toMatchObject({ status: 0, error: null });

@@ -5,7 +5,7 @@ import type { UpstreamError } from '../../../src/gateway/upstream/answer-error.t
 import { type ResponseHead, ResponseParser } from '../../../src/gateway/upstream/response-parser.ts';
 
 export interface ParsedAnswer {
-  /** `whole`: it came to its end; `cut`: the bytes ended before; else why it is none. */
+  /** `whole`: complete; `cut`: the bytes ended too early; otherwise why it is not an answer. */
   outcome: 'whole' | 'cut' | 'refused';
   why: string;
   informational: number[];

@@ -183,7 +183,7 @@ describe('what is refused', () => {
     ['a NUL in a name', `${OK}x\0: a\r\n\r\n`],
     ['brackets in a name', `${OK}x[0]: a\r\n\r\n`],
     ['a chunk size of nothing', chunked('\r\nhello\r\n0\r\n\r\n')],
-    ['a chunk size that is none', chunked('g\r\nhello\r\n0\r\n\r\n')],
+    ['an invalid chunk size', chunked('g\r\nhello\r\n0\r\n\r\n')],
     ['a negative chunk size', chunked('-5\r\nhello\r\n0\r\n\r\n')],
     ['a signed chunk size', chunked('+5\r\nhello\r\n0\r\n\r\n')],
     ['a chunk size with 0x', chunked('0x5\r\nhello\r\n0\r\n\r\n')],
@@ -204,7 +204,7 @@ describe('what is refused', () => {
     ['a last chunk that ends in LF alone', chunked('0\n\r\n')],
     ['a blank line that is LF alone', chunked('0\r\n\n')],
     ['a folded trailer', chunked('0\r\nx: a\r\n b\r\n\r\n')],
-    ['a trailer that is none', chunked('0\r\nHTTP/1.1 200 OK\r\n\r\n')],
+    ['an invalid trailer', chunked('0\r\nHTTP/1.1 200 OK\r\n\r\n')],
     ['a head without end', `${OK}x: ${'a'.repeat(UPSTREAM_HEAD_BYTES)}`],
     ['a head that is too long', `${OK}x: ${'a'.repeat(UPSTREAM_HEAD_BYTES)}\r\n\r\n`],
     ['a head of too many lines', `${OK}${'x: a\r\n'.repeat(UPSTREAM_HEAD_BYTES / 6)}\r\n`],
@@ -408,9 +408,9 @@ describe('beside llhttp', () => {
       fc.asyncProperty(brokenAnswer, async (answer) => {
         const ours = parse(answer);
         // What is behind an answer costs the connection here, and there the answer, too.
-        const theirs = await parseByNode(bytes(answer.slice(0, answer.length - ours.surplus)));
-        if (ours.outcome === 'whole') expect(shown(ours)).toEqual(shown(theirs));
-        else if (theirs.outcome === 'whole') expect(STRICTER).toContain(ours.why);
+        const nodes = await parseByNode(bytes(answer.slice(0, answer.length - ours.surplus)));
+        if (ours.outcome === 'whole') expect(shown(ours)).toEqual(shown(nodes));
+        else if (nodes.outcome === 'whole') expect(STRICTER).toContain(ours.why);
       }),
       RUNS,
     );

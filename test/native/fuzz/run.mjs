@@ -70,7 +70,7 @@ function fuzz(name, seconds) {
     );
     const [, runs = '0'] = /number_of_executed_units: (\d+)/.exec(stderr) ?? [];
     console.log(`fuzz: ${name}: ${runs} inputs in ${seconds} s`);
-    // Beside what was found it tells which words it tried most, which nobody asks for.
+    // Besides its findings it prints the words that it tried most, which are not needed.
     if (status !== 0) console.error(stderr.slice(-ERROR_CHARACTERS));
     // By what is reached alone, and not by how often: that would keep hundreds.
     const merge = ['-merge=1', '-use_counters=0', '-verbosity=0', corpus, found];

@@ -1,6 +1,6 @@
 /**
  * `npm run test:sanitized`: compiles every addon of `native/compile.mjs` with AddressSanitizer and
- * UndefinedBehaviorSanitizer, into a folder of their own, and runs the tests that use them; before that graph-race.cc and
+ * UndefinedBehaviorSanitizer, into a separate folder, and runs the tests that use them; before that graph-race.cc and
  * shared-race.cc under ThreadSanitizer. With a test file as argument it runs that file instead. Own process; ends with 1 when
  * something is found, and with 0 and a line that says so where the compiler has no sanitizers.
  *
