@@ -10,9 +10,9 @@ type AccountType = (typeof ACCOUNT_TYPES)[number];
 export interface User {
   /** `usr_…` */
   id: string;
-  /** As the identity provider last said it; '' when it never did. */
+  /** As the identity provider last stated it; '' if it never did. */
   email: string;
-  /** Whether the provider last said that the address is proven. */
+  /** Whether the provider last stated that the address is verified. */
   email_verified: boolean;
   display_name: string | null;
   account_type: AccountType;
@@ -20,11 +20,11 @@ export interface User {
   created_at: string;
 }
 
-/** Whom a token names, and when it was made. */
+/** The identity in a token, and the token's issue time. */
 export interface Identity {
   issuer: string;
   subject: string;
-  /** Seconds since the epoch; null: the token does not say. */
+  /** Seconds since the epoch; null if the token has no issue time. */
   issued_at_s: number | null;
 }
 
@@ -61,14 +61,14 @@ export interface Invitation {
   org_id: string;
   email: string;
   role: Role;
-  /** As stored: `expired` is what a pending one becomes with time (see `invitationStatus`). */
+  /** The stored status. A pending invitation becomes `expired` with time (see `invitationStatus`). */
   status: Exclude<InvitationStatus, 'expired'>;
   invited_by: string;
   created_at: string;
   expires_at: string;
 }
 
-/** The state at a moment: a pending invitation expires without anybody writing it down. */
+/** The status at a time: a pending invitation expires without a write. */
 export function invitationStatus(invitation: Invitation, nowMs: number): InvitationStatus {
   const isOver = invitation.status === 'pending' && Date.parse(invitation.expires_at) <= nowMs;
   return isOver ? 'expired' : invitation.status;
@@ -83,15 +83,15 @@ export interface Feedback {
   created_at: string;
 }
 
-/** Who did something that the audit log tells of. */
+/** The actor of an entry in the audit log. */
 export interface AuditActor {
   type: 'user' | 'key' | 'stripe' | 'operator';
   id: string;
-  /** Address that the request came from; '' when there was none. */
+  /** Address from which the request came; '' if unknown. */
   address: string;
 }
 
-/** One change (decisions, Audit entry): what was there before and what is there after, without secrets. */
+/** One change (decisions, Audit entry): the state before and after it, without secrets. */
 export interface AuditEntry {
   /** `aud_…` */
   id: string;
@@ -107,8 +107,9 @@ export interface AuditEntry {
 }
 
 /**
- * An e-mail address as it is compared: without regard to case. A letter that only looks like an ASCII one (the Kelvin
- * sign, whose lower case is a plain k) stays what it is: it is another mailbox, and its owner another person.
+ * Normalizes an e-mail address for comparison: ignores the case of ASCII letters. A letter that only resembles an
+ * ASCII letter (the Kelvin sign, whose lower case is a plain k) is kept, because it belongs to another person's
+ * mailbox.
  */
 export function foldEmail(email: string): string {
   return [...email].map(foldLetter).join('');

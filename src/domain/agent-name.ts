@@ -3,7 +3,7 @@
 /** Characters of a name. */
 export const AGENT_NAME_CHARACTERS = 80;
 
-/** A name on one line; '' when nothing of it can be shown. */
+/** A name on one line; '' if nothing in it is printable. */
 export function cleanAgentName(name: string): string {
   return name
     .replace(/[\p{Cc}\p{Cf}\s]+/gu, ' ')

@@ -7,12 +7,12 @@ import type { AuditActor, AuditEntry } from './account.ts';
 
 /** [org, entry] → AuditEntry, counted by organization. */
 export const AUDIT = 'audit';
-/** In `runs.mdb`, [org, entry]: entries on their way to the log. */
+/** In `runs.mdb`, [org, entry]: entries that are not copied to the log yet. */
 export const AUDIT_OUTBOX = 'audit_outbox';
 /** [table, first parts of its keys…] → {n}: how many rows a list has. */
 export const LIST_COUNTS = 'list_counts';
 
-/** What a change tells of itself; `before` and `after` hold no secrets. */
+/** The description of a change; `before` and `after` contain no secrets. */
 export interface AuditFacts {
   org_id: string;
   action: string;
@@ -39,7 +39,7 @@ export function makeAuditEntry(actor: AuditActor, nowMs: number, facts: AuditFac
   };
 }
 
-/** What an entry comes to in `main.mdb`. */
+/** The rows of an entry in `main.mdb`. */
 export function auditWrites(entry: AuditEntry): [PutWrite, AddWrite] {
   return [
     { op: 'put', table: AUDIT, row: [entry.org_id, entry.id], value: entry },
@@ -47,7 +47,7 @@ export function auditWrites(entry: AuditEntry): [PutWrite, AddWrite] {
   ];
 }
 
-/** The entry of a change in `runs.mdb`, in the change's own transaction; `carryAudit` brings it to the log. */
+/** The entry of a change in `runs.mdb`, in the change's own transaction; `carryAudit` copies it to the log. */
 export function outboxWrite(entry: AuditEntry): PutWrite {
   return { op: 'put', table: AUDIT_OUTBOX, row: [entry.org_id, entry.id], value: entry };
 }

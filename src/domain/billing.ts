@@ -1,6 +1,7 @@
 /**
- * What an organization has subscribed to, out of what the payment processor tells (document 1; decisions, Billing).
- * Events come in any order and more than once: each subscription remembers of when its state is. Pure; any thread.
+ * An organization's subscriptions, derived from the payment processor's events (document 1; decisions, Billing).
+ * Events arrive in any order and repeatedly, so each part of a subscription has the time of its state. Pure; any
+ * thread.
  */
 
 import { FREE_PLAN } from './plans.ts';
@@ -18,7 +19,7 @@ type SubscriptionStatus = (typeof SUBSCRIPTION_STATES)[number];
 
 type StoredStatus = Exclude<SubscriptionStatus, 'none'>;
 
-/** What the subscription's own object said last. */
+/** The last state of the subscription object itself. */
 interface ObjectState {
   status: StoredStatus;
   /** RFC 3339 */
@@ -29,15 +30,15 @@ interface ObjectState {
   rank: number;
 }
 
-/** A value and of when it is; a later one takes its place. */
+/** A value and its time; a later value replaces it. */
 interface Dated<Value> {
   value: Value;
   as_of_s: number;
 }
 
 /**
- * One subscription at the processor: the newest that each kind of source said of it, so that the order in which events
- * come in does not matter. Times are seconds since the epoch, as the processor counts.
+ * One subscription at the processor: the newest information from each kind of source, so that the order of the events
+ * does not matter. Times are seconds since the epoch, as in the processor's events.
  */
 export interface Subscription {
   id: string;
@@ -45,19 +46,19 @@ export interface Subscription {
   org_id: string;
   customer: Dated<string> | null;
   object: ObjectState | null;
-  /** Once it is canceled the processor never revives it. */
+  /** A canceled subscription is never revived by the processor. */
   is_ended: boolean;
-  /** A plan's name: by the subscription's own price; by what was ordered or billed, which may be something older. */
+  /** A plan's name: from the subscription's own price, and from orders or bills, which may be older. */
   priced_plan: Dated<string> | null;
   named_plan: Dated<string> | null;
   /** The newest payment, and the newest one that failed. */
   paid_s: number | null;
   failed_s: number | null;
-  /** When it was first heard of: of two live ones the newer counts. */
+  /** Time of the first event: of two active subscriptions, the newer one counts. */
   first_seen_s: number;
 }
 
-/** What an event says of a subscription; what it does not say is absent. */
+/** The information in an event about a subscription; missing fields are absent. */
 interface SubscriptionChange {
   id: string;
   customer: string | null;
@@ -83,7 +84,10 @@ export function doesRenew(subscription: Subscription): boolean {
   return isLive && subscription.object?.cancel_at_period_end !== true;
 }
 
-/** The state after an event, which may be older than what is known. Of two of one second the later to come counts. */
+/**
+ * The state after an event, which may be older than the known state. Of two events in the same second, the one that
+ * arrived later counts.
+ */
 export function mergeSubscription(
   before: Subscription | undefined,
   org_id: string,
@@ -117,7 +121,7 @@ export function mergeSubscription(
       (as_of_s === known.as_of_s && object.rank >= known.rank)
     ) {
       merged.object = { ...object, as_of_s };
-      // What was paid or failed in the same second stands in it already.
+      // The object already includes payments and failures of the same second.
       if (merged.paid_s === as_of_s) merged.paid_s = null;
       if (merged.failed_s === as_of_s) merged.failed_s = null;
     }
@@ -139,29 +143,32 @@ function newer(
   return known === null || as_of_s >= known.as_of_s ? { value, as_of_s } : known;
 }
 
-/** The state that everything known of a subscription adds up to. */
+/** The status that follows from everything known about a subscription. */
 export function statusOf({ object, is_ended, paid_s, failed_s }: Subscription): StoredStatus {
   if (is_ended) return 'canceled';
   const isFailed = failed_s !== null && (paid_s === null || failed_s >= paid_s);
   const status = object?.status ?? 'incomplete';
   const at = object?.as_of_s ?? Number.NEGATIVE_INFINITY;
   if (isFailed && failed_s >= at) {
-    // A first payment that fails buys nothing; the object says incomplete then.
+    // A first payment that fails starts no subscription; the object's status is then `incomplete`.
     return object === null || status === 'active' || status === 'trialing' ? 'past_due' : status;
   }
   const isPaid = paid_s !== null && paid_s >= at;
   return isPaid && (status === 'incomplete' || status === 'past_due') ? 'active' : status;
 }
 
-/** The plan that was subscribed to, whether or not it is paid; null when no price has named one yet. */
+/** The subscribed plan, paid or not; null if no price has named one yet. */
 export function planOf({ priced_plan, named_plan }: Subscription): string | null {
   return (priced_plan ?? named_plan)?.value ?? null;
 }
 
-/** States in which the subscription's plan holds; in the others the organization falls to free. */
+/** Statuses in which the subscription's plan applies; in all others the organization has the free plan. */
 const PAYING: ReadonlySet<SubscriptionStatus> = new Set(['trialing', 'active', 'past_due']);
 
-/** All that an organization ever had, what counts first: a paying one before others, then the newest. */
+/**
+ * All subscriptions that an organization ever had, the relevant one first: paying ones before others, then the
+ * newest.
+ */
 export function rankSubscriptions(subscriptions: readonly Subscription[]): Subscription[] {
   return [...subscriptions].sort(
     (a, b) =>
@@ -171,7 +178,7 @@ export function rankSubscriptions(subscriptions: readonly Subscription[]): Subsc
   );
 }
 
-/** What counts of all subscriptions that an organization ever had. */
+/** The relevant one of all subscriptions that an organization ever had. */
 export function effectiveSubscription(subscriptions: readonly Subscription[]): EffectiveSubscription {
   const [first] = rankSubscriptions(subscriptions);
   if (first === undefined)
@@ -192,17 +199,17 @@ export function effectiveSubscription(subscriptions: readonly Subscription[]): E
   };
 }
 
-/** What a webhook's event means for us. */
+/** The meaning of a webhook event. */
 export interface BillingEvent {
   id: string;
   type: string;
-  /** Organizations that the event names, the surest first. */
+  /** Organizations that the event names, the most reliable first. */
   org_ids: readonly string[];
   customer: string | null;
   change: SubscriptionChange | null;
 }
 
-/** Events that change something; anything else is acknowledged and left alone. */
+/** Events that change something; all others are only acknowledged. */
 export const HANDLED_EVENTS: ReadonlySet<string> = new Set([
   'checkout.session.completed',
   'customer.subscription.created',
@@ -216,11 +223,11 @@ export const HANDLED_EVENTS: ReadonlySet<string> = new Set([
 type Json = Readonly<Record<string, unknown>>;
 
 /**
- * Reads an event's object, tolerant of what is missing or of another type.
+ * Reads an event's object. Missing fields and wrong types are tolerated.
  * @param type one of {@link HANDLED_EVENTS}
- * @param object the event's object, or the object as it was fetched
- * @param as_of_s of when the object's state is
- * @param plans names of the plans there are
+ * @param object the event's object, or the fetched object
+ * @param as_of_s time of the object's state
+ * @param plans names of all plans
  */
 export function readBillingEvent(
   { id, type, object, as_of_s }: { id: string; type: string; object: Json; as_of_s: number },
@@ -255,7 +262,7 @@ export function readBillingEvent(
       const billed = named_plan ?? planOfLines(object, plans);
       const change = { id: subscription, ...base, named_plan: billed };
       if (type === 'invoice.paid') return { ...event, change: { ...change, payment: 'paid' } };
-      // The first payment of all: there is nothing yet that could be late.
+      // The first payment of a subscription cannot be late.
       const isFirst = object.billing_reason === 'subscription_create';
       return { ...event, change: isFirst ? change : { ...change, payment: 'failed' } };
     }
@@ -286,13 +293,13 @@ function readSubscription(
       current_period_start: start,
       current_period_end: end,
       cancel_at_period_end: object.cancel_at_period_end === true,
-      // Of two events of one second: nothing comes before the first one.
+      // Of two events in the same second, the creation comes first.
       rank: type === 'customer.subscription.created' ? 0 : 1,
     },
   };
 }
 
-/** The processor's states in ours: `incomplete_expired` and `paused` are ends that we call otherwise. */
+/** Maps the processor's statuses to ours: `incomplete_expired` and `paused` have other names here. */
 function readStatus(status: unknown): StoredStatus {
   switch (status) {
     case 'trialing':
@@ -338,7 +345,7 @@ function list(value: unknown): readonly unknown[] {
   return Array.isArray(value) ? value : [];
 }
 
-/** Texts of the processor are short; a longer text is not the processor's. */
+/** Texts of the processor are short; a longer text is not from it. */
 const TEXT_MAX = 255;
 
 function text(value: unknown): string | null {
@@ -347,7 +354,7 @@ function text(value: unknown): string | null {
     : null;
 }
 
-/** The id of an object that may stand there whole. */
+/** The id of an object, which may be included as a whole. */
 function idOf(value: unknown): string | null {
   return text(value) ?? text(record(value).id);
 }

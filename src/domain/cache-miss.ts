@@ -43,7 +43,9 @@ export interface PromptDifference {
   place: string;
   /** Characters of this part that are still the same. */
   offset: number;
-  /** What stood there in the earlier prompt and what stands there now, from shortly before; '' for nothing. */
+  /**
+   * The text at the difference in the earlier prompt and in this one, with some characters before it; '' if absent.
+   */
   before: string;
   after: string;
 }
@@ -53,7 +55,7 @@ export interface CacheLook {
   exchange_id: number;
   /** RFC 3339. */
   started_at: string;
-  /** The agent for people: its tools, or the first words of its system prompt; '' without both. */
+  /** A readable name of the agent: its tools, or the first words of its system prompt; '' without both. */
   agent: string;
   verdict: CacheVerdict;
   /** The earlier exchange whose prompt it could have read; null: no earlier prompt begins like it. */
@@ -66,10 +68,10 @@ export interface CacheLook {
   lost_tokens: number;
   is_estimate: boolean;
   cause: MissCause | null;
-  /** Of the cause, with the figures that prove it; '' without one. */
+  /** Describes the cause, with the figures that prove it; '' without a cause. */
   words: string;
   difference: PromptDifference | null;
-  /** Dollars more than if it had read them from the cache; null: no price is known, or nothing was lost. */
+  /** Additional dollars compared with reading them from the cache; null if no price is known or nothing was lost. */
   cost_usd: number | null;
 }
 

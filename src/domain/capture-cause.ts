@@ -1,22 +1,22 @@
 /**
- * Why an exchange is not stored, or not yet, as closed lists: what is counted, told and watched uses these words and no
- * others. Any thread.
+ * The reasons why an exchange is not stored, or not yet, as closed lists: counters, messages and monitoring use only
+ * these words. Any thread.
  */
 import { CatalogueError, type ErrorCode } from '../errors.ts';
 import { isFull } from '../std/file-place.ts';
 
-/** What the writer meets with a batch. The first three are of the place that it writes to. */
+/** Causes of a failed batch. The first three concern the storage. */
 export const FAILURE_CAUSES = [
   'disk_full',
   'disk_error',
   'damaged',
   /** The exchange itself made the writer fail. */
   'unstorable',
-  /** The writer is not there: it has ended and starts again. */
+  /** The writer has ended and is being restarted. */
   'writer_down',
-  /** The writer takes no more for the moment. */
+  /** The writer accepts no further batches at the moment. */
   'writer_busy',
-  /** The writer ended, or was too slow, with the batch in its hands: it may be stored or not. */
+  /** The writer ended, or was too slow, while it had the batch: it may or may not be stored. */
   'lost_with_writer',
   'writer_killed',
 ] as const;
@@ -34,20 +34,22 @@ export const DROP_CAUSES = [
   'writer_down',
   'lost_with_writer',
   'writer_killed',
-  /** The process ended, and it could not be put aside for the next one. */
+  /** The process ended, and the exchange could not be stored before. */
   'stop',
 ] as const;
 
 export type DropCause = (typeof DROP_CAUSES)[number];
 
-/** Causes that lie in the place and not in what is written: the same batch may be tried again. */
+/** Causes that concern the storage and not the content: the same batch may be retried. */
 export type PlaceCause = 'disk_full' | 'disk_error' | 'damaged';
 
-/** A batch that is not stored, or whose state is unknown. Its code says whether it may be sent again: `capture_failed`. */
+/** A batch that is not stored, or whose state is unknown. With the code `capture_failed` it may be sent again. */
 export class CaptureFailure extends CatalogueError {
   readonly why: FailureCause;
 
-  /** @param detail the storage's own words, for the operator */
+  /**
+   * @param detail the storage's message, for the operator
+   */
   constructor(why: FailureCause, detail?: string, options?: ErrorOptions) {
     super(codeOf(why), detail, options);
     this.why = why;
@@ -70,18 +72,18 @@ export function zeroCounts<Cause extends string>(causes: readonly Cause[]): Reco
   return Object.fromEntries(causes.map((cause) => [cause, 0])) as Record<Cause, number>;
 }
 
-/** LMDB's own numbers of a file whose pages are not what they should be. */
+/** LMDB's error numbers for a file with damaged pages. */
 const DAMAGE_NUMBERS = new Set([-30797, -30796, -30795, -30794, -30793, -30778]);
-/** A key or value that LMDB does not take. */
+/** LMDB refuses a key or a value. */
 const BAD_VALUE_NUMBER = -30781;
-/** Codes of a capture file that cannot be read as one. */
+/** Error codes of a file that is not readable as a capture file. */
 const DAMAGE_CODES = new Set(['not_a_capture', 'truncated', 'damaged', 'newer_format']);
-/** As the system names what it refuses: `ENOSPC`. Node's own codes begin with `ERR_`. */
+/** The form of the system's error codes, such as `ENOSPC`. Node's own codes begin with `ERR_`. */
 const SYSTEM_CODE = /^E[A-Z0-9]+$/;
 
 /**
- * What of the place made a write fail.
- * @returns null when the error says nothing of the place: then it is of what was to be written, or of the program
+ * The storage problem that made a write fail.
+ * @returns null if the error does not concern the storage: then the content or the program is the cause
  */
 export function findPlaceCause(thrown: unknown): PlaceCause | null {
   if (!(thrown instanceof Error)) return null;
@@ -95,16 +97,16 @@ export function findPlaceCause(thrown: unknown): PlaceCause | null {
   return SYSTEM_CODE.test(code) || code === 'missing' || code === 'unreadable' ? 'disk_error' : null;
 }
 
-/** An exchange that is not stored because of what it holds; the others of its batch are. */
+/** An exchange that is not stored because of its content, although the rest of its batch is. */
 export interface SetApart {
   cause: 'unstorable';
   provider: string;
   is_turn: boolean;
   aborted: boolean;
-  /** For the operator's eyes: where it went, without its query, and how long it was. Never what it held. */
+  /** For the operator: its path without the query, and its length. Never its content. */
   path: string;
   bytes: number;
-  /** The error's name and the places in the program; its words may quote the exchange. */
+  /** The error's name and stack; its message may quote the exchange. */
   error: string;
   at: string[];
 }

@@ -1,15 +1,16 @@
 /**
- * How capture is doing, in one word with reasons: what the stats, `/ready`, `/metrics` and the container's health check say.
- * Judged from what each server thread knows of its batches, so that a writer that hangs need not be asked. Any thread.
+ * The health of capture in one word with reasons, for the stats, `/ready`, `/metrics` and the container's health
+ * check. It is derived from what each server thread knows about its batches, so a hanging writer need not be asked.
+ * Any thread.
  */
 import type { DropCause, FailureCause } from './capture-cause.ts';
 
-/** Age of an unanswered batch from which on the writer counts as stuck. A commit takes milliseconds. */
+/** Age of an unanswered batch at which the writer counts as stuck. A commit takes milliseconds. */
 const CAPTURE_STUCK_MS = 10_000;
-/** Age of an uncompressed block from which on packing counts as behind. */
+/** Age of an uncompressed block at which packing counts as behind. */
 const PACKING_BEHIND_S = 600;
 
-/** `stopped`: capture stores nothing and does not try. `degraded`: it tries, and something is wrong. */
+/** `stopped`: capture stores nothing and does not try. `degraded`: it tries, but has a problem. */
 export const CAPTURE_STATUSES = ['ok', 'degraded', 'stopped'] as const;
 
 type CaptureStatus = (typeof CAPTURE_STATUSES)[number];
@@ -43,7 +44,7 @@ const PLACE_WORDS: Readonly<Partial<Record<string, string>>> = {
   damaged: 'the capture database is damaged',
 };
 
-/** What is wrong with the place, for people; null for a cause that is not of the place. */
+/** The storage problem in words; null for a cause that does not concern the storage. */
 export function findPlaceWords(cause: FailureCause): string | null {
   return PLACE_WORDS[cause] ?? null;
 }
@@ -61,32 +62,34 @@ const DROP_WORDS: Readonly<Record<DropCause, string>> = {
   stop: 'the process ends',
 };
 
-/** What all server threads together know of the writer. */
+/** What all server threads together know about the writer. */
 export interface CaptureFacts {
   alive: boolean;
   killed: boolean;
-  /** Why nothing is stored, and for how long; null while the last batch was. */
+  /** Why nothing is stored, and for how long; null if the last batch was stored. */
   failing: { cause: FailureCause; for_ms: number } | null;
-  /** How long the writer has had the oldest batch that it has not answered; 0 without any. */
+  /** For how long the oldest batch has been unanswered; 0 without any. */
   oldest_append_ms: number;
   /** Why exchanges were dropped of late. */
   dropping: DropCause[];
 }
 
-/** The same with what the writer has put off. */
+/** The same, with the work that the writer has postponed. */
 export interface JudgedFacts extends CaptureFacts {
   /** How long the oldest block has waited to be compressed. */
   packing_oldest_s: number;
-  /** Seconds that the oldest exchange has been stored that the index lacks. */
+  /** Age of the oldest exchange that is not indexed, in seconds. */
   unindexed_s: number;
-  /** Damaged files that were set aside and lie there still. */
+  /** Damaged files that were renamed and still exist. */
   set_aside: number;
 }
 
-/** The index is behind from so many seconds on: lists lag behind traffic by as much. */
+/** From this delay on, the index counts as behind. Lists are out of date by the same time. */
 const INDEXING_BEHIND_S = 10;
 
-/** @param stuckMs from when on an append that is not answered counts as stuck */
+/**
+ * @param stuckMs age at which an unanswered append counts as stuck
+ */
 export function judgeCapture(
   {
     alive,
@@ -115,7 +118,7 @@ export function judgeCapture(
       add('stuck', `The writer has not answered for ${countSeconds(oldest_append_ms)} s: the disk may hang`);
     }
   }
-  // A capture that was stopped drops everything, which is said already.
+  // Stopped capture drops everything, which is already reported.
   const causes = dropping.filter((cause) => cause !== 'writer_killed');
   if (causes.length > 0) {
     const why = causes.map((cause) => DROP_WORDS[cause]).join('; ');

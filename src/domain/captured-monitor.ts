@@ -1,14 +1,12 @@
 /**
- * The six monitors over a captured run. Live, they judge the steps that an agent reports; here the turns that passed the
- * gateway become the same steps: a tool call with its result, and an answer without a call as `respond`. What the model says
- * beside a call is the thought of the first one. Pure; capture reader, command line.
- *
- * Each conversation of the run (a sub-agent's, say) is judged by itself, since two agents that do the same do not loop. What
- * counts is how the run ended: a monitor that fires at one of its last NEAR_END.steps steps, or in the last NEAR_END.share of
- * them where that is more. An agent that looped earlier and then went on has recovered.
- *
- * Memory: a monitor's state and MAX_WAITING calls without a result for each of the last MAX_CONVERSATIONS conversations,
- * and the steps at which a monitor fired, the last MAX_FIRED of them.
+ * Runs the six monitors over a captured run. Live monitors judge the steps that an agent reports; here the captured
+ * turns become the same steps: a tool call with its result, and an answer without a call as `respond`. The model's
+ * text beside calls is the thought of the first one. Pure; capture reader, command line.
+ * Each conversation of the run (a sub-agent's, for example) is judged separately, because two agents that do the same
+ * are not in a loop. Only the end of the run counts: a monitor that fires at one of its last NEAR_END.steps steps, or
+ * in the last NEAR_END.share of them if that is more. An agent that looped earlier and then continued has recovered.
+ * Memory: a monitor's state and MAX_WAITING calls without a result for each of the last MAX_CONVERSATIONS
+ * conversations, and the last MAX_FIRED steps at which a monitor fired.
  */
 import { isRawNumber } from '../std/exact-json.ts';
 import { digestStep } from './monitors/digest.ts';
@@ -18,21 +16,21 @@ import { MONITOR_NAMES, type MonitorName } from './monitors/names.ts';
 import { BUILT_IN_PROFILES } from './monitors/profiles.ts';
 import type { NormalTurn, TurnBlock, TurnMessage } from './turn.ts';
 
-/** Which steps are near the end of a run: so many of the last, or that share of all, whichever is more. */
+/** The end of a run: this many last steps, or this share of all, whichever is more. */
 export const NEAR_END = { steps: 5, share: 0.1 } as const;
 
 const MAX_CONVERSATIONS = 64;
 const MAX_WAITING = 256;
 const MAX_FIRED = 4_096;
-/** Characters of arguments and results: the monitors read the ends of longer ones. */
+/** Characters kept of arguments and results. The monitors read the ends of longer texts. */
 const TEXT_CHARACTERS = 256 * 1024;
 
 /** A monitor that fired near the end of a run. */
 export interface FiredNearEnd {
   monitor: MonitorName;
-  /** Of the steps near the end, those at which it fired. */
+  /** Number of steps near the end at which it fired. */
   steps: number;
-  /** The exchange that asked for the last of them. */
+  /** The exchange whose answer contains the last of them. */
   exchange_id: number;
 }
 
@@ -63,21 +61,21 @@ export class CapturedMonitor {
 
   /**
    * Adds the run's next turn.
-   * @param exchange `conversation`: of the run's conversations the one that it belongs to; `is_answered`: its answer came to
-   * its end; `is_retry`: it asks again what an earlier one asked
+   * @param exchange `conversation`: the conversation of the run to which it belongs; `is_answered`: its answer is
+   *   complete; `is_retry`: it repeats the request of an earlier exchange
    */
   add(
     exchange: { id: number; conversation: number; is_answered: boolean; is_retry: boolean },
     { request, answer }: NormalTurn,
   ): void {
     const conversation = this.#find(exchange.conversation, request.messages);
-    // The earlier answer is not what the client went on with.
+    // The client did not continue from the earlier answer.
     if (exchange.is_retry && exchange.is_answered) conversation.waiting.length = 0;
     this.#settle(conversation, listResults(request.messages));
     if (exchange.is_answered) this.#addAnswer(conversation, exchange.id, answer.content);
   }
 
-  /** The monitors that fired near the end, in the order of their names; to be asked after the last turn. */
+  /** The monitors that fired near the end, in the order of their names. Call it after the last turn. */
   finish(): FiredNearEnd[] {
     for (const conversation of this.#conversations.values()) this.#settle(conversation, []);
     const from = this.#steps - Math.max(NEAR_END.steps, Math.ceil(this.#steps * NEAR_END.share));
@@ -117,13 +115,13 @@ export class CapturedMonitor {
     }
   }
 
-  /** Judges the calls that wait, in the order in which they were asked for: the next request has all results there will be. */
+  /** Judges the waiting calls in their order: the next request contains all the results. */
   #settle(conversation: MonitoredConversation, results: readonly ToolResult[]): void {
     const { waiting } = conversation;
     if (waiting.length === 0) return;
     const left = [...results];
     for (const asked of waiting.splice(0)) {
-      // One id may stand for several calls: then results come in the order of the calls.
+      // Several calls may have the same id: then their results have the order of the calls.
       const at = left.findIndex(({ call_id }) => call_id === asked.call_id || call_id === null);
       const [result] = at < 0 ? [] : left.splice(at, 1);
       if (result !== undefined) {
@@ -151,7 +149,7 @@ export class CapturedMonitor {
 
 type ToolResult = Extract<TurnBlock, { type: 'tool_result' }>;
 
-/** What came back since the last answer. */
+/** The results since the last answer. */
 function listResults(messages: readonly TurnMessage[]): ToolResult[] {
   const from = messages.findLastIndex(({ role }) => role === 'assistant') + 1;
   return messages
@@ -160,7 +158,7 @@ function listResults(messages: readonly TurnMessage[]): ToolResult[] {
 }
 
 function makeStep(action: string, action_input: string, thought: string): WaitingStep['step'] {
-  // What came back is unknown until the next request tells.
+  // The result is unknown until the next request.
   const observation = action === 'respond' ? '' : null;
   return { action, action_input, thought, observation, is_error: false, tokens: 0 };
 }

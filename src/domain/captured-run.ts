@@ -1,6 +1,5 @@
 /**
- * What the API asks of the captures and what it is answered, between a server thread and the capture reader. Types; any
- * thread.
+ * The API's questions to the capture reader and the answers. Types; any thread.
  */
 import type { ChildKind } from './child-kind.ts';
 import type { GoldenReason } from './golden.ts';
@@ -14,8 +13,8 @@ import type { FigureQuestion } from './traffic-figures.ts';
 /** Which steps of relegation a list shows. */
 export interface RelegatedStepFilter {
   /**
-   * `refused`: the student was asked, or could not be, and the upstream served; `compared`: both answers are known; `disagreed`:
-   * and they differ; `served`: the student served.
+   * `refused`: the student was asked, or could not be asked, and the upstream served; `compared`: both answers are
+   * known; `disagreed`: both are known and differ; `served`: the student served.
    */
   outcome?: 'refused' | 'compared' | 'disagreed' | 'served';
 }
@@ -35,9 +34,9 @@ export type CaptureQuestion =
   | { name: 'body'; id: number; side: 'request' | 'response' };
 
 /**
- * `json`: the answer's body, as it is sent. `bytes`: a stored body. `missing`: nothing captured is called that.
- * `refused`: it cannot be read now, with the reason for the operator. `unfit`: the question cannot be answered, with the reason
- * for the user.
+ * `json`: the answer's body, to be sent unchanged. `bytes`: a stored body. `missing`: nothing with that id is
+ * captured. `refused`: it cannot be read now, with the reason for the operator. `unfit`: the question cannot be
+ * answered, with the reason for the user.
  */
 export type CaptureAnswer =
   | { type: 'json'; json: Uint8Array }
@@ -52,15 +51,15 @@ export interface CaptureAsker {
   ask(question: CaptureQuestion): Promise<CaptureAnswer>;
 }
 
-/** A run that is part of another one. */
+/** A child run of another run. */
 export interface ChildRunName {
   run_id: string;
   kind: ChildKind | null;
 }
 
-/** What was reported of a run of the list. */
+/** The reported part of a listed run. */
 interface ReportedPart {
-  /** Differs from the captured run's where the two were joined by a trace or a session. */
+  /** Differs from the captured run's id if they were matched by trace or session. */
   run_id: string;
   org_id: string;
   project_id: string;
@@ -84,34 +83,34 @@ export interface CapturedRunRow {
   run_id: string;
   /** false: it was only reported. */
   is_captured: boolean;
-  /** How it ended, or that it goes on (run-status.ts). */
+  /** How it ended, or that it is still running (run-status.ts). */
   status: RunStatus;
-  /** null: it goes on, or it is not known. */
+  /** null: it is still running, or the ender is unknown. */
   ended_by: RunEnder | null;
-  /** Why it has this status, for people. */
+  /** Why it has this status, in words. */
   status_words: string;
-  /** The reported name, or else the client program; '' when neither is known. */
+  /** The reported name, otherwise the client program; '' if neither is known. */
   agent: string;
-  /** null: no run of its id, trace or session was reported. */
+  /** null: no run with its id, trace or session was reported. */
   reported: ReportedPart | null;
-  /** The client's own session; null where its headers name none. */
+  /** The client's own session; null if its headers name none. */
   session_id: string | null;
-  /** The run that this one is part of; null: not part of a run. */
+  /** The parent run; null without one. */
   parent_run_id: string | null;
-  /** What it is within its session; null: an agent's own run. */
+  /** Its kind within its session; null for an agent's own run. */
   kind: ChildKind | null;
-  /** Runs that are part of it, the first NAMED_CHILD_RUNS in the order in which they began. */
+  /** Its child runs, the first NAMED_CHILD_RUNS by start. */
   child_runs: ChildRunName[];
   /** First words of the user; null: not read yet. */
   task: string | null;
   notes: string[];
   providers: string[];
   models: string[];
-  /** Tools that its answers called, the first 64. */
+  /** Tools that its answers called, at most 64. */
   tools: string[];
-  /** The program that sent its first request; null where its headers name none. */
+  /** The program that sent its first request; null if its headers name none. */
   client: string | null;
-  /** Of the first `traceparent`; null without one. */
+  /** From the first `traceparent`; null without one. */
   trace_id: string | null;
   exchanges: number;
   turns: number;
@@ -125,7 +124,7 @@ export interface CapturedRunRow {
   cache_write_tokens: number | null;
   /** Dollars for the upstream's turns; null: no price is known. */
   cost_usd: number | null;
-  /** Turns that it leaves out: their price or tokens are not known. */
+  /** Turns that are not in `cost_usd`, because their price or tokens are unknown. */
   unpriced_turns: number;
   /** Turns in `cost_usd` whose price is a guess, or whose tokens are estimated. */
   estimated_turns: number;
@@ -133,7 +132,7 @@ export interface CapturedRunRow {
   aborted: number;
   /** Missing x-svc-seq, both ends included. */
   gaps: [from: number, to: number][];
-  /** Of the finished monitor run with the same id; null without one. */
+  /** Outcome of the finished monitor run with the same id; null without one. */
   outcome: string | null;
   /** A person's; null: none. */
   mark: RunMark | null;
@@ -150,7 +149,7 @@ export interface CapturedRunRow {
   overruled: GoldenReason[];
 }
 
-/** What passed the gateway in a span, as far as it was captured. */
+/** Counts of captured traffic in a period. */
 interface ActivityCounts {
   exchanges: number;
   turns: number;
@@ -164,18 +163,18 @@ interface ActivityCounts {
   unpriced_turns: number;
   /** Turns in `cost_usd` whose price is a guess, or whose tokens are estimated. */
   estimated_turns: number;
-  /** Of turns, to the end and to the first byte of the answer; null without one. */
+  /** Latency of turns, to the end and to the first byte of the answer; null without one. */
   latency_p50_ms: number | null;
   latency_p95_ms: number | null;
   first_byte_p50_ms: number | null;
   first_byte_p95_ms: number | null;
 }
 
-/** The same in all and in equal parts. */
+/** The counts of the whole period, and of equal parts of it. */
 export interface CapturedActivity extends ActivityCounts {
   from: string;
   to: string;
-  /** false: the span holds more exchanges than are remembered, and the newest alone are counted. */
+  /** false: the period has more exchanges than are kept, and only the newest are counted. */
   is_whole: boolean;
   series: (ActivityCounts & { at: string })[];
   /** Of the newest runs. */

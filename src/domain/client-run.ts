@@ -1,10 +1,9 @@
 /**
- * The run that a request belongs to by what its client sends anyway: coding agents number their sessions for their providers'
- * caches and logs. docs/clients.md has the table with the source of each header. Pure; where stored copies are indexed.
- *
- * An agent that another one started has its own run within the session, and so have calls that an agent makes beside its
- * work. The names are those that the clients' hooks give the same runs (src/hooks), so that a captured run and a monitored one
- * are one.
+ * Finds the run of a request from headers that its client sends anyway: coding agents number their sessions for their
+ * providers' caches and logs. docs/clients.md has the table with the source of each header. Pure; where stored copies
+ * are indexed.
+ * An agent that another agent started has its own run within the session, and so have an agent's side calls. Runs get
+ * the same names as from the clients' hooks (src/hooks), so that a captured run and a monitored one match.
  */
 import { isCredentialHeader } from '../redaction/header-names.ts';
 import { MASK } from '../redaction/mask.ts';
@@ -14,25 +13,25 @@ import type { ChildKind, SideKind } from './child-kind.ts';
 export interface ClientRun {
   run_id: string;
   session_id: string;
-  /** The run that this one is part of; null for the session's own. */
+  /** The parent run; null for the session's own run. */
   parent_run_id: string | null;
   /** null: the session's own run. */
   kind: ChildKind | null;
-  /** A coding agent that offers its model tools in every call of its work. */
+  /** A coding agent that offers tools to its model in every call of its work. */
   always_offers_tools: boolean;
 }
 
-/** A session's number is never as short; longer ones are no number. */
+/** Session ids are never shorter; longer values are not session ids. */
 const ID_CHARACTERS_MIN = 8;
 const ID_CHARACTERS_MAX = 200;
 
-/** Gives a header's value where it may be a number, or any short word. */
+/** Reads a header's value if it may be an id, or if it is a short word. */
 interface Found {
   id(name: string): string | null;
   word(name: string): string;
 }
 
-/** One client each; the first that finds its header says it. */
+/** One entry for each client; the first one that finds its header decides. */
 const CLIENTS: readonly ((found: Found) => ClientRun | null)[] = [
   readClaudeCode,
   readCodex,
@@ -40,7 +39,7 @@ const CLIENTS: readonly ((found: Found) => ClientRun | null)[] = [
   readCline,
 ];
 
-/** Names of the headers that are read here, in lower case. */
+/** Names, in lower case, of the headers that are read here. */
 const READ_NAMES = new Set([
   ...['x-claude-code-session-id', 'x-claude-code-agent-id', 'x-claude-code-parent-agent-id'],
   'x-claude-code-request-class',
@@ -59,9 +58,9 @@ export function mayNameRun(name: string, own: readonly string[]): boolean {
 }
 
 /**
- * @param headers as they are stored
- * @param own names of the operator's own headers, in lower case; the first that is there names the run
- * @returns null where nothing names one
+ * @param headers as stored
+ * @param own names of the operator's own headers, in lower case; the first one that is present names the run
+ * @returns null if no header names one
  */
 export function readClientRun(
   headers: readonly (readonly [name: string, value: string])[],
@@ -94,7 +93,7 @@ export function readClientRun(
 }
 
 /**
- * Whether an operator's header can name runs: values of a credential's header are masked before anybody reads them.
+ * Whether an operator's header may name runs. Values of credential headers are masked before they are read.
  * @param name in lower case
  */
 export function isRunHeader(name: string): boolean {
@@ -103,7 +102,7 @@ export function isRunHeader(name: string): boolean {
 
 const OTHER_HEADERS = new Set(['x-svc-run', 'x-svc-seq', 'host', 'connection', 'content-length']);
 
-/** The run of calls beside the work: one for all of a kind. */
+/** The run of a client's side calls: one for each kind. */
 export function nameSideRun(run: ClientRun, kind: SideKind): ClientRun {
   return { ...run, run_id: `${run.run_id}:${kind}`, parent_run_id: run.run_id, kind };
 }
@@ -127,7 +126,7 @@ function readClaudeCode({ id, word }: Found): ClientRun | null {
   return kind === undefined ? run : nameSideRun(run, kind);
 }
 
-/** What it sends to its maker's own gateways only. */
+/** Header that Claude Code sends only to its maker's own gateways. */
 const CLAUDE_CODE_CLASSES: ReadonlyMap<string, SideKind> = new Map([
   ['compaction', 'summary'],
   ['side_reply', 'side_call'],
@@ -148,7 +147,7 @@ function readCodex({ id, word }: Found): ClientRun | null {
   return side === undefined ? run : nameSideRun(run, side);
 }
 
-/** Values of `x-openai-subagent`; a `review` and what was spawned are agents. */
+/** Values of `x-openai-subagent`; `review` and spawned agents are agents. */
 const CODEX_SOURCES: ReadonlyMap<string, SideKind> = new Map([
   ['compact', 'summary'],
   ['memory_consolidation', 'summary'],
@@ -164,9 +163,9 @@ function readOpencode({ id }: Found): ClientRun | null {
   return { ...run, session_id: parent, parent_run_id: parent, kind: 'subagent' };
 }
 
-/** Others call their tasks so too; Cline says its version beside it. */
+/** Other clients use the same header name; Cline also sends its version. */
 function readCline({ id, word }: Found): ClientRun | null {
-  // With a sign-in at ChatGPT it names the session otherwise.
+  // With a ChatGPT sign-in it uses another header for the session.
   const isSignedIn = word('originator') === 'cline';
   const task = isSignedIn ? id('session_id') : word('x-core-version') === '' ? null : id('x-task-id');
   return task === null ? null : nameSession(task);

@@ -23,33 +23,33 @@ import { MASK } from '../redaction/mask.ts';
 import { canonicalJson, isRawNumber, parseExact } from '../std/exact-json.ts';
 import type { NormalTurn, TurnBlock, TurnMessage } from './turn.ts';
 
-/** An answer that was read in one way and repeated in another. */
+/** An answer that was repeated differently than it was read. */
 export interface EchoDifference {
   /** The exchange whose answer it is. */
   exchange_id: number;
   /** The exchange whose request repeats it. */
   repeated_by: number;
-  /** Where they part, as it was read and as it was repeated, cut. */
+  /** The texts at the first difference, as read and as repeated, cut. */
   read: string;
   repeated: string;
 }
 
-/** Answers of a run whose echo may still come. */
+/** Answers of a run whose echo may still follow. */
 const OPEN_ANSWERS = 64;
-/** Texts and arguments of an answer that is compared. */
+/** Most characters of texts and arguments in an answer that is compared. */
 const ANSWER_CHARACTERS = 1_000_000;
-/** Characters that are shown of each side, and how many of them stand before the difference. */
+/** Characters shown of each side, and how many of them precede the difference. */
 const SHOWN_CHARACTERS = 400;
 const SHOWN_BEFORE = 60;
 
-/** What clients write in the place of an answer without text. */
+/** Texts that clients write instead of an empty answer. */
 const PLACEHOLDERS = new Set(['(nocontent)', '[nocontent]', '.', '-']);
-/** Share of what was read that an echo has at least: with less, the client has put another text in its place. */
+/** Least share of the read text in an echo: with less, the client has replaced the text. */
 const SHARED_AT_LEAST = 0.5;
-/** Characters of both texts that are looked at for that, in pieces of so many. */
+/** Characters of both texts that are compared for that, in pieces of this length. */
 const SHARED_CHARACTERS = 20_000;
 const PIECE = 3;
-/** How clients mark where they cut a text. */
+/** The marks with which clients cut a text. */
 const CUT_MARK = /(?:\.\.\.|…|\[?\(?truncated\)?\]?)+$/i;
 const REASONING = /<(think|thinking|reasoning)>[\s\S]*?(?:<\/\1>|$)/g;
 
@@ -59,17 +59,17 @@ interface ReadCall {
   input: unknown;
 }
 
-/** What an answer says, as far as an echo must say it, too. */
+/** The parts of an answer that an echo must repeat. */
 interface Said {
   text: string;
   calls: ReadCall[];
 }
 
-/** An answer and where its echo is to be found. */
+/** An answer, and where to find its echo. */
 interface OpenAnswer {
   exchange_id: number;
   wire: string | null;
-  /** Messages of the request before the answer, and what stands for the first and the last of them. */
+  /** Messages of the request before the answer, with digests of the first and the last of them. */
   before: number;
   first: string;
   last: string;
@@ -85,8 +85,8 @@ export class EchoCheck {
 
   /**
    * Adds the run's next turn.
-   * @param exchange by which wire it came; `is_answered`: the answer came to its end
-   * @returns the difference that its request shows; null: none
+   * @param exchange with its wire; `is_answered`: the answer is complete
+   * @returns the difference that its request reveals; null without one
    */
   add(
     { id, wire, is_answered }: { id: number; wire: string | null; is_answered: boolean },
@@ -95,7 +95,7 @@ export class EchoCheck {
     const { messages } = request;
     const difference = this.#check({ id, wire }, messages);
     if (!is_answered || problem !== '' || messages.length === 0) return difference;
-    // A request may begin the answer itself; the echo then holds both.
+    // A request may contain the beginning of the answer; the echo then contains both.
     const before = messages.findLastIndex(({ role }) => role !== 'assistant') + 1;
     const begun = messages.slice(before).flatMap(({ content }) => content);
     const said = readSaid([...begun, ...answer.content]);
@@ -127,11 +127,11 @@ export class EchoCheck {
       if (open.wire !== wire) return null;
       this.compared += 1;
       const end = messages.findIndex(({ role }, at) => at >= from && role !== 'assistant');
-      // Clients may also write calls and results in pairs: then what the answer said lies between results.
+      // Clients may also write calls and results in pairs: then parts of the answer are between results.
       for (const echo of [messages.slice(from, end < 0 ? undefined : end), messages.slice(from)]) {
         const repeated = readSaid(echo.filter(isAssistant).flatMap(({ content }) => content));
         const sides = repeated === null ? null : compareSaid(open.said, repeated, open.is_cut);
-        // Of several answers to the same request the client goes on with one.
+        // Of several answers to the same request, the client continues one.
         if (sides === null) return null;
         difference ??= { exchange_id: open.exchange_id, repeated_by: id, ...sides };
       }
@@ -139,7 +139,7 @@ export class EchoCheck {
     return difference;
   }
 
-  /** The latest answer whose request the messages begin with. */
+  /** The latest answer whose request is a prefix of the messages. */
   #findByPlace(messages: readonly TurnMessage[]): { answers: OpenAnswer[]; from: number } | null {
     let best: OpenAnswer[] = [];
     let first: string | null = null;
@@ -157,7 +157,7 @@ export class EchoCheck {
     return best.length === 0 ? null : { answers: best, from: best[0]!.before };
   }
 
-  /** Where the history was rewritten: the latest answer, by the id of a call. */
+  /** For a rewritten history: the latest answer, found by the id of a call. */
   #findByCall(messages: readonly TurnMessage[]): { answers: OpenAnswer[]; from: number } | null {
     const open = this.#open.at(-1);
     const end = messages.findLastIndex(isAssistant);
@@ -179,7 +179,7 @@ function listCalls(messages: readonly TurnMessage[]): ReadCall[] {
     .flatMap((block) => (block.type === 'tool_call' ? [block] : []));
 }
 
-/** null: it is longer than what is compared. */
+/** null: it is too long to be compared. */
 function readSaid(content: readonly TurnBlock[]): Said | null {
   let text = '';
   const calls: ReadCall[] = [];
@@ -194,7 +194,7 @@ function readSaid(content: readonly TurnBlock[]): Said | null {
   return text.length + characters > ANSWER_CHARACTERS ? null : { text, calls };
 }
 
-/** What stands for a message: its words, its calls and the ids of its results. Markers of caches do not count. */
+/** A digest of a message: its words, its calls and the ids of its results, without cache markers. */
 function nameMessage({ role, content }: TurnMessage): string {
   let text = role === 'tool' ? 'user' : role;
   for (const block of content) {
@@ -206,7 +206,9 @@ function nameMessage({ role, content }: TurnMessage): string {
   return hash('sha256', text.replace(/\s+/g, ' ').trim(), 'base64url').slice(0, 22);
 }
 
-/** @returns both sides where they part; null: they mean the same */
+/**
+ * @returns both sides at their first difference; null if they mean the same
+ */
 function compareSaid(read: Said, repeated: Said, isCut: boolean): { read: string; repeated: string } | null {
   if (!isSameText(read, repeated)) return showBoth(read.text.trim(), repeated.text.trim());
   if (repeated.calls.length === 0 && hasCallsInText(read, repeated)) return null;
@@ -215,7 +217,7 @@ function compareSaid(read: Said, repeated: Said, isCut: boolean): { read: string
     read.calls.length === echoed.length &&
     read.calls.every((call, at) => isSameCall(call, echoed[at]!)) &&
     hasSameIds(read.calls, echoed);
-  // The last call of an answer that was cut off has half its arguments; a client mends or drops it.
+  // The last call of a truncated answer has incomplete arguments, which clients repair or drop.
   if (isSame || (isCut && read.calls.length > 0)) return null;
   return showBoth(writeCalls(read.calls), writeCalls(repeated.calls));
 }
@@ -227,25 +229,28 @@ function isSameText({ text: read, calls }: Said, { text: repeated, calls: repeat
   if (echo === '' || PLACEHOLDERS.has(echo) || said.includes(echo)) return true;
   const uncut = echo.replace(CUT_MARK, '');
   if (uncut !== echo && said.startsWith(uncut)) return true;
-  // The client tells the calls in words, with whatever it says around them.
+  // The client describes the calls in words, with other text around them.
   if (calls.length > 0 && repeatedCalls.length === 0 && areTold(calls, repeated)) return echo.includes(said);
   return isReplaced(said, echo) || canonicalInput(read) === canonicalInput(repeated);
 }
 
-/** The names of all calls stand in the text, or the arguments of one are the text. */
+/** Whether the text contains the names of all calls, or is the arguments of one. */
 function areTold(calls: readonly ReadCall[], text: string): boolean {
   if (calls.every(({ name }) => text.includes(name))) return true;
   const told = canonicalInput(text);
   return calls.some(({ input }) => canonicalInput(input) === told);
 }
 
-/** No call is left: the client told them in words, or cut the answer before them. */
+/** Whether the echo has no calls: the client described them in words, or cut the answer before them. */
 function hasCallsInText(read: Said, repeated: Said): boolean {
   if (repeated.text.trim() === '') return false;
   return areTold(read.calls, repeated.text) || squeeze(read.text).includes(squeeze(repeated.text));
 }
 
-/** The echo has little of what was read: our reading would have to be wrong in every word. */
+/**
+ * Whether the echo contains little of what was read: then the client replaced it, because our reading cannot be wrong
+ * in every word.
+ */
 function isReplaced(said: string, echo: string): boolean {
   const pieces = listPieces(said);
   if (pieces.size === 0) return false;
@@ -281,7 +286,7 @@ function isSameCall(read: ReadCall, repeated: ReadCall): boolean {
   return a === b || a.includes(MASK) || b.includes(MASK);
 }
 
-/** The calls of an echo without those that the client put there itself, such as one that loads its tools. */
+/** The calls of an echo without those that the client itself added, such as one that loads its tools. */
 function leaveOutMadeUp(read: readonly ReadCall[], repeated: readonly ReadCall[]): readonly ReadCall[] {
   if (read.length === 0 || repeated.length <= read.length) return repeated;
   const forms = new Set(read.map(({ id }) => formOf(id)));
@@ -289,14 +294,14 @@ function leaveOutMadeUp(read: readonly ReadCall[], repeated: readonly ReadCall[]
   return kept.length < read.length ? repeated : kept;
 }
 
-/** What the ids that one provider gives have in common: the words before the part that varies. */
+/** The common form of one provider's ids: the words before the varying part. */
 function formOf(id: string): string {
   return isTold(id) ? /^(?:[A-Za-z]+[_-])*/.exec(id)![0] : '';
 }
 
 /**
- * Arguments of a call as one text for all ways to write them. No arguments, an empty object and null are the same, and so are
- * a null field and none.
+ * A call's arguments in a canonical text. Missing arguments, an empty object and null are equal, and so are a null
+ * field and a missing one.
  */
 export function canonicalInput(input: unknown): string {
   let value = input;
@@ -325,12 +330,12 @@ function dropNulls(value: unknown): unknown {
   );
 }
 
-/** The provider gave it; where it gives none, our reading counts calls. */
+/** Whether the id comes from the provider; otherwise our reading numbers the calls. */
 function isTold(id: string): boolean {
   return id !== '' && !id.startsWith('order:');
 }
 
-/** Each call has its id, or all of them have others. */
+/** Whether all calls have the same ids, or all have different ones. */
 function hasSameIds(read: readonly ReadCall[], repeated: readonly ReadCall[]): boolean {
   const told = read.filter(({ id }, at) => isTold(id) && isTold(repeated[at]!.id));
   if (told.length < read.length) return true;

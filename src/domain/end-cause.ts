@@ -1,6 +1,9 @@
-/** Who ended an exchange that did not go well, and why: a closed list, which the gateway notes and every reader shows. Pure; any thread. */
+/**
+ * Who ended a failed exchange, and why: a closed list, which the gateway records and every reader shows. Pure; any
+ * thread.
+ */
 
-/** Append only: what is on its way to the writer goes by place. */
+/** Append only, because exchanges in transit to the writer contain the index. */
 export const END_CAUSES = [
   'client_gone',
   'client_protocol',
@@ -17,7 +20,7 @@ export const END_CAUSES = [
 ] as const;
 export type EndCause = (typeof END_CAUSES)[number];
 
-/** For people; what stands behind "the exchange failed: ". */
+/** The words after "the exchange failed: ". */
 const WORDS: Record<EndCause, string> = {
   client_gone: 'the client closed the connection before the answer was complete',
   client_protocol: 'the client sent a body of another length than announced',
@@ -37,7 +40,7 @@ export function describeEnd(cause: EndCause): string {
   return WORDS[cause];
 }
 
-/** By the code of a connection's error: a system's, Node's or the upstream client's own. */
+/** By the code of a connection's error: from the system, Node or the upstream client. */
 const BY_CODE: Readonly<Record<string, EndCause>> = {
   ECONNREFUSED: 'upstream_refused',
   EHOSTUNREACH: 'upstream_unreachable',

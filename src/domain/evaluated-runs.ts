@@ -1,10 +1,9 @@
 /**
- * What an organization's evaluations of posted steps have handed out, so that each text is handed out once per level, whenever
- * its run is evaluated. A run is known by digests of its steps: steps that begin as steps that were evaluated before go on
- * from there. Values that never change; pure. Server threads.
- *
- * Bound: {@link EVALUATED_RUNS} entries, one for each evaluation and one for each window. The oldest are forgotten, and a
- * run of which nothing is left is new.
+ * The texts that evaluations of posted steps have returned, by organization, so that each text is returned once per
+ * level. A run is recognized by digests of its steps: steps that extend evaluated ones continue the same run.
+ * Immutable values; pure. Server threads.
+ * Bound: {@link EVALUATED_RUNS} entries, one for each evaluation and one for each window. The oldest are dropped; a
+ * run without entries counts as new.
  */
 import type { InterventionLevel } from './monitors/intervention.ts';
 
@@ -17,36 +16,38 @@ export const EVALUATED_RUNS = { entries: 4_096, parts: 32 } as const;
 /** The streak that the monitors see at the last step. */
 interface PendingStreak {
   level: 1 | 2;
-  /** How many steps there were when its first text came. */
+  /** Number of steps when its first text was returned. */
   began: number;
 }
 
 /** Posted steps, by their digests. */
 export interface EvaluatedSteps {
-  /** Of the first step, of the first two, and so on to all of them. */
+  /** Digests of the first step, of the first two, and so on to all of them. */
   prefixes: readonly string[];
-  /** Of the steps up to each place, with their indices; null: the steps are not a window of a longer run. */
+  /**
+   * Digests of the steps up to each place, with their indices; null if the steps are not a window of a longer run.
+   */
   windows: readonly string[] | null;
-  /** By which a window that begins later finds this evaluation; null: the steps have no indices. */
+  /** Digest by which a later window finds this evaluation; null if the steps have no indices. */
   window: string | null;
   pending: PendingStreak | null;
 }
 
-/** What is kept of an evaluation: `2 * told + (due ? 1 : 0)`, where `told` is the streak's level after it. */
+/** The stored value of an evaluation: `2 * told + (due ? 1 : 0)`, where `told` is the streak's level after it. */
 type Entry = number;
 
-/** Entries by their digests, oldest first; each map but the last is full and never changed. */
+/** Entries by digest, oldest first; each map but the last is full and is never changed. */
 export type EvaluatedRuns = readonly ReadonlyMap<string, Entry>[];
 
 export const NO_EVALUATED_RUNS: EvaluatedRuns = [];
 
 /** What an evaluation hands out. */
 export interface Handout {
-  /** The streak's text is to be handed out. */
+  /** Whether the streak's text should be returned. */
   due: boolean;
   /** The same steps were evaluated before, with the same answer. */
   is_repeat: boolean;
-  /** To be kept by {@link keepEntry} under each of these digests. */
+  /** The digests under which {@link keepEntry} must store it. */
   keys: readonly string[];
   entry: Entry;
 }
@@ -55,7 +56,7 @@ export function levelNumber(level: InterventionLevel): 1 | 2 {
   return level === 'nudge' ? 1 : 2;
 }
 
-/** Decides what the evaluation of posted steps hands out. */
+/** Decides what an evaluation of posted steps returns. */
 export function handOut(
   runs: EvaluatedRuns,
   { prefixes, windows, window, pending }: EvaluatedSteps,
@@ -73,7 +74,7 @@ export function handOut(
   return { due, is_repeat: false, keys, entry: 2 * after + (due ? 1 : 0) };
 }
 
-/** The evaluation of the most of these steps, but not of all. */
+/** The evaluation of the longest proper prefix of these steps. */
 function findEarlier(
   runs: EvaluatedRuns,
   digests: readonly string[],
@@ -93,7 +94,7 @@ function find(runs: EvaluatedRuns, digest: string): Entry | undefined {
   return undefined;
 }
 
-/** The runs with the entry; those given do not change. */
+/** A copy of the runs with the entry added. */
 export function keepEntry(runs: EvaluatedRuns, keys: readonly string[], entry: Entry): EvaluatedRuns {
   const { entries, parts } = EVALUATED_RUNS;
   const last = runs.at(-1);

@@ -35,7 +35,7 @@ interface ArmReport {
   runs: number;
   finished: number;
   successes: number;
-  /** Null, and the rest too, while no run has finished. */
+  /** Null, like the following fields, while no run has finished. */
   success_rate: number | null;
   ci95: Interval | null;
   mean_steps: number | null;
@@ -72,7 +72,7 @@ export interface ExperimentReport {
     flagged: boolean;
     /** Units in each arm, a mixed one by its first. */
     units: { on: number; off: number };
-    /** What the split comes to, in words. */
+    /** The judgement of the split. */
     verdict: 'no_units' | 'too_few_units' | 'as_expected' | 'mismatch';
   };
   /** Units with runs in both arms. */
@@ -92,7 +92,7 @@ const SRM_UNITS_AN_ARM = 8;
 const MIXED_NAMES = 50;
 /** Rows of `by_version`; the versions with the most runs. */
 const VERSIONS = 200;
-/** Different versions counted; a run of one more counts in the arms alone. */
+/** Most versions that are counted; runs of further ones count only in the arms. */
 const VERSIONS_COUNTED = 10_000;
 
 /** Sums of one arm. */
@@ -112,7 +112,7 @@ interface UnitSums {
   successes: number;
 }
 
-/** An assignment unit with several runs, or one. */
+/** An assignment unit with one or more runs. */
 interface Unit {
   on?: UnitSums;
   off?: UnitSums;
@@ -128,7 +128,9 @@ export class ExperimentTally {
   readonly #units = new Map<string, Unit>();
   readonly #versions = new Map<string, UnitSums & { svc_version: string; arm: ArmName }>();
 
-  /** @param run of this experiment; one without an arm is not in it and is passed over */
+  /**
+   * @param run of this experiment; a run without an arm is ignored
+   */
   add(run: RunSummary): void {
     const { arm } = run;
     if (arm !== 'on' && arm !== 'off') return;
@@ -150,7 +152,9 @@ export class ExperimentTally {
     this.#addVersion(run.svc_version, arm, isFinished, isSuccess);
   }
 
-  /** @param expectedOn share of units that should be in `on`, between 0 and 1, neither of them */
+  /**
+   * @param expectedOn share of units that should be in `on`, between 0 and 1 exclusive
+   */
   report(experiment_id: string, expectedOn: number): ExperimentReport {
     return {
       experiment_id,
@@ -263,8 +267,8 @@ export class ExperimentTally {
   }
 
   /**
-   * @param withLater runs of a mixed unit in the arm that was not its first count, too
-   * @returns null when no run of the arm has finished
+   * @param withLater also counts runs of a mixed unit in its second arm
+   * @returns null if no run of the arm has finished
    */
   #sample(arm: ArmName, withLater: boolean): Sample | null {
     let { finished, successes } = this.#singles[arm];
@@ -290,7 +294,8 @@ export class ExperimentTally {
       residuals += (mine.successes - rate * mine.finished) ** 2;
     }
     const binomial = (rate * (1 - rate)) / finished;
-    // One unit, or all alike: nothing shows how far the runs of a unit go together. Then a unit counts as one run.
+    // With one unit, or if all runs are alike, the correlation within units is unknown. Then a unit counts as one
+    // run.
     if (units < 2 || binomial === 0) return { rate, size: units };
     const variance = (units / (units - 1)) * (residuals / finished ** 2);
     return { rate, size: finished / Math.max(1, variance / binomial) };

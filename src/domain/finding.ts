@@ -1,6 +1,6 @@
 /**
- * Findings: what an agent noted about a code base. How a note is made fit to be stored, when two are the same, and
- * which paths a set of them covers. Pure; any thread.
+ * Findings: an agent's notes about a code base. Prepares notes for storage, detects repeated ones, and computes which
+ * paths a set of them covers. Pure; any thread.
  */
 
 import { createHash } from 'node:crypto';
@@ -10,7 +10,7 @@ import { isRawNumber, parseExact } from '../std/exact-json.ts';
 /** Texts of a finding, in code points (document 2). Longer texts are cut. */
 export const FINDING_BOUNDS = { content: 8_000, file_path: 512, finding_type: 64, query: 2_000 } as const;
 
-/** Whose findings: one organization's about one code base. */
+/** The owner of findings: an organization's code base. */
 export interface Codebase {
   org_id: string;
   codebase_id: string;
@@ -31,13 +31,13 @@ export interface Finding {
   content: string;
   file_path: string;
   finding_type: string;
-  /** JSON: kept as text, so that no key of it means anything to a store on the way. */
+  /** JSON, kept as text so that no store interprets its keys. */
   metadata: string;
   /** RFC 3339 UTC with milliseconds. */
   created_at: string;
 }
 
-/** Narrows a recall or a listing; null: no matter which. */
+/** Narrows a recall or a listing; null: any value. */
 export interface FindingFilter {
   file_path: string | null;
   finding_type: string | null;
@@ -53,7 +53,7 @@ export function prepareFinding(note: FindingNote): Omit<Finding, 'finding_id' | 
   };
 }
 
-/** A path as it is stored, and as it is compared with what is stored. */
+/** A path in the form in which it is stored and compared. */
 export function prepareFilePath(path: string): string {
   return cutCharacters(maskKeys(path), FINDING_BOUNDS.file_path);
 }
@@ -62,7 +62,7 @@ export function prepareFindingType(type: string): string {
   return cutCharacters(maskKeys(type), FINDING_BOUNDS.finding_type);
 }
 
-/** The same for two notes that say the same in one project: the second is the first one sent again. */
+/** Equal for two equal notes in one project: the second one is a repetition. */
 export function hashFinding(finding: Omit<Finding, 'finding_id' | 'created_at'>): string {
   const { project_id, content, file_path, finding_type, metadata } = finding;
   const parts = [project_id, content, file_path, finding_type, sortKeys(parseExact(metadata))];
@@ -107,7 +107,7 @@ export class PathCover {
     return this.#firstFrom(wanted) === wanted || (this.#firstFrom(longer)?.startsWith(longer) ?? false);
   }
 
-  /** The share of the given paths that are covered; 1 for none given, 0 when there are no findings. */
+  /** The share of the given paths that are covered; 1 for an empty list, 0 without findings. */
   coverage(paths: readonly string[]): number {
     if (paths.length === 0) return 1;
     return paths.filter((path) => this.covers(path)).length / paths.length;
@@ -126,7 +126,7 @@ export class PathCover {
   }
 }
 
-/** Its bytes in UTF-8 backwards, a character a byte: a slash is one byte, and reversing is native. */
+/** Its UTF-8 bytes in reverse, one character per byte: a slash is one byte, and reversing is native. */
 function reversePath(path: string): string {
   let start = 0;
   while (path[start] === '.' && (path[start + 1] === '/' || path[start + 1] === '\\')) start += 2;
@@ -138,7 +138,7 @@ function maskKeys(text: string): string {
   return maskText(text);
 }
 
-/** The value with the names of every object in order. */
+/** The value with the keys of every object sorted. */
 function sortKeys(value: unknown): unknown {
   if (Array.isArray(value)) return value.map(sortKeys);
   if (typeof value !== 'object' || value === null || isRawNumber(value)) return value;
@@ -148,7 +148,7 @@ function sortKeys(value: unknown): unknown {
   return sorted;
 }
 
-/** An assignment to `__proto__` would change what the object is. */
+/** Assigning `__proto__` would change the object's prototype. */
 function define(object: object, name: string, value: unknown): void {
   Object.defineProperty(object, name, { value, enumerable: true, configurable: true, writable: true });
 }

@@ -27,7 +27,7 @@ import type { EchoDifference } from './echo.ts';
 import type { EndCause } from './end-cause.ts';
 import type { ApiShape, ExchangeRecord } from './exchange.ts';
 
-/** What the rule needs to know of an exchange. */
+/** The fields of an exchange that the rule needs. */
 export type GoldenExchange = Pick<
   ExchangeRecord,
   | 'id'
@@ -47,12 +47,12 @@ export type GoldenExchange = Pick<
   Partial<Pick<ExchangeRecord, 'end_cause' | 'tools'>>;
 
 /**
- * How a turn follows from those before it, by their conversation: the first of a conversation, the continuation of the
- * last answer, the same request again, or neither.
+ * How a turn relates to the earlier ones by its conversation: the first of a conversation, the continuation of the
+ * last answer, a repeated request, or none of these.
  */
 export type TurnLink = 'starts' | 'continues' | 'repeats' | 'breaks';
 
-/** What a turn asked, in fingerprints (src/providers/conversation.ts): tells whether another tries it again. */
+/** Fingerprints of a turn's request (src/providers/conversation.ts), to recognize a retry. */
 export interface AskedTurn {
   prefixes: readonly string[];
   last_answer_at: number;
@@ -71,13 +71,13 @@ export type GoldenCode =
   | 'failed_call'
   | 'unfinished'
   | 'shape'
-  /** A call of the client beside its work. */
+  /** A side call of the client. */
   | 'side_call'
   /** A monitor fired near the end of the run (captured-monitor.ts). */
   | 'monitor_fired'
-  /** The next request repeats an answer in another way than it was read (echo.ts). */
+  /** The next request repeats an answer differently than it was read (echo.ts). */
   | 'reading_differs'
-  /** The finished monitor run of that id says so (run-mark.ts). */
+  /** The outcome of the finished monitor run with that id (run-mark.ts). */
   | 'outcome'
   /** A person says so (run-mark.ts). */
   | 'marked_bad';
@@ -90,7 +90,7 @@ export interface GoldenReason {
   difference?: EchoDifference;
 }
 
-/** What the outcome of a finished monitor run (null: no such run) has against the run of its id. */
+/** What the outcome of a finished monitor run (null without one) says against the run with its id. */
 export function judgeOutcome(outcome: string | null): GoldenReason | null {
   if (outcome === null || outcome === 'success') return null;
   const words = `the monitor run of this id finished with the outcome ${JSON.stringify(outcome)}`;
@@ -106,34 +106,37 @@ export interface GoldenVerdict {
 /** Disjoint ranges of seq numbers that a run may fall into. In order of arrival there is one. */
 export const MAX_SEQ_RANGES = 1024;
 
-/** Different calls with a failure not yet made good. */
+/** Different failed calls without a successful retry yet. */
 export const MAX_FAILED_CALLS = 64;
 
-/** A failed call that is not made good yet. */
+/** A failed call without a successful retry yet. */
 interface FailedCall {
   id: number;
   seq: number | null;
   call: string;
-  /** The whole request; null when it was not read or cannot be read: then any success of the call makes it good. */
+  /**
+   * Fingerprint of the whole request; null if it was not or cannot be read: then any success of the call counts as
+   * its retry.
+   */
   asked: string | null;
-  /** What stands for the answer that it goes on from. */
+  /** Fingerprints of the answer that it continues. */
   anchors: string[];
 }
 
-/** Ids that a sentence names before it counts the rest. */
+/** Ids that a sentence lists before it only counts the rest. */
 const NAMED_IDS = 5;
 
-/** What the rule needs to know of wire formats: `GOLDEN_WIRES` of src/providers tells it. */
+/** What the rule needs to know about wire formats; `GOLDEN_WIRES` of src/providers implements it. */
 export interface GoldenWires {
   /** Runs of such turns can be golden. */
   canBeGolden(shape: ApiShape | null): boolean;
-  /** With this word a model ends its turn of itself. */
+  /** Whether this stop word means that the model ended its turn by itself. */
   endsItself(shape: ApiShape, stop_reason: string): boolean;
 }
 
 const NO_FAILED_CALLS: readonly FailedCall[] = [];
 
-/** Exchanges by what is said of them. */
+/** Lists of exchanges, by finding. */
 type ListName =
   | 'withoutSeq'
   | 'badSeq'
@@ -148,7 +151,7 @@ type IdLists = { readonly [name in ListName]?: IdList };
 
 const NO_LISTS: IdLists = {};
 
-/** What is kept of a run's last turn. */
+/** The stored facts about a run's last turn. */
 interface LastTurn {
   id: number;
   seq: number | null;
@@ -162,17 +165,17 @@ interface LastTurn {
 
 /** How the last turn of a run ended. */
 export interface CapturedEnd {
-  /** `itself`: the model ended its answer; `open`: something was to follow. */
+  /** `itself`: the model ended its answer; `open`: a further message was expected. */
   how: 'failed' | 'itself' | 'open';
-  /** null: it went well, or it is not known. */
+  /** null: it succeeded, or the cause is unknown. */
   cause: EndCause | null;
   /** 0: no answer came. */
   http_status: number;
-  /** Why the model stopped, in the provider's words. */
+  /** Why the model stopped, as the provider reported it. */
   stop_reason: string | null;
 }
 
-/** A {@link GoldenTally} as plain data, to go on with it later. */
+/** A {@link GoldenTally} as plain data, to continue it later. */
 export type SavedGoldenTally = readonly [
   turns: number,
   withSeq: number,
@@ -190,12 +193,12 @@ export class GoldenTally {
   readonly #wires: GoldenWires;
   #turns = 0;
   #withSeq = 0;
-  // One of these stands in memory for every run of a database: what mostly stays empty takes no room.
+  // One of these is in memory for every run of a database, so lists that are usually empty take no memory.
   #lists: IdLists = NO_LISTS;
   #seqs = new SeqRanges();
   #failed: readonly FailedCall[] = NO_FAILED_CALLS;
   #failedOverflow = false;
-  /** How some turn follows is not known. */
+  /** It is unknown how some turn continues the others. */
   #hasUnchecked = false;
   #lastTurn: LastTurn | null = null;
 
@@ -205,8 +208,8 @@ export class GoldenTally {
 
   /**
    * Adds the run's next exchange.
-   * @param link how the turn follows; null when not known (needed only for turns without seq)
-   * @param asked what the turn asked; null when not known (needed only for runs with failed calls)
+   * @param link how the turn continues the others; null if unknown (needed only for turns without seq)
+   * @param asked fingerprints of the turn's request; null if unknown (needed only for runs with failed calls)
    */
   add(exchange: GoldenExchange, link: TurnLink | null = null, asked: AskedTurn | null = null): void {
     if (exchange.aborted && !isWhole(exchange)) this.#note('aborted', exchange.id);
@@ -240,7 +243,7 @@ export class GoldenTally {
     ];
   }
 
-  /** As it was when it was saved. */
+  /** Restores a saved tally. */
   static restore(saved: SavedGoldenTally, wires: GoldenWires): GoldenTally {
     const tally = new GoldenTally(wires);
     const [turns, withSeq, lists, ranges, rangesOverflow, failed, ...rest] = saved;
@@ -257,9 +260,9 @@ export class GoldenTally {
   }
 
   /**
-   * The verdict on what was added so far.
-   * @param lastCallsTools whether the last turn's answer calls a tool, where its stop reason does not tell (responses);
-   * null when not known, which counts as no
+   * The verdict on the exchanges added so far.
+   * @param lastCallsTools whether the last turn's answer calls a tool, if its stop reason does not tell (responses);
+   *   null if unknown, which counts as false
    */
   judge(lastCallsTools: boolean | null = null): GoldenVerdict {
     const reasons: GoldenReason[] = [];
@@ -299,7 +302,7 @@ export class GoldenTally {
     return this.#seqs.gaps();
   }
 
-  /** How the last turn ended, as far as its record tells; null without a turn. */
+  /** How the last turn ended, according to its record; null without a turn. */
   get end(): CapturedEnd | null {
     const last = this.#lastTurn;
     if (last === null) return null;
@@ -415,7 +418,7 @@ function listAnchors(turn: AskedTurn | null): string[] {
   return anchors.filter((anchor) => anchor !== undefined && anchor !== null);
 }
 
-/** Whether a call that succeeded tries again what failed; method and path are the same. */
+/** Whether a successful call is a retry of the failed one; method and path are equal. */
 function makesGood({ seq }: GoldenExchange, turn: AskedTurn | null, failed: FailedCall): boolean {
   if (seq !== null && failed.seq !== null && seq < failed.seq) return false;
   if (turn === null || turn.prefixes.length === 0 || failed.asked === null) return true;
@@ -423,22 +426,22 @@ function makesGood({ seq }: GoldenExchange, turn: AskedTurn | null, failed: Fail
   return listAnchors(turn).some((anchor) => failed.anchors.includes(anchor));
 }
 
-/** The model has said why it stopped: a client that leaves then, as some do, has missed nothing. */
+/** The model has reported why it stopped: a client that disconnects then, as some do, has missed nothing. */
 function isWhole({ kind, stop_reason, undecodable }: GoldenExchange): boolean {
   return kind === 'turn' && stop_reason !== null && !undecodable;
 }
 
-/** What a list counts as errors: a call that failed or was broken off, and results of tools that failed. */
+/** The number of errors in lists: failed and aborted calls, and failed tool results. */
 export function countErrors(
   exchange: GoldenExchange & Pick<ExchangeRecord, 'aborted' | 'failed_results'>,
 ): number {
   const failed = hasFailed(exchange);
   const isBrokenOff = exchange.aborted && exchange.stop_reason === null;
-  // What a failed call brought comes again with the next try.
+  // The results in a failed call are repeated in its retry.
   return failed || isBrokenOff ? 1 : (exchange.failed_results ?? 0);
 }
 
-/** No answer, an error status, or a turn that was answered but came to no end. */
+/** No answer, an error status, or a turn whose answer did not end. */
 export function hasFailed(exchange: GoldenExchange): boolean {
   if (exchange.status === 0 || exchange.status >= 400) return true;
   return exchange.kind === 'turn' && exchange.stop_reason === null && !exchange.undecodable;
@@ -492,7 +495,9 @@ class SeqRanges {
     return this.#ranges;
   }
 
-  /** @returns false when it is there already */
+  /**
+   * @returns false if the number is already in the set
+   */
   add(value: number): boolean {
     if (this.#ranges.length === 0) {
       this.#ranges = [[value, value]];

@@ -1,6 +1,6 @@
 /**
- * The provider hosts whose tunnels the proxy opens up: which they are, how an operator names them, and whether a host is one.
- * Everything else passes blind. Pure; main thread at the start, proxy thread for each tunnel.
+ * The provider hosts whose tunnels the proxy decrypts: the list, its syntax for operators, and the check of a host.
+ * Other tunnels are forwarded without decryption. Pure; main thread at the start, proxy thread for each tunnel.
  */
 
 /** Entries of GW_PROXY_HOSTS, after `default` is expanded. Each is a name in the authority's certificate. */
@@ -15,7 +15,7 @@ export interface ProxyHost {
   readonly provider: string;
 }
 
-/** What stands in GW_PROXY_HOSTS for the list below. */
+/** The word in GW_PROXY_HOSTS for the default list. */
 export const DEFAULT_HOSTS_WORD = 'default';
 
 const HTTPS_PORT = 443;
@@ -41,8 +41,8 @@ const VERTEX_REGIONS = [
 ];
 
 /**
- * The hosts of the presets that have one (`upstream-route.ts`). Regional ones stand here one by one: the authority's
- * certificate names whole domains alone, and `amazonaws.com` is more than models.
+ * The hosts of the presets that have one (`upstream-route.ts`). Regional hosts are listed one by one, because the
+ * authority's certificate names whole domains, and `amazonaws.com` serves more than models.
  */
 const DEFAULT_HOSTS: Readonly<Record<string, readonly string[]>> = {
   anthropic: ['api.anthropic.com'],
@@ -65,7 +65,7 @@ const defaultHosts: readonly ProxyHost[] = Object.entries(DEFAULT_HOSTS).flatMap
   patterns.map((pattern) => ({ pattern, port: HTTPS_PORT, provider })),
 );
 
-/** Names alone: an address has no name that a certificate could be asked for by. The last label is no number. */
+/** Only names: no certificate is requested for an IP address. The last label must not be a number. */
 const PATTERN =
   /^(\*\.)?([a-z\d_]([a-z\d_-]{0,61}[a-z\d_])?\.)*[a-z_]([a-z\d_-]{0,61}[a-z\d_])?(:([1-9]\d{0,4}))?$/;
 const NAME_CHARACTERS = 253;
@@ -73,7 +73,7 @@ const LABEL_CHARACTERS = 64;
 
 /**
  * @param words entries of the list, in lower case
- * @returns the hosts, each once; null when a word names none, or there are too many
+ * @returns the hosts without repetitions; null if a word is not a host, or there are too many
  */
 export function readProxyHosts(words: readonly string[]): ProxyHost[] | null {
   const hosts = new Map<string, ProxyHost>();
@@ -93,18 +93,20 @@ function readHost(word: string): ProxyHost | null {
   const pattern = colon < 0 ? word : word.slice(0, colon);
   const port = colon < 0 ? HTTPS_PORT : Number(word.slice(colon + 1));
   if (pattern.length > NAME_CHARACTERS || port > 65_535) return null;
-  // One label with all below it would be a whole top-level domain.
+  // A wildcard for a single label would be a whole top-level domain.
   if (pattern.startsWith('*.') && !pattern.slice(2).includes('.')) return null;
   return { pattern, port, provider: nameProvider(pattern) };
 }
 
-/** The label of a default host, or the name itself. */
+/** The provider's label for a default host, otherwise the name itself. */
 function nameProvider(pattern: string): string {
   const known = defaultHosts.find((host) => matches(host.pattern, pattern));
   return known?.provider ?? pattern.replace('*.', '').slice(0, LABEL_CHARACTERS);
 }
 
-/** @returns the entry that names a host, or undefined for one that passes blind */
+/**
+ * @returns the entry for a host; undefined if its tunnels are not decrypted
+ */
 export function findProxyHost(
   hosts: readonly ProxyHost[],
   name: string,
@@ -118,7 +120,9 @@ function matches(pattern: string, name: string): boolean {
   return name.length > pattern.length - 1 && name.endsWith(pattern.slice(1));
 }
 
-/** @returns what the authority may speak for: domains, with all below each */
+/**
+ * @returns the domains, with all names below each, for which the authority may issue certificates
+ */
 export function listDomains(hosts: readonly ProxyHost[]): string[] {
   return [...new Set(hosts.map(({ pattern }) => pattern.replace('*.', '')))].sort();
 }

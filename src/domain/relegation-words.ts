@@ -1,12 +1,11 @@
 /**
- * What relegation decided about a step, in words for people who ask why, and what would have the student serve it. Data;
- * any thread.
+ * Relegation's decisions about steps in words, and what would make the student serve such a step. Data; any thread.
  */
 
-/** A clause about a decision, and one that goes on "it …"; '' where nothing would have to change. */
+/** A clause about a decision, and a clause about its remedy that continues "it …"; '' if no change is needed. */
 type DecisionWords = readonly [words: string, remedy: string];
 
-/** What is decided without a student, or in spite of one, and what a student says of a step that it does not cover. */
+/** Decisions made without a student or against it, and reasons of a student for not covering a step. */
 const DECISIONS: Readonly<Record<string, DecisionWords>> = {
   served: ['the student served it', ''],
   would_serve: [
@@ -112,7 +111,7 @@ const DECISIONS: Readonly<Record<string, DecisionWords>> = {
   ],
 };
 
-/** Decisions that are no refusal of the student's. */
+/** Decisions in which the student did not refuse. */
 const ANSWERED = new Set(['served', 'would_serve', 'shadow', 'audit']);
 
 /** Returns null for an unknown decision. */
@@ -120,12 +119,12 @@ export function describeDecision(decision: string): string | null {
   return DECISIONS[decision]?.[0] ?? null;
 }
 
-/** What would have the student serve such a step, as a clause about it; '' when nothing would, or it is not known. */
+/** What would make the student serve such a step, as a clause; '' if nothing would or it is unknown. */
 export function describeRemedy(decision: string): string {
   return DECISIONS[decision]?.[1] ?? '';
 }
 
-/** The decision and what would change it, in sentences. */
+/** The decision and its remedy, in sentences. */
 export function tellInSentences(decision: string): string {
   const words = describeDecision(decision) ?? decision.replaceAll('_', ' ');
   const said = ANSWERED.has(decision)

@@ -1,9 +1,8 @@
 /**
- * Remembers the vectors of the texts that were embedded last: an agent that asks again for the same task, or several that
- * work at one, cost no run of the model. Texts under way are waited for together. Any thread.
- *
- * It keeps vectors by digest and stores no text. The numbers lie in one memory and are copied out of it. As objects that
- * live for a thousand texts they would cause a collection of the whole heap every second.
+ * Caches the vectors of recently embedded texts: an agent that asks again for the same task, or several agents with
+ * one task, cost no run of the model. Concurrent requests for the same text share one run. Any thread.
+ * The cache stores vectors by digest, and no texts. All numbers are in one memory, from which they are copied: as
+ * separate objects that survive a thousand texts, they would cause a collection of the whole heap every second.
  */
 import { hash } from 'node:crypto';
 import { EMBEDDING_TEXT_CHARACTERS } from '../limits.ts';
@@ -16,9 +15,9 @@ export class RememberedEmbedder {
   readonly #embedder: Pick<TextEmbedder, 'embed'>;
   readonly #textsMax: number;
   readonly #underWay = new Map<string, Promise<Float32Array>>();
-  /** Which of the vectors a text has; used last at the end. */
+  /** The index of each text's vector; the most recently used is last. */
   readonly #places = new Map<string, number>();
-  /** One behind the other; made when the first is known. */
+  /** All vectors, one after another; allocated when the first one is known. */
   #vectors = new Float32Array(0);
   #dimensions = 0;
 
@@ -29,8 +28,8 @@ export class RememberedEmbedder {
   }
 
   /**
-   * @returns the text's vector, which others may have too: not to be changed
-   * @throws what the embedder throws; it is asked again the next time
+   * @returns the text's vector, which is shared: do not change it
+   * @throws the embedder's error; the next call tries again
    */
   async embedOne(text: string): Promise<Float32Array> {
     const cut = text.slice(0, EMBEDDING_TEXT_CHARACTERS);
@@ -61,7 +60,7 @@ export class RememberedEmbedder {
       this.#dimensions = vector.length;
       this.#vectors = new Float32Array(this.#textsMax * vector.length);
     }
-    // An embedding service may change its mind.
+    // An embedding service may change the length of its vectors.
     if (vector.length !== this.#dimensions) return;
     let place = this.#places.size;
     if (place === this.#textsMax) {

@@ -1,10 +1,9 @@
 /**
- * Which reports of tool calls are the same call. A span, a log event and the messages that a model is sent may each report a
- * call, and each kind of record reports it once. So the n-th report of a call by one kind and the n-th by another are the same
- * call, even where all calls of a run share one id. Pure; server threads.
- *
- * A call is found by the id that the model gave it. A span or an event without an id (a wrapper such as Traceloop's
- * `withTool`) is found by the tool's name.
+ * Decides which reports are about the same tool call. A span, a log event and the messages of a model request may
+ * each report a call, and each kind of record reports it once. So the n-th report of a call by one kind and the n-th
+ * by another are about the same call, even if all calls of a run have the same id. Pure; server threads.
+ * A call is identified by the id that the model gave it. A span or an event without an id (a wrapper such as
+ * Traceloop's `withTool`) is identified by the tool's name.
  */
 import { hash } from 'node:crypto';
 
@@ -12,12 +11,12 @@ import { hash } from 'node:crypto';
 const REPORT_KINDS = ['span', 'event', 'message'] as const;
 export type ReportKind = (typeof REPORT_KINDS)[number];
 
-/** A call as one record tells it. */
+/** A call as reported by one record. */
 export interface CallReport {
-  /** Names the report within the run: the same report, sent again, has the same. */
+  /** Identifies the report within the run: a repeated report has the same key. */
   key: string;
   told_by: ReportKind;
-  /** The id that the model gave the call; '' for none. */
+  /** The id that the model gave the call; '' without one. */
   call: string;
   /** The tool's name. */
   tool: string;
@@ -27,20 +26,21 @@ export interface CallReport {
 type Counts = readonly number[];
 
 /**
- * By the names that {@link countNamesOf} gives: of a call's id the reports; of a tool the calls that were first reported with
- * an id, and behind them the reports without one.
+ * By the names that {@link countNamesOf} returns. For a call's id: the number of its reports. For a tool: the number
+ * of calls first reported with an id, followed by the number of reports without one.
  */
 export type ReportCounts = Map<string, Counts>;
 
-/** The counts that decide about a report. They are no keys of reports: those hold no space. */
+/** The names of the counts that decide about a report. They never equal keys of reports, which contain no space. */
 export function countNamesOf({ call, tool }: CallReport): string[] {
   return call === '' ? [toolName(tool)] : [toolName(tool), callName(call)];
 }
 
 /**
- * Counts a report that has not come before.
- * @param counts has all names that {@link countNamesOf} gives; absent: no count. What changes is set anew
- * @returns whether another kind of record has reported the call already
+ * Counts a new report.
+ * @param counts has all names that {@link countNamesOf} returns; an absent one counts as 0. Changed counts are
+ *   replaced
+ * @returns whether another kind of record has already reported the call
  */
 export function takeReport({ told_by, call, tool }: CallReport, counts: ReportCounts): boolean {
   const kind = REPORT_KINDS.indexOf(told_by);

@@ -1,15 +1,14 @@
 /**
- * The reported runs of one organization in memory, so that a query over all of them reads no database. They follow the
- * tables: each call reads what is new, and looks again at runs that go on and at some that had ended, since runs can be
- * deleted. Server threads, capture reader.
- *
+ * The reported runs of one organization in memory, so that a query over all of them reads no database. Each call
+ * reads new runs, and rereads running ones and some of the ended ones, because runs can be deleted. Server threads,
+ * capture reader.
  * Bound: `max` runs, the newest; about 400 bytes each.
  */
 import { type ReportedRun, toReportedRun } from './reported-run.ts';
 import { placeOfKey, RUN_LISTS, type RunListRow, runListPrefix } from './run-list.ts';
 import { RUN_STARTS, RUNS, type RunRow, type RunStartRow, runKey } from './run-rows.ts';
 
-/** What is read of the tables: a part of the storage's interface. */
+/** The methods for reading tables: a part of the storage's interface. */
 interface RowReader {
   get<Value>(table: string, row: readonly (string | number)[]): Value | undefined;
   range<Value>(
@@ -28,11 +27,11 @@ export interface RowSnapshots {
   snapshot<Value>(tables: readonly string[], work: (reader: RowReader) => Value): Value;
 }
 
-/** Rows that are read before the time is looked at, about a millisecond. */
+/** Rows that are read between two checks of the time, about a millisecond. */
 const ROWS_AT_ONCE = 200;
-/** A run that is listed this much later than one that began after it is found all the same. */
+/** A run may be listed this much later than one that began after it, and is still found. */
 const LATE_MS = 5_000;
-/** Runs that go on, and runs that had ended, that a call looks at again. */
+/** Running and ended runs that each call rereads. */
 const LOOKED_AT = { going_on: 500, ended: 100 } as const;
 /** Names that are shared. */
 const SHARED_NAMES = 10_000;
@@ -44,16 +43,16 @@ export class ReportedRuns {
   readonly #runs = new Map<string, ReportedRun>();
   /** Ids of runs that go on. */
   readonly #goingOn = new Set<string>();
-  /** Ids of the runs, in the order in which they are looked at again. */
+  /** Ids of the runs, in the order of rereading. */
   #again: IterableIterator<string> | null = null;
-  /** When the newest run that was read began; null: nothing was read. */
+  /** Start of the newest run that was read; null before the first. */
   #newestMs: number | null = null;
-  /** Where the reading of newer runs stopped for lack of time; null: it did not. */
+  /** Where reading newer runs stopped for lack of time; null if it did not. */
   #newerThan: (string | number)[] | null = null;
-  /** The last place that was read on the way to the oldest run; null: all are read. */
+  /** The last key read on the way to the oldest run; null when all are read. */
   #olderThan: (string | number)[] | null = [];
   #version = 0;
-  /** Older runs exist for which there is no room. */
+  /** There are older runs that exceed the bound. */
   #hasLeftOut = false;
   readonly #names = new Map<string, string>();
 
@@ -67,7 +66,7 @@ export class ReportedRuns {
     return this.#runs.size;
   }
 
-  /** Whether every run of the organization is there. */
+  /** Whether every run of the organization is in memory. */
   get is_whole(): boolean {
     return this.#olderThan === null && this.#newerThan === null && !this.#hasLeftOut;
   }
@@ -87,8 +86,8 @@ export class ReportedRuns {
   }
 
   /**
-   * Reads what is new, and older runs while there is time.
-   * @returns whether more is to be read
+   * Reads new runs, and older ones while there is time.
+   * @returns whether there is more to read
    */
   follow(hasTime: () => boolean): boolean {
     this.#lookAgain();
@@ -97,7 +96,7 @@ export class ReportedRuns {
     return this.#olderThan !== null || this.#newerThan !== null;
   }
 
-  /** Reads one run again: it may have ended, or have been deleted. */
+  /** Rereads a run, because it may have ended or have been deleted. */
   renew(runId: string): ReportedRun | undefined {
     this.#snapshot((reader) => this.#renew(reader, runId));
     return this.#runs.get(runId);
@@ -140,7 +139,7 @@ export class ReportedRuns {
       }
       this.#olderThan = null;
     });
-    // A list that was empty is followed from its beginning.
+    // A list that was empty is read from its beginning.
     this.#newestMs ??= 0;
     if (this.#olderThan === null || this.#runs.size < this.#max) return;
     this.#olderThan = null;
@@ -183,7 +182,7 @@ export class ReportedRuns {
       let left = Math.min(LOOKED_AT.going_on, this.#goingOn.size);
       for (const run_id of this.#goingOn) {
         if (left-- === 0) break;
-        // Behind the others, so that each has its turn.
+        // Moves it to the end, so that each has its turn.
         this.#goingOn.delete(run_id);
         this.#renew(reader, run_id);
       }
@@ -203,7 +202,7 @@ export class ReportedRuns {
     if (this.#runs.size <= this.#max) return;
     this.#hasLeftOut = true;
     const oldest = [...this.#runs.values()].sort((a, b) => a.started_ms - b.started_ms);
-    // Some at once, so that the cost per run is small.
+    // Several at once, so that the cost per run is small.
     for (const { run_id } of oldest.slice(0, this.#runs.size - this.#max + Math.ceil(this.#max / 64))) {
       this.#remove(run_id);
     }

@@ -19,31 +19,31 @@ export interface ClockReading {
 }
 
 /**
- * `accepted`: the machine explains the clock. `ahead`, `behind`: it does not. `unknown`: what was noted of the last accepted
- * pass cannot be read.
+ * `accepted`: the machine's uptime explains the clock. `ahead`, `behind`: it does not. `unknown`: the note of the
+ * last accepted pass is not readable.
  */
 export type ClockVerdict = 'accepted' | 'ahead' | 'behind' | 'unknown';
 
 export interface ClockJudgement {
   verdict: ClockVerdict;
-  /** Ages count from here; never later than the wall clock. */
+  /** The time from which ages count; never later than the wall clock. */
   now_ms: number;
-  /** What the next pass is compared with; null: as before. */
+  /** The note for the next pass; null: unchanged. */
   note: ClockReading | null;
 }
 
 const HOUR_MS = 3_600_000;
 const DAY_MS = 24 * HOUR_MS;
-/** A clock that is set by hand or over the network may move so far in one step. */
+/** A clock that is corrected may move this far in one step. */
 export const CLOCK_SLACK_MS = HOUR_MS;
-/** Across a start of the machine nothing tells how long it was off; longer than this is taken for a jump. */
+/** Across a restart of the machine, the time without power is unknown; more than this counts as a jump. */
 export const OFF_MS_MAX = 30 * DAY_MS;
-/** A pass that waits for a confirmation deletes what so much more time would have made old. */
+/** A pass that waits for a confirmation deletes at most what this much additional time would make old. */
 export const UNCONFIRMED_MS = DAY_MS;
 
 /**
  * Judges the clock at the beginning of a pass.
- * @param last of the last accepted pass; null: there was none, so nothing can be compared
+ * @param last the clock at the last accepted pass; null before the first, when nothing can be compared
  */
 export function judgeClock(last: ClockReading | 'unreadable' | null, now: ClockReading): ClockJudgement {
   if (last === 'unreadable') return { verdict: 'unknown', now_ms: Math.min(0, now.wall_ms), note: null };
@@ -51,19 +51,19 @@ export function judgeClock(last: ClockReading | 'unreadable' | null, now: ClockR
   const advancedMs = now.wall_ms - last.wall_ms;
   if (advancedMs > explainedMs(last, now))
     return { verdict: 'ahead', now_ms: last.wall_ms + Math.min(advancedMs, UNCONFIRMED_MS), note: null };
-  // The later time stays noted: a clock that comes back to it has not jumped.
+  // The later time stays noted: a clock that returns to it has not jumped.
   if (advancedMs < 0)
     return { verdict: advancedMs < -CLOCK_SLACK_MS ? 'behind' : 'accepted', now_ms: now.wall_ms, note: null };
   return { verdict: 'accepted', now_ms: now.wall_ms, note: now };
 }
 
-/** The longest time that can have passed since, as far as the machine tells. */
+/** The longest time that can have passed, according to the machine. */
 function explainedMs(last: ClockReading, now: ClockReading): number {
   const upMs = now.uptime_ms - last.uptime_ms;
   return now.boot_id === last.boot_id && upMs >= 0 ? upMs + CLOCK_SLACK_MS : OFF_MS_MAX;
 }
 
-/** Up to when things of a kind are deleted now, and up to when they would be after a confirmation. */
+/** The times up to which a kind of data is deleted now, and would be deleted after a confirmation. */
 export interface Cutoff {
   deleted_before: string;
   confirmed_before: string;
@@ -71,7 +71,7 @@ export interface Cutoff {
 
 /**
  * What a confirmation would add, by kind.
- * @param days that each kind is kept; null: for good
+ * @param days that each kind is kept; null: for ever
  */
 export function cutoffsOf(
   { now_ms }: Pick<ClockJudgement, 'now_ms'>,

@@ -5,7 +5,7 @@ export const ROLES = ['owner', 'admin', 'member', 'viewer'] as const;
 
 export type Role = (typeof ROLES)[number];
 
-/** True when `role` may do what `least` may. */
+/** Whether `role` has all permissions of `least`. */
 export function isAtLeast(role: Role, least: Role): boolean {
   return ROLES.indexOf(role) <= ROLES.indexOf(least);
 }

@@ -1,6 +1,6 @@
 /**
- * The list of an organization's runs, newest first: two small rows a run, one under its project and one under all of
- * them, written by the run actor with its start. So a page is a range of keys, however many runs there are. Pure; any
+ * The list of an organization's runs, newest first. The run actor writes two small rows with the start of each run,
+ * one for its project and one for all projects. So a page is a range of keys, however many runs there are. Pure; any
  * thread.
  */
 import type { MonitorName } from './monitors/names.ts';
@@ -8,14 +8,14 @@ import type { RunRow } from './run-rows.ts';
 
 /** Key {@link runListKey}. */
 export const RUN_LISTS = 'run_lists';
-/** Stands for every project; no project is called so. */
+/** Stands for every project; no project has this name. */
 const EVERY_PROJECT = '';
 
 export interface RunListRow {
   project_id: string;
 }
 
-/** Where a run stands in a list. */
+/** The position of a run in a list. */
 interface RunPlace {
   started_at_ms: number;
   run_id: string;
@@ -41,7 +41,7 @@ export function placeOfKey(row: readonly (string | number)[]): RunPlace {
   return { started_at_ms: row[2] as number, run_id: row[3] as string };
 }
 
-/** Narrows a list; null: no matter which. */
+/** Narrows a list; null: any value. */
 export interface RunFilter {
   outcome: string | null;
   status: RunRow['status'] | null;

@@ -1,14 +1,12 @@
 /**
- * The order of a run's exchanges: the order in which its client sent them. Every reader of runs takes it from here. Pure;
- * any thread.
- *
- * Exchanges that both carry `x-svc-seq` go by it. Otherwise an exchange comes after the one whose answer its request
- * repeats (`follows`), and otherwise the one whose request arrived first is first. Ids say nothing: they are given in the
- * order in which exchanges were stored. Only records from before 0.2.0, which have no stamp of their arrival, go by the
- * time of their start and then by id.
- *
- * Bound: a run is ordered as a whole up to RUN_ORDER_EXCHANGES exchanges. A longer one is ordered in windows of that many,
- * so an exchange that was stored more than half a window late stands at the beginning of a window.
+ * The order of a run's exchanges: the order in which its client sent them. All readers of runs use it. Pure; any
+ * thread.
+ * Two exchanges with `x-svc-seq` are ordered by it. Otherwise an exchange comes after the one whose answer its
+ * request repeats (`follows`), and otherwise they are ordered by the arrival of their requests. Ids do not matter,
+ * because they follow the order of storage. Only records from before 0.2.0, which have no arrival stamp, are ordered
+ * by their start time and then by id.
+ * Bound: a run is ordered as a whole up to RUN_ORDER_EXCHANGES exchanges. A longer one is ordered in windows of that
+ * size, so an exchange that was stored more than half a window late appears at the beginning of a window.
  */
 import type { ExchangeRecord } from './exchange.ts';
 
@@ -21,7 +19,7 @@ export type PlacedExchange = Pick<ExchangeRecord, 'id' | 'seq' | 'started_at' | 
 /** Stamps for each millisecond, as src/gateway/capture/arrival-counter.ts has them. */
 const STAMPS_PER_MS = 1_024;
 
-/** When the request arrived, as a number that orders. */
+/** The arrival of the request, as a sortable number. */
 export function arrivalOf({ arrival, started_at }: Pick<PlacedExchange, 'arrival' | 'started_at'>): number {
   return arrival ?? Date.parse(started_at) * STAMPS_PER_MS;
 }
@@ -36,7 +34,10 @@ export function orderRun<T extends PlacedExchange>(exchanges: readonly T[]): T[]
   return followAnswers(mergeNumbered(arrived, numbered, byArrival));
 }
 
-/** Numbered exchanges keep the order of their numbers; each of the others stands before the first that arrived after it. */
+/**
+ * Numbered exchanges keep the order of their numbers; each other exchange is placed before the first one that arrived
+ * after it.
+ */
 function mergeNumbered<T extends PlacedExchange>(
   arrived: T[],
   numbered: readonly T[],
@@ -54,7 +55,7 @@ function mergeNumbered<T extends PlacedExchange>(
   return merged;
 }
 
-/** Moves each exchange that another one follows before that one. */
+/** Moves each exchange before the exchanges that follow it. */
 function followAnswers<T extends PlacedExchange>(ordered: T[]): T[] {
   const places = new Map(ordered.map((exchange, place) => [exchange.id, place]));
   const findBefore = ({ follows, seq }: T): T | undefined => {
@@ -66,7 +67,7 @@ function followAnswers<T extends PlacedExchange>(ordered: T[]): T[] {
   const told = new Set<T>();
   for (const exchange of ordered) {
     const chain = new Set<T>();
-    // Exchanges that follow each other in a ring end it, too.
+    // The loop also ends if exchanges follow each other in a cycle.
     for (let at: T | undefined = exchange; at !== undefined && !told.has(at) && !chain.has(at); ) {
       chain.add(at);
       at = findBefore(at);
@@ -76,17 +77,21 @@ function followAnswers<T extends PlacedExchange>(ordered: T[]): T[] {
   return [...told];
 }
 
-/** A run's exchanges as they are found, in any order, and then in the order of the run. */
+/** Collects a run's exchanges in any order, and returns them in the order of the run. */
 export class RunOrder<T extends PlacedExchange> {
   readonly #most: number;
   #held: T[] = [];
 
-  /** @param most that are held at a time */
+  /**
+   * @param most exchanges that are kept at a time
+   */
   constructor(most: number = RUN_ORDER_EXCHANGES) {
     this.#most = most;
   }
 
-  /** @returns what comes first of a run that is longer than can be held; mostly nothing */
+  /**
+   * @returns the first exchanges of a run that is too long to be kept as a whole; usually empty
+   */
   add(exchange: T): T[] {
     this.#held.push(exchange);
     if (this.#held.length <= this.#most) return [];
@@ -103,7 +108,7 @@ export class RunOrder<T extends PlacedExchange> {
   }
 }
 
-/** The exchanges of one run, found in any order, in the order of the run. */
+/** The exchanges of one run, given in any order, in the order of the run. */
 export function* inRunOrder<T extends PlacedExchange>(
   exchanges: Iterable<T>,
   most: number = RUN_ORDER_EXCHANGES,
@@ -113,7 +118,7 @@ export function* inRunOrder<T extends PlacedExchange>(
   yield* order.end();
 }
 
-/** Whether an exchange stands behind another one for certain, as far as the two tell. */
+/** Whether one exchange certainly comes after another one, judged by the two alone. */
 export function standsBehind(exchange: PlacedExchange, other: PlacedExchange): boolean {
   if (exchange.seq !== null && other.seq !== null && exchange.seq !== other.seq)
     return exchange.seq > other.seq;

@@ -1,6 +1,6 @@
 /**
- * The rows that tell others of runs: written by the run actor in the transaction of the event, in `runs.mdb`. Rows by
- * experiment are in run-summary.ts. Pure; any thread.
+ * The rows about runs for other readers, which the run actor writes to `runs.mdb` in the transaction of the event.
+ * Rows by experiment are in run-summary.ts. Pure; any thread.
  */
 import type { Intervention } from './monitors/intervention.ts';
 import type { StepTextFields } from './monitors/masked-step.ts';
@@ -8,18 +8,21 @@ import type { PackedScores, RunFacts, RunTotals } from './run.ts';
 
 /** One row a run, written at its start and at its finish; key {@link runKey}. */
 export const RUNS = 'runs';
-/** What the start said at length; key `[org_id, run_id]`, which also finds a run without its project. */
+/** The long parts of a start; key `[org_id, run_id]`, which also finds a run without its project. */
 export const RUN_STARTS = 'run_starts';
 /** One row a step; key {@link runStepKey}. */
 export const RUN_STEPS = 'run_steps';
 /**
- * Reports of steps by telemetry; key `[org_id, run_id, key]`, value the step's index, of a call that was known
- * already that of the last step. Counts of reports stand beside them (reported-calls.ts).
+ * Reports of steps by telemetry; key `[org_id, run_id, key]`. The value is the step's index, or the last step's index
+ * for a call that was already known. The same table has the counts of reports (reported-calls.ts).
  */
 export const RUN_STEP_KEYS = 'run_step_keys';
-/** What finished runs came to, by their id alone, for what is captured under it; key `[run_id, org_id]`, value the outcome. */
+/**
+ * Outcomes of finished runs by id alone, for captured runs with the same id; key `[run_id, org_id]`, value the
+ * outcome.
+ */
 export const RUN_OUTCOMES = 'run_outcomes';
-/** Runs that are deleted and whose steps are not all gone yet; key `[org_id, run_id]`. */
+/** Deleted runs whose steps are not all removed yet; key `[org_id, run_id]`. */
 export const RUN_DELETIONS = 'run_deletions';
 
 export interface RunRow extends RunFacts, RunTotals {
@@ -41,8 +44,8 @@ export interface RunStartRow {
 
 export interface RunStepRow {
   /**
-   * The first answer, of which a step that is sent again gets the same bytes: its numbers (`readAnswer`), or as versions
-   * up to 0.1 stored it, word for word.
+   * The first answer, which a repeated step gets again byte for byte: as numbers (`readAnswer`), or in full as stored
+   * by versions up to 0.1.
    */
   answer: string | PackedScores;
   /** RFC 3339. */
@@ -51,7 +54,7 @@ export interface RunStepRow {
   tokens: number;
   /** Cut, secrets masked. */
   copy: StepTextFields;
-  /** The intervention that began or escalated with this step; absent: none did. */
+  /** The intervention that began or escalated with this step; absent without one. */
   intervention?: Intervention;
 }
 

@@ -1,6 +1,6 @@
 /**
- * What is kept of a run that belongs to an experiment, for the experiment's report: one row a run, written by the run
- * actor in the transaction of the event that changes it, read when a report is asked for. Pure; any thread.
+ * The stored data of a run in an experiment, for the experiment's report: one row per run, which the run actor writes
+ * in the transaction of the event that changes it. Pure; any thread.
  */
 
 import { createHash } from 'node:crypto';
@@ -33,7 +33,7 @@ export interface RunSummary {
   finished_at: string | null;
 }
 
-/** Key of a run's row. The experiment stands before the project, so that an organization's key reads one range. */
+/** Key of a run's row. The experiment precedes the project, so that an organization's key reads one range. */
 export function runSummaryKey(
   run: Pick<RunSummary, 'org_id' | 'experiment_id' | 'project_id' | 'run_id'>,
 ): [org_id: string, experiment_id: string, project_id: string, run_id: string] {
@@ -41,9 +41,9 @@ export function runSummaryKey(
 }
 
 /**
- * What an experiment keeps of a run that was deleted: what it counted, without the run's own name. A run that is started again
- * under that name is another one.
- * @param mark tells deleted runs of one name apart
+ * What an experiment keeps of a deleted run: its counts, without the run's name. A new run with that name is a
+ * separate one.
+ * @param mark distinguishes deleted runs with the same name
  */
 export function anonymizeSummary(summary: RunSummary, mark: string): RunSummary {
   const name = createHash('sha256').update(`${summary.run_id}\n${mark}`).digest('hex').slice(0, 32);
@@ -59,7 +59,7 @@ export interface RunSummaryReader {
   byExperiment(org_id: string, project_id: string | null, experiment_id: string): Iterable<RunSummary>;
 }
 
-/** How an outcome counts: `success` itself, anything that begins with `failure`, and the rest. */
+/** The class of an outcome: `success` itself, anything that begins with `failure`, or any other text. */
 export function classifyOutcome(outcome: string): 'success' | 'failure' | 'other' {
   if (outcome === 'success') return 'success';
   return outcome.startsWith('failure') ? 'failure' : 'other';

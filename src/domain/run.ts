@@ -1,6 +1,6 @@
 /**
- * A monitored run as its events make it: start, steps as digests, finish. The state is bounded however long the run,
- * and a step costs the same at the beginning and at the end. Pure; server threads, and wherever a run's rows are read.
+ * A monitored run as the result of its events: start, steps as digests, finish. The state is bounded for runs of any
+ * length, and every step costs the same. Pure; server threads, and wherever a run's rows are read.
  */
 import { findMaxScore, followStreak, NO_STEP_YET, toEvaluation } from './evaluation.ts';
 import type { StepDigest } from './monitors/digest.ts';
@@ -15,7 +15,7 @@ import { MONITOR_NAMES, type MonitorName, type MonitorScores } from './monitors/
 import { BUILT_IN_PROFILES, findBuiltInProfile, type MonitorProfile } from './monitors/profiles.ts';
 import type { Arm } from './run-summary.ts';
 
-/** What is known of a run from its start and stays at hand while it lives. */
+/** Facts from the start of a run that stay in memory. */
 export interface RunFacts {
   org_id: string;
   project_id: string;
@@ -39,15 +39,15 @@ export interface RunStart {
   task: string;
   /** The free-form object as JSON, secrets masked; '' for none. */
   metadata: string;
-  /** Names everything that the caller sent: the same start again has the same. */
+  /** Digest of everything that the caller sent: a repeated start has the same. */
   fingerprint: string;
-  /** A profile of the organization's own as it stood at the start; null for a built-in one. */
+  /** The organization's custom profile at the time of the start; null for a built-in one. */
   profile: MonitorProfile | null;
-  /** Only to be answered as the first time: what it names is not there for a new run. */
+  /** Only a repeated start may be answered: the named profile no longer exists for a new run. */
   is_repeat_only?: true;
 }
 
-/** What happened to a run. Read for ever: a change of these shapes must still understand the old ones. */
+/** The events of a run. They are stored for ever: later versions must accept all earlier formats. */
 export type RunEvent =
   | { type: 'start'; at_ms: number; start: RunStart }
   | {
@@ -59,15 +59,15 @@ export type RunEvent =
       digest: StepDigest;
     }
   | { type: 'finish'; at_ms: number; outcome: string }
-  /** The streak's intervention was handed out to an evaluation. */
+  /** An evaluation returned the streak's intervention. */
   | { type: 'told' }
-  /** Telemetry reported calls, of which some may be steps already. */
+  /** Telemetry reported calls, some of which may already be steps. */
   | { type: 'reported' }
-  /** It was deleted: it is hidden from here on, and its steps are deleted in portions. */
+  /** The run was deleted: it is hidden from now on, and its steps are deleted in portions. */
   | { type: 'deleting' }
-  /** So many of its steps are gone. */
+  /** This many of its steps were removed. */
   | { type: 'swept'; steps: number }
-  /** All of it is gone; its history goes with this event. */
+  /** All of it was removed; this event ends its history. */
   | { type: 'deleted' };
 
 /** A step, scored once. */
@@ -85,22 +85,22 @@ export interface RunState {
   tokens: number;
   /** Greatest step_index; −1 before the first step. */
   last_index: number;
-  /** Steps that came after one with a greater index. */
+  /** Steps that arrived after one with a greater index. */
   late_steps: number;
   max_total_score: number;
   /** Steps at which each monitor fired, in the order of MONITOR_NAMES. */
   fired_counts: readonly number[];
   /** What the monitors said last. */
   last: StepOutcome;
-  /** Of the streak that the agent is in. */
+  /** The intervention of the current streak. */
   intervention: Intervention | null;
-  /** Number of steps when the intervention was handed out; null: not yet. */
+  /** Number of steps when the intervention was returned; null: not yet. */
   told_at: number | null;
-  /** Requests of telemetry that told something new. */
+  /** Telemetry requests with new information. */
   reports: number;
   /** null: it runs. */
   finish: { at_ms: number; outcome: string } | null;
-  /** Steps that are left of a run that is being deleted; null: it is not. */
+  /** Remaining steps of a run that is being deleted; null otherwise. */
   left_to_delete: number | null;
 }
 
@@ -124,7 +124,7 @@ export const UNKNOWN_RUN: RunState = {
   left_to_delete: null,
 };
 
-/** The state after the event. The same live and in replay. */
+/** The state after the event; the same live and in replay. */
 export function applyRunEvent(state: RunState, event: RunEvent): RunState {
   switch (event.type) {
     case 'start':
@@ -145,7 +145,7 @@ export function applyRunEvent(state: RunState, event: RunEvent): RunState {
     case 'reported':
       return { ...state, reports: state.reports + 1 };
     case 'deleting':
-      // What its rows are named by is needed to the end, and nothing else.
+      // The keys of its rows are needed to the end, and nothing else.
       return { ...UNKNOWN_RUN, facts: state.facts, left_to_delete: state.steps };
     case 'swept':
       return { ...state, left_to_delete: (state.left_to_delete ?? 0) - event.steps };
@@ -181,12 +181,12 @@ function countFired(counts: readonly number[], { fired }: StepOutcome): number[]
   return MONITOR_NAMES.map((name, at) => (counts[at] ?? 0) + (fired.includes(name) ? 1 : 0));
 }
 
-/** A copy of the text: a slice keeps the whole text alive, and a step may have megabytes. */
+/** Copies the text: a slice would keep the whole text alive, and a step may have megabytes. */
 function detach(intervention: Intervention | null): Intervention | null {
   return intervention === null ? null : { ...intervention, text: Buffer.from(intervention.text).toString() };
 }
 
-/** The first answer to a run start, and every later one. */
+/** The answer to a run start and to its repetitions. */
 export function renderStart({ facts, started_at_ms }: RunState): string {
   return JSON.stringify({ run_id: facts!.run_id, status: 'running', started_at: toTimestamp(started_at_ms) });
 }
@@ -196,7 +196,7 @@ export function renderScores({ scores, total_score, fired }: StepOutcome): strin
   return writeScores(writeNumbers(scores, MONITOR_NAMES), total_score, fired, findMaxScore(scores));
 }
 
-/** By place of MONITOR_NAMES, to which new names are added at the end. */
+/** In the order of MONITOR_NAMES, which only grows at the end. */
 export type PackedScores = readonly [
   scores: readonly number[],
   total_score: number,
@@ -212,7 +212,7 @@ export function packScores({ scores, total_score, fired }: StepOutcome): PackedS
   ];
 }
 
-/** The answer out of a step's row: the bytes that `renderScores` gave. */
+/** The answer from a step's row: the same bytes that `renderScores` returned. */
 export function readAnswer(stored: string | PackedScores): string {
   if (typeof stored === 'string') return stored;
   const [numbers, total, fired] = stored;
@@ -239,7 +239,7 @@ export function renderFinish(state: RunState): string {
   return JSON.stringify({ run_id, status: 'finished', ...totals });
 }
 
-/** What a finished run adds up to. */
+/** The totals of a finished run. */
 export interface RunTotals {
   run_id: string;
   outcome: string;
@@ -250,7 +250,7 @@ export interface RunTotals {
   fired: Record<MonitorName, number>;
 }
 
-/** Of a run that has been started; `outcome` '' and `duration_ms` 0 while it runs. */
+/** The totals of a started run; `outcome` is '' and `duration_ms` 0 while it runs. */
 export function totalsOf(state: RunState): RunTotals {
   return {
     run_id: state.facts!.run_id,
@@ -268,8 +268,8 @@ export function totalsOf(state: RunState): RunTotals {
 }
 
 /**
- * What an evaluation hands out now: a streak's intervention once, and again after it has escalated. Asked again before
- * the next step, it is the same: the first answer may have been lost.
+ * What an evaluation returns now: a streak's intervention once, and again after it has escalated. It stays the same
+ * until the next step, because the first answer may have been lost.
  */
 export function dueIntervention(state: RunState): Intervention | null {
   return state.told_at === null || state.told_at === state.steps ? state.intervention : null;
@@ -288,5 +288,5 @@ export function toTimestamp(atMs: number): string {
   return `${lastSecond.text}${String(wholeMs - second * 1000).padStart(3, '0')}Z`;
 }
 
-/** A date is written in ten times as long as three digits. */
+/** Formatting a date takes ten times as long as formatting three digits. */
 let lastSecond = { second: Number.NaN, text: '' };

@@ -1,6 +1,6 @@
 /**
- * Situations as vectors: the embedder's vector of the whole text, the same for a search and for the question whether two
- * situations are the same. Any thread.
+ * Situations as vectors: the embedder's vector of the whole text, both for searches and for comparing two situations.
+ * Any thread.
  */
 
 /** Turns texts into vectors of length 1; `Embedder` of src/search is one. */
@@ -10,14 +10,14 @@ export interface TextEmbedder {
   embed(texts: readonly string[]): Promise<Float32Array[]>;
 }
 
-/** Names the vectors that stored situations have by this embedder; changes with the embedder and with the recipe. */
+/** Name of the vectors of stored situations by this embedder; changes with the embedder and with the recipe. */
 export function situationVectorsId(embedder: Pick<TextEmbedder, 'id'>): string {
   return `${embedder.id}+whole`;
 }
 
 /**
- * Names vectors of the same embedder by an earlier recipe, which leaned to the first sentence. They still find a pattern
- * until it is embedded anew.
+ * Name of the vectors by an earlier recipe of the same embedder, which emphasized the first sentence. They still find
+ * a pattern until it is embedded again.
  */
 export function formerSituationVectorsId(embedder: Pick<TextEmbedder, 'id'>): string {
   return `${embedder.id}+task2`;

@@ -1,4 +1,7 @@
-/** The student's ledger, as day-ledger.ts of src/student makes it and every screen, command and metric shows it. Types; any thread. */
+/**
+ * The student's ledger: day-ledger.ts of src/student computes it, and all screens, commands and metrics show it.
+ * Types; any thread.
+ */
 
 /** The figures of one agent on one day, or summed over several days. */
 export interface LedgerRow {
@@ -28,7 +31,7 @@ export interface LedgerRow {
   late_usd: number;
 }
 
-/** The ledger as the stats tell it. */
+/** The ledger in the stats. */
 export interface LedgerReport {
   /** Each agent over the days that are kept. */
   ledger: LedgerRow[];

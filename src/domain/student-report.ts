@@ -1,4 +1,6 @@
-/** The student as an operator looks at it (src/student/student-report.ts). Types; any thread. */
+/**
+ * The report about a student for operators (src/student/student-report.ts). Types; any thread.
+ */
 
 import type { LedgerRow, LedgerTotal } from './student-ledger.ts';
 
@@ -7,22 +9,22 @@ export interface StudentReport {
   mode: 'on' | 'shadow' | 'off';
   /** Golden runs that a student takes. */
   golden_runs_needed: number;
-  /** What could not be read, in words. */
+  /** The parts that are not readable, with the reasons. */
   problems: string[];
-  /** Rounds keep what they make, and it does not serve until an operator publishes it. */
+  /** Rounds keep what they make, and it is not served until an operator publishes it. */
   held: boolean;
   /** The version that serves; null: none. */
   serving: number | null;
   /** Newest first. */
   versions: {
     version: number;
-    /** Of the runs that it serves; 0: it does not serve. */
+    /** Share of the runs that it serves; 0: it does not serve. */
     share: number;
     made_at: string | null;
     valid_until: string | null;
     golden_runs: number | null;
     agents: number | null;
-    /** Steps kept apart, how many of them it served, and how many of those wrong. */
+    /** Held-out steps, how many of them it served, and how many of those were wrong. */
     steps: number | null;
     served: number | null;
     errors: number | null;
@@ -31,13 +33,13 @@ export interface StudentReport {
     tokens_saved_share: number | null;
     /** Steps that it did not serve, by reason. */
     uncovered: Record<string, number>;
-    /** Why its manifest cannot be read; '' when it can. */
+    /** Why its manifest is not readable; '' if it is. */
     problem: string;
   }[];
-  /** Of the version that serves, else of the newest. */
+  /** For the serving version, otherwise for the newest. */
   agents: {
     agent: string;
-    /** As an operator named it, else the first words of its prompt; '' without either. */
+    /** The operator's name for it, otherwise the first words of its prompt; '' without either. */
     name: string;
     /** An operator gave it this name. */
     is_named: boolean;
@@ -52,7 +54,7 @@ export interface StudentReport {
     kinds: {
       kind: string;
       refused: 'too_few' | 'too_wrong' | 'never_serve' | null;
-      /** Why it is not served, and what would change that; '' when it is served. */
+      /** Why it is not served, and what would change that; '' if it is served. */
       refusal: string;
       runs: number;
       steps: number;
@@ -63,6 +65,6 @@ export interface StudentReport {
   }[];
   /** By day and agent. */
   ledger: LedgerRow[];
-  /** All of it together; null when it cannot be read, or without a student. */
+  /** The totals; null if the ledger is not readable, or without a student. */
   ledger_total: LedgerTotal | null;
 }

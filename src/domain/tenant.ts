@@ -1,4 +1,6 @@
-/** Whose data a request may touch, whatever kind of credential it came with (document 2, Authentication). Any thread. */
+/**
+ * Whose data a request may access, for every kind of credential (document 2, Authentication). Any thread.
+ */
 
 /** The scope of a request on `/v1`. */
 export interface Tenant {
@@ -10,16 +12,16 @@ export interface Tenant {
   may_write: boolean;
 }
 
-/** Who acts. `static` keys are the operator's own: they may name any organization. */
+/** The caller. `static` keys belong to the operator, and may name any organization. */
 interface TenantActor {
   type: 'key' | 'static' | 'user';
-  /** Names the credential without revealing it: a key's id, a user's id, `static:` and a digest. */
+  /** Identifies the credential without revealing it: a key's id, a user's id, `static:` and a digest. */
   id: string;
 }
 
-/** The project of what a request makes, when neither the credential nor the body names one (document 2). */
+/** The project of new records if neither the credential nor the body names one (document 2). */
 export const DEFAULT_PROJECT = 'default';
-/** The organization of a static key's request that names none. */
+/** The organization of a static key's request that does not name one. */
 export const DEFAULT_ORG = 'default';
 
 /** The project that a new record belongs to. */

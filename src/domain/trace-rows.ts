@@ -1,13 +1,13 @@
 /**
- * The rows that are kept of a trace, written by its pattern maker: what became of it, and its place in the lists of its
- * project and of its organization, so that a page is a range of keys, however many traces there are. Pure; any thread.
+ * The stored rows of a trace, which its pattern maker writes: its outcome, and its place in the lists of its project
+ * and its organization, so that a page is a range of keys, however many traces there are. Pure; any thread.
  */
 
 /** A row a trace: {@link traceRowKey} → TraceRow. */
 export const TRACES = 'traces';
 /** {@link traceListKeys} → TraceListRow. */
 export const TRACE_LISTS = 'trace_lists';
-/** Stands for every project; no project is called so. */
+/** Stands for every project; no project has this name. */
 const EVERY_PROJECT = '';
 
 export type TraceStatus = 'queued' | 'distilling' | 'done' | 'failed';
@@ -15,17 +15,17 @@ export type TraceStatus = 'queued' | 'distilling' | 'done' | 'failed';
 /** Whose trace it is. */
 export interface TraceAddress {
   org_id: string;
-  /** null: of no project; then its patterns go to the organization's commons. */
+  /** null: no project; then its patterns go to the organization's commons. */
   project_id: string | null;
   trace_id: string;
 }
 
-/** What is known of a trace by everybody. */
+/** The facts about a trace for all readers. */
 export interface TraceRow {
   trace_id: string;
   project_id: string | null;
   status: TraceStatus;
-  /** New ones and those that were merged into, without repeats. */
+  /** New patterns and those into which others were merged, without repetitions. */
   pattern_ids: string[];
   patterns_created: number;
   error: string | null;
@@ -48,7 +48,7 @@ export function traceListPrefix(orgId: string, projectId: string | null): [org_i
   return [orgId, projectId ?? EVERY_PROJECT];
 }
 
-/** The keys of a trace in its lists. One id may be there in several projects: the project ends the key. */
+/** The keys of a trace in its lists. Several projects may have the same id, so the project ends the key. */
 export function traceListKeys(
   { org_id, project_id, trace_id }: TraceAddress,
   submittedAtMs: number,

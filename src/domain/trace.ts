@@ -1,6 +1,6 @@
 /**
- * A trace: what an agent did from its task to its outcome, as steps, whichever of the two shapes it was submitted in.
- * Texts are bounded and free of secrets from here on: what is queued, stored and distilled is this. Pure; server
+ * A trace: what an agent did from its task to its outcome, as steps, from either of the two submitted formats. From
+ * here on texts are bounded and free of secrets: this form is queued, stored and turned into patterns. Pure; server
  * threads and actor threads.
  */
 
@@ -21,11 +21,11 @@ export const TRACE_BOUNDS = {
   observation_tail: 1_500,
 } as const;
 
-/** A trace as it is queued and distilled. */
+/** A trace in the form in which it is queued and processed. */
 export interface Trace {
   trace_id: string;
   run_id: string;
-  /** '' when not given; then the first words of the run stand for it. */
+  /** '' if not given; then the first words of the run are used. */
   task: string;
   model: string;
   task_profile: string;
@@ -33,7 +33,7 @@ export interface Trace {
   steps: TraceStep[];
 }
 
-/** A step of the legacy shape as it was sent, validated. */
+/** A validated step of the legacy format, as sent. */
 interface LegacyStep {
   step_index?: number | undefined;
   thought: string;
@@ -44,7 +44,7 @@ interface LegacyStep {
   tokens_used: number;
 }
 
-/** What is known of a trace besides its steps, validated. */
+/** The validated facts of a trace besides its steps. */
 interface TraceHead {
   trace_id: string;
   run_id: string;
@@ -99,14 +99,14 @@ function boundStep(step: TraceStep): TraceStep {
   };
 }
 
-/** The first and the last of a list that is too long, half of the bound each. */
+/** The first and the last items of a list that is too long, half of the bound each. */
 function keepEnds<T>(list: readonly T[], most: number): readonly T[] {
   if (list.length <= most) return list;
   const half = Math.floor(most / 2);
   return [...list.slice(0, half), ...list.slice(list.length - (most - half))];
 }
 
-/** A number that a double holds has the name of that double, however it was written. */
+/** Numbers with the same double value have the same name, however they were written. */
 function nameScalar(value: unknown): string {
   return isRawNumber(value) ? numberName(value.rawJSON) : String(value);
 }
@@ -122,7 +122,7 @@ export function fingerprintBody(body: Record<string, unknown>, without: readonly
   const hash = createHash('sha256');
   const left = new Set(without);
   const top = Object.fromEntries(Object.entries(body).filter(([key]) => !left.has(key)));
-  // A string on the stack is written as it is; anything else is wrapped, so that texts and marks cannot be mixed up.
+  // Strings on the stack are written unchanged; other values are wrapped, so that texts and marks cannot be confused.
   const stack: (string | { value: unknown })[] = [{ value: top }];
   for (let item = stack.pop(); item !== undefined; item = stack.pop()) {
     if (typeof item === 'string') {
@@ -140,7 +140,7 @@ export function fingerprintBody(body: Record<string, unknown>, without: readonly
       const keys = Object.keys(value).sort().reverse();
       for (const key of keys) {
         const inner = (value as Record<string, unknown>)[key];
-        // A key without a value and a key that is not there are the same JSON.
+        // A key without a value equals a missing key.
         if (inner !== undefined) stack.push(',', { value: inner }, `${JSON.stringify(key)}:`);
       }
     } else {

@@ -1,4 +1,7 @@
-/** What captured traffic cost, used and took, by model, agent, tool and the like. Types, constants and queries; any thread. */
+/**
+ * Cost, usage and latency of captured traffic by model, agent, tool and other dimensions. Types, constants and
+ * queries; any thread.
+ */
 
 import { quoteValue } from './run-query/words.ts';
 
@@ -28,7 +31,7 @@ export interface FigureQuestion {
 /** Days of the longest answer. */
 export const FIGURE_DAYS_MAX = 366;
 
-/** Rows of one answer; the rest is one row. */
+/** Most rows of one answer; the others are summed in one row. */
 export const FIGURE_ROWS = 200;
 
 /** Figures of some exchanges. */
@@ -51,7 +54,7 @@ export interface TrafficFigures {
   unpriced_turns: number;
   /** Turns in `cost_usd` whose price is a guess, or whose tokens are estimated. */
   estimated_turns: number;
-  /** Of turns, to within LATENCY_PRECISION; null without one. */
+  /** Latency of turns, to within LATENCY_PRECISION; null without one. */
   latency_p50_ms: number | null;
   latency_p95_ms: number | null;
 }
@@ -68,18 +71,18 @@ export interface FigureReport {
   /** The first and the last UTC day that it covers. */
   from_day: string;
   to_day: string;
-  /** false: there are older exchanges in this period that were not read yet. */
+  /** false: older exchanges of this period were not read yet. */
   is_whole: boolean;
   /** Exchanges that were added up. */
   scanned: number;
   total: TrafficFigures;
   /** The most expensive first; days in their order. */
   rows: FigureRow[];
-  /** What the rows leave out; null: nothing. */
+  /** The sum of the omitted rows; null without any. */
   others: TrafficFigures | null;
 }
 
-/** How far a percentile may be from the true one, as a share of it. */
+/** Largest relative error of a percentile. */
 export const LATENCY_PRECISION = 0.025;
 
 /** Fields of the run query language by dimension; the others have none. */

@@ -1,9 +1,9 @@
 /**
- * The normal form of a model turn: what was asked and what was answered, in one vocabulary for every provider, so that
- * the code that traces, teaches or serves does not have to know seven wire formats. Types and rules without IO; used wherever
- * stored turns are read (command line, rounds) and by the student; never on the forward path.
- *
- * The vocabulary is that of the Messages API, since it says most. What it has no word for is kept whole under `other`.
+ * The normal form of a model turn: request and answer in one vocabulary for all providers, so that the code that
+ * traces, teaches or serves need not know seven wire formats. Types and rules without IO; used wherever stored turns
+ * are read (command line, rounds) and by the student; never on the forward path.
+ * The vocabulary is that of the Messages API, which is the most expressive. Anything without a word in it is kept
+ * whole under `other`.
  */
 
 import type { TokenUsage } from './exchange.ts';
@@ -15,27 +15,30 @@ export type TurnBlock =
       text: string;
       /** As the provider gave them; absent without any. */
       citations?: unknown[];
-      /** What the provider wants back with this text to go on reasoning (newer Gemini models); mostly absent. */
+      /**
+       * A signature that the provider expects back with this text to continue its reasoning (newer Gemini models);
+       * usually absent.
+       */
       signature?: string;
     }
   | { type: 'refusal'; text: string }
-  /** Reasoning. Hidden reasoning has no text, only the signature (or encrypted content) that stands for it. */
+  /** Reasoning. Hidden reasoning has no text, only the signature (or encrypted content) that represents it. */
   | { type: 'thinking'; text: string; signature: string | null; redacted: boolean }
-  /** A call that the client is asked to make. See {@link TurnBlock} `tool_result` for its other half. */
+  /** A call that the client must make. Its result is a {@link TurnBlock} `tool_result`. */
   | {
       type: 'tool_call';
       /** The provider's; `order:3` for the third call of the conversation where the provider gives no ids. */
       id: string;
       name: string;
-      /** Parsed; the text itself where it is no JSON. */
+      /** Parsed, or the text itself if it is not JSON. */
       input: unknown;
       signature?: string;
     }
   | {
       type: 'tool_result';
-      /** Id of the call that it answers; null when nothing tells. */
+      /** Id of the call that it answers; null if unknown. */
       call_id: string | null;
-      /** Name of the tool, from the call where the result does not say. */
+      /** Name of the tool, taken from the call if the result does not contain it. */
       name: string | null;
       is_error: boolean;
       content: TurnBlock[];
@@ -43,20 +46,20 @@ export type TurnBlock =
   | {
       type: 'media';
       kind: 'image' | 'document' | 'audio' | 'video' | 'file';
-      /** MIME type or the provider's format word; null when not told. */
+      /** MIME type or the provider's word for the format; null if unknown. */
       media_type: string | null;
-      /** `file`: kept apart, `data` is the SHA-256 of the bytes (in traces). */
+      /** `file`: stored separately; `data` is the SHA-256 of the bytes (in traces). */
       source: 'base64' | 'url' | 'file_id' | 'text' | 'file';
       data: string;
     }
   /** Everything before it may be cached by the provider. */
   | { type: 'cache_point'; ttl: string | null }
-  /** Anything else (tools that the provider runs itself, containers, …): its type, and the block as it was. */
+  /** Any other block (tools that the provider runs itself, containers, …): its type, and the unchanged block. */
   | { type: 'other'; name: string; value: unknown };
 
 export type TurnRole = 'system' | 'user' | 'assistant' | 'tool';
 
-/** `tool`: tool results and nothing else, whatever the provider calls its sender. */
+/** `tool`: only tool results, whatever the provider calls the role. */
 export interface TurnMessage {
   role: TurnRole;
   content: TurnBlock[];
@@ -70,21 +73,21 @@ export interface TurnTool {
   description: string;
   /** JSON Schema of its input; null without one. */
   input_schema: unknown;
-  /** Whatever else was declared of it; null for nothing. */
+  /** All other declared settings; null without any. */
   settings: unknown;
 }
 
 export interface TurnToolChoice {
   /** `any`: it must call one; `tool`: the one named; `validated`: it may, and calls are checked (Gemini). */
   mode: 'auto' | 'any' | 'none' | 'tool' | 'validated';
-  /** The tools that it may choose from, or the one; empty: all. */
+  /** The tools from which it may choose, or the required one; empty: all. */
   names: string[];
-  /** Several calls in one answer; null when not told. */
+  /** Whether several calls in one answer are allowed; null if not stated. */
   parallel: boolean | null;
 }
 
 export interface TurnThinking {
-  /** `adaptive`: as much as the model finds right. */
+  /** `adaptive`: the model decides how much. */
   mode: 'on' | 'off' | 'adaptive';
   budget_tokens: number | null;
   /** The provider's word (`low`, `high`, …). */
@@ -98,7 +101,7 @@ export interface TurnResponseSchema {
   strict: boolean | null;
 }
 
-/** Why an answer ended, in one vocabulary. `other`: the provider's word is not known here. */
+/** Why an answer ended, in one vocabulary. `other`: an unknown word of the provider. */
 export type TurnStop =
   | 'end_turn'
   | 'tool_use'
@@ -119,7 +122,7 @@ export interface NormalRequest {
   thinking: TurnThinking | null;
   response_schema: TurnResponseSchema | null;
   max_output_tokens: number | null;
-  /** The answer that the provider keeps and this request goes on from; else null. */
+  /** The answer kept by the provider that this request continues; otherwise null. */
   previous_answer_id: string | null;
 }
 
@@ -127,9 +130,9 @@ export interface NormalAnswer {
   id: string | null;
   model: string | null;
   content: TurnBlock[];
-  /** null without an end: no answer, an error, a stream that was cut. */
+  /** null without an end: no answer, an error, or a truncated stream. */
   stop_reason: TurnStop | null;
-  /** Tokens in the Messages API's sense: `input_tokens` without what was read from or written to the cache. */
+  /** Tokens as in the Messages API: `input_tokens` excludes cache reads and writes. */
   usage: TokenUsage;
   /** The provider's error in words; else null. */
   error: string | null;
@@ -139,11 +142,11 @@ export interface NormalAnswer {
 export interface NormalTurn {
   request: NormalRequest;
   answer: NormalAnswer;
-  /** In words, what could not be read; '' when everything could. */
+  /** A description of the unreadable parts; '' if everything was readable. */
   problem: string;
 }
 
-/** Text of blocks, one after the other: what a reader would read, thinking and tools left out. */
+/** The joined text of blocks: what a reader would see, without thinking and tools. */
 export function textOf(blocks: readonly TurnBlock[]): string {
   let text = '';
   for (const block of blocks) if (block.type === 'text') text += block.text;

@@ -1,6 +1,6 @@
 /**
- * Upstreams with their prefixes, as an operator writes them down: `{"/openai": "openai", "/local": {"base": …}}`. Pure;
- * main thread, at the start.
+ * Upstreams with their prefixes, as an operator configures them: `{"/openai": "openai", "/local": {"base": …}}`.
+ * Pure; main thread, at the start.
  */
 import { collectCredentials } from '../redaction/credentials.ts';
 
@@ -11,33 +11,33 @@ const UPSTREAM_ROUTES = 64;
 export interface UpstreamRoute {
   /** Begins with `/` and does not end with one; without `{region}`. */
   readonly prefix: string;
-  /** The segment behind the prefix is a region, which goes into the base. */
+  /** The segment after the prefix is a region, which is inserted into the base. */
   readonly takes_region: boolean;
   /** Without a trailing slash; with `{region}` wherever the region goes. */
   readonly base: string;
-  /** Bases of regions whose base is made in another way. */
+  /** Bases of regions that do not follow the pattern. */
   readonly region_bases: Readonly<Record<string, string>>;
   /** Label of what it answers. */
   readonly provider: string;
-  /** Headers that every request under the prefix gets in place of the client's own. Secret: never print. */
+  /** Headers that replace the client's own in every request under the prefix. Secret: never print. */
   readonly headers: readonly (readonly [name: string, value: string])[];
 }
 
-/** Headers that no secret is as short as: `x-team`, `openai-project`. */
+/** Shorter header values are not secrets: `x-team`, `openai-project`. */
 const SECRET_CHARACTERS_MIN = 16;
-/** Their values are ordinary words, such as `application/json`: masking those would spoil what everybody else says. */
+/** Headers with ordinary values, such as `application/json`: masking those would damage other texts. */
 const PUBLIC_HEADERS = new Set([
   ...['accept', 'accept-encoding', 'accept-language', 'cache-control', 'content-type', 'origin', 'referer'],
   ...['anthropic-beta', 'anthropic-version', 'http-referer', 'openai-beta', 'user-agent', 'x-title'],
 ]);
 
-/** The values of all routes' headers that an answer must not show: they are masked in what is captured. */
+/** The secret header values of all routes, which are masked in captures. */
 export function listRouteSecrets(routes: readonly UpstreamRoute[]): string[] {
   const headers = routes.flatMap((route) => route.headers);
   const long = headers.filter(
     ([name, value]) => value.length >= SECRET_CHARACTERS_MIN && !PUBLIC_HEADERS.has(name),
   );
-  // One header at a time, since it takes a bounded number of credentials from what it is given.
+  // Each header separately, because the function takes a bounded number of credentials from its input.
   const credentials = headers.flatMap((header) => collectCredentials(header, ''));
   return [...new Set([...credentials, ...long.map(([, value]) => value)])];
 }
@@ -48,8 +48,8 @@ interface Preset {
 }
 
 /**
- * Bases as the providers' API references give them (read 2026-11). Where null stands, the host is each customer's own. A client's
- * base URL ends as it would with the provider itself: `/groq/v1`, `/openrouter/v1`, `/openai/v1`.
+ * Bases from the providers' API references (read 2026-11). null means that each customer has a separate host. A
+ * client's base URL ends as with the provider itself: `/groq/v1`, `/openrouter/v1`, `/openai/v1`.
  */
 export const UPSTREAM_PRESETS: Readonly<Record<string, Preset>> = {
   anthropic: { base: 'https://api.anthropic.com' },
@@ -80,7 +80,7 @@ const REGION_END = '/{region}';
 const PROVIDER = /^[a-z\d][a-z\d._-]{0,63}$/i;
 const HEADER_NAME = /^[a-z\d!#$%&'*+.^_`|~-]{1,100}$/;
 const HEADER_VALUE = /^[\x21-\x7e](?:[\x20-\x7e]{0,8190}[\x21-\x7e])?$/;
-/** What the gateway writes itself, and what is one connection's own. */
+/** Headers that the gateway writes itself, and headers of a single connection. */
 const OWN_HEADERS = new Set([
   ...['host', 'content-length', 'transfer-encoding', 'connection', 'expect', 'trailer', 'te', 'upgrade'],
   ...['keep-alive', 'proxy-connection', 'x-svc-run', 'x-svc-seq'],
@@ -89,10 +89,10 @@ const OWN_HEADERS = new Set([
 const TAKEN_PREFIXES = new Set(['/gemini', '/bedrock', '/__gw']);
 
 /**
- * @param given what the JSON holds
- * @param readBase gives a base in its usual form, or null for other text
+ * @param given the JSON value
+ * @param readBase normalizes a base; returns null for invalid text
  * @returns the routes, longest prefix first
- * @throws Error that says what is wrong, without any value that may be secret
+ * @throws Error that describes the fault, without values that may be secret
  */
 export function readUpstreamRoutes(
   given: unknown,

@@ -1,6 +1,6 @@
 /**
- * How usage is counted: one row of counters for each organization, UTC day and project, added to in the transaction of
- * what is counted. Pure; any thread.
+ * How usage is counted: one row of counters for each organization, UTC day and project, updated in the transaction of
+ * the counted event. Pure; any thread.
  */
 
 /** Days of the longest usage report. */
@@ -29,7 +29,7 @@ export interface UsageCounts {
   injections_evaluate: number;
 }
 
-/** Key of a row. The day stands before the project, so that an organization's period is one range. */
+/** Key of a row. The day precedes the project, so that an organization's period is one range. */
 export function usageKey(
   orgId: string,
   atMs: number,
@@ -59,7 +59,7 @@ interface UsageWrite {
   counts: Readonly<Record<string, number>>;
 }
 
-/** What counting comes to in the database: the day's row, and the totals where there were interventions. */
+/** The rows to write for counts: the day's row, and the totals if there are interventions. */
 export function usageWrites(
   orgId: string,
   atMs: number,

@@ -19,7 +19,7 @@ import { placeRange } from './values.ts';
 /** true: it matches; null: not known yet. */
 export type Verdict = boolean | null;
 
-/** How the runs of a list are read. A field that is left out matches no run of the list. */
+/** Reads the runs of a list. A missing field matches no run of the list. */
 export interface RunReader<Run> {
   /** The names of a run; null: not read yet. `text`: everything that is searched for words. */
   names: Partial<Record<NameField, (run: Run) => readonly string[] | null>>;
@@ -50,7 +50,7 @@ export function compileRunQuery<Run>(
   nowMs: number,
 ): (run: Run) => Verdict {
   const tests = terms.map((term) => compileTerm(term, reader, nowMs));
-  // Mostly all terms are cheap to test, but for those that look through texts.
+  // Most terms are cheap to test, except for those that search texts.
   const ordered = tests.map((test, at) => ({ test, cost: costOf(terms[at]!) }));
   ordered.sort((a, b) => a.cost - b.cost);
   const inOrder = ordered.map(({ test }) => test);
@@ -158,7 +158,7 @@ function compileNames<Run>(
       const words = read(run);
       return words === null ? null : words.some(matches);
     };
-  // Many runs share their models, tools and agents.
+  // Cache, because many runs share their models, tools and agents.
   const known = new Map<string, boolean>();
   const remember = (name: string): boolean => {
     const before = known.get(name);
@@ -196,7 +196,7 @@ export function listUnreadFields<Run>({ terms }: RunQuery, reader: RunReader<Run
   return [...new Set(terms.filter((term) => !isRead(term)).map(({ field }) => field))];
 }
 
-/** What a run is ordered by; the least number for one without the value, which stands last in both directions. */
+/** The sort value of a run; the smallest number for a run without the value, which comes last in both directions. */
 export function compileSort<Run>(
   sort: SortOrder | null,
   reader: RunReader<Run>,

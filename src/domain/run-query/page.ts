@@ -1,15 +1,16 @@
 /**
- * A page of a list in any order, out of runs that are looked through once: it keeps the first runs behind a place, and counts
- * all that match. A place names a run by its values, so pages stay right while runs arrive. Pure; any thread.
+ * A page of a list in any order, from a single pass over the runs: it keeps the first runs after a position, and
+ * counts all matches. A position identifies a run by its values, so pages stay correct while runs arrive. Pure; any
+ * thread.
  */
 import type { Verdict } from './match.ts';
 
-/** Where a run stands, the largest first: by what the list is ordered by, and then by what tells equal values apart. */
+/** The position of a run, largest first: by the sort value, then by what distinguishes equal values. */
 export interface PagePlace {
   key: number;
   /** When it began, in milliseconds since the epoch. */
   started: number;
-  /** Among runs that began at the same time: in the order of storing; 0: not known. */
+  /** Among runs that began at the same time: in the order of storage; 0 if unknown. */
   stored: number;
   run_id: string;
 }
@@ -18,7 +19,7 @@ export interface PagePlace {
 interface PageCandidate<Run> {
   run: Run;
   place: PagePlace;
-  /** null: not known yet whether it matches. */
+  /** null: unknown yet whether it matches. */
   verdict: true | null;
 }
 
@@ -28,21 +29,23 @@ export class PageCollector<Run> {
   readonly #found: PageCandidate<Run>[] = [];
   /** Runs that match, on this page or not. */
   matched = 0;
-  /** Runs of which it is not known yet whether they match. */
+  /** Runs for which it is unknown yet whether they match. */
   unread = 0;
   /** Runs that were looked at. */
   scanned = 0;
 
-  /** @param after the page begins behind it; null: at the beginning of the list */
+  /**
+   * @param after the page begins after it; null: at the beginning of the list
+   */
   constructor(limit: number, after: PagePlace | null) {
     this.#limit = limit;
     this.#after = after;
   }
 
   /**
-   * Takes the next run, in any order.
-   * @param place where it stands; it is copied
-   * @param keep makes what is kept of a run that belongs on the page
+   * Adds the next run, in any order.
+   * @param place its position, which is copied
+   * @param keep makes the stored form of a run that belongs on the page
    */
   add(verdict: Verdict, place: PagePlace, keep: () => Run): void {
     this.scanned += 1;

@@ -17,14 +17,14 @@ export interface NameValue {
   is_phrase: boolean;
 }
 
-/** A number with the text that it was written as, so that it is printed as it came. */
+/** A number with its original text, so that it is printed unchanged. */
 export interface NumberBound {
   value: number;
   text: string;
   is_open: boolean;
 }
 
-/** A point in time: so long ago, or a span of the calendar (a day, a minute) in milliseconds since the epoch. */
+/** A point in time: an age, or a calendar span (a day, a minute) in milliseconds since the epoch. */
 export type TimePoint = { age_ms: number; text: string } | { from_ms: number; to_ms: number; text: string };
 
 export interface NumberRange {
@@ -39,14 +39,17 @@ export interface TimeRange {
   high: { point: TimePoint; is_before: boolean } | null;
 }
 
-/** Monitors that a word names, whole or in part, and at how many steps one of them fired; null: at any. */
+/**
+ * Monitors that a word names completely or in part, and at how many steps one of them must have fired; null: at any
+ * number.
+ */
 export interface MonitorValue {
   text: string;
   monitors: MonitorName[];
   steps: NumberRange | null;
 }
 
-/** What a term asks for. Of several values or ranges, one must match. */
+/** The condition of a term. Of several values or ranges, one must match. */
 export type Condition =
   | { kind: 'name'; field: NameField; values: NameValue[] }
   | { kind: 'number'; field: NumberField; values: NumberRange[] }
