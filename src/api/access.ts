@@ -1,6 +1,6 @@
 /**
- * Who may do what, and where: the one place that turns the permission table into 403 and 404. A caller who does not belong to an
- * organization gets the same answer as for one that does not exist. Server threads.
+ * Who may do what, and where: only this file turns the permission table into 403 and 404. A caller who is not a
+ * member of an organization gets the same answer as for an unknown one. Server threads.
  */
 import type { AuditActor, Organization, User } from '../domain/account.ts';
 import { isAllowed, type Permission } from '../domain/permissions.ts';
@@ -13,7 +13,7 @@ import type { TableReader } from '../storage/tables.ts';
 
 /**
  * @returns the user's role there
- * @throws CatalogueError `not_found` for who does not belong to it, `forbidden` for a role that may not
+ * @throws CatalogueError `not_found` if the user is not a member, `forbidden` if the role lacks the permission
  */
 export function requireRole(tables: TableReader, user: User, org_id: string, permission: Permission): Role {
   const role = roleOf(tables, org_id, user.id);
@@ -23,7 +23,7 @@ export function requireRole(tables: TableReader, user: User, org_id: string, per
 }
 
 /**
- * A user who is deleted during a request creates nothing.
+ * A user who is deleted during a request must not create anything.
  * @throws CatalogueError `unauthenticated`
  */
 export function requireUser(tables: TableReader, user: User): User {
@@ -32,7 +32,7 @@ export function requireUser(tables: TableReader, user: User): User {
   return present;
 }
 
-/** As {@link requireRole}, with the organization itself. */
+/** Like {@link requireRole}, but returns the organization. */
 export function requireOrganization(
   tables: TableReader,
   user: User,
@@ -46,8 +46,8 @@ export function requireOrganization(
 }
 
 /**
- * The organization that a request without `org_id` is of (decisions, Which organization): the oldest that the user
- * owns, else the oldest joined; null for who belongs to none.
+ * The organization of a request without `org_id` (decisions, Which organization): the oldest that the user owns,
+ * otherwise the oldest joined; null for a user without organizations.
  */
 export function defaultOrganization(tables: TableReader, user_id: string): string | null {
   const all = organizationsOf(tables, user_id).sort((a, b) =>
@@ -73,7 +73,7 @@ export function chooseOrganization(
 }
 
 /**
- * The project that a query narrows to; null: none.
+ * The project of a query; null without one.
  * @throws CatalogueError `not_found` for a project of another organization
  */
 export function chooseProject(
@@ -87,15 +87,15 @@ export function chooseProject(
 }
 
 /**
- * Where a change is logged that is the user's own and no organization's: with the organization that is theirs, so that
- * other members of a shared organization cannot read it. null for a user who owns no organization.
+ * The organization whose log gets a change that concerns only the user: one that the user owns, so that other members
+ * of a shared organization cannot read it. null for a user who owns no organization.
  */
 export function ownOrganization(tables: TableReader, user_id: string): string | null {
   const org_id = defaultOrganization(tables, user_id);
   return org_id !== null && roleOf(tables, org_id, user_id) === 'owner' ? org_id : null;
 }
 
-/** Who a user's change is logged as. */
+/** The actor in log entries about a user's change. */
 export function auditActor(user: User, address: string): AuditActor {
   return { type: 'user', id: user.id, address };
 }

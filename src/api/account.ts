@@ -30,7 +30,7 @@ import { deleteOrganization } from './organization-deletion.ts';
 import { showInvitation } from './organizations.ts';
 import type { UserEpochs } from './user-epochs.ts';
 
-/** Answers of /auth/bootstrap that a thread keeps, and for how long (document 1, Limits). */
+/** Answers of /auth/bootstrap that a thread caches, and for how long (document 1, Limits). */
 const BOOTSTRAP_CACHE = { entries: 10_000, fresh_ms: 10_000 } as const;
 
 /** Organizations that a refusal names. */
@@ -42,7 +42,7 @@ interface AccountServices {
   main: Tables;
   epochs: UserEpochs;
   revocations: Revocations;
-  /** Takes away what a deleted organization leaves behind. */
+  /** Removes the data of a deleted organization. */
   content: Pick<DeletedContent, 'remove'>;
   plan_caps: PlanCaps;
   clock?: Clock;
@@ -115,7 +115,7 @@ export function accountHandlers(services: AccountServices): UserHandlersOf<typeo
   };
 }
 
-/** Deletes the account with every organization whose only member it is. */
+/** Deletes the account, and all organizations of which the user is the only member. */
 async function deleteAccount(
   { main, revocations, content }: AccountServices,
   { user, identity, request, now_ms }: Parameters<UserHandlersOf<typeof ACCOUNT>['deleteMe']>[0],
@@ -144,7 +144,9 @@ async function deleteAccount(
 
 type Membership = ReturnType<typeof organizationsOf>[number];
 
-/** @throws CatalogueError `conflict` for the only owner of an organization that others belong to */
+/**
+ * @throws CatalogueError `conflict` for the only owner of an organization with other members
+ */
 function checkHandedOver(tables: TableReader, own: readonly Membership[], user_id: string): void {
   const kept = own.filter(
     ({ organization: { id } }) => countMembers(tables, id) > 1 && isOnlyOwner(tables, id, user_id),
@@ -158,7 +160,7 @@ function checkHandedOver(tables: TableReader, own: readonly Membership[], user_i
   );
 }
 
-/** What changed: as it was, and as it is. */
+/** The changed fields, before and after. */
 function difference(before: User, after: User): [Partial<User>, Partial<User>] {
   const changed = (Object.keys(after) as (keyof User)[]).filter((name) => before[name] !== after[name]);
   const of = (user: User) => Object.fromEntries(changed.map((name) => [name, user[name]]));

@@ -24,7 +24,7 @@ import type { TableReader, Tables, TableTransaction } from '../storage/tables.ts
 import { auditActor, chooseOrganization, chooseProject, requireRole } from './access.ts';
 import { page } from './organizations.ts';
 
-/** An answer that holds a key must not stay in anything on its way. */
+/** An answer with a key must not be cached on its way. */
 const SHOWN_ONCE = [['cache-control', 'no-store']] as const;
 
 interface ApiKeyServices {
@@ -117,7 +117,8 @@ async function revokeKey(
 }
 
 /**
- * Ends a rotated key after the overlap, or at once without one. A key that was rotated before keeps its earlier end.
+ * Ends a rotated key after the overlap, or at once without one. If the key was rotated before, the earlier end
+ * applies.
  * @returns the end of the overlap, RFC 3339
  */
 function endAfter(tx: TableTransaction, key: KeyRecord, overlapSeconds: number, nowMs: number): string {
@@ -128,7 +129,9 @@ function endAfter(tx: TableTransaction, key: KeyRecord, overlapSeconds: number, 
   return at;
 }
 
-/** @throws CatalogueError `not_found` for a key that is not there and for one of a foreign organization, alike */
+/**
+ * @throws CatalogueError `not_found`, the same for an unknown key and for a key of another organization
+ */
 function requireKey(tables: TableReader, user: User, key_id: string, permission: Permission): KeyRecord {
   const key = findKey(tables, key_id);
   if (key === undefined) throw new CatalogueError('not_found');
@@ -155,7 +158,7 @@ function makeKey(
   return { record, shown: { id: record.id, name: record.name, raw_key: raw, prefix, last4 } };
 }
 
-/** What the audit log may hold of a key. */
+/** The facts about a key that the audit log may contain. */
 function describeKey({ name, prefix, last4, project_id }: KeyRecord): Record<string, unknown> {
   return { name, prefix, last4, project_id };
 }

@@ -5,7 +5,7 @@ import { type ApiDispatch, compileDispatch } from './dispatch.ts';
 import type { ApiMetrics } from './metrics.ts';
 import { type ApiServices, apiRoutes } from './routes.ts';
 
-/** What the API needs of a log; pino's logger is one. */
+/** The methods of a log that the API needs; pino's logger fits. */
 export interface ApiLog {
   error(fields: object, message: string): void;
   warn(fields: object, message: string): void;
@@ -25,8 +25,8 @@ interface ApiOptions {
 }
 
 /**
- * A line for every request is written at LOG_LEVEL=debug; failures of ours always. Neither holds a body, a header or a
- * query: only what the route table says of the request.
+ * At LOG_LEVEL=debug, every request is logged; internal failures are always logged. Neither contains a body, a header
+ * or a query, only the route of the request.
  */
 export function createApi(
   services: ApiServices,
@@ -50,7 +50,10 @@ export function createApi(
   });
 }
 
-/** Failures that are written in a second: when a part is down every request fails, and lines are written at once. */
+/**
+ * Failures that are logged per second: if a part is down, every request fails, and log lines are written
+ * synchronously.
+ */
 const LINES_PER_SECOND = 20;
 
 class LineBudget {
@@ -58,7 +61,9 @@ class LineBudget {
   #written = 0;
   #suppressed = 0;
 
-  /** @returns how many lines were left out since the last one; null when this one is to be left out, too */
+  /**
+   * @returns how many lines were omitted since the last one; null if this one must be omitted, too
+   */
   spend(nowMs: number): number | null {
     const second = Math.floor(nowMs / 1000);
     if (second !== this.#second) {

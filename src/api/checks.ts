@@ -25,17 +25,17 @@ export interface SharedMemory {
   rate_table: SharedArrayBuffer;
   /** Buckets of addresses (failed-sign-ins.ts). */
   failed_sign_ins: SharedArrayBuffer;
-  /** Says when a credential was revoked (src/auth/revocations.ts). */
+  /** Shows when a credential was revoked (src/auth/revocations.ts). */
   revocations: SharedArrayBuffer;
-  /** Says when a user changed something (user-epochs.ts). */
+  /** Shows when a user changed something (user-epochs.ts). */
   user_epochs: SharedArrayBuffer;
   /** The key of tickets (src/auth/stream-tickets.ts). */
   stream_tickets: SharedArrayBuffer;
   /** Of the payment processor's events (billing.ts). */
   event_locks: SharedArrayBuffer;
-  /** Of the threads that bring steps to the database (src/storage/lmdb/write-turn.ts). */
+  /** Of the threads that write steps to the database (src/storage/lmdb/write-turn.ts). */
   write_turn: SharedArrayBuffer;
-  /** What the process finds its pattern indexes by (src/search/index-catalog.ts). */
+  /** The key by which the process finds its pattern indexes (src/search/index-catalog.ts). */
   pattern_catalog: string;
 }
 
@@ -66,7 +66,7 @@ export function createChecks({ config, asker, stores, shared, memberships, key_u
   return checks;
 }
 
-/** Per-customer keys and JWTs are on where AUTH_DB_URL says where the accounts are. */
+/** Customers' keys and JWTs are enabled if AUTH_DB_URL is set. */
 function credentialKinds(
   { auth, engines }: Config,
   { main }: Stores,

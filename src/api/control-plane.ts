@@ -28,7 +28,7 @@ import { usageHandlers } from './usage.ts';
 import { UserEpochs } from './user-epochs.ts';
 import { guardUser } from './user-guard.ts';
 
-/** What the control plane needs beyond the checks and the stores. */
+/** The parts that the control plane needs besides the checks and the stores. */
 export interface ControlPlane {
   plan_caps: PlanCaps;
   /** null: no STRIPE_SECRET_KEY. */
@@ -40,7 +40,7 @@ export interface ControlPlane {
   user_epochs: SharedArrayBuffer;
   /** Shared by all server threads (src/std/shared-locks.ts). */
   event_locks: SharedArrayBuffer;
-  /** Waits until what other server threads have counted can be read here; absent without other server threads. */
+  /** Waits until counts of other server threads are readable here; absent without other server threads. */
   settle?: () => Promise<void>;
   /** What is deleted by age (RETENTION_DAYS…). */
   retention_days: KeptDays;

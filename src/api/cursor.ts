@@ -1,4 +1,6 @@
-/** Cursors of lists: where the last page ended, as text that a caller hands back unread. Server threads. */
+/**
+ * Cursors of lists: the end of the last page, as text that a caller returns unread. Server threads.
+ */
 import { valueViolation } from '../contract/violation.ts';
 
 /** @param place the last parts of a row's key */
@@ -7,9 +9,10 @@ export function writeCursor(place: readonly (string | number)[]): string {
 }
 
 /**
- * @param kinds what each part of the place must be: a number, or a text of at most so many characters, as many as fit a key
- * @returns null when there is no cursor
- * @throws SchemaViolation for what no page has given
+ * @param kinds the required type of each part: a number, or a text with at most this many characters, as many as fit
+ *   a key
+ * @returns null without a cursor
+ * @throws SchemaViolation for a value that no page returned
  */
 export function readCursor(
   cursor: string | null | undefined,

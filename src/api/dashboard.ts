@@ -1,21 +1,18 @@
 /**
- * The dashboard's files, as `tools/bundle.ts` made them, read once at start and served compressed: a page that calls this API
- * with the session of its reader. Server threads.
+ * The dashboard's files, as built by `tools/bundle.ts`, loaded once at start and served compressed: a page that calls
+ * this API with its reader's session. Server threads.
  */
 import { readFileSync } from 'node:fs';
 import { extname } from 'node:path';
 import { endpoint } from '../contract/endpoint.ts';
 import { type ApiReply, type ApiRequest, type ApiRoute, jsonReply } from '../contract/route.ts';
 
-/**
- * What the page shows and hides by. Anybody can read it before signing in: nothing in it that a visitor must not know,
- * no internal address among it.
- */
+/** Facts that decide what the page shows. They are public, so they contain no secret and no internal address. */
 export interface DashboardFacts {
   version: string;
   /** null: this process has no gateway. */
   gateway_port: number | null;
-  /** Only the server's own machine reaches the gateway. */
+  /** The gateway is reachable only from the server's own machine. */
   gateway_is_local: boolean;
   gateway_is_secure: boolean;
   has_live_stream: boolean;
@@ -32,7 +29,7 @@ const MEDIA_TYPES: Readonly<Record<string, string>> = {
 };
 const SUFFIXES: Readonly<Record<string, string>> = { br: '.br', gzip: '.gz' };
 
-/** The page runs its own script alone, talks to this address alone, and may not be framed. */
+/** The page runs only its own script, sends requests only to this origin, and may not be framed. */
 const POLICY = [
   "default-src 'none'",
   "script-src 'self'",
@@ -46,7 +43,7 @@ const POLICY = [
   "trusted-types 'none'",
 ].join('; ');
 
-/** A name by content means the same for ever. */
+/** The content of a file whose name is its digest never changes. */
 const FOR_EVER = 'public, max-age=31536000, immutable';
 
 const NOT_BUILT = `<!doctype html><meta charset="utf-8"><title>Understudy</title>
@@ -73,7 +70,7 @@ export function dashboardRoutes(facts: DashboardFacts): ApiRoute[] {
   ];
 }
 
-/** One page alone where nothing is built: a checkout without its development packages. */
+/** A single page if nothing was built: a checkout without its development packages. */
 function listBuilt(): BuiltFile[] {
   try {
     return (JSON.parse(readFileSync(new URL('files.json', FOLDER), 'utf8')) as { files: BuiltFile[] }).files;
@@ -98,7 +95,7 @@ function answerFile({ name, is_hashed, encodings }: BuiltFile, type: string): Ap
     body: isBuilt ? readFileSync(new URL(name, FOLDER)) : NOT_BUILT,
   };
   const compressed = encodings.map((encoding) => ({
-    // As a separate token that is not refused (`br;q=0`).
+    // As a separate token that is not excluded (`br;q=0`).
     pattern: new RegExp(`(?:^|[\\s,])${encoding}(?!\\s*;\\s*q=0(?:\\.0*)?\\s*(?:,|$))\\s*(?:[;,]|$)`),
     reply: {
       status: 200,

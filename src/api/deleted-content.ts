@@ -1,7 +1,7 @@
 /**
- * What a deleted project or organization leaves behind: runs, traces, patterns, findings and experiments go in portions, between
- * which requests have their turns. The note of the deletion stays until nothing can come any more that was on its way when it was
- * made, so that whatever cuts it short, the next start goes on. Server threads.
+ * Removes the data of a deleted project or organization in portions, between which requests run: runs, traces,
+ * patterns, findings and experiments. The note of the deletion stays until no more late data can arrive, so that the
+ * next start continues an interrupted deletion. Server threads.
  */
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import type { FindingsClient } from '../../actors/findings-index/client.ts';
@@ -32,7 +32,10 @@ import type { Row, Tables } from '../storage/tables.ts';
 import { removeOrganizationRows } from './organization-rows.ts';
 import { removeRows } from './row-removal.ts';
 
-/** How long the answer to the deletion of a project or an organization waits for the content to go. The rest goes after it. */
+/**
+ * How long the answer to a deletion of a project or an organization waits for the removal. The rest is removed
+ * afterwards.
+ */
 const DELETION_WAIT_MS = 2_000;
 /** How long after a deletion late writes may still arrive. Pattern making takes longest. */
 const LATE_WRITES_MS = 600_000;
@@ -66,19 +69,19 @@ export class DeletedContent {
     this.#clock = clock;
   }
 
-  /** Goes on with all deletions that are not over. One that cannot go on now holds up none of the others. */
+  /** Continues all unfinished deletions. One that fails now does not delay the others. */
   async resume(): Promise<void> {
     const nowMs = this.#clock.wallMs();
     for (const deletion of [...listDeletions(this.#stores.main)]) {
-      // A clock that was put back must not make it wait for good.
+      // A clock that was set back must not delay it for ever.
       const is_late = Math.abs(nowMs - deletion.at_ms) > LATE_WRITES_MS;
       if (!deletion.is_swept || is_late) await this.#end(deletion, is_late).catch(() => {});
     }
   }
 
   /**
-   * Removes all that is there now, but for what was counted.
-   * @throws CatalogueError when something cannot be removed now; what is left is found by {@link resume}
+   * Removes all data that exists now, except counts.
+   * @throws CatalogueError if something cannot be removed now; {@link resume} removes the rest
    */
   async remove(scope: DeletedScope): Promise<void> {
     await this.#sweep(scope);
@@ -132,7 +135,10 @@ export class DeletedContent {
   }
 }
 
-/** Waits until it is done or has failed, and not for long: what is left goes behind the answer, or with the next {@link DeletedContent.resume}. */
+/**
+ * Waits briefly until the removal is done or has failed. The rest is removed after the answer, or by the next {@link
+ * DeletedContent.resume}.
+ */
 export async function removeInTime(
   content: Pick<DeletedContent, 'remove'>,
   scope: DeletedScope,
@@ -146,9 +152,9 @@ export async function removeInTime(
 }
 
 /**
- * Has everything removed that a list names, a portion at a time.
- * @param remove takes the row out of the list, too
- * @throws CatalogueError what is in the way, `internal` where a list does not become empty
+ * Removes everything in a list, a portion at a time.
+ * @param remove must also remove the row from the list
+ * @throws CatalogueError the reason of a failure; `internal` if a list does not become empty
  */
 async function empty<Value>(
   tables: Tables,
@@ -168,7 +174,7 @@ async function empty<Value>(
   }
 }
 
-/** Another request has deleted it. @throws anything else */
+/** Ignores that another request has deleted it. @throws any other error */
 function passMissing(thrown: unknown): void {
   if (!(thrown instanceof CatalogueError && thrown.code === 'not_found')) throw thrown;
 }

@@ -1,7 +1,7 @@
 /**
- * Which projects and organizations are deleted. From the answer to a deletion on nothing of a project is told or taken in any more,
- * however much of it is still on the disk. What a thread knows of it is as new as the last revocation, which a deletion is too: so
- * a request costs a look at a counter. Server threads.
+ * Which projects and organizations are deleted. From the answer to a deletion on, a project's data is neither
+ * returned nor accepted, even if some of it is still on the disk. A thread's cache is valid until the next
+ * revocation, and a deletion counts as one, so a request only compares a counter. Server threads.
  */
 import type { Revocations } from '../auth/revocations.ts';
 import type { Tenant } from '../domain/tenant.ts';
@@ -10,7 +10,7 @@ import { RecentMap } from '../std/recent-map.ts';
 import { type DeletedScope, listDeletions, wasDeleted } from '../storage/accounts/deletions.ts';
 import type { TableReader } from '../storage/tables.ts';
 
-/** Organizations and projects of which a thread remembers whether they were deleted. The oldest are looked up again. */
+/** Organizations and projects whose deletion status a thread caches. The oldest are looked up again. */
 const DELETED_NAMES_REMEMBERED = 10_000;
 
 const NONE: ReadonlySet<string> = new Set();
@@ -37,19 +37,23 @@ export class DeletedScopes {
     this.#revocations = revocations;
   }
 
-  /** Projects of an organization that are deleted, whose content may remain in part. Usually empty. */
+  /** Deleted projects of an organization, some of whose data may still exist. Usually empty. */
   hiddenIn(org_id: string): ReadonlySet<string> {
     this.#renew();
     return this.#hidden.get(org_id) ?? NONE;
   }
 
-  /** @throws CatalogueError `not_found` when the organization was deleted */
+  /**
+   * @throws CatalogueError `not_found` if the organization was deleted
+   */
   checkOrganization(org_id: string): void {
     if (this.#wasDeleted({ org_id, project_id: null }))
       throw new CatalogueError('not_found', 'The organization was deleted');
   }
 
-  /** @throws CatalogueError `not_found` when the project was deleted: nothing comes into it any more */
+  /**
+   * @throws CatalogueError `not_found` if the project was deleted: it accepts no data any more
+   */
   checkProject({ org_id }: Pick<Tenant, 'org_id'>, project_id: string): void {
     if (this.#wasDeleted({ org_id, project_id }))
       throw new CatalogueError('not_found', 'The project was deleted');
@@ -78,7 +82,7 @@ export class DeletedScopes {
     }
     this.#hidden = hidden;
     this.#gone.clear();
-    // Last: where the store fails, the next request looks again.
+    // Set last: if the store fails, the next request looks again.
     this.#epoch = epoch;
   }
 }

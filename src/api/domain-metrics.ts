@@ -1,25 +1,25 @@
 /**
- * What the product did, for `/metrics`: steps, monitors that fired, interventions, patterns, refusals at the cap. Actors
- * count it in their threads (`context.count`); here it becomes counters that never go back while the process lives. No
- * label holds a name that a tenant chose. Main thread.
+ * What the product did, for `/metrics`: steps, monitors that fired, interventions, patterns, refusals at the cap.
+ * Actors count in their threads (`context.count`); this file turns the counts into counters that never decrease while
+ * the process runs. No label contains a name that a tenant chose. Main thread.
  */
 import { Counter, Registry } from 'prom-client';
 import { MONITOR_NAMES } from '../domain/monitors/names.ts';
 import type { HostStats } from '../runtime/host-stats.ts';
 
 interface DomainCounter {
-  /** Who counts it, and under which name. */
+  /** The kind of actor that counts it, and the name of the counter. */
   kind: string;
   counter: string;
   name: string;
   help: string;
-  /** What it tells apart, and every value that may have; null: nothing. */
+  /** Its label, with all possible values; null without one. */
   by: { label: string; values: readonly string[] } | null;
 }
 
 const MONITORS = { label: 'monitor', values: MONITOR_NAMES };
 
-/** All of them: each is shown from the start, with 0. */
+/** All counters. Each one is shown from the start, with 0. */
 const DOMAIN_COUNTERS: readonly DomainCounter[] = [
   { kind: 'run', counter: 'started', name: 'runs_started', help: 'Runs that began', by: null },
   { kind: 'run', counter: 'finished', name: 'runs_finished', help: 'Runs that were finished', by: null },
@@ -83,14 +83,14 @@ const DOMAIN_COUNTERS: readonly DomainCounter[] = [
 
 type Counts = Readonly<Record<string, Readonly<Record<string, number>>>>;
 
-/** What one kind has counted in one thread. */
+/** The counts of one kind on one thread. */
 interface Remembered {
   latest: Counts;
   /** Of the thread's earlier lives together. */
   before: Record<string, Record<string, number>>;
 }
 
-/** Adds up what threads count, through their restarts and through looks at which one did not answer. */
+/** Sums the counts of threads, across their restarts and missed readings. */
 export class DomainMetrics {
   /** By thread and kind. */
   readonly #remembered = new Map<string, Remembered>();
@@ -136,7 +136,7 @@ export class DomainMetrics {
   }
 }
 
-/** Whether the thread has begun anew since. */
+/** Whether the thread was restarted since. */
 function hasFallen(earlier: Counts, later: Counts): boolean {
   return Object.entries(earlier).some(([counter, counted]) =>
     Object.entries(counted).some(([of, count]) => (later[counter]?.[of] ?? 0) < count),

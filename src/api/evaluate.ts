@@ -19,9 +19,9 @@ import type { DeletedView } from './deleted-scopes.ts';
 import { HiddenRuns } from './hidden-runs.ts';
 import { findProfile } from './profiles.ts';
 
-/** Scoring has the thread for so long before other requests have their turn. */
+/** Time that scoring takes before other requests have their turn. */
 const SLICE_MS = 3;
-/** Of a digest: two that meet by chance are not to be expected among those that a meter knows. */
+/** Length of a digest: collisions among those that a meter remembers are not to be expected. */
 const NAME_BYTES = 16;
 
 export function evaluateHandlers(services: {
@@ -75,15 +75,15 @@ export function evaluateHandlers(services: {
 
 type PostedStep = NonNullable<z.output<typeof evaluateBody>['steps']>[number];
 
-/** A step without an index stands where it stands. */
+/** A step without an index gets its place in the list. */
 function placeStep(step: PostedStep, at: number): MonitorStep {
   return { ...step, step_index: step.step_index ?? at };
 }
 
 /**
- * By what the steps are found again. Indices belong to them where they are given: a window, whose first index is above 0, is
- * found by them alone.
- * @param run what else is the same in all evaluations of a run
+ * The digests by which steps are recognized. Given indices are included: a window, whose first index is above 0, is
+ * recognized only by them.
+ * @param run the other facts that are equal in all evaluations of a run
  */
 function* digestSteps(
   run: readonly string[],
@@ -116,9 +116,9 @@ function digestOf(text: string): string {
 }
 
 /**
- * Counts an evaluation of a run before it is answered: a crash after the answer loses nothing.
- * @param asked what the intervention was handed out for, as JSON has it; null: none was. The same again, when an answer was
- *   lost or is asked for twice, counts as a call and not as an intervention
+ * Counts an evaluation of a run before it is answered, so that a crash after the answer loses no count.
+ * @param asked identifies the returned intervention, as JSON; null without one. A repetition, after a lost answer or
+ *   a second request, counts as a call but not as an intervention
  */
 function count(
   meter: UsageMeterClient,
@@ -131,7 +131,7 @@ function count(
   return meter.count(orgId, projectId, { evaluations: 1, injections_evaluate: 1 }, name);
 }
 
-/** Runs a generator to its end, giving way to other work now and then. */
+/** Runs a generator to its end, and lets other work run in between. */
 async function runInSlices<Result>(work: Generator<undefined, Result>): Promise<Result> {
   let sliceEndsAt = performance.now() + SLICE_MS;
   for (;;) {

@@ -1,6 +1,6 @@
 /**
- * Handlers of `contract/experiments.ts`. A report reads one row a run, in pages, and gives way to others between pages, so that a large
- * experiment delays only its own reader. Server threads.
+ * Handlers of `contract/experiments.ts`. A report reads one row per run, in pages, and lets other work run between
+ * pages, so that a large experiment delays only its own reader. Server threads.
  */
 
 import { setImmediate as nextTick } from 'node:timers/promises';
@@ -23,7 +23,10 @@ export function experimentHandlers(services: {
 }): HandlersOf<typeof EXPERIMENTS> {
   const summaries = new TableRunSummaries(services.stores.runs);
   const { runs } = services.stores;
-  /** The greatest id below another one. One seek, however many runs it has: a bare id stands before all of its runs. */
+  /**
+   * The greatest id below another one. One seek, however many runs it has, because a bare id sorts before all of its
+   * runs.
+   */
   const idBelow = (org_id: string, id: string | null): string | null => {
     const after = id === null ? {} : { after: [org_id, id] };
     const [found] = runs.range(RUNS_BY_EXPERIMENT, { prefix: [org_id], reverse: true, limit: 1, ...after });
@@ -34,7 +37,7 @@ export function experimentHandlers(services: {
     if (project_id === null && hidden.size === 0) return true;
     if (project_id !== null && hidden.has(project_id)) return false;
     const prefix = project_id === null ? [org_id, id] : [org_id, id, project_id];
-    // As many as there are projects, one seek each: a further part than any key's stands behind all of a project.
+    // One seek for each project: a further part greater than that of any key sorts after all keys of a project.
     for (let after: RowKey | null = null; ; ) {
       const range: RowRange = { prefix, limit: 1, ...(after === null ? {} : { after }) };
       const [first] = [...runs.range(RUNS_BY_EXPERIMENT, range)];
@@ -75,7 +78,7 @@ export function experimentHandlers(services: {
   };
 }
 
-/** Runs of experiments out of the rows that their actors write. */
+/** Runs of experiments, from the rows that their actors write. */
 class TableRunSummaries implements RunSummaryReader {
   readonly #runs: TableReader;
 
@@ -83,7 +86,7 @@ class TableRunSummaries implements RunSummaryReader {
     this.#runs = runs;
   }
 
-  /** Each page is read whole in one turn, so that no read transaction outlives it. */
+  /** Each page is read within one turn, so that no read transaction outlives it. */
   *byExperiment(org_id: string, project_id: string | null, experiment_id: string): Iterable<RunSummary> {
     const prefix = project_id === null ? [org_id, experiment_id] : [org_id, experiment_id, project_id];
     let after: (string | number)[] | null = null;

@@ -1,6 +1,6 @@
 /**
- * How many invalid credentials an address may try: a bucket an address, counted over all server threads. A valid
- * credential is never looked up here, so a neighbour behind the same address cannot lock anybody out. Server threads.
+ * Limits the invalid credentials per address: one bucket for each address, shared by all server threads. A valid
+ * credential is never counted, so another user of the same address cannot lock anyone out. Server threads.
  */
 import { SharedBuckets } from '../../actors/rate-bucket/client.ts';
 
@@ -15,7 +15,7 @@ export class FailedSignIns {
 
   /**
    * @param memory that all server threads share
-   * @param ratePerS failures a second that an address may go on with, once its burst is used up
+   * @param ratePerS allowed failures per second, once the burst is used up
    */
   constructor(memory: SharedArrayBuffer, ratePerS: number) {
     const burst = Math.max(FAILED_SIGN_INS.burst, ratePerS);
@@ -32,7 +32,9 @@ export class FailedSignIns {
   }
 }
 
-/** Who has an IPv6 address mostly has 2^64 of them, so a /64 counts as one. An IPv4 address counts by itself. */
+/**
+ * The owner of an IPv6 address usually has 2^64 of them, so a /64 counts as one. An IPv4 address counts by itself.
+ */
 export function networkOf(address: string): string {
   // The server writes all eight groups with all their digits.
   return /^([\da-f]{4}:){7}[\da-f]{4}$/i.test(address) ? address.slice(0, 19) : address;

@@ -1,6 +1,6 @@
 /**
- * Embeds findings in the background that were stored without a vector, because the model did not answer or has
- * changed. It takes one code base after the other, and tries failures again as long as the process lives. Server threads.
+ * Embeds findings that were stored without a vector because the model did not answer or has changed. It runs in the
+ * background, one code base at a time, and retries failures while the process lives. Server threads.
  */
 
 import type { FindingsClient } from '../../actors/findings-index/client.ts';
@@ -13,7 +13,7 @@ interface FindingsEmbeddingOptions {
   /** Wait after the first failure; doubles up to `retry_max_ms`. */
   retry_ms: number;
   retry_max_ms: number;
-  /** Code bases that wait; what does not fit comes again with its next request. */
+  /** Code bases that wait; further ones are added again by their next request. */
   max_waiting: number;
 }
 
@@ -24,7 +24,7 @@ const DEFAULT_EMBEDDING_OPTIONS: FindingsEmbeddingOptions = {
   max_waiting: 10_000,
 };
 
-/** Told after every batch. `left`: of this code base. */
+/** Called after every batch. `left`: remaining findings of this code base. */
 type EmbeddingProgress = (codebase: Codebase, embedded: number, left: number) => void;
 
 export class FindingsEmbedding {
@@ -48,7 +48,7 @@ export class FindingsEmbedding {
     this.#options = { ...DEFAULT_EMBEDDING_OPTIONS, ...options };
   }
 
-  /** Looks through all code bases once; to be called at start, by one thread. */
+  /** Searches all code bases once. Call it at start, on one thread. */
   tendAll(): void {
     for (const codebase of this.#findings.outdated()) {
       if (this.#waiting.size >= this.#options.max_waiting) return;
@@ -70,7 +70,7 @@ export class FindingsEmbedding {
     while (this.#running !== null) await this.#running;
   }
 
-  /** What is left is left for the next start. */
+  /** The next start continues the remaining work. */
   async close(): Promise<void> {
     this.#stopped.abort();
     this.#waiting.clear();
@@ -89,7 +89,7 @@ export class FindingsEmbedding {
         pauseMs = this.#options.retry_ms;
       } catch {
         if (this.#stopped.signal.aborted) return;
-        // Behind the others: it may be this one alone that fails.
+        // At the end of the queue, because possibly only this one fails.
         this.#waiting.set(key, codebase);
         await this.#pause(pauseMs);
         pauseMs = Math.min(2 * pauseMs, this.#options.retry_max_ms);
@@ -105,7 +105,7 @@ export class FindingsEmbedding {
         return content === undefined ? [] : [{ place, content }];
       });
       if (found.length === 0) {
-        // All have their vectors: noted, so that they are not looked at again.
+        // All have their vectors, which is noted so that they are not checked again.
         if (places.length === 0) await this.#findings.embedded(codebase, []);
         return;
       }

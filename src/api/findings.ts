@@ -41,7 +41,7 @@ export function findingsHandlers(services: Services): Handlers {
   };
 }
 
-/** A project's key sees its project; any other the project that it names, or all that are not deleted. */
+/** A project key sees its project; any other key the named project, or all that are not deleted. */
 function scopeOf(
   { deleted }: Services,
   tenant: Tenant,
@@ -60,13 +60,13 @@ async function embedNow(embedder: Embedder, content: string): Promise<Float32Arr
   try {
     return (await embedder.embed([content]))[0]!;
   } catch (thrown) {
-    // It is stored all the same, and found as soon as the model answers again.
+    // The finding is stored anyway, and is found as soon as the model answers again.
     if (thrown instanceof CatalogueError && thrown.retryable) return null;
     throw thrown;
   }
 }
 
-/** Of a deletion: agents store findings all the time, and people decide on deletions. */
+/** Only deletions are logged: agents store findings all the time, but people decide about deletions. */
 function auditOf(
   action: string,
   tenant: Tenant,
@@ -197,7 +197,9 @@ function deletionHandlers(services: Services): Pick<Handlers, 'invalidate' | 'cl
   };
 }
 
-/** Compared with what is stored: masked and cut alike. An empty value narrows nothing, as in a retrieval. */
+/**
+ * Masked and cut like stored texts, with which they are compared. An empty value does not filter, as in a retrieval.
+ */
 function filterOf(given: {
   file_path?: string | null | undefined;
   finding_type?: string | null | undefined;
@@ -208,7 +210,7 @@ function filterOf(given: {
   };
 }
 
-/** As times are stored, so that texts compare as times. */
+/** In the stored form, in which times compare as texts. */
 function toUtc(time: string): string {
   return new Date(time).toISOString();
 }

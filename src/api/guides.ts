@@ -67,7 +67,7 @@ export function guideRoutes(folder: URL = findGuides()): ApiRoute[] {
   });
 }
 
-/** In the order in which the guide about the guides names them, from the first steps on. */
+/** In the order in which docs/README.md lists them. */
 function sortAsTold(guides: readonly Guide[]): Guide[] {
   const told = guides.find(({ name }) => name === INDEX)?.markdown ?? '';
   const placeOf = ({ name }: Guide) => {
@@ -108,13 +108,15 @@ ${contents}
 `;
 }
 
-/** @param names guides that a link may lead to; where a link leads to another file, its words stay, and the file's path */
+/**
+ * @param names guides to which a link may lead; of a link to another file, the text and the file's path remain
+ */
 function renderMarkdown(markdown: string, names: ReadonlySet<string>): { html: string; headings: Heading[] } {
   const headings: Heading[] = [];
   const taken = new Map<string, number>();
   const marked = new Marked({
     renderer: {
-      // The guides contain no HTML: what looks like it is a word between angles.
+      // The guides contain no HTML: what looks like it is a word in angle brackets.
       html: ({ text }) => escapeHtml(text),
       code: ({ text }) => `<pre tabindex="0">${escapeHtml(text)}</pre>\n`,
       heading({ tokens, depth }: Tokens.Heading) {
@@ -140,7 +142,7 @@ function renderMarkdown(markdown: string, names: ReadonlySet<string>): { html: s
   return { html: marked.parse(markdown, { async: false }), headings };
 }
 
-/** As GitHub names them, by which the guides link to each other. */
+/** GitHub's anchor for a title, which the guides use in links. */
 function slugOf(title: string): string {
   return title
     .toLowerCase()

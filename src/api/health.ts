@@ -1,4 +1,6 @@
-/** Handlers of `contract/health.ts`, but for the description itself. Server threads. */
+/**
+ * Handlers of `contract/health.ts`, except for the description itself. Server threads.
+ */
 
 import type { z } from 'zod';
 import type { healthBody, readyBody } from '../contract/health.ts';
@@ -7,9 +9,9 @@ import { CatalogueError, toApiBody } from '../errors.ts';
 import { METRICS_TYPE } from './metrics.ts';
 import { type Checks, identify } from './pipeline.ts';
 
-/** What a probe says: whether its part of the process answers, or why it does not. */
+/** Whether a part of the process is ready, or why it is not. */
 type Probed = boolean | string;
-/** By name. A probe that throws or rejects counts as a no. */
+/** By name. A probe that throws or rejects counts as not ready. */
 export type ReadinessProbes = Readonly<Record<string, () => Probed | Promise<Probed>>>;
 
 export function answerHealth(version: string): ApiReply {
@@ -20,7 +22,7 @@ export function answerHealth(version: string): ApiReply {
 export type CaptureProbe = () => Promise<z.input<typeof readyBody>['capture']>;
 
 /**
- * Asks every probe at once. 503 names those that failed; the probes bring their own deadlines.
+ * Runs all probes at once. 503 lists those that failed; the probes have their own deadlines.
  * @param capture only reported: a gateway that cannot store still forwards
  */
 export async function answerReady(probes: ReadinessProbes, capture?: CaptureProbe): Promise<ApiReply> {
@@ -48,14 +50,14 @@ export async function answerReady(probes: ReadinessProbes, capture?: CaptureProb
   return jsonReply(error.status, toApiBody(error), [['retry-after', '1']]);
 }
 
-/** Marks of a request that another server passed on: then the machine it comes from is not the caller's. */
+/** Headers of a request that a proxy passed on: then the sending machine is not the caller. */
 const FORWARDED = ['forwarded', 'x-forwarded-for', 'x-real-ip', 'via'];
-/** Under any other name a page of another site may be asking (DNS rebinding). */
+/** With any other host name, a page of another site may be the sender (DNS rebinding). */
 const LOCAL_HOST = /^(localhost|127\.\d+\.\d+\.\d+|\[::1\])(:\d+)?$/i;
 
 /**
- * @param render null in a process that counts nothing
- * @throws CatalogueError (as rejection) for a caller who may not look
+ * @param render null in a process without metrics
+ * @throws CatalogueError (as rejection) for a caller without permission
  */
 export async function answerMetrics(
   request: ApiRequest,

@@ -1,4 +1,7 @@
-/** Runs of deleted projects, which a request names by their id alone. Usually no project is deleted, and nothing is read. Server threads. */
+/**
+ * Hides runs of deleted projects, which a request may name by id alone. Usually no project is deleted, and nothing is
+ * read. Server threads.
+ */
 import { RUN_REFUSALS } from '../../actors/run/client.ts';
 import { RUN_STARTS, type RunStartRow } from '../domain/run-rows.ts';
 import { CatalogueError } from '../errors.ts';
@@ -14,12 +17,16 @@ export class HiddenRuns {
     this.#deleted = deleted;
   }
 
-  /** @throws CatalogueError `not_found`, as for a run that is not there */
+  /**
+   * @throws CatalogueError `not_found`, as for an unknown run
+   */
   checkSeen(org_id: string, run_id: string): void {
     if (this.#isHidden(org_id, run_id)) throw new CatalogueError('not_found', RUN_REFUSALS.run_not_found);
   }
 
-  /** @throws CatalogueError `unavailable`, as for a run that is being deleted: its name is free in a moment */
+  /**
+   * @throws CatalogueError `unavailable`, as for a run that is being deleted: its id is free shortly after
+   */
   checkFree(org_id: string, run_id: string): void {
     if (this.#isHidden(org_id, run_id)) throw new CatalogueError('unavailable', RUN_REFUSALS.run_deleting);
   }

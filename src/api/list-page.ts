@@ -1,4 +1,6 @@
-/** A page of a list, newest first. Its keys end with a time and a part that tells equal times apart. Server threads. */
+/**
+ * A page of a list, newest first. Its keys end with a time and a part that distinguishes equal times. Server threads.
+ */
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { PAGE_SCAN_ROWS } from '../limits.ts';
 import type { Row, TableReader, Tables } from '../storage/tables.ts';
@@ -8,7 +10,7 @@ export const PAGE_SLICE_ROWS = 100;
 
 interface ListPage<Item> {
   found: Item[];
-  /** What the next page begins behind; null: no next page. */
+  /** The end of this page, after which the next begins; null without a next page. */
   last: (string | number)[] | null;
   /** Rows that were looked at. */
   looked: number;
@@ -17,18 +19,18 @@ interface ListPage<Item> {
 export interface ListRange {
   table: string;
   prefix: readonly (string | number)[];
-  /** Parts of a key behind the prefix; null: from the newest on. */
+  /** Parts of a key after the prefix; null: start with the newest. */
   after: readonly (string | number)[] | null;
-  /** Of milliseconds in the key's first part behind the prefix; -Infinity: to the oldest. */
+  /** Least milliseconds in the key's first part after the prefix; -Infinity: no bound. */
   from_ms: number;
   limit: number;
 }
 
 /**
- * Looks at PAGE_SCAN_ROWS rows at most: where few pass, the page is short and has its end all the same. Other requests have
- * their turn after each PAGE_SLICE_ROWS of them.
- * @param also further tables that `read` reads, as of the same moment as the row
- * @param read undefined: passed over
+ * Reads at most PAGE_SCAN_ROWS rows: if few match, the page is short but still has an end. Other requests run after
+ * each PAGE_SLICE_ROWS rows.
+ * @param also further tables that `read` reads, in the same state as the row
+ * @param read returns undefined to skip a row
  */
 export async function readListPage<Value, Item>(
   tables: Pick<Tables, 'snapshot'>,
@@ -39,7 +41,9 @@ export async function readListPage<Value, Item>(
   const found: Item[] = [];
   let looked = 0;
   let last: (string | number)[] | null = null;
-  /** @returns whether there may be more behind the slice */
+  /**
+   * @returns whether there may be more rows after the slice
+   */
   const readSlice = (reader: TableReader): boolean => {
     const begun = looked;
     const place = last ?? after;

@@ -1,11 +1,10 @@
 /**
- * The readers of the live stream on this server thread: one subscription an organization that has any, each event
- * encoded once and written to all of them, one timer for every heartbeat. Server threads.
- *
- * A reader misses nothing and gets nothing twice, whatever is lost on the way from the hub. Each publication names the one
- * before it; if that one did not arrive, the thread asks the hub for the events between. A reader that comes (back) reads
- * pages from the hub at the pace of its socket until it has caught up with the publications. After a revocation in its
- * organization a reader goes back to pages, and gets none before its credential was checked again.
+ * The readers of the live stream on this server thread: one subscription for each organization with readers, each
+ * event encoded once and written to all of them, and one timer for all heartbeats. Server threads.
+ * A reader misses no event and gets none twice, even if messages of the hub are lost. Each publication names the
+ * previous one; if that one did not arrive, the thread asks the hub for the events in between. A new or returning
+ * reader gets pages from the hub at the pace of its socket, until it has caught up with the publications. After a
+ * revocation in its organization a reader returns to pages, and gets none before its credential is checked again.
  */
 
 import type {
@@ -24,9 +23,9 @@ const LIVE_READERS = 20_000;
 
 export interface LiveReadersOptions {
   heartbeat_ms: number;
-  /** How long a reader should wait before it comes again. */
+  /** How long a reader should wait before it reconnects. */
   retry_ms: number;
-  /** Wait before a hub that could not be asked is asked again. */
+  /** Delay before a hub that did not answer is asked again. */
   ask_again_ms: number;
   /** Events in one page of the hub. */
   page_events: number;
@@ -46,7 +45,7 @@ const DEFAULT_LIVE_OPTIONS: LiveReadersOptions = {
   hiddenIn: () => NOTHING_HIDDEN,
 };
 
-/** Whether the credential that a stream was opened with still opens it; never rejects. */
+/** Whether the credential of a stream is still valid; never rejects. */
 export type MayStay = () => Promise<boolean>;
 
 /** What a reader may see. */
@@ -56,11 +55,13 @@ export interface LiveScope {
   project_id: string | null;
 }
 
-/** Whether a reader's credential still holds is asked at every so many heartbeats. */
+/** A reader's credential is checked after this many heartbeats. */
 const HEARTBEATS_A_CHECK = 2;
-/** Heartbeats are spread over so many ticks: ten thousand writes at once would hold up every other request. */
+/**
+ * Heartbeats are spread over this many ticks, because ten thousand writes at once would delay every other request.
+ */
 const HEARTBEAT_TICKS = 60;
-/** Pages without progress after which a reader goes live although more was published than the hub gives. */
+/** Pages without progress after which a reader goes live, although more was published than the hub returns. */
 const MAX_STANDING_PAGES = 5;
 
 interface Reader {
@@ -69,12 +70,12 @@ interface Reader {
   /** null: its credential never ends. */
   readonly mayStay: MayStay | null;
   heartbeats: number;
-  /** Of the organization's revocations when the credential was last seen to hold; null before that. */
+  /** The organization's revocation count when the credential was last valid; null before that. */
   epoch: number | null;
   is_opened: boolean;
-  /** It has everything up to this id. */
+  /** The reader has everything up to this id. */
   cursor: number;
-  /** Gets what is published; until then it reads pages. */
+  /** The reader gets publications; before that it reads pages. */
   is_live: boolean;
   is_gone: boolean;
 }
@@ -83,9 +84,9 @@ interface Reader {
 interface Audience {
   readonly org_id: string;
   readonly readers: Set<Reader>;
-  /** Last id that the live readers have been told of; null before the first publication or page. */
+  /** Last id sent to the live readers; null before the first publication or page. */
   told_id: number | null;
-  /** Last id that was published; above `told_id` while the gap between is read. */
+  /** Last published id; above `told_id` while the gap is being read. */
   published_id: number;
   is_reading_gap: boolean;
   unsubscribe: () => void;
@@ -126,9 +127,10 @@ export class LiveReaders {
 
   /**
    * The stream of a scope. Nothing happens before it is opened.
-   * @param afterId where the reader left off: events behind it come first, or a `reset`; null: from now on
-   * @param mayStay asked every 30 s, and after a revocation before the next event: streams live longer than credentials
-   * @throws {CatalogueError} `unavailable` when there are too many readers
+   * @param afterId the last id that the reader has: later events come first, or a `reset`; null: start now
+   * @param mayStay called every 30 s, and after a revocation before the next event, because streams outlive
+   *   credentials
+   * @throws {CatalogueError} `unavailable` if there are too many readers
    */
   stream(scope: LiveScope, afterId: number | null, mayStay: MayStay | null = null): EventStream {
     if (this.#size >= this.#options.max_readers)
@@ -136,7 +138,7 @@ export class LiveReaders {
     return { open: (sink) => this.#join(sink, scope, afterId, mayStay) };
   }
 
-  /** Ends every stream and each that is opened from now on. */
+  /** Ends every stream, including those that are opened later. */
   close(): void {
     this.#isClosed = true;
     for (const audience of [...this.#audiences.values()])
@@ -160,7 +162,7 @@ export class LiveReaders {
       is_live: false,
       is_gone: false,
     };
-    // Checked again: many may have been promised a place before they were opened.
+    // Checked again, because several streams may have been created before they are opened.
     if (this.#isClosed || this.#size >= this.#options.max_readers) {
       sink.close();
       return () => {};
@@ -210,7 +212,7 @@ export class LiveReaders {
     return audience;
   }
 
-  /** Reads pages for one reader until it has what the live ones have. */
+  /** Reads pages for one reader until it has caught up with the live ones. */
   async #catchUp(audience: Audience, reader: Reader, afterId: number | null): Promise<void> {
     const { retry_ms, page_events: limit } = this.#options;
     const { sink, project_id } = reader;
@@ -220,7 +222,7 @@ export class LiveReaders {
       const page = await this.#askPage(audience.org_id, { after_id, project_id, limit });
       if (reader.is_gone) return;
       if (page === null) {
-        // The head must not wait for a hub that is on its way back.
+        // The response head is sent without waiting for a hub that is restarting.
         if (!reader.is_opened) sink.write(Buffer.from(encodeOpening(retry_ms, null)));
         reader.is_opened = true;
         await this.#pause();
@@ -243,7 +245,7 @@ export class LiveReaders {
       reader.cursor = page.last_id;
       audience.told_id ??= page.last_id;
       const heard = Math.max(audience.told_id, audience.published_id);
-      // A hub that again and again has nothing more to say is believed, whatever was heard of it.
+      // A hub that repeatedly returns nothing more is believed, whatever was published.
       if (!page.more && (heard <= reader.cursor || standing >= MAX_STANDING_PAGES)) {
         reader.is_live = true;
         return;
@@ -252,7 +254,7 @@ export class LiveReaders {
     }
   }
 
-  /** Looks at the reader's credential again when something was revoked in its organization. */
+  /** Checks the reader's credential again after a revocation in its organization. */
   async #stillHolds({ org_id }: Audience, reader: Reader): Promise<boolean> {
     const epoch = this.#revocations.epochOf(org_id);
     if (reader.mayStay === null || reader.epoch === epoch) return true;
@@ -261,7 +263,7 @@ export class LiveReaders {
     return true;
   }
 
-  /** Writes an event to every live reader that may see it and has not got it. */
+  /** Writes an event to every live reader that may see it and does not have it. */
   #tell(audience: Audience, { id, name, data, project_id }: NumberedEvent): void {
     const epoch = this.#revocations.epochOf(audience.org_id);
     const isHidden = project_id !== null && this.#options.hiddenIn(audience.org_id).has(project_id);
@@ -280,7 +282,7 @@ export class LiveReaders {
     }
   }
 
-  /** Something was published that this thread did not hear: reads it for all live readers at once. */
+  /** This thread missed a publication: reads it for all live readers at once. */
   async #readGap(audience: Audience): Promise<void> {
     audience.is_reading_gap = true;
     while (audience.readers.size > 0 && this.#audiences.get(audience.org_id) === audience) {
@@ -335,7 +337,7 @@ async function checkReader(reader: Reader): Promise<void> {
   if (!(await reader.mayStay())) reader.sink.close();
 }
 
-/** To the live readers that lack something of what is lost. */
+/** Informs the live readers that miss some of the lost events. */
 function tellReset({ readers }: Audience, { events, last_id }: ReplayReply): void {
   const lostId = events.length === 0 ? last_id : events[0]!.id - 1;
   const bytes = Buffer.from(encodeEvent(events.length === 0 ? last_id : null, 'reset', '{}'));

@@ -113,7 +113,7 @@ class InnerHeaders implements RequestHeaders {
   }
 }
 
-/** Never rejects: a failure is an answer, too. */
+/** Never rejects: failures are answers, too. */
 async function callRoute(route: ApiRoute, request: ApiRequest): Promise<ApiReply> {
   try {
     return await route.handle(request);

@@ -1,4 +1,6 @@
-/** Who belongs to which organization, for JWTs on `/v1`: out of the control plane's records. Server threads. */
+/**
+ * Memberships of users in organizations, from the control plane's records, for JWTs on `/v1`. Server threads.
+ */
 import type { MembershipReader } from '../auth/membership.ts';
 import { type Clock, systemClock } from '../std/clock.ts';
 import { roleOf } from '../storage/accounts/organizations.ts';

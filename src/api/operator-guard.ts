@@ -1,6 +1,6 @@
 /**
- * The checks that every request on an operator's route passes before its handler: is it an operator (else 404, as a path
- * that is not there) → rate 429 → schema 422 → the work. Server threads.
+ * The checks that every request on an operator's route passes before its handler: operator (otherwise 404, as for an
+ * unknown path) → rate 429 → schema 422 → the work. Server threads.
  */
 import type { Principal } from '../auth/principal.ts';
 import type { Endpoint } from '../contract/endpoint.ts';
@@ -17,12 +17,12 @@ import { type Checks, identify, warnOf, withHeaders } from './pipeline.ts';
 /** `operator`: who sends the request. */
 type OperatorCall<E extends Endpoint> = Omit<Call<E>, 'tenant'> & { operator: Principal };
 
-/** A handler for each endpoint of a table. It may answer anything: a download is no JSON. */
+/** A handler for each endpoint of a table. Answers may be other than JSON, such as a download. */
 export type OperatorHandlersOf<Table extends Readonly<Record<string, Endpoint>>> = {
   readonly [Name in keyof Table]: (call: OperatorCall<Table[Name]>) => Promise<ApiReply>;
 };
 
-/** Puts the checks before the handlers of a table. */
+/** Adds the checks to the handlers of a table. */
 export function guardOperator<const Table extends Readonly<Record<string, Endpoint>>>(
   table: Table,
   handlers: OperatorHandlersOf<Table>,
@@ -31,7 +31,7 @@ export function guardOperator<const Table extends Readonly<Record<string, Endpoi
 ): ApiRoute[] {
   return Object.keys(table).map((name) => {
     const endpoint: Endpoint = table[name]!;
-    // Each handler gets the calls of its endpoint alone.
+    // Each handler gets only calls of its endpoint.
     const handler = handlers[name] as unknown as (call: OperatorCall<Endpoint>) => Promise<ApiReply>;
     const unknownFields = new UnknownFields(endpoint, []);
     const handle = async (request: ApiRequest): Promise<ApiReply> => {
@@ -49,7 +49,7 @@ export function guardOperator<const Table extends Readonly<Record<string, Endpoi
         return withHeaders(await handler({ params, query, body, request, operator: principal }), headers);
       } catch (thrown) {
         const error = thrown instanceof SchemaViolation ? thrown : toCatalogueError(thrown);
-        // A failure of ours is reported and rendered further out.
+        // Internal failures are reported and rendered by the caller.
         if (error instanceof CatalogueError && error.status >= 500) throw new FailedCall(error, headers);
         return withHeaders(renderError(error), headers);
       }

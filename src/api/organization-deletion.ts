@@ -1,4 +1,7 @@
-/** The deletion of an organization: its record, its members and what lets anybody in, in the caller's transaction. Server threads. */
+/**
+ * Deletes an organization in the caller's transaction: its record, its members, and everything that grants access.
+ * Server threads.
+ */
 import { endKey, liveKeysOf } from '../auth/key-store.ts';
 import type { AuditActor, Organization } from '../domain/account.ts';
 import { CatalogueError } from '../errors.ts';
@@ -9,7 +12,7 @@ import type { TableTransaction } from '../storage/tables.ts';
 
 /**
  * @returns the ids of its former members
- * @throws CatalogueError `conflict` while its subscription is being paid
+ * @throws CatalogueError `conflict` while its subscription renews
  */
 export function deleteOrganization(
   tx: TableTransaction,

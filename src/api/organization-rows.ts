@@ -1,6 +1,6 @@
 /**
- * The rows of the control plane that a deleted organization or account leaves behind: keys, invitations, projects, profiles,
- * feedback. What was counted, what was paid for and the audit log stay. Server threads.
+ * Removes the control plane's rows of a deleted organization or account: keys, invitations, projects, profiles,
+ * feedback. Counts, payments and the audit log stay. Server threads.
  */
 import { FINDINGS_CODEBASES } from '../../actors/findings-index/client.ts';
 import { API_KEYS_OF_ORG, removeKey } from '../auth/key-store.ts';
@@ -16,7 +16,9 @@ import { removeRows } from './row-removal.ts';
 
 const all = () => true;
 
-/** @throws Error of the store; what is left is found by the next call */
+/**
+ * @throws Error of the store; the next call removes the rest
+ */
 export async function removeOrganizationRows(main: Tables, org_id: string): Promise<void> {
   await removeRows(main, API_KEYS_OF_ORG, [org_id], all, (tx, { row }) => removeKey(tx, String(row[1])));
   await removeRows<Invitation>(main, INVITATIONS, [org_id], all, (tx, { value }) =>
@@ -30,7 +32,9 @@ export async function removeOrganizationRows(main: Tables, org_id: string): Prom
   await removeRows(main, FINDINGS_CODEBASES, [org_id], all);
 }
 
-/** @throws Error of the store; what is left is found by the next call */
+/**
+ * @throws Error of the store; the next call removes the rest
+ */
 export async function removeAccountRows(main: Tables, user_id: string): Promise<void> {
   const isTheirs = ({ value }: { value: Feedback }) => value.user_id === user_id;
   await removeRows<Feedback>(main, FEEDBACK, [], isTheirs, (tx) => forgetFeedback(tx));

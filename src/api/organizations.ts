@@ -1,6 +1,6 @@
 /**
- * Handlers of `contract/organizations.ts`. One transaction has the checks, the changes and the audit entry.
- * Server threads.
+ * Handlers of `contract/organizations.ts`. Each makes its checks, changes and audit entry in one transaction. Server
+ * threads.
  */
 import type { z } from 'zod';
 import type { Revocations } from '../auth/revocations.ts';
@@ -41,7 +41,7 @@ interface OrganizationServices {
   main: Tables;
   epochs: UserEpochs;
   revocations: Revocations;
-  /** Takes away what a deleted organization leaves behind. */
+  /** Removes the data of a deleted organization. */
   content: Pick<DeletedContent, 'remove'>;
 }
 
@@ -249,7 +249,7 @@ function acceptInvitation(
 ): Promise<Organization> {
   return main.transact((tx) => {
     requireUser(tx, user);
-    // An address that is not verified proves nothing: it matches no invitation.
+    // An unverified address proves nothing, so it matches no invitation.
     const invitation = email_verified ? findPending(tx, params.invitation_id, user.email, now_ms) : undefined;
     const organization = invitation && getOrganization(tx, invitation.org_id);
     if (invitation === undefined || organization === undefined) throw new CatalogueError('not_found');
@@ -266,12 +266,12 @@ function acceptInvitation(
   });
 }
 
-/** A page of a list, with the number of all in `x-total-count`. */
+/** A page of a list, with the total number in `x-total-count`. */
 export function page(items: readonly unknown[], total: number): HandlerReply {
   return { body: items, headers: [['x-total-count', String(total)]] };
 }
 
-/** An invitation as it is at a moment, with the names by which the invited person decides. */
+/** An invitation at a given time, with the names that help the invited person decide. */
 export function showInvitation(
   tables: TableReader,
   invitation: Invitation,

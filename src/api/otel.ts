@@ -38,7 +38,7 @@ interface OtelServices {
   asker: Asker;
   stores: Stores;
   deleted: DeletedView;
-  /** Also of what a body unpacks to; the default's when left out. */
+  /** Largest body, before and after decompression; default: that of the server. */
   max_body_bytes?: number;
 }
 

@@ -1,4 +1,7 @@
-/** Signs the dashboard's reader in and out: a token becomes a cookie, and goes (src/auth/page-session.ts). Server threads. */
+/**
+ * Signs the dashboard's reader in and out: exchanges a token for a cookie, and removes it (src/auth/page-session.ts).
+ * Server threads.
+ */
 import { clearCookie, refuseForeignPage, writeCookie } from '../auth/page-session.ts';
 import type { ApiReply, ApiRequest, ApiRoute } from '../contract/route.ts';
 import { SESSION } from '../contract/session.ts';
@@ -34,7 +37,7 @@ export function pageSessionRoutes(
     const checked = checkInput(SESSION.startSession, readInput(SESSION.startSession, request, []), found);
     found.throwAny();
     const { token } = (checked as unknown as { body: { token: string } }).body;
-    // Who fails too often is told that: as with the header.
+    // Too many failures are refused here, too, as with the header.
     const { address, method } = request;
     const headers = new Map([['authorization', `Bearer ${token}`]]);
     const principal = await identify({ method, headers, address }, checks);
@@ -52,7 +55,7 @@ export function pageSessionRoutes(
   ];
 }
 
-/** The port speaks TLS, a proxy in front says so, or the service is reached under its public address, which does. */
+/** The port uses TLS, a proxy in front of it says so, or the request came to the public address, which uses TLS. */
 function isSecure({ headers }: ApiRequest, { public_url, speaks_tls }: PublicPlace): boolean {
   if (speaks_tls || headers.get('x-forwarded-proto')?.toLowerCase() === 'https') return true;
   return public_url?.toLowerCase() === `https://${headers.get('host')?.toLowerCase()}`;

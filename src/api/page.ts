@@ -1,5 +1,5 @@
 /**
- * What the pages under `/docs` share: how they look, and what a browser lets them do. Server threads.
+ * The common style and policy of the pages under `/docs`. Server threads.
  */
 import { createHash } from 'node:crypto';
 import type { ApiReply } from '../contract/route.ts';
@@ -27,7 +27,7 @@ button{justify-self:start;padding:.35rem 1rem;cursor:pointer;border-color:var(--
 :focus-visible{outline:2px solid var(--accent);outline-offset:2px}output{white-space:pre-wrap;overflow-wrap:anywhere;font:13px/1.5 ui-monospace,monospace}
 @media(max-width:52rem){.narrow{display:inline}body{display:block}nav{position:static;height:auto;border:none}main{padding:1rem}table,tbody{display:block}td{display:block;border:none;overflow-wrap:anywhere;width:auto!important;padding:.1rem 0}tr{display:block;padding:.3rem 0;border-bottom:1px solid var(--line)}.guide td code{overflow-wrap:anywhere}thead{display:none}}`;
 
-/** What the page may do: its own style and the script of its folder, requests to this address, nothing else. */
+/** The page may use its own style and the scripts of its folder, and send requests to this origin, nothing else. */
 const PAGE_POLICY = [
   "default-src 'none'",
   "script-src 'self'",
@@ -52,7 +52,7 @@ export function pageReply(html: string): ApiReply {
   };
 }
 
-/** Text as it may stand between tags and in a quoted attribute. */
+/** Escapes text for use between tags and in quoted attributes. */
 export function escapeHtml(text: string): string {
   const entities: Record<string, string> = {
     '&': '&amp;',

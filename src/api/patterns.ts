@@ -30,10 +30,10 @@ import { logTenantChange, makeTenantAudit, tenantAuditActor } from './tenant-aud
 /** Patterns that one page of a filtered list reads, some kilobytes each. A page that reaches the bound is short and has a cursor. */
 const PATTERN_SCAN_ROWS = 300;
 
-/** After every moment that a timestamp names. */
+/** Sorts after every timestamp. */
 const LAST_TIME = '~';
 
-/** What an import needs; the pattern index's client is such. */
+/** What an import needs; the pattern index's client fits. */
 interface PatternServices {
   /** null: no vector store is configured. */
   index: {
@@ -50,7 +50,7 @@ export function patternHandlers(services: PatternServices): Handlers {
   return { ...readHandlers(services), ...changeHandlers(services) };
 }
 
-/** What a retrieval of this caller searches, nearest first. */
+/** The scopes that a retrieval of this caller searches, nearest first. */
 function scopesOf(
   { deleted }: PatternServices,
   tenant: Tenant,
@@ -168,7 +168,10 @@ function changeHandlers(services: PatternServices): Pick<Handlers, 'deletePatter
   };
 }
 
-/** @throws CatalogueError `forbidden` but for the operator, `conflict` for a pattern that every start brings back */
+/**
+ * @throws CatalogueError `forbidden` for anyone but the operator, `conflict` for a pattern that every start adds
+ *   again
+ */
 function checkUniversal(main: Tables, { actor }: Tenant, patternId: string): void {
   if (actor.type !== 'static') throw new CatalogueError('forbidden', 'Universal patterns are the operator’s');
   const starters = main.get<StarterRow>(PATTERN_SETTINGS, STARTERS_ROW);

@@ -21,7 +21,7 @@ const PROFILES_PER_ORG_MAX = 100;
 /** In `main.mdb`: one row a custom profile, key `[org_id, name]`, value the whole profile. */
 export const PROFILES_TABLE = 'profiles';
 
-/** Marks in a cursor: which of the two parts of the list a name is of. */
+/** Parts of a cursor: whether a name belongs to the built-in or to the custom profiles. */
 const BUILT_IN = 0;
 const OWN = 1;
 const BUILT_IN_NAMES = Object.values(BUILT_IN_PROFILES).map(({ name }) => name);
@@ -99,7 +99,7 @@ function describeProfile({ weights, thresholds }: MonitorProfile) {
   return { weights, thresholds };
 }
 
-/** Without the fields that are there and undefined, which no JSON has, but a schema's type. */
+/** Removes fields whose value is undefined, which a schema's type allows but JSON does not. */
 function present<Name extends string>(
   numbers: { [N in Name]?: number | undefined },
 ): Partial<Record<Name, number>> {
@@ -114,15 +114,15 @@ function checkRoom(profiles: TableReader, orgId: string): void {
 }
 
 /**
- * The profile that a body's `task_profile` names. A custom one is read from storage each time: that takes microseconds
- * and is right on every thread at once.
- * @returns undefined when no profile has that name
+ * The profile that a body's `task_profile` names. A custom one is read from storage each time, which takes
+ * microseconds and is up to date on every thread.
+ * @returns undefined if no profile has that name
  */
 export function lookUpProfile(main: TableReader, orgId: string, name: string): MonitorProfile | undefined {
   return findBuiltInProfile(name) ?? main.get<MonitorProfile>(PROFILES_TABLE, [orgId, name]);
 }
 
-/** As {@link lookUpProfile}. @throws SchemaViolation when no profile has that name */
+/** Like {@link lookUpProfile}. @throws SchemaViolation if no profile has that name */
 export function findProfile(main: TableReader, orgId: string, name: string): MonitorProfile {
   const profile = lookUpProfile(main, orgId, name);
   if (profile === undefined) throw unknownProfile(name);

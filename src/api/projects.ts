@@ -24,7 +24,7 @@ import { page } from './organizations.ts';
 interface ProjectServices {
   main: Tables;
   revocations: Revocations;
-  /** Takes away what a deleted project leaves behind. */
+  /** Removes the data of a deleted project. */
   content: Pick<DeletedContent, 'remove'>;
 }
 
@@ -81,7 +81,7 @@ export function projectHandlers(services: ProjectServices): UserHandlersOf<typeo
   };
 }
 
-/** Deletes the project, revokes its keys, and removes what it leaves behind. */
+/** Deletes the project, revokes its keys, and removes its data. */
 async function deleteProject(
   { main, revocations, content }: ProjectServices,
   { user, params, request, now_ms }: Parameters<UserHandlersOf<typeof PROJECTS>['deleteProject']>[0],
@@ -101,13 +101,15 @@ async function deleteProject(
     return { org_id: project.org_id, keys_revoked: keys.length };
   });
   revocations.announce(org_id);
-  // What is not gone by then, or fails now, goes behind the answer, or with the next look at what is left.
+  // What is not removed by then, or fails now, is removed after the answer or by the next resumption.
   const { project_id } = params;
   await removeInTime(content, { org_id, project_id });
   return { body: { deleted: true, keys_revoked } };
 }
 
-/** @throws CatalogueError `not_found` for a project that is not there and for one of a foreign organization, alike */
+/**
+ * @throws CatalogueError `not_found`, the same for an unknown project and for a project of another organization
+ */
 function requireProject(
   tables: TableReader,
   user: User,

@@ -1,4 +1,6 @@
-/** What the API's checks need of a limiter, and how an answer tells of it. Server threads. */
+/**
+ * The limiter's interface for the API's checks, and the headers that report it. Server threads.
+ */
 import type { ApiReply } from '../contract/route.ts';
 
 /** One take's outcome. */
@@ -6,12 +8,12 @@ export interface RateOutcome {
   allowed: boolean;
   /** Requests left at once. */
   remaining: number;
-  /** Seconds until all of the burst is there again. */
+  /** Seconds until the full burst is available again. */
   reset_s: number;
 }
 
 export interface RateLimiter {
-  /** Takes one request out of the key's bucket. Answers at once but for a key that this thread sees first. */
+  /** Takes one request from the key's bucket. Synchronous, except for a key that is new to this thread. */
   take(key: string): RateOutcome | Promise<RateOutcome>;
 }
 

@@ -1,6 +1,6 @@
 /**
- * The API's table: every declared endpoint with its handler. A part of the product adds one line: its table bound to
- * its handlers. Server threads.
+ * The API's table: every declared endpoint with its handler. A part of the product adds one line that binds its table
+ * to its handlers. Server threads.
  */
 import { LiveHubClient } from '../../actors/live-hub/client.ts';
 import { PatternIndexClient } from '../../actors/pattern-index/client.ts';
@@ -62,38 +62,38 @@ import { runHandlers } from './runs.ts';
 import { streamHandlers } from './stream.ts';
 import { traceHandlers } from './traces.ts';
 
-/** What handlers need of the process, handed in by the composition root. */
+/** The parts of the process that handlers need, from the composition root. */
 export interface ApiServices {
   version: string;
   probes: ReadinessProbes;
-  /** How the gateway's capture is doing; absent: no gateway in this process. */
+  /** The state of the gateway's capture; absent without a gateway in this process. */
   capture?: CaptureProbe;
   /** Reaches the actors. */
   asker: Asker;
   stores: Stores;
-  /** What every request on a `bearer` endpoint passes. */
+  /** The checks of every request on a `bearer` endpoint. */
   checks: Checks;
-  /** What `/metrics` shows; absent in a process that counts nothing. */
+  /** Renders `/metrics`; absent in a process without metrics. */
   renderMetrics?: () => Promise<string>;
   /** Absent: no dashboard routes. */
   control?: ControlPlane;
   /** Absent: no findings. */
   findings?: FindingsServices;
-  /** A vector store is configured; without one retrieval finds nothing. */
+  /** Whether a vector store is configured; without one, retrieval finds nothing. */
   has_patterns?: boolean;
   /** Searches patterns on this thread; absent: the pattern index does. */
   search?: RetrieveServices['index'];
   /** null or absent: the live stream is off. */
   live?: LiveReaders | null;
-  /** Reads captures, and who may; absent: no routes for them. */
+  /** Reads captures, and knows who may; absent: no routes for them. */
   captures?: CaptureServices & { operators: Operators };
   /** The gateway of the same process; null or absent: no gateway. */
   gateway?: { port: number; is_local: boolean; is_secure?: boolean } | null;
-  /** Where people reach the service (PUBLIC_URL); null or absent: where it listens. */
+  /** The public address (PUBLIC_URL); null or absent: where it listens. */
   public_url?: string | null;
-  /** Bound of a body, also unpacked; absent: the default's. */
+  /** Largest body, before and after decompression; absent: the default. */
   max_body_bytes?: number;
-  /** Its port speaks TLS; absent: it does not. */
+  /** Whether its port uses TLS. */
   speaks_tls?: boolean;
 }
 
@@ -200,7 +200,9 @@ export function apiRoutes(services: ApiServices): ApiRoute[] {
   ];
 }
 
-/** @returns what `make` made at the first call */
+/**
+ * @returns the result of the first call of `make`
+ */
 function onDemand<T>(make: () => T): () => T {
   let made: T | undefined;
   return () => {

@@ -1,4 +1,6 @@
-/** Reads the query and the cursor of a searched list of runs out of a request. Server threads. */
+/**
+ * Reads the query and the cursor of a searched list of runs from a request. Server threads.
+ */
 import { SchemaViolation, valueViolation } from '../contract/violation.ts';
 import { readRunCursor } from '../domain/run-query/cursor.ts';
 import type { PagePlace } from '../domain/run-query/page.ts';
@@ -25,7 +27,7 @@ export function readRunQuery(q: string | null | undefined): RunQuery {
   }
 }
 
-/** A 422 about the query. @param at the word, and where it stands */
+/** A 422 about the query. @param at the faulty word, with its position */
 export function queryViolation(reason: string, q: string, at: object = {}): SchemaViolation {
   const ctx = { error: reason, ...at };
   return new SchemaViolation([
@@ -33,7 +35,7 @@ export function queryViolation(reason: string, q: string, at: object = {}): Sche
   ]);
 }
 
-/** A name that must be the same, for a parameter that stands for it. */
+/** An exact name, for a parameter with the same meaning. */
 export function wholeName(text: string): NameValue {
   return { text, is: 'whole', is_phrase: true };
 }
@@ -58,7 +60,7 @@ function instant(text: string): TimePoint {
 }
 
 /**
- * Where the last page ended; null: nowhere.
+ * The end of the last page; null without one.
  * @throws SchemaViolation for a text that is not a cursor of a list in this order
  */
 export function readRunPlace({ sort }: RunQuery, cursor: string | null | undefined): PagePlace | null {

@@ -1,6 +1,5 @@
 /**
- * Handlers of `contract/runs.ts`: each is one question to the run's actor, whose answer is sent as it is. Server
- * threads.
+ * Handlers of `contract/runs.ts`: each asks the run's actor once, and sends its answer unchanged. Server threads.
  */
 import { createHash } from 'node:crypto';
 import type { z } from 'zod';
@@ -35,7 +34,7 @@ export function runHandlers(services: {
       hidden.checkFree(tenant.org_id, body.run_id);
       const start = toStart(tenant, body);
       const profile = lookUpProfile(main, tenant.org_id, body.task_profile);
-      // Deleted since, or never there: a run that began with it answers as it did.
+      // The profile was deleted or never existed; a run that began with it still answers a repeated start.
       if (profile === undefined)
         return runs.repeatStart(start).then(toReply, (thrown: CatalogueError) => {
           throw ['not_found', 'conflict'].includes(thrown.code) ? unknownProfile(body.task_profile) : thrown;
@@ -58,7 +57,9 @@ function toReply(json: string): HandlerReply {
   return { json };
 }
 
-/** @throws SchemaViolation when the identifiers together are too long to be stored under */
+/**
+ * @throws SchemaViolation if the identifiers are together too long for a key
+ */
 export function toStart(tenant: Tenant, body: z.output<typeof runStartBody>): Omit<RunStart, 'profile'> {
   const facts: RunFacts = {
     org_id: tenant.org_id,
@@ -84,7 +85,7 @@ export function toStart(tenant: Tenant, body: z.output<typeof runStartBody>): Om
   return { facts, task, metadata, fingerprint: fingerprintOf([facts, task, metadata]) };
 }
 
-/** Two objects that differ in the order of their keys alone are the same. */
+/** Two objects that differ only in the order of their keys are equal. */
 function sortKeys(_key: string, value: unknown): unknown {
   if (typeof value !== 'object' || value === null || Array.isArray(value) || isRawNumber(value)) return value;
   return Object.fromEntries(Object.entries(value).sort(([a], [b]) => (a < b ? -1 : 1)));

@@ -51,10 +51,12 @@ function isOff(): CatalogueError {
   return new CatalogueError('unavailable', 'The live stream is off: AUTH_DB_CONN_URL is unset');
 }
 
-/** Before every event: what cannot be an id of ours leads to a `reset`. */
+/** Sorts before every event: an id that cannot be ours leads to a `reset`. */
 const NO_SUCH_ID = -1;
 
-/** @returns null for a reader that begins anew */
+/**
+ * @returns null for a reader without an id
+ */
 function readEventId(text: string): number | null {
   if (text === '') return null;
   const id = /^\d{1,16}$/.test(text) ? Number(text) : NO_SUCH_ID;
@@ -62,8 +64,8 @@ function readEventId(text: string): number | null {
 }
 
 /**
- * Looks again at what the stream was opened with: a key may be revoked, a token expires, a member leaves.
- * @returns null for the operator's own keys, which stay as long as the process
+ * Checks the stream's credential again: a key may be revoked, a token expire, a member leave.
+ * @returns null for the operator's own keys, which are valid as long as the process runs
  */
 function watchCredential(
   tenant: Tenant,
@@ -79,7 +81,7 @@ function watchCredential(
       if (principal.type === 'static') return true;
       return principal.org_id === tenant.org_id && principal.project_id === tenant.project_id;
     } catch (thrown) {
-      // What cannot be found out now is asked again.
+      // If the check is not possible now, it is repeated.
       return toCatalogueError(thrown).code !== 'unauthenticated';
     }
   };

@@ -1,7 +1,6 @@
 /**
- * Entries of the audit log for changes that come over `/v1`: what a key, an operator or a signed-in user changed in an
- * organization's patterns, findings and profiles. What an agent reports while it works is no such change. Server
- * threads.
+ * Audit log entries for changes over `/v1`: changes by a key, an operator or a signed-in user to an organization's
+ * patterns, findings and profiles. Reports of a working agent are not such changes. Server threads.
  */
 import type { ApiRequest } from '../contract/route.ts';
 import type { AuditActor, AuditEntry } from '../domain/account.ts';
@@ -10,7 +9,10 @@ import type { Tenant } from '../domain/tenant.ts';
 import { type AuditFacts, writeAudit } from '../storage/accounts/audit.ts';
 import type { Tables, TableTransaction } from '../storage/tables.ts';
 
-/** Who a request's change is logged as. To be asked before anything is awaited: a client that leaves takes its address along. */
+/**
+ * The actor of a request's change. Call it before the first await, because the address is gone when the client
+ * disconnects.
+ */
 export function tenantAuditActor({ actor }: Tenant, { address }: ApiRequest): AuditActor {
   return { type: actor.type === 'static' ? 'operator' : actor.type, id: actor.id, address };
 }
@@ -25,7 +27,7 @@ export function writeTenantAudit(
   writeAudit(tx, actor, Date.now(), { org_id: tenant.org_id, ...facts });
 }
 
-/** The entry of a change that an actor makes and writes with it. */
+/** The entry for a change that an actor makes; the actor writes the entry with it. */
 export function makeTenantAudit(
   tenant: Tenant,
   actor: AuditActor,
@@ -34,7 +36,7 @@ export function makeTenantAudit(
   return makeAuditEntry(actor, Date.now(), { org_id: tenant.org_id, ...facts });
 }
 
-/** After a change that an actor has made and stored. */
+/** Logs a change that an actor has made and stored. */
 export async function logTenantChange(
   main: Tables,
   tenant: Tenant,

@@ -1,10 +1,12 @@
-/** A request whose query holds a ticket in place of a credential (src/auth/stream-tickets.ts). Server threads. */
+/**
+ * A request whose query contains a ticket instead of a credential (src/auth/stream-tickets.ts). Server threads.
+ */
 import type { StreamTickets } from '../auth/stream-tickets.ts';
 import type { ApiRequest } from '../contract/route.ts';
 
 /**
- * @returns the request as if it had come with the credential and the tenant of its ticket; null where it has no ticket, or a
- *   credential. Rejects with CatalogueError `unauthenticated` for a ticket that is not ours or has expired
+ * @returns the request with the credential and the tenant of its ticket; null if it has no ticket, or has a
+ *   credential. Rejects with CatalogueError `unauthenticated` for an invalid or expired ticket
  */
 export function redeemTicket(
   request: ApiRequest,
@@ -14,7 +16,7 @@ export function redeemTicket(
   const query = new URLSearchParams(request.query);
   const ticket = query.get('ticket');
   if (ticket === null) return null;
-  // All of it is read now: while the client is there.
+  // Everything is read now, while the client is connected.
   const { method, path, headers, params, body, address } = request;
   return tickets.open(ticket).then(({ authorization, org_id, project_id }) => {
     query.delete('ticket');

@@ -1,5 +1,5 @@
 /**
- * Handlers of `contract/traces.ts`. They read a trace, bound it and mask its secrets before it goes anywhere else.
+ * Handlers of `contract/traces.ts`. They read a trace, bound it and mask its secrets before any other code sees it.
  * Server threads.
  */
 
@@ -26,7 +26,7 @@ import type { DeletedView } from './deleted-scopes.ts';
 import { readListPage } from './list-page.ts';
 import { makeTenantAudit, tenantAuditActor } from './tenant-audit.ts';
 
-/** Whose trace it is says the credential, not the body. */
+/** The credential determines the owner of a trace, not the body. */
 const NOT_THE_TRACE = ['org_id', 'project_id'];
 
 export function traceHandlers(services: {
@@ -36,7 +36,9 @@ export function traceHandlers(services: {
 }): HandlersOf<typeof DECLARED> {
   const { deleted } = services;
   const patternMakers = new PatternMakerClient(services.asker, services.stores.main);
-  /** @throws CatalogueError `not_found`, also for one of a deleted project */
+  /**
+   * @throws CatalogueError `not_found`, also for a trace of a deleted project
+   */
   const find = ({ org_id, project_id }: Tenant, trace_id: string): TraceRow => {
     const row = patternMakers.find(org_id, project_id, trace_id);
     if (row === undefined || (row.project_id !== null && deleted.hiddenIn(org_id).has(row.project_id)))
@@ -102,7 +104,7 @@ function readTrace(body: z.output<typeof traceBody>): { trace: Trace; style: 'le
   const { manifest, calls } = body;
   const from = manifest ?? body;
   const head = {
-    // The schema has seen to it that one of the two is there.
+    // The schema guarantees that one of the two is present.
     trace_id: from.trace_id!,
     run_id: from.run_id ?? '',
     task: from.task ?? '',

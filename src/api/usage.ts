@@ -22,7 +22,7 @@ const DAY_MS = 86_400_000;
 
 interface UsageServices {
   stores: Stores;
-  /** Waits until what other server threads have counted can be read here; absent without other server threads. */
+  /** Waits until counts of other server threads are readable here; absent without other server threads. */
   settle?: () => Promise<void>;
 }
 

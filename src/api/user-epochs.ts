@@ -1,6 +1,6 @@
 /**
- * Tells all server threads that a user changed something: what a thread remembers of that user is then stale. A user has
- * one of a fixed number of counters, shared with others: at worst something fresh is looked up again. Any thread.
+ * Signals to all server threads that a user changed something, which invalidates their caches for that user. There is
+ * a fixed number of counters, which users share: a collision only causes another look-up. Any thread.
  */
 import { hash } from 'node:crypto';
 

@@ -25,7 +25,7 @@ import type { UserEpochs } from './user-epochs.ts';
 interface UserGuard {
   checks: Checks;
   main: Tables;
-  /** Told of each change a user makes. */
+  /** Informed of each change that a user makes. */
   epochs: UserEpochs;
   clock?: Clock;
 }
@@ -50,7 +50,7 @@ export function guardUser({ endpoint, handler }: BoundUserEndpoint, guard: UserG
       const now_ms = clock.wallMs();
       const { identity } = principal;
       const user = await signIn(main, identity, { address: request.address, nowMs: now_ms });
-      // A token may say that the address is not proven without naming it.
+      // A token may state that the address is not verified without containing it.
       const email_verified = user.email_verified && identity.email_verified;
       try {
         const { params, query, body } = checked as { params: never; query: never; body: never };
@@ -61,7 +61,7 @@ export function guardUser({ endpoint, handler }: BoundUserEndpoint, guard: UserG
       }
     } catch (thrown) {
       const error = thrown instanceof SchemaViolation ? thrown : toCatalogueError(thrown);
-      // A failure of ours is reported and rendered further out.
+      // Internal failures are reported and rendered by the caller.
       if (error instanceof CatalogueError && error.status >= 500) throw new FailedCall(error, rateHeaders);
       return withHeaders(renderError(error), rateHeaders);
     }
@@ -70,8 +70,8 @@ export function guardUser({ endpoint, handler }: BoundUserEndpoint, guard: UserG
 }
 
 /**
- * The user of an identity. The first time makes the record and a personal organization that the user owns; later ones
- * take over an address that has changed at the provider.
+ * The user of an identity. The first request creates the record and a personal organization that the user owns; later
+ * ones adopt an address that has changed at the provider.
  */
 async function signIn(
   main: Tables,
@@ -82,7 +82,7 @@ async function signIn(
   const id = findUserId(main, identity, nowMs);
   const known = id === undefined ? undefined : getUser(main, id);
   if (known !== undefined && !saysNews(known, identity)) return known;
-  // A user without an address could not be recognised or invited. The token of a known user need not repeat it.
+  // A user without an address could not be recognized or invited. Later tokens of a known user need not repeat it.
   if (known === undefined && email === null)
     throw new CatalogueError('unauthenticated', 'The first sign-in needs a token with an e-mail address');
   return main.transact((tx) => {
@@ -106,7 +106,7 @@ async function signIn(
   });
 }
 
-/** A token without an address says nothing of it: what an earlier one said goes on counting. */
+/** A token without an address gives no information about it: the earlier one stays valid. */
 function saysNews(user: User, { email, email_verified }: UserIdentity): boolean {
   return email !== null && (email !== user.email || email_verified !== user.email_verified);
 }
