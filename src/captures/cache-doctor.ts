@@ -1,12 +1,10 @@
 /**
- * Tells for each turn how it used the provider's prompt cache, and why it read less than it could have. Pure except for its
- * source; capture reader and command line.
- *
- * What a turn could have read is what the provider said that it had cached for the turn before: what it read and wrote
- * then. A cause is named only where the bytes of both requests or their times prove it.
- *
+ * Determines how each turn used the provider's prompt cache, and why it read less than it could have. Pure except for
+ * its source; capture reader and command line.
+ * A turn could have read what the provider reported as cached for the previous turn: what that turn read and wrote. A
+ * cause is named only if the bytes of both requests or their times prove it.
  * Memory: the prompts of the last turns, at most KEPT_CHARS characters, and the tools and system prompts of the last
- * agents, as many again.
+ * agents, the same again.
  */
 
 import {
@@ -35,19 +33,19 @@ import {
 
 /** Characters of prompts in memory. */
 const KEPT_CHARS = 32 << 20;
-/** Providers cache no shorter prompt; some models have a larger least length. */
+/** Providers cache no shorter prompt; some models have a higher minimum. */
 const LEAST_TOKENS = 1_024;
 const LEAST_TOKENS_MOST = 4_096;
 /** OpenAI caches in steps of this many tokens. */
 const STEP_TOKENS = 128;
-/** Blocks that Anthropic looks back from a cache point. */
+/** Number of blocks that Anthropic checks before a cache point. */
 const LOOK_BACK_BLOCKS = 20;
 const MINUTE_MS = 60_000;
-/** Tools and characters that name an agent. */
+/** Number of tools and characters in an agent's description. */
 const NAMED_TOOLS = 4;
 const NAME_CHARS = 60;
 
-/** How long an entry surely lives after its last use, and how long at most. */
+/** The certain and the longest lifetime of an entry after its last use. */
 interface Lifetime {
   least_ms: number;
   most_ms: number;
@@ -60,7 +58,7 @@ interface SeenPrompt {
   prompt: Prompt;
   /** Tokens of the whole prompt; null: not known. */
   tokens: number | null;
-  /** Tokens up to its last cache point, as the provider counted; null: it said nothing of its cache. */
+  /** Tokens up to its last cache point, as counted by the provider; null if it reported nothing about its cache. */
   cached_tokens: number | null;
   lifetime: Lifetime;
   started_ms: number;
@@ -92,8 +90,8 @@ export class CacheDoctor {
   }
 
   /**
-   * Looks at the turns of a run; exchanges that are no answered turns of an upstream are left out.
-   * @param part the part of the source that holds the run
+   * Examines the turns of a run; exchanges that are not answered turns of an upstream are skipped.
+   * @param part the part of the source that contains the run
    */
   *examineRun(runId: string, part: ExchangeSource = this.#source): Generator<CacheLook> {
     for (const step of readRun(part, runId)) {
@@ -103,8 +101,8 @@ export class CacheDoctor {
   }
 
   /**
-   * Looks at the next exchange of a run.
-   * @returns null for an exchange that is no answered turn of an upstream, or whose request cannot be read
+   * Examines the next exchange of a run.
+   * @returns null for an exchange that is not an answered turn of an upstream, or whose request is not readable
    */
   examine({ record, turn, follows }: RunStep): CacheLook | null {
     if (record.run_id !== this.#run) {
@@ -113,7 +111,7 @@ export class CacheDoctor {
     }
     const before = follows === null ? undefined : this.#turns.get(follows);
     if (turn === null || record.served_by === 'student' || hasFailed(record)) {
-      // The provider has cached nothing new: the next turn compares with the one before.
+      // The provider has cached nothing new: the next turn is compared with the previous one.
       if (before !== undefined) this.#turns.set(record.id, before, 1);
       return null;
     }
@@ -136,7 +134,10 @@ export class CacheDoctor {
     return look;
   }
 
-  /** The agent's last turn in this run, if the prompt has most of its messages: the client rewrote an earlier one. */
+  /**
+   * The agent's last turn in this run, if the prompt has most of its messages, because the client rewrote an earlier
+   * one.
+   */
   #findRewritten(agent: string | null, { parts }: Prompt): SeenPrompt | undefined {
     const id = agent === null ? undefined : this.#lastOfAgent.get(agent);
     const last = id === undefined ? undefined : this.#turns.get(id);
@@ -153,7 +154,7 @@ export class CacheDoctor {
     if (before === undefined || before.tokens === null || before.started_ms > now.started_ms) return null;
     const parts = cachedParts(before.prompt);
     if (parts.length === 0 || !areAlike(before.prompt.parts, now.prompt.parts.filter(isHead))) return null;
-    // The provider counts no single parts: the tokens of a part are its share of the characters of this prompt.
+    // The provider does not count parts: the tokens of a part are estimated by its share of the prompt's characters.
     const share = countChars(parts) / Math.max(1, countChars(now.prompt.parts));
     const tokens = Math.round(share * (now.tokens ?? before.tokens));
     return { before, parts, tokens, is_estimate: true };
@@ -200,7 +201,7 @@ export class CacheDoctor {
   }
 }
 
-/** Servers that speak Anthropic's format but cache without cache points: what they read shows it. */
+/** Servers that use Anthropic's format but cache without cache points, as their reads show. */
 function cachesByItself(prompt: Prompt, usage: TokenUsage, before: SeenPrompt | undefined): boolean {
   if (prompt.caching === 'automatic' || lastCachePoint(prompt) !== undefined) return false;
   return (usage.cache_read_tokens ?? 0) > 0 || before?.prompt.caching === 'automatic';
@@ -223,7 +224,7 @@ function seePrompt(record: ExchangeRecord, prompt: Prompt, usage: TokenUsage): S
   };
 }
 
-/** Anthropic: 5 minutes, or an hour where asked for. OpenAI: 5 to 60 minutes. Others do not say. */
+/** Anthropic: 5 minutes, or an hour if requested. OpenAI: 5 to 60 minutes. Others do not document it. */
 function lifetimeOf(prompt: Prompt, { cache_write_1h_tokens }: TokenUsage): Lifetime {
   if (prompt.caching === 'automatic') return { least_ms: 5 * MINUTE_MS, most_ms: 60 * MINUTE_MS };
   const isLong = (cache_write_1h_tokens ?? 0) > 0 || lastCachePoint(prompt)?.ttl === '1h';
@@ -273,7 +274,9 @@ function isHead({ place }: PromptPart): boolean {
   return place === 'tool' || place === 'system';
 }
 
-/** Requests with the same tools by name, or, without tools, with the same beginning; null: nothing to tell it by. */
+/**
+ * Identifies requests with the same tool names or, without tools, with the same beginning; null if neither exists.
+ */
 function nameAgent({ provider, path, model }: ExchangeRecord, { parts }: Prompt): string | null {
   const tools = parts.filter(({ place }) => place === 'tool').map(({ label }) => label);
   const system = parts.find(({ place }) => place === 'system')?.text ?? '';
@@ -294,7 +297,7 @@ function describeAgent({ parts }: Prompt): string {
   return `${countOf(tools.length, 'tool')}: ${tools.slice(0, NAMED_TOOLS).join(', ')}${more}`;
 }
 
-/** Whether at least half of the text is the same, so that the one is a later form of the other. */
+/** Whether at least half of the text is equal, so that one is a later version of the other. */
 function areAlike(before: readonly PromptPart[], after: readonly PromptPart[]): boolean {
   const [a, b] = [before, after].map((parts) =>
     parts

@@ -1,8 +1,8 @@
 /**
- * What is left of the limits of each credential, when it runs out at the present pace, and which runs used it. From the answers
- * of the last hours. Pure except for its source; capture reader and command line.
- *
- * Bounds: LOOKED_EXCHANGES of the newest exchanges, LOOKED_CREDENTIALS credentials, and of each one answer in SAMPLE_MS.
+ * The remaining limits of each credential, when they run out at the present rate, and which runs used them, from the
+ * answers of the last hours. Pure except for its source; capture reader and command line.
+ * Bounds: LOOKED_EXCHANGES of the newest exchanges, LOOKED_CREDENTIALS credentials, and one answer per SAMPLE_MS for
+ * each.
  */
 
 import { type LimitReading, readLimits } from '../domain/provider-limits.ts';
@@ -10,20 +10,20 @@ import type { ExchangeSource, ListedExchange } from './exchange-source.ts';
 
 const LOOKED_EXCHANGES = 20_000;
 const LOOKED_CREDENTIALS = 64;
-/** A reading that is older says nothing of today. */
+/** Older readings are out of date. */
 const LOOKED_MS = 24 * 3_600_000;
-/** The pace is that of this span. */
+/** The period over which the rate is measured. */
 const PACE_MS = 3_600_000;
 const SAMPLE_MS = 300_000;
-/** A limit that resets sooner refills all the time: no pace can be told. */
+/** A limit that resets sooner is refilled constantly, so no rate can be derived. */
 const LEAST_WINDOW_MS = 600_000;
-/** Readings of one window tell the same reset, but for rounding. */
+/** Readings of one window report the same reset time, except for rounding. */
 const SAME_RESET_MS = 60_000;
 const NAMED_RUNS = 5;
 
 /** One limit of one credential. */
 export interface LimitAhead {
-  /** The credential's sign, as exchange records have it. */
+  /** The credential's fingerprint, as in exchange records. */
   credential: string;
   provider: string;
   name: string;
@@ -34,7 +34,7 @@ export interface LimitAhead {
   resets_at: string | null;
   /** When the provider said so. */
   read_at: string;
-  /** When it is used up at the pace of the last hour; null: not before it resets, or the pace is not known. */
+  /** When it is used up at the rate of the last hour; null: not before it resets, or the rate is unknown. */
   runs_out_at: string | null;
   /** Runs with the most tokens by this credential in the last 24 hours. */
   runs: { run_id: string; tokens: number }[];
@@ -43,7 +43,7 @@ export interface LimitAhead {
 /** All limits, the most used first. */
 interface LimitsReport {
   limits: LimitAhead[];
-  /** false: there were more exchanges or credentials than were looked at. */
+  /** false: there were more exchanges or credentials than the bounds allow. */
   is_whole: boolean;
 }
 
@@ -56,7 +56,9 @@ interface Client {
   tokens: Map<string, number>;
 }
 
-/** @param nowMs no older than the newest exchange */
+/**
+ * @param nowMs not earlier than the newest exchange
+ */
 export function tellLimits(source: ExchangeSource, lastId: number, nowMs: number): LimitsReport {
   const { clients, is_whole } = collect(source, lastId, nowMs);
   const limits = clients.flatMap((client) => readClient(source, client));
@@ -141,7 +143,7 @@ function readClient(source: ExchangeSource, client: Client): LimitAhead[] {
   });
 }
 
-/** When the limit is used up, going on as in the last hour. @param list the newest first */
+/** When the limit is used up at the rate of the last hour. @param list newest first */
 function foretell(list: readonly (LimitReading & { at_ms: number })[]): number | null {
   const now = list[0]!;
   const { resets_at_ms: resets, used_share: used } = now;

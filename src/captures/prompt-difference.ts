@@ -1,12 +1,14 @@
-/** Finds where two prompts part, and why. Pure; capture reader and command line. */
+/**
+ * Finds the first difference between two prompts, and its cause. Pure; capture reader and command line.
+ */
 
 import type { MissCause, PromptDifference } from '../domain/cache-miss.ts';
 import type { PromptPart } from '../providers/prompt-parts.ts';
 import { canonicalJson, parseExact } from '../std/exact-json.ts';
 
-/** Characters that are shown before and after the place where two texts part. */
+/** Characters that are shown before and after the first difference of two texts. */
 const SHOWN_CHARS = 60;
-/** Characters on both sides of that place in which a time or an id is looked for. */
+/** Characters around that place in which a time or an id is searched. */
 const NEAR_CHARS = 48;
 
 const MONTHS =
@@ -83,7 +85,7 @@ function nameCause(
   return isShorter(earlier, later) ? 'history_shortened' : 'history_changed';
 }
 
-/** Whether both are the same JSON but for the order of its keys. */
+/** Whether both are the same JSON except for the order of its keys. */
 function hasOtherKeys(before: string, after: string): boolean {
   if (before.length !== after.length || !/[[{]/.test(before[0] ?? '')) return false;
   try {

@@ -1,9 +1,8 @@
 /**
- * Full-text matches for the query of one page of the run list: which runs hold a text, and where it stands. Words are known from
- * the index. Whether the words of a phrase stand side by side is known after a run's texts were read. Pure except for its sources;
- * capture reader.
- *
- * Memory: what was found for the texts of one query, and the places in the runs that were read.
+ * Full-text matches for the query of one page of the run list: which runs contain a text, and where. The index knows
+ * words. Whether the words of a phrase are adjacent is known only after a run's texts were read. Pure except for its
+ * sources; capture reader.
+ * Memory: the matches for the texts of one query, and the places in the runs that were read.
  */
 import type { FoundText, SearchedExchanges } from '../domain/placed-text.ts';
 import type { Verdict } from '../domain/run-query/match.ts';
@@ -15,9 +14,9 @@ import { HitReader } from './text-hits.ts';
 
 /** The runs that hold a text. */
 export interface RunsWithText {
-  /** null: that is not known before its texts are read. */
+  /** null: unknown before its texts are read. */
   test(runId: string): Verdict;
-  /** Reads the texts of a run. @returns where the text stands; null: nowhere */
+  /** Reads the texts of a run. @returns the place of the text; null if it is absent */
   read(runId: string): FoundText | null;
 }
 
@@ -31,28 +30,30 @@ export class RunTexts {
     this.#search = search;
   }
 
-  /** Begins a page: what was found before is forgotten. */
+  /** Begins a page: drops earlier matches. */
   begin(): void {
     this.#found = [];
     this.#search.refresh();
   }
 
-  /** @returns null: the text has no word that an index could have */
+  /**
+   * @returns null if the text has no word that an index could contain
+   */
   find({ text, is_phrase }: NameValue): RunsWithText | null {
     try {
-      // What stands in one word of a query is searched side by side in any case.
+      // The parts of one word in a query must be adjacent in any case.
       const query = parseTextQuery(is_phrase ? `"${text.replaceAll('"', ' ')}"` : text);
       const found = new FoundRuns(this.#source, this.#search.find(query));
       this.#found.push(found);
       return found;
     } catch (thrown) {
-      // It may still stand in what the list knows.
+      // The list's own data may still contain it.
       if (thrown instanceof TextQueryError) return null;
       throw thrown;
     }
   }
 
-  /** Where the texts of the query stand in a run. @param hasTime whether more may be read */
+  /** The places of the query's texts in a run. @param hasTime whether more may be read */
   placesIn(runId: string, hasTime: () => boolean): FoundText[] {
     const places: FoundText[] = [];
     for (const found of this.#found) {
@@ -64,7 +65,7 @@ export class RunTexts {
     return places;
   }
 
-  /** What the query has looked through; null: it has no text. @param lastId of what is stored */
+  /** The range that the query has searched; null if it has no text. @param lastId last stored exchange */
   searched(firstId: number, lastId: number): SearchedExchanges | null {
     const missing = this.#found[0]?.missing;
     return missing === undefined ? null : { not_searched: missing.count(firstId, lastId), cut: missing.cut };
