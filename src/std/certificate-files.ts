@@ -12,11 +12,11 @@ export interface CertificateFacts {
   /** Milliseconds since the epoch. */
   valid_from_ms: number;
   valid_to_ms: number;
-  /** Other users of the machine may read or change the key. */
+  /** Other users of the machine can read or change the key. */
   is_key_open: boolean;
 }
 
-/** What is wrong with one of the two files, in one line that shows nothing of what it holds. */
+/** The fault of one of the two files, in one line that reveals no content. */
 export class CertificateError extends Error {
   readonly file: 'cert' | 'key';
 
@@ -28,11 +28,13 @@ export class CertificateError extends Error {
 }
 
 const FILE_BYTES_MAX = 1 << 20;
-/** A group may read, as mounted secrets have it. */
+/** A group may read the key, as for mounted secrets. */
 const OPEN_RIGHTS = 0o037;
 const PEM_CERTIFICATE = /-----BEGIN CERTIFICATE-----[^-]+-----END CERTIFICATE-----/g;
 
-/** @throws CertificateError when a server could not show the certificate and prove it with the key */
+/**
+ * @throws CertificateError if a server could not use the certificate with the key
+ */
 export function checkCertificate(files: CertificateFiles): CertificateFacts {
   const { bytes: chain } = readFile(files.cert, 'cert');
   const texts = chain.toString('latin1').match(PEM_CERTIFICATE) ?? [];
@@ -50,7 +52,7 @@ export function checkCertificate(files: CertificateFiles): CertificateFacts {
   };
 }
 
-/** Changes whenever one of the files is written or replaced; '' while one of them is not there. */
+/** Changes whenever one of the files is written or replaced; '' while one of them is missing. */
 export function markFiles(files: CertificateFiles): string {
   try {
     return [files.cert, files.key]

@@ -3,18 +3,18 @@
  * Any thread; monotonic readings of one process compare across its threads.
  */
 
-/** Where code that decides by time reads it from. */
+/** The clock for code that depends on time. */
 export interface Clock {
   /** Milliseconds since the Unix epoch; may jump. */
   wallMs(): number;
-  /** Milliseconds since some fixed moment, with fractions; never goes back; the same moment in every thread. */
+  /** Milliseconds since an arbitrary time, with fractions; monotonic, and the same in every thread. */
   monotonicMs(): number;
 }
 
-/** Reading both clocks takes less than this, unless the thread was put aside between. */
+/** Reading both clocks takes less than this, unless the thread is interrupted in between. */
 const SAME_MOMENT_MS = 0.02;
 
-/** What `process.hrtime` shows when `performance.now` shows 0. */
+/** The value of `process.hrtime` when `performance.now` is 0. */
 function readOriginMs(): number {
   let origin = 0;
   let least = Number.POSITIVE_INFINITY;
@@ -29,7 +29,10 @@ function readOriginMs(): number {
   return origin;
 }
 
-/** `performance.now` reads the clock of `process.hrtime` in a third of its time, from a zero of each thread's own. */
+/**
+ * `performance.now` reads the clock of `process.hrtime` in a third of its time, but with a different zero in each
+ * thread.
+ */
 const ORIGIN_MS = readOriginMs();
 
 /** The machine's clock. */
@@ -38,7 +41,7 @@ export const systemClock: Clock = {
   monotonicMs: () => ORIGIN_MS + performance.now(),
 };
 
-/** A clock that stands still until it is moved. */
+/** A clock that only moves when it is told to. */
 interface ManualClock extends Clock {
   /** Moves both readings forward by `ms` (≥ 0). */
   advance(ms: number): void;

@@ -1,6 +1,6 @@
 /** Numbers of things in sentences. Any thread. */
 
-/** `1 run`, `2,000 runs`; of nouns that take an s. */
+/** `1 run`, `2,000 runs`; for nouns with a plural in s. */
 export function countOf(n: number, noun: string): string {
   return `${n.toLocaleString('en-US')} ${noun}${n === 1 ? '' : 's'}`;
 }

@@ -86,7 +86,7 @@ export class Sealer {
   #salt = Buffer.alloc(0);
   #own: KeyObject | null = null;
   #number = 0;
-  /** What was opened last was mostly sealed by the same one. */
+  /** The next value to open was usually sealed with the same salt. */
   #lastSalt = Buffer.alloc(SALT_BYTES);
   #last: KeyObject | null = null;
   readonly #nonce = Buffer.alloc(SALT_BYTES);
@@ -155,7 +155,7 @@ export class Sealer {
     return createSecretKey(Buffer.from(hkdfSync('sha256', this.#key, salt, 'understudy 1', DATA_KEY_BYTES)));
   }
 
-  /** The number in the last four bytes; the salt has gone into the key. */
+  /** The nonce is the number in its last four bytes; the salt is part of the key. */
   #nonceOf(sealed: Buffer): Buffer {
     sealed.copy(this.#nonce, 8, SALT_BYTES, HEAD_BYTES);
     return this.#nonce;

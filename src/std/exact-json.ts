@@ -1,10 +1,10 @@
 /**
  * JSON whose numbers keep their digits. `JSON.parse` turns 2512292042121000001 into 2512292042121000000; `parseExact`
- * gives such a number as a raw number, a frozen object that `JSON.stringify` writes as it was read.
- * Pure; any thread. A raw number loses what it is when it is cloned to another thread: send text, parse it there.
+ * returns such a number as a raw number, a frozen object that `JSON.stringify` writes unchanged. Pure; any thread. A
+ * raw number loses its type when it is cloned to another thread: send the text and parse it there.
  */
 
-/** A number whose digits a double does not print: `rawJSON` is its text. Made by `parseExact` alone. */
+/** A number that a double would print differently: `rawJSON` is its text. Only `parseExact` makes it. */
 export interface RawNumber {
   readonly rawJSON: string;
 }
@@ -14,28 +14,33 @@ interface SourceJson {
   isRawJSON: ((value: unknown) => boolean) | undefined;
 }
 
-// TypeScript does not know these functions yet; Node has them since 22.
+// TypeScript does not declare these functions yet; Node has them since 22.
 const json = JSON as unknown as SourceJson;
 
-/** A number that may be unusual, in a string or outside. Most events of a stream have none, and this finds out fastest. */
+/**
+ * Matches a number that may be unusual, inside or outside of strings. Most events of a stream have none, and this is
+ * the fastest check.
+ */
 const MAY_BE_UNUSUAL = /(?:^|[:,[])[ \t\r\n]*-?(?:\d{16}|\d+\.\d|\d+[eE]|0[.eE])|-0[\s,\]}]|-0$/;
 
-/** Texts up to this length are looked through with it first. */
+/** Texts up to this length are checked with it first. */
 const SHORT_TEXT = 4_096;
 
 /** A JSON number, and nothing else. */
 const NUMBER = /^-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?$/;
 
-/** A decimal of so many digits prints as it was read. */
+/** Decimals with this many digits print unchanged. */
 const EXACT_DIGITS = 15;
 
-/** Marks the place of a number in the text that `JSON.parse` sees. Drawn at the start, so that no text can hold it. */
+/**
+ * Marks the place of a number in the text for `JSON.parse`. Random for each process, so that no text can contain it.
+ */
 const MARK = `#${Math.random().toString(36).slice(2, 13)} `;
 
 /**
- * Parses JSON. Where a text holds unusual numbers, `JSON.parse` gets strings in their places, and they are put back into
- * what it returns: its reviver would be called for each value, which takes several times as long.
- * @returns what `JSON.parse` returns, with a {@link RawNumber} for each number that a double prints in another way
+ * Parses JSON. Unusual numbers are replaced by strings before `JSON.parse`, and restored in its result, because a
+ * reviver would be called for each value and take several times as long.
+ * @returns the result of `JSON.parse`, with a {@link RawNumber} for each number that a double would print differently
  * @throws SyntaxError
  */
 export function parseExact(text: string, bound?: NumberBound): unknown {
@@ -46,7 +51,7 @@ export function parseExact(text: string, bound?: NumberBound): unknown {
   const places = findUnusualNumbers(text, bound);
   if (places.length === 0) return JSON.parse(text);
   const numbers: RawNumber[] = [];
-  // A list to join: a text that grows by hundreds of thousands of marks takes twice as long.
+  // A list that is joined at the end: a text that grows by hundreds of thousands of marks takes twice as long.
   const pieces: string[] = [];
   let from = 0;
   for (let i = 0; i < places.length; i += 2) {
@@ -59,14 +64,14 @@ export function parseExact(text: string, bound?: NumberBound): unknown {
   return putBack(JSON.parse(pieces.join('"')), numbers);
 }
 
-/** How many unusual numbers a text may hold: each costs some twenty times as much as another number. */
+/** Most unusual numbers in a text: each costs some twenty times as much as another number. */
 export interface NumberBound {
   most: number;
-  /** Throws. Is called with the offset behind the first number beyond the bound. */
+  /** Must throw. Called with the offset after the first number beyond the bound. */
   refuse: (offset: number) => never;
 }
 
-/** Start and end of each number, outside strings, that a double prints in another way. */
+/** Start and end of each number, outside strings, that a double would print differently. */
 function findUnusualNumbers(text: string, bound?: NumberBound): number[] {
   const places: number[] = [];
   const { length } = text;
@@ -83,8 +88,8 @@ function findUnusualNumbers(text: string, bound?: NumberBound): number[] {
 }
 
 /**
- * @param places takes the number, if it is an unusual one that stands where a value may
- * @returns where it ends
+ * @param places receives the number, if it is unusual and at a position where a value is allowed
+ * @returns the end of the number
  */
 function skipNumber(text: string, start: number, places: number[]): number {
   let end = start;
@@ -111,7 +116,7 @@ function isTiny(text: string, start: number): boolean {
   return text.startsWith('0.000000', text.charCodeAt(start) === 0x2d ? start + 1 : start);
 }
 
-/** Whether a value may stand there: else the text is no JSON, which `JSON.parse` is to find. */
+/** Whether a value is allowed there; otherwise the text is not JSON, which `JSON.parse` reports. */
 function isValue(text: string, start: number, end: number): boolean {
   let before = start - 1;
   while (isSpace(text.charCodeAt(before))) before -= 1;
@@ -127,10 +132,10 @@ function isSpace(code: number): boolean {
   return code === 0x20 || code === 0x0a || code === 0x0d || code === 0x09;
 }
 
-/** A string up to this length is looked through here: a call of `indexOf` takes longer. */
+/** Shorter strings are scanned in JavaScript, because a call of `indexOf` takes longer. */
 const SHORT_STRING = 32;
 
-/** Behind the quote that ends the string; the text's end where none does. */
+/** The position after the quote that ends the string; the end of the text without one. */
 function endOfString(text: string, quote: number): number {
   const near = Math.min(quote + SHORT_STRING, text.length);
   let at = quote + 1;
@@ -148,8 +153,8 @@ function endOfString(text: string, quote: number): number {
 }
 
 /**
- * The value with the numbers at their marks, in place. Walks with a list, since JSON may be deeper than the stack, and only
- * until all are found: most stand at the top, as `"top_p": 1.0`.
+ * Restores the numbers at their marks, in place. Uses its own stack, because JSON may be deeper than the call stack,
+ * and stops when all are found, because most are at the top, like `"top_p": 1.0`.
  */
 function putBack(value: unknown, numbers: readonly RawNumber[]): unknown {
   const find = (text: string): RawNumber | undefined =>
@@ -168,19 +173,19 @@ function putBack(value: unknown, numbers: readonly RawNumber[]): unknown {
     }
   };
   for (let value = open.pop(); value !== undefined && left > 0; value = open.pop()) {
-    // `for in` makes a text of each index.
+    // `for in` would make a string of each index.
     if (Array.isArray(value)) for (let at = 0; at < value.length; at += 1) look(value as never, at);
     else for (const name in value as object) look(value as never, name);
   }
   return value;
 }
 
-/** A number that a double may round: of many digits, or with an exponent. */
+/** A number that a double may round: many digits, or an exponent. */
 const LONG_NUMBER = /(?:^|[:,[])[ \t\r\n]*-?(?:[\d.]{16}|[\d.]+[eE])/;
 
 /**
- * As {@link parseExact} where the text holds a number that a double may round; otherwise as `JSON.parse`, which is ten times
- * as fast. Then `1.0` is 1.
+ * Like {@link parseExact} if the text contains a number that a double may round; otherwise like `JSON.parse`, which
+ * is ten times as fast. Then `1.0` is 1.
  * @throws SyntaxError
  */
 export function parseUnrounded(text: string, bound?: NumberBound): unknown {
@@ -192,26 +197,29 @@ export function isRawNumber(value: unknown): value is RawNumber {
   return json.isRawJSON?.(value) === true;
 }
 
-/** The number with this text, as `parseExact` would give it. */
+/** The number with this text, as `parseExact` would return it. */
 export function exactNumber(text: string): number | RawNumber {
   const value = Number(text);
   return String(value) === text ? value : (json.rawJSON?.(text) ?? value);
 }
 
-/** The digits of a number or raw number as they were read; null for any other value. */
+/** The original digits of a number or raw number; null for any other value. */
 export function digitsOf(value: unknown): string | null {
   if (typeof value === 'number') return String(value);
   return isRawNumber(value) ? value.rawJSON : null;
 }
 
-/** The number as a double, rounded where it must be; null for any other value. For arithmetic, never for identity. */
+/**
+ * The number as a double, rounded if necessary; null for any other value. For arithmetic, never for comparing
+ * identity.
+ */
 export function roundedNumber(value: unknown): number | null {
   if (typeof value === 'number') return value;
   return isRawNumber(value) ? Number(value.rawJSON) : null;
 }
 
 /**
- * One text for all ways to write a number: `1.0`, `1` and `10e-1` give the same, `…001` and `…002` never do.
+ * A canonical text for a number: `1.0`, `1` and `10e-1` give the same text, `…001` and `…002` never do.
  * @param text a JSON number
  */
 export function canonicalNumber(text: string): string {
@@ -225,7 +233,9 @@ export function canonicalNumber(text: string): string {
   return power === 0n ? `${sign}${digits}` : `${sign}${digits}e${power}`;
 }
 
-/** As `String` of the number where a double holds it, so that `1.0` is `1`; its canonical text otherwise. */
+/**
+ * The same as `String` for a number that is exact as a double, so that `1.0` is `1`; otherwise its canonical text.
+ */
 export function numberName(text: string): string {
   const canonical = canonicalNumber(text);
   const rounded = String(Number(text));
@@ -233,8 +243,8 @@ export function numberName(text: string): string {
 }
 
 /**
- * One text for all ways to write a value: keys in order, numbers by their digits, no white space.
- * @param value what `parseExact` returned; nested no deeper than the stack allows
+ * A canonical text for a value: sorted keys, numbers by their digits, no white space.
+ * @param value the result of `parseExact`, not nested deeper than the stack allows
  */
 export function canonicalJson(value: unknown): string {
   const digits = digitsOf(value);

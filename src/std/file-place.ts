@@ -1,6 +1,6 @@
 /**
- * Says what is wrong with a place in the file system, and names the place. The system only says `ENOTDIR` of the whole path,
- * and not which part of it is no folder. Any thread.
+ * Describes errors of the file system with the path that caused them. The system only reports `ENOTDIR` for the whole
+ * path, not the part that is not a folder. Any thread.
  */
 import { accessSync, existsSync, constants as fileConstants, statfsSync, statSync } from 'node:fs';
 import { constants } from 'node:os';
@@ -8,8 +8,8 @@ import { dirname, resolve } from 'node:path';
 import { getSystemErrorMap } from 'node:util';
 
 /**
- * Whether something has that path.
- * @throws Error of the file system where it cannot be seen: it would be told as missing, and may be there
+ * Whether the path exists.
+ * @throws Error of the file system if that is unknown: otherwise an existing path could be reported as missing
  */
 export function isThere(path: string): boolean {
   try {
@@ -21,7 +21,7 @@ export function isThere(path: string): boolean {
   }
 }
 
-/** What was to be done, by the name of the call; opening may be either. */
+/** The failed action, by the name of the system call; opening may be for either. */
 const DEEDS: Readonly<Record<string, string>> = {
   mkdir: 'make',
   scandir: 'list',
@@ -37,8 +37,8 @@ const DEEDS: Readonly<Record<string, string>> = {
 };
 
 /**
- * Names the place in an error that names none, as those of writes and of LMDB, which tells a number besides words, or words
- * alone. Any other error stays as it is.
+ * Adds the path to an error that lacks it, such as errors of writes and of LMDB (which have a number and a text, or
+ * only a text). Other errors stay unchanged.
  * @returns the same error
  */
 export function namePlace<Thrown>(thrown: Thrown, path: string): Thrown {
@@ -51,18 +51,18 @@ export function namePlace<Thrown>(thrown: Thrown, path: string): Thrown {
   return Object.assign(thrown, { code: isShortWrite ? 'ENOSPC' : known, path });
 }
 
-/** A file system with less is full: what LMDB could not write whole, it has filled. */
+/** A file system with less free space counts as full: LMDB has filled it with an incomplete write. */
 const ROOM_BYTES = 64 << 10;
 
 /** LMDB writes some of its pages with every commit. */
 const COMMIT_BYTES = 1 << 20;
 
 /**
- * Refuses a transaction of LMDB for which the disk has no room, before it is begun. Not only because it would fail: lmdb 3.5.6
- * words that failure into a buffer that is too small (`last_error` in mdb.c's mdb_page_flush has 100 bytes, and 119 are written),
- * and what lies behind it in memory ends the process some time later.
- * @param bytes that it stores, about
- * @throws Error ENOSPC, as the system's own
+ * Refuses an LMDB transaction for which the disk has no space, before it begins. Such a transaction would not only
+ * fail: lmdb 3.5.6 formats the error into a buffer that is too small (`last_error` in mdb.c's mdb_page_flush has 100
+ * bytes, and 119 are written), and the corrupted memory ends the process some time later.
+ * @param bytes approximate size of the stored data
+ * @throws Error ENOSPC, like the system's own
  */
 export function refuseWithoutRoom(path: string, bytes: number): void {
   let room: number;
@@ -79,7 +79,7 @@ export function refuseWithoutRoom(path: string, bytes: number): void {
 }
 
 /**
- * Why a folder takes no writes now, without its name; null when it takes some. Asks the system, and writes nothing.
+ * Why a folder cannot be written now, without its name; null if it can. Asks the system, and writes nothing.
  * @param folder of a database
  */
 export function findWriteFault(folder: string): string | null {
@@ -93,7 +93,7 @@ export function findWriteFault(folder: string): string | null {
   }
 }
 
-/** LMDB calls a write an I/O error when less was taken than it gave, as a disk does that is full by then. */
+/** LMDB reports an I/O error if less was written than requested, as on a disk that has become full. */
 function hasNoRoom(path: string): boolean {
   try {
     const { bavail, bsize } = statfsSync(dirname(path));
@@ -103,7 +103,7 @@ function hasNoRoom(path: string): boolean {
   }
 }
 
-/** What LMDB says of a copy that fails, for which it tells no number. */
+/** LMDB's messages for a failed copy, for which it gives no number. */
 const FAILED_COPIES = new Map([
   ['No space left on device', 'ENOSPC'],
   ['Disk quota exceeded', 'EDQUOT'],
@@ -111,18 +111,22 @@ const FAILED_COPIES = new Map([
   ['Input/output error', 'EIO'],
 ]);
 
-/** @returns the system's name of an error that LMDB tells */
+/**
+ * @returns the system's code for an error that LMDB reports
+ */
 function readSystemCode(code: unknown, words: string): string | undefined {
   if (typeof code === 'number') return getSystemErrorMap().get(-code)?.[0];
   return code === undefined ? FAILED_COPIES.get(words) : undefined;
 }
 
-/** Whether it is the code of a place that takes no more. */
+/** Whether the code means that there is no space. */
 export function isFull(code: string | undefined): boolean {
   return code === 'ENOSPC' || code === 'EDQUOT' || code === 'EFBIG';
 }
 
-/** @returns what the file system refused and where, without an end; null for any other error */
+/**
+ * @returns what the file system refused and where, without a full stop; null for any other error
+ */
 export function describeRefusal(thrown: unknown): string | null {
   if (!(thrown instanceof Error)) return null;
   const { code, syscall = '', path: named, dest } = thrown as NodeJS.ErrnoException & { dest?: string };
@@ -133,7 +137,7 @@ export function describeRefusal(thrown: unknown): string | null {
   if (code === 'EIO')
     return `the disk fails, or is full${written === undefined ? '' : `: ${written} cannot be read or written`}`;
   if (code === 'EFBIG') return `${written ?? 'a file'} may become no larger`;
-  // Sockets have paths too, and fail in other ways.
+  // Sockets have paths, too, and fail in other ways.
   if (named === undefined || ['connect', 'listen', 'bind'].includes(syscall)) return null;
   const paths = dest === undefined ? [named] : [named, dest];
   const path = paths.at(-1)!;
@@ -160,7 +164,7 @@ export function describeRefusal(thrown: unknown): string | null {
   }
 }
 
-/** The part of the path that is there and no folder; null when it is gone by now. */
+/** The part of the path that exists but is not a folder; null if it is gone now. */
 function findNoFolder(path: string): string | null {
   for (let at = resolve(path); ; at = dirname(at)) {
     try {
@@ -171,7 +175,7 @@ function findNoFolder(path: string): string | null {
   }
 }
 
-/** The topmost part of the path that is missing; null when all is there by now. */
+/** The topmost missing part of the path; null if everything exists now. */
 function findMissing(path: string): string | null {
   let missing: string | null = null;
   for (let at = resolve(path); !existsSync(at) && dirname(at) !== at; at = dirname(at)) missing = at;

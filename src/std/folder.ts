@@ -1,15 +1,15 @@
 /**
- * Makes folders and those above them. Node's `mkdirSync` with `recursive` does not return where no folder can
- * be made, as in /proc: it takes "no such file" for a missing folder above, again and again. Any thread.
+ * Creates folders with their parents. Node's `mkdirSync` with `recursive` never returns where no folder can be
+ * created, as in /proc: it repeatedly takes "no such file" for a missing parent. Any thread.
  */
 import { closeSync, fsyncSync, mkdirSync, openSync, statSync } from 'node:fs';
 import { dirname } from 'node:path';
 
 /**
- * Makes a folder with those above it, as far as they are missing.
- * @param mode of those that are made
- * @returns the topmost one that was made; undefined when all were there
- * @throws Error of the file system; ENOTDIR where something else has the name
+ * Creates a folder and its missing parents.
+ * @param mode of the created folders
+ * @returns the topmost created folder; undefined if all existed
+ * @throws Error of the file system; ENOTDIR if the name belongs to something else
  */
 export function makeFolder(path: string, mode?: number): string | undefined {
   try {
@@ -22,7 +22,7 @@ export function makeFolder(path: string, mode?: number): string | undefined {
   return above ?? own;
 }
 
-/** Makes new and removed names in a folder survive a power cut. */
+/** Makes created and removed names in a folder survive a power failure. */
 export function syncFolder(path: string): void {
   const folder = openSync(path, 'r');
   try {

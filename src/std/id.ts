@@ -14,7 +14,7 @@ const LAST = RANDOM_CHARACTERS - 1;
 /** Fills the array with random bytes and returns nothing. */
 type FillRandom = (target: Uint8Array) => void;
 
-/** Random bytes are fetched so many at once: a fetch costs the same for sixteen. */
+/** Random bytes are fetched in batches: fetching costs the same for sixteen. */
 const pool = new Uint8Array(1_024);
 let poolAt = pool.length;
 
@@ -40,7 +40,7 @@ export function createUlidSource(
   const random = new Uint8Array(RANDOM_CHARACTERS); // one base-32 digit a byte
   let lastMs = -1;
   let timePart = '';
-  /** The last id without its last character, which is what most ids of a millisecond differ in. */
+  /** The last id without its last character, in which most ids of a millisecond differ. */
   let stem = '';
   return () => {
     const nowMs = clock.wallMs();
@@ -69,8 +69,8 @@ export const newUlid: () => string = createUlidSource();
 const lastAt = { ms: -1, random: new Uint8Array(RANDOM_CHARACTERS) };
 
 /**
- * A ULID of a given moment, for records that say when they were made and are listed by their ids: both then tell the
- * same order. Of one moment each is greater than the one before it in this thread.
+ * A ULID for a given time, for records that contain their creation time and are listed by id: both then have the same
+ * order. For equal times, each is greater than the previous one in this thread.
  */
 export function ulidAt(ms: number): string {
   const { random } = lastAt;

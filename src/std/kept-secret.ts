@@ -1,4 +1,6 @@
-/** A random secret that an installation makes once and keeps in a file for its owner alone. Any thread. */
+/**
+ * A random secret that an installation creates once and stores in a file that only its owner can read. Any thread.
+ */
 import { randomBytes } from 'node:crypto';
 import { linkSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { dirname } from 'node:path';
@@ -10,10 +12,10 @@ import { syncPath } from './synced-path.ts';
 const SECRET_BYTES = 32;
 
 /**
- * Reads the secret, or makes it with its folder.
- * @param loss what a new secret would cost, for the error about a damaged file
+ * Reads the secret, or creates it with its folder.
+ * @param loss the consequence of a new secret, for the error about a damaged file
  * @returns 256 bits as base64url; the same at every start and in every process
- * @throws Error when it can neither be read nor made, or when the file holds something else (`code` is `ESECRET`)
+ * @throws Error if it can be neither read nor created, or if the file has other content (`code` is `ESECRET`)
  */
 export function loadKeptSecret(file: string, loss: string): string {
   makeFolder(dirname(file), 0o700);
@@ -26,7 +28,7 @@ function readSecret(file: string, loss: string): string | null {
     text = readFileSync(file, 'utf8').trim();
   } catch (thrown) {
     if ((thrown as NodeJS.ErrnoException).code === 'ENOENT') return null;
-    // A folder is opened, and fails without its name when it is read.
+    // Reading a folder fails without its name in the error.
     throw namePlace(thrown, file);
   }
   const [secret = '', checksum] = text.split(' ');
@@ -38,18 +40,20 @@ function readSecret(file: string, loss: string): string | null {
   throw Object.assign(new Error(words), { code: 'ESECRET' });
 }
 
-/** One changed bit would make another secret without a word. */
+/** Without a checksum, a changed bit would silently give another secret. */
 function checksumOf(secret: string): string {
   return crc32(secret).toString(16).padStart(8, '0');
 }
 
-/** Written aside and put in place whole: of two processes that start at once, one makes it and both read it. */
+/**
+ * Written under another name and then linked: of two processes that start at once, one creates it and both read it.
+ */
 function makeSecret(file: string, loss: string): string {
   const draft = `${file}.${randomBytes(6).toString('hex')}`;
   try {
     const secret = randomBytes(SECRET_BYTES).toString('base64url');
     const text = `${secret} ${checksumOf(secret)}\n`;
-    // On the disk before it has its name: a start never finds half of it after a power cut.
+    // Synced before it gets its name, so that a start never finds an incomplete secret after a power failure.
     writeFileSync(draft, text, { mode: 0o600, flag: 'wx', flush: true });
     linkSync(draft, file);
     syncPath(dirname(file));

@@ -1,16 +1,20 @@
-/** Reads the file of a data key: 32 random bytes as they are, in hex or in base64. Main thread. */
+/**
+ * Reads the file of a data key: 32 random bytes, raw, in hex or in base64. Main thread.
+ */
 import { closeSync, constants, fstatSync, openSync, readFileSync } from 'node:fs';
 import { DATA_KEY_BYTES } from './data-key.ts';
 
-/** A key in any form, with white space around. */
+/** Largest file: a key in any form, with white space. */
 const FILE_BYTES_MAX = 4_096;
 /** Random bytes have more of them. */
 const DISTINCT_BYTES_MIN = 16;
 
-/** Rights with which other users could have read or changed it; a group may read, as with mounted secrets. */
+/** Permissions with which other users could have read or changed it; a group may read it, as for mounted secrets. */
 const REFUSED_RIGHTS = 0o037;
 
-/** @throws Error whose message says in one line what is wrong with it; what it holds is never in there */
+/**
+ * @throws Error with one line that describes the fault but never the content
+ */
 export function readKeyFile(path: string): Uint8Array {
   const bytes = parseKey(readFile(path));
   if (typeof bytes === 'string') throw new Error(bytes);
@@ -40,7 +44,9 @@ function readFile(path: string): Buffer {
   }
 }
 
-/** @returns the key, or what is wrong */
+/**
+ * @returns the key, or a description of the fault
+ */
 function parseKey(content: Buffer): Uint8Array | string {
   const key = decodeKey(content);
   if (key === null)
@@ -54,6 +60,6 @@ function decodeKey(content: Buffer): Buffer | null {
   const text = content.toString('latin1').trim();
   if (/^[\da-f]{64}$/i.test(text)) return Buffer.from(text, 'hex');
   if (/^[\w+/-]{43}=?$/.test(text)) return Buffer.from(text, 'base64');
-  // A key made of letters alone is a word that a person chose.
+  // A raw key that consists only of letters is a word that a person chose.
   return content.length === DATA_KEY_BYTES && !/^[\x20-\x7e\s]*$/.test(text) ? content : null;
 }

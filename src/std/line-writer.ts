@@ -1,9 +1,8 @@
 /**
- * Lines for standard error, of this process and of those that it starts. Any thread.
- *
- * Standard error does not wait for its reader, but only as long as no process that is started inherits it: libuv makes an
- * inherited descriptor wait again, for all who have it. So the processes of the service get a pipe, and what they say is passed
- * on here.
+ * Lines for standard error, from this process and from its child processes. Any thread.
+ * Standard error is non-blocking only as long as no child process inherits it: libuv makes an inherited descriptor
+ * blocking again for all processes that have it. So the service's child processes get a pipe, and their output is
+ * passed on here.
  */
 import { writeSync } from 'node:fs';
 import type { Readable } from 'node:stream';
@@ -11,13 +10,14 @@ import type { Readable } from 'node:stream';
 export const STDERR = 2;
 
 /**
- * Writes lines, and never waits for their reader: a reader that is gone or does not read must not keep the thread, which may
- * have requests or a signal to answer. Lines that the reader leaves no room for are lost; the next one says how many.
+ * Writes lines without ever blocking: a reader that is gone or does not read must not block the thread, which may
+ * have requests or a signal to handle. Lines for which there is no space are dropped, and the next line says how
+ * many.
  */
 export class LineWriter {
   readonly #descriptor: number;
   #lost = 0;
-  /** The last line was written in part. */
+  /** The last line was written partially. */
   #isCut = false;
 
   constructor(descriptor: number) {
@@ -36,7 +36,7 @@ export class LineWriter {
       this.#lost = 0;
       this.#isCut = false;
     } catch {
-      // No room, or no reader. There is no other place to say so.
+      // No space, or no reader. There is no other place to report it.
       this.#lost++;
       this.#isCut ||= written > 0;
     }
@@ -44,8 +44,8 @@ export class LineWriter {
 }
 
 /**
- * Passes what a started process says on to standard error.
- * @param streams its standard output and standard error; they keep this process from nothing
+ * Passes a child process's output on to standard error.
+ * @param streams its standard output and standard error; they do not keep this process alive
  */
 export function passOutputOn(streams: readonly (Readable | null)[]): void {
   const writer = new LineWriter(STDERR);

@@ -1,15 +1,15 @@
 /**
- * Threads that are still loading their modules. If such a thread is ended, the whole process ends: a native
- * module that is interrupted while it registers itself aborts. So code that ends a thread, a pool or the process calls
- * the functions here, which first give loading threads some time. Any thread; each knows those it started.
+ * Threads that are still loading their modules. Ending such a thread ends the whole process, because a native module
+ * that is interrupted while it registers itself aborts. So code that ends a thread, a pool or the process calls the
+ * functions here, which first give loading threads some time. Any thread; each knows the threads that it started.
  */
 import { once } from 'node:events';
 import type { Worker } from 'node:worker_threads';
 
-/** How long a thread may be loading before it is ended nevertheless. */
+/** How long a thread may load before it is ended anyway. */
 export const THREAD_LOADING_MS = 15_000;
 
-/** How long what was given to `beforeExit` may take. */
+/** How long the functions of `beforeExit` may take. */
 const BEFORE_EXIT_MS = 2_000;
 
 /** What `endPool` ends: a Piscina pool. */
@@ -18,17 +18,18 @@ interface ThreadPool {
   destroy(): Promise<void>;
 }
 
-/** With what settles when the thread has loaded or ended. */
+/** Each with a promise that settles when the thread has loaded or ended. */
 const loading = new Map<Worker, Promise<unknown>>();
 
-// For every thread, by whichever code it is started: a forgotten one would end the process only now and then, for no visible reason.
+// Registers every thread, however it is started: a forgotten one would end the process only occasionally, without a
+// visible reason.
 process.on('worker', (thread) => {
-  // A pool's threads say that their modules are there; the others here have nothing to say before.
+  // Threads of a pool send a message when their modules are loaded; the other threads here send none before.
   if (!loading.has(thread)) watchLoading(thread, once(thread, 'message'));
 });
 
 /**
- * Counts a thread that has just been started among those that are loading for longer than until its first message.
+ * Counts a newly started thread as loading until the promise settles, instead of until its first message.
  * @param loaded settles when it has loaded
  */
 export function watchLoading(thread: Worker, loaded: Promise<unknown>): void {
@@ -43,14 +44,14 @@ export function isLoading(thread: Worker): boolean {
 
 /**
  * Waits for threads that are loading.
- * @param threads all that this thread has started when not given, those that are started meanwhile too
- * @returns whether none of them is loading any more; false when one still is after `waitMs`
+ * @param threads default: all that this thread has started, including those started meanwhile
+ * @returns whether all have loaded; false if one is still loading after `waitMs`
  */
 export async function waitForLoading(
   threads?: readonly Worker[],
   waitMs: number = THREAD_LOADING_MS,
 ): Promise<boolean> {
-  // The process tells of a new thread in the next tick.
+  // The process emits the event for a new thread in the next tick.
   await new Promise<void>((resolve) => process.nextTick(resolve));
   const late = Promise.withResolvers<false>();
   const timer = setTimeout(late.resolve, waitMs, false);
@@ -65,15 +66,15 @@ export async function waitForLoading(
   }
 }
 
-/** Ends a thread, whatever it is doing; one that is loading is first given `waitMs`. */
+/** Ends a thread, whatever it is doing. A loading thread first gets `waitMs`. */
 export async function endThread(thread: Worker, waitMs?: number): Promise<void> {
   await waitForLoading([thread], waitMs);
   await thread.terminate();
 }
 
 /**
- * Ends a pool's threads, whatever they are doing; those that are loading are first given `waitMs`.
- * @param cancel fails the pool's tasks, so that no thread that has loaded begins one of them
+ * Ends a pool's threads, whatever they are doing. Loading threads first get `waitMs`.
+ * @param cancel fails the pool's tasks, so that no loaded thread starts one of them
  * @returns when all threads have exited
  */
 export async function endPool(
@@ -82,7 +83,7 @@ export async function endPool(
   waitMs?: number,
 ): Promise<void> {
   const threads = [...pool.threads];
-  // A task that is cancelled may end its thread, of which the pool then knows nothing more.
+  // A cancelled task may end its thread, which the pool then no longer lists.
   const exited = threads.map((thread) =>
     thread.threadId === -1 ? null : once(thread, 'exit').catch(() => {}),
   );
@@ -95,9 +96,9 @@ export async function endPool(
 const preparations = new Set<() => Promise<unknown>>();
 
 /**
- * Has something done before `exitProcess` ends the process, for threads that cannot be ended as they are.
- * @param prepare given 2 s
- * @returns takes that back
+ * Registers work to be done before `exitProcess` ends the process, for threads that cannot simply be ended.
+ * @param prepare may take 2 s
+ * @returns a function that removes it
  */
 export function beforeExit(prepare: () => Promise<unknown>): () => void {
   preparations.add(prepare);
@@ -105,8 +106,8 @@ export function beforeExit(prepare: () => Promise<unknown>): () => void {
 }
 
 /**
- * Ends the process: at once, or as soon as no thread is loading any more, after 15 s at the latest; and after what was
- * given to `beforeExit`.
+ * Ends the process when no thread is loading any more, but after at most 15 s, and after the functions of
+ * `beforeExit`.
  */
 export function exitProcess(status: number): void {
   if (loading.size === 0 && preparations.size === 0) process.exit(status);

@@ -10,7 +10,7 @@
  * @returns the file's URL with the extension that exists there: `.ts` in a checkout, `.js` in `dist/`
  */
 export function resolveModuleUrl(entry: string, caller: string): URL {
-  // Elsewhere in a bundle this stands for the place of the source.
+  // In a bundle, this is set to the location of the source.
   const own = import.meta.url;
   if (own.endsWith('.mjs')) return new URL(`${/([^/]*)\.ts$/.exec(entry)![1]}.mjs`, own);
   const isBuilt = new URL(caller).pathname.endsWith('.js');

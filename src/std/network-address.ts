@@ -1,4 +1,6 @@
-/** Networks of clients' addresses, for caps by address. Any thread. */
+/**
+ * Networks of clients' addresses, for limits by address. Any thread.
+ */
 import { isIPv4 } from 'node:net';
 
 const MAPPED_IPV4 = /^::ffff:(?=\d+\.)/i;
@@ -14,7 +16,7 @@ export function networkOf(address: string): string {
   return [...before, ...Array.from({ length: zeros }, () => '0'), ...after].slice(0, 4).join(':');
 }
 
-/** Loopback and private networks, with the definition of `native/sockets/connections.h`. */
+/** Whether the address is loopback or private, as defined in `native/sockets/connections.h`. */
 export function isNear(address: string): boolean {
   const mapped = address.replace(MAPPED_IPV4, '');
   if (!isIPv4(mapped)) return /^(?:::1$|f[cd]|fe[89ab])/i.test(address);

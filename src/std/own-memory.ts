@@ -1,8 +1,10 @@
-/** Bytes that are kept, and the memory that they keep with them. Any thread. */
+/**
+ * Avoids that kept bytes keep larger memory alive. Any thread.
+ */
 
 /**
- * The same bytes; copied to separate memory if they are less than half of the memory that they lie in. Keeping them
- * would keep all of it: 16 KB for whatever node:zlib unpacks, the whole block for a short body.
+ * The same bytes, copied to separate memory if they are less than half of their underlying memory, all of which they
+ * would keep alive: 16 KB for any output of node:zlib, the whole block for a short body.
  */
 export function leaveRest(bytes: Buffer): Buffer {
   if (2 * bytes.length >= bytes.buffer.byteLength) return bytes;

@@ -1,11 +1,11 @@
 /**
- * A thread with one task, which lasts as long as the thread does. {@link OwnThread} starts it and tells how it ended;
+ * A thread with one task, which lasts as long as the thread. {@link OwnThread} starts it and reports how it ended;
  * {@link runOwnThread} is the last line of the thread's entry module. Any thread.
  */
 import { parentPort, type Transferable, Worker, workerData } from 'node:worker_threads';
 import { endThread } from './loading-threads.ts';
 
-/** What the thread tells its starter. The first message also ends the thread's loading (loading-threads.ts). */
+/** The thread's messages to its starter. The first one also ends the thread's loading (loading-threads.ts). */
 type Report = { event: 'loaded' } | { event: 'returned' } | { event: 'failed'; thrown: unknown };
 
 /** `workerData` of an own thread. */
@@ -14,9 +14,9 @@ interface Assignment {
 }
 
 interface OwnThreadOptions {
-  /** Parts of the task that move to the thread. */
+  /** Parts of the task that are transferred to the thread. */
   transfer?: Transferable[];
-  /** V8's old generation; a thread that exceeds it ends. Node's default when left out. */
+  /** Limit of V8's old generation; a thread that exceeds it ends. Default: Node's. */
   heap_mb?: number;
 }
 
@@ -31,7 +31,7 @@ export class OwnThread {
   /**
    * Starts the thread.
    * @param entry module that calls {@link runOwnThread}
-   * @param task structured-cloneable, but for what `transfer` names
+   * @param task structured-cloneable, except for the objects in `transfer`
    */
   constructor(entry: URL, task: unknown, { transfer = [], heap_mb }: OwnThreadOptions = {}) {
     const assignment: Assignment = { own_thread_task: task };
@@ -43,7 +43,7 @@ export class OwnThread {
     const { promise, resolve, reject } = Promise.withResolvers<void>();
     this.ended = promise;
     promise.catch(() => {});
-    // The first outcome counts; the promise settles later, when native code of the thread has stopped.
+    // The first outcome counts. The promise settles later, when the thread's native code has stopped.
     let settle: (() => void) | null = null;
     this.worker.on('message', (report: Report) => {
       if (report.event === 'loaded') return;
@@ -61,7 +61,7 @@ export class OwnThread {
 
   /**
    * Ends the thread, whatever it is doing.
-   * @param waitMs how long a thread that is loading may finish that first
+   * @param waitMs how long a loading thread may continue to load
    * @returns when it has exited
    */
   end(waitMs?: number): Promise<void> {
@@ -70,8 +70,8 @@ export class OwnThread {
 }
 
 /**
- * In the thread: runs its task. The starter ends the thread when the task has settled. In a thread that OwnThread did not start,
- * as that of a test which imports the entry, it does nothing.
+ * In the thread: runs its task. The starter ends the thread when the task has settled. In a thread that OwnThread did
+ * not start, such as that of a test that imports the entry, it does nothing.
  */
 export function runOwnThread<T>(run: (task: T) => Promise<void>): void {
   const { own_thread_task: task } = (workerData ?? {}) as Partial<Assignment>;

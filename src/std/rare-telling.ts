@@ -2,13 +2,13 @@
 
 const QUIET_MS = 60_000;
 
-/** One for each list of causes; it keeps an entry for each cause, so their number must be bounded. */
+/** One instance for each list of causes. It has an entry for each cause, so their number must be bounded. */
 export class RareTelling<Cause extends string> {
   readonly #told = new Map<Cause, { at_ms: number; untold: number }>();
 
   /**
-   * So many more have happened.
-   * @returns how many are to be told of now, those since the last telling among them; 0 while it is too soon
+   * Counts further events.
+   * @returns how many to report now, including those since the last report; 0 if it is too soon
    */
   count(cause: Cause, more: number): number {
     const now = performance.now();

@@ -1,16 +1,18 @@
 /**
- * A map of a bounded size that forgets what was set long ago, all at once: two plain maps, of which the older one is
- * dropped whenever the younger one is half the bound. For many small entries whose exact age does not matter; one
- * entry costs nothing beyond its place in a Map. Where entries are of many sizes each has a weight. Any thread.
+ * A map of bounded size that drops old entries in bulk: it consists of two plain maps, of which the older one is
+ * dropped whenever the younger one reaches half the bound. For many small entries whose exact age does not matter: an
+ * entry takes no memory beyond its place in a Map. Entries of different sizes have weights. Any thread.
  */
 export class RecentMap<K, V> {
   readonly #half: number;
   #young = new Map<K, V>();
   #old = new Map<K, V>();
-  /** Of all that was set in the younger one. */
+  /** Total weight in the younger map. */
   #weight = 0;
 
-  /** @param max most entries, or their weight; at least the last half of that is kept */
+  /**
+   * @param max most entries, or most weight; at least the last half of it is kept
+   */
   constructor(max: number) {
     this.#half = Math.max(1, max >>> 1);
   }
@@ -23,12 +25,14 @@ export class RecentMap<K, V> {
     return this.#young.get(key) ?? this.#old.get(key);
   }
 
-  /** Only what was set lately; to set again what `get` alone finds is to keep it for longer. */
+  /** Finds only recently set entries. Setting an entry again that only `get` finds keeps it longer. */
   getRecent(key: K): V | undefined {
     return this.#young.get(key);
   }
 
-  /** @param weight of a new entry; one that weighs more than half the bound takes the place of all younger ones */
+  /**
+   * @param weight of a new entry; one of more than half the bound replaces all younger ones
+   */
   set(key: K, value: V, weight = 1): void {
     this.#old.delete(key);
     if (!this.#young.has(key)) {
@@ -42,7 +46,7 @@ export class RecentMap<K, V> {
     this.#young.set(key, value);
   }
 
-  /** Its weight counts on in the younger one, until that is the older one. */
+  /** Its weight still counts in the younger map, until that becomes the older one. */
   delete(key: K): void {
     this.#young.delete(key);
     this.#old.delete(key);

@@ -4,7 +4,7 @@
  */
 
 const INITIAL_SLOTS = 2;
-/** Of a queue that nothing has been in yet: many never hold anything. */
+/** The slots of a queue that was never used, which many are. */
 const NO_SLOTS: undefined[] = [];
 
 /** Holds up to `capacity` items; memory grows with use (doubling) and never past the capacity's power of two. */

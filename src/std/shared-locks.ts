@@ -1,18 +1,21 @@
 /**
- * Locks by name that all threads of the process share: one of a fixed number of words of memory each, shared with other names, so
- * that at worst a thread waits for an unrelated name. A thread that ends while it holds one loses it after `HOLD_MAX_S`. Any thread.
+ * Named locks that all threads of the process share. There is a fixed number of memory words, which names share, so a
+ * thread may at worst wait for an unrelated name. A thread that ends while it holds a lock loses it after
+ * `HOLD_MAX_S`. Any thread.
  */
 import { hash } from 'node:crypto';
 
 const WORDS = 1_024;
-/** A lock that was taken longer ago is free: its thread has ended. */
+/** A lock that was taken longer ago is free, because its thread has ended. */
 const HOLD_MAX_S = 60;
 
 export class SharedLocks {
   readonly #words: Int32Array;
   readonly #nowMs: () => number;
 
-  /** @param nowMs the wall clock, which all threads read alike */
+  /**
+   * @param nowMs the wall clock, which is the same in all threads
+   */
   constructor(memory: SharedArrayBuffer, nowMs: () => number = Date.now) {
     this.#words = new Int32Array(memory);
     this.#nowMs = nowMs;
@@ -24,9 +27,9 @@ export class SharedLocks {
   }
 
   /**
-   * Does the work while no other thread holds the name.
-   * @param wait_ms longest wait for others
-   * @returns what the work gives; null when others held the name for that long, and the work was not done
+   * Runs the work while no other thread holds the name.
+   * @param wait_ms longest wait for other threads
+   * @returns the result of the work; null if the wait was too long, and the work was not run
    */
   async hold<Value extends object>(
     name: string,
@@ -39,13 +42,15 @@ export class SharedLocks {
     try {
       return await work();
     } finally {
-      // Not if another thread has taken the lock over.
+      // Does nothing if another thread has taken the lock over.
       if (Atomics.compareExchange(this.#words, word, stamp, 0) === stamp)
         Atomics.notify(this.#words, word, 1);
     }
   }
 
-  /** @returns what stands in the word from now on; null when the time is over */
+  /**
+   * @returns the value that the word has from now on; null if the time is over
+   */
   async #take(word: number, until_ms: number): Promise<number | null> {
     for (;;) {
       const now_ms = this.#nowMs();
@@ -61,7 +66,7 @@ export class SharedLocks {
   }
 }
 
-/** Seconds of the clock, never 0, which means free. */
+/** Seconds of the clock; never 0, which means free. */
 function toStamp(now_ms: number): number {
   return (Math.floor(now_ms / 1_000) % 0x7fff_ffff) + 1;
 }

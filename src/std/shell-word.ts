@@ -1,6 +1,8 @@
-/** Words of commands that people are told to type. Any thread. */
+/**
+ * Quotes words of commands that users are told to type. Any thread.
+ */
 
-/** POSIX shells: a word of harmless characters stands as it is, another one in single quotes. */
+/** For POSIX shells: a word of harmless characters is unchanged, any other is put in single quotes. */
 export function quoteForShell(word: string): string {
   return /^[\w@%+=:,./-]+$/.test(word) ? word : `'${word.replaceAll("'", `'\\''`)}'`;
 }

@@ -1,17 +1,17 @@
 /**
- * Items that come and go all the time, found by a number. A Map rehashes under such use, and each table it leaves behind
- * keeps its items alive until the old generation is collected. Here a slot is used again. Any thread.
+ * A table of short-lived items, found by number. A Map would rehash frequently under such use, and each abandoned
+ * table keeps its items alive until the old generation is collected. Here slots are reused. Any thread.
  */
 
-/** The most places that have a number. */
+/** Most items in the table at once. */
 const PLACES = 2 ** 20;
-/** So many items later a number may come again. */
+/** After this many items, a number may be used again. */
 const SERIALS = 2 ** 32;
 
-/** Memory grows with the most items that were ever in it at once; its users bound that number. */
+/** Memory grows with the largest number of items at once, which users must bound. */
 export class SlotTable<T> {
   readonly #items: (T | undefined)[] = [];
-  /** Number of the item at each place; 0 for none. */
+  /** Number of the item in each slot; 0 for a free slot. */
   readonly #numbers: number[] = [];
   readonly #free: number[] = [];
   #serial = 0;
@@ -22,8 +22,8 @@ export class SlotTable<T> {
   }
 
   /**
-   * @returns the item's number, ≥ 1; no other of the last four billion items has had it
-   * @throws RangeError with a million items in it
+   * @returns the item's number, ≥ 1; unique among the last four billion items
+   * @throws RangeError if the table has a million items
    */
   add(item: T): number {
     if (this.#size >= PLACES) throw new RangeError(`more than ${PLACES} items`);
@@ -36,7 +36,7 @@ export class SlotTable<T> {
     return number;
   }
 
-  /** Takes the item out; undefined when none has this number. */
+  /** Removes and returns the item; undefined if no item has this number. */
   take(number: number): T | undefined {
     const place = number % PLACES;
     if (number === 0 || this.#numbers[place] !== number) return undefined;
@@ -48,7 +48,7 @@ export class SlotTable<T> {
     return item;
   }
 
-  /** Those that are there now, in no order; what is reached may be taken out meanwhile. */
+  /** The present items, in any order; an item may be removed when it is reached. */
   *entries(): Generator<[number: number, item: T]> {
     for (let place = 0; place < this.#items.length; place++) {
       const number = this.#numbers[place]!;

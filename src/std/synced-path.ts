@@ -1,4 +1,6 @@
-/** Makes files and folders outlast the machine. Any thread. */
+/**
+ * Makes files and folders survive a power failure. Any thread.
+ */
 import { closeSync, fsyncSync, openSync } from 'node:fs';
 import { namePlace } from './file-place.ts';
 

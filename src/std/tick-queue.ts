@@ -1,6 +1,6 @@
 /**
- * Runs work that comes in bursts, one piece a tick or a few, in the order in which it came. So the loop sends the first answer and reads
- * what has arrived before the next piece begins. It refuses nothing: its callers bound what waits. Any thread.
+ * Runs work that arrives in bursts, one or a few pieces per tick, in order. So the event loop sends the first answer
+ * and reads new input before the next piece begins. It never refuses: callers bound the waiting work. Any thread.
  */
 
 export class TickQueue {
@@ -14,7 +14,7 @@ export class TickQueue {
     this.#turns = turns;
   }
 
-  /** Resolves when it is the caller's turn: at once when this one has a turn left. */
+  /** Resolves when it is the caller's turn; at once if this tick has a turn left. */
   next(): Promise<void> {
     if (this.#taken === this.#turns) return new Promise((resolve) => this.#waiting.push(resolve));
     this.#take();
@@ -24,7 +24,7 @@ export class TickQueue {
   #take(): void {
     this.#taken++;
     if (this.#taken > 1) return;
-    // What the one whose turn it is leaves for the end of it stands behind the first of the two.
+    // Two immediates: work that a caller schedules for the end of its turn runs after the first of them.
     setImmediate(() => setImmediate(() => this.#pass()));
   }
 

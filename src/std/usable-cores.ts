@@ -6,7 +6,7 @@ import { readFileSync } from 'node:fs';
 import { availableParallelism } from 'node:os';
 import { join } from 'node:path';
 
-/** Where the system tells it; others for tests. */
+/** The sources of the system's information; tests replace them. */
 interface CoreSources {
   /** Cores that it may run on. */
   parallelism: number;
@@ -27,14 +27,17 @@ const SYSTEM: CoreSources = {
 
 const ROOT = '/sys/fs/cgroup';
 
-/** @returns whole cores, at least 1: of two and a half, two */
+/**
+ * @returns whole cores, at least 1, rounded down
+ */
 export function countUsableCores({ parallelism, read }: CoreSources = SYSTEM): number {
   let cores = parallelism;
   for (const line of (read('/proc/self/cgroup') ?? '').split('\n')) {
     const [, controllers = '', path = ''] = /^\d+:([^:]*):(.*)$/.exec(line) ?? [];
     const isUnified = controllers === '';
     if (path === '' || (!isUnified && !controllers.split(',').includes('cpu'))) continue;
-    // A group above may give less. Inside a container the path may be the host's: then the root is the container's own.
+    // A parent group may have a lower limit. Inside a container the path may be the host's: then the root is the
+    // container itself.
     for (let at = path; ; at = at.slice(0, at.lastIndexOf('/'))) {
       const quota = isUnified ? readUnified(read, at) : readFirst(read, controllers, at);
       if (quota !== null) cores = Math.min(cores, quota);
@@ -44,7 +47,7 @@ export function countUsableCores({ parallelism, read }: CoreSources = SYSTEM): n
   return Math.max(1, Math.floor(cores));
 }
 
-/** Version 2: "max 100000", or microseconds and the period that they are of. */
+/** Version 2: "max 100000", or microseconds and the length of the period. */
 function readUnified(read: CoreSources['read'], path: string): number | null {
   for (const root of [ROOT, join(ROOT, 'unified')]) {
     const [quota, period] = (read(join(root, path, 'cpu.max')) ?? '').trim().split(' ');
@@ -53,7 +56,7 @@ function readUnified(read: CoreSources['read'], path: string): number | null {
   return null;
 }
 
-/** Version 1: −1 stands for no limit. */
+/** Version 1: −1 means no limit. */
 function readFirst(read: CoreSources['read'], controllers: string, path: string): number | null {
   for (const folder of [controllers, 'cpu']) {
     const quota = Number(read(join(ROOT, folder, path, 'cpu.cfs_quota_us')) ?? Number.NaN);

@@ -1,15 +1,17 @@
 /**
- * Bytes that are mostly zeros, in less room: runs of zeros become their length. Pure; any thread.
+ * Compresses bytes that are mostly zeros: runs of zeros are replaced by their lengths. Pure; any thread.
  */
 
-/** Longest run, of zeros or of other bytes, that one byte counts. */
+/** Longest run, of zeros or of other bytes, that one byte can count. */
 const RUN_MAX = 255;
-/** A shorter run of zeros costs more than the zeros. */
+/** Encoding a shorter run of zeros takes more than the zeros. */
 const ZEROS_MIN = 3;
 
-/** @returns by turns: a number of zeros, a number of other bytes, these bytes */
+/**
+ * @returns alternately: a number of zeros, a number of other bytes, these bytes
+ */
 export function packZeroRuns(bytes: Uint8Array): Uint8Array {
-  // At worst each run of 255 bytes gets two bytes more.
+  // At worst each run of 255 bytes takes two bytes more.
   const packed = new Uint8Array(bytes.length + 2 * Math.ceil(bytes.length / RUN_MAX) + 2);
   let end = 0;
   let at = 0;
@@ -32,8 +34,8 @@ export function packZeroRuns(bytes: Uint8Array): Uint8Array {
 }
 
 /**
- * @param length of the bytes
- * @throws RangeError for what `packZeroRuns` did not make of so many bytes
+ * @param length of the original bytes
+ * @throws RangeError if `packZeroRuns` did not make this from that many bytes
  */
 export function unpackZeroRuns(packed: Uint8Array, length: number): Uint8Array {
   const bytes = new Uint8Array(length);

@@ -1,13 +1,13 @@
 /**
- * Zstandard in one call, as `node:zlib` has it, but with its memory given back at once. Any thread.
- *
- * What zstd takes for a call, up to a megabyte and more, Node frees only when the collector finds the call's object, and
- * V8 does not know how large that is: a thread with little garbage held a hundred of them (nodejs/node#61717). A reset
- * frees it. The way to it is not documented: where it is missing, `node:zlib`'s own call does.
+ * Zstandard in one call, like `node:zlib`, but it frees its memory at once. Any thread.
+ * Node frees the memory of a zstd call, up to a megabyte and more, only when the garbage collector finds the call's
+ * object, and V8 does not know how large that is: a thread with little garbage held a hundred of them
+ * (nodejs/node#61717). A reset frees it. The access to it is undocumented: if it is missing, `node:zlib`'s own call
+ * is used.
  */
 import zlib, { type ZstdOptions } from 'node:zlib';
 
-/** A stream of `node:zlib`, as its synchronous functions use it. */
+/** A stream of `node:zlib`, as used by its synchronous functions. */
 interface Engine {
   _handle?: { reset?: () => void } | null;
   _processChunk?: (bytes: Uint8Array, flush: number) => Buffer;
@@ -18,7 +18,9 @@ export function compressZstd(bytes: Uint8Array, options: ZstdOptions = {}): Buff
   return run(zlib.createZstdCompress(options), bytes, options) ?? zlib.zstdCompressSync(bytes, options);
 }
 
-/** @throws zlib's error when the bytes are damaged, or more than `maxOutputLength` come out */
+/**
+ * @throws zlib's error if the bytes are damaged, or the output exceeds `maxOutputLength`
+ */
 export function decompressZstd(bytes: Uint8Array, options: ZstdOptions = {}): Buffer {
   return run(zlib.createZstdDecompress(options), bytes, options) ?? zlib.zstdDecompressSync(bytes, options);
 }
@@ -37,7 +39,7 @@ function run(stream: unknown, bytes: Uint8Array, { finishFlush }: ZstdOptions): 
 const FRAME = 0xfd2fb528;
 const SKIPPABLE = 0x184d2a50;
 
-/** Whether bytes begin like zstd: with a frame, or with one that is skipped. */
+/** Whether bytes begin with a zstd frame, or with a skippable one. */
 export function beginsLikeZstd(bytes: Uint8Array): boolean {
   if (bytes.length < 4) return false;
   const magic = readNumber(bytes, 0, 4);
@@ -45,9 +47,9 @@ export function beginsLikeZstd(bytes: Uint8Array): boolean {
 }
 
 /**
- * Follows the frames of zstd by the heads of frames and blocks, without decoding (RFC 8878, section 3.1).
- * @returns how many frames with data there are, and where the last whole frame ends: at the end of the bytes, unless the
- * bytes are cut off or something else follows
+ * Scans zstd frames by the heads of frames and blocks, without decoding (RFC 8878, section 3.1).
+ * @returns the number of frames with data, and the end of the last complete frame: the end of the bytes, unless they
+ *   are cut off or something else follows
  */
 export function measureZstd(bytes: Uint8Array): { frames: number; end: number } {
   let frames = 0;
@@ -61,11 +63,11 @@ export function measureZstd(bytes: Uint8Array): { frames: number; end: number } 
 }
 
 /**
- * Decodes all frames; `node:zlib` decodes the first alone.
- * @param most frames with data that are decoded
- * @returns what came out, and how many bytes were decoded: fewer than there are when a frame is cut off or damaged, or when
- * there are more frames
- * @throws zlib's ERR_BUFFER_TOO_LARGE when more than `maxOutputLength` bytes come out
+ * Decodes all frames; `node:zlib` decodes only the first.
+ * @param most frames with data to decode
+ * @returns the output, and the number of bytes decoded: fewer than given if a frame is cut off or damaged, or if
+ *   there are more frames
+ * @throws zlib's ERR_BUFFER_TOO_LARGE if the output exceeds `maxOutputLength`
  */
 export function decompressFrames(
   bytes: Uint8Array,
@@ -111,7 +113,7 @@ interface Frame {
   has_data: boolean;
 }
 
-/** The frame that begins at `at`; null when no whole frame does. */
+/** The frame that begins at `at`; null if no complete frame does. */
 function readFrame(bytes: Uint8Array, at: number): Frame | null {
   if (at + 5 > bytes.length) return null;
   const magic = readNumber(bytes, at, 4);
@@ -129,7 +131,7 @@ function readFrame(bytes: Uint8Array, at: number): Frame | null {
     if (end + 3 > bytes.length) return null;
     const head = readNumber(bytes, end, 3);
     isLast = (head & 1) === 1;
-    // A run-length block holds one byte, whatever its size says.
+    // A run-length block has one byte, whatever its size field says.
     end += 3 + (((head >> 1) & 3) === 1 ? 1 : head >> 3);
   }
   if ((descriptor & 4) !== 0) end += 4;
