@@ -1,12 +1,14 @@
-/** Keeps the best of many matches that come one by one. Any thread. */
+/**
+ * Keeps the best of many matches that are offered one by one. Any thread.
+ */
 import type { VectorMatch } from './vector-index.ts';
 
-/** At most `k` matches, sorted as they come: `k` is small beside what is offered, and most offers fail at once. */
+/** At most `k` matches, kept sorted: `k` is small compared with the number of offers, most of which fail at once. */
 export class BestMatches {
   readonly #k: number;
   /** Best first. */
   readonly #kept: VectorMatch[] = [];
-  /** What an offer must reach; with equal similarity the smaller id wins. */
+  /** The similarity that an offer must reach; for equal similarity the smaller id wins. */
   #least: number;
 
   constructor(k: number, minSimilarity: number) {
@@ -25,7 +27,7 @@ export class BestMatches {
     if (kept.length === this.#k) this.#least = Math.max(this.#least, kept[kept.length - 1]!.similarity);
   }
 
-  /** What was kept, best first; the collector is not used again. */
+  /** The kept matches, best first; the collector must not be used afterwards. */
   take(): VectorMatch[] {
     return this.#kept;
   }

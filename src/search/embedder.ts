@@ -1,21 +1,21 @@
 /**
- * What turns text into vectors, behind one narrow interface: an ONNX model in the compute pool (onnx-embedder.ts), or
- * a remote service (remote-embedder.ts). Searches know nothing but this. Interface; any thread.
+ * Turns text into vectors, behind one narrow interface: an ONNX model in the compute pool (onnx-embedder.ts), or a
+ * remote service (remote-embedder.ts). Searches use only this interface. Interface; any thread.
  */
 
-/** Vectors of one embedder are comparable with each other only: a store keeps the `id` beside what it embedded. */
+/** Vectors are only comparable with others of the same embedder, so a store saves the `id` beside its vectors. */
 export interface Embedder {
-  /** Changes whenever the vectors would: with the model's bytes, the service or its model name. */
+  /** Changes whenever the vectors would change: with the model's bytes, the service or its model name. */
   readonly id: string;
-  /** Length of every vector; 0 as long as a remote service has not answered for the first time. */
+  /** Length of every vector; 0 until a remote service has answered for the first time. */
   readonly dimensions: number;
   /**
-   * @param texts any length and content; each is cut at the bound of the model, an empty one is allowed
-   * @returns one vector of length 1 per text, in order; all zeros for a text in which there is nothing to embed
-   * @throws CatalogueError `unavailable` when too many texts wait already, or the model cannot answer now
+   * @param texts of any length and content; each is cut at the model's limit, and may be empty
+   * @returns one vector of length 1 per text, in order; all zeros for a text without content
+   * @throws CatalogueError `unavailable` if too many texts wait, or the model does not answer
    */
   embed(texts: readonly string[]): Promise<Float32Array[]>;
-  /** Lets go of connections and of what waits, which fails. May be called again. */
+  /** Closes connections, and fails waiting requests. Can be called again. */
   close(): Promise<void>;
 }
 
@@ -24,7 +24,7 @@ export const EMBED_TASK = 'embed';
 export const MODEL_TASK = 'embedding_model';
 export const RELEASE_TASK = 'embedding_release';
 
-/** Which model: that of the folder which the pool was started with, or another one's. */
+/** The model: that of the folder with which the pool was started, or another one. */
 export interface ModelInput {
   /** Absolute. */
   model_dir?: string;
@@ -34,7 +34,7 @@ export interface EmbedInput extends ModelInput {
   texts: readonly string[];
 }
 
-/** Answer to EMBED_TASK: the vectors one behind the other. */
+/** The result of EMBED_TASK: the vectors, one after another. */
 export type EmbedOutput = Float32Array;
 
 /** Answer to MODEL_TASK. */
@@ -43,14 +43,14 @@ export interface ModelFacts {
   dimensions: number;
 }
 
-/** Takes the answer to EMBED_TASK apart. The vectors share its memory: copy one that you keep for long. */
+/** Splits the result of EMBED_TASK. The vectors share its memory: copy one that is kept for long. */
 export function splitVectors(flat: EmbedOutput, dimensions: number): Float32Array[] {
   const vectors: Float32Array[] = [];
   for (let at = 0; at < flat.length; at += dimensions) vectors.push(flat.subarray(at, at + dimensions));
   return vectors;
 }
 
-/** Scales to length 1, in place; zeros stay, and numbers that are not finite become zeros. */
+/** Scales to length 1, in place; a zero vector stays, and numbers that are not finite become zeros. */
 export function normalise(vector: Float32Array): Float32Array {
   let sum = 0;
   for (let i = 0; i < vector.length; i++) sum += vector[i]! * vector[i]!;

@@ -1,19 +1,19 @@
 /**
- * Opens the embedder that a store used before the operator chose another one. As long as vectors of
- * the present one are missing, searches use the old ones. If the old embedder is gone, the model that
- * ships replaces it; it embeds a thousand situations in a quarter of a second. Actor threads.
+ * Opens the embedder that a store used before the operator chose another one. Searches use its vectors as long as
+ * vectors of the new one are missing. If the old embedder is unavailable, the model that ships with the product
+ * replaces it; it embeds a thousand situations in a quarter of a second. Actor threads.
  */
 import type { Embedder } from './embedder.ts';
 import { OnnxEmbedder, type RunCompute } from './onnx-embedder.ts';
 import { type EmbeddingChoice, findModelDir } from './open-embedder.ts';
 import { nameRemote, RemoteEmbedder } from './remote-embedder.ts';
 
-/** How an embedder is opened again. No secrets. */
+/** How to open an embedder again. No secrets. */
 type EmbedderSource =
-  /** A folder of an ONNX export; null: the one that ships. */
+  /** The folder of an ONNX export; null: the model that ships. */
   { kind: 'onnx'; dir: string | null } | { kind: 'remote'; url: string; model: string };
 
-/** What a store remembers of the embedder that its vectors are of. */
+/** What a store saves about the embedder of its vectors. */
 export interface EmbedderRecord {
   id: string;
   source: EmbedderSource;
@@ -26,9 +26,9 @@ export function sourceOf({ remote, model_dir }: EmbeddingChoice): EmbedderSource
 }
 
 /**
- * @param choice what is configured now
- * @param record null: not known
- * @returns best first; each rejects when it cannot be opened, or is not what it was
+ * @param choice the present configuration
+ * @param record null: unknown
+ * @returns best first; each rejects if it cannot be opened, or has changed
  */
 export function listFormerEmbedders(
   choice: EmbeddingChoice,
@@ -55,7 +55,7 @@ async function openSource(
   compute: RunCompute,
 ): Promise<Embedder> {
   if (source.kind === 'onnx') return OnnxEmbedder.open(compute, 1, findModelDir({ model_dir: source.dir }));
-  // The key of another service is not ours to give away.
+  // The key must not be sent to another service.
   if (choice.remote === null || nameRemote(choice.remote.url) !== nameRemote(source.url))
     throw new Error('its service is not configured any more');
   return RemoteEmbedder.open({ ...choice.remote, model: source.model });

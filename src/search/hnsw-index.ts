@@ -1,22 +1,19 @@
 /**
  * The approximate vector index: a hierarchical navigable small-world graph (Malkov and Yashunin, arXiv 1603.09320) by
- * hnswlib, walked by native/graph.cc. An exact index beside it holds every vector. The exact index answers while the set
- * is small, searches vectors that the graph does not hold yet, answers when a filter leaves the graph too few, and is
- * the source of a new graph.
- * Any thread; each index belongs to one thread. Other threads search what it shares (index-catalog.ts).
- *
- * The graph holds at most 1,536 dimensions of a vector (projection.ts), half a byte each, because a walk waits for memory
- * and small rows are fast. The exact index compares what the walk finds, so similarities are exact.
- *
- * A walk finds candidates by rounded similarities. If the last candidate is about as similar as the last result, a better
- * vector may lie beyond it, so the search walks again and keeps more candidates (`planSearch`). Texts that differ in a
- * number or a name need this; other texts seldom do.
- *
- * Adding to a graph costs some 0.2 ms a vector, so `add` only notes it and `tend` does it: until then such vectors are
- * compared one by one. Memory: 4 bytes a dimension, half a byte a dimension for the graph's copy, and some 480 bytes a
- * vector.
- *
- * Build parameters: `bench/retrieve.ts` prints what they cost and what they find.
+ * hnswlib, searched by native/graph.cc. Beside it, an exact index has every vector. The exact index answers while the
+ * set is small, searches vectors that are not in the graph yet, answers if a filter excludes too much of the graph,
+ * and is the source of a new graph. Any thread; each index belongs to one thread. Other threads search its shared
+ * part (index-catalog.ts).
+ * The graph has at most 1,536 dimensions of a vector (projection.ts), half a byte each, because a walk waits for
+ * memory and small rows are fast. The exact index compares the candidates that the walk finds, so similarities are
+ * exact.
+ * A walk finds candidates by rounded similarities. If the last candidate is about as similar as the last result, a
+ * better vector may be beyond it, so the search walks again and keeps more candidates (`planSearch`). Texts that
+ * differ only in a number or a name need this; other texts seldom do.
+ * Adding a vector to a graph takes some 0.2 ms, so `add` only notes it and `tend` does it; until then such vectors
+ * are compared one by one. Memory: 4 bytes per dimension, half a byte per dimension for the graph's copy, and some
+ * 480 bytes per vector.
+ * Build parameters: `bench/retrieve.ts` prints their cost and their quality.
  */
 import { arch, endianness } from 'node:os';
 import { type Graph, type GraphEngine, loadGraphEngine } from '../../native/graph-engine.ts';
@@ -27,13 +24,13 @@ import type { SharedIndex } from './shared-index.ts';
 import { checkVector } from './vector-check.ts';
 import type { AcceptId, SavableIndex, VectorMatch } from './vector-index.ts';
 
-/** Neighbours of a point; twice as many on the ground floor. */
+/** Neighbours of a point; twice as many on the lowest level. */
 const M = 24;
-/** Candidates looked at to find a new point's neighbours. */
+/** Candidates considered as neighbours of a new point. */
 const EF_CONSTRUCTION = 100;
-/** Candidates of the first walk, and of the wider ones. bench/notes/retrieval.md says what they find. */
+/** Candidates of the first walk, and of the wider ones. bench/notes/retrieval.md has the quality. */
 const LOOKS = [112, 320, 960] as const;
-/** Candidates that are compared whole at least, and so many times as are wanted. */
+/** Least number of candidates that are compared exactly; for large results, this factor times the results. */
 const COMPARED_MIN = 32;
 const COMPARED_WANTED = 2;
 /** Candidates of a search for many results: at least this many times the results. */
@@ -45,33 +42,36 @@ const FILTERED_FACTOR = 8;
 const MARGINS = [0.03, 0.015] as const;
 /** Most dimensions of the graph. */
 const GRAPH_DIMENSIONS = 1_536;
-/** How far a projected cosine may be from the real one: three times its usual error. */
+/** Largest error of a projected cosine: three times its usual error. */
 const PROJECTION_ERROR = 3 / Math.sqrt(GRAPH_DIMENSIONS);
-/** The same for one that is only made coarser, times the root of the dimensions: some four times its usual error. */
+/** The same for one that is only quantized, times the root of the dimensions: some four times its usual error. */
 const ROW_ERROR = 0.4;
-/** The graph's random levels: the same points in the same order give the same graph. */
+/** Seed of the graph's random levels: the same points in the same order give the same graph. */
 const SEED = 100;
-/** Below this many vectors comparing with all is as quick; with more than 384 dimensions, below fewer. */
+/** With fewer vectors, comparing with all is as fast; with more than 384 dimensions, the number is lower. */
 export const GRAPH_SIZE_MIN = 2_000;
 const GRAPH_SIZE_DIMENSIONS = 384;
-/** Stands for the id of a removed vector that the graph still holds. */
+/** Replaces the id of a removed vector that is still in the graph. */
 const NO_ID = -1;
-/** Removed points make searches slower: beyond this share of the graph it is made anew. */
+/** Removed points make searches slower: if they exceed this share, the graph is rebuilt. */
 const REMOVED_SHARE_MAX = 0.3;
-/** Points added between two looks at the clock. */
+/** Points added between two checks of the clock. */
 const TEND_STEP = 4;
-/** Links (4 bytes each, 2M on the ground floor and about one level more), label, lock and list heads of one point. */
+/** Links (4 bytes each, 2M on the lowest level and about one more level), label, lock and list heads of one point. */
 const GRAPH_BYTES = 4 * (2 * M + 1) + 4 * (M + 1) + 8 + 40 + 64;
 
 /** How far a search looks for `k` results. */
 interface LookPlan {
-  /** Candidates of the first walk, of the second and of the third. */
+  /** Candidates of the first, the second and the third walk. */
   looks: readonly [number, number, number];
   /** How far the last candidate must be below the last result, after the first walk and after the second. */
   margins: readonly [number, number];
-  /** Candidates that are compared whole at least: with more only those that may be among the results. */
+  /**
+   * Least number of candidates that are compared exactly. Of further ones, only those that may be among the results
+   * are.
+   */
   compared: number;
-  /** How far the graph's similarity may be from the real one. */
+  /** Largest error of the graph's similarity. */
   error: number;
 }
 
@@ -86,10 +86,10 @@ export function planSearch(dimensions: number, k: number, isFiltered: boolean): 
   };
 }
 
-/** By dimensions: an embedder has one number of them, and there are two embedders at most. */
+/** By dimensions: an embedder has one number of them, and there are at most two embedders. */
 const projections = new Map<number, Projection>();
 
-/** Makes of a vector what the graph has of it: numbers that its next call writes over. */
+/** Converts a vector to the graph's form; the next call overwrites the result. */
 export function projectorOf(dimensions: number): (vector: Float32Array) => Float32Array {
   if (dimensions <= GRAPH_DIMENSIONS) return (vector) => vector;
   let projection = projections.get(dimensions);
@@ -100,7 +100,7 @@ export function projectorOf(dimensions: number): (vector: Float32Array) => Float
   return (vector) => projection.project(vector);
 }
 
-/** What a walk gives, of this thread: used within one search and never across. */
+/** Results of a walk, for this thread; used only within one search. */
 let labelsFound = new Uint32Array(LOOKS[2]);
 let similaritiesFound = new Float32Array(LOOKS[2]);
 
@@ -115,16 +115,18 @@ export class HnswIndex implements SavableIndex {
   readonly #sizeMin: number;
   #graph: Graph | null = null;
   #capacity = 0;
-  /** Labels in the graph that are found. A label is never used twice in one graph. */
+  /** Labels of the points that can be found. A graph never reuses a label. */
   readonly #labels = new Map<number, number>();
-  /** By label; what was removed since stays and is marked in the graph. */
+  /** By label; removed vectors stay, and are marked in the graph. */
   #idOf: number[] = [];
-  /** In the exact index and not in the graph. */
+  /** Vectors that are in the exact index but not in the graph. */
   readonly #pending = new Set<number>();
-  /** A file is being written or read: the graph must not grow, and would refuse to. */
+  /** A file is being written or read, during which the graph must not grow. */
   #isFrozen = false;
 
-  /** @param shared what other threads see of it */
+  /**
+   * @param shared the part for other threads
+   */
   constructor(engine: GraphEngine, dimensions: number, shared: SharedIndex | null = null) {
     this.#engine = engine;
     this.#shared = shared;
@@ -182,7 +184,7 @@ export class HnswIndex implements SavableIndex {
   }
 
   search(vector: Float32Array, k: number, accept?: AcceptId, minSimilarity = -Infinity): VectorMatch[] {
-    // Half of it compared one by one is more work than it saves.
+    // If half of the vectors are compared one by one, the graph saves nothing.
     if (this.#graph === null || this.#pending.size > this.size / 2)
       return this.#exact.search(vector, k, accept, minSimilarity);
     checkVector(vector, this.dimensions);
@@ -259,8 +261,8 @@ export class HnswIndex implements SavableIndex {
   }
 
   /**
-   * Walks the graph, wider while the result is not certain. shared-index.h does the same.
-   * @returns the best of the graph; null when only a comparison with every vector can tell
+   * Searches the graph, with wider walks until the result is certain. shared-index.h does the same.
+   * @returns the best of the graph; null if only a comparison with every vector can tell
    */
   #look(
     graph: Graph,
@@ -281,13 +283,13 @@ export class HnswIndex implements SavableIndex {
       const isFull = found.length >= k;
       if (isFull && (turn >= margins.length || found[k - 1]!.similarity - last >= margins[turn]!))
         return found;
-      // A filter lets so few through that the widest walk would not find enough.
+      // The filter lets so few results through that the widest walk would not find enough.
       if (!isFull && found.length * looks[2] < k * look) return null;
     }
     return null;
   }
 
-  /** The best of the candidates, compared whole: the graph holds less of each. */
+  /** The best of the candidates, compared exactly: the graph has only a rough form of each. */
   #compare(
     vector: Float32Array,
     ids: Uint32Array,
@@ -307,7 +309,9 @@ export class HnswIndex implements SavableIndex {
     return best.take();
   }
 
-  /** @returns ids, best first, until the next search; their similarities stand in `similaritiesFound` */
+  /**
+   * @returns ids, best first, valid until the next search; `similaritiesFound` has their similarities
+   */
   #searchGraph(graph: Graph, vector: Float32Array, wanted: number): Uint32Array {
     if (wanted > labelsFound.length) {
       labelsFound = new Uint32Array(wanted);
@@ -377,7 +381,7 @@ export class HnswIndex implements SavableIndex {
   }
 }
 
-/** Marked before it was saved, it is marked still, and says so. */
+/** A point that was marked before it was saved is still marked, and reports an error. */
 function markRemoved(engine: GraphEngine, graph: Graph, label: number): void {
   try {
     engine.markRemoved(graph, label);

@@ -1,7 +1,7 @@
 /**
- * Indexes that threads share, by names. One thread makes and changes them; others search them without a message, and get the
- * same. A reader never waits: where an index is being changed it hears so, and asks the index's thread instead. What is
- * shared goes with the thread that made it. Any thread; one of them writes.
+ * Indexes that threads share, by name. One thread creates and changes them; others search them directly, with the
+ * same results. A reader never waits: while an index is being changed, it is told so and asks the index's thread
+ * instead. Shared indexes are freed with the thread that made them. Any thread; one of them writes.
  */
 import {
   type CatalogHandle,
@@ -21,11 +21,11 @@ const SHARED_SEARCH_COMPARED = 4_096;
 interface SharedMatch {
   name: string;
   similarity: number;
-  /** It is of the family that was asked for. */
+  /** It belongs to the requested family. */
   is_preferred: boolean;
 }
 
-/** Where an index is, and the vectors that it must hold. */
+/** An index, and the vectors that it must have. */
 interface SharedQuery {
   name: string;
   /** Of length 1. */
@@ -43,19 +43,23 @@ export class IndexCatalog {
   readonly #engine: GraphEngine;
   readonly #handle: CatalogHandle;
 
-  /** @param key what the process finds it by; one that was opened under it before is found no more */
+  /**
+   * @param key by which the process finds it; it replaces an earlier catalog with the same key
+   */
   constructor(key: string, engine = loadGraphEngine()) {
     this.#engine = engine;
     this.#handle = engine.openCatalog(key);
   }
 
-  /** @param group of indexes that are listed together; empty: none */
+  /**
+   * @param group of indexes that are listed together; empty: no group
+   */
   share(name: string, group: string, dimensions: number): SharedIndex {
     const handle = this.#engine.shareIndex(this.#handle, name, group, dimensions, BLOCK_BITS);
     return new SharedIndex(this.#engine, handle);
   }
 
-  /** From now on other threads may search. @param vectorsId names the vectors that the indexes hold */
+  /** Lets other threads search. @param vectorsId names the vectors in the indexes */
   serve(vectorsId: string): void {
     this.#engine.serveCatalog(this.#handle, vectorsId);
   }
@@ -66,17 +70,19 @@ export class IndexCatalog {
   }
 }
 
-/** @returns null without the addon: other threads do not search then */
+/**
+ * @returns null without the addon: then other threads do not search
+ */
 export function openCatalog(key: string): IndexCatalog | null {
   try {
     return new IndexCatalog(key);
   } catch {
-    // Every search compares with every vector there, and the operator is told so.
+    // Every search then compares with every vector, and the operator was informed.
     return null;
   }
 }
 
-/** The same from another thread. Every null means: ask the index's thread. */
+/** The shared indexes on other threads. Every null means: ask the index's thread. */
 export class SharedIndexes {
   readonly #engine: SharedSearches;
   readonly #key: string;
@@ -86,7 +92,7 @@ export class SharedIndexes {
 
   /**
    * @param key of the catalog
-   * @param vectorsId names the vectors that this thread searches with
+   * @param vectorsId names the vectors with which this thread searches
    */
   constructor(key: string, vectorsId: string, engine: SharedSearches = loadGraphEngine()) {
     this.#engine = engine;
@@ -94,12 +100,14 @@ export class SharedIndexes {
     this.#vectorsId = vectorsId;
   }
 
-  /** The names of those that hold something, of the named ones and of the group's. */
+  /** The names, among the given ones and those of the group, whose indexes are not empty. */
   list(names: readonly string[], group = ''): string[] | null {
     return this.#engine.listShared(this.#key, this.#vectorsId, names, group);
   }
 
-  /** @returns best first, as `VectorIndex.search` has them */
+  /**
+   * @returns best first, like `VectorIndex.search`
+   */
   search({ name, vector, k, min_similarity, kind, family }: SharedQuery): SharedMatch[] | null {
     if (k > this.#similarities.length) {
       this.#similarities = new Float64Array(k);

@@ -2,12 +2,12 @@
 
 import { strict as assert } from 'node:assert';
 
-/** Tokens of one text that are embedded, whatever the model. */
+/** Most tokens of a text that are embedded, whatever the model. */
 export const EMBEDDING_TOKENS_MAX = 2_048;
-/** One run of the model: texts, and tokens with padding. */
+/** One run of the model: texts, and tokens including padding. */
 export const EMBEDDING_BATCH_TEXTS = 32;
 export const EMBEDDING_BATCH_TOKENS = 16_384;
-/** What may wait for the model on one thread. More is refused as unavailable. */
+/** Texts that may wait for the model on one thread. Further ones are refused as unavailable. */
 export const EMBEDDING_QUEUE_TEXTS = 4_096;
 export const EMBEDDING_QUEUE_CHARACTERS = 8 << 20;
 

@@ -1,10 +1,11 @@
 /**
- * Puts the texts of several threads into one run of a model: those that arrive while a run is under way. A run of many texts costs far
- * less than as many runs. It refuses nothing: those who ask bound what waits (text-batcher.ts). Compute threads.
+ * Merges the texts of several threads into one run of a model: those that arrive during a run. One run of many texts
+ * costs far less than many runs. It never refuses: callers bound the waiting texts (text-batcher.ts). Compute
+ * threads.
  */
 import { EMBEDDING_BATCH_TEXTS } from './limits.ts';
 
-/** Embeds texts: the vectors one behind the other. */
+/** Embeds texts: returns the vectors, one after another. */
 type Embed = (texts: readonly string[]) => Promise<Float32Array>;
 
 interface Asked {
@@ -22,7 +23,7 @@ export class MergedRuns {
     this.#embed = embed;
   }
 
-  /** The vectors one behind the other. Rejects with what the run throws. */
+  /** Returns the vectors, one after another. Rejects with the error of the run. */
   embed(texts: readonly string[]): Promise<Float32Array> {
     return new Promise((resolve, reject) => {
       this.#waiting.push({ texts, resolve, reject });
@@ -54,7 +55,7 @@ export class MergedRuns {
     if (this.#waiting.length > 0) this.#start();
   }
 
-  /** The oldest, as many as fit into a run; one at least. */
+  /** The oldest texts, as many as fit into a run, at least one. */
   #take(): Asked[] {
     let texts = 0;
     const end = this.#waiting.findIndex((asked, at) => {

@@ -1,6 +1,6 @@
 /**
- * The embedder whose model runs in the compute pool (src/threads/compute-thread-entry.ts). Any thread; the pool is reached through a
- * function.
+ * The embedder whose model runs in the compute pool (src/threads/compute-thread-entry.ts). Any thread; it accesses
+ * the pool through a function.
  */
 
 import {
@@ -17,7 +17,7 @@ import {
 import { EMBEDDING_BATCH_TEXTS } from './limits.ts';
 import { TextBatcher } from './text-batcher.ts';
 
-/** Runs a task of the compute pool: `ComputePool.run`, or what `openCompute` gives. */
+/** Runs a task of the compute pool: `ComputePool.run`, or the result of `openCompute`. */
 export type RunCompute = (task: string, input: unknown) => Promise<unknown>;
 
 export class OnnxEmbedder implements Embedder {
@@ -49,11 +49,11 @@ export class OnnxEmbedder implements Embedder {
   }
 
   /**
-   * Loads the model in one thread of the pool; the others load it when their first texts come.
+   * Loads the model on one thread of the pool; the others load it with their first texts.
    * @param compute see {@link RunCompute}
-   * @param parallel runs under way at a time: the threads of the pool
-   * @param modelDir a folder beside the one that the pool was started with; it is let go of when this is closed
-   * @throws Error of one line when the model's folder is missing or unfit
+   * @param parallel most concurrent runs: the number of threads in the pool
+   * @param modelDir another folder than that of the pool; its model is released when this is closed
+   * @throws Error with one line if the model's folder is missing or unsuitable
    */
   static async open(compute: RunCompute, parallel: number, modelDir?: string): Promise<OnnxEmbedder> {
     const input: ModelInput = modelDir === undefined ? {} : { model_dir: modelDir };

@@ -12,18 +12,18 @@ import { type ModelFacts, normalise } from './embedder.ts';
 import { EMBEDDING_BATCH_TOKENS, EMBEDDING_TOKENS_MAX } from './limits.ts';
 import { WordTokens } from './word-tokens.ts';
 
-/** Where an export may keep its graph. */
+/** Paths of the graph file in exports. */
 const GRAPH_FILES = ['model.onnx', 'onnx/model.onnx'];
 const INPUTS = ['input_ids', 'attention_mask', 'token_type_ids'] as const;
-/** Outputs by the names that exporters give them: a vector a text, else a vector a token. */
+/** Outputs by the names that exporters use: a vector per text, or else a vector per token. */
 const TEXT_OUTPUT = 'sentence_embedding';
 const TOKEN_OUTPUTS = ['last_hidden_state', 'token_embeddings'];
-/** Modules of a sentence-transformers pipeline that are done here; another one would change the vectors. */
+/** Modules of a sentence-transformers pipeline that are implemented here; any other would change the vectors. */
 const MODULES = ['Transformer', 'Pooling', 'Normalize'];
 
 /**
- * Exports that give the vectors of an earlier one but for rounding, by what {@link hashFiles} makes of each: what was
- * embedded with the earlier one stays valid.
+ * Exports with the same vectors as an earlier one, except for rounding, by their {@link hashFiles}: vectors of the
+ * earlier one stay valid.
  */
 const SAME_VECTORS: Readonly<Record<string, string>> = { '7360b091e6c8d5c5': 'ff15d994625f8110' };
 
@@ -32,7 +32,7 @@ type Runtime = typeof import('onnxruntime-node');
 
 /** One text, ready for the graph. */
 interface Encoded {
-  /** Its place among the texts asked for. */
+  /** Its index among the requested texts. */
   at: number;
   ids: BigInt64Array;
 }
@@ -46,7 +46,7 @@ export class OnnxModel {
   readonly #pooling: Pooling;
   readonly #tokensMax: number;
   readonly #padId: bigint;
-  /** The tokenizer ends every text with this; null: with nothing. Stays at the end of a text that is cut. */
+  /** The token with which the tokenizer ends every text; null without one. It is kept when a text is cut. */
   readonly #endId: bigint | null;
 
   private constructor(parts: {
@@ -72,8 +72,8 @@ export class OnnxModel {
   }
 
   /**
-   * @param dir of an export: `model.onnx` or `onnx/model.onnx`, `tokenizer.json`, and what stands beside them
-   * @throws Error of one line that names the folder and what is wrong with it
+   * @param dir of an export: `model.onnx` or `onnx/model.onnx`, `tokenizer.json`, and the files beside them
+   * @throws Error with one line that names the folder and its fault
    */
   static async open(dir: string): Promise<OnnxModel> {
     try {
@@ -114,19 +114,19 @@ export class OnnxModel {
     const hash = hashFiles(dir, graphFile);
     const id = `onnx:${SAME_VECTORS[hash] ?? hash}`;
     const probe = new OnnxModel({ ...parts, facts: { id, dimensions: 0 } });
-    // The graph's declared shape may be symbolic: one run tells the dimensions, and proves that the model runs.
+    // The graph's declared shape may be symbolic. One run reveals the dimensions and proves that the model works.
     const dimensions = (await probe.embed(['a'])).length;
     return new OnnxModel({ ...parts, facts: { id, dimensions } });
   }
 
   /**
-   * @param texts each is cut at EMBEDDING_TEXT_CHARACTERS and at the tokens that the model takes
-   * @returns the vectors one behind the other, each of length 1 or all zeros; in shared memory, which goes to another
-   *   thread as it is
+   * @param texts each is cut at EMBEDDING_TEXT_CHARACTERS and at the model's token limit
+   * @returns the vectors, one after another, each of length 1 or all zeros; in shared memory, which is passed to
+   *   another thread without a copy
    */
   async embed(texts: readonly string[]): Promise<Float32Array> {
     const encoded = texts.map((text, at): Encoded => ({ at, ids: this.#encode(text) }));
-    // Texts of like length together: padding is computed like any other token.
+    // Texts of similar length are batched, because padding costs as much as other tokens.
     encoded.sort((a, b) => a.ids.length - b.ids.length);
     let flat: Float32Array | null = null;
     for (const batch of cutBatches(encoded)) {
@@ -157,7 +157,7 @@ export class OnnxModel {
   /** @returns a vector for each text of the batch, not yet normalised */
   async #run(batch: readonly Encoded[]): Promise<Float32Array> {
     const rows = batch.length;
-    // A graph need not take zero tokens.
+    // A graph need not accept zero tokens.
     const columns = Math.max(1, ...batch.map(({ ids }) => ids.length));
     const ids = new BigInt64Array(rows * columns).fill(this.#padId);
     const mask = new BigInt64Array(rows * columns);
@@ -189,19 +189,19 @@ export class OnnxModel {
 }
 
 /**
- * The receiver drops the vectors soon. V8 would count separate buffers against what that thread's heap may grow by
- * until the next collection of young objects, and collect the whole heap for them every second.
+ * Shared memory, because the receiver soon drops the vectors. V8 would count separate buffers towards the growth of
+ * that thread's heap until the next minor collection, and collect the whole heap every second.
  */
 function allocateShared(count: number): Float32Array {
   return new Float32Array(new SharedArrayBuffer(count * Float32Array.BYTES_PER_ELEMENT));
 }
 
-/** The text as far as it is looked at; half a surrogate pair would be no character. */
+/** The part of the text that is embedded, without half a surrogate pair at the end. */
 function cutText(text: string): string {
   return text.slice(0, EMBEDDING_TEXT_CHARACTERS).toWellFormed();
 }
 
-/** Batches that stay under the bound with their padding; a single text may be all of one. */
+/** Batches that stay under the limit including padding; a single text may be a batch. */
 function* cutBatches(sorted: readonly Encoded[]): Generator<readonly Encoded[]> {
   let from = 0;
   for (let to = 1; to <= sorted.length; to++) {
@@ -245,8 +245,8 @@ function badShape(output: string, dims: readonly number[]): Error {
 }
 
 /**
- * Loaded with the first model and not with this module: npm goes on without an optional package whose install script
- * fails, and a thread that cannot load does not say why.
+ * Loaded with the first model instead of with this module: npm continues without an optional package whose install
+ * script fails, and a thread that fails to load does not report why.
  */
 async function loadRuntime(): Promise<Runtime> {
   try {
@@ -285,7 +285,9 @@ function openTokenizer(json: object, config: object): Tokenizer {
   }
 }
 
-/** @returns the file's object; an empty one when there is no such file */
+/**
+ * @returns the parsed file; an empty object if it does not exist
+ */
 function readJson(dir: string, name: string): Record<string, unknown> {
   const file = join(dir, name);
   if (!existsSync(file)) return {};
@@ -300,7 +302,7 @@ function readJson(dir: string, name: string): Record<string, unknown> {
   throw new Error(`${name} is not a JSON object`);
 }
 
-/** A pipeline with a further layer (Dense, for one) would give other vectors than its author's. */
+/** A pipeline with a further layer (Dense, for example) would give other vectors than intended. */
 function checkModules(dir: string): void {
   const file = join(dir, 'modules.json');
   if (!existsSync(file)) return;
@@ -326,7 +328,7 @@ function readPooling(dir: string): Pooling {
   throw new Error(`1_Pooling/config.json asks for ${modes.join(' and ')}; supported are mean and cls`);
 }
 
-/** The least that any file of the export names, and never more than the house's own bound. */
+/** The smallest limit in the export's files, and at most this program's own limit. */
 function readTokensMax(dir: string, tokenizerConfig: Record<string, unknown>): number {
   const named = [
     tokenizerConfig.model_max_length,
@@ -336,11 +338,12 @@ function readTokensMax(dir: string, tokenizerConfig: Record<string, unknown>): n
   return Math.floor(Math.min(EMBEDDING_TOKENS_MAX, ...named));
 }
 
-/** Of everything that the vectors depend on. */
+/** Hash of everything that determines the vectors. */
 function hashFiles(dir: string, graphFile: string): string {
   const hash = createHash('sha256').update(readFileSync(graphFile));
   for (const name of ['tokenizer.json', 'tokenizer_config.json', '1_Pooling/config.json']) {
-    // What it says, not how it is indented: a formatter's work would embed a whole store again.
+    // Hashes the JSON value instead of the text: otherwise reformatting would cause a whole store to be embedded
+    // again.
     if (existsSync(join(dir, name))) hash.update(`\0${name}\0${JSON.stringify(readJson(dir, name))}`);
   }
   return hash.digest('hex').slice(0, 16);

@@ -8,15 +8,15 @@ import { RemoteEmbedder } from './remote-embedder.ts';
 
 /** What the configuration says about embeddings. */
 export interface EmbeddingChoice {
-  /** Folder of an ONNX export, absolute; null: the one that ships. */
+  /** Absolute folder of an ONNX export; null: the model that ships. */
   model_dir: string | null;
-  /** A remote service instead of the model; null: none. */
+  /** A remote service instead of the model; null without one. */
   remote: { url: string; key: string; model: string } | null;
 }
 
-/** The folder that the compute pool's threads are started with. */
+/** The folder with which the compute pool's threads are started. */
 export function findModelDir(choice: Pick<EmbeddingChoice, 'model_dir'>): string {
-  // Data files are not compiled: a built tree finds them where the sources are, as the package ships them.
+  // Data files are not compiled: a built tree finds them beside the sources, which the package includes.
   const isBuilt = import.meta.url.endsWith('.js');
   const own = new URL(isBuilt ? '../../../src/search/default-model/' : './default-model/', import.meta.url);
   return choice.model_dir ?? fileURLToPath(own);
@@ -25,8 +25,8 @@ export function findModelDir(choice: Pick<EmbeddingChoice, 'model_dir'>): string
 /**
  * @param compute the pool whose threads were started with `findModelDir`
  * @param parallel threads of that pool
- * @param onDown told when the service does not answer now: it is asked again until it does
- * @throws Error of one line when the model is unfit or the service refuses
+ * @param onDown called if the service does not answer now; it is asked again until it does
+ * @throws Error with one line if the model is unsuitable or the service refuses
  */
 export function openEmbedder(
   choice: EmbeddingChoice,

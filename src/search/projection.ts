@@ -1,11 +1,11 @@
 /**
- * Fewer dimensions that keep the angles, nearly: each number is added, with a sign, to a few places of a shorter vector
- * (Kane and Nelson, "Sparser Johnson-Lindenstrauss Transforms", arXiv 1012.1577). Cosines come out with an error of
- * about 1 / √dimensions: good enough to find candidates, which are then compared whole. Any thread.
+ * Reduces dimensions while nearly preserving angles: each number is added, with a sign, to a few places of a shorter
+ * vector (Kane and Nelson, "Sparser Johnson-Lindenstrauss Transforms", arXiv 1012.1577). Cosines have an error of
+ * about 1 / √dimensions: good enough to find candidates, which are then compared exactly. Any thread.
  */
 import { createPrng } from '../std/prng.ts';
 
-/** Places that each number goes to; `project` has a line for each. */
+/** Places to which each number is added; `project` has a line for each. */
 const PLACES = 2;
 /** The same projection at every start. */
 const SEED = 7;
@@ -27,7 +27,9 @@ export class Projection {
     this.#signs = Float64Array.from({ length: from * PLACES }, () => (prng.chance(0.5) ? 1 : -1));
   }
 
-  /** @returns a vector of length 1, or zeros; the next call writes over it */
+  /**
+   * @returns a vector of length 1, or zeros; the next call overwrites it
+   */
   project(vector: Float32Array): Float32Array {
     const sums = this.#sums.fill(0);
     const places = this.#places;

@@ -1,6 +1,6 @@
 /**
- * The embedder behind an OpenAI-compatible `POST …/embeddings`. The key goes into one header and nowhere else: no error
- * and no log of ours holds it, nor anything that the service answered. Any thread.
+ * The embedder for an OpenAI-compatible `POST …/embeddings`. The key is only sent in one header: no error and no log
+ * contains it, or anything from the service's answers. Any thread.
  */
 import { setTimeout as wait } from 'node:timers/promises';
 import type { Pool } from 'undici';
@@ -8,31 +8,35 @@ import { CatalogueError } from '../errors.ts';
 import { type Embedder, normalise } from './embedder.ts';
 import { TextBatcher } from './text-batcher.ts';
 
-/** One request to a remote embedding service, and the largest answer that is read. */
+/** Texts of one request to a remote service, and the largest answer that is read. */
 export const EMBEDDING_REMOTE_TEXTS = 96;
 const EMBEDDING_REMOTE_TIMEOUT_MS = 20_000;
 const EMBEDDING_REMOTE_ANSWER_BYTES = 32 << 20;
-/** Requests to the service at a time, and the wait before the only retry. */
+/** Concurrent requests to the service, and the delay before the only retry. */
 const EMBEDDING_REMOTE_PARALLEL = 4;
 const EMBEDDING_REMOTE_RETRY_MS = 500;
-/** Waits between attempts at a service that was down at the start. */
+/** Delays between attempts at a service that was down at the start. */
 const EMBEDDING_REMOTE_RETRY_FIRST_MS = 1_000;
 const EMBEDDING_REMOTE_RETRY_MAX_MS = 30_000;
 const EMBEDDING_DIMENSIONS_MAX = 8_192;
 
 interface RemoteEmbedderOptions {
-  /** Base of the service, without a trailing slash; `/embeddings` is put behind it. */
+  /** Base address of the service, without a trailing slash; `/embeddings` is appended. */
   url: string;
-  /** Secret; '' for a service that asks for none. */
+  /** Secret; '' for a service without a key. */
   key: string;
   model: string;
   timeout_ms?: number;
   retry_ms?: number;
-  /** Wait before a service that was down at the start is asked again; doubles up to EMBEDDING_REMOTE_RETRY_MAX_MS. */
+  /**
+   * Delay before a service that was down at the start is asked again; doubles up to EMBEDDING_REMOTE_RETRY_MAX_MS.
+   */
   first_retry_ms?: number;
 }
 
-/** The library is loaded where there is a service: it is a tenth of a start, on every thread that would import it. */
+/**
+ * The library is loaded only if there is a service: it takes a tenth of the start of every thread that imports it.
+ */
 async function openPool({
   url,
   timeout_ms = EMBEDDING_REMOTE_TIMEOUT_MS,
@@ -46,7 +50,7 @@ async function openPool({
   });
 }
 
-/** What the service said or did not say; `retryable` when the same may succeed a moment later. */
+/** A failure of the service; `retryable` if the same request may succeed shortly after. */
 class RemoteError extends Error {
   readonly retryable: boolean;
 
@@ -81,10 +85,10 @@ export class RemoteEmbedder implements Embedder {
   }
 
   /**
-   * Asks the service for one vector, which tells how long they are. A service that cannot be reached, or fails itself,
-   * is asked again from time to time: until it answers there are no dimensions, and no text is embedded.
-   * @param onDown told why, when it does not answer now
-   * @throws Error of one line when it refuses, or answers with something else than a vector
+   * Asks the service for one vector, to learn the length. A service that cannot be reached, or fails, is asked again
+   * from time to time: until it answers, the dimensions are unknown and no text is embedded.
+   * @param onDown called with the reason if it does not answer now
+   * @throws Error with one line if it refuses, or does not answer with a vector
    */
   static async open(
     options: RemoteEmbedderOptions,
@@ -139,7 +143,7 @@ export class RemoteEmbedder implements Embedder {
   }
 
   async #run(texts: readonly string[]): Promise<Float32Array[]> {
-    // Services refuse empty texts; there is nothing in them.
+    // Services refuse empty texts, which have no content anyway.
     const asked = texts.map((text) => text.toWellFormed()).filter((text) => text.trim() !== '');
     const found = asked.length === 0 ? [] : await this.#askTwice(asked);
     let next = 0;
@@ -171,7 +175,7 @@ export class RemoteEmbedder implements Embedder {
         path: this.#path,
         headers,
         body: JSON.stringify({ model, input: texts, encoding_format: 'float' }),
-        // The pool's own timeouts are between two bytes; this one is for the whole.
+        // The pool's own timeouts apply between two bytes; this one applies to the whole request.
         signal: AbortSignal.timeout(timeout_ms ?? EMBEDDING_REMOTE_TIMEOUT_MS),
       });
       status = answer.statusCode;
@@ -184,7 +188,7 @@ export class RemoteEmbedder implements Embedder {
     return this.#readVectors(text, texts.length);
   }
 
-  /** Checks everything: what comes in here is searched by from then on. */
+  /** Validates everything, because searches use these vectors from then on. */
   #readVectors(text: string, count: number): Float32Array[] {
     const data = parseObject(text)?.data;
     if (!Array.isArray(data) || data.length !== count) throw badAnswer('another number of vectors');
@@ -209,7 +213,7 @@ export class RemoteEmbedder implements Embedder {
   }
 }
 
-/** Which service an address is of: without a slash at its end, and without what follows a question mark. */
+/** The service of an address: without a trailing slash and without a query. */
 export function nameRemote(address: string): string {
   const { origin, pathname } = new URL(address);
   return `${origin}${pathname.replace(/\/$/, '')}`;
@@ -242,7 +246,7 @@ function parseObject(text: string): { data?: unknown } | null {
   }
 }
 
-/** Code or class alone: a message may hold what was sent. */
+/** Only the code or class, because a message may contain the sent text. */
 function nameFailure(thrown: unknown): string {
   if (!(thrown instanceof Error)) return 'unknown';
   return 'code' in thrown && typeof thrown.code === 'string' ? thrown.code : thrown.name;

@@ -1,10 +1,10 @@
 /**
- * What other threads see of an index, as the thread sees it that changes it: hnsw-index.ts and exact-index.ts say here whatever they
- * do, and keep their vectors in its memory. index-catalog.ts gives it a name. Any thread; each in one.
+ * The shared part of an index, on the thread that changes it: hnsw-index.ts and exact-index.ts report all their
+ * changes here, and keep their vectors in its memory. index-catalog.ts names it. Any thread; each belongs to one.
  */
 import { type Graph, type GraphEngine, NO_SHARED_ID, type SharedHandle } from '../../native/graph-engine.ts';
 
-/** What a search filters by and answers with. */
+/** What a search filters by and returns. */
 interface SharedLabel {
   name: string;
   kind: string;
@@ -21,7 +21,7 @@ export class SharedIndex {
     this.#handle = handle;
   }
 
-  /** Runs `work` while no other thread searches the index; what changes it throws elsewhere. */
+  /** Runs `work` while no other thread searches the index. Methods that change the index throw outside of it. */
   change<Value>(work: () => Value): Value {
     if (this.#depth === 0) this.#engine.beginChange(this.#handle);
     this.#depth++;
@@ -66,7 +66,9 @@ export class SharedIndex {
     this.#engine.unlinkVector(this.#handle);
   }
 
-  /** @param ids by point; null where one is marked as removed */
+  /**
+   * @param ids by point; null for a point that is marked as removed
+   */
   takeGraph(graph: Graph, ids: readonly (number | null)[]): void {
     const points = Uint32Array.from(ids, (id) => id ?? NO_SHARED_ID);
     this.#engine.takeGraph(this.#handle, graph, points);
@@ -76,7 +78,7 @@ export class SharedIndex {
     this.#engine.dropGraph(this.#handle);
   }
 
-  /** Nothing is found that was not described. */
+  /** A vector without this data is not found. */
   describe(id: number, { name, kind, family }: SharedLabel): void {
     this.change(() => this.#engine.describeVector(this.#handle, id, name, kind, family));
   }

@@ -1,6 +1,6 @@
 /**
- * Puts texts together that wait for an embedding at the same time: those of one tick, and those that arrive while all
- * runs allowed at a time are under way. One run of many texts costs far less than as many runs. Any thread.
+ * Merges texts that wait for an embedding at the same time: those of one tick, and those that arrive while the most
+ * concurrent runs are in progress. One run of many texts costs far less than many runs. Any thread.
  */
 import { CatalogueError } from '../errors.ts';
 import { EMBEDDING_TEXT_CHARACTERS } from '../limits.ts';
@@ -11,7 +11,7 @@ interface TextBatcherOptions {
   batch_texts: number;
   /** Runs under way at a time. */
   parallel: number;
-  /** Embeds a batch: a vector a text, in order. What it throws reaches the caller as `unavailable`. */
+  /** Embeds a batch: one vector per text, in order. Errors reach the caller as `unavailable`. */
   run(texts: readonly string[]): Promise<readonly Float32Array[]>;
 }
 
@@ -19,7 +19,7 @@ interface TextBatcherOptions {
 interface Request {
   vectors: Float32Array[];
   missing: number;
-  /** Settled with an error: what of it still waits is dropped. */
+  /** The request has failed: its remaining texts are dropped. */
   has_failed: boolean;
   resolve(vectors: Float32Array[]): void;
   reject(error: CatalogueError): void;
@@ -27,7 +27,7 @@ interface Request {
 
 interface WaitingText {
   text: string;
-  /** Its place among the texts of the request. */
+  /** Its index among the texts of the request. */
   at: number;
   request: Request;
 }
@@ -51,8 +51,8 @@ export class TextBatcher {
 
   /**
    * @param texts each is cut at EMBEDDING_TEXT_CHARACTERS
-   * @returns a vector a text, in order
-   * @throws CatalogueError `unavailable` when too much waits already, a run fails, or the batcher is closed
+   * @returns one vector per text, in order
+   * @throws CatalogueError `unavailable` if too many texts wait, a run fails, or the batcher is closed
    */
   embed(texts: readonly string[]): Promise<Float32Array[]> {
     if (this.#isClosed) return Promise.reject(closedError());
@@ -74,7 +74,7 @@ export class TextBatcher {
     });
   }
 
-  /** Fails what waits; a run under way still ends. May be called again. */
+  /** Fails waiting requests; the current run still ends. Can be called again. */
   close(): void {
     this.#isClosed = true;
     const waiting = this.#waiting;
@@ -104,7 +104,7 @@ export class TextBatcher {
     let isRunning = true;
     try {
       const vectors = await this.#options.run(batch.map(({ text }) => text));
-      // The next run goes out first: what callers do with these vectors need not keep the model waiting.
+      // The next run starts first, so that the model does not wait for the callers' work with these vectors.
       this.#running--;
       isRunning = false;
       this.#runWaiting();
@@ -124,7 +124,7 @@ export class TextBatcher {
     }
   }
 
-  /** The rest of a failed request is of no use to anybody. */
+  /** The rest of a failed request is not needed. */
   #dropFailed(): void {
     this.#waiting = this.#waiting.filter(({ request }) => !request.has_failed);
     this.#waitingCharacters = this.#waiting.reduce((sum, { text }) => sum + text.length, 0);

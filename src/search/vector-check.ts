@@ -1,4 +1,6 @@
-/** What every index asks of a vector before it does anything with it, so that they refuse the same. Pure; any thread. */
+/**
+ * The check of a vector that all indexes share, so that they refuse the same. Pure; any thread.
+ */
 
 /**
  * Largest absolute value of a vector's number. A vector of length 1 has none beyond 1. The native graph has the same bound, which
@@ -6,11 +8,13 @@
  */
 const VECTOR_NUMBER_MAX = 2 ** 20;
 
-/** @throws RangeError for another number of dimensions, and for a number that is not finite or far too great */
+/**
+ * @throws RangeError for a wrong number of dimensions, or a number that is not finite or far too large
+ */
 export function checkVector(vector: Float32Array, dimensions: number): void {
   if (vector.length !== dimensions)
     throw new RangeError(`a vector of ${vector.length} dimensions where ${dimensions} are expected`);
-  // Four sums, so that an addition need not wait for the last. A sum with NaN is NaN.
+  // Four parallel sums, so that an addition need not wait for the previous one. A sum with NaN is NaN.
   let [a, b, c, d] = [0, 0, 0, 0];
   const whole = dimensions - (dimensions % 4);
   for (let at = 0; at < whole; at += 4) {
@@ -23,7 +27,7 @@ export function checkVector(vector: Float32Array, dimensions: number): void {
   if (!(a + b + c + d <= VECTOR_NUMBER_MAX ** 2)) checkNumbers(vector);
 }
 
-/** One by one: a vector may be long without a number that is too great. */
+/** Checked one by one: a vector may be long without having a number that is too large. */
 function checkNumbers(vector: Float32Array): void {
   for (const number of vector) {
     if (!(Math.abs(number) <= VECTOR_NUMBER_MAX)) throw new RangeError(`${number} in a vector`);

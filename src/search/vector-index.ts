@@ -1,17 +1,18 @@
 /**
  * Finds the nearest of many vectors, behind one narrow interface. Implementations: exact-index.ts compares with every
- * vector, hnsw-index.ts walks a graph (and holds an exact one for what the graph does not hold yet); one suite for
- * both. Vectors have length 1, so the inner product is the cosine. Interface; any thread, each index in one.
+ * vector; hnsw-index.ts searches a graph, with an exact index for vectors that are not in the graph yet. One test
+ * suite covers both. Vectors have length 1, so the inner product is the cosine. Interface; any thread, each index
+ * belongs to one.
  */
 
 /** One vector that was found. */
 export interface VectorMatch {
   id: number;
-  /** Cosine, −1 … 1 but for rounding. */
+  /** Cosine, −1 … 1 except for rounding. */
   similarity: number;
 }
 
-/** Says whether an id may be among the results. Called often: cheap, and without side effects. */
+/** Whether an id may be among the results. Called often, so it must be cheap and without side effects. */
 export type AcceptId = (id: number) => boolean;
 
 export interface VectorIndex {
@@ -20,57 +21,60 @@ export interface VectorIndex {
   readonly size: number;
   /** Memory of vectors and graph, both in JavaScript's heap and outside. */
   readonly bytes: number;
-  /** Vectors that `tend` still has work with. */
+  /** Vectors for which `tend` still has work to do. */
   readonly unlinked: number;
-  /** The same index, where it has a graph that can be saved; else null. */
+  /** The same index if it has a graph that can be saved; otherwise null. */
   readonly savable: SavableIndex | null;
   /**
-   * Adds a vector, or replaces the one with this id. It is found from the next search on.
-   * @param id whole number, 0 … 2^32 − 1; an id may come again after it was removed
+   * Adds a vector, or replaces the one with this id. The next search finds it.
+   * @param id integer, 0 … 2^32 − 1; the id of a removed vector may be used again
    * @param vector of length 1, or all zeros (similar to nothing); copied
-   * @throws RangeError for another id, another number of dimensions, and for a number that is not finite or beyond
-   *   VECTOR_NUMBER_MAX; nothing has changed then
+   * @throws RangeError for an invalid id, a wrong number of dimensions, or a number that is not finite or beyond
+   *   VECTOR_NUMBER_MAX; then nothing has changed
    */
   add(id: number, vector: Float32Array): void;
-  /** @returns false when it was not there */
+  /**
+   * @returns false if there was no such vector
+   */
   remove(id: number): boolean;
   has(id: number): boolean;
   /**
-   * The vector; undefined when it is not there. These are the index's own numbers, good until something is added or
-   * removed: to be read, not kept and not changed.
+   * The vector; undefined for an unknown id. A view of the index's own numbers, valid until the next change: only for
+   * reading.
    */
   get(id: number): Float32Array | undefined;
   /**
    * @param vector of length 1
    * @param k most results, ≥ 0
-   * @param accept others are left out; whenever `k` acceptable ones are there and similar enough, `k` are returned
-   * @param minSimilarity less similar ones are left out
+   * @param accept filters ids; if `k` accepted ones exist and are similar enough, `k` are returned
+   * @param minSimilarity least similarity of a result
    * @returns best first; equally similar ones by id
-   * @throws RangeError for another number of dimensions, and for a number as `add` refuses it
+   * @throws RangeError for a wrong number of dimensions, or a number that `add` would refuse
    */
   search(vector: Float32Array, k: number, accept?: AcceptId, minSimilarity?: number): VectorMatch[];
   /**
-   * Does some of the work that makes later searches quicker: to be called in idle moments until it returns false.
-   * Results are the same, or nearly, whether it is called or not.
-   * @param budgetMs how long it may take, about
-   * @returns true when there is more to do
+   * Does a part of the work that makes later searches faster. Call it in idle moments until it returns false. Results
+   * are the same, or nearly, whether it is called or not.
+   * @param budgetMs approximate time limit
+   * @returns true if there is more to do
    */
   tend(budgetMs: number): boolean;
 }
 
-/** An index whose graph can go into a file and come back from one. Its vectors stay with the code that added them. */
+/** An index whose graph can be saved to a file and restored. The caller keeps its vectors. */
 export interface SavableIndex extends VectorIndex {
-  /** Names everything that a graph depends on besides its vectors: another one fits no saved graph. */
+  /** Identifies everything, besides the vectors, on which a saved graph depends. */
   readonly graphKind: string;
   /**
-   * Writes the graph; until that is done `tend` does nothing.
-   * @returns the ids in it by their places, null where one was removed meanwhile; null when there is no graph
+   * Writes the graph; meanwhile `tend` does nothing.
+   * @returns the ids in it by their positions, null for one that was removed meanwhile; null without a graph
    */
   saveGraph(file: string): Promise<(number | null)[] | null>;
   /**
-   * Takes the graph instead of linking vectors one by one; until that is done `tend` does nothing.
-   * @param ids by their places; null: not to be found any more. Vectors that are here and not among them stay unlinked
-   * @throws Error when the file is no such graph; nothing has changed then
+   * Uses the saved graph instead of linking vectors one by one; meanwhile `tend` does nothing.
+   * @param ids by their positions; null: must not be found any more. Present vectors that are not among them stay
+   *   unlinked
+   * @throws Error if the file is not such a graph; then nothing has changed
    */
   restoreGraph(file: string, ids: readonly (number | null)[]): Promise<void>;
 }

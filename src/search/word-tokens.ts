@@ -1,22 +1,22 @@
 /**
- * Turns text into token ids. If a tokenizer takes each word between spaces by itself, the tokens of a word are
- * remembered: most words of a text were in others before. Compute threads.
+ * Turns text into token ids. If a tokenizer handles each word between spaces separately, the tokens of words are
+ * cached, because most words of a text have occurred before. Compute threads.
  */
 import { createHash } from 'node:crypto';
 import type { Tokenizer } from '@huggingface/tokenizers';
 import { RecentMap } from '../std/recent-map.ts';
 
-/** Words whose tokens a model's thread remembers, about 200 bytes each. */
+/** Words whose tokens a model's thread caches, about 200 bytes each. */
 export const TOKEN_WORDS_REMEMBERED = 16_384;
 
-/** Digests of tokenizers that put nothing around a text and look at no two words together: the one that ships. */
+/** Digests of tokenizers that add nothing around a text and handle words separately: the one that ships. */
 const BY_WORDS = ['5cfd5b08e9d6b8b2'];
-/** What is remembered: longer ones, and those with digits, are names and keys more often than words. */
+/** Words that are cached: longer ones, and those with digits, are mostly names and keys. */
 const WORD = /^[^0-9]{1,24}$/;
 
 export class WordTokens {
   readonly #tokenizer: Tokenizer;
-  /** Else it wants to see whole texts. */
+  /** Whether the tokenizer handles words separately; otherwise it gets whole texts. */
   readonly #isByWords: boolean;
   readonly #known = new RecentMap<string, BigInt64Array>(TOKEN_WORDS_REMEMBERED);
 
@@ -26,7 +26,7 @@ export class WordTokens {
     this.#isByWords = isByWords(json);
   }
 
-  /** As many as there are: nothing is cut. */
+  /** All tokens: the result is not cut. */
   encode(text: string): BigInt64Array {
     if (!this.#isByWords) return this.#encodeWhole(text);
     const words: BigInt64Array[] = [];
@@ -55,7 +55,7 @@ export class WordTokens {
     if (recent !== undefined) return recent;
     const ids = this.#known.get(word) ?? this.#encodeWhole(word);
     if (!WORD.test(word)) return ids;
-    // A copy: a slice would hold on to its text.
+    // A copy, because a slice would keep its text alive.
     this.#known.set(Buffer.from(word, 'utf16le').toString('utf16le'), ids);
     return ids;
   }
