@@ -1,7 +1,7 @@
 /**
- * Per-customer keys as text: `svc_live_` or `svc_test_` and 36 base62 characters, 30 random ones and a CRC-32 of them
- * in 6, so that a typo is told without a look-up and a scanner for secrets has no false alarms. Only the hash of a key
- * is ever stored. Any thread.
+ * The text form of per-customer keys: `svc_live_` or `svc_test_` and 36 base62 characters, of which 30 are random and
+ * 6 are their CRC-32. So a typo is detected without a look-up, and a secret scanner has no false alarms. Only the
+ * hash of a key is ever stored. Any thread.
  */
 import { hash, randomBytes } from 'node:crypto';
 import { crc32 } from 'node:zlib';
@@ -13,12 +13,12 @@ const BASE62 = '0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz';
 const RANDOM_CHARACTERS = 30;
 const CHECK_CHARACTERS = 6;
 const API_KEY = /^svc_(?:live|test)_([0-9A-Za-z]{30})([0-9A-Za-z]{6})$/;
-/** 62 · 4: bytes from here on would make some characters likelier than others. */
+/** 62 · 4: larger bytes would make some characters more likely than others. */
 const EVEN_BYTES = 248;
 const PREFIX_CHARACTERS = 12;
 const LAST_CHARACTERS = 4;
 
-/** A new key and what is kept of it. */
+/** A new key, and its stored data. */
 interface MadeApiKey {
   /** Shown once, never stored. */
   raw: string;
@@ -45,13 +45,15 @@ export function makeApiKey(mode: ApiKeyMode): MadeApiKey {
   };
 }
 
-/** True for what could have come from {@link makeApiKey}. */
+/** Whether {@link makeApiKey} may have made this text. */
 export function isApiKey(text: string): boolean {
   const [, random, check] = API_KEY.exec(text) ?? [];
   return random !== undefined && check === checksumOf(random);
 }
 
-/** What a key is found by: SHA-256, hexadecimal. Keys are random; a slow hash would protect nothing more. */
+/**
+ * The hash by which a key is found: SHA-256, hexadecimal. Keys are random, so a slow hash would add no protection.
+ */
 export function hashApiKey(raw: string): string {
   return hash('sha256', raw, 'hex');
 }

@@ -36,7 +36,9 @@ export class ApiKeys implements CredentialKind {
     this.#clock = clock;
   }
 
-  /** @throws CatalogueError `unavailable` when the store cannot be read */
+  /**
+   * @throws CatalogueError `unavailable` if the store cannot be read
+   */
   verify(token: string): KeyPrincipal | null {
     if (!isApiKey(token)) return null;
     const digest = this.#cache.digest(token);
@@ -44,16 +46,16 @@ export class ApiKeys implements CredentialKind {
     const nowMs = this.#clock.wallMs();
     if (known === null || known.expires_ms <= nowMs) return null;
     this.#uses?.count(known.principal.id);
-    // Apart in either direction: a clock that is put back goes on noting.
+    // A difference in either direction: notes continue after a clock is set back.
     if (Math.abs(nowMs - known.touched_ms) >= TOUCH_EVERY_MS) {
       known.touched_ms = nowMs;
-      // A use that cannot be noted is no reason to refuse it.
+      // A use that cannot be noted is not refused.
       this.#store.touch(known.principal.id, nowMs).catch(() => {});
     }
     return known.principal;
   }
 
-  /** Found by hash: no part of the key is compared. */
+  /** Looked up by hash, without comparing any part of the key. */
   #find(token: string, digest: string): KnownKey | null {
     const { epoch } = this.#revocations;
     let record: KeyRecord | undefined;

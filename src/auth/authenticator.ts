@@ -1,6 +1,6 @@
 /**
- * From an `Authorization` header to who sends the request. The kinds of credential that are on are the operator's
- * choice; a token never chooses how it is verified. Server threads.
+ * Identifies the sender of a request from its `Authorization` header. The operator decides which kinds of credentials
+ * are accepted; a token never chooses how it is verified. Server threads.
  */
 import { CatalogueError } from '../errors.ts';
 import { CREDENTIAL_CHARACTERS } from '../limits.ts';
@@ -9,16 +9,16 @@ import type { Principal } from './principal.ts';
 /** One kind of credential. */
 export interface CredentialKind {
   /**
-   * @param token what stands behind `Bearer `
+   * @param token the text after `Bearer `
    * @returns null for a token of another kind, and for an invalid one
-   * @throws CatalogueError `unavailable` (or rejects) when that cannot be found out now
+   * @throws CatalogueError `unavailable` (or rejects) if the token cannot be verified now
    */
   verify(token: string): Principal | null | Promise<Principal | null>;
 }
 
 /**
- * The scheme's case does not matter (RFC 9110, 11.1). The token may hold what an operator's key may (config.ts): more
- * than RFC 6750 names, but no comma, by which repeated headers are joined.
+ * The scheme is case-insensitive (RFC 9110, 11.1). The token may have the characters of an operator's key
+ * (config.ts): more than RFC 6750 allows, but no comma, which joins repeated headers.
  */
 const BEARER = /^bearer +([\x21-\x2b\x2d-\x7e]+) *$/i;
 
@@ -32,7 +32,7 @@ export class Authenticator {
 
   /**
    * @param authorization the header's value
-   * @throws CatalogueError `unauthenticated` (or rejects): missing, malformed and unknown credentials read alike
+   * @throws CatalogueError `unauthenticated` (or rejects): the same for missing, malformed and unknown credentials
    */
   authenticate(authorization: string | undefined): Principal | Promise<Principal> {
     const token = readToken(authorization);

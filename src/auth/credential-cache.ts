@@ -1,6 +1,6 @@
 /**
- * What a thread remembers of credentials that it has verified, by their digest: bounded in number and age, and all of
- * it forgotten when anything is revoked in this process. Server threads.
+ * A thread's cache of verified credentials, by their digest: bounded in number and age, and cleared when anything is
+ * revoked in this process. Server threads.
  */
 import { hash } from 'node:crypto';
 import { type Clock, systemClock } from '../std/clock.ts';
@@ -12,9 +12,9 @@ export const CREDENTIAL_CACHE = { entries: 50_000, fresh_ms: 30_000 } as const;
 
 interface Remembered<Value> {
   value: Value;
-  /** On the monotonic clock: a wall clock that is put back must not make a revoked credential last. */
+  /** On the monotonic clock: setting the wall clock back must not extend a revoked credential. */
   fresh_until_ms: number;
-  /** The credential's own end, on the wall clock. */
+  /** The credential's own expiry, on the wall clock. */
   until_ms: number;
 }
 
@@ -30,7 +30,7 @@ export class CredentialCache<Value> {
     this.#epoch = revocations.epoch;
   }
 
-  /** What a credential is remembered by: the credential itself stays nowhere. */
+  /** The key of a credential in the cache; the credential itself is not stored. */
   digest(token: string): string {
     return hash('sha256', token, 'base64');
   }
@@ -48,8 +48,8 @@ export class CredentialCache<Value> {
   }
 
   /**
-   * Remembers what was found out while the epoch was `epoch`; nothing when something was revoked meanwhile.
-   * @param until_ms the credential's own end, on the wall clock
+   * Stores a result that was determined at the given epoch; stores nothing if something was revoked meanwhile.
+   * @param until_ms the credential's own expiry, on the wall clock
    */
   set(digest: string, value: Value, epoch: number, until_ms = Number.POSITIVE_INFINITY): void {
     if (epoch !== this.#revocations.epoch || epoch !== this.#epoch) return;

@@ -1,11 +1,13 @@
-/** The secret that signs tokens if there is no identity provider: made once, kept in DATA_DIR. Main thread. */
+/**
+ * The secret that signs tokens if there is no identity provider: created once, stored in DATA_DIR. Main thread.
+ */
 import { join } from 'node:path';
 import { loadKeptSecret } from '../std/kept-secret.ts';
 
 /**
  * @returns the secret, 256 bits as base64url; the same at every start
- * @throws Error when it can neither be read nor made, or when the file holds something else; its `code` marks it as no fault
- * of ours
+ * @throws Error if it can be neither read nor created, or if the file has other content; its `code` marks it as an
+ *   expected error
  */
 export function loadEmbeddedSecret(dataDir: string): string {
   return loadKeptSecret(join(dataDir, 'secrets', 'jwt-secret'), 'a new one ends all tokens');

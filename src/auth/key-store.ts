@@ -1,6 +1,6 @@
 /**
- * Where per-customer keys are kept: by hash, which is how a request finds them, with what else points at them. One
- * implementation on tables of rows, which have a reference in memory. Any thread.
+ * Stores per-customer keys by their hash, by which requests find them, together with their index rows. One
+ * implementation on tables of rows, which also exist in memory. Any thread.
  */
 import { countRow, countRows, type Listing, type Page } from '../storage/accounts/page.ts';
 import { requireRoom } from '../storage/accounts/room.ts';
@@ -23,20 +23,20 @@ export interface KeyRecord {
   last4: string;
   created_by: string | null;
   created_at: string;
-  /** From then on it is refused (a rotated key's overlap); null: never. */
+  /** It is refused from this time on (a rotated key's overlap); null: never. */
   expires_at: string | null;
   revoked_at: string | null;
 }
 
 /** What checking a credential needs. */
 export interface KeyStore {
-  /** As of now: what another thread committed before is seen. */
+  /** Reads the present state, including earlier commits of other threads. */
   findByHash(hash: string): KeyRecord | undefined;
   /** Notes that the key was used, at most once a minute. */
   touch(id: string, nowMs: number): Promise<void>;
 }
 
-/** `last_used_at` is written at most so often (decisions, Credentials). */
+/** Least interval between two writes of `last_used_at` (decisions, Credentials). */
 export const TOUCH_EVERY_MS = 60_000;
 
 const BY_HASH = 'api_keys';
@@ -46,9 +46,9 @@ const HASHES = 'api_key_hashes';
 export const API_KEYS_OF_ORG = 'api_keys_of_org';
 /** `[org_id, project_id, id]` → null, counted by project. */
 const BY_PROJECT = 'api_keys_of_project';
-/** `[org_id, project_id or '', id]` → `expires_at`: those that are not revoked, however many were before. */
+/** `[org_id, project_id or '', id]` → `expires_at`: the keys that are not revoked, however many others there are. */
 const LIVE = 'api_keys_live';
-/** `[id]` → RFC 3339. Apart from the records: it is written while they are read. */
+/** `[id]` → RFC 3339. Separate from the records, because it is written while they are read. */
 const USES = 'api_key_uses';
 
 export class TableKeyStore implements KeyStore {
@@ -66,7 +66,7 @@ export class TableKeyStore implements KeyStore {
     return findKey(this.#tables, id);
   }
 
-  /** All of an organization's, revoked ones too, newest first. */
+  /** All keys of an organization, including revoked ones, newest first. */
   listByOrg(org_id: string): Iterable<KeyRecord> {
     return keysOfOrg(this.#tables, org_id);
   }
@@ -81,16 +81,16 @@ export class TableKeyStore implements KeyStore {
   }
 
   /**
-   * Revokes a key, or lets it live on until a moment. What was decided first stays: revoking twice changes nothing.
+   * Revokes a key, or sets its expiry. The first decision stays: revoking twice changes nothing.
    * @param end `revoked_at` for now, `expires_at` for later
-   * @returns the record as it is then; null for an id that is not there
+   * @returns the record after the change; null for an unknown id
    */
   async end(id: string, end: { revoked_at: string } | { expires_at: string }): Promise<KeyRecord | null> {
     return this.#tables.transact((transaction) => endKey(transaction, id, end));
   }
 
   async touch(id: string, nowMs: number): Promise<void> {
-    // After a revocation every key comes here again: most were noted a moment ago.
+    // After a revocation every key is verified again; most were noted shortly before.
     if (isNoted(this.#tables, id, nowMs)) return;
     await this.#tables.transact((transaction) => {
       if (isNoted(transaction, id, nowMs)) return;
@@ -106,7 +106,7 @@ function isNoted(tables: TableReader, id: string, nowMs: number): boolean {
 
 /**
  * Stores a new key's record.
- * @throws CatalogueError `conflict` when the organization has as many as it may have
+ * @throws CatalogueError `conflict` if the organization has reached its limit
  */
 export function insertKey(transaction: TableTransaction, record: KeyRecord): void {
   const { org_id, project_id, id, created_at } = record;
@@ -127,7 +127,7 @@ function liveRow({ org_id, project_id, id }: KeyRecord) {
   return [org_id, project_id ?? '', id];
 }
 
-/** A key whose overlap is over is not counted any more. */
+/** A key whose overlap is over no longer counts. */
 function forgetExpired(transaction: TableTransaction, org_id: string, nowMs: number): void {
   for (const { row, value } of [...transaction.range<string | null>(LIVE, { prefix: [org_id] })]) {
     if (value !== null && Date.parse(value) <= nowMs) transaction.write({ op: 'remove', table: LIVE, row });
@@ -139,7 +139,7 @@ export function findKey(tables: TableReader, id: string): KeyRecord | undefined 
   return hash === undefined ? undefined : tables.get<KeyRecord>(BY_HASH, [hash]);
 }
 
-/** All of an organization's, revoked ones too, newest first. */
+/** All keys of an organization, including revoked ones, newest first. */
 export function* keysOfOrg(tables: TableReader, org_id: string): Iterable<KeyRecord> {
   for (const { row } of tables.range(API_KEYS_OF_ORG, { prefix: [org_id], reverse: true })) {
     const record = findKey(tables, String(row[1]));
@@ -147,7 +147,7 @@ export function* keysOfOrg(tables: TableReader, org_id: string): Iterable<KeyRec
   }
 }
 
-/** A page of an organization's keys or of a project's, revoked ones too, newest first. */
+/** A page of the keys of an organization or a project, including revoked ones, newest first. */
 export function listKeys(
   tables: TableReader,
   org_id: string,
@@ -166,7 +166,7 @@ export function listKeys(
   return { items, total };
 }
 
-/** Ids of the keys of a project that work at that moment; null: of the whole organization. */
+/** Ids of a project's keys that are valid at the given time; null: of the whole organization. */
 export function* liveKeysOf(
   tables: TableReader,
   org_id: string,
@@ -195,7 +195,7 @@ export function lastUseOf(tables: TableReader, id: string): string | null {
   return tables.get<string>(USES, [id]) ?? null;
 }
 
-/** As {@link TableKeyStore.end}, in a transaction with what belongs to it. */
+/** Like {@link TableKeyStore.end}, in a transaction with related changes. */
 export function endKey(
   transaction: TableTransaction,
   id: string,
@@ -214,7 +214,7 @@ export function endKey(
   return ended;
 }
 
-/** Takes a key away with all that points at it, as if it had never been. */
+/** Removes a key with all its index rows. */
 export function removeKey(transaction: TableTransaction, id: string): void {
   const record = findKey(transaction, id);
   if (record === undefined) return;
@@ -233,7 +233,7 @@ export function removeKey(transaction: TableTransaction, id: string): void {
     transaction.write({ op: 'remove', table: KEY_REQUESTS, row });
 }
 
-/** True when the key is refused at that moment. */
+/** Whether the key is refused at the given time. */
 export function isEnded({ revoked_at, expires_at }: KeyRecord, nowMs: number): boolean {
   return revoked_at !== null || (expires_at !== null && Date.parse(expires_at) <= nowMs);
 }

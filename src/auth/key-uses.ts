@@ -1,15 +1,15 @@
 /**
- * How many requests came with each API key, by UTC day: counted in memory, and added to the rows now and then. A crash loses
- * the last moments; beyond KEY_USES_WAITING keys at once nothing is counted until those are written. Server threads.
+ * Counts requests by API key and UTC day, in memory, and adds the counts to the rows at intervals. A crash loses the
+ * last moments. While more than KEY_USES_WAITING keys wait, further ones are not counted. Server threads.
  */
 import { type Clock, systemClock } from '../std/clock.ts';
 import type { TableReader, Tables } from '../storage/tables.ts';
 
-/** How often the uses of keys are written, and keys whose uses may wait. */
+/** Interval of the writes, and most keys whose uses wait. */
 const KEY_USES_EVERY_MS = 2_000;
 const KEY_USES_WAITING = 10_000;
 
-/** `[key id, day]` → requests, added to. */
+/** `[key id, day]` → number of requests. */
 export const KEY_REQUESTS = 'api_key_requests';
 
 interface KeyRequests {
@@ -35,7 +35,7 @@ export class KeyUses {
     this.#timer ??= setTimeout(() => void this.flush(), KEY_USES_EVERY_MS).unref();
   }
 
-  /** Resolves once what was counted is written, or cannot be. */
+  /** Resolves when the counts are written, or cannot be written. */
   flush(): Promise<void> {
     if (this.#timer !== null) clearTimeout(this.#timer);
     this.#timer = null;
@@ -47,19 +47,19 @@ export class KeyUses {
       for (const [id, requests] of counted)
         transaction.write({ op: 'add', table: KEY_REQUESTS, row: [id, day], counts: { requests } });
     });
-    // What cannot be counted is no reason to fail anything.
+    // A failure to count must not fail anything else.
     this.#writing = written.catch(() => {});
     return this.#writing;
   }
 }
 
-/** Requests of a key by day, from a day on. */
+/** Requests of a key by day, starting with a day. */
 export function* readKeyRequests(
   tables: TableReader,
   id: string,
   from: string,
 ): Iterable<{ date: string; requests: number }> {
-  // From the end: the present days are asked for.
+  // From the end, because recent days are requested.
   for (const { row, value } of tables.range<KeyRequests>(KEY_REQUESTS, { prefix: [id], reverse: true })) {
     const date = String(row[1]);
     if (date < from) return;

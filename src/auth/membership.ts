@@ -1,4 +1,6 @@
-/** Who belongs to which organization: what the API's checks need of the control plane. Types; server threads. */
+/**
+ * The membership information that the API's checks need from the control plane. Types; server threads.
+ */
 import type { Role } from '../domain/role.ts';
 import type { UserIdentity } from './principal.ts';
 
@@ -10,7 +12,7 @@ export interface Membership {
 
 export interface MembershipReader {
   /**
-   * @returns null for an organization that is not there and for one that the user does not belong to, alike
+   * @returns null, the same for an unknown organization and for one of which the user is not a member
    * @throws CatalogueError (or rejects) `unauthenticated` for a token that is older than the deletion of its account
    */
   roleOf(user: UserIdentity, org_id: string): Membership | null | Promise<Membership | null>;

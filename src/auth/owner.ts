@@ -1,14 +1,16 @@
-/** Who runs the service: the user of the terminal's link, and to whom captures belong. Any thread. */
+/**
+ * The owner of the service: the user of the terminal's link, who may read captures. Any thread.
+ */
 import type { Config } from '../config.ts';
 import type { CaptureOwner } from '../domain/run-mark.ts';
 
-/** The first user, where nothing else says who that is. */
+/** The first user, unless the configuration names another. */
 export const OWNER = { email: 'owner@understudy.local', name: 'Owner' } as const;
 
-/** Issuer of tokens whose verifier asks for no issuer. */
+/** Issuer of tokens if the configuration requires no issuer. */
 const OWN_ISSUER = 'understudy';
 
-/** How the first user's tokens name them. */
+/** The identity in the first user's tokens. */
 export function identifyOwner({ jwt_issuer }: Pick<Config['auth'], 'jwt_issuer'>): {
   issuer: string;
   subject: string;
@@ -23,7 +25,8 @@ export function subjectOf(email: string): string {
 
 /** To whom captures belong. */
 export function readCaptureOwner({ auth, engines, operators }: Config): CaptureOwner {
-  // The terminal's link signs in with a secret of this service. Tokens of an identity provider name no owner.
+  // The terminal's link signs in with a secret of this service. Tokens of an identity provider never identify the
+  // owner.
   const isOwnSecret =
     auth.jwks_url === null && (auth.jwt_secret !== null || engines.accounts === 'embedded:');
   return { ...operators, owner: isOwnSecret ? identifyOwner(auth) : null };

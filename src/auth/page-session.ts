@@ -1,7 +1,7 @@
 /**
- * The dashboard's session: a signed-in user's token in a cookie that no script can read (HttpOnly) and that no other site's
- * page can have sent (SameSite=Strict). Pages of the same site with another port or name are kept out by what the browser
- * says of the request itself. The cookie passes every check of its token. Server threads.
+ * The dashboard's session: a signed-in user's token in a cookie that no script can read (HttpOnly) and that no page
+ * of another site can send (SameSite=Strict). Pages of the same site with another port or name are refused by the
+ * browser's own headers about the request. The cookie's token passes every check of a token. Server threads.
  */
 import { decodeJwt } from 'jose';
 import { CatalogueError } from '../errors.ts';
@@ -9,25 +9,25 @@ import { CatalogueError } from '../errors.ts';
 /** Length of a token in the dashboard's cookie. Browsers keep 4,096 characters of a cookie, name and attributes included. */
 const SESSION_COOKIE_CHARACTERS = 3_900;
 
-/** Of a request. Header names in lower case. */
+/** Parts of a request. Header names in lower case. */
 interface Asked {
   method: string;
   headers: { get(name: string): string | undefined };
 }
 
-/** As a token may be written in a cookie (RFC 6265, 4.1.1). */
+/** The characters that a cookie value may have (RFC 6265, 4.1.1). */
 const TOKEN = /^[\w.~+/=-]+$/;
 
-/** Cookies know no ports: two services of one machine would sign each other out. */
+/** Cookies do not depend on ports: with the same name, two services on one machine would sign each other out. */
 function nameCookie({ headers }: Asked): string {
   const [, port = ''] = /:(\d+)$/.exec(headers.get('host') ?? '') ?? [];
   return port === '' ? 'understudy_session' : `understudy_session_${port}`;
 }
 
 /**
- * @returns what stands in `Authorization`; else the session's token as if it stood there; undefined for neither. A page of
- *   another origin has no session
- * @throws CatalogueError `cross_site` where a page of another origin, or one that cannot be told, would change something
+ * @returns the value of `Authorization`, otherwise the session's token in the same form; undefined without either. A
+ *   page of another origin has no session
+ * @throws CatalogueError `cross_site` if a page of another or an unknown origin would change something
  */
 export function authorizationOf(request: Asked): string | undefined {
   const { headers } = request;
@@ -40,7 +40,9 @@ export function authorizationOf(request: Asked): string | undefined {
   throw crossSite();
 }
 
-/** @throws CatalogueError `cross_site` for a page of another origin, which must not sign anybody in or out */
+/**
+ * @throws CatalogueError `cross_site` for a page of another origin, which must not sign users in or out
+ */
 export function refuseForeignPage(request: Asked): void {
   if (!isOwnPage(request)) throw crossSite();
 }
@@ -50,8 +52,8 @@ function crossSite(): CatalogueError {
 }
 
 /**
- * Browsers say so of every request to a trustworthy address (Fetch Metadata); without TLS, they name at least the origin
- * of whatever is no plain GET.
+ * Browsers report the origin with every request to a trustworthy address (Fetch Metadata); without TLS, they send at
+ * least `Origin` with everything except plain GETs.
  */
 function isOwnPage({ method, headers }: Asked): boolean {
   const site = headers.get('sec-fetch-site');
@@ -71,10 +73,10 @@ function readCookie(request: Asked): string | undefined {
 }
 
 /**
- * @param token verified already
- * @param isSecure the page came over TLS
+ * @param token already verified
+ * @param isSecure the page was loaded over TLS
  * @returns the value of `Set-Cookie`
- * @throws CatalogueError `body_too_large` for a token that no cookie can hold
+ * @throws CatalogueError `body_too_large` for a token that is too long for a cookie
  */
 export function writeCookie(request: Asked, token: string, isSecure: boolean, nowMs: number): string {
   if (token.length > SESSION_COOKIE_CHARACTERS || !TOKEN.test(token))

@@ -1,4 +1,6 @@
-/** Who sends a request, as far as the credential itself says. Types; server threads. */
+/**
+ * The sender of a request, according to the credential itself. Types; server threads.
+ */
 
 /** One of the operator's own keys (SVC_KEYS). */
 export interface StaticPrincipal {
@@ -24,16 +26,16 @@ export interface UserPrincipal {
   identity: UserIdentity;
 }
 
-/** What the identity provider says of the user. Issuer and subject are the link to the user's record. */
+/** The identity provider's statements about the user. Issuer and subject identify the user's record. */
 export interface UserIdentity {
   /** '' when the token names none. */
   issuer: string;
   subject: string;
   email: string | null;
   name: string | null;
-  /** true only when the token says so, as the boolean: what is missing proves nothing. */
+  /** true only if the token contains the boolean true. */
   email_verified: boolean;
-  /** When the token was issued, seconds since the epoch; null: it does not say. */
+  /** The token's issue time, seconds since the epoch; null without one. */
   issued_at_s: number | null;
 }
 

@@ -1,7 +1,7 @@
 /**
- * Tells all threads of the process that a credential was revoked or a membership ended: each forgets what it remembers
- * of credentials and looks again. Revoking is rare, so one counter for all of them is enough. Streams, which are many
- * and long, look again only for their own organization, by one of a fixed number of counters. Any thread.
+ * Signals to all threads of the process that a credential was revoked or a membership ended: each clears its caches
+ * of credentials. Revocations are rare, so one counter for all of them is enough. Streams, which are many and
+ * long-lived, check again only for their own organization, with one of a fixed number of counters. Any thread.
  */
 import { hash } from 'node:crypto';
 
@@ -24,7 +24,7 @@ export class Revocations {
     return Atomics.load(this.#counters, 0);
   }
 
-  /** Changes with every revocation in the organization, at worst with others too. */
+  /** Changes with every revocation in the organization, and with some in other organizations. */
   epochOf(org_id: string): number {
     return Atomics.load(this.#counters, slotOf(org_id));
   }

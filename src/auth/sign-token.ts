@@ -1,16 +1,18 @@
-/** Tokens that this service signs itself, where there is no identity provider (decisions, Credentials). Server threads. */
+/**
+ * Tokens that this service signs itself if there is no identity provider (decisions, Credentials). Server threads.
+ */
 import { SignJWT } from 'jose';
 import type { Config } from '../config.ts';
 import { identifyOwner, subjectOf } from './owner.ts';
 
-/** How long the link on the terminal signs in the person who follows it. */
+/** How long the link on the terminal is valid. */
 export const OWNER_TOKEN_HOURS = 24;
 
 /**
- * A JWT for a person who is known by an address: the same address is the same user at every call. Who runs the service
- * vouches for the address, so invitations to it show.
+ * A JWT for a person with a known address: the same address is always the same user. The operator vouches for the
+ * address, so invitations to it are shown.
  * @param secret HS256 (AUTH_JWT_SECRET, or the embedded one)
- * @param lifetimeS seconds until it ends
+ * @param lifetimeS seconds until it expires
  */
 export function signUserToken(
   auth: Pick<Config['auth'], 'jwt_issuer' | 'jwt_audience'>,

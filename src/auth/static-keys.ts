@@ -3,12 +3,12 @@ import { hash, timingSafeEqual } from 'node:crypto';
 import type { CredentialKind } from './authenticator.ts';
 import type { StaticPrincipal } from './principal.ts';
 
-/** Hexadecimal digits of the digest that name a key in logs and audits. */
+/** Hexadecimal digits of the digest that identify a key in logs and audits. */
 const NAME_DIGITS = 12;
 
 export class StaticKeys implements CredentialKind {
   readonly #known: readonly { digest: Buffer; principal: StaticPrincipal }[];
-  /** Keys that were right before, as they came: at most one a configured key. A wrong one is compared every time. */
+  /** Presented keys that were valid: at most one for each configured key. An invalid one is compared every time. */
   readonly #seen = new Map<string, StaticPrincipal>();
 
   constructor(keys: readonly string[]) {
@@ -19,7 +19,9 @@ export class StaticKeys implements CredentialKind {
     });
   }
 
-  /** Digests are compared, all of them and in constant time: how long it takes says nothing of how close a guess is. */
+  /**
+   * Compares digests, all of them and in constant time, so that the duration does not reveal how close a guess is.
+   */
   verify(token: string): StaticPrincipal | null {
     const seen = this.#seen.get(token);
     if (seen !== undefined) return seen;

@@ -1,8 +1,8 @@
 /**
- * Tickets for the live stream: a browser's `EventSource` sends no `Authorization`, so for a minute the query may hold a ticket
- * instead. A ticket is the credential and its tenant, encrypted with a key that lives in this process's memory alone: what a proxy
- * logs of it opens nothing a minute later, and nothing after a restart. A redeemed ticket passes every check of the credential
- * that it was made with. Server threads.
+ * Tickets for the live stream: a browser's `EventSource` cannot send `Authorization`, so the query may contain a
+ * ticket that is valid for a minute. A ticket is the credential and its tenant, encrypted with a key that exists only
+ * in this process's memory: a ticket in a proxy's log is useless after a minute, and after a restart. A redeemed
+ * ticket passes every check of its credential. Server threads.
  */
 import { randomFillSync } from 'node:crypto';
 import { EncryptJWT, jwtDecrypt } from 'jose';
@@ -14,7 +14,7 @@ import { type Clock, systemClock } from '../std/clock.ts';
 const KEY_BYTES = 32;
 const HEADER = { alg: 'dir', enc: 'A256GCM' } as const;
 
-/** The credential that a ticket was made with, and the tenant. */
+/** The credential and the tenant of a ticket. */
 interface TicketClaims {
   /** As the header. */
   authorization: string;
@@ -28,7 +28,7 @@ export class StreamTickets {
 
   /** @param key from {@link allocate}; all server threads have the same one */
   constructor(key: SharedArrayBuffer, clock: Pick<Clock, 'wallMs'> = systemClock) {
-    // A copy: the library takes no shared memory.
+    // A copy, because the library does not accept shared memory.
     this.#key = new Uint8Array(key).slice();
     this.#clock = clock;
   }
@@ -41,10 +41,10 @@ export class StreamTickets {
   }
 
   /**
-   * @param authorization the header that the request for a ticket came with
-   * @param project_id the only project whose events the ticket shows; null: as the credential
+   * @param authorization the header of the request for a ticket
+   * @param project_id the only project whose events the ticket shows; null: as the credential allows
    * @returns the ticket: letters, digits, `-`, `_` and `.`
-   * @throws CatalogueError `body_too_large` for a credential that no query can hold
+   * @throws CatalogueError `body_too_large` for a credential that is too long for a query
    */
   async issue(
     authorization: string,
@@ -62,8 +62,8 @@ export class StreamTickets {
   }
 
   /**
-   * What a ticket stands for.
-   * @throws CatalogueError (rejects) `unauthenticated` for a ticket that is not ours or has expired
+   * The content of a ticket.
+   * @throws CatalogueError (rejects) `unauthenticated` for an invalid or expired ticket
    */
   async open(ticket: string): Promise<TicketClaims> {
     try {
@@ -74,7 +74,7 @@ export class StreamTickets {
         contentEncryptionAlgorithms: [HEADER.enc],
         requiredClaims: ['exp', 'authorization', 'org_id'],
       });
-      // Encrypted and authenticated with our key: `issue` wrote it.
+      // It was decrypted and authenticated with our key, so `issue` wrote it.
       return payload as unknown as TicketClaims;
     } catch (cause) {
       throw new CatalogueError('unauthenticated', 'The ticket is not valid, or it has expired', { cause });
