@@ -100,9 +100,10 @@ export interface ApiServices {
 const SERVICE_ENDPOINTS: readonly Endpoint[] = [health, ready, metrics, openapi, docs];
 
 /**
- * The product's endpoints: `...bind(RUNS, runHandlers(services))`, one line a part, in the order of the description.
- * What a part needs beyond the asker and the stores is a separate property of ApiServices, optional while the
- * composition root cannot give it yet: `...(services.search ? bind(PATTERNS, patternHandlers(services.search)) : [])`.
+ * The product's endpoints, in the order of the API description, one line for each part:
+ * `...bind(RUNS, runHandlers(services))`. A service that only some parts need is a separate property of ApiServices; if
+ * it may be absent, so are its endpoints:
+ * `...(services.search ? bind(PATTERNS, patternHandlers(services.search)) : [])`.
  */
 function productEndpoints(given: ApiServices): BoundEndpoint[] {
   const deleted = given.checks.deleted ?? NOTHING_DELETED;

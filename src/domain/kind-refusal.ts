@@ -1,25 +1,28 @@
 /**
- * Why a student does not serve a kind of answer, and what would change that, in words: for reports, commands and screens.
- * Pure; any thread.
+ * Describes why a student does not serve a kind of answer and what would change that, for reports, commands and
+ * screens. Pure; any thread.
  */
 
-/** What golden runs say of a kind of answer that is not served. */
+/** The result of the golden runs for a kind of answer that is not served. */
 interface RefusedKind {
   refused: 'too_few' | 'too_wrong' | 'never_serve' | null;
-  /** Golden runs and steps that count as evidence, and wrong steps among them. */
+  /** Golden runs and steps that count as evidence, and the wrong steps among them. */
   runs: number;
   steps: number;
   errors: number;
-  /** Golden runs for which the student had an answer of this kind, near enough or not; absent in older manifests. */
+  /**
+   * Golden runs for which the student had an answer of this kind, whether near enough or not; absent in older
+   * manifests.
+   */
   seen_runs?: number | null | undefined;
-  /** Golden runs that it takes when all further ones are right; absent in older manifests. */
+  /** Golden runs needed if all further runs are right; absent in older manifests. */
   needed_runs?: number | null | undefined;
 }
 
-/** Beyond so many golden runs, more of them are no advice. */
+/** If more golden runs than this are needed, recording them is not advised. */
 const ADVISED_RUNS = 1_000;
 
-/** Two clauses: why it is not served, and what would have it served. null for a kind that is served. */
+/** Two clauses: why the kind is not served, and what would change that. null for a kind that is served. */
 export function describeKindRefusal(kind: RefusedKind): { why: string; remedy: string } | null {
   switch (kind.refused) {
     case null:
@@ -59,7 +62,7 @@ function describeWrong({ steps, errors, needed_runs }: RefusedKind) {
     needed <= ADVISED_RUNS
       ? `would be served if ${number(needed)} golden runs had it and no further one were wrong`
       : 'would be served if golden runs answered such steps alike';
-  // A kind may also fail on runs held out, whose errors are not counted here.
+  // A kind may also fail on held-out runs, whose errors are not counted here.
   if (errors === 0) return { why: 'wrong too often in runs held out', remedy };
   return { why: `wrong in ${number(errors)} of ${number(steps)} golden steps`, remedy };
 }

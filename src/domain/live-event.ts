@@ -1,18 +1,19 @@
 /**
- * What the live stream tells: one event for each thing that happened to a run or made a pattern. Small by rule: names,
- * numbers and scores, never the texts of a run, which are long and may hold secrets. Types and pure rules; any thread.
+ * Events of the live stream: one for each thing that happened to a run or created a pattern. They contain only names,
+ * numbers and scores, never the texts of a run, which are long and may contain secrets. Types and pure rules; any
+ * thread.
  */
 
 import type { InterventionLevel } from './monitors/intervention.ts';
 import type { MonitorName, MonitorScores } from './monitors/names.ts';
 
-/** Longest text of an event of the live stream, in UTF-16 units. */
+/** Longest text in a live event, in UTF-16 units. */
 export const LIVE_TEXT_CHARACTERS = 200;
 
 /** What every event says. */
 interface LiveFacts {
   org_id: string;
-  /** null: of no project; the organization's own keys see it, a project's do not. */
+  /** null: belongs to no project; visible to the organization's own keys, not to a project's. */
   project_id: string | null;
   run_id: string | null;
   /** RFC 3339 UTC with milliseconds. */
@@ -28,12 +29,12 @@ export interface RunStartEvent extends LiveFacts {
   task_profile: string;
 }
 
-/** A step was logged: what its score bundle said. */
+/** A step was logged, with its scores. */
 interface StepEvent extends LiveFacts {
   event: 'step';
   run_id: string;
   step_index: number;
-  /** Name of the tool; never its input. */
+  /** Name of the tool, never its input. */
   action: string;
   is_error: boolean;
   tokens: number;
@@ -54,11 +55,14 @@ interface RunFinishEvent extends LiveFacts {
   tokens: number;
   duration_ms: number;
   max_total_score: number;
-  /** How many steps each monitor fired at; those that never did may be left out. */
+  /** Number of steps at which each monitor fired; monitors that never fired may be absent. */
   fired: Readonly<Partial<Record<MonitorName, number>>>;
 }
 
-/** An agent was told to change course: at a step of its run, or by an evaluation (`run_id` null unless it named one). */
+/**
+ * An agent was told to change course: at a step of its run, or by an evaluation (`run_id` is null unless the
+ * evaluation named a run).
+ */
 interface InterventionEvent extends LiveFacts {
   event: 'intervention';
   /** null for an evaluation. */
@@ -72,16 +76,16 @@ interface PatternCreatedEvent extends LiveFacts {
   event: 'pattern_created';
   pattern_id: string;
   tier: 'e1' | 'e2' | 'e3';
-  /** The trace that it was distilled from; null when it was imported. */
+  /** The trace that it was distilled from; null for an imported pattern. */
   trace_id: string | null;
   failure_type: string;
 }
 
-/** A retrieval found patterns and gave none: the organization has used up its interventions of this month. */
+/** A retrieval found patterns but returned none, because the organization has used up this month's interventions. */
 interface RetrievalCappedEvent extends LiveFacts {
   event: 'retrieval_capped';
   run_id: null;
-  /** Interventions of the month that the plan allows. */
+  /** Interventions that the plan allows per month. */
   cap: number;
 }
 
@@ -93,7 +97,7 @@ export type LiveEvent =
   | PatternCreatedEvent
   | RetrievalCappedEvent;
 
-/** The names that stand behind `event:` on the wire. */
+/** Event names, sent in the `event:` field. */
 export const LIVE_EVENT_NAMES = [
   'run_start',
   'step',
@@ -103,7 +107,7 @@ export const LIVE_EVENT_NAMES = [
   'retrieval_capped',
 ] as const satisfies readonly LiveEvent['event'][];
 
-/** The event with its texts cut at LIVE_TEXT_CHARACTERS (UTF-16 units), no surrogate pair split. */
+/** Cuts the event's texts to LIVE_TEXT_CHARACTERS (UTF-16 units) without splitting a surrogate pair. */
 export function boundLiveEvent<Event extends LiveEvent>(event: Event): Event {
   let bounded: Record<string, unknown> | null = null;
   for (const name in event) {
@@ -115,7 +119,7 @@ export function boundLiveEvent<Event extends LiveEvent>(event: Event): Event {
   return (bounded as Event | null) ?? event;
 }
 
-/** What stands behind `data:`: the event as JSON on one line, without its name. */
+/** The `data:` field: the event as JSON on one line, without its name. */
 export function encodeLiveData({ event: _, ...data }: LiveEvent): string {
   return JSON.stringify(data);
 }

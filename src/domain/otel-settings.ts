@@ -1,6 +1,6 @@
 /**
- * What OpenTelemetry's own variables mean: addresses, headers and attributes as its specification writes them. Pure; main thread, at the
- * start.
+ * Reads OpenTelemetry's environment variables: addresses, headers and attributes in the format of its specification.
+ * Pure; main thread, at startup.
  */
 
 /** Pairs `name=value` with commas between them, values percent-encoded. @returns null for other text */
@@ -20,7 +20,7 @@ export function readPairs(text: string): [name: string, value: string][] | null 
   return pairs;
 }
 
-/** The signal's own path goes behind the address of all signals, whatever stands there. */
+/** Appends the signal's path to the address for all signals, whatever that address contains. */
 export function joinTracesPath(base: string): string {
   const url = new URL(base);
   url.pathname = `${url.pathname.replace(/\/$/, '')}/v1/traces`;

@@ -2,16 +2,18 @@
 import { createHash } from 'node:crypto';
 import type { NewPattern, Pattern, PatternScope, Tier } from './pattern.ts';
 
-/** [tier, org_id, project_id, pattern_id] → Pattern without what the key says. */
+/** [tier, org_id, project_id, pattern_id] → Pattern without the fields in the key. */
 export const PATTERNS = 'patterns';
-/** [embedder, tier, org_id, project_id, pattern_id] → the situation's vector, as `encodeVector` packs it. */
+/** [embedder, tier, org_id, project_id, pattern_id] → the situation's vector, encoded by `encodeVector`. */
 export const PATTERN_VECTORS = 'pattern_vectors';
-/** [tier, org_id, project_id, trace, situation], both as digests → the outcome of that pattern of that trace. */
+/**
+ * [tier, org_id, project_id, trace, situation], the last two as digests → the outcome for that pattern of that trace.
+ */
 export const PATTERN_SOURCES = 'pattern_sources';
 /**
- * ['starters'] → which universal patterns of ours are in the store; ['embedder'] → whose vectors all patterns have;
- * ['rule'] → how far stored patterns were checked for values of single runs; ['vectors'] → how far stored vectors were
- * packed.
+ * ['starters'] → which of our universal patterns are stored; ['embedder'] → which embedder made all patterns'
+ * vectors; ['rule'] → how far stored patterns were checked for values of single runs; ['vectors'] → how far stored
+ * vectors were packed.
  */
 export const PATTERN_SETTINGS = 'pattern_settings';
 
@@ -23,10 +25,10 @@ export interface StarterRow {
   version: string;
 }
 
-/** Key of the row of our own universal patterns. */
+/** Key of the row about our universal patterns. */
 export const STARTERS_ROW = ['starters'] as const;
 
-/** [ulid] → an import that the command line left, for the store to take. */
+/** [ulid] → an import that the command line has written for the store to process. */
 export const PATTERN_IMPORTS = 'pattern_imports';
 
 export interface ImportRow {
@@ -111,7 +113,9 @@ export function encodeVector(vector: Float32Array): Buffer {
   return bytes;
 }
 
-/** @returns undefined when it has another number of dimensions */
+/**
+ * @returns undefined if it has another number of dimensions
+ */
 export function decodeVector(bytes: unknown, dimensions: number): Float32Array | undefined {
   if (!(bytes instanceof Uint8Array)) return undefined;
   if (bytes.length !== packedBytes(dimensions)) return decodeFloats(bytes, dimensions);
@@ -151,7 +155,7 @@ function chooseExponent(share: number): number {
   return exponent;
 }
 
-/** The vector as a later start reads it from its row. */
+/** The vector as it reads after being stored. */
 export function roundVector(vector: Float32Array): Float32Array {
   return decodeVector(encodeVector(vector), vector.length)!;
 }
@@ -177,7 +181,7 @@ function packedBytes(dimensions: number): number {
   return bytes % 4 === 0 ? bytes + 1 : bytes;
 }
 
-/** Names of any length as the short part of a key: 22 characters of base64url, 128 bits. */
+/** A short key part for a name of any length: 22 characters of base64url, 128 bits. */
 export function digest(text: string): string {
   return createHash('sha256').update(text).digest('base64url').slice(0, 22);
 }

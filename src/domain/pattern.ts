@@ -23,9 +23,9 @@ export const TIERS = ['e1', 'e2', 'e3'] as const;
 
 export type Tier = (typeof TIERS)[number];
 
-/** What a pattern says; the wire's `fields`. */
+/** The content of a pattern; `fields` in the API. */
 export interface PatternFields {
-  /** The task, and where it stood. What is searched. */
+  /** The task and its state. This text is searched. */
   situation: string;
   /** What was tried and failed. */
   dead_ends: string;
@@ -33,11 +33,11 @@ export interface PatternFields {
   unlock: string;
 }
 
-/** A pattern as it is given to the store. */
+/** A pattern as passed to the store. */
 export interface NewPattern extends PatternFields {
-  /** The model that learned it; '' when not known. */
+  /** The model that the pattern was learned from; '' if unknown. */
   model: string;
-  /** A monitor's name or any other category; '' for none. */
+  /** A monitor's name or any other category; '' if there is none. */
   failure_type: string;
 }
 
@@ -49,16 +49,16 @@ export interface Pattern extends NewPattern {
   /** '' where the tier has none. */
   org_id: string;
   project_id: string;
-  /** How often it was seen: 1, and one more for each near-duplicate that was merged into it. */
+  /** How often it was seen: 1, plus one for each near-duplicate merged into it. */
   support: number;
-  /** The last traces that it came from, or whose near-duplicates were merged into it. */
+  /** The latest traces that it, or near-duplicates merged into it, came from. */
   sources: string[];
   /** RFC 3339 UTC with milliseconds. */
   created_at: string;
   updated_at: string;
 }
 
-/** Who sees a pattern: the same tier, organization and project make one scope, searched as one. */
+/** Who can see a pattern. Tier, organization and project together make a scope, which is searched as a unit. */
 export interface PatternScope {
   tier: Tier;
   org_id: string;
@@ -67,18 +67,18 @@ export interface PatternScope {
 
 export const UNIVERSAL_SCOPE: PatternScope = { tier: 'e3', org_id: '', project_id: '' };
 
-/** Where a pattern of an organization belongs: under a project e1, else the commons. */
+/** The scope of an organization's pattern: e1 in a project, otherwise the commons. */
 export function ownScope(orgId: string, projectId: string | null): PatternScope {
   return projectId === null
     ? { tier: 'e2', org_id: orgId, project_id: '' }
     : { tier: 'e1', org_id: orgId, project_id: projectId };
 }
 
-/** The pattern without secrets, bounded. Wherever it comes from, it passes here before it is stored. */
+/** Removes secrets from the pattern and bounds it. Every pattern passes through here before it is stored. */
 export function cleanPattern(pattern: NewPattern): NewPattern {
   const { situation, dead_ends, unlock } = PATTERN_IMPORT_CHARACTERS;
   return {
-    // Bounds are in code points, of which each takes two units at most.
+    // Bounds are in code points, each of which takes at most two UTF-16 units.
     situation: cleanText(pattern.situation, 2 * situation).trim(),
     dead_ends: cleanText(pattern.dead_ends, 2 * dead_ends).trim(),
     unlock: cleanText(pattern.unlock, 2 * unlock).trim(),
@@ -87,13 +87,16 @@ export function cleanPattern(pattern: NewPattern): NewPattern {
   };
 }
 
-/** Cosine by which a pattern of the wanted model's family goes before another that is a little more similar. */
+/**
+ * Added to the cosine of a pattern from the wanted model's family, so that it ranks before one that is slightly more
+ * similar.
+ */
 export const SAME_FAMILY_BOOST = 0.05;
 
-/** Providers that stand before a model's name: `anthropic.claude-…`, `us.amazon.nova-…`. */
+/** Provider prefixes of a model's name: `anthropic.claude-…`, `us.amazon.nova-…`. */
 const PROVIDER_PREFIX =
   /^(?:(?:us|eu|apac|ap|ca|sa|jp|au|global)(?:-gov)?\.)?(?:anthropic|amazon|meta|mistral|cohere|google|deepseek|ai21|openai|qwen|writer|xai)\./;
-/** Parts of a name that say how a model was trained or served, not which it is. */
+/** Parts of a name that say how a model was trained or is served, not which model it is. */
 const ATTRIBUTES = new Set([
   'latest',
   'preview',
@@ -113,9 +116,8 @@ const ATTRIBUTES = new Set([
 ]);
 
 /**
- * The family of a model: versions, dates and sizes of one line are one family (`claude-sonnet`, `gpt-4o`,
- * `gemini-flash`, `llama`).
- * @returns '' for a name that says nothing
+ * The family of a model, without versions, dates and sizes (`claude-sonnet`, `gpt-4o`, `gemini-flash`, `llama`).
+ * @returns '' for a name that does not identify a family
  */
 export function modelFamily(model: string): string {
   const name = model

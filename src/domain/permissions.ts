@@ -1,10 +1,10 @@
 /**
- * Which role a permission requires in an organization (decisions, Credentials and roles). The contract names the
- * permission of each route; the handlers check it. Any thread.
+ * Which role a permission requires in an organization (decisions, Credentials and roles). The contract names each
+ * route's permission, and the handlers check it. Any thread.
  */
 import { isAtLeast, type Role } from './role.ts';
 
-/** Each permission, with the least role that has it. */
+/** The lowest role that has each permission. */
 export const PERMISSIONS = {
   'organization.read': 'viewer',
   'organization.rename': 'admin',
@@ -12,7 +12,7 @@ export const PERMISSIONS = {
   'members.read': 'viewer',
   'members.remove': 'admin',
   'members.change_role': 'admin',
-  /** Make or unmake an owner, or touch one in any way. */
+  /** Appoint, remove or change an owner. */
   'owners.change': 'owner',
   'invitations.read': 'viewer',
   'invitations.create': 'admin',

@@ -1,6 +1,8 @@
-/** A piece of text of an exchange, where it stands, and what a search shows of it. Data; any thread. */
+/**
+ * A piece of an exchange's text with its place, and what a search shows of it. Data; any thread.
+ */
 
-/** Where a text stands. `body`: the exchange is no model turn, or its turn cannot be read. */
+/** Where a text is. `body`: the exchange is not a model turn, or its turn cannot be read. */
 export const TEXT_PLACES = [
   'prompt',
   'answer',
@@ -22,24 +24,24 @@ export interface PlacedText {
 
 /** The texts of an exchange. */
 export interface ExchangeTexts {
-  /** System prompt and definitions of tools, which every request of a run repeats. */
+  /** System prompt and tool definitions, which every request of a run repeats. */
   setup: PlacedText[];
   /** One list for each message of the request. */
   messages: PlacedText[][];
   answer: PlacedText[];
 }
 
-/** A place where a term of a search was found. */
+/** A place where a search term was found. */
 export interface FoundText {
   exchange_id: number;
   place: TextPlace;
-  /** What stands before it, what was found, and what stands behind it; white space is a single space. */
+  /** The text before the match, the match, and the text after it, each with white space collapsed. */
   before: string;
   match: string;
   after: string;
 }
 
-/** A run, or an exchange without a run, in which a search found all terms. */
+/** A run, or an exchange without a run, that contains all terms of a search. */
 export interface TextHit {
   /** null: the exchange belongs to no run. */
   run_id: string | null;
@@ -53,8 +55,8 @@ export interface TextHit {
 
 /** What a search has looked through. */
 export interface SearchedExchanges {
-  /** Captured exchanges that are not in the index yet; the search may have missed something in them. */
+  /** Captured exchanges that are not indexed yet; the search may have missed matches in them. */
   not_searched: number;
-  /** Exchanges so long that their ends are not in the index. */
+  /** Exchanges too long to be indexed to their end. */
   cut: number;
 }

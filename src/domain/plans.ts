@@ -1,6 +1,8 @@
-/** Plans and how many interventions each allows in a month (decisions, Usage and billing). Pure; any thread. */
+/**
+ * Plans and the interventions that each allows per month (decisions, Usage and billing). Pure; any thread.
+ */
 
-/** By plan: interventions in a UTC calendar month; null is no cap. */
+/** Interventions per UTC calendar month by plan; null means no cap. */
 export type PlanCaps = Readonly<Record<string, number | null>>;
 
 /** The default of PLAN_CAPS. */
@@ -9,13 +11,13 @@ export const DEFAULT_PLAN_CAPS: PlanCaps = { free: 50_000, pro: 500_000, enterpr
 /** The plan of an organization without a subscription. */
 export const FREE_PLAN = 'free';
 
-/** Says which plan an organization is on. */
+/** Looks up an organization's plan. */
 export interface PlanReader {
   planOf(orgId: string): string | Promise<string>;
 }
 
 /**
- * @returns the plan's cap; a plan without a cap has the free plan's, and without that nothing is capped
+ * @returns the plan's cap; an unknown plan has the free plan's cap, and without a free plan there is no cap
  */
 export function capOf(caps: PlanCaps, plan: string): number | null {
   if (Object.hasOwn(caps, plan)) return caps[plan]!;

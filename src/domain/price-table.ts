@@ -1,11 +1,11 @@
 /**
- * What models cost, as their providers' pages had it, with where and when each figure was read. It counts where GW_PRICES is not
- * set. Models whose price has changed since, or depends on the hour (DeepSeek), are left out: no price is better than a wrong
- * one. Data; any thread.
+ * Model prices from their providers' pages, with the source and date of each. Used when GW_PRICES is not set. A model
+ * whose price has changed since, or depends on the hour (DeepSeek), is left out: no price is better than a wrong one.
+ * Data; any thread.
  */
 import type { Price } from './price.ts';
 
-/** Prices that were read from one page on one day. */
+/** Prices read from one page on one day. */
 interface PriceSource {
   provider: string;
   /** When the page had them. */
@@ -14,7 +14,7 @@ interface PriceSource {
   page: string;
   /** Where its figures were read. */
   source: string;
-  /** By model, in dollars a million tokens. What is left out of the cache's prices follows the rules of price.ts. */
+  /** By model, in dollars per million tokens. Cache prices that are absent follow the defaults in price.ts. */
   prices: Readonly<Record<string, Price>>;
 }
 

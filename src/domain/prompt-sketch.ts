@@ -14,23 +14,26 @@
 const PLACES = 32;
 const EXACT_CHARS = 4;
 
-/** Of a longer block, this much of its beginning and again of its end is looked at. */
+/** Of a longer block, this many characters of the beginning and of the end are examined. */
 const LOOKED_AT_CHARS = 4_096;
 
-/** In all blocks together: further ones are only measured. */
+/** In all blocks together; further text is only measured. */
 const MAX_LOOKED_AT_CHARS = 16_384;
 
-/** Prompts remembered with their sketches, and the longest that is. */
+/** How many prompts are remembered with their sketches, and how long such a prompt may be. */
 const REMEMBERED = 8;
 const REMEMBERED_CHARS = 65_536;
 
-/** Prompts at least this similar may be one agent's; a short prompt with as many words of noise comes close to it. */
+/**
+ * Prompts at least this similar may belong to the same agent. A short prompt with as many words of noise comes close
+ * to this.
+ */
 export const ALIKE = 0.25;
 
 const FNV_PRIME = 0x01000193;
 const FNV_START = 0x811c9dc5;
 
-/** Words that say when, by their hash. */
+/** Hashes of the words that name a time. */
 const WHEN = new Set(
   (
     'january february march april may june july august september october november december jan feb mar apr jun jul ' +
@@ -47,7 +50,10 @@ function hashWord(word: string): number {
   return hash;
 }
 
-/** What a character does to the words: 0 ends one, 1 belongs to one, 2 belongs to one and makes it noise, 3 belongs but does not count. */
+/**
+ * The role of a character: 0 ends a word, 1 is part of a word, 2 is part of a word and makes it noise, 3 is part of a
+ * word but ignored.
+ */
 const KINDS = new Uint8Array(128);
 for (let code = 0; code < 128; code += 1) {
   const char = String.fromCharCode(code);
@@ -56,7 +62,7 @@ for (let code = 0; code < 128; code += 1) {
   else if (/[-_./:\\@#+~%&]/.test(char)) KINDS[code] = 3;
 }
 
-/** Takes the words of one prompt, piece by piece. */
+/** Reads the words of one prompt, piece by piece. */
 class Sketcher {
   readonly #smallest = new Int32Array(PLACES).fill(-1);
   #exact = FNV_START;
@@ -85,10 +91,10 @@ class Sketcher {
       exact = Math.imul(exact ^ code, FNV_PRIME);
       const kind = code < 128 ? KINDS[code]! : 1;
       if (kind === 1) {
-        // Lower case for ASCII letters; the others stand as they are.
+        // Lower-cases ASCII letters; other characters are unchanged.
         word = Math.imul(word ^ (code < 128 ? code | 32 : code), FNV_PRIME);
         isWord = true;
-        // Scripts that put no space between words: each character is one.
+        // Scripts without spaces between words: each character is a word.
         if (code >= 0x2e80) {
           this.#addWord(word);
           word = FNV_START;
@@ -121,7 +127,7 @@ class Sketcher {
   finish(): string {
     const exact = Math.imul(this.#exact ^ this.#chars, FNV_PRIME);
     const codes = [exact & 255, (exact >>> 8) & 255, (exact >>> 16) & 255, exact >>> 24];
-    // The smallest of many lies near 0: its low bits are what varies. 0 stands for a place without a word.
+    // The minimum of many values is near 0, so its low bits vary most. 0 means a place without a word.
     for (const value of this.#smallest) codes.push(value < 0 ? 0 : 1 + (value % 255));
     return String.fromCharCode(...codes);
   }
@@ -157,7 +163,7 @@ function isSame(a: readonly string[], b: readonly string[]): boolean {
   return true;
 }
 
-/** How similar two sketched prompts are: 2 when equal to the letter, else from 0 (nothing in common) to 1. */
+/** Similarity of two sketched prompts: 2 if identical, otherwise from 0 (nothing in common) to 1. */
 export function compareSketches(a: string, b: string): number {
   if (a === b) return 2;
   if (a === '' || b === '') return 0;
@@ -174,5 +180,5 @@ export function compareSketches(a: string, b: string): number {
   return used === 0 ? 1 : equal / used;
 }
 
-/** Length of a sketch that is not ''. */
+/** Length of a sketch other than ''. */
 export const SKETCH_CHARS = EXACT_CHARS + PLACES;

@@ -6,7 +6,7 @@ import jstat from 'jstat';
 
 export type Interval = [low: number, high: number];
 
-/** What an interval needs of one group. */
+/** The values of one group that an interval needs. */
 export interface Sample {
   rate: number;
   /** Trials over the design effect. */
@@ -15,19 +15,20 @@ export interface Sample {
 
 const ALPHA = 0.05;
 /**
- * Variance of the mixing distribution of the confidence sequence, fixed in advance as it must be. By Waudby-Smith's rule
- * (8.78 times the variance at which the sequence should be tightest), for about 200 runs an arm at a rate of one half.
+ * Variance of the confidence sequence's mixing distribution, which must be fixed in advance. Chosen by Waudby-Smith's
+ * rule (8.78 times the variance at which the sequence should be tightest) for about 200 runs per arm at a rate of one
+ * half.
  */
 const MIXTURE_VARIANCE = 0.022;
 /** Two-sided 5 % quantile of the normal distribution. */
 const Z = jstat.normal.inv(1 - ALPHA / 2, 0, 1);
 
-/** Wilson's score interval of a rate seen in `size` trials. */
+/** Wilson's score interval of a rate observed in `size` trials. */
 export function wilsonInterval(rate: number, size: number): Interval {
   const square = Z * Z;
   const centre = (rate + square / (2 * size)) / (1 + square / size);
   const half = (Z / (1 + square / size)) * Math.sqrt((rate * (1 - rate)) / size + square / (4 * size * size));
-  // At a rate of 0 or 1 the end is the rate itself but for rounding.
+  // At a rate of 0 or 1 the end of the interval equals the rate, apart from rounding.
   return [rate === 0 ? 0 : Math.max(0, centre - half), rate === 1 ? 1 : Math.min(1, centre + half)];
 }
 
@@ -42,7 +43,7 @@ export function newcombeInterval(on: Sample, off: Sample): Interval {
   ];
 }
 
-/** Two-sided p-value of the pooled z test; 1 when all runs went the same way. */
+/** Two-sided p-value of the pooled z test; 1 if all runs had the same outcome. */
 export function pooledPValue(on: Sample, off: Sample): number {
   const pooled = (on.rate * on.size + off.rate * off.size) / (on.size + off.size);
   const variance = pooled * (1 - pooled) * (1 / on.size + 1 / off.size);
@@ -50,7 +51,7 @@ export function pooledPValue(on: Sample, off: Sample): number {
   return Math.exp(logErfc(Math.abs(on.rate - off.rate) / Math.sqrt(2 * variance)));
 }
 
-/** The confidence sequence's interval of `on.rate - off.rate` at this moment. */
+/** The confidence sequence's current interval of `on.rate - off.rate`. */
 export function alwaysValidInterval(on: Sample, off: Sample): Interval {
   const variance = smoothedVariance(on) + smoothedVariance(off);
   const sum = variance + MIXTURE_VARIANCE;
@@ -61,7 +62,7 @@ export function alwaysValidInterval(on: Sample, off: Sample): Interval {
   return [Math.max(-1, diff - half), Math.min(1, diff + half)];
 }
 
-/** Of a rate with one success and one failure more, so that the first runs do not seem certain. */
+/** Variance of the rate with one success and one failure added, so that the first runs do not seem certain. */
 function smoothedVariance({ rate, size }: Sample): number {
   const smoothed = (rate * size + 1) / (size + 2);
   return (smoothed * (1 - smoothed)) / size;
@@ -69,25 +70,25 @@ function smoothedVariance({ rate, size }: Sample): number {
 
 /**
  * Upper tail of the chi-square distribution with one degree of freedom.
- * @returns its natural logarithm as well: beyond a chi-square of some 1,400 the probability is smaller than any number
+ * @returns its natural logarithm as well, because above a chi-square of about 1,400 the probability underflows
  */
 export function chiSquareTail(chiSquare: number): { p_value: number; log_p_value: number } {
   const log = logErfc(Math.sqrt(chiSquare / 2));
   return { p_value: Math.exp(log), log_p_value: log };
 }
 
-/** From here on the continued fraction is the better of the two. */
+/** At and above this value the continued fraction is more accurate. */
 const FRACTION_FROM = 2;
-/** Enough at FRACTION_FROM for every digit; further out fewer would do. */
+/** Enough terms at FRACTION_FROM for full precision; larger values need fewer. */
 const FRACTION_TERMS = 200;
 
 /**
- * Logarithm of the complementary error function, to some 13 digits everywhere. `1 - erf(x)` has no digits left in the tail,
- * so there the continued fraction takes over (Abramowitz and Stegun, 7.1.14).
+ * Logarithm of the complementary error function, accurate to about 13 digits everywhere. `1 - erf(x)` loses all
+ * digits in the tail, so the continued fraction is used there (Abramowitz and Stegun, 7.1.14).
  * @param x at least 0
  */
 function logErfc(x: number): number {
-  // The library's value at 0 is one bit short of 1.
+  // The library's value at 0 is one bit below 1.
   if (x === 0) return 0;
   if (x < FRACTION_FROM) return Math.log(jstat.erfc(x));
   let fraction = x;

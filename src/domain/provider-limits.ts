@@ -5,7 +5,7 @@
  * limits" (`x-ratelimit-…`, which many compatible servers send), and the `x-codex-…` headers that subscriptions get.
  */
 
-/** One limit, as an answer told it. */
+/** One limit as reported in an answer. */
 export interface LimitReading {
   /** `requests`, `tokens`, `input tokens`, `5 hours`, `7 days`, … */
   name: string;
@@ -14,7 +14,7 @@ export interface LimitReading {
   remaining: number | null;
   /** 0 to 1; null: not told. */
   used_share: number | null;
-  /** Milliseconds since the epoch; null: not told. */
+  /** Milliseconds since the epoch; null if not reported. */
   resets_at_ms: number | null;
 }
 

@@ -1,20 +1,19 @@
 /**
- * When two calls are the same call, and two results the same result: hashes that do not see the order of JSON keys,
- * white space, times or addresses. Bounded work on texts of any length.
- * Pure; any thread.
+ * Decides whether two calls, or two results, are the same. The hashes ignore the order of JSON keys, white space,
+ * times and addresses. The work is bounded for texts of any length. Pure; any thread.
  */
 
 import { digitsOf, isRawNumber, numberName, parseUnrounded } from '../../std/exact-json.ts';
 import { hashText, mixHash } from './words.ts';
 
-/** JSON inputs up to this many characters are compared by what they mean, longer ones by how they are written. */
+/** JSON inputs of up to this many characters are compared by value, longer ones as text. */
 const PARSED_CHARACTERS = 32_768;
-/** Deeper values count as equal: arguments of real calls are not nested that deep. */
+/** Values nested deeper than this count as equal; the arguments of real calls are not nested that deep. */
 const CANONICAL_DEPTH = 24;
-/** Of a longer text, this much of its beginning and of its end, and as much in samples between. */
+/** Of a longer text, this many characters of the beginning, of the end, and of samples in between are hashed. */
 const SAMPLED_CHARACTERS = 8_192;
 
-/** What came out of a JSON input, or undefined when it is not a JSON object or list. */
+/** The parsed input, or undefined if it is not a JSON object or list. */
 export function parseInput(text: string): unknown {
   if (text.length === 0 || text.length > PARSED_CHARACTERS) return undefined;
   const trimmed = text.trim();
@@ -37,7 +36,7 @@ function hashValue(value: unknown, depth: number): number {
     for (const item of value) h = mixHash(Math.imul(h, 31) + hashValue(item, depth + 1));
     return h;
   }
-  // A sum: the order of the keys does not show.
+  // A sum does not depend on the order of the keys.
   let sum = 5;
   for (const key of Object.keys(value)) {
     const item = (value as Record<string, unknown>)[key];
@@ -47,15 +46,15 @@ function hashValue(value: unknown, depth: number): number {
 }
 
 /**
- * Hash of an action and its input. JSON counts by its meaning; other text without the difference of white space.
- * @param parsed what `parseInput` gave for the input
+ * Hash of an action and its input. JSON is hashed by value; other text is hashed with white space normalized.
+ * @param parsed the result of `parseInput` for the input
  */
 export function hashCall(action: string, input: string, parsed: unknown): number {
   const inner = parsed === undefined ? hashLoosely(input) : hashValue(parsed, 0);
   return mixHash(hashText(action.slice(0, 512).trim(), 7) ^ Math.imul(inner, 0x85ebca6b)) || 1;
 }
 
-/** All strings and numbers in a JSON value, without the keys, up to `limit` characters. */
+/** Collects all strings and numbers in a JSON value, without the keys, up to `limit` characters. */
 export function collectValues(value: unknown, limit: number): string {
   const parts: string[] = [];
   let length = 0;
@@ -82,7 +81,7 @@ export function collectValues(value: unknown, limit: number): string {
   return parts.join('\n');
 }
 
-/** Hash that takes runs of white space for one space. Long texts by samples and their length. */
+/** Hash that treats a run of white space as one space. Of a long text, samples and the length are hashed. */
 export function hashLoosely(text: string): number {
   let h = mixHash(text.length > 3 * SAMPLED_CHARACTERS ? text.length : 0);
   let space = true;
@@ -109,17 +108,17 @@ export function hashLoosely(text: string): number {
   return mixHash(h) || 1;
 }
 
-/** Times of day, durations, addresses and random ids: they differ between two results that are the same. */
+/** Times of day, durations, addresses and random ids, which differ even between two equal results. */
 const CHANGING =
   /\b\d{1,2}:\d{2}(?::\d{2})?(?:[.,]\d{1,9})?\b|\b\d+(?:\.\d+)? ?(?:ms|s|secs?|seconds?|minutes?)\b|\b0x[0-9a-f]+\b|\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b/gi;
 
-/** Hash of a result without what changes by itself. */
+/** Hash of a result without the parts that always change. */
 export function hashOutcome(observation: string): number {
   if (observation.length > SAMPLED_CHARACTERS) return hashLoosely(observation);
   return hashLoosely(mayChange(observation) ? observation.replace(CHANGING, '#') : observation);
 }
 
-/** Whether CHANGING can match in a result: a look at what stands around digits, colons and dashes, which costs a part of it. */
+/** Whether CHANGING can match in a result: a cheaper check of the characters around digits, colons and dashes. */
 export function mayChange(text: string): boolean {
   for (let at = 1; at < text.length; at++) {
     const code = text.charCodeAt(at);
@@ -133,7 +132,7 @@ export function mayChange(text: string): boolean {
         return true;
       continue;
     }
-    // A colon, or the first letter of a unit or of an address, behind a digit.
+    // A colon, or the first letter of a unit or an address, after a digit.
     const letter = code | 32;
     const isUnit = letter === 109 || letter === 115;
     if (code !== 58 && !isUnit && letter !== 120) continue;
@@ -147,7 +146,10 @@ function isDigit(code: number): boolean {
   return code >= 48 && code <= 57;
 }
 
-/** Hash of the line that names a failure, without numbers and quoted names: the same mistake made again. */
+/**
+ * Hash of the line that names a failure, without numbers and quoted names, so that a repeated mistake has the same
+ * hash.
+ */
 export function hashFailure(line: string): number {
   return hashText(line.slice(0, 200).toLowerCase().replace(/\d+/g, '0').replace(/\s+/g, ' ').trim(), 8);
 }

@@ -28,15 +28,18 @@ const MISSING_SCORE = 0.6;
 const PART_SCORE = 0.55;
 const REVERSAL_SCORE = 0.6;
 
-/** Words of a list that come from the last result: about three names. */
+/** Words of a list taken from the last result: about three names. */
 const TAKEN_UP_WORDS = 5;
-/** Two steps are on the same matter from this cosine of their inputs on. */
+/** Two steps are about the same matter if the cosine of their inputs is at least this. */
 const SAME_MATTER_COSINE = 0.35;
-/** Two sentences are the same but for their sense from this overlap on, with as many words at least. */
+/**
+ * Two sentences are the same apart from their sense if they overlap at least this much and have at least this many
+ * words.
+ */
 const SAME_SENTENCE_OVERLAP = 0.85;
 const SENTENCE_WORDS = 5;
 
-/** Words that the step has from the last result: not from the task, and not said in the step before. */
+/** Counts words that the step takes from the last result and that neither the task nor the step before contains. */
 function countTakenUp(step: StepFeatures, memory: RunMemory): number {
   const last = memory.slot(1);
   let count = 0;
@@ -48,17 +51,17 @@ function countTakenUp(step: StepFeatures, memory: RunMemory): number {
   return count;
 }
 
-/** Keeps count of the calls that only look, and of those that may have changed something. */
+/** Counts the calls that only look and the calls that may have changed something. */
 function countWork(step: StepFeatures, memory: RunMemory): void {
   const { counters } = memory;
   if (step.has(FLAG.acts) && !step.has(FLAG.speaks | FLAG.final | FLAG.recaps)) {
     if (step.has(FLAG.reads) && !step.has(FLAG.mutates | FLAG.prose)) counters[COUNTER.looks]! += 1;
-    // A failed change changed nothing; what an unknown call did is not known.
+    // A failed change changed nothing; the effect of an unknown call is unknown.
     else if (!step.has(FLAG.mutates) || !step.has(FLAG.failed)) counters[COUNTER.works]! += 1;
   }
 }
 
-/** Judges the step at hand, which `memory` does not hold yet. */
+/** Judges the current step, which `memory` does not contain yet. */
 function judge(step: StepFeatures, memory: RunMemory): Finding {
   if (memory.slotCount === 0) {
     countWork(step, memory);

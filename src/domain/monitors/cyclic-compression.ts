@@ -16,16 +16,16 @@ import { CALLS, COUNTER, type RunMemory } from './memory.ts';
 import type { Monitor } from './monitor.ts';
 import { cosineOf } from './words.ts';
 
-/** Two summaries say the same from this cosine on. */
+/** Two summaries are the same if their cosine is at least this. */
 const SAME_SUMMARY_COSINE = 0.85;
-/** By summaries in a row that say nothing new. */
+/** Score by the number of successive summaries without anything new. */
 const RESTATED_SCORES = [0, 0.4, 0.65, 0.8, 0.9] as const;
-/** By calls made again since the last summary. */
+/** Score by the number of calls repeated since the last summary. */
 const REDONE_SCORES = [0, 0.1, 0.3, 0.55, 0.65, 0.75, 0.85] as const;
-/** Of the calls since the summary, this share. */
+/** Share of the calls since the summary that must be repeated calls. */
 const REDONE_SHARE = 0.6;
 
-/** Whether the call was made before the last summary, as far back as calls are remembered. */
+/** Whether the call was made before the last summary, among the calls remembered. */
 function findBefore(memory: RunMemory, call: number, sinceSummary: number): number {
   if (call === 0) return -1;
   for (let ago = sinceSummary + 1; ago <= memory.callCount; ago++)
@@ -33,7 +33,7 @@ function findBefore(memory: RunMemory, call: number, sinceSummary: number): numb
   return -1;
 }
 
-/** Judges the step at hand, which `memory` does not hold yet, and keeps the last summary. */
+/** Judges the current step, which `memory` does not contain yet, and stores the last summary. */
 function judge(step: StepFeatures, memory: RunMemory): Finding {
   const { counters } = memory;
   if (step.has(FLAG.recaps)) {

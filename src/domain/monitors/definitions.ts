@@ -1,4 +1,6 @@
-/** The definition of every monitor. A name without a definition does not compile. Constants; any thread. */
+/**
+ * The definition of every monitor. A name without a definition does not compile. Constants; any thread.
+ */
 
 import { CLAIM_CONTRADICTION } from './claim-contradiction.ts';
 import { CYCLIC_COMPRESSION } from './cyclic-compression.ts';
@@ -18,7 +20,7 @@ export const MONITORS: Readonly<Record<MonitorName, Monitor>> = {
   infinite_loop: INFINITE_LOOP,
 };
 
-/** Monitors of one failure seen in different ways: the agent is told once. */
+/** Monitors that detect the same failure in different ways; the agent is told once. */
 export const LOOP_MONITORS: readonly MonitorName[] = MONITOR_NAMES.filter(
   (name) => MONITORS[name].failure === 'loop',
 );

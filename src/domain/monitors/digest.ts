@@ -58,10 +58,10 @@ export interface TaskContext {
   task_profile: string;
 }
 
-/** Plain data that msgpack takes as it is, at most about 2 KB. What is inside is the monitors' own business. */
+/** Plain data that msgpack can encode, at most about 2 KB. Only the monitors use its content. */
 export interface StepDigest {
   step_index: number;
-  /** Short, cleaned of control characters: these are quoted in an intervention. */
+  /** Short and without control characters, because an intervention quotes these. */
   action: string;
   input: string;
   thought: string;
@@ -70,7 +70,7 @@ export interface StepDigest {
   features: Uint8Array;
 }
 
-/** A step with '' for what is unknown, and that it is. */
+/** A step in which unknown texts are '', and which of them are unknown. */
 interface ToldStep extends MonitorStep {
   action_input: string;
   observation: string;
@@ -93,30 +93,30 @@ function markUnknown(step: MonitorStep): ToldStep {
   };
 }
 
-/** Result that is looked at for what kind of result it is. */
+/** Characters of a result that are examined to classify it. */
 const SIGN_CHARACTERS = 600;
-/** A short result that denies is a denial; in a long one the words are part of the news. */
+/** In a result up to this length, words of denial make it a denial; in a longer one they are part of its content. */
 const DENIAL_CHARACTERS = 700;
-/** The same for a result that says: not yet. */
+/** The same for a result that says that something is not finished. */
 const PENDING_CHARACTERS = 300;
-/** From this share of function words on, and this many words, an input is prose. */
+/** An input is prose if it has at least this share of function words and this many words. */
 const PROSE_SHARE = 0.2;
 const PROSE_WORDS = 6;
-/** A result with as many words carries news. */
+/** A result with at least this many words contains something new. */
 const SUBSTANTIAL_WORDS = 40;
-/** A thought of as many characters is not said twice by chance. */
+/** A thought of at least this many characters is not repeated by chance. */
 const THOUGHT_CHARACTERS = 40;
-/** Said as often in one text, a sentence is stuttering. */
+/** A sentence repeated this often in one text counts as stuttering. */
 const STUTTER_COUNT = 8;
 
-/** Beginning and end of a text: all of it when it is short. */
+/** The beginning and the end of a text; all of a short text. */
 function readEnds(text: string, characters: number): string {
   if (text.length <= characters * 1.5) return text;
   return `${text.slice(0, characters)}\n${text.slice(text.length - (characters >> 1))}`;
 }
 
 /**
- * The line in which a failing result says what failed.
+ * The line in which a failing result names the failure.
  * @param failure where FAILING matches
  */
 function findFailureLine(signs: string, failure: RegExpExecArray | null): string {
@@ -128,7 +128,7 @@ function findFailureLine(signs: string, failure: RegExpExecArray | null): string
   return signs.slice(from, end < 0 ? undefined : end);
 }
 
-/** Whether what reads like a failure is what the step looked for: errors in a log. */
+/** Whether the text that looks like a failure is what the step searched for, such as errors in a log. */
 function isAskedFor(step: ToldStep, failure: RegExpExecArray): boolean {
   const asked = step.action_input.slice(0, 300).toLowerCase();
   const word = /[a-z]{4,}/.exec(failure[0].toLowerCase())?.[0];
@@ -136,17 +136,17 @@ function isAskedFor(step: ToldStep, failure: RegExpExecArray): boolean {
   return SHOWING_COMMAND.test(step.action) || SHOWING_COMMAND.test(asked) || READING.test(step.action);
 }
 
-/** Three quoted or capitalised names in a row, or a list of as many items. */
+/** Three successive quoted or capitalised names, or a list of at least three items. */
 export const ENUMERATION =
   /(?:['"“‘][^'"“”‘’\n]{2,60}['"”’](?: \([^)\n]{0,40}\))?(?:,? and |, ?|; ?)){2,}|(?:\b[A-Z][\w&'.-]*(?: [\w&'.-]+){0,5}(?: \([^)\n]{0,40}\))?, ){2,}/;
 
-/** One sentence of the agent's own words that claims something and does not hedge, in a text that admits no failure. */
+/** Whether a sentence of the agent's own words makes a claim without hedging, in a text that admits no failure. */
 function claims(claim: RegExp, hedge: RegExp, text: string): boolean {
   if (!claim.test(text) || ADMITTING.test(text)) return false;
   let start = 0;
   for (let i = 0; i <= text.length; i++) {
     const code = i < text.length ? text.charCodeAt(i) : 10;
-    // The end of a sentence: a line end, or . ! ? with a space after it.
+    // The end of a sentence: a line end, or `.`, `!` or `?` followed by a space.
     const next = text.charCodeAt(i + 1);
     const ends = code === 10 || ((code === 46 || code === 33 || code === 63) && !(next > 32));
     if (!ends) continue;
@@ -157,18 +157,18 @@ function claims(claim: RegExp, hedge: RegExp, text: string): boolean {
   return false;
 }
 
-/** Longer names are not remembered, nor more of them. */
+/** Longest name that is cached, and the most names cached. */
 const ACTION_CHARACTERS = 64;
 const ACTIONS_MAX = 512;
-/** In what `flagAction` gives: the tool is given a command. Beyond the bits of FLAG. */
+/** Set by `flagAction`: the tool takes a command. Outside the bits of FLAG. */
 const COMMANDS = 1 << 30;
 const actionFlags = new Map<string, number>();
 
-/** What a tool is by its name alone. A run calls few tools often, so that is remembered. */
+/** Classifies a tool by its name alone. Cached, because a run calls few different tools. */
 function flagAction(name: string): number {
   const known = actionFlags.get(name);
   if (known !== undefined) return known;
-  // The words of a name may be run together.
+  // The words of a name may be written without separators.
   const spoken = `${name.replace(/([a-z])([A-Z])/g, '$1 $2').replace(/[_.-]/g, ' ')} `;
   const trimmed = name.trim();
   let flags = 0;
@@ -182,7 +182,7 @@ function flagAction(name: string): number {
   if (FINISHING.test(trimmed)) flags |= FLAG.final;
   if (WAITING.test(spoken)) flags |= FLAG.waits;
   if (RECAPPING_ACTION.test(trimmed)) flags |= FLAG.recaps;
-  // Looking something up changes nothing: an action like "get exchange rate" contains the word "exchange".
+  // A lookup changes nothing, although an action such as "get exchange rate" contains the word "exchange".
   if (LOOKING.test(spoken)) flags &= ~(FLAG.mutates | FLAG.irreversible | FLAG.edits);
   if (name.length <= ACTION_CHARACTERS) {
     if (actionFlags.size >= ACTIONS_MAX) actionFlags.clear();
@@ -191,7 +191,7 @@ function flagAction(name: string): number {
   return flags;
 }
 
-/** What the step is, by its words. */
+/** Classifies the step by its words. */
 function flagStep(
   step: ToldStep,
   input: string,
@@ -209,7 +209,7 @@ function flagStep(
   let named = flagAction(step.action.slice(0, 200));
   if (HANDING_OVER.test(step.action) && NO_INPUT.test(step.action_input))
     named &= ~(FLAG.mutates | FLAG.irreversible | FLAG.edits);
-  // A command says what it does in its beginning; words of a query are no commands.
+  // The beginning of a command says what it does; the words of a query are no command.
   const command = step.action_input.slice(0, 300);
   const commands = (named & COMMANDS) !== 0;
   let flags =
@@ -240,7 +240,7 @@ function flagStep(
   if (mayPend && (inSigns & TRIGGER.pending) !== 0 && PENDING.test(signs)) flags |= FLAG.pending;
   if ((inSigns & TRIGGER.partial) !== 0 && PARTIAL.test(signs)) flags |= FLAG.partial;
   if ((inOwn & TRIGGER.claiming) !== 0 && claims(CLAIMING, HEDGING, own)) flags |= FLAG.claims_success;
-  // Looked for only where a claim would be made: this runs at every step.
+  // Examined only if the step might make a claim, because this runs at every step.
   const tells =
     (flags & (FLAG.speaks | FLAG.final)) !== 0 || (step.action === '' && step.action_input === '');
   if (tells && claims(CHANGED, DOUBTING, own)) flags |= FLAG.claims_change;
@@ -250,7 +250,7 @@ function flagStep(
   if ((inInput & TRIGGER.enumerating) !== 0 && ENUMERATION.test(input.slice(0, READ_CHARACTERS)))
     flags |= FLAG.enumerates;
   if ((inOwn & TRIGGER.recapping) !== 0 && RECAPPING.test(own)) flags |= FLAG.recaps;
-  // The same value in many places of a JSON input is data, not speech.
+  // The same value in several places of a JSON input is data, not a repeated sentence.
   const said = parsed === undefined ? own : thought;
   if (mayHoldSentences(said, STUTTER_COUNT) && countStutter(said) >= STUTTER_COUNT) flags |= FLAG.stutters;
   if (step.action !== '' || step.action_input !== '') flags |= FLAG.acts;
@@ -258,35 +258,39 @@ function flagStep(
   return flags;
 }
 
-/** Where the words of the step at hand are counted, one step after the other. */
+/** Buffer in which the current step's words are counted; reused for every step. */
 const features = new StepFeatures();
 const texts = new StepTexts();
 
-/** Whether an input with the words of a sentence is a command or a statement. */
+/** Whether an input that reads like a sentence is a command or a statement. */
 function isCode(action: string, input: string): boolean {
   const start = input.slice(0, 500);
   return STATEMENT.test(start) || (CODE_SIGN.test(start) && SHELL.test(`${action.slice(0, 200)} `));
 }
 
-/** @returns 0 without a call, or when its input is unknown */
+/**
+ * @returns 0 if there is no call or its input is unknown
+ */
 function hashStepCall(step: ToldStep, acts: boolean, parsed: unknown): number {
   if (step.isInputUnknown) return 0;
   if (acts) return hashCall(step.action, step.action_input, parsed);
   return step.thought.trim() === '' ? 0 : hashLoosely(step.thought);
 }
 
-/** @param read what was measured of the observation */
+/**
+ * @param read measurements of the observation
+ */
 function hashResult({ observation }: ToldStep, read: string): number {
   const measured = read.length === observation.length ? texts.counts[COUNT.outcome]! : 0;
   return measured === 0 ? hashOutcome(observation) : measured;
 }
 
-/** The digest of a step: the same for the same step, whatever came before it. */
+/** The digest of a step. It depends only on the step, not on earlier steps. */
 export function digestStep({ sent, shown, is_plain }: MaskedStep): StepDigest {
   const step = markUnknown(sent);
   const parsed = parseInput(step.action_input);
   const acts = step.action !== '' || step.action_input !== '' || step.isInputUnknown;
-  // A step without a call is a step of talk: what it says is what it does.
+  // In a step without a call, the text counts as the action.
   const input = !acts
     ? readEnds(step.thought, READ_CHARACTERS)
     : parsed === undefined

@@ -7,13 +7,13 @@
 
 import { SKETCH_DIMENSIONS } from './words.ts';
 
-/** Words of an action input that are kept. */
+/** Words kept of an action's input. */
 export const INPUT_WORDS = 40;
-/** Words of an observation's beginning that are kept. */
+/** Words kept of an observation's beginning. */
 export const HEAD_WORDS = 20;
-/** Bits of the filter that tells whether a word stands in the observation. */
+/** Bits of the filter that tells whether the observation contains a word. */
 export const OBSERVATION_FILTER_BITS = 2048;
-/** Bits of the filter that tells whether a word stands in the thought. */
+/** Bits of the filter that tells whether the thought contains a word. */
 const THOUGHT_FILTER_BITS = 512;
 
 const NUMBERS = 9;
@@ -21,80 +21,80 @@ const WORDS_AT = NUMBERS * 4;
 const HEAD_AT = WORDS_AT + 2 * INPUT_WORDS;
 const INPUT_SKETCH_AT = HEAD_AT + 2 * HEAD_WORDS;
 const THOUGHT_SKETCH_AT = INPUT_SKETCH_AT + SKETCH_DIMENSIONS;
-/** The part that a run remembers of its last steps. */
+/** The part that a run keeps for its last steps. */
 export const SLOT_BYTES = THOUGHT_SKETCH_AT + SKETCH_DIMENSIONS;
 const ANSWERED_AT = SLOT_BYTES;
 const SCALARS_AT = ANSWERED_AT + INPUT_WORDS;
 const FILTER_AT = SCALARS_AT + 8;
 const THOUGHT_FILTER_AT = FILTER_AT + OBSERVATION_FILTER_BITS / 8;
-/** All of a digest's features: the slot, and what only the step itself is judged by. */
+/** All features of a digest: the slot, and what is needed only to judge the step itself. */
 export const FEATURE_BYTES = THOUGHT_FILTER_AT + THOUGHT_FILTER_BITS / 8;
 
-/** What is true of a step, a bit each. */
+/** Properties of a step, one bit each. */
 export const FLAG = {
   /** The step failed: `is_error`, or its observation reads like a failure. */
   failed: 1,
   /** It changes something: an edit, a booking, an installation. */
   mutates: 1 << 1,
-  /** It waits or asks how far something is. */
+  /** It waits or asks for progress. */
   waits: 1 << 2,
-  /** Its result says that something is still going on. */
+  /** Its result says that something is still in progress. */
   pending: 1 << 3,
   /** It tests, builds, reads back or compares. */
   checks: 1 << 4,
-  /** It hands in a result or ends the task. */
+  /** It submits a result or ends the task. */
   final: 1 << 5,
   /** It says that something worked. */
   claims_success: 1 << 6,
-  /** It speaks of something as already at hand. */
+  /** It refers to something as already available. */
   presupposes: 1 << 7,
   /** Its result says that there is nothing: not found, no results, an empty page. */
   denies: 1 << 8,
-  /** Its result says that it is a part of more. */
+  /** Its result says that it is only a part. */
   partial: 1 << 9,
-  /** Its input names three things or more in a row. */
+  /** Its input names at least three things in a row. */
   enumerates: 1 << 10,
-  /** It sums up the work so far, or carries on from such a summary. */
+  /** It summarizes the work so far, or continues from such a summary. */
   recaps: 1 << 11,
   /** Its own words hold a negation. */
   negates: 1 << 12,
-  /** Its input is an instruction or a message in words, not a command or arguments. */
+  /** Its input is an instruction or a message in prose, not a command or arguments. */
   prose: 1 << 13,
   /** Its input asks to verify or confirm something. */
   asks_check: 1 << 14,
-  /** Its own text says the same sentence over and over. */
+  /** Its own text repeats the same sentence many times. */
   stutters: 1 << 15,
-  /** Its result has enough words to carry news. */
+  /** Its result has enough words to contain something new. */
   substantial: 1 << 16,
   /** It has a call: an action or an input. */
   acts: 1 << 17,
-  /** Its thought is long enough that saying it again is no coincidence. */
+  /** Its thought is so long that repeating it is no coincidence. */
   thinks: 1 << 18,
   /** It reads or looks something up. */
   reads: 1 << 19,
   /** It changes something and its result shows the new state, as an API's answer does. */
   shows_state: 1 << 20,
-  /** It changes something that is hard to change back. */
+  /** It changes something that is hard to undo. */
   irreversible: 1 << 21,
   /** It had no result at all. */
   silent: 1 << 22,
   /** It speaks to a person. */
   speaks: 1 << 23,
-  /** It changes files: only running or reading shows whether that was right. */
+  /** It changes files; only running or reading them shows whether the change was right. */
   edits: 1 << 24,
-  /** It runs a program, and not only such as look around or tidy up. */
+  /** It runs a program other than one that only looks around or cleans up. */
   runs: 1 << 25,
-  /** It tells, in words or in handing in, that the agent has changed something. */
+  /** It says, in words or by submitting a result, that the agent has changed something. */
   claims_change: 1 << 26,
-  /** It failed, and what it was about is a placeholder: an invented path or name. */
+  /** It failed, and what it refers to is a placeholder: an invented path or name. */
   invents: 1 << 27,
-  /** Its input is unknown: the sender left it out. The call then equals no other call. */
+  /** Its input is unknown because the sender left it out. The call then equals no other call. */
   input_unknown: 1 << 28,
-  /** Its result is unknown: the sender left it out. The result then equals no other result. */
+  /** Its result is unknown because the sender left it out. The result then equals no other result. */
   result_unknown: 1 << 29,
 } as const;
 
-/** One step as the run remembers it: views on SLOT_BYTES of a buffer. */
+/** One step in a run's memory: views on SLOT_BYTES of a buffer. */
 export class StepSlot {
   /**
    * [call, outcome, failure, thought, step_index, flags, counts, action, step_index above 32 bits]; `counts`: input
@@ -123,7 +123,9 @@ export class StepSlot {
   get outcome(): number {
     return this.numbers[1]!;
   }
-  /** The first line that speaks of the failure, without numbers; 0: the step did not fail, or the line is unknown. */
+  /**
+   * Hash of the first line that names the failure, without numbers; 0: the step did not fail, or the line is unknown.
+   */
   get failure(): number {
     return this.numbers[2]!;
   }
@@ -148,23 +150,23 @@ export class StepSlot {
   has(flag: number): boolean {
     return (this.numbers[5]! & flag) !== 0;
   }
-  /** Whether both results are known and the same. */
+  /** Whether both results are known and equal. */
   hasSameOutcome(other: { outcome: number }): boolean {
     return this.outcome !== 0 && this.outcome === other.outcome;
   }
-  /** Whether both calls are known and the same. */
+  /** Whether both calls are known and equal. */
   hasSameCall(other: { call: number }): boolean {
     return this.call !== 0 && this.call === other.call;
   }
 }
 
-/** All features of the step at hand. */
+/** All features of the current step. */
 export class StepFeatures extends StepSlot {
-  /** For each of `words`: 1 when the observation has it too. */
+  /** For each of `words`: 1 if the observation contains it too. */
   readonly answered: Uint8Array;
   /**
-   * [words of the input that mark another try, all words of the input, words of the observation, words of thought and
-   * input that say what the step is about], capped.
+   * [words of the input that mark a retry, all words of the input, words of the observation, words of thought and
+   * input that indicate the subject], capped.
    */
   readonly scalars: Uint16Array;
   readonly filter: Uint8Array;
@@ -175,9 +177,9 @@ export class StepFeatures extends StepSlot {
   readonly bytes: Uint8Array;
 
   /**
-   * Its views are made once, which costs as much as judging a step: a caller that reads one step after the other keeps
-   * one of these and loads them.
-   * @param features of a digest; without them, none
+   * Creating the views costs as much as judging a step, so a caller that reads many steps creates one object and
+   * loads each step into it.
+   * @param features of a digest; empty if left out
    */
   constructor(features?: Uint8Array) {
     const bytes = new Uint8Array(FEATURE_BYTES);
@@ -206,12 +208,12 @@ export class StepFeatures extends StepSlot {
     return this.bytes.slice();
   }
 
-  /** The same into memory that is there. */
+  /** Copies the features into existing memory. */
   copyTo(features: Uint8Array): void {
     features.set(this.bytes);
   }
 
-  /** The part of them that a run remembers. */
+  /** The part of the features that a run keeps. */
   get slotBytes(): Uint8Array {
     this.#slotBytes ??= this.bytes.subarray(0, SLOT_BYTES);
     return this.#slotBytes;
@@ -232,13 +234,13 @@ export class StepFeatures extends StepSlot {
     return this.scalars[3]!;
   }
 
-  /** Whether the observation has the word; now and then yes for one that it has not. */
+  /** Whether the observation contains the word; sometimes true for a word that it does not contain. */
   mentions(short: number): boolean {
     const bit = filterBit(short);
     return (this.filter[bit >>> 3]! & (1 << (bit & 7))) !== 0;
   }
 
-  /** Whether the thought has the word, in the same way. */
+  /** Whether the thought contains the word, with the same false matches. */
   thinksOf(short: number): boolean {
     const bit = thoughtBit(short);
     return (this.thoughtFilter[bit >>> 3]! & (1 << (bit & 7))) !== 0;
@@ -247,14 +249,14 @@ export class StepFeatures extends StepSlot {
 
 const FILTER_SHIFT = 32 - Math.log2(OBSERVATION_FILTER_BITS);
 
-/** Where a word's bit stands in the filter. */
+/** Position of a word's bit in the filter. */
 export function filterBit(short: number): number {
   return Math.imul(short, 0x9e3779b1) >>> FILTER_SHIFT;
 }
 
 const THOUGHT_SHIFT = 32 - Math.log2(THOUGHT_FILTER_BITS);
 
-/** Where a word's bit stands in the thought's filter. */
+/** Position of a word's bit in the thought's filter. */
 export function thoughtBit(short: number): number {
   return Math.imul(short, 0x9e3779b1) >>> THOUGHT_SHIFT;
 }

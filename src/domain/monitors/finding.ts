@@ -1,14 +1,16 @@
-/** What a monitor finds at a step. Types and the empty finding; any thread. */
+/**
+ * A monitor's finding at a step. Types and the empty finding; any thread.
+ */
 
 /** One monitor's word on one step. */
 export interface Finding {
   /** In [0, 1]. */
   score: number;
-  /** Which of the monitor's rules gave the score; chooses the words of an intervention. '' when none did. */
+  /** Which of the monitor's rules gave the score; selects the text of an intervention. '' if none did. */
   kind: string;
   /** `step_index` of the earlier steps that are the evidence, oldest first, at most EVIDENCE_STEPS. */
   steps: readonly number[];
-  /** How often, for rules that count; 0 otherwise. */
+  /** The count, for rules that count; otherwise 0. */
   count: number;
 }
 
@@ -17,12 +19,12 @@ const EVIDENCE_STEPS = 6;
 
 export const NO_FINDING: Finding = { score: 0, kind: '', steps: [], count: 0 };
 
-/** The finding with the higher score; the first of two equal ones. */
+/** The finding with the higher score; the first of two with equal scores. */
 export function chooseFinding(a: Finding, b: Finding): Finding {
   return b.score > a.score ? b : a;
 }
 
-/** Score of a rule that counts: `table[count]`, the last entry from there on. */
+/** Score of a rule that counts: `table[count]`, or the last entry for higher counts. */
 export function scoreCount(table: readonly number[], count: number): number {
   return table[Math.min(count, table.length - 1)] ?? 0;
 }

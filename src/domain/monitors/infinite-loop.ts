@@ -26,19 +26,19 @@ import { chooseFinding, type Finding, NO_FINDING, orderEvidence, scoreCount } fr
 import { COUNTER, type RunMemory } from './memory.ts';
 import type { Monitor } from './monitor.ts';
 
-/** Repeats this far back count by themselves; beyond, as part of a cycle. */
+/** A repeat within this many steps counts by itself; an older one only as part of a cycle. */
 const NEAR_STEPS = 20;
-/** Returns to a call with changing results count within as many steps. */
+/** Returns to a call with changing results count within this many steps. */
 const DENSE_STEPS = 8;
 
-/** By how often the call stands in the window, this time included. */
+/** Score by how often the window contains the call, including the current one. */
 const REPEAT_SCORES = [0, 0, 0.3, 0.6, 0.75, 0.85, 0.95] as const;
 const RETURN_SCORES = [0, 0, 0.2, 0.5, 0.6, 0.65, 0.7] as const;
 const STUTTER_SCORE = 0.8;
 
 /**
- * Whether the step at `ago` made a change that the run made this once: what follows it is a new try. A call with an unknown
- * input may have made one, unless it only reads.
+ * Whether the step at `ago` made a change that the run made only once; what follows such a change is a new attempt. A
+ * call with an unknown input may have made one, unless it only reads.
  */
 function isNewChange(memory: RunMemory, ago: number): boolean {
   const { call, flags } = memory.call(ago);
@@ -49,13 +49,13 @@ function isNewChange(memory: RunMemory, ago: number): boolean {
   return true;
 }
 
-/** Whether the step before the one at hand and the step before the one at `ago` made the same call. */
+/** Whether the step before the current one and the step before the one at `ago` made the same call. */
 function isSameCycle(memory: RunMemory, ago: number): boolean {
   const before = memory.callHash(1);
   return before !== 0 && ago + 1 <= memory.callCount && before === memory.callHash(ago + 1);
 }
 
-/** Judges the step at hand, which `memory` does not hold yet. */
+/** Judges the current step, which `memory` does not contain yet. */
 function judge(step: StepFeatures, memory: RunMemory): Finding {
   const stutter: Finding = step.has(FLAG.stutters)
     ? { score: STUTTER_SCORE, kind: 'stutter', steps: [], count: 0 }
@@ -78,10 +78,10 @@ function judge(step: StepFeatures, memory: RunMemory): Finding {
       continue;
     }
     if (gap && ago <= DENSE_STEPS) left = true;
-    // A call without arguments (back, the list, a look at the screen) means another thing after another step.
+    // The meaning of a call without arguments (back, list, screenshot) depends on the step before it.
     if (isBare && ago > 1 && !isSameCycle(memory, ago)) continue;
     const record = memory.call(ago);
-    // An unknown result is neither the same nor another.
+    // An unknown result is neither equal to nor different from another.
     if (record.outcome === 0 || step.outcome === 0) continue;
     if (ago <= DENSE_STEPS) dense += 1;
     if (record.outcome !== step.outcome) {
@@ -100,7 +100,7 @@ function judge(step: StepFeatures, memory: RunMemory): Finding {
     steps: orderEvidence(evidence),
     count: same,
   };
-  // Called in a row with new results each time: turning pages.
+  // Successive calls with a new result each time: paging.
   const comeback: Finding =
     changed && left && !step.has(FLAG.mutates)
       ? { score: scoreCount(RETURN_SCORES, dense), kind: 'return', steps: repeat.steps, count: dense }

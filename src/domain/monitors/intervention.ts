@@ -31,14 +31,14 @@ function nameSteps(steps: readonly number[]): string {
   return `steps ${steps.slice(0, -1).join(', ')} and ${steps.at(-1)}`;
 }
 
-/** What this step did, in its own words. */
+/** Quotes what this step did. */
 function quoteCall(digest: StepDigest): string {
   const action = digest.action === '' ? '' : ` ${digest.action}`;
   if (digest.input !== '') return `${action} "${digest.input}"`;
   return digest.thought !== '' && action === '' ? ` "${digest.thought}"` : action;
 }
 
-/** The sentence that holds the evidence: the earlier steps, this step, what came back. */
+/** The sentence with the evidence: the earlier steps, this step and its result. */
 function writeEvidence(
   texts: InterventionTexts,
   finding: Finding,
@@ -49,7 +49,7 @@ function writeEvidence(
   const earlier = finding.steps.length === 0 ? '' : lead.replace('{steps}', nameSteps(finding.steps));
   const call = quoteCall(digest);
   const doing = call === '' ? '' : `:${call}`;
-  // Words without a call have no result.
+  // A step without a call has no result.
   const isEmpty = isResultKnown && (digest.action !== '' || digest.input !== '');
   const empty = isEmpty ? ' The result was empty.' : '';
   const outcome = digest.outcome === '' ? empty : ` The result now: "${digest.outcome}".`;
@@ -58,7 +58,7 @@ function writeEvidence(
 
 /**
  * The text for a monitor's finding at the step of `digest`.
- * @param isResultKnown false: the step's sender left its result out
+ * @param isResultKnown false if the step's sender left out its result
  */
 export function writeIntervention(
   monitor: MonitorName,

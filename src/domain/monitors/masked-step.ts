@@ -1,6 +1,6 @@
 /**
- * A step whose texts were searched for secrets once. What is stored or quoted of the step comes from here; from the texts
- * as they were sent the monitors derive numbers alone. Pure; any thread.
+ * A step whose texts were searched for secrets once. Everything stored or quoted of the step comes from here; from
+ * the original texts the monitors derive only numbers. Pure; any thread.
  */
 
 import { areFreeOfKeys, maskText } from '../../redaction/mask.ts';
@@ -9,7 +9,7 @@ import { areFreeOfKeys, maskText } from '../../redaction/mask.ts';
 export interface MonitorStep {
   step_index: number;
   action: string;
-  /** null: unknown. Telemetry often leaves contents out. */
+  /** null: unknown. Telemetry often leaves out contents. */
   action_input: string | null;
   thought: string;
   /** null: unknown. */
@@ -25,20 +25,20 @@ export interface MaskedStep {
   sent: MonitorStep;
   /** At least the first `SHOWN_CHARACTERS` of each text, without secrets. */
   shown: StepTextFields;
-  /** No text holds a secret in its first `SHOWN_CHARACTERS`; `shown` are the texts themselves then. */
+  /** No text has a secret in its first `SHOWN_CHARACTERS`; `shown` then contains the original texts. */
   is_plain: boolean;
 }
 
-/** Longest text that is stored of a step, in UTF-16 units, by field. */
+/** Longest stored text of a step, in UTF-16 units, by field. */
 export const STEP_COPY = { action: 200, action_input: 400, thought: 400, observation: 600 } as const;
 
-/** How far beyond a cut a secret is looked for: longer than any key, and most tokens. */
+/** How far after a cut secrets are searched for: longer than any key and most tokens. */
 const SECRET_MARGIN = 1_024;
 
-/** Searched of every text, in UTF-16 units. A quote looks at no more. */
+/** Characters searched in every text, in UTF-16 units. A quote uses no more. */
 export const SHOWN_CHARACTERS = STEP_COPY.action + SECRET_MARGIN;
 
-/** Masks a step, before it is cut: a secret at the cut would lose the shape by which it is found. */
+/** Masks a step before it is cut, because a secret that is cut can no longer be recognized. */
 export function maskStep(sent: MonitorStep): MaskedStep {
   const { action, action_input, thought, observation } = sent;
   const beginnings = [
@@ -47,7 +47,7 @@ export function maskStep(sent: MonitorStep): MaskedStep {
     beginningOf(thought, STEP_COPY.thought),
     beginningOf(observation ?? '', STEP_COPY.observation),
   ] as const;
-  // One search over all texts; it finds nothing in nearly every step.
+  // One search of all texts, which finds nothing in nearly every step.
   if (areFreeOfKeys(beginnings)) return { sent, shown: sent, is_plain: true };
   const shown: StepTextFields = {
     action: maskText(beginnings[0]),
@@ -58,7 +58,7 @@ export function maskStep(sent: MonitorStep): MaskedStep {
   return { sent, shown, is_plain: false };
 }
 
-/** What is stored of a step's texts: cut, without secrets. */
+/** The stored copy of a step's texts: cut, without secrets. */
 export function copyStep({ shown }: MaskedStep): StepTextFields {
   const { action, action_input, thought, observation } = shown;
   return {

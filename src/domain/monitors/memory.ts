@@ -1,7 +1,6 @@
 /**
- * What a run remembers: one byte array of fixed size, read and written through views. Steps are remembered in the order
- * in which they arrive; `step_index` only names them.
- * Pure; any thread.
+ * A run's memory: one byte array of fixed size, read and written through views. Steps are stored in the order in
+ * which they arrive; `step_index` only names them. Pure; any thread.
  */
 
 import { filterBit, OBSERVATION_FILTER_BITS, SLOT_BYTES, type StepFeatures, StepSlot } from './features.ts';
@@ -9,13 +8,13 @@ import { CALENDAR_WORDS, FUNCTION_WORDS, SOURCE } from './lexicon.ts';
 import { MONITOR_NAMES, type MonitorName } from './names.ts';
 import { holdsWord, readWords, SKETCH_DIMENSIONS, shortHash, WordSet } from './words.ts';
 
-/** Last steps that are remembered with their words. */
+/** Number of last steps stored with their words. */
 const SLOTS = 12;
-/** Last steps of which the call and the outcome are remembered. */
+/** Number of last steps of which the call and the outcome are stored. */
 export const CALLS = 32;
 /** Words of the task. */
 const TASK_WORDS = 64;
-/** Names, numbers and quoted words of the task: what a step must not lose sight of. */
+/** Most names, numbers and quoted words kept of the task, which a step must not lose sight of. */
 const TASK_NAMES = 24;
 /** Characters of the task that are read. */
 const TASK_CHARACTERS = 8192;
@@ -33,54 +32,54 @@ const NAMES_AT = TASK_AT + TASK_WORDS * 2;
 const RECAP_AT = NAMES_AT + TASK_NAMES * 2;
 const FILTER_AT = RECAP_AT + SKETCH_DIMENSIONS;
 const SLOTS_AT = FILTER_AT + OBSERVATION_FILTER_BITS / 8;
-/** Size of the memory of every run, from the first step to the last. */
+/** Size of every run's memory, the same throughout the run. */
 export const MEMORY_BYTES = SLOTS_AT + SLOTS * SLOT_BYTES;
 
-/** Counters of a run, by their place. */
+/** Indexes of a run's counters. */
 export const COUNTER = {
-  /** Steps remembered so far: the ordinal of the step at hand. */
+  /** Steps stored so far, which is the ordinal of the current step. */
   steps: 0,
   /** Words of the task, and names in it. */
   task_words: 1,
   task_names: 2,
-  /** Names of the task that the run has spoken of, a bit each. */
+  /** Names of the task that the run has mentioned, one bit each. */
   names_seen: 3,
-  /** Repeats before this ordinal are forgiven: the agent has changed course since. */
+  /** Repeats before this ordinal no longer count, because the agent has changed course since. */
   course: 4,
-  /** Changes made since something was last checked. */
+  /** Changes made since the last check. */
   unchecked: 5,
-  /** Changes made in all, and steps that looked something up. */
+  /** Changes in total, and steps that looked something up. */
   changes: 6,
   reads: 7,
   /** Summaries of the work so far, and the ordinal of the last one. */
   recaps: 8,
   recap_at: 9,
-  /** Failing steps with one signature in a row: how many. */
+  /** Number of successive failing steps with the same signature. */
   same_failures: 10,
-  /** Ordinal of the last summary that held nothing new, and how many in a row. */
+  /** Ordinal of the last summary without anything new, and the number of such summaries in a row. */
   empty_recaps: 11,
-  /** Steps in a row that had nothing to do with the task, and steps that had. */
+  /** Successive steps unrelated to the task, and steps related to it. */
   strays: 12,
   on_task: 13,
-  /** Ordinal + 1 of a step that asked for a check and got no answer to it; 0 without such a step. */
+  /** Ordinal + 1 of a step whose request for a check was not answered; 0 if there is none. */
   open_check: 14,
   /** Calls that may have changed something, and calls that only look. */
   works: 15,
-  /** Names of the task that belong to a source by which it is to be answered, a bit each. */
+  /** Names of the task that belong to a source that it asks for, one bit each. */
   source_names: 16,
-  /** Instructions in words so far, and the words of the task in them. */
+  /** Instructions in prose so far, and the task's words in them. */
   instructions: 17,
   instructed: 18,
   looks: 19,
 } as const;
 
-/** Moving averages of a run, by their place. */
+/** Indexes of a run's moving averages. */
 export const AVERAGE = {
-  /** How alike the instructions are to earlier ones. */
+  /** Similarity of the instructions to earlier ones. */
   repetition: 0,
-  /** How alike the beginnings of the results are to earlier ones. */
+  /** Similarity of the beginnings of the results to earlier ones. */
   sameness: 1,
-  /** How much of what is asked for stands in the results. */
+  /** How much of what was asked for appears in the results. */
   answered: 2,
 } as const;
 
@@ -88,13 +87,13 @@ export const AVERAGE = {
 export interface Streak {
   /** Steps at which it fired. */
   length: number;
-  /** 0 nothing said, 1 nudged, 2 told to stop. */
+  /** 0: nothing said; 1: nudged; 2: told to stop. */
   level: number;
-  /** Steps in a row at which it did not fire. */
+  /** Successive steps at which it did not fire. */
   calm: number;
 }
 
-/** A call as it is remembered beyond the slots. */
+/** A call as stored beyond the slots. */
 interface CallRecord {
   call: number;
   outcome: number;
@@ -102,7 +101,10 @@ interface CallRecord {
   flags: number;
 }
 
-/** Views on a run's memory. They cost as much as judging a step, so one thread loads one run's memory after the other. */
+/**
+ * Views on a run's memory. Creating them costs as much as judging a step, so a thread reuses them for one run after
+ * the other.
+ */
 export class RunMemory {
   readonly bytes: Uint8Array;
   readonly counters: Uint32Array;
@@ -132,7 +134,7 @@ export class RunMemory {
     this.#slots = Array.from({ length: SLOTS }, (_, at) => new StepSlot(buffer, SLOTS_AT + at * SLOT_BYTES));
   }
 
-  /** Takes a run's memory in, as it was before the step at hand. */
+  /** Loads a run's memory as it was before the current step. */
   load(bytes: Uint8Array): void {
     if (bytes.length !== MEMORY_BYTES) throw new RangeError(`${bytes.length} bytes of memory`);
     this.bytes.set(bytes);
@@ -143,7 +145,7 @@ export class RunMemory {
     return this.counters[COUNTER.steps]!;
   }
 
-  /** Steps that are still there with their words. */
+  /** Number of steps still stored with their words. */
   get slotCount(): number {
     return Math.min(this.steps, SLOTS);
   }
@@ -242,7 +244,7 @@ export function restoreMemory(stored: Uint8Array): Uint8Array {
   return bytes;
 }
 
-/** The memory of a run before its first step: its task, and nothing else. */
+/** The memory of a run before its first step; contains only its task. */
 export function makeMemory(task: string): Uint8Array {
   const bytes = new Uint8Array(MEMORY_BYTES);
   const memory = new RunMemory(bytes);
@@ -254,7 +256,7 @@ export function makeMemory(task: string): Uint8Array {
     if (FUNCTION_WORDS.has(whole)) return;
     words.add(stem);
     const short = shortHash(stem);
-    // The first word of a task is a capital anyway.
+    // The first word of a task is capitalised in any case.
     if (
       ((capital && !first && length > 2) || digits > 0) &&
       names.length < TASK_NAMES &&
@@ -271,7 +273,7 @@ export function makeMemory(task: string): Uint8Array {
   return bytes;
 }
 
-/** Marks which of the task's names are those of a source that it asks for. */
+/** Marks the task's names that belong to a source that it asks for. */
 function markSources(memory: RunMemory, text: string, names: readonly number[]): void {
   for (const match of text.matchAll(SOURCE)) {
     readWords(match[1] ?? match[2] ?? '', (whole, stem) => {

@@ -22,12 +22,14 @@ export interface Monitor {
 
 /** What the agent is told when one rule of a monitor fires. */
 export interface InterventionTexts {
-  /** What is wrong, a sentence; `{n}` stands for the count, `{changes}` for the number of changes. */
+  /** The problem, as a sentence; `{n}` stands for the count, `{changes}` for the number of changes. */
   what: string;
-  /** How the earlier steps, `{steps}`, bear on it. Without it they are named as what was done before. */
+  /**
+   * How the earlier steps, `{steps}`, relate to the problem. If left out, they are listed as what was done before.
+   */
   lead?: string;
   /** What to do instead. */
   instead: string;
-  /** What to do after a nudge that changed nothing. */
+  /** What to do if a nudge changed nothing. */
   stop: string;
 }

@@ -15,9 +15,9 @@ import { COUNTER, makeMemory, RunMemory, type Streak } from './memory.ts';
 import { MONITOR_NAMES, type MonitorName, type MonitorScores } from './names.ts';
 import type { MonitorProfile } from './profiles.ts';
 
-/** What is kept of a run: plain data that msgpack takes as it is, of the same size at every step. */
+/** The stored state of a run: plain data that msgpack can encode, of the same size at every step. */
 export interface MonitorsState {
-  /** Numbers in the layout of `memory.ts`. Never changed in place: each step makes a new array. */
+  /** Numbers in the layout of `memory.ts`. Never modified: each step creates a new array. */
   memory: Uint8Array;
 }
 
@@ -27,13 +27,16 @@ export interface StepOutcome {
   total_score: number;
   /** Monitors at or above their threshold, in the order of MONITOR_NAMES. */
   fired: MonitorName[];
-  /** Once a streak, and again when it escalates; otherwise null. */
+  /** Set once per streak, and again when it escalates; otherwise null. */
   intervention: Intervention | null;
 }
 
-/** Steps in a row without firing that end a streak: the agent has changed course. One quiet step between does not. */
+/**
+ * Successive steps without firing that end a streak, because the agent has changed course. A single quiet step does
+ * not.
+ */
 const CALM_STEPS = 2;
-/** From this step of a streak on, the nudge has not helped. */
+/** At and after this step of a streak, the nudge has not helped. */
 const STOP_STEPS = 4;
 
 const LEVELS: readonly (InterventionLevel | null)[] = [null, 'nudge', 'stop'];
@@ -43,7 +46,7 @@ export function initialMonitors(task: string): MonitorsState {
   return { memory: makeMemory(task) };
 }
 
-/** Three decimals: enough for a threshold, and the same bytes on the wire everywhere. */
+/** Three decimals are precise enough for a threshold and give the same bytes everywhere. */
 function roundScore(score: number): number {
   return Math.round(Math.min(1, Math.max(0, score)) * 1000) / 1000;
 }
@@ -61,7 +64,7 @@ function weighScores(scores: MonitorScores, profile: MonitorProfile): number {
   return sum;
 }
 
-/** Takes a step's firing into its streak. */
+/** Updates a streak with whether the monitor fires at this step. */
 function advanceStreak(streak: Streak, fires: boolean): Streak {
   if (fires) return { ...streak, length: streak.length + 1, calm: 0 };
   if (streak.length === 0) return streak;
@@ -69,19 +72,19 @@ function advanceStreak(streak: Streak, fires: boolean): Streak {
   return calm >= CALM_STEPS ? { length: 0, level: 0, calm: 0 } : { ...streak, calm };
 }
 
-/** Brings the streaks up to date and picks the monitor that speaks at this step, if one has something new to say. */
+/** Updates the streaks and selects the monitor that intervenes at this step, if one has something new to say. */
 function advanceStreaks(
   memory: RunMemory,
   scores: MonitorScores,
   fired: readonly MonitorName[],
   profile: MonitorProfile,
 ): { monitor: MonitorName; level: number } | null {
-  // Most steps: no streak begins, goes on or ends.
+  // At most steps no streak begins, continues or ends.
   if (fired.length === 0 && memory.isQuiet) return null;
   const streaks = {} as Record<MonitorName, Streak>;
   const wasLooping = LOOP_MONITORS.some((name) => memory.streak(name).length > 0);
   for (const name of MONITOR_NAMES) streaks[name] = advanceStreak(memory.streak(name), fired.includes(name));
-  // The two loop monitors share what has been said.
+  // The two loop monitors share the level already reached.
   const said = Math.max(...LOOP_MONITORS.map((name) => streaks[name].level));
   const length = Math.max(...LOOP_MONITORS.map((name) => streaks[name].length));
   for (const name of LOOP_MONITORS)
@@ -92,7 +95,7 @@ function advanceStreaks(
   for (const name of fired) {
     const streak = streaks[name];
     const due = streak.length >= STOP_STEPS ? 2 : 1;
-    // Under a threshold of 0 a monitor fires with nothing to say.
+    // With a threshold of 0, a monitor also fires without a finding.
     if (due <= streak.level || scores[name] === 0) continue;
     // Never stop without a nudge before.
     const level = Math.min(due, streak.level + 1);
@@ -104,7 +107,7 @@ function advanceStreaks(
   }
   if (speaks !== null) {
     const { level } = speaks;
-    // One text a step. What fires beside it has been interrupted too.
+    // One text per step. The other firing monitors count as having intervened too.
     for (const name of fired)
       streaks[name] = { ...streaks[name], level: Math.max(streaks[name].level, level) };
     for (const name of LOOP_MONITORS)
@@ -112,17 +115,17 @@ function advanceStreaks(
         streaks[name] = { ...streaks[name], level: Math.max(streaks[name].level, level) };
   }
   for (const name of MONITOR_NAMES) memory.setStreak(name, streaks[name]);
-  // The agent has changed course: what it repeated before is forgiven.
+  // The agent has changed course, so earlier repeats no longer count.
   if (wasLooping && LOOP_MONITORS.every((name) => streaks[name].length === 0))
     memory.counters[COUNTER.course] = Math.max(0, memory.steps - CALM_STEPS + 1);
   return speaks;
 }
 
-/** Where the step at hand is judged, one after the other. */
+/** Memory views of the current step's run; reused for every step. */
 const memory = new RunMemory();
 const step = new StepFeatures();
 
-/** Judges one step: the same state, digest and profile give the same result always. */
+/** Judges one step. The same state, digest and profile always give the same result. */
 export function advanceMonitors(
   state: MonitorsState,
   digest: StepDigest,

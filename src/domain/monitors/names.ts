@@ -1,8 +1,8 @@
 /** Names and descriptions of the monitors, and the names of the built-in profiles. Constants only; any thread. */
 
 /**
- * Every monitor, with the description that the API gives of it. Tables print them in this order, and stored runs count
- * by position: a new monitor comes last.
+ * Every monitor with its description in the API. Tables list them in this order, and stored runs refer to them by
+ * position, so a new monitor must come last.
  */
 export const MONITOR_DESCRIPTIONS = {
   verification_skip: 'Changes that nothing was done to check, and a success that is claimed all the same',
@@ -21,12 +21,12 @@ export const MONITOR_NAMES = Object.keys(MONITOR_DESCRIPTIONS) as unknown as rea
   ...MonitorName[],
 ];
 
-/** `infinite loop`: how screens write the name. */
+/** `infinite loop`: the name as shown on screens. */
 export function titleOfMonitor(name: string): string {
   return name.replaceAll('_', ' ');
 }
 
-/** One score a monitor, each in [0, 1]. */
+/** One score per monitor, each from 0 to 1. */
 export type MonitorScores = Record<MonitorName, number>;
 
 /** `coding` is the default of a run. */

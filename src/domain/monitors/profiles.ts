@@ -1,6 +1,6 @@
 /**
- * Profiles: how much each monitor counts in the total score, and from which score on it fires. The built-in three
- * and the shape that a custom one has. Data and one look-up; any thread.
+ * Profiles: the weight of each monitor in the total score, and the score at which it fires. The three built-in
+ * profiles and the type of a custom one. Data and one look-up; any thread.
  */
 
 import { MONITORS } from './definitions.ts';
@@ -8,18 +8,17 @@ import { BUILT_IN_PROFILE_NAMES, type BuiltInProfileName, MONITOR_NAMES, type Mo
 
 export interface MonitorProfile {
   name: string;
-  /** At or above 0; `total_score` is the mean of the scores under these. All zero counts as all equal. */
+  /** At least 0; `total_score` is the mean of the scores with these weights. All zeros count as equal weights. */
   weights: Record<MonitorName, number>;
-  /** In [0, 1]; a monitor fires at a score at or above its own. */
+  /** From 0 to 1; a monitor fires when its score is at least its threshold. */
   thresholds: Record<MonitorName, number>;
 }
 
-/** The threshold of every monitor of which a profile says nothing. */
+/** The threshold of every monitor that a profile does not mention. */
 const DEFAULT_THRESHOLD = 0.5;
 
 /**
- * A whole profile out of what a customer says: a weight that is left out is 0, a threshold that is left out 0.5.
- * The caller has checked the ranges.
+ * Completes a customer's profile: a missing weight is 0, a missing threshold 0.5. The caller has checked the ranges.
  */
 export function makeProfile(
   name: string,
@@ -49,7 +48,7 @@ export const BUILT_IN_PROFILES = Object.fromEntries(
   }),
 ) as Record<BuiltInProfileName, MonitorProfile>;
 
-/** The built-in profile of that name, or null: then it is a custom one, or none. */
+/** The built-in profile with that name, or null if there is none (it may be a custom one). */
 export function findBuiltInProfile(name: string): MonitorProfile | null {
   return (BUILT_IN_PROFILE_NAMES as readonly string[]).includes(name)
     ? BUILT_IN_PROFILES[name as BuiltInProfileName]

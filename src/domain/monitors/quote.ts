@@ -1,9 +1,9 @@
 /**
- * What an intervention quotes of a step: short, on one line, without anything that could steer a terminal or a log.
+ * Quotes of a step for interventions: short, on one line, without anything that could control a terminal or a log.
  * Quotes are journaled with the digest. The caller has masked the text. Pure; any thread.
  */
 
-/** Characters looked at for one that is kept: white space may be most of a text. */
+/** Characters examined per character kept, because most of a text may be white space. */
 const LOOKED_AT_FACTOR = 4;
 
 /** The least that is looked at. */
@@ -13,11 +13,11 @@ function lookedAt(characters: number): number {
   return Math.max(characters * LOOKED_AT_FACTOR, LOOKED_AT_MIN);
 }
 
-/** Longest quote that is made the quick way, and where it is made. */
+/** Longest quote that takes the fast path, and its buffer. */
 const QUICK_CHARACTERS = 512;
 const quick = Buffer.allocUnsafeSlow(QUICK_CHARACTERS + 2);
 
-/** The same as `cleanQuote` for a text whose beginning is ASCII, as most are; otherwise null. */
+/** Same result as `cleanQuote` for a text with an ASCII beginning, as most have; otherwise null. */
 function cleanAscii(part: string, whole: boolean, characters: number): string | null {
   if (characters > QUICK_CHARACTERS) return null;
   let length = 0;
@@ -40,8 +40,9 @@ function cleanAscii(part: string, whole: boolean, characters: number): string | 
 }
 
 /**
- * The beginning of `text` on one line: control characters, separators, direction marks and lone surrogates out, runs of
- * white space one space, double quotes single (it is quoted in double ones), an ellipsis where it was cut.
+ * The beginning of `text` on one line: without control characters, separators, direction marks and lone surrogates;
+ * with white space collapsed and double quotes replaced by single ones (the quote is in double quotes); with an
+ * ellipsis if it was cut.
  * @param text masked
  */
 export function cleanQuote(text: string, characters: number): string {
@@ -57,7 +58,7 @@ export function cleanQuote(text: string, characters: number): string {
     .trim();
   if (line.length <= characters && whole) return line;
   if (line.length < characters) return line === '' ? '' : `${line}…`;
-  // Not through the middle of a surrogate pair.
+  // Never splits a surrogate pair.
   const cut = line
     .slice(0, characters - 1)
     .toWellFormed()

@@ -29,9 +29,9 @@ import { AVERAGE, COUNTER, isTaskWord, type RunMemory } from './memory.ts';
 import type { Monitor } from './monitor.ts';
 import { cosineOf, cosineTo, holdsWord, overlapOf, squareOf } from './words.ts';
 
-/** What the new value counts for in a moving average. */
+/** Weight of the new value in a moving average. */
 const AVERAGE_SHARE = 0.5;
-/** Instructions of this many words count retry words one by one; longer ones by density. */
+/** In instructions of up to this many words retry words are counted individually, in longer ones by density. */
 const RETRY_WORDS_PER = 20;
 
 /** What the logistic looks at. */
@@ -51,19 +51,19 @@ const PARAPHRASE_WEIGHTS: Readonly<ParaphraseMeasure & { bias: number }> = {
   sameness: 2.18,
 };
 
-/** An instruction is like another from this cosine on; below, there is nothing to repeat. */
+/** Two instructions are similar if their cosine is at least this; below, nothing is repeated. */
 const LIKE_COSINE = 0.5;
-/** As many steps must be like this one: saying something twice is no loop. */
+/** At least this many steps must be similar to this one: saying something twice is no loop. */
 export const LIKE_STEPS = 2;
-/** Of the words that are new in an instruction, its result speaks of this share: it has got what it asked for. */
+/** If the result mentions this share of an instruction's new words, the instruction got what it asked for. */
 const BATCH_SHARE = 0.75;
-/** Inputs of one action are nearly the same from this overlap of words, or this cosine, on. */
+/** Inputs of one action are nearly the same from this overlap of words, or this cosine. */
 const NEAR_OVERLAP = 0.5;
 const NEAR_COSINE = 0.8;
 const NEAR_STEPS = 8;
-/** Two results of as many words are not the same by chance. */
+/** Two results of at least this many words are not equal by chance. */
 const SAME_RESULT_WORDS = 8;
-/** Two messages say the same from this overlap of words on, with as many words at least. */
+/** Two messages say the same from this overlap of words, if they have at least this many words. */
 const TALK_OVERLAP = 0.6;
 const TALK_WORDS = 4;
 
@@ -72,8 +72,8 @@ const FAILURE_SCORES = [0, 0, 0.2, 0.4, 0.55, 0.7, 0.85] as const;
 const WORDS_SCORES = [0, 0, 0.3, 0.6, 0.75, 0.85] as const;
 
 /**
- * Brings the averages up to date with the step and gives them, with the earlier steps that are like it, newest first;
- * null when the rule does not speak of such a step.
+ * Updates the averages with the step and returns them with the earlier similar steps, newest first; null if the rule
+ * does not apply to the step.
  */
 export function measureParaphrase(
   step: StepFeatures,
@@ -107,20 +107,20 @@ export function measureParaphrase(
   const measure: ParaphraseMeasure = {
     repetition: average(AVERAGE.repetition, likeness),
     sameness: isKnown ? average(AVERAGE.sameness, headLikeness) : averages[AVERAGE.sameness]!,
-    // A person answers in other words: that says nothing about whether the step got anywhere.
+    // A person answers in other words, which does not show whether the step achieved anything.
     answered:
       step.has(FLAG.speaks) || !isKnown
         ? averages[AVERAGE.answered]!
         : average(AVERAGE.answered, own === 0 ? averages[AVERAGE.answered]! : answered / own),
     retry: Math.min(1, (step.retryWords * RETRY_WORDS_PER) / Math.max(RETRY_WORDS_PER, step.inputLength)),
   };
-  // Comments and notes that go to different places are a batch, however alike they are.
+  // Comments and notes to different places are a batch, however similar they are.
   const writes = step.has(FLAG.mutates) && !step.has(FLAG.speaks) && !cameToNothing(step.flags);
   const speaksOf = isKnown && step.has(FLAG.prose) && !step.has(FLAG.waits | FLAG.pending) && !writes;
   return speaksOf ? { measure, like } : null;
 }
 
-/** Whether the step asks for something that no step before it spoke of, and the result speaks of that: one of a batch. */
+/** Whether the step asks for something that no earlier step mentioned and its result mentions it: one of a batch. */
 function isNextOfBatch(step: StepFeatures, memory: RunMemory): boolean {
   if (cameToNothing(step.flags)) return false;
   let fresh = 0;
@@ -134,7 +134,7 @@ function isNextOfBatch(step: StepFeatures, memory: RunMemory): boolean {
   return fresh > 0 && answered / fresh >= BATCH_SHARE;
 }
 
-/** Whether one of the last steps has the word in its instruction. */
+/** Whether the instruction of one of the last steps contains the word. */
 function isSpokenOf(word: number, memory: RunMemory): boolean {
   for (let ago = 1; ago <= memory.slotCount; ago++) {
     const past = memory.slot(ago);
@@ -153,7 +153,7 @@ function judgeParaphrase(step: StepFeatures, memory: RunMemory): Finding {
     PARAPHRASE_WEIGHTS.answered * measure.answered +
     PARAPHRASE_WEIGHTS.retry * measure.retry +
     PARAPHRASE_WEIGHTS.sameness * measure.sameness;
-  // Looked at last: it costs more than all the rest.
+  // Checked last because it costs more than everything else.
   if (sum >= 0 && isNextOfBatch(step, memory)) return NO_FINDING;
   return {
     score: 1 / (1 + Math.exp(-sum)),
@@ -163,30 +163,30 @@ function judgeParaphrase(step: StepFeatures, memory: RunMemory): Finding {
   };
 }
 
-/** Whether a step came back with nothing. */
+/** Whether a step achieved nothing. */
 function cameToNothing(flags: number): boolean {
   return (flags & (FLAG.failed | FLAG.denies)) !== 0;
 }
 
 function judgeVariation(step: StepFeatures, memory: RunMemory, reach: number): Finding {
-  // Tests of one part after the other may fail each in its turn.
+  // Tests of one part after the other may each fail.
   if (step.has(FLAG.prose | FLAG.waits | FLAG.pending | FLAG.checks)) return NO_FINDING;
   const nothing = cameToNothing(step.flags);
-  // The same page of results for another query is nothing new either.
+  // The same page of results for another query is nothing new.
   const tells =
     step.has(FLAG.reads) && !step.has(FLAG.mutates) && step.observationLength >= SAME_RESULT_WORDS;
   if (!nothing && !tells) return NO_FINDING;
   const evidence: number[] = [];
   for (let ago = 1; ago <= Math.min(reach, NEAR_STEPS); ago++) {
     const past = memory.slot(ago);
-    // After a change the same call is a new try.
+    // After a change, the same call is a new attempt.
     if (past.has(FLAG.mutates) && !past.has(FLAG.failed)) break;
     if (past.action !== step.action) continue;
     const isSame = step.hasSameOutcome(past);
     if (!isSame && !(nothing && cameToNothing(past.flags))) continue;
     const near =
       step.hasSameCall(past) ||
-      // Numbers alone, such as a place on the screen, are never alike by their words.
+      // Inputs of numbers alone, such as a position on the screen, are never similar by their words.
       (step.plainWords === 0 && isSame) ||
       overlapOf(step.words, step.wordCount, past.words, past.wordCount) >= NEAR_OVERLAP ||
       cosineOf(step.inputSketch, past.inputSketch) >= NEAR_COSINE;
@@ -211,7 +211,7 @@ function judgeWords(step: StepFeatures, memory: RunMemory, reach: number): Findi
   const evidence: number[] = [];
   for (let ago = 1; ago <= reach; ago++) {
     const past = memory.slot(ago);
-    // The same words over different calls are a batch, unless the calls come to nothing or to the same.
+    // The same thought with different calls is a batch, unless the calls achieve nothing or return the same.
     if (past.thought !== step.thought) continue;
     if (step.hasSameOutcome(past) || (cameToNothing(past.flags) && cameToNothing(step.flags)))
       if (step.hasSameCall(past) || cameToNothing(step.flags) || !step.has(FLAG.acts))
@@ -220,7 +220,7 @@ function judgeWords(step: StepFeatures, memory: RunMemory, reach: number): Findi
   return tellRepeats(WORDS_SCORES, 'words', evidence);
 }
 
-/** Instructions in words that differ and bring the very same page. */
+/** Different instructions in prose that return exactly the same page. */
 function judgeUnmoved(step: StepFeatures, memory: RunMemory, reach: number): Finding {
   if (!step.has(FLAG.prose) || step.has(FLAG.speaks | FLAG.mutates | FLAG.waits | FLAG.pending | FLAG.checks))
     return NO_FINDING;
@@ -234,7 +234,7 @@ function judgeUnmoved(step: StepFeatures, memory: RunMemory, reach: number): Fin
   return tellRepeats(VARIATION_SCORES, 'unmoved', evidence);
 }
 
-/** The same said to a person several times in a row, with nothing done in between. */
+/** The same message to a person several times in a row, with nothing done in between. */
 function judgeTalk(step: StepFeatures, memory: RunMemory, reach: number): Finding {
   if (!step.has(FLAG.speaks) || step.wordCount < TALK_WORDS) return NO_FINDING;
   const evidence: number[] = [];
@@ -247,7 +247,7 @@ function judgeTalk(step: StepFeatures, memory: RunMemory, reach: number): Findin
   return tellRepeats(VARIATION_SCORES, 'talk', evidence);
 }
 
-/** Judges the step at hand, which `memory` does not hold yet, and brings the averages up to date. */
+/** Judges the current step, which `memory` does not contain yet, and updates the averages. */
 function judge(step: StepFeatures, memory: RunMemory): Finding {
   const reach = Math.min(memory.slotCount, memory.steps - memory.counters[COUNTER.course]!);
   return [
@@ -259,7 +259,7 @@ function judge(step: StepFeatures, memory: RunMemory): Finding {
   ].reduce(chooseFinding, judgeParaphrase(step, memory));
 }
 
-/** This step and the earlier ones that say the same, counted together. */
+/** Counts this step together with the earlier ones that say the same. */
 function tellRepeats(scores: readonly number[], kind: string, evidence: readonly number[]): Finding {
   const count = evidence.length + 1;
   return { score: scoreCount(scores, count), kind, steps: orderEvidence(evidence), count };

@@ -1,7 +1,6 @@
 /**
- * What stands in the texts of a step, as numbers: words, sketches and sums, and which patterns may match. One call of
- * the addon where it was compiled; the fallback here does the same and says how.
- * Pure; any thread.
+ * Measures the texts of a step: words, sketches and sums, and which patterns may match. One call of the addon if it
+ * was compiled; otherwise the fallback here, which gives the same results and documents them. Pure; any thread.
  */
 import { loadTextAddon, type TextEngine } from '../../../native/text-engine.ts';
 import { hashLoosely, mayChange } from './canonical.ts';
@@ -10,7 +9,7 @@ import { FUNCTION_WORDS, NEGATIONS, RETRY_WORDS } from './lexicon.ts';
 import { ALL_TRIGGERS, packTriggers, TRIGGER_WORDS } from './triggers.ts';
 import { type Lexicon, Sketch, shortHash, WordList, WordMarks, WordSet } from './words.ts';
 
-/** Characters that are read of each text: this many from the beginning, half as many from the end. */
+/** Characters read of each text: this many from the beginning, half as many from the end. */
 export const READ_CHARACTERS = 4096;
 /** Result whose words make its head. */
 const HEAD_CHARACTERS = 160;
@@ -67,7 +66,7 @@ const LEXICON = packLexicon([
 ]);
 const TRIGGERS = packTriggers(TRIGGER_WORDS);
 
-/** Where the words of the step at hand are collected, one step after the other. */
+/** Buffer in which the current step's words are collected; reused for every step. */
 const words = new WordList();
 const seen = new WordMarks();
 const headWords = new WordSet(HEAD_WORDS);
@@ -155,7 +154,7 @@ const native = loadTextAddon();
 /** What runs here. */
 const engine = native ?? textFallback;
 
-/** Counts what stands in the texts of one step after the other. */
+/** Measures the texts of one step after the other. */
 export class StepTexts {
   readonly counts = new Uint32Array(COUNTS);
   readonly #engine: TextEngine;

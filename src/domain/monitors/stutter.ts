@@ -1,28 +1,27 @@
 /**
- * Repetition inside one text: a model that says the same sentence over and over. Tables, lists, headings, quotes and
- * code repeat themselves by their nature and are not looked at.
- * Pure; any thread.
+ * Repetition within one text: a model that says the same sentence over and over. Tables, lists, headings, quotes and
+ * code are ignored, because they repeat by nature. Pure; any thread.
  */
 
 import { hashText } from './words.ts';
 
-/** Sentences looked at; more of one text tells nothing new. */
+/** Sentences examined per text; more would not change the result. */
 const SENTENCES_MAX = 256;
 /** Shorter ones are interjections. */
 const SENTENCE_CHARACTERS = 16;
 
 const NOT_PROSE = /^\s*(?:[-*+•|>#]|\d+[.)]|[{}[\]<(]|\/\/|--)|[;{}|]\s*$|\|.*\||\t/;
 
-/** Begins at a letter before a space, so that a long word is passed over in one go. */
+/** Begins at a letter before a space, so that a long word is skipped at once. */
 const THREE_WORDS = /\p{L} +\p{L}+ +\p{L}/u;
 
-/** Whether the text has room for so many sentences: cheaper than to look at them, and most texts have not. */
+/** Whether the text is long enough for this many sentences: cheaper than examining them, and most texts are not. */
 export function mayHoldSentences(text: string, count: number): boolean {
   if (text.length < count * SENTENCE_CHARACTERS) return false;
   let ends = 0;
   for (let at = 0; at < text.length; at++) {
     const code = text.charCodeAt(at);
-    // A line end, or . ! ? with a space behind it.
+    // A line end, or `.`, `!` or `?` followed by a space.
     if (code !== 10 && !((code === 46 || code === 33 || code === 63) && text.charCodeAt(at + 1) === 32))
       continue;
     if (++ends >= count - 1) return true;
@@ -31,8 +30,8 @@ export function mayHoldSentences(text: string, count: number): boolean {
 }
 
 /**
- * How often the text's most frequent sentence stands in it, when the sentences around it are the same too: one that
- * comes back between others is a refrain and counts half.
+ * How often the text contains its most frequent sentence; half of that if more than half of the sentences are different,
+ * because the sentence is then a refrain between others.
  */
 export function countStutter(text: string): number {
   if (text.length < 4 * SENTENCE_CHARACTERS) return 0;
@@ -47,7 +46,7 @@ export function countStutter(text: string): number {
     }
     if (inCode || NOT_PROSE.test(line)) continue;
     for (const sentence of line.split(/(?<=[.!?]) +/, SENTENCES_MAX)) {
-      // A sentence has words with spaces between; a value on its own line has not.
+      // A sentence has words with spaces between; a value on its own line does not.
       if (sentence.length < SENTENCE_CHARACTERS || !THREE_WORDS.test(sentence)) continue;
       if (sentences >= SENTENCES_MAX) break;
       sentences += 1;

@@ -22,19 +22,19 @@ const UNCHECKED_SCORE = 0.6;
 /** For each further unchecked change. */
 const UNCHECKED_MORE = 0.08;
 const UNCHECKED_MOST = 0.9;
-/** A claim in passing, with work going on after it. */
+/** A claim in passing, after which the work continues. */
 const PASSING_SCORE = 0.35;
 const BLIND_SCORE = 0.6;
 const UNANSWERED_SCORE = 0.55;
-/** A result that mentions less than this share of the asked words does not answer. */
+/** A result that mentions less than this share of the words asked for is no answer. */
 const ANSWERED_SHARE = 0.12;
-/** The next step is still at the check from this likeness on. */
+/** From this cosine on, the next step is still about the check. */
 const SAME_CHECK_COSINE = 0.55;
 
-/** Of what a reading step names, this share must stand in the edit. */
+/** The edit must contain this share of what a reading step names. */
 const READ_BACK_SHARE = 0.6;
 
-/** Share of the step's own words that its result mentions; 1 when it has none. */
+/** Share of the step's own words that its result mentions; 1 if it has none. */
 function shareAnswered(step: StepFeatures, memory: RunMemory): number {
   let own = 0;
   let answered = 0;
@@ -52,7 +52,7 @@ function isReadBack(step: StepFeatures, memory: RunMemory): boolean {
   for (let ago = 1; ago <= memory.slotCount; ago++) {
     const past = memory.slot(ago);
     if (!past.has(FLAG.edits)) continue;
-    // Of a long edit only some words are kept: the file's name may not be among them.
+    // Only some words of a long edit are kept, so the file's name may be missing.
     if (past.wordCount === INPUT_WORDS) return true;
     let shared = 0;
     for (let i = 0; i < step.wordCount; i++)
@@ -62,14 +62,14 @@ function isReadBack(step: StepFeatures, memory: RunMemory): boolean {
   return false;
 }
 
-/** Whether the step is a check, or may be one: what a call with an unknown input looked at is not known. */
+/** Whether the step is or may be a check; what a call with an unknown input examined is unknown. */
 function mayCheck(step: StepFeatures, memory: RunMemory): boolean {
   if (step.has(FLAG.mutates)) return false;
   if (step.has(FLAG.checks | FLAG.runs)) return true;
   return step.has(FLAG.input_unknown) ? !step.has(FLAG.speaks | FLAG.final) : isReadBack(step, memory);
 }
 
-/** Judges the step at hand, which `memory` does not hold yet, and keeps count of changes and checks. */
+/** Judges the current step, which `memory` does not contain yet, and counts changes and checks. */
 function judge(step: StepFeatures, memory: RunMemory): Finding {
   const { counters } = memory;
   const unchecked = counters[COUNTER.unchecked]!;
