@@ -1,4 +1,6 @@
-/** The process of one hook: `understudy.mjs` loads this and nothing else of the command line. Command line. */
+/**
+ * Entry point of a hook's process: `understudy.mjs` loads only this part of the command line. Command line.
+ */
 import { runHook } from './hook.ts';
 
 await runHook(process.argv.slice(3));

@@ -1,14 +1,13 @@
 /**
- * What an agent's client says to its hooks, as what the service should know of it. Pure; command line.
- *
- * Claude Code and Codex write one JSON object with the same names; Codex has no event for a tool that failed, and does not
- * say of a command whether it did.
+ * Converts a hook event of an agent's client to what the service needs. Pure; command line.
+ * Claude Code and Codex write one JSON object with the same field names. Codex has no event for a failed tool, and
+ * does not report whether a command failed.
  */
 import { hash } from 'node:crypto';
 import { textOfParts } from '../client/observation.ts';
 import type { Step } from '../client/step.ts';
 
-/** Clients whose hooks are known, by the names that the command line takes. */
+/** Clients with supported hooks, by their names on the command line. */
 export const CLIENTS = ['claude-code', 'codex'] as const;
 export type ClientName = (typeof CLIENTS)[number];
 
@@ -16,7 +15,7 @@ export function isClient(name: string | undefined): name is ClientName {
   return CLIENTS.includes(name as ClientName);
 }
 
-/** A run of the service: a session, or what a session handed to another agent. */
+/** A run of the service: a session, or work that a session delegated to another agent. */
 export interface HookRun {
   run_id: string;
   agent_name: string;
@@ -25,12 +24,12 @@ export interface HookRun {
 }
 
 export type HookEvent =
-  /** Nothing to tell; a good moment to tidy up. */
+  /** Nothing to report; a good moment to clean up. */
   | { kind: 'session' }
   | { kind: 'task'; run: HookRun; task: string }
   /**
-   * `key`: the same event comes with the same, and so does a later call that has the same id and contents. `unknown`: what the
-   * client did not tell. `tellable`: the client takes an answer to it.
+   * `key`: equal for the same event, and for a later call with the same id and content. `unknown`: fields that the
+   * client did not send. `tellable`: the client accepts an answer to the event.
    */
   | {
       kind: 'step';
@@ -45,12 +44,14 @@ export type HookEvent =
 
 /** As the service has it. */
 const RUN_ID_UNITS = 128;
-/** Of a key: more than 128 bits. */
+/** Length of a key: more than 128 bits. */
 const KEY_UNITS = 24;
 
 type Input = Readonly<Record<string, unknown>>;
 
-/** @returns null for an event of no interest, and for other input */
+/**
+ * @returns null for an irrelevant event, and for other input
+ */
 export function readHookEvent(client: ClientName, input: unknown): HookEvent | null {
   if (typeof input !== 'object' || input === null || Array.isArray(input)) return null;
   const given = input as Input;
@@ -106,7 +107,7 @@ function readStep(
   return { kind: 'step', run, key, step, unknown, tellable: true, event_name };
 }
 
-/** Ids of calls may begin anew with each turn, or be the same for all calls. */
+/** Call ids may restart in each turn, or be the same for all calls. */
 function keyOf(parts: readonly unknown[]): string {
   return hash('sha256', JSON.stringify(parts), 'base64url').slice(0, KEY_UNITS);
 }
@@ -119,7 +120,7 @@ function isTold(value: unknown): boolean {
   return value !== undefined && value !== null;
 }
 
-/** What the agent says at the end of a turn: the monitors compare its claims with what the tools gave. */
+/** The agent's text at the end of a turn: the monitors compare its claims with the tools' results. */
 function readAnswer(run: HookRun, event_name: string, given: Input): HookEvent | null {
   const thought = textOf(given.last_assistant_message);
   const turn = turnOf(given);
@@ -128,10 +129,13 @@ function readAnswer(run: HookRun, event_name: string, given: Input): HookEvent |
   return { kind: 'step', run, key: keyOf([turn, thought]), step, unknown: [], tellable: false, event_name };
 }
 
-/** Of a shell's result what a person would have seen, of a server's tool the text of its parts; of any other all. */
+/**
+ * For a shell, the output that a person would have seen; for a server's tool, the text of its parts; for any other,
+ * everything.
+ */
 function readObservation(response: unknown): unknown {
   if (typeof response !== 'object' || response === null) return response;
-  // Claude Code hands on the parts alone, Codex the whole result (Model Context Protocol).
+  // Claude Code passes only the parts, Codex the whole result (Model Context Protocol).
   const { stdout, stderr, content } = response as Input;
   const parts = Array.isArray(response) ? response : content;
   if (Array.isArray(parts)) return textOfParts(parts);
@@ -139,7 +143,7 @@ function readObservation(response: unknown): unknown {
   return stdout !== '' && stderr !== '' ? `${stdout}\n${stderr}` : stdout || stderr;
 }
 
-/** A tool of a server may say of itself that it failed (Model Context Protocol). */
+/** A server's tool may report its own failure (Model Context Protocol). */
 function isFailure(response: unknown): boolean {
   if (typeof response !== 'object' || response === null) return false;
   const { isError, is_error } = response as Input;

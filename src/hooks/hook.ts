@@ -1,6 +1,6 @@
 /**
- * `understudy hook CLIENT`: the client's settings call it at each event, as a separate process. The agent waits for it, so it
- * loads little and has a deadline, and any failure ends it with 0 and without output. Command line.
+ * `understudy hook CLIENT`: the client's settings run it for each event, as a separate process. The agent waits for
+ * it, so it loads little and has a deadline, and after any failure it exits with 0 and no output. Command line.
  */
 import { readEnvironment } from '../client/environment.ts';
 import { parseExact } from '../std/exact-json.ts';
@@ -8,11 +8,11 @@ import { type HookEvent, isClient, readHookEvent } from './event.ts';
 import { sweepJournals } from './run-journal.ts';
 import { reportEvent } from './run-reporter.ts';
 
-/** From the start of the process to the last answer that it waits for. */
+/** Time from the start of the process to the last answer that it waits for. */
 const TIMEOUT_MS = 1_500;
-/** So much later it ends whatever it is at: a client may not close the input. */
+/** This long after the deadline it exits in any case: a client may never close the input. */
 const GRACE_MS = 1_000;
-/** Inputs beyond it are not read: the results of tools are in them. */
+/** Larger inputs are not read; inputs include the results of tools. */
 const INPUT_BYTES_MAX = 32 * 1024 * 1024;
 const BASE_URL = 'http://127.0.0.1:8000';
 
@@ -21,13 +21,13 @@ interface HookFlags {
   codebase: string;
   profile: string;
   timeout_ms: number;
-  /** Says on standard error what went wrong. */
+  /** Reports errors on standard error. */
   is_verbose: boolean;
 }
 
 /**
  * Ends the process.
- * @param argv what follows `understudy hook`
+ * @param argv the arguments after `understudy hook`
  */
 export async function runHook([client, ...words]: readonly string[]): Promise<never> {
   const flags = readFlags(words);
@@ -66,7 +66,7 @@ async function takeEvent(event: HookEvent, flags: HookFlags, deadline_ms: number
   });
 }
 
-/** Both clients put the text before the model's next turn. */
+/** Both clients insert the text before the model's next turn. */
 function tellAgent(hookEventName: string, additionalContext: string): Promise<void> {
   const output = JSON.stringify({ hookSpecificOutput: { hookEventName, additionalContext } });
   return new Promise((resolve) => process.stdout.write(`${output}\n`, () => resolve()));
@@ -83,7 +83,7 @@ async function readInput(): Promise<string> {
   return Buffer.concat(parts).toString();
 }
 
-/** As `understudy hooks` writes them; no library is loaded for it, and what is not known is passed over. */
+/** Reads flags as `understudy hooks` writes them, without loading a library; unknown flags are ignored. */
 function readFlags(words: readonly string[]): HookFlags {
   const find = (name: string) => {
     const at = words.indexOf(name);

@@ -1,9 +1,9 @@
 /**
- * JSON as text with the places of its parts, to change one part and leave every other byte as it is. The text has been parsed
- * before, so it is known to be JSON. Pure; command line.
+ * JSON text with the positions of its parts, used to change one part and leave every other byte unchanged. The text
+ * has already been parsed, so it is valid JSON. Pure; command line.
  */
 
-/** An object, a list or anything else, from its first character to behind its last. */
+/** An object, a list or another value, with its start and end offsets. */
 interface JsonNode {
   start: number;
   end: number;
@@ -57,12 +57,12 @@ function skip(pattern: RegExp, text: string, at: number): number {
   return pattern.lastIndex === 0 ? at : pattern.lastIndex;
 }
 
-/** The member with that key that parsers take: the last one. */
+/** The member with that key; if there are several, the last, as parsers choose. */
 export function findMember(node: JsonNode, key: string): JsonMember | undefined {
   return node.members.findLast((member) => member.key === key);
 }
 
-/** The text without a member, and without the comma that it needed. */
+/** Removes a member and its comma. */
 export function removeMember(text: string, { start, end, members }: JsonNode, member: JsonMember): string {
   const at = members.indexOf(member);
   const cut = (from: number, to: number) => text.slice(0, from) + text.slice(to);
@@ -74,9 +74,9 @@ export function removeMember(text: string, { start, end, members }: JsonNode, me
 }
 
 /**
- * The text with one more member, the last one of its object or list, laid out as its neighbours are.
+ * Appends a member to its object or list, formatted like its neighbours.
  * @param key null for a list
- * @param unit what one level is indented by
+ * @param unit indentation of one level
  */
 export function addMember(
   text: string,

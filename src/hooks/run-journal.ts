@@ -1,26 +1,26 @@
 /**
- * What the hooks of one run remember from one process to the next: which steps there were, in which order, and that the service
- * knows the run. One file a run; each hook appends whole lines, so hooks of parallel tool calls need no lock. The file has nothing that
- * the agent said or did. Command line.
+ * What the hooks of one run share across processes: the steps in their order, and that the service knows the run.
+ * There is one file per run; each hook appends whole lines, so hooks of parallel tool calls need no lock. The file
+ * contains nothing that the agent said or did. Command line.
  */
 import { appendFileSync, readdirSync, readFileSync, rmSync, statSync } from 'node:fs';
 import { homedir } from 'node:os';
 import { join } from 'node:path';
 import { makeFolder } from '../std/folder.ts';
 
-/** Longer than anybody leaves a session open. */
+/** Longer than a session stays open. */
 const KEPT_MS = 7 * 24 * 3_600_000;
-/** Files that are looked at when the old ones go; what is left goes the next time. */
+/** Files checked in one clean-up; the next one continues with the rest. */
 const SWEPT_FILES = 1_000;
 /**
- * Two hooks that one client starts for one event begin within this time; the same call made again begins later, since the model
- * answers in between.
+ * Two hooks that a client starts for one event start within this time. A repeated call starts later, because the
+ * model answers in between.
  */
 const SAME_EVENT_MS = 2_000;
-/** How long a service that did not answer is left alone: each hook of a session would wait for it again. */
+/** How long an unreachable service is not called: otherwise each hook of a session would wait for it again. */
 const OUTAGE_MS = 30_000;
 
-/** Where the files are: of this user alone. */
+/** The folder of the files, accessible to this user only. */
 function journalFolder(): string {
   return join(homedir(), '.local', 'state', 'understudy', 'hooks');
 }
@@ -30,7 +30,9 @@ export class RunJournal {
   readonly #path: string;
   #lines: string[];
 
-  /** @throws Error of the file system where no folder can be made */
+  /**
+   * @throws Error of the file system if the folder cannot be created
+   */
   constructor(run_id: string, folder = journalFolder()) {
     makeFolder(folder, 0o700);
     this.#folder = folder;
@@ -42,7 +44,7 @@ export class RunJournal {
     return this.#lines.includes('started');
   }
 
-  /** How often the run was finished and went on: a session that is resumed keeps its name. */
+  /** How often the run continued after it was finished: a resumed session keeps its name. */
   get resumptions(): number {
     return this.#lines.filter((line) => line === 'resumed').length;
   }
@@ -51,25 +53,27 @@ export class RunJournal {
     this.#append('started');
   }
 
-  /** The service has to be told of the run once more. */
+  /** The service must be told of the run again. */
   noteResumed(): void {
     this.#append('resumed');
   }
 
   /**
    * @param key of the event
-   * @param at_ms when this process began
-   * @returns the place of the step among all of the run; the same for the same event, which a client may tell to two hooks
+   * @param at_ms when this process started
+   * @returns the step's index in the run; the same for the same event, which a client may report to two hooks
    */
   indexOf(key: string, at_ms: number = performance.timeOrigin): number {
     const known = this.#find(key, at_ms);
     if (known >= 0) return known;
     this.#append(`step ${key} ${Math.round(at_ms)}`);
-    // Another hook may have told of the event meanwhile: the first line counts.
+    // Another hook may have recorded the event in the meantime: the first line counts.
     return this.#find(key, at_ms);
   }
 
-  /** @returns -1 for an event that is not there */
+  /**
+   * @returns -1 for an event that is not recorded
+   */
   #find(key: string, at_ms: number): number {
     return this.#lines
       .filter((line) => line.startsWith('step '))
@@ -79,7 +83,7 @@ export class RunJournal {
       });
   }
 
-  /** Lines that others append meanwhile stand before or behind, never within. */
+  /** Lines appended by others at the same time come before or after this one, never inside it. */
   #append(line: string): void {
     appendFileSync(this.#path, `${line}\n`, { mode: 0o600 });
     this.#lines = readLines(this.#path);
@@ -89,7 +93,7 @@ export class RunJournal {
     return join(this.#folder, 'outage');
   }
 
-  /** The service did not answer a moment ago. */
+  /** The service did not answer recently. */
   get isOut(): boolean {
     const { mtimeMs } = statSync(this.#outage, { throwIfNoEntry: false }) ?? {};
     if (mtimeMs === undefined) return false;
@@ -103,7 +107,7 @@ export class RunJournal {
   }
 }
 
-/** Removes what no session needs any more, and lets the service be asked again. */
+/** Removes files that no session needs any more, and allows calling the service again. */
 export function sweepJournals(folder = journalFolder()): void {
   let names: string[];
   try {

@@ -1,4 +1,6 @@
-/** Tells the service of one hook event and hears what the agent should be told, within a deadline. Command line. */
+/**
+ * Reports one hook event to the service and receives what the agent should be told, within a deadline. Command line.
+ */
 import { boundStep, cutText } from '../client/step.ts';
 import { type Answer, Transport } from '../client/transport.ts';
 import type { HookEvent, HookRun } from './event.ts';
@@ -10,26 +12,26 @@ interface ReporterOptions {
   /** '' for none. */
   codebase_id: string;
   task_profile: string;
-  /** Since the start of the process (`performance.now()`): no request is waited for longer. */
+  /** No request waits longer than this; measured from the start of the process (`performance.now()`). */
   deadline_ms: number;
   folder?: string;
 }
 
 /** As the service has it. */
 const TASK_UNITS = 65_536;
-/** The service is there and does not take what this user sends: it need not be asked again at once. */
+/** Statuses of a service that is running but refuses this user's requests: it is not called again for a while. */
 const REFUSALS = new Set([401, 403, 429]);
 
 /**
- * @returns the text that the agent should read now; null: nothing
- * @throws Error when the service does not answer; the next ones do not wait for it then
+ * @returns the text that the agent should read now; null if there is none
+ * @throws Error if the service does not answer; later events then do not wait for it
  */
 export async function reportEvent(
   event: Exclude<HookEvent, { kind: 'session' }>,
   options: ReporterOptions,
 ): Promise<string | null> {
   const journal = new RunJournal(event.run.run_id, options.folder);
-  // Counted even when it is not reported: the places of later steps stay right.
+  // Counted even if it is not reported, so that the indexes of later steps stay right.
   const index = event.kind === 'step' ? journal.indexOf(event.key) : 0;
   if (journal.isOut) throw new Error('the service did not answer a moment ago');
   const reporter = new RunReporter(event.run, journal, options);
@@ -68,7 +70,7 @@ class RunReporter {
     });
   }
 
-  /** A session that is resumed after its end goes on as a run beside the first. */
+  /** A session resumed after its end continues as a second run. */
   get #runId(): string {
     const { resumptions } = this.#journal;
     return resumptions === 0 ? this.#run.run_id : `${this.#run.run_id}~${resumptions + 1}`;
@@ -86,7 +88,7 @@ class RunReporter {
       codebase_id,
       task_profile,
     });
-    // 409: another hook of the session has started it otherwise.
+    // 409: another hook of the session has started the run with other values.
     if (status === 200 || status === 409) this.#journal.noteStarted();
   }
 
@@ -99,7 +101,7 @@ class RunReporter {
     for (const field of unknown) body[field] = null;
     const log = () => this.#post(`${this.#path}/steps`, body);
     let answer = await log();
-    // The service has forgotten the run, or has finished it: the session goes on.
+    // The service has deleted or finished the run, but the session continues.
     if (answer.status === 404 || answer.status === 409) {
       if (answer.status === 409) this.#journal.noteResumed();
       await this.start('');
@@ -123,7 +125,9 @@ class RunReporter {
     return `/v1/monitor/runs/${encodeURIComponent(this.#runId)}`;
   }
 
-  /** @throws Error for an answer with which the service can be of no use now */
+  /**
+   * @throws Error for an answer that makes the service unusable for now
+   */
   async #post(path: string, body: object): Promise<Answer> {
     const { base_url, deadline_ms } = this.#options;
     const answer = await this.#transport.send({

@@ -1,14 +1,16 @@
-/** The settings with which a client calls our hooks, put into settings that hold a user's own. Pure; command line. */
+/**
+ * Merges the settings that make a client call our hooks into a user's settings. Pure; command line.
+ */
 import type { ClientName } from './event.ts';
 import { addMember, findMember, readPlaces, removeMember } from './json-text.ts';
 
-/** Where each client looks for them; `~` is the user's home. */
+/** Where each client reads its settings; `~` is the user's home. */
 export const SETTINGS_FILES: Readonly<Record<ClientName, string>> = {
   'claude-code': '.claude/settings.json',
   codex: '~/.codex/hooks.json',
 };
 
-/** The client ends a hook that takes longer; the hook itself ends before. */
+/** The client kills a hook that takes longer; the hook exits before that. */
 const TIMEOUT_S = 5;
 
 const SHARED = ['SessionStart', 'UserPromptSubmit', 'PostToolUse', 'Stop', 'SubagentStop', 'SessionEnd'];
@@ -17,25 +19,25 @@ const EVENTS: Readonly<Record<ClientName, readonly string[]>> = {
   codex: SHARED,
 };
 
-/** Ours, whatever its flags and wherever it lay when it was installed. */
+/** Our command, with any flags and any place of installation. */
 const OWN_COMMAND = /understudy(\.mjs)?['"]? hook (claude-code|codex)( |$)/;
 
 type Json = Record<string, unknown>;
 
-/** Settings that are not what the client would read; the message says what of them. */
+/** The client could not read these settings; the message says why. */
 export class SettingsFault extends Error {
   override readonly name = 'SettingsFault';
 }
 
 /**
- * Puts our hooks into settings, or takes them out. Every byte that is not ours stays as it is.
- * @param text the file's; null without a file
- * @param command what the client's shell runs; null takes ours away
- * @returns the file's new text; the same one when nothing is to be changed
- * @throws SettingsFault for a file that is not the client's, over which nothing may be written
+ * Adds our hooks to settings, or removes them. Every other byte stays unchanged.
+ * @param text content of the file; null if there is no file
+ * @param command that the client's shell runs; null removes ours
+ * @returns the file's new text; the same text if nothing changes
+ * @throws SettingsFault for a file that is not the client's and must not be overwritten
  */
 export function mergeSettings(client: ClientName, text: string | null, command: string | null): string {
-  // Editors on Windows put one there, and clients skip it.
+  // Byte order mark: editors on Windows write one, and clients skip it.
   const mark = text?.startsWith('\uFEFF') ? '\uFEFF' : '';
   const given = (text ?? '').slice(mark.length);
   if (given.trim() === '') return command === null ? (text ?? '') : mark + writeSettings(client, command);
@@ -56,7 +58,9 @@ function writeSettings(client: ClientName, command: string): string {
   return `${JSON.stringify({ hooks }, null, 2)}\n`;
 }
 
-/** @throws SettingsFault for what the client would not read, or would not read as hooks */
+/**
+ * @throws SettingsFault for settings that the client could not read, or not read as hooks
+ */
 function checkSettings(text: string): void {
   const { hooks } = readObject(text);
   if (hooks === undefined) return;
@@ -66,7 +70,7 @@ function checkSettings(text: string): void {
   }
 }
 
-/** Whether ours, and no other of ours, stand there already. */
+/** Whether the text already contains our hooks and no other version of them. */
 function hasOurs(client: ClientName, text: string, command: string): boolean {
   const hooks = (readObject(text).hooks ?? {}) as Record<string, { hooks?: unknown }[]>;
   const found = Object.entries(hooks).flatMap(([event, groups]) =>
@@ -80,7 +84,9 @@ function hasOurs(client: ClientName, text: string, command: string): boolean {
   return found.length === wanted.length && wanted.every((name) => found.includes(name));
 }
 
-/** @param keepsEvents ours are put back: their events keep their places */
+/**
+ * @param keepsEvents ours are added again, so their events keep their places
+ */
 function removeOurs(text: string, keepsEvents: boolean): string {
   for (let edited = text; ; ) {
     const next = removeOne(edited, keepsEvents);
@@ -89,7 +95,9 @@ function removeOurs(text: string, keepsEvents: boolean): string {
   }
 }
 
-/** @returns null where none of ours is left */
+/**
+ * @returns null if none of ours is left
+ */
 function removeOne(text: string, keepsEvents: boolean): string | null {
   const root = readPlaces(text);
   const hooks = findMember(root, 'hooks');
@@ -98,7 +106,7 @@ function removeOne(text: string, keepsEvents: boolean): string | null {
       const list = findMember(group.value, 'hooks')?.value;
       const ours = list?.members.find(({ value }) => isOurs(JSON.parse(text.slice(value.start, value.end))));
       if (list === undefined || ours === undefined) continue;
-      // What becomes empty with it goes with it.
+      // Anything that becomes empty is removed too.
       if (list.members.length > 1) return removeMember(text, list, ours);
       if (event.value.members.length > 1 || keepsEvents) return removeMember(text, event.value, group);
       if (hooks!.value.members.length > 1) return removeMember(text, hooks!.value, event);
@@ -142,7 +150,7 @@ function asObject(value: unknown, what: string): Json {
   throw new SettingsFault(`${what} is no object`);
 }
 
-/** As the file has it; two blanks when it does not show. */
+/** The file's indentation; two spaces if it cannot be determined. */
 function findIndent(text: string): string {
   return /^\s*\{\r?\n([ \t]+)"/.exec(text)?.[1] ?? '  ';
 }

@@ -1,7 +1,7 @@
 /**
- * `node --import @understudy-gateway/client/label/auto agent.mjs`: the shim without a line of code. `SVC_RUN` names the run of the whole
- * process, its worker threads included; without it only the scopes of the agent's own code are labelled. In the agent's
- * process, before its own modules. Any thread.
+ * `node --import @understudy-gateway/client/label/auto agent.mjs`: installs the shim without any code. `SVC_RUN`
+ * names the run of the whole process, including its worker threads; without it, only the scopes in the agent's code
+ * are labelled. In the agent's process, before its own modules. Any thread.
  */
 
 import { readEnvironment } from './environment.ts';
@@ -13,7 +13,7 @@ const { run } = readEnvironment();
 try {
   if (run !== undefined) state.process_scope = makeScope(run);
 } catch (error) {
-  // An agent shall not fail over its label.
+  // A problem with the label must not make the agent fail.
   process.emitWarning(
     `@understudy-gateway/client/label: nothing is labelled by SVC_RUN: ${(error as Error).message}`,
   );

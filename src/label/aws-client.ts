@@ -1,6 +1,6 @@
 /**
- * Labels the requests of one AWS SDK client (version 3), over any transport. It adds the label after the signature,
- * to each attempt. So the signature does not cover it, and taking it out again breaks nothing. Any thread.
+ * Labels the requests of an AWS SDK client (version 3) over any transport. It adds the label to each attempt after
+ * signing, so the signature does not cover the label, which can be removed again. Any thread.
  */
 
 import {
@@ -14,7 +14,7 @@ import {
   takeLabel,
 } from './scope.ts';
 
-/** The SDK's request, as its middleware sees it. */
+/** The SDK's request as its middleware receives it. */
 interface AwsRequest {
   protocol: string;
   hostname: string;
@@ -24,7 +24,7 @@ interface AwsRequest {
 
 type Handler = (args: { input: never; request: unknown }) => Promise<never>;
 
-/** What this needs of a client: its stack of middleware. */
+/** The part of a client that is needed here: its middleware stack. */
 interface AwsClient {
   middlewareStack: {
     add(middleware: (next: Handler) => Handler, options: Record<string, unknown>): void;
@@ -32,12 +32,12 @@ interface AwsClient {
 }
 
 /**
- * Has a client label the model calls that it makes in a scope. Done twice it counts once.
+ * Makes a client label the model calls that it makes in a scope. A second call has no effect.
  * @returns the client
  */
 export function labelAwsClient<Client extends { middlewareStack: object }>(client: Client): Client {
   const { middlewareStack } = client as unknown as AwsClient;
-  // The last step, behind the signature and inside the loop of attempts.
+  // The last step: after signing, inside the retry loop.
   middlewareStack.add(labelAttempt, {
     step: 'deserialize',
     priority: 'low',

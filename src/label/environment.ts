@@ -4,13 +4,13 @@
  */
 
 interface LabelEnvironment {
-  /** `SVC_HOSTS`: further host names to label, with commas or blanks between them. */
+  /** `SVC_HOSTS`: further host names to label, separated by commas or spaces. */
   hosts: string[];
   /** `SVC_RUN`: the run of the whole process, for `@understudy-gateway/client/label/auto`. */
   run: string | undefined;
 }
 
-/** An empty variable is as good as none. */
+/** An empty variable counts as not set. */
 export function readEnvironment(): LabelEnvironment {
   const { SVC_HOSTS = '', SVC_RUN } = process.env;
   return { hosts: SVC_HOSTS.split(/[\s,]+/).filter((host) => host !== ''), run: SVC_RUN || undefined };

@@ -1,6 +1,7 @@
 /**
- * Labels what `fetch` sends on platforms where it is not undici's (Bun, Deno): there no channel tells of a request before its head
- * is written. A redirect is sent by the platform itself and keeps the number of the request. Any thread.
+ * Labels the requests of `fetch` on platforms where it is not undici's (Bun, Deno), because no channel announces a
+ * request there before its head is written. The platform itself sends redirects, with the number of the first
+ * request. Any thread.
  */
 import {
   currentScope,
@@ -13,7 +14,7 @@ import {
   takeLabel,
 } from './scope.ts';
 
-/** Whether `fetch` of this platform tells undici's channels of its requests. */
+/** Whether this platform's `fetch` announces its requests on undici's channels. */
 export function isFetchOfUndici(): boolean {
   return (
     process.versions.undici !== undefined && !('bun' in process.versions) && !('deno' in process.versions)
@@ -21,8 +22,8 @@ export function isFetchOfUndici(): boolean {
 }
 
 /**
- * To be called once a thread.
- * @returns false when the platform has no `fetch` that can be replaced
+ * Call once per thread.
+ * @returns false if the platform has no `fetch` that can be replaced
  */
 export function labelFetch(): boolean {
   const descriptor = Object.getOwnPropertyDescriptor(globalThis, 'fetch');
@@ -63,7 +64,9 @@ async function send(
   }
 }
 
-/** @returns a copy of the request's headers; null: it is not to be labelled */
+/**
+ * @returns a copy of the request's headers; null if the request must not be labelled
+ */
 function headersOf(input: string | URL | Request, init: RequestInit | undefined): Headers | null {
   try {
     const isRequest = typeof Request === 'function' && input instanceof Request;
@@ -72,7 +75,7 @@ function headersOf(input: string | URL | Request, init: RequestInit | undefined)
     const headers = new Headers(init?.headers ?? (isRequest ? input.headers : undefined));
     return hasLabel([...headers.keys()]) ? null : headers;
   } catch {
-    // Whatever is wrong with the request, its sender hears of it from `fetch`.
+    // An invalid request: `fetch` reports the error to the caller.
     return null;
   }
 }

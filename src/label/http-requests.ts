@@ -1,6 +1,7 @@
 /**
- * Labels what node:http and node:https send. Each of their requests is a `ClientRequest` that writes its head in one method,
- * and the label is added there. It does not matter how the request was made, or when its library was loaded. Any thread.
+ * Labels the requests of node:http and node:https. Each is a `ClientRequest` that writes its head in one method,
+ * where the label is added. So it does not matter how the request was made, or when its library was loaded. Any
+ * thread.
  */
 
 import { Agent, ClientRequest, type OutgoingHttpHeader } from 'node:http';
@@ -18,20 +19,20 @@ import {
   takeLabel,
 } from './scope.ts';
 
-/** What the head is made of: Node's own store, or pairs that the caller gave, flat or not. */
+/** Source of the head: Node's own store, or the caller's pairs, flat or nested. */
 type HeadSource = object | OutgoingHttpHeader[] | null | undefined;
 
 interface HeadWriter {
-  /** Node's: renders the head. There since Node 0.x, and what makes the head in every version. */
+  /** Node's internal method that renders the head, in every version since 0.x. */
   _storeHeader(firstLine: string, headers: HeadSource): void;
 }
 
-/** The scope in which a request was made; its body may be written in another. */
+/** The scope in which a request was created; its body may be written in another. */
 const madeIn = new WeakMap<ClientRequest, Scope | null>();
 
 /**
- * To be called once a thread.
- * @returns false when this version of Node writes heads in some other way
+ * Call once per thread.
+ * @returns false if this version of Node writes heads in another way
  */
 export function labelHttp(): boolean {
   const writer = ClientRequest.prototype as unknown as Partial<HeadWriter>;
@@ -54,7 +55,9 @@ function define(owner: object, name: string, value: (...args: never[]) => unknow
   Object.defineProperty(owner, name, { value, enumerable: true, writable: true, configurable: true });
 }
 
-/** @returns the source with the label in it; the caller's own arrays are left as they are */
+/**
+ * @returns the source with the label; the caller's arrays are not modified
+ */
 function labelHead(request: ClientRequest, headers: HeadSource): HeadSource {
   const { host, path, protocol } = request;
   if (!isModelCall(path)) return headers;
@@ -63,7 +66,7 @@ function labelHead(request: ClientRequest, headers: HeadSource): HeadSource {
   if (scope === null || !state.hosts.labels(`${protocol}//${bracket(host)}`, path)) return headers;
   const isFlat = Array.isArray(headers) && !isPairs(headers);
   if (isFlat ? hasLabel(headers, 2) : hasLabel(namesOf(headers))) return headers;
-  // Node refuses such a list in its own words.
+  // Node rejects such a list with its own error.
   if (isFlat && headers.length % 2 !== 0) return headers;
   const label = takeLabel(scope);
   const fields: [string, string][] = [
@@ -92,7 +95,7 @@ function namesOf(headers: HeadSource): unknown[] {
   return headers.map((pair) => (pair as unknown[])[0]);
 }
 
-/** A request that gets no connection has sent nothing. */
+/** A request that never got a connection has sent nothing. */
 function giveBackUnlessSent(request: ClientRequest, label: Label): void {
   let isSent = false;
   const noteSent = () => {

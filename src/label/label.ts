@@ -1,7 +1,7 @@
 /**
- * `@understudy-gateway/client/label`: stamps the model calls of an agent's process with their run and their number in it
- * (`x-svc-run`, `x-svc-seq`), whichever client makes them. Nothing else of a request changes, and none is changed outside
- * a scope or on its way to a host that is not one's own. In the agent's process, any thread.
+ * `@understudy-gateway/client/label`: labels the model calls of an agent's process with their run and their number in
+ * it (`x-svc-run`, `x-svc-seq`), whichever client makes them. Nothing else in a request changes. Requests outside a
+ * scope, or to hosts of others, do not change at all. In the agent's process, any thread.
  */
 
 import { isFetchOfUndici, labelFetch } from './fetch-requests.ts';
@@ -11,12 +11,13 @@ import { labelUndici, watchFetch } from './undici-requests.ts';
 
 export { labelAwsClient } from './aws-client.ts';
 
-/** What the shim can label: `installedTransports` names those that it does. */
+/** Transports that the shim can label; `installedTransports` returns those that it does label. */
 export type Transport = 'fetch' | 'undici' | 'node:http' | 'node:https' | 'aws-sdk';
 
 /**
- * Labels what this thread sends from now on by `fetch`, undici, node:http and node:https. Once is enough; a second call,
- * of another copy of the package too, does nothing. Cheap, and independent of what was loaded before.
+ * Labels what this thread sends from now on with `fetch`, undici, node:http and node:https. Call it once; a second
+ * call has no effect, even from another copy of the package. It is cheap, and does not depend on which modules are
+ * already loaded.
  */
 export function install(): void {
   if (state.is_installed) return;
@@ -34,18 +35,18 @@ export function install(): void {
 }
 
 /**
- * Does a piece of work as a run: the model calls that it makes, in whatever it awaits and starts, carry the name and are
- * numbered from 1 over all threads of the process. A scope within it is another run; the same name again goes on
- * with its numbers.
- * @param run its name, unlike that of any other run of the gateway's capture: 1 to 1,024 bytes, no control characters
- * @returns what the work returns
- * @throws TypeError for a name that no header can carry; else what the work throws
+ * Runs a function as a run: the model calls of everything that it awaits and starts have the run's name and are
+ * numbered from 1 across all threads of the process. A nested scope is another run; a scope with the same name
+ * continues its numbers.
+ * @param run its name, unique in the gateway's capture: 1 to 1,024 bytes, no control characters
+ * @returns what the function returns
+ * @throws TypeError for a name that cannot be a header's value; otherwise what the function throws
  */
 export function runScope<Result>(run: string, work: () => Result): Result {
   return enterScope(makeScope(run), () => false, work);
 }
 
-/** What is labelled in this thread; empty before `install()`. */
+/** Transports labelled in this thread; empty before `install()`. */
 export function installedTransports(): Transport[] {
   return [...state.transports] as Transport[];
 }

@@ -1,21 +1,21 @@
 /**
- * Which requests get a label: those to the paths of model calls, on hosts that are one's own. Any thread, once for each
- * request of a scope, so what was found of a host is remembered.
+ * Decides which requests get a label: those to paths of model calls on the operator's own hosts. Any thread. Called
+ * for each request in a scope, so the result for a host is cached.
  */
 
 import { BlockList, isIP } from 'node:net';
 
-/** Hosts and origins that are remembered, each; beyond that all are forgotten. */
+/** Most hosts, and most origins, in the cache; when exceeded, it is cleared. */
 const REMEMBERED_HOSTS_MAX = 1_000;
 
 /**
- * How a path of a model call ends. A base address may carry a path, so what stands before does not count. What
- * lives beside a call (`/v1/messages/count_tokens`, `:countTokens`, `/v1/responses/{id}`) is not a call.
+ * The end of a model call's path. A base address may have a path too, so the beginning is ignored. Paths next to a
+ * call (`/v1/messages/count_tokens`, `:countTokens`, `/v1/responses/{id}`) are not calls.
  */
 const MODEL_CALL =
   /\/v1\/(?:messages|chat\/completions|responses|complete)\/?$|(?::|%3[aA])(?:generate|streamGenerate)Content|\/model\/.+\/(?:converse|converse-stream|invoke|invoke-with-response-stream)$/;
 
-/** Loopback, private and link-local addresses, and the one that means "this machine". */
+/** Loopback, private and link-local addresses, and the unspecified address, which means "this machine". */
 const OWN_ADDRESSES = new BlockList();
 for (const [net, bits] of [
   ['0.0.0.0', 32],
@@ -34,10 +34,12 @@ for (const [net, bits] of [
   OWN_ADDRESSES.addSubnet(net, bits, 'ipv6');
 
 const OWN_NAME = /\.(?:local|internal|localhost)$/;
-/** To the resolver a number is an address, and may be anybody's. */
+/** The resolver reads a number as an address, which may belong to others. */
 const NUMBER = /^(?:\d+|0x[\da-f]*)$/;
 
-/** @param path of a request, with or without a query */
+/**
+ * @param path of a request, with or without a query
+ */
 export function isModelCall(path: string): boolean {
   const query = path.indexOf('?');
   return MODEL_CALL.test(query < 0 ? path : path.slice(0, query));
@@ -49,7 +51,9 @@ export class LabelledHosts {
   readonly #hosts = new Map<string, boolean>();
   readonly #origins = new Map<string, boolean>();
 
-  /** @param listed names beyond one's own (`SVC_HOSTS`), compared without regard to case; ports are left out */
+  /**
+   * @param listed further own names (`SVC_HOSTS`), case-insensitive, ports ignored
+   */
   constructor(listed: readonly string[]) {
     this.#listed = new Set(listed.map((host) => normalize(host.replace(/^(\[.*\]|[^:]+):\d+$/, '$1'))));
   }
@@ -62,14 +66,16 @@ export class LabelledHosts {
     return remember(this.#hosts, host, this.#listed.has(name) || isOwnHost(name));
   }
 
-  /** @param origin scheme, host and port, or a whole address */
+  /**
+   * @param origin scheme, host and port, or a complete URL
+   */
   hasOrigin(origin: string): boolean {
     return this.#origins.get(origin) ?? remember(this.#origins, origin, this.has(new URL(origin).hostname));
   }
 
   /**
-   * @param origin where the connection leads
-   * @param path what is asked for; a whole address where a proxy is asked for it
+   * @param origin of the connection
+   * @param path that is requested; a complete URL in a request to a proxy
    */
   labels(origin: string, path: string): boolean {
     if (!isModelCall(path)) return false;

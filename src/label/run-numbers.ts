@@ -1,9 +1,8 @@
 /**
- * Numbers the requests of runs, from 1, without a hole, over all threads of the process: the counters lie in memory that
- * they share. A number whose request never left is given to the run's next one. Any thread.
- *
- * A table of 8 places for each of 2,048 remainders of the run's key. A run that finds its 8 taken gets the least recently
- * used one; if that place's run comes back, it begins again at 1. 4,096 runs at once have room with near certainty.
+ * Numbers the requests of runs from 1 without gaps, across all threads of the process: the counters are in shared
+ * memory. The number of a request that was never sent is given to the run's next request. Any thread.
+ * A table has 8 places for each of 2,048 remainders of the run's key. A run that finds all 8 taken replaces the least
+ * recently used one; if that run returns, it starts at 1 again. 4,096 concurrent runs almost certainly fit.
  */
 
 const WAYS = 8;
@@ -11,10 +10,13 @@ const SETS = 2_048;
 const SLOTS = SETS * WAYS;
 const BYTES = SLOTS * 16 + (SETS + 1) * 4;
 
-/** A thread that was terminated keeps its lock: after this time another one takes it. A thread that waits for a core needs less. */
+/**
+ * A terminated thread never releases its lock, so another thread takes the lock after this time. A thread that only
+ * waits for a core takes less.
+ */
 const LOCK_WAIT_MS = 1_000;
 
-/** Runs that have numbers to give out again, and numbers of one; beyond that a run keeps a hole. */
+/** Most runs with returned numbers, and most returned numbers per run; beyond that a run has a gap. */
 const RETURNED_RUNS_MAX = 1_000;
 const RETURNED_NUMBERS_MAX = 1_000;
 
@@ -22,17 +24,19 @@ export class RunNumbers {
   readonly #keys: BigInt64Array;
   readonly #counters: Int32Array;
   readonly #used: Int32Array;
-  /** One for each set, and the clock behind them. */
+  /** One lock per set, followed by the clock. */
   readonly #locks: Int32Array;
   /** Of this thread's own requests. */
   readonly #returned = new Map<bigint, number[]>();
 
-  /** Memory for `new RunNumbers`, to be handed to other threads. */
+  /** Memory for `new RunNumbers`, which can be shared with other threads. */
   static allocate(): SharedArrayBuffer {
     return new SharedArrayBuffer(BYTES);
   }
 
-  /** @param memory as allocated, by whichever thread */
+  /**
+   * @param memory allocated by any thread
+   */
   constructor(memory: SharedArrayBuffer) {
     this.#keys = new BigInt64Array(memory, 0, SLOTS);
     this.#counters = new Int32Array(memory, SLOTS * 8, SLOTS);
@@ -41,7 +45,7 @@ export class RunNumbers {
   }
 
   /**
-   * @param key of the run, anything but 0
+   * @param key of the run, not 0
    * @returns the number of its next request
    */
   take(key: bigint): number {
@@ -58,7 +62,7 @@ export class RunNumbers {
     return Atomics.add(this.#counters, slot, 1) + 1;
   }
 
-  /** Gives back a number that was taken in this thread and that no request carried away. */
+  /** Returns a number that was taken in this thread but not sent with a request. */
   giveBack(key: bigint, number: number): void {
     const returned = this.#returned.get(key);
     if (returned !== undefined) {
@@ -78,7 +82,7 @@ export class RunNumbers {
     return undefined;
   }
 
-  /** The place for a run that has none. */
+  /** Finds a place for a run that has none. */
   #claim(key: bigint, first: number): number {
     const lock = first / WAYS;
     const deadline = performance.now() + LOCK_WAIT_MS;

@@ -1,6 +1,6 @@
 /**
- * The run that a piece of work belongs to, and its label for a request: what every transport asks. Kept once for the
- * process's thread, however many copies of the package are loaded. Any thread.
+ * The run that a piece of work belongs to, and the label of a request; used by every transport. There is one state
+ * per thread, even if several copies of the package are loaded. Any thread.
  */
 
 import { AsyncLocalStorage } from 'node:async_hooks';
@@ -13,22 +13,22 @@ import { RunNumbers } from './run-numbers.ts';
 export const RUN_HEADER = 'x-svc-run';
 export const SEQ_HEADER = 'x-svc-seq';
 
-/** Of a run's name, in UTF-8; it stands in every request's head. */
+/** Longest run name, in bytes of UTF-8; every request's head contains it. */
 const RUN_NAME_BYTES_MAX = 1_024;
 
-/** Copies that keep their state differently must not share it: then this name changes. */
+/** Change this name if the state's format changes, because copies with different formats must not share it. */
 const STATE = Symbol.for('understudy.label.2');
-/** Under which new worker threads find the counters. */
+/** The name under which new worker threads find the counters. */
 const NUMBERS = 'understudy.label.2.numbers';
 
 /** A run under way. */
 export interface Scope {
-  /** The header's value: the name in UTF-8, a byte a character, as header values are written. */
+  /** The header's value: the name in UTF-8, one character per byte, as header values are written. */
   readonly run: string;
   readonly key: bigint;
 }
 
-/** A scope, within those that it was entered in. */
+/** A scope, with the scopes around it. */
 interface Entered {
   readonly scope: Scope;
   /** Whether it labels nothing any more. */
@@ -44,14 +44,17 @@ export interface Label {
 
 interface State {
   readonly storage: AsyncLocalStorage<Entered>;
-  /** Does a piece of work as the run; a name that no header can carry labels nothing. For the client (labelled-run.ts). */
+  /**
+   * Runs a function as the run; a name that cannot be a header's value labels nothing. For the client
+   * (labelled-run.ts).
+   */
   enter<Result>(run: string, isOver: () => boolean, work: () => Result): Result;
   readonly numbers: RunNumbers;
   readonly hosts: LabelledHosts;
-  /** What is labelled, by the names that `installedTransports` gives. */
+  /** The labelled transports, as `installedTransports` returns them. */
   readonly transports: Set<string>;
   is_installed: boolean;
-  /** Of what is in no scope; null when nothing is. */
+  /** The scope of code outside every scope; null if there is none. */
   process_scope: Scope | null;
 }
 
@@ -80,7 +83,7 @@ function shareMemory(): SharedArrayBuffer {
 }
 
 /**
- * @param run any text of 1 to 1,024 bytes without control characters
+ * @param run 1 to 1,024 bytes of text without control characters
  * @throws TypeError for anything else
  */
 export function makeScope(run: string): Scope {
@@ -110,19 +113,19 @@ function enterRun<Result>(run: string, isOver: () => boolean, work: () => Result
   return enterScope(scope, isOver, work);
 }
 
-/** The scope of the code that runs now. */
+/** The scope of the code that is running. */
 export function currentScope(): Scope | null {
   let entered = state.storage.getStore();
   while (entered?.isOver()) entered = entered.outer;
   return entered?.scope ?? state.process_scope;
 }
 
-/** Numbers one more request of the run. */
+/** Numbers the run's next request. */
 export function takeLabel(scope: Scope): Label {
   return { scope, seq: state.numbers.take(scope.key) };
 }
 
-/** For a request that did not leave: its number is the next one's. */
+/** For a request that was not sent: the next request gets its number. */
 export function giveBack({ scope, seq }: Label): void {
   state.numbers.giveBack(scope.key, seq);
 }
@@ -141,7 +144,7 @@ export function hasLabel(fields: readonly unknown[], step = 1): boolean {
   return false;
 }
 
-/** Whether an error, or what caused it, says that no connection came up: then nothing of the request has left. */
+/** Whether an error or its cause says that no connection was established, so that nothing of the request was sent. */
 export function isUnconnected(error: unknown, depth = 3): boolean {
   if (typeof error !== 'object' || error === null || depth === 0) return false;
   const { syscall, code, cause, errors } = error as Record<string, unknown>;

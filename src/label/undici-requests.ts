@@ -19,11 +19,11 @@ import {
   takeLabel,
 } from './scope.ts';
 
-/** undici's own request, as its channels show it. */
+/** undici's request, as its channels pass it. */
 interface UndiciRequest {
   readonly origin: unknown;
   readonly path: string;
-  /** Names and values in turn; the head as text in version 5. */
+  /** Names and values alternating; in version 5, the head as text. */
   readonly headers: readonly unknown[] | string;
   addHeader(name: string, value: string): unknown;
 }
@@ -32,20 +32,23 @@ interface Dispatcher {
   dispatch(options: unknown, handler: unknown): boolean;
 }
 
-/** Where undici up to 7 and the platform's `fetch` keep the dispatcher of those who name none. */
+/** Where undici up to version 7 and the platform's `fetch` store the default dispatcher. */
 const GLOBAL_DISPATCHER = Symbol.for('undici.globalDispatcher.1');
 
-/** How deep handlers stand in each other: retries, redirects and other interceptors. */
+/** How deep handlers can be nested: retries, redirects and other interceptors. */
 const HANDLER_DEPTH_MAX = 8;
 
-/** Whose scope is known, whatever is current when their request is made. Null: none. */
+/** Handlers with a known scope, whatever scope is current when their request is made. null: no scope. */
 const handlerScopes = new WeakMap<object, Scope | null>();
 /** Labelled and not yet written. */
 const unsent = new WeakMap<object, Label>();
-/** Under which a copy's requests keep their handler. */
+/** The key under which a copy's requests store their handler. */
 const handlerNames = new WeakMap<object, symbol | null>();
 const seenDispatchers = new WeakSet<object>();
-/** Some connection of this thread does. Up to version 6, undici does not tell of the heads that it sends by it. */
+/**
+ * Whether a connection of this thread uses HTTP/2. Up to version 6, undici does not announce the heads that it sends
+ * over HTTP/2.
+ */
 let speaksHttp2 = false;
 
 /** To be called once a thread. */
@@ -54,7 +57,7 @@ export function labelUndici(): void {
     try {
       labelRequest((message as { request: UndiciRequest }).request);
     } catch {
-      // Whatever is wrong with the request, its sender shall hear of it from undici.
+      // An invalid request: undici reports the error to the sender.
     }
   });
   subscribe('undici:client:sendHeaders', (message) => {
@@ -74,8 +77,8 @@ export function labelUndici(): void {
 }
 
 /**
- * Wraps the platform's `fetch`, to see which dispatchers it is given; their requests are labelled like all of undici's.
- * To be called once a thread.
+ * Wraps the platform's `fetch` to see which dispatchers it receives; their requests are labelled like all others of
+ * undici. Call once per thread.
  */
 export function watchFetch(): void {
   const descriptor = Object.getOwnPropertyDescriptor(globalThis, 'fetch');
@@ -103,7 +106,7 @@ function watchDispatchers(init: unknown): void {
     keepScopes((globalThis as Record<symbol, unknown>)[GLOBAL_DISPATCHER]);
     keepScopes((init as { dispatcher?: unknown } | null | undefined)?.dispatcher);
   } catch {
-    // A frozen object: its requests have the scope that is current.
+    // A frozen object: its requests use the current scope.
   }
 }
 
@@ -124,9 +127,9 @@ function isLabelled(headers: UndiciRequest['headers']): boolean {
 }
 
 /**
- * The scope in which the request was asked for. A pool that has no free connection makes it later, in whatever scope a
- * connection becomes free, and what sends it anew does so in whatever scope the connection was opened; but they keep the
- * handler that waits for the answer.
+ * The scope in which the request was asked for. If a pool has no free connection, the request is made later, in the
+ * scope in which a connection becomes free; a retry is made in the scope in which the connection was opened. Both
+ * keep the handler that waits for the answer.
  */
 function scopeOf(request: UndiciRequest): Scope | null {
   watchDispatchers(undefined);
@@ -135,14 +138,14 @@ function scopeOf(request: UndiciRequest): Scope | null {
     const known = handlerScopes.get(handler);
     if (known !== undefined) return known;
     const { runInAsyncScope, handler: inner } = handler as { runInAsyncScope?: unknown; handler?: unknown };
-    // Those of undici's own functions are AsyncResources.
+    // Handlers of undici's own functions are AsyncResources.
     if (typeof runInAsyncScope === 'function')
       return runInAsyncScope.call(handler, currentScope) as Scope | null;
     if (typeof inner === 'object' && inner !== null && depth < HANDLER_DEPTH_MAX) {
       handler = inner;
       continue;
     }
-    // What stands in another may be sent anew.
+    // A nested handler may be sent again.
     if (depth > 0) handlerScopes.set(handler, currentScope());
     break;
   }
@@ -160,8 +163,8 @@ function handlerOf(request: UndiciRequest): object | null {
 }
 
 /**
- * Has a dispatcher note the scope of what it is given, for `fetch`, whose handlers know none. Version 8 of undici keeps
- * scopes by itself; a dispatcher that interceptors were composed onto is left as it is, since it is a proxy of another.
+ * Makes a dispatcher record the scope of its requests, for `fetch`, whose handlers have none. Version 8 of undici
+ * keeps scopes by itself. A dispatcher with composed interceptors is not changed, because it is a proxy of another.
  */
 function keepScopes(dispatcher: unknown): void {
   if (typeof dispatcher !== 'object' || dispatcher === null || seenDispatchers.has(dispatcher)) return;

@@ -1,6 +1,6 @@
 /**
- * Sends a request on to a real provider, mostly through the gateway, and its answer back: the part of a forked run that is
- * not recorded. Command line.
+ * Forwards a request to a live provider, usually through the gateway, and passes its answer back: the part of a
+ * forked run that is not recorded. Command line.
  */
 
 import type { IncomingMessage, ServerResponse } from 'node:http';
@@ -10,13 +10,13 @@ import { asObject } from '../providers/json-reading.ts';
 import { parseExact } from '../std/exact-json.ts';
 import type { AskedRequest } from './request-match.ts';
 
-/** Where the live part goes, and as what. */
+/** The provider of the live part, and how it is called. */
 export interface LiveTarget {
-  /** Origin, and a path before each request's. */
+  /** Origin, and a prefix for each request's path. */
   base_url: string;
-  /** Names the new run to the gateway. */
+  /** Name of the new run in the gateway. */
   run_id: string;
-  /** Asked in place of the recorded model; null: the agent's own. */
+  /** Replaces the recorded model; null keeps the agent's own. */
   model: string | null;
 }
 
@@ -31,8 +31,8 @@ const OF_THE_CONNECTION = new Set([
 ]);
 
 /**
- * Forwards a request; the answer is passed on as it comes.
- * @throws what the connection throws
+ * Forwards a request; the answer is passed on as it arrives.
+ * @throws the connection's error
  */
 export async function forwardLive(
   incoming: IncomingMessage,
@@ -68,7 +68,7 @@ function listHeaders(headers: Record<string, string | string[] | undefined>): st
   });
 }
 
-/** The body with another model; unchanged when it is no JSON object with one. */
+/** The body with another model; unchanged if it is not a JSON object with a model. */
 function replaceModel(body: Uint8Array, model: string): Uint8Array {
   try {
     const value = asObject(parseExact(Buffer.from(body).toString('utf8')));

@@ -1,19 +1,19 @@
 /**
- * Writes a recorded answer with its timing. The capture knows when the first and the last byte came; the events of a stream
- * are spread evenly in between. Command line.
+ * Writes a recorded answer with its timing. The capture records when the first and the last byte arrived; the events
+ * of a stream are spread evenly in between. Command line.
  */
 
 import type { ServerResponse } from 'node:http';
 import { setTimeout as pauseFor } from 'node:timers/promises';
 import type { RecordedAnswer, RecordedExchange } from './recorded-run.ts';
 
-/** Shortest pause; events that are due within it are written together. */
+/** Shortest pause; events due within it are written together. */
 const LEAST_PAUSE_MS = 2;
 
 /**
- * Answers a request with what was recorded.
- * @param speed how many times as fast as it was; 0: without pauses
- * @param pause waits; tests replace it
+ * Sends a recorded answer.
+ * @param speed multiple of the recorded speed; 0: without pauses
+ * @param pause waits; replaced in tests
  */
 export async function writeAnswer(
   response: ServerResponse,
@@ -27,7 +27,7 @@ export async function writeAnswer(
     if (ms * scale > 0) await pause(ms * scale);
   };
   await wait(first_byte_ms);
-  // Without an answer, or before its end, the connection broke off.
+  // The connection broke before an answer, or before its end.
   if (status === 0) {
     response.destroy();
     return;
@@ -58,7 +58,7 @@ export async function writeAnswer(
     response.end();
     return;
   }
-  // To destroy a response drops what is not written yet.
+  // Destroying a response discards what is not written yet.
   await Promise.race([flushed, new Promise((resolve) => response.once('close', resolve))]);
   response.destroy();
 }
@@ -69,7 +69,7 @@ function drained(response: ServerResponse): Promise<void> {
   });
 }
 
-/** The events of a stream, each with its empty line; one piece for anything else. */
+/** Splits a stream into its events, each with its empty line; anything else is one piece. */
 function splitEvents(body: Buffer): Buffer[] {
   const pieces: Buffer[] = [];
   let from = 0;

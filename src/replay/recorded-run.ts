@@ -1,8 +1,7 @@
 /**
- * A captured run in the form in which it is replayed: its exchanges in order, and how each request is recognized when an
- * agent sends it again. Reads only; command line.
- *
- * Memory: a hash per exchange. Bodies are read when they are needed.
+ * A captured run prepared for replay: its exchanges in order, and how a repeated request is recognized. Read-only;
+ * command line.
+ * Memory: one hash per exchange. Bodies are read when needed.
  */
 
 import { hash } from 'node:crypto';
@@ -13,16 +12,16 @@ import { decodeContent } from '../providers/content-encoding.ts';
 import { asObject } from '../providers/json-reading.ts';
 import { canonicalJson, parseExact } from '../std/exact-json.ts';
 
-/** Fields by which a client tells its user or its cache apart; they do not change what the model is asked. */
+/** Fields in which a client identifies its user or its cache; they do not change what the model is asked. */
 const IDS_OF_CLIENTS = ['metadata', 'user', 'prompt_cache_key', 'safety_identifier'];
 
-/** What the capture writes in a credential's place. */
+/** The capture's replacement for a credential. */
 const MASK = '[redacted]';
 
 /** An exchange as it is replayed. */
 export interface RecordedExchange {
   id: number;
-  /** Number among the model turns of the run, from 1 on; null for an exchange that is no turn. */
+  /** Number among the run's model turns, from 1; null for an exchange that is not a turn. */
   turn: number | null;
   method: string;
   path: string;
@@ -33,20 +32,20 @@ export interface RecordedExchange {
   duration_ms: number;
   /** One side broke the exchange off. */
   aborted: boolean;
-  /** Why it cannot be replayed; '' when it can. */
+  /** Why it cannot be replayed; '' if it can. */
   problem: string;
   request_key: string;
-  /** The stored request holds masked credentials, so that its text is compared instead of its hash. */
+  /** The stored request contains masked credentials, so its text is compared instead of its hash. */
   has_masks: boolean;
 }
 
-/** A stored answer, as it is sent. */
+/** A stored answer in the form in which it is sent. */
 export interface RecordedAnswer {
   headers: [name: string, value: string][];
   body: Uint8Array;
 }
 
-/** Headers of one connection, and those that depend on how the body is sent. */
+/** Headers of a connection, and headers that depend on how the body is sent. */
 const LEFT_OUT = new Set([
   'connection',
   'content-length',
@@ -68,7 +67,9 @@ export class RecordedRun {
     this.exchanges = exchanges;
   }
 
-  /** @returns null when the database holds no exchange of the run */
+  /**
+   * @returns null if the database has no exchange of the run
+   */
   static read(source: ExchangeSource, runId: string): RecordedRun | null {
     const exchanges: RecordedExchange[] = [];
     let turns = 0;
@@ -81,7 +82,7 @@ export class RecordedRun {
     return exchanges.length === 0 ? null : new RecordedRun(source, exchanges);
   }
 
-  /** The stored request's text in the form that is compared. */
+  /** The stored request's text, normalized for comparison. */
   requestText({ id }: RecordedExchange): string {
     return readRequestText(this.#source, id);
   }
@@ -95,7 +96,7 @@ export class RecordedRun {
     const body = this.#source.body(id, 'response') ?? new Uint8Array(0);
     const stored = this.#source.exchange(id)?.response.headers ?? [];
     const coding = stored.filter(([name]) => name.toLowerCase() === 'content-encoding');
-    // The capture decodes a body before it masks it; then the header is no longer true.
+    // The capture decodes a body before masking it, so the header no longer applies.
     const isDecoded =
       coding.length > 0 && Buffer.compare(decodeContent(body, coding.flat()).bytes, body) === 0;
     const headers = stored.filter(([name]) => {
@@ -138,8 +139,8 @@ function readRequestText(source: ExchangeSource, id: number): string {
 }
 
 /**
- * A request's body in the form that is compared: JSON with sorted keys, without the ids of clients; any other body as it
- * is.
+ * Normalizes a request's body for comparison: JSON gets sorted keys and loses the clients' ids; any other body is
+ * unchanged.
  */
 export function normalizeBody(bytes: Uint8Array): string {
   const text = Buffer.from(bytes).toString('utf8');
@@ -159,7 +160,7 @@ export function keyOfText(text: string): string {
   return hash('sha256', text, 'base64url');
 }
 
-/** Whether the text is the stored one, with any characters in the place of each masked credential. */
+/** Whether the text equals the stored one, where each masked credential matches any characters. */
 export function fitsMasked(stored: string, text: string): boolean {
   const parts = stored.split(MASK);
   const first = parts.shift()!;

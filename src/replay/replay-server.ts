@@ -1,7 +1,6 @@
 /**
- * A provider that answers an agent with a captured run: byte for byte, in its timing, offline. From a turn on it can continue
- * with a live provider. Listens on loopback; command line.
- *
+ * A provider that answers an agent from a captured run: byte for byte, with the recorded timing, offline. It can
+ * continue with a live provider from a given turn. Listens on loopback; command line.
  * Bounds: request bodies of REQUEST_BYTES; a larger one is refused with 413.
  */
 
@@ -18,11 +17,11 @@ const REQUEST_BYTES = 64 << 20;
 export interface ReplayOptions {
   /** 0: any free port. */
   port: number;
-  /** How many times as fast as it was; 0: without pauses. */
+  /** Multiple of the recorded speed; 0: without pauses. */
   speed: number;
   /** Serves the next exchange even if a request differs. */
   is_loose: boolean;
-  /** The turn from which a live provider answers; null: none does. */
+  /** The turn at which a live provider takes over; null: never. */
   from_turn: number | null;
   live: LiveTarget | null;
   /** Told what became of each request. */
@@ -34,13 +33,13 @@ export interface ReplayOptions {
 /** What became of a request. */
 export type ReplayEvent =
   | { type: 'served'; exchange: RecordedExchange; is_again: boolean }
-  /** `is_served`: the next exchange was served all the same. */
+  /** `is_served`: the next exchange was served anyway. */
   | { type: 'differs'; exchange: RecordedExchange; where: string; is_served: boolean }
   | { type: 'unknown'; where: string }
   | { type: 'unplayable'; exchange: RecordedExchange }
   | { type: 'live'; turn: number; status: number | null; problem: string };
 
-/** What was served, and what was not. */
+/** What was served and what was not. */
 interface ReplayResult {
   exchanges: number;
   served: number;
@@ -64,14 +63,16 @@ export class ReplayServer {
     this.#matcher = new RequestMatcher(run);
     this.#server = createServer((request, response) => {
       this.#answer(request, response).catch((error: Error) => {
-        // A capture that cannot be read, or an agent that left.
+        // The capture cannot be read, or the agent has disconnected.
         if (response.headersSent || response.destroyed) response.destroy();
         else refuse(response, 502, error.message);
       });
     });
   }
 
-  /** @throws when the port is in use */
+  /**
+   * @throws if the port is in use
+   */
   static async start(run: RecordedRun, options: ReplayOptions): Promise<ReplayServer> {
     const server = new ReplayServer(run, options);
     await new Promise<void>((resolve, reject) => {
@@ -169,13 +170,15 @@ export class ReplayServer {
   }
 }
 
-/** What a request must repeat, and where it does not. */
+/** What a request should repeat, and where it differs. */
 export function describeDifference({ id, turn }: RecordedExchange, where: string): string {
   const name = turn === null ? `exchange ${id}` : `turn ${turn} (exchange ${id})`;
   return `the request does not repeat ${name}: ${where}`;
 }
 
-/** @returns null for a body that is too large */
+/**
+ * @returns null for a body over the limit
+ */
 async function readBody(request: IncomingMessage): Promise<Buffer | null> {
   const pieces: Buffer[] = [];
   let bytes = 0;
@@ -186,11 +189,11 @@ async function readBody(request: IncomingMessage): Promise<Buffer | null> {
   return bytes <= REQUEST_BYTES ? Buffer.concat(pieces) : null;
 }
 
-/** An error in the form that the SDKs of providers show. None of these statuses makes them try again. */
+/** An error in a form that the providers' SDKs report. They do not retry any of these statuses. */
 function refuse(response: ServerResponse, status: number, message: string): void {
   const type = status === 404 ? 'not_recorded' : 'replay_error';
   const text = JSON.stringify({ type: 'error', error: { type, message: `understudy replay: ${message}` } });
-  // Some SDKs retry a 502 unless they are told not to.
+  // Some SDKs retry a 502 unless told not to.
   response.writeHead(status, { 'content-type': 'application/json', 'x-should-retry': 'false' });
   response.end(text);
 }

@@ -1,6 +1,6 @@
 /**
- * Finds the recorded exchange that a request repeats, and where a request differs from the one that was expected. Pure
- * except for its run; command line.
+ * Finds the recorded exchange that a request repeats, and where a request differs from the expected one. Pure except
+ * for its run; command line.
  */
 
 import { commonLength, findDifference } from '../captures/prompt-difference.ts';
@@ -27,13 +27,13 @@ type Match =
   | { type: 'found'; exchange: RecordedExchange; is_again: boolean }
   /** Another request was recorded for this path; `exchange` is the next one. */
   | { type: 'differs'; exchange: RecordedExchange; where: string }
-  /** Nothing was recorded for this path, or everything has been served. */
+  /** Nothing was recorded for this path, or everything recorded was served. */
   | { type: 'unknown'; where: string };
 
-/** Characters on both sides of a difference that are shown. */
+/** Characters shown on both sides of a difference. */
 const SHOWN_CHARS = 40;
 
-/** Serves each exchange once, in the order of the run; an equal request gets its answer again. */
+/** Serves each exchange once, in the run's order; a repeated request gets the same answer again. */
 export class RequestMatcher {
   readonly #run: RecordedRun;
   readonly #served = new Set<number>();
@@ -42,12 +42,12 @@ export class RequestMatcher {
     this.#run = run;
   }
 
-  /** Exchanges that no request has asked for. */
+  /** Exchanges that were never requested. */
   get unserved(): RecordedExchange[] {
     return this.#run.exchanges.filter(({ id }) => !this.#served.has(id));
   }
 
-  /** Number of the next turn that was not served; one more than there are when all were. */
+  /** Number of the next turn to serve; one more than the last when all were served. */
   get next_turn(): number {
     const next = this.#run.exchanges.find(({ id, turn }) => turn !== null && !this.#served.has(id));
     return next?.turn ?? this.#run.exchanges.filter(({ turn }) => turn !== null).length + 1;
@@ -109,7 +109,7 @@ export class RequestMatcher {
   }
 }
 
-/** An agent's base URL may leave out the prefix of the gateway's route, or have it. */
+/** An agent's base URL may or may not have the prefix of the gateway's route. */
 function isSamePath(recorded: string, asked: string): boolean {
   return recorded === asked || endsWithPath(recorded, asked) || endsWithPath(asked, recorded);
 }
