@@ -20,6 +20,7 @@ import { NO_WORDS, type RunWords } from '../domain/run-mark.ts';
 import { type NormalRequest, type NormalTurn, textOf } from '../domain/turn.ts';
 import { decodeContent } from '../providers/content-encoding.ts';
 import type { StoredExchange } from '../providers/decode.ts';
+import { readFreshUsage } from '../providers/fresh-usage.ts';
 import { nameOrigin } from '../providers/step-origin.ts';
 import { parseExact } from '../std/exact-json.ts';
 import { compressZstd, decompressZstd } from '../std/zstd.ts';
@@ -511,8 +512,10 @@ function readBody(copy: StoredExchange): unknown {
   return problem === '' ? parseExact(new TextDecoder().decode(bytes)) : null;
 }
 
-function countTokens({ usage }: ExchangeRecord): number {
-  const { input_tokens, cache_read_tokens, cache_write_tokens, output_tokens } = usage;
+/** A turn's tokens, each once: some wires count cached ones as input, too. */
+export function countTokens({ shape, usage }: Pick<ExchangeRecord, 'shape' | 'usage'>): number {
+  const fresh = readFreshUsage(shape, usage);
+  const { input_tokens, cache_read_tokens, cache_write_tokens, output_tokens } = fresh;
   return (input_tokens ?? 0) + (cache_read_tokens ?? 0) + (cache_write_tokens ?? 0) + (output_tokens ?? 0);
 }
 

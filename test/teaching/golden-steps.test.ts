@@ -2,7 +2,9 @@
 import { describe, expect, it } from 'vitest';
 import type { ExchangeSource, ListedExchange } from '../../src/captures/exchange-source.ts';
 import { keyOfRun, RunChains } from '../../src/captures/run-chains.ts';
+import { unknownUsage } from '../../src/domain/exchange.ts';
 import {
+  countTokens,
   type DigestStore,
   gatherGolden,
   type StoredDigest,
@@ -11,6 +13,19 @@ import {
 import { DISTILL_BOUNDS } from '../../src/teaching/limits.ts';
 
 const STEPS = 4;
+
+describe('the tokens of a turn', () => {
+  const usage = { ...unknownUsage(), input_tokens: 1_000, cache_read_tokens: 800, output_tokens: 50 };
+
+  it('count cached ones once where the wire counts them as input', () => {
+    expect(countTokens({ shape: 'chat_completions', usage })).toBe(1_050);
+    expect(countTokens({ shape: 'responses', usage })).toBe(1_050);
+  });
+
+  it('count them beside the input of Messages', () => {
+    expect(countTokens({ shape: 'messages', usage })).toBe(1_850);
+  });
+});
 
 /** Runs of agents, oldest first, as a database and what was made of them before. */
 function makeRuns(agents: readonly string[], newest = Number.POSITIVE_INFINITY) {
