@@ -16,13 +16,14 @@ import {
   Ground,
   haveOtherMeanings,
   KnownWordings,
+  type LooksBeside,
   readWording,
   valuesMatch,
   type WordedAnswer,
   type Wording,
 } from '../student/model/equivalence.ts';
 import type { StepContext } from '../student/model/extraction.ts';
-import { canonicalText, hashString, isObject } from '../student/model/json-values.ts';
+import { canonicalText, hashString, isNumber, isObject } from '../student/model/json-values.ts';
 import { STUDENT_CORE } from '../student/model/limits.ts';
 import { CHANCE, type MarkColumn } from '../student/model/relevance.ts';
 import { MARK } from '../student/model/step-marks.ts';
@@ -52,6 +53,7 @@ interface LabelledAnswers {
   paths: number[];
   ofStep: Int16Array;
   wordings: Wording[];
+  looks: LooksBeside[];
 }
 
 /** Members of a class whose answers are compared, and the share that must agree. */
@@ -65,9 +67,17 @@ const PATH_SHARE = 0.12;
 /** Runs of one path that make the other's call later; of several paths, the least share for each. */
 const PATH_LATER = 0.8;
 const PATH_SEEN = 0.05;
+/** Of runs that few go another way in, the least share that makes the main calls at once or later. */
+const OTHER_WAY = 0.9;
+const OTHER_RUNS = 2;
 /** Beginnings of names of tools that change nothing. */
 const LOOKS =
   /^(?:get|list|read|search|find|describe|show|fetch|look|lookup|view|inspect|browse)(?:[_A-Z-]|$)/;
+/** The same for tools whose calls differ in options alone. */
+const READS = /^(?:query|tail|head|count)(?:[_A-Z-]|$)/;
+/** Names of numbers and switches that say how much a look shows. */
+const OPTIONS =
+  /^(?:(?:max|num|page)_?)?(?:limit|lines|results|rows|page_?size|per_page|top_?k?|verbose|context_?lines)$/i;
 /** Words and constants kept for one label and place. */
 const WORDS_KEPT = 600;
 /** Share of a word's uses in which the step held it, for a word that texts take from steps. */
@@ -108,7 +118,8 @@ class Labelling {
     const { labels, paths } = this.#joinClasses(ofStep);
     const wordings = this.#listWordings(ofStep, labels);
     this.#assignWordings(ofStep, labels, wordings);
-    return { labels, paths, ofStep, wordings: this.#listWordings(ofStep, labels) };
+    const looks = this.#assignLooks(ofStep, labels);
+    return { labels, paths, ofStep, wordings: this.#listWordings(ofStep, labels), looks };
   }
 
   /** What a class answers at a step; null when it has no answer there. */
@@ -302,16 +313,120 @@ class Labelling {
       for (let b = groups.length - 1; b > a; b--)
         if (this.#areInEitherOrder(groups[a]!, groups[b]!, members))
           groups[a]!.push(...groups.splice(b, 1)[0]!);
-    for (const look of [...groups]) {
+    const join = (main: number[], other: number[]): void => {
+      // The student goes the main way.
+      for (const c of other) for (const i of members[c]!) ofStep[i] = main[0]!;
+      main.push(...other);
+      groups.splice(groups.indexOf(other), 1);
+    };
+    const main = groups.find((look) => {
       const others = this.#findPathsWithout(look, groups, members);
-      for (const other of others) {
-        // The student looks.
-        for (const c of other) for (const i of members[c]!) ofStep[i] = look[0]!;
-        look.push(...other);
-        groups.splice(groups.indexOf(other), 1);
+      for (const other of others) join(look, other);
+      return others.length > 0;
+    });
+    if (main !== undefined) return;
+    this.#joinOtherWays(groups, members, join);
+  }
+
+  /** Joins what few runs do in another way to the way that most runs go, which the student then goes. */
+  #joinOtherWays(
+    groups: number[][],
+    members: readonly number[][],
+    join: (main: number[], other: number[]) => void,
+  ): void {
+    const order = groups.toSorted((a, b) => membersOf(b, members).length - membersOf(a, members).length);
+    for (const [at, common] of order.entries()) {
+      let main = common;
+      for (const other of order.slice(at + 1)) {
+        if (!groups.includes(main) || !groups.includes(other)) continue;
+        if (!this.#isOtherWay(main, other, members)) continue;
+        if (this.#comesFirst(other, main)) [main] = [other, join(other, main)];
+        else join(main, other);
       }
-      if (others.length > 0) return;
     }
+  }
+
+  /** Whether it has the same calls in an order that comes first by name; so each round takes the same order. */
+  #comesFirst(other: readonly number[], main: readonly number[]): boolean {
+    const [a, b] = [other, main].map((group) =>
+      this.#stage.classes[group[0]!]!.template.calls.map(({ name }) => name),
+    );
+    const isSame = a!.toSorted().join('\n') === b!.toSorted().join('\n');
+    return isSame && a!.join('\n') < b!.join('\n');
+  }
+
+  /**
+   * Whether runs that go the other way make the main calls at once or later, with equal arguments, and nothing that the
+   * main way leaves out changes anything: its runs make these calls later, or they are looks.
+   */
+  #isOtherWay(main: readonly number[], other: readonly number[], members: readonly number[][]): boolean {
+    if (!this.#hasCalls(main) || !this.#hasCalls(other) || this.#isFinal(main) || this.#isFinal(other))
+      return false;
+    const [ofMain, ofOther] = [membersOf(main, members), membersOf(other, members)];
+    if (this.#countRuns(ofOther) < OTHER_RUNS || this.#countRuns(ofMain) < this.#countRuns(ofOther))
+      return false;
+    const isSame = this.#haveOtherOptions(main, other, members);
+    if (!isSame && this.#shareMade(main, ofOther) < OTHER_WAY) return false;
+    if (!isSame && !this.#leavesLooksOut(main, other, members)) return false;
+    return !this.#areSeparated(ofMain, ofOther);
+  }
+
+  /** The share of steps whose runs make the calls of a group there or later. */
+  #shareMade(group: readonly number[], of: readonly number[]): number {
+    const chosen = sample(of, 3 * COMPARED);
+    const ways = this.#waysOf(group);
+    const made = chosen.filter((i) => {
+      const calls = new Set([...this.#stage.later(i), ...callsOf(this.#stage.examples[i]!.content)]);
+      return ways.some((c) => {
+        const filled = this.#fill(c, i);
+        return filled !== null && callsOf(filled).every((call) => calls.has(call));
+      });
+    });
+    return made.length / Math.max(1, chosen.length);
+  }
+
+  /** Classes of a group that make the calls of its first one; the others are other ways that it was joined with. */
+  #waysOf(group: readonly number[]): number[] {
+    const { classes } = this.#stage;
+    return group.filter((c) => sameCalls(classes[group[0]!]!.template, classes[c]!.template));
+  }
+
+  /**
+   * Whether calls that only the other way makes are looks, or enough runs show that those of the main way make them
+   * later. Enough runs must also show that the order of calls does not matter, where they do not only look.
+   */
+  #leavesLooksOut(main: readonly number[], other: readonly number[], members: readonly number[][]): boolean {
+    const ofOther = membersOf(other, members);
+    const ways = this.#waysOf(main);
+    let left = 0;
+    const areLooks = sample(ofOther, 3 * COMPARED).every((i) => {
+      const own = new Set(ways.flatMap((c) => callsOf(this.#fill(c, i) ?? [])));
+      const more = this.#stage.examples[i]!.content.filter(
+        (block) => block.type === 'tool_call' && !own.has(canonicalCall(block)),
+      );
+      left += more.length;
+      return more.every((block) => block.type === 'tool_call' && LOOKS.test(block.name));
+    });
+    if (areLooks && (left > 0 || this.#isLook(main))) return true;
+    if (this.#countRuns(ofOther) < PATH_RUNS) return false;
+    return areLooks || this.#shareMade(other, membersOf(main, members)) >= PATH_LATER;
+  }
+
+  /** Whether two groups make equal calls of a look but for options, which say how much it shows. */
+  #haveOtherOptions(
+    main: readonly number[],
+    other: readonly number[],
+    members: readonly number[][],
+  ): boolean {
+    const tools = [...this.#toolsOf(main), ...this.#toolsOf(other)];
+    if (!tools.every((name) => LOOKS.test(name) || READS.test(name))) return false;
+    const chosen = sample(membersOf(other, members), COMPARED);
+    return chosen.every((i) => {
+      const filled = this.#fill(main[0]!, i);
+      return (
+        filled !== null && nameWithoutOptions(filled) === nameWithoutOptions(this.#stage.examples[i]!.content)
+      );
+    });
   }
 
   /** Whether golden runs make independent calls in either order. */
@@ -350,11 +465,14 @@ class Labelling {
     return group.every((c) => this.#stage.classes[c]!.template.calls.length > 0);
   }
 
+  #countRuns(of: readonly number[]): number {
+    return new Set(of.map((i) => this.#stage.examples[i]!.run_id)).size;
+  }
+
   /** Whether enough runs went either way. */
   #areFrequent(a: readonly number[], b: readonly number[]): boolean {
-    const runsOf = (of: readonly number[]): number =>
-      new Set(of.map((i) => this.#stage.examples[i]!.run_id)).size;
-    return Math.min(runsOf(a), runsOf(b)) >= Math.max(PATH_RUNS, PATH_SHARE * (a.length + b.length));
+    const runs = Math.min(this.#countRuns(a), this.#countRuns(b));
+    return runs >= Math.max(PATH_RUNS, PATH_SHARE * (a.length + b.length));
   }
 
   #toolsOf(group: readonly number[]): string[] {
@@ -388,6 +506,35 @@ class Labelling {
   /** Whether a mark or a number of the step tells which of two answers follows. */
   #areSeparated(a: readonly number[], b: readonly number[]): boolean {
     return isSeparated(this.#stage.columns, a, b) || isSplit(this.#stage.numbers, a, b);
+  }
+
+  /**
+   * Assigns answers that no template has to a class whose calls they make, where all their other calls are looks and
+   * nothing in the step tells when they are made.
+   */
+  #assignLooks(ofStep: Int16Array, labels: readonly number[]): LooksBeside[] {
+    const found = new Map<number, { steps: number[]; ofClass: number[]; tools: Set<string> }>();
+    for (let i = 0; i < ofStep.length; i++) {
+      if (ofStep[i]! >= 0) continue;
+      for (const c of labels.keys()) {
+        const beside = looksBeside(callsOf(this.#fill(c, i) ?? []), this.#stage.examples[i]!.content);
+        if (beside === null || this.#isFinal([c])) continue;
+        const ofLabel = found.get(labels[c]!) ?? { steps: [], ofClass: [], tools: new Set() };
+        found.set(labels[c]!, ofLabel);
+        ofLabel.steps.push(i);
+        ofLabel.ofClass.push(c);
+        for (const tool of beside) ofLabel.tools.add(tool);
+        break;
+      }
+    }
+    const looks: LooksBeside[] = [];
+    for (const [label, { steps, ofClass, tools }] of found) {
+      const others = [...ofStep.keys()].filter((i) => ofStep[i]! >= 0 && labels[ofStep[i]!] === label);
+      if (this.#countRuns(steps) < OTHER_RUNS || this.#areSeparated(others, steps)) continue;
+      for (const [at, i] of steps.entries()) ofStep[i] = ofClass[at]!;
+      looks.push([label, [...tools]]);
+    }
+    return looks;
   }
 
   #listWordings(ofStep: Int16Array, labels: readonly number[]): Wording[] {
@@ -426,6 +573,40 @@ class Labelling {
       if (same !== undefined) ofStep[i] = same;
     }
   }
+}
+
+/** Tools whose calls an answer has beside these; null when it lacks one of these, or has others that are no looks. */
+function looksBeside(calls: readonly string[], content: readonly StudentBlock[]): string[] | null {
+  const own = new Set(calls);
+  const beside: string[] = [];
+  for (const block of content) {
+    if (block.type === 'text' || own.delete(canonicalCall(block))) continue;
+    if (!LOOKS.test(block.name)) return null;
+    beside.push(block.name);
+  }
+  return own.size > 0 || calls.length === 0 ? null : beside;
+}
+
+/** The calls of an answer as runs are compared by them. */
+function callsOf(content: readonly StudentBlock[]): string[] {
+  return content.flatMap((block) => (block.type === 'tool_call' ? [canonicalCall(block)] : []));
+}
+
+/** The calls of an answer without options. */
+function nameWithoutOptions(content: readonly StudentBlock[]): string {
+  const calls = content.flatMap((block) => {
+    if (block.type !== 'tool_call') return [];
+    const { input } = block;
+    const kept = isObject(input)
+      ? Object.entries(input).filter(([key, value]) => !isOption(key, value))
+      : input;
+    return [`${JSON.stringify(block.name)}${canonicalText(kept)}`];
+  });
+  return calls.join('\n');
+}
+
+function isOption(key: string, value: unknown): boolean {
+  return OPTIONS.test(key) && (isNumber(value) || typeof value === 'boolean');
 }
 
 /** A call as runs are compared by it. */

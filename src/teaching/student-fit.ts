@@ -236,7 +236,7 @@ function fitGroup(
   const ids = findIdPlaces(steps);
   const { columns: marks, relations } = makeColumns(steps, agent, ids);
   const numbers = readNumberColumns(steps);
-  const { classes, labels, paths, ofStep, wordings } = classifyAnswers(
+  const { classes, labels, paths, ofStep, wordings, looks } = classifyAnswers(
     steps,
     supportMin,
     agent,
@@ -279,6 +279,7 @@ function fitGroup(
       ),
     })),
     wordings,
+    looks,
     dimensions,
     worth,
     splits: splits.filter(({ key }) => dimensions.includes(key)),

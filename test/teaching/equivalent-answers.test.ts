@@ -270,6 +270,140 @@ describe('two paths', () => {
   });
 });
 
+describe('another way that few runs go', () => {
+  const looked = { name: 'get_order', result: { found: true } };
+  /** All calls of an answer at once. */
+  type Calls = readonly { name: string; input: Record<string, unknown>; result: unknown }[];
+
+  function makeParallel(i: number, answers: readonly Calls[]): LearnedStep[] {
+    const messages = [user(`Look at ${orderOf(i)}.`)];
+    const steps = answers.map((calls): LearnedStep => {
+      const content = calls.flatMap(({ name, input }) => callAnswer(name, input).content);
+      const learned = {
+        run_id: `run-${i}`,
+        step: digest(messages, TOOLS),
+        answer: { ...callAnswer('', {}), content },
+      };
+      for (const { name, input, result } of calls)
+        messages.push(...called(name, input, JSON.stringify(result)));
+      return learned;
+    });
+    return [...steps, { run_id: `run-${i}`, step: digest(messages, TOOLS), answer: textAnswer('Looked.') }];
+  }
+
+  /** @returns whether each of these answers is equivalent to what the student proposes at first */
+  function judge(makeOne: (i: number) => LearnedStep[], others: readonly AnswerDigest['content'][]) {
+    const student = makeStudent(range(60).flatMap(makeOne));
+    const [first] = makeOne(99);
+    const proposal = student.propose(first!.step);
+    const agrees = others.map((other) => student.agrees(first!.step, proposal, other));
+    return { content: proposal.answer?.content, agrees };
+  }
+
+  const of = (i: number, name: string, more: Record<string, unknown> = {}) => {
+    const input = { id: orderOf(i), ...more };
+    return { ...looked, name, input };
+  };
+  const both = (...names: string[]): AnswerDigest['content'] =>
+    names.flatMap((name) => callAnswer(name, { id: orderOf(99) }).content);
+
+  it('is the same answer when it makes the same calls and only looks beside them', () => {
+    // Whom they look at follows from nothing.
+    const look = (i: number) => of(i, 'get_customer', { id: `C-${(i * 37) % 101}` });
+    const makeOne = (i: number): LearnedStep[] =>
+      makeParallel(i, [i % 12 === 5 ? [of(i, 'note'), look(i)] : [of(i, 'note')], [of(i, 'search')]]);
+    const { content, agrees } = judge(makeOne, [
+      both('note', 'get_customer'),
+      both('get_customer', 'note'),
+      both('note', 'refund'),
+      both('get_customer'),
+    ]);
+    expect(content).toMatchObject([{ name: 'note' }]);
+    expect(agrees).toEqual([true, true, false, false]);
+  });
+
+  it('is the same answer when calls at once stand in another order', () => {
+    const makeOne = (i: number): LearnedStep[] => {
+      const looks = [of(i, 'get_order'), of(i, 'get_customer')];
+      return makeParallel(i, [(i * 5) % 8 < 4 ? looks : looks.reverse(), [of(i, 'search')]]);
+    };
+    const { content, agrees } = judge(makeOne, [
+      both('get_order', 'get_customer'),
+      both('get_customer', 'get_order'),
+    ]);
+    // The same order in each round, so that its evidence is that of one kind of answer.
+    expect(content).toMatchObject([{ name: 'get_customer' }, { name: 'get_order' }]);
+    expect(agrees).toEqual([true, true]);
+  });
+
+  it('is the same answer when a look differs in how much it shows, and in nothing else', () => {
+    const limits = [{ limit: 20 }, { limit: 50 }, {}];
+    const makeOne = (i: number): LearnedStep[] =>
+      makeParallel(i, [[of(i, 'search', limits[(i * 7) % 3])], [of(i, 'note')]]);
+    const search = (input: Record<string, unknown>) =>
+      callAnswer('search', { id: orderOf(99), ...input }).content;
+    const { agrees } = judge(makeOne, [
+      search({ limit: 20 }),
+      search({ limit: 50 }),
+      search({}),
+      search({ limit: 20, id: orderOf(1) }),
+    ]);
+    expect(agrees).toEqual([true, true, true, false]);
+  });
+
+  it('is another answer when an amount differs, and when the tool does more than look', () => {
+    for (const [name, key] of [
+      ['search', 'amount'],
+      ['note', 'limit'],
+    ] as const) {
+      const makeOne = (i: number): LearnedStep[] =>
+        makeParallel(i, [[of(i, name, { [key]: [20, 50][(i * 5) % 8 < 4 ? 0 : 1] })], [of(i, 'get_order')]]);
+      const { agrees } = judge(
+        makeOne,
+        [20, 50].map((value) => callAnswer(name, { id: orderOf(99), [key]: value }).content),
+      );
+      expect(agrees.filter(Boolean).length).toBeLessThanOrEqual(1);
+    }
+  });
+
+  it('is another answer when the step tells it', () => {
+    const makeOne = (i: number): LearnedStep[] => {
+      const isTold = i % 6 === 3;
+      const steps = makeParallel(i, [
+        [of(i, 'get_order')],
+        isTold ? [of(i, 'note'), of(i, 'get_customer')] : [of(i, 'note')],
+        [of(i, 'search')],
+      ]);
+      // The result of the first look.
+      const messages = [
+        user(`Look at ${orderOf(i)}.`),
+        ...called('get_order', { id: orderOf(i) }, JSON.stringify({ flag: isTold ? 'vip' : 'plain' })),
+      ];
+      return [steps[0]!, { ...steps[1]!, step: digest(messages, TOOLS) }, ...steps.slice(2)];
+    };
+    const student = makeStudent(range(60).flatMap(makeOne));
+    const [, told] = makeOne(99);
+    const [, plain] = makeOne(100);
+    const own = (i: number, ...names: string[]) =>
+      names.flatMap((name) => callAnswer(name, { id: orderOf(i) }).content);
+    expect(student.propose(told!.step).answer?.content).toMatchObject([
+      { name: 'note' },
+      { name: 'get_customer' },
+    ]);
+    const proposal = student.propose(plain!.step);
+    expect(proposal.answer?.content).toMatchObject([{ name: 'note' }]);
+    expect(student.agrees(plain!.step, proposal, own(100, 'note', 'get_customer'))).toBe(false);
+  });
+
+  it('is another answer when it leaves out a call that changes something', () => {
+    const makeOne = (i: number): LearnedStep[] =>
+      makeParallel(i, [i % 12 === 5 ? [of(i, 'note'), of(i, 'refund')] : [of(i, 'note')], [of(i, 'search')]]);
+    const { content, agrees } = judge(makeOne, [both('note', 'refund')]);
+    expect(content).toMatchObject([{ name: 'note' }]);
+    expect(agrees).toEqual([false]);
+  });
+});
+
 it('a model says which arguments are free', () => {
   const agent = fitStudent(range(20).flatMap((i) => refundRun(i))).groups[0] as unknown as StudentAgent;
   expect(agent.free).toEqual([['refund', 'reason']]);

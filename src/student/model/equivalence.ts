@@ -42,6 +42,9 @@ export interface Wording {
   style: number[];
 }
 
+/** Tools whose calls golden runs make beside an answer of this label, or leave out: they only look. */
+export type LooksBeside = readonly [label: number, tools: readonly string[]];
+
 /** Arguments that nothing reads, by tool. */
 export type FreeArguments = readonly (readonly [tool: string, key: string])[];
 
@@ -201,13 +204,23 @@ export function haveOtherMeanings(a: TextFacts, b: TextFacts, style: ReadonlySet
   return hasOwn(a, b) && hasOwn(b, a);
 }
 
+/** Whether an answer has an equal call. */
+function isAmong(
+  call: Extract<StudentBlock, { type: 'tool_call' }>,
+  given: readonly StudentBlock[],
+): boolean {
+  return given.some((block) => answersAgree({ content: [block] }, { content: [call] }));
+}
+
 /** The golden wordings of one stage, ready for queries. */
 export class KnownWordings {
   readonly #free: FreeArguments;
   readonly #known = new Map<string, KnownWording>();
+  readonly #looks: ReadonlyMap<number, readonly string[]>;
 
-  constructor(wordings: readonly Wording[], free: FreeArguments) {
+  constructor(wordings: readonly Wording[], free: FreeArguments, looks: readonly LooksBeside[] = []) {
     this.#free = free;
+    this.#looks = new Map(looks);
     for (const { label, place, words, constants, grounded, style } of wordings) {
       const own = new Set(words);
       const others = new Set(
@@ -234,6 +247,11 @@ export class KnownWordings {
   ): boolean {
     const content = (blocks: readonly StudentBlock[]) => ({ content: blocks as StudentBlock[] });
     if (answersAgree(content(given), content(other))) return true;
+    const looks = this.#looks.get(label) ?? [];
+    const called = other.filter(
+      (block) => block.type === 'text' || !looks.includes(block.name) || isAmong(block, given),
+    );
+    if (called.length < other.length) return this.isSame(label, given, called, ground);
     const a = readWording(given, this.#free);
     const b = readWording(other, this.#free);
     if (a === null || b === null || a.fixed !== b.fixed || a.texts.length !== b.texts.length) return false;

@@ -4,7 +4,7 @@
  */
 
 import type { AnswerTemplate } from './answer-template.ts';
-import type { FreeArguments, Wording } from './equivalence.ts';
+import type { FreeArguments, LooksBeside, Wording } from './equivalence.ts';
 import type { NoveltyMemory } from './novelty.ts';
 import type { PromptTemplate } from './prompt-template.ts';
 
@@ -136,6 +136,8 @@ export interface StageMemory {
   }[];
   /** Golden wordings by label; absent in older models. */
   wordings?: Wording[];
+  /** Looks beside answers, by label; absent in older models. */
+  looks?: LooksBeside[];
   /** Keys of marks by dimension, and their worth, together 1. */
   dimensions: number[];
   worth: number[];
