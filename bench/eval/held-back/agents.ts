@@ -24,3 +24,9 @@ export const HELD_BACK_AGENTS: readonly HeldBackAgent[] = [
   dataCleaner,
   shellOperator,
 ];
+
+/**
+ * Agents whose steps were studied to improve the student: they are no judges any more, and run only when they are named.
+ * They keep their places above, so that the seeds of the others stay.
+ */
+export const STUDIED_AGENTS: readonly HeldBackAgent[] = [codeFixer, invoiceChecker, logTriage];

@@ -8,7 +8,7 @@ import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
 import { parseArgs } from 'node:util';
 import { saveResult, takeProvenance } from '../../results.ts';
-import { HELD_BACK_AGENTS } from './agents.ts';
+import { HELD_BACK_AGENTS, STUDIED_AGENTS } from './agents.ts';
 import type { HeldBackAgent, RunKind } from './held-back-agent.ts';
 import { describeHeldBack } from './held-back-report.ts';
 import type { ByAgent, HeldBackResult, HeldBackStage, Return, SilentChange } from './held-back-result.ts';
@@ -235,7 +235,7 @@ async function runHeldBackTrial(options: HeldBackOptions = {}): Promise<HeldBack
   const from = readAllCpu();
   const provider = await TrialProvider.start();
   const chosen: Required<HeldBackOptions> = {
-    agents: HELD_BACK_AGENTS,
+    agents: HELD_BACK_AGENTS.filter((agent) => !STUDIED_AGENTS.includes(agent)),
     seed: 1,
     golden: GOLDEN_STAGES,
     live: LIVE_RUNS,
@@ -270,7 +270,7 @@ export async function evaluateHeldBack({
 /**
  * @param args `--held-back` with `--seed N`, `--golden N,N` (golden runs of each agent before each round), `--live N`,
  *   `--restricted N`, `--changed N,N` (runs after the silent change before each round; `--changed=`: no change), `--agents NAME,NAME`, `--checkout DIR` (another version, on the same
- *   runs), `--no-save`. Neither fewer agents nor another version are stored
+ *   runs), `--no-save`. Neither chosen agents nor another version are stored
  * @throws Error for an unknown agent or flag
  */
 export function readHeldBackFlags(args: readonly string[]): HeldBackOptions & { is_saved: boolean } {
