@@ -2,7 +2,7 @@
  * A captured run as a conversation: the new part of each exchange in normal form, and how it follows earlier ones. Pure
  * except for its source; capture reader.
  *
- * Memory: one exchange at a time, and the fingerprints that `readRun` keeps.
+ * Memory: one exchange at a time, the fingerprints that `readRun` keeps, and a TurnTrail.
  */
 import { createHash } from 'node:crypto';
 import { describeEnd, type EndCause } from '../domain/end-cause.ts';
@@ -16,6 +16,7 @@ import { priceExchange } from './exchange-cost.ts';
 import type { ExchangeSource } from './exchange-source.ts';
 import { type RunStep, readRun } from './inspect.ts';
 import { type ToldDecision, tellDecision } from './told-decision.ts';
+import { type TrailedTurn, TurnTrail } from './turn-trail.ts';
 
 /** JSON of one turn. A larger turn appears without its content. */
 const CONVERSATION_TURN_CHARACTERS = 8 << 20;
@@ -23,22 +24,23 @@ const CONVERSATION_TURN_CHARACTERS = 8 << 20;
 /** One exchange of a conversation. */
 export interface ToldExchange
   extends Pick<
-    ExchangeRecord,
-    | 'kind'
-    | 'seq'
-    | 'method'
-    | 'path'
-    | 'status'
-    | 'provider'
-    | 'shape'
-    | 'model'
-    | 'started_at'
-    | 'first_byte_ms'
-    | 'aborted'
-    | 'truncated'
-    | 'undecodable'
-    | 'served_by'
-  > {
+      ExchangeRecord,
+      | 'kind'
+      | 'seq'
+      | 'method'
+      | 'path'
+      | 'status'
+      | 'provider'
+      | 'shape'
+      | 'model'
+      | 'started_at'
+      | 'first_byte_ms'
+      | 'aborted'
+      | 'truncated'
+      | 'undecodable'
+      | 'served_by'
+    >,
+    TrailedTurn {
   exchange_id: number;
   /** Who ended it, and why; null when it succeeded, or unknown. */
   end_cause: EndCause | null;
@@ -88,11 +90,12 @@ export function* tellConversation(
 ): Generator<ToldExchange> {
   let system = '';
   let tools = '';
+  const trail = new TurnTrail();
   for (const step of readRun(source, runId)) {
     const { record, turn } = step;
     const copy = turn === null ? undefined : source.copy(record.id);
     const normal = copy === undefined ? null : normalizeTurn(copy);
-    const told = describeExchange(step, prices);
+    const told = { ...describeExchange(step, prices), ...trail.add(step) };
     if (turn === null || normal === null) {
       yield told;
       continue;
@@ -157,6 +160,8 @@ function describeExchange({ record, link, conversation, follows }: RunStep, pric
     error: null,
     problem: '',
     is_cut: false,
+    results: [],
+    fired: [],
   };
 }
 

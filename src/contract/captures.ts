@@ -3,6 +3,7 @@ import { z } from 'zod';
 import { AGENT_NAME_CHARACTERS } from '../domain/agent-name.ts';
 import { CHILD_KINDS } from '../domain/child-kind.ts';
 import { END_CAUSES } from '../domain/end-cause.ts';
+import { MONITOR_NAMES } from '../domain/monitors/names.ts';
 import { COST_BASES } from '../domain/price.ts';
 import { FIGURE_DAYS_MAX, FIGURE_DIMENSIONS } from '../domain/traffic-figures.ts';
 import { CAPTURE_ACTIVITY, ID_CHARACTERS, MODEL_CHARACTERS, NAMED_CHILD_RUNS } from '../limits.ts';
@@ -265,6 +266,30 @@ const capturedTurn = z
     error: z.string().nullable().describe('What the provider said of the failure'),
     problem: z.string().describe('What could not be read; empty when everything could'),
     is_cut: z.boolean().describe('Too large to be shown: the raw bodies have it'),
+    results: z
+      .array(
+        z.object({
+          call_id: z.string().describe('Names the call in the content of that exchange'),
+          name: z.string().describe('The tool'),
+          exchange_id: z.int().describe('The exchange whose answer asked for it'),
+          duration_ms: z
+            .number()
+            .nullable()
+            .describe(
+              'From the end of that answer to this request: the tool, and what else the agent did meanwhile; null: not known',
+            ),
+          is_error: z.boolean().describe('The tool failed'),
+        }),
+      )
+      .describe('The tool calls whose results the request brings for the first time'),
+    fired: z
+      .array(
+        z.object({
+          monitor: z.enum(MONITOR_NAMES),
+          exchange_id: z.int().describe('The exchange whose answer it fired at'),
+        }),
+      )
+      .describe('Monitors that fired once this exchange was known'),
   })
   .meta({ id: 'CapturedTurn' });
 
@@ -274,6 +299,20 @@ const capturedConversation = z
     parent_is_captured: z
       .boolean()
       .describe('Something of the run that it is part of is there; false also where it is part of none'),
+    children: z
+      .array(
+        z.object({
+          run_id: z.string(),
+          kind: z.enum(CHILD_KINDS).nullable().describe('What the child run is'),
+          task: z.string().nullable().describe('Its first words; null: not read yet'),
+          started_at: z.string(),
+          duration_ms: z.number(),
+          turns: z.int().describe('Its turns'),
+          errors: z.int().describe('As in the run'),
+          cost_usd: z.number().nullable().describe('Dollars, as in the run; null: not known'),
+        }),
+      )
+      .describe('The child runs that are still there, in the order in which they began'),
     turns: z.array(capturedTurn).describe('In the order in which they ended'),
     next_cursor: nextCursor,
   })

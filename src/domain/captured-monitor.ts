@@ -34,9 +34,24 @@ export interface FiredNearEnd {
   exchange_id: number;
 }
 
+/** A step that the monitors have judged. */
+export interface JudgedStep {
+  /** The exchange whose answer it is. */
+  exchange_id: number;
+  /** null: an answer without a call. */
+  call_id: string | null;
+  /** The tool's name; `respond` for an answer without a call. */
+  action: string;
+  is_error: boolean;
+  /** A result came back. */
+  has_result: boolean;
+  fired: readonly MonitorName[];
+}
+
 /** A call that waits for its result. */
 interface WaitingStep {
-  call_id: string;
+  /** null: an answer without a call, which waits for none. */
+  call_id: string | null;
   exchange_id: number;
   step: Omit<MonitorStep, 'step_index'>;
 }
@@ -50,9 +65,15 @@ interface MonitoredConversation {
 export class CapturedMonitor {
   readonly #conversations = new Map<number, MonitoredConversation>();
   readonly #fired: { at: number; exchange_id: number; monitors: readonly MonitorName[] }[] = [];
+  readonly #onStep: (step: JudgedStep) => void;
   #steps = 0;
   /** Tool calls whose result says that they failed. */
   failed_calls = 0;
+
+  /** @param onStep gets each step as soon as it is judged */
+  constructor(onStep: (step: JudgedStep) => void = () => {}) {
+    this.#onStep = onStep;
+  }
 
   /** Steps so far. */
   get steps(): number {
@@ -105,7 +126,7 @@ export class CapturedMonitor {
     const thinking = joinTexts(content, 'thinking');
     const calls = content.filter((block) => block.type === 'tool_call');
     if (calls.length === 0 && text !== '')
-      this.#judge(conversation, { exchange_id, step: makeStep('respond', text, thinking) });
+      this.#judge(conversation, { call_id: null, exchange_id, step: makeStep('respond', text, thinking) });
     let thought = text || thinking;
     for (const { id, name, input } of calls) {
       const step = makeStep(name || 'tool', writeArguments(input), thought);
@@ -129,18 +150,21 @@ export class CapturedMonitor {
         asked.step.is_error = result.is_error;
         if (result.is_error) this.failed_calls += 1;
       }
-      this.#judge(conversation, asked);
+      this.#judge(conversation, asked, result !== undefined);
     }
   }
 
   #judge(
     conversation: MonitoredConversation,
-    { exchange_id, step }: Pick<WaitingStep, 'exchange_id' | 'step'>,
+    { call_id, exchange_id, step }: WaitingStep,
+    has_result = false,
   ): void {
     const at = this.#steps++;
     const digest = digestStep(maskStep({ ...step, step_index: at }));
     const { state, outcome } = advanceMonitors(conversation.monitors, digest, BUILT_IN_PROFILES.coding);
     conversation.monitors = state;
+    const { action, is_error } = step;
+    this.#onStep({ exchange_id, call_id, action, is_error, has_result, fired: outcome.fired });
     if (outcome.fired.length === 0) return;
     this.#fired.push({ at, exchange_id, monitors: outcome.fired });
     if (this.#fired.length > MAX_FIRED) this.#fired.shift();

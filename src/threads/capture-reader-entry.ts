@@ -16,7 +16,7 @@ import { tellLimits } from '../captures/limits-ahead.ts';
 import { RunTexts } from '../captures/run-texts.ts';
 import { readHitPage } from '../captures/text-hits.ts';
 import { tellDecision } from '../captures/told-decision.ts';
-import type { CaptureAnswer, CaptureQuestion } from '../domain/captured-run.ts';
+import type { CaptureAnswer, CapturedRunRow, CaptureQuestion } from '../domain/captured-run.ts';
 import type { SearchedExchanges } from '../domain/placed-text.ts';
 import type { Prices } from '../domain/price.ts';
 import { SHIPPED_PRICES } from '../domain/price-table.ts';
@@ -222,10 +222,11 @@ class CaptureLibrary {
 
   #tellRun({ run_id, limit, after }: Question<'run'>): CaptureAnswer {
     const runs = this.#list.listOf(run_id);
-    const row = runs.row(this.#files, run_id, startTime(CAPTURE_RUN_READING_MS), systemClock.wallMs());
+    const hasTime = startTime(CAPTURE_RUN_READING_MS);
+    const row = runs.row(this.#files, run_id, hasTime, systemClock.wallMs());
     const range = runs.rangeOf(run_id);
     if (row !== undefined && range === undefined)
-      return toJson({ run: row, parent_is_captured: false, turns: [], next_cursor: null });
+      return toJson({ run: row, parent_is_captured: false, children: [], turns: [], next_cursor: null });
     if (row === undefined || range === undefined) return MISSING;
     const rest = this.#resume(run_id, after, range.last_id) ?? this.#begin(run_id, range, after);
     const turns: string[] = [];
@@ -245,8 +246,21 @@ class CaptureLibrary {
       ? { run_id, after: last, epoch, last_id: range.last_id, rest: startWith(next.value, rest) }
       : null;
     const parent_is_captured = row.parent_run_id !== null && this.#list.has(row.parent_run_id);
-    const head = JSON.stringify({ run: row, parent_is_captured, next_cursor: hasMore ? String(last) : null });
+    const children = this.#tellChildren(row.child_runs, hasTime);
+    const next_cursor = hasMore ? String(last) : null;
+    const head = JSON.stringify({ run: row, parent_is_captured, children, next_cursor });
     return { type: 'json', json: Buffer.from(`${head.slice(0, -1)},"turns":[${turns.join(',')}]}`) };
+  }
+
+  /** The child runs that are still there. */
+  #tellChildren(names: CapturedRunRow['child_runs'], hasTime: HasTime) {
+    const now_ms = systemClock.wallMs();
+    return names.flatMap(({ run_id }) => {
+      const row = this.#list.listOf(run_id).row(this.#files, run_id, hasTime, now_ms);
+      if (row === undefined) return [];
+      const { kind, task, started_at, duration_ms, turns, errors, cost_usd } = row;
+      return [{ run_id, kind, task, started_at, duration_ms, turns, errors, cost_usd }];
+    });
   }
 
   #tellFigures(question: FigureQuestion): CaptureAnswer {

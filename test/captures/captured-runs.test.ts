@@ -206,6 +206,24 @@ describe('the list', () => {
   });
 });
 
+/** An agent that makes the same failing call again and again. */
+function makeLoop(turns: number): MadeSource {
+  const source = new MadeSource();
+  const messages: unknown[] = [{ role: 'user', content: 'Mend the parser.' }];
+  for (let at = 1; at <= turns; at++) {
+    const content = [{ type: 'tool_use', id: `call_${at}`, name: 'run_tests', input: { file: 'a.test.ts' } }];
+    source.add({
+      run_id: 'again',
+      seq: at,
+      request: { model: 'claude-x', messages: [...messages] },
+      response: { type: 'message', role: 'assistant', content, stop_reason: 'tool_use', usage: {} },
+    });
+    const failed = { type: 'tool_result', tool_use_id: `call_${at}`, content: '1 failed', is_error: true };
+    messages.push({ role: 'assistant', content }, { role: 'user', content: [failed] });
+  }
+  return source;
+}
+
 describe('a conversation', () => {
   it('tells what each turn adds, calls with their results, and what was tried again', () => {
     const source = makeSource();
@@ -240,6 +258,24 @@ describe('a conversation', () => {
       { call_id: 'toolu_2', is_error: true },
     ]);
     expect(told.at(-1)!.content).toEqual([{ type: 'text', text: 'Done: one line.' }]);
+  });
+
+  it('tells which calls a request settles, how long they took, and what fired', () => {
+    const source = new MadeSource();
+    addToolLoop(source, 'loop', true);
+    for (const record of source.records) record.duration_ms = 400;
+    const told = [...tellConversation(source, 'loop')];
+    expect(told.map(({ results }) => results)).toEqual([
+      [],
+      [{ call_id: 'toolu_1', name: 'read_file', exchange_id: 1, duration_ms: 600, is_error: false }],
+      [],
+      [{ call_id: 'toolu_2', name: 'read_file', exchange_id: 3, duration_ms: 600, is_error: true }],
+    ]);
+    expect(told.flatMap(({ fired }) => fired)).toEqual([]);
+    expect([...tellConversation(makeLoop(6), 'again')].flatMap(({ fired }) => fired)).toContainEqual({
+      monitor: 'infinite_loop',
+      exchange_id: 3,
+    });
   });
 
   it('names bytes by their SHA-256, in results of tools too, and leaves out a turn that is too large', () => {
