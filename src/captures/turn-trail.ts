@@ -12,7 +12,7 @@ import type { RunStep } from './inspect.ts';
 const MAX_ENDS = 1_024;
 
 /** A tool call and the time until its result came back. */
-export interface SettledCall {
+interface SettledCall {
   call_id: string;
   name: string;
   /** The exchange whose answer asked for it. */
@@ -23,7 +23,7 @@ export interface SettledCall {
 }
 
 /** A monitor that fired, and the exchange whose answer it fired at. */
-export interface FiredMonitor {
+interface FiredMonitor {
   monitor: MonitorName;
   exchange_id: number;
 }

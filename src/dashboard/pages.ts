@@ -2,6 +2,7 @@
 import type { ComponentType } from 'preact';
 import { AuditPage } from './pages/audit.tsx';
 import { BillingPage } from './pages/billing.tsx';
+import { ComparePage } from './pages/compare.tsx';
 import { ConversationsPage } from './pages/conversations.tsx';
 import { CostsPage } from './pages/costs.tsx';
 import { ExperimentsPage } from './pages/experiments.tsx';
@@ -29,6 +30,8 @@ export interface Page {
   /** Who sees it: an operator; anybody who belongs to an organization; anybody. */
   needs: 'operator' | 'organization' | 'nothing';
   Content: ComponentType;
+  /** Other pages lead there, and the menu does not. */
+  is_hidden?: true;
 }
 
 export const PAGES: readonly Page[] = [
@@ -48,6 +51,15 @@ export const PAGES: readonly Page[] = [
     icon: 'runs',
     needs: 'organization',
     Content: RunsPage,
+  },
+  {
+    name: 'compare',
+    title: 'Compare',
+    group: 'Watch',
+    icon: 'runs',
+    needs: 'operator',
+    Content: ComparePage,
+    is_hidden: true,
   },
   {
     name: 'costs',

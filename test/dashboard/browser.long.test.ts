@@ -19,6 +19,8 @@ const SCREENS = [
   `conversations/${RUN_ID}`,
   `conversations/${SESSION}`,
   `conversations?session=${SESSION}`,
+  `compare?a=${RUN_ID}`,
+  `compare?a=${RUN_ID}&b=${SESSION}`,
   'runs',
   `runs/${LOOPING}`,
   'patterns',

@@ -1,7 +1,10 @@
 /** The dashboard's rules that need no browser: what is kept of what was read, texts as texts, Markdown. */
 import { expect, it } from 'vitest';
+import { compareTurns } from '../../src/dashboard/core/comparison.ts';
 import { keepEqual } from '../../src/dashboard/core/keep-equal.ts';
 import { writeMarkdown } from '../../src/dashboard/core/markdown.ts';
+import { listProblems } from '../../src/dashboard/core/problems.ts';
+import { layOutWaterfall } from '../../src/dashboard/core/waterfall.ts';
 
 it('keeps the parts of what was read that say the same', () => {
   const before = { rows: [{ id: 'a', of: { n: 1 } }, { id: 'b' }], total: 2 };
@@ -59,4 +62,104 @@ it('writes a conversation as Markdown that no text in it breaks', () => {
   expect(text).toContain('**call** `run`\n\n````\n');
   expect(text.indexOf('**result** (failed)')).toBeLessThan(text.indexOf('done'));
   expect(text.match(/\*\*result\*\*/g)).toHaveLength(1);
+});
+
+const START_MS = Date.UTC(2026, 0, 2);
+
+/** A turn that began so many seconds after the start, and took one. */
+function makeTurn(exchange_id: number, start_s: number, more: object = {}) {
+  return {
+    exchange_id,
+    kind: 'turn',
+    started_at: new Date(START_MS + start_s * 1_000).toISOString(),
+    latency_ms: 1_000,
+    first_byte_ms: 400,
+    failed: false,
+    aborted: false,
+    served_by: 'upstream',
+    link: 'continues',
+    seq: null,
+    follows: null,
+    system: null,
+    tools: null,
+    messages_added: [],
+    content: [],
+    results: [],
+    fired: [],
+    error: null,
+    end_words: '',
+    ...more,
+  } as never;
+}
+
+const callsAgent = {
+  content: [{ type: 'tool_call', id: 'c1', name: 'Task', input: { prompt: 'Find the\n parser, please' } }],
+};
+const settled = { call_id: 'c1', name: 'Task', exchange_id: 1, duration_ms: 4_000, is_error: true };
+const child = {
+  run_id: 'run:agent',
+  kind: 'subagent',
+  task: 'Find the parser, please',
+  started_at: new Date(START_MS + 2_000).toISOString(),
+  duration_ms: 2_000,
+  turns: 3,
+  errors: 0,
+  cost_usd: null,
+} as never;
+
+it('lays a run out on a time axis, its sub-agent under the call, and a long pause shortened', () => {
+  const turns = [makeTurn(1, 0, callsAgent), makeTurn(2, 5, { results: [settled] }), makeTurn(3, 3_606)];
+  const { rows, scale, waiting_ms, tools_ms, own_ms } = layOutWaterfall(turns, [child]);
+  expect(rows.map(({ kind, label }) => [kind, label])).toEqual([
+    ['turn', 'calls Task'],
+    ['tools', 'Task'],
+    ['child', 'Task: Find the parser, please'],
+    ['turn', 'answers'],
+    ['turn', 'answers'],
+  ]);
+  expect({ waiting_ms, tools_ms, own_ms }).toEqual({ waiting_ms: 3_000, tools_ms: 4_000, own_ms: 3_600_000 });
+  expect(rows.map(({ idle_from_ms }) => idle_from_ms)).toEqual([null, null, null, null, START_MS + 6_000]);
+  expect(scale.cuts.map(({ ms }) => ms)).toEqual([3_600_000]);
+  const places = rows.map(({ from_ms }) => scale.at(from_ms));
+  expect(places[0]).toBe(0);
+  expect(places.toSorted((a, b) => a - b)).toEqual(places);
+  expect(scale.at(START_MS + 3_607_000)).toBe(1);
+  expect(1 - places[4]!).toBeGreaterThan(0.05);
+  for (const share of [0, 0.2, 0.5, 0.9, 1]) expect(scale.at(scale.timeAt(share))).toBeCloseTo(share, 9);
+});
+
+it('lists the turns with problems, each with its words', () => {
+  const turns = [
+    makeTurn(1, 0, callsAgent),
+    makeTurn(2, 5, { results: [settled], fired: [{ monitor: 'infinite_loop', exchange_id: 1 }] }),
+    makeTurn(3, 7, { failed: true, error: 'Overloaded' }),
+    makeTurn(4, 9, { seq: 7 }),
+  ];
+  expect(listProblems({ gaps: [[4, 6]] } as never, turns)).toEqual([
+    { exchange_id: 1, at: 0, words: 'Task failed; infinite loop' },
+    { exchange_id: 3, at: 2, words: 'Overloaded' },
+    { exchange_id: 4, at: 3, words: 'something is missing before it' },
+  ]);
+});
+
+it('finds where two runs first differ, ids of calls and failed attempts aside', () => {
+  const call = (id: string, name: string) => ({ content: [{ type: 'tool_call', id, name, input: {} }] });
+  const a = [makeTurn(1, 0, call('x', 'read')), makeTurn(2, 1, call('y', 'edit')), makeTurn(3, 2)];
+  const b = [
+    makeTurn(7, 0, { failed: true }),
+    makeTurn(8, 1, call('z', 'read')),
+    makeTurn(9, 2, call('w', 'search')),
+  ];
+  const { pairs, same, left_out } = compareTurns(a, b);
+  expect({ same, left_out }).toEqual({ same: 1, left_out: 1 });
+  expect(pairs.map(({ a, b }) => [a?.exchange_id ?? null, b?.exchange_id ?? null])).toEqual([
+    [1, 8],
+    [2, 9],
+    [3, null],
+  ]);
+  expect(pairs.map(({ asks_differ, answers_differ }) => [asks_differ, answers_differ])).toEqual([
+    [false, false],
+    [false, true],
+    [true, true],
+  ]);
 });

@@ -59,6 +59,12 @@ export function hrefOf(
   return writeAddress({ page, selection, query: { ...filters, ...(org === undefined ? {} : { org }) } });
 }
 
+/** Where the reader is now, with other filters. Does not follow the address. */
+export function hrefHere(filters: Record<string, string>): string {
+  const { page, selection, query } = address.peek();
+  return writeAddress({ page, selection, query: { ...query, ...filters } });
+}
+
 /** Goes to a page. */
 export function goTo(page: string, selection: string | null = null): void {
   location.hash = hrefOf(page, selection);

@@ -2,6 +2,7 @@
 import { call } from './api.ts';
 import type { CapturedRun, CapturedTurn } from './captured.ts';
 import { keepEqual } from './keep-equal.ts';
+import type { ChildRun } from './waterfall.ts';
 
 /** The most that the service gives in one page. */
 const PAGE_TURNS = 100;
@@ -11,6 +12,7 @@ const TURNS_AT_ONCE = 300;
 export interface ReadConversation {
   run: CapturedRun;
   parent_is_captured: boolean;
+  children: ChildRun[];
   turns: CapturedTurn[];
   /** More turns are stored than were read. */
   has_more: boolean;
@@ -34,7 +36,7 @@ export class ConversationReader {
   async read(signal: AbortSignal): Promise<ReadConversation> {
     for (;;) {
       const last = this.#turns.at(-1);
-      const { run, parent_is_captured, turns, next_cursor } = await call('GET /capture/runs/{id}', {
+      const { run, parent_is_captured, children, turns, next_cursor } = await call('GET /capture/runs/{id}', {
         params: { id: this.#run_id },
         query: { limit: PAGE_TURNS, ...(last === undefined ? {} : { cursor: String(last.exchange_id) }) },
         signal,
@@ -42,7 +44,7 @@ export class ConversationReader {
       if (turns.length > 0) this.#turns = [...this.#turns, ...turns];
       const has_more = next_cursor !== null;
       if (!has_more || this.#turns.length >= this.#wanted)
-        return keepEqual(null, { run, parent_is_captured, turns: this.#turns, has_more });
+        return keepEqual(null, { run, parent_is_captured, children, turns: this.#turns, has_more });
     }
   }
 }

@@ -1,21 +1,25 @@
 /** One conversation: what was said, called and answered, turn by turn, as it was captured. Browser. */
-import { useEffect, useMemo, useRef } from 'preact/hooks';
-import { filterOf, hrefOf } from '../core/address.ts';
+import { useMemo } from 'preact/hooks';
+import { hrefOf } from '../core/address.ts';
 import { call } from '../core/api.ts';
 import { type CapturedRun, type CapturedTurn, findCalls, findResults, tokensIn } from '../core/captured.ts';
 import { ConversationReader, type ReadConversation } from '../core/conversation-reader.ts';
 import { formatNumber, formatShort, formatSpan } from '../core/format.ts';
 import { writeMarkdown } from '../core/markdown.ts';
+import { findGaps } from '../core/problems.ts';
 import { useResource } from '../core/resource.ts';
 import { CopyButton, Id, Stat, Time } from '../ui/basics.tsx';
+import { type CacheLook, RunCache } from '../ui/cache-finding.tsx';
 import { saveFile } from '../ui/copy.ts';
 import { Cost, sayCost } from '../ui/cost.tsx';
 import { act } from '../ui/notice.tsx';
 import { RunBadges } from '../ui/run-badges.tsx';
+import { RunEnd } from '../ui/run-end.tsx';
 import { RunFamily } from '../ui/run-family.tsx';
+import { GoToTurn, RunKeys } from '../ui/run-keys.tsx';
 import { Loaded } from '../ui/states.tsx';
-import { TurnStrip } from '../ui/turn-strip.tsx';
 import { TurnView } from '../ui/turn-view.tsx';
+import { Waterfall } from '../ui/waterfall.tsx';
 
 export function ConversationPage({ run_id }: { run_id: string }) {
   const reader = useMemo(() => new ConversationReader(run_id), [run_id]);
@@ -48,8 +52,16 @@ export function ConversationPage({ run_id }: { run_id: string }) {
         {(read) => (
           <>
             <ConversationHead read={read} exportAll={exportAll} refresh={conversation.refresh} />
-            <TurnStrip turns={read.turns} />
-            <Transcript read={read} />
+            <RunCache run_id={run_id} turns={read.turns.length}>
+              {(looks, summary) => (
+                <>
+                  <Waterfall turns={read.turns} children={read.children} />
+                  {summary}
+                  <RunKeys read={read} more={more} />
+                  <Transcript read={read} looks={looks} />
+                </>
+              )}
+            </RunCache>
             <GoToTurn read={read} more={more} />
             {read.has_more ? (
               <button type="button" class="plain more" onClick={more}>
@@ -86,6 +98,9 @@ function ConversationHead({
         </div>
         <div class="actions">
           <MarkButtons run={run} refresh={refresh} />
+          <a class="button plain small" href={hrefOf('compare', null, { a: run.run_id })}>
+            Compare with…
+          </a>
           <CopyButton text={() => writeMarkdown(run, turns)} label="Copy as Markdown" />
           <button type="button" class="plain small" onClick={exportAll}>
             Export JSON
@@ -95,6 +110,7 @@ function ConversationHead({
       <p class="badges">
         <RunBadges run={run} />
       </p>
+      <RunEnd run={run} turns={turns} />
       <div class="stats slim">
         <Stat value={formatNumber(run.turns)} label="Turns" sub={sayOthers(run)} />
         <Stat value={formatSpan(run.duration_ms)} label="Took" sub={sayWaiting(turns)} />
@@ -156,25 +172,6 @@ function MarkButtons({ run: { run_id, mark }, refresh }: { run: CapturedRun; ref
   );
 }
 
-/** Shows the turn that the address names, as soon as it is there. */
-function GoToTurn({ read, more }: { read: ReadConversation; more: () => void }) {
-  const wanted = filterOf('turn');
-  const shown = useRef('');
-  const isThere = read.turns.some(({ exchange_id }) => String(exchange_id) === wanted);
-  useEffect(() => {
-    if (wanted === '' || shown.current === wanted) return;
-    if (!isThere) {
-      if (read.has_more) more();
-      return;
-    }
-    shown.current = wanted;
-    const place = document.getElementById(`turn-${wanted}`);
-    place?.scrollIntoView();
-    place?.classList.add('pointed-out');
-  }, [wanted, isThere, read]);
-  return null;
-}
-
 function sayOthers({ exchanges, turns }: CapturedRun): string | undefined {
   const others = exchanges - turns;
   return others > 0 ? `and ${formatNumber(others)} other requests` : undefined;
@@ -185,7 +182,13 @@ function sayWaiting(turns: readonly CapturedTurn[]): string | undefined {
   return turns.length > 0 ? `${formatSpan(waited)} waiting` : undefined;
 }
 
-function Transcript({ read: { run, turns } }: { read: ReadConversation }) {
+function Transcript({
+  read: { run, turns },
+  looks,
+}: {
+  read: ReadConversation;
+  looks: ReadonlyMap<number, CacheLook>;
+}) {
   const results = useMemo(() => findResults(turns), [turns]);
   const calls = useMemo(() => findCalls(turns), [turns]);
   const conversations = new Set(turns.map(({ conversation }) => conversation).filter((name) => name !== null))
@@ -195,7 +198,14 @@ function Transcript({ read: { run, turns } }: { read: ReadConversation }) {
       {turns.map((turn, at) => (
         <li key={turn.exchange_id} id={`turn-${turn.exchange_id}`} class="turn-place">
           <GapBefore run={run} turn={turn} before={turns[at - 1]} />
-          <TurnView turn={turn} at={at} results={results} calls={calls} has_several={conversations > 1} />
+          <TurnView
+            turn={turn}
+            at={at}
+            results={results}
+            calls={calls}
+            has_several={conversations > 1}
+            look={looks.get(turn.exchange_id)}
+          />
         </li>
       ))}
     </ol>
@@ -212,9 +222,7 @@ function GapBefore({
   turn: CapturedTurn;
   before: CapturedTurn | undefined;
 }) {
-  const from = before?.seq ?? -1;
-  const { seq } = turn;
-  const gaps = seq === null ? [] : run.gaps.filter(([first, last]) => first > from && last < seq);
+  const gaps = findGaps(run, turn, before);
   if (gaps.length === 0 && turn.link !== 'breaks') return null;
   const words =
     gaps.length > 0

@@ -5,6 +5,7 @@ import { writeValue } from '../core/markdown.ts';
 import { Badge } from './basics.tsx';
 import { CapturedImage } from './captured-image.tsx';
 import { LongText } from './long-text.tsx';
+import { DataText, ProseText } from './rendered-text.tsx';
 
 type Result = Extract<Block, { type: 'tool_result' }>;
 
@@ -34,7 +35,7 @@ export function Blocks({
 function BlockView({ block, context }: { block: Block; context: BlockContext }) {
   switch (block.type) {
     case 'text':
-      return <LongText text={block.text} />;
+      return <ProseText text={block.text} />;
     case 'refusal':
       return (
         <div class="refusal">
@@ -72,7 +73,7 @@ function Thinking({ text }: { text: string }) {
       <summary>
         Thinking <span class="faint">{formatNumber(text.length)} characters</span>
       </summary>
-      <LongText text={text} lines={30} />
+      <ProseText text={text} lines={30} />
     </details>
   );
 }
@@ -117,7 +118,7 @@ function CallInput({ input }: { input: unknown }) {
         <div key={name}>
           <dt>{name}</dt>
           <dd>
-            <LongText text={writeValue(value)} kind="code" />
+            <DataText text={writeValue(value)} />
           </dd>
         </div>
       ))}
@@ -138,7 +139,7 @@ function ResultView({ result, context }: { result: Result; context: BlockContext
       {result.content.length === 0 ? <p class="faint">empty</p> : null}
       {result.content.map((block, at) =>
         block.type === 'text' ? (
-          <LongText key={at} text={block.text} kind="code" />
+          <DataText key={at} text={block.text} />
         ) : (
           <BlockView key={at} block={block} context={context} />
         ),

@@ -1,5 +1,6 @@
-/** A text of any length: its beginning, and the rest on demand. Always text, never markup. Browser. */
-import { useState } from 'preact/hooks';
+/** A text of any length: its beginning, and the rest on demand. Always text, never markup of the text's. Browser. */
+import type { ComponentChildren } from 'preact';
+import { useMemo, useState } from 'preact/hooks';
 import { countOf } from '../core/format.ts';
 
 const SHOWN_LINES = 16;
@@ -11,19 +12,23 @@ export function LongText({
   text,
   kind = 'prose',
   lines = SHOWN_LINES,
+  draw,
 }: {
   text: string;
   /** `code`: in one width, as it is laid out. */
   kind?: 'prose' | 'code';
   lines?: number;
+  /** Lays out what is shown; left out: as it is. */
+  draw?: (text: string) => ComponentChildren;
 }) {
   const [isWhole, setWhole] = useState(false);
   const cut = cutLines(text, lines);
   const shown = isWhole ? text.slice(0, MOST_CHARACTERS) : cut;
+  const drawn = useMemo(() => draw?.(shown) ?? shown, [draw, shown]);
   return (
     <>
-      <div class={`text ${kind}`} dir="auto">
-        {shown}
+      <div class={`text ${draw === undefined ? kind : 'rendered'}`} dir="auto">
+        {drawn}
         {shown.length < text.length && !isWhole ? '…' : ''}
       </div>
       {cut.length < text.length ? (

@@ -179,7 +179,10 @@ function PageLinks({ current }: { current: Page }) {
     <nav aria-label="Pages">
       {GROUPS.map((group) => {
         const shown = PAGES.filter(
-          (page) => page.group === group && (page.needs !== 'operator' || isOperator.value),
+          (page) =>
+            page.group === group &&
+            page.is_hidden !== true &&
+            (page.needs !== 'operator' || isOperator.value),
         );
         if (shown.length === 0) return null;
         return (

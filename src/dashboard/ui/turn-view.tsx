@@ -1,9 +1,11 @@
 /** One turn of a conversation: what was asked, what was answered, and what is known of the exchange. Browser. */
+import { hrefHere } from '../core/address.ts';
 import { blocksOf, type CapturedTurn, type Message, tokensIn } from '../core/captured.ts';
 import { countOf, formatClock, formatNumber, formatShort, formatSpan } from '../core/format.ts';
 import { memo } from '../core/memo.ts';
 import { Badge } from './basics.tsx';
 import { type BlockContext, Blocks } from './blocks.tsx';
+import { CacheFinding, type CacheLook } from './cache-finding.tsx';
 import { TurnCost } from './cost.tsx';
 import { ExchangeDetails } from './exchange-details.tsx';
 import { LongText } from './long-text.tsx';
@@ -18,10 +20,14 @@ interface TurnProps {
   calls: ReadonlySet<string>;
   /** The run holds more than one conversation. */
   has_several: boolean;
+  /** How it used the provider's prompt cache; left out where it is not known. */
+  look?: CacheLook | undefined;
+  /** Where it stands in its run; left out: here. */
+  href?: string;
 }
 
 /** An earlier turn changes only where the result of one of its calls arrives, which the turn after it brings. */
-export const TurnView = memo(({ turn, at, results, calls, has_several }: TurnProps) => {
+export const TurnView = memo(({ turn, at, results, calls, has_several, look, href }: TurnProps) => {
   const context = { exchange_id: turn.exchange_id, results };
   const added = turn.messages_added
     .map((message) => withoutPlaced(message, calls))
@@ -30,7 +36,12 @@ export const TurnView = memo(({ turn, at, results, calls, has_several }: TurnPro
     <article
       class={`turn ${turn.failed ? 'turn-failed' : ''} ${turn.served_by === 'student' ? 'turn-student' : ''}`}
     >
-      <TurnHead turn={turn} at={at} has_several={has_several} />
+      <TurnHead
+        turn={turn}
+        at={at}
+        has_several={has_several}
+        href={href ?? hrefHere({ turn: String(turn.exchange_id) })}
+      />
       <div class="turn-body">
         <Setting turn={turn} context={context} />
         {added.map(({ role, content }, place) => (
@@ -53,6 +64,7 @@ export const TurnView = memo(({ turn, at, results, calls, has_several }: TurnPro
           </section>
         )}
         <Trouble turn={turn} />
+        {look === undefined ? null : <CacheFinding look={look} />}
         {turn.relegation === null || turn.served_by === 'student' ? null : (
           <StepWhy exchange_id={turn.exchange_id} relegation={turn.relegation} />
         )}
@@ -62,14 +74,26 @@ export const TurnView = memo(({ turn, at, results, calls, has_several }: TurnPro
   );
 });
 
-function TurnHead({ turn, at, has_several }: { turn: CapturedTurn; at: number; has_several: boolean }) {
+function TurnHead({
+  turn,
+  at,
+  has_several,
+  href,
+}: {
+  turn: CapturedTurn;
+  at: number;
+  has_several: boolean;
+  href: string;
+}) {
   const { usage } = turn;
   const cached = usage.cache_read_tokens ?? 0;
   return (
     <header class="turn-head">
       <h2>
-        <span class="offstage">Turn </span>
-        {at + 1}
+        <a href={href} title="Address of this turn">
+          <span class="offstage">Turn </span>
+          {at + 1}
+        </a>
       </h2>
       <span title={`began ${formatClock(turn.started_at)}`}>
         <b>{formatSpan(turn.latency_ms)}</b>

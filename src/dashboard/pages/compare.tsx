@@ -1,0 +1,309 @@
+/** Two runs side by side, by their addresses `#/compare?a=…&b=…`: figures of both, and turns from where they first differ. Browser. */
+import type { Signal } from '@preact/signals';
+import { useMemo, useState } from 'preact/hooks';
+import { filterOf, hrefOf, setFilters } from '../core/address.ts';
+import { call } from '../core/api.ts';
+import { type CapturedRun, type CapturedTurn, findCalls, findResults, tokensIn } from '../core/captured.ts';
+import { type ComparedTurns, compareTurns } from '../core/comparison.ts';
+import { ConversationReader, type ReadConversation } from '../core/conversation-reader.ts';
+import { countOf, formatNumber, formatShort, formatSpan } from '../core/format.ts';
+import { formatUsd } from '../core/money.ts';
+import { type Resource, useResource } from '../core/resource.ts';
+import { Badge, PageHead, Time } from '../ui/basics.tsx';
+import { Cost } from '../ui/cost.tsx';
+import { Empty, Failed, Loaded, Skeleton } from '../ui/states.tsx';
+import { TurnView } from '../ui/turn-view.tsx';
+
+const OFFERED_RUNS = 20;
+const SHOWN_PAIRS = 20;
+
+export function ComparePage() {
+  const a = filterOf('a');
+  const b = filterOf('b');
+  return (
+    <>
+      <PageHead
+        title="Compare two runs"
+        sub="What both cost and took, and their turns from where they first differ."
+      >
+        {a === '' || b === '' ? null : (
+          <button type="button" class="plain small" onClick={() => setFilters({ a: b, b: a })}>
+            Swap
+          </button>
+        )}
+      </PageHead>
+      {a === '' || b === '' ? (
+        <Choice side={a === '' ? 'a' : 'b'} other={a === '' ? b : a} />
+      ) : (
+        <BothRuns key={`${a} ${b}`} a={a} b={b} />
+      )}
+    </>
+  );
+}
+
+/** Runs to choose from: the newest, or those that a query finds. */
+function Choice({ side, other }: { side: 'a' | 'b'; other: string }) {
+  const [q, setQ] = useState('');
+  const found = useResource(`choice ${q}`, (signal) =>
+    call('GET /capture/runs', { query: { q, limit: OFFERED_RUNS }, signal }),
+  );
+  return (
+    <>
+      <form
+        class="form"
+        onSubmit={(event) => {
+          event.preventDefault();
+          setQ(String(new FormData(event.currentTarget as HTMLFormElement).get('q') ?? ''));
+        }}
+      >
+        <label class="field">
+          <span>{other === '' ? 'The first run' : `Compare ${other} with`}</span>
+          <input
+            name="q"
+            type="search"
+            placeholder="Its id, first words, or a query such as model:haiku since:7d"
+          />
+        </label>
+        <button type="submit" class="plain">
+          Find
+        </button>
+      </form>
+      <Loaded from={found} lines={6}>
+        {({ runs }) => {
+          const offered = runs.filter(({ is_captured, run_id }) => is_captured && run_id !== other);
+          return offered.length === 0 ? (
+            <Empty title="No other captured run matches." />
+          ) : (
+            <ul class="choices">
+              {offered.map((run) => (
+                <li key={run.run_id}>
+                  <button type="button" class="quiet" onClick={() => setFilters({ [side]: run.run_id })}>
+                    {run.task || run.run_id}
+                  </button>{' '}
+                  <span class="faint">
+                    {run.run_id} · {run.models.join(', ')} · {countOf(run.turns, 'turn')} ·{' '}
+                    <Time at={run.started_at} />
+                  </span>
+                </li>
+              ))}
+            </ul>
+          );
+        }}
+      </Loaded>
+    </>
+  );
+}
+
+function useConversation(run_id: string): Resource<ReadConversation> {
+  const reader = useMemo(() => new ConversationReader(run_id), [run_id]);
+  return useResource(`compared ${run_id}`, (signal) => reader.read(signal));
+}
+
+function BothRuns({ a, b }: { a: string; b: string }) {
+  const [first, second] = [useConversation(a), useConversation(b)];
+  const [left, right] = [first.data.value, second.data.value];
+  if (left === null || right === null)
+    return (
+      <>
+        <Missing side="a" run_id={a} from={first} />
+        <Missing side="b" run_id={b} from={second} />
+      </>
+    );
+  return (
+    <>
+      <Figures a={left.run} b={right.run} />
+      <Turns a={left} b={right} />
+    </>
+  );
+}
+
+function Missing({
+  side,
+  run_id,
+  from,
+}: {
+  side: 'a' | 'b';
+  run_id: string;
+  from: { error: Signal } & Resource<ReadConversation>;
+}) {
+  if (from.data.value !== null) return null;
+  const error = from.error.value;
+  if (error === null) return <Skeleton lines={6} />;
+  return (
+    <section>
+      <p>
+        <code>{run_id}</code>{' '}
+        <button type="button" class="plain small" onClick={() => setFilters({ [side]: '' })}>
+          Choose another run
+        </button>
+      </p>
+      <Failed error={error} again={() => from.refresh()} />
+    </section>
+  );
+}
+
+const FIGURES: readonly {
+  title: string;
+  show: (run: CapturedRun) => preact.ComponentChildren;
+  /** For the difference; null: not known. */
+  value?: (run: CapturedRun) => number | null;
+  say?: (difference: number) => string;
+}[] = [
+  { title: 'Status', show: ({ status, status_words }) => <span title={status_words}>{status}</span> },
+  { title: 'Models', show: ({ models }) => models.join(', ') || '–' },
+  { title: 'Began', show: ({ started_at }) => <Time at={started_at} /> },
+  { title: 'Turns', show: ({ turns }) => formatNumber(turns), value: ({ turns }) => turns },
+  {
+    title: 'Took',
+    show: ({ duration_ms }) => formatSpan(duration_ms),
+    value: ({ duration_ms }) => duration_ms,
+    say: formatSpan,
+  },
+  {
+    title: 'Tokens in',
+    show: (run) => formatShort(tokensIn(run)),
+    value: tokensIn,
+    say: formatShort,
+  },
+  {
+    title: 'From the cache',
+    show: ({ cache_read_tokens }) => formatShort(cache_read_tokens),
+    value: ({ cache_read_tokens }) => cache_read_tokens,
+    say: formatShort,
+  },
+  {
+    title: 'Tokens out',
+    show: ({ output_tokens }) => formatShort(output_tokens),
+    value: ({ output_tokens }) => output_tokens,
+    say: formatShort,
+  },
+  { title: 'Cost', show: (run) => <Cost of={run} />, value: ({ cost_usd }) => cost_usd, say: formatUsd },
+  { title: 'Errors', show: ({ errors }) => formatNumber(errors), value: ({ errors }) => errors },
+];
+
+function Figures({ a, b }: { a: CapturedRun; b: CapturedRun }) {
+  return (
+    <table class="kept compared-figures" aria-label="Both runs">
+      <thead>
+        <tr>
+          <th scope="col">
+            <span class="offstage">Figure</span>
+          </th>
+          {[a, b].map((run, at) => (
+            <th key={at} scope="col">
+              <a href={hrefOf('conversations', run.run_id)}>{run.run_id}</a>
+            </th>
+          ))}
+          <th scope="col">Difference</th>
+        </tr>
+      </thead>
+      <tbody>
+        {FIGURES.map(({ title, show, value, say }) => (
+          <tr key={title}>
+            <th scope="row">{title}</th>
+            <td>{show(a)}</td>
+            <td>{show(b)}</td>
+            <td class="number">
+              {sayDifference(value?.(a) ?? null, value?.(b) ?? null, say ?? formatNumber)}
+            </td>
+          </tr>
+        ))}
+      </tbody>
+    </table>
+  );
+}
+
+/** The second beside the first: `+3.2 s (40 % more)`. */
+function sayDifference(a: number | null, b: number | null, say: (size: number) => string): string {
+  if (a === null || b === null) return '';
+  if (a === b) return 'the same';
+  const words = `${b > a ? '+' : '−'}${say(Math.abs(b - a))}`;
+  if (a === 0) return words;
+  return `${words} (${Math.round((Math.abs(b - a) / a) * 100)} % ${b > a ? 'more' : 'less'})`;
+}
+
+function Turns({ a, b }: { a: ReadConversation; b: ReadConversation }) {
+  const { pairs, same, left_out } = useMemo(() => compareTurns(a.turns, b.turns), [a, b]);
+  const [shown, setShown] = useState(SHOWN_PAIRS);
+  const left = useMemo(() => contextOf(a), [a]);
+  const right = useMemo(() => contextOf(b), [b]);
+  const different = pairs.slice(same);
+  return (
+    <section class="compared-turns">
+      <h2>{same === pairs.length ? 'The turns are the same' : `They differ from turn ${same + 1} on`}</h2>
+      <p class="faint">
+        {same === 0
+          ? 'No turn before it is the same.'
+          : `${countOf(same, 'turn')} at the beginning ${same === 1 ? 'is' : 'are'} the same, ids of calls aside.`}
+        {left_out === 0
+          ? ''
+          : ` ${countOf(left_out, 'other request or failed attempt', 'other requests and failed attempts')} left out.`}
+        {a.has_more || b.has_more ? ' Only the first turns of a long run are compared.' : ''}
+      </p>
+      <ol aria-label="Turns that differ">
+        {different.slice(0, shown).map((pair, at) => (
+          <li key={same + at} class="compared-pair">
+            <h3>
+              Turn {same + at + 1} <Differences pair={pair} />
+            </h3>
+            <div class="sides">
+              <Side turn={pair.a} at={same + at} context={left} label="First run" />
+              <Side turn={pair.b} at={same + at} context={right} label="Second run" />
+            </div>
+          </li>
+        ))}
+      </ol>
+      {different.length > shown ? (
+        <button type="button" class="plain more" onClick={() => setShown(shown + SHOWN_PAIRS)}>
+          Show more turns ({shown} of {different.length})
+        </button>
+      ) : null}
+    </section>
+  );
+}
+
+function Differences({ pair: { a, b, asks_differ, answers_differ } }: { pair: ComparedTurns }) {
+  if (a === null || b === null) return <Badge tone="warn">only in one</Badge>;
+  return (
+    <>
+      {asks_differ ? <Badge tone="warn">other request</Badge> : null}{' '}
+      {answers_differ ? <Badge tone="warn">other answer</Badge> : null}
+      {asks_differ || answers_differ ? null : <Badge>the same</Badge>}
+    </>
+  );
+}
+
+type SideContext = ReturnType<typeof contextOf>;
+
+function contextOf({ run: { run_id }, turns }: ReadConversation) {
+  return { run_id, results: findResults(turns), calls: findCalls(turns) };
+}
+
+function Side({
+  turn,
+  at,
+  context,
+  label,
+}: {
+  turn: CapturedTurn | null;
+  at: number;
+  context: SideContext;
+  label: string;
+}) {
+  return (
+    <section aria-label={`${label}, turn ${at + 1}`}>
+      {turn === null ? (
+        <p class="faint">This run has ended.</p>
+      ) : (
+        <TurnView
+          turn={turn}
+          at={at}
+          results={context.results}
+          calls={context.calls}
+          has_several={false}
+          href={hrefOf('conversations', context.run_id, { turn: String(turn.exchange_id) })}
+        />
+      )}
+    </section>
+  );
+}
