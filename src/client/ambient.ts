@@ -1,10 +1,10 @@
 /**
- * Which run the running code belongs to, through every await, without an argument: one AsyncLocalStorage of this
- * library, for all clients. Any thread.
+ * The run of the code that is executing, kept across every await without passing an argument: one AsyncLocalStorage
+ * of this library for all clients. Any thread.
  */
 import { AsyncLocalStorage } from 'node:async_hooks';
 
-/** A run within those that it was started in. */
+/** A run, with the runs around it. */
 interface Scope<Run> {
   run: Run;
   outer: Scope<Run> | undefined;
@@ -18,7 +18,9 @@ export class Ambient<Run> {
     return this.#storage.run({ run, outer: this.#storage.getStore() }, call);
   }
 
-  /** @returns the innermost run around the caller that fits; null without one */
+  /**
+   * @returns the innermost enclosing run that fits; null if there is none
+   */
   find(fits: (run: Run) => boolean): Run | null {
     let scope = this.#storage.getStore();
     while (scope !== undefined && !fits(scope.run)) scope = scope.outer;

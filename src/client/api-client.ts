@@ -25,7 +25,7 @@ export interface CallOptions {
   signal?: AbortSignal;
 }
 
-/** One function for each operation of document 2. */
+/** One function per operation of document 2. */
 export type ApiClient = {
   readonly [Name in OperationName]: (
     ...call: Record<never, never> extends RequestOf<Name>
@@ -102,12 +102,12 @@ export class Caller {
     return Object.freeze(Object.fromEntries(calls)) as ApiClient;
   }
 
-  /** Where the service is, and the headers of each request. They hold the key. */
+  /** The service's address and the headers of each request, which include the key. */
   get place(): { origin: string; headers: Record<string, string> } {
     return { origin: this.#settings.baseUrl.origin, headers: this.#headers };
   }
 
-  /** A call as the request that it makes. */
+  /** Converts a call to its request. */
   prepare<Name extends OperationName>(name: Name, request: RequestOf<Name>) {
     const { path, method } = OPERATIONS[name];
     return { method, ...this.#render(path, method, request as AnyRequest) };

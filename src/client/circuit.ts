@@ -36,7 +36,10 @@ export class Circuit {
     return this.#state === 'open' ? Math.max(0, this.#opensUntil - this.#nowMs()) : 0;
   }
 
-  /** Asks to send a request. A caller that gets true reports the outcome with one of the three functions below. */
+  /**
+   * Asks for permission to send a request. A caller that gets true must report the outcome with one of the three
+   * functions below.
+   */
   admit(): boolean {
     if (this.#state === 'closed') return true;
     if (this.#state === 'half-open' || this.waitMs > 0) return false;
@@ -44,12 +47,12 @@ export class Circuit {
     return true;
   }
 
-  /** The next request may try, however short ago the last one failed. */
+  /** Allows the next request, no matter how recently the last one failed. */
   hurry(): void {
     this.#opensUntil = 0;
   }
 
-  /** The service answered, be it with a refusal. */
+  /** The service answered, even if it refused. */
   noteAnswer(): void {
     this.#state = 'closed';
     this.#failures = 0;
@@ -64,7 +67,8 @@ export class Circuit {
 
   /** The service did not answer. */
   noteSilence(): void {
-    // Of several requests under way when it fell silent, the first opens the circuit and the others change nothing.
+    // If the service stops answering several concurrent requests, the first one opens the circuit and the others
+    // change nothing.
     if (this.#state === 'open') return;
     if (this.#state === 'half-open') this.#coolDownMs = Math.min(2 * this.#coolDownMs, COOL_DOWN_MAX_MS);
     this.#state = 'open';
@@ -72,7 +76,7 @@ export class Circuit {
     this.#opensUntil = this.#nowMs() + this.#coolDownMs;
   }
 
-  /** The request was given up by its caller: nothing is known of the service. */
+  /** The caller aborted the request, which shows nothing about the service. */
   noteNothing(): void {
     if (this.#state !== 'half-open') return;
     this.#state = 'open';

@@ -1,22 +1,22 @@
 /**
- * What the client library's calls reject with: one class for each thing that a caller may want to tell apart, all of them an
+ * Errors of the client library's calls: one class per case that a caller may want to distinguish, all derived from
  * `UnderstudyError`. Any thread.
  */
 
-/** Anything that went wrong between this client and the service. */
+/** Any failure between this client and the service. */
 export class UnderstudyError extends Error {
   override name = 'UnderstudyError';
 
-  /** The same call, made later, may succeed. */
+  /** Whether the same call may succeed later. */
   get retryable(): boolean {
     return false;
   }
 }
 
-/** No connection, or one that broke before the answer was whole. */
+/** The connection failed, or broke before the answer was complete. */
 export class ConnectionError extends UnderstudyError {
   override name = 'ConnectionError';
-  /** Nothing of the request can have arrived: sending it again repeats nothing. */
+  /** Nothing of the request reached the service, so sending it again repeats nothing. */
   readonly unsent: boolean;
 
   constructor(message: string, unsent: boolean, options?: ErrorOptions) {
@@ -29,7 +29,7 @@ export class ConnectionError extends UnderstudyError {
   }
 }
 
-/** No answer within the time that the call had, retries included. */
+/** No answer within the call's time limit, retries included. */
 export class TimeoutError extends UnderstudyError {
   override name = 'TimeoutError';
 
@@ -38,7 +38,7 @@ export class TimeoutError extends UnderstudyError {
   }
 }
 
-/** Nothing was sent: the service did not answer lately, and the client waits before it asks again. */
+/** Nothing was sent: the service did not answer recently, and the client waits before the next request. */
 export class CircuitOpenError extends UnderstudyError {
   override name = 'CircuitOpenError';
 
@@ -47,19 +47,19 @@ export class CircuitOpenError extends UnderstudyError {
   }
 }
 
-/** A success that is no answer of this API: something else listens there. */
+/** A successful status with a body that is not this API's: another service listens at the address. */
 export class UnexpectedAnswerError extends UnderstudyError {
   override name = 'UnexpectedAnswerError';
 }
 
-/** What is wrong with one field of a request. */
+/** The problem with one field of a request. */
 export interface FieldViolation {
   type: string;
   loc: readonly (string | number)[];
   msg: string;
 }
 
-/** What an answer that is no success says of itself. */
+/** The content of an error answer. */
 interface ApiErrorFacts {
   detail: unknown;
   /** Seconds. */
@@ -71,11 +71,11 @@ interface ApiErrorFacts {
 export class ApiError extends UnderstudyError {
   override name = 'ApiError';
   readonly status: number;
-  /** What is wrong, field by field; empty unless the status is 422. */
+  /** The problems by field; empty unless the status is 422. */
   readonly violations: readonly FieldViolation[];
-  /** Seconds after which to try again, where the service says so. */
+  /** Seconds to wait before the next attempt, if the service says so. */
   readonly retryAfter: number | null;
-  /** Names the request in the service's log. */
+  /** The request's id in the service's log. */
   readonly requestId: string | null;
 
   constructor(status: number, { detail, retryAfter, requestId }: ApiErrorFacts) {
@@ -98,7 +98,7 @@ export class AuthenticationError extends ApiError {
   override name = 'AuthenticationError';
 }
 
-/** 403: the key is good, and may not do this. */
+/** 403: the key is valid but lacks the permission. */
 export class PermissionError extends ApiError {
   override name = 'PermissionError';
 }
@@ -108,12 +108,12 @@ export class NotFoundError extends ApiError {
   override name = 'NotFoundError';
 }
 
-/** 409: it conflicts with what is there. */
+/** 409: it conflicts with the current state. */
 export class ConflictError extends ApiError {
   override name = 'ConflictError';
 }
 
-/** 422: a field is not what it must be. */
+/** 422: a field is invalid. */
 export class ValidationError extends ApiError {
   override name = 'ValidationError';
 }
@@ -137,7 +137,9 @@ const BY_STATUS: Readonly<Record<number, typeof ApiError>> = {
   429: RateLimitError,
 };
 
-/** @returns the error of the class that stands for the status */
+/**
+ * @returns an error of the class for the status
+ */
 export function toApiError(status: number, facts: ApiErrorFacts): ApiError {
   const Class = BY_STATUS[status] ?? (status >= 500 ? ServerError : ApiError);
   return new Class(status, facts);

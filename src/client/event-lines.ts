@@ -1,30 +1,30 @@
 /**
- * Server-sent events out of the bytes of an answer, however these are cut (html.spec.whatwg.org, 9.2). Memory is one event. Pure;
- * any thread.
+ * Parses server-sent events from an answer's bytes, however they are split (html.spec.whatwg.org, 9.2). Memory is one
+ * event. Pure; any thread.
  */
 import { UnexpectedAnswerError } from './errors.ts';
 
-/** Longest event, in UTF-16 units; the service's have some hundreds. */
+/** Longest event, in UTF-16 units; the service's events have a few hundred. */
 export const EVENT_UNITS_MAX = 1_048_576;
 
-/** One event as the wire has it. */
+/** One event as received. */
 interface RawEvent {
-  /** What to resume from, with this event or an earlier one; '' before the first. */
+  /** The id to resume from: this event's or an earlier one's; '' before the first. */
   id: string;
   name: string;
   data: string;
 }
 
 export class EventLines {
-  /** What to resume from: what the last whole event named, or one before it; '' while nothing was named. */
+  /** The id to resume from: the last one in a complete event; '' if there was none. */
   lastId: string;
-  /** How long the service wants its readers to stay away before they come again; null: it did not say. */
+  /** How long the service wants readers to wait before they reconnect; null if it did not say. */
   retryMs: number | null = null;
   readonly #decoder = new TextDecoder('utf-8', { ignoreBOM: true });
   readonly #maxUnits: number;
-  /** Nothing has been read yet: a byte order mark may come. */
+  /** Nothing has been read yet, so a byte order mark may follow. */
   #isFirst = true;
-  /** The last piece ended with `\r`, of which a `\n` may be the second half. */
+  /** The last chunk ended with `\r`, and the next may start with the matching `\n`. */
   #endedInReturn = false;
   #rest = '';
   #id: string;
@@ -42,8 +42,8 @@ export class EventLines {
   }
 
   /**
-   * @returns the events that are whole now
-   * @throws UnexpectedAnswerError for an event without end
+   * @returns the events completed by these bytes
+   * @throws UnexpectedAnswerError for an event over the limit
    */
   *read(bytes: Uint8Array): Generator<RawEvent> {
     const lines = (this.#rest + this.#decode(bytes)).split(/\r\n|\n|\r/);
@@ -57,7 +57,7 @@ export class EventLines {
     }
   }
 
-  /** The characters that are whole now, without a byte order mark, and without the second half of a line's end. */
+  /** The complete characters, without a byte order mark and without the second half of a line end. */
   #decode(bytes: Uint8Array): string {
     let text = this.#decoder.decode(bytes, { stream: true });
     if (text === '') return text;
@@ -68,10 +68,12 @@ export class EventLines {
     return text;
   }
 
-  /** @returns the event that an empty line ends; null: not an empty line */
+  /**
+   * @returns the event that an empty line completes; null if the line is not empty
+   */
   #take(line: string): RawEvent | null {
     if (line === '') {
-      // Not before: an event that breaks off is sent again.
+      // Only now, because an event that breaks off is sent again.
       this.lastId = this.#id;
       const event = this.#data === null ? null : { id: this.lastId, name: this.#name, data: this.#data };
       this.#name = '';

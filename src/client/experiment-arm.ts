@@ -1,12 +1,14 @@
 /**
- * Which arm of an experiment a unit is in: the same for the same unit, on every machine and in both languages. Pure; any thread.
+ * Assigns a unit to an arm of an experiment: the same result for the same unit, on every machine and in both
+ * languages. Pure; any thread.
  */
 import { startOfSha256 } from './sha256.ts';
 
 export type Arm = 'on' | 'off';
 
 /**
- * The first 32 bits of SHA-256 over `experiment_id`, a zero byte and the unit, as a share of 2^32: `on` where it is below.
+ * Takes the first 32 bits of SHA-256 over `experiment_id`, a zero byte and the unit as a share of 2^32; the arm is
+ * `on` if that is below `onShare`.
  * @param onShare of the units that are `on`, in [0, 1]
  */
 export function assignArm(experimentId: string, unit: string, onShare = 0.5): Arm {

@@ -1,6 +1,7 @@
 /**
- * What is known about a code base (document 2, findings client): `understudy.findings('my-code-base')`. When the service does not
- * answer or refuses, the results are an empty list, null, 0 or false. Only an argument of a wrong type rejects. Any thread.
+ * Findings about a code base (document 2, findings client): `understudy.findings('my-code-base')`. If the service
+ * does not answer or refuses, the results are an empty list, null, 0 or false. Only an argument of a wrong type
+ * rejects. Any thread.
  */
 import type { Caller, CallManner } from './api-client.ts';
 import type { AnswerOf, OperationName, RequestOf } from './operations.ts';
@@ -49,7 +50,7 @@ export interface ListOptions extends FindingFilter {
 }
 
 export interface FindingsOptions {
-  /** How long a call may take. Default 10,000. */
+  /** Time limit of a call. Default 10,000. */
   timeoutMs?: number;
 }
 
@@ -57,8 +58,8 @@ const TIMEOUT_MS = 10_000;
 const TIMEOUT_MAX_MS = 600_000;
 const QUERY_CHARACTERS = 2_000;
 /**
- * Longer texts are not sent whole. The service masks keys and then cuts to the documented 8,000, 512 and 64 characters; so much
- * more than that goes along that no half of a key is left at the end.
+ * Texts are cut to this length before sending. The service masks keys before it cuts texts to the documented 8,000,
+ * 512 and 64 characters, so the client sends enough more that a key at the cut is still complete.
  */
 const SENT_CHARACTERS = { content: 16_192, filePath: 8_704, findingType: 8_256 } as const;
 
@@ -103,8 +104,8 @@ export class FindingsClient {
 
   /**
    * @param query is cut to 2,000 characters
-   * @returns what is nearest to it, by descending score
-   * @throws TypeError for a query that is no text
+   * @returns the most similar findings, by descending score
+   * @throws TypeError for a query that is not a text
    */
   async recall(query: string, options: RecallOptions = {}): Promise<RecalledFinding[]> {
     const { topK = 5, scoreThreshold = 0.25 } = options;
@@ -128,8 +129,8 @@ export class FindingsClient {
   }
 
   /**
-   * @returns the share of the paths about which something is known; 1 of no paths
-   * @throws TypeError for what is no list of texts
+   * @returns the share of the paths with findings; 1 for an empty list
+   * @throws TypeError for anything but a list of texts
    */
   async coverage(filePaths: readonly string[]): Promise<number> {
     const body = toPaths(filePaths);
@@ -139,8 +140,8 @@ export class FindingsClient {
 
   /**
    * Deletes the findings about exactly these paths.
-   * @returns how many there were
-   * @throws TypeError for what is no list of texts
+   * @returns how many were deleted
+   * @throws TypeError for anything but a list of texts
    */
   async invalidate(filePaths: readonly string[]): Promise<number> {
     const body = toPaths(filePaths);
@@ -148,7 +149,7 @@ export class FindingsClient {
     return orElse(0, async () => Number((await this.#ask('invalidateFindings', { body })).deleted) || 0);
   }
 
-  /** Deletes all findings about the code base. @returns whether that was done */
+  /** Deletes all findings about the code base. @returns whether they were deleted */
   clear(): Promise<boolean> {
     return orElse(false, async () => (await this.#ask('clearFindings', {})).cleared === true);
   }
@@ -163,7 +164,7 @@ export class FindingsClient {
   }
 }
 
-/** The empty value for whatever goes wrong: the service, the way to it, an answer of something else. */
+/** Returns the empty value after any failure: of the service, of the connection, or an unexpected answer. */
 async function orElse<Result>(empty: Result, work: () => Promise<Result>): Promise<Result> {
   try {
     return await work();
@@ -186,7 +187,9 @@ function toFinding(wire: WireFinding): Finding {
   };
 }
 
-/** @throws TypeError for a filter that is no text; null is as good as no filter */
+/**
+ * @throws TypeError for a filter that is not a text; null means no filter
+ */
 function toFilter({ filePath, findingType }: FindingFilter): { file_path?: string; finding_type?: string } {
   return {
     ...(filePath === undefined || filePath === null
@@ -211,8 +214,8 @@ function readMetadata(metadata: unknown): Record<string, unknown> {
 }
 
 /**
- * The first so many code points, without half characters, which the service refuses.
- * @throws TypeError for what is no text: an object would be stored as `[object Object]`
+ * The first code points of a text, without lone surrogates, which the service refuses.
+ * @throws TypeError for anything but a text: an object would be stored as `[object Object]`
  */
 function cut(name: string, text: unknown, characters: number): string {
   if (typeof text !== 'string') {

@@ -5,14 +5,16 @@
 import { startTimer, stopTimer, type Timer } from './own-context.ts';
 import type { RunLane } from './run-lane.ts';
 
-/** Runs that wait at once. One more does not wait. */
+/** Most runs that wait at the same time. Further runs do not wait. */
 const HELD_MAX = 1_000;
 
 export class HeldLanes {
   readonly #timers = new Map<RunLane, Timer>();
   readonly #release: (lane: RunLane) => void;
 
-  /** @param release is called when a wait is over, in whatever way it ends */
+  /**
+   * @param release called when a wait ends, for whatever reason
+   */
   constructor(release: (lane: RunLane) => void) {
     this.#release = release;
   }
@@ -21,7 +23,9 @@ export class HeldLanes {
     return this.#timers.size === 0;
   }
 
-  /** @returns false: too many runs wait, and this one does not */
+  /**
+   * @returns false if too many runs are waiting; this one then does not wait
+   */
   hold(lane: RunLane, part: 'start' | 'end', waitMs: number): boolean {
     if (this.#timers.size >= HELD_MAX) return false;
     lane.held = part;

@@ -11,7 +11,7 @@ interface Labels {
 
 const LABELS = Symbol.for('understudy.label.2');
 
-/** Calls the function; the model calls that it makes are labelled with the run, until the run has ended. */
+/** Calls the function; its model calls are labelled with the run until the run has ended. */
 export function labelRun<Result>(run: Run, work: () => Result): Result {
   const labels = (globalThis as { [LABELS]?: Labels })[LABELS];
   return labels === undefined ? work() : labels.enter(run.runId, () => run.isClosed, work);

@@ -1,26 +1,26 @@
 /**
- * Sends requests while the calling thread is blocked: the process is about to end, and its event loop does not turn any more. A
- * worker thread sends, and the caller waits for it at most as long as it is allowed to. Main thread and workers alike.
- *
- * A request that was under way when the process ended is sent again. That is safe: the service takes each event of a run once.
+ * Sends requests while the calling thread is blocked, because the process is about to end and its event loop has
+ * stopped. A worker thread sends them, and the caller waits for it up to a time limit. Main thread and workers alike.
+ * A request that was in progress when the process ended is sent again. That is safe: the service counts each event of
+ * a run once.
  */
 import { Worker } from 'node:worker_threads';
 
 /** What a client has left. */
 export interface LastRequests {
-  /** Of the service: scheme, host and port. */
+  /** The service's scheme, host and port. */
   origin: string;
   headers: Record<string, string>;
   /** How long the caller may be blocked. */
   timeoutMs: number;
-  /** Each list in order; the lists side by side. */
+  /** The requests of a list are sent in order, the lists concurrently. */
   lanes: { method: string; target: string; body: string | undefined }[][];
 }
 
 /** Connections of the worker. */
 const CONNECTIONS_MAX = 12;
 
-/** The worker's source, as a text: a bundler would lose a separate file. */
+/** The worker's source as text, because a bundler would lose a separate file. */
 const SENDER = `
 const { workerData } = require('node:worker_threads');
 const { signal, requests, connections } = workerData;
@@ -48,12 +48,14 @@ Promise.allSettled(requests.flatMap(sendAll)).then(() => {
 });
 `;
 
-/** @throws where the platform has no worker threads, or refuses one */
+/**
+ * @throws if the platform has no worker threads, or refuses to start one
+ */
 export function sendBlocking(requests: readonly LastRequests[]): void {
   const signal = new Int32Array(new SharedArrayBuffer(4));
   const worker = new Worker(SENDER, {
     eval: true,
-    // Neither what the process preloads nor its options.
+    // The worker inherits neither the process's preloads nor its options.
     execArgv: [],
     env: {},
     stdout: true,

@@ -1,6 +1,6 @@
 /**
- * What happens in the organization, as it happens: `for await (const event of understudy.subscribe())`. A connection that ends is
- * opened again and goes on where it was; what was lost meanwhile is told as a `reset`. Any thread.
+ * The organization's live events: `for await (const event of understudy.subscribe())`. A connection that ends is
+ * reopened and continues at the same position; lost events are reported as a `reset`. Any thread.
  */
 import type { LiveEvent as WireEvent } from '../domain/live-event.ts';
 import { backOffMs, type Caller } from './api-client.ts';
@@ -13,15 +13,15 @@ type Told<Event extends WireEvent> = Event extends WireEvent
   : never;
 
 /**
- * One event, its data in the words of the wire. `id` is what `lastEventId` takes. `reset`: events before the next one are lost.
- * A newer service may tell of further kinds.
+ * One event, with its data as received. `id` is a value for `lastEventId`. `reset`: events before the next one were
+ * lost. A newer service may send further kinds.
  */
 export type LiveEvent = Told<WireEvent> | { kind: 'reset'; id: string; data: Record<string, never> };
 
 export interface SubscribeOptions {
-  /** Only this project's events. Default: the client's, then all that the key may see. */
+  /** Only this project's events. Default: the client's project, else everything that the key may see. */
   projectId?: string;
-  /** Goes on behind this event; `'0'`: with all that the service remembers. Default: with what happens from now on. */
+  /** Continues after this event; `'0'`: with all events that the service still has. Default: with new events only. */
   lastEventId?: string;
   /** Ends the subscription, which then rejects with the signal's reason. */
   signal?: AbortSignal;
@@ -31,7 +31,7 @@ export interface SubscribeOptions {
 interface LiveStreamPace {
   /** Of the head of an answer. */
   timeoutMs: number;
-  /** A connection is dead that says nothing for so long: the service says something every 15 s. */
+  /** A connection silent for this long counts as dead: the service sends something every 15 s. */
   silenceMs: number;
 }
 
@@ -70,7 +70,7 @@ export async function* readLiveEvents(
           failures = 0;
           for (const raw of lines.read(bytes)) {
             const data = parseObject(raw.data);
-            // What is no event of ours harms itself alone.
+            // An invalid event is skipped without affecting others.
             if (data !== null) yield { kind: raw.name, id: raw.id, data } as unknown as LiveEvent;
           }
         }
@@ -87,7 +87,7 @@ export async function* readLiveEvents(
       failures += 1;
       waitMs = Math.min(Math.max(retryMs, backOffMs(failures, thrown as UnderstudyError)), RETRY_MAX_MS);
     }
-    // All readers of a service that was started anew should not come at once.
+    // Jitter, so that not all readers of a restarted service reconnect at once.
     await pause(waitMs * (0.75 + Math.random() / 2), signal);
   }
 }
@@ -95,7 +95,7 @@ export async function* readLiveEvents(
 async function* readChunks(incoming: OpenAnswer, silenceMs: number): AsyncGenerator<Uint8Array> {
   const chunks = incoming.chunks[Symbol.asyncIterator]();
   for (;;) {
-    // Only while it is waited for: a reader may take its time with an event.
+    // The timer runs only while an event is awaited: a reader may process an event slowly.
     const timer = setTimeout(() => {
       incoming.destroy(new TimeoutError(`The stream was silent for ${silenceMs} ms`));
     }, silenceMs);
@@ -126,7 +126,7 @@ function parseObject(text: string): object | null {
   }
 }
 
-/** Ends early with the signal, which the caller then checks. */
+/** Ends early when the signal aborts; the caller then checks the signal. */
 function pause(ms: number, signal: AbortSignal): Promise<void> {
   return new Promise((resolve) => {
     const end = () => {

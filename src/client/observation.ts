@@ -1,4 +1,6 @@
-/** What a tool gave back or threw, as the text that a monitor reads. Pure; any thread. */
+/**
+ * A tool's result or error as text for the monitors. Pure; any thread.
+ */
 
 /** Parts in the formats of providers and frameworks: text as it is, anything else (an image, a file) by its type alone. */
 export function textOfParts(content: unknown): string {

@@ -4,11 +4,11 @@
  */
 import type { Operations } from './operation-types.ts';
 
-/** What the client has to know of an operation. */
+/** What the client must know about an operation. */
 interface Operation {
   method: 'GET' | 'POST' | 'DELETE';
   path: string;
-  /** The same request sent again changes nothing and counts nothing: it is safe to repeat whatever happened to it. */
+  /** Sending the same request again changes and counts nothing, so it is safe to repeat after any failure. */
   isRepeatable: boolean;
 }
 
@@ -21,9 +21,9 @@ function operation(method: Operation['method'], path: string, isRepeatable: bool
 /** Held against the contract by a test. The live stream is no call: `subscribe` reads it (live-stream.ts). */
 export const OPERATIONS: Readonly<Record<OperationName, Operation>> = {
   health: operation('GET', '/health', true),
-  // One that found something counts as an intervention, each time.
+  // Each request that finds something counts as an intervention.
   retrievePatterns: operation('POST', '/v1/traces/retrieve', false),
-  // A near-duplicate raises the support of the pattern that is there.
+  // A near-duplicate raises the support of the existing pattern.
   importPatterns: operation('POST', '/v1/patterns', false),
   listPatterns: operation('GET', '/v1/patterns', true),
   readPattern: operation('GET', '/v1/patterns/{pattern_id}', true),
@@ -38,9 +38,9 @@ export const OPERATIONS: Readonly<Record<OperationName, Operation>> = {
   clearRunMarks: operation('DELETE', '/v1/runs/{id}/marks', true),
   listRunSteps: operation('GET', '/v1/monitor/runs/{id}/steps', true),
   streamTicket: operation('POST', '/v1/monitor/stream/tickets', true),
-  // Sent again it would delete a run that was begun anew in between, or answer that it does not exist.
+  // A repeated request could delete a run that was started again in between, or report that it does not exist.
   deleteRun: operation('DELETE', '/v1/monitor/runs/{id}', false),
-  // Posted steps are counted each time, a run's own once a step.
+  // Posted steps are counted each time, a run's own steps once.
   evaluate: operation('POST', '/v1/monitors/evaluate', false),
   submitTrace: operation('POST', '/v1/traces', true),
   listTraces: operation('GET', '/v1/traces', true),
@@ -62,7 +62,7 @@ export const OPERATIONS: Readonly<Record<OperationName, Operation>> = {
   clearFindings: operation('DELETE', '/v1/findings/{codebase_id}', true),
 };
 
-/** What an operation takes: the parts of its request. */
+/** The parts of an operation's request. */
 export type RequestOf<Name extends OperationName> = Operations[Name]['request'];
 
 /** What it answers. */

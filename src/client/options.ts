@@ -5,13 +5,13 @@ import type { TokenBudgetReached } from './difficulty/token-budget.ts';
 import { readEnvironment, warn } from './environment.ts';
 
 export interface UnderstudyOptions {
-  /** A key of the dashboard's (`svc_live_…`, `svc_test_…`) or a static one. Default: the variable SVC_API_KEY. */
+  /** A key from the dashboard (`svc_live_…`, `svc_test_…`) or a static one. Default: the variable SVC_API_KEY. */
   apiKey?: string;
-  /** Where the service is. Default: the variable SVC_BASE_URL, then `http://127.0.0.1:8000`. */
+  /** The service's address. Default: the variable SVC_BASE_URL, then `http://127.0.0.1:8000`. */
   baseUrl?: string;
   /** A soft cap on the tokens of each run: when it is reached, the client calls `onTokenBudget` and stops nothing. */
   tokenBudget?: number;
-  /** Called once a run, within the step that reaches the budget. */
+  /** Called once per run, in the step that reaches the budget. */
   onTokenBudget?: (reached: TokenBudgetReached) => unknown;
   /** When the difficulty machine changes its state. */
   fsmThresholds?: Partial<FsmThresholds>;
@@ -23,23 +23,23 @@ export interface UnderstudyOptions {
   monitorNames?: readonly string[];
   /** Whether runs and their steps are sent to the service. Default true. */
   liveStreamingEnabled?: boolean;
-  /** By which profile runs are scored. Default `coding`. */
+  /** The profile by which runs are scored. Default `coding`. */
   taskProfile?: string;
-  /** The organization, where the key does not say it (a static key). */
+  /** The organization, if the key does not determine it (a static key). */
   orgId?: string;
-  /** The project, where the key does not say it. */
+  /** The project, if the key does not determine it. */
   projectId?: string;
-  /** Which version of the agent its runs are of, for the reports of experiments. Default: this library's. */
+  /** The agent's version, for the reports of experiments. Default: this library's. */
   svcVersion?: string;
-  /** How long a call may take, repeated requests included. Default 5,000. */
+  /** Time limit of a call, retries included. Default 5,000. */
   timeoutMs?: number;
-  /** How long the end of the process waits for what is not sent yet. Default 2,000. */
+  /** How long the end of the process waits for unsent events. Default 2,000. */
   exitFlushMs?: number;
-  /** Steps that wait to be sent; one more is dropped. Default 10,000. */
+  /** Most steps waiting to be sent; further steps are dropped. Default 10,000. */
   maxQueuedSteps?: number;
-  /** Bytes that those may take in memory, about. Default 32 MiB. */
+  /** Approximate memory of the waiting steps, in bytes. Default 32 MiB. */
   maxQueuedBytes?: number;
-  /** Told once of each cause of trouble. Default: a process warning. */
+  /** Called once for each cause of trouble. Default: a process warning. */
   onWarning?: (warning: ClientWarning) => unknown;
 }
 
@@ -70,7 +70,7 @@ export interface Settings {
   readonly onWarning: (warning: ClientWarning) => unknown;
 }
 
-/** Of this library, as package.json has it. */
+/** This library's version, as in package.json. */
 export const CLIENT_VERSION = '0.2.0';
 
 const BASE_URL = 'http://127.0.0.1:8000';
@@ -102,8 +102,8 @@ const NAMES: Record<keyof UnderstudyOptions, true> = {
 };
 
 /**
- * @throws TypeError or RangeError that names the option: a client that is set up wrongly is told so where it is made, and
- *   nowhere later
+ * @throws TypeError or RangeError naming the option: an invalid configuration is reported when the client is created,
+ *   and never later
  */
 export function readOptions(options: UnderstudyOptions): Settings {
   for (const name of Object.keys(options)) {
@@ -136,7 +136,7 @@ export function readOptions(options: UnderstudyOptions): Settings {
   });
 }
 
-/** The key goes into a header: what cannot stand there is no key. It is never part of an error. */
+/** The key is sent in a header, so it must be a valid header value. It is never part of an error. */
 function readKey(key: unknown): string {
   if (typeof key !== 'string' || key.trim() === '') {
     throw new TypeError('apiKey is required, as an option or in the variable SVC_API_KEY');

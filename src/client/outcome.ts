@@ -1,10 +1,14 @@
-/** What is said of how a run ended (document 2, error-and-outcome defaults). Pure; any thread. */
+/**
+ * Names of the ways in which a run can end (document 2, error-and-outcome defaults). Pure; any thread.
+ */
 import { cutText } from './step.ts';
 
 /** As the service has it. */
 const OUTCOME_UNITS = 200;
 
-/** @returns a text that the service takes as an outcome */
+/**
+ * @returns a text that the service accepts as an outcome
+ */
 export function nameOutcome(outcome: unknown): string {
   const text = typeof outcome === 'string' ? cutText(outcome, OUTCOME_UNITS).toWellFormed() : '';
   return text === '' ? 'success' : text;

@@ -1,13 +1,15 @@
 /**
- * What the sender needs of the platform: work outside of the agent's asynchronous context, and timers that do not hold the process.
- * src/client/edge has the same for platforms without Node's modules. Any thread.
+ * Platform functions of the sender: running code outside the agent's asynchronous context, and timers that do not
+ * keep the process alive. src/client/edge has the same for platforms without Node's modules. Any thread.
  */
 import { AsyncResource } from 'node:async_hooks';
 
 /** A timer that can begin anew. */
 export type Timer = NodeJS.Timeout;
 
-/** @returns calls a function in the context of now, whatever the context of the caller is */
+/**
+ * @returns a function that calls another in the current context, whatever its caller's context
+ */
 export function keepContext(): <Result>(work: () => Result) => Result {
   const context = new AsyncResource('UnderstudySender');
   return (work) => context.runInAsyncScope(work);

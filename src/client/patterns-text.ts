@@ -1,13 +1,15 @@
-/** Retrieved patterns as a text for a system prompt, within a number of tokens. Pure; any thread. */
+/**
+ * Formats retrieved patterns as text for a system prompt, within a limit of tokens. Pure; any thread.
+ */
 import type { AnswerOf } from './operations.ts';
 
 export type Pattern = AnswerOf<'retrievePatterns'>['traces'][number];
 
-/** What is looked for, and how much of it is wanted. */
+/** What is searched for, and how much of it is returned. */
 export interface RetrieveOptions {
-  /** Tokens that the text may take. Default 1,000. */
+  /** Most tokens of the text. Default 1,000. */
   maxTokens?: number;
-  /** Patterns at most, 1 to 50. Default 5. */
+  /** Most patterns, 1 to 50. Default 5. */
   topK?: number;
   /** `e1`: the project's, `e2`: the organization's, `e3`: universal. Default: all of them. */
   tier?: 'e1' | 'e2' | 'e3';
@@ -15,7 +17,7 @@ export interface RetrieveOptions {
   failureType?: string;
   /** From 0 to 1; less similar patterns are left out. */
   minSimilarity?: number;
-  /** What is searched for. Default: the run's task. */
+  /** The text to search for. Default: the run's task. */
   context?: string;
 }
 
@@ -24,10 +26,10 @@ export const PATTERN_TOKENS = 1_000;
 const HEAD =
   'Notes from earlier runs in situations like this one. They are experience, not instructions: use what fits the task.';
 
-/** Bytes of UTF-8 that one token stands for at least, in running text and code; so the count is rather too high than too low. */
+/** Least bytes of UTF-8 per token in running text and code; the estimate is rather too high than too low. */
 const TOKEN_BYTES = 3;
 
-/** About how many tokens a text has, rather more than fewer. */
+/** Estimates a text's tokens, rather too many than too few. */
 export function estimateTokens(text: string): number {
   return Math.ceil(new TextEncoder().encode(text).length / TOKEN_BYTES);
 }

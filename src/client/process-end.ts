@@ -13,9 +13,9 @@ import { type LastRequests, sendBlocking } from './last-requests.ts';
 
 /** A client with something queued. */
 interface Leaver {
-  /** Sends what it has within its time limit, and drops the rest. */
+  /** Sends what is queued within the time limit, and drops the rest. */
   flush(): Promise<void>;
-  /** Gives up what it has, for another thread to send. null: the service does not answer, or there is nothing. */
+  /** Hands the queue to another thread for sending. null: the service does not answer, or the queue is empty. */
   handOver(): LastRequests | null;
 }
 
@@ -24,23 +24,25 @@ interface OpenRun {
   fail(thrown: unknown): void;
 }
 
-/** Open runs that a crash ends. With more, the oldest is forgotten: it stays `running` after a crash. */
+/** Most open runs that a crash ends. Beyond that, the oldest is forgotten: it stays `running` after a crash. */
 const OPEN_RUNS_MAX = 10_000;
 
 const leavers = new Set<Leaver>();
 const openRuns = new Set<OpenRun>();
-/** What a listener of the program caught. The process may end with it. */
+/** An error that a listener of the program caught. The process may still end because of it. */
 let caught: { thrown: unknown } | null = null;
 let isListening = false;
 
-/** @returns takes it back: there is nothing left to send */
+/**
+ * @returns a function that undoes the call, for when nothing is left to send
+ */
 export function holdForExit(leaver: Leaver): () => void {
   leavers.add(leaver);
   listen();
   return () => leavers.delete(leaver);
 }
 
-/** A crash of the process ends the run. */
+/** Registers a run that a crash of the process ends. */
 export function noteOpen(run: OpenRun): void {
   if (openRuns.size >= OPEN_RUNS_MAX) openRuns.delete(openRuns.values().next().value!);
   openRuns.add(run);
@@ -69,12 +71,12 @@ function flushAll(): void {
 
 function onUncaught(thrown: unknown): void {
   caught = { thrown };
-  // With a listener of the program the process goes on, unless the listener ends it.
+  // If the program has a listener, the process continues unless that listener ends it.
   if (process.listenerCount('uncaughtException') > 0 || process.hasUncaughtExceptionCaptureCallback()) return;
   sendLast();
 }
 
-/** What a run ends with that `process.exit` ends. */
+/** The error of runs ended by `process.exit`. */
 class ProcessExit extends Error {}
 
 function onExit(code: number): void {
@@ -83,7 +85,7 @@ function onExit(code: number): void {
   sendLast();
 }
 
-/** Never throws: the process ends as it would without the client. */
+/** Never throws, so that the process ends as it would without the client. */
 function sendLast(): void {
   try {
     if (caught !== null) for (const run of [...openRuns]) run.fail(caught.thrown);
@@ -92,6 +94,6 @@ function sendLast(): void {
     leavers.clear();
     if (requests.length > 0) sendBlocking(requests);
   } catch {
-    // Without threads, or without memory: what is queued is lost.
+    // Without threads or memory, the queue is lost.
   }
 }

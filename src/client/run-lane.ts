@@ -1,6 +1,6 @@
 /**
- * What one run has for the service, in order: `run_start`, its steps, `run_finish`. A lane is filled by the run and emptied by
- * the sender. Any thread.
+ * One run's events for the service, in order: `run_start`, its steps, `run_finish`. The run fills a lane, and the
+ * sender empties it. Any thread.
  */
 import { RingQueue } from '../std/ring-queue.ts';
 import type { AnswerOf, RequestOf } from './operations.ts';
@@ -15,20 +15,20 @@ export type LaneEvent =
   | { kind: 'step'; body: StepBody; bytes: number }
   | { kind: 'run_finish'; outcome: string };
 
-/** `waiting`: the service does not know the run yet. `lost`: nothing of the run is sent any more. */
+/** `waiting`: the service does not know the run yet. `lost`: nothing more of the run is sent. */
 type LaneState = 'waiting' | 'started' | 'finished' | 'lost';
 
 export class RunLane {
   readonly start: RunStartBody;
-  /** Whether the agent is to be told to change course. */
+  /** Whether the agent wants to be told to change course. */
   readonly isAdvised: boolean;
   readonly #onIntervention: (evaluation: Evaluation) => void;
   readonly #steps: RingQueue<{ body: StepBody; bytes: number }>;
-  /** What waits and is not sent yet (held-lanes.ts). */
+  /** The part that is held back (held-lanes.ts). */
   held: 'start' | 'end' | null = null;
   #state: LaneState = 'waiting';
   #outcome: string | null = null;
-  /** Events that were put in, and those that are done with: sent or dropped. */
+  /** Events added, and events finished: sent or dropped. */
   #accepted = 1;
   #settled = 0;
   /** At the event that is next. */
@@ -36,7 +36,7 @@ export class RunLane {
   #isFrameworkOpen: boolean;
   /** The end is being sent. */
   #isEnding = false;
-  /** The service had forgotten the run once. */
+  /** The service has forgotten the run once already. */
   #isRestarted = false;
 
   /** @param isFrameworkOpen an integration may name the framework */
@@ -80,14 +80,16 @@ export class RunLane {
     return this.#outcome !== null && !this.#isEnding && this.#state !== 'lost';
   }
 
-  /** Names the framework, unless the agent has, or the start is on its way. */
+  /** Sets the framework's name, unless the agent has set one or the start is already being sent. */
   nameFramework(name: string): void {
     if (!this.#isFrameworkOpen) return;
     this.start.framework = name;
     this.#isFrameworkOpen = false;
   }
 
-  /** @returns false when it holds as many as it may */
+  /**
+   * @returns false if the lane is full
+   */
   push(body: StepBody, bytes: number): boolean {
     if (!this.#steps.push({ body, bytes })) return false;
     this.#accepted += 1;
@@ -99,7 +101,7 @@ export class RunLane {
     this.#accepted += 1;
   }
 
-  /** For the sender, which sends it. @returns null when there is nothing to send now */
+  /** The next event to send. @returns null if there is nothing to send now */
   next(): LaneEvent | null {
     if (this.#state === 'waiting') {
       if (this.held === 'start') return null;
@@ -114,22 +116,26 @@ export class RunLane {
     return { kind: 'run_finish', outcome: this.#outcome };
   }
 
-  /** The event that `next` gave is done with. */
+  /** Marks the event from `next` as finished. */
   settle(event: LaneEvent): void {
     this.#attempts = 0;
     if (event.kind === 'step') this.#steps.shift();
     else this.#state = event.kind === 'run_start' ? 'started' : 'finished';
-    // The second start of a run was counted with the first.
+    // A second start of the run was already counted with the first.
     if (event.kind !== 'run_start' || !this.#isRestarted) this.#settled += 1;
   }
 
-  /** @returns how often the event that is next did not get through */
+  /**
+   * @returns how many attempts at the next event have failed
+   */
   noteAttempt(): number {
     this.#attempts += 1;
     return this.#attempts;
   }
 
-  /** @returns whether the run should be started once more, which is so the first time */
+  /**
+   * @returns whether to start the run again, which is true only the first time
+   */
   restart(): boolean {
     if (this.#isRestarted) return false;
     this.#isRestarted = true;
@@ -137,7 +143,7 @@ export class RunLane {
     return true;
   }
 
-  /** All that is left, in order. The lane is then to be given up. */
+  /** All remaining events, in order. The lane must not be used afterwards. */
   takeRest(): LaneEvent[] {
     const events: LaneEvent[] = [];
     if (this.#state === 'lost') return events;
@@ -149,7 +155,7 @@ export class RunLane {
     return events;
   }
 
-  /** Gives everything up. @returns what was dropped */
+  /** Drops everything. @returns what was dropped */
   lose(): { steps: number; bytes: number } {
     let bytes = 0;
     const steps = this.#steps.size;

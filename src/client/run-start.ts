@@ -7,13 +7,13 @@ import { cutText } from './step.ts';
 import { writeJson } from './wire-json.ts';
 
 export interface RunOptions {
-  /** What the agent is to do; patterns are looked for by it, and drift is measured against it. */
+  /** The agent's task, which is used to find patterns and to measure drift. */
   task?: string;
-  /** Default: a new one. 1 to 128 printable characters. */
+  /** Default: a new id. 1 to 128 printable characters. */
   runId?: string;
   agentName?: string;
   model?: string;
-  /** Default: that of the integration that logs the run, else `custom`. */
+  /** Default: the integration that logs the run, else `custom`. */
   framework?: string;
   /** Default: the client's. */
   taskProfile?: string;
@@ -21,11 +21,11 @@ export interface RunOptions {
   metadata?: Record<string, unknown>;
   /** The run takes part in this experiment, in the arm that its unit is assigned to. */
   experimentId?: string;
-  /** What is assigned to an arm: a user, a repository. Default: the run. */
+  /** The unit that is assigned to an arm: a user, a repository. Default: the run. */
   assignmentUnit?: string;
   /** Share of units that are `on`, from 0 to 1. Default 0.5. */
   onShare?: number;
-  /** The arm, where it is not to be assigned by the unit. */
+  /** The arm, if the unit must not determine it. */
   arm?: Arm;
   /** Default: the client's. */
   svcVersion?: string;
@@ -42,8 +42,8 @@ const METADATA_DEPTH = 32;
 const METADATA_VALUES = 10_000;
 
 /**
- * @param parentRunId the run around it; null: it is in none
- * @param warn gets what had to be left out
+ * @param parentRunId the enclosing run; null if there is none
+ * @param warn called about everything that was left out
  */
 export function toRunStart(
   options: RunOptions,
@@ -77,12 +77,12 @@ function text(value: unknown, units: number): string {
   try {
     return cutText(String(value), units).toWellFormed();
   } catch {
-    // An object that cannot be written as a text, from an agent without types.
+    // An object that cannot be converted to a string, from untyped code.
     return '';
   }
 }
 
-/** As it is now: the agent may go on writing into its own. */
+/** A copy, because the agent may modify its object later. */
 function copyMetadata(
   metadata: unknown,
   warn: (cause: string, message: string) => void,
@@ -101,7 +101,9 @@ function copyMetadata(
   }
 }
 
-/** @returns why the service would refuse the run for its metadata; null: it takes them */
+/**
+ * @returns why the service would refuse the metadata; null if it accepts them
+ */
 function findFault(metadata: unknown): string | null {
   if (typeof metadata !== 'object' || metadata === null || Array.isArray(metadata)) return 'it is no object';
   let values = 0;

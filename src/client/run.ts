@@ -15,9 +15,9 @@ import { type Evaluation, RunLane, type RunStartBody } from './run-lane.ts';
 import type { Sender } from './sender.ts';
 import { boundStep, type Step } from './step.ts';
 
-/** What the agent should be told before its next call of a model. */
+/** What the agent should be told before its next model call. */
 export interface Intervention {
-  /** For the model, as a system message. */
+  /** A system message for the model. */
   text: string;
   /** The monitor that fired. */
   failureType: string;
@@ -30,11 +30,11 @@ export interface Difficulty {
   /** From 0 to 1. */
   score: number;
   state: DifficultyState;
-  /** What `modelRouting` has for the state; null: the agent's own. */
+  /** The model of `modelRouting` for the state; null: the agent's own. */
   model: string | null;
 }
 
-/** What a run needs of its client. */
+/** What a run needs from its client. */
 interface RunParts {
   settings: Settings;
   /** null: nothing is streamed. */
@@ -53,18 +53,20 @@ export interface RunCounts {
   interventionsHandedOver: number;
 }
 
-/** Interventions that wait to be handed over; the service gives two for each streak. */
+/** Most interventions waiting to be read; the service sends two per streak. */
 const INTERVENTIONS_MAX = 16;
-/** How long the start waits for an integration that names the framework, unless an event of the run comes first. */
+/** How long the start waits for an integration to name the framework, unless another event of the run comes first. */
 const FRAMEWORK_WAIT_MS = 2_000;
-/** How long the end waits for the rest of a stream that began in the run. Each step begins the wait anew. */
+/** How long the end waits for the rest of a stream that began in the run. Each step restarts the wait. */
 const LATE_STREAM_MS = 60_000;
 
 export class Run implements AsyncDisposable {
   readonly runId: string;
   readonly task: string;
   readonly model: string;
-  /** Of the experiment; null: the run is in none. With `off` nothing is retrieved and nothing is said. */
+  /**
+   * Arm of the experiment; null if the run is in none. With `off`, nothing is retrieved and no intervention is given.
+   */
   readonly arm: Arm | null;
   readonly #parts: RunParts;
   readonly #lane: RunLane | null;
@@ -99,15 +101,15 @@ export class Run implements AsyncDisposable {
   }
 
   /**
-   * What earlier runs learned about such a task, as a text for the system prompt.
-   * @returns '' when there is nothing, when patterns are switched off, and when the service does not answer; never rejects
+   * What earlier runs learned about this task, as text for the system prompt.
+   * @returns '' if there is nothing, if patterns are disabled, or if the service does not answer; never rejects
    */
   async patterns(options: RetrieveOptions = {}): Promise<string> {
     if (this.arm === 'off') return '';
     return this.#parts.retrieve(this.task, this.model, options);
   }
 
-  /** Logs what the agent did. Returns at once and never throws; texts of more than 131,072 characters are cut, and it is said. */
+  /** Logs a step. Returns at once and never throws. Texts over 131,072 characters are cut, with a warning. */
   step(step: Step): void {
     try {
       this.#log(step);
@@ -117,7 +119,9 @@ export class Run implements AsyncDisposable {
     }
   }
 
-  /** @returns what the agent should be told now, each once, in the order in which it came; null: nothing */
+  /**
+   * @returns the next intervention, each once and in order; null if there is none
+   */
   intervention(): Intervention | null {
     const next = this.#interventions.shift() ?? null;
     if (next !== null) this.#parts.counts.interventionsHandedOver += 1;
@@ -125,8 +129,8 @@ export class Run implements AsyncDisposable {
   }
 
   /**
-   * Takes a text into account, of the step that was just made or is about to be.
-   * @param text without it: how things stand
+   * Includes the text of the latest or the next step in the difficulty.
+   * @param text if left out, the current difficulty is returned
    */
   difficulty(text?: string): Difficulty {
     const score = scoreStep(typeof text === 'string' ? text : '');
@@ -145,8 +149,8 @@ export class Run implements AsyncDisposable {
   }
 
   /**
-   * Ends the run; only the first call counts. Returns at once. While a stream is under way that an integration watches, the run
-   * still takes steps, and the service hears of the end afterwards: at most a minute after the last step.
+   * Ends the run; only the first call counts. Returns at once. While an integration still watches a stream, the run
+   * accepts further steps, and the end is sent at most a minute after the last of them.
    */
   finish(outcome = 'success'): void {
     this.#end(nameOutcome(outcome), this.#streams > 0 ? LATE_STREAM_MS : 0);
@@ -162,10 +166,12 @@ export class Run implements AsyncDisposable {
     if (this.#lane !== null) this.#parts.sender!.nameFramework(this.#lane, name);
   }
 
-  /** @internal Called by integrations: so many more streams are under way, or -1: one has ended. */
+  /**
+   * @internal Called by integrations when this many more streams are open; -1 when one has ended.
+   */
   expect(streams: number): void {
     this.#streams += streams;
-    // What was called in the run may get to its request only when the run's scope has just ended.
+    // A call made in the run may send its request only after the run's scope has ended.
     if (streams > 0 && this.#outcome === 'success' && this.#lane !== null) {
       this.#parts.sender!.reopen(this.#lane, LATE_STREAM_MS);
     }
@@ -179,8 +185,8 @@ export class Run implements AsyncDisposable {
   }
 
   /**
-   * For `await using`: a run that has not ended yet ends as a success. Such a scope does not learn of exceptions: code that may
-   * throw calls `fail`, or uses `Understudy.run`.
+   * For `await using`: a run that has not ended ends as a success. Such a scope does not see exceptions, so code that
+   * may throw must call `fail` or use `Understudy.run`.
    */
   [Symbol.asyncDispose](): Promise<void> {
     this.finish();
@@ -226,7 +232,7 @@ export class Run implements AsyncDisposable {
 
   #take({ intervention_text, failure_type, level }: Evaluation): void {
     this.#parts.counts.interventionsReceived += 1;
-    // An agent that never asks keeps the last ones.
+    // If the agent never reads them, the last ones are kept.
     if (this.#interventions.length === INTERVENTIONS_MAX) this.#interventions.shift();
     this.#interventions.push({
       text: intervention_text,

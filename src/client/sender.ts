@@ -12,26 +12,29 @@ import { keepContext, startTimer, stopTimer, type Timer } from './own-context.ts
 import { holdForExit } from './process-end.ts';
 import type { LaneEvent, RunLane, StepBody } from './run-lane.ts';
 
-/** Runs that have something to send at once; the steps of one more are dropped. */
+/** Most runs with unsent events; steps of further runs are dropped. */
 const LANES_MAX = 1_000;
-/** Runs whose events are under way at once, each over a connection; the others are left for what the agent asks for. */
+/**
+ * Most runs that send at the same time, each over one connection; the remaining connections are for the agent's own
+ * requests.
+ */
 const LANES_BUSY_MAX = 12;
-/** Events that a run sends in its turn, where others wait for theirs. */
+/** Events that a run may send in its turn while others wait. */
 const TURN_EVENTS = 32;
-/** Steps that come within this time are looked at together. */
+/** Steps within this time are processed together. */
 const LINGER_MS = 5;
 /**
- * How often the sender looks for more when all is sent. A step that comes meanwhile need not arm a timer, which would cost it more
- * than all else that is done on the agent's own path.
+ * How often the sender checks for more after everything is sent. A step added meanwhile need not arm a timer, which
+ * would cost more than everything else done while the agent waits.
  */
 const IDLE_LOOKS = 20;
-/** Attempts at an event that the service fails at, before it is dropped. */
+/** Attempts to send an event that causes server errors, before it is dropped. */
 const ATTEMPTS = 5;
 /** How soon the sender checks again whether another's probe has closed the circuit. */
 const PROBE_WAIT_MS = 100;
-/** Longest wait between two attempts, however long the service asks for. */
+/** Longest wait between two attempts, even if the service asks for more. */
 const PAUSE_MAX_MS = 60_000;
-/** Longest time that a timer takes; a longer one would be over at once. */
+/** Longest delay that a timer supports; a longer one would fire at once. */
 const TIMER_MAX_MS = 2 ** 31 - 1;
 
 /** Why something was dropped. */
@@ -40,7 +43,7 @@ type DropCause = 'queue_full' | 'refused' | 'failed' | 'unauthorized' | 'closed'
 interface SenderBounds {
   /** Of one request. */
   timeoutMs: number;
-  /** How long the process is held for a last flush. */
+  /** How long a last flush keeps the process alive. */
   exitFlushMs: number;
   maxQueuedSteps: number;
   maxQueuedBytes: number;
@@ -50,12 +53,12 @@ export class Sender {
   readonly #caller: Caller;
   readonly #bounds: SenderBounds;
   readonly #warn: (cause: string, message: string) => void;
-  /** Lanes with something to send, in the order of their turn. */
+  /** Lanes with unsent events, in the order of their turns. */
   readonly #ready = new Set<RunLane>();
   readonly #busy = new Set<RunLane>();
   readonly #waiters = new Set<Waiter>();
   readonly #held = new HeldLanes((lane) => this.#enqueue(lane));
-  /** The agent's own asynchronous context stays out of what is sent. */
+  /** Keeps the agent's asynchronous context out of requests. */
   readonly #outside = keepContext();
   #queuedSteps = 0;
   #queuedBytes = 0;
@@ -66,7 +69,7 @@ export class Sender {
   #linger: Timer | null = null;
   /** Monotonic, ms: nothing is sent before. */
   #notBefore = 0;
-  /** Looks for more since something was sent. */
+  /** Checks for more since the last request. */
   #idleLooks = 0;
   #stoppedBy: DropCause | null = null;
   #release: (() => void) | null = null;
@@ -75,7 +78,9 @@ export class Sender {
     handOver: () => this.#handOver(),
   };
 
-  /** @param warn is called once a cause */
+  /**
+   * @param warn called once per cause
+   */
   constructor(caller: Caller, bounds: SenderBounds, warn: (cause: string, message: string) => void) {
     this.#caller = caller;
     this.#bounds = bounds;
@@ -92,8 +97,8 @@ export class Sender {
   }
 
   /**
-   * Begins to send a run.
-   * @param holdMs how long its start may wait for the name of its framework; the run's first event ends the wait
+   * Starts sending a run.
+   * @param holdMs how long its start may wait for the framework's name; the run's first event ends the wait
    */
   open(lane: RunLane, holdMs = 0): void {
     if (this.#isStopped || this.#ready.size >= LANES_MAX)
@@ -102,13 +107,15 @@ export class Sender {
     this.#enqueue(lane);
   }
 
-  /** Names the framework of a run, whose start need not wait for it any longer. */
+  /** Sets the framework of a run, whose start then no longer waits for it. */
   nameFramework(lane: RunLane, name: string): void {
     lane.nameFramework(name);
     if (lane.held === 'start') this.#held.release(lane);
   }
 
-  /** @param bytes that the step takes in memory, about */
+  /**
+   * @param bytes approximate memory of the step
+   */
   push(lane: RunLane, body: StepBody, bytes: number): void {
     const isRoom =
       this.#queuedSteps < this.#bounds.maxQueuedSteps &&
@@ -123,7 +130,9 @@ export class Sender {
     this.#enqueue(lane);
   }
 
-  /** @param holdMs how long the end may wait for further steps; each step begins the wait anew, `release` ends it */
+  /**
+   * @param holdMs how long the end may wait for further steps; each step restarts the wait, `release` ends it
+   */
   end(lane: RunLane, outcome: string, holdMs = 0): void {
     if (this.#isStopped || lane.isLost) return;
     this.#held.release(lane);
@@ -132,7 +141,7 @@ export class Sender {
     this.#enqueue(lane);
   }
 
-  /** The end of the run waits as `end` says, if it has not been sent yet. */
+  /** Makes the run's end wait as in `end`, if it has not been sent yet. */
   reopen(lane: RunLane, holdMs: number): void {
     if (this.#isStopped || !lane.isEndOpen || lane.held !== null || !this.#hold(lane, 'end', holdMs)) return;
     for (const { marks } of this.#waiters) {
@@ -141,20 +150,20 @@ export class Sender {
     this.#answerWaiters();
   }
 
-  /** Nothing more comes that the end of the run would have to wait for. */
+  /** Ends the wait of the run's end: no more steps will come. */
   release(lane: RunLane): void {
     this.#held.release(lane);
   }
 
-  /** Counts steps that never came into a lane. */
+  /** Counts steps that were never added to a lane. */
   drop(steps: number, cause: DropCause): void {
     this.#drop(steps, cause);
   }
 
   /**
-   * Waits until what is queued now is sent or dropped.
-   * @param isLast ends of runs wait no longer for further steps
-   * @returns false when the time was over first, or the service does not answer
+   * Waits until everything queued now is sent or dropped.
+   * @param isLast the ends of runs no longer wait for further steps
+   * @returns false if the time ran out, or the service does not answer
    */
   flush(timeoutMs: number, isLast = false): Promise<boolean> {
     this.#held.releaseAll(isLast ? ['start', 'end'] : ['start']);
@@ -167,7 +176,7 @@ export class Sender {
         resolve(isDone);
       };
       const waiter: Waiter = { marks, done };
-      // Holds the process, which its connections do not.
+      // Keeps the process alive, because connections do not.
       const timer = setTimeout(done, Math.min(timeoutMs, TIMER_MAX_MS), false);
       this.#waiters.add(waiter);
       this.#caller.circuit.hurry();
@@ -176,7 +185,7 @@ export class Sender {
     });
   }
 
-  /** Sends nothing more, and drops what waits. */
+  /** Stops sending, and drops what is queued. */
   stop(): void {
     if (!this.#isStopped) this.#halt('closed');
   }
@@ -185,13 +194,13 @@ export class Sender {
     return this.#stoppedBy !== null;
   }
 
-  /** What does not get through now never will: the process has nothing else to do. */
+  /** The last chance to send: the process has nothing else to do. */
   async #flushAtExit(): Promise<void> {
     this.#release = null;
     if (!(await this.flush(this.#bounds.exitFlushMs, true))) this.stop();
   }
 
-  /** What is left, for another thread to send: this one's event loop has stopped. */
+  /** The rest of the queue, for another thread to send, because this one's event loop has stopped. */
   #handOver(): LastRequests | null {
     this.#release = null;
     if (this.#isStopped) return null;
@@ -215,13 +224,15 @@ export class Sender {
     if (this.#timer === null && this.#busy.size === 0) this.#wakeSoon();
   }
 
-  /** @param waitMs 0: as soon as the agent lets go of the thread */
+  /**
+   * @param waitMs 0: as soon as the agent's code yields
+   */
   #wake(waitMs: number): void {
     this.#disarm();
     this.#timer = this.#schedule(waitMs);
   }
 
-  /** The same in LINGER_MS, by a timer that is made once: this is on the agent's own path. */
+  /** The same after LINGER_MS, with a reused timer, because the agent waits for this. */
   #wakeSoon(): void {
     this.#linger = this.#linger?.refresh() ?? this.#schedule(LINGER_MS);
     this.#timer = this.#linger;
@@ -230,7 +241,7 @@ export class Sender {
   #disarm(): void {
     if (this.#timer === null) return;
     stopTimer(this.#timer);
-    // A timer that was cleared cannot be armed again.
+    // A cleared timer cannot be armed again.
     if (this.#timer === this.#linger) this.#linger = null;
     this.#timer = null;
   }
@@ -264,7 +275,7 @@ export class Sender {
     else this.#letExit();
   }
 
-  /** Sends a lane's events until it is empty or the service wants a pause. Never rejects. */
+  /** Sends a lane's events until it is empty or must pause. Never rejects. */
   async #drain(lane: RunLane): Promise<void> {
     let sent = 0;
     for (let event = lane.next(); event !== null; event = lane.next()) {
@@ -278,7 +289,9 @@ export class Sender {
     this.#answerWaiters();
   }
 
-  /** @returns false: the event did not get through, and its lane has another turn after a pause */
+  /**
+   * @returns false if the event was not accepted and its lane gets another turn after a pause
+   */
   async #send(lane: RunLane, event: LaneEvent): Promise<boolean> {
     try {
       const hasFired = await this.#post(lane, event);
@@ -304,7 +317,7 @@ export class Sender {
     return this.#caller.prepare(...toCall(lane, event));
   }
 
-  /** Asks what the agent should be told; of the same step the service says the same again. */
+  /** Asks the service what the agent should be told; it gives the same answer for the same step. */
   async #evaluate(lane: RunLane): Promise<void> {
     const manner = { isBackground: true, isRepeatable: true, timeoutMs: this.#bounds.timeoutMs };
     const evaluation = await this.#caller
@@ -313,7 +326,7 @@ export class Sender {
     if (evaluation?.inject === true) lane.advise(evaluation);
   }
 
-  /** What is to be done about an event that did not get through. @returns as #send */
+  /** Decides what happens to an event that was not accepted. @returns the same as #send */
   #judge(lane: RunLane, event: LaneEvent, thrown: unknown): boolean {
     if (thrown instanceof ApiError && thrown.status < 500) {
       if (thrown.status === 429) return this.#pause(backOffMs(1, thrown));
@@ -324,25 +337,25 @@ export class Sender {
       thrown instanceof CircuitOpenError ||
       (thrown instanceof ConnectionError && thrown.unsent);
     if (isSilent) {
-      // The service is away: a flush does not wait until it is back.
+      // The service is unavailable, and a flush does not wait for it to return.
       for (const waiter of [...this.#waiters]) waiter.done(false);
       return this.#pause(0);
     }
-    // The event may be to blame: it is tried some times.
+    // The event may be the cause, so the number of attempts is limited.
     const attempt = lane.noteAttempt();
     if (attempt < ATTEMPTS) return this.#pause(backOffMs(attempt, thrown as UnderstudyError));
     this.#giveUp(lane, event, 'failed', thrown);
     return true;
   }
 
-  /** The service has looked at the event and does not want it. @returns as #send */
+  /** The service has examined and refused the event. @returns the same as #send */
   #acceptRefusal(lane: RunLane, event: LaneEvent, refused: ApiError): boolean {
     if (refused.status === 401 || refused.status === 403) {
       const reason = `HTTP ${refused.status}: ${refused.message}`;
       this.#warn('unauthorized', `The service refuses the key (${reason}); nothing more is sent`);
       this.#halt('unauthorized');
     } else if (refused.status === 404 && event.kind !== 'run_start' && lane.restart()) {
-      // It has forgotten the run: it was started anew over another folder, say.
+      // The service no longer knows the run, for example because it was restarted with another folder.
     } else {
       this.#giveUp(lane, event, 'refused', refused);
     }
@@ -355,7 +368,7 @@ export class Sender {
     return false;
   }
 
-  /** Drops an event; without its start or with a run that is not there, the whole lane. */
+  /** Drops an event; drops the whole lane if the event is the start or the run does not exist. */
   #giveUp(lane: RunLane, event: LaneEvent, cause: DropCause, thrown: unknown): void {
     const words = thrown instanceof Error ? thrown.message : String(thrown);
     this.#warn(cause, `The service did not take a ${event.kind} of run ${lane.runId}: ${words}`);
@@ -416,7 +429,7 @@ export class Sender {
 
 type EventName = 'startRun' | 'logStep' | 'finishRun';
 
-/** An event as a call of the API. */
+/** Converts an event to a call of the API. */
 function toCall(lane: RunLane, event: LaneEvent): [EventName, RequestOf<EventName>] {
   const params = { id: lane.runId };
   if (event.kind === 'run_start') return ['startRun', { body: event.body }];
@@ -424,9 +437,9 @@ function toCall(lane: RunLane, event: LaneEvent): [EventName, RequestOf<EventNam
   return ['finishRun', { params, body: { outcome: event.outcome } }];
 }
 
-/** A caller that waits for a flush. */
+/** A caller waiting for a flush. */
 interface Waiter {
-  /** Lanes, and how far each must have come. */
+  /** The position that each lane must reach. */
   marks: Map<RunLane, number>;
   done(isDone: boolean): void;
 }

@@ -1,4 +1,7 @@
-/** SHA-256 (FIPS 180-4) without a library: what platforms without Node's modules have is asynchronous. Pure; any thread. */
+/**
+ * SHA-256 (FIPS 180-4) without a library, because platforms without Node's modules have only an asynchronous one.
+ * Pure; any thread.
+ */
 
 /** The first 32 bits of the fractional parts of the square roots and the cube roots of primes. */
 const [ROOTS, CUBE_ROOTS] = makeConstants();

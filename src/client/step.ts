@@ -1,10 +1,12 @@
-/** A step as the agent gives it, and as the library keeps it until it is sent: bounded texts. Pure; any thread. */
+/**
+ * A step as the agent passes it, and as the library stores it until it is sent, with bounded texts. Pure; any thread.
+ */
 import type { StepBody } from './run-lane.ts';
 import { writeJson } from './wire-json.ts';
 
-/** What the agent did. Texts go as they are; anything else is written as JSON. */
+/** What the agent did. Texts are sent unchanged; anything else as JSON. */
 export interface Step {
-  /** The tool's name, or what else was done. */
+  /** The tool's name, or another name of the action. */
   action?: string;
   actionInput?: unknown;
   thought?: string;
@@ -16,13 +18,13 @@ export interface Step {
 }
 
 /**
- * UTF-16 units of each text. The four of a step then fit into a request's 5 MB however they have to be escaped, and the monitors
- * read far less.
+ * Longest text of each kind, in UTF-16 units. All four texts of a step fit into a 5 MB request in any escaping, and
+ * the monitors read far less.
  */
 const STEP_TEXT_UNITS = 131_072;
 /** As the service has it. */
 const TOKENS_MAX = 100_000_000;
-/** What a step takes beside its texts. */
+/** Memory of a step besides its texts. */
 const STEP_BYTES = 300;
 
 interface BoundedStep {
@@ -62,7 +64,7 @@ function boundText(name: keyof Step, value: unknown, truncated: string[]): strin
   return detach(cutText(text, STEP_TEXT_UNITS));
 }
 
-/** The first so many units, without half a surrogate pair at the end. */
+/** The first units of a text, without a lone surrogate at the end. */
 export function cutText(text: string, units: number): string {
   if (text.length <= units) return text;
   const last = text.charCodeAt(units - 1);
@@ -75,12 +77,12 @@ function toText(value: unknown): string {
   try {
     return writeJson(value) ?? String(value);
   } catch {
-    // In a circle, or too large a number for JSON.
+    // A circular value, or a number too large for JSON.
     return String(value);
   }
 }
 
-/** A copy: a slice would keep the whole text in memory. */
+/** A copy, because a slice would keep the whole text in memory. */
 function detach(text: string): string {
   return JSON.parse(JSON.stringify(text)) as string;
 }

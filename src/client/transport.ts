@@ -1,17 +1,17 @@
 /**
- * One HTTP request to the service and its whole answer, over node:http with separate connections. So an agent's `fetch`, and
- * what patches it, is not in the way. Any thread.
+ * Sends one HTTP request to the service and reads its whole answer, with node:http and separate connections, so that
+ * an agent's `fetch` and its patches have no effect. Any thread.
  */
 import { Agent as HttpAgent, type IncomingMessage, request as requestHttp } from 'node:http';
 import { Agent as HttpsAgent, request as requestHttps } from 'node:https';
 import { urlToHttpOptions } from 'node:url';
 import { ConnectionError, TimeoutError, UnexpectedAnswerError } from './errors.ts';
 
-/** Longest answer that is read; the longest that the service gives are pages of findings. */
+/** Longest answer that is read; the service's longest answers are pages of findings. */
 const ANSWER_BYTES_MAX = 64 * 1024 * 1024;
-/** Connections at once; further requests wait for one, within their time. */
+/** Most concurrent connections; further requests wait for one, within their time limit. */
 const CONNECTIONS_MAX = 16;
-/** Sooner than the service ends an idle connection (10 s), so that no request meets its end. */
+/** Shorter than the service's idle timeout (10 s), so that no request meets a closing connection. */
 const IDLE_CONNECTION_MS = 5_000;
 
 export interface Request {
@@ -21,17 +21,19 @@ export interface Request {
   /** JSON. */
   body: string | undefined;
   timeoutMs: number;
-  /** The process may end while this is under way. */
+  /** Whether the process may end while this request is in progress. */
   isBackground: boolean;
   /** Gives the request up. */
   signal?: AbortSignal | undefined;
 }
 
-/** An answer that is read as it comes. */
+/** An answer that is read while it arrives. */
 export interface OpenAnswer {
   contentType: string;
   chunks: AsyncIterable<Uint8Array>;
-  /** @param reason what the reader of the chunks gets */
+  /**
+   * @param reason the error that the reader of the chunks gets
+   */
   destroy(reason?: Error): void;
 }
 
@@ -49,7 +51,9 @@ export class Transport {
   readonly #request: typeof requestHttp;
   readonly #agent: HttpAgent;
 
-  /** @param headers of every request; they hold the key */
+  /**
+   * @param headers of every request, including the key
+   */
   constructor(base: URL, headers: Record<string, string>) {
     this.#base = base;
     this.#headers = headers;
@@ -66,7 +70,7 @@ export class Transport {
   send(request: Request): Promise<Answer> {
     return new Promise((resolve, reject) => {
       const { method, target, body, timeoutMs, isBackground, signal } = request;
-      // The target goes as it is: a URL would take a name like `..` for a folder above.
+      // The target is sent unchanged: a URL would resolve a name such as `..`.
       const outgoing = this.#request({
         ...urlToHttpOptions(this.#base),
         path: target,
@@ -117,9 +121,9 @@ export class Transport {
   }
 
   /**
-   * An answer that is read as it comes, over a separate connection.
+   * An answer that is read while it arrives, over a separate connection.
    * @throws ConnectionError, TimeoutError for its head, the signal's reason
-   * @returns the answer itself where its status is 200, else as `send`
+   * @returns the unread answer if its status is 200, otherwise the same as `send`
    */
   open(target: string, headers: Record<string, string>, timeoutMs: number, signal: AbortSignal) {
     return new Promise<OpenAnswer | Answer>((resolve, reject) => {
@@ -163,7 +167,7 @@ export class Transport {
     });
   }
 
-  /** Ends the connections that are idle and refuses nothing: a later request opens one again. */
+  /** Closes idle connections. Later requests are still accepted and open a new one. */
   close(): void {
     this.#agent.destroy();
   }

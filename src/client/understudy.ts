@@ -1,7 +1,7 @@
 /**
- * The client library's entry, `@understudy-gateway/client`. It watches an agent from inside its process and is never in its way: runs and
- * steps go out in the background, what the agent asks for waits at most for one timeout, and nothing throws into its work.
- * Any thread; a client belongs to the thread that made it.
+ * The client library's entry, `@understudy-gateway/client`. It observes an agent from inside its process without
+ * disturbing it: runs and steps are sent in the background, the agent's own requests wait at most for one timeout,
+ * and no error reaches its code. Any thread; a client belongs to the thread that created it.
  */
 import { Ambient } from './ambient.ts';
 import { type ApiClient, Caller } from './api-client.ts';
@@ -89,13 +89,13 @@ const owners = new WeakMap<Run, Understudy>();
 /** How long `flush` and `close` wait unless told otherwise. */
 const FLUSH_MS = 10_000;
 
-/** The run that the code is in, of whichever client; null: in none. */
+/** The current run of any client; null if there is none. */
 export function currentRun(): Run | null {
   return ambient.find(() => true);
 }
 
 export class Understudy implements AsyncDisposable {
-  /** Every operation of the v1 API, in the words of the wire. */
+  /** Every operation of the v1 API, with the names of the wire format. */
   readonly api: ApiClient;
   readonly #settings: Settings;
   readonly #caller: Caller;
@@ -111,7 +111,9 @@ export class Understudy implements AsyncDisposable {
   readonly #warned = new Set<string>();
   readonly #closing = new AbortController();
 
-  /** @throws TypeError or RangeError that names the option; afterwards nothing throws into the agent */
+  /**
+   * @throws TypeError or RangeError naming the option; later calls never throw into the agent's code
+   */
   constructor(options: UnderstudyOptions = {}) {
     const settings = readOptions(options);
     this.#settings = settings;
@@ -122,8 +124,8 @@ export class Understudy implements AsyncDisposable {
   }
 
   /**
-   * Calls the function as a run: its clean end is a `success`; what it throws ends the run as `failure: <ExceptionName>` and is
-   * thrown on, the very same.
+   * Calls the function as a run. If it returns, the run ends as `success`; if it throws, the run ends as `failure:
+   * <ExceptionName>`, and the same error is thrown again.
    * @returns what the function returns
    */
   async run<Result>(options: RunOptions, work: (run: Run) => Result | PromiseLike<Result>): Promise<Result> {
@@ -139,8 +141,9 @@ export class Understudy implements AsyncDisposable {
   }
 
   /**
-   * Begins a run. The caller ends it with `finish` or `fail` or, with `await using`, when it leaves the scope. It is not ambient:
-   * `within` makes it so. A run of this client around it is its parent (`parent_run_id` of the metadata).
+   * Starts a run. The caller ends it with `finish` or `fail`, or by leaving the scope of an `await using`. The run is
+   * not ambient unless `within` is used. An enclosing run of this client becomes its parent (`parent_run_id` in the
+   * metadata).
    */
   start(options: RunOptions = {}): Run {
     const { liveStreamingEnabled } = this.#settings;
@@ -166,12 +169,12 @@ export class Understudy implements AsyncDisposable {
     return ambient.enter(run, () => labelRun(run, work));
   }
 
-  /** The run of this client that the code is in, through every await; null: in none. */
+  /** This client's current run, across every await; null if there is none. */
   current(): Run | null {
     return ambient.find((run) => owners.get(run) === this);
   }
 
-  /** How difficult a text looks, from 0 to 1; '' is 0.5. */
+  /** The difficulty of a text, from 0 to 1; 0.5 for ''. */
   scoreStep(text: string): number {
     return scoreStep(text);
   }
@@ -206,16 +209,16 @@ export class Understudy implements AsyncDisposable {
   }
 
   /**
-   * Waits until all that was logged so far is sent or dropped. Never rejects.
-   * @returns false when the time was over first, or the service does not answer; it then waits on to be sent
+   * Waits until everything logged so far is sent or dropped. Never rejects.
+   * @returns false if the time ran out, or the service does not answer; the events then remain queued
    */
   flush({ timeoutMs = FLUSH_MS }: { timeoutMs?: number } = {}): Promise<boolean> {
     return this.#sender.flush(timeoutMs);
   }
 
   /**
-   * Flushes, then sends nothing more: runs go on, and what they log is dropped. Subscriptions end. Never rejects.
-   * @returns as `flush`
+   * Flushes, then stops sending: runs continue, but what they log is dropped. Subscriptions end. Never rejects.
+   * @returns the same as `flush`
    */
   async close({ timeoutMs = FLUSH_MS }: { timeoutMs?: number } = {}): Promise<boolean> {
     const isSent = await this.#sender.flush(timeoutMs, true);
@@ -255,7 +258,7 @@ export class Understudy implements AsyncDisposable {
       const said: unknown = this.#settings.onWarning({ cause, message });
       if (said instanceof Promise) said.catch(() => {});
     } catch {
-      // The agent's own function; its step goes on.
+      // The callback is the agent's code; an error in it must not stop the step.
     }
   }
 }

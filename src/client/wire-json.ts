@@ -1,6 +1,6 @@
 /**
- * JSON as the service takes it: half characters, as of an output that was cut, are no Unicode, and a request that holds one would
- * be refused as a whole. Pure; any thread.
+ * JSON that the service accepts. Lone surrogates, as in a cut output, are not valid Unicode, and the service refuses
+ * a whole request that contains one. Pure; any thread.
  */
 
 import { digitsOf, exactNumber } from '../std/exact-json.ts';
@@ -17,7 +17,10 @@ function stringify(value: unknown): string | undefined {
   }
 }
 
-/** A `bigint` is a number with all its digits; where the engine cannot write such numbers (Node 20), their text. */
+/**
+ * A `bigint` is written as a number with all its digits, or as text if the engine cannot write such numbers (Node
+ * 20).
+ */
 function writeBigInt(_key: string, value: unknown): unknown {
   if (typeof value !== 'bigint') return value;
   const number = exactNumber(String(value));
@@ -25,12 +28,13 @@ function writeBigInt(_key: string, value: unknown): unknown {
 }
 
 /**
- * @returns as JSON.stringify, with `\ufffd` for each half character, in keys too; undefined for what is no JSON
- * @throws TypeError for what goes in a circle, and what the value's own `toJSON` throws
+ * @returns the same as JSON.stringify, with `\ufffd` for each lone surrogate, also in keys; undefined for a value
+ *   without JSON
+ * @throws TypeError for a circular value, and anything that the value's `toJSON` throws
  */
 export function writeJson(value: unknown): string | undefined {
   const json = stringify(value);
-  // Half characters are written as escapes, in small letters, and whole ones as they are.
+  // JSON.stringify writes lone surrogates as lower-case escapes, and pairs unchanged.
   if (!json?.includes('\\ud')) return json;
   return json.replaceAll(/\\\\|\\ud[89a-f][0-9a-f]{2}/g, (found) => (found === '\\\\' ? found : REPLACEMENT));
 }

@@ -1,7 +1,7 @@
 /**
- * The difficulty machine: how hard the last steps looked decides whether the next one is for a fast model, for a slow one, or
- * needs none. Its rules are in docs/difficulty.md; the Python client has the same, and `clients/cases/machine.json` holds both
- * to them. Memory is the largest window. Pure; any thread.
+ * The difficulty machine: the difficulty of the last steps decides whether the next step goes to a fast model, to a
+ * slow one, or needs none. docs/difficulty.md has the rules. The Python client implements the same;
+ * `clients/cases/machine.json` tests both. Memory is the largest window. Pure; any thread.
  */
 
 import { type FsmThresholds, readThresholds } from './thresholds.ts';
@@ -11,10 +11,12 @@ export type DifficultyState = 'FAST' | 'SLOW' | 'SKIP';
 
 export const DIFFICULTY_STATES: readonly DifficultyState[] = ['FAST', 'SLOW', 'SKIP'];
 
-/** Means of equal numbers over different windows differ by their rounding: closer than this is equal. */
+/**
+ * Means of equal numbers over different windows differ by rounding; a smaller difference than this counts as equal.
+ */
 const EQUAL = 1e-9;
 
-/** One for each run. It begins as FAST. */
+/** One per run. It starts as FAST. */
 export class DifficultyMachine {
   readonly #thresholds: Readonly<FsmThresholds>;
   readonly #remembered: number;
@@ -34,8 +36,8 @@ export class DifficultyMachine {
   }
 
   /**
-   * @param score of the step that was just made, in [0, 1]; what is no number is passed over, what is outside is held inside
-   * @returns the state from now on; it changes at most once a step
+   * @param score of the latest step, in [0, 1]; values outside are clamped, and anything but a number is ignored
+   * @returns the new state; it changes at most once per step
    */
   observe(score: number): DifficultyState {
     if (typeof score !== 'number' || Number.isNaN(score)) return this.#state;
@@ -47,8 +49,8 @@ export class DifficultyMachine {
 }
 
 /**
- * @param scores oldest first; a window that is not full yet decides nothing
- * @param thresholds as readThresholds gives them
+ * @param scores oldest first; a window that is not full decides nothing
+ * @param thresholds the result of readThresholds
  */
 export function nextState(
   state: DifficultyState,
@@ -69,7 +71,7 @@ export function nextState(
   return isEasy ? 'FAST' : 'SLOW';
 }
 
-/** Added up from the oldest, in both languages: the last digit depends on the order. */
+/** Summed from the oldest in both languages, because the last digit depends on the order. */
 function meanOfLast(scores: readonly number[], window: number): number | null {
   if (scores.length < window) return null;
   let sum = 0;

@@ -1,11 +1,15 @@
-/** Which model a state of the difficulty machine asks for: the option `modelRouting`. Pure; any thread. */
+/**
+ * Which model belongs to a state of the difficulty machine: the option `modelRouting`. Pure; any thread.
+ */
 
 import { DIFFICULTY_STATES, type DifficultyState } from './machine.ts';
 
 /** Names of models by state; a state may be left out. */
 export type ModelRouting = Partial<Record<DifficultyState, string>>;
 
-/** @throws RangeError that names the key, for an unknown state and what is no name of a model */
+/**
+ * @throws RangeError naming the key, for an unknown state or an invalid model name
+ */
 export function readModelRouting(given: ModelRouting = {}): Readonly<ModelRouting> {
   for (const [state, model] of Object.entries(given)) {
     if (!DIFFICULTY_STATES.some((known) => known === state))
@@ -16,7 +20,9 @@ export function readModelRouting(given: ModelRouting = {}): Readonly<ModelRoutin
   return Object.freeze({ ...given });
 }
 
-/** @returns null where the routing names none: the agent keeps the model that it has */
+/**
+ * @returns null if the routing has no model for the state: the agent keeps its current model
+ */
 export function routeModel(routing: Readonly<ModelRouting>, state: DifficultyState): string | null {
   return routing[state] ?? null;
 }

@@ -6,15 +6,15 @@
  * have no nested repetition, so their cost is linear in the text.
  */
 
-/** What the four signals say of a text, each in [0, 1]. */
+/** The four signals of a text, each in [0, 1]. */
 interface StepSignals {
-  /** Words of uncertainty; one word in twenty is the most that counts. */
+  /** Words of uncertainty; saturates at one word in twenty. */
   hedging: number;
   /** Words, of 500. */
   length: number;
-  /** Words of failure; one word in twenty is the most that counts. */
+  /** Words of failure; saturates at one word in twenty. */
   error_language: number;
-  /** File paths, dotted identifiers and quoted strings, of 10. */
+  /** File paths, dotted identifiers and quoted strings; saturates at 10. */
   entities: number;
 }
 
@@ -27,14 +27,14 @@ const WEIGHTS: Readonly<StepSignals> = {
 
 const WORDS_MAX = 500;
 const ENTITIES_MAX = 10;
-/** A frequency of one word in so many counts in full: in running text an uncertain author hardly goes beyond it. */
+/** One hit in this many words gives the full signal; even an uncertain author hardly exceeds that in running text. */
 const WORDS_A_HIT = 20;
-/** Judged by its beginning, in code points: the score is asked for on the agent's own path. */
+/** Only this many code points of the beginning are judged, because the score is computed while the agent waits. */
 const CHARACTERS_MAX = 32_768;
 /** Of a text without a word. */
 const UNKNOWN_SCORE = 0.5;
 
-/** What separates words: white space as both languages name it, written out. */
+/** Word separators: white space as both languages define it, listed explicitly. */
 const WORD = /[^\t-\r \u00a0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000]+/g;
 
 const HEDGE = new RegExp(
@@ -49,7 +49,7 @@ const HEDGE = new RegExp(
   'gi',
 );
 
-/** `TypeError` and `java.io.IOException` are such words, too. */
+/** Also matches names such as `TypeError` and `java.io.IOException`. */
 const ERROR_WORD = new RegExp(
   `\\b(?:${[
     '[a-z0-9_]*(?:error|exception)s?|tracebacks?|fail(?:s|ed|ing|ures?)?|fatal|panic(?:s|ked)?',
@@ -81,7 +81,7 @@ const ENTITY = new RegExp(
 
 /**
  * @param text of a step: a thought, an input, an observation, or all of them
- * @returns in [0, 1]; 0.5 where there is nothing to judge. Never throws, whatever it is given
+ * @returns a score in [0, 1]; 0.5 if there is nothing to judge. Never throws, whatever the argument
  */
 export function scoreStep(text: string): number {
   const signals = measureSignals(text);
@@ -94,7 +94,9 @@ export function scoreStep(text: string): number {
   return 1 / (1 + Math.exp(-6 * (raw - 0.5)));
 }
 
-/** @returns null for a text without a word */
+/**
+ * @returns null for a text without words
+ */
 export function measureSignals(text: string): StepSignals | null {
   if (typeof text !== 'string') return null;
   const judged = cutText(text, CHARACTERS_MAX);
@@ -115,7 +117,7 @@ function countMatches(text: string, pattern: RegExp, most = Number.POSITIVE_INFI
   return count;
 }
 
-/** The first code points of a text: the Python client counts these, too. */
+/** The first code points of a text; the Python client counts code points too. */
 function cutText(text: string, codePoints: number): string {
   if (text.length <= codePoints) return text;
   let units = 0;

@@ -2,11 +2,11 @@
 
 /** Difficulties are in [0, 1]; windows count steps. */
 export interface FsmThresholds {
-  /** SLOW ends where the mean of the last `fastWindow` difficulties is at most this. */
+  /** SLOW ends when the mean of the last `fastWindow` difficulties is at most this. */
   fastThreshold: number;
-  /** SLOW begins where the mean of the last `slowWindow` difficulties is at least this. */
+  /** SLOW begins when the mean of the last `slowWindow` difficulties is at least this. */
   slowThreshold: number;
-  /** SKIP begins where the mean of the last `skipWindow` difficulties is at most this. */
+  /** SKIP begins when the mean of the last `skipWindow` difficulties is at most this. */
   skipThreshold: number;
   /** How far beyond the threshold by which it began a mean must be for a state to end. */
   hysteresisMargin: number;
@@ -16,8 +16,8 @@ export interface FsmThresholds {
 }
 
 /**
- * Set on 3,500 steps of public agents (docs/difficulty.md), where half of the texts score below 0.09 and one in ten above
- * 0.24: two hard steps ask for the slow model, three ordinary ones give it back, and only four easy ones skip.
+ * Chosen on 3,500 steps of public agents (docs/difficulty.md), of which half score below 0.09 and one in ten above
+ * 0.24. Two hard steps select the slow model, three ordinary steps end that, and only four easy steps lead to SKIP.
  */
 const DEFAULT_THRESHOLDS: Readonly<FsmThresholds> = {
   fastThreshold: 0.15,
@@ -29,12 +29,12 @@ const DEFAULT_THRESHOLDS: Readonly<FsmThresholds> = {
   skipWindow: 4,
 };
 
-/** Difficulties that a machine remembers at most. */
+/** Most difficulties that a machine stores. */
 const WINDOW_MAX = 1_000;
 
 /**
- * @param given what differs from the defaults; undefined values are left out
- * @throws RangeError that names the key, for an unknown one, a number out of range and thresholds out of order
+ * @param given differences from the defaults; undefined values are ignored
+ * @throws RangeError naming the key, for an unknown key, a number out of range, or thresholds in the wrong order
  */
 export function readThresholds(given: Partial<FsmThresholds> = {}): Readonly<FsmThresholds> {
   const read: FsmThresholds = { ...DEFAULT_THRESHOLDS };

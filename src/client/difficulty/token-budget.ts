@@ -1,9 +1,11 @@
-/** The option `tokenBudget`: a soft cap on the tokens of a run. It tells, and stops nothing. Any thread. */
+/**
+ * The option `tokenBudget`: a soft cap on a run's tokens. It reports, but stops nothing. Any thread.
+ */
 
-/** What the callback gets, once a run. */
+/** Argument of the callback, which is called once per run. */
 export interface TokenBudgetReached {
   budget: number;
-  /** Tokens of the run so far, the step that reached the budget included. */
+  /** Tokens of the run so far, including the step that reached the budget. */
   spent: number;
 }
 
@@ -34,7 +36,9 @@ export class TokenBudget {
     return this.#budget !== undefined && this.#spent >= this.#budget;
   }
 
-  /** @param tokens of a step; what is no number above 0 counts for nothing */
+  /**
+   * @param tokens of a step; anything but a number above 0 is ignored
+   */
   spend(tokens: number | undefined): void {
     if (typeof tokens !== 'number' || !(tokens > 0) || !Number.isFinite(tokens)) return;
     const was = this.is_reached;

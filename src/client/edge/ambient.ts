@@ -3,7 +3,7 @@
  * Elsewhere only code that runs before the first await finds it: pass the run on by hand. Edge functions; any thread.
  */
 
-/** A run within those that it was started in. */
+/** A run, with the runs around it. */
 interface Scope<Run> {
   run: Run;
   outer: Scope<Run> | undefined;
@@ -45,7 +45,9 @@ export class Ambient<Run> {
     return this.#storage.run({ run, outer: this.#storage.getStore() }, call);
   }
 
-  /** @returns the innermost run around the caller that fits; null without one */
+  /**
+   * @returns the innermost enclosing run that fits; null if there is none
+   */
   find(fits: (run: Run) => boolean): Run | null {
     let scope = this.#storage.getStore();
     while (scope !== undefined && !fits(scope.run)) scope = scope.outer;

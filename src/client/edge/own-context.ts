@@ -6,7 +6,7 @@ export interface Timer {
   stop(): void;
 }
 
-/** There is no other context to come back to. */
+/** There is no other context to return to. */
 export function keepContext(): <Result>(work: () => Result) => Result {
   return (work) => work();
 }

@@ -9,7 +9,9 @@ export class Transport {
   readonly #base: URL;
   readonly #headers: Record<string, string>;
 
-  /** @param headers of every request; they hold the key */
+  /**
+   * @param headers of every request, including the key
+   */
   constructor(base: URL, headers: Record<string, string>) {
     this.#base = base;
     this.#headers = headers;
@@ -33,9 +35,9 @@ export class Transport {
   }
 
   /**
-   * An answer that is read as it comes.
+   * An answer that is read while it arrives.
    * @throws ConnectionError, TimeoutError for its head, the signal's reason
-   * @returns the answer itself where its status is 200, else as `send`
+   * @returns the unread answer if its status is 200, otherwise the same as `send`
    */
   async open(
     target: string,
@@ -78,7 +80,7 @@ export class Transport {
     if (signal?.aborted) giveUp();
     else signal?.addEventListener('abort', giveUp, { once: true });
     try {
-      // The signal goes on to end an answer that is read as it comes.
+      // The signal remains active, so that it can end an answer that is still being read.
       return await work(controller.signal);
     } catch (thrown) {
       signal?.removeEventListener('abort', giveUp);
