@@ -11,6 +11,7 @@
 import { readFileSync } from 'node:fs';
 import { join, resolve } from 'node:path';
 import type { z } from 'zod';
+import { type AgentConnection, readAgentConnection } from './config/agent-connection.ts';
 import { API_VARIABLES, type ApiConfig, readApi } from './config/api.ts';
 import {
   AUTH_VARIABLES,
@@ -41,7 +42,7 @@ import {
   type TeachingConfig,
 } from './config/relegation.ts';
 import { readService, SERVICE_VARIABLES, type ServiceConfig } from './config/service.ts';
-import { base, headerKey, parseText, path, type Values, type VariableTable } from './config/values.ts';
+import { parseText, path, type Values, type VariableTable } from './config/values.ts';
 import { HTTP_HEAD_BYTES } from './limits.ts';
 
 /** Everything an operator decides. Frozen, parts included. */
@@ -76,14 +77,6 @@ export interface ConfigFlags {
   port?: string | undefined;
   db?: string | undefined;
   note?: string | undefined;
-}
-
-/** Where an agent's side finds the API, and its credential. */
-interface AgentConnection {
-  /** No trailing slash. */
-  readonly base_url: string;
-  /** Secret: never print. */
-  readonly api_key: string;
 }
 
 /** Every variable of the service. */
@@ -150,13 +143,7 @@ export function loadAgentConnection(
   url: string | undefined,
   env: NodeJS.ProcessEnv = process.env,
 ): AgentConnection {
-  const key = env.SVC_API_KEY ?? '';
-  if (key === '') throw new ConfigError('SVC_API_KEY', '', 'set it to an API key of the service');
-  const [name, text] = url === undefined ? ['SVC_BASE_URL', env.SVC_BASE_URL] : ['--url', url];
-  return {
-    base_url: parseText(name, base(), text || `http://127.0.0.1:${VARIABLES.PORT[1]}`),
-    api_key: parseText('SVC_API_KEY', headerKey, key),
-  };
+  return readAgentConnection(url, env);
 }
 
 /**

@@ -4,6 +4,7 @@
  *
  * The client is CommonJS, and its ES modules import that: `import` and `require` in one process share its state. An integration
  * is bundled for each kind of module, without the client and the framework: each kind loads the framework that the agent has.
+ * A package with a command (`bin`) has one ES module, which that command loads, and no types.
  */
 
 import { spawnSync } from 'node:child_process';
@@ -21,6 +22,7 @@ const EDGE_ENTRY = 'src/client/edge/edge.ts';
 
 interface PackageFile {
   name: string;
+  bin?: Record<string, string>;
   exports: Record<string, string | { import: { types: string; default: string } }>;
 }
 
@@ -38,6 +40,7 @@ export const PACKAGES = [
   'anthropic',
   'claude-agent-sdk',
   'ai-sdk',
+  'mcp',
 ] as const;
 
 /**
@@ -51,6 +54,11 @@ async function buildPackage(folder: string): Promise<void> {
   const dist = join(place, 'dist');
   rmSync(dist, { recursive: true, force: true });
   mkdirSync(dist, { recursive: true });
+  copyFileSync(join(ROOT, 'LICENSE'), join(place, 'LICENSE'));
+  if (manifest.bin !== undefined) {
+    await bundleCommand(`clients/${folder}/${folder}.ts`, join(dist, `${folder}.mjs`));
+    return;
+  }
   for (const { name, source } of entries) {
     if (source === EDGE_ENTRY) {
       for (const kind of ['cjs', 'mjs']) await bundleEdge(join(dist, `${name}.${kind}`));
@@ -61,7 +69,6 @@ async function buildPackage(folder: string): Promise<void> {
     else await bundleEntry(manifest, source, join(dist, `${name}.mjs`), entries);
   }
   writeTypes(manifest, entries, join(dist, 'types'));
-  copyFileSync(join(ROOT, 'LICENSE'), join(place, 'LICENSE'));
 }
 
 function readEntries({ exports }: PackageFile): Entry[] {
@@ -94,6 +101,33 @@ async function bundleEntry(
     plugins: [shareEntries(name, source, entries, isCommonJs || name === CLIENT_PACKAGE ? 'cjs' : 'mjs')],
   });
 }
+
+/** Bundles a command as one ES module, without the packages that it depends on. */
+async function bundleCommand(source: string, outfile: string): Promise<void> {
+  await build({
+    absWorkingDir: ROOT,
+    entryPoints: [source],
+    outfile,
+    bundle: true,
+    format: 'esm',
+    platform: 'node',
+    target: 'node20',
+    packages: 'external',
+    logLevel: 'error',
+    plugins: [usedSources],
+  });
+}
+
+/** Leaves out sources of which nothing is used: loading one of ours does nothing else. */
+const usedSources: Plugin = {
+  name: 'used sources',
+  setup(bundler) {
+    bundler.onResolve({ filter: /^\./ }, ({ path, resolveDir }) => ({
+      path: join(resolveDir, path),
+      sideEffects: false,
+    }));
+  },
+};
 
 /**
  * Bundles the client for platforms that have `fetch` and none of Node's modules.

@@ -2,6 +2,7 @@
 import { z } from 'zod';
 import { DEFAULTS } from '../limits.ts';
 import type { CertificateFiles } from '../std/certificate-files.ts';
+import { API_PORT } from './agent-connection.ts';
 import { CAPTURE_BYTES_MAX } from './capture.ts';
 import { readTls } from './certificates.ts';
 import {
@@ -55,7 +56,7 @@ const origins = z
 
 export const API_VARIABLES = {
   HOST: [host, '127.0.0.1'],
-  PORT: [port, '8000'],
+  PORT: [port, API_PORT],
   TLS_CERT: [path, undefined],
   TLS_KEY: [path, undefined],
   PUBLIC_URL: [origin('https://understudy.example.com'), undefined],

@@ -1,7 +1,7 @@
 /** Findings about a code base (document 2, Finding). Data; any thread. */
 
 import { z } from 'zod';
-import { FINDING_BOUNDS } from '../domain/finding.ts';
+import { FINDING_BOUNDS } from '../domain/finding-bounds.ts';
 import { endpoint, errorBody } from './endpoint.ts';
 import {
   cursorFields,

@@ -6,9 +6,7 @@
 import { createHash } from 'node:crypto';
 import { maskText, maskValue } from '../redaction/mask.ts';
 import { isRawNumber, parseExact } from '../std/exact-json.ts';
-
-/** Texts of a finding, in code points (document 2). Longer texts are cut. */
-export const FINDING_BOUNDS = { content: 8_000, file_path: 512, finding_type: 64, query: 2_000 } as const;
+import { FINDING_BOUNDS } from './finding-bounds.ts';
 
 /** The owner of findings: an organization's code base. */
 export interface Codebase {

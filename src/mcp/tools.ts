@@ -12,7 +12,7 @@ import {
   RETRIEVE_TOP_K_MAX,
 } from '../contract/limits.ts';
 import { RETRIEVE } from '../contract/retrieve.ts';
-import { FINDING_BOUNDS } from '../domain/finding.ts';
+import { FINDING_BOUNDS } from '../domain/finding-bounds.ts';
 import { readRun, searchRuns } from './run-tools.ts';
 import { answer, type CallApi, type Tool } from './tool-answer.ts';
 

@@ -1,0 +1,73 @@
+/**
+ * The MCP server as a command, without what loads the service's configuration: `understudy mcp`, and the package of that server
+ * alone (clients/mcp). Main thread of a separate process.
+ */
+
+import type { AgentConnection } from '../config/agent-connection.ts';
+import { readFlags } from './flags.ts';
+import { type CliIo, EXIT } from './io.ts';
+import { makeHarmlessLine } from './terminal-text.ts';
+
+/** How long a tool waits for the API. The agent waits with it. */
+const MCP_CALL_MS = 20_000;
+
+/** What differs between the service's command and the package. */
+export interface McpHost {
+  /** The command as its users type it. */
+  readonly name: string;
+  /** The same for another program, which starts it from any folder. */
+  readonly line: string;
+  readonly version: string;
+  /** @throws ConfigError without a key, or at a value that is not allowed */
+  connect(url: string | undefined): AgentConnection;
+}
+
+const help = ({
+  name,
+  line,
+}: McpHost) => `Gives an agent tools over the Model Context Protocol, on standard input and output: retrieve_patterns,
+recall_findings, record_finding, search_runs and read_run. It runs for as long as the agent keeps its input open, and
+calls the API of a service that runs elsewhere. Where the agent's client can speak HTTP, the service's own address /mcp
+does the same without a process.
+
+Usage: ${name} [--url URL] [--codebase ID] [--org ID] [--project ID]
+
+  --url URL         where the API is; when not given SVC_BASE_URL, else http://127.0.0.1:8000
+  --codebase ID     the code base of calls that name none, such as owner/name
+  --org ID          the organization, and
+  --project ID      the project, where the key is the operator's own; a customer's key has its own
+
+The API key is read from SVC_API_KEY alone: other users of the machine can see the flags of a process.
+
+Examples:
+  claude mcp add understudy --env SVC_API_KEY=svc_live_... -- ${line} --codebase owner/name
+  codex mcp add understudy --env SVC_API_KEY=svc_live_... -- ${line} --codebase owner/name
+`;
+
+/**
+ * Serves until the agent closes the input.
+ * @returns the exit status
+ * @throws UsageError for wrong flags, ConfigError without a connection
+ */
+export async function runMcpCommand(argv: string[], io: CliIo, host: McpHost): Promise<number> {
+  const values = readFlags(argv, { url: 'text', codebase: 'text', org: 'text', project: 'text' });
+  if (values.help) {
+    await io.out(help(host));
+    return EXIT.done;
+  }
+  const { base_url, api_key } = host.connect(values.url);
+  const [{ remoteApi }, { serveMcpOnStdio }] = await Promise.all([
+    import('../mcp/remote-api.ts'),
+    import('../mcp/stdio.ts'),
+  ]);
+  const tenant = {
+    ...(values.org === undefined ? {} : { org_id: values.org }),
+    ...(values.project === undefined ? {} : { project_id: values.project }),
+  };
+  const call = remoteApi({ base_url, api_key, tenant, timeout_ms: MCP_CALL_MS });
+  await serveMcpOnStdio(
+    { version: host.version, call, codebase_id: values.codebase || null },
+    ({ message }) => io.err(`understudy: ${makeHarmlessLine(message)}\n`),
+  );
+  return EXIT.done;
+}

@@ -1,0 +1,30 @@
+/** Where commands of an agent's side find the API, and their credential. They may run without the service's package. Main thread. */
+import { ConfigError } from './config-error.ts';
+import { base, headerKey, parseText } from './values.ts';
+
+/** Where the API listens, and its clients look for it, when nothing else is said. */
+export const API_PORT = '8000';
+
+/** Where an agent's side finds the API, and its credential. */
+export interface AgentConnection {
+  /** No trailing slash. */
+  readonly base_url: string;
+  /** Secret: never print. */
+  readonly api_key: string;
+}
+
+/**
+ * @param url what `--url` said
+ * @throws ConfigError at a value that is not allowed, or without a key
+ */
+export function readAgentConnection(
+  url: string | undefined,
+  { SVC_API_KEY: key = '', SVC_BASE_URL }: NodeJS.ProcessEnv,
+): AgentConnection {
+  if (key === '') throw new ConfigError('SVC_API_KEY', '', 'set it to an API key of the service');
+  const [name, text] = url === undefined ? ['SVC_BASE_URL', SVC_BASE_URL] : ['--url', url];
+  return {
+    base_url: parseText(name, base(), text || `http://127.0.0.1:${API_PORT}`),
+    api_key: parseText('SVC_API_KEY', headerKey, key),
+  };
+}
