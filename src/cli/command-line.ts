@@ -125,6 +125,10 @@ const COMMANDS: Record<string, Command> = {
     summary: 'write the databases anew, without what was deleted from them',
     run: async (argv, io) => (await import('./compact.ts')).runCompact(argv, io),
   },
+  completion: {
+    summary: 'print a script with which bash, zsh or fish completes commands and options',
+    run: async (argv, io) => (await import('./completion.ts')).runCompletion(argv, io, readHelps),
+  },
   restore: {
     summary: 'put a backup into an empty DATA_DIR, and check it by reading it',
     is_guarded: true,
@@ -146,6 +150,20 @@ ${Object.entries(COMMANDS)
 
 Exit status: 0 done, 1 failed, 2 wrong use, 78 a bad variable or flag value.
 `;
+
+/** What each command says of itself. */
+async function readHelps(): Promise<{ name: string; summary: string; help: string }[]> {
+  const helps = [];
+  for (const [name, { summary, run }] of Object.entries(COMMANDS)) {
+    let help = '';
+    const out = async (data: string | Uint8Array) => {
+      help += data;
+    };
+    await run(['--help'], { out, err: () => {}, is_terminal: false, has_color: false });
+    helps.push({ name, summary, help });
+  }
+  return helps;
+}
 
 /**
  * @param argv what follows `understudy`

@@ -1,8 +1,9 @@
 /**
- * Ends the process with one line when its Node is too old for the sources. To be imported before anything else by what npm's
- * scripts, the tutorial and the command line run. Plain JavaScript that any Node since 14 reads. Main thread.
+ * Ends the process with one line when its Node is too old for the sources, or when `npm ci` left packages out. To be imported
+ * before anything else by what npm's scripts, the tutorial and the command line run. Plain JavaScript that any Node since 14 reads.
+ * Main thread.
  */
-import { realpathSync } from 'node:fs';
+import { existsSync, readFileSync, realpathSync } from 'node:fs';
 import { relative } from 'node:path';
 
 const [major, minor] = process.versions.node.split('.').map(Number);
@@ -11,6 +12,27 @@ if (major < 22 || (major === 22 && minor < 18)) {
     `understudy needs Node 22.18 or newer, and this is ${process.version}. This brings one for one command:  npx -y -p node@22 ${sayCommand()}\n`,
   );
   process.exit(1);
+}
+
+// npm writes the second file when it has installed everything. npm 10 may lose its connection before that, and report success.
+const root = new URL('../../', import.meta.url);
+if (
+  existsSync(new URL('package-lock.json', root)) &&
+  !existsSync(new URL('node_modules/.package-lock.json', root)) &&
+  !hasDependencies()
+) {
+  process.stderr.write(
+    'understudy needs packages that are not installed. This installs them:  npx -y -p node@22 npm ci\n',
+  );
+  process.exit(1);
+}
+
+/** Other package managers write no such file. */
+function hasDependencies() {
+  const { dependencies } = JSON.parse(readFileSync(new URL('package.json', root), 'utf8'));
+  return Object.keys(dependencies).every((name) =>
+    existsSync(new URL(`node_modules/${name}/package.json`, root)),
+  );
 }
 
 /** The command that was given, without words that a shell would read otherwise. */

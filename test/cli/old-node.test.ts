@@ -1,7 +1,9 @@
 /** Each command of the guides on a Node that is too old: one line that says what to do, and no stack trace. */
 
 import { spawnSync } from 'node:child_process';
-import { readFileSync } from 'node:fs';
+import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { expect, it } from 'vitest';
 
@@ -60,4 +62,34 @@ it('repeats no word that a shell would read otherwise', () => {
 
 it('lets an agent wait for nothing: hooks end well', () => {
   expect(runOnOldNode(['src/cli/understudy.mjs', 'hook', 'claude-code'])).toMatchObject({ status: 0 });
+});
+
+it('says what installs packages that `npm ci` left out', () => {
+  const dir = mkdtempSync(join(tmpdir(), 'understudy-left-out-'));
+  try {
+    const place = (path: string, text: string) => {
+      mkdirSync(dirname(join(dir, path)), { recursive: true });
+      writeFileSync(join(dir, path), text);
+    };
+    const entry = 'src/cli/needs-node.mjs';
+    place(entry, readFileSync(join(root, entry), 'utf8'));
+    place('package.json', JSON.stringify({ dependencies: { zod: '4.6.7' } }));
+    const run = () => spawnSync(process.execPath, [entry], { cwd: dir, encoding: 'utf8' });
+    // The published package has no lock file.
+    expect(run()).toMatchObject({ status: 0, stderr: '' });
+    place('package-lock.json', '{}');
+    expect(run()).toMatchObject({
+      status: 1,
+      stdout: '',
+      stderr:
+        'understudy needs packages that are not installed. This installs them:  npx -y -p node@22 npm ci\n',
+    });
+    place('node_modules/zod/package.json', '{}');
+    expect(run()).toMatchObject({ status: 0, stderr: '' });
+    rmSync(join(dir, 'node_modules/zod'), { recursive: true });
+    place('node_modules/.package-lock.json', '{}');
+    expect(run()).toMatchObject({ status: 0, stderr: '' });
+  } finally {
+    rmSync(dir, { recursive: true, force: true });
+  }
 });
