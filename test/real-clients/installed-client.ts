@@ -28,6 +28,7 @@ const ENTRIES = {
   'claude-code': 'cli-wrapper.cjs',
   codex: 'bin/codex.js',
   'claude-agent-sdk': 'sdk.mjs',
+  'claude-agent-sdk-oldest': 'sdk.mjs',
   'gemini-cli': 'bundle/gemini.js',
   opencode: 'bin/opencode',
 } as const;
@@ -92,14 +93,15 @@ async function install(folder: ClientFolder, name: string): Promise<string> {
 
 /** A binary for another machine, or none at all, is found here and not in the middle of a test. */
 async function expectStart(folder: ClientFolder, entry: string, version: string): Promise<void> {
-  // The SDK starts a client of its own, which lies beside it.
+  // The SDK starts a client of its own, which lies beside it; the oldest has it as a file for Node.
+  if (folder === 'claude-agent-sdk-oldest') entry = join(dirname(entry), 'cli.js');
   const words = folder === 'claude-agent-sdk' || folder === 'opencode' ? [] : [entry];
   const program =
     folder === 'claude-agent-sdk' ? findBinaryOf(entry) : folder === 'opencode' ? entry : process.execPath;
   const env = { PATH: process.env.PATH, HOME: '/nonexistent' };
   const options = { timeout: FIRST_START_MS, env };
   const { stdout } = await promisify(execFile)(program, [...words, '--version'], options);
-  if (folder !== 'claude-agent-sdk' && !stdout.includes(version))
+  if (!folder.startsWith('claude-agent-sdk') && !stdout.includes(version))
     throw new Error(`it says that it is ${stdout.trim()}`);
 }
 
