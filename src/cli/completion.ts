@@ -83,7 +83,7 @@ function readCompletion({ name, summary, help }: CommandHelp): Completion {
   const words = new Set<string>();
   for (const [, usage = ''] of help.matchAll(/^(?:Usage:| {6}) understudy ([^\n]*)$/gm)) {
     const [, word = ''] = /^[\w-]+ +([a-z][a-z-]*(?:\|[a-z][a-z-]*)*)(?= |$)/.exec(usage) ?? [];
-    for (const one of word.split('|')) if (one !== '') words.add(one);
+    for (const noun of word.split('|')) if (noun !== '') words.add(noun);
     for (const [, option = '', value] of usage.matchAll(/(--[\w-]+)( [A-Za-z]\S*)?/g))
       if (!options.has(option))
         options.set(option, { name: option, summary: '', takes_value: value !== undefined });

@@ -12,7 +12,7 @@ import { makeHarmlessLine } from './terminal-text.ts';
 const MCP_CALL_MS = 20_000;
 
 /** What differs between the service's command and the package. */
-export interface McpHost {
+interface McpHost {
   /** The command as its users type it. */
   readonly name: string;
   /** The same for another program, which starts it from any folder. */
