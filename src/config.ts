@@ -22,7 +22,6 @@ import {
 } from './config/auth.ts';
 import { BILLING_VARIABLES, type BillingConfig, readBilling } from './config/billing.ts';
 import { CAPTURE_VARIABLES, type CaptureConfig, readCapture } from './config/capture.ts';
-import { ConfigError } from './config/config-error.ts';
 import { ENGINE_VARIABLES, type EnginesConfig, readEngines } from './config/engines.ts';
 import { GATEWAY_VARIABLES, type GatewayConfig, readGateway } from './config/gateway.ts';
 import {
