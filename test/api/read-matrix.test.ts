@@ -77,6 +77,7 @@ beforeAll(async () => {
   list('listRuns', '/v1/monitor/runs');
   one('readRun', (run) => `/v1/monitor/runs/${run}`, `run-${MARK}`);
   one('listRunSteps', (run) => `/v1/monitor/runs/${run}/steps`, `run-${MARK}`);
+  one('readRunMarks', (run) => `/v1/runs/${run}/marks`, `run-${MARK}`);
   list('listTraces', '/v1/traces');
   one('readTrace', (trace) => `/v1/traces/${trace}`, `trace-${MARK}`);
   list('list_patterns', `/v1/patterns?tier=e1&project_id=${project}`);
