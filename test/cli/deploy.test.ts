@@ -2,7 +2,6 @@
 import { spawn, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
 import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
-import { createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -12,6 +11,7 @@ import { parse, parseAllDocuments } from 'yaml';
 import { VARIABLE_DEFAULTS } from '../../src/config.ts';
 import { ApiChild, CHILD_KEY } from '../fixtures/api-child.ts';
 import { TEST_CERTIFICATE, TEST_KEY } from '../fixtures/certificate.ts';
+import { findFreePort } from '../fixtures/free-port.ts';
 import { PATIENCE_MS } from '../fixtures/patience.ts';
 
 const root = fileURLToPath(new URL('../../', import.meta.url));
@@ -147,7 +147,7 @@ describe.skipIf(!hasNginx)('nginx with deploy/nginx.conf, where the machine has 
     await api.start();
     writeFileSync(join(folder, 'cert.pem'), TEST_CERTIFICATE);
     writeFileSync(join(folder, 'key.pem'), TEST_KEY);
-    const port = await freePort();
+    const port = await findFreePort();
     const server = read('deploy/nginx.conf')
       .replace('listen 443 ssl', `listen 127.0.0.1:${port} ssl`)
       .replace('/etc/ssl/understudy.pem', join(folder, 'cert.pem'))
@@ -201,12 +201,3 @@ describe.skipIf(!hasNginx)('nginx with deploy/nginx.conf, where the machine has 
     stream.body.destroy();
   });
 });
-
-async function freePort(): Promise<number> {
-  const server = createServer().listen(0, '127.0.0.1');
-  await once(server, 'listening');
-  const { port } = server.address() as { port: number };
-  server.close();
-  await once(server, 'close');
-  return port;
-}

@@ -1,7 +1,5 @@
 /** A whole service with the demo's captured runs, runs of /v1, keys, projects and people: what every screen shows. */
-import { once } from 'node:events';
 import { mkdtempSync, rmSync } from 'node:fs';
-import { type AddressInfo, createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { runAgent } from '../../src/demo/agent.ts';
@@ -10,6 +8,7 @@ import type { Script } from '../../src/demo/script.ts';
 import { createStory, TASK } from '../../src/demo/story.ts';
 import { Workspace } from '../../src/demo/workspace.ts';
 import { runHere } from '../cli/here.ts';
+import { findFreePort } from '../fixtures/free-port.ts';
 import { WholeService } from '../fixtures/whole-service.ts';
 
 export const RUN_ID = 'demo';
@@ -114,13 +113,4 @@ export async function captureSession(service: SeededService): Promise<void> {
     },
   );
   await service.capture('', ask('Name this session'), session);
-}
-
-async function findFreePort(): Promise<number> {
-  const server = createServer().listen(0, '127.0.0.1');
-  await once(server, 'listening');
-  const { port } = server.address() as AddressInfo;
-  server.close();
-  await once(server, 'close');
-  return port;
 }
