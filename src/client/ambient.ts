@@ -19,7 +19,7 @@ export class Ambient<Run> {
   }
 
   /**
-   * @returns the innermost enclosing run that fits; null if there is none
+   * @returns the innermost enclosing run that fits; otherwise null
    */
   find(fits: (run: Run) => boolean): Run | null {
     let scope = this.#storage.getStore();

@@ -42,7 +42,7 @@ const METADATA_DEPTH = 32;
 const METADATA_VALUES = 10_000;
 
 /**
- * @param parentRunId the enclosing run; null if there is none
+ * @param parentRunId the enclosing run; otherwise null
  * @param warn called about everything that was left out
  */
 export function toRunStart(

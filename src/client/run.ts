@@ -120,7 +120,7 @@ export class Run implements AsyncDisposable {
   }
 
   /**
-   * @returns the next intervention, each once and in order; null if there is none
+   * @returns the next intervention, each once and in order; otherwise null
    */
   intervention(): Intervention | null {
     const next = this.#interventions.shift() ?? null;

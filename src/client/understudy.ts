@@ -89,7 +89,7 @@ const owners = new WeakMap<Run, Understudy>();
 /** How long `flush` and `close` wait unless told otherwise. */
 const FLUSH_MS = 10_000;
 
-/** The current run of any client; null if there is none. */
+/** The current run of any client; otherwise null. */
 export function currentRun(): Run | null {
   return ambient.find(() => true);
 }
@@ -169,7 +169,7 @@ export class Understudy implements AsyncDisposable {
     return ambient.enter(run, () => labelRun(run, work));
   }
 
-  /** This client's current run, across every await; null if there is none. */
+  /** This client's current run, across every await; otherwise null. */
   current(): Run | null {
     return ambient.find((run) => owners.get(run) === this);
   }

@@ -37,7 +37,7 @@ export interface PatternFields {
 export interface NewPattern extends PatternFields {
   /** The model that the pattern was learned from; '' if unknown. */
   model: string;
-  /** A monitor's name or any other category; '' if there is none. */
+  /** A monitor's name or any other category; '' without one. */
   failure_type: string;
 }
 

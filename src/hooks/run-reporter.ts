@@ -23,7 +23,7 @@ const TASK_UNITS = 65_536;
 const REFUSALS = new Set([401, 403, 429]);
 
 /**
- * @returns the text that the agent should read now; null if there is none
+ * @returns the text that the agent should read now; otherwise null
  * @throws Error if the service does not answer; later events then do not wait for it
  */
 export async function reportEvent(

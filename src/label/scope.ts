@@ -54,7 +54,7 @@ interface State {
   /** The labelled transports, as `installedTransports` returns them. */
   readonly transports: Set<string>;
   is_installed: boolean;
-  /** The scope of code outside every scope; null if there is none. */
+  /** The scope of code outside every scope; otherwise null. */
   process_scope: Scope | null;
 }
 

@@ -61,7 +61,7 @@ export const COUNTER = {
   /** Successive steps unrelated to the task, and steps related to it. */
   strays: 12,
   on_task: 13,
-  /** Ordinal + 1 of a step whose request for a check was not answered; 0 if there is none. */
+  /** Ordinal + 1 of a step whose request for a check was not answered; otherwise 0. */
   open_check: 14,
   /** Calls that may have changed something, and calls that only look. */
   works: 15,

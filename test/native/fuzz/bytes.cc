@@ -27,7 +27,7 @@ void Expect(bool holds, const char* what) {
   std::abort();
 }
 
-/** Memory of its own, so that a byte beyond it is noticed. */
+/** A separate allocation, so that the sanitizer notices a byte beyond it. */
 struct Piece {
   std::unique_ptr<uint8_t[]> memory;
   Bytes bytes;

@@ -35,7 +35,7 @@ Outcome ReadInPieces(const uint8_t* data, size_t size, const uint8_t* steps, siz
   Outcome outcome;
   for (size_t from = 0, n = 0; from < size && outcome.refusal == framing::Refusal::kNone; n++) {
     const size_t length = step_count == 0 ? size : std::min<size_t>(size - from, 1 + steps[n % step_count]);
-    // Memory of its own: a byte beyond it is noticed.
+    // A separate allocation: the sanitizer notices a byte beyond it.
     const std::unique_ptr<char[]> piece(new char[length]);
     std::copy(data + from, data + from + length, piece.get());
     const size_t end = walker.FindEnd(piece.get(), length);

@@ -21,7 +21,7 @@ void Expect(bool holds, const char* what) {
   std::abort();
 }
 
-/** Numbers of 32 bits in memory of their own. */
+/** Numbers of 32 bits in a separate allocation. */
 std::vector<uint32_t> TakeNumbers(const uint8_t** data, size_t* size, size_t most) {
   std::vector<uint32_t> numbers(std::min(*size / 4, most));
   if (!numbers.empty()) memcpy(numbers.data(), *data, numbers.size() * 4);
