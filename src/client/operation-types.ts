@@ -165,6 +165,7 @@ export interface Run {
   };
   /** A person's; null: none */
   mark: 'good' | 'bad' | null;
+  /** Each once, in the order in which they came */
   tags: string[];
   /** A person's; empty without one */
   note: string;
@@ -176,6 +177,7 @@ export interface RunMarks {
   run_id: string;
   /** A person's; null: none */
   mark: 'good' | 'bad' | null;
+  /** Each once, in the order in which they came */
   tags: string[];
   /** A person's; empty without one */
   note: string;
