@@ -29,7 +29,10 @@ export const evaluateBody = z
   })
   .meta({
     id: 'Evaluate',
-    anyOf: [{ required: ['steps'] }, { required: ['run_id'] }],
+    anyOf: [
+      { required: ['steps'] },
+      { required: ['run_id'], properties: { run_id: { type: 'string', description: 'The run' } } },
+    ],
     description: 'Either `steps`, or the `run_id` of a run whose steps have been logged.',
   });
 

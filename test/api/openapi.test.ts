@@ -181,7 +181,7 @@ describe('the description', () => {
       { required: ['manifest', 'calls'] },
       { required: ['trace_id', 'steps'] },
     ]);
-    expect(schemas.Evaluate!.anyOf).toEqual([{ required: ['steps'] }, { required: ['run_id'] }]);
+    expect(schemas.Evaluate!.anyOf).toMatchObject([{ required: ['steps'] }, { required: ['run_id'] }]);
     const page = renderDocs(document, '1.2.3');
     expect(page).toContain('Needs <code>manifest</code> and <code>calls</code>, or <code>trace_id</code>');
     expect(schemas.FindingNote!.properties).toMatchObject({ content: { type: 'string', minLength: 1 } });
