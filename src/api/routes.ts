@@ -4,6 +4,7 @@
  */
 import { LiveHubClient } from '../../actors/live-hub/client.ts';
 import { PatternIndexClient } from '../../actors/pattern-index/client.ts';
+import { RunClient } from '../../actors/run/client.ts';
 import { UsageMeterClient } from '../../actors/usage-meter/client.ts';
 import { CAPTURES } from '../contract/captures.ts';
 import type { Endpoint } from '../contract/endpoint.ts';
@@ -58,6 +59,7 @@ import { profileHandlers } from './profiles.ts';
 import { type RetrieveServices, retrieveHandlers } from './retrieve.ts';
 import { runMarkHandlers } from './run-marks.ts';
 import { runRecordHandlers } from './run-records.ts';
+import { withRunningTotals } from './running-totals.ts';
 import { runHandlers } from './runs.ts';
 import { streamHandlers } from './stream.ts';
 import { traceHandlers } from './traces.ts';
@@ -145,9 +147,12 @@ function patternEndpoints(
   ];
 }
 
-function captureRoutes({ captures, checks }: ApiServices): ApiRoute[] {
+function captureRoutes({ captures, checks, asker }: ApiServices): ApiRoute[] {
   if (captures === undefined) return [];
-  return guardOperator(CAPTURES, captureHandlers(captures), checks, captures.operators);
+  const runs = new RunClient(asker);
+  const reader = withRunningTotals(captures.reader, (scope, runId) => runs.totals(scope, runId));
+  const handlers = captureHandlers({ ...captures, reader });
+  return guardOperator(CAPTURES, handlers, checks, captures.operators);
 }
 
 function contentOf({ asker, stores, findings, has_patterns = false }: ApiServices): DeletedContent {

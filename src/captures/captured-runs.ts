@@ -417,6 +417,15 @@ export class CapturedRuns {
     return found;
   }
 
+  /** The captured run that a reported one belongs to by its trace or session; undefined without one. */
+  findJoined(reportedId: string): string | undefined {
+    const { version } = this.#said;
+    const run = this.#order.findLast(
+      (listed) => findReported(listed, this.#said, version)?.run_id === reportedId,
+    );
+    return run?.tally.summary.run_id ?? undefined;
+  }
+
   /** One run's row; undefined when it is neither in the list nor reported. */
   row(source: ExchangeSource, runId: string, hasTime: HasTime, nowMs: number): CapturedRunRow | undefined {
     const run = this.#find(runId);

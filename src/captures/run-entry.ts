@@ -117,7 +117,7 @@ function makeNames(said: SaidOfRuns, weigh: (run: RunEntry) => WeighedRun): RunR
     text: (run) => listWords(run, marksOf(run, said)),
     task: ({ listed, reported }) =>
       listed === null ? [reported!.task] : listed.task === null ? null : [listed.task],
-    run: (run) => [idOf(run)],
+    run: (run) => idsOf(run),
     session: ({ listed }) => listName(listed?.tally.summary.session_id ?? undefined),
     parent: ({ listed }) => listName(listed?.tally.summary.parent_run_id ?? undefined),
     agent: (run) => listName(agentOf(run)),
@@ -138,6 +138,12 @@ function makeNames(said: SaidOfRuns, weigh: (run: RunEntry) => WeighedRun): RunR
     experiment: ofReported(({ experiment_id }) => experiment_id),
     arm: ofReported(({ arm }) => arm),
   };
+}
+
+/** A captured run that was joined with a reported one of another id goes by both. */
+function idsOf(run: RunEntry): string[] {
+  const id = idOf(run);
+  return run.reported === null || run.reported.run_id === id ? [id] : [id, run.reported.run_id];
 }
 
 /** What `text` looks through; docs/queries.md lists it. */

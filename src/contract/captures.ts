@@ -390,6 +390,12 @@ const captureStats = z
       .array(z.object({ reason: z.string().describe('Stable name'), text: z.string().describe('In words') }))
       .describe('Why it is not ok, the worst first'),
     uptime_s: z.int().describe('Since the start of the process'),
+    org_id: z
+      .string()
+      .nullable()
+      .describe(
+        'The organization that captures belong to (`GW_ORG`): its reported runs and the captured ones are one list; null: those of the organizations that an operator owns or administers',
+      ),
     db: z.looseObject({ bytes: z.int().describe('Size of the live file') }).describe('The capture database'),
     exchanges: z
       .looseObject({
@@ -692,7 +698,8 @@ export const CAPTURES = {
     ...common,
     id: 'readCapturedRun',
     path: '/capture/runs/{id}',
-    summary: 'A captured run as a conversation: what each turn added, thinking, calls and results',
+    summary:
+      'A captured run as a conversation, by its id or that of the reported run that belongs to it: what each turn added, thinking, calls and results',
     params: z.object({ id: text({ max: ID_CHARACTERS }) }),
     query: z.object({ ...cursorFields(CURSOR_CHARACTERS) }),
     replies: {

@@ -3,7 +3,6 @@ import type { ComponentType } from 'preact';
 import { AuditPage } from './pages/audit.tsx';
 import { BillingPage } from './pages/billing.tsx';
 import { ComparePage } from './pages/compare.tsx';
-import { ConversationsPage } from './pages/conversations.tsx';
 import { CostsPage } from './pages/costs.tsx';
 import { ExperimentsPage } from './pages/experiments.tsx';
 import { FeedbackPage } from './pages/feedback.tsx';
@@ -11,6 +10,7 @@ import { FindingsPage } from './pages/findings.tsx';
 import { HomePage } from './pages/home.tsx';
 import { KeysPage } from './pages/keys.tsx';
 import { MembersPage } from './pages/members.tsx';
+import { NowherePage } from './pages/nowhere.tsx';
 import { PatternsPage } from './pages/patterns.tsx';
 import { ProjectsPage } from './pages/projects.tsx';
 import { RunsPage } from './pages/runs.tsx';
@@ -36,14 +36,6 @@ export interface Page {
 
 export const PAGES: readonly Page[] = [
   { name: '', title: 'Home', group: 'Watch', icon: 'home', needs: 'organization', Content: HomePage },
-  {
-    name: 'conversations',
-    title: 'Conversations',
-    group: 'Watch',
-    icon: 'conversations',
-    needs: 'operator',
-    Content: ConversationsPage,
-  },
   {
     name: 'runs',
     title: 'Runs',
@@ -167,7 +159,17 @@ export const PAGES: readonly Page[] = [
   },
 ];
 
-/** The page of that name; the first for a name that none has. */
+/** In no menu: what stands at an address that names no page. */
+const NOWHERE: Page = {
+  name: 'nowhere',
+  title: 'Not found',
+  group: 'Help',
+  icon: 'docs',
+  needs: 'nothing',
+  Content: NowherePage,
+};
+
+/** The page of that name; a page that says so for a name that none has. */
 export function findPage(name: string): Page {
-  return PAGES.find((page) => page.name === name) ?? PAGES[0]!;
+  return PAGES.find((page) => page.name === name) ?? NOWHERE;
 }

@@ -116,7 +116,7 @@ async function showRun(db: string, io: CliIo): Promise<void> {
   const understudy = await startUnderstudy(config, { api: true, gateway: true });
   const { api_url, owner_token } = understudy;
   await io.out(
-    `\nThe run in the dashboard, until Ctrl-C:\n\n  ${api_url}/#token=${owner_token}&next=conversations/${RUN_ID}\n`,
+    `\nThe run in the dashboard, until Ctrl-C:\n\n  ${api_url}/#token=${owner_token}&next=runs/${RUN_ID}\n`,
   );
   await Promise.race(['SIGINT', 'SIGTERM'].map((signal) => once(process, signal)));
   await understudy.stop();

@@ -315,7 +315,7 @@ async function listen(
       },
       captures: {
         reader: captures,
-        stats,
+        stats: stats === null ? null : async () => ({ ...(await stats()), org_id: config.operators.org }),
         student: () => reportStudent(config.relegation),
         nameAgent: (agent, name) => renameAgent(config.relegation, agent, name),
         main: stores.main,

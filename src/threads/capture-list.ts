@@ -200,6 +200,12 @@ export class CaptureList {
     return this.listOf(runId).rangeOf(runId) !== undefined;
   }
 
+  /** The captured run that an id leads to: its own, or that of the reported run that belongs to it. */
+  capturedIdOf(runId: string): string {
+    if (this.has(runId)) return runId;
+    return this.#current.runs.findJoined(runId) ?? runId;
+  }
+
   /**
    * The list that contains a run. If the run was dropped from the list or is not read yet, a list of this run alone.
    */

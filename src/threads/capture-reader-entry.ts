@@ -220,7 +220,8 @@ class CaptureLibrary {
     });
   }
 
-  #tellRun({ run_id, limit, after }: Question<'run'>): CaptureAnswer {
+  #tellRun({ run_id: asked, limit, after }: Question<'run'>): CaptureAnswer {
+    const run_id = this.#list.capturedIdOf(asked);
     const runs = this.#list.listOf(run_id);
     const hasTime = startTime(CAPTURE_RUN_READING_MS);
     const row = runs.row(this.#files, run_id, hasTime, systemClock.wallMs());

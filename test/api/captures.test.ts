@@ -402,6 +402,19 @@ describe('what operators read', () => {
     await runs('?q=agent:clerk').toMatchObject([
       { run_id: 'run-reported', is_captured: false, status: 'running', task: 'Answer the mail.', turns: 0 },
     ]);
+    // What only its actor knows of a run that goes on.
+    const step = {
+      step_index: 0,
+      action: 'read',
+      action_input: 'the mail',
+      observation: 'a bill',
+      tokens: 7,
+    };
+    expect((await tell('/run-reported/steps', step)).status).toBe(200);
+    await runs('?q=run:=run-reported').toMatchObject([
+      { reported: { is_finished: false, steps: 1, tokens: 7 } },
+    ]);
+    expect((await read(CAPTURES.readCaptureStats, '/capture/stats')).body.org_id).toBe(org);
     expect((await tell('/run-reported/finish', { outcome: 'failure: no stamp' })).status).toBe(200);
     await runs('?q=status:failed').toMatchObject([
       { run_id: 'run-reported', status: 'failed', ended_by: 'agent', outcome: 'failure: no stamp' },

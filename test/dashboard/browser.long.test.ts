@@ -1,5 +1,5 @@
 /**
- * The dashboard in Chromium, over a whole service with the demo's data: every screen in both schemes at three widths, without
+ * The dashboard in Chromium, over a whole service with the demo's data: every screen in both schemes at four widths, without
  * a serious finding of axe, a complaint of the browser or a request to elsewhere; then what a reader does and what happens to
  * them. Skipped where there is no Chromium.
  */
@@ -15,13 +15,12 @@ import { captureSession, RUN_ID, SESSION, SeededService } from './seeded-service
 /** Every page of the menu, and what one opens from it. */
 const SCREENS = [
   '',
-  'conversations',
-  `conversations/${RUN_ID}`,
-  `conversations/${SESSION}`,
-  `conversations?session=${SESSION}`,
   `compare?a=${RUN_ID}`,
   `compare?a=${RUN_ID}&b=${SESSION}`,
   'runs',
+  `runs/${RUN_ID}`,
+  `runs/${SESSION}`,
+  `runs?q=session%3A${SESSION}`,
   `runs/${LOOPING}`,
   'patterns',
   'findings',
@@ -41,7 +40,7 @@ const SCREENS = [
 ];
 /** Of one of the two models that are captured. */
 const PRICES = '{"claude-demo-large": {"input": 3, "output": 15}}';
-const WIDTHS = [320, 390, 1_280];
+const WIDTHS = [320, 390, 1_024, 1_280];
 /** A run's id travels in a header, so it is ASCII. */
 const MARKED_RUN = 'run <img src=x onerror=alert(3)>';
 const POLL = { timeout: PATIENCE_MS };
@@ -101,8 +100,8 @@ describe.skipIf(findChromium() === null)('the dashboard in Chromium', () => {
   it('says what conversations cost, and where a price is not known', async () => {
     await using visit = await Visit.open(browser, service.api, service.token);
     const { page } = visit;
-    await visit.goTo('conversations');
-    const rowOf = (id: string) => page.locator(`a.run-row[href*="conversations/${encodeURIComponent(id)}"]`);
+    await visit.goTo('runs');
+    const rowOf = (id: string) => page.locator(`a.run-row[href*="runs/${encodeURIComponent(id)}"]`);
     const { run } = (await service.call('GET', `/capture/runs/${RUN_ID}`)) as {
       run: { cost_usd: number; unpriced_turns: number; input_tokens: number; output_tokens: number };
     };
@@ -111,9 +110,9 @@ describe.skipIf(findChromium() === null)('the dashboard in Chromium', () => {
     const shown = `$${run.cost_usd.toFixed(run.cost_usd < 0.1 ? 4 : 2)}`;
     expect(await rowOf(RUN_ID).first().locator('.run-cost').textContent()).toBe(shown);
     expect(await rowOf(SESSION).first().locator('.run-cost').textContent()).toBe('no price');
-    await visit.goTo(`conversations/${RUN_ID}`);
+    await visit.goTo(`runs/${RUN_ID}`);
     expect(await page.locator('.stat', { hasText: 'Cost' }).textContent()).toContain(shown);
-    await visit.goTo(`conversations/${SESSION}`);
+    await visit.goTo(`runs/${SESSION}`);
     expect(await page.locator('.stat', { hasText: 'Cost' }).textContent()).toContain(
       'GW_PRICES tells prices',
     );
@@ -122,17 +121,19 @@ describe.skipIf(findChromium() === null)('the dashboard in Chromium', () => {
   it('shows the runs of a session with what they are, and leads from one to the other', async () => {
     await using visit = await Visit.open(browser, service.api, service.token);
     const { page } = visit;
-    await visit.goTo(`conversations/${SESSION}`);
+    await visit.goTo(`runs/${SESSION}`);
     const family = page.getByRole('navigation', { name: 'Runs that belong together' });
     await family.getByText('2 child runs').waitFor();
     await family.getByRole('link', { name: `${SESSION}:agent-of-the-session` }).click();
     await family.getByText('sub-agent').waitFor();
     await family.getByRole('link', { name: SESSION, exact: true }).waitFor();
     await family.getByRole('link', { name: 'All runs of its session' }).click();
-    await page.getByText('Runs of the session').waitFor();
+    await expect
+      .poll(() => page.getByRole('combobox', { name: 'Search' }).inputValue())
+      .toBe(`session:=${SESSION}`);
     await expect.poll(() => page.locator('.virtual-list a.run-row').count()).toBe(3);
     expect(await page.locator('.virtual-list a.run-row.part').count()).toBe(2);
-    await page.locator('select', { hasText: 'agents’ own' }).selectOption('yes');
+    await page.locator('select', { hasText: 'agents’ own' }).selectOption('-is:child');
     await expect.poll(() => page.locator('.virtual-list a.run-row').count()).toBe(1);
     expect(visit.complaints).toEqual([]);
   });
@@ -145,11 +146,11 @@ describe.skipIf(findChromium() === null)('the dashboard in Chromium', () => {
     );
     await using visit = await Visit.open(browser, service.api, service.token);
     const { page } = visit;
-    await visit.goTo('conversations/session-elsewhere:agent-elsewhere');
+    await visit.goTo('runs/session-elsewhere:agent-elsewhere');
     const family = page.getByRole('navigation', { name: 'Runs that belong together' });
     await family.getByText('nothing of it passed this gateway').waitFor();
     expect(await family.getByRole('link', { name: 'session-elsewhere', exact: true }).count()).toBe(0);
-    for (const place of ['conversations', 'runs', 'patterns']) {
+    for (const place of ['runs', 'patterns']) {
       await visit.goTo(`${place}/nowhere`);
       await page.getByText('Not found').waitFor();
       expect(await page.locator('h1').count()).toBe(1);
@@ -159,15 +160,15 @@ describe.skipIf(findChromium() === null)('the dashboard in Chromium', () => {
   it('empties a field when its filter is taken away elsewhere', async () => {
     await using visit = await Visit.open(browser, service.api, service.token);
     const { page } = visit;
-    await visit.goTo('conversations');
+    await visit.goTo('runs');
     const field = page.getByLabel('Search');
     await field.fill('a made-up claim');
-    await page.getByRole('button', { name: 'Take the filters away' }).click();
+    await page.getByRole('button', { name: 'Show all runs' }).click();
     await expect.poll(() => field.inputValue()).toBe('');
     await expect.poll(() => page.locator('.virtual-list a.run-row').count()).toBeGreaterThan(0);
     await field.fill('tests of this project');
     await expect.poll(() => page.evaluate('location.hash')).toContain('q=');
-    await page.getByRole('link', { name: 'Conversations', exact: true }).click();
+    await page.getByRole('link', { name: 'Runs', exact: true }).click();
     await expect.poll(() => field.inputValue()).toBe('');
     expect(await page.evaluate('location.hash')).not.toContain('q=');
   });
@@ -185,9 +186,14 @@ describe.skipIf(findChromium() === null)('the dashboard in Chromium', () => {
       AUTH_DB_URL: 'embedded:',
     });
     await using stranger = await Visit.open(browser, service.api, made.stdout.trim());
-    await stranger.goTo(`conversations/${RUN_ID}`);
+    await stranger.goTo(`runs/${RUN_ID}`);
+    await stranger.page.getByText('Not found').waitFor();
+    await stranger.goTo('runs');
+    await stranger.page.getByText('No runs yet.').waitFor();
+    expect(await stranger.page.getByLabel('Golden').count()).toBe(0);
+    await stranger.goTo('costs');
     await stranger.page.getByText('This is for the operator of the service').waitFor();
-    expect(await stranger.page.locator('h1').textContent()).toBe('Conversations');
+    expect(await stranger.page.locator('h1').textContent()).toBe('Costs');
   });
 
   it('says what is kept how long, and how often each key was used', async () => {
@@ -274,9 +280,9 @@ describe.skipIf(findChromium() === null)('the dashboard in Chromium', () => {
     });
     await using visit = await Visit.open(browser, service.api, service.token, { width: 390 });
     for (const screen of [
-      'conversations/run-with-payload',
-      `conversations/${encodeURIComponent(MARKED_RUN)}`,
-      'conversations',
+      'runs/run-with-payload',
+      `runs/${encodeURIComponent(MARKED_RUN)}`,
+      'runs',
       'projects',
       'keys',
       'usage',
@@ -290,7 +296,7 @@ describe.skipIf(findChromium() === null)('the dashboard in Chromium', () => {
       expect(await visit.page.locator('main img:not([src^="/dashboard/"])').count(), screen).toBe(0);
       expect(await visit.overflow(), screen).toBeLessThanOrEqual(0);
     }
-    await visit.goTo('conversations/run-with-payload');
+    await visit.goTo('runs/run-with-payload');
     const said = visit.page.locator('.said-assistant .text').last();
     // The mark that would turn the order is shown; natural right-to-left words and emoji are themselves.
     expect(await said.textContent()).toBe(PAYLOAD.replace('\u202e', '\ufffd'));
@@ -302,7 +308,7 @@ describe.skipIf(findChromium() === null)('the dashboard in Chromium', () => {
 
   it('goes on by itself after a time without network, and after a restart of the service', async () => {
     await using visit = await Visit.open(browser, service.api, service.token);
-    await visit.goTo('conversations');
+    await visit.goTo('runs');
     const { page, context } = visit;
     const rows = page.locator('.virtual-list a');
     const before = await rows.count();
@@ -325,18 +331,18 @@ describe.skipIf(findChromium() === null)('the dashboard in Chromium', () => {
   it('keeps its place in the address: filters, selection and the way back', async () => {
     await using visit = await Visit.open(browser, service.api, service.token);
     const { page } = visit;
-    await visit.goTo('conversations');
+    await visit.goTo('runs');
     await page.getByLabel('Search').fill('no run is called that');
-    await page.getByText('No run passes these filters').waitFor();
+    await page.getByText('No run matches this query').waitFor();
     expect(page.url()).toContain('q=no+run+is+called+that');
     await page.reload();
-    await page.getByText('No run passes these filters').waitFor();
-    await page.getByRole('button', { name: 'Take the filters away' }).click();
-    await page.locator(`a[href*="conversations/${RUN_ID}"]`).first().click();
+    await page.getByText('No run matches this query').waitFor();
+    await page.getByRole('button', { name: 'Show all runs' }).click();
+    await page.locator(`a[href*="runs/${RUN_ID}"]`).first().click();
     await page.getByRole('heading', { level: 1, name: 'The tests of this project fail' }).waitFor();
     expect(await page.locator('.turn').count()).toBe(7);
     await page.goBack();
-    await page.getByRole('heading', { level: 1, name: 'Conversations' }).waitFor();
+    await page.getByRole('heading', { level: 1, name: 'Runs' }).waitFor();
     expect(visit.complaints).toEqual([]);
   });
 
@@ -433,15 +439,15 @@ describe.skipIf(findChromium() === null)('too many requests', () => {
       page.on('response', (response) => {
         if (response.status() === 429) limited.push(response.headers()['retry-after']);
       });
-      await page.goto(`${service.api}/#token=${service.token}&next=conversations`);
-      await page.locator(`a[href*="conversations/${RUN_ID}"]`).waitFor(POLL);
+      await page.goto(`${service.api}/#token=${service.token}&next=runs`);
+      await page.locator(`a[href*="runs/${RUN_ID}"]`).waitFor(POLL);
       // Each page asks for more than there is left.
-      for (const name of ['Home', 'Student', 'Usage', 'Home', 'Conversations'])
+      for (const name of ['Home', 'Student', 'Usage', 'Home', 'Runs'])
         await page.getByRole('link', { name, exact: true }).first().click();
       await expect.poll(() => limited.length, POLL).toBeGreaterThan(0);
       await expect.poll(() => said.join(' '), POLL).toMatch(/goes? on (?:by itself )?in a moment/);
       expect(limited.every((wait) => Number(wait) > 0)).toBe(true);
-      await page.locator(`a[href*="conversations/${RUN_ID}"]`).first().waitFor(POLL);
+      await page.locator(`a[href*="runs/${RUN_ID}"]`).first().waitFor(POLL);
       await expect.poll(() => page.getByText('Too many requests').count(), POLL).toBe(0);
       await context.close();
     } finally {

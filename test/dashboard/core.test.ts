@@ -1,10 +1,13 @@
 /** The dashboard's rules that need no browser: what is kept of what was read, texts as texts, Markdown. */
 import { expect, it } from 'vitest';
 import { compareTurns } from '../../src/dashboard/core/comparison.ts';
+import { renewAddress } from '../../src/dashboard/core/former-addresses.ts';
 import { keepEqual } from '../../src/dashboard/core/keep-equal.ts';
 import { writeMarkdown } from '../../src/dashboard/core/markdown.ts';
 import { listProblems } from '../../src/dashboard/core/problems.ts';
+import { choose, chosenOf } from '../../src/dashboard/core/query-choice.ts';
 import { layOutWaterfall } from '../../src/dashboard/core/waterfall.ts';
+import { parseRunQuery } from '../../src/domain/run-query/parse.ts';
 
 it('keeps the parts of what was read that say the same', () => {
   const before = { rows: [{ id: 'a', of: { n: 1 } }, { id: 'b' }], total: 2 };
@@ -162,4 +165,43 @@ it('finds where two runs first differ, ids of calls and failed attempts aside', 
     [false, true],
     [true, true],
   ]);
+});
+
+it.each([
+  ['conversations', {}, 'is:captured'],
+  ['conversations', { q: 'cost:>1', golden: 'no', own: 'yes' }, 'cost:>1 is:captured -is:golden -is:child'],
+  ['conversations', { model: 'a b', served_by: 'student' }, 'is:captured model:="a b" served:student'],
+  ['conversations', { session: 's-1', from: '2026-05-01' }, 'is:captured session:=s-1 started:2026-05-01..'],
+  ['runs', { status: 'running', fired: 'infinite_loop' }, 'status:running monitor:infinite_loop'],
+  ['runs', { outcome: 'failure: "x", y', agent_name: 'm' }, 'agent:=m outcome:="failure: \\"x\\", y"'],
+  ['runs', { from: '2026-05-01', to: '2026-05-03' }, 'started:2026-05-01..2026-05-03'],
+])('understands a former address of a list: %s %j', (page, query, q) => {
+  const renewed = renewAddress({ page, selection: null, query: { org: 'org_1', ...query } });
+  expect(renewed).toEqual({ page: 'runs', selection: null, query: { org: 'org_1', q } });
+  expect(() => parseRunQuery(q)).not.toThrow();
+});
+
+it('leaves addresses of today alone, and leads to a turn of a former conversation', () => {
+  for (const [page, query] of [
+    ['runs', { q: 'x' }],
+    ['', { from: 'x' }],
+    ['usage', {}],
+  ] as const) {
+    const address = { page, selection: null, query };
+    expect(renewAddress(address)).toBe(address);
+  }
+  const turn = { page: 'conversations', selection: 'demo', query: { turn: '7' } };
+  expect(renewAddress(turn)).toEqual({ ...turn, page: 'runs' });
+});
+
+it('takes a choice out of a query, and puts another one in', () => {
+  const options = ['is:captured', 'is:reported', 'is:captured is:reported'];
+  expect(chosenOf('is:reported cost:>1 is:captured', options)).toBe('is:captured is:reported');
+  expect(chosenOf('cost:>1', options)).toBe('');
+  expect(chosenOf('"', options)).toBe('');
+  expect(choose('is:golden is:captured sort:cost', options, 'is:reported')).toBe(
+    'is:reported is:golden sort:cost',
+  );
+  expect(choose('is:captured', options, '')).toBe('');
+  expect(choose('modle:', options, 'is:captured')).toBe('modle:');
 });

@@ -21,11 +21,11 @@ describe.skipIf(findChromium() === null)('searching runs in Chromium', () => {
     await service[Symbol.asyncDispose]();
   });
 
-  const rowOf = (visit: Visit, id: string) => visit.page.locator(`a.run-row[href*="conversations/${id}"]`);
+  const rowOf = (visit: Visit, id: string) => visit.page.locator(`a.run-row[href*="runs/${id}"]`);
 
   it('is done by keys alone, and its text is the address', async () => {
     await using visit = await Visit.open(browser, service.api, service.token);
-    await visit.goTo('conversations');
+    await visit.goTo('runs');
     const { page } = visit;
     await rowOf(visit, SESSION).first().waitFor();
     await page.keyboard.press('/');
@@ -42,7 +42,7 @@ describe.skipIf(findChromium() === null)('searching runs in Chromium', () => {
     await rowOf(visit, SESSION).first().waitFor({ state: 'detached' });
     await rowOf(visit, RUN_ID).first().waitFor();
     // The address alone shows the same.
-    await visit.goTo('conversations?q=model%3Aclaude-demo-large');
+    await visit.goTo('runs?q=model%3Aclaude-demo-large');
     expect(await field.inputValue()).toBe('model:claude-demo-large');
     await rowOf(visit, RUN_ID).first().waitFor();
     expect(await rowOf(visit, SESSION).count()).toBe(0);
@@ -51,7 +51,7 @@ describe.skipIf(findChromium() === null)('searching runs in Chromium', () => {
 
   it('says what is wrong with a query, and keeps the list', async () => {
     await using visit = await Visit.open(browser, service.api, service.token);
-    await visit.goTo('conversations');
+    await visit.goTo('runs');
     const { page } = visit;
     await rowOf(visit, RUN_ID).first().waitFor();
     await page.getByRole('combobox', { name: 'Search' }).fill('modle:opus');
@@ -63,18 +63,18 @@ describe.skipIf(findChromium() === null)('searching runs in Chromium', () => {
 
   it('orders by a column, and remembers a search', async () => {
     await using visit = await Visit.open(browser, service.api, service.token);
-    await visit.goTo('conversations');
+    await visit.goTo('runs');
     const { page } = visit;
     await page.getByRole('button', { name: 'Sort by turns' }).click();
     await page.waitForURL(/q=sort%3Aturns/);
     await page.getByRole('button', { name: 'Sort by turns, largest first' }).click();
     await page.waitForURL(/q=sort%3Aturns-asc/);
     await page.getByRole('button', { name: 'Save this search' }).click();
-    await visit.goTo('conversations');
+    await visit.goTo('runs');
     await page.getByRole('button', { name: 'sort:turns-asc', exact: true }).click();
     await page.waitForURL(/q=sort%3Aturns-asc/);
     await page.getByRole('button', { name: 'Forget sort:turns-asc' }).click();
-    await page.getByRole('heading', { name: 'Conversations' }).click();
+    await page.getByRole('heading', { name: 'Runs' }).click();
     await page.keyboard.press('?');
     await page.getByRole('link', { name: 'All fields' }).waitFor();
     expect(visit.complaints).toEqual([]);

@@ -57,7 +57,7 @@ describe.skipIf(findChromium() === null)('the page of a run in Chromium', () => 
   it('shows turns and tools on a time axis, with what failed, and who ended it', async () => {
     await using visit = await visitOf();
     const { page } = visit;
-    await visit.goTo(`conversations/${RUN_ID}`);
+    await visit.goTo(`runs/${RUN_ID}`);
     const { turns } = (await service.call('GET', `/capture/runs/${RUN_ID}`)) as {
       turns: { results: { name: string; duration_ms: number }[] }[];
     };
@@ -77,7 +77,7 @@ describe.skipIf(findChromium() === null)('the page of a run in Chromium', () => 
   it('leads from problem to problem by key, and the address survives a reload and the way back', async () => {
     await using visit = await visitOf();
     const { page } = visit;
-    await visit.goTo(`conversations/${RUN_ID}`);
+    await visit.goTo(`runs/${RUN_ID}`);
     await page.locator('.run-keys').getByText('3 turns with problems').waitFor();
     await page.keyboard.press('n');
     await page.getByText('1 of 3, turn 1: run_tests failed').waitFor();
@@ -106,7 +106,7 @@ describe.skipIf(findChromium() === null)('the page of a run in Chromium', () => 
   it('renders Markdown and JSON without any markup of theirs, and shows them raw by one key', async () => {
     await using visit = await visitOf();
     const { page } = visit;
-    await visit.goTo(`conversations/${TEXTS}`);
+    await visit.goTo(`runs/${TEXTS}`);
     const answer = page.locator('.said-assistant .text').last();
     expect(await answer.locator('ol li').count()).toBe(2);
     expect(await answer.locator('strong').textContent()).toBe('Read');
@@ -126,7 +126,7 @@ describe.skipIf(findChromium() === null)('the page of a run in Chromium', () => 
   it('compares two runs from where they first differ, chosen on the page of one', async () => {
     await using visit = await visitOf({ width: 390 });
     const { page } = visit;
-    await visit.goTo(`conversations/${RUN_ID}`);
+    await visit.goTo(`runs/${RUN_ID}`);
     await page.getByRole('link', { name: 'Compare with…' }).click();
     await page.getByLabel(`Compare ${RUN_ID} with`).fill('Mend');
     await page.getByRole('button', { name: 'Find' }).click();

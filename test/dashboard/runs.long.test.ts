@@ -39,8 +39,7 @@ describe.skipIf(findChromium() === null)('runs in Chromium', () => {
   const visitOf = (looks: { width?: number } = {}) => Visit.open(browser, service.api, service.token, looks);
   const rowOf = ({ page }: Visit, run_id: string) =>
     page.locator(`a.run-row[href*="runs/${run_id}?"], a.run-row[href$="runs/${run_id}"]`);
-  const stepsOf = (visit: Visit, run_id: string) =>
-    rowOf(visit, run_id).locator('[data-label^=step]').textContent();
+  const stepsOf = (visit: Visit, run_id: string) => rowOf(visit, run_id).locator('.run-size').textContent();
 
   it('show what fired in a run that has ended, and its outcome', async () => {
     await using visit = await visitOf();
@@ -48,10 +47,10 @@ describe.skipIf(findChromium() === null)('runs in Chromium', () => {
     await expect.poll(() => visit.page.locator('a.run-row').count(), POLL).toBe(1);
     const row = rowOf(visit, LOOPING);
     expect(await row.textContent()).toMatch(/infinite loop \d/);
-    expect(await row.locator('.run-state .badge').getAttribute('title')).toBe(LONG_OUTCOME);
-    await visit.page.getByLabel('State').selectOption('running');
-    await visit.page.getByText('No run passes these filters.').waitFor();
-    await visit.page.getByRole('button', { name: 'Take the filters away' }).click();
+    expect(await row.locator('.run-state .badge').first().getAttribute('title')).toBe(LONG_OUTCOME);
+    await visit.page.getByLabel('State').selectOption('status:running');
+    await visit.page.getByText('No run matches this query.').waitFor();
+    await visit.page.getByRole('button', { name: 'Show all runs' }).click();
     await expect.poll(() => visit.page.locator('a.run-row').count(), POLL).toBeGreaterThan(1);
     expect(visit.complaints).toEqual([]);
   });
@@ -93,13 +92,19 @@ describe.skipIf(findChromium() === null)('runs in Chromium', () => {
     expect(visit.complaints).toEqual([]);
   });
 
-  it('go on while one looks, and lead to the conversation of the same name', async () => {
+  it('that were captured and reported are one, which goes on while one looks', async () => {
     await service.captureRun('watched');
     await makeLoop(service, 'watched', 2);
     await using visit = await visitOf();
     const { page } = visit;
-    await visit.goTo('runs/watched');
-    await page.getByRole('link', { name: 'Its conversation' }).waitFor();
+    await visit.goTo('runs');
+    await expect
+      .poll(() => rowOf(visit, 'watched').locator('.run-source').textContent(), POLL)
+      .toBe('captured, reported');
+    expect(await rowOf(visit, 'watched').locator('.run-size').textContent()).toBe('7 turns2 steps');
+    await rowOf(visit, 'watched').click();
+    await page.locator('.turns').waitFor();
+    await page.getByRole('button', { name: 'Steps' }).click();
     expect(await page.locator('.step').count()).toBe(2);
     for (let at = 2; at < 5; at += 1)
       await logStep(service, 'watched', at, {
@@ -111,9 +116,12 @@ describe.skipIf(findChromium() === null)('runs in Chromium', () => {
     await expect.poll(() => page.locator('.step').count(), POLL).toBe(5);
     await page.locator('.intervention').first().waitFor();
     await finishRun(service, 'watched', 'success');
-    await page.locator('.conversation-head .badge.good', { hasText: 'success' }).waitFor();
-    await page.getByRole('link', { name: 'Its conversation' }).click();
+    await page.locator('.conversation-head .badge.good', { hasText: 'ok' }).first().waitFor();
+    await page.getByRole('button', { name: 'Conversation' }).click();
     await page.locator('.turns').waitFor();
+    // What was said to the agent leads to its step.
+    await page.getByRole('button', { name: 'Step 3' }).click();
+    await expect.poll(() => page.locator('#step-3 details').getAttribute('open'), POLL).toBe('');
     expect(visit.complaints).toEqual([]);
   });
 

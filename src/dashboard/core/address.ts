@@ -1,17 +1,9 @@
 /**
- * The address as state: `#/conversations/demo?org=org_1&model=m`. It holds the page, what is chosen on it, the organization
+ * The address as state: `#/runs/demo?org=org_1&turn=7`. It holds the page, what is chosen on it, the organization
  * and the filters, so that it can be shared, kept, and gone back to. Browser.
  */
 import { computed, signal } from '@preact/signals';
-
-interface Address {
-  /** '' for the first page. */
-  page: string;
-  /** What is chosen on it; null: nothing. */
-  selection: string | null;
-  /** Filters, and the organization as `org`. */
-  query: Readonly<Record<string, string>>;
-}
+import { type Address, renewAddress } from './former-addresses.ts';
 
 /** @param hash with its `#`. An address of an earlier release (`#billing`) is understood */
 function readAddress(hash: string): Address {
@@ -39,9 +31,17 @@ function decode(text: string): string {
   }
 }
 
-export const address = signal(readAddress(location.hash));
+/** Where the reader is. One of an earlier release becomes what it is called today, without a place in the history. */
+function readLocation(): Address {
+  const given = readAddress(location.hash);
+  const renewed = renewAddress(given);
+  if (renewed !== given) history.replaceState(null, '', writeAddress(renewed));
+  return renewed;
+}
+
+export const address = signal(readLocation());
 addEventListener('hashchange', () => {
-  address.value = readAddress(location.hash);
+  address.value = readLocation();
 });
 
 /** A filter's value; '' when it is not set. */

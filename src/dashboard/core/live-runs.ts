@@ -4,9 +4,8 @@
  */
 import type { Signal } from '@preact/signals';
 import { useEffect, useMemo } from 'preact/hooks';
-import { call } from './api.ts';
+import type { ListedRun } from './listed-runs.ts';
 import { type LiveMessage, type LiveState, useLive } from './live.ts';
-import type { Run } from './run-reader.ts';
 
 /** From the first event of some until they are read. */
 const SETTLE_MS = 700;
@@ -16,34 +15,35 @@ const READ_AT_ONCE = 20;
 interface FollowedList {
   /** Reads the first page again. */
   refresh(): void;
+  /** @param run_id of a reported run */
   isInHead(run_id: string): boolean;
   isShown(run_id: string): boolean;
+  /** Some of these runs, the first `asked` of them. */
+  read(run_ids: readonly string[], signal: AbortSignal): Promise<{ asked: number; rows: ListedRun[] }>;
 }
 
-/**
- * @param changed gets the runs behind the first page that have changed
- * @returns how the stream is doing
- */
+/** Rows behind the first page that have changed since they were read, by their ids. */
+export type ChangedRuns = ReadonlyMap<string, ListedRun>;
+
+/** @returns how the stream is doing */
 export function useLiveRuns(
   org_id: string,
   list: FollowedList,
-  changed: Signal<ReadonlyMap<string, Run>>,
+  changed: Signal<ChangedRuns>,
 ): Signal<LiveState> {
-  const follower = useMemo(() => new Follower(org_id, list, changed), [org_id, list, changed]);
+  const follower = useMemo(() => new Follower(list, changed), [org_id, list, changed]);
   useEffect(() => () => follower.stop(), [follower]);
   return useLive(org_id, (messages) => follower.take(messages));
 }
 
 class Follower {
-  readonly #org_id: string;
   readonly #list: FollowedList;
-  readonly #changed: Signal<ReadonlyMap<string, Run>>;
+  readonly #changed: Signal<ChangedRuns>;
   readonly #touched = new Set<string>();
   readonly #ends = new AbortController();
   #timer: number | null = null;
 
-  constructor(org_id: string, list: FollowedList, changed: Signal<ReadonlyMap<string, Run>>) {
-    this.#org_id = org_id;
+  constructor(list: FollowedList, changed: Signal<ChangedRuns>) {
     this.#list = list;
     this.#changed = changed;
   }
@@ -75,21 +75,18 @@ class Follower {
       (run_id) => !this.#list.isInHead(run_id) && this.#list.isShown(run_id),
     );
     this.#touched.clear();
-    for (const run_id of behind.splice(READ_AT_ONCE)) this.#touched.add(run_id);
-    const read = await Promise.all(behind.map((run_id) => this.#read(run_id)));
+    const ids = behind.slice(0, READ_AT_ONCE);
+    // Runs that cannot be read now come with the next event or reading.
+    const nothing = { asked: ids.length, rows: [] };
+    const read =
+      ids.length === 0 ? nothing : await this.#list.read(ids, this.#ends.signal).catch(() => nothing);
     if (this.#ends.signal.aborted) return;
-    const found = read.filter((run) => run !== null);
-    if (found.length > 0)
+    for (const run_id of behind.slice(read.asked)) this.#touched.add(run_id);
+    if (read.rows.length > 0)
       this.#changed.value = new Map([
         ...this.#changed.peek(),
-        ...found.map((run) => [run.run_id, run] as const),
+        ...read.rows.map((run) => [run.run_id, run] as const),
       ]);
     if (this.#touched.size > 0) this.#plan();
-  }
-
-  /** @returns null for one that cannot be read now: the next event or reading brings it */
-  #read(id: string): Promise<Run | null> {
-    const ask = { params: { id }, query: { org_id: this.#org_id }, signal: this.#ends.signal };
-    return call('GET /v1/monitor/runs/{id}', ask).catch(() => null);
   }
 }

@@ -27,6 +27,8 @@ export const bootstrap = signal<Bootstrap | null>(null);
 export const server = signal<ServerFacts | null>(null);
 /** Whether the reader may see what the gateway captured. */
 export const isOperator = signal(false);
+/** The organization that captures belong to; null: those that an operator owns or administers. */
+const captureOrganization = signal<string | null>(null);
 
 const ORGANIZATION = 'understudy-organization';
 const ROLES: readonly Role[] = ['viewer', 'member', 'admin', 'owner'];
@@ -46,6 +48,16 @@ export const organization = computed<Organization | null>(() => {
 
 /** The reader's role there; null: not known yet, or none. */
 export const role = signal<Role | null>(null);
+
+/**
+ * Whether what the gateway captured belongs to the organization that is looked at, so that its reported runs and the captured
+ * ones are one list.
+ */
+export const seesCaptures = computed(() => {
+  if (!isOperator.value) return false;
+  const owner = captureOrganization.value;
+  return owner === null ? isAtLeast('admin') : owner === organization.value?.id;
+});
 
 /** Whether the role is at least `least`. The server decides; this only hides what it would refuse. */
 export function isAtLeast(least: Role): boolean {
@@ -203,14 +215,29 @@ export async function openSession(): Promise<void> {
 /** Reads again who the reader is and what they belong to. @throws ApiError */
 export async function reloadSession(): Promise<void> {
   const known = await call('GET /auth/bootstrap', {});
-  const mayRead = await call('GET /capture/runs', { query: { limit: 1 } }).then(
-    () => true,
-    // Captures that cannot be read now are captures all the same.
-    (thrown: ApiError) => thrown.status !== 404 && thrown.status !== 401,
-  );
+  const mayRead = await readCaptureAccess();
   isOperator.value = mayRead;
   bootstrap.value = known;
   await readRole();
+}
+
+/** Whether the reader is an operator; notes to which organization captures belong. */
+async function readCaptureAccess(): Promise<boolean> {
+  const refuses = (thrown: unknown) => {
+    if (!(thrown instanceof ApiError)) throw thrown;
+    // Captures that cannot be read now are captures all the same.
+    return thrown.status === 404 || thrown.status === 401;
+  };
+  const stats = await call('GET /capture/stats', {}).catch((thrown: unknown) =>
+    refuses(thrown) ? null : undefined,
+  );
+  captureOrganization.value = stats?.org_id ?? null;
+  if (stats !== null) return true;
+  // Without a gateway there are no stats.
+  return call('GET /capture/runs', { query: { limit: 1 } }).then(
+    () => true,
+    (thrown: unknown) => !refuses(thrown),
+  );
 }
 
 /** Of the default organization bootstrap knows it, of others the list of members. @throws ApiError */

@@ -1,12 +1,13 @@
 /** Two runs side by side, by their addresses `#/compare?a=…&b=…`: figures of both, and turns from where they first differ. Browser. */
 import type { Signal } from '@preact/signals';
 import { useMemo, useState } from 'preact/hooks';
-import { filterOf, hrefOf, setFilters } from '../core/address.ts';
+import { filterOf, setFilters } from '../core/address.ts';
 import { call } from '../core/api.ts';
 import { type CapturedRun, type CapturedTurn, findCalls, findResults, tokensIn } from '../core/captured.ts';
 import { type ComparedTurns, compareTurns } from '../core/comparison.ts';
 import { ConversationReader, type ReadConversation } from '../core/conversation-reader.ts';
 import { countOf, formatNumber, formatShort, formatSpan } from '../core/format.ts';
+import { hrefOfCaptured } from '../core/listed-runs.ts';
 import { formatUsd } from '../core/money.ts';
 import { type Resource, useResource } from '../core/resource.ts';
 import { Badge, PageHead, Time } from '../ui/basics.tsx';
@@ -191,7 +192,7 @@ function Figures({ a, b }: { a: CapturedRun; b: CapturedRun }) {
           </th>
           {[a, b].map((run, at) => (
             <th key={at} scope="col">
-              <a href={hrefOf('conversations', run.run_id)}>{run.run_id}</a>
+              <a href={hrefOfCaptured(run.run_id)}>{run.run_id}</a>
             </th>
           ))}
           <th scope="col">Difference</th>
@@ -301,7 +302,7 @@ function Side({
           results={context.results}
           calls={context.calls}
           has_several={false}
-          href={hrefOf('conversations', context.run_id, { turn: String(turn.exchange_id) })}
+          href={hrefOfCaptured(context.run_id, { turn: String(turn.exchange_id) })}
         />
       )}
     </section>

@@ -2,10 +2,11 @@
  * Costs: what captured traffic cost by model, agent, tool and the like, what missing the provider's cache cost, and what is left
  * of providers' limits. Browser.
  */
-import { filterOf, hrefOf, setFilters } from '../core/address.ts';
+import { filterOf, setFilters } from '../core/address.ts';
 import { call } from '../core/api.ts';
 import type { Reply } from '../core/contract.ts';
 import { countOf, formatNumber, formatShare, formatShort, formatSpan } from '../core/format.ts';
+import { hrefOfCaptured } from '../core/listed-runs.ts';
 import { formatUsd } from '../core/money.ts';
 import { useResource } from '../core/resource.ts';
 import { Badge, PageHead, Panel, Stat, Time } from '../ui/basics.tsx';
@@ -107,7 +108,7 @@ function FigurePanels({ report, daily }: { report: Figures; daily: Figures | nul
         <Stat
           value={formatNumber(total.errors)}
           label="Failed calls"
-          href={hrefOf('conversations', null, { q: 'has:error' })}
+          href={hrefOfCaptured(null, { q: 'has:error' })}
         />
       </div>
       {daily === null ? null : <DayBars title="Cost a day" points={listDays(daily)} format={formatUsd} />}
@@ -150,7 +151,7 @@ const columnsOf = (title: string): Column<Row>[] => [
       query === null ? (
         (name ?? <span class="faint">not known</span>)
       ) : (
-        <a href={hrefOf('conversations', null, { q: query })}>{name}</a>
+        <a href={hrefOfCaptured(null, { q: query })}>{name}</a>
       ),
   },
   { title: 'Cost', kind: 'number', show: (row) => <Cost of={row} /> },
@@ -192,7 +193,7 @@ const CAUSE_COLUMNS: Column<Cause>[] = [
       runs.map((id, at) => (
         <span key={id}>
           {at === 0 ? '' : ', '}
-          <a href={hrefOf('conversations', id)}>{id}</a>
+          <a href={hrefOfCaptured(id)}>{id}</a>
         </span>
       )),
   },

@@ -3,6 +3,7 @@ import { filterOf, hrefOf, setFilters } from '../core/address.ts';
 import { call } from '../core/api.ts';
 import type { Reply } from '../core/contract.ts';
 import { countOf, formatDay, formatNumber, formatShort, formatSpan } from '../core/format.ts';
+import { hrefOfCaptured } from '../core/listed-runs.ts';
 import { useResource } from '../core/resource.ts';
 import { isOperator, organization } from '../core/session.ts';
 import { Badge, PageHead, Panel, Stat, Time } from '../ui/basics.tsx';
@@ -69,7 +70,7 @@ function GatewayHome() {
       <Loaded from={activity} lines={6}>
         {(loaded) => (
           <>
-            <GatewayStats activity={loaded} stats={stats.data.value} />
+            <GatewayStats activity={loaded} stats={stats.data.value} hours={hours} />
             <ActivityCharts activity={loaded} />
           </>
         )}
@@ -78,14 +79,25 @@ function GatewayHome() {
   );
 }
 
-function GatewayStats({ activity, stats }: { activity: Activity; stats: Stats | null }) {
+function GatewayStats({
+  activity,
+  stats,
+  hours,
+}: {
+  activity: Activity;
+  stats: Stats | null;
+  hours: string;
+}) {
+  // Runs that went on in the span, whenever they began.
+  const leadTo = (words: string) =>
+    hrefOfCaptured(null, { q: `is:captured ${words} finished:${hours}h..`.replaceAll(/ +/g, ' ') });
   return (
     <div class="stats slim">
       <Stat
         value={formatNumber(activity.exchanges)}
         label="Exchanges"
         sub={activity.is_whole ? `${formatNumber(activity.turns)} turns` : 'the newest alone'}
-        href={hrefOf('conversations')}
+        href={leadTo('')}
       />
       <Stat
         value={formatSpan(activity.latency_p50_ms)}
@@ -96,6 +108,7 @@ function GatewayStats({ activity, stats }: { activity: Activity; stats: Stats | 
         value={formatSpan(activity.latency_p95_ms)}
         label="Latency p95"
         sub={`first byte ${formatSpan(activity.first_byte_p95_ms)}`}
+        href={leadTo('sort:duration')}
       />
       <Stat
         value={formatNumber(activity.errors)}
@@ -106,16 +119,19 @@ function GatewayStats({ activity, stats }: { activity: Activity; stats: Stats | 
             ? undefined
             : `${((100 * activity.errors) / activity.exchanges).toFixed(1)} %`
         }
+        href={leadTo('has:error')}
       />
       <Stat
         value={formatShort(activity.input_tokens + activity.output_tokens)}
         label="Tokens"
         sub={`${formatShort(activity.output_tokens)} out`}
+        href={leadTo('sort:tokens')}
       />
       <Stat
         value={<Cost of={activity} />}
         label="Cost"
         sub={activity.cost_usd === null && activity.unpriced_turns > 0 ? 'GW_PRICES tells prices' : undefined}
+        href={leadTo('sort:cost')}
       />
       <Stat
         value={formatNumber(activity.student_turns)}
@@ -239,15 +255,21 @@ function RunsHome() {
     (signal) => call('GET /v1/monitor/runs', { query: { org_id, limit: 5 }, signal }),
     { every_ms: EVERY_MS },
   );
+  const leadTo = (words: string) =>
+    hrefOf('runs', null, { q: `is:reported ${words} since:30d`.replaceAll(/ +/g, ' ') });
   return (
     <>
-      <Panel title="Monitored runs" sub="What agents report to /v1, the last 30 days.">
+      <Panel title="Reported runs" sub="What agents report to /v1, the last 30 days.">
         <Loaded from={usage} lines={3}>
           {({ totals }) => (
             <div class="stats slim">
-              <Stat value={formatNumber(totals.runs)} label="Runs" href={hrefOf('runs')} />
+              <Stat value={formatNumber(totals.runs)} label="Runs" href={leadTo('')} />
               <Stat value={formatNumber(totals.steps)} label="Steps scored" href={hrefOf('usage')} />
-              <Stat value={formatNumber(totals.injections)} label="Interventions" href={hrefOf('usage')} />
+              <Stat
+                value={formatNumber(totals.injections)}
+                label="Interventions"
+                href={leadTo('has:monitor')}
+              />
               <Stat value={formatNumber(totals.retrievals)} label="Retrievals" href={hrefOf('usage')} />
             </div>
           )}

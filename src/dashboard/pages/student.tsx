@@ -1,9 +1,9 @@
 /** Student: how far the captured runs reach, what it serves and why not more, and what that has saved. Browser. */
 import { describeDecision, describeRemedy } from '../../domain/relegation-words.ts';
-import { hrefOf } from '../core/address.ts';
 import { call } from '../core/api.ts';
 import type { Reply } from '../core/contract.ts';
 import { countOf, formatDay, formatNumber, formatShare, formatShort } from '../core/format.ts';
+import { hrefOfCaptured } from '../core/listed-runs.ts';
 import { useResource } from '../core/resource.ts';
 import { Badge, Meter, PageHead, Panel, Stat, Time } from '../ui/basics.tsx';
 import { ErrorBound } from '../ui/error-bound.tsx';
@@ -46,7 +46,10 @@ export function StudentPage() {
                 {words}
               </p>
             ))}
-            <Panel title="Golden runs">
+            <Panel
+              title="Golden runs"
+              sub="Complete, read exactly, and without a sign that they went wrong: a student learns from these alone."
+            >
               {activity.data.value === null ? null : (
                 <GoldenRuns golden={activity.data.value.golden} needed={loaded.golden_runs_needed} />
               )}
@@ -105,7 +108,7 @@ function GoldenRuns({
       <p class="faint">
         {countOf(not_golden, 'run is', 'runs are')} not golden
         {not_judged > 0 ? `, ${formatNumber(not_judged)} not judged yet` : ''}.{' '}
-        <a href={hrefOf('conversations', null, { golden: 'no' })}>See which, and why</a>
+        <a href={hrefOfCaptured(null, { q: '-is:golden is:captured' })}>See which, and why</a>
         {golden >= needed ? ' ' : '. A run counts that was captured whole and ended of itself. '}
       </p>
     </>

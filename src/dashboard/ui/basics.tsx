@@ -153,11 +153,13 @@ export function CopyButton({
   );
 }
 
-/** An identifier: its end, which tells it from others; the whole when pointed at, and copied by a click. */
-export function Id({ id }: { id: string }) {
+/**
+ * An identifier: its end, which tells it from others; the whole when pointed at, and copied by a click. With `isWhole` all of it
+ * stands there, for places with room.
+ */
+export function Id({ id, isWhole = false }: { id: string; isWhole?: boolean }) {
   const [said, say] = useState('');
-  const isOurs = /^[a-z]+_[0-9A-Z]{26}$/.test(id);
-  const shown = isOurs ? `${id.split('_')[0]}_…${id.slice(-6)}` : id.length > 28 ? `${id.slice(0, 27)}…` : id;
+  const shown = isWhole ? id : shorten(id);
   const copy = async () => {
     say(
       await copyText(id).then(
@@ -172,6 +174,11 @@ export function Id({ id }: { id: string }) {
       {said === '' ? shown : said}
     </button>
   );
+}
+
+function shorten(id: string): string {
+  if (/^[a-z]+_[0-9A-Z]{26}$/.test(id)) return `${id.split('_')[0]}_…${id.slice(-6)}`;
+  return id.length > 28 ? `${id.slice(0, 27)}…` : id;
 }
 
 /** Text to take along, whole lines of it, with a button that copies it. */

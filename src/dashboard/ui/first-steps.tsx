@@ -5,6 +5,7 @@ import { hrefOf } from '../core/address.ts';
 import { call } from '../core/api.ts';
 import { listBeginnings } from '../core/begin.ts';
 import { firstCalls, gatewayAddress } from '../core/first-calls.ts';
+import { hrefOfCaptured } from '../core/listed-runs.ts';
 import { useResource } from '../core/resource.ts';
 import { isOperator, organization } from '../core/session.ts';
 import { Panel, Snippet } from './basics.tsx';
@@ -61,7 +62,7 @@ export function FirstSteps() {
           <Step isDone={steps.captured} title="Point an agent at the gateway">
             <p>
               It keeps its own provider key. Requests pass through byte for byte, and show under{' '}
-              <a href={hrefOf('conversations')}>Conversations</a>.
+              <a href={hrefOfCaptured(null)}>Runs</a>.
             </p>
             <Tabs
               label="Client"

@@ -1,4 +1,4 @@
-/** A captured run in badges: golden or why not, errors, and how much of it the student answered. Browser. */
+/** A run in badges: how it ended, where it is known from, golden or why not, errors, and how much of it the student answered. Browser. */
 import type { CapturedRun } from '../core/captured.ts';
 import { countOf } from '../core/format.ts';
 import { Badge, type Tone } from './basics.tsx';
@@ -11,23 +11,34 @@ const STATUS_TONES: Record<CapturedRun['status'], Tone> = {
   unknown: 'plain',
 };
 
-export function RunBadges({ run }: { run: CapturedRun }) {
+const GOLDEN_MEANS =
+  'Golden: complete, read exactly, and without a sign that it went wrong. Only golden runs teach a student.';
+
+/** Where a run is known from: the copy of its traffic, what the agent reported, or both. */
+export function SourceMark({ run: { is_captured, reported } }: { run: CapturedRun }) {
+  const words = is_captured ? (reported === null ? 'captured' : 'captured, reported') : 'reported';
+  return <span class="run-source">{words}</span>;
+}
+
+/** @param isShort in a list: without what is usual */
+export function RunBadges({ run, isShort = false }: { run: CapturedRun; isShort?: boolean }) {
   const why = run.reasons.map(({ words }) => words).join('; ');
   return (
     <>
-      <Badge tone={STATUS_TONES[run.status]} title={run.status_words}>
-        {run.status}
-      </Badge>
-
-      {run.golden === true ? <Badge tone="good">golden</Badge> : null}
-      {run.golden === false ? (
-        <Badge tone="off" title={why}>
-          not golden
-        </Badge>
-      ) : null}
+      <StatusBadge run={run} />
       {run.mark !== null ? (
         <Badge tone={run.mark === 'good' ? 'good' : 'bad'} title={sayMark(run)}>
           marked {run.mark}
+        </Badge>
+      ) : null}
+      {run.golden === true ? (
+        <Badge tone="good" title={GOLDEN_MEANS}>
+          golden
+        </Badge>
+      ) : null}
+      {run.golden === false && run.is_captured && !isShort ? (
+        <Badge tone="off" title={`${why}. ${GOLDEN_MEANS}`}>
+          not golden
         </Badge>
       ) : null}
       {run.student_turns > 0 ? (
@@ -39,6 +50,16 @@ export function RunBadges({ run }: { run: CapturedRun }) {
       {run.aborted > 0 ? <Badge tone="warn">{run.aborted} broken off</Badge> : null}
       {run.gaps.length > 0 ? <Badge tone="warn">{countOf(run.gaps.length, 'gap')}</Badge> : null}
     </>
+  );
+}
+
+/** How a run stands: its outcome where the agent reported more than one word, else its status. */
+function StatusBadge({ run: { status, status_words, outcome } }: { run: CapturedRun }) {
+  const isTold = outcome !== null && outcome !== '' && !/^(?:success|failure)$/i.test(outcome);
+  return (
+    <Badge tone={STATUS_TONES[status]} title={isTold ? outcome : status_words}>
+      {isTold ? outcome : status}
+    </Badge>
   );
 }
 

@@ -30,7 +30,7 @@ export function RunEnd({ run, turns }: { run: CapturedRun; turns: readonly Captu
       {last === undefined || turns.length < all ? null : (
         <>
           {' '}
-          · <a href={hrefHere({ turn: String(last.exchange_id) })}>the last turn</a>
+          · <a href={hrefHere({ turn: String(last.exchange_id), part: '' })}>the last turn</a>
         </>
       )}
     </p>

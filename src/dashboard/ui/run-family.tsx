@@ -1,7 +1,8 @@
 /** Runs that belong together: what a run is part of, and what is part of it. Browser. */
-import { hrefOf } from '../core/address.ts';
+import { quoteValue } from '../../domain/run-query/words.ts';
 import type { CapturedRun } from '../core/captured.ts';
 import { countOf } from '../core/format.ts';
+import { hrefOfCaptured } from '../core/listed-runs.ts';
 import { Badge } from './basics.tsx';
 
 /** What a run is within another one. */
@@ -43,7 +44,7 @@ export function RunFamily({ run, parent_is_captured }: { run: CapturedRun; paren
         <p>
           <Badge>{sayKind(kind)}</Badge> Part of{' '}
           {parent_is_captured ? (
-            <a href={hrefOf('conversations', parent_run_id)}>{parent_run_id}</a>
+            <a href={hrefOfCaptured(parent_run_id)}>{parent_run_id}</a>
           ) : (
             <>
               <span>{parent_run_id}</span>, which is not there: nothing of it passed this gateway, or it went
@@ -58,8 +59,7 @@ export function RunFamily({ run, parent_is_captured }: { run: CapturedRun; paren
           <ul>
             {child_runs.map((child) => (
               <li key={child.run_id}>
-                <Badge>{sayKind(child.kind)}</Badge>{' '}
-                <a href={hrefOf('conversations', child.run_id)}>{child.run_id}</a>
+                <Badge>{sayKind(child.kind)}</Badge> <a href={hrefOfCaptured(child.run_id)}>{child.run_id}</a>
               </li>
             ))}
           </ul>
@@ -67,7 +67,9 @@ export function RunFamily({ run, parent_is_captured }: { run: CapturedRun; paren
       )}
       {hasSession ? (
         <p>
-          <a href={hrefOf('conversations', null, { session: session_id })}>All runs of its session</a>
+          <a href={hrefOfCaptured(null, { q: `session:=${quoteValue(session_id, false)}` })}>
+            All runs of its session
+          </a>
         </p>
       ) : null}
     </nav>

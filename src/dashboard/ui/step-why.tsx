@@ -3,10 +3,10 @@
  * explanation is read when it is opened. Browser.
  */
 import { useState } from 'preact/hooks';
-import { hrefOf } from '../core/address.ts';
 import { call } from '../core/api.ts';
 import type { Reply } from '../core/contract.ts';
 import { countOf, formatShare } from '../core/format.ts';
+import { hrefOfCaptured } from '../core/listed-runs.ts';
 import { useResource } from '../core/resource.ts';
 import { Badge } from './basics.tsx';
 import { Loaded } from './states.tsx';
@@ -107,7 +107,7 @@ function ExchangeLink({ exchange_id }: { exchange_id: number }) {
   );
   const run_id = exchange.data.value?.run_id ?? null;
   if (run_id === null) return <>exchange {exchange_id}</>;
-  return <a href={hrefOf('conversations', run_id, { turn: String(exchange_id) })}>exchange {exchange_id}</a>;
+  return <a href={hrefOfCaptured(run_id, { turn: String(exchange_id) })}>exchange {exchange_id}</a>;
 }
 
 /** Both answers, value by value; those that differ first. */

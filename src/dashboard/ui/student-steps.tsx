@@ -1,7 +1,7 @@
 /** Steps that tell about a student: where it would have been wrong, and what it left to the upstream. Browser. */
 import { useState } from 'preact/hooks';
-import { hrefOf } from '../core/address.ts';
 import { countOf } from '../core/format.ts';
+import { hrefOfCaptured } from '../core/listed-runs.ts';
 import { useResource } from '../core/resource.ts';
 import { readSteps } from '../core/step-reader.ts';
 import { Badge, Panel, Time } from './basics.tsx';
@@ -145,7 +145,7 @@ function StepHead({ step, names }: { step: Step; names: Names }) {
       {run_id === null ? (
         <>exchange {exchange_id}</>
       ) : (
-        <a href={hrefOf('conversations', run_id, { turn: String(exchange_id) })}>{run_id}</a>
+        <a href={hrefOfCaptured(run_id, { turn: String(exchange_id) })}>{run_id}</a>
       )}{' '}
       <Time at={started_at} />{' '}
       {relegation.agent === null ? null : (

@@ -1,9 +1,10 @@
 /** A run on a time axis: a row for each turn, its tools and its sub-agents. A row leads to its turn. Browser. */
 import { useMemo } from 'preact/hooks';
 import { titleOfMonitor } from '../../domain/monitors/names.ts';
-import { hrefHere, hrefOf } from '../core/address.ts';
+import { hrefHere } from '../core/address.ts';
 import type { CapturedTurn } from '../core/captured.ts';
 import { formatSpan } from '../core/format.ts';
+import { hrefOfCaptured } from '../core/listed-runs.ts';
 import { type ChildRun, layOutWaterfall, type TimeScale, type WaterfallRow } from '../core/waterfall.ts';
 
 const TICKS = [0, 0.25, 0.5, 0.75, 1];
@@ -60,8 +61,7 @@ export function Waterfall({
 
 function Row({ row, scale }: { row: WaterfallRow; scale: TimeScale }) {
   const { kind, from_ms, to_ms, first_ms, idle_from_ms, is_failed, fired, run_id } = row;
-  const href =
-    run_id === null ? hrefHere({ turn: String(row.exchange_id) }) : hrefOf('conversations', run_id);
+  const href = run_id === null ? hrefHere({ turn: String(row.exchange_id) }) : hrefOfCaptured(run_id);
   const tone = is_failed ? ' bad' : row.is_student ? ' student' : '';
   return (
     <a href={href} title={describe(row)}>

@@ -1,0 +1,43 @@
+/**
+ * The totals of runs that go on, which only their actors know, put into the rows that the capture reader has read from the
+ * database. Server threads.
+ */
+import type { CaptureAnswer, CaptureAsker, CapturedRunRow } from '../domain/captured-run.ts';
+import type { RunTotals } from '../domain/run.ts';
+
+type TotalsReader = (scope: { org_id: string; project_id: string }, runId: string) => Promise<RunTotals>;
+
+/** What a row says of a reported run without an end. */
+const GOES_ON = Buffer.from('"is_finished":false');
+
+/**
+ * A reader whose lists of runs have the totals as of now.
+ * @param read rejects for a run that cannot be asked now: its totals stay as they were stored
+ */
+export function withRunningTotals(reader: CaptureAsker, read: TotalsReader): CaptureAsker {
+  return {
+    async ask(question) {
+      const answer = await reader.ask(question);
+      return question.name === 'runs' ? addRunningTotals(answer, read) : answer;
+    },
+  };
+}
+
+async function addRunningTotals(answer: CaptureAnswer, read: TotalsReader): Promise<CaptureAnswer> {
+  if (answer.type !== 'json') return answer;
+  const { buffer, byteOffset, byteLength } = answer.json;
+  const json = Buffer.from(buffer, byteOffset, byteLength);
+  if (!json.includes(GOES_ON)) return answer;
+  const page = JSON.parse(json.toString()) as { runs: CapturedRunRow[] };
+  await Promise.all(page.runs.map((run) => addTotals(run, read)));
+  return { type: 'json', json: Buffer.from(JSON.stringify(page)) };
+}
+
+async function addTotals({ reported }: CapturedRunRow, read: TotalsReader): Promise<void> {
+  if (reported === null || reported.is_finished) return;
+  const totals = await read(reported, reported.run_id).catch(() => null);
+  // Of a run that has finished in between, the outcome comes with the next look at its row.
+  if (totals === null || totals.outcome !== '') return;
+  const { steps, tokens, max_total_score, fired } = totals;
+  Object.assign(reported, { steps, tokens, max_total_score, fired });
+}

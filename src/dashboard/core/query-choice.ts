@@ -1,0 +1,39 @@
+/** A choice whose options are words of a query: which of them a query holds, and the query with another one. Pure; browser. */
+import { parseRunQuery } from '../../domain/run-query/parse.ts';
+import { printRunQuery } from '../../domain/run-query/print.ts';
+import { type RunQuery, RunQueryError } from '../../domain/run-query/run-query.ts';
+
+/** @returns null for a text that cannot be read */
+function read(q: string): RunQuery | null {
+  try {
+    return parseRunQuery(q);
+  } catch (thrown) {
+    if (thrown instanceof RunQueryError) return null;
+    throw thrown;
+  }
+}
+
+function listWords(query: RunQuery): string[] {
+  return query.terms.map((term) => printRunQuery({ terms: [term], sort: null }));
+}
+
+const wordsOf = (option: string): string[] => option.split(' ').filter((word) => word !== '');
+
+/** The option whose words the query holds, the one with the most words first; '' for none of them. */
+export function chosenOf(q: string, options: readonly string[]): string {
+  const query = read(q);
+  if (query === null) return '';
+  const held = new Set(listWords(query));
+  const fitting = options.filter((option) => wordsOf(option).every((word) => held.has(word)));
+  return fitting.sort((a, b) => wordsOf(b).length - wordsOf(a).length)[0] ?? '';
+}
+
+/** @returns the query with this option in the place of the others; the same text where it cannot be read */
+export function choose(q: string, options: readonly string[], option: string): string {
+  const query = read(q);
+  if (query === null) return q;
+  const known = new Set(options.flatMap(wordsOf));
+  const words = listWords(query);
+  const terms = query.terms.filter((_, at) => !known.has(words[at]!));
+  return [option, printRunQuery({ ...query, terms })].filter((part) => part !== '').join(' ');
+}

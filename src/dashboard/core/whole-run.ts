@@ -1,0 +1,95 @@
+/**
+ * Reads one run by any of its ids: its conversation where it was captured and the reader may see it, and its steps where they
+ * were reported. Each reading goes on where the last one ended. Browser.
+ */
+import { ApiError } from './api.ts';
+import { ConversationReader, type ReadConversation } from './conversation-reader.ts';
+import { type ListedRun, type RunScope, showReported } from './listed-runs.ts';
+import { type ReadRun, RunReader } from './run-reader.ts';
+
+export interface WholeRun {
+  /** As the list has it. */
+  run: ListedRun;
+  /** null: nothing of it was captured, or the reader may not see it. */
+  conversation: ReadConversation | null;
+  /** null: nothing of it was reported, or to an organization that the reader does not belong to. */
+  reported: ReadRun | null;
+}
+
+interface ReportedPlace {
+  org_id: string;
+  run_id: string;
+}
+
+export class WholeRunReader {
+  readonly #scope: RunScope;
+  readonly #mayRead: boolean;
+  readonly #place: ReportedPlace;
+  readonly #captured: ConversationReader;
+  #reported: { place: ReportedPlace; reader: RunReader } | null = null;
+
+  /** @param mayReadCaptures whether the reader is an operator */
+  constructor(scope: RunScope, mayReadCaptures: boolean, place: ReportedPlace) {
+    this.#scope = scope;
+    this.#mayRead = mayReadCaptures;
+    this.#place = place;
+    this.#captured = new ConversationReader(place.run_id);
+  }
+
+  /** The next reading goes further. */
+  wantTurns(): void {
+    this.#captured.want();
+  }
+
+  wantSteps(): void {
+    this.#reported?.reader.want();
+  }
+
+  /** Steps are read anew the next time: events of them were lost. */
+  forgetSteps(): void {
+    this.#reported?.reader.forget();
+  }
+
+  /** @throws ApiError, 404 for an id that no run has */
+  async read(signal: AbortSignal): Promise<WholeRun> {
+    if (this.#scope === 'organization') {
+      const reported = await orNull(this.#readReported(this.#place, signal));
+      if (reported !== null) return showWhole(this.#place, null, reported);
+    }
+    const known = this.#mayRead ? await orNull(this.#captured.read(signal)) : null;
+    const place = known === null ? this.#place : known.run.reported;
+    // What was looked for above is not there.
+    const isLookedFor = known !== null || this.#scope === 'captures';
+    const reported = place === null || !isLookedFor ? null : await orNull(this.#readReported(place, signal));
+    if (known === null && reported === null) throw new ApiError(404, 'Not found');
+    return showWhole(place, known, reported);
+  }
+
+  #readReported(place: ReportedPlace, signal: AbortSignal): Promise<ReadRun> {
+    const before = this.#reported?.place;
+    if (before?.run_id !== place.run_id || before.org_id !== place.org_id)
+      this.#reported = { place, reader: new RunReader(place.org_id, place.run_id) };
+    return this.#reported!.reader.read(signal);
+  }
+}
+
+function showWhole(
+  place: ReportedPlace | null,
+  known: ReadConversation | null,
+  reported: ReadRun | null,
+): WholeRun {
+  const conversation = known?.run.is_captured === true ? known : null;
+  const fromReport = reported === null ? null : showReported(place!.org_id, reported.run);
+  if (conversation === null) return { run: fromReport ?? known!.run, conversation, reported };
+  // Totals of a run that goes on are its actor's, so the report has the newer ones.
+  const run = { ...conversation.run, reported: fromReport?.reported ?? conversation.run.reported };
+  return { run, conversation, reported };
+}
+
+/** null for what is not there, or not the reader's to see. */
+function orNull<Read>(read: Promise<Read>): Promise<Read | null> {
+  return read.catch((thrown: unknown) => {
+    if (thrown instanceof ApiError && thrown.status === 404) return null;
+    throw thrown;
+  });
+}

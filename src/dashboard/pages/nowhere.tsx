@@ -1,0 +1,16 @@
+/** What stands at an address that names no page. Browser. */
+import { address, hrefOf } from '../core/address.ts';
+import { PageHead } from '../ui/basics.tsx';
+import { Empty } from '../ui/states.tsx';
+
+export function NowherePage() {
+  return (
+    <>
+      <PageHead title="Not found" />
+      <Empty title="No page has this address.">
+        There is nothing called <code>{address.value.page}</code>. <a href={hrefOf('')}>Home</a> and the menu
+        lead to what there is.
+      </Empty>
+    </>
+  );
+}

@@ -1,0 +1,82 @@
+/** A run's conversation: what was said, called and answered, turn by turn, as it was captured. Browser. */
+import { useMemo } from 'preact/hooks';
+import { type CapturedRun, type CapturedTurn, findCalls, findResults } from '../core/captured.ts';
+import type { ReadConversation } from '../core/conversation-reader.ts';
+import { findGaps } from '../core/problems.ts';
+import { type CacheLook, RunCache } from './cache-finding.tsx';
+import { GoToTurn, RunKeys } from './run-keys.tsx';
+import { TurnView } from './turn-view.tsx';
+import { Waterfall } from './waterfall.tsx';
+
+/** @param more reads further turns */
+export function Conversation({ read, more }: { read: ReadConversation; more: () => void }) {
+  return (
+    <>
+      <RunCache run_id={read.run.run_id} turns={read.turns.length}>
+        {(looks, summary) => (
+          <>
+            <Waterfall turns={read.turns} children={read.children} />
+            {summary}
+            <RunKeys read={read} more={more} />
+            <Transcript read={read} looks={looks} />
+          </>
+        )}
+      </RunCache>
+      <GoToTurn read={read} more={more} />
+      {read.has_more ? (
+        <button type="button" class="plain more" onClick={more}>
+          Show more turns ({read.turns.length} of {read.run.exchanges})
+        </button>
+      ) : null}
+    </>
+  );
+}
+
+function Transcript({
+  read: { run, turns },
+  looks,
+}: {
+  read: ReadConversation;
+  looks: ReadonlyMap<number, CacheLook>;
+}) {
+  const results = useMemo(() => findResults(turns), [turns]);
+  const calls = useMemo(() => findCalls(turns), [turns]);
+  const conversations = new Set(turns.map(({ conversation }) => conversation).filter((name) => name !== null))
+    .size;
+  return (
+    <ol class="turns" aria-label="Turns">
+      {turns.map((turn, at) => (
+        <li key={turn.exchange_id} id={`turn-${turn.exchange_id}`} class="turn-place">
+          <GapBefore run={run} turn={turn} before={turns[at - 1]} />
+          <TurnView
+            turn={turn}
+            at={at}
+            results={results}
+            calls={calls}
+            has_several={conversations > 1}
+            look={looks.get(turn.exchange_id)}
+          />
+        </li>
+      ))}
+    </ol>
+  );
+}
+
+/** What is missing between two turns, as their numbers tell. */
+function GapBefore({
+  run,
+  turn,
+  before,
+}: {
+  run: CapturedRun;
+  turn: CapturedTurn;
+  before: CapturedTurn | undefined;
+}) {
+  const gaps = findGaps(run, turn, before);
+  if (gaps.length === 0 && turn.link !== 'breaks') return null;
+  const words =
+    gaps.length > 0
+      ? `Missing here: ${gaps.map(([first, last]) => (first === last ? `request ${first}` : `requests ${first} to ${last}`)).join(', ')}. They did not pass this gateway, or were not captured.`
+      : 'A turn may be missing here: this one goes on from no answer that was captured.';
+  return <p class="gap-line">{words}</p>;
+}

@@ -1,0 +1,119 @@
+/** A run in the list, and the list's head. A captured and a reported run have the same columns. Browser. */
+import type { SortField } from '../../domain/run-query/fields.ts';
+import { hrefOf } from '../core/address.ts';
+import { tokensIn } from '../core/captured.ts';
+import { formatNumber, formatShort, formatSpan } from '../core/format.ts';
+import { type ListedRun, type RunScope, scopeFilters } from '../core/listed-runs.ts';
+import { memo } from '../core/memo.ts';
+import { Time } from './basics.tsx';
+import { Cost } from './cost.tsx';
+import { FiredBadges } from './monitor-badges.tsx';
+import { SortHeading } from './query-bar.tsx';
+import { RunBadges, SourceMark } from './run-badges.tsx';
+import { FamilyBadges } from './run-family.tsx';
+
+export function RunListHead({ q, scope }: { q: string; scope: RunScope }) {
+  const isCaptures = scope === 'captures';
+  return (
+    <div class="run-row run-head">
+      <span>Task</span>
+      <span class="run-model">Model, agent</span>
+      <span class="number">
+        {isCaptures ? <Sort q={q} field="turns" title="Turns" /> : null}
+        <Sort q={q} field="steps" title="Steps" />
+      </span>
+      <span class="number">
+        {isCaptures ? <Sort q={q} field="cost" title="Cost" /> : null}
+        <Sort q={q} field="tokens" title="Tokens" />
+      </span>
+      <span class="number run-score">
+        <Sort q={q} field="score" title="Score" />
+      </span>
+      <span class="number">
+        <Sort q={q} field="started" title="Began" />
+        <Sort q={q} field="duration" title="Took" />
+      </span>
+      <span class="run-head-state">
+        <span>State</span>
+        {isCaptures ? <Sort q={q} field="errors" title="Errors" /> : null}
+      </span>
+    </div>
+  );
+}
+
+function Sort({ q, field, title }: { q: string; field: SortField; title: string }) {
+  return (
+    <SortHeading q={q} field={field}>
+      {title}
+    </SortHeading>
+  );
+}
+
+export const RunRow = memo(({ run }: { run: ListedRun }) => {
+  const { run_id, reported, models, agent } = run;
+  const isPart = run.parent_run_id !== null;
+  return (
+    <a class={`run-row ${isPart ? 'part' : ''}`} href={hrefOf('runs', run_id, scopeFilters())}>
+      <span class="run-task">
+        <b dir="auto">{sayTask(run)}</b>
+        <span class="faint">
+          <SourceMark run={run} />
+          <span class="run-model-beside">{models.join(', ')}</span> {describe(run)}
+        </span>
+      </span>
+      <span class="run-model">
+        <span>{models.join(', ') || '–'}</span>
+        <span class="faint">{agent}</span>
+      </span>
+      <span class="number run-size">
+        {run.is_captured ? <span>{countTurns(run.turns)}</span> : null}
+        {reported === null ? null : <span>{countSteps(reported.steps)}</span>}
+      </span>
+      <span class="number run-used">
+        {run.is_captured ? (
+          <span class="run-cost">
+            <Cost of={run} />
+          </span>
+        ) : null}
+        <span class="faint run-tokens">{sayTokens(run)}</span>
+      </span>
+      <span class="number run-score" title="Highest total score of a step: the six monitors, weighed">
+        {reported === null || reported.steps === 0 ? '' : reported.max_total_score.toFixed(2)}
+      </span>
+      <span class="number run-when">
+        <Time at={run.started_at} />
+        <span class="faint">{sayTook(run)}</span>
+      </span>
+      <span class="run-state">
+        <RunBadges run={run} isShort />
+        {reported === null ? null : <FiredBadges fired={reported.fired} />}
+        <FamilyBadges run={run} />
+      </span>
+    </a>
+  );
+});
+
+function sayTask({ task, run_id, is_captured }: ListedRun) {
+  if (task === null) return <i class="faint">not read yet</i>;
+  if (task !== '') return task;
+  return is_captured ? <i class="faint">no words</i> : run_id;
+}
+
+function describe({ run_id, notes, reported }: ListedRun): string {
+  const other = reported !== null && reported.run_id !== run_id ? reported.run_id : '';
+  return [run_id, other, ...notes, reported?.codebase_id ?? ''].filter(Boolean).join(' · ');
+}
+
+const countTurns = (turns: number) => `${formatNumber(turns)} ${turns === 1 ? 'turn' : 'turns'}`;
+const countSteps = (steps: number) => `${formatNumber(steps)} ${steps === 1 ? 'step' : 'steps'}`;
+
+function sayTokens(run: ListedRun): string {
+  if (run.is_captured) return `${formatShort(tokensIn(run))} → ${formatShort(run.output_tokens)}`;
+  const tokens = run.reported?.tokens ?? 0;
+  return tokens === 0 ? '' : `${formatShort(tokens)} tokens`;
+}
+
+/** A reported run that goes on has no length yet. */
+function sayTook({ is_captured, reported, duration_ms }: ListedRun): string {
+  return is_captured || reported?.is_finished === true ? formatSpan(duration_ms) : '';
+}
