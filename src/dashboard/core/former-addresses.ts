@@ -1,5 +1,5 @@
 /**
- * Addresses of earlier releases, as those of today: captured and reported runs had a list each, with filters of their own that
+ * Addresses of earlier releases, as those of today: captured and reported runs had a list each, with separate filters that
  * are words of the query now. Pure; browser.
  */
 import { quoteValue } from '../../domain/run-query/words.ts';
