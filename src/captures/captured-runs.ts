@@ -9,7 +9,7 @@
  * bodies for at most CAPTURE_LIST_READING_MS. The null values in it are then read next, while no request waits, and
  * after them those of all other runs, the newest first.
  */
-import type { CapturedActivity, CapturedRunRow, ChildRunName } from '../domain/captured-run.ts';
+import type { CapturedActivity, CapturedRunRow, ChildRunName, WindowSums } from '../domain/captured-run.ts';
 import type { GoldenReason } from '../domain/golden.ts';
 import type { Prices } from '../domain/price.ts';
 import { isUnmarked, NO_MARKS, NO_WORDS, type RunWords, weighWords } from '../domain/run-mark.ts';
@@ -73,6 +73,18 @@ export interface CapturedRunPage {
   scanned: number;
 }
 
+/** Which runs are added up. */
+export interface WindowQuestion {
+  /** Only runs whose last answer or reported end is from then or later, in milliseconds since the epoch. */
+  from_ms: number;
+  now_ms: number;
+  query: RunQuery;
+  /** Only runs that match it too; null: any. */
+  of_query: RunQuery | null;
+  /** Runs that began with an earlier exchange are not looked at; left out to look at all. */
+  not_before?: number;
+}
+
 export interface RangesQuestion {
   before: number | null;
   /** Only runs that began then or later, in milliseconds since the epoch. */
@@ -132,6 +144,9 @@ const LOADING_MS = 200;
 const CANDIDATES_AT_ONCE = 64;
 /** Runs that are searched for unread ones before a request may be answered. */
 const LOOKED_AT_ONCE = 8_192;
+
+/** A window looks at so many of the newest runs, and only at those that began so long before it or later. */
+const WINDOW_LOOKED = { runs: 20_000, began_ms: 24 * 3_600_000 } as const;
 
 export class CapturedRuns {
   readonly #max: number;
@@ -491,6 +506,59 @@ export class CapturedRuns {
       }
       if (candidates.length < wanted && !this.loadSome()) return { runs: found, next: null, ...counts };
     }
+  }
+
+  /** Adds up the runs of a window, from the newest on. What it costs does not grow with what is kept. */
+  sumWindow(source: ExchangeSource, question: WindowQuestion, hasTime: HasTime): WindowSums {
+    const { from_ms, now_ms, query, of_query, not_before = 0 } = question;
+    const search = this.#startSearch(query, now_ms);
+    const of = of_query === null ? null : this.#startSearch(of_query, now_ms);
+    const sums: WindowSums = { runs: 0, of_runs: 0, cost_usd: 0, unread: 0, is_whole: true };
+    const count = (run: RunEntry): void => {
+      const isOf = of === null ? true : this.#decide(source, run, of, hasTime);
+      const isCounted = isOf === false ? false : this.#decide(source, run, search, hasTime);
+      if (isOf === null || isCounted === null) sums.unread += 1;
+      if (isOf === true && (of !== null || isCounted === true)) sums.of_runs += 1;
+      if (isOf !== true || isCounted !== true) return;
+      sums.runs += 1;
+      sums.cost_usd += run.listed?.cost_usd ?? 0;
+    };
+    const began_ms = from_ms - WINDOW_LOOKED.began_ms;
+    const mark = ++this.#searches;
+    const { version } = this.#said;
+    let at = this.#order.length;
+    for (let looked = 0; ; looked++) {
+      if (at === 0) {
+        const known = this.#order.length;
+        this.loadSome();
+        at = this.#order.length - known;
+        if (at === 0) break;
+      }
+      const run = this.#order[--at]!;
+      if (run.tally.first_ms < began_ms) break;
+      if (run.tally.first_id < not_before || looked === WINDOW_LOOKED.runs) {
+        sums.is_whole = false;
+        break;
+      }
+      const reported = findReported(run, this.#said, version);
+      if (reported !== null) reported.met_in = mark;
+      if (run.tally.last_ms >= from_ms) count({ listed: run, reported });
+    }
+    for (const reported of this.#said.reported()) {
+      const last_ms = reported.finished_ms ?? reported.started_ms;
+      if (reported.met_in === mark || last_ms < from_ms || reported.started_ms < began_ms) continue;
+      if (this.#find(reported.run_id) === undefined) count({ listed: null, reported });
+    }
+    return sums;
+  }
+
+  /** Whether a run matches; it is read for that while there is time. */
+  #decide(source: ExchangeSource, run: RunEntry, { test, texts }: RunSearch, hasTime: HasTime): Verdict {
+    const verdict = test(run);
+    if (verdict !== null || run.listed === null || !hasTime()) return verdict;
+    this.#read(source, run.listed, () => true);
+    for (const text of texts) if (text.test(idOf(run)) === null) text.read(idOf(run));
+    return test(run);
   }
 
   #startSearch(query: RunQuery, nowMs: number): RunSearch {

@@ -21,6 +21,7 @@ export interface RelegatedStepFilter {
 
 export type CaptureQuestion =
   | { name: 'runs'; limit: number; after: PagePlace | null; query: RunQuery }
+  | { name: 'window'; from_ms: number; query: RunQuery; of_query: RunQuery | null }
   | { name: 'run'; run_id: string; limit: number; after: number | null }
   | { name: 'run_cache'; run_id: string }
   | { name: 'cache'; before: number | null; from_ms: number | null }
@@ -44,6 +45,20 @@ export type CaptureAnswer =
   | { type: 'missing' }
   | { type: 'refused'; detail: string }
   | { type: 'unfit'; detail: string };
+
+/** What the runs of a window add up to: those whose last answer or reported end lies in it. */
+export interface WindowSums {
+  /** That match both queries. */
+  runs: number;
+  /** That match the second one; without it, `runs`. */
+  of_runs: number;
+  /** Dollars that the `runs` have cost from their beginning, as far as prices are known. */
+  cost_usd: number;
+  /** Runs of which it is not known yet whether they match; they do not count. */
+  unread: number;
+  /** false: there were more runs than are looked at. */
+  is_whole: boolean;
+}
 
 /** Reads captures. */
 export interface CaptureAsker {

@@ -13,11 +13,12 @@ import {
   type KeptState,
   type RangesQuestion,
   type RunPageQuestion,
+  type WindowQuestion,
 } from '../captures/captured-runs.ts';
 import { indexVersion } from '../captures/listed-run.ts';
 import { type SaidOfRuns, saidBy } from '../captures/run-entry.ts';
 import type { RunTexts } from '../captures/run-texts.ts';
-import type { CapturedActivity } from '../domain/captured-run.ts';
+import type { CapturedActivity, WindowSums } from '../domain/captured-run.ts';
 import type { Prices } from '../domain/price.ts';
 import { systemClock } from '../std/clock.ts';
 import { speaksOfCaptures } from '../storage/accounts/capture-owner.ts';
@@ -174,6 +175,14 @@ export class CaptureList {
       const { runs, not_before } = this.#current;
       this.#texts?.begin();
       return runs.page(this.#files, { ...question, not_before }, hasTime);
+    });
+  }
+
+  sumWindow(question: WindowQuestion, hasTime: HasTime): WindowSums {
+    return this.#guard(() => {
+      const { runs, not_before } = this.#current;
+      this.#texts?.begin();
+      return runs.sumWindow(this.#files, { ...question, not_before }, hasTime);
     });
   }
 

@@ -43,6 +43,8 @@ const CAPTURE_RUN_READING_MS = 250;
 const CAPTURE_SEARCH_READING_MS = 60;
 /** Longest time for comparing the prompts of one run; the answer says if there were more turns. */
 const CAPTURE_CACHE_READING_MS = 3_000;
+/** Longest time for reading bodies for the sum over a window; runs that are not read by then do not count. */
+const CAPTURE_WINDOW_READING_MS = 200;
 /**
  * Longest time for reading older exchanges for figures; the answer says if there are more, and the next request
  * continues.
@@ -118,6 +120,11 @@ class CaptureLibrary {
     switch (question.name) {
       case 'runs':
         return this.#listRuns(question);
+      case 'window': {
+        const { name: _name, ...window } = question;
+        const now_ms = systemClock.wallMs();
+        return toJson(this.#list.sumWindow({ ...window, now_ms }, startTime(CAPTURE_WINDOW_READING_MS)));
+      }
       case 'activity':
         return toJson(this.#list.activity(question.from_ms, question.to_ms));
       case 'run':
