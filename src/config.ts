@@ -12,6 +12,7 @@ import { readFileSync } from 'node:fs';
 import { join, resolve } from 'node:path';
 import type { z } from 'zod';
 import { type AgentConnection, readAgentConnection } from './config/agent-connection.ts';
+import { ALERT_VARIABLES, type AlertsConfig, readAlerts } from './config/alerts.ts';
 import { API_VARIABLES, type ApiConfig, readApi } from './config/api.ts';
 import {
   AUTH_VARIABLES,
@@ -64,6 +65,8 @@ export interface Config extends ServiceConfig, TeachingConfig, EnginesConfig {
   readonly capture: CaptureConfig;
   /** Where captured turns go as spans; null: nowhere. */
   readonly otel: OtelConfig | null;
+  /** Secrets: never print. */
+  readonly alerts: AlertsConfig;
   /** Who may answer in the upstream's place; null: relegation is off. */
   readonly relegation: RelegationConfig | null;
 }
@@ -89,6 +92,7 @@ const VARIABLES = {
   ...PROXY_VARIABLES,
   ...CAPTURE_VARIABLES,
   ...OTEL_VARIABLES,
+  ...ALERT_VARIABLES,
   ...RELEGATION_VARIABLES,
   ...ENGINE_VARIABLES,
 } as const satisfies VariableTable;
@@ -176,6 +180,7 @@ function freezeConfig(v: Variables, db: string | undefined): Config {
     proxy: readProxy(v),
     capture: readCapture(v, db === undefined ? join(data_dir, 'capture.mdb') : resolve(db)),
     otel: readOtel(v),
+    alerts: readAlerts(v),
     ...readTeaching(v),
     relegation: readRelegation(v, data_dir, v.GW_PRICES),
     ...readEngines(v),

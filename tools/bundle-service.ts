@@ -34,6 +34,8 @@ const LEFT_OUT = [
   'onnxruntime-node',
   'pino',
   'piscina',
+  // Loaded with the first mail.
+  'nodemailer',
   // Loaded when it is needed, and no ES module: a part of a bundle would have none of its names.
   'undici',
   'uWebSockets.js',

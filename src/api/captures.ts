@@ -1,11 +1,9 @@
 /** Handlers of `contract/captures.ts`: what the capture reader answers, as it is. Server threads. */
 
 import type { z } from 'zod';
-import type { Principal } from '../auth/principal.ts';
 import type { CAPTURES } from '../contract/captures.ts';
 import { type ApiReply, jsonReply } from '../contract/route.ts';
 import { valueViolation } from '../contract/violation.ts';
-import type { AuditActor } from '../domain/account.ts';
 import { cleanAgentName } from '../domain/agent-name.ts';
 import type { CaptureAnswer, CaptureAsker, CapturedRunRow } from '../domain/captured-run.ts';
 import type { CaptureOwner } from '../domain/run-mark.ts';
@@ -14,10 +12,9 @@ import type { StudentReport } from '../domain/student-report.ts';
 import type { FigureQuestion } from '../domain/traffic-figures.ts';
 import { CatalogueError } from '../errors.ts';
 import { type Clock, systemClock } from '../std/clock.ts';
-import { findUserId } from '../storage/accounts/users.ts';
 import type { Tables } from '../storage/tables.ts';
-import { ownOrganization } from './access.ts';
 import type { OperatorHandlersOf } from './operator-guard.ts';
+import { describeOperator } from './operators.ts';
 import { readMarkChange, showMarks, writeMarks } from './run-marks.ts';
 import { readRunPlace, readRunQuery, startedBetween, wholeName } from './run-query.ts';
 
@@ -161,18 +158,6 @@ const DAY_MS = 24 * 3_600_000;
 
 function dayOf(ms: number): string {
   return new Date(ms).toISOString().slice(0, 10);
-}
-
-/** Who the audit log names, and the organization whose log has the entry where captures are of none; null: no log has it. */
-function describeOperator(
-  main: Tables,
-  operator: Principal,
-  address: string,
-  nowMs: number,
-): { actor: AuditActor; log: string | null } {
-  const user_id = operator.type === 'user' ? findUserId(main, operator.identity, nowMs) : undefined;
-  if (user_id === undefined) return { actor: { type: 'operator', id: operator.id, address }, log: null };
-  return { actor: { type: 'user', id: user_id, address }, log: ownOrganization(main, user_id) };
 }
 
 /** @throws CatalogueError */

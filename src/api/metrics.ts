@@ -52,6 +52,8 @@ export class ApiMetrics {
   readonly #expired = new Map<string, number>(EXPIRING_KINDS.map((kind) => [kind, 0]));
   #lastPassS: number | null = null;
   #waits: boolean | null = null;
+  /** Tell what other parts of the thread have counted. */
+  readonly #others: (() => MetricsData)[] = [];
   /** By route, then by method. */
   readonly #routes = new Map<string, Map<string, RouteMeters>>();
 
@@ -68,6 +70,11 @@ export class ApiMetrics {
     while (at < DURATION_BUCKETS_S.length && seconds > DURATION_BUCKETS_S[at]!) at++;
     meters.buckets[at]!++;
     meters.sum_s += seconds;
+  }
+
+  /** Shows what another part of the thread counts beside what is counted here. */
+  show(list: () => MetricsData): void {
+    this.#others.push(list);
   }
 
   /** So many were too old and are gone. */
@@ -132,6 +139,7 @@ export class ApiMetrics {
         values: [...this.#expired].map(([kind, value]) => ({ value, labels: { kind } })),
         aggregator: 'sum',
       },
+      ...this.#others.flatMap((list) => list()),
       ...(this.#waits === null ? [] : [describeWaits('records', this.#waits)]),
       ...(this.#lastPassS === null
         ? []

@@ -1,9 +1,12 @@
-/** Who may read what is captured: the service's operators (decisions, Captures). Server threads. */
+/** Who may read what is captured: the service's operators (decisions, Captures), and what the audit log calls them. Server threads. */
 import type { MembershipReader } from '../auth/membership.ts';
 import type { Principal, UserIdentity } from '../auth/principal.ts';
 import type { Config } from '../config.ts';
-import { foldEmail } from '../domain/account.ts';
+import { type AuditActor, foldEmail } from '../domain/account.ts';
 import { isAtLeast } from '../domain/role.ts';
+import { findUserId } from '../storage/accounts/users.ts';
+import type { Tables } from '../storage/tables.ts';
+import { ownOrganization } from './access.ts';
 
 interface OperatorsOptions {
   config: Config['operators'];
@@ -36,4 +39,16 @@ export class Operators {
     const membership = await memberships.roleOf(identity, config.org);
     return membership !== null && isAtLeast(membership.role, 'admin');
   }
+}
+
+/** Who the audit log names, and the organization whose log has the entry where captures are of none; null: no log has it. */
+export function describeOperator(
+  main: Tables,
+  operator: Principal,
+  address: string,
+  nowMs: number,
+): { actor: AuditActor; log: string | null } {
+  const user_id = operator.type === 'user' ? findUserId(main, operator.identity, nowMs) : undefined;
+  if (user_id === undefined) return { actor: { type: 'operator', id: operator.id, address }, log: null };
+  return { actor: { type: 'user', id: user_id, address }, log: ownOrganization(main, user_id) };
 }

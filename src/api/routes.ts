@@ -6,6 +6,7 @@ import { LiveHubClient } from '../../actors/live-hub/client.ts';
 import { PatternIndexClient } from '../../actors/pattern-index/client.ts';
 import { RunClient } from '../../actors/run/client.ts';
 import { UsageMeterClient } from '../../actors/usage-meter/client.ts';
+import { ALERT_ROUTES } from '../contract/alerts.ts';
 import { CAPTURES } from '../contract/captures.ts';
 import type { Endpoint } from '../contract/endpoint.ts';
 import { EVALUATE } from '../contract/evaluate.ts';
@@ -28,6 +29,7 @@ import { DEFAULT_PLAN_CAPS } from '../domain/plans.ts';
 import type { Asker } from '../runtime/actor-client.ts';
 import { planReader } from '../storage/accounts/subscriptions.ts';
 import type { Stores } from '../storage/stores.ts';
+import { type AlertServices, alertHandlers } from './alerts.ts';
 import { type CaptureServices, captureHandlers } from './captures.ts';
 import { type ControlPlane, controlPlaneRoutes } from './control-plane.ts';
 import { type DashboardFacts, dashboardRoutes } from './dashboard.ts';
@@ -89,6 +91,8 @@ export interface ApiServices {
   live?: LiveReaders | null;
   /** Reads captures, and knows who may; absent: no routes for them. */
   captures?: CaptureServices & { operators: Operators };
+  /** Alerts of the operators; absent: no routes for them. */
+  alerts?: AlertServices & { operators: Operators };
   /** The gateway of the same process; null or absent: no gateway. */
   gateway?: { port: number; is_local: boolean; is_secure?: boolean } | null;
   /** The public address (PUBLIC_URL); null or absent: where it listens. */
@@ -147,12 +151,23 @@ function patternEndpoints(
   ];
 }
 
-function captureRoutes({ captures, checks, asker }: ApiServices): ApiRoute[] {
-  if (captures === undefined) return [];
+function operatorRoutes({ captures, alerts, checks, asker }: ApiServices): ApiRoute[] {
+  return [
+    ...(captures === undefined ? [] : captureRoutes(captures, checks, asker)),
+    ...(alerts === undefined
+      ? []
+      : guardOperator(ALERT_ROUTES, alertHandlers(alerts), checks, alerts.operators)),
+  ];
+}
+
+function captureRoutes(
+  captures: NonNullable<ApiServices['captures']>,
+  checks: ApiServices['checks'],
+  asker: ApiServices['asker'],
+): ApiRoute[] {
   const runs = new RunClient(asker);
   const reader = withRunningTotals(captures.reader, (scope, runId) => runs.totals(scope, runId));
-  const handlers = captureHandlers({ ...captures, reader });
-  return guardOperator(CAPTURES, handlers, checks, captures.operators);
+  return guardOperator(CAPTURES, captureHandlers({ ...captures, reader }), checks, captures.operators);
 }
 
 function contentOf({ asker, stores, findings, has_patterns = false }: ApiServices): DeletedContent {
@@ -174,7 +189,7 @@ function dashboardFacts({ version, gateway = null, live = null, control }: ApiSe
 export function apiRoutes(services: ApiServices): ApiRoute[] {
   const { version, probes } = services;
   const endpoints = productEndpoints(services);
-  const operator_routes = captureRoutes(services);
+  const operator_routes = operatorRoutes(services);
   const tools = bind(MCP, mcpHandlers({ version, endpoints, operator_routes, checks: services.checks }));
   const product = [
     ...[...endpoints, ...tools].map((bound) => guard(bound, services.checks)),

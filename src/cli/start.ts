@@ -108,6 +108,9 @@ const API_VARIABLES = `  HOST, PORT            where the API listens        127.
   SVC_KEYS              static API keys, by comma    none
   OPERATORS             e-mail addresses that may read captures at /capture/, by comma   none
   GW_ORG                organization whose owners and admins may   none
+  ALERT_PRIVATE_TARGETS private networks that webhooks of alerts may be in, by comma; all   none
+  ALERT_SMTP_URL        sends mail of alerts: smtp://USER:PASSWORD@HOST:PORT, or smtps://   none
+  ALERT_MAIL_FROM       who that mail is from        understudy@localhost
   AUTH_JWT_SECRET       verifies tokens (HS256)      made and kept in DATA_DIR/secrets
   AUTH_JWKS_URL         or the provider's keys       none
   AUTH_JWT_ISSUER, AUTH_JWT_AUDIENCE                 any; with AUTH_JWKS_URL both must be set

@@ -3,6 +3,7 @@
 /** Variables whose values may carry a password or a key. An error names them without the value. */
 export const SECRET_NAMES: ReadonlySet<string> = new Set([
   'OTEL_EXPORTER_OTLP_HEADERS',
+  'ALERT_SMTP_URL',
   'GW_ROUTES',
   'GW_PROXY_KEYS',
   'VECTOR_STORE_URL',

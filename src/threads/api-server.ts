@@ -9,13 +9,17 @@ import { PatternIndexClient } from '../../actors/pattern-index/client.ts';
 import { SharedSearch } from '../../actors/pattern-index/shared-search.ts';
 import { PatternMakerClient } from '../../actors/pattern-maker/client.ts';
 import { RunClient } from '../../actors/run/client.ts';
+import { AlertMeasures } from '../alerts/alert-measures.ts';
+import { AlertSender } from '../alerts/alert-outbox.ts';
+import { AlertTargets } from '../alerts/alert-targets.ts';
+import { AlertWatch } from '../alerts/alert-watch.ts';
 import { type ApiLog, createApi } from '../api/api.ts';
 import { createChecks, type SharedMemory } from '../api/checks.ts';
 import type { ControlPlane } from '../api/control-plane.ts';
 import { DeletedScopes } from '../api/deleted-scopes.ts';
 import type { FindingsServices } from '../api/findings.ts';
 import { FindingsEmbedding } from '../api/findings-embedding.ts';
-import type { ReadinessProbes } from '../api/health.ts';
+import { answerReady, type ReadinessProbes } from '../api/health.ts';
 import { LiveReaders } from '../api/live-readers.ts';
 import { ApiMetrics, type MetricsData } from '../api/metrics.ts';
 import { Operators } from '../api/operators.ts';
@@ -92,6 +96,7 @@ interface OpenParts {
   patterns: PatternSearch | null;
   metrics: ApiMetrics;
   key_uses: KeyUses;
+  alerts: { sender: AlertSender; targets: AlertTargets };
 }
 
 /** Searches patterns on this thread, with its own channel to the model. */
@@ -108,6 +113,7 @@ export class ApiServer {
   readonly #patternMakers: PatternMakerClient;
   readonly #deletions: UnfinishedDeletions;
   readonly #retention: Retention;
+  readonly #alerts: AlertWatch;
   readonly #patterns: PatternIndexClient | null;
   #tending: NodeJS.Timeout | undefined;
   #listing: Promise<void> = Promise.resolve();
@@ -127,7 +133,8 @@ export class ApiServer {
     }
   }
 
-  private constructor({ config, asker, log }: ApiServices, parts: OpenParts, server: HttpServer) {
+  private constructor(services: ApiServices, parts: OpenParts, server: HttpServer) {
+    const { config, asker, log } = services;
     this.#parts = parts;
     this.#server = server;
     this.#patternMakers = new PatternMakerClient(asker, parts.stores.main);
@@ -159,6 +166,8 @@ export class ApiServer {
       onPass: () => metrics.notePass(Date.now()),
       report: (err) => log.error({ err }, 'what is too old cannot be deleted now; it is tried again'),
     });
+    this.#alerts = watchAlerts(services, parts);
+    metrics.show(() => this.#alerts.listMetrics());
     this.#patterns = config.engines.vector_store === null ? null : new PatternIndexClient(asker);
     this.url = urlOf(server, config.api.tls);
   }
@@ -186,6 +195,7 @@ export class ApiServer {
     const { runs, main } = this.#parts.stores;
     const isStopped = () => this.#isDraining;
     this.#retention.start();
+    this.#alerts.start();
     this.#listing = listOldRows(runs, RUN_LISTING, isStopped)
       .then(() => listOldRows(runs, OUTCOME_LISTING, isStopped))
       .then(() => listOldRows(main, TRACE_LISTING, isStopped))
@@ -196,7 +206,7 @@ export class ApiServer {
   async drain(): Promise<void> {
     clearInterval(this.#tending);
     this.#isDraining = true;
-    const drained = this.#server.drain(DRAIN_DEADLINE_MS);
+    const drained = Promise.all([this.#server.drain(DRAIN_DEADLINE_MS), this.#alerts.end()]);
     // An event stream never ends by itself. Its readers reconnect to the next process.
     this.#parts.live?.close();
     await drained;
@@ -230,7 +240,16 @@ async function openParts(services: ApiServices): Promise<OpenParts> {
     const findings = openFindings(services, stores, embedder);
     const patterns = openSearch(services, embedder);
     const key_uses = new KeyUses(stores.main);
-    return { stores, live, embedder, findings, patterns, metrics: new ApiMetrics(), key_uses };
+    return {
+      stores,
+      live,
+      embedder,
+      findings,
+      patterns,
+      metrics: new ApiMetrics(),
+      key_uses,
+      alerts: openAlerts(config),
+    };
   } catch (thrown) {
     await closeStores(stores);
     throw thrown;
@@ -243,6 +262,27 @@ async function closeParts({ stores, embedder, findings, patterns, key_uses }: Op
   await findings.embedding.close();
   await embedder.close();
   await closeStores(stores);
+}
+
+function openAlerts({ alerts }: Config): OpenParts['alerts'] {
+  const targets = new AlertTargets(alerts.private_targets);
+  return { targets, sender: new AlertSender(alerts, targets) };
+}
+
+function watchAlerts(services: ApiServices, { stores, alerts }: OpenParts): AlertWatch {
+  const { config, captures, stats, log } = services;
+  const isReady = async () => (await answerReady(readinessOf(services, stores))).status === 200;
+  return new AlertWatch({
+    main: stores.main,
+    org_id: config.operators.org ?? '',
+    measures: new AlertMeasures({ captures, stats, isReady, data_dir: config.data_dir }),
+    sender: alerts.sender,
+    report: (err) => log.error({ err }, 'alerts cannot be looked at or delivered now; it is tried again'),
+  });
+}
+
+function readinessOf({ config, probes }: ApiServices, stores: Stores): ReadinessProbes {
+  return { ...probes, storage: () => canRead(stores) && (findWriteFault(config.data_dir) ?? true) };
 }
 
 /** Why there is no embedder, as the last line of a failed start: the configuration or the installation is wrong. */
@@ -288,17 +328,15 @@ function openSearch({ config, asker, compute, shared }: ApiServices, { id }: Emb
   }
 }
 
-async function listen(
-  services: ApiServices,
-  { stores, live, findings, patterns, metrics, key_uses }: OpenParts,
-): Promise<HttpServer> {
-  const { config, capture, stats, captures, probes, asker, shared, log, renderMetrics, gateway_port } =
-    services;
+async function listen(services: ApiServices, parts: OpenParts): Promise<HttpServer> {
+  const { config, capture, stats, captures, asker, shared, log, renderMetrics, gateway_port } = services;
+  const { stores, live, findings, patterns, metrics, key_uses } = parts;
   const checks = createChecks({ config, asker, stores, shared, key_uses });
+  const operators = openOperators(config, checks);
   const dispatch = createApi(
     {
       version: config.version,
-      probes: { ...probes, storage: () => canRead(stores) && (findWriteFault(config.data_dir) ?? true) },
+      probes: readinessOf(services, stores),
       ...(capture === null ? {} : { capture: async () => (await capture.health()).status }),
       asker,
       stores,
@@ -320,7 +358,14 @@ async function listen(
         nameAgent: (agent, name) => renameAgent(config.relegation, agent, name),
         main: stores.main,
         owner: readCaptureOwner(config),
-        operators: openOperators(config, checks),
+        operators,
+      },
+      alerts: {
+        ...parts.alerts,
+        main: stores.main,
+        org_id: config.operators.org,
+        has_mail: config.alerts.mail !== null,
+        operators,
       },
       public_url: config.api.public_url,
       speaks_tls: config.api.tls !== null,

@@ -64,6 +64,7 @@ describe('with nothing set', () => {
         upstream_ca: null,
       },
       otel: null,
+      alerts: { private_targets: [], mail: null },
       capture: {
         enabled: true,
         db: resolve('data', 'capture.mdb'),

@@ -27,6 +27,7 @@ type Room =
   | 'search'
   | 'auth'
   | 'billing'
+  | 'alerts'
   | 'client'
   | 'label'
   | 'mcp'
@@ -67,6 +68,8 @@ const MAY_IMPORT: Record<Room, readonly Room[]> = {
   proxy: ['std', 'limits', 'domain'],
   auth: ['std', 'limits', 'errors', 'domain', 'accounts'],
   billing: ['limits', 'errors'],
+  // Looks at what operators watch, and sends what there is to tell.
+  alerts: ['std', 'domain', 'accounts'],
   api: [
     'std',
     'limits',
@@ -76,6 +79,7 @@ const MAY_IMPORT: Record<Room, readonly Room[]> = {
     'http',
     'auth',
     'accounts',
+    'alerts',
     'mcp',
     'otel',
     'actor clients',
@@ -152,6 +156,7 @@ const MAY_IMPORT: Record<Room, readonly Room[]> = {
     'contract',
     'http',
     'api',
+    'alerts',
     'auth',
     'billing',
     'gateway',
@@ -226,6 +231,7 @@ const MAY_IMPORT_TYPES: Partial<Record<Room, readonly Room[]>> = {
   api: ['config', 'storage', 'search', 'runtime', 'billing'],
   auth: ['config', 'storage'],
   gateway: [],
+  alerts: ['storage'],
   captures: [],
   teaching: [],
   // Storage implements the journal that the runtime asks for.
@@ -248,6 +254,7 @@ const PACKAGE_ROOMS: Readonly<Record<string, readonly Room[]>> = {
   '@modelcontextprotocol/server': ['mcp'],
   '@bufbuild/protobuf': ['otel'],
   stripe: ['billing'],
+  nodemailer: ['alerts'],
   'prom-client': ['api'],
   jstat: ['domain', 'student model'],
   '@peculiar/x509': ['proxy'],

@@ -1,0 +1,150 @@
+/**
+ * Delivers the messages of alerts that wait in `main.mdb`, each at least once: a message leaves the outbox when its destination
+ * has taken it, so one whose answer is lost to a kill comes again under the same id. Server threads; one instance for all.
+ */
+import type { AlertDelivery, AlertDestination } from '../domain/alert.ts';
+import { isDue } from '../domain/alert.ts';
+import { type Clock, systemClock } from '../std/clock.ts';
+import { type Attempt, findAlert, listOutbox, noteAttempt } from '../storage/accounts/alerts.ts';
+import type { Tables } from '../storage/tables.ts';
+import { AlertTargets } from './alert-targets.ts';
+import { type MailSettings, sendMail } from './send-mail.ts';
+import { type Message, SendError, sendWebhook } from './send-webhook.ts';
+
+/** How long one attempt may take. */
+const ATTEMPT_MS = 10_000;
+/** Attempts at once. */
+const ATTEMPTS_AT_ONCE = 4;
+/** The outbox is looked through this often, and after each look at the alerts. */
+const OUTBOX_EVERY_MS = 5_000;
+
+interface SendSettings {
+  /** Private networks that messages may go to, in CIDR notation. */
+  readonly private_targets: readonly string[];
+  readonly mail: MailSettings | null;
+}
+
+/** Sends one message, whatever its destination is. */
+export class AlertSender {
+  readonly #settings: SendSettings;
+  readonly #targets: AlertTargets;
+
+  /** @param targets by default those of the settings, with the system's names */
+  constructor(settings: SendSettings, targets = new AlertTargets(settings.private_targets)) {
+    this.#settings = settings;
+    this.#targets = targets;
+  }
+
+  /** @param ended given up when aborted */
+  async send(destination: AlertDestination, message: Message, ended?: AbortSignal): Promise<Attempt> {
+    const late = AbortSignal.timeout(ATTEMPT_MS);
+    const signal = ended === undefined ? late : AbortSignal.any([late, ended]);
+    try {
+      if (destination.kind === 'email') await sendMail(destination, message, this.#settings.mail, signal);
+      else await sendWebhook(destination, message, this.#targets, signal);
+      return { is_delivered: true, problem: '' };
+    } catch (thrown) {
+      if (thrown instanceof SendError) return { is_delivered: false, problem: thrown.message };
+      return { is_delivered: false, problem: 'it could not be sent' };
+    }
+  }
+}
+
+interface AlertOutboxParts {
+  main: Tables;
+  sender: Pick<AlertSender, 'send'>;
+  /** Called for each attempt. */
+  count(outcome: 'delivered' | 'failed' | 'given_up'): void;
+  report(thrown: unknown): void;
+  clock?: Clock;
+}
+
+export class AlertOutbox {
+  readonly #parts: AlertOutboxParts;
+  readonly #clock: Clock;
+  readonly #ended = new AbortController();
+  #running: Promise<void> = Promise.resolve();
+  #wake: () => void = () => {};
+  #isWoken = false;
+
+  constructor(parts: AlertOutboxParts) {
+    this.#parts = parts;
+    this.#clock = parts.clock ?? systemClock;
+  }
+
+  /** Delivers until it ends; call it once. */
+  start(): void {
+    this.#running = this.#run();
+  }
+
+  /** Something new waits. */
+  wake(): void {
+    this.#isWoken = true;
+    this.#wake();
+  }
+
+  /** Breaks off the attempts that are under way: their messages wait for the next process. */
+  async end(): Promise<void> {
+    this.#ended.abort();
+    this.#wake();
+    await this.#running;
+  }
+
+  /** Messages that wait. */
+  get waiting(): number {
+    return listOutbox(this.#parts.main).length;
+  }
+
+  /** Tries every message that is due once. @throws Error of the store */
+  async deliverDue(): Promise<void> {
+    const nowMs = this.#clock.wallMs();
+    const due = listOutbox(this.#parts.main).filter((delivery) => isDue(delivery, nowMs));
+    const deliverNext = async (): Promise<void> => {
+      for (let next = due.shift(); next !== undefined && !this.#ended.signal.aborted; next = due.shift())
+        await this.#deliver(next);
+    };
+    await Promise.all(Array.from({ length: ATTEMPTS_AT_ONCE }, deliverNext));
+  }
+
+  async #run(): Promise<void> {
+    while (!this.#ended.signal.aborted) {
+      this.#isWoken = false;
+      try {
+        await this.deliverDue();
+      } catch (thrown) {
+        this.#parts.report(thrown);
+      }
+      if (!this.#isWoken) await this.#pause();
+    }
+  }
+
+  async #deliver(delivery: AlertDelivery): Promise<void> {
+    const { main, sender, count } = this.#parts;
+    const { id, org_id, alert_id, destination_id, news } = delivery;
+    // As it is now: an address may have been corrected since.
+    const alert = findAlert(main, org_id, alert_id);
+    const destination = alert?.destinations.find((known) => known.id === destination_id);
+    const message = { delivery_id: id, news, sent_ms: this.#clock.wallMs() };
+    const attempt =
+      destination === undefined
+        ? { is_delivered: false, problem: 'the alert has no such destination any more' }
+        : await sender.send(destination, message, this.#ended.signal);
+    if (this.#ended.signal.aborted && !attempt.is_delivered) return;
+    const isLast = destination === undefined;
+    const outcome = await main.transact((tx) =>
+      noteAttempt(tx, delivery, attempt, this.#clock.wallMs(), isLast),
+    );
+    if (outcome !== 'gone') count(outcome === 'waiting' ? 'failed' : outcome);
+  }
+
+  #pause(): Promise<void> {
+    if (this.#ended.signal.aborted) return Promise.resolve();
+    return new Promise((resolve) => {
+      const timer = setTimeout(resolve, OUTBOX_EVERY_MS).unref();
+      this.#wake = () => {
+        clearTimeout(timer);
+        resolve();
+      };
+    });
+  }
+}

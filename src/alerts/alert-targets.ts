@@ -1,0 +1,66 @@
+/**
+ * The addresses that messages of alerts may go to. This machine and private networks are not allowed unless the operator lists them
+ * (ALERT_PRIVATE_TARGETS); link-local addresses and clouds' credential services never are. Server threads.
+ */
+import { type LookupAddress, lookup } from 'node:dns';
+import { isIP, type LookupFunction } from 'node:net';
+import { listRanges, reachOf } from '../std/address-ranges.ts';
+
+/** Like `dns.lookup` with `all`. */
+type LookUp = (
+  name: string,
+  options: { all: true },
+  callback: (error: NodeJS.ErrnoException | null, found: LookupAddress[]) => void,
+) => void;
+
+/** The message was meant for a forbidden address. */
+export class TargetError extends Error {
+  override readonly name = 'TargetError';
+
+  constructor() {
+    super(
+      'its address is on this machine or in a private network, and ALERT_PRIVATE_TARGETS does not list it',
+    );
+  }
+}
+
+export class AlertTargets {
+  readonly #allowed: ReturnType<typeof listRanges>;
+  readonly #lookUp: LookUp;
+
+  /**
+   * @param allowed private networks that may be reached, in CIDR notation
+   * @param lookUp the system's by default
+   */
+  constructor(allowed: readonly string[], lookUp: LookUp = lookup) {
+    this.#allowed = listRanges(allowed);
+    this.#lookUp = lookUp;
+  }
+
+  /** @throws TargetError for an address; a name is looked up later */
+  check(hostname: string): void {
+    const address = hostname.replace(/^\[(.*)\]$/, '$1');
+    if (isIP(address) !== 0 && !this.#allows(address)) throw new TargetError();
+  }
+
+  /**
+   * Looks up a name and leaves out forbidden addresses. The connection takes the address that was checked, so a name whose
+   * address changes in between gains nothing.
+   */
+  readonly lookup: LookupFunction = (name, options, callback) => {
+    this.#lookUp(name, { all: true }, (error, found) => {
+      const allowed = error === null ? found.filter(({ address }) => this.#allows(address)) : [];
+      const [first] = allowed;
+      if (error !== null) callback(error, []);
+      else if (first === undefined) callback(new TargetError(), []);
+      else if (options.all === true) callback(null, allowed);
+      else callback(null, first.address, first.family);
+    });
+  };
+
+  #allows(address: string): boolean {
+    const reach = reachOf(address);
+    if (reach === 'public') return true;
+    return reach === 'private' && this.#allowed.check(address, isIP(address) === 6 ? 'ipv6' : 'ipv4');
+  }
+}

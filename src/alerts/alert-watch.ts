@@ -1,0 +1,151 @@
+/**
+ * Looks at every alert at a fixed period, and lets the outbox deliver what the looks have to tell. Server threads; one instance for
+ * all: the main thread's.
+ */
+import type { AlertRow, Measured } from '../domain/alert.ts';
+import { type Clock, systemClock } from '../std/clock.ts';
+import { listAlerts, noteMeasured, readAlertState } from '../storage/accounts/alerts.ts';
+import type { Tables } from '../storage/tables.ts';
+import type { AlertMeasures } from './alert-measures.ts';
+import { AlertOutbox, type AlertSender } from './alert-outbox.ts';
+
+/** How often the alerts are looked at. */
+const ALERTS_EVERY_MS = 60_000;
+
+interface AlertWatchParts {
+  main: Tables;
+  /** The organization whose alerts these are; '': of none. */
+  org_id: string;
+  measures: Pick<AlertMeasures, 'begin' | 'measure'>;
+  sender: Pick<AlertSender, 'send'>;
+  report(thrown: unknown): void;
+  clock?: Clock;
+}
+
+const DELIVERY_OUTCOMES = ['delivered', 'failed', 'given_up'] as const;
+type DeliveryOutcome = (typeof DELIVERY_OUTCOMES)[number];
+
+export class AlertWatch {
+  readonly #parts: AlertWatchParts;
+  readonly #clock: Clock;
+  readonly #outbox: AlertOutbox;
+  readonly #deliveries = new Map<DeliveryOutcome, number>(DELIVERY_OUTCOMES.map((outcome) => [outcome, 0]));
+  readonly #looks = { measured: 0, unknown: 0 };
+  #isStarted = false;
+  #isOver = false;
+  #running: Promise<void> = Promise.resolve();
+  #wake: () => void = () => {};
+
+  constructor(parts: AlertWatchParts) {
+    this.#parts = parts;
+    this.#clock = parts.clock ?? systemClock;
+    this.#outbox = new AlertOutbox({
+      main: parts.main,
+      sender: parts.sender,
+      count: (outcome) => this.#count(outcome, 1),
+      report: parts.report,
+      ...(parts.clock === undefined ? {} : { clock: parts.clock }),
+    });
+  }
+
+  /** Looks now and then periodically; call it once. */
+  start(): void {
+    this.#isStarted = true;
+    this.#outbox.start();
+    this.#running = this.#run();
+  }
+
+  /** Resolves when the look and the attempts under way have ended. */
+  async end(): Promise<void> {
+    this.#isOver = true;
+    this.#wake();
+    await Promise.all([this.#running, this.#outbox.end()]);
+  }
+
+  /** Looks at every alert once. @throws Error of the store */
+  async look(): Promise<void> {
+    const { main, org_id, measures } = this.#parts;
+    const nowMs = this.#clock.wallMs();
+    await measures.begin(nowMs);
+    const found: { alert: AlertRow; measured: Measured }[] = [];
+    for (const alert of listAlerts(main, org_id)) {
+      if (this.#isOver) return;
+      if (!alert.is_on) continue;
+      const measured = await measures.measure(alert, nowMs);
+      this.#looks[measured.value === null ? 'unknown' : 'measured'] += 1;
+      found.push({ alert, measured });
+    }
+    if (found.length === 0) return;
+    const evicted = await main.transact((tx) => {
+      let count = 0;
+      for (const { alert, measured } of found) count += noteMeasured(tx, alert, measured, nowMs);
+      return count;
+    });
+    this.#count('given_up', evicted);
+    this.#outbox.wake();
+  }
+
+  /** Tries every message that is due once. */
+  deliverDue(): Promise<void> {
+    return this.#outbox.deliverDue();
+  }
+
+  /** For `/metrics`; nothing where it does not run. */
+  listMetrics(): object[] {
+    if (!this.#isStarted) return [];
+    const { main, org_id } = this.#parts;
+    const firing = listAlerts(main, org_id).filter(
+      (alert) => alert.is_on && readAlertState(main, alert)?.is_firing === true,
+    );
+    const metric = (name: string, type: 'counter' | 'gauge', help: string, values: object[]) => ({
+      name: `understudy_alerts_${name}`,
+      help,
+      type,
+      values,
+      aggregator: 'sum',
+    });
+    const alone = (value: number) => [{ value, labels: {} }];
+    return [
+      metric('firing', 'gauge', 'Alerts that fire', alone(firing.length)),
+      metric('outbox_waiting', 'gauge', 'Messages of alerts that wait', alone(this.#outbox.waiting)),
+      metric(
+        'looks_total',
+        'counter',
+        'Looks at alerts, by whether their figure was known',
+        Object.entries(this.#looks).map(([result, value]) => ({ value, labels: { result } })),
+      ),
+      metric(
+        'deliveries_total',
+        'counter',
+        'Attempts to deliver messages of alerts, and messages given up, by outcome',
+        [...this.#deliveries].map(([outcome, value]) => ({ value, labels: { outcome } })),
+      ),
+    ];
+  }
+
+  #count(outcome: DeliveryOutcome, by: number): void {
+    this.#deliveries.set(outcome, this.#deliveries.get(outcome)! + by);
+  }
+
+  async #run(): Promise<void> {
+    while (!this.#isOver) {
+      try {
+        await this.look();
+      } catch (thrown) {
+        this.#parts.report(thrown);
+      }
+      await this.#pause();
+    }
+  }
+
+  #pause(): Promise<void> {
+    if (this.#isOver) return Promise.resolve();
+    return new Promise((resolve) => {
+      const timer = setTimeout(resolve, ALERTS_EVERY_MS).unref();
+      this.#wake = () => {
+        clearTimeout(timer);
+        resolve();
+      };
+    });
+  }
+}

@@ -1,0 +1,95 @@
+/**
+ * Sends one message of an alert to a webhook: as Slack takes it, or as signed JSON. Redirects are not followed, and of the answer
+ * only its status is looked at. Server threads.
+ */
+import { createHmac } from 'node:crypto';
+import { request as requestPlain } from 'node:http';
+import { request as requestTls } from 'node:https';
+import type { AlertDestination, AlertNews } from '../domain/alert.ts';
+import { type AlertTargets, TargetError } from './alert-targets.ts';
+
+export interface Message {
+  delivery_id: string;
+  news: AlertNews;
+  /** When it is sent, in milliseconds since the epoch. */
+  sent_ms: number;
+}
+
+/** An attempt that failed, in words without what is secret. */
+export class SendError extends Error {
+  override readonly name = 'SendError';
+}
+
+/** @throws SendError */
+export async function sendWebhook(
+  destination: AlertDestination,
+  message: Message,
+  targets: AlertTargets,
+  signal: AbortSignal,
+): Promise<void> {
+  const url = new URL(destination.url);
+  const { body, headers } = writeRequest(destination, message);
+  const status = await post(url, body, headers, targets, signal).catch((thrown: unknown) => {
+    throw new SendError(describeFailure(thrown, signal));
+  });
+  if (status >= 200 && status < 300) return;
+  const isRedirect = status >= 300 && status < 400;
+  throw new SendError(`it answered ${status}${isRedirect ? '; redirects are not followed' : ''}`);
+}
+
+function writeRequest(
+  { kind, secret }: AlertDestination,
+  { delivery_id, news, sent_ms }: Message,
+): { body: string; headers: Record<string, string> } {
+  const always = { 'content-type': 'application/json', 'x-understudy-delivery': delivery_id };
+  if (kind === 'slack') return { body: JSON.stringify({ text: escapeForSlack(news.text) }), headers: always };
+  const body = JSON.stringify({ delivery_id, ...news });
+  const timestamp = String(Math.floor(sent_ms / 1_000));
+  const signature = createHmac('sha256', secret).update(`${timestamp}.${body}`).digest('hex');
+  return {
+    body,
+    headers: {
+      ...always,
+      'x-understudy-timestamp': timestamp,
+      'x-understudy-signature': `sha256=${signature}`,
+    },
+  };
+}
+
+/** Slack reads these three as markup: a name must not become a link or call a channel. */
+function escapeForSlack(text: string): string {
+  return text.replaceAll('&', '&amp;').replaceAll('<', '&lt;').replaceAll('>', '&gt;');
+}
+
+/** @returns the status */
+function post(
+  url: URL,
+  body: string,
+  headers: Record<string, string>,
+  targets: AlertTargets,
+  signal: AbortSignal,
+): Promise<number> {
+  return new Promise((resolve, reject) => {
+    targets.check(url.hostname);
+    const request = url.protocol === 'https:' ? requestTls : requestPlain;
+    const sent = request(
+      url,
+      { method: 'POST', headers, agent: false, lookup: targets.lookup, signal },
+      (response) => {
+        resolve(response.statusCode ?? 0);
+        // Its body is of no use, however long it is.
+        response.destroy();
+      },
+    );
+    sent.on('error', reject);
+    sent.end(body);
+  });
+}
+
+/** The code alone: words of an error may name the address. */
+export function describeFailure(thrown: unknown, signal: AbortSignal): string {
+  if (thrown instanceof TargetError) return thrown.message;
+  if (signal.aborted) return 'it did not answer in time';
+  const code = (thrown as { code?: unknown } | null)?.code;
+  return typeof code === 'string' ? `it could not be reached (${code})` : 'it could not be reached';
+}

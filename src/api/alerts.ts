@@ -1,0 +1,292 @@
+/** Handlers of `contract/alerts.ts`. No answer holds more of a webhook's address than its host. Server threads. */
+import type { z } from 'zod';
+import type { AlertSender } from '../alerts/alert-outbox.ts';
+import { type AlertTargets, TargetError } from '../alerts/alert-targets.ts';
+import type { ALERT_ROUTES } from '../contract/alerts.ts';
+import { jsonReply } from '../contract/route.ts';
+import { valueViolation } from '../contract/violation.ts';
+import {
+  ALERT_BOUNDS,
+  type AlertDestination,
+  type AlertEvent,
+  type AlertRow,
+  type AlertRule,
+  type DeliveryNote,
+  nameTarget,
+  tellNews,
+} from '../domain/alert.ts';
+import { isTimeZone } from '../domain/quiet-hours.ts';
+import { parseRunQuery } from '../domain/run-query/parse.ts';
+import { RunQueryError } from '../domain/run-query/run-query.ts';
+import { CatalogueError } from '../errors.ts';
+import { type Clock, systemClock } from '../std/clock.ts';
+import { newUlid, ulidAt } from '../std/id.ts';
+import {
+  findAlert,
+  listAlertEvents,
+  listAlerts,
+  makeEvent,
+  putAlert,
+  readAlertState,
+  removeAlert,
+  writeEvent,
+} from '../storage/accounts/alerts.ts';
+import type { TableReader, Tables } from '../storage/tables.ts';
+import type { OperatorHandlersOf } from './operator-guard.ts';
+import { describeOperator } from './operators.ts';
+
+export interface AlertServices {
+  main: Tables;
+  /** The organization that captures belong to (GW_ORG); null: to none. */
+  org_id: string | null;
+  sender: Pick<AlertSender, 'send'>;
+  targets: Pick<AlertTargets, 'check'>;
+  /** Whether a mail server is configured. */
+  has_mail: boolean;
+}
+
+type Given = z.output<(typeof ALERT_ROUTES)['changeAlert']['body']>;
+type GivenDestination = NonNullable<Given['destinations']>[number];
+
+const PRIVATE: readonly (readonly [string, string])[] = [['cache-control', 'no-store']];
+
+const DEFAULTS: Omit<AlertRule, 'name' | 'measure' | 'threshold' | 'destinations'> = {
+  is_on: true,
+  query: '',
+  of_query: '',
+  provider: '',
+  fires: 'above',
+  window_s: 3_600,
+  quiet: null,
+  interval_s: 3_600,
+};
+
+/** What a body must give. */
+const NAMELESS = { name: undefined, measure: undefined, threshold: undefined };
+
+export function alertHandlers(
+  { main, org_id: owner, sender, targets, has_mail }: AlertServices,
+  clock: Clock = systemClock,
+): OperatorHandlersOf<typeof ALERT_ROUTES> {
+  const org_id = owner ?? '';
+  const need = (tables: TableReader, id: string): AlertRow => {
+    const found = findAlert(tables, org_id, id);
+    if (found === undefined) throw new CatalogueError('not_found');
+    return found;
+  };
+  const answer = (alert: AlertRow) => jsonReply(200, showAlert(main, alert), PRIVATE);
+  type Asking = Pick<
+    Parameters<OperatorHandlersOf<typeof ALERT_ROUTES>['createAlert']>[0],
+    'operator' | 'request'
+  >;
+  const changeBy = ({ operator, request }: Asking) => {
+    const now_ms = clock.wallMs();
+    const { actor, log } = describeOperator(main, operator, request.address, now_ms);
+    return { actor, now_ms, log: owner ?? log ?? '' };
+  };
+  return {
+    listAlerts: async () => {
+      const alerts = listAlerts(main, org_id).map((alert) => showAlert(main, alert));
+      return jsonReply(200, { alerts, has_mail }, PRIVATE);
+    },
+    createAlert: async ({ body, ...asking }) => {
+      const change = changeBy(asking);
+      const at = new Date(change.now_ms).toISOString();
+      const destinations = readDestinations(body.destinations, [], targets);
+      const rule = joinRule({ ...DEFAULTS, ...NAMELESS, destinations }, body);
+      const alert: AlertRow = {
+        ...rule,
+        id: `alr_${ulidAt(change.now_ms)}`,
+        org_id,
+        created_at: at,
+        updated_at: at,
+      };
+      await main.transact((tx) => {
+        if (listAlerts(tx, org_id).length >= ALERT_BOUNDS.alerts)
+          throw new CatalogueError('conflict', `There are ${ALERT_BOUNDS.alerts} alerts already`);
+        putAlert(tx, alert, change);
+      });
+      return answer(alert);
+    },
+    readAlert: async ({ params }) => answer(need(main, params.alert_id)),
+    changeAlert: async ({ params, body, ...asking }) => {
+      const change = changeBy(asking);
+      const alert = await main.transact((tx) => {
+        const before = need(tx, params.alert_id);
+        const destinations =
+          body.destinations === undefined
+            ? before.destinations
+            : readDestinations(body.destinations, before.destinations, targets);
+        const rule = joinRule({ ...before, destinations }, body);
+        const updated_at = new Date(change.now_ms).toISOString();
+        const { id, created_at } = before;
+        const after: AlertRow = { ...rule, id, org_id, created_at, updated_at };
+        putAlert(tx, after, change);
+        return after;
+      });
+      return answer(alert);
+    },
+    deleteAlert: async ({ params, ...asking }) => {
+      const change = changeBy(asking);
+      const isGone = await main.transact((tx) => removeAlert(tx, { org_id, id: params.alert_id }, change));
+      if (!isGone) throw new CatalogueError('not_found');
+      return { status: 204, headers: [], body: '' };
+    },
+    testAlert: async ({ params }) => {
+      const alert = need(main, params.alert_id);
+      return jsonReply(200, await sendTest({ main, sender }, alert, clock), PRIVATE);
+    },
+    listAlertEvents: async ({ params, query: { limit, cursor } }) => {
+      const alert = need(main, params.alert_id);
+      if (cursor && !/^ale_[0-9A-Z]{26}$/.test(cursor))
+        throw valueViolation(['query', 'cursor'], 'not a cursor of this list', cursor);
+      const found = listAlertEvents(main, alert, { limit: limit + 1, before: cursor || null });
+      const events = found.slice(0, limit);
+      const next_cursor = found.length > limit ? events.at(-1)!.id : null;
+      return jsonReply(200, { events, next_cursor }, PRIVATE);
+    },
+  };
+}
+
+function showAlert(tables: TableReader, alert: AlertRow): object {
+  const { org_id: _of, destinations, ...shown } = alert;
+  const state = readAlertState(tables, alert);
+  return {
+    ...shown,
+    destinations: destinations.map((to) => ({ id: to.id, kind: to.kind, target: nameTarget(to) })),
+    state:
+      state === null
+        ? null
+        : {
+            is_firing: state.is_firing,
+            since: new Date(state.since_ms).toISOString(),
+            value: state.value,
+            looked_at: new Date(state.looked_ms).toISOString(),
+            problem: state.problem,
+          },
+  };
+}
+
+/** Tries each destination once, and keeps in the history how that went. */
+async function sendTest(
+  { main, sender }: Pick<AlertServices, 'main' | 'sender'>,
+  alert: AlertRow,
+  clock: Clock,
+): Promise<AlertEvent> {
+  const nowMs = clock.wallMs();
+  const event = makeEvent(alert, 'test', readAlertState(main, alert)?.value ?? null, nowMs);
+  const news = tellNews(alert, event);
+  const deliveries = await Promise.all(
+    event.deliveries.map(async (note, at): Promise<DeliveryNote> => {
+      const message = { delivery_id: note.delivery_id, news, sent_ms: nowMs };
+      const { is_delivered, problem } = await sender.send(alert.destinations[at]!, message);
+      const ended_at = new Date(clock.wallMs()).toISOString();
+      return { ...note, state: is_delivered ? 'delivered' : 'given_up', attempts: 1, problem, ended_at };
+    }),
+  );
+  const told = { ...event, deliveries };
+  await main.transact((tx) => {
+    if (findAlert(tx, alert.org_id, alert.id) !== undefined) writeEvent(tx, alert, told);
+  });
+  return told;
+}
+
+/**
+ * A rule with what a body gives of it.
+ * @param base may hold other fields, which are left out
+ * @throws SchemaViolation
+ */
+function joinRule(base: { [Name in keyof AlertRule]: AlertRule[Name] | undefined }, given: Given): AlertRule {
+  const of = <Name extends keyof Omit<AlertRule, 'destinations'>>(name: Name): AlertRule[Name] =>
+    (given[name] ?? base[name]) as AlertRule[Name];
+  const rule: AlertRule = {
+    name: of('name'),
+    is_on: of('is_on'),
+    measure: of('measure'),
+    query: of('query'),
+    of_query: of('of_query'),
+    provider: of('provider'),
+    fires: of('fires'),
+    threshold: of('threshold'),
+    window_s: of('window_s'),
+    quiet: given.quiet === undefined ? base.quiet! : given.quiet,
+    interval_s: of('interval_s'),
+    destinations: base.destinations!,
+  };
+  checkRule(rule);
+  return rule;
+}
+
+/** @throws SchemaViolation */
+function checkRule({ query, of_query, quiet }: AlertRule): void {
+  for (const [field, words] of Object.entries({ query, of_query })) {
+    try {
+      parseRunQuery(words);
+    } catch (thrown) {
+      if (!(thrown instanceof RunQueryError)) throw thrown;
+      throw valueViolation(['body', field], thrown.message, words);
+    }
+  }
+  if (quiet !== null && !isTimeZone(quiet.time_zone))
+    throw valueViolation(['body', 'quiet', 'time_zone'], 'there is no such time zone', quiet.time_zone);
+}
+
+/** @throws SchemaViolation without what is secret */
+function readDestinations(
+  given: readonly GivenDestination[],
+  known: readonly AlertDestination[],
+  targets: AlertServices['targets'],
+): AlertDestination[] {
+  const taken = new Set<string>();
+  return given.map((destination, at) => {
+    const before = known.find(({ id }) => id === destination.id && !taken.has(id));
+    if (destination.id !== undefined && before === undefined)
+      throw valueViolation(
+        ['body', 'destinations', at, 'id'],
+        'the alert has no such destination',
+        destination.id,
+      );
+    const read = readDestination(destination, before, at, targets);
+    taken.add(read.id);
+    return read;
+  });
+}
+
+function readDestination(
+  { kind, ...given }: GivenDestination,
+  before: AlertDestination | undefined,
+  at: number,
+  targets: AlertServices['targets'],
+): AlertDestination {
+  const id = before?.id ?? `dst_${newUlid()}`;
+  const refuse = (field: string, reason: string) =>
+    valueViolation(['body', 'destinations', at, field], reason, null);
+  if (kind === 'email') {
+    const to = given.to ?? before?.to ?? [];
+    if (to.length === 0) throw refuse('to', 'mail needs a receiver');
+    return { id, kind, url: '', secret: '', to };
+  }
+  const url = given.url ?? before?.url ?? '';
+  const fault = findAddressFault(url, targets);
+  if (fault !== null) throw refuse('url', fault);
+  if (kind === 'slack') return { id, kind, url, secret: '', to: [] };
+  const secret = given.secret ?? before?.secret ?? '';
+  const { min } = ALERT_BOUNDS.secret_characters;
+  if (secret.length < min) throw refuse('secret', `a signing secret has ${min} characters or more`);
+  return { id, kind, url, secret, to: [] };
+}
+
+/** What is wrong with the address of a webhook, without the address; null: nothing is known to be. */
+function findAddressFault(text: string, targets: AlertServices['targets']): string | null {
+  if (!URL.canParse(text)) return 'a webhook needs an address';
+  const url = new URL(text);
+  if (url.protocol !== 'https:' && url.protocol !== 'http:') return 'allowed is http or https';
+  if (url.username !== '' || url.password !== '') return 'credentials do not belong into an address';
+  try {
+    targets.check(url.hostname);
+    return null;
+  } catch (thrown) {
+    if (thrown instanceof TargetError) return thrown.message;
+    throw thrown;
+  }
+}
