@@ -1,5 +1,6 @@
 /** The dashboard's pages in the order of the menu. README.md says how one is added. Browser. */
 import type { ComponentType } from 'preact';
+import { AlertsPage } from './pages/alerts.tsx';
 import { AuditPage } from './pages/audit.tsx';
 import { BillingPage } from './pages/billing.tsx';
 import { ComparePage } from './pages/compare.tsx';
@@ -60,6 +61,14 @@ export const PAGES: readonly Page[] = [
     icon: 'costs',
     needs: 'operator',
     Content: CostsPage,
+  },
+  {
+    name: 'alerts',
+    title: 'Alerts',
+    group: 'Watch',
+    icon: 'alerts',
+    needs: 'operator',
+    Content: AlertsPage,
   },
   {
     name: 'patterns',

@@ -29,6 +29,7 @@ const SCREENS = [
   `experiments/${EXPERIMENT}`,
   'student',
   'costs',
+  'alerts',
   'keys',
   'projects',
   'usage',

@@ -17,6 +17,7 @@ afterAll(() => rmSync(folder, { recursive: true, force: true }));
 /** A component, and a field of the contract that it reads or sends. */
 const FIELDS = [
   ['pages/audit.tsx', 'actor'],
+  ['pages/alerts.tsx', 'interval_s'],
   ['pages/billing.tsx', 'current_period_end'],
   ['pages/compare.tsx', 'cache_read_tokens'],
   ['pages/experiments.tsx', 'success_rate'],

@@ -4,6 +4,7 @@
  */
 import type { z } from 'zod';
 import type { ACCOUNT } from '../../contract/account.ts';
+import type { ALERT_ROUTES } from '../../contract/alerts.ts';
 import type { API_KEYS } from '../../contract/api-keys.ts';
 import type { BILLING } from '../../contract/billing.ts';
 import type { CAPTURES } from '../../contract/captures.ts';
@@ -25,6 +26,7 @@ type Endpoints<Table> = Table[keyof Table];
 
 type AnyEndpoint =
   | Endpoints<typeof ACCOUNT>
+  | Endpoints<typeof ALERT_ROUTES>
   | Endpoints<typeof API_KEYS>
   | Endpoints<typeof BILLING>
   | Endpoints<typeof CAPTURES>
@@ -69,6 +71,9 @@ type Part<R extends Route, Name extends string> =
 type QueryPart<R extends Route> = Routes[R] extends { query: infer S extends z.ZodType }
   ? { query?: z.input<S> & TenantQuery }
   : { query?: TenantQuery };
+
+/** What a route takes as its body. */
+export type RequestBody<R extends Route> = Part<R, 'body'> extends { body: infer B } ? B : never;
 
 /** What goes with a call. */
 export type Ask<R extends Route> = Part<R, 'params'> &
