@@ -29,11 +29,14 @@ export type ApiShape =
   | 'bedrock_converse'
   | 'bedrock_invoke';
 
-/** What requests of one client have in common. Mostly one object for all of them, so that what is made of it is made once. */
+/**
+ * Common properties of one client's requests. Usually one object for all of them, so that derived data is computed
+ * once.
+ */
 export interface RequestForm {
-  /** Flat [name, value, …] in wire order; of a value that varies, the one of some such request. */
+  /** Flat [name, value, …] in wire order. A varying value is that of one such request. */
   headers: readonly string[];
-  /** Where those values are, in ascending order. */
+  /** Positions of the varying values, in ascending order. */
   varying: readonly number[];
 }
 
@@ -63,23 +66,23 @@ export interface CapturedExchange {
   path: string;
   /** Raw, without `?`; may still hold credentials here. */
   query: string;
-  /** 0 when the upstream never answered with a status. */
+  /** 0 if the upstream never answered with a status. */
   status: number;
   /** Milliseconds since the epoch. */
   started_at_ms: number;
-  /** Larger than that of every exchange whose request arrived earlier, on whichever server thread; left out: not known. */
+  /** Larger than for every exchange whose request arrived earlier, on any server thread; absent if unknown. */
   arrival?: number;
-  /** From the first byte of the request to the head of the answer; null when none came. */
+  /** From the first byte of the request to the head of the answer; null without an answer. */
   first_byte_ms: number | null;
   duration_ms: number;
   aborted: boolean;
-  /** Who ended it, and why; left out where it went well. */
+  /** Who ended it, and why; absent if it succeeded. */
   end_cause?: EndCause;
   /** A body was longer than the capture limit: the stored copy is its beginning. */
   truncated: boolean;
   served_by: ServedBy;
   request_headers: readonly string[];
-  /** Its headers are `request_headers`, but for those values that vary. */
+  /** Its headers equal `request_headers`, except for the varying values. */
   request_form?: RequestForm;
   response_headers: readonly string[];
   /** Lengths on the wire, truncation or not. */
@@ -89,7 +92,7 @@ export interface CapturedExchange {
   response_body: Uint8Array;
 }
 
-/** The same as a server thread holds it: each body in the cells it was copied into, all but the last filled to the end. */
+/** The exchange on a server thread: each body is in the cells into which it was copied, all full except the last. */
 export type FinishedExchange = Omit<CapturedExchange, 'request_body' | 'response_body'> & {
   request_form: RequestForm;
   request_cells: readonly Uint8Array[];
@@ -98,7 +101,7 @@ export type FinishedExchange = Omit<CapturedExchange, 'request_body' | 'response
   response_kept_bytes: number;
 };
 
-/** Tokens of one turn; null where the provider did not say. */
+/** Tokens of one turn; null if the provider did not report them. */
 export interface TokenUsage {
   input_tokens: number | null;
   output_tokens: number | null;
@@ -106,11 +109,11 @@ export interface TokenUsage {
   cache_write_tokens: number | null;
   /** The part of `cache_write_tokens` that the provider bills at its one-hour rate. */
   cache_write_1h_tokens: number | null;
-  /** The provider told no counts: these are estimated from the texts. */
+  /** The provider reported no counts: these are estimated from the texts. */
   estimated?: true;
 }
 
-/** Usage of which nothing is known. A fresh object each time: readers fill it in. */
+/** Unknown usage. A new object each time, because readers fill it in. */
 export function unknownUsage(): TokenUsage {
   return {
     input_tokens: null,
@@ -142,53 +145,53 @@ export interface ExchangeEntry {
 export interface ExchangeSide {
   headers: [name: string, value: string][];
   bytes: number;
-  /** The body is not kept, for this reason; left out where it is. */
+  /** Why the body is withheld; absent if it is stored. */
   withheld?: WithheldCause;
 }
 
 /**
- * Among the headers of an answer, what relegation decided about its step, as JSON: a name that no wire can bring. So it is
- * masked and stored as they are.
+ * Name of a pseudo header of an answer: relegation's decision about the step, as JSON. No client or upstream can send
+ * a header with this name. It is masked and stored like a header.
  */
 export const DECISION_FIELD = ':relegation';
 
 /**
- * Among the headers of a request, a sign of the credential that it came with: a name that no wire can bring. Equal credentials
- * have equal signs, and no sign tells its credential.
+ * Name of a pseudo header of a request: a fingerprint of its credential. No client can send a header with this name.
+ * Equal credentials have equal fingerprints, which do not reveal the credential.
  */
 export const CREDENTIAL_FIELD = ':credential';
 
-/** What relegation decided about a step, as it is kept with the exchange. */
+/** Relegation's decision about a step, as stored with the exchange. */
 export interface RecordedDecision {
   /** `served`, `would_serve` (shadow mode), `audit`, or why the student did not serve. */
   decision: string;
   /** Of the student; null: it was not asked. */
   student_version: number | null;
-  /** Whose step it is, the kind of answer that the student has for it, and how unlike golden steps it is; null: not known. */
+  /** The agent of the step, the kind of the student's answer, and its distance from golden steps; null if unknown. */
   agent: string | null;
   kind: string | null;
   score: number | null;
   /**
-   * What the student would have said, where the upstream was asked for comparison, as blocks of turn.ts; null: nothing, or
-   * too much to keep. Numbers keep their digits (`std/exact-json.ts`).
+   * The student's answer as blocks of turn.ts, if the upstream was asked for comparison; null without one, or if it
+   * is too long. Numbers keep their digits (`std/exact-json.ts`).
    */
   answer: readonly object[] | null;
 }
 
-/** The stored exchange as everybody but the writer sees it. */
+/** The stored exchange, as all readers see it. */
 export interface ExchangeRecord {
-  /** From 1, in the order of writing, without holes, across rotation and restart. */
+  /** From 1, in the order of writing, without gaps, across rotations and restarts. */
   id: number;
-  /** The client's, or one found by conversation; null for an exchange that belongs to no run. */
+  /** The client's label, or one found by conversation; null if the exchange belongs to no run. */
   run_id: string | null;
   seq: number | null;
-  /** It came with an `x-svc-seq` that is no number. */
+  /** Its `x-svc-seq` was not a number. */
   has_bad_seq?: true;
-  /** The client's own session, where its headers name one. */
+  /** The client's own session, if its headers name one. */
   session_id?: string;
-  /** The run that its run is part of; absent: of none. */
+  /** The parent of its run; absent without one. */
   parent_run_id?: string;
-  /** What its run is within the session; absent: an agent's own run. */
+  /** The kind of its run within the session; absent for an agent's own run. */
   run_kind?: ChildKind;
   note: string;
   provider: string;
@@ -201,28 +204,33 @@ export interface ExchangeRecord {
   started_at: string;
   /** Orders exchanges by the arrival of their requests; left out in records of versions before 0.2.0. */
   arrival?: number;
-  /** The turn of its run that it continues or tries again, as far as the histories prove; left out: none, or not known. */
+  /** The turn of its run that it continues or retries, as far as the histories prove it; absent otherwise. */
   follows?: number;
   first_byte_ms: number | null;
   duration_ms: number;
   aborted: boolean;
-  /** Results of tools that the request brings and that say that the tool failed; left out: none. */
+  /** Failed tool results in the request; absent without any. */
   failed_results?: number;
-  /** A sign of the credential that the request came with; left out without one, and in records of versions before 0.2.0. */
+  /** A fingerprint of the request's credential; absent without one, and in records of versions before 0.2.0. */
   credential?: string;
-  /** Names of the tools that the answer calls, each once, the first CALLED_TOOLS; left out without one, and in older records. */
+  /**
+   * Names of the tools that the answer calls, without repetitions, at most CALLED_TOOLS; absent without one, and in
+   * older records.
+   */
   tools?: string[];
-  /** The program that sent the request, as `user-agent` begins; left out without one, and in older records. */
+  /**
+   * The program that sent the request, from the beginning of `user-agent`; absent without one, and in older records.
+   */
   client?: string;
-  /** Of the request's `traceparent`; left out without one, and in older records. */
+  /** From the request's `traceparent`; absent without one, and in older records. */
   trace_id?: string;
-  /** Who ended it, and why; left out where it went well, and in records of versions before 0.2.0. */
+  /** Who ended it, and why; absent if it succeeded, and in records of versions before 0.2.0. */
   end_cause?: EndCause;
   truncated: boolean;
   undecodable: boolean;
   /**
-   * The index has not read it yet, so its model, stop reason, usage and, unless the request named it, its run are not known;
-   * left out once it has.
+   * Set until the index has read it. Until then its model, stop reason and usage are unknown, and so is its run,
+   * unless the request named it.
    */
   not_indexed?: true;
   served_by: ServedBy;
@@ -231,6 +239,6 @@ export interface ExchangeRecord {
   usage: TokenUsage;
   request: ExchangeSide;
   response: ExchangeSide;
-  /** Left out where relegation had no say. */
+  /** Absent if relegation was not involved. */
   relegation?: RecordedDecision;
 }
