@@ -285,7 +285,7 @@ const capturedTurn = z
     fired: z
       .array(
         z.object({
-          monitor: z.enum(MONITOR_NAMES),
+          monitor: z.enum(MONITOR_NAMES).describe('Which of the six'),
           exchange_id: z.int().describe('The exchange whose answer it fired at'),
         }),
       )

@@ -10,6 +10,7 @@
 import { z } from 'zod';
 import { ID_CHARACTERS } from '../limits.ts';
 import { isRawNumber, roundedNumber } from '../std/exact-json.ts';
+import { UNPRINTABLE } from '../std/unprintable.ts';
 import { bareAddress, findEmailFault } from './email.ts';
 import { PAGE_LIMIT_DEFAULT, PAGE_LIMIT_MAX } from './limits.ts';
 import { ASK_ZOD, readQuickly } from './quick-read.ts';
@@ -134,16 +135,7 @@ export function cutCharacters(value: string, max: number): string {
   return value.slice(0, at);
 }
 
-/**
- * Letters, digits, marks, symbols and spaces: no controls, no invisible formatting, no line or paragraph separators (Cc, Cf, Cs, Zl
- * and Zp of Unicode 15). The ranges are written out because the API's description carries the pattern, and the regular expressions
- * of many languages know neither `\\p{…}` nor `\\u{…}`.
- */
-const UNPRINTABLE = [
-  String.raw`\x00-\x1f\x7f-\x9f\xad\u0600-\u0605\u061c\u06dd\u070f\u0890\u0891\u08e2\u180e\u200b-\u200f\u2028-\u202e`,
-  String.raw`\u2060-\u2064\u2066-\u206f\ufeff\ufff9-\ufffb`,
-  '\u{110bd}\u{110cd}\u{13430}-\u{1343f}\u{1bca0}-\u{1bca3}\u{1d173}-\u{1d17a}\u{e0001}\u{e0020}-\u{e007f}',
-].join('');
+/** Letters, digits, marks, symbols and spaces. */
 const PRINTABLE = new RegExp(`^[^${UNPRINTABLE}]*$`, 'u');
 
 /** A text of printable characters. */

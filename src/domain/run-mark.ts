@@ -6,6 +6,7 @@
  * calls, an unfinished end, a reported failure and monitors do not count. It cannot make up for a copy that is incomplete, out
  * of order or read wrongly: nothing can be learned from what is not there.
  */
+import { UNPRINTABLE } from '../std/unprintable.ts';
 import { type GoldenCode, type GoldenReason, type GoldenVerdict, judgeOutcome } from './golden.ts';
 
 export const MARKS = ['good', 'bad'] as const;
@@ -23,7 +24,7 @@ export const RUN_MARKS_BY_ORG = 'run_marks_by_org';
 export const RUN_TAGS = { count: 32, characters: 64 } as const;
 export const RUN_NOTE_CHARACTERS = 4_000;
 /** A tag: no comma, which separates tags in a header, and nothing invisible. */
-export const TAG_PATTERN = /^[^\p{Cc}\p{Cf}\p{Cs}\p{Zl}\p{Zp},]+$/u;
+export const TAG_PATTERN = new RegExp(`^[^${UNPRINTABLE},]+$`, 'u');
 
 /** What people and their programs say of a run. */
 export interface RunMarks {

@@ -382,7 +382,7 @@ describe('findings', () => {
       ['POST', `${path}/invalidate`, { file_paths: 'a' }, 422],
       ['POST', `${path}/invalidate`, { file_paths: [1] }, 422],
       ['POST', `${path}/coverage`, { file_paths: Array(FINDING_PATHS + 1).fill('a') }, 422],
-      ['DELETE', `${path}/recall`, undefined, 404],
+      ['DELETE', `${path}/recall`, undefined, 405],
     ];
     for (const [method, route, body, status] of refused) {
       const reply = await api.send('org', method, route, body);
