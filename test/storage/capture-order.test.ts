@@ -83,6 +83,8 @@ class Stored {
       else if (next < 10) while ((await this.#log!.indexSome(decodeExchange, 1_000)) > 0);
       if (dice?.chance(0.4) === true) this.#look();
     }
+    // A busy writer leaves exchanges for a later pass, which readers never do.
+    while ((await this.#log!.indexSome(decodeExchange, 1_000)) > 0);
     await this.#log!.close();
   }
 
