@@ -29,6 +29,8 @@ const LEFT_OUT = [
   '@peculiar/x509',
   'reflect-metadata',
   'hnswlib-node',
+  // Loaded by the first export as Parquet.
+  'hyparquet-writer',
   'lmdb',
   'msgpackr',
   'onnxruntime-node',

@@ -109,16 +109,8 @@ export function captureHandlers(
       const from_ms = to_ms - query.hours * 3_600_000;
       return toReply(await reader.ask({ name: 'activity', from_ms, to_ms }));
     },
-    readTrafficFigures: async ({ query: { by, days, ...where } }) => {
-      const nowMs = clock.wallMs();
-      const question: FigureQuestion = {
-        by,
-        from_day: dayOf(nowMs - (days - 1) * DAY_MS),
-        to_day: dayOf(nowMs),
-        where: Object.fromEntries(Object.entries(where).filter(([, value]) => value != null && value !== '')),
-      };
-      return toReply(await reader.ask({ name: 'figures', question }));
-    },
+    readTrafficFigures: async ({ query }) =>
+      toReply(await reader.ask({ name: 'figures', question: readFigureQuestion(query, clock.wallMs()) })),
     readProviderLimits: async () => toReply(await reader.ask({ name: 'limits', now_ms: clock.wallMs() })),
     readStudentReport: async () => jsonReply(200, await student(), [['cache-control', 'no-store']]),
     nameStudentAgent: async ({ body: { agent, name } }) => {
@@ -136,7 +128,9 @@ export function captureHandlers(
 }
 
 /** The query of a list: its text, and the parameters that stood for it before. @throws SchemaViolation */
-function readListQuery(query: z.output<(typeof CAPTURES)['listCapturedRuns']['query']>): RunQuery {
+export function readListQuery(
+  query: Omit<z.output<(typeof CAPTURES)['listCapturedRuns']['query']>, 'limit' | 'cursor'>,
+): RunQuery {
   const { model, golden, served_by, session, own } = query;
   const { terms, sort } = readRunQuery(query.q);
   const addName = (field: 'model' | 'session', text: string | null | undefined): void => {
@@ -155,6 +149,18 @@ function readListQuery(query: z.output<(typeof CAPTURES)['listCapturedRuns']['qu
 }
 
 const DAY_MS = 24 * 3_600_000;
+
+export function readFigureQuestion(
+  { by, days, ...where }: z.output<(typeof CAPTURES)['readTrafficFigures']['query']>,
+  nowMs: number,
+): FigureQuestion {
+  return {
+    by,
+    from_day: dayOf(nowMs - (days - 1) * DAY_MS),
+    to_day: dayOf(nowMs),
+    where: Object.fromEntries(Object.entries(where).filter(([, value]) => value != null && value !== '')),
+  };
+}
 
 function dayOf(ms: number): string {
   return new Date(ms).toISOString().slice(0, 10);

@@ -11,6 +11,7 @@ import { CAPTURES } from '../contract/captures.ts';
 import type { Endpoint } from '../contract/endpoint.ts';
 import { EVALUATE } from '../contract/evaluate.ts';
 import { EXPERIMENTS } from '../contract/experiments.ts';
+import { CAPTURE_EXPORTS, EXPORTS, FINDINGS_EXPORT } from '../contract/exports.ts';
 import { FINDINGS } from '../contract/findings.ts';
 import { type BoundEndpoint, bind } from '../contract/handler.ts';
 import { docs, health, metrics, openapi, ready } from '../contract/health.ts';
@@ -30,6 +31,7 @@ import type { Asker } from '../runtime/actor-client.ts';
 import { planReader } from '../storage/accounts/subscriptions.ts';
 import type { Stores } from '../storage/stores.ts';
 import { type AlertServices, alertHandlers } from './alerts.ts';
+import { captureExportHandlers } from './capture-exports.ts';
 import { type CaptureServices, captureHandlers } from './captures.ts';
 import { type ControlPlane, controlPlaneRoutes } from './control-plane.ts';
 import { type DashboardFacts, dashboardRoutes } from './dashboard.ts';
@@ -38,6 +40,7 @@ import { type DeletedView, NOTHING_DELETED } from './deleted-scopes.ts';
 import { renderDocs } from './docs.ts';
 import { evaluateHandlers } from './evaluate.ts';
 import { experimentHandlers } from './experiments.ts';
+import { type ExportedLists, exportHandlers, findingsExportHandlers } from './exports.ts';
 import { type FindingsServices, findingsHandlers } from './findings.ts';
 import { guideRoutes } from './guides.ts';
 import {
@@ -114,18 +117,18 @@ const SERVICE_ENDPOINTS: readonly Endpoint[] = [health, ready, metrics, openapi,
 function productEndpoints(given: ApiServices): BoundEndpoint[] {
   const deleted = given.checks.deleted ?? NOTHING_DELETED;
   const services = { ...given, deleted };
+  const runs = runRecordHandlers(services);
+  const traces = traceHandlers(services);
   return [
     ...bind(RUNS, runHandlers(services)),
-    ...bind(RUN_RECORDS, runRecordHandlers(services)),
+    ...bind(RUN_RECORDS, runs),
     ...bind(RUN_MARKS_API, runMarkHandlers(services)),
     ...bind(EVALUATE, evaluateHandlers(services)),
     ...bind(PROFILES, profileHandlers(services)),
-    ...bind(TRACES, traceHandlers(services)),
-    ...patternEndpoints(services, deleted),
+    ...bind(TRACES, traces),
+    ...patternEndpoints(services, deleted, { runs, traces }),
     ...bind(EXPERIMENTS, experimentHandlers(services)),
-    ...(services.findings === undefined
-      ? []
-      : bind(FINDINGS, findingsHandlers({ ...services.findings, deleted }))),
+    ...findingsEndpoints(services, deleted),
     ...bind(STREAM, streamHandlers(services)),
     ...bind(OTEL, otelHandlers(services)),
   ];
@@ -134,6 +137,7 @@ function productEndpoints(given: ApiServices): BoundEndpoint[] {
 function patternEndpoints(
   { asker, stores: { main }, control, has_patterns, search }: ApiServices,
   deleted: DeletedView,
+  lists: Pick<ExportedLists, 'runs' | 'traces'>,
 ): BoundEndpoint[] {
   const index = has_patterns === true ? new PatternIndexClient(asker) : null;
   const retrieval = {
@@ -145,10 +149,18 @@ function patternEndpoints(
     live: new LiveHubClient(asker),
     deleted,
   };
+  const patterns = patternHandlers({ index, main, deleted });
   return [
     ...bind(RETRIEVE, retrieveHandlers(retrieval)),
-    ...bind(PATTERNS, patternHandlers({ index, main, deleted })),
+    ...bind(PATTERNS, patterns),
+    ...bind(EXPORTS, exportHandlers({ ...lists, patterns })),
   ];
+}
+
+function findingsEndpoints({ findings }: ApiServices, deleted: DeletedView): BoundEndpoint[] {
+  if (findings === undefined) return [];
+  const handlers = findingsHandlers({ ...findings, deleted });
+  return [...bind(FINDINGS, handlers), ...bind(FINDINGS_EXPORT, findingsExportHandlers(handlers))];
 }
 
 function operatorRoutes({ captures, alerts, checks, asker }: ApiServices): ApiRoute[] {
@@ -165,9 +177,13 @@ function captureRoutes(
   checks: ApiServices['checks'],
   asker: ApiServices['asker'],
 ): ApiRoute[] {
+  const { operators } = captures;
   const runs = new RunClient(asker);
   const reader = withRunningTotals(captures.reader, (scope, runId) => runs.totals(scope, runId));
-  return guardOperator(CAPTURES, captureHandlers({ ...captures, reader }), checks, captures.operators);
+  return [
+    ...guardOperator(CAPTURES, captureHandlers({ ...captures, reader }), checks, operators),
+    ...guardOperator(CAPTURE_EXPORTS, captureExportHandlers({ reader }), checks, operators),
+  ];
 }
 
 function contentOf({ asker, stores, findings, has_patterns = false }: ApiServices): DeletedContent {

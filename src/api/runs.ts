@@ -82,7 +82,10 @@ export function toStart(tenant: Tenant, body: z.output<typeof runStartBody>): Om
   }
   const { task } = body;
   const metadata = body.metadata == null ? '' : JSON.stringify(body.metadata, sortKeys);
-  return { facts, task, metadata, fingerprint: fingerprintOf([facts, task, metadata]) };
+  // The same start by another key is the same start.
+  const fingerprint = fingerprintOf([facts, task, metadata]);
+  const { type, id } = tenant.actor;
+  return { facts: type === 'key' ? { ...facts, key_id: id } : facts, task, metadata, fingerprint };
 }
 
 /** Two objects that differ only in the order of their keys are equal. */

@@ -35,8 +35,9 @@ interface IdRange {
 /** Sums of exchanges that have the same values. */
 interface Cell {
   values: Record<SingleDimension, string | null>;
-  /** Tools that their answers called, sorted. */
+  /** Tools that their answers called, and tags of their requests, sorted. */
   tools: readonly string[];
+  tags: readonly string[];
   sum: FigureSum;
 }
 
@@ -157,10 +158,11 @@ class CubePart {
   #cellOf(exchange: ListedExchange): Cell {
     const values = readValues(exchange);
     const tools = [...(exchange.tools ?? [])].sort();
-    const key = JSON.stringify([...SINGLE.map((name) => values[name]), tools]);
+    const tags = [...(exchange.tags ?? [])].sort();
+    const key = JSON.stringify([...SINGLE.map((name) => values[name]), tools, tags]);
     const found = this.#cells.get(key);
     if (found !== undefined) return found;
-    const cell = { values, tools, sum: new FigureSum() };
+    const cell = { values, tools, tags, sum: new FigureSum() };
     if (this.#cells.size < PART_CELLS) {
       this.#cells.set(key, cell);
       return cell;
@@ -176,6 +178,7 @@ class CubePart {
         credential: null,
       },
       tools: [],
+      tags: [],
       sum: new FigureSum(),
     };
     this.#cells.set(rest, unnamed);
@@ -203,16 +206,20 @@ function fits(cell: Cell, { from_day, to_day, where }: FigureQuestion): boolean 
   const { day } = cell.values;
   if (day === null || day < from_day || day > to_day) return false;
   for (const [name, value] of Object.entries(where)) {
-    if (name === 'tool' ? !cell.tools.includes(value) : cell.values[name as SingleDimension] !== value)
-      return false;
+    if (!valuesIn(cell, name as FigureDimension).includes(value)) return false;
   }
   return true;
 }
 
-/** An exchange belongs to each tool that its answer called, and to one value of everything else. */
-function namesOf({ values, tools }: Cell, by: FigureDimension): readonly (string | null)[] {
-  if (by !== 'tool') return [values[by]];
-  return tools.length === 0 ? [null] : tools;
+/** An exchange belongs to each tool that its answer called, to each of its tags, and to one value of everything else. */
+function namesOf(cell: Cell, by: FigureDimension): readonly (string | null)[] {
+  const values = valuesIn(cell, by);
+  return values.length === 0 ? [null] : values;
+}
+
+function valuesIn({ values, tools, tags }: Cell, by: FigureDimension): readonly (string | null)[] {
+  if (by === 'tool') return tools;
+  return by === 'tag' ? tags : [values[by]];
 }
 
 function orderRows(

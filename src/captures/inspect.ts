@@ -42,6 +42,9 @@ const LISTED_EXCHANGES = 512;
 
 /** Most models, notes and providers listed for one run. */
 const MAX_NAMES = 8;
+/** Most tags of requests, and most credentials, listed for one run. */
+const MAX_TAGS = 32;
+const MAX_CREDENTIALS = 16;
 /** Most tools listed for one run. */
 const MAX_TOOLS = 64;
 
@@ -64,6 +67,10 @@ export interface RunSummary {
   client: string | null;
   /** Of the first `traceparent`; null without one. */
   trace_id: string | null;
+  /** Of its requests' `x-svc-tags`. */
+  request_tags: string[];
+  /** Signs of the credentials that its requests came with. */
+  credentials: string[];
   exchanges: number;
   turns: number;
   /** Of those, answered by the student. */
@@ -626,6 +633,8 @@ export function startTally(runId: string | null): RunTally {
       tools: NO_NAMES,
       client: null,
       trace_id: null,
+      request_tags: NO_NAMES,
+      credentials: NO_NAMES,
       exchanges: 0,
       turns: 0,
       student_turns: 0,
@@ -665,6 +674,8 @@ export function addRecord(tally: RunTally, record: ListedExchange): void {
   if (record.client !== undefined) summary.client ??= shareName(record.client);
   summary.trace_id ??= record.trace_id ?? null;
   for (const tool of record.tools ?? []) summary.tools = addName(summary.tools, tool, MAX_TOOLS);
+  for (const tag of record.tags ?? []) summary.request_tags = addName(summary.request_tags, tag, MAX_TAGS);
+  summary.credentials = addName(summary.credentials, record.credential ?? null, MAX_CREDENTIALS);
   summary.exchanges += 1;
   if (record.kind === 'turn') {
     summary.turns += 1;

@@ -125,7 +125,8 @@ function makeNames(said: SaidOfRuns, weigh: (run: RunEntry) => WeighedRun): RunR
     provider: ({ listed }) => listed?.tally.summary.providers ?? NOTHING,
     tool: ({ listed }) => listed?.tally.summary.tools ?? NOTHING,
     note: (run) => listNotes(run, marksOf(run, said)),
-    tag: (run) => marksOf(run, said).tags,
+    tag: (run) => listTags(run, marksOf(run, said)),
+    key: listKeys,
     outcome: ofReported(({ outcome }) => outcome),
     reason: (run) => {
       const { golden, reasons } = weigh(run);
@@ -148,7 +149,7 @@ function idsOf(run: RunEntry): string[] {
 
 /** What `text` looks through; docs/queries.md lists it. */
 function listWords({ listed, reported }: RunEntry, { tags, note }: RunMarks): string[] {
-  const words: string[] = [...tags];
+  const words: string[] = [...tags, ...(listed?.tally.summary.request_tags ?? NOTHING)];
   if (note !== '') words.push(note);
   if (listed !== null) {
     const { run_id, session_id, notes, models, tools, client } = listed.tally.summary;
@@ -159,6 +160,18 @@ function listWords({ listed, reported }: RunEntry, { tags, note }: RunMarks): st
   }
   if (reported !== null) words.push(reported.run_id, reported.task, reported.agent_name, reported.outcome);
   return words;
+}
+
+/** Those that people said, and those that its requests brought. */
+function listTags({ listed }: RunEntry, { tags }: RunMarks): readonly string[] {
+  const sent = listed?.tally.summary.request_tags ?? NOTHING;
+  return tags.length === 0 ? sent : [...tags, ...sent];
+}
+
+/** Signs of the credentials of captured requests, and the API key that reported the run. */
+function listKeys({ listed, reported }: RunEntry): readonly string[] {
+  const sent = listed?.tally.summary.credentials ?? NOTHING;
+  return reported === null || reported.key_id === '' ? sent : [...sent, reported.key_id];
 }
 
 /** Those of gateways, and a person's. */
@@ -230,7 +243,7 @@ function makeChoices(
     outcome: ({ reported }) => (reported?.outcome ?? '') !== '',
     mark: (run) => markOf(run) !== null,
     note: (run) => listNotes(run, marksOf(run, said)).length > 0,
-    tag: (run) => marksOf(run, said).tags.length > 0,
+    tag: (run) => listTags(run, marksOf(run, said)).length > 0,
     feedback: (run) => marksOf(run, said).feedback_score !== null,
     cost: ({ listed }) => (listed?.cost_usd ?? null) !== null,
     gap: ({ listed }) => (listed?.tally.golden.gaps().length ?? 0) > 0,
@@ -295,6 +308,8 @@ export function showEntry(run: RunEntry, weighed: WeighedFields, nowMs: number):
     ended_by,
     status_words: words,
     agent: agentOf(run),
+    request_tags: listed?.tally.summary.request_tags ?? NOTHING,
+    keys: listKeys(run),
     reported: reported === null ? null : showReported(reported),
     ...weighed,
   };
@@ -302,7 +317,15 @@ export function showEntry(run: RunEntry, weighed: WeighedFields, nowMs: number):
 
 type ListedFields = Omit<
   CapturedRunRow,
-  keyof WeighedFields | 'is_captured' | 'status' | 'ended_by' | 'status_words' | 'agent' | 'reported'
+  | keyof WeighedFields
+  | 'is_captured'
+  | 'status'
+  | 'ended_by'
+  | 'status_words'
+  | 'agent'
+  | 'reported'
+  | 'request_tags'
+  | 'keys'
 >;
 
 function showListed(run: ListedRun): ListedFields {

@@ -3,6 +3,7 @@
 import type { BodySide } from '../captures/exchange-source.ts';
 import type { RunFilter } from '../captures/inspect.ts';
 import { FIGURE_DIMENSIONS, type FigureDimension } from '../domain/traffic-figures.ts';
+import { EXPORT_FORMATS } from '../export/export-rows.ts';
 import { type FlagValues, readFlagsAndWords, refuseWords } from './flags.ts';
 import { UsageError } from './io.ts';
 import { formatJson } from './terminal-text.ts';
@@ -24,10 +25,15 @@ export interface InspectFlags extends RunFilter {
   cache: boolean;
   /** What is left of providers' limits. */
   limits: boolean;
+  /** The format of a file with the runs, on standard output; null: a table or JSON. */
+  format: InspectExport | null;
   /** What figures are split by, instead of runs. */
   by: FigureDimension | null;
   limit?: number;
 }
+
+const FORMATS = [...EXPORT_FORMATS, 'otlp'] as const;
+export type InspectExport = (typeof FORMATS)[number];
 
 const FLAGS = {
   db: 'text',
@@ -45,6 +51,7 @@ const FLAGS = {
   cache: 'switch',
   limits: 'switch',
   by: 'text',
+  export: 'text',
 } as const;
 
 const NEGATED_WORD = /^-[a-z_]+[:<>]/i;
@@ -94,6 +101,9 @@ export function readInspectFlags(argv: string[], nowMs: number): InspectFlags | 
     ] as const)
       if (values[name] !== undefined) throw new UsageError(`--by and --${name} do not go together`);
   }
+  if (values.export !== undefined)
+    for (const name of ['run', 'exchange', 'step', 'cache', 'limits', 'by', 'json', 'full'] as const)
+      if (values[name] !== undefined) throw new UsageError(`--export and --${name} do not go together`);
   checkTogether(values);
   // What is selected by another flag takes no query.
   const selected = values.run ?? values.exchange ?? values.step ?? values.cache ?? values.limits ?? values.by;
@@ -110,6 +120,7 @@ export function readInspectFlags(argv: string[], nowMs: number): InspectFlags | 
     full: values.full === true,
     cache: values.cache === true,
     limits: values.limits === true,
+    format: readFormat(values.export),
     by: readDimension(values.by),
     ...(values.since === undefined ? {} : { since_ms: readSince(values.since, nowMs) }),
     ...(values.golden === true ? { golden: true } : {}),
@@ -145,6 +156,14 @@ function checkTogether(values: FlagValues<typeof FLAGS>): void {
     if (values[name] !== undefined && isOfOne !== undefined)
       throw new UsageError(`--${name} chooses among runs: it does not go with --run, --exchange or --step`);
   }
+}
+
+/** @throws UsageError */
+function readFormat(text: string | undefined): InspectExport | null {
+  if (text === undefined) return null;
+  const found = FORMATS.find((name) => name === text);
+  if (found !== undefined) return found;
+  throw new UsageError(`--export takes ${FORMATS.join(', ')}, not ${formatJson(text, 0)}`);
 }
 
 function readDimension(text: string | undefined): FigureDimension | null {

@@ -4,20 +4,25 @@
  */
 
 import { CapturedRuns } from '../captures/captured-runs.ts';
-import type { ExchangeSource } from '../captures/exchange-source.ts';
+import { type ExchangeSource, readInOrder } from '../captures/exchange-source.ts';
 import type { SaidOfRuns } from '../captures/run-entry.ts';
 import { RunTexts } from '../captures/run-texts.ts';
+import { CAPTURES } from '../contract/captures.ts';
 import type { CapturedRunRow } from '../domain/captured-run.ts';
 import type { SearchedExchanges } from '../domain/placed-text.ts';
 import type { PagePlace } from '../domain/run-query/page.ts';
 import { parseRunQuery } from '../domain/run-query/parse.ts';
 import { printRunQuery } from '../domain/run-query/print.ts';
 import { type RunQuery, RunQueryError, type Term } from '../domain/run-query/run-query.ts';
+import { columnsIn, type ExportRow } from '../export/columns.ts';
+import { exportRows } from '../export/export-rows.ts';
 import { ID_CHARACTERS } from '../limits.ts';
+import { writeRunSpans } from '../otel/run-spans.ts';
+import { normalizeTurn } from '../providers/normal-turn.ts';
 import { countOf } from '../std/count-of.ts';
 import { openDataKey } from '../std/data-key.ts';
 import { TextSearch } from '../storage/text-index/text-search.ts';
-import type { InspectFlags } from './inspect-flags.ts';
+import type { InspectExport, InspectFlags } from './inspect-flags.ts';
 import { describeNotIndexed, formatTokens, TERMINAL_RUNS } from './inspect-list.ts';
 import { formatCount, formatMs, type InspectView, nameAll } from './inspect-view.ts';
 import { EXIT, UsageError } from './io.ts';
@@ -70,45 +75,103 @@ export function openTexts(source: ExchangeSource, db: string, dataKey: Uint8Arra
 export async function showQuery(
   view: InspectView,
   db: string,
-  { query, said, texts, now_ms }: { query: RunQuery; said: SaidOfRuns; texts: RunTexts; now_ms: number },
+  { query, said, texts, now_ms }: QuestionOfRuns,
 ): Promise<number> {
-  texts.begin();
-  const runs = new CapturedRuns({ prices: view.prices, said });
-  let notIndexed = 0;
-  let [firstId, lastId] = [1, 0];
-  for (const record of view.source.summaries()) {
-    if (lastId === 0) firstId = record.id;
-    lastId = record.id;
-    if (record.not_indexed) notIndexed += 1;
-    else runs.add(record);
-    view.progress.tell('looking through the exchanges', record.id, view.count);
-  }
-  const { json } = view.flags;
-  const limit = view.flags.limit ?? (view.io.is_terminal && !json ? TERMINAL_RUNS : Number.POSITIVE_INFINITY);
+  const { format } = view.flags;
+  const read = readRuns(view, { query, said, texts, now_ms });
+  if (format !== null) return exportFound(view, format, read);
   const rows: CapturedRunRow[] = [];
   let matched = 0;
-  for (let after: PagePlace | null = null; rows.length < limit; ) {
-    const size = Math.min(PAGE_RUNS, limit - rows.length);
-    const page = runs.page(view.source, { limit: size, after, query, now_ms }, () => true);
-    if (after === null) matched = page.matched + page.unread;
+  let isFirst = true;
+  for await (const page of read.pages) {
+    if (isFirst) matched = page.matched + page.unread;
+    isFirst = false;
     rows.push(...page.runs);
-    await view.source.release?.();
-    if (page.next === null) {
-      matched = rows.length;
-      break;
-    }
-    after = page.next;
+    if (page.next === null) matched = rows.length;
   }
+  const { runs, not_indexed, first_id, last_id } = read;
   view.progress.clear();
   const found: FoundRows = {
     rows,
     matched,
-    not_indexed: notIndexed,
+    not_indexed,
     left_out_runs: runs.left_out,
-    searched: texts.searched(firstId, lastId),
+    searched: texts.searched(first_id, last_id),
   };
-  await view.io.out(json ? writeJson(db, query, found) : writeTable(view, found));
+  await view.io.out(view.flags.json ? writeJson(db, query, found) : writeTable(view, found));
   return EXIT.done;
+}
+
+interface QuestionOfRuns {
+  query: RunQuery;
+  said: SaidOfRuns;
+  texts: RunTexts;
+  now_ms: number;
+}
+
+/** Reads all exchanges, and then the runs that match page by page, as many as the flags allow. */
+function readRuns(view: InspectView, { query, said, texts, now_ms }: QuestionOfRuns) {
+  texts.begin();
+  const runs = new CapturedRuns({ prices: view.prices, said });
+  let not_indexed = 0;
+  let [first_id, last_id] = [1, 0];
+  for (const record of view.source.summaries()) {
+    if (last_id === 0) first_id = record.id;
+    last_id = record.id;
+    if (record.not_indexed) not_indexed += 1;
+    else runs.add(record);
+    view.progress.tell('looking through the exchanges', record.id, view.count);
+  }
+  const { json, format } = view.flags;
+  const isTable = view.io.is_terminal && !json && format === null;
+  const most = view.flags.limit ?? (isTable ? TERMINAL_RUNS : Number.POSITIVE_INFINITY);
+  async function* readPages() {
+    let left = most;
+    for (let after: PagePlace | null = null; left > 0; ) {
+      const limit = Math.min(PAGE_RUNS, left);
+      const page = runs.page(view.source, { limit, after, query, now_ms }, () => true);
+      yield page;
+      await view.source.release?.();
+      if (page.next === null) return;
+      left -= page.runs.length;
+      after = page.next;
+    }
+  }
+  return { runs, not_indexed, first_id, last_id, pages: readPages() };
+}
+
+/** Writes the runs as a file to standard output. */
+async function exportFound(
+  view: InspectView,
+  format: InspectExport,
+  { pages }: ReturnType<typeof readRuns>,
+): Promise<number> {
+  async function* readRows() {
+    for await (const { runs } of pages) yield runs as unknown as ExportRow[];
+  }
+  const pieces =
+    format === 'otlp'
+      ? writeSpans(view, readRows())
+      : exportRows(format, columnsIn(CAPTURES.listCapturedRuns.replies[200].schema, 'runs'), readRows());
+  view.progress.clear();
+  for await (const piece of pieces) await view.io.out(piece);
+  return EXIT.done;
+}
+
+/** A line of OTLP/JSON for each captured run. */
+async function* writeSpans({ source }: InspectView, pages: AsyncIterable<readonly ExportRow[]>) {
+  function* turnsOf(runId: string) {
+    for (const record of readInOrder(source, runId)) {
+      if (record.kind !== 'turn') continue;
+      const copy = source.copy(record.id);
+      yield { record, turn: copy === undefined ? null : normalizeTurn(copy) };
+    }
+  }
+  for await (const rows of pages)
+    for (const { run_id } of rows) {
+      const spans = writeRunSpans(turnsOf(String(run_id)));
+      if (spans !== null) yield Buffer.concat([spans, Buffer.from('\n')]);
+    }
 }
 
 interface FoundRows {

@@ -31,7 +31,7 @@ import { choosePalette, makeHarmlessLine } from './terminal-text.ts';
 const HELP = `Shows what a capture database holds: runs, turns, gaps, bodies, and which runs are golden.
 
 Usage: understudy inspect [--db FILE] [--since WHEN] [--golden | --not-golden] [--limit N] [--json]
-       understudy inspect [--db FILE] QUERY [--limit N] [--json]
+       understudy inspect [--db FILE] QUERY [--limit N] [--json | --export csv|jsonl|parquet|otlp]
        understudy inspect [--db FILE] --run ID [--full] [--json]
        understudy inspect [--db FILE] --cache [--run ID | --since WHEN] [--json]
        understudy inspect [--db FILE] --by model|agent|tool|… [--since WHEN] [--json]
@@ -44,6 +44,7 @@ Usage: understudy inspect [--db FILE] [--since WHEN] [--golden | --not-golden] [
                    also name one of them, which is then read alone. A running gateway may be writing to it.
   QUERY            runs that match, captured and reported, in the query's order: 'status:failed tool:run_tests cost:>0.5
                    "date parser" since:7d sort:cost'. docs/queries.md lists the fields
+  --export FORMAT  the runs as a file on standard output: csv, jsonl, parquet, or their turns as otlp (docs/export.md)
   --since WHEN     runs that went on then or later: 90m, 12h, 7d ago, or a time such as 2026-05-01 or 2026-05-01T12:00Z
   --golden         golden runs alone; --not-golden: the others alone. With --limit N it looks no further back than
                    to the Nth of them
@@ -73,6 +74,7 @@ Examples:
   understudy inspect
   understudy inspect --since 2h --not-golden
   understudy inspect 'status:failed,error since:7d sort:cost'
+  understudy inspect 'since:30d' --export parquet > runs.parquet
   understudy inspect --run checkout-fix-17
   understudy inspect --by model --since 7d
   understudy inspect --cache --since 7d
@@ -126,7 +128,7 @@ export async function runInspect(
     await io.out(HELP);
     return EXIT.done;
   }
-  const query = flags.query === '' ? null : await readQuery(flags);
+  const query = flags.query === '' && flags.format === null ? null : await readQuery(flags);
   const config = (): ReturnType<typeof loadConfig> => loadConfig({ listener: 'gateway' });
   const db = flags.db ?? surroundings.default_db ?? config().capture.db;
   const progress = new Progress(io, now);

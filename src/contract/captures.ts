@@ -147,6 +147,10 @@ const capturedRun = z
     gaps: z.array(z.tuple([z.int(), z.int()])).describe('Missing x-svc-seq, both ends included'),
     outcome: z.string().nullable().describe('Of the finished monitor run of the same id; null without one'),
     ...markFields,
+    request_tags: z.array(z.string()).describe('Tags that its requests brought in `x-svc-tags`'),
+    keys: z
+      .array(z.string())
+      .describe('Signs of the credentials of its requests, and the id of the API key that reported it'),
     golden: z
       .boolean()
       .nullable()
@@ -839,7 +843,8 @@ export const CAPTURES = {
     ...common,
     id: 'readTrafficFigures',
     path: '/capture/figures',
-    summary: 'Cost, tokens, cache share, latency and errors by model, agent, tool, credential, note or day',
+    summary:
+      'Cost, tokens, cache share, latency and errors by model, agent, tool, tag, credential, note or day',
     query: z.object({
       by: literal(FIGURE_DIMENSIONS).default('model').describe('What the rows are'),
       days: integer({ ge: 1, le: FIGURE_DAYS_MAX })
@@ -850,6 +855,7 @@ export const CAPTURES = {
       agent: text({ max: ID_CHARACTERS }).nullish().describe('Only exchanges of this client program'),
       tool: text({ max: ID_CHARACTERS }).nullish().describe('Only turns that called this tool'),
       note: text({ max: ID_CHARACTERS }).nullish().describe('Only exchanges with this note (`GW_NOTE`)'),
+      tag: text({ max: ID_CHARACTERS }).nullish().describe('Only exchanges with this tag (`x-svc-tags`)'),
       credential: text({ max: ID_CHARACTERS })
         .nullish()
         .describe('Only exchanges with this sign of a credential'),

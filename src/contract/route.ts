@@ -54,6 +54,8 @@ export interface EventSink {
   whenDrained(listener: () => void): void;
   /** Ends the answer. */
   close(): void;
+  /** Cuts the connection: the reader must not take what came for the whole. */
+  abort(): void;
 }
 
 /** One entry of the router's table. */

@@ -24,6 +24,8 @@ export type CaptureQuestion =
   | { name: 'window'; from_ms: number; query: RunQuery; of_query: RunQuery | null }
   | { name: 'run'; run_id: string; limit: number; after: number | null }
   | { name: 'run_cache'; run_id: string }
+  /** `after`: an exchange, 0 to begin. Answers with a part of the run's spans, and where the next one begins. */
+  | { name: 'run_spans'; run_id: string; after: number }
   | { name: 'cache'; before: number | null; from_ms: number | null }
   | { name: 'limits'; now_ms: number }
   | { name: 'figures'; question: FigureQuestion }
@@ -152,6 +154,10 @@ export interface CapturedRunRow {
   /** A person's; null: none. */
   mark: RunMark | null;
   tags: readonly string[];
+  /** Tags that its requests brought (`x-svc-tags`). */
+  request_tags: readonly string[];
+  /** Signs of its requests' credentials, and the id of the API key that reported it. */
+  keys: readonly string[];
   /** A person's; '' without one. */
   note: string;
   /** 0 to 1; null: none. */

@@ -100,7 +100,14 @@ export function isRunHeader(name: string): boolean {
   return /^[a-z\d][a-z\d._-]{0,99}$/.test(name) && !isCredentialHeader(name) && !OTHER_HEADERS.has(name);
 }
 
-const OTHER_HEADERS = new Set(['x-svc-run', 'x-svc-seq', 'host', 'connection', 'content-length']);
+const OTHER_HEADERS = new Set([
+  'x-svc-run',
+  'x-svc-seq',
+  'x-svc-tags',
+  'host',
+  'connection',
+  'content-length',
+]);
 
 /** The run of a client's side calls: one for each kind. */
 export function nameSideRun(run: ClientRun, kind: SideKind): ClientRun {

@@ -222,6 +222,8 @@ export interface ExchangeRecord {
    * The program that sent the request, from the beginning of `user-agent`; absent without one, and in older records.
    */
   client?: string;
+  /** From the request's `x-svc-tags`; absent without one. */
+  tags?: string[];
   /** From the request's `traceparent`; absent without one, and in older records. */
   trace_id?: string;
   /** Who ended it, and why; absent if it succeeded, and in records of versions before 0.2.0. */

@@ -24,6 +24,8 @@ export interface ReportedRun {
   codebase_id: string;
   experiment_id: string;
   arm: string;
+  /** Of the API key that began it; '' for other credentials, and in rows of earlier versions. */
+  key_id: string;
   is_finished: boolean;
   /** '' while it goes on. */
   outcome: string;
@@ -61,6 +63,7 @@ export function toReportedRun(
     codebase_id: share(row.codebase_id),
     experiment_id: share(row.experiment_id),
     arm: row.arm,
+    key_id: share(row.key_id ?? ''),
     is_finished: row.status === 'finished',
     outcome: share(row.outcome),
     started_ms: Date.parse(row.started_at),
@@ -108,6 +111,7 @@ export function makeReportedReader(
       codebase: (run) => listName(run.codebase_id),
       experiment: (run) => listName(run.experiment_id),
       arm: (run) => listName(run.arm),
+      key: (run) => listName(run.key_id),
     },
     numbers: {
       tokens: (run) => run.tokens,

@@ -22,6 +22,9 @@ export const RUN_MARKS_BY_ORG = 'run_marks_by_org';
 
 /** A run has so many tags at most, each of so many characters. */
 export const RUN_TAGS = { count: 32, characters: 64 } as const;
+/** Tags that one request brings, and how much of its header is read. */
+const HEADER_TAGS = 8;
+const TAG_HEADER_CHARACTERS = 1_024;
 export const RUN_NOTE_CHARACTERS = 4_000;
 /** A tag: no comma, which separates tags in a header, and nothing invisible. */
 export const TAG_PATTERN = new RegExp(`^[^${UNPRINTABLE},]+$`, 'u');
@@ -71,6 +74,12 @@ export function changeMarks(before: RunMarks, change: RunMarkChange): RunMarks {
   const kept = cleanTags([...(tags ?? []), ...(add_tags ?? [])]).filter((tag) => !gone.has(tag));
   if (kept.length > RUN_TAGS.count) throw new RangeError(`a run has at most ${RUN_TAGS.count} tags`);
   return { mark, tags: kept, note: (note ?? '').trim(), feedback_score };
+}
+
+/** The tags of a header with commas between them; what is no tag is left out. */
+export function readTagHeader(value: string): string[] {
+  const isTag = (tag: string) => tag.length <= RUN_TAGS.characters && TAG_PATTERN.test(tag);
+  return cleanTags(value.slice(0, TAG_HEADER_CHARACTERS).split(',')).filter(isTag).slice(0, HEADER_TAGS);
 }
 
 /** Each once, without space around it. */

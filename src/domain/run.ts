@@ -30,6 +30,8 @@ export interface RunFacts {
   arm: Arm;
   assignment_unit: string;
   svc_version: string;
+  /** Of the API key that began it; left out for other credentials, and by earlier versions. */
+  key_id?: string;
 }
 
 /** A run start as it was accepted. */

@@ -11,6 +11,7 @@ export const FIGURE_DIMENSIONS = [
   'provider',
   'agent',
   'tool',
+  'tag',
   'note',
   'credential',
   'served_by',
@@ -91,7 +92,9 @@ const QUERY_FIELDS: Partial<Record<FigureDimension, string>> = {
   provider: 'provider',
   agent: 'agent',
   tool: 'tool',
+  tag: 'tag',
   note: 'note',
+  credential: 'key',
   served_by: 'served',
 };
 

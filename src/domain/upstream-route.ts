@@ -83,7 +83,7 @@ const HEADER_VALUE = /^[\x21-\x7e](?:[\x20-\x7e]{0,8190}[\x21-\x7e])?$/;
 /** Headers that the gateway writes itself, and headers of a single connection. */
 const OWN_HEADERS = new Set([
   ...['host', 'content-length', 'transfer-encoding', 'connection', 'expect', 'trailer', 'te', 'upgrade'],
-  ...['keep-alive', 'proxy-connection', 'x-svc-run', 'x-svc-seq'],
+  ...['keep-alive', 'proxy-connection', 'x-svc-run', 'x-svc-seq', 'x-svc-tags'],
 ]);
 /** Each of these has its own variable. */
 const TAKEN_PREFIXES = new Set(['/gemini', '/bedrock', '/__gw']);

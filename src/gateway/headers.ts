@@ -30,10 +30,13 @@ const RESPONSE_OWN = new Set([...HOP_BY_HOP, 'content-length', 'date']);
  * Each leg writes `host` and `content-length` itself; `x-svc-*` is for us; `trailer` announces trailers,
  * which we do not forward; and the HTTP parser  answers `expect` with `100 Continue` before we see the request.
  */
-const REQUEST_OWN = new Set(['host', 'content-length', 'expect', 'trailer', 'x-svc-run', 'x-svc-seq']);
+const REQUEST_OWN = new Set([
+  ...['host', 'content-length', 'expect', 'trailer'],
+  ...['x-svc-run', 'x-svc-seq', 'x-svc-tags'],
+]);
 
 /** Their values differ between requests of one client; the gateway reads them, and does not forward them. */
-const READ_VARYING = new Set(['content-length', 'x-svc-run', 'x-svc-seq']);
+const READ_VARYING = new Set(['content-length', 'x-svc-run', 'x-svc-seq', 'x-svc-tags']);
 
 /** These differ, too, and are forwarded. They hold no credentials, which have separate headers. */
 const PASSED_VARYING = new Set([

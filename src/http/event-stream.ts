@@ -144,6 +144,10 @@ class StreamSink implements EventSink, StreamEvents {
     else this.#stream.end();
   }
 
+  abort(): void {
+    this.#stream.destroy();
+  }
+
   onBlocked(): void {
     this.#isBlocked = true;
     this.#count();

@@ -22,6 +22,8 @@ import type { Prices } from '../domain/price.ts';
 import { SHIPPED_PRICES } from '../domain/price-table.ts';
 import { writeRunCursor } from '../domain/run-query/cursor.ts';
 import { describeFigureRuns, type FigureQuestion } from '../domain/traffic-figures.ts';
+import { writeRunSpans } from '../otel/run-spans.ts';
+import { normalizeTurn } from '../providers/normal-turn.ts';
 import { systemClock } from '../std/clock.ts';
 import { openDataKey } from '../std/data-key.ts';
 import { FollowedFiles } from '../storage/capture/followed-files.ts';
@@ -53,6 +55,8 @@ const CAPTURE_FIGURES_READING_MS = 1_000;
 /** Runs and exchanges in one page of the cache totals. A single run may be longer. */
 const CACHE_PAGE_RUNS = 50;
 const CACHE_PAGE_EXCHANGES = 500;
+/** Turns whose spans are one line of an export. */
+const SPAN_PAGE_TURNS = 500;
 /** JSON characters in one page of a conversation. Its last turn may exceed it. */
 const CONVERSATION_PAGE_CHARACTERS = 4 << 20;
 
@@ -131,6 +135,8 @@ class CaptureLibrary {
         return this.#tellRun(question);
       case 'run_cache':
         return this.#examineRun(question.run_id);
+      case 'run_spans':
+        return this.#writeSpans(question);
       case 'cache':
         return this.#sumCache(question);
     }
@@ -283,6 +289,30 @@ class CaptureLibrary {
     if (range === undefined) return MISSING;
     const place = { run_id: runId, ...range };
     return toJson(readRunCache(this.#files, place, this.#prices, startTime(CAPTURE_CACHE_READING_MS)));
+  }
+
+  /** Of a part of the run; a call whose result comes in the next part has no span. */
+  #writeSpans({ run_id, after }: Question<'run_spans'>): CaptureAnswer {
+    const range = this.#list.listOf(run_id).rangeOf(run_id);
+    if (range === undefined) return toJson({ otlp: null, next: null });
+    const files = this.#files;
+    const part = new RunWithin(files, Math.max(range.first_id, after + 1), range.last_id);
+    let last = after;
+    let left = SPAN_PAGE_TURNS;
+    function* turns() {
+      for (const { id } of part.summaries({ run_id })) {
+        last = id;
+        const record = files.exchange(id);
+        if (record?.kind !== 'turn') continue;
+        const copy = files.copy(id);
+        yield { record, turn: copy === undefined ? null : normalizeTurn(copy) };
+        if (--left === 0) return;
+      }
+    }
+    const bytes = writeRunSpans(turns());
+    const next = left === 0 && last < range.last_id ? last : null;
+    const otlp = bytes === null ? 'null' : Buffer.from(bytes).toString();
+    return { type: 'json', json: Buffer.from(`{"otlp":${otlp},"next":${next}}`) };
   }
 
   #sumCache({ before, from_ms }: Question<'cache'>): CaptureAnswer {

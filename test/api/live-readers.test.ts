@@ -39,6 +39,10 @@ class TestSink implements EventSink {
     queueMicrotask(listener);
   }
 
+  abort(): void {
+    this.close();
+  }
+
   close(): void {
     this.leave();
   }

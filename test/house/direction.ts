@@ -32,6 +32,7 @@ type Room =
   | 'label'
   | 'mcp'
   | 'otel'
+  | 'export'
   | 'integrations'
   | 'hooks'
   | 'dashboard'
@@ -82,6 +83,7 @@ const MAY_IMPORT: Record<Room, readonly Room[]> = {
     'alerts',
     'mcp',
     'otel',
+    'export',
     'actor clients',
   ],
   // What an agent's own process uses to call the API.
@@ -94,6 +96,8 @@ const MAY_IMPORT: Record<Room, readonly Room[]> = {
   mcp: ['limits', 'domain', 'contract', 'client'],
   // What OpenTelemetry's protocol carries, in and out.
   otel: ['std', 'domain', 'providers'],
+  // Lists as files.
+  export: [],
   // What an agent's client calls at each of its events, as a separate process.
   hooks: ['std', 'client'],
   // Runs in a browser: of ours it knows the shapes of what the API answers, as types.
@@ -195,6 +199,8 @@ const MAY_IMPORT: Record<Room, readonly Room[]> = {
     'replay',
     'teaching',
     'mcp',
+    'otel',
+    'export',
     'hooks',
     'main',
   ],
@@ -256,6 +262,7 @@ const PACKAGE_ROOMS: Readonly<Record<string, readonly Room[]>> = {
   stripe: ['billing'],
   nodemailer: ['alerts'],
   'prom-client': ['api'],
+  'hyparquet-writer': ['export'],
   jstat: ['domain', 'student model'],
   '@peculiar/x509': ['proxy'],
   'reflect-metadata': ['proxy'],

@@ -3,6 +3,9 @@ import type { CapturedRun } from '../core/captured.ts';
 import { countOf } from '../core/format.ts';
 import { Badge, type Tone } from './basics.tsx';
 
+/** Tags beside a run in a list. */
+const SHOWN_TAGS = 3;
+
 const STATUS_TONES: Record<CapturedRun['status'], Tone> = {
   failed: 'bad',
   error: 'bad',
@@ -41,6 +44,11 @@ export function RunBadges({ run, isShort = false }: { run: CapturedRun; isShort?
           not golden
         </Badge>
       ) : null}
+      {[...run.tags, ...run.request_tags].slice(0, SHOWN_TAGS).map((tag) => (
+        <Badge key={tag} tone="plain" title={`tag ${tag}`}>
+          {tag}
+        </Badge>
+      ))}
       {run.student_turns > 0 ? (
         <Badge tone="student" title={`The student answered ${run.student_turns} of ${run.turns} turns`}>
           student {run.student_turns}/{run.turns}

@@ -16,6 +16,7 @@ import {
   unknownUsage,
   type WithheldCause,
 } from '../../domain/exchange.ts';
+import { readTagHeader } from '../../domain/run-mark.ts';
 import { parseExact } from '../../std/exact-json.ts';
 import type { PreparedExchange } from './prepared-exchange.ts';
 
@@ -260,13 +261,17 @@ function describeClientRun(
 function describeHeaders(
   headers: ExchangeSide['headers'],
   hasNoSeq: boolean,
-): Pick<ExchangeRecord, 'has_bad_seq' | 'client' | 'trace_id'> {
-  const told: Pick<ExchangeRecord, 'has_bad_seq' | 'client' | 'trace_id'> = {};
+): Pick<ExchangeRecord, 'has_bad_seq' | 'client' | 'trace_id' | 'tags'> {
+  const told: ReturnType<typeof describeHeaders> = {};
   for (const [name, value] of headers) {
     if (name.length < 9 || name.length > 11) continue;
     const lower = name.toLowerCase();
     if (lower === 'x-svc-seq' && hasNoSeq) told.has_bad_seq = true;
-    else if (lower === 'user-agent') {
+    else if (lower === 'x-svc-tags') {
+      // Headers are latin1 as they come.
+      const tags = readTagHeader(Buffer.from(value, 'latin1').toString());
+      if (tags.length > 0) told.tags = tags;
+    } else if (lower === 'user-agent') {
       const client = CLIENT.exec(value)?.[0];
       if (client !== undefined) told.client = client;
     } else if (lower === 'traceparent') {
@@ -284,7 +289,7 @@ const TRACE = /^[0-9a-f]{2}-([0-9a-f]{32})-/;
 /** The whole record, from the stored one and its summary. */
 export function completeRecord(record: ExchangeRecord, summary: ExchangeSummary): ExchangeRecord {
   const { session_id, parent_run_id, run_kind, has_bad_seq, follows, failed_results } = summary;
-  const { tools, client, trace_id } = summary;
+  const { tools, client, trace_id, tags } = summary;
   return {
     ...record,
     run_id: summary.run_id,
@@ -297,6 +302,7 @@ export function completeRecord(record: ExchangeRecord, summary: ExchangeSummary)
     ...(tools === undefined ? {} : { tools }),
     ...(client === undefined ? {} : { client }),
     ...(trace_id === undefined ? {} : { trace_id }),
+    ...(tags === undefined ? {} : { tags }),
     kind: summary.kind,
     shape: summary.shape,
     undecodable: summary.undecodable,

@@ -1,0 +1,106 @@
+/** Handlers of the operator's exports (`contract/exports.ts`): captured runs, their turns, figures. Server threads. */
+import { CAPTURES } from '../contract/captures.ts';
+import type { CAPTURE_EXPORTS } from '../contract/exports.ts';
+import type { ApiReply } from '../contract/route.ts';
+import type { CaptureAnswer, CaptureAsker, CapturedRunRow, CaptureQuestion } from '../domain/captured-run.ts';
+import type { RunQuery } from '../domain/run-query/run-query.ts';
+import type { FigureQuestion } from '../domain/traffic-figures.ts';
+import { CatalogueError } from '../errors.ts';
+import { columnsIn, type ExportColumn, type ExportRow } from '../export/columns.ts';
+import { type Clock, systemClock } from '../std/clock.ts';
+import { readFigureQuestion, readListQuery } from './captures.ts';
+import { type ExportPage, type FileToSend, readPages, sendFile, sendList } from './exports.ts';
+import type { OperatorHandlersOf } from './operator-guard.ts';
+import { readRunPlace } from './run-query.ts';
+
+/** Runs of one page. Each page is a pass over the whole list. */
+const PAGE_RUNS = 1_000;
+/** Turns of one page, which holds all that was said. */
+const PAGE_TURNS = 50;
+
+export function captureExportHandlers(
+  { reader }: { reader: CaptureAsker },
+  clock: Clock = systemClock,
+): OperatorHandlersOf<typeof CAPTURE_EXPORTS> {
+  const columns = onceColumns();
+  const ask = async (question: CaptureQuestion): Promise<Record<string, unknown>> =>
+    readAnswer(await reader.ask(question));
+  const readRuns = (query: RunQuery) => async (cursor: string | null) => {
+    const after = readRunPlace(query, cursor);
+    return toPage(await ask({ name: 'runs', limit: PAGE_RUNS, after, query }), 'runs');
+  };
+  return {
+    exportCapturedRuns: async ({ query: { format, ...query }, request }) => {
+      const read = readRuns(readListQuery(query));
+      if (format !== 'otlp')
+        return toReply(await sendList('runs', format, columns('listCapturedRuns', 'runs'), read, request));
+      const pages = await readPages(read, request);
+      return toReply(sendFile('runs.otlp.jsonl', writeSpans(pages, ask)));
+    },
+    exportCapturedTurns: async ({ params: { id }, query: { format }, request }) => {
+      const read = async (cursor: string | null) => {
+        const after = cursor === null ? null : Number(cursor);
+        return toPage(await ask({ name: 'run', run_id: id, limit: PAGE_TURNS, after }), 'turns');
+      };
+      return toReply(await sendList('turns', format, columns('readCapturedRun', 'turns'), read, request));
+    },
+    exportTrafficFigures: async ({ query: { format, ...query }, request }) => {
+      const question: FigureQuestion = readFigureQuestion(query, clock.wallMs());
+      const read = async () => toPage(await ask({ name: 'figures', question }), 'rows');
+      const file = await sendList('figures', format, columns('readTrafficFigures', 'rows'), read, request);
+      return toReply(file);
+    },
+  };
+}
+
+type ColumnSource = 'listCapturedRuns' | 'readCapturedRun' | 'readTrafficFigures';
+
+/** Columns of a list, worked out at the first export. */
+function onceColumns() {
+  const known = new Map<ColumnSource, ExportColumn[]>();
+  return (list: ColumnSource, field: string): ExportColumn[] => {
+    let found = known.get(list);
+    if (found === undefined) {
+      found = columnsIn(CAPTURES[list].replies[200].schema, field);
+      known.set(list, found);
+    }
+    return found;
+  };
+}
+
+/** The turns of runs as spans: a line is one request of OTLP/JSON. */
+async function* writeSpans(
+  pages: AsyncIterable<readonly ExportRow[]>,
+  ask: (question: CaptureQuestion) => Promise<Record<string, unknown>>,
+): AsyncGenerator<Uint8Array> {
+  for await (const rows of pages)
+    for (const { run_id, is_captured } of rows as unknown as readonly CapturedRunRow[]) {
+      for (let after: number | null = is_captured ? 0 : null; after !== null; ) {
+        const { otlp, next } = (await ask({ name: 'run_spans', run_id, after })) as {
+          otlp: object | null;
+          next: number | null;
+        };
+        if (otlp !== null) yield Buffer.from(`${JSON.stringify(otlp)}\n`);
+        after = next;
+      }
+    }
+}
+
+/** @throws CatalogueError */
+function readAnswer(answer: CaptureAnswer): Record<string, unknown> {
+  if (answer.type === 'json')
+    return JSON.parse(Buffer.from(answer.json).toString()) as Record<string, unknown>;
+  if (answer.type === 'refused') throw new CatalogueError('unavailable', answer.detail);
+  throw new CatalogueError('not_found');
+}
+
+function toPage(answer: Record<string, unknown>, field: string): ExportPage {
+  return {
+    rows: answer[field] as ExportRow[],
+    next: (answer.next_cursor as string | null | undefined) ?? null,
+  };
+}
+
+function toReply({ headers, stream }: FileToSend): ApiReply {
+  return { status: 200, headers, body: '', stream };
+}

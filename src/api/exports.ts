@@ -1,0 +1,119 @@
+/**
+ * Handlers of `contract/exports.ts`: a list as a file. They ask the list's handler for one page after the other, so a file
+ * has what the list shows, and its permissions. Server threads.
+ *
+ * Bound: one page of rows, or one row group of Parquet, for each export, and a number of exports (byte-stream.ts).
+ */
+import type { Endpoint } from '../contract/endpoint.ts';
+import type { EXPORTS, FINDINGS_EXPORT } from '../contract/exports.ts';
+import { FINDINGS } from '../contract/findings.ts';
+import type { Handler, HandlerReply, HandlersOf } from '../contract/handler.ts';
+import { PAGE_LIMIT_MAX } from '../contract/limits.ts';
+import { PATTERNS } from '../contract/patterns.ts';
+import type { ApiReply, ApiRequest } from '../contract/route.ts';
+import { RUN_RECORDS } from '../contract/run-records.ts';
+import { TRACES } from '../contract/traces.ts';
+import { columnsIn, type ExportColumn, type ExportRow } from '../export/columns.ts';
+import { type ExportFormat, exportRows } from '../export/export-rows.ts';
+import { checkByteStreams, streamBytes } from './byte-stream.ts';
+
+/** A page of a list, and where the next one begins. */
+export interface ExportPage {
+  rows: readonly ExportRow[];
+  next: string | null;
+}
+
+/** @param cursor null: the first page */
+type ReadPage = (cursor: string | null) => ExportPage | Promise<ExportPage>;
+
+export interface FileToSend {
+  headers: ApiReply['headers'];
+  stream: NonNullable<ApiReply['stream']>;
+}
+
+/**
+ * Begins a file. The first page is read before the answer begins, so that what is asked for wrongly has its status.
+ * @throws what the list throws
+ */
+export async function sendList(
+  name: string,
+  format: ExportFormat,
+  columns: readonly ExportColumn[],
+  read: ReadPage,
+  request: ApiRequest,
+): Promise<FileToSend> {
+  return sendFile(`${name}.${format}`, exportRows(format, columns, await readPages(read, request)));
+}
+
+/** @throws CatalogueError `unavailable` when too many are sent */
+export function sendFile(name: string, pieces: AsyncGenerator<Uint8Array>): FileToSend {
+  checkByteStreams();
+  return {
+    headers: [
+      ['content-type', 'application/octet-stream'],
+      ['content-disposition', `attachment; filename="understudy-${name}"`],
+      ['x-content-type-options', 'nosniff'],
+      ['cache-control', 'no-store'],
+    ],
+    stream: streamBytes(pieces),
+  };
+}
+
+/** The pages of a list; the first one is read at once. */
+export async function readPages(read: ReadPage, { method }: ApiRequest) {
+  checkByteStreams();
+  const first = method === 'HEAD' ? { rows: [], next: null } : await read(null);
+  return (async function* pages(): AsyncGenerator<readonly ExportRow[]> {
+    yield first.rows;
+    for (let { next } = first; next !== null; ) {
+      const page = await read(next);
+      yield page.rows;
+      next = page.next;
+    }
+  })();
+}
+
+export interface ExportedLists {
+  runs: HandlersOf<typeof RUN_RECORDS>;
+  traces: HandlersOf<typeof TRACES>;
+  patterns: HandlersOf<typeof PATTERNS>;
+}
+
+export function exportHandlers(lists: ExportedLists): HandlersOf<typeof EXPORTS> {
+  return {
+    exportRuns: exporter('runs', RUN_RECORDS.listRuns, lists.runs.listRuns),
+    exportTraces: exporter('traces', TRACES.listTraces, lists.traces.listTraces),
+    exportPatterns: exporter('patterns', PATTERNS.listPatterns, lists.patterns.listPatterns),
+  };
+}
+
+export function findingsExportHandlers(
+  lists: HandlersOf<typeof FINDINGS>,
+): HandlersOf<typeof FINDINGS_EXPORT> {
+  return { exportFindings: exporter('findings', FINDINGS.list, lists.list) };
+}
+
+/** @param field of the list's answer, which also names the file */
+function exporter<Own extends Endpoint, List extends Endpoint>(
+  field: string,
+  list: List,
+  handler: Handler<List>,
+): Handler<Own> {
+  let columns: ExportColumn[] | null = null;
+  return async (call) => {
+    columns ??= columnsIn(list.replies[200]!.schema!, field);
+    const { format, ...query } = call.query as { format: ExportFormat };
+    const read: ReadPage = async (cursor) => {
+      const asked = { ...call, query: { ...query, offset: 0, limit: PAGE_LIMIT_MAX, cursor } };
+      // The list's query is this one's, with the place of a page.
+      const reply = await handler(asked as unknown as Parameters<Handler<List>>[0]);
+      return readReply(reply, field);
+    };
+    return sendList(field, format, columns, read, call.request);
+  };
+}
+
+function readReply({ body, json }: HandlerReply, field: string): ExportPage {
+  const page = (json === undefined ? body : JSON.parse(json)) as Record<string, unknown>;
+  return { rows: page[field] as ExportRow[], next: page.next_cursor as string | null };
+}

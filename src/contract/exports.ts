@@ -1,0 +1,104 @@
+/** Lists as files: CSV, JSON lines, Parquet, and runs as OTLP (docs/export.md). Data; any thread. */
+import { z } from 'zod';
+import { ID_CHARACTERS } from '../limits.ts';
+import { CAPTURES } from './captures.ts';
+import { type EndpointReply, endpoint, errorBody, refusal } from './endpoint.ts';
+import { literal, text } from './fields.ts';
+import { FINDINGS } from './findings.ts';
+import { PATTERNS } from './patterns.ts';
+import { RUN_RECORDS } from './run-records.ts';
+import { TRACES } from './traces.ts';
+
+const FORMATS = ['csv', 'jsonl', 'parquet'] as const;
+const format = literal(FORMATS).default('csv').describe('`jsonl`: a line of JSON for each row');
+
+const file: EndpointReply = {
+  description:
+    'The file, in pieces as they are made. A connection that is cut off means that it is not whole',
+  media_type: 'application/octet-stream',
+};
+const busy = refusal('Too many exports at once, or the data cannot be read now');
+const notFound = { description: 'There is no such thing, or you are no operator', schema: errorBody };
+const common = { method: 'GET', tag: 'export' } as const;
+const replies = { 200: file, 503: busy };
+/** Where a page begins is not the caller's matter here. */
+const whole = { limit: true, cursor: true } as const;
+
+export const CAPTURE_EXPORTS = {
+  exportCapturedRuns: endpoint({
+    ...common,
+    id: 'exportCapturedRuns',
+    path: '/capture/export/runs',
+    auth: 'operator',
+    summary:
+      'The runs that match a query, as a file; `otlp`: their turns as OpenTelemetry spans, a line a request',
+    query: CAPTURES.listCapturedRuns.query.omit(whole).extend({
+      format: literal([...FORMATS, 'otlp'])
+        .default('csv')
+        .describe('`jsonl`: a line of JSON for each run; `otlp`: OTLP/JSON lines'),
+    }),
+    replies,
+  }),
+  exportCapturedTurns: endpoint({
+    ...common,
+    id: 'exportCapturedTurns',
+    path: '/capture/export/runs/{id}/turns',
+    auth: 'operator',
+    summary: 'The exchanges of a captured run, as a file',
+    params: z.object({ id: text({ max: ID_CHARACTERS }) }),
+    query: z.object({ format }),
+    replies: { ...replies, 404: notFound },
+  }),
+  exportTrafficFigures: endpoint({
+    ...common,
+    id: 'exportTrafficFigures',
+    path: '/capture/export/figures',
+    auth: 'operator',
+    summary: 'Figures by model, agent, tool and the like, as a file',
+    query: CAPTURES.readTrafficFigures.query.extend({ format }),
+    replies,
+  }),
+} as const;
+
+export const EXPORTS = {
+  exportRuns: endpoint({
+    ...common,
+    id: 'exportRuns',
+    path: '/v1/export/runs',
+    auth: 'bearer',
+    summary: 'Reported runs that match a query, as a file',
+    query: RUN_RECORDS.listRuns.query.omit(whole).extend({ format }),
+    replies,
+  }),
+  exportTraces: endpoint({
+    ...common,
+    id: 'exportTraces',
+    path: '/v1/export/traces',
+    auth: 'bearer',
+    summary: 'Submitted traces with their states, as a file',
+    query: TRACES.listTraces.query.omit(whole).extend({ format }),
+    replies,
+  }),
+  exportPatterns: endpoint({
+    ...common,
+    id: 'exportPatterns',
+    path: '/v1/export/patterns',
+    auth: 'bearer',
+    summary: 'Patterns, as a file',
+    query: PATTERNS.listPatterns.query.omit(whole).extend({ format }),
+    replies,
+  }),
+} as const;
+
+export const FINDINGS_EXPORT = {
+  exportFindings: endpoint({
+    ...common,
+    id: 'exportFindings',
+    path: '/v1/export/findings/{codebase_id}',
+    auth: 'bearer',
+    summary: 'The findings about a code base, as a file',
+    params: FINDINGS.list.params,
+    query: FINDINGS.list.query.omit({ ...whole, offset: true }).extend({ format }),
+    replies,
+  }),
+} as const;

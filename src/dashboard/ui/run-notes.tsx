@@ -1,0 +1,82 @@
+/** What people say of a run: tags, a note and a score, and the dialog that changes them. Browser. */
+import { quoteValue } from '../../domain/run-query/words.ts';
+import { hrefOf } from '../core/address.ts';
+import { call } from '../core/api.ts';
+import type { CapturedRun } from '../core/captured.ts';
+import { ask } from './form.tsx';
+import { act } from './notice.tsx';
+
+type Noted = Pick<CapturedRun, 'run_id' | 'tags' | 'note' | 'feedback_score'>;
+
+/** The tags of a run, each of which leads to its runs. @param page of the list */
+export function RunTags({ tags, page }: { tags: readonly string[]; page: string }) {
+  return (
+    <>
+      {tags.map((tag) => (
+        <a
+          key={tag}
+          class="badge plain tag"
+          href={hrefOf(page, null, { q: `tag:=${quoteValue(tag, /\s/.test(tag))}` })}
+        >
+          {tag}
+        </a>
+      ))}
+    </>
+  );
+}
+
+/** Under the head of a run's page. */
+export function RunNotes({ run, page, refresh }: { run: Noted; page: string; refresh: () => void }) {
+  const { tags, note, feedback_score } = run;
+  return (
+    <section class="run-notes" aria-label="Tags and note">
+      <p class="badges">
+        <RunTags tags={tags} page={page} />
+        {feedback_score === null ? null : <span class="faint">feedback {feedback_score}</span>}
+        <button type="button" class="plain small" onClick={() => void edit(run, refresh)}>
+          {tags.length === 0 && note === '' ? 'Add tags or a note' : 'Edit tags and note'}
+        </button>
+      </p>
+      {note === '' ? null : (
+        <p class="run-note" dir="auto">
+          {note}
+        </p>
+      )}
+    </section>
+  );
+}
+
+async function edit({ run_id, tags, note, feedback_score }: Noted, refresh: () => void): Promise<void> {
+  const values = await ask({
+    heading: 'Tags and note',
+    button: 'Save',
+    fields: [
+      {
+        name: 'tags',
+        label: 'Tags',
+        value: tags.join(', '),
+        maxlength: 2_000,
+        hint: 'With commas between them',
+      },
+      { name: 'note', label: 'Note', type: 'textarea', value: note, maxlength: 4_000 },
+      {
+        name: 'score',
+        label: 'Feedback score',
+        value: feedback_score === null ? '' : String(feedback_score),
+        hint: 'From 0 to 1; empty for none',
+      },
+    ],
+  });
+  if (values === null) return;
+  const score = (values.score ?? '').trim();
+  const body = {
+    tags: (values.tags ?? '')
+      .split(',')
+      .map((tag) => tag.trim())
+      .filter((tag) => tag !== ''),
+    note: values.note ?? '',
+    feedback_score: score === '' ? null : Number(score.replace(',', '.')),
+  };
+  const request = { params: { id: run_id }, body };
+  if (await act(() => call('POST /capture/runs/{id}/mark', request), 'Saved')) refresh();
+}

@@ -1,0 +1,28 @@
+/**
+ * Rows as CSV (RFC 4180, UTF-8, CRLF). A text that a spreadsheet would take for a formula gets an apostrophe in front, which
+ * spreadsheets hide: `=`, `+`, `-`, `@`, tab and carriage return at its beginning. Numbers stay numbers. Pure; server threads,
+ * command line.
+ */
+import { type ExportColumn, type ExportRow, textOf } from './columns.ts';
+
+const FORMULA = /^[=+\-@\t\r]/;
+const NEEDS_QUOTES = /[",\r\n]|^\s|\s$/;
+
+export function writeCsvHead(columns: readonly ExportColumn[]): string {
+  return `${columns.map(({ name }) => quote(name)).join(',')}\r\n`;
+}
+
+export function writeCsvRow(columns: readonly ExportColumn[], row: ExportRow): string {
+  return `${columns.map(({ name }) => writeCell(row[name])).join(',')}\r\n`;
+}
+
+function writeCell(value: unknown): string {
+  const text = textOf(value);
+  if (text === null) return '';
+  if (typeof value === 'number' || typeof value === 'boolean') return text;
+  return quote(FORMULA.test(text) ? `'${text}` : text);
+}
+
+function quote(text: string): string {
+  return NEEDS_QUOTES.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
+}

@@ -1,0 +1,56 @@
+/**
+ * A list in a file's format, piece by piece: memory holds one page of rows, or one row group of Parquet. Server threads, command
+ * line.
+ */
+import type { ExportColumn, ExportRow } from './columns.ts';
+import { writeCsvHead, writeCsvRow } from './csv.ts';
+
+export const EXPORT_FORMATS = ['csv', 'jsonl', 'parquet'] as const;
+export type ExportFormat = (typeof EXPORT_FORMATS)[number];
+
+/** Rows of one group of Parquet, and characters of texts after which a smaller group is written. */
+const GROUP = { rows: 5_000, characters: 8 << 20 } as const;
+
+/** @param pages of rows; a page is made when the one before was taken */
+export async function* exportRows(
+  format: ExportFormat,
+  columns: readonly ExportColumn[],
+  pages: AsyncIterable<readonly ExportRow[]>,
+): AsyncGenerator<Uint8Array> {
+  if (format === 'parquet') return yield* exportParquet(columns, pages);
+  if (format === 'csv') yield Buffer.from(writeCsvHead(columns));
+  for await (const rows of pages) {
+    if (rows.length === 0) continue;
+    const lines = rows.map((row) =>
+      format === 'csv' ? writeCsvRow(columns, row) : `${JSON.stringify(row)}\n`,
+    );
+    yield Buffer.from(lines.join(''));
+  }
+}
+
+async function* exportParquet(
+  columns: readonly ExportColumn[],
+  pages: AsyncIterable<readonly ExportRow[]>,
+): AsyncGenerator<Uint8Array> {
+  // Most processes never write a Parquet file.
+  const [{ ByteWriter }, { ParquetRows }] = await Promise.all([
+    import('hyparquet-writer'),
+    import('./parquet.ts'),
+  ]);
+  const file = new ParquetRows(columns, new ByteWriter());
+  let group: ExportRow[] = [];
+  let characters = 0;
+  let isEmpty = true;
+  for await (const rows of pages) {
+    group.push(...rows);
+    characters += rows.reduce((sum, row) => sum + JSON.stringify(row).length, 0);
+    if (group.length < GROUP.rows && characters < GROUP.characters) continue;
+    yield file.writeGroup(group);
+    isEmpty = false;
+    group = [];
+    characters = 0;
+  }
+  // Some readers take a file without a row group for a damaged one.
+  if (group.length > 0 || isEmpty) yield file.writeGroup(group);
+  yield file.finish();
+}

@@ -1,0 +1,26 @@
+/** The stored turns of one run as an export request of OTLP/JSON, without texts. Pure; capture reader, command line. */
+import type { ExchangeRecord } from '../domain/exchange.ts';
+import type { NormalTurn } from '../domain/turn.ts';
+import { TurnSpans } from './turn-spans.ts';
+import { type WrittenSpan, writeSpansJson } from './write-spans.ts';
+
+/** A stored turn. `turn` is null where it cannot be read. */
+interface StoredTurn {
+  record: ExchangeRecord;
+  turn: NormalTurn | null;
+}
+
+/** Ids of spans and traces are those of another export of the same file name. */
+const INSTANCE = 'export';
+const SOURCE = {
+  resource: { 'service.name': 'understudy' },
+  scope: { name: 'understudy.export', version: '1' },
+} as const;
+
+/** @param turns of one run, in order. @returns null without turns */
+export function writeRunSpans(turns: Iterable<StoredTurn>): Uint8Array | null {
+  const spans = new TurnSpans({ instance: INSTANCE, has_content: false, servers: [] });
+  const made: WrittenSpan[] = [];
+  for (const { record, turn } of turns) made.push(...spans.make(record, turn));
+  return made.length === 0 ? null : writeSpansJson(SOURCE, made);
+}
