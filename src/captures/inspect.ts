@@ -70,7 +70,7 @@ export interface RunSummary {
   /** Of its requests' `x-svc-tags`. */
   request_tags: string[];
   /** Signs of the credentials that its requests came with. */
-  credentials: string[];
+  keys: string[];
   exchanges: number;
   turns: number;
   /** Of those, answered by the student. */
@@ -634,7 +634,7 @@ export function startTally(runId: string | null): RunTally {
       client: null,
       trace_id: null,
       request_tags: NO_NAMES,
-      credentials: NO_NAMES,
+      keys: NO_NAMES,
       exchanges: 0,
       turns: 0,
       student_turns: 0,
@@ -675,7 +675,7 @@ export function addRecord(tally: RunTally, record: ListedExchange): void {
   summary.trace_id ??= record.trace_id ?? null;
   for (const tool of record.tools ?? []) summary.tools = addName(summary.tools, tool, MAX_TOOLS);
   for (const tag of record.tags ?? []) summary.request_tags = addName(summary.request_tags, tag, MAX_TAGS);
-  summary.credentials = addName(summary.credentials, record.credential ?? null, MAX_CREDENTIALS);
+  summary.keys = addName(summary.keys, record.credential ?? null, MAX_CREDENTIALS);
   summary.exchanges += 1;
   if (record.kind === 'turn') {
     summary.turns += 1;

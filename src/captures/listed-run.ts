@@ -70,7 +70,7 @@ type Row = [
   cost: [usd: number | null, unpriced_turns: number, estimated_turns: number],
   children: readonly ChildRunName[],
   order: [last: PlacedExchange | null, is_in_order: boolean],
-  sender: [client: string | null, trace_id: string | null, tags: string[], credentials: string[]],
+  sender: [client: string | null, trace_id: string | null, tags: string[], keys: string[]],
 ];
 
 const NO_CHILDREN: readonly ChildRunName[] = [];
@@ -114,7 +114,7 @@ export function writeListedRun(run: ListedRun): Buffer {
     [run.cost_usd, run.unpriced_turns, run.estimated_turns],
     run.children,
     [run.last, run.is_in_order],
-    [summary.client, summary.trace_id, summary.request_tags, summary.credentials],
+    [summary.client, summary.trace_id, summary.request_tags, summary.keys],
   ];
   return Buffer.from(JSON.stringify(row));
 }
@@ -142,7 +142,7 @@ export function readListedRun(bytes: Buffer): ListedRun {
     [cost_usd, unpriced_turns, estimated_turns],
     children,
     order,
-    [client, trace_id, tags, credentials],
+    [client, trace_id, tags, keys],
   ] = row;
   const run = startRun(runId, children.length === 0 ? NO_CHILDREN : children);
   const { tally } = run;
@@ -156,7 +156,7 @@ export function readListedRun(bytes: Buffer): ListedRun {
   [summary.notes, summary.providers, summary.models, summary.tools] = names.map(shareNames) as Row[5];
   Object.assign(summary, { session_id, parent_run_id, kind, trace_id });
   summary.client = client === null ? null : shareName(client);
-  [summary.request_tags, summary.credentials] = [shareNames(tags), shareNames(credentials)];
+  [summary.request_tags, summary.keys] = [shareNames(tags), shareNames(keys)];
   const [last, is_in_order] = order;
   return Object.assign(run, {
     task,

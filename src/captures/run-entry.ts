@@ -170,7 +170,7 @@ function listTags({ listed }: RunEntry, { tags }: RunMarks): readonly string[] {
 
 /** Signs of the credentials of captured requests, and the API key that reported the run. */
 function listKeys({ listed, reported }: RunEntry): readonly string[] {
-  const sent = listed?.tally.summary.credentials ?? NOTHING;
+  const sent = listed?.tally.summary.keys ?? NOTHING;
   return reported === null || reported.key_id === '' ? sent : [...sent, reported.key_id];
 }
 

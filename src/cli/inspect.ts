@@ -53,7 +53,7 @@ Usage: understudy inspect [--db FILE] [--since WHEN] [--golden | --not-golden] [
                    what failed and was tried again
   --cache          how the turns used the provider's prompt cache: which read less than they could have, where the
                    prompts part, why, and what that cost; without --run, summed over all runs by cause
-  --by WHAT        cost, tokens, cache share, latency and errors by model, provider, agent, tool, note, credential,
+  --by WHAT        cost, tokens, cache share, latency and errors by model, provider, agent, tool, tag, note, credential,
                    served_by or day; with --since of whole UTC days from then on
   --limits         what is left of providers' rate limits and quotas, by credential, and when it runs out at this pace
   --full           with --run: show long texts whole instead of their beginning

@@ -21,23 +21,22 @@ interface FieldSchema {
 
 interface RowSchema {
   properties?: Record<string, unknown>;
-}
-
-interface ListSchema {
-  properties: Record<string, { items: RowSchema & { $ref?: string } }>;
+  items?: RowSchema;
+  $ref?: string;
   $defs?: Record<string, RowSchema>;
 }
 
 /** The columns of the rows in a list's answer. @param field that holds the rows */
 export function columnsIn(answer: z.ZodType, field: string): ExportColumn[] {
-  const { properties, $defs = {} } = z.toJSONSchema(answer, { io: 'output' }) as unknown as ListSchema;
-  const { items } = properties[field]!;
-  const name = items.$ref?.split('/').at(-1);
-  return columnsOf(name === undefined ? items : $defs[name]!);
+  const root = z.toJSONSchema(answer, { io: 'output' }) as RowSchema;
+  const resolve = (schema: RowSchema): RowSchema =>
+    schema.$ref === undefined ? schema : root.$defs![schema.$ref.split('/').at(-1)!]!;
+  const rows = resolve(root).properties![field] as RowSchema;
+  return columnsOf(resolve(rows.items!));
 }
 
 /** The columns of rows that a JSON schema describes, in its order. */
-export function columnsOf({ properties = {} }: RowSchema): ExportColumn[] {
+function columnsOf({ properties = {} }: RowSchema): ExportColumn[] {
   return Object.entries(properties).map(([name, schema]) => ({
     name,
     kind: kindOf(name, schema as FieldSchema),

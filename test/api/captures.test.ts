@@ -570,6 +570,54 @@ describe('what operators read', () => {
     expect(entries).toHaveLength(7);
   });
 
+  it('exports runs, the turns of one, and figures, to operators alone', async () => {
+    const paths = ['runs?format=csv', 'runs/run-one/turns', 'figures?by=tag'].map(
+      (at) => `/capture/export/${at}`,
+    );
+    for (const [who, credential] of others)
+      for (const path of paths) expect((await call(service, credential, 'GET', path)).status, who).toBe(404);
+    const get = async (path: string) => {
+      const { status, text } = await call(service, STATIC_KEY, 'GET', `/capture/export/${path}`);
+      expect(status, text).toBe(200);
+      return text;
+    };
+    const lines = (text: string) =>
+      text
+        .trimEnd()
+        .split('\n')
+        .map((line) => JSON.parse(line));
+    const listed = ids(await list(''));
+    expect(lines(await get('runs?format=jsonl')).map(({ run_id }) => run_id)).toEqual(listed);
+    expect((await get('runs')).trimEnd().split('\r\n').length).toBe(listed.length + 1);
+    expect((await get('runs?format=parquet')).slice(-4)).toBe('PAR1');
+    const turns = lines(await get('runs/run-one/turns?format=jsonl'));
+    expect(turns.length).toBeGreaterThan(0);
+    const [spans] = lines(await get('runs?format=otlp&q=run:=run-one'));
+    expect(spans.resourceSpans[0].scopeSpans[0].spans).toHaveLength(
+      turns.filter(({ kind }) => kind === 'turn').length,
+    );
+    expect(await get('figures?by=model&format=csv')).toMatch(/^name,query,/);
+    expect((await call(service, STATIC_KEY, 'GET', '/capture/export/runs?q=modle:x')).status).toBe(422);
+    expect((await call(service, STATIC_KEY, 'GET', '/capture/export/runs/none/turns')).status).toBe(404);
+    const exported = await service.run('inspect', 'sort:started', '--export', 'jsonl');
+    expect(lines(exported).map(({ run_id }) => run_id)).toEqual(listed);
+  });
+
+  it('keeps the tags of requests, finds runs and figures by them, and sends them to no provider', async () => {
+    const said = { messages: [{ role: 'user', content: 'tagged' }] };
+    await service.capture('run-tagged', said, { 'x-svc-tags': 'night, a b,,night' });
+    await flush();
+    await expect.poll(async () => ids(await list('?q=tag:night'))).toEqual(['run-tagged']);
+    const { body } = await read(CAPTURES.readCapturedRun, '/capture/runs/run-tagged');
+    expect(body.run).toMatchObject({ request_tags: ['night', 'a b'], tags: [], keys: [expect.any(String)] });
+    expect(ids(await list(`?q=${encodeURIComponent(`key:=${body.run.keys[0]} tag:"a b"`)}`))).toEqual([
+      'run-tagged',
+    ]);
+    const { body: figures } = await read(CAPTURES.readTrafficFigures, '/capture/figures?by=tag&tag=night');
+    expect(figures.rows.map(({ name }: { name: string }) => name).sort()).toEqual(['a b', 'night']);
+    expect(figures.total.exchanges).toBe(1);
+  });
+
   it('counts a run whose answer the next request repeats in another way, once, and shows both sides', async () => {
     const said = (words: string) => ({ role: 'user', content: words });
     const count = async () =>

@@ -7,12 +7,12 @@ const RUNS = 230;
 
 beforeAll(async () => {
   await api.start();
-  for (let at = 0; at < RUNS; at++)
-    expect((await api.post('/v1/monitor/runs', { run_id: `run-${at}`, task: `=task ${at}` })).status).toBe(
-      200,
-    );
+  for (let at = 0; at < RUNS; at++) {
+    const { status } = await api.post('/v1/monitor/runs', { run_id: `run-${at}`, task: `=task ${at}` });
+    expect(status).toBe(200);
+  }
   const situation = { situation: 'a test fails at night', dead_ends: 'to wait', unlock: 'the clock' };
-  expect((await api.post('/v1/patterns', { patterns: [situation] })).status).toBe(200);
+  expect((await api.post('/v1/patterns', { tier: 'e1', patterns: [situation] })).status).toBe(200);
 }, 120_000);
 afterAll(() => api[Symbol.asyncDispose]());
 

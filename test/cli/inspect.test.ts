@@ -614,7 +614,7 @@ describe('--by', () => {
 
   it('names the dimensions that there are', async () => {
     await expect(inspect(['--by', 'size'])).rejects.toThrow(
-      '--by takes model, provider, agent, tool, note, credential, served_by, day, not "size"',
+      '--by takes model, provider, agent, tool, tag, note, credential, served_by, day, not "size"',
     );
   });
 });

@@ -52,6 +52,8 @@ describe('the operations', () => {
   it('are those of the contract', async () => {
     const declared = (await loadDeclaredEndpoints())
       .filter(({ path, id }) => path === '/health' || (path.startsWith('/v1/') && id !== 'live_stream'))
+      // A file is no answer in JSON.
+      .filter(({ path }) => !path.startsWith('/v1/export/'))
       .map(({ method, path }) => `${method} ${path}`);
     const known = Object.values(OPERATIONS).map(({ method, path }) => `${method} ${path}`);
     expect(known.sort()).toEqual(declared.sort());

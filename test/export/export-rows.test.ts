@@ -6,21 +6,24 @@ import { join } from 'node:path';
 import { parquetMetadata, parquetReadObjects } from 'hyparquet';
 import { describe, expect, it } from 'vitest';
 import { z } from 'zod';
-import { columnsOf, type ExportRow } from '../../src/export/columns.ts';
+import { columnsIn, type ExportRow } from '../../src/export/columns.ts';
 import { type ExportFormat, exportRows } from '../../src/export/export-rows.ts';
 
-const COLUMNS = columnsOf(
-  z.toJSONSchema(
-    z.object({
-      id: z.string(),
-      count: z.int(),
-      cost: z.number().nullable(),
-      ok: z.boolean(),
-      begun_at: z.string().nullable(),
-      tags: z.array(z.string()),
-      kind: z.enum(['a', 'b']).nullable(),
-    }),
-  ),
+const COLUMNS = columnsIn(
+  z.object({
+    rows: z.array(
+      z.object({
+        id: z.string(),
+        count: z.int(),
+        cost: z.number().nullable(),
+        ok: z.boolean(),
+        begun_at: z.string().nullable(),
+        tags: z.array(z.string()),
+        kind: z.enum(['a', 'b']).nullable(),
+      }),
+    ),
+  }),
+  'rows',
 );
 const ROW = {
   id: 'r1',
