@@ -80,7 +80,8 @@ async function* writeSpans(
           otlp: object | null;
           next: number | null;
         };
-        if (otlp !== null) yield Buffer.from(`${JSON.stringify(otlp)}\n`);
+        // Empty without a turn, so that the making ends when the reader has left.
+        yield Buffer.from(otlp === null ? '' : `${JSON.stringify(otlp)}\n`);
         after = next;
       }
     }

@@ -259,8 +259,9 @@ export function toApiReply(reply: HandlerReply, rateHeaders: ApiReply['headers']
     return { ...toApiReply(told, rateHeaders), failure };
   }
   if (reply.stream !== undefined) {
-    const type = ['content-type', 'text/event-stream; charset=utf-8'] as const;
-    return { status, headers: [type, ...headers, ...rateHeaders], body: '', stream: reply.stream };
+    const hasType = headers.some(([name]) => name === 'content-type');
+    const type = hasType ? [] : [['content-type', 'text/event-stream; charset=utf-8'] as const];
+    return { status, headers: [...type, ...headers, ...rateHeaders], body: '', stream: reply.stream };
   }
   if (reply.json !== undefined) {
     const type = ['content-type', 'application/json'] as const;

@@ -256,6 +256,8 @@ const PLACES: Readonly<Record<string, string>> = {
   'list_api_keys.project_id': 'Only keys of this project',
   'list_findings.file_path': 'Only findings about this file; empty: any',
   'list_findings.finding_type': 'Only findings of this kind; empty: any',
+  'exportRuns.from': 'Only runs that began at this moment or later',
+  'exportRuns.to': 'Only runs that began before this moment',
   'listRuns.agent_name': 'Only runs of this agent',
   'listRuns.fired': 'Only runs at which this monitor fired at least once',
   'listRuns.from': 'Only runs that began at this moment or later',

@@ -64,7 +64,7 @@ function kindOf(name: string, schema: FieldSchema): ColumnKind {
   }
 }
 
-/** A value as text; null: there is none. */
+/** A value as text; null: without one. */
 export function textOf(value: unknown): string | null {
   if (value === null || value === undefined) return null;
   return typeof value === 'string' ? value : JSON.stringify(value);

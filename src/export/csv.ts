@@ -1,11 +1,11 @@
 /**
  * Rows as CSV (RFC 4180, UTF-8, CRLF). A text that a spreadsheet would take for a formula gets an apostrophe in front, which
- * spreadsheets hide: `=`, `+`, `-`, `@`, tab and carriage return at its beginning. Numbers stay numbers. Pure; server threads,
+ * spreadsheets hide: `=`, `+`, `-`, `@`, tab and line break at its beginning. Numbers stay numbers. Pure; server threads,
  * command line.
  */
 import { type ExportColumn, type ExportRow, textOf } from './columns.ts';
 
-const FORMULA = /^[=+\-@\t\r]/;
+const FORMULA = /^[=+\-@\t\r\n]/;
 const NEEDS_QUOTES = /[",\r\n]|^\s|\s$/;
 
 export function writeCsvHead(columns: readonly ExportColumn[]): string {

@@ -11,7 +11,12 @@ export type ExportFormat = (typeof EXPORT_FORMATS)[number];
 /** Rows of one group of Parquet, and characters of texts after which a smaller group is written. */
 const GROUP = { rows: 5_000, characters: 8 << 20 } as const;
 
-/** @param pages of rows; a page is made when the one before was taken */
+const NO_BYTES = new Uint8Array();
+
+/**
+ * @param pages of rows; a page is made when the one before was taken
+ * @returns a piece at least for each page, which may be empty, so that who takes them can stop
+ */
 export async function* exportRows(
   format: ExportFormat,
   columns: readonly ExportColumn[],
@@ -20,7 +25,6 @@ export async function* exportRows(
   if (format === 'parquet') return yield* exportParquet(columns, pages);
   if (format === 'csv') yield Buffer.from(writeCsvHead(columns));
   for await (const rows of pages) {
-    if (rows.length === 0) continue;
     const lines = rows.map((row) =>
       format === 'csv' ? writeCsvRow(columns, row) : `${JSON.stringify(row)}\n`,
     );
@@ -44,7 +48,10 @@ async function* exportParquet(
   for await (const rows of pages) {
     group.push(...rows);
     characters += rows.reduce((sum, row) => sum + JSON.stringify(row).length, 0);
-    if (group.length < GROUP.rows && characters < GROUP.characters) continue;
+    if (group.length < GROUP.rows && characters < GROUP.characters) {
+      yield NO_BYTES;
+      continue;
+    }
     yield file.writeGroup(group);
     isEmpty = false;
     group = [];

@@ -656,13 +656,16 @@ describe('what operators read', () => {
   it('goes on with what is captured meanwhile, and over a rotation', async () => {
     await service.capture('run-three', { messages: [{ role: 'user', content: 'go on' }] });
     await flush();
-    expect(ids(await list())).toEqual(['run-three', 'run-echo', 'run-two', 'run-one']);
+    expect(ids(await list())).toEqual(['run-three', 'run-echo', 'run-tagged', 'run-two', 'run-one']);
     const rotated = await fetch(`${service.gateway}/__gw/rotate`, { method: 'POST' });
     expect(rotated.status).toBe(200);
     await service.capture('run-one', { messages: [{ role: 'user', content: 'behind the rotation' }] });
     await service.capture('run-four', { messages: [{ role: 'user', content: 'new' }] });
     await flush();
-    expect(ids(await list())).toEqual(['run-four', 'run-three', 'run-echo', 'run-two', 'run-one']);
+    expect(ids(await list())).toEqual([
+      ...['run-four', 'run-three', 'run-echo'],
+      ...['run-tagged', 'run-two', 'run-one'],
+    ]);
     const { body } = await read(CAPTURES.readCapturedRun, '/capture/runs/run-one');
     expect(body.turns).toHaveLength(2);
   });

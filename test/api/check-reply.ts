@@ -7,12 +7,13 @@ import { violationsBody } from '../../src/contract/violation.ts';
 /**
  * Fails when the status is not declared, when the body is not what the schema says, or when it holds a key that the
  * schema does not name.
- * @returns the body as JSON
+ * @returns the body as JSON, or as text where the endpoint declares another media type
  */
 export function checkReply(endpoint: Endpoint, reply: Pick<ApiReply, 'status' | 'body'>): unknown {
   const { status } = reply;
-  const body: unknown = reply.body === '' ? undefined : JSON.parse(reply.body.toString());
   const declared = endpoint.replies[status];
+  if (declared?.media_type !== undefined) return reply.body.toString();
+  const body: unknown = reply.body === '' ? undefined : JSON.parse(reply.body.toString());
   const implied = status === 422 ? violationsBody : status >= 400 ? errorBody : undefined;
   if (declared === undefined && implied === undefined) {
     throw new Error(`${endpoint.id} answered ${status}, which it does not declare`);

@@ -26,6 +26,13 @@ const WITHOUT_EXAMPLE = new Set([
   'live_stream',
   'downloadCapturedRequest',
   'downloadCapturedResponse',
+  'exportCapturedRuns',
+  'exportCapturedTurns',
+  'exportFindings',
+  'exportPatterns',
+  'exportRuns',
+  'exportTraces',
+  'exportTrafficFigures',
 ]);
 
 const api = new ControlPlaneChild({ VECTOR_STORE_URL: 'embedded:', AUTH_DB_CONN_URL: 'embedded:' });

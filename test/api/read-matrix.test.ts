@@ -86,6 +86,10 @@ beforeAll(async () => {
   one('reportExperiment', (known) => `/v1/monitor/experiments/${known}/report`, `exp-${MARK}`, 200);
   list('list_codebases', '/v1/findings');
   one('list_findings', (known) => `/v1/findings/${known}`, `base-${MARK}`, 200);
+  list('exportRuns', '/v1/export/runs?format=jsonl');
+  list('exportTraces', '/v1/export/traces?format=jsonl');
+  list('exportPatterns', `/v1/export/patterns?format=jsonl&tier=e1&project_id=${project}`);
+  one('exportFindings', (known) => `/v1/export/findings/${known}?format=jsonl`, `base-${MARK}`, 200);
   attempts.push({
     id: 'listProfiles',
     path: () => '/v1/monitor/profiles',

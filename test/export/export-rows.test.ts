@@ -72,7 +72,7 @@ describe('CSV', () => {
   });
 
   it('has no cell that is a formula', async () => {
-    for (const begin of ['=', '+', '-', '@', '\t', '\r']) {
+    for (const begin of ['=', '+', '-', '@', '\t', '\r', '\n']) {
       const text = (await write('csv', [{ ...EMPTY, id: `${begin}1+1` }])).toString();
       expect(text.split('\r\n')[1]!.replace(/^"/, '').startsWith("'"), JSON.stringify(begin)).toBe(true);
     }

@@ -129,6 +129,8 @@ const NOTHING_CAPTURED = {
   kind: null,
   child_runs: [],
   notes: [],
+  request_tags: [],
+  keys: [],
   providers: [],
   tools: [],
   client: null,

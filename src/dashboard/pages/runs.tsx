@@ -18,6 +18,7 @@ import { type ChangedRuns, useLiveRuns } from '../core/live-runs.ts';
 import { type PagedList, usePagedList } from '../core/paged-list.ts';
 import { isOperator, organization, seesCaptures, server } from '../core/session.ts';
 import { Badge, PageHead } from '../ui/basics.tsx';
+import { ExportMenu } from '../ui/export-menu.tsx';
 import { useIsNarrow } from '../ui/narrow.ts';
 import { QueryBar } from '../ui/query-bar.tsx';
 import { RunFilters } from '../ui/run-filters.tsx';
@@ -26,6 +27,7 @@ import { Empty, Loaded } from '../ui/states.tsx';
 import { VirtualList } from '../ui/virtual-list.tsx';
 import { RunPage } from './run.tsx';
 
+const CAPTURE_FORMATS = ['csv', 'jsonl', 'parquet', 'otlp'] as const;
 const ROW_PX = 62;
 const NARROW_ROW_PX = 118;
 /** What is captured tells of itself in no stream. */
@@ -60,6 +62,11 @@ function RunList() {
     <>
       <PageHead title="Runs" sub={describeList(scope, q, list.data.value?.head ?? null)}>
         <ScopeChoice scope={scope} />
+        {scope === 'captures' ? (
+          <ExportMenu path="/capture/export/runs" query={{ q }} formats={CAPTURE_FORMATS} />
+        ) : (
+          <ExportMenu path="/v1/export/runs" query={{ org_id, q }} />
+        )}
         {has_stream ? <LiveBadge org_id={org_id} scope={scope} list={list} changed={changed} /> : null}
       </PageHead>
       <QueryBar value={q} valuesOf={valuesOf} />
@@ -162,6 +169,8 @@ function listValues(rows: readonly ListedRun[], field: string): readonly string[
     provider: ({ providers }) => providers,
     tool: ({ tools }) => tools,
     note: ({ notes }) => notes,
+    tag: ({ tags, request_tags }) => [...tags, ...request_tags],
+    key: ({ keys }) => keys,
     agent: ({ agent }) => [agent],
     session: ({ session_id }) => [session_id],
     outcome: ({ outcome }) => [outcome],

@@ -22,7 +22,7 @@ export function ExportMenu({
 }) {
   return (
     <details class="menu export-menu">
-      <summary class="plain small">Export</summary>
+      <summary class="button plain small">Export</summary>
       <ul>
         {formats.map((format) => (
           <li key={format}>

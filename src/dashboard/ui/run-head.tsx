@@ -18,6 +18,7 @@ import { act } from './notice.tsx';
 import { RunBadges, SourceMark } from './run-badges.tsx';
 import { RunEnd } from './run-end.tsx';
 import { RunFamily } from './run-family.tsx';
+import { RunNotes } from './run-notes.tsx';
 import { findHighest } from './run-scores.tsx';
 
 export function RunHead({ refresh, ...parts }: WholeRun & { refresh: () => void }) {
@@ -53,6 +54,7 @@ export function RunHead({ refresh, ...parts }: WholeRun & { refresh: () => void 
         {reported === null ? null : <FiredBadges fired={reported.run.fired} />}
         <ExperimentBadge run={run} />
       </p>
+      <RunNotes run={run} refresh={conversation === null ? null : refresh} />
       <RunEnd run={run} turns={conversation?.turns ?? []} />
       {outcome.length > 40 ? (
         <p class="outcome" dir="auto">

@@ -3,20 +3,21 @@ import { quoteValue } from '../../domain/run-query/words.ts';
 import { hrefOf } from '../core/address.ts';
 import { call } from '../core/api.ts';
 import type { CapturedRun } from '../core/captured.ts';
+import { scopeFilters } from '../core/listed-runs.ts';
 import { ask } from './form.tsx';
 import { act } from './notice.tsx';
 
 type Noted = Pick<CapturedRun, 'run_id' | 'tags' | 'note' | 'feedback_score'>;
 
-/** The tags of a run, each of which leads to its runs. @param page of the list */
-export function RunTags({ tags, page }: { tags: readonly string[]; page: string }) {
+/** The tags of a run, each of which leads to its runs. */
+function RunTags({ tags }: { tags: readonly string[] }) {
   return (
     <>
       {tags.map((tag) => (
         <a
           key={tag}
           class="badge plain tag"
-          href={hrefOf(page, null, { q: `tag:=${quoteValue(tag, /\s/.test(tag))}` })}
+          href={hrefOf('runs', null, { ...scopeFilters(), q: `tag:=${quoteValue(tag, /\s/.test(tag))}` })}
         >
           {tag}
         </a>
@@ -25,17 +26,21 @@ export function RunTags({ tags, page }: { tags: readonly string[]; page: string 
   );
 }
 
-/** Under the head of a run's page. */
-export function RunNotes({ run, page, refresh }: { run: Noted; page: string; refresh: () => void }) {
+/** Under the head of a run's page. @param refresh null: this page does not change them */
+export function RunNotes({ run, refresh }: { run: Noted; refresh: (() => void) | null }) {
   const { tags, note, feedback_score } = run;
+  const isEmpty = tags.length === 0 && note === '' && feedback_score === null;
+  if (isEmpty && refresh === null) return null;
   return (
     <section class="run-notes" aria-label="Tags and note">
       <p class="badges">
-        <RunTags tags={tags} page={page} />
+        <RunTags tags={tags} />
         {feedback_score === null ? null : <span class="faint">feedback {feedback_score}</span>}
-        <button type="button" class="plain small" onClick={() => void edit(run, refresh)}>
-          {tags.length === 0 && note === '' ? 'Add tags or a note' : 'Edit tags and note'}
-        </button>
+        {refresh === null ? null : (
+          <button type="button" class="plain small" onClick={() => void edit(run, refresh)}>
+            {isEmpty ? 'Add tags or a note' : 'Edit tags and note'}
+          </button>
+        )}
       </p>
       {note === '' ? null : (
         <p class="run-note" dir="auto">

@@ -1,0 +1,97 @@
+/** Bytes that are sent as they are made: what a reader who leaves, and a failure on the way, end. */
+import { expect, it } from 'vitest';
+import { streamBytes } from '../../src/api/byte-stream.ts';
+import type { EventSink } from '../../src/contract/handler.ts';
+import { createDeferred } from '../../src/std/deferred.ts';
+
+class TestSink implements EventSink {
+  readonly buffered_bytes = 0;
+  readonly written: string[] = [];
+  readonly ended = createDeferred<'closed' | 'aborted'>();
+
+  write(bytes: Uint8Array): boolean {
+    this.written.push(Buffer.from(bytes).toString());
+    return true;
+  }
+
+  whenDrained(listener: () => void): void {
+    queueMicrotask(listener);
+  }
+
+  close(): void {
+    this.ended.resolve('closed');
+  }
+
+  abort(): void {
+    this.ended.resolve('aborted');
+  }
+}
+
+it('sends each piece, and an empty one not at all', async () => {
+  const sink = new TestSink();
+  streamBytes(
+    (async function* pieces() {
+      yield Buffer.from('a');
+      yield Buffer.from('');
+      yield Buffer.from('b');
+    })(),
+  ).open(sink);
+  expect(await sink.ended.promise).toBe('closed');
+  expect(sink.written).toEqual(['a', 'b']);
+});
+
+it('ends the making when the reader has left, also while there is nothing to send', async () => {
+  const made = createDeferred<void>();
+  const stopped = createDeferred<void>();
+  const sink = new TestSink();
+  const leave = streamBytes(
+    (async function* pieces() {
+      try {
+        for (;;) {
+          yield Buffer.from('');
+          made.resolve();
+        }
+      } finally {
+        stopped.resolve();
+      }
+    })(),
+  ).open(sink);
+  await made.promise;
+  leave();
+  await stopped.promise;
+  expect(sink.written).toEqual([]);
+});
+
+it('ends the making when the reader leaves before it has taken a piece', async () => {
+  const stopped = createDeferred<void>();
+  const waits = createDeferred<void>();
+  class BlockedSink extends TestSink {
+    override whenDrained(): void {
+      waits.resolve();
+    }
+  }
+  const leave = streamBytes(
+    (async function* pieces() {
+      try {
+        yield Buffer.from('a');
+        yield Buffer.from('b');
+      } finally {
+        stopped.resolve();
+      }
+    })(),
+  ).open(new BlockedSink());
+  await waits.promise;
+  leave();
+  await stopped.promise;
+});
+
+it('cuts the connection after a failure on the way', async () => {
+  const sink = new TestSink();
+  streamBytes(
+    (async function* pieces() {
+      yield Buffer.from('a');
+      throw new Error('the disk is gone');
+    })(),
+  ).open(sink);
+  expect(await sink.ended.promise).toBe('aborted');
+});
