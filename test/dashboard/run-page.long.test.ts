@@ -123,6 +123,21 @@ describe.skipIf(findChromium() === null)('the page of a run in Chromium', () => 
     expect(visit.complaints).toEqual([]);
   });
 
+  it('takes tags and a note, and leads from a tag to its runs', async () => {
+    await using visit = await visitOf();
+    const { page } = visit;
+    await visit.goTo(`runs/${TEXTS}`);
+    await page.getByRole('button', { name: 'Add tags or a note' }).click();
+    await page.locator('dialog [name=tags]').fill('night, two words');
+    await page.locator('dialog [name=note]').fill('Look again');
+    await page.getByRole('button', { name: 'Save', exact: true }).click();
+    await page.locator('.run-note').getByText('Look again').waitFor();
+    await page.locator('.run-notes').getByRole('link', { name: 'two words' }).click();
+    await expect.poll(() => page.locator('a.run-row').count(), POLL).toBe(1);
+    expect(await page.locator('a.run-row').textContent()).toContain('night');
+    expect(visit.complaints).toEqual([]);
+  });
+
   it('compares two runs from where they first differ, chosen on the page of one', async () => {
     await using visit = await visitOf({ width: 390 });
     const { page } = visit;

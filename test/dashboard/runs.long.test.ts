@@ -2,6 +2,7 @@
  * Runs, patterns, findings and experiments in Chromium, over a real service: what is shown are the service's own counts, while
  * 200 runs go on, over a restart, and for runs that have ended. Skipped where there is no Chromium.
  */
+import { readFileSync } from 'node:fs';
 import type { Browser } from 'playwright-core';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { PATIENCE_MS } from '../fixtures/patience.ts';
@@ -53,6 +54,21 @@ describe.skipIf(findChromium() === null)('runs in Chromium', () => {
     await visit.page.getByRole('button', { name: 'Show all runs' }).click();
     await expect.poll(() => visit.page.locator('a.run-row').count(), POLL).toBeGreaterThan(1);
     expect(visit.complaints).toEqual([]);
+  });
+
+  it('are saved as a file, as the query has them', async () => {
+    await using visit = await visitOf();
+    await visit.goTo(`runs?q=${encodeURIComponent(`run:=${LOOPING}`)}`);
+    await expect.poll(() => visit.page.locator('a.run-row').count(), POLL).toBe(1);
+    await visit.page.locator('.export-menu > summary').click();
+    const begun = visit.page.waitForEvent('download', POLL);
+    await visit.page.getByRole('link', { name: 'JSON lines', exact: true }).click();
+    const saved = await begun;
+    expect(saved.suggestedFilename()).toBe('understudy-runs.jsonl');
+    const lines = readFileSync(await saved.path(), 'utf8')
+      .trimEnd()
+      .split('\n');
+    expect(lines.map((line) => JSON.parse(line).run_id)).toEqual([LOOPING]);
   });
 
   it.each([320, 390, 1_280])('are no wider than a window of %i, long outcomes among them', async (width) => {
