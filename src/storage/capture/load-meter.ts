@@ -13,8 +13,12 @@ const PRESSED_BYTE_RATE = 32 << 20;
 /** A batch with more bytes is stored raw, too, because an append must be short. */
 const PRESSED_BYTES = 8 << 20;
 
-/** If storing takes this share of the time, the index does not read new exchanges at once. */
+/**
+ * If storing takes this share of the time, the index does not read new exchanges at once. Below the rate it does: reading costs
+ * about a millisecond each, and one write that the disk delays is no load.
+ */
 const BUSY_SHARE = 0.5;
+const BUSY_RATE = 50;
 
 /** Exponentially decaying counts: after a second, 1/e remains. */
 export class LoadMeter {
@@ -57,7 +61,8 @@ export class LoadMeter {
 
   /** Storing takes so much time that other work must wait for it. */
   get isBusy(): boolean {
-    const kept = Math.exp((this.#workAt - performance.now()) / 1_000);
-    return this.#work * kept >= BUSY_SHARE * 1_000;
+    const now = performance.now();
+    if (this.#rate * Math.exp((this.#at - now) / 1_000) < BUSY_RATE) return false;
+    return this.#work * Math.exp((this.#workAt - now) / 1_000) >= BUSY_SHARE * 1_000;
   }
 }
