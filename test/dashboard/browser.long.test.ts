@@ -101,16 +101,20 @@ describe.skipIf(findChromium() === null)('the dashboard in Chromium', () => {
   it('says what conversations cost, and where a price is not known', async () => {
     await using visit = await Visit.open(browser, service.api, service.token);
     const { page } = visit;
-    await visit.goTo('runs');
-    const rowOf = (id: string) => page.locator(`a.run-row[href*="runs/${encodeURIComponent(id)}"]`);
+    // One run alone: the list draws only the rows that are on the screen.
+    const costOf = async (id: string) => {
+      await visit.goTo(`runs?q=${encodeURIComponent(`run:=${id}`)}`);
+      const row = page.locator(`a.run-row[href*="runs/${encodeURIComponent(id)}"]`);
+      return row.first().locator('.run-cost').textContent();
+    };
     const { run } = (await service.call('GET', `/capture/runs/${RUN_ID}`)) as {
       run: { cost_usd: number; unpriced_turns: number; input_tokens: number; output_tokens: number };
     };
     expect(run.unpriced_turns).toBe(0);
     expect(run.cost_usd).toBeGreaterThan(0);
     const shown = `$${run.cost_usd.toFixed(run.cost_usd < 0.1 ? 4 : 2)}`;
-    expect(await rowOf(RUN_ID).first().locator('.run-cost').textContent()).toBe(shown);
-    expect(await rowOf(SESSION).first().locator('.run-cost').textContent()).toBe('no price');
+    expect(await costOf(RUN_ID)).toBe(shown);
+    expect(await costOf(SESSION)).toBe('no price');
     await visit.goTo(`runs/${RUN_ID}`);
     expect(await page.locator('.stat', { hasText: 'Cost' }).textContent()).toContain(shown);
     await visit.goTo(`runs/${SESSION}`);
@@ -339,6 +343,7 @@ describe.skipIf(findChromium() === null)('the dashboard in Chromium', () => {
     await page.reload();
     await page.getByText('No run matches this query').waitFor();
     await page.getByRole('button', { name: 'Show all runs' }).click();
+    await page.getByLabel('Search').fill(`run:=${RUN_ID}`);
     await page.locator(`a[href*="runs/${RUN_ID}"]`).first().click();
     await page.getByRole('heading', { level: 1, name: 'The tests of this project fail' }).waitFor();
     expect(await page.locator('.turn').count()).toBe(7);
