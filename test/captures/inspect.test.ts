@@ -57,6 +57,8 @@ describe('summarizeRuns', () => {
         last_seq: 4,
         gaps: [],
         outcome: null,
+        keys: [],
+        request_tags: [],
         mark: null,
         tags: [],
         note: '',

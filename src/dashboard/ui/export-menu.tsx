@@ -6,7 +6,7 @@ const WORDS = {
   parquet: 'Parquet',
   otlp: 'OpenTelemetry (JSON lines)',
 } as const;
-export type Format = keyof typeof WORDS;
+type Format = keyof typeof WORDS;
 
 const FORMATS: readonly Format[] = ['csv', 'jsonl', 'parquet'];
 
