@@ -3,7 +3,7 @@ import { createOpenAI } from '@ai-sdk/openai';
 import { understudyMiddleware, understudyTelemetry } from '@understudy-gateway/ai-sdk';
 import * as ai from 'ai';
 import { z } from 'zod';
-import { isWatched, search, tryAll, url } from './trial.mjs';
+import { isWatched, search, tryAll, untilAbort, url } from './trial.mjs';
 
 const model = createOpenAI({ baseURL: `${url}/v1`, apiKey: 'provider-key' }).chat('gpt-demo-large');
 const isNew = 'registerTelemetry' in ai;
@@ -56,7 +56,7 @@ await tryAll({
       if (part.type === 'text-delta') text += part.text;
       if (text.includes('two')) controller.abort();
     }
-    return text;
+    return untilAbort(text);
   },
   nested: () => generate('Where?', { ask }),
 });

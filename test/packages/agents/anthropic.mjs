@@ -1,7 +1,7 @@
 /** An agent of the Anthropic SDK: the loop that agents have. Versions without middleware get a `fetch` (trial.mjs). */
 import Anthropic from '@anthropic-ai/sdk';
 import { understudyFetch, understudyMiddleware } from '@understudy-gateway/anthropic';
-import { isWatched, search, tryAll, url } from './trial.mjs';
+import { isWatched, search, tryAll, untilAbort, url } from './trial.mjs';
 
 const way =
   process.env.WAY === 'fetch' ? { fetch: understudyFetch() } : { middleware: [understudyMiddleware()] };
@@ -72,7 +72,7 @@ await tryAll({
       text += event.delta?.text ?? '';
       if (text.includes('two')) begun.controller.abort();
     }
-    return text;
+    return untilAbort(text);
   },
   nested: () => loop('Where?', ['ask']),
 });

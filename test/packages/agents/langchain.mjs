@@ -3,7 +3,7 @@ import { tool } from '@langchain/core/tools';
 import { ChatOpenAI } from '@langchain/openai';
 import { UnderstudyHandler } from '@understudy-gateway/langchain';
 import { z } from 'zod';
-import { isWatched, search, tryAll, url } from './trial.mjs';
+import { isWatched, search, tryAll, untilAbort, url } from './trial.mjs';
 
 const model = () =>
   new ChatOpenAI({
@@ -78,9 +78,9 @@ await tryAll({
         if (text.includes('two')) controller.abort();
       }
     } catch (thrown) {
-      return { text, name: thrown.name };
+      return { text: untilAbort(text), name: thrown.name };
     }
-    return { text };
+    return { text: untilAbort(text) };
   },
   nested: () => invoke('Where?', [ask]),
 });

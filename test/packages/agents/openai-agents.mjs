@@ -3,7 +3,7 @@ import { Agent, OpenAIProvider, Runner, setTracingDisabled, tool } from '@openai
 import { watchRunner } from '@understudy-gateway/openai-agents';
 import OpenAI from 'openai';
 import { z } from 'zod';
-import { isWatched, search, tryAll, url } from './trial.mjs';
+import { isWatched, search, tryAll, untilAbort, url } from './trial.mjs';
 
 setTracingDisabled(true);
 const openAIClient = new OpenAI({ baseURL: `${url}/v1`, apiKey: 'provider-key', maxRetries: 0 });
@@ -56,9 +56,9 @@ await tryAll({
         if (text.includes('two')) controller.abort();
       }
     } catch (thrown) {
-      return { text, name: thrown.name };
+      return { text: untilAbort(text), name: thrown.name };
     }
-    return { text };
+    return { text: untilAbort(text) };
   },
   nested: () => invoke('Where?', [ask]),
 });

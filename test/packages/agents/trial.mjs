@@ -45,3 +45,8 @@ export function search({ query }) {
   if (query === 'bad') throw new TypeError('no such index');
   return `found ${query}`;
 }
+
+/** What a stream said up to where it was aborted. How many more pieces were read by then depends on how the bytes arrived. */
+export function untilAbort(text) {
+  return text.slice(0, text.indexOf('two') + 'two'.length);
+}
