@@ -40,7 +40,7 @@ export interface PatternsImported {
 
 export interface PatternPage {
   patterns: StoredPattern[];
-  /** Goes on behind the last one as `cursor`; null: there are no more */
+  /** Send it back as `cursor` for the next page; null: this is the last page */
   next_cursor: string | null;
 }
 
@@ -58,7 +58,7 @@ export interface StoredPattern {
   failure_type: string;
   /** How often it was seen */
   support: number;
-  /** The last traces that it came from */
+  /** The last traces from which it was made */
   sources: string[];
   created_at: string;
   updated_at: string;
@@ -72,7 +72,7 @@ export interface RunStarted {
 
 export interface ScoreBundle {
   scores: Scores;
-  /** Mean of the scores under the profile's weights. One monitor alone moves it little: watch max_score */
+  /** Mean of the scores, weighted by the profile. A single monitor changes it little: watch max_score */
   total_score: number;
   /** Monitors whose score reached its threshold in the profile */
   fired: (
@@ -118,13 +118,13 @@ export interface RunFinished {
 
 export interface RunPage {
   runs: Run[];
-  /** Goes on behind the last one as `cursor`; null: there are no more */
+  /** Send it back as `cursor` for the next page; null: this is the last page */
   next_cursor: string | null;
-  /** Runs that match `q`, on all pages; null: they were not counted */
+  /** Number of runs that match `q`, on all pages; null: not counted */
   matched_runs: number | null;
-  /** Runs that were looked at for this page */
+  /** Number of runs that were searched for this page */
   scanned_runs: number;
-  /** false: older runs were not looked at. Ask again, or for the next page */
+  /** false: older runs were not searched. Repeat the request, or request the next page */
   is_whole: boolean;
 }
 
@@ -140,11 +140,11 @@ export interface Run {
   experiment_id: string;
   arm: string;
   status: 'running' | 'finished';
-  /** Empty while the run goes on */
+  /** Empty while the run is running */
   outcome: string;
-  /** What `status:` of a query asks for: how the run ended, or that it goes on */
+  /** The status that `status:` in a query matches: how the run ended, or that it is running */
   state: 'failed' | 'error' | 'running' | 'ok' | 'unknown';
-  /** Who ended it; null: it goes on, or it is not known */
+  /** Who ended it; null: it is running, or unknown */
   ended_by: 'person' | 'agent' | 'model' | 'client' | 'upstream' | 'gateway' | null;
   /** Why it has this status */
   state_words: string;
@@ -165,9 +165,9 @@ export interface Run {
   };
   /** A person's; null: none */
   mark: 'good' | 'bad' | null;
-  /** Each once, in the order in which they came */
+  /** Without duplicates, in the order in which they were added */
   tags: string[];
-  /** A person's; empty without one */
+  /** A person's note; empty without one */
   note: string;
   /** 0 to 1; null: none */
   feedback_score: number | null;
@@ -177,21 +177,21 @@ export interface RunMarks {
   run_id: string;
   /** A person's; null: none */
   mark: 'good' | 'bad' | null;
-  /** Each once, in the order in which they came */
+  /** Without duplicates, in the order in which they were added */
   tags: string[];
-  /** A person's; empty without one */
+  /** A person's note; empty without one */
   note: string;
   /** 0 to 1; null: none */
   feedback_score: number | null;
-  /** The last change, RFC 3339; null: nothing is said of the run */
+  /** Time of the last change, RFC 3339; null: the run has no marks */
   marked_at: string | null;
-  /** The user or key of the last change; null: as above */
+  /** The user or key of the last change; null: the run has no marks */
   marked_by: string | null;
 }
 
 export interface StepPage {
   steps: StepRecord[];
-  /** Goes on behind the last one as `cursor`; null: there are no more */
+  /** Send it back as `cursor` for the next page; null: this is the last page */
   next_cursor: string | null;
 }
 
@@ -205,7 +205,7 @@ export interface StepRecord {
   tokens: number;
   at: string;
   scores: Scores;
-  /** Mean of the scores under the profile's weights. One monitor alone moves it little: watch max_score */
+  /** Mean of the scores, weighted by the profile. A single monitor changes it little: watch max_score */
   total_score: number;
   /** Monitors whose score reached its threshold in the profile */
   fired: (
@@ -220,7 +220,7 @@ export interface StepRecord {
   max_score: number;
   /** Whether any monitor fired */
   alarm: boolean;
-  /** What began or escalated with this step */
+  /** Interventions that began or escalated with this step */
   intervention: {
     failure_type: string;
     level: 'nudge' | 'stop';
@@ -230,7 +230,7 @@ export interface StepRecord {
 
 export interface StreamTicket {
   ticket: string;
-  /** A stream that was opened before goes on as long as the credential holds */
+  /** Seconds until the ticket expires. An open stream continues while the credential is valid */
   expires_in_s: number;
 }
 
@@ -256,7 +256,7 @@ export interface Evaluation {
     | 'infinite_loop'
   )[];
   scores: Scores;
-  /** Mean of the scores under the profile's weights. One monitor alone moves it little: watch max_score */
+  /** Mean of the scores, weighted by the profile. A single monitor changes it little: watch max_score */
   composite: number;
   /** The highest of the scores */
   max_score: number;
@@ -277,16 +277,16 @@ export interface TraceQueued {
 
 export interface TracePage {
   traces: TraceState[];
-  /** Goes on behind the last one as `cursor`; null: there are no more */
+  /** Send it back as `cursor` for the next page; null: this is the last page */
   next_cursor: string | null;
 }
 
 export interface TraceState {
   trace_id: string;
-  /** null: of no project */
+  /** null: no project */
   project_id: string | null;
   status: 'queued' | 'distilling' | 'done' | 'failed';
-  /** New ones and those that it was merged into */
+  /** New patterns, and existing patterns into which its patterns were merged */
   pattern_ids: string[];
   /** New ones alone */
   patterns_created: number;
@@ -316,7 +316,7 @@ export interface ProfilePage {
     };
     is_built_in: boolean;
   }[];
-  /** Goes on behind the last one as `cursor`; null: there are no more */
+  /** Send it back as `cursor` for the next page; null: this is the last page */
   next_cursor: string | null;
 }
 
@@ -344,7 +344,7 @@ export interface ExperimentPage {
   experiments: {
     experiment_id: string;
   }[];
-  /** Goes on behind the last one as `cursor`; null: there are no more */
+  /** Send it back as `cursor` for the next page; null: this is the last page */
   next_cursor: string | null;
 }
 
@@ -365,19 +365,19 @@ export interface ExperimentReport {
     observed_on: number | null;
     chi_square: number | null;
     p_value: number | null;
-    /** Also where the p-value is smaller than any number */
+    /** Logarithm of the p-value; finite even if the p-value itself is too small for a number */
     log10_p_value: number | null;
-    /** The split is not the one that was meant (p < 0.001) */
+    /** The split differs from the intended one (p < 0.001) */
     flagged: boolean;
-    /** Units in each arm; one with runs in both counts in its first */
+    /** Units in each arm; a unit with runs in both arms counts in its first arm */
     units: {
       on: number;
       off: number;
     };
-    /** too_few_units: fewer than 8 are expected in an arm, so that the test says nothing */
+    /** too_few_units: fewer than 8 units are expected in an arm, too few for the test */
     verdict: 'no_units' | 'too_few_units' | 'as_expected' | 'mismatch';
   };
-  /** Units with runs in both arms. The effect takes each with the runs of its first arm */
+  /** Units with runs in both arms. The effect counts only the runs of the first arm of each */
   mixed_units: number;
   /** Names of the first 50 of them */
   mixed_unit_names: string[];
@@ -409,10 +409,10 @@ export interface FindingStored {
 export interface CodebasePage {
   codebases: {
     codebase_id: string;
-    /** How many; null under a project, which sees its part */
+    /** Number of findings; null with a project filter */
     findings: number | null;
   }[];
-  /** Goes on behind the last one as `cursor`; null: there are no more */
+  /** Send it back as `cursor` for the next page; null: this is the last page */
   next_cursor: string | null;
 }
 
@@ -429,7 +429,7 @@ export interface Finding {
 export interface FindingPage {
   findings: Finding[];
   total: number;
-  /** Goes on behind the last one as `cursor`; null: there are no more */
+  /** Send it back as `cursor` for the next page; null: this is the last page */
   next_cursor: string | null;
 }
 
@@ -461,14 +461,14 @@ export interface FindingsCleared {
 }
 
 export interface RetrieveInput {
-  /** The task in a sentence; what is searched for */
+  /** The task in a sentence; the search compares patterns with it */
   context: string;
-  /** e1: the project’s, e2: the organization’s commons, e3: universal. Absent: all of them */
+  /** e1: patterns of the project, e2: of the organization, e3: universal. Absent: all tiers */
   tier?: 'e1' | 'e2' | 'e3' | null | undefined;
   top_k?: number | undefined;
   /** Less similar patterns are left out */
   min_similarity?: number | undefined;
-  /** Among nearly equal patterns those that a model of the same family learned go first */
+  /** Among nearly equal patterns, those learned by a model of the same family come first */
   model?: string | null | undefined;
   /** Only patterns of exactly this category; empty: any */
   failure_type?: string | null | undefined;
@@ -477,10 +477,10 @@ export interface RetrieveInput {
 }
 
 export interface PatternImportInput {
-  /** e3 is for static keys */
+  /** e3 needs a static key */
   tier: 'e1' | 'e2' | 'e3';
   patterns: NewPatternInput[];
-  /** Of e1 patterns; default `default` */
+  /** Project of e1 patterns; default `default` */
   project_id?: string | null | undefined;
 }
 
@@ -523,22 +523,22 @@ export interface RunFinishInput {
 }
 
 export interface RunMarkChangeInput {
-  /** How the run went; null: takes the mark away */
+  /** How the run went; null: removes the mark */
   mark?: 'good' | 'bad' | null | undefined;
   /** All tags of the run, at most 32; null or []: none */
   tags?: string[] | null | undefined;
-  /** Tags beside those that the run has */
+  /** Tags to add to those of the run */
   add_tags?: string[] | null | undefined;
-  /** Tags that it loses */
+  /** Tags to remove from the run */
   remove_tags?: string[] | null | undefined;
   /** Free text; null or empty: none */
   note?: string | null | undefined;
-  /** What a user thought of it; null: none */
+  /** Score from a user; null: none */
   feedback_score?: number | null | undefined;
 }
 
 export interface StreamTicketRequestInput {
-  /** Only this project's events; a project's key has its own alone */
+  /** Only this project's events; a project's key always gets only its project's events */
   project_id?: string | null | undefined;
 }
 
@@ -680,15 +680,15 @@ export interface Operations {
     request: {
       query?:
         | ({
-            /** Whose e1 patterns; default `default` */
+            /** The project whose e1 patterns are listed; default `default` */
             project_id?: string | null | undefined;
             limit?: number | undefined;
             cursor?: string | null | undefined;
-            /** Of this tier alone */
+            /** Only patterns of this tier */
             tier?: 'e1' | 'e2' | 'e3' | null | undefined;
-            /** Created at this moment or later */
+            /** Only patterns created at this time or later */
             from?: string | null | undefined;
-            /** Created before this moment */
+            /** Only patterns created before this time */
             to?: string | null | undefined;
           } & TenantNames)
         | undefined;
@@ -702,7 +702,7 @@ export interface Operations {
       };
       query?:
         | ({
-            /** Whose e1 patterns; default `default` */
+            /** The project whose e1 patterns are listed; default `default` */
             project_id?: string | null | undefined;
           } & TenantNames)
         | undefined;
@@ -716,7 +716,7 @@ export interface Operations {
       };
       query?:
         | ({
-            /** Whose e1 patterns; default `default` */
+            /** The project whose e1 patterns are listed; default `default` */
             project_id?: string | null | undefined;
           } & TenantNames)
         | undefined;
@@ -864,12 +864,12 @@ export interface Operations {
     request: {
       query?:
         | ({
-            /** Of this project alone */
+            /** Only traces of this project */
             project_id?: string | null | undefined;
             limit?: number | undefined;
             cursor?: string | null | undefined;
             status?: 'queued' | 'distilling' | 'done' | 'failed' | null | undefined;
-            /** Submitted then or later */
+            /** Only traces submitted at this time or later */
             from?: string | null | undefined;
             /** Submitted earlier */
             to?: string | null | undefined;
@@ -927,7 +927,7 @@ export interface Operations {
     request: {
       query?:
         | ({
-            /** With runs of this project alone */
+            /** Only experiments with runs of this project */
             project_id?: string | null | undefined;
             limit?: number | undefined;
             cursor?: string | null | undefined;
@@ -1013,7 +1013,7 @@ export interface Operations {
             cursor?: string | null | undefined;
             file_path?: string | null | undefined;
             finding_type?: string | null | undefined;
-            /** Stored then or later */
+            /** Only findings that were stored at this time or later */
             from?: string | null | undefined;
             /** Stored earlier */
             to?: string | null | undefined;

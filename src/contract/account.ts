@@ -9,7 +9,10 @@ import { invitationOut, orgOut } from './organizations.ts';
 
 const DISPLAY_NAME_CHARACTERS = 200;
 
-/** Always sent whole; what may be missing is what document 1 says may be. So in the other records. */
+/**
+ * Every field is always sent, except those that document 1 lets be missing. The same holds for the other
+ * records.
+ */
 export const userOut = z
   .object({
     id: z.string(),
@@ -33,7 +36,7 @@ export const bootstrapOut = z
   .object({
     profile: userOut,
     organizations: z.array(orgOut),
-    /** Of the default organization; null for a user who belongs to none. */
+    /** The role in the default organization; null for a user without organizations. */
     role: z.enum(ROLES).nullable(),
     subscription: subscriptionOut.nullable(),
     invitations: z.array(invitationOut),
@@ -71,9 +74,9 @@ export const ACCOUNT = {
     summary: 'Delete the account, and every organization whose only member is the user',
     tag: 'account',
     replies: {
-      204: { description: 'Deleted: tokens made until now are refused; to sign in anew makes a new account' },
+      204: { description: 'Deleted. Tokens issued so far are refused; a new sign-in makes a new account' },
       409: refusal(
-        'The only owner of an organization with other members, or of one with a subscription that renews',
+        'The user is the only owner of an organization that has other members or a subscription that renews',
       ),
     },
   }),

@@ -31,19 +31,21 @@ const destinationIn = z
   .object({
     id: text({ max: ID_CHARACTERS })
       .optional()
-      .describe('Of a destination that the alert has: `url` and `secret` stay where they are left out'),
+      .describe(
+        'Names an existing destination of the alert; `url` and `secret` then stay as they are unless they are given',
+      ),
     kind: literal(DESTINATION_KINDS).describe(
-      '`slack`: a text, as Slack and compatible services take it; `webhook`: signed JSON; `email`',
+      '`slack`: text in the format of Slack and compatible services; `webhook`: signed JSON; `email`: a mail',
     ),
     url: text({ max: ALERT_BOUNDS.url_characters })
       .optional()
-      .describe('Of a webhook, http or https. It is kept secret: no answer shows more of it than the host'),
+      .describe('Address of the webhook, http or https. It is secret: answers show only its host'),
     secret: text({ max: ALERT_BOUNDS.secret_characters.max })
       .optional()
       .describe(
-        `Of kind \`webhook\`: signs the messages, ${ALERT_BOUNDS.secret_characters.min} characters or more. No answer shows it`,
+        `For \`webhook\` only: signs the messages; ${ALERT_BOUNDS.secret_characters.min} characters or more. No answer shows it`,
       ),
-    to: list(email(), { max: ALERT_BOUNDS.addresses }).optional().describe('Of kind `email`: the receivers'),
+    to: list(email(), { max: ALERT_BOUNDS.addresses }).optional().describe('For `email` only: the receivers'),
   })
   .meta({ id: 'NewAlertDestination' });
 
@@ -51,36 +53,46 @@ const dayTime = text({ max: 5, pattern: DAY_TIME });
 const quietHours = z
   .object({
     from: dayTime.describe('`22:00`'),
-    to: dayTime.describe('`07:00`; before `from`: on the next day'),
-    time_zone: text({ max: 64 }).describe('Of the IANA database: `Europe/Berlin`'),
+    to: dayTime.describe('For example `07:00`. A time before `from` is on the next day'),
+    time_zone: text({ max: 64 }).describe('IANA time zone, for example `Europe/Berlin`'),
   })
   .nullable()
-  .describe('Hours in which it tells nothing; null: it tells at any time');
+  .describe('Quiet hours, in which no message is sent; null: no quiet hours');
 
 const runQuery = text({ max: RUN_QUERY_BOUNDS.characters });
 
 const measure = literal(ALERT_MEASURES).describe(
-  '`runs`, `share` and `cost_usd` of the runs of the window that match `query`; `quota_left`: share of a provider limit that is left; `not_ready`: 1 when the service is not ready; `capture_faults`, `indexing_behind_s`, `dropped_copies`: how capture is doing; `disk_left`: free share of the disk',
+  '`runs`, `share`, `cost_usd`: number, share and cost of the runs in the window that match `query`; `quota_left`: remaining share of a provider limit; `not_ready`: 1 while the service is not ready; `capture_faults`, `indexing_behind_s`, `dropped_copies`: state of capture; `disk_left`: free share of the disk',
 );
 
 const ruleFields = {
-  is_on: flag().optional().describe('false: it is not looked at'),
-  query: runQuery.optional().describe('Of run measures: the runs that count; empty: all (docs/queries.md)'),
-  of_query: runQuery.optional().describe('Of `share`: the runs that they are a share of; empty: all'),
-  provider: text({ max: 64 }).optional().describe('Of `quota_left`: whose limits; empty: those of all'),
-  fires: literal(ALERT_SIDES).optional().describe('On which side of the threshold; `above` where left out'),
+  is_on: flag().optional().describe('false: the alert is not checked'),
+  query: runQuery
+    .optional()
+    .describe(
+      'For `runs`, `share` and `cost_usd`: a query that selects the counted runs (docs/queries.md); empty: all runs',
+    ),
+  of_query: runQuery
+    .optional()
+    .describe('For `share`: a query that selects the runs of which the share is taken; empty: all runs'),
+  provider: text({ max: 64 })
+    .optional()
+    .describe('For `quota_left`: the credential whose limits are watched; empty: all credentials'),
+  fires: literal(ALERT_SIDES)
+    .optional()
+    .describe('The side of the threshold that raises the alert; default `above`'),
   window_s: integer({ ge: ALERT_BOUNDS.window_s.min, le: ALERT_BOUNDS.window_s.max })
     .optional()
-    .describe('Seconds back from each look; 3600 where left out'),
+    .describe('Length of the window before each check, in seconds; default 3600'),
   quiet: quietHours.optional(),
   interval_s: integer({ ge: 0, le: ALERT_BOUNDS.interval_s })
     .optional()
-    .describe('Least seconds between two times that it tells of a crossing; 3600 where left out'),
+    .describe('Minimum seconds between two messages about a crossing; default 3600'),
 };
 
 const threshold = decimal({ ge: -THRESHOLD_MAX, le: THRESHOLD_MAX }).describe('Shares are from 0 to 1');
 const destinations = list(destinationIn, { min: 1, max: ALERT_BOUNDS.destinations }).describe(
-  'Whom it tells; in a change all of them: those that are left out go',
+  'Receivers of messages. A change must list all of them: a destination that is left out is removed',
 );
 
 const newAlert = z
@@ -100,24 +112,26 @@ const alertChange = z
 const alert = z
   .object({
     id: z.string(),
-    name: z.string().describe('What people call it'),
-    is_on: z.boolean().describe('false: it is not looked at'),
-    measure: z.enum(ALERT_MEASURES).describe('What it watches, as in NewAlert'),
-    query: z.string().describe('The runs that count; empty: all'),
-    of_query: z.string().describe('The runs that they are a share of; empty: all'),
-    provider: z.string().describe('Whose limits; empty: those of all'),
-    fires: z.enum(ALERT_SIDES).describe('On which side of the threshold'),
+    name: z.string().describe('Name for people'),
+    is_on: z.boolean().describe('false: the alert is not checked'),
+    measure: z.enum(ALERT_MEASURES).describe('The measured value, as in NewAlert'),
+    query: z.string().describe('A query that selects the counted runs; empty: all runs'),
+    of_query: z
+      .string()
+      .describe('A query that selects the runs of which the share is taken; empty: all runs'),
+    provider: z.string().describe('The credential whose limits are watched; empty: all credentials'),
+    fires: z.enum(ALERT_SIDES).describe('The side of the threshold that raises the alert'),
     threshold: z.number().describe('The figure that must be crossed'),
-    window_s: z.int().describe('Seconds back from each look'),
+    window_s: z.int().describe('Length of the window before each check, in seconds'),
     quiet: z
       .object({
-        from: z.string().describe('The time of day at which they begin'),
-        to: z.string().describe('The time of day at which they end'),
-        time_zone: z.string().describe('Of the IANA database'),
+        from: z.string().describe('Time of day at which the quiet hours begin'),
+        to: z.string().describe('Time of day at which the quiet hours end'),
+        time_zone: z.string().describe('IANA time zone'),
       })
       .nullable()
-      .describe('Hours in which it tells nothing; null: it tells at any time'),
-    interval_s: z.int().describe('Least seconds between two times that it tells of a crossing'),
+      .describe('Quiet hours, in which no message is sent; null: no quiet hours'),
+    interval_s: z.int().describe('Minimum seconds between two messages about a crossing'),
     destinations: z
       .array(
         z.object({
@@ -133,12 +147,12 @@ const alert = z
       .object({
         is_firing: z.boolean().describe('Whether the threshold is crossed'),
         since: z.string().describe('When that began'),
-        value: z.number().nullable().describe('Of the last look; null: not known'),
-        looked_at: z.string().describe('When the last look was, RFC 3339 in UTC'),
-        problem: z.string().describe('Why the value is not known or not exact; empty: it is'),
+        value: z.number().nullable().describe('Value at the last check; null: unknown'),
+        looked_at: z.string().describe('Time of the last check, RFC 3339 in UTC'),
+        problem: z.string().describe('Why the value is unknown or inexact; empty for an exact value'),
       })
       .nullable()
-      .describe('null: it was not looked at yet'),
+      .describe('null: not checked yet'),
   })
   .meta({ id: 'Alert' });
 
@@ -147,21 +161,25 @@ const alertEvent = z
     id: z.string(),
     type: z.enum(EVENT_TYPES).describe('What is told'),
     at: z.string(),
-    value: z.number().nullable().describe('The figure at that time; null: it was not known'),
+    value: z.number().nullable().describe('The value at that time; null: unknown'),
     deliveries: z
       .array(
         z.object({
-          delivery_id: z.string().describe('Receivers tell repeats by it'),
+          delivery_id: z
+            .string()
+            .describe(
+              'The same in each repetition of a message, so that receivers can recognize repetitions',
+            ),
           destination_id: z.string().describe('The destination of the alert'),
           kind: z.enum(DESTINATION_KINDS).describe('How it is told'),
           target: z.string().describe('The host of a webhook, or the receivers'),
-          state: z.enum(DELIVERY_STATES).describe('`given_up`: no attempt follows'),
-          attempts: z.int().describe('How often it was tried'),
-          problem: z.string().describe('Of the last attempt; empty: it went well'),
+          state: z.enum(DELIVERY_STATES).describe('`given_up`: there is no further attempt'),
+          attempts: z.int().describe('Attempts so far'),
+          problem: z.string().describe('Error of the last attempt; empty: it succeeded'),
           ended_at: z.string().nullable().describe('null: it waits'),
         }),
       )
-      .describe('How the telling of each destination went'),
+      .describe('Outcome of the message to each destination'),
   })
   .meta({ id: 'AlertEvent' });
 
@@ -175,7 +193,7 @@ export const ALERT_ROUTES = {
     id: 'listAlerts',
     method: 'GET',
     path: '/alerts',
-    summary: 'All alerts with what the last look found, the oldest first',
+    summary: 'All alerts with the result of their last check, oldest first',
     replies: {
       200: {
         description: 'The alerts',
@@ -205,7 +223,7 @@ export const ALERT_ROUTES = {
     id: 'readAlert',
     method: 'GET',
     path: '/alerts/{alert_id}',
-    summary: 'One alert with what the last look found',
+    summary: 'One alert with the result of its last check',
     params,
     replies: { 200: { description: 'The alert', schema: alert }, 404: notFound },
   }),
@@ -214,7 +232,7 @@ export const ALERT_ROUTES = {
     id: 'changeAlert',
     method: 'PATCH',
     path: '/alerts/{alert_id}',
-    summary: 'Changes an alert; what is left out stays. It begins anew where it watches something else then',
+    summary: 'Changes the given fields of an alert. A change of what it watches resets its state',
     params,
     body: alertChange,
     replies: { 200: { description: 'The alert', schema: alert }, 404: notFound },
@@ -224,7 +242,7 @@ export const ALERT_ROUTES = {
     id: 'deleteAlert',
     method: 'DELETE',
     path: '/alerts/{alert_id}',
-    summary: 'Deletes an alert with its history and the messages that wait',
+    summary: 'Deletes an alert with its history and its unsent messages',
     params,
     replies: { 204: { description: 'Deleted' }, 404: notFound },
   }),
@@ -233,23 +251,29 @@ export const ALERT_ROUTES = {
     id: 'testAlert',
     method: 'POST',
     path: '/alerts/{alert_id}/test',
-    summary: 'Sends a test message to each destination at once, and says how that went',
+    summary: 'Sends a test message to each destination immediately, and returns the outcome',
     params,
-    replies: { 200: { description: 'The event, as the history has it', schema: alertEvent }, 404: notFound },
+    replies: {
+      200: { description: 'The event, as stored in the history', schema: alertEvent },
+      404: notFound,
+    },
   }),
   listAlertEvents: endpoint({
     ...common,
     id: 'listAlertEvents',
     method: 'GET',
     path: '/alerts/{alert_id}/events',
-    summary: `What an alert has told, the newest first; the last ${ALERT_BOUNDS.events} events are kept`,
+    summary: `History of an alert, newest first; the last ${ALERT_BOUNDS.events} events are kept`,
     params,
     query: z.object({ ...cursorFields(ID_CHARACTERS) }),
     replies: {
       200: {
         description: 'A page of events',
         schema: z
-          .object({ events: z.array(alertEvent).describe('Those of this page'), next_cursor: nextCursor })
+          .object({
+            events: z.array(alertEvent).describe('The events of this page'),
+            next_cursor: nextCursor,
+          })
           .meta({ id: 'AlertEventPage' }),
       },
       404: notFound,

@@ -16,7 +16,7 @@ const apiKeyCreate = z
   })
   .meta({ id: 'ApiKeyCreate' });
 
-/** The only answer that ever holds the key itself. */
+/** The only answer that contains the key itself. */
 export const apiKeyCreated = z
   .object({
     id: z.string(),
@@ -42,7 +42,7 @@ export const apiKeyOut = z
   })
   .meta({ id: 'ApiKeyOut' });
 
-/** May be left out whole, as its one field may. */
+/** The whole body is optional, because its only field is. */
 const rotateBody = z
   .object({ overlap_seconds: integer({ ge: 0, le: KEY_OVERLAP_SECONDS_MAX }).default(0) })
   .meta({ id: 'ApiKeyRotate' })
@@ -80,12 +80,12 @@ export const API_KEYS = {
     described_path: '/api-keys/',
     auth: 'user',
     permission: 'keys.create',
-    summary: 'Make a key; it is shown this once',
+    summary: 'Make a key; only this answer shows it',
     tag: 'keys',
     body: apiKeyCreate,
     replies: {
       200: { description: 'The key', schema: apiKeyCreated },
-      409: refusal('As many as there may be'),
+      409: refusal('The maximum number of keys exists already'),
     },
   }),
   rotateKey: endpoint({
@@ -94,13 +94,13 @@ export const API_KEYS = {
     path: '/api-keys/{key_id}/rotate',
     auth: 'user',
     permission: 'keys.rotate',
-    summary: 'Make a successor; the old key lives on for the overlap',
+    summary: 'Make a successor; the old key stays valid for the overlap',
     tag: 'keys',
     params: keyParams,
     body: rotateBody,
     replies: {
       200: { description: 'The successor', schema: apiKeyCreated },
-      409: refusal('The key is revoked, or there are as many as there may be'),
+      409: refusal('The key is revoked, or the maximum number of keys exists already'),
     },
   }),
   revokeKey: endpoint({
@@ -109,7 +109,7 @@ export const API_KEYS = {
     path: '/api-keys/{key_id}',
     auth: 'user',
     permission: 'keys.revoke',
-    summary: 'Revoke a key, at once',
+    summary: 'Revoke a key immediately',
     tag: 'keys',
     params: keyParams,
     replies: { 200: { description: 'The revoked key', schema: apiKeyOut } },

@@ -45,7 +45,12 @@ export const BILLING = {
     summary: "The organization's plan and what it allows",
     tag: 'billing',
     query: org,
-    replies: { 200: { description: 'The subscription; status none without one', schema: subscriptionOut } },
+    replies: {
+      200: {
+        description: 'The subscription; its status is `none` if there is no subscription',
+        schema: subscriptionOut,
+      },
+    },
   }),
   interventionUsage: endpoint({
     id: 'intervention_usage',
@@ -59,7 +64,9 @@ export const BILLING = {
       org_id: reference().optional(),
       days: integer({ ge: 0, le: USAGE_DAYS_MAX }).default(0),
     }),
-    replies: { 200: { description: 'With days above 0 also by day', schema: interventionUsageOut } },
+    replies: {
+      200: { description: 'The usage; also by day if `days` is above 0', schema: interventionUsageOut },
+    },
   }),
   createCheckout: endpoint({
     id: 'create_checkout_session',
@@ -101,7 +108,7 @@ export const BILLING = {
   }),
 } as const;
 
-/** Their callers sign the body; nothing of it is looked at before the signature holds. */
+/** Their callers sign the body. No part of the body is read before the signature is verified. */
 export const WEBHOOKS = {
   webhook: endpoint({
     id: 'billing_webhook',
@@ -109,7 +116,7 @@ export const WEBHOOKS = {
     path: '/billing/webhook',
     auth: 'open',
     any_host: true,
-    summary: 'Events of the payment processor, with their objects',
+    summary: 'Receives events of the payment processor that contain their objects',
     tag: 'billing',
     replies: {
       200: { description: 'Received', schema: webhookOut },
@@ -124,7 +131,7 @@ export const WEBHOOKS = {
     path: '/billing/webhook/thin',
     auth: 'open',
     any_host: true,
-    summary: 'Events of the payment processor, whose objects are fetched',
+    summary: 'Receives events of the payment processor whose objects must be fetched',
     tag: 'billing',
     replies: {
       200: { description: 'Received', schema: webhookOut },

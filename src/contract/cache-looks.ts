@@ -12,68 +12,70 @@ const cacheLook = z
   .object({
     exchange_id: z.int().describe('Names the exchange in `/capture/exchanges/{id}`'),
     started_at: z.string(),
-    agent: z.string().describe('Its tools, or the first words of its system prompt; empty without both'),
+    agent: z
+      .string()
+      .describe('Names the agent: its tools, or the first words of its system prompt; empty without both'),
     verdict: z
       .enum(CACHE_VERDICTS)
       .describe(
-        '`hit`: it read what it could; `miss`: it did not; `first`: no earlier prompt begins like it; `too_short` to be cached; `not_told`: the answer has no counts of the cache',
+        '`hit`: it read all that the cache held; `miss`: it read less; `first`: no earlier prompt begins like it; `too_short`: too short to be cached; `not_told`: the answer reports no cache counts',
       ),
     compared_with: z
       .int()
       .nullable()
       .describe(
-        'The earlier exchange whose prompt it could have read; null: no earlier prompt begins like it',
+        'The earlier exchange whose cached prompt it could have read; null: no earlier prompt begins like it',
       ),
     expected_tokens: z
       .number()
       .nullable()
-      .describe('Tokens of that prompt that the provider had cached; null: not known'),
+      .describe('Tokens of that prompt that the provider had cached; null: unknown'),
     read_tokens: z
       .int()
       .nullable()
-      .describe('Tokens that it read from the cache; null: the provider did not say'),
-    lost_tokens: z.number().describe('Tokens that it could have read and did not'),
-    is_estimate: z.boolean().describe('The tokens are estimated by the length of the parts'),
+      .describe('Tokens that it read from the cache; null: not reported by the provider'),
+    lost_tokens: z.number().describe('Tokens that it could have read but did not'),
+    is_estimate: z.boolean().describe('The tokens are estimated from the length of the parts'),
     cause: cause.nullable().describe('Why it read less; null: it did not'),
-    words: z.string().describe('The cause in words, with the figures that prove it; empty without one'),
+    words: z.string().describe('The cause in words, with the figures that prove it; empty without a cause'),
     difference: z
       .object({
         place: z.string().describe('`tool 3 (Read)`, `system`, `message 12, block 2`'),
-        offset: z.int().describe('Characters of that part that are still the same'),
-        before: z.string().describe('What stood there, from shortly before the two part'),
-        after: z.string().describe('What stands there now'),
+        offset: z.int().describe('Characters of that part that are unchanged'),
+        before: z.string().describe('The earlier text, from shortly before the difference'),
+        after: z.string().describe('The present text'),
       })
       .nullable()
-      .describe('Where the two prompts part; null: they do not, or a model changed'),
+      .describe('Where the two prompts begin to differ; null: they do not differ, or the model changed'),
     cost_usd: dollars.describe(
-      'Dollars more than from the cache; null: no price is known, or nothing was lost',
+      'Additional cost of the miss in dollars; null: no price is known, or nothing was lost',
     ),
   })
   .meta({ id: 'CacheLook' });
 
 const cacheReport = z
   .object({
-    turns: z.int().describe('Turns that were looked at'),
-    misses: z.int().describe('Of those, how many read less than they could have'),
-    lost_tokens: z.number().describe('Tokens that they could have read and did not'),
-    cost_usd: dollars.describe('What that cost in dollars; null: no price is known'),
+    turns: z.int().describe('Examined turns'),
+    misses: z.int().describe('Examined turns that read less than they could have'),
+    lost_tokens: z.number().describe('Tokens that they could have read but did not'),
+    cost_usd: dollars.describe('Additional cost in dollars; null: no price is known'),
     unpriced_misses: z.int().describe('Misses that `cost_usd` leaves out'),
     is_estimate: z.boolean().describe('Some of the tokens are estimated'),
-    days: z.number().describe('From the first to the last of the turns'),
+    days: z.number().describe('Milliseconds from the first to the last of the turns'),
     causes: z
       .array(
         z.object({
           cause,
           words: z.string().describe('The cause in words'),
           agent: z.string().describe('Its tools, or the first words of its system prompt'),
-          place: z.string().nullable().describe('Where the prompts part; null: the cause has no place'),
-          misses: z.int().describe('Turns that missed for it'),
+          place: z.string().nullable().describe('Where the prompts differ; null: the cause has no place'),
+          misses: z.int().describe('Misses with this cause'),
           lost_tokens: z.number().describe('Tokens that they lost'),
-          cost_usd: dollars.describe('Dollars; null: no price is known'),
+          cost_usd: dollars.describe('Additional cost in dollars; null: no price is known'),
           runs: z.array(z.string()).describe('Ids of some of their runs'),
         }),
       )
-      .describe('By cause, agent and place; the most expensive first'),
+      .describe('Grouped by cause, agent and place; most expensive first'),
   })
   .meta({ id: 'CacheReport' });
 
@@ -81,8 +83,8 @@ const cacheReport = z
 export const runCacheReply = z
   .object({
     run_id: z.string(),
-    is_whole: z.boolean().describe('false: the run is long, and only its first turns were looked at'),
-    turns: z.array(cacheLook).describe('Answered turns of upstreams, in the order of the run'),
+    is_whole: z.boolean().describe('false: the run is long, and only its first turns were examined'),
+    turns: z.array(cacheLook).describe('Turns that an upstream answered, in the order of the run'),
     sum: cacheReport.describe('Of these turns'),
   })
   .meta({ id: 'RunCache' });
@@ -91,7 +93,7 @@ export const runCacheReply = z
 export const cachePageReply = z
   .object({
     runs: z.int().describe('Runs that this page sums'),
-    sum: cacheReport.describe('Of the turns of these runs'),
+    sum: cacheReport.describe('Sum over the turns of these runs'),
     next_cursor: nextCursor,
   })
   .meta({ id: 'CachePage' });

@@ -1,4 +1,4 @@
-/** What the gateway captured, for who runs the service (decisions, Captures). Data; any thread. */
+/** What the gateway captured, for the operators of the service (decisions, Captures). Data; any thread. */
 import { z } from 'zod';
 import { AGENT_NAME_CHARACTERS } from '../domain/agent-name.ts';
 import { CHILD_KINDS } from '../domain/child-kind.ts';
@@ -25,56 +25,58 @@ const relegationDecision = z.object({
   decision: z
     .string()
     .describe('`served`, `audit`, `would_serve`, or the reason why the student did not serve it'),
-  words: z.string().describe('The same in words'),
+  words: z.string().describe('The decision in words'),
   remedy: z
     .string()
     .describe(
-      'What would have the student serve it: `would be served if …`; empty: nothing would have to change',
+      'The condition under which the student would serve it: `would be served if …`; empty: it is served already',
     ),
-  student_version: z.int().nullable().describe('Of the student; null: it was not asked'),
-  agent: z.string().nullable().describe('Names the agent; null: not known'),
-  kind: z.string().nullable().describe('Kind of answer that the student has for it; null: none'),
+  student_version: z.int().nullable().describe('Version of the student; null: it was not asked'),
+  agent: z.string().nullable().describe('Id of the agent; null: unknown'),
+  kind: z.string().nullable().describe('Kind of the student’s answer; null: it has no answer'),
   score: z.number().nullable().describe('How unlike golden steps it is, 0 to 1; null: not known'),
 });
 
 const comparison = z
   .object({
-    agree: z.boolean().describe('As audits compare answers'),
+    agree: z.boolean().describe('Whether an audit would count the answers as equal'),
     reading_differs: z
       .boolean()
-      .describe("Two readings of the upstream's answer differ, so the answers do not count as equal"),
+      .describe(
+        "Two ways of reading the upstream's answer give different results, so the answers do not count as equal",
+      ),
     values: z
       .array(
         z.object({
           place: z.string().describe('`text`, `call 1`, `call 1.order_id`'),
-          student: z.string().nullable().describe('null: the answer of the student has nothing there'),
-          upstream: z.string().nullable().describe('null: the answer of the upstream has nothing there'),
+          student: z.string().nullable().describe("null: the student's answer lacks this value"),
+          upstream: z.string().nullable().describe("null: the upstream's answer lacks this value"),
         }),
       )
-      .describe('Value by value, those that differ first'),
+      .describe('The values of both answers, different ones first'),
   })
   .nullable()
-  .describe('Both answers side by side; null: one of them is not known');
+  .describe('Both answers side by side; null: one of them is unknown');
 
 const reason = z.object({
   code: z.string().describe('Stable name of the reason'),
   words: z.string().describe('The reason as a sentence'),
   difference: z
     .object({
-      exchange_id: z.int().describe('Whose answer it is'),
+      exchange_id: z.int().describe('The exchange that has the answer'),
       repeated_by: z.int().describe('The exchange whose request repeats it'),
-      read: z.string().describe('As it was read, from shortly before the two part'),
-      repeated: z.string().describe('As it was repeated'),
+      read: z.string().describe('The answer as it was read, from shortly before the difference'),
+      repeated: z.string().describe('The answer as it was repeated'),
     })
     .optional()
-    .describe('Of `reading_differs`: both sides'),
+    .describe('For `reading_differs`: both versions'),
 });
 
 const reportedPart = z
   .object({
     run_id: z
       .string()
-      .describe("Differs from the captured run's where the two were joined by a trace or a session"),
+      .describe("Differs from the captured run's id if a trace or a session joined the two runs"),
     org_id: z.string().describe('The organization that reported it'),
     project_id: z.string(),
     agent_name: z.string(),
@@ -92,71 +94,69 @@ const reportedPart = z
     fired: firedCounts,
   })
   .nullable()
-  .describe('What was reported of it; null: nothing');
+  .describe('The reported part of the run; null: nothing was reported');
 
 const capturedRun = z
   .object({
     run_id: z.string(),
-    is_captured: z.boolean().describe('false: it was only reported'),
+    is_captured: z.boolean().describe('false: the run was only reported'),
     ...statusFields,
-    agent: z.string().describe('The reported name, or else the client program; empty when neither is known'),
+    agent: z.string().describe('The reported name, or else the client program; empty if both are unknown'),
     reported: reportedPart,
-    session_id: z.string().nullable().describe("The client's own session; null: its headers name none"),
-    parent_run_id: z
-      .string()
-      .nullable()
-      .describe('The run that this one is part of; null: it is not part of a run'),
+    session_id: z.string().nullable().describe("The client's own session; null: its headers name no session"),
+    parent_run_id: z.string().nullable().describe('The parent run; null: the run has no parent'),
     kind: z
       .enum(CHILD_KINDS)
       .nullable()
-      .describe("`subagent`, or calls of the client beside the work; null: an agent's own run"),
+      .describe("`subagent`, or calls that the client makes beside its work; null: an agent's own run"),
     child_runs: z
       .array(
         z.object({
           run_id: z.string().describe('Id of the child run'),
-          kind: z.enum(CHILD_KINDS).nullable().describe('What the child run is'),
+          kind: z.enum(CHILD_KINDS).nullable().describe('Kind of the child run'),
         }),
       )
-      .describe(`Runs that are part of it, the first ${NAMED_CHILD_RUNS}`),
-    task: z.string().nullable().describe("The user's first words; null: not read yet, ask again"),
+      .describe(`The first ${NAMED_CHILD_RUNS} child runs`),
+    task: z.string().nullable().describe("The user's first words; null: not read yet, repeat the request"),
     notes: z.array(z.string()).describe('Notes of the gateways that captured it (GW_NOTE)'),
     providers: z.array(z.string()).describe('Labels of the upstreams that answered'),
     models: z.array(z.string()).describe('Models that answered'),
     tools: z.array(z.string()).describe('Tools that its answers called, the first 64'),
-    client: z.string().nullable().describe('The program that sent its first request; null: not told'),
-    trace_id: z.string().nullable().describe('Of its first `traceparent`; null without one'),
-    exchanges: z.int().describe('Requests with their answers, turns and others'),
+    client: z.string().nullable().describe('The program that sent its first request; null: unknown'),
+    trace_id: z.string().nullable().describe('Trace id of its first `traceparent`; null without one'),
+    exchanges: z.int().describe('Requests with their answers: turns and others'),
     turns: z.int().describe('Exchanges that are an answer of a model'),
     student_turns: z.int().describe('Turns that the student answered'),
     started_at: z.string(),
     finished_at: z.string(),
     duration_ms: z.number(),
-    input_tokens: tokens.describe(
-      'Tokens of the requests, without what a cache held; null: no provider said',
-    ),
+    input_tokens: tokens.describe('Tokens of the requests, without cached ones; null: not reported'),
     output_tokens: tokens.describe('Tokens of the answers'),
     cache_read_tokens: tokens.describe('Tokens that the provider read from its cache'),
     cache_write_tokens: tokens.describe('Tokens that the provider wrote to its cache'),
     ...costFields,
     errors: z
       .int()
-      .describe(
-        'Calls without a whole answer or with a status of 400 and above, and results of tools that failed',
-      ),
-    aborted: z.int().describe('Exchanges that one side broke off'),
-    gaps: z.array(z.tuple([z.int(), z.int()])).describe('Missing x-svc-seq, both ends included'),
-    outcome: z.string().nullable().describe('Of the finished monitor run of the same id; null without one'),
+      .describe('Calls without a complete answer or with a status of 400 and above, and failed tool calls'),
+    aborted: z.int().describe('Exchanges that one side aborted'),
+    gaps: z.array(z.tuple([z.int(), z.int()])).describe('Ranges of missing x-svc-seq values, with both ends'),
+    outcome: z
+      .string()
+      .nullable()
+      .describe('Outcome of the finished monitor run with the same id; null without one'),
     ...markFields,
-    request_tags: z.array(z.string()).describe('Tags that its requests brought in `x-svc-tags`'),
+    request_tags: z.array(z.string()).describe('Tags from the header `x-svc-tags` of its requests'),
     keys: z
       .array(z.string())
-      .describe('Signs of the credentials of its requests, and the id of the API key that reported it'),
+      .describe(
+        'Fingerprints of the credentials of its requests, and the id of the API key that reported it',
+      ),
     golden: z
       .boolean()
       .nullable()
-      .describe('null: not judged yet, ask again; or the run is too long to be judged here'),
+      .describe('null: not judged yet (repeat the request), or the run is too long to be judged here'),
     reasons: z.array(reason).describe('Why it is not golden'),
-    overruled: z.array(reason).describe('What would speak against it without the mark'),
+    overruled: z.array(reason).describe('Reasons against it that the mark overrules'),
   })
   .meta({ id: 'CapturedRun' });
 
@@ -165,32 +165,34 @@ const capturedRunPage = z
     runs: z.array(capturedRun),
     found: z
       .array(runText)
-      .describe('Where the texts of the query stand in these runs, as far as there was time to read them'),
+      .describe('Where these runs contain the texts of the query, as far as time allowed to read them'),
     searched: searchedExchanges
       .nullable()
-      .describe('What the query has looked through for its texts; null: it has none'),
+      .describe('What the query searched for its texts; null: it has no texts'),
     next_cursor: nextCursor,
-    matched_runs: z.int().describe('Runs that match the query, of those that were looked at'),
-    unread_runs: z.int().describe('Runs of which it is not known yet whether they match; they are read next'),
-    scanned_runs: z.int().describe('Runs that were looked at, captured and reported'),
+    matched_runs: z.int().describe('Runs that match the query, among the searched ones'),
+    unread_runs: z.int().describe('Runs that are not searched yet; they are read next'),
+    scanned_runs: z.int().describe('Searched runs, captured and reported'),
     listed_runs: z.int().describe('Captured runs in the list'),
     left_out_runs: z
       .int()
-      .describe('Older runs that the list has no room for; they can be read by their ids'),
-    exchanges_without_run: z.int().describe('Exchanges that belong to no run, such as lists of models'),
+      .describe('Older runs for which the list has no room; they can be read by their ids'),
+    exchanges_without_run: z.int().describe('Exchanges outside of runs, such as lists of models'),
     being_read: z
       .object({
-        exchanges: z.int().describe('Read in so far'),
+        exchanges: z.int().describe('Exchanges read so far'),
         of: z.int().describe('Captured'),
       })
       .nullable()
-      .describe('While exchanges are read in, and the newest runs alone are listed; null: all are'),
+      .describe(
+        'Progress while exchanges are read and only the newest runs are listed; null: the list is complete',
+      ),
   })
   .meta({ id: 'CapturedRunPage' });
 
 const block = z
   .looseObject({
-    type: z.string().describe('`text`, `thinking`, `tool_call`, `tool_result`, `image` and the like'),
+    type: z.string().describe('`text`, `thinking`, `tool_call`, `tool_result`, `image` and so on'),
   })
   .meta({ id: 'CapturedBlock' });
 const blocks = z.array(block);
@@ -199,32 +201,34 @@ const capturedTurn = z
   .object({
     exchange_id: z.int().describe('Names the exchange in `/capture/exchanges/{id}`'),
     kind: z.enum(['turn', 'other']).describe('`turn`: an answer of a model'),
-    seq: z.int().nullable().describe('`x-svc-seq`; null: the client sent none'),
+    seq: z.int().nullable().describe('Value of `x-svc-seq`; null: the client did not send it'),
     method: z.string().describe('HTTP method'),
-    path: z.string().describe('As the client sent it, prefix included'),
+    path: z.string().describe('Path as the client sent it, including the prefix'),
     status: z.int().describe('0: no answer came'),
     provider: z.string().describe('Label of the upstream'),
-    shape: z.string().nullable().describe('Wire format; null: not one that is read'),
+    shape: z.string().nullable().describe('Wire format; null: a format that is not read'),
     model: z.string().nullable(),
     started_at: z.string(),
     first_byte_ms: z
       .number()
       .nullable()
-      .describe('From the request to the head of the answer; null: none came'),
+      .describe('From the request to the head of the answer; null: no answer came'),
     latency_ms: z.number().describe('From the request to the end of the answer'),
     failed: z.boolean().describe('No answer, or a status of 400 and above'),
-    aborted: z.boolean().describe('One side broke it off'),
-    end_cause: endCause.nullable().describe('Who ended it, and why; null: it went well, or it is not known'),
-    end_words: z.string().describe('The same for people; empty when null'),
-    truncated: z.boolean().describe('The stored copy is the beginning of a longer body'),
+    aborted: z.boolean().describe('One side aborted it'),
+    end_cause: endCause
+      .nullable()
+      .describe('Who ended it, and why; null: it succeeded, or the cause is unknown'),
+    end_words: z.string().describe('The same in words; empty when null'),
+    truncated: z.boolean().describe('The stored copy is only the beginning of the body'),
     undecodable: z.boolean().describe('The stored bodies cannot be read; `problem` says why'),
     served_by: z.enum(['upstream', 'student']).describe('Who answered'),
-    is_retry: z.boolean().describe('The same request as one before, which had failed'),
+    is_retry: z.boolean().describe('It repeats an earlier request, which had failed'),
     link: z
       .enum(['starts', 'continues', 'repeats', 'breaks'])
       .nullable()
-      .describe('How the turn follows; `breaks`: one may be missing before it'),
-    conversation: z.int().nullable().describe("Which of the run's conversations, from 1 on"),
+      .describe('How the turn continues the conversation; `breaks`: a turn may be missing before it'),
+    conversation: z.int().nullable().describe('Number of the conversation within the run, from 1 on'),
     follows: z.int().nullable().describe('The exchange that this turn continues'),
     system: blocks.nullable().describe('null: the same as before'),
     tools: z
@@ -238,11 +242,11 @@ const capturedTurn = z
           content: blocks.describe('What is said'),
         }),
       )
-      .describe('What the request adds to the turn that it continues'),
+      .describe('What the request adds to the previous turn'),
     content: blocks.describe('The answer: text, thinking, tool calls'),
-    stop_reason: z.string().nullable().describe('Why the model stopped, in the words of the provider'),
+    stop_reason: z.string().nullable().describe("Why the model stopped, in the provider's words"),
     usage: z.object({
-      input_tokens: tokens.describe('Tokens of the requests; null: no provider said'),
+      input_tokens: tokens.describe('Tokens of the request; null: not reported'),
       output_tokens: tokens.describe('Tokens of the answers'),
       cache_read_tokens: tokens.describe('Tokens that the provider read from its cache'),
       cache_write_tokens: tokens.describe('Tokens that the provider wrote to its cache'),
@@ -252,48 +256,50 @@ const capturedTurn = z
       estimated: z
         .literal(true)
         .optional()
-        .describe('The provider told no counts: these are estimated from the texts'),
+        .describe('The provider reported no counts; these are estimated from the texts'),
     }),
     cost_usd: z
       .number()
       .nullable()
       .describe(
-        'Dollars, by `GW_PRICES` or by the table that ships; null: nothing is charged, or it is not known',
+        'Dollars, by `GW_PRICES` or the built-in price table; null: nothing is charged, or the cost is unknown',
       ),
     cost_basis: z
       .enum(COST_BASES)
       .nullable()
       .describe(
-        "`told`: by the provider's counts and a price of the model. Else an estimate: `guessed_price` (that of a model whose name this one's begins with) or `estimated_tokens`. null without a cost",
+        "`told`: from the provider's counts and a known price. Otherwise an estimate: `guessed_price` (the price of a model whose name is the beginning of this name) or `estimated_tokens`. null without a cost",
       ),
-    relegation: relegationDecision.nullable().describe('What was decided about the student; null: nothing'),
-    error: z.string().nullable().describe('What the provider said of the failure'),
-    problem: z.string().describe('What could not be read; empty when everything could'),
-    is_cut: z.boolean().describe('Too large to be shown: the raw bodies have it'),
+    relegation: relegationDecision
+      .nullable()
+      .describe('The decision whether the student serves; null: no decision'),
+    error: z.string().nullable().describe("The provider's error message"),
+    problem: z.string().describe('What could not be read; empty if everything could'),
+    is_cut: z.boolean().describe('The content is too large to be shown; the raw bodies contain it'),
     results: z
       .array(
         z.object({
-          call_id: z.string().describe('Names the call in the content of that exchange'),
+          call_id: z.string().describe('Id of the call in the content of that exchange'),
           name: z.string().describe('The tool'),
-          exchange_id: z.int().describe('The exchange whose answer asked for it'),
+          exchange_id: z.int().describe('The exchange whose answer contains the call'),
           duration_ms: z
             .number()
             .nullable()
             .describe(
-              'From the end of that answer to this request: the tool, and what else the agent did meanwhile; null: not known',
+              'From the end of that answer to this request: the tool, and everything else that the agent did meanwhile; null: unknown',
             ),
           is_error: z.boolean().describe('The tool failed'),
         }),
       )
-      .describe('The tool calls whose results the request brings for the first time'),
+      .describe('Tool calls whose results this request is the first to contain'),
     fired: z
       .array(
         z.object({
-          monitor: z.enum(MONITOR_NAMES).describe('Which of the six'),
+          monitor: z.enum(MONITOR_NAMES).describe('Name of the monitor'),
           exchange_id: z.int().describe('The exchange whose answer it fired at'),
         }),
       )
-      .describe('Monitors that fired once this exchange was known'),
+      .describe('Monitors that fired after this exchange'),
   })
   .meta({ id: 'CapturedTurn' });
 
@@ -302,22 +308,22 @@ const capturedConversation = z
     run: capturedRun,
     parent_is_captured: z
       .boolean()
-      .describe('Something of the run that it is part of is there; false also where it is part of none'),
+      .describe('Whether the parent run has data; false if the run has no parent'),
     children: z
       .array(
         z.object({
           run_id: z.string(),
-          kind: z.enum(CHILD_KINDS).nullable().describe('What the child run is'),
-          task: z.string().nullable().describe('Its first words; null: not read yet'),
+          kind: z.enum(CHILD_KINDS).nullable().describe('Kind of the child run'),
+          task: z.string().nullable().describe('First words of the child run; null: not read yet'),
           started_at: z.string(),
           duration_ms: z.number(),
           turns: z.int().describe('Its turns'),
           errors: z.int().describe('As in the run'),
-          cost_usd: z.number().nullable().describe('Dollars, as in the run; null: not known'),
+          cost_usd: z.number().nullable().describe('Dollars, as in the run; null: unknown'),
         }),
       )
-      .describe('The child runs that are still there, in the order in which they began'),
-    turns: z.array(capturedTurn).describe('In the order in which they ended'),
+      .describe('The child runs that still have data, in the order of their beginning'),
+    turns: z.array(capturedTurn).describe('Exchanges in the order of their end'),
     next_cursor: nextCursor,
   })
   .meta({ id: 'CapturedConversation' });
@@ -325,7 +331,7 @@ const capturedConversation = z
 const side = z.looseObject({
   headers: z
     .array(z.tuple([z.string(), z.string()]))
-    .describe('Names and values in their order; credentials are masked'),
+    .describe('Names and values in the original order; credentials are masked'),
   bytes: z.int().describe('Length of the body on the wire'),
 });
 
@@ -335,99 +341,102 @@ const capturedExchange = z
     run_id: z.string().nullable(),
     kind: z.string().describe('`turn`: an answer of a model; else `other`'),
     method: z.string().describe('HTTP method'),
-    path: z.string().describe('As the client sent it, prefix included'),
+    path: z.string().describe('Path as the client sent it, including the prefix'),
     status: z.int(),
     started_at: z.string(),
-    end_cause: endCause.optional().describe('Who ended it, and why; left out where it went well'),
+    end_cause: endCause.optional().describe('Who ended it, and why; absent if it succeeded'),
     credential: z
       .string()
       .optional()
-      .describe('A sign of the credential that it came with: equal for equal ones; left out without one'),
+      .describe('Fingerprint of its credential: equal for equal credentials; absent without one'),
     request: side.describe('What the client sent'),
     response: side.describe('What came back'),
   })
   .meta({ id: 'CapturedExchange' });
 
-/** What the dashboard shows of them; the rest is for who looks closer. */
+/** The fields that the dashboard shows. Other clients may use the rest. */
 const ledgerFields = {
   served: z.int().describe('Turns that the student answered'),
   compared: z.int().describe('Answers that audits compared'),
-  wrong: z.int().describe('Of those, how many were wrong'),
+  wrong: z.int().describe('Compared answers that were wrong'),
   wrong_at_least: z
     .number()
     .nullable()
-    .describe('With 95 % confidence the true share of wrong answers is above it; null without a comparison'),
+    .describe(
+      'Lower bound of the true share of wrong answers, with 95 % confidence; null without a comparison',
+    ),
   wrong_at_most: z
     .number()
     .nullable()
-    .describe('With 95 % confidence the true share of wrong answers is below it; null without a comparison'),
-  input_tokens: z.int().describe('Tokens of requests that the upstream did not have to read, about'),
-  output_tokens: z.int().describe('Tokens of answers that the upstream did not have to write, about'),
+    .describe(
+      'Upper bound of the true share of wrong answers, with 95 % confidence; null without a comparison',
+    ),
+  input_tokens: z.int().describe('Approximate tokens of requests that the upstream did not have to read'),
+  output_tokens: z.int().describe('Approximate tokens of answers that the upstream did not have to write'),
   saved_usd: z
     .number()
     .nullable()
     .describe(
-      'Dollars that the upstream would have charged more, estimated; below 0 it charged less without the student; null: not known',
+      'Estimated saving in dollars: what the upstream would have charged in addition. Negative: the student cost more than it saved; null: unknown',
     ),
-  unpriced: z.int().describe('Served turns that `saved_usd` leaves out: no price is known'),
-  guessed: z.int().describe('Served turns in `saved_usd` with the price of a model of a similar name'),
-  late: z.int().describe('Turns that the upstream answered behind an answer of the student'),
+  unpriced: z.int().describe('Served turns that `saved_usd` leaves out, because no price is known'),
+  guessed: z
+    .int()
+    .describe('Served turns that `saved_usd` counts with the price of a model with a similar name'),
+  late: z.int().describe('Turns that the upstream answered directly after an answer of the student'),
   late_usd: z
     .number()
     .describe(
-      'Dollars that the upstream charged more because its prompt cache was cold; they are taken off `saved_usd`',
+      'Dollars that the upstream charged in addition because its prompt cache was cold; `saved_usd` is reduced by them',
     ),
 };
 
 const ledgerTotal = z
   .object({
-    since: z.string().nullable().describe('The first day that the ledger keeps; null: it is empty'),
+    since: z.string().nullable().describe('The first day in the ledger; null: it is empty'),
     ...ledgerFields,
   })
   .nullable()
-  .describe('The ledger of all agents over the days that it keeps, also before a restart; null: not known');
+  .describe('Totals of the ledger over all agents and days, including days before a restart; null: unknown');
 
 const captureStats = z
   .looseObject({
-    status: z.enum(['ok', 'degraded', 'stopped']).describe('How capture is doing'),
+    status: z.enum(['ok', 'degraded', 'stopped']).describe('State of capture'),
     reasons: z
       .array(z.object({ reason: z.string().describe('Stable name'), text: z.string().describe('In words') }))
-      .describe('Why it is not ok, the worst first'),
+      .describe('Why it is not ok, worst reason first'),
     uptime_s: z.int().describe('Since the start of the process'),
     org_id: z
       .string()
       .nullable()
       .describe(
-        'The organization that captures belong to (`GW_ORG`): its reported runs and the captured ones are one list; null: those of the organizations that an operator owns or administers',
+        'The organization of the captures (`GW_ORG`): captured runs and its reported runs are one list. null: the reported runs are those of the organizations that the operator owns or administers',
       ),
     db: z.looseObject({ bytes: z.int().describe('Size of the live file') }).describe('The capture database'),
     exchanges: z
       .looseObject({
         attempted: z.int().describe('Exchanges since the start'),
-        captured: z.int().describe('Of those, how many are stored'),
-        dropped: z.int().describe('Of those, how many were not stored'),
-        in_flight: z.int().describe('Exchanges going on now'),
+        captured: z.int().describe('Exchanges that are stored'),
+        dropped: z.int().describe('Exchanges that were not stored'),
+        in_flight: z.int().describe('Exchanges in progress'),
       })
       .describe('Since the start'),
     relegation: z
       .looseObject({
         enabled: z.boolean().describe('Whether a student may answer'),
         served: z.int().describe('Turns that the student answered since the start'),
-        fallback: z.int().describe('Turns that it was asked for and the upstream answered'),
-        fallbacks: z.record(z.string(), z.int()).describe('The same by reason'),
+        fallback: z.int().describe('Turns for which it was asked but the upstream answered'),
+        fallbacks: z.record(z.string(), z.int()).describe('The same, grouped by reason'),
         tokens_saved: z
           .object({
             input: z.number().describe('Of requests'),
             output: z.number().describe('Of answers'),
           })
           .describe('Since the start'),
-        money_saved_usd: z
-          .number()
-          .nullable()
-          .describe('`saved_usd` of `ledger_total`; null when it is not known'),
+        money_saved_usd: z.number().nullable().describe('`saved_usd` of `ledger_total`; null if unknown'),
         ledger_total: ledgerTotal,
       })
-      .describe('What the student does'),
+      .describe('State of the student'),
   })
   .meta({ id: 'CaptureStats' });
 
@@ -435,39 +444,37 @@ const milliseconds = z.number().nullable();
 const activityCounts = {
   exchanges: z.int().describe('Requests with their answers'),
   turns: z.int().describe('Exchanges that are an answer of a model'),
-  errors: z.int().describe('Exchanges without a whole answer, or with a status of 400 and above'),
+  errors: z.int().describe('Exchanges without a complete answer, or with a status of 400 and above'),
   student_turns: z.int().describe('Exchanges that the student answered'),
-  input_tokens: z.int().describe('Tokens of the requests, without what a cache held'),
+  input_tokens: z.int().describe('Tokens of the requests, without cached ones'),
   output_tokens: z.int().describe('Tokens of the answers'),
   ...costFields,
-  latency_p50_ms: milliseconds.describe(
-    'Of turns, to the end of the answer: half took at most that; null: no turn',
-  ),
-  latency_p95_ms: milliseconds.describe('Of turns, to the end of the answer: 95 in 100 took at most that'),
-  first_byte_p50_ms: milliseconds.describe('Of turns, to the head of the answer: half took at most that'),
+  latency_p50_ms: milliseconds.describe('Median time of turns until the end of the answer; null: no turns'),
+  latency_p95_ms: milliseconds.describe('95th percentile of the time of turns until the end of the answer'),
+  first_byte_p50_ms: milliseconds.describe('Median time of turns until the head of the answer'),
   first_byte_p95_ms: milliseconds.describe(
-    'Of turns, to the head of the answer: 95 in 100 took at most that',
+    '95th percentile of the time of turns until the head of the answer',
   ),
 };
 
 const capturedActivity = z
   .object({
-    from: z.string().describe('Where the span begins'),
-    to: z.string().describe('Where the span ends'),
+    from: z.string().describe('Start of the period'),
+    to: z.string().describe('End of the period'),
     is_whole: z
       .boolean()
-      .describe('false: the span holds more than is remembered, and its newest exchanges alone are counted'),
+      .describe('false: only the newest exchanges of the period are counted, because the memory is bounded'),
     ...activityCounts,
     series: z
-      .array(z.object({ at: z.string().describe('Where the part begins'), ...activityCounts }))
-      .describe('The same in equal parts of the span'),
+      .array(z.object({ at: z.string().describe('Start of the part'), ...activityCounts }))
+      .describe('The same for equal parts of the period'),
     golden: z
       .object({
         golden: z.int().describe('Runs that are golden'),
         not_golden: z.int().describe('Runs that are not'),
-        not_judged: z.int().describe('Runs of which it is not known yet; ask again'),
+        not_judged: z.int().describe('Runs that are not judged yet; repeat the request'),
       })
-      .describe('Of the newest 5,000 runs, whenever they were'),
+      .describe('Counts of the newest 5,000 runs, whatever their time'),
   })
   .meta({ id: 'CapturedActivity' });
 
@@ -476,19 +483,19 @@ const limitsReply = z
     limits: z
       .array(
         z.object({
-          credential: z.string().describe('A sign of the credential, as exchange records have it'),
+          credential: z.string().describe('Fingerprint of the credential, as in exchange records'),
           provider: z.string().describe('Label of the upstream'),
           name: z.string().describe('`requests`, `tokens`, `5 hours`, `7 days`'),
           limit: z.number().nullable().describe('null: told as a share alone'),
           remaining: z.number().nullable().describe('null: told as a share alone'),
-          used_share: z.number().nullable().describe('0 to 1; null: not told'),
-          resets_at: z.string().nullable().describe('When it is free again; null: not told'),
-          read_at: z.string().describe('When the provider said so'),
+          used_share: z.number().nullable().describe('0 to 1; null: unknown'),
+          resets_at: z.string().nullable().describe('When the limit resets; null: unknown'),
+          read_at: z.string().describe('When the provider reported it'),
           runs_out_at: z
             .string()
             .nullable()
             .describe(
-              'When it is used up at the pace of the last hour; null: not before it resets, or the pace is not known',
+              'When it will be used up at the rate of the last hour; null: not before it resets, or the rate is unknown',
             ),
           runs: z
             .array(
@@ -497,11 +504,11 @@ const limitsReply = z
                 tokens: z.int().describe('Its tokens in the last 24 hours'),
               }),
             )
-            .describe('Those with the most tokens'),
+            .describe('The runs with the most tokens'),
         }),
       )
-      .describe('The most used first'),
-    is_whole: z.boolean().describe('false: there was more traffic than is looked at'),
+      .describe('Most used limits first'),
+    is_whole: z.boolean().describe('false: there was more traffic than was examined'),
   })
   .meta({ id: 'ProviderLimits' });
 
@@ -522,38 +529,45 @@ const stepExplanation = z
     exchange_id: z.int().describe('Names the exchange in `/capture/exchanges/{id}`'),
     run_id: z.string().nullable(),
     served_by: z.enum(['upstream', 'student']).describe('Who answered'),
-    relegation: relegationDecision.nullable().describe('What was decided then; null: it was not kept'),
+    relegation: relegationDecision.nullable().describe('The decision at that time; null: it is not stored'),
     opinion: z
       .object({
-        version: z.int().describe('Of the student that is asked now'),
+        version: z.int().describe('Version of the student that is asked now'),
         decision: z.string().describe('`covered`, or why it is not'),
         rule: z.string().describe('Which rule decided, in words'),
-        remedy: z.string().describe('What would have it served: `would be served if …`; empty: it is'),
-        agent: z.string().nullable().describe('Identifies the agent variant; null: not known'),
-        agent_name: z.string().describe('Its name; empty: it has none'),
-        kind: z.string().nullable().describe('Kind of answer that the student has for it; null: none'),
+        remedy: z
+          .string()
+          .describe(
+            'The condition under which it would be served: `would be served if …`; empty: it is served',
+          ),
+        agent: z.string().nullable().describe('Id of the agent variant; null: unknown'),
+        agent_name: z.string().describe('Its name; empty without a name'),
+        kind: z.string().nullable().describe('Kind of the student’s answer; null: it has no answer'),
         score: z.number().nullable().describe('How unlike golden steps it is, 0 to 1; null: not known'),
-        threshold: z.number().nullable().describe('The largest score that is served; null: none is'),
-        support: z.int().describe('Golden runs behind the answer'),
-        doubts: z.record(z.string(), z.number()).nullable().describe('What the score is made of'),
+        threshold: z.number().nullable().describe('The largest score that is served; null: no score is'),
+        support: z.int().describe('Golden runs that support the answer'),
+        doubts: z.record(z.string(), z.number()).nullable().describe('The parts of the score'),
         nearest: z
           .object({
-            exchange_id: z.int().nullable().describe('The newest of the golden steps there; null: not known'),
-            distance: z.number().describe('Share of what tells that differs, 0 to 1'),
+            exchange_id: z
+              .int()
+              .nullable()
+              .describe('The exchange of the newest golden step there; null: unknown'),
+            distance: z.number().describe('Share of the relevant features that differ, 0 to 1'),
             answers: z
               .array(
                 z.object({
                   kind: z
                     .string()
                     .nullable()
-                    .describe('Names of the tools called, or `text`; null: like no other'),
-                  runs: z.int().describe('Golden runs that answered so'),
+                    .describe('Names of the called tools, or `text`; null: no template explains the answers'),
+                  runs: z.int().describe('Golden runs with this answer'),
                 }),
               )
-              .describe('What golden runs answered there'),
+              .describe('Answers of golden runs there'),
           })
           .nullable()
-          .describe('The golden step that is most like it; null without one'),
+          .describe('The most similar golden step; null without one'),
         new_things: z
           .array(
             z.object({
@@ -561,18 +575,20 @@ const stepExplanation = z
               value: z
                 .string()
                 .nullable()
-                .describe('What stands there; null: nothing, and golden steps had it'),
+                .describe('The value there; null: no value, while golden steps have one'),
               surprise: z.number().describe('0 to 1'),
             }),
           )
-          .describe('What golden steps did not have, or always had'),
+          .describe('Values that no golden step has, and missing values that all golden steps have'),
       })
       .nullable()
-      .describe('What a student says of it now; null: `problem` says why not'),
+      .describe("The present student's opinion; null: `problem` says why it has none"),
     not_asked: z
       .string()
-      .describe('Which variable keeps the gateway from asking a student on this wire; empty: none does'),
-    problem: z.string().describe('Why there is no opinion; empty when there is one'),
+      .describe(
+        'The variable that prevents the gateway from asking a student for this wire format; empty: the gateway asks',
+      ),
+    problem: z.string().describe('Why there is no opinion; empty if there is one'),
     comparison,
   })
   .meta({ id: 'StepExplanation' });
@@ -582,29 +598,27 @@ const share = z.number().nullable();
 
 const studentReport = z
   .object({
-    mode: z.enum(['on', 'shadow', 'off']).describe('`shadow`: it is asked, and the upstream serves'),
-    golden_runs_needed: z.int().describe('Golden runs that a student takes'),
+    mode: z.enum(['on', 'shadow', 'off']).describe('`shadow`: it is asked, but the upstream serves'),
+    golden_runs_needed: z.int().describe('Golden runs that a student needs'),
     problems: z.array(z.string()).describe('What could not be read'),
-    held: z
-      .boolean()
-      .describe('Rounds keep what they make, and it does not serve until an operator publishes it'),
-    serving: nullableCount.describe('The version that serves; null: none'),
+    held: z.boolean().describe('Whether a new student serves only after an operator publishes it'),
+    serving: nullableCount.describe('The serving version; null: no version serves'),
     versions: z
       .array(
         z.object({
           version: z.int().describe('Counts up'),
-          share: z.number().describe('Of the runs that it serves; 0: it does not serve'),
+          share: z.number().describe('Share of runs that it may serve; 0: it does not serve'),
           made_at: z.string().nullable().describe('null: its manifest cannot be read'),
           valid_until: z.string().nullable().describe('null: it does not expire'),
-          golden_runs: nullableCount.describe('Runs that it comes from'),
-          agents: nullableCount.describe('Agents that it tells apart'),
-          steps: nullableCount.describe('Steps kept apart, on which it was measured'),
-          served: nullableCount.describe('Of those, how many it served'),
-          errors: nullableCount.describe('Of those served, how many wrong'),
-          error_at_most: share.describe('With 95 % confidence the true share of errors is below it'),
-          tokens_saved_share: share.describe('Of the tokens that those runs cost'),
-          uncovered: z.record(z.string(), z.int()).describe('Steps that it did not serve, by reason'),
-          problem: z.string().describe('Why its manifest cannot be read; empty when it can'),
+          golden_runs: nullableCount.describe('Runs from which it was made'),
+          agents: nullableCount.describe('Agents that it distinguishes'),
+          steps: nullableCount.describe('Held-out steps on which it was measured'),
+          served: nullableCount.describe('Held-out steps that it served'),
+          errors: nullableCount.describe('Served steps that were wrong'),
+          error_at_most: share.describe('Upper bound of the true share of errors, with 95 % confidence'),
+          tokens_saved_share: share.describe('Share of the tokens of those runs'),
+          uncovered: z.record(z.string(), z.int()).describe('Steps that it did not serve, grouped by reason'),
+          problem: z.string().describe('Why its manifest cannot be read; empty if it can be read'),
         }),
       )
       .describe('Newest first'),
@@ -614,45 +628,43 @@ const studentReport = z
           agent: z.string().describe('Identifies it'),
           name: z
             .string()
-            .describe(
-              'The name that an operator gave it, else the first words of its prompt; empty without either',
-            ),
+            .describe('The name from an operator, else the first words of its prompt; empty without both'),
           is_named: z.boolean().describe('An operator gave it this name'),
           tools: z.array(z.string()).describe('Some of its tools'),
-          state: z.enum(['serving', 'not_served', 'suspended']).describe('What becomes of its steps'),
+          state: z.enum(['serving', 'not_served', 'suspended']).describe('State of the agent'),
           suspended_by: z.enum(['audit', 'operator']).nullable().describe('null: it is not suspended'),
-          runs: z.int().describe('Golden runs of it'),
+          runs: z.int().describe('Its golden runs'),
           measured: z
             .object({
-              steps: z.int().describe('Steps kept apart'),
-              served: z.int().describe('Of those, how many it served'),
-              errors: z.int().describe('Of those served, how many wrong'),
+              steps: z.int().describe('Held-out steps'),
+              served: z.int().describe('Held-out steps that it served'),
+              errors: z.int().describe('Served steps that were wrong'),
             })
-            .describe('What was found on runs kept apart'),
-          compared: z.int().describe('Answers that audits have compared since'),
-          wrong: z.int().describe('Of those, how many were wrong'),
+            .describe('Results on held-out runs'),
+          compared: z.int().describe('Answers that audits have compared since then'),
+          wrong: z.int().describe('Compared answers that were wrong'),
           kinds: z
             .array(
               z.object({
-                kind: z.string().describe('Names of the tools called, or `text`'),
+                kind: z.string().describe('Names of the called tools, or `text`'),
                 refused: z
                   .enum(['too_few', 'too_wrong', 'never_serve'])
                   .nullable()
-                  .describe('Why it is not served; null: it is'),
+                  .describe('Why it is not served; null: it is served'),
                 refusal: z
                   .string()
-                  .describe('Why it is not served and what would change that, in words; empty: it is served'),
-                runs: z.int().describe('Golden runs that say so'),
-                steps: z.int().describe('Steps that say so'),
-                errors: z.int().describe('Of those, how many were wrong'),
-                error_at_most: z.number().describe('The share of errors is at most that'),
+                  .describe('The same in words, with what would change it; empty: it is served'),
+                runs: z.int().describe('Golden runs with this kind of answer'),
+                steps: z.int().describe('Steps with this kind of answer'),
+                errors: z.int().describe('Steps for which it was wrong'),
+                error_at_most: z.number().describe('Upper bound of the share of errors'),
                 is_suspended: z.boolean().describe('By an audit or an operator'),
               }),
             )
-            .describe('Its kinds of answers, the one with most steps first'),
+            .describe('Its kinds of answers, most steps first'),
         }),
       )
-      .describe('Of the version that serves, else of the newest'),
+      .describe('Agents of the serving version, else of the newest version'),
     ledger: z
       .array(
         z.object({
@@ -661,14 +673,17 @@ const studentReport = z
           ...ledgerFields,
         }),
       )
-      .describe('By day and agent'),
+      .describe('Entries of the ledger by day and agent'),
     ledger_total: ledgerTotal,
   })
   .meta({ id: 'StudentReport' });
 
 const unavailable: EndpointReply = refusal('The captures cannot be read now; the detail says why');
-const runNotFound = { description: 'No such run, or you are no operator', schema: errorBody };
-const exchangeNotFound = { description: 'No such exchange, or you are no operator', schema: errorBody };
+const runNotFound = { description: 'The run does not exist, or you are not an operator', schema: errorBody };
+const exchangeNotFound = {
+  description: 'The exchange does not exist, or you are not an operator',
+  schema: errorBody,
+};
 const exchangeParams = z.object({ id: integer({ ge: 1 }) });
 const bytes = {
   description: 'The bytes as they are stored, as a download',
@@ -682,18 +697,19 @@ export const CAPTURES = {
     ...common,
     id: 'listCapturedRuns',
     path: '/capture/runs',
-    summary: 'Runs, captured, reported or both, that match a query, newest first unless it says otherwise',
+    summary:
+      'Runs that match a query, captured, reported or both; newest first unless the query has another order',
     query: z.object({
       ...cursorFields(CURSOR_CHARACTERS),
       from: timestamp().nullish().describe('Only runs that began at this time or later'),
       to: timestamp().nullish().describe('Only runs that began before this time'),
       model: text({ max: MODEL_CHARACTERS }).nullish().describe('Only runs in which this model answered'),
-      golden: flag().nullish().describe('Only golden runs, or only others'),
+      golden: flag().nullish().describe('true: only golden runs; false: only others'),
       served_by: literal(['student', 'upstream'])
         .nullish()
-        .describe('Only runs in which the student, or the upstream, answered a turn'),
-      session: text({ max: ID_CHARACTERS }).nullish().describe('Only runs of this session of a client'),
-      own: flag().nullish().describe('Only runs that are part of no other, or only those that are'),
+        .describe('Only runs in which the student, or only runs in which the upstream answered a turn'),
+      session: text({ max: ID_CHARACTERS }).nullish().describe('Only runs with this client session'),
+      own: flag().nullish().describe('Only runs without a parent run, or only runs with one'),
       q: runQueryField,
     }),
     replies: { 200: { description: 'A page of runs', schema: capturedRunPage }, 503: unavailable },
@@ -703,7 +719,7 @@ export const CAPTURES = {
     id: 'readCapturedRun',
     path: '/capture/runs/{id}',
     summary:
-      'A captured run as a conversation, by its id or that of the reported run that belongs to it: what each turn added, thinking, calls and results',
+      'A captured run as a conversation: what each turn added, thinking, calls and results. The id may be that of the captured or of the reported run',
     params: z.object({ id: text({ max: ID_CHARACTERS }) }),
     query: z.object({ ...cursorFields(CURSOR_CHARACTERS) }),
     replies: {
@@ -716,10 +732,10 @@ export const CAPTURES = {
     ...common,
     id: 'readCapturedRunCache',
     path: '/capture/runs/{id}/cache',
-    summary: "How the turns of a captured run used the provider's prompt cache, and why they missed it",
+    summary: "How the turns of a captured run used the provider's prompt cache, and the causes of misses",
     params: z.object({ id: text({ max: ID_CHARACTERS }) }),
     replies: {
-      200: { description: 'Turn by turn, and the sum', schema: runCacheReply },
+      200: { description: 'Each turn, and the sum', schema: runCacheReply },
       404: runNotFound,
       503: unavailable,
     },
@@ -728,7 +744,8 @@ export const CAPTURES = {
     ...common,
     id: 'sumCacheMisses',
     path: '/capture/cache',
-    summary: "What missing the provider's prompt cache cost, by cause; a page sums some runs, newest first",
+    summary:
+      "Cost of misses of the provider's prompt cache, grouped by cause. Each page sums some runs, newest first",
     query: z.object({
       from: timestamp().nullish().describe('Only runs that began at this time or later'),
       cursor: cursorFields(CURSOR_CHARACTERS).cursor,
@@ -739,15 +756,15 @@ export const CAPTURES = {
     ...common,
     id: 'searchCaptures',
     path: '/capture/search',
-    summary: 'Full-text search over everything captured: runs with all words, "phrases" and beginn*',
+    summary: 'Full-text search over all captures: finds runs with all words, "phrases" and prefi*',
     query: z.object({
       ...cursorFields(CURSOR_CHARACTERS),
       q: text({ min: 1, max: TEXT_SEARCH_CHARACTERS }).describe(
-        'Words in any script; `"two words"`: side by side; `pars*`: words that begin so. Case and accents do not matter',
+        'Words in any script; `"two words"`: adjacent words; `pars*`: words with this beginning. Case and accents are ignored',
       ),
     }),
     replies: {
-      200: { description: 'A page of runs, with the places where the words stand', schema: textHitPage },
+      200: { description: 'A page of runs, with the places that contain the words', schema: textHitPage },
       503: unavailable,
     },
   }),
@@ -757,7 +774,7 @@ export const CAPTURES = {
     path: '/capture/runs/{id}/mark',
     auth: 'operator',
     tag: 'capture',
-    summary: 'Says how a run of the list went, with tags, a note and a score; the mark overrules the verdict',
+    summary: 'Marks a run of the list, with tags, a note and a score; the mark overrules the verdict',
     params: z.object({ id: text({ max: ID_CHARACTERS }) }),
     body: z.object(markChangeFields),
     replies: {
@@ -770,7 +787,7 @@ export const CAPTURES = {
     ...common,
     id: 'readCapturedExchange',
     path: '/capture/exchanges/{id}',
-    summary: 'One captured exchange: its record, headers included, without bodies',
+    summary: 'The record of one captured exchange, with headers but without bodies',
     params: exchangeParams,
     replies: {
       200: { description: 'The record', schema: capturedExchange },
@@ -798,7 +815,7 @@ export const CAPTURES = {
     ...common,
     id: 'explainCapturedStep',
     path: '/capture/exchanges/{id}/explanation',
-    summary: 'Why the student served a step, or did not: what was new in it, and both answers',
+    summary: 'Why the student did or did not serve a step: what was new in it, and both answers',
     params: exchangeParams,
     replies: {
       200: { description: 'The explanation', schema: stepExplanation },
@@ -810,13 +827,13 @@ export const CAPTURES = {
     ...common,
     id: 'listRelegatedSteps',
     path: '/capture/steps',
-    summary: `Steps about which relegation decided, newest first, of the last ${CAPTURE_ACTIVITY.exchanges} exchanges; a page may be short where a filter passes few`,
+    summary: `Steps with a relegation decision among the last ${CAPTURE_ACTIVITY.exchanges} exchanges, newest first; a page may be short if few match a filter`,
     query: z.object({
       ...cursorFields(CURSOR_CHARACTERS),
       outcome: literal(['refused', 'compared', 'disagreed', 'served'])
         .nullish()
         .describe(
-          '`refused`: the upstream served; `compared`: both answers are known; `disagreed`: and differ; `served`: the student served',
+          '`refused`: the upstream served; `compared`: both answers are known; `disagreed`: both are known and differ; `served`: the student served',
         ),
     }),
     replies: {
@@ -833,7 +850,8 @@ export const CAPTURES = {
     ...common,
     id: 'readCapturedActivity',
     path: '/capture/activity',
-    summary: 'What passed the gateway in the last hours: counts, errors and latency, in all and over time',
+    summary:
+      'Traffic through the gateway in the last hours: counts, errors and latency, in total and over time',
     query: z.object({
       hours: integer({ ge: 1, le: CAPTURE_ACTIVITY.hours_max }).default(24).describe('How far back'),
     }),
@@ -846,11 +864,11 @@ export const CAPTURES = {
     summary:
       'Cost, tokens, cache share, latency and errors by model, agent, tool, tag, credential, note or day',
     query: z.object({
-      by: literal(FIGURE_DIMENSIONS).default('model').describe('What the rows are'),
+      by: literal(FIGURE_DIMENSIONS).default('model').describe('How the rows are grouped'),
       days: integer({ ge: 1, le: FIGURE_DAYS_MAX })
         .default(30)
         .describe('UTC days, the present one included'),
-      model: text({ max: MODEL_CHARACTERS }).nullish().describe('Only turns that this model answered'),
+      model: text({ max: MODEL_CHARACTERS }).nullish().describe('Only turns of this model'),
       provider: text({ max: ID_CHARACTERS }).nullish().describe('Only exchanges of this upstream'),
       agent: text({ max: ID_CHARACTERS }).nullish().describe('Only exchanges of this client program'),
       tool: text({ max: ID_CHARACTERS }).nullish().describe('Only turns that called this tool'),
@@ -858,7 +876,7 @@ export const CAPTURES = {
       tag: text({ max: ID_CHARACTERS }).nullish().describe('Only exchanges with this tag (`x-svc-tags`)'),
       credential: text({ max: ID_CHARACTERS })
         .nullish()
-        .describe('Only exchanges with this sign of a credential'),
+        .describe('Only exchanges with this credential fingerprint'),
     }),
     replies: { 200: { description: 'The figures', schema: figureReport }, 503: unavailable },
   }),
@@ -866,7 +884,7 @@ export const CAPTURES = {
     ...common,
     id: 'readProviderLimits',
     path: '/capture/limits',
-    summary: "What is left of providers' rate limits and quotas, by credential, and when it runs out",
+    summary: 'Remaining rate limits and quotas of providers, by credential, and when they run out',
     replies: { 200: { description: 'The limits', schema: limitsReply }, 503: unavailable },
   }),
   readStudentReport: endpoint({
@@ -882,12 +900,12 @@ export const CAPTURES = {
     path: '/capture/student/names',
     auth: 'operator',
     tag: 'capture',
-    summary: 'Names an agent variant of the student, for people; nothing that it serves changes',
+    summary: 'Names an agent variant of the student for people; its answers do not change',
     body: z.object({
       agent: text({ min: 1, max: 200 }).describe('As the report identifies it'),
       name: text({ min: 1, max: AGENT_NAME_CHARACTERS })
         .nullable()
-        .describe('null: takes the name away, and the first words of its prompt count again'),
+        .describe('null: removes the name, so that the first words of its prompt are shown again'),
     }),
     replies: {
       200: {
@@ -895,22 +913,25 @@ export const CAPTURES = {
         schema: z
           .object({
             agent: z.string().describe('As the report identifies it'),
-            name: z.string().describe('Empty: it has none'),
+            name: z.string().describe('Empty without a name'),
             is_named: z.boolean().describe('An operator gave it this name'),
           })
           .meta({ id: 'StudentAgentName' }),
       },
-      404: { description: 'No such agent variant, no student, or you are no operator', schema: errorBody },
+      404: {
+        description: 'The agent variant or the student does not exist, or you are not an operator',
+        schema: errorBody,
+      },
     },
   }),
   readCaptureStats: endpoint({
     ...common,
     id: 'readCaptureStats',
     path: '/capture/stats',
-    summary: "The gateway's stats, as `/__gw/stats` tells them",
+    summary: "The gateway's stats, as in `/__gw/stats`",
     replies: {
       200: { description: 'The stats', schema: captureStats },
-      404: { description: 'This process has no gateway, or you are no operator', schema: errorBody },
+      404: { description: 'This process has no gateway, or you are not an operator', schema: errorBody },
     },
   }),
 } as const;

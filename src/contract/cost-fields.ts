@@ -1,4 +1,7 @@
-/** What captured turns cost, and how certain that is: the same fields wherever it is told. Data; any thread. */
+/**
+ * The cost of captured turns and how certain it is: the same fields in every answer that has them. Data; any
+ * thread.
+ */
 import { z } from 'zod';
 
 export const costFields = {
@@ -6,12 +9,14 @@ export const costFields = {
     .number()
     .nullable()
     .describe(
-      'Dollars for the turns of upstreams, by `GW_PRICES` or by the table that ships; null: no price is known',
+      'Cost in dollars of the turns that upstreams answered, by `GW_PRICES` or the built-in price table; null: no price is known',
     ),
-  unpriced_turns: z.int().describe('Turns that `cost_usd` leaves out: their price or tokens are not known'),
+  unpriced_turns: z
+    .int()
+    .describe('Turns that `cost_usd` leaves out, because their price or tokens are unknown'),
   estimated_turns: z
     .int()
     .describe(
-      'Turns in `cost_usd` whose price is a guess, or whose tokens are estimated: then it is an estimate',
+      'Turns in `cost_usd` with a guessed price or estimated tokens. Above 0, `cost_usd` is an estimate',
     ),
 };

@@ -3,18 +3,18 @@
  * (email-validator; RFC 5321 and 6531 without quoted local parts, comments and address literals). Pure; any thread.
  */
 
-/** What that library looks at before anything else. */
+/** The first check of that library. */
 const ADDRESS_CHARACTERS = 2_048;
 /**
- * RFC 5321, 4.5.3.1.2 and the path's limit less its brackets. The library looks at the local part's own limit (4.5.3.1.1) only
- * when it is told to be strict, and the recorded service does not tell it so.
+ * RFC 5321: 4.5.3.1.2, and the limit of a path without its brackets. The library checks the limit of the
+ * local part (4.5.3.1.1) only in strict mode, which the recorded service does not use.
  */
 const DOMAIN_OCTETS = 253;
 const ADDRESS_OCTETS = 254;
 /** RFC 1035, 2.3.4. */
 const LABEL_OCTETS = 63;
 
-/** A mark joins itself to what stands before it, here the quote or the @. */
+/** A combining mark attaches to the preceding character, here the quote or the @. */
 const BEGINS_WITH_MARK = /^\p{M}/u;
 const LOCAL_ALLOWED = /[\w!#$%&'*+\-/=?^`{|}~.]/;
 /** Names that lead nowhere on the internet (RFC 6761, RFC 2606). */
@@ -33,15 +33,15 @@ export function findEmailFault(address: string): string | null {
 }
 
 const NAME_WORD = "[\\p{L}\\p{N}_!#$%&'*+\\-/=?^`{|}~]+";
-/** `Ann Lee <ann@b.co>`, the name in quotes or left out, as pydantic takes it. */
+/** `Ann Lee <ann@b.co>`. The name may be in quotes or missing, as pydantic accepts it. */
 const NAMED_ADDRESS = new RegExp(
   `^\\s*(?:${NAME_WORD}(?:\\s+${NAME_WORD})*\\s*|"[\\s\\S]+"\\s*)?<(.+)>\\s*$`,
   'u',
 );
 
-/** The address alone, of a text that may have space around it or a name before it. */
+/** Extracts the address from a text that may have space around it or a name before it. */
 export function bareAddress(text: string): string {
-  // What is too long is judged as it came.
+  // A text that is too long is judged unchanged.
   if (text.length > ADDRESS_CHARACTERS) return text;
   return (NAMED_ADDRESS.exec(text)?.[1] ?? text).trim();
 }

@@ -9,7 +9,7 @@ import { projectField, scoreFields, scoresSchema, stepFields } from './runs.ts';
 /** Steps of one evaluation. */
 export const EVALUATE_STEPS_MAX = 1_000;
 
-/** A step so far. Without an index it is taken to stand where it stands. */
+/** A previous step. Without an index, its place in the list counts. */
 const evaluateStep = z
   .object({ step_index: integer({ ge: 0 }).optional(), ...stepFields })
   .meta({ id: 'EvaluateStep' });
@@ -49,7 +49,7 @@ const evaluation = z
       .min(0)
       .max(1)
       .describe(
-        "Mean of the scores under the profile's weights. One monitor alone moves it little: watch max_score",
+        'Mean of the scores, weighted by the profile. A single monitor changes it little: watch max_score',
       ),
     max_score: scoreFields.max_score,
     alarm: scoreFields.alarm,
@@ -64,11 +64,11 @@ export const EVALUATE = {
     aliases: ['/monitors/evaluate'],
     auth: 'bearer',
     writes: false,
-    summary: 'Says whether the agent should be told to change course, and what',
+    summary: 'Decides whether the agent should be told to change course, and returns the text for it',
     tag: 'runs',
     body: evaluateBody,
     replies: {
-      200: { description: 'How the monitors see the last step', schema: evaluation },
+      200: { description: 'Scores of the last step, and the intervention', schema: evaluation },
       404: { description: 'No such run, or not yours', schema: errorBody },
     },
   }),

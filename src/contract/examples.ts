@@ -1,6 +1,7 @@
 /**
- * Examples of requests and answers, recorded from a real service; a line of examples.json for each operation. To record them
- * anew: `RECORD_EXAMPLES=on npx vitest run test/api/examples.test.ts`. Data; any thread.
+ * Examples of requests and answers, recorded from a real service; examples.json has one line for each
+ * operation. To record them again: `RECORD_EXAMPLES=on npx vitest run test/api/examples.test.ts`. Data; any
+ * thread.
  */
 import recorded from './examples.json' with { type: 'json' };
 

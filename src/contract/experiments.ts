@@ -35,18 +35,21 @@ export const experimentReport = z
       observed_on: z.number().nullable(),
       chi_square: z.number().nullable(),
       p_value: z.number().nullable(),
-      log10_p_value: z.number().nullable().describe('Also where the p-value is smaller than any number'),
-      flagged: z.boolean().describe('The split is not the one that was meant (p < 0.001)'),
+      log10_p_value: z
+        .number()
+        .nullable()
+        .describe('Logarithm of the p-value; finite even if the p-value itself is too small for a number'),
+      flagged: z.boolean().describe('The split differs from the intended one (p < 0.001)'),
       units: z
         .object({ on: z.int(), off: z.int() })
-        .describe('Units in each arm; one with runs in both counts in its first'),
+        .describe('Units in each arm; a unit with runs in both arms counts in its first arm'),
       verdict: z
         .enum(['no_units', 'too_few_units', 'as_expected', 'mismatch'])
-        .describe('too_few_units: fewer than 8 are expected in an arm, so that the test says nothing'),
+        .describe('too_few_units: fewer than 8 units are expected in an arm, too few for the test'),
     }),
     mixed_units: z
       .int()
-      .describe('Units with runs in both arms. The effect takes each with the runs of its first arm'),
+      .describe('Units with runs in both arms. The effect counts only the runs of the first arm of each'),
     mixed_unit_names: z.array(z.string()).describe('Names of the first 50 of them'),
     by_version: z.array(
       z.object({
@@ -68,10 +71,10 @@ export const EXPERIMENTS = {
     aliases: ['/monitor/experiments'],
     auth: 'bearer',
     summary:
-      'Experiments that have runs, by their ids, the greatest first; under a project a page may be short',
+      'Experiments that have runs, in descending order of id; with a project filter a page may be short',
     tag: 'experiments',
     query: z.object({
-      project_id: identifier().nullish().describe('With runs of this project alone'),
+      project_id: identifier().nullish().describe('Only experiments with runs of this project'),
       ...cursorFields(CURSOR_CHARACTERS),
     }),
     replies: {
@@ -89,10 +92,10 @@ export const EXPERIMENTS = {
     path: '/v1/monitor/experiments/{experiment_id}/report',
     aliases: ['/monitor/experiments/{experiment_id}/report'],
     auth: 'bearer',
-    summary: 'The report of an experiment as it stands; empty before its first run',
+    summary: 'The present report of an experiment; empty before its first run',
     tag: 'experiments',
     params: z.object({ experiment_id: identifier() }),
-    // A share of 0 or 1 is no experiment.
+    // With a share of 0 or 1, there would be no experiment.
     query: z.object({ expected_on_share: decimal({ ge: 0.001, le: 0.999 }).default(0.5) }),
     replies: { 200: { description: 'Rates, effect, sample ratio', schema: experimentReport } },
   }),

@@ -13,15 +13,14 @@ const FORMATS = ['csv', 'jsonl', 'parquet'] as const;
 const format = literal(FORMATS).default('csv').describe('`jsonl`: a line of JSON for each row');
 
 const file: EndpointReply = {
-  description:
-    'The file, in pieces as they are made. A connection that is cut off means that it is not whole',
+  description: 'The file, sent while it is made. If the connection breaks, the file is incomplete',
   media_type: 'application/octet-stream',
 };
-const busy = refusal('Too many exports at once, or the data cannot be read now');
-const notFound = { description: 'There is no such thing, or you are no operator', schema: errorBody };
+const busy = refusal('Too many exports are running, or the data cannot be read now');
+const notFound = { description: 'It does not exist, or you are not an operator', schema: errorBody };
 const common = { method: 'GET', tag: 'export' } as const;
 const replies = { 200: file, 503: busy };
-/** Where a page begins is not the caller's matter here. */
+/** An export reads all pages, so its query has no cursor. */
 const whole = { limit: true, cursor: true } as const;
 
 export const CAPTURE_EXPORTS = {
@@ -31,7 +30,7 @@ export const CAPTURE_EXPORTS = {
     path: '/capture/export/runs',
     auth: 'operator',
     summary:
-      'The runs that match a query, as a file; `otlp`: their turns as OpenTelemetry spans, a line a request',
+      'The runs that match a query, as a file; `otlp`: their turns as OpenTelemetry spans, one request per line',
     query: CAPTURES.listCapturedRuns.query.omit(whole).extend({
       format: literal([...FORMATS, 'otlp'])
         .default('csv')
@@ -54,7 +53,7 @@ export const CAPTURE_EXPORTS = {
     id: 'exportTrafficFigures',
     path: '/capture/export/figures',
     auth: 'operator',
-    summary: 'Figures by model, agent, tool and the like, as a file',
+    summary: 'Figures grouped by model, agent, tool and so on, as a file',
     query: CAPTURES.readTrafficFigures.query.extend({ format }),
     replies,
   }),

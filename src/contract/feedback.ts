@@ -1,4 +1,4 @@
-/** What users say of the product (document 1, FeedbackCreate). Data; any thread. */
+/** Feedback of users about the product (document 1, FeedbackCreate). Data; any thread. */
 import { z } from 'zod';
 import { endpoint } from './endpoint.ts';
 import { text } from './fields.ts';
@@ -21,7 +21,7 @@ export const FEEDBACK = {
     described_path: '/feedback/',
     auth: 'user',
     permission: 'signed in',
-    summary: 'Say something to the operator',
+    summary: 'Send feedback to the operator',
     tag: 'feedback',
     body: feedbackCreate,
     replies: {

@@ -1,11 +1,13 @@
 /**
- * What the fields of a body, a query and a path may hold: zod schemas that take what the recorded FastAPI service takes
- * (pydantic's lax mode: `"5"` and `5.0` are integers, `"yes"` is a flag, a number is no text) and refuse in its words.
- * A refusal carries pydantic's `type` and `ctx` in its issue's `params`; `src/http/validation.ts` makes the 422 of it.
- * Texts are counted in code points, as Python counts them. Pure; any thread.
+ * Schemas for the fields of bodies, queries and paths. They accept what the recorded FastAPI service accepts
+ * (pydantic's lax mode: `"5"` and `5.0` are integers, `"yes"` is a flag, a number is not a text), and their
+ * refusals have its wording. The `params` of a zod issue carry pydantic's `type` and `ctx`;
+ * `src/http/validation.ts` turns them into the 422. Lengths of texts are in code points, as in Python. Pure;
+ * any thread.
  *
- * Optional fields: `.default(value)` (absent only), `.optional()` (absent only), `.nullish()` (absent or null). Objects:
- * `z.object({…})` ignores keys it does not name, `z.strictObject({…})` refuses them (`extra_forbidden`).
+ * Optional fields: `.default(value)` (absent only), `.optional()` (absent only), `.nullish()` (absent or
+ * null). Objects: `z.object({…})` ignores unknown keys, `z.strictObject({…})` refuses them
+ * (`extra_forbidden`).
  */
 import { z } from 'zod';
 import { ID_CHARACTERS } from '../limits.ts';
@@ -18,7 +20,7 @@ import { ASK_ZOD, readQuickly } from './quick-read.ts';
 /** A free-form object inside a body (`metadata`). */
 export const FREE_OBJECT_BOUNDS = { depth: 32, values: 10_000, characters: 262_144 } as const;
 
-/** What a field's refusal says, in pydantic's vocabulary. Stands in `params` of a zod issue with code `custom`. */
+/** The content of a refusal, in pydantic's vocabulary: the `params` of a zod issue with code `custom`. */
 export interface FieldRefusal {
   type: string;
   msg: string;
@@ -35,8 +37,8 @@ function refuse(sink: IssueSink, input: unknown, refusal: FieldRefusal): void {
 }
 
 /**
- * A schema whose input goes through `read` first; nothing more is said of an input that `read` refused. Its type says
- * what a caller should send; what it takes beyond that is leniency.
+ * A schema that converts its input with `read` first. If `read` refuses the input, no other check runs. The
+ * type says what a caller should send; `read` may accept more.
  */
 function lax<Schema extends z.ZodType>(
   read: (input: unknown) => unknown,
@@ -61,13 +63,13 @@ class Refused {
 interface TextBounds {
   /** Code points. */
   min?: number;
-  /** Code points. Every text of the API has one. */
+  /** In code points. Every text of the API has a maximum. */
   max: number;
-  /** Anchored; what the text must look like. */
+  /** The form of the text; the pattern must be anchored. */
   pattern?: RegExp;
 }
 
-/** A text, not a number or a flag. Half a surrogate pair is no Unicode and refused. */
+/** A text, not a number or a flag. Half a surrogate pair is invalid Unicode and refused. */
 export function text({ min = 0, max, pattern }: TextBounds) {
   const schema = z.string().check((context) => {
     const refusal = judgeText(context.value, min, max, pattern);
@@ -116,7 +118,7 @@ export function countCharacters(value: string): number {
   return count;
 }
 
-/** A text that is cut to so many code points instead of refused (document 2, Finding). */
+/** A text that is cut to a maximum of code points instead of refused (document 2, Finding). */
 export function cutText({ min = 0, max }: Omit<TextBounds, 'pattern'>) {
   return lax((input) => {
     if (typeof input !== 'string') return input;
@@ -149,8 +151,8 @@ export function identifier() {
 }
 
 /**
- * A name that only leads to something: whatever nothing is called is taken here and not found later (document 1 gives
- * `org_id` and `project_id` no bounds).
+ * A name that is only looked up. A name that cannot exist is accepted here and not found later (document 1
+ * gives `org_id` and `project_id` no bounds).
  */
 export function reference() {
   return text({ max: ID_CHARACTERS });
@@ -178,7 +180,9 @@ export function decimal(bounds: NumberBounds = {}) {
   return lax(readDecimal, bounded(z.number(), bounds));
 }
 
-/** What {@link readInteger} has read is whole already; zod's own integers would refuse large ones twice. */
+/**
+ * {@link readInteger} returns only whole numbers. Zod's integer check would refuse large ones a second time.
+ */
 function wholeNumber() {
   return z.number().meta({ type: 'integer' });
 }
@@ -191,8 +195,8 @@ function bounded<Schema extends z.ZodNumber>(schema: Schema, { ge, le }: NumberB
 }
 
 /**
- * A whole number that is held within its bounds instead of refused (decisions: `limit` and `offset`). So its schema names no bounds:
- * every whole number is valid.
+ * A whole number that is clamped to its bounds instead of refused (decisions: `limit` and `offset`). The
+ * schema names no bounds, because every whole number is valid.
  */
 function heldInteger(ge: number, le: number) {
   return lax((input) => {
@@ -210,7 +214,7 @@ export function pageFields() {
 }
 
 /**
- * The query of a list that goes on where its last page ended.
+ * The query of a list whose next page begins after the last one.
  * @param max longest cursor, in characters
  */
 export function cursorFields(max: number) {
@@ -220,11 +224,11 @@ export function cursorFields(max: number) {
   };
 }
 
-/** Where a list goes on, in its answer. */
+/** The field of an answer that says where the next page begins. */
 export const nextCursor = z
   .string()
   .nullable()
-  .describe('Goes on behind the last one as `cursor`; null: there are no more');
+  .describe('Send it back as `cursor` for the next page; null: this is the last page');
 
 const INT_PARSING = 'Input should be a valid integer, unable to parse string as an integer';
 const INT_PARSING_SIZE = 'Unable to parse input string as an integer, exceeded maximum size';
@@ -255,7 +259,10 @@ function readWhole(value: number): unknown {
   return new Refused('int_from_float', msg);
 }
 
-/** Python's integers know no end; ours keep to what a double holds exactly, or one beyond it, which is out of bounds. */
+/**
+ * Python's integers are unlimited. Ours are limited to what a double represents exactly, or one more, which
+ * is out of bounds.
+ */
 function holdFinite(value: number): number {
   if (Number.isSafeInteger(value)) return value;
   return Math.sign(value) * (Number.MAX_SAFE_INTEGER + 1);
@@ -309,7 +316,7 @@ export function literal<const Values extends readonly [string, ...string[]]>(val
 
 interface ListBounds {
   min?: number;
-  /** Every list of the API has one. A longer list is refused before its items are looked at. */
+  /** Every list of the API has a maximum. A longer list is refused before its items are checked. */
   max: number;
 }
 
@@ -345,8 +352,9 @@ function itemWord(count: number): string {
 }
 
 /**
- * An e-mail address, checked by its form alone; the part after the @ in lower case, as it is compared. As people paste
- * it: with space around it, or behind a name and in brackets.
+ * An e-mail address. Only its form is checked. The part after the @ becomes lower case, because addresses are
+ * compared that way. Space around the address, and a name before an address in brackets, are accepted, as
+ * people paste them.
  */
 export function email() {
   return lax(
@@ -364,7 +372,7 @@ export function email() {
   );
 }
 
-/** A moment as RFC 3339 has it, with a zone; the output is in UTC with milliseconds and `Z`. */
+/** A time in RFC 3339 with a zone; the output is in UTC with milliseconds and `Z`. */
 export function timestamp() {
   return lax(
     (input) => {
@@ -379,13 +387,16 @@ export function timestamp() {
   );
 }
 
-/** The engine takes the 30th of February for the 2nd of March. */
+/** The engine reads the 30th of February as the 2nd of March. */
 function isDayOfMonth(input: string): boolean {
   const [year, month, day] = input.slice(0, 10).split('-').map(Number);
   return day! >= 1 && day! <= new Date(Date.UTC(year!, month!, 0)).getUTCDate();
 }
 
-/** A free-form JSON object, kept as it is: bounded in depth, number of values and characters (`FREE_OBJECT_BOUNDS`). */
+/**
+ * A free-form JSON object, stored unchanged. Depth, number of values and characters are bounded
+ * (`FREE_OBJECT_BOUNDS`).
+ */
 export function freeObject() {
   return lax((input) => {
     if (typeof input !== 'object' || input === null || Array.isArray(input) || isRawNumber(input)) {
@@ -396,7 +407,9 @@ export function freeObject() {
   }, z.looseObject({}));
 }
 
-/** Why a free-form object cannot be kept, or null. Iterative: the depth of a hostile one knows no bound. */
+/**
+ * Why a free-form object is refused, or null. Iterative, because the depth of a hostile object is unlimited.
+ */
 function findObjectFault(root: object): string | null {
   const { depth: maxDepth, values: maxValues, characters: maxCharacters } = FREE_OBJECT_BOUNDS;
   const stack: [value: unknown, depth: number][] = [[root, 1]];

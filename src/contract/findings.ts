@@ -19,15 +19,21 @@ import {
 } from './fields.ts';
 import { CODEBASE_ID_CHARACTERS, CURSOR_CHARACTERS, FINDINGS_TOP_K } from './limits.ts';
 
-/** Metadata of a finding as JSON, in UTF-16 units. Longer metadata is refused: a cut object has no meaning. */
+/**
+ * Maximum length of a finding's metadata as JSON, in UTF-16 units. Longer metadata is refused, because a cut
+ * object has no meaning.
+ */
 export const FINDING_METADATA_CHARACTERS = 16_384;
 /** Paths in one request for coverage or invalidation. */
 export const FINDING_PATHS = 10_000;
 
-/** Texts are cut after keys in them were masked: so much more is read, that no half of a key stays at the end. */
+/**
+ * Texts are cut after the keys in them were masked. The text is read this far beyond the cut, so that no half
+ * of a key remains at the end.
+ */
 const MASKING_MARGIN = 8_192;
 
-/** The project of what is made, or the only one that is looked at; a project's key brings its own. */
+/** The project of a new finding, or the only project that is searched. A project's key determines it. */
 const projectField = { project_id: identifier().nullish() };
 
 const codebaseParams = z.object({
@@ -72,7 +78,7 @@ const findingSchema = z
   })
   .meta({ id: 'Finding' });
 
-/** Narrows what is looked at; null and absent: not at all. */
+/** A filter; null and absent: no filter. */
 const filterFields = {
   file_path: longText(FINDING_BOUNDS.file_path).nullish(),
   finding_type: longText(FINDING_BOUNDS.finding_type).nullish(),
@@ -90,7 +96,7 @@ const recallBody = z
 
 const recalled = findingSchema.extend({ score: z.number().min(0).max(1) }).meta({ id: 'RecalledFinding' });
 
-/** Texts of any length, so that what was cut when it was stored is found by its whole. */
+/** Texts of any length, so that the full text finds a finding whose text was cut when it was stored. */
 const pathList = list(longText(FINDING_BOUNDS.file_path), { max: FINDING_PATHS });
 
 const pathsBody = z.object({ ...projectField, file_paths: pathList }).meta({ id: 'FindingPaths' });
@@ -105,7 +111,10 @@ const store = endpoint({
   params: codebaseParams,
   body: findingBody,
   replies: {
-    200: { description: 'It is stored; one that says the same is the same', schema: findingStored },
+    200: {
+      description: 'It is stored; a finding with the same content is stored once',
+      schema: findingStored,
+    },
   },
 });
 
@@ -114,7 +123,7 @@ const listCodebases = endpoint({
   method: 'GET',
   path: '/v1/findings',
   auth: 'bearer',
-  summary: 'Code bases with findings, by their ids, the greatest first; a page may be short under a project',
+  summary: 'Code bases with findings, in descending order of id; with a project filter a page may be short',
   tag: 'findings',
   query: z.object({ ...projectField, ...cursorFields(CURSOR_CHARACTERS) }),
   replies: {
@@ -125,11 +134,7 @@ const listCodebases = endpoint({
           codebases: z.array(
             z.object({
               codebase_id: z.string(),
-              findings: z
-                .int()
-                .min(0)
-                .nullable()
-                .describe('How many; null under a project, which sees its part'),
+              findings: z.int().min(0).nullable().describe('Number of findings; null with a project filter'),
             }),
           ),
           next_cursor: nextCursor,
@@ -167,7 +172,7 @@ const listFindings = endpoint({
     ...pageFields(),
     cursor: text({ max: CURSOR_CHARACTERS }).nullish().describe('`next_cursor` of the page before'),
     ...filterFields,
-    from: timestamp().nullish().describe('Stored then or later'),
+    from: timestamp().nullish().describe('Only findings that were stored at this time or later'),
     to: timestamp().nullish().describe('Stored earlier'),
   }),
   replies: {
@@ -187,7 +192,7 @@ const recall = endpoint({
   path: '/v1/findings/{codebase_id}/recall',
   auth: 'bearer',
   writes: false,
-  summary: 'The findings nearest to a question',
+  summary: 'The findings most similar to a question',
   tag: 'findings',
   params: codebaseParams,
   body: recallBody,
@@ -210,7 +215,7 @@ const invalidate = endpoint({
   body: pathsBody,
   replies: {
     200: {
-      description: 'How many there were',
+      description: 'Number of deleted findings',
       schema: z.object({ deleted: z.int().min(0) }).meta({ id: 'FindingsDeleted' }),
     },
   },
@@ -228,7 +233,7 @@ const coverage = endpoint({
   body: pathsBody,
   replies: {
     200: {
-      description: 'A finding under a longer path covers a shorter one that it ends with',
+      description: 'A finding about a path also covers every shorter path with which that path ends',
       schema: z.object({ coverage: z.number().min(0).max(1) }).meta({ id: 'FindingsCoverage' }),
     },
   },

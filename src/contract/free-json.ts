@@ -4,8 +4,8 @@ import { z } from 'zod';
 const known = new WeakMap<z.ZodType, boolean>();
 
 /**
- * Whether a field of the body takes any JSON. A body that is free as a whole does not count: what reads it knows its own
- * form.
+ * Whether a field of the body accepts any JSON. A body that is free-form as a whole does not count, because
+ * its reader knows its form.
  */
 export function holdsFreeJson(body: z.ZodType): boolean {
   let holds = known.get(body);

@@ -1,6 +1,6 @@
 /**
- * What stands behind a declared route: a function from the checked request to an answer. The table of handlers has the
- * keys of the table of endpoints, so a missing one does not compile. Types; server threads.
+ * Handlers of declared routes: functions from the checked request to an answer. The table of handlers has the
+ * keys of the table of endpoints, so a missing handler does not compile. Types; server threads.
  */
 import type { z } from 'zod';
 import type { Tenant } from '../domain/tenant.ts';
@@ -10,7 +10,7 @@ import type { ApiRequest, EventStream } from './route.ts';
 
 export type { EventSink, EventStream } from './route.ts';
 
-/** What a schema gives, or an empty object where the endpoint declares none. */
+/** The output of a schema, or an empty object if the endpoint declares no schema. */
 type OutputOf<Schema> = Schema extends z.ZodType ? z.output<Schema> : Record<never, never>;
 
 /** A request that has passed every check before the work. */
@@ -28,9 +28,9 @@ export interface HandlerReply {
   status?: number;
   /** Sent as JSON. */
   body?: unknown;
-  /** JSON that is sent as it is: an answer that must be the same byte for byte. */
+  /** JSON that is sent unchanged, for an answer that must be identical byte for byte. */
   json?: string;
-  /** Sent as they are, in a form that is not this API's. */
+  /** Bytes that are sent unchanged, in another form than JSON of this API. */
   bytes?: { media_type: string; bytes: Uint8Array };
   headers?: readonly (readonly [name: string, value: string])[];
   /** Server-sent events instead of a body. */
@@ -39,7 +39,7 @@ export interface HandlerReply {
   failure?: CatalogueError;
 }
 
-/** @throws CatalogueError for what the caller did wrong or may try again */
+/** @throws CatalogueError for mistakes of the caller and for temporary failures */
 export type Handler<E extends Endpoint> = (call: Call<E>) => HandlerReply | Promise<HandlerReply>;
 
 /** A handler for each endpoint of a table. */
@@ -47,20 +47,20 @@ export type HandlersOf<Table extends Readonly<Record<string, Endpoint>>> = {
   readonly [Name in keyof Table]: Handler<Table[Name]>;
 };
 
-/** An endpoint with what stands behind it. */
+/** An endpoint with its handler. */
 export interface BoundEndpoint {
   endpoint: Endpoint;
   handler: Handler<Endpoint>;
 }
 
-/** Puts a table and its handlers together, one entry an endpoint. */
+/** Combines a table with its handlers, one entry per endpoint. */
 export function bind<const Table extends Readonly<Record<string, Endpoint>>>(
   table: Table,
   handlers: HandlersOf<Table>,
 ): BoundEndpoint[] {
   return Object.keys(table).map((name) => ({
     endpoint: table[name]!,
-    // Each handler gets the calls of its endpoint alone.
+    // Each handler gets only calls of its endpoint.
     handler: handlers[name] as unknown as Handler<Endpoint>,
   }));
 }

@@ -10,12 +10,18 @@ export const readyBody = z
   .object({
     status: z.literal('ready'),
     checks: z.record(z.string(), z.boolean()),
-    /** The gateway's, where there is one that captures. Never a reason to take traffic away: it forwards all the same. */
+    /**
+     * State of capture, if this process has a gateway that captures. It is never a reason to stop traffic,
+     * because the gateway forwards in every state.
+     */
     capture: z.enum(['ok', 'degraded', 'stopped']).optional(),
   })
   .meta({ id: 'Ready' });
 
-/** The process answers. It says nothing about storage, since a container that is only busy must not be restarted. */
+/**
+ * Says only that the process answers, not whether storage does, because a busy container must not be
+ * restarted.
+ */
 export const health = endpoint({
   id: 'health',
   method: 'GET',
@@ -27,14 +33,15 @@ export const health = endpoint({
   replies: { 200: { description: 'It does', schema: healthBody } },
 });
 
-/** Storage and actors answer too. */
+/** Says that storage and actors answer, too. */
 export const ready = endpoint({
   id: 'ready',
   method: 'GET',
   path: '/ready',
   auth: 'open',
   any_host: true,
-  summary: 'Whether storage and actors answer; how capture is doing stands there, too, and decides nothing',
+  summary:
+    'Whether storage and actors answer. The state of capture is included but does not affect the status',
   tag: 'service',
   replies: {
     200: { description: 'All of them do', schema: readyBody },
@@ -64,7 +71,9 @@ export const docs = endpoint({
   hidden: true,
 });
 
-/** What to watch. For the operator's own eyes: a static key, or a request from this very machine. */
+/**
+ * Figures for monitoring, for the operator only: with a static key, or by a request from the same machine.
+ */
 export const metrics = endpoint({
   id: 'metrics',
   method: 'GET',
@@ -75,7 +84,7 @@ export const metrics = endpoint({
   tag: 'service',
   replies: {
     200: { description: 'Text format 0.0.4', media_type: 'text/plain' },
-    401: { description: 'Not from this machine, and no credential', schema: errorBody },
-    403: { description: 'Not from this machine, and no static key', schema: errorBody },
+    401: { description: 'A request from another machine without a credential', schema: errorBody },
+    403: { description: 'A request from another machine without a static key', schema: errorBody },
   },
 });

@@ -2,12 +2,12 @@
 
 /** Names inside a run start (agent, model, framework, version). */
 export const RUN_NAME_CHARACTERS = 200;
-/** The task of a run. No instruction that steps are compared with is longer. */
+/** The task of a run, which is the longest instruction that steps are compared with. */
 export const RUN_TASK_CHARACTERS = 65_536;
 export const RUN_OUTCOME_CHARACTERS = 200;
-/** Texts of a step. The bound is close to that of a body: telemetry must not lose a step because it is long. */
+/** Texts of a step. The bound is close to that of a body, because telemetry must not lose a long step. */
 export const STEP_TEXT_CHARACTERS = 1_048_576;
-/** Tokens of one step. The sum of ten million such steps is still exact. */
+/** Tokens of one step. The sum of ten million steps with this maximum is still exact. */
 export const STEP_TOKENS_MAX = 100_000_000;
 /** `limit` of a listing (decisions, Identifiers, time, lists). */
 export const PAGE_LIMIT_DEFAULT = 50;
@@ -17,7 +17,7 @@ export const CURSOR_CHARACTERS = 4_000;
 /** Names of the control plane (document 1, Limits). */
 export const ORG_NAME_CHARACTERS = 100;
 export const KEY_NAME_CHARACTERS = 50;
-/** Keys that one answer about usage lists, those with the most requests. */
+/** Keys in one answer about usage: those with the most requests. */
 export const KEY_USAGE_SHOWN = 100;
 export const CODEBASE_ID_CHARACTERS = 256;
 /** Results of a recall (document 2). */

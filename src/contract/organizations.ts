@@ -33,8 +33,10 @@ export const invitationOut = z
     role: z.enum(ROLES),
     status: z.enum(INVITATION_STATES),
     invited_by: z.string(),
-    organization_name: z.string().describe('As it is called now'),
-    inviter_name: z.string().describe('Display name, else the address; empty for an account that is gone'),
+    organization_name: z.string().describe('Its present name'),
+    inviter_name: z
+      .string()
+      .describe('Display name or, without one, the address; empty for a deleted account'),
     created_at: z.string(),
     expires_at: z.string(),
   })
@@ -88,7 +90,7 @@ export const ORGANIZATIONS = {
     body: orgCreate,
     replies: {
       200: { description: 'The organization', schema: orgOut },
-      409: refusal('As many as there may be'),
+      409: refusal('The maximum number of organizations exists already'),
     },
   }),
   readOrganization: endpoint({
@@ -120,11 +122,11 @@ export const ORGANIZATIONS = {
     path: '/organizations/{org_id}',
     auth: 'user',
     permission: 'organization.delete',
-    summary: 'Delete an organization for good, with all that is its own: projects, keys, members, runs',
+    summary: 'Delete an organization permanently, with its projects, keys, members and runs',
     tag: 'organizations',
     params: orgParams,
     replies: {
-      204: { description: 'Deleted: its keys are refused and nothing of it is read any more' },
+      204: { description: 'Deleted: its keys are refused, and its data cannot be read any more' },
       409: refusal('It has a paid subscription that renews'),
     },
   }),
@@ -167,7 +169,7 @@ export const ORGANIZATIONS = {
     path: '/organizations/{org_id}/members/{member_user_id}',
     auth: 'user',
     permission: 'members.remove',
-    summary: 'Remove a member; anybody may remove themselves',
+    summary: 'Remove a member; every member may remove themselves',
     tag: 'organizations',
     params: z.object({ org_id: identifier(), member_user_id: identifier() }),
     replies: {
@@ -181,7 +183,7 @@ export const ORGANIZATIONS = {
     path: '/organizations/{org_id}/invite',
     auth: 'user',
     permission: 'invitations.create',
-    summary: 'Invite an address; one that is invited already keeps its invitation',
+    summary: 'Invite an address; an existing invitation of the address stays',
     tag: 'organizations',
     params: orgParams,
     body: inviteRequest,
@@ -233,7 +235,7 @@ export const ORGANIZATIONS = {
     params: z.object({ invitation_id: identifier() }),
     replies: {
       200: { description: 'The organization', schema: orgOut },
-      409: refusal('A member already, or as many as there may be'),
+      409: refusal('The user is a member already, or the maximum number of members is reached'),
     },
   }),
   listAudit: endpoint({

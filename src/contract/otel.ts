@@ -1,4 +1,4 @@
-/** Telemetry of agents as OTLP over HTTP carries it: what goes in and out is OpenTelemetry's. Data; any thread. */
+/** Telemetry of agents over OTLP/HTTP. Requests and answers have OpenTelemetry's form. Data; any thread. */
 import { z } from 'zod';
 import { type EndpointReply, endpoint, errorBody, type RawBody } from './endpoint.ts';
 
@@ -8,7 +8,7 @@ const OTLP: RawBody = {
     'The export request of OTLP 1.x, as protobuf or as its JSON; with `Content-Encoding: gzip` or without',
 };
 
-/** What is only in an answer that took less than it was sent. */
+/** Fields that an answer has only if some records were refused. */
 const partialSuccess = (
   rejected: 'rejectedSpans' | 'rejectedLogRecords' | 'rejectedDataPoints',
   id: string,
@@ -17,31 +17,31 @@ const partialSuccess = (
     .object({
       partialSuccess: z
         .object({
-          [rejected]: z.string().describe('How many were not taken, as text'),
+          [rejected]: z.string().describe('Number of refused records, as text'),
           errorMessage: z.string().describe('Why'),
         })
         .optional()
-        .describe('Left out when all was taken'),
+        .describe('Absent if all records were accepted'),
     })
     .meta({ id });
 
-/** What OTLP says of a request that was not taken: a Status of gRPC. */
+/** The body of a refusal in OTLP: a Status of gRPC. */
 const statusBody = z
   .object({ message: z.string().describe('What is wrong, in words') })
   .meta({ id: 'OtlpStatus' });
 
-/** From the handler as OTLP says it; from the checks before it as the rest of the API does. */
+/** The handler refuses in OTLP's form; the checks before it refuse in this API's form. */
 const refusal = (description: string): EndpointReply => ({
   description,
   schema: z.union([statusBody, errorBody]),
 });
 
 const refusals = {
-  400: refusal('The body is not what its Content-Type and Content-Encoding say, or not what OTLP says'),
+  400: refusal('The body does not match its Content-Type and Content-Encoding, or is not valid OTLP'),
   413: refusal(
-    'The body is larger than MAX_BODY_BYTES, as sent or unpacked, or holds too many records or values',
+    'The body is larger than MAX_BODY_BYTES, compressed or decompressed, or has too many records or values',
   ),
-  415: refusal('Another Content-Type than those two, or another Content-Encoding than gzip'),
+  415: refusal('Another Content-Type than protobuf and JSON, or another Content-Encoding than gzip'),
 };
 
 export const OTEL = {
@@ -50,7 +50,7 @@ export const OTEL = {
     method: 'POST',
     path: '/otel/v1/traces',
     auth: 'bearer',
-    summary: 'Takes spans over OTLP; tool calls become steps of runs',
+    summary: 'Accepts spans over OTLP; tool calls become steps of runs',
     tag: 'telemetry',
     raw_body: OTLP,
     replies: {
@@ -66,7 +66,7 @@ export const OTEL = {
     method: 'POST',
     path: '/otel/v1/logs',
     auth: 'bearer',
-    summary: 'Takes log records over OTLP; tool calls become steps of runs',
+    summary: 'Accepts log records over OTLP; tool calls become steps of runs',
     tag: 'telemetry',
     raw_body: OTLP,
     replies: {
@@ -82,7 +82,7 @@ export const OTEL = {
     method: 'POST',
     path: '/otel/v1/metrics',
     auth: 'bearer',
-    summary: 'Reads metrics over OTLP and keeps none of them',
+    summary: 'Accepts metrics over OTLP but stores none of them',
     tag: 'telemetry',
     raw_body: OTLP,
     replies: {

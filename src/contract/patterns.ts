@@ -18,9 +18,9 @@ export const newPattern = z
 
 const patternsBody = z
   .object({
-    tier: literal(TIERS).describe('e3 is for static keys'),
+    tier: literal(TIERS).describe('e3 needs a static key'),
     patterns: list(newPattern, { max: PATTERNS_PER_REQUEST }),
-    project_id: identifier().nullish().describe('Of e1 patterns; default `default`'),
+    project_id: identifier().nullish().describe('Project of e1 patterns; default `default`'),
   })
   .meta({ id: 'PatternImport' });
 
@@ -33,13 +33,15 @@ const patternRecord = z
     model: z.string(),
     failure_type: z.string(),
     support: z.int().describe('How often it was seen'),
-    sources: z.array(z.string()).describe('The last traces that it came from'),
+    sources: z.array(z.string()).describe('The last traces from which it was made'),
     created_at: z.string(),
     updated_at: z.string(),
   })
   .meta({ id: 'StoredPattern' });
 
-const scopeQuery = { project_id: identifier().nullish().describe('Whose e1 patterns; default `default`') };
+const scopeQuery = {
+  project_id: identifier().nullish().describe('The project whose e1 patterns are listed; default `default`'),
+};
 
 export const PATTERNS = {
   listPatterns: endpoint({
@@ -48,14 +50,14 @@ export const PATTERNS = {
     path: '/v1/patterns',
     auth: 'bearer',
     summary:
-      'Patterns: the project’s, then the organization’s, then the universal ones; newest first in each. Never metered',
+      'Patterns of the project, then of the organization, then universal ones; newest first in each group. Not metered',
     tag: 'patterns',
     query: z.object({
       ...scopeQuery,
       ...cursorFields(CURSOR_CHARACTERS),
-      tier: literal(TIERS).nullish().describe('Of this tier alone'),
-      from: timestamp().nullish().describe('Created at this moment or later'),
-      to: timestamp().nullish().describe('Created before this moment'),
+      tier: literal(TIERS).nullish().describe('Only patterns of this tier'),
+      from: timestamp().nullish().describe('Only patterns created at this time or later'),
+      to: timestamp().nullish().describe('Only patterns created before this time'),
     }),
     replies: {
       200: {
@@ -71,7 +73,7 @@ export const PATTERNS = {
     method: 'GET',
     path: '/v1/patterns/{pattern_id}',
     auth: 'bearer',
-    summary: 'One pattern that the caller’s retrievals may find. Never metered',
+    summary: 'One pattern that the caller’s retrievals may find. Not metered',
     tag: 'patterns',
     params: z.object({ pattern_id: identifier() }),
     query: z.object(scopeQuery),
@@ -91,10 +93,13 @@ export const PATTERNS = {
     query: z.object(scopeQuery),
     replies: {
       204: { description: 'Deleted' },
-      403: { description: 'A universal pattern, with a key that is not the operator’s', schema: errorBody },
+      403: { description: 'The pattern is universal, and the key is not the operator’s', schema: errorBody },
       404: { description: 'No such pattern, or not yours', schema: errorBody },
-      409: { description: 'A starter pattern, which every start would bring back', schema: errorBody },
-      503: { description: 'No vector store is configured, or it removes nothing now', schema: errorBody },
+      409: {
+        description: 'A starter pattern, which every start of the service adds again',
+        schema: errorBody,
+      },
+      503: { description: 'No vector store is configured, or it cannot delete now', schema: errorBody },
     },
   }),
   importPatterns: endpoint({
@@ -102,7 +107,7 @@ export const PATTERNS = {
     method: 'POST',
     path: '/v1/patterns',
     auth: 'bearer',
-    summary: 'Stores patterns; a near-duplicate raises the support of the one that is there',
+    summary: 'Stores patterns; a near-duplicate raises the support of the existing pattern',
     tag: 'patterns',
     body: patternsBody,
     replies: {
@@ -117,8 +122,8 @@ export const PATTERNS = {
           .meta({ id: 'PatternsImported' }),
       },
       403: { description: 'e3 with a key that is not the operator’s', schema: errorBody },
-      409: { description: 'There is no room for so many', schema: errorBody },
-      503: { description: 'No vector store is configured, or it takes nothing now', schema: errorBody },
+      409: { description: 'There is no room for this many patterns', schema: errorBody },
+      503: { description: 'No vector store is configured, or it cannot store now', schema: errorBody },
     },
   }),
 } as const;

@@ -1,4 +1,7 @@
-/** Custom profiles: what each monitor weighs, and from which score on it fires (decisions, v1). Data; any thread. */
+/**
+ * Custom profiles: the weight of each monitor, and the score at which it fires (decisions, v1). Data; any
+ * thread.
+ */
 import { z } from 'zod';
 import { MONITOR_NAMES, type MonitorName } from '../domain/monitors/names.ts';
 import { endpoint, errorBody } from './endpoint.ts';
@@ -72,11 +75,11 @@ export const PROFILES = {
     path: '/v1/monitor/profiles/{name}',
     aliases: ['/monitor/profiles/{name}'],
     auth: 'bearer',
-    summary: 'Deletes a profile of the organization; runs go on with the one that they began with',
+    summary: 'Deletes a profile of the organization; runs in progress keep it',
     tag: 'runs',
     params: z.object({ name: identifier() }),
     replies: {
-      204: { description: 'Deleted: no run can name it any more' },
+      204: { description: 'Deleted: a new run cannot name it' },
       404: { description: 'No such profile', schema: errorBody },
       409: { description: 'A built-in profile', schema: errorBody },
     },

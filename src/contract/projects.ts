@@ -55,7 +55,7 @@ export const PROJECTS = {
     body: projectCreate,
     replies: {
       200: { description: 'The project', schema: projectOut },
-      409: refusal('As many as there may be'),
+      409: refusal('The maximum number of projects exists already'),
     },
   }),
   readProject: endpoint({
@@ -79,7 +79,7 @@ export const PROJECTS = {
     tag: 'projects',
     params: projectParams,
     body: projectCreate,
-    replies: { 200: { description: 'The project as it is now', schema: projectOut } },
+    replies: { 200: { description: 'The changed project', schema: projectOut } },
   }),
   deleteProject: endpoint({
     id: 'delete_project',

@@ -1,12 +1,11 @@
 /**
- * A shortcut past zod for inputs that are exactly what a field asks for, as most are: the same outcome without its
- * objects. Zod judges all other inputs, and zod alone words every refusal. Any
- * thread.
+ * A shortcut that avoids zod's objects for inputs that already have the required form, as most do, with the
+ * same outcome. Zod handles all other inputs and words every refusal. Any thread.
  */
 import { z } from 'zod';
 import { isRawNumber } from '../std/exact-json.ts';
 
-/** In place of a value: ask zod. */
+/** Returned instead of a value: zod must decide. */
 export const ASK_ZOD: unique symbol = Symbol('ask zod');
 
 /** The schema's output for an input, or {@link ASK_ZOD}. */
@@ -14,13 +13,16 @@ type QuickRead = (input: unknown) => unknown;
 
 const known = new WeakMap<z.ZodType, QuickRead | null>();
 
-/** Says how a schema's plain inputs are read; a copy of the schema (`meta`, `refine`) knows nothing of it. */
+/** Registers the quick reading of a schema. A copy of the schema (`meta`, `refine`) does not inherit it. */
 export function readQuickly<Schema extends z.ZodType>(schema: Schema, read: QuickRead): Schema {
   known.set(schema, read);
   return schema;
 }
 
-/** The quick reading of a schema: its own, or one made of its parts; null when a part has none. */
+/**
+ * The quick reading of a schema: the registered one, or one made from its parts; null if a part has no quick
+ * reading.
+ */
 export function quickReadOf(schema: z.ZodType): QuickRead | null {
   let read = known.get(schema);
   if (read === undefined) {
@@ -41,20 +43,20 @@ function compile(schema: z.ZodType): QuickRead | null {
 function compileDefault({ def }: z.ZodDefault): QuickRead | null {
   const { innerType, defaultValue } = def;
   const read = quickReadOf(innerType as z.ZodType);
-  // The caller could change others.
+  // A caller could modify any other value.
   if (read === null || typeof defaultValue === 'object') return null;
   return (input) => (input === undefined ? defaultValue : read(input));
 }
 
-/** @param absent the input that is its own output */
+/** @param absent the input that is returned unchanged */
 function compileAbsence({ def }: z.ZodOptional | z.ZodNullable, absent: undefined | null): QuickRead | null {
   const read = quickReadOf(def.innerType as z.ZodType);
-  // What takes it itself, as a default does, has a say in what comes of it.
+  // An inner schema that accepts this input itself, such as a default, decides the output.
   if (read === null || read(absent) !== ASK_ZOD) return null;
   return (input) => (input === absent ? absent : read(input));
 }
 
-/** Objects that ignore what they do not name. */
+/** Objects that ignore unknown keys. */
 function compileObject({ def }: z.ZodObject): QuickRead | null {
   if (def.catchall !== undefined) return null;
   const names = Object.keys(def.shape);

@@ -1,8 +1,8 @@
-/** What is kept how long (RETENTION_DAYS…). Data; any thread. */
+/** How long data is kept (RETENTION_DAYS…). Data; any thread. */
 import { z } from 'zod';
 import { endpoint } from './endpoint.ts';
 
-/** What has an age that an operator may bound. */
+/** Data whose age an operator may limit. */
 export const KEPT_KINDS = ['runs', 'traces', 'findings', 'live_events', 'captures'] as const;
 
 const retentionOut = z
@@ -10,12 +10,12 @@ const retentionOut = z
     kinds: z
       .array(
         z.object({
-          kind: z.enum(KEPT_KINDS).describe('What is kept; `captures`: captured exchanges'),
-          days: z.int().nullable().describe('Deleted when it is older than so many days; null: never'),
+          kind: z.enum(KEPT_KINDS).describe('Kind of data; `captures`: captured exchanges'),
+          days: z.int().nullable().describe('Age in days after which it is deleted; null: it is kept'),
         }),
       )
       .describe('In a fixed order'),
-    looks_every_s: z.int().describe('How often the service looks for what is too old'),
+    looks_every_s: z.int().describe('Interval in which the service deletes old data'),
   })
   .meta({ id: 'Retention' });
 
@@ -26,7 +26,7 @@ export const RETENTION_ROUTES = {
     path: '/retention',
     auth: 'user',
     permission: 'signed in',
-    summary: 'What the service deletes by age, as its operator has set it',
+    summary: 'The age limits that the operator has set',
     tag: 'organizations',
     replies: { 200: { description: 'The bounds', schema: retentionOut } },
   }),

@@ -6,24 +6,24 @@ import { endpoint } from './endpoint.ts';
 import { decimal, identifier, integer, literal, text } from './fields.ts';
 import { RETRIEVE_CONTEXT_CHARACTERS, RETRIEVE_TOP_K_DEFAULT, RETRIEVE_TOP_K_MAX } from './limits.ts';
 
-/** Similarity floor of a retrieval that names none (decisions, v1). */
+/** Default of the minimum similarity of a retrieval (decisions, v1). */
 const RETRIEVE_MIN_SIMILARITY = 0.35;
 
 const retrieveBody = z
   .object({
     context: text({ max: RETRIEVE_CONTEXT_CHARACTERS }).describe(
-      'The task in a sentence; what is searched for',
+      'The task in a sentence; the search compares patterns with it',
     ),
     tier: literal(TIERS)
       .nullish()
-      .describe('e1: the project’s, e2: the organization’s commons, e3: universal. Absent: all of them'),
+      .describe('e1: patterns of the project, e2: of the organization, e3: universal. Absent: all tiers'),
     top_k: integer({ ge: 1, le: RETRIEVE_TOP_K_MAX }).default(RETRIEVE_TOP_K_DEFAULT),
     min_similarity: decimal({ ge: 0, le: 1 })
       .default(RETRIEVE_MIN_SIMILARITY)
       .describe('Less similar patterns are left out'),
     model: text({ max: MODEL_CHARACTERS })
       .nullish()
-      .describe('Among nearly equal patterns those that a model of the same family learned go first'),
+      .describe('Among nearly equal patterns, those learned by a model of the same family come first'),
     failure_type: text({ max: FAILURE_TYPE_CHARACTERS })
       .nullish()
       .describe('Only patterns of exactly this category; empty: any'),

@@ -1,6 +1,6 @@
 /**
- * What passes between the HTTP server and a handler of the API: plain data both ways, so that a handler can be called
- * without a server. Types and small rules; server threads.
+ * Requests and answers between the HTTP server and the API's handlers, as plain data, so that handlers can be
+ * called without a server. Types and small rules; server threads.
  */
 
 import type { CatalogueError } from '../errors.ts';
@@ -27,12 +27,12 @@ export interface ApiRequest {
 
 export interface ApiReply {
   status: number;
-  /** `content-type` among them where there is a body; the server adds the length. */
+  /** Include `content-type` if there is a body; the server adds the length. */
   headers: readonly (readonly [name: string, value: string])[];
   body: string | Uint8Array;
-  /** Server-sent events behind the head; `body` is '' then. */
+  /** Server-sent events that follow the head; then `body` is ''. */
   stream?: EventStream;
-  /** What went wrong behind an answer that reports it in its own form; for the log. */
+  /** The failure that the answer reports in its own form; for the log. */
   failure?: CatalogueError;
 }
 
@@ -54,7 +54,7 @@ export interface EventSink {
   whenDrained(listener: () => void): void;
   /** Ends the answer. */
   close(): void;
-  /** Cuts the connection: the reader must not take what came for the whole. */
+  /** Cuts the connection, so that the reader does not mistake the received part for the whole. */
   abort(): void;
 }
 

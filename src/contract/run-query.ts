@@ -15,9 +15,9 @@ export const statusFields = {
   status: z
     .enum(RUN_STATUSES)
     .describe(
-      '`failed`: a person or the agent said so; `error`: the last call failed; `running`; `ok`; `unknown`',
+      '`failed`: by the word of a person or the agent; `error`: the last call failed; `running`; `ok`; `unknown`',
     ),
-  ended_by: z.enum(RUN_ENDERS).nullable().describe('Who ended it; null: it goes on, or it is not known'),
+  ended_by: z.enum(RUN_ENDERS).nullable().describe('Who ended it; null: it is running, or unknown'),
   status_words: z.string().describe('Why it has this status'),
 };
 

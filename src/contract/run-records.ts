@@ -1,4 +1,4 @@
-/** Runs and their steps as they are kept: lists and single ones (decisions, Reading back). Data; any thread. */
+/** Stored runs and their steps, as lists and singly (decisions, Reading back). Data; any thread. */
 import { z } from 'zod';
 import { MONITOR_NAMES } from '../domain/monitors/names.ts';
 import { ID_CHARACTERS } from '../limits.ts';
@@ -22,9 +22,9 @@ export const runRecord = z
     experiment_id: z.string(),
     arm: z.string(),
     status: z.enum(['running', 'finished']),
-    outcome: z.string().describe('Empty while the run goes on'),
+    outcome: z.string().describe('Empty while the run is running'),
     state: statusFields.status.describe(
-      'What `status:` of a query asks for: how the run ended, or that it goes on',
+      'The status that `status:` in a query matches: how the run ended, or that it is running',
     ),
     ended_by: statusFields.ended_by,
     state_words: statusFields.status_words,
@@ -46,9 +46,11 @@ export const runPage = z
     matched_runs: z
       .int()
       .nullable()
-      .describe('Runs that match `q`, on all pages; null: they were not counted'),
-    scanned_runs: z.int().describe('Runs that were looked at for this page'),
-    is_whole: z.boolean().describe('false: older runs were not looked at. Ask again, or for the next page'),
+      .describe('Number of runs that match `q`, on all pages; null: not counted'),
+    scanned_runs: z.int().describe('Number of runs that were searched for this page'),
+    is_whole: z
+      .boolean()
+      .describe('false: older runs were not searched. Repeat the request, or request the next page'),
   })
   .meta({ id: 'RunPage' });
 
@@ -69,7 +71,9 @@ export const stepRecord = z
     tokens: z.int(),
     at: z.string(),
     ...scoreFields,
-    intervention: storedIntervention.nullable().describe('What began or escalated with this step'),
+    intervention: storedIntervention
+      .nullable()
+      .describe('Interventions that began or escalated with this step'),
   })
   .meta({ id: 'StepRecord' });
 
@@ -84,7 +88,8 @@ export const RUN_RECORDS = {
     path: '/v1/monitor/runs',
     aliases: ['/monitor/runs'],
     auth: 'bearer',
-    summary: 'Runs, newest first unless `q` says otherwise; a page may be short where a filter passes few',
+    summary:
+      'Runs, newest first unless `q` has another order; a page may be short if few runs match a filter',
     tag: 'runs',
     query: z.object({
       ...projectField,
@@ -117,7 +122,7 @@ export const RUN_RECORDS = {
     path: '/v1/monitor/runs/{id}',
     aliases: ['/monitor/runs/{id}'],
     auth: 'bearer',
-    summary: 'Deletes a run with its steps, running or finished; what it counted stays counted',
+    summary: 'Deletes a running or finished run with its steps; usage counts stay',
     tag: 'runs',
     params: runParams,
     replies: { 204: { description: 'Deleted: its run_id is free for a new run' }, 404: notFound },
@@ -128,7 +133,7 @@ export const RUN_RECORDS = {
     path: '/v1/monitor/runs/{id}/steps',
     aliases: ['/monitor/runs/{id}/steps'],
     auth: 'bearer',
-    summary: 'The steps of a run in the order of their numbers, with what the monitors said',
+    summary: 'The steps of a run in order, with the scores of the monitors',
     tag: 'runs',
     params: runParams,
     query: z.object({ ...cursorFields(CURSOR_CHARACTERS) }),

@@ -12,10 +12,10 @@ import {
   STEP_TOKENS_MAX,
 } from './limits.ts';
 
-/** The project of what a request makes; a project's key brings its own, and this is ignored. */
+/** The project of the new object. Ignored with a project's key, which determines the project. */
 export const projectField = { project_id: identifier().nullish() };
 
-/** A name that may be empty: of a person's or a program's making, shown and compared, never looked up. */
+/** A name that may be empty. A person or program chose it; it is shown and compared but never looked up. */
 const name = () => text({ max: RUN_NAME_CHARACTERS });
 
 export const runParams = z.object({ id: identifier() });
@@ -31,7 +31,7 @@ export const runStartBody = z
     task_profile: identifier().default('coding'),
     codebase_id: text({ max: ID_CHARACTERS }).default(''),
     metadata: freeObject().nullish(),
-    /** As an identifier, or empty. */
+    /** An identifier, or empty. */
     experiment_id: printable({ max: ID_CHARACTERS }).nullish(),
     arm: literal(['on', 'off', '']).nullish(),
     assignment_unit: name().nullish(),
@@ -45,10 +45,10 @@ const runStartReply = z
 
 const stepText = () => text({ max: STEP_TEXT_CHARACTERS }).default('');
 
-/** The same, or null for a text that the sender does not know: an unknown text is not an empty one. */
+/** The same, or null for a text that the sender does not know: unknown is not empty. */
 const knownText = () => text({ max: STEP_TEXT_CHARACTERS }).nullable().default('');
 
-/** The texts of a step, as logged and as evaluated. */
+/** The texts of a step, logged or evaluated. */
 export const stepFields = {
   action: stepText(),
   action_input: knownText(),
@@ -65,7 +65,7 @@ export const scoresSchema = z
   .object(Object.fromEntries(MONITOR_NAMES.map((monitor) => [monitor, z.number().min(0).max(1)])))
   .meta({ id: 'Scores' });
 
-/** What the monitors say of a step. */
+/** The monitors' scores of a step. */
 export const scoreFields = {
   scores: scoresSchema,
   total_score: z
@@ -73,7 +73,7 @@ export const scoreFields = {
     .min(0)
     .max(1)
     .describe(
-      "Mean of the scores under the profile's weights. One monitor alone moves it little: watch max_score",
+      'Mean of the scores, weighted by the profile. A single monitor changes it little: watch max_score',
     ),
   fired: z.array(z.enum(MONITOR_NAMES)).describe('Monitors whose score reached its threshold in the profile'),
   max_score: z.number().min(0).max(1).describe('The highest of the scores'),
@@ -108,12 +108,12 @@ export const RUNS = {
     path: '/v1/monitor/runs',
     aliases: ['/monitor/runs'],
     auth: 'bearer',
-    summary: 'Starts a run; sent again, it answers as before',
+    summary: 'Starts a run; a repetition gets the same answer',
     tag: 'runs',
     body: runStartBody,
     replies: {
       200: { description: 'It accepts steps', schema: runStartReply },
-      409: { description: 'The run_id is taken by another start', schema: errorBody },
+      409: { description: 'Another start used this run_id', schema: errorBody },
     },
   }),
   logStep: endpoint({
@@ -122,12 +122,12 @@ export const RUNS = {
     path: '/v1/monitor/runs/{id}/steps',
     aliases: ['/monitor/runs/{id}/steps'],
     auth: 'bearer',
-    summary: 'Logs a step and scores it; sent again, it answers as before',
+    summary: 'Logs a step and scores it; a repetition gets the same answer',
     tag: 'runs',
     params: runParams,
     body: stepBody,
     replies: {
-      200: { description: 'How the monitors see the run at this step', schema: scoreBundle },
+      200: { description: 'Scores of the run at this step', schema: scoreBundle },
       404: notFound,
       409: { description: 'The run is finished', schema: errorBody },
     },
@@ -138,12 +138,12 @@ export const RUNS = {
     path: '/v1/monitor/runs/{id}/finish',
     aliases: ['/monitor/runs/{id}/finish'],
     auth: 'bearer',
-    summary: 'Ends a run with an outcome; sent again, it answers as before',
+    summary: 'Ends a run with an outcome; a repetition gets the same answer',
     tag: 'runs',
     params: runParams,
     body: finishBody,
     replies: {
-      200: { description: 'What the run added up to', schema: finishReply },
+      200: { description: 'Totals of the run', schema: finishReply },
       404: notFound,
       409: { description: 'The run is finished with another outcome', schema: errorBody },
     },

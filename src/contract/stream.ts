@@ -8,14 +8,14 @@ import { endpoint, errorBody } from './endpoint.ts';
 import { identifier, text } from './fields.ts';
 import { scoreFields } from './runs.ts';
 
-/** Longest `Last-Event-ID` that is looked at; ours have at most 16 digits. */
+/** Longest accepted `Last-Event-ID`; ids of this service have at most 16 digits. */
 const EVENT_ID_CHARACTERS = 64;
 
-/** What the data of every event says. */
+/** Fields in the data of every event. */
 const eventFields = {
   org_id: z.string(),
-  project_id: z.string().nullable().describe('null: of no project'),
-  run_id: z.string().nullable().describe('null: of no run'),
+  project_id: z.string().nullable().describe('null: no project'),
+  run_id: z.string().nullable().describe('null: no run'),
   at: z.string().describe('When it happened, RFC 3339 in UTC'),
 };
 const runFields = { ...eventFields, run_id: z.string() };
@@ -92,7 +92,7 @@ const liveStream = endpoint({
   query: z.object({
     /** Only this project's events. */
     project_id: identifier().nullish(),
-    /** As the header `Last-Event-ID`, which goes first: for readers that cannot set it. */
+    /** Replaces the header `Last-Event-ID`, which takes precedence, for readers that cannot set it. */
     last_event_id: text({ max: EVENT_ID_CHARACTERS }).optional(),
     ticket: text({ max: STREAM_TICKET.characters })
       .optional()
@@ -102,7 +102,7 @@ const liveStream = endpoint({
     200: {
       description:
         'Events `run_start`, `step`, `run_finish`, `intervention`, `pattern_created` and `retrieval_capped`, each with an ' +
-        'increasing `id` and JSON data `{run_id, org_id, project_id, at, …}`; `reset` when what lies behind `Last-Event-ID` is lost; a comment ' +
+        'increasing `id` and JSON data `{run_id, org_id, project_id, at, …}`; `reset` if events after `Last-Event-ID` are lost; a comment ' +
         'every 15 s',
       media_type: 'text/event-stream',
       events: LIVE_EVENTS,
@@ -116,7 +116,7 @@ const streamTicket = endpoint({
   method: 'POST',
   path: '/v1/monitor/stream/tickets',
   auth: 'bearer',
-  // A reader of the stream may have a ticket for it.
+  // Every reader of the stream may get a ticket for it.
   writes: false,
   summary: 'A ticket that opens the live stream for a minute, for readers that cannot send a header',
   tag: 'monitor',
@@ -124,18 +124,20 @@ const streamTicket = endpoint({
     .object({
       project_id: identifier()
         .nullish()
-        .describe("Only this project's events; a project's key has its own alone"),
+        .describe("Only this project's events; a project's key always gets only its project's events"),
     })
     .meta({ id: 'StreamTicketRequest' }),
   replies: {
     200: {
-      description: 'Goes into the query of `GET /v1/monitor/stream` as `ticket`',
+      description: 'The value of `ticket` in the query of `GET /v1/monitor/stream`',
       schema: z
         .object({
           ticket: z.string(),
           expires_in_s: z
             .int()
-            .describe('A stream that was opened before goes on as long as the credential holds'),
+            .describe(
+              'Seconds until the ticket expires. An open stream continues while the credential is valid',
+            ),
         })
         .meta({ id: 'StreamTicket' }),
     },

@@ -1,4 +1,7 @@
-/** How a static key or a JWT names the tenant of its request (decisions, Static keys). Any thread. */
+/**
+ * The fields in which a request with a static key or a JWT names its tenant (decisions, Static keys). Any
+ * thread.
+ */
 import { z } from 'zod';
 import { identifier } from './fields.ts';
 
@@ -7,16 +10,16 @@ const JWT_ORG =
   'The organization, which a JWT must name. Ignored with any key: a static one names it in the body';
 const PROJECT = "The project; absent: all of them. Ignored with a customer's key";
 
-/** In the query: of a static key's request without a body, of a JWT's always. */
+/** In the query: requests with a static key and without a body, and all requests with a JWT. */
 export const tenantQuery = z.object({
   org_id: identifier().optional().describe(ORG),
   project_id: identifier().optional().describe(PROJECT),
 });
 
-/** In the query of a request with a body: of a JWT's alone. */
+/** In the query of requests with a body: only for a JWT. */
 export const jwtQuery = z.object({ org_id: identifier().optional().describe(JWT_ORG) });
 
-/** In the body of a static key's request that has one. */
+/** In the body of requests with a static key. */
 export const tenantFields = z
   .object({
     org_id: identifier().nullish().describe(ORG),

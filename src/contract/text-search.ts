@@ -1,4 +1,4 @@
-/** What a full-text search over the captures answers. Data; any thread. */
+/** The answer of a full-text search over the captures. Data; any thread. */
 import { z } from 'zod';
 import { TEXT_PLACES } from '../domain/placed-text.ts';
 import { nextCursor } from './fields.ts';
@@ -10,10 +10,12 @@ const foundText = z.object({
   exchange_id: z.int().describe('Names the exchange in `/capture/exchanges/{id}`'),
   place: z
     .enum(TEXT_PLACES)
-    .describe('Where it stands; `body`: the exchange is no model turn, or cannot be read as one'),
-  before: z.string().describe('What stands before it'),
+    .describe(
+      'The part of the exchange that contains it; `body`: the exchange is not a model turn, or cannot be read as one',
+    ),
+  before: z.string().describe('The text before it'),
   match: z.string().describe('What was found'),
-  after: z.string().describe('What stands behind it'),
+  after: z.string().describe('The text after it'),
 });
 
 export const runText = foundText.extend({ run_id: z.string() }).meta({ id: 'CapturedRunText' });
@@ -24,7 +26,7 @@ const textHit = z
     exchange_id: z.int().describe('The latest exchange with the rarest of the terms'),
     started_at: z.string().describe('When that exchange began'),
     model: z.string().nullable().describe('Model that answered it'),
-    found: z.array(foundText).describe('One place for each term of the search'),
+    found: z.array(foundText).describe('One match for each term of the search'),
   })
   .meta({ id: 'CaptureTextHit' });
 
@@ -32,18 +34,20 @@ export const searchedExchanges = z
   .object({
     not_searched: z
       .int()
-      .describe('Captured exchanges that the index lacks; the search may have missed something in them'),
-    cut: z.int().describe('Exchanges so long that the index has only their beginnings'),
+      .describe('Captured exchanges that are not indexed yet; the search did not cover them'),
+    cut: z.int().describe('Exchanges that are too long to be indexed beyond their beginning'),
   })
   .meta({ id: 'SearchedExchanges' });
 
 export const textHitPage = z
   .object({
-    hits: z.array(textHit).describe('Latest match first; one for each run'),
+    hits: z.array(textHit).describe('One match per run, latest first'),
     next_cursor: nextCursor,
     runs: z
       .int()
-      .describe('Runs that have all words of the search; those of a phrase may stand apart in them'),
+      .describe(
+        'Number of runs that contain all words of the search; the words of a phrase may be apart in them',
+      ),
     searched: searchedExchanges,
   })
   .meta({ id: 'CaptureTextHitPage' });

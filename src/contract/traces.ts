@@ -1,4 +1,4 @@
-/** Traces: what is submitted after a task, to be distilled into patterns (document 2, Trace). Data; any thread. */
+/** Traces: records of completed tasks, from which patterns are made (document 2, Trace). Data; any thread. */
 
 import { z } from 'zod';
 import { DEFAULTS, ID_CHARACTERS } from '../limits.ts';
@@ -17,14 +17,14 @@ import {
 } from './fields.ts';
 import { CURSOR_CHARACTERS, RUN_NAME_CHARACTERS, RUN_OUTCOME_CHARACTERS, STEP_TOKENS_MAX } from './limits.ts';
 
-/** Calls of a v2 trace, and steps of a legacy one: as many as a body holds. */
+/** Calls of a v2 trace, or steps of a legacy trace. The size of a body limits them sooner. */
 const TRACE_ITEMS_SENT = 500_000;
 
-/** A text of a trace: as long as a body may be; what is kept of it is bounded (TRACE_BOUNDS). */
+/** A text of a trace. It may be as long as a body; TRACE_BOUNDS limits what is stored of it. */
 const long = () => text({ max: DEFAULTS.MAX_BODY_BYTES });
 const name = () => text({ max: RUN_NAME_CHARACTERS });
 
-/** A step of a legacy trace; `tokens_used` where a step of a run has `tokens`. */
+/** A step of a legacy trace. It has `tokens_used`, while a step of a run has `tokens`. */
 const traceStep = z
   .object({
     step_index: integer({ ge: 0 }).optional(),
@@ -75,7 +75,7 @@ export const traceBody = z
     trace_id: identifier().optional(),
     outcome: text({ max: RUN_OUTCOME_CHARACTERS }).optional(),
     steps: list(traceStep, { max: TRACE_ITEMS_SENT }).optional(),
-    /** Beyond document 2: without them the run's own first words stand for the task. */
+    /** Additions to document 2. Without them, the first words of the run are its task. */
     task: long().nullish(),
     model: name().nullish(),
     task_profile: name().nullish(),
@@ -110,9 +110,11 @@ const TRACE_STATES = ['queued', 'distilling', 'done', 'failed'] as const;
 const traceState = z
   .object({
     trace_id: z.string(),
-    project_id: z.string().nullable().describe('null: of no project'),
+    project_id: z.string().nullable().describe('null: no project'),
     status: z.enum(TRACE_STATES),
-    pattern_ids: z.array(z.string()).describe('New ones and those that it was merged into'),
+    pattern_ids: z
+      .array(z.string())
+      .describe('New patterns, and existing patterns into which its patterns were merged'),
     patterns_created: z.int().describe('New ones alone'),
     error: z.string().nullable(),
     submitted_at: z.string(),
@@ -131,13 +133,16 @@ export const TRACES = {
     path: '/v1/traces',
     aliases: ['/traces'],
     auth: 'bearer',
-    summary: 'Submits a completed trace to be distilled; sent again, it answers as before',
+    summary: 'Submits a completed trace, from which patterns are made; a repetition gets the same answer',
     tag: 'traces',
     body: traceBody,
     replies: {
       200: { description: 'A legacy trace: distilled', schema: traceAccepted },
-      202: { description: 'A v2 trace: queued, and safe from a crash', schema: traceQueued },
-      409: { description: 'The trace_id came with another body before', schema: errorBody },
+      202: {
+        description: 'A v2 trace: stored and queued, so that a crash does not lose it',
+        schema: traceQueued,
+      },
+      409: { description: 'The trace_id was used with another body before', schema: errorBody },
     },
   }),
   listTraces: endpoint({
@@ -146,13 +151,13 @@ export const TRACES = {
     path: '/v1/traces',
     aliases: ['/traces'],
     auth: 'bearer',
-    summary: 'Submitted traces, newest first; a page may be short where a filter passes few',
+    summary: 'Submitted traces, newest first; a page may be short if few traces match a filter',
     tag: 'traces',
     query: z.object({
-      project_id: identifier().nullish().describe('Of this project alone'),
+      project_id: identifier().nullish().describe('Only traces of this project'),
       ...cursorFields(CURSOR_CHARACTERS),
       status: literal([...TRACE_STATES]).nullish(),
-      from: timestamp().nullish().describe('Submitted then or later'),
+      from: timestamp().nullish().describe('Only traces submitted at this time or later'),
       to: timestamp().nullish().describe('Submitted earlier'),
     }),
     replies: { 200: { description: 'A page of traces', schema: tracePage } },
@@ -163,11 +168,11 @@ export const TRACES = {
     path: '/v1/traces/{trace_id}',
     aliases: ['/traces/{trace_id}'],
     auth: 'bearer',
-    summary: 'What became of a trace',
+    summary: 'The state of a trace',
     tag: 'traces',
     params: z.object({ trace_id: identifier() }),
     replies: {
-      200: { description: 'Its state and the patterns it led to', schema: traceState },
+      200: { description: 'The state of the trace and its patterns', schema: traceState },
       404: { description: 'No such trace, or not yours', schema: errorBody },
     },
   }),
@@ -177,7 +182,7 @@ export const TRACES = {
     path: '/v1/traces/{trace_id}',
     aliases: ['/traces/{trace_id}'],
     auth: 'bearer',
-    summary: 'Deletes a trace, also one that is being distilled; the patterns it led to stay',
+    summary: 'Deletes a trace, even while patterns are made from it; its patterns stay',
     tag: 'traces',
     params: z.object({ trace_id: identifier() }),
     replies: {

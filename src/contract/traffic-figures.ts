@@ -1,4 +1,4 @@
-/** Figures of captured traffic by model, agent, tool and the like. Data; any thread. */
+/** Figures of captured traffic, grouped by model, agent, tool and so on. Data; any thread. */
 import { z } from 'zod';
 import { FIGURE_DIMENSIONS, FIGURE_ROWS } from '../domain/traffic-figures.ts';
 import { costFields } from './cost-fields.ts';
@@ -8,7 +8,7 @@ const figures = {
   turns: z.int().describe('Exchanges that are an answer of a model'),
   errors: z.int().describe('Exchanges without a whole answer, or with a status of 400 and above'),
   student_turns: z.int().describe('Turns that the student answered'),
-  input_tokens: z.int().describe('Tokens of the requests, without what a cache held'),
+  input_tokens: z.int().describe('Tokens of the requests, without cached ones'),
   output_tokens: z.int().describe('Tokens of the answers'),
   cache_read_tokens: z.int().describe('Tokens that providers read from their caches'),
   cache_write_tokens: z.int().describe('Tokens that providers wrote to their caches'),
@@ -20,33 +20,39 @@ const figures = {
   latency_p50_ms: z
     .number()
     .nullable()
-    .describe('Of turns, to the end of the answer: half took at most that, to within 2.5 %'),
+    .describe('Median time of turns until the end of the answer, to within 2.5 %'),
   latency_p95_ms: z
     .number()
     .nullable()
-    .describe('Of turns, to the end of the answer: 95 in 100 took at most that, to within 2.5 %'),
+    .describe('95th percentile of the time of turns until the end of the answer, to within 2.5 %'),
 };
 
 /** The answer of `/capture/figures`. */
 export const figureReport = z
   .object({
-    by: z.enum(FIGURE_DIMENSIONS).describe('What the rows are'),
+    by: z.enum(FIGURE_DIMENSIONS).describe('How the rows are grouped'),
     from_day: z.string().describe('The first UTC day'),
     to_day: z.string().describe('The last UTC day'),
     is_whole: z.boolean().describe('false: older exchanges of this period are not read yet; ask again'),
-    scanned: z.int().describe('Exchanges that were added up'),
-    total: z.object(figures).describe('Of all of them'),
+    scanned: z.int().describe('Number of exchanges in the figures'),
+    total: z.object(figures).describe('Totals of all rows'),
     rows: z
       .array(
         z.object({
-          name: z.string().nullable().describe('The model, agent, …; null: it is not known'),
-          query: z.string().nullable().describe('Finds its runs in the list of runs; null: no query does'),
+          name: z.string().nullable().describe('The model, agent, …; null: unknown'),
+          query: z
+            .string()
+            .nullable()
+            .describe('Query that finds its runs in the list of runs; null: no query can'),
           ...figures,
         }),
       )
       .describe(
         `The most expensive ${FIGURE_ROWS}; days in their order. A turn belongs to each tool that it called, so by \`tool\` the rows add up to more than the total`,
       ),
-    others: z.object(figures).nullable().describe('What the rows leave out; null: nothing'),
+    others: z
+      .object(figures)
+      .nullable()
+      .describe('Totals of what the rows leave out; null: nothing is left out'),
   })
   .meta({ id: 'TrafficFigures' });

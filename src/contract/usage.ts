@@ -5,7 +5,7 @@ import { endpoint } from './endpoint.ts';
 import { integer, reference } from './fields.ts';
 import { KEY_USAGE_SHOWN } from './limits.ts';
 
-/** Days of a usage report that names none. */
+/** Default number of days in a usage report. */
 const USAGE_DAYS_DEFAULT = 30;
 
 const count = z.number().int();
@@ -51,8 +51,8 @@ const keyUsageOut = z
           prefix: z.string(),
           last4: z.string(),
           project_id: z.string().nullable(),
-          revoked: z.boolean().describe('It is refused now'),
-          requests: count.describe('Requests that came with it in those days, refused ones too'),
+          revoked: z.boolean().describe('Whether it is refused now'),
+          requests: count.describe('Requests with this key in those days, including refused ones'),
           series: z
             .array(z.object({ date: z.string(), requests: count.describe('Requests of that day') }))
             .describe('The days with requests, the newest first'),
@@ -83,7 +83,7 @@ export const USAGE_ROUTES = {
     described_path: '/usage/',
     auth: 'user',
     permission: 'usage.read',
-    summary: 'What was counted each day',
+    summary: 'Counts of each day',
     tag: 'usage',
     query: z.object({ ...scope, days: integer({ ge: 1, le: USAGE_DAYS_MAX }).default(USAGE_DAYS_DEFAULT) }),
     replies: { 200: { description: 'One entry per day, today last', schema: usageOut } },

@@ -1,6 +1,6 @@
 /**
- * A request that is well-formed but not what the schema says: what a 422 tells (document 1, Validation error shapes).
- * Any thread.
+ * A well-formed request that violates the schema, and the 422 that reports it (document 1, Validation error
+ * shapes). Any thread.
  */
 import { z } from 'zod';
 
@@ -16,7 +16,10 @@ export interface Violation {
   ctx?: Record<string, unknown>;
 }
 
-/** Ends a request with 422. Handlers throw it for what no schema can say (an unknown profile, say). */
+/**
+ * Ends a request with 422. Handlers throw it for rules that no schema can express, such as an unknown
+ * profile.
+ */
 export class SchemaViolation extends Error {
   readonly violations: readonly Violation[];
 
@@ -27,7 +30,7 @@ export class SchemaViolation extends Error {
   }
 }
 
-/** The 422 of a field whose value no schema could judge. */
+/** The 422 for a field whose value a schema cannot check. */
 export function valueViolation(loc: Violation['loc'], reason: string, input: unknown): SchemaViolation {
   const msg = `Value error, ${reason}`;
   return new SchemaViolation([{ type: 'value_error', loc, msg, input, ctx: { error: reason } }]);
