@@ -13,7 +13,7 @@ interface GraftedStudent {
 }
 
 /**
- * @param student provides the other agents, and everything said about the student as a whole
+ * @param student provides the other agents, and all figures of the student as a whole
  * @param from the version that provides the agent
  * @param agent as manifests name it
  * @returns null when that version does not know the agent
@@ -50,7 +50,7 @@ export function graftAgent(
   };
 }
 
-/** Its groups, each with the threshold from its own manifest. */
+/** The agent's groups, each with the threshold from the manifest of its version. */
 function limitGroups({ manifest, model }: StudentDirectory): StudentModel['groups'] {
   const { threshold } = manifest.coverage;
   return model.groups.map((group) => {

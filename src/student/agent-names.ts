@@ -1,6 +1,6 @@
 /**
- * Names that operators gave to agent variants (`names.json` beside the manifest). A variant without one is called by the
- * first words of its prompt, which the round puts into the manifest. Any thread.
+ * Names that operators gave to agent variants (`names.json` beside the manifest). A variant without a name is
+ * shown with the first words of its prompt, which the manifest contains. Any thread.
  */
 
 import { join } from 'node:path';
@@ -11,7 +11,7 @@ import { readWholeJson, writeWhole } from './whole-file.ts';
 
 export const NAMES_NAME = 'names.json';
 
-/** Most named variants; the one that was named first is forgotten for a further one. */
+/** Most named variants; one more removes the oldest name. */
 const NAMES_MAX = 500;
 
 const FORMAT = 'svc_student_names_v1';
@@ -36,13 +36,13 @@ export async function readAgentNames(directory: string): Promise<AgentNames> {
   if (value === null) return new Map();
   const parsed = schema.safeParse(value);
   if (!parsed.success)
-    throw new Error(`${path}: damaged, or of another version; remove it to take all names back`);
+    throw new Error(`${path}: damaged, or of another version; remove the file to remove all names`);
   return new Map(parsed.data.names.map(({ agent, name }) => [agent, name]));
 }
 
 /**
  * Names a variant.
- * @param name null takes the name away; `cleanAgentName` leaves something of it
+ * @param name null removes the name; a text must not be empty after `cleanAgentName`
  * @throws Error of one line for a damaged file, or the system's error
  */
 export async function nameAgent(directory: string, agent: string, name: string | null): Promise<void> {

@@ -9,7 +9,7 @@ import type { LedgerReport, LedgerRow, LedgerTotal } from '../domain/student-led
 import { boundError } from './model/error-bound.ts';
 import { readWholeJson, writeWhole } from './whole-file.ts';
 
-/** The student's ledger: days that it keeps, agents of a day, and the size of its file. */
+/** Bounds of the ledger: days, agents per day, and the size of its file. */
 export const LEDGER = { days: 90, agents: 100, file_bytes: 8 << 20 } as const;
 /** How soon a change of the ledger is written. */
 const LEDGER_SAVE_MS = 2_000;
@@ -55,7 +55,7 @@ type DayCounts = z.output<typeof counts>;
 
 const OTHER_AGENTS = '(other)';
 
-/** Counts that add up. */
+/** Counts that can be summed. */
 const SUMMED = [
   'served',
   'compared',
@@ -100,7 +100,7 @@ export class DayLedger {
   }
 }
 
-/** The form that is kept. */
+/** The form in which the file has it. */
 export type LedgerCopy = { day: string; agents: [string, DayCounts][] }[];
 
 function emptyCounts(): DayCounts {
@@ -118,14 +118,14 @@ function emptyCounts(): DayCounts {
   };
 }
 
-/** Each day and agent, the newest day first. */
+/** One entry per day and agent, newest day first. */
 export function listLedger(copy: LedgerCopy): LedgerRow[] {
   return copy
     .toSorted((a, b) => (a.day < b.day ? 1 : -1))
     .flatMap(({ day, agents }) => agents.map(([agent, counts]) => describeCounts(day, agent, counts)));
 }
 
-/** Each agent over all days that are kept; `day` is the first of them. */
+/** One entry per agent over all stored days; `day` is the first of them. */
 export function sumLedger(copy: LedgerCopy): LedgerRow[] {
   const sums = new Map<string, { day: string; counts: DayCounts }>();
   for (const { day, agents } of copy.toSorted((a, b) => (a.day < b.day ? -1 : 1))) {
@@ -138,7 +138,7 @@ export function sumLedger(copy: LedgerCopy): LedgerRow[] {
   return [...sums].map(([agent, { day, counts: all }]) => describeCounts(day, agent, all));
 }
 
-/** All agents over all days that are kept: the figures that every screen, command and metric shows. */
+/** The sum over all agents and stored days: the figures that every screen, command and metric shows. */
 export function totalLedger(copy: LedgerCopy): LedgerTotal {
   const all = emptyCounts();
   for (const { agents } of copy) for (const [, counts] of agents) addCounts(all, counts);
@@ -147,7 +147,7 @@ export function totalLedger(copy: LedgerCopy): LedgerTotal {
   return { since, ...total };
 }
 
-/** What a thread or a reader of the file tells of the ledger. */
+/** The ledger as a thread or a reader of the file reports it. */
 export function reportLedger(copy: LedgerCopy): LedgerReport {
   return { ledger: sumLedger(copy), ledger_total: totalLedger(copy) };
 }
@@ -160,7 +160,7 @@ function addCounts(sum: DayCounts, more: DayCounts): void {
 
 function describeCounts(day: string, agent: string, counts: DayCounts): LedgerRow {
   const { compared, wrong, saved_micro_usd: saved, late_micro_usd: late_usd, ...otherCounts } = counts;
-  // To a billionth of a dollar, so that rows add up to the total.
+  // Rounded to a billionth of a dollar, so that rows add up to the total.
   const dollars = (micro: number): number => Math.round(micro * 1_000) / 1_000_000_000;
   return {
     day,
@@ -198,7 +198,7 @@ export class KeptLedger {
   readonly #log: LedgerLog;
   #ledger: DayLedger;
   #timer: NodeJS.Timeout | null = null;
-  /** By the monotonic clock, in ms. */
+  /** Time of the last write by the monotonic clock, in ms. */
   #savedAt = -Infinity;
   #saving: Promise<void> = Promise.resolve();
   #isRetired = false;
@@ -238,7 +238,7 @@ export class KeptLedger {
     return this.#ledger.copy();
   }
 
-  /** Takes over what the previous thread counted after the file was written. */
+  /** Adopts what the previous thread counted after it wrote the file. */
   takeOver(copy: LedgerCopy): void {
     this.#ledger = new DayLedger(copy);
     this.#save();

@@ -8,9 +8,10 @@
  *   patterns.jsonl         patterns of the golden runs, one JSON object per line; not part of the student
  *   orders.json            an operator's orders (src/student/orders.ts)
  *
- * A reader sees the old student or the new one, whole: a file never changes under its name, the manifest is renamed
- * into place when the files are on the disk, and the files of kept versions stay. A reader checks each file's SHA-256
- * before it uses the file. Without manifest.json nothing serves, whatever the directory keeps.
+ * A reader sees the old student or the new one, whole: a file never changes under its name, the manifest is
+ * renamed into place when the files are on the disk, and the files of kept versions stay. A reader checks
+ * each file's SHA-256 before it uses the file. Without manifest.json no version serves, whatever the
+ * directory contains.
  */
 
 import { createHash, randomUUID } from 'node:crypto';
@@ -98,7 +99,8 @@ export async function readStudentDirectory(directory: string): Promise<StudentDi
       const packed = await readStudentFile(directory, manifest.files.steps);
       return { manifest, model: await unpackModel(join(directory, manifest.files.steps.name), packed) };
     } catch (error) {
-      // Two publications since the manifest was read have removed the file; the current content is whole.
+      // Two publications may have removed the file since the manifest was read. Read again: the current
+      // content is complete.
       const now = await readStudentManifest(directory);
       if (now.version === manifest.version || attempt === READ_ATTEMPTS) throw error;
     }
@@ -236,7 +238,7 @@ interface Publication {
 }
 
 /**
- * Publishes a student as a new version; readers have the previous one until this one is whole.
+ * Publishes a student as a new version. Readers get the previous version until this one is complete.
  * @returns the manifest as written
  * @throws StudentDirectoryError
  */
@@ -495,7 +497,7 @@ function partialOf(path: string): string {
 /**
  * Removes versions beyond STUDENT_VERSIONS, and our files that no kept version names. A file that cannot be removed
  * does no harm.
- * @param spared files that stay in any case
+ * @param spared files that are never removed
  */
 async function removeOld(directory: string, spared: readonly (StudentManifest | null)[]): Promise<void> {
   const named = new Set<string>([MANIFEST_NAME, PATTERNS_NAME, ORDERS_NAME, NAMES_NAME]);

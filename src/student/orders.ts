@@ -11,7 +11,9 @@ import { describeRefusal } from '../std/file-place.ts';
 import { STUDENT_BOUNDS } from './model/manifest.ts';
 import { readWholeJson, writeWhole } from './whole-file.ts';
 
-/** Suspensions that an operator ordered, and revoked ones, of which the oldest are dropped; and agents with an ordered share. */
+/**
+ * Bounds: suspensions, revoked suspensions (the oldest are dropped), and versions with a share of the runs.
+ */
 export const ORDERS = { suspended: 200, resumed: 200, shares: 16 } as const;
 
 export const ORDERS_NAME = 'orders.json';
@@ -37,7 +39,7 @@ const schema = z.object({
   resumed: z.array(order).max(ORDERS.resumed),
 });
 
-/** Orders that cannot be read. */
+/** The orders cannot be read. */
 export class OrdersError extends Error {}
 
 export type Order = z.output<typeof order>;
@@ -49,8 +51,8 @@ export const NO_ORDERS: Orders = { held: false, shares: [], suspended: [], resum
 /**
  * Reads them.
  * @returns `NO_ORDERS` when there is no file
- * @throws OrdersError of one line for a file that is damaged or cannot be read, because what it suspended is then
- * unknown
+ * @throws OrdersError of one line for a file that is damaged or cannot be read, because its suspensions are
+ * then unknown
  */
 export async function readOrders(directory: string): Promise<Orders> {
   const path = join(directory, ORDERS_NAME);
@@ -63,7 +65,7 @@ export async function readOrders(directory: string): Promise<Orders> {
   if (value === null) return NO_ORDERS;
   const parsed = schema.safeParse(value);
   if (!parsed.success)
-    throw new OrdersError(`${path}: damaged, or of another version; remove it to take all orders back`);
+    throw new OrdersError(`${path}: damaged, or of another version; remove the file to withdraw all orders`);
   const { format: _, ...orders } = parsed.data;
   return orders;
 }
@@ -105,8 +107,8 @@ export function suspend(orders: Orders, wanted: Order): Orders {
 }
 
 /**
- * Orders that lift suspensions, including the watch's own.
- * @param wanted without a kind, all kinds of the agent; without an agent, all
+ * Orders that lift suspensions, including those of the watch.
+ * @param wanted without a kind, all kinds of the agent; without an agent, all agents
  */
 export function resume(orders: Orders, wanted: Order): Orders {
   const isMeant = (order: Order): boolean =>

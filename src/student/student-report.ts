@@ -25,7 +25,7 @@ export interface StudentPlaces {
   ledger_path: string;
 }
 
-/** @param places null when relegation is off */
+/** @param places null if relegation is off */
 export async function reportStudent(places: StudentPlaces | null): Promise<StudentReport> {
   const nothing: StudentReport = {
     mode: 'off',
@@ -40,7 +40,7 @@ export async function reportStudent(places: StudentPlaces | null): Promise<Stude
   };
   if (places === null) return nothing;
   const problems: string[] = [];
-  /** Names what cannot be read, and shows the rest. */
+  /** The report names what cannot be read, and shows the rest. */
   const orElse = async <T>(reading: Promise<T>, otherwise: T): Promise<T> => {
     try {
       return await reading;
@@ -76,8 +76,8 @@ export async function reportStudent(places: StudentPlaces | null): Promise<Stude
 
 /**
  * Names an agent variant of the student in a directory.
- * @param name null takes the name away
- * @returns its name now; null when the directory knows no such variant
+ * @param name null removes the name
+ * @returns its present name; null if the directory knows no such variant
  */
 export async function renameAgent(
   places: StudentPlaces | null,

@@ -47,7 +47,7 @@ export class StudentWatch {
       if (options.path !== null) kept = await readWatchFile(options.path);
     } catch (error) {
       const words =
-        'what was known of the student is lost: it is watched as if it were new, suspended kinds too';
+        'the watch file cannot be read: the student is watched as if it were new, including suspended kinds';
       options.log.warn({ reason: (error as Error).message }, words);
     }
     return new StudentWatch(options, terms, kept);
@@ -57,7 +57,10 @@ export class StudentWatch {
     return this.#terms;
   }
 
-  /** Whether a run may be served at all, by its identity, which is computed only when some runs are not served. */
+  /**
+   * Whether a run may be served at all. Its identity is computed only if the version serves a share of the
+   * runs.
+   */
   admits(identityOf: () => string): boolean {
     const { version } = this.#terms;
     return this.share === 1 || admitsRun(this.#orders, version, identityOf());
@@ -99,7 +102,7 @@ export class StudentWatch {
     return this.#watch.copy();
   }
 
-  /** Takes over what the previous thread knew, which is later than the file. */
+  /** Adopts what the previous thread knew, which is newer than the file. */
   takeOver(copy: DriftCopy): void {
     this.#watch = this.#make(copy);
     this.obey(this.#orders);
@@ -146,7 +149,7 @@ export class StudentWatch {
     this.#saving = this.#saving
       .then(() => writeWatchFile(path, this.#watch.copy()))
       .catch((error: unknown) =>
-        log.warn({ reason: (error as Error).message }, 'what is known of the student could not be kept'),
+        log.warn({ reason: (error as Error).message }, 'the watch file could not be written'),
       );
   }
 }

@@ -8,7 +8,7 @@ import type { DriftCopy } from './model/drift-watch.ts';
 import { DRIFT } from './model/drift-watch.ts';
 import { readWholeJson, writeWhole } from './whole-file.ts';
 
-/** Size of the watch's file. */
+/** Largest size of the watch's file. */
 const WATCH_FILE_BYTES = 8 << 20;
 
 const FORMAT = 'svc_student_watch_v1';

@@ -9,8 +9,8 @@ import { dirname } from 'node:path';
 
 /**
  * Reads JSON.
- * @param most bytes of a file that can be ours
- * @returns the value; undefined for anything but JSON; null when there is no file
+ * @param most largest size of the file in bytes
+ * @returns the value; undefined for anything but JSON; null for a missing file
  * @throws Error of one line for a file that is too large, or the system's error
  */
 export async function readWholeJson(path: string, most: number): Promise<unknown> {

@@ -4,14 +4,14 @@
  *
  * - Calls: the same tools in the same order, with inputs that are equal JSON regardless of key order. Text beside calls
  *   does not count, because the agent acts on the calls.
- * - Text that is JSON, fenced or not: equal JSON. Programs read it, so no key and no value is a matter of style.
+ * - Text that is JSON, fenced or not: equal JSON. Programs read it, so every key and value counts.
  * - Other text alone: the same facts, and similar wording. Facts are words with a digit or an underscore, addresses and
  *   paths, text in quotes or backticks, a number's sign and currency, names (capitalised words inside a sentence), and
  *   whether the text denies something (no, not, cannot, unable, failed, …). Words of outcome (approved, declined) must
  *   not differ. Wording is similar when the words that carry meaning have a Dice overlap of at least
  *   {@link CLOSE_WORDING}.
  *
- * This is what holds without any evidence. equivalence.ts adds what golden runs show to be interchangeable.
+ * These rules need no evidence. equivalence.ts adds what golden runs show to be interchangeable.
  */
 
 import { canonicalNumber, parseExact } from '../../std/exact-json.ts';
@@ -20,7 +20,10 @@ import { canonicalText } from './json-values.ts';
 import { STUDENT_CORE } from './limits.ts';
 import { isOccasional, readTokens } from './text-tokens.ts';
 
-/** Paraphrases of one message by the same model reach it. Messages about something else with the same values do not. */
+/**
+ * Paraphrases of one message by the same model reach this overlap. Messages about something else with the
+ * same values do not.
+ */
 const CLOSE_WORDING = 0.5;
 
 const FUNCTION_WORDS = new Set(
@@ -84,9 +87,9 @@ interface Comparable {
   text: TextFacts | null;
 }
 
-/** What a text says, apart from its wording. */
+/** The content of a text, apart from its wording. */
 export interface TextFacts {
-  /** Values with what they are and how they are written: `45.2` is a number, written `45.20`. */
+  /** Values with their kind and their spelling: `45.2` is a number, written `45.20`. */
   facts: Map<string, { kind: FactKind; text: string }>;
   /** Capitalised words inside a sentence, and all words, in which the other text's names are looked up. */
   names: Set<string>;
@@ -103,7 +106,7 @@ export interface TextFacts {
   outcomes: Set<number>;
 }
 
-/** What a value of a text is. */
+/** The kind of a value in a text. */
 export type FactKind = 'number' | 'id' | 'address' | 'quote';
 
 export function answersAgree(a: Pick<StudentAnswer, 'content'>, b: Pick<StudentAnswer, 'content'>): boolean {
@@ -166,7 +169,7 @@ export function haveOtherOutcomes(a: TextFacts, b: TextFacts): boolean {
   );
 }
 
-/** Reads what a text says. */
+/** Reads the facts of a text. */
 export function readFacts(whole: string): TextFacts {
   const text = whole.slice(0, 2 * STUDENT_CORE.answer);
   const facts: TextFacts['facts'] = new Map();
@@ -186,7 +189,7 @@ export function readFacts(whole: string): TextFacts {
   let quote = -1;
   const stated = new Set<number>();
   let isDenied = false;
-  // What a sentence denies is no outcome.
+  // A denied outcome does not count.
   const closeStatement = (): void => {
     if (!isDenied) for (const outcome of stated) outcomes.add(outcome);
     stated.clear();
@@ -260,7 +263,7 @@ function unitOf(text: string, { start, end }: { start: number; end: number }): s
     const char = text[at]!;
     if (CURRENCIES.includes(char)) currency = char;
     else if (char === '-' || char === '−') {
-      // The dash of a range or of a hyphenated word is no sign.
+      // The dash of a range or of a hyphenated word is not a minus sign.
       if (at === 0 || !WORD.test(text[at - 1]!)) sign = '-';
     } else break;
   }

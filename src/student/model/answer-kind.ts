@@ -8,9 +8,9 @@ import type { TurnBlock } from '../../domain/turn.ts';
 const KIND_CHARACTERS = 200;
 
 /**
- * `look`, `look + note` for several calls in order, or `text`. Consecutive calls of one tool are `look (several)`,
- * whatever their number: a student that calls a tool once per list element is right about all of these calls or about
- * none.
+ * `look`, `look + note` for several calls in order, or `text`. Consecutive calls of one tool are `look
+ * (several)`, whatever their number: a student that calls a tool once per list element is right about all of
+ * these calls or wrong about all.
  */
 export function kindOfAnswer(content: readonly TurnBlock[]): string {
   const names = content.flatMap((block) => (block.type === 'tool_call' ? [block.name] : []));

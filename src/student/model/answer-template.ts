@@ -17,8 +17,9 @@ import { isPrimitive, type Primitive, textOfPrimitive } from './json-values.ts';
 import { STUDENT_CORE } from './limits.ts';
 
 /**
- * A value that is the same in all golden answers. Guards locate it in the context; a guard that finds another value
- * casts doubt on the constant. `digits` is a number that a double would print differently; `value` is null then.
+ * A value that is the same in all golden answers. Guards find the value in the context; a guard that finds
+ * another value there makes the constant doubtful. `digits` is a number that a double would print
+ * differently; then `value` is null.
  */
 interface TemplateConstant {
   is: 'constant';
@@ -53,7 +54,7 @@ export interface AnswerTemplate {
   json?: { value: TemplateNode; indent: number };
 }
 
-/** A filled part, with its doubt. */
+/** A filled part, with its doubtfulness. */
 interface Filled<T> {
   value: T;
   /** Doubt of the least certain slot, 0 … 1. */
@@ -93,7 +94,7 @@ export function fillTemplate(
   let calls = 0;
   for (const { name, input, each } of template.calls) {
     const items = each === undefined ? [NO_ITEM] : (takeItems(each, context) ?? []);
-    // No calls at all would be a different answer.
+    // An answer without any calls would be a different answer.
     if (items.length === 0) return 'missing_value';
     calls += items.length;
     if (calls > STUDENT_CORE.answer_calls) return 'missing_value';

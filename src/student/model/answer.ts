@@ -11,9 +11,9 @@ import { STUDENT_CORE } from './limits.ts';
 export type AnswerDigest = StudentAnswer;
 
 /**
- * @returns null for an answer that cannot be an exemplar: a refusal; a truncated answer; blocks other than text, calls
- * and thinking (thinking is dropped); text or input above STUDENT_CORE.answer; or a part that capture masked, because
- * what the model said there is unknown
+ * @returns null for an answer that cannot be an exemplar: a refusal; a truncated answer; blocks other than
+ * text, calls and thinking (thinking is dropped); text or input above STUDENT_CORE.answer; or a part that
+ * capture masked, because the original is unknown
  */
 export function digestAnswer(answer: NormalAnswer): AnswerDigest | null {
   const { stop_reason, usage } = answer;
@@ -53,7 +53,7 @@ export function digestAnswer(answer: NormalAnswer): AnswerDigest | null {
   };
 }
 
-/** Whether capture masked a part of it, so that what was said there is unknown. */
+/** Whether capture masked a part of it, so that the original is unknown. */
 export function holdsMask(content: readonly TurnBlock[]): boolean {
   return JSON.stringify(content).includes(MASK);
 }

@@ -63,7 +63,10 @@ export type StudentDecision =
       support: number;
       /** The step's agent, as the manifest names it. */
       agent: string;
-      /** Whether another answer to this step is equivalent (equivalence.ts); left out where only equal answers are. */
+      /**
+       * Whether another answer to this step is equivalent (equivalence.ts); absent if only equal answers
+       * count.
+       */
       agrees?: JudgeAnswer;
     }
   | {
@@ -79,7 +82,6 @@ export type StudentDecision =
 export type JudgeAnswer = (other: readonly StudentBlock[]) => boolean;
 
 /**
- * What the caller wants: the student's answer; whether a service may be asked (kind `http`); or that, and the student's
- * own answer beside it.
+ * What the caller wants: the student's answer; whether a service may be asked (kind `http`); or both.
  */
 export type WantedDecision = 'answer' | 'coverage' | 'second';

@@ -2,25 +2,25 @@
  * Tests whether observations still keep a promised error rate. It is a sequential test that may be checked after every
  * observation. Pure; the student's thread, and the bench.
  *
- * It is an e-process. For each alternative error rate (above the promise) and each possible moment of change, the
- * likelihood ratio of what came since is a fair bet against the promise; the test holds their weighted mean. As long as
- * the chance of an error, given all that was seen before, is at most the promise, the mean is a nonnegative
- * supermartingale that starts at 1. So it reaches 1/α at any time, however long one looks, with a probability of at
- * most α (Ville). The n-th moment weighs 1/(n(n+1)), which sums to 1 and lets one number per alternative stand for all
- * moments.
+ * It is an e-process. For each alternative error rate (above the promise) and each possible moment of change,
+ * the likelihood ratio of the later observations is a fair bet against the promise; the test computes their
+ * weighted mean. While the conditional probability of an error, given all earlier observations, is at most
+ * the promise, the mean is a nonnegative supermartingale that starts at 1. So the probability that it ever
+ * reaches 1/α is at most α (Ville). The n-th moment has the weight 1/(n(n+1)). These weights sum to 1, and
+ * with them one number per alternative represents all moments.
  */
 
 /** State of the test; plain data, so that a file can keep it. */
 export interface DriftState {
   observed: number;
   wrong: number;
-  /** For each alternative, the worth of all bets begun so far. */
+  /** For each alternative, the value of all bets begun so far. */
   bets: number[];
 }
 
 /** Position of the alternatives between the promise and 1: from slightly worse to nearly always wrong. */
 const ALTERNATIVES = [0.05, 0.16, 0.47, 0.9] as const;
-/** A bet grows no further than this. It was won long before, and a number that is not finite would persist for ever. */
+/** Maximum of a bet. It is won long before, and an infinite number would persist for ever. */
 const MOST = 1e100;
 
 /** A test without observations. */
@@ -48,16 +48,19 @@ export function observe(state: DriftState, isWrong: boolean, promise: number): n
 /** The current evidence; 1 for a test without observations. */
 export function evidenceOf({ observed, bets }: DriftState): number {
   const sum = bets.reduce((all, bet) => all + bet, 0);
-  // The part that is not bet yet.
+  // The weight of the moments to come.
   return sum / bets.length + 1 / (observed + 1);
 }
 
-/** The alternative that a suspicion is cleared against: four times the promise, and at most a half. */
+/**
+ * The alternative error rate that must be ruled out to clear a suspicion: four times the promise, at most a
+ * half.
+ */
 function suspected(promise: number): number {
   return Math.max(Math.min(0.5, 4 * promise), promise + (1 - promise) * 0.05);
 }
 
-/** A suspicion after the one answer that raised it. */
+/** A suspicion after the answer that raised it. */
 export function startSuspicion(promise: number): number {
   return doubt(0, true, promise);
 }

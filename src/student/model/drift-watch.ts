@@ -1,9 +1,9 @@
 /**
- * Decides which covered steps are audited, and what follows from an audit. In an audit the upstream answers the step in
- * the student's place, and its answer is compared with the student's. For each agent and kind of answer a sequential
- * test (src/student/model/drift-test.ts) detects when the student no longer keeps its promise; then that kind, or the
- * agent, is suspended. Pure except for the random draw and the clock that it is given. The student's thread, which sees
- * the steps of all server threads.
+ * Decides which covered steps are audited, and acts on the results. In an audit the upstream answers the step
+ * in the student's place, and its answer is compared with the student's. For each agent and kind of answer a
+ * sequential test (src/student/model/drift-test.ts) detects when the student no longer keeps its promise;
+ * then that kind, or the agent, is suspended. Pure except for the random draw and the clock that it is given.
+ * The student's thread, which sees the steps of all server threads.
  *
  * A kind is `young` until enough of its answers were compared, then `trusted`. After one disagreement it is `suspect`:
  * every step is audited, so that nothing wrong is served until it is cleared or suspended. `suspended` ends when a
@@ -21,9 +21,10 @@ import {
 } from './drift-test.ts';
 
 /**
- * Bounds and error rates of the watch. It watches the first agents and kinds of answers that occur. The probability that
- * anything of an agent that keeps its promise is ever suspended is at most the sum of the two α. With few
- * comparisons, `young_factor` times as many steps are audited; the factor falls to 1 as comparisons reach `trusted`.
+ * Bounds and error rates of the watch. It watches the first agents and kinds of answers that occur. For an
+ * agent that keeps its promise, the probability of any suspension ever is at most the sum of the two α. With
+ * few comparisons, `young_factor` times as many steps are audited; the factor falls to 1 as comparisons reach
+ * `trusted`.
  */
 export const DRIFT = {
   agents: 200,
@@ -56,7 +57,7 @@ interface WatchedKind extends DriftState {
 
 interface WatchedAgent extends DriftState {
   suspended_at_ms: number | null;
-  /** In the order of their first appearance, which determines their shares of α. */
+  /** Kinds in the order of their first appearance, which determines their shares of α. */
   kinds: Map<string, WatchedKind>;
 }
 
@@ -66,7 +67,7 @@ export interface DriftCopy {
   agents: [string, Omit<WatchedAgent, 'kinds'> & { kinds: [string, WatchedKind][] }][];
 }
 
-/** What an audit led to. */
+/** The consequence of an audit. */
 export type Suspension = { agent: string; kind: string | null; compared: number; wrong: number };
 
 /** An agent in the form that the stats show. */
@@ -228,7 +229,7 @@ export class DriftWatch {
   #restore({ version, agents }: DriftCopy): void {
     const isSame = version === this.#terms.version;
     for (const [agent, { kinds, ...watched }] of agents.slice(0, DRIFT.agents)) {
-      // A student made before the suspension knows no better than the suspended one.
+      // A student made before the suspension has not learned from it.
       const stays = (at: number | null) => at !== null && (isSame || at >= this.#terms.made_at_ms);
       const ofAgent = stays(watched.suspended_at_ms) ? watched.suspended_at_ms : null;
       const wasAgent = watched.suspended_at_ms !== null && ofAgent === null;

@@ -1,5 +1,5 @@
 /**
- * Lists whose elements each produce one thing: a call, or an element of another list. Pure; teaching proposes, the
+ * Lists whose elements each produce one call, or one element of another list. Pure; teaching proposes, the
  * student's thread applies.
  */
 

@@ -1,17 +1,17 @@
 /**
- * Decides when two answers to one step are equivalent. Rounds, audits and explanations use this definition. It adds to
- * agreement.ts what golden runs have shown to be interchangeable: wordings of the same values, in texts and in arguments
- * that nothing reads (`free`). Pure; teaching and the student's thread.
+ * Decides when two answers to one step are equivalent. Rounds, audits and explanations use this definition.
+ * It adds to agreement.ts what golden runs have shown to be interchangeable: wordings of the same values, in
+ * texts and in arguments whose wording has no effect (`free`). Pure; teaching and the student's thread.
  *
- * All else is compared as agreement.ts compares it: tools, their order, and every other argument. So amounts,
+ * Everything else is compared as in agreement.ts: tools, their order, and every other argument. So amounts,
  * recipients, ids and code must be equal.
  *
- * Two wordings say the same when both deny or neither does, when neither names an outcome that contradicts the other,
- * and when neither has a value, or a word that is no matter of style, in the
- * place of another one. A value that only one of them has must stand in the
- * step. The same holds for words that golden texts took from the step (`grounded`): a text that has one which this step
- * does not hold is about something else. A wording that no golden run had must also consist mostly of words that golden runs used for this answer, and
- * have no word that they used only for other answers.
+ * Two wordings are equivalent if both deny or neither does, if their outcomes do not contradict each other,
+ * and if neither replaces a value, or a word with content, by another one. A value that only one of them has
+ * must occur in the step. The same holds for words that golden texts took from the step (`grounded`): a text
+ * with such a word that the step lacks is about something else. A wording that no golden run had must also
+ * consist mostly of words that golden runs used for this answer, without words that they used only for other
+ * answers.
  */
 
 import {
@@ -27,7 +27,7 @@ import type { StudentBlock } from './decision.ts';
 import { canonicalText, hashString, isObject, isPrimitive, textOfPrimitive } from './json-values.ts';
 import type { StepDigest } from './step.ts';
 
-/** What golden texts of one label had at one place. Plain JSON. */
+/** The content of golden texts with one label at one place. Plain JSON. */
 export interface Wording {
   label: number;
   /** '' for a text alone, else the argument, as {@link placeOfArgument} names it. */
@@ -36,16 +36,16 @@ export interface Wording {
   words: number[];
   /** Hashes of values and names that several runs shared and that no step held: part of the wording. */
   constants: number[];
-  /** Hashes of words that steps held wherever golden texts used them. */
+  /** Hashes of words that occurred in the step whenever a golden text used them. */
   grounded: number[];
-  /** Hashes of stems whose use nothing in the step explains: they are a matter of style. */
+  /** Hashes of stems whose use does not depend on the step: a matter of style. */
   style: number[];
 }
 
-/** Tools whose calls golden runs make beside an answer of this label, or leave out: they only look. */
+/** Read-only tools that golden runs sometimes call beside an answer with this label. */
 export type LooksBeside = readonly [label: number, tools: readonly string[]];
 
-/** Arguments that nothing reads, by tool. */
+/** Arguments whose wording has no effect, by tool. */
 export type FreeArguments = readonly (readonly [tool: string, key: string])[];
 
 /** An answer, divided into what must be equal and texts that may be worded differently. */
@@ -130,7 +130,7 @@ function isWordCharacter(char: string | undefined): boolean {
 
 const NO_CONSTANTS: ReadonlySet<number> = new Set();
 
-/** Whether two texts have no values that contradict each other, and none that the step does not hold. */
+/** Whether two texts have no contradicting values, and no value that is missing from the step. */
 export function valuesMatch(
   a: TextFacts,
   b: TextFacts,
@@ -148,7 +148,7 @@ export function valuesMatch(
 
 type ValueKind = FactKind | 'name' | 'code';
 
-/** Values of a text that another one does not have, by what they are. */
+/** Values of a text that another text lacks, by kind. */
 function listOthers(a: TextFacts, b: TextFacts, constants: ReadonlySet<number>): Map<ValueKind, string[]> {
   const found = new Map<ValueKind, string[]>();
   const add = (kind: ValueKind, value: string): void => {
@@ -175,7 +175,7 @@ interface KnownWording {
   others: Set<number>;
 }
 
-/** Whether the step holds the words that only one of two texts has, as far as golden texts took them from steps. */
+/** Whether words that only one of two texts has occur in the step, if golden texts took them from steps. */
 export function areGrounded(
   a: TextFacts,
   b: TextFacts,
@@ -193,7 +193,8 @@ function isHeld(word: string, ground: Ground, grounded: ReadonlySet<number>): bo
 }
 
 /**
- * Whether each of two texts has a word that the other one lacks and that is no matter of style: then one may tell a reason or a result that the other does not tell.
+ * Whether each of two texts has a word that the other one lacks and that is not a matter of style. Such words
+ * may give different reasons or results.
  */
 export function haveOtherMeanings(a: TextFacts, b: TextFacts, style: ReadonlySet<number>): boolean {
   const hasOwn = (text: TextFacts, other: TextFacts): boolean =>
@@ -238,7 +239,7 @@ export class KnownWordings {
     }
   }
 
-  /** Whether `other` is equivalent to an answer that the student gives with this label. */
+  /** Whether `other` is equivalent to the student's answer with this label. */
   isSame(
     label: number,
     given: readonly StudentBlock[],
@@ -277,7 +278,7 @@ export class KnownWordings {
     return familiar >= KNOWN_WORDS * other.plain.size;
   }
 
-  /** Whether the step holds what an answer with this label took from steps. */
+  /** Whether the step contains what answers with this label took from steps. */
   isGrounded(label: number, content: readonly StudentBlock[], ground: Ground): boolean {
     const worded = readWording(content, this.#free);
     return (worded?.texts ?? []).every(({ place, facts }) => {

@@ -15,15 +15,15 @@ export function boundError(errors: number, served: number): number {
 }
 
 /**
- * The bound's prior for a kind of answer, as a beta distribution that counts as one observation. A student usually has
- * learned the rule of a kind or has not, so its error rate is near 0 or large. docs/student-rounds.md says how often the
- * promise is broken with it.
+ * The bound's prior for a kind of answer, as a beta distribution that counts as one observation. A student
+ * either has learned the rule of a kind or has not, so its error rate is usually near 0 or large.
+ * docs/student-rounds.md says how often the promise is broken with this prior.
  */
 const KIND_PRIOR = { wrong: 0.1, right: 0.9 } as const;
 
 /**
- * Upper bound on the error rate of one kind of answer: with `confidence` the rate is below it, by Bayes' rule from
- * {@link KIND_PRIOR}. Without an error it takes 11 runs for 5 % at 95 %, and 26 at 98.5 %.
+ * Upper bound on the error rate of one kind of answer: the rate is below it with probability `confidence`, by
+ * Bayes' rule from {@link KIND_PRIOR}. Without an error it takes 11 runs for 5 % at 95 %, and 26 at 98.5 %.
  * @param errors runs in which the student was wrong; may be a fraction
  * @param runs in which it served the kind
  */

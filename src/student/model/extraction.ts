@@ -1,7 +1,7 @@
 /**
- * Rules that find a value of an answer in another step's context. A rule names a source, a path in its JSON, a span of
- * the text there, and a way of writing. Rules are proposed from one golden step and kept if they are never wrong on the
- * others. Pure; teaching proposes, the student's thread applies.
+ * Rules that find a value of an answer in another step's context. A rule names a source, a path in its JSON,
+ * a span of the text there, and a way of writing. Rules are proposed from one golden step and kept if they
+ * are right on all others. Pure; teaching proposes, the student's thread applies.
  */
 
 import { canonicalNumber, digitsOf, exactNumber, isRawNumber } from '../../std/exact-json.ts';
@@ -27,7 +27,10 @@ type PathPart =
   | number
   /** The last element. */
   | { pick: 'last' }
-  /** The element at the number of calls of the tool since the list came: the next one of a loop. */
+  /**
+   * The element whose index is the number of calls of the tool since the list arrived: the next one of a
+   * loop.
+   */
   | { pick: 'next'; tool: string }
   /** The first element with this value in a field. */
   | { pick: 'where'; key: string; is: string | boolean }
@@ -84,7 +87,7 @@ export class StepContext {
   readonly #sources = new Map<string, unknown>();
   readonly #tokens: Map<string, TextToken[]>;
 
-  /** @param like a context of the same step with other sources; its cache of texts is reused */
+  /** @param like a context of the same step with other sources, whose cache of texts is reused */
   constructor(step: Pick<StepDigest, 'sources'>, like?: StepContext) {
     this.step = step;
     this.#tokens = like === undefined ? new Map() : like.#tokens;
@@ -104,7 +107,7 @@ export class StepContext {
     return tokens;
   }
 
-  /** Calls of the tool since the result came. */
+  /** Calls of the tool since the result arrived. */
   progress(source: string, tool: string): number {
     const progress = this.#sources.get('progress');
     if (!isObject(progress) || !Object.hasOwn(progress, source)) return 0;
@@ -245,7 +248,7 @@ function beginsAgain(
   return false;
 }
 
-/** Whether the keys come right before token `at`; `^` is the beginning. */
+/** Whether the keys directly precede token `at`; `^` is the beginning. */
 function matchesBefore(tokens: readonly TextToken[], at: number, keys: readonly string[]): boolean {
   for (let back = 1; back <= keys.length; back++) {
     const key = keys[keys.length - back]!;
@@ -320,7 +323,10 @@ function writeValue(value: Primitive, writing: Writing): Primitive | undefined {
   }
 }
 
-/** @returns the number in a text with its digits, as golden answers have it; undefined for a text that holds more */
+/**
+ * @returns the number in a text with its digits, as golden answers have it; undefined for a text with other
+ * content
+ */
 function readDigits(text: string): Primitive | undefined {
   if (text.length > NUMBER_CHARACTERS || !/^-?[\d,]*\.?\d+$/.test(text)) return undefined;
   const digits = text.replaceAll(',', '');
@@ -359,7 +365,7 @@ export function sameValue(a: unknown, b: unknown): boolean {
   return canonicalText(a) === canonicalText(b);
 }
 
-/** The order in which kinds of rules are tried when several are never wrong. */
+/** The order in which kinds of rules are tried if several are always right. */
 export function rankRule(rule: ExtractionRule): number {
   let rank = rule.path.length / 50;
   if (rule.from.includes('#')) rank += 1;
@@ -383,7 +389,7 @@ function isSummary(part: PathPart): part is ListSummary {
   return typeof part === 'object' && (part.pick === 'count' || part.pick === 'sum' || part.pick === 'join');
 }
 
-/** Most rules proposed for one value. Less preferred rules fill the remaining places. */
+/** Maximum number of rules proposed for one value. Less preferred rules fill the remaining places. */
 const PROPOSED = 160;
 
 /**
@@ -520,7 +526,7 @@ function proposeSpans(
   return spans;
 }
 
-/** Spans that find the tokens between two places again. */
+/** Spans that find the tokens between two positions. */
 function spansAt(text: string, tokens: readonly TextToken[], from: number, to: number): Span[] {
   const spans: Span[] = [];
   const token = tokens[from]!;
@@ -602,12 +608,13 @@ interface ValueExample {
   run_id: string;
 }
 
-/** Examples from which rules are proposed; each may suggest rules that the others do not. */
+/** Number of examples from which rules are proposed; each may suggest rules that the others do not. */
 const PROPOSERS = 6;
 
 /**
  * Finds rules that give the right value in every example.
- * @returns null if absent; `best` then says which examples the best rule is right on, if it is right on some
+ * @returns null if there is no such rule; then `best` contains the examples on which the best rule is right,
+ *   if any
  */
 export function findRules(
   examples: readonly ValueExample[],
@@ -654,8 +661,8 @@ export function findRules(
   }
   if (isCovered.includes(false)) return { rules: null, best: bestRight < examples.length ? best : null };
   proven.sort((a, b) => b.right - a.right || a.rank - b.rank);
-  // Keep the best rules, and other plain ones that may cover what these do not. If a rule covers every example, one that
-  // covers half of them is a coincidence.
+  // Keep the best rules, and other plain rules that may cover the remaining examples. If one rule covers
+  // every example, a rule that covers half of them is a coincidence.
   const isComplete = proven[0]!.right === examples.length;
   const worthwhile = isComplete ? proven.filter(({ right }) => right >= 0.6 * examples.length) : proven;
   const kept = worthwhile.slice(0, STUDENT_CORE.rules);

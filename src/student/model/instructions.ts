@@ -12,7 +12,7 @@ const CLIENT_WORDS = /^\s*<(system-reminder|environment_context)>[\s\S]*<\/\1>\s
 interface InstructedRequest {
   system: readonly TurnBlock[];
   messages: readonly TurnMessage[];
-  /** Index of the first answer among the messages; the number of messages if absent. */
+  /** Index of the first answer among the messages; the number of messages if there is no answer. */
   task_end: number;
 }
 

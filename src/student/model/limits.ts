@@ -4,7 +4,7 @@
 export const GOLDEN_RUNS_MIN = 12;
 /** What a student's core reads of a step, and what it learns. Lengths are in UTF-16 units where no other unit is named. */
 export const STUDENT_CORE = {
-  /** All sources of a step together. Also its largest text, and the texts beside it. */
+  /** Total of all sources of a step; its largest text; the texts beside it. */
   step: 14_000,
   task: 3_000,
   said: 1_500,
@@ -17,26 +17,34 @@ export const STUDENT_CORE = {
   system_sentences: 300,
   /** Sentences of the system prompt whose numbers are compared one by one. */
   system_numbers: 60,
-  /** Values that are told apart in one sentence of the system prompt, in the whole prompt, and in the task's fixed wording. */
+  /**
+   * Values that are distinguished in one sentence of the system prompt, in the whole prompt, and in the
+   * task's fixed wording.
+   */
   sentence_values: 32,
   system_values: 160,
   task_values: 64,
-  /** Characters at both ends of a task that are read for these values, and golden runs that make a value part of the rule. */
+  /**
+   * Characters at both ends of a task that are searched for these values, and golden runs needed to make a
+   * value part of the rule.
+   */
   task_wording: { beginning: 12_000, end: 4_000 },
   fixed_value_runs: 8,
   /** Values that are part of an agent's rule. */
   fixed_values: 400,
   /** Blocks of a system prompt that are kept for comparison, together. All further ones count as one block. */
   prompt_characters: 512 << 10,
-  /** Length of a sentence of a system prompt from which on it has no changing places: it is equal or different. */
+  /**
+   * Longest sentence of a system prompt that may have changing places. A longer one is compared as a whole.
+   */
   pattern_characters: 4_000,
   pattern_words: 400,
   /** Words of an agent's fixed sentences that cannot be names. */
   fixed_words: 4_000,
-  /** Cost of the fingerprint of tools and settings: at most two for each byte of a body that is served. */
+  /** Cost of the fingerprint of tools and settings: at most two units for each byte of a served body. */
   scope_read: 4 << 20,
   scope_depth: 200,
-  /** Length from which on the student reads a result as beginning and end of a text and not as JSON. */
+  /** Longest result that is read as JSON. Of a longer one, only beginning and end are read, as text. */
   json_parsed: 49_152,
   json_depth: 8,
   json_items: 40,

@@ -122,7 +122,7 @@ function listKeys(items: readonly unknown[]): (string | null)[] {
   return isObject(first) ? Object.keys(first).slice(0, FIELDS) : [null];
 }
 
-/** States that some elements are in and others are not. */
+/** Field values that some elements have and others do not. */
 export function listFilters(items: readonly unknown[], keys: readonly (string | null)[]): ListFilter[] {
   const filters: ListFilter[] = [];
   for (const key of keys) {

@@ -28,7 +28,10 @@ export const STUDENT_FORMAT = 'svc_student_v1';
 export const ERROR_DEFINITION =
   "a served step is an error when its answer is not equivalent to the golden one: other tools, another order or other arguments; for a text, another value in it or clearly other words. Wordings of the same values, and orders of calls, that golden runs use interchangeably are equivalent. Steps come from golden runs held out from teaching, each shown with its run's own recorded history";
 
-/** Most agents listed in a manifest, and kinds of answers over all of them; the student may know more. */
+/**
+ * Maximum number of agents listed in a manifest, and of kinds of answers over all of them; the student may
+ * know more.
+ */
 export const MANIFEST_AGENTS = 100;
 export const MANIFEST_KINDS = 300;
 
@@ -36,7 +39,7 @@ const count = z.int().nonnegative();
 const share = z.number().min(0).max(1);
 const time = z.iso.datetime();
 
-/** `steps-0123456789abcdef.bin`: nothing that leads out of the directory. */
+/** `steps-0123456789abcdef.bin`; never a path out of the directory. */
 const FILE_NAME = /^steps-[0-9a-f]{16}\.bin$/;
 
 const file = z.object({
@@ -65,7 +68,7 @@ const studentKind = z.discriminatedUnion('kind', [
     style: z.enum(['messages', 'chat_completions']),
     /** The model's answers to one step that must agree; one when left out. */
     answers: z.int().min(2).max(SERVICE_ANSWERS_MAX).optional(),
-    /** The answer derived from golden steps must agree, too. */
+    /** Whether the answer derived from golden steps must agree, too. */
     with_exemplar: z.boolean().optional(),
   }),
 ]);
@@ -98,9 +101,9 @@ const measured = z.object({
   /** For kind `http`. */
   service: z.lazy(() => serviceMeasures).optional(),
   /**
-   * Whose figures these are, when not those of this directory's student: a student taught in the same way without the
-   * held-out runs. This directory's student was also taught those runs. With few golden runs, each run is held out
-   * once, by one of several students; runs, steps and threshold are those of the first.
+   * The measured student, if it is not the one in this directory: it was taught in the same way, but without
+   * the held-out runs. With few golden runs, each run is held out once, by one of several students; then
+   * runs, steps and threshold are those of the first student.
    */
   of: z
     .object({
@@ -112,13 +115,13 @@ const measured = z.object({
     .optional(),
 });
 
-/** What a service did on held-out runs, beyond what was served. */
+/** Figures of a service on held-out runs, including answers that were not served. */
 const serviceMeasures = z.object({
   /** Steps that it was asked about, and the requests for them; those that failed or whose answer may not be served. */
   asked: count,
   requests: count,
   failed: count,
-  /** Steps that could not be translated for it, by what could not be; absent in older manifests. */
+  /** Steps that could not be translated for it, by the untranslatable part; absent in older manifests. */
   untold: z.record(z.string().max(100), count).optional(),
   /** Steps that it answered, but whose answers did not agree. */
   disagreed: count,
@@ -137,13 +140,15 @@ const kind = z.object({
   threshold: share.nullable(),
   /** Why not: too few golden runs, too many errors in them, excluded by an operator; null when it is served. */
   refused: z.enum(['too_few', 'too_wrong', 'never_serve']).nullable(),
-  /** It calls a tool whose calls no lookup follows, so its confidence is higher. */
+  /** It calls a tool whose effect no later lookup checks, so a higher confidence is required. */
   is_final: z.boolean(),
   /** Golden runs and steps behind this, each from a student that did not know the run, and the errors among them. */
   runs: count,
   steps: count,
   errors: count,
-  /** Golden runs with such an answer at any score, and those that it takes; absent in older manifests. */
+  /**
+   * Golden runs with such an answer at any score, and the number that is required; absent in older manifests.
+   */
   seen_runs: count.optional(),
   needed_runs: count.optional(),
   /** Confidence that the error rate is at most the target. */
@@ -196,8 +201,8 @@ const manifest = z.object({
     /** How the threshold was found, in words. */
     method: z.string().max(1_000),
     /**
-     * Confidence that the error rate of a kind of answer is at most the target; higher for kinds that no lookup
-     * follows.
+     * Confidence that the error rate of a kind of answer is at most the target; higher for kinds whose effect
+     * no lookup checks.
      */
     confidence: share.optional(),
     /** Tools whose calls are not served. */
@@ -216,7 +221,7 @@ const manifest = z.object({
     steps: count,
     /** Runs whose hash is below this share of all hashes are held out, so that a later student can tell which. */
     held_out_below: share,
-    /** Identifies the runs and the method: equal for a student that would come out the same. */
+    /** Identifies the runs and the method; equal fingerprints mean equal students. */
     fingerprint: z.string().max(100),
     first_exchange_id: count,
     last_exchange_id: count,

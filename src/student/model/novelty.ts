@@ -7,7 +7,7 @@
 
 import { MARK } from './step-marks.ts';
 
-/** What golden steps had at one place. Plain JSON. */
+/** The golden values of one place. Plain JSON. */
 interface PlaceMemory {
   kind: number;
   place: number;
@@ -15,7 +15,7 @@ interface PlaceMemory {
   values: number[];
   /** How surprising a new value is, 0 … 1. */
   surprise: number;
-  /** How surprising it is that nothing is there, 0 … 1. */
+  /** How surprising a missing value is, 0 … 1. */
   absence: number;
 }
 
@@ -24,7 +24,7 @@ interface WordMemory {
   kind: number;
   place: number;
   words: number[];
-  /** Largest share of new words that one golden run had compared with the others. */
+  /** Largest share of words in one golden run that no other golden run has. */
   share: number;
   /** How surprising a single new word is, 0 … 1; small when most golden runs had their own words. */
   surprise: number;
@@ -57,7 +57,7 @@ const KIND_WEIGHT: Record<number, number> = {
 /** Kinds for which the absence of a value that every golden step had is a surprise. */
 const ALWAYS_THERE: readonly number[] = [MARK.fresh, MARK.shape, MARK.system_number];
 
-/** What golden steps had at one place. */
+/** Collects the golden values of one place. */
 interface SeenPlace {
   kind: number;
   place: number;
@@ -118,7 +118,7 @@ function collectPlaces(
   return places.values();
 }
 
-/** Measures how surprising a new value, and no value, is at one place. */
+/** Measures how surprising a new or a missing value is at one place. */
 function rememberPlace(
   { kind, place, runs, steps, values }: SeenPlace,
   allSteps: number,
@@ -127,7 +127,7 @@ function rememberPlace(
   let singles = 0;
   for (const { several } of values.values()) if (!several) singles++;
   const missing = Math.min(1, (singles + 1) / (runs.size + 1));
-  // Many values that changed nothing: one more will not either, unless the place is decisive.
+  // Many values had no effect here, so a further one has none either, unless the place is decisive.
   const harmless = isDecisive ? 1 : 1 / Math.max(1, values.size);
   const surprise = (1 - missing) * harmless * (KIND_WEIGHT[kind] ?? 0);
   // Counted by steps: a run may have several values here, and some of its steps none.
@@ -174,7 +174,7 @@ function measureWords(
     if (words === 0) continue;
     count++;
     if (singles > 0) withSingles++;
-    // In a short text, one new word in three says little.
+    // In a short text, one new word in three means little.
     largest = Math.max(largest, singles / Math.max(words, 8));
   }
   return { share: largest, surprise: SINGLE_WORD * (1 - (withSingles + 1) / (count + 1)) };

@@ -25,7 +25,7 @@ const SUMMED_FIELDS = 6;
 const TASK_NUMBERS = 8;
 const TASK_TOKENS = 400;
 
-/** @param visit called for list elements' places once per element */
+/** @param visit called once per element for places in lists */
 export function visitNumbers(step: StepDigest, visit: (place: NumberPlace, value: number) => void): void {
   let left = NUMBERS;
   const walk = (from: string, at: unknown, path: string[]): void => {
@@ -85,7 +85,7 @@ function summedFields(items: readonly unknown[]): string[] {
     .filter((key) => amountOf(first[key]) !== undefined)
     .slice(0, SUMMED_FIELDS);
   const [a, b, ...more] = keys;
-  // With more than two factors, price and quantity are ambiguous.
+  // With more than two numeric fields, price and quantity are ambiguous.
   if (a === undefined || b === undefined || more.length > 1) return keys;
   const c = more[0];
   return [...keys, a + TIMES + b, ...(c === undefined ? [] : [a + TIMES + c, b + TIMES + c])];

@@ -106,7 +106,7 @@ function readColumns(steps: readonly StepDigest[], isCompared: (place: NumberPla
     .slice(0, PLACES);
 }
 
-/** Whether a good part of each side's numbers lies within the other's range. */
+/** Whether many of each side's numbers lie within the other side's range. */
 function overlap(a: Float64Array, b: Float64Array): boolean {
   return shareWithin(a, b) >= 0.2 && shareWithin(b, a) >= 0.2;
 }

@@ -9,7 +9,7 @@ import type { PatternPart, PromptSpan } from './prompt-template.ts';
 import { hashesOf, type PromptText } from './prompt-text.ts';
 import { isNameLike, isPlainValue, isWord, type PromptToken, splitTokens } from './prompt-tokens.ts';
 
-/** Most sentences that are compared word by word to find what all of a group share. */
+/** Maximum number of sentences that are compared word by word to find what a group has in common. */
 const COMPARED = 100;
 /** A value with more words is prose. */
 const VALUE_WORDS = 8;
@@ -66,7 +66,7 @@ export function shareOfAlike(first: PromptText, second: PromptText): number {
   const onlyA = [...a].filter(([hash]) => !b.has(hash));
   const onlyB = [...b].filter(([hash]) => !a.has(hash));
   const all = a.size + b.size - both;
-  // Too few to be half of all, even if every remaining sentence were alike.
+  // Fewer than half, even if every remaining sentence were alike.
   if (all === 0 || both + Math.min(onlyA.length, onlyB.length) < all / 3) return all === 0 ? 1 : 0;
   const left = onlyB.slice(0, ALIKE_SENTENCES).map(([, text]) => splitTokens(text));
   let alike = 0;

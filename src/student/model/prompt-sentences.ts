@@ -25,7 +25,10 @@ export interface Sentence {
   isChanging: boolean;
   /** It contains a path or an address: where the agent works, though nothing was levelled. */
   isPlace: boolean;
-  /** Hash of its numbers as written; 0 when it has none, or when it names a day or a time, which may change. */
+  /**
+   * Hash of its numbers as written; 0 for a sentence without numbers, or with a day or a time, which may
+   * change.
+   */
   numbers: number;
   /** The levelled words, in order; beyond a bound they are combined into one. */
   values: readonly SentenceValue[];
@@ -48,7 +51,7 @@ const SENTENCE_BYTES = 128;
 const VALUE_BYTES = 96;
 const NO_VALUES: readonly SentenceValue[] = [];
 
-/** All sentences of a prompt, however long it is: a part that is not read could not be compared. */
+/** All sentences of a prompt of any length, because an unread part could not be compared. */
 export function sentencesOf(text: string): readonly Sentence[] {
   const recent = keptSentences.getRecent(text);
   if (recent !== undefined) return recent;
@@ -74,7 +77,7 @@ export function sentencesOf(text: string): readonly Sentence[] {
   return sentences;
 }
 
-/** Sentences are mostly shorter. In text without sentences, numbers are data. */
+/** Most sentences are shorter. In text without sentences, numbers are data. */
 const SENTENCE_READ = 2_000;
 /** Words that begin with a digit or a capital, not inside another word. */
 const WORDS_OF_NUMBERS = /(?<![\p{L}\p{N}_][.:/@-]*)[0-9A-Z][\p{L}\p{N}_.:/@-]*/gu;

@@ -13,15 +13,15 @@ import { type PromptToken, splitTokens, type WordForm } from './prompt-tokens.ts
 
 /** A place in a sentence where golden prompts had different values. */
 export interface PromptSpan {
-  /** Forms of the golden values' words, by value; a live value must have one of these. */
+  /** Forms of the words of each golden value; a live value must have one of these forms. */
   forms: WordForm[][];
-  /** Everyday and joining words of golden values; a live value may have no others. */
+  /** Everyday and joining words in golden values; a live value may have no other such words. */
   words: number[];
   /** Characters of the longest word. */
   longest: number;
   /**
-   * Hash of the date that all golden prompts had; left out when the place holds no date. Another date must name the day
-   * of the request.
+   * Hash of the date that all golden prompts had; absent if the place holds no date. Any other date must be
+   * the day of the request.
    */
   today?: number;
 }
@@ -51,7 +51,7 @@ export interface PromptTemplate {
   words: number[];
 }
 
-/** How a live prompt does not fit. */
+/** Why a live prompt does not fit. */
 interface PromptMisfit {
   /** Sentences that no golden prompt had at that position: index of the block, index of the sentence in it. */
   unknown: [block: number, sentence: number][];
@@ -69,7 +69,7 @@ interface KnownPrompt {
 
 const DAY_MS = 86_400_000;
 
-/** Whether all blocks of two prompts are cut from the same texts. */
+/** Whether all blocks of two prompts come from the same texts. */
 function isCutAlike(first: PromptText, second: PromptText): boolean {
   return first.length === second.length && first.every((block, b) => block === second[b]);
 }

@@ -1,5 +1,5 @@
 /**
- * The text of a system prompt, cut into sentences that leave nothing out: each begins where the previous one ends.
+ * The text of a system prompt, cut into sentences without gaps: each begins where the previous one ends.
  * Pure; teaching and the student's thread.
  */
 

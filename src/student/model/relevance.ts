@@ -1,7 +1,7 @@
 /**
- * Finds which marks of a step determine its answer: small decision trees over marks (information gain, tested against
- * chance) give each mark a worth. An identifier or a noise word is worth nothing; the deciding field is worth most.
- * Pure; teaching.
+ * Finds which marks of a step determine its answer: small decision trees over marks (information gain, tested
+ * against chance) give each mark a worth. An identifier or a noise word has the worth 0; the deciding field
+ * has the largest worth. Pure; teaching.
  */
 
 import { createPrng } from '../../std/prng.ts';
@@ -36,7 +36,7 @@ export function weighMarks(
   if (classes < 2 || columns.length === 0) return worth;
   const perKind = new Map<number, number>();
   for (const { kind } of columns) perKind.set(kind, (perKind.get(kind) ?? 0) + 1);
-  // The more marks of a kind exist, the better one of them fits by chance.
+  // The more marks of a kind there are, the better the best of them fits by chance.
   const price = columns.map(
     ({ kind }) => CHANCE + 2 * Math.log(Math.max(1, perKind.get(kind)!)) * priceOfKind(kind),
   );
@@ -57,7 +57,7 @@ export function weighMarks(
   return worth;
 }
 
-/** Words are many and redundant, so they pay more than fields do. */
+/** Words are many and redundant, so their correction is larger than that of fields. */
 function priceOfKind(kind: number): number {
   return (kind >= 5 && kind <= 7) || kind === 10 ? 1.3 : 1;
 }
@@ -102,7 +102,8 @@ function grow(growth: Growth, drawn: readonly number[], members: readonly number
     }
   }
   if (best < 0) return;
-  // Marks that tell the same as the best one share its worth: a step in which they differ is unusual.
+  // Marks with the same information as the best one share its worth, because a step in which they differ is
+  // unusual.
   const { has } = columns[best]!;
   const equals: number[] = [];
   for (const [place, c] of drawn.entries()) {

@@ -69,7 +69,7 @@ export function findSaid(steps: readonly LearnedStep[]): number[] {
 /** Two, plus one because the run itself is included when a service is tried. */
 const SAID_RUNS = 3;
 
-/** The model limited to what its service may answer; agents without evidence are not served. */
+/** The model, limited to the answers that its service may give; agents without evidence are not served. */
 export function limitByService(
   model: StudentModel,
   evidence: ReadonlyMap<string, ServiceEvidence>,

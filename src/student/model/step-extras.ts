@@ -18,7 +18,7 @@ export interface StepExtras {
   at_ms: number | null;
   /** Top-level fields that the normal form does not model (temperature, top_p, stop_sequences, service_tier, …). */
   settings: Readonly<Record<string, unknown>>;
-  /** Why no student may answer, in words; '' when one may. */
+  /** Why no student may answer, in words; '' if a student may. */
   unsupported: string;
   /** Where it arrived, as `nameOrigin` names it. */
   origin: string;

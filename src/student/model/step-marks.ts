@@ -13,7 +13,7 @@ import { readTokens, type TextToken } from './text-tokens.ts';
 export const MARK = {
   /** A value in a result that the step answers. */
   fresh: 1,
-  /** What was called before, how often, with which failures. */
+  /** Earlier calls, with their number and failures. */
   past: 2,
   /** A value in an earlier result, or in a call. */
   earlier: 3,
@@ -24,13 +24,13 @@ export const MARK = {
   said_word: 6,
   task_word: 7,
   earlier_word: 10,
-  /** What the task and the user's latest words deny: one value for all of it. */
+  /** The negations in the task and the user's latest words, as one value. */
   denial: 11,
   /** The numbers in a sentence of the system prompt that names no day or time: limits, counts, prices. */
   system_number: 12,
 } as const;
 
-/** A call that the step continues from. */
+/** An earlier call whose result is in the conversation. */
 export interface PastCall {
   id: string;
   name: string;
@@ -53,7 +53,7 @@ export interface PastResult {
 export class StepMarks {
   /** Kind, place and value of each, one after the other. */
   readonly values: number[] = [];
-  /** What the user mentioned. */
+  /** Words that the user mentioned. */
   readonly #said = new Set<string>();
 
   /** Adds a mark, up to a bound; further ones are dropped. */
@@ -75,7 +75,7 @@ export class StepMarks {
   }
 
   /**
-   * These do not count towards the bound, because the marks of a long conversation would leave no room.
+   * These do not count towards the bound, because a long conversation would leave no room for them.
    * @param numbers place, value, …
    */
   markSystemNumbers(numbers: readonly number[]): void {
@@ -123,7 +123,10 @@ export class StepMarks {
     this.mark(MARK.past, hashString('in a row'), Math.min(calls.length === 0 ? 0 : same, 6));
   }
 
-  /** The presence of a certain line, with its numbers levelled, tells more than the presence of its words. */
+  /**
+   * The presence of a certain line, with its numbers levelled, is more informative than the presence of its
+   * words.
+   */
   markLines(place: number, text: string): void {
     let lines = 0;
     readSentences(text, (hash) => {
@@ -155,7 +158,7 @@ export class StepMarks {
     if (isFresh) this.mark(MARK.shape, place, value === null ? 4 : typeof value === 'string' ? 5 : 6);
     const digits = digitsOf(value);
     if ((typeof value === 'string' && value.length >= 3 && value.length <= 48) || digits !== null) {
-      // Whether a result is about what the user mentioned may decide the answer.
+      // The answer may depend on whether a result is about something that the user mentioned.
       this.mark(kind, mixNumber(place + 11), this.#said.has(plainValue(digits ?? String(value))) ? 1 : 2);
     }
     if (typeof value === 'string') {

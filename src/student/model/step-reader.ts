@@ -55,7 +55,7 @@ export class StepReader {
   readonly #progress: Record<string, Record<string, number>> = {};
   readonly #budget: CopyBudget = { characters: STUDENT_CORE.step, nodes: STUDENT_CORE.json_nodes };
 
-  /** @param told what the tools' descriptions say about the current day */
+  /** @param told the current day according to the tools' descriptions */
   constructor(
     request: NormalRequest,
     at_ms: number | null,
@@ -77,7 +77,7 @@ export class StepReader {
     if (values !== '') this.sources.push({ name: 'system', value: values });
   }
 
-  /** @returns the changing lines, as far as one request can show */
+  /** @returns the changing lines, as far as one request can show them */
   #readSystem(blocks: readonly TurnBlock[]): string {
     let changing = '';
     let places = '';
@@ -166,7 +166,7 @@ export class StepReader {
     this.sources.push({ name: 'progress', value: this.#progress });
   }
 
-  /** What the user said between the task and the latest words, which may still hold. The latest first. */
+  /** What the user said between the task and the latest words, latest first. It may still be valid. */
   #readSaidBefore(floor: number, last: number): string {
     let text = '';
     for (let at = last - 1; at >= floor && at >= this.#taskEnd && text.length < STUDENT_CORE.said; at--) {
@@ -249,7 +249,7 @@ export class StepReader {
         this.marks.markLines(hashString(name), cut);
       } else if (!name.includes('#')) this.marks.markWords(MARK.earlier_word, hashString(name), cut);
     };
-    // Calls are small and say what was looked for, so they come before old results.
+    // Calls are small and show what was searched for, so they come before old results.
     const addResult = (result: PastResult): void => {
       const name = takeName('result', result.name);
       if (name === null || this.#budget.characters <= 0) return;
@@ -321,7 +321,7 @@ function resultsOfOneTool(results: readonly PastResult[], last: number): Map<str
   return found;
 }
 
-/** What a shell's client puts before the output of a failed command, if it marks no error. */
+/** What the client of a shell puts before the output of a failed command if it does not mark the error. */
 const FAILED_COMMAND = /^(?:Process exited with|Exit) code:? -?[1-9]/m;
 
 /**
@@ -342,7 +342,7 @@ function readResultText(text: string): { json?: unknown; text: string } {
   for (const { index: start } of text.matchAll(LINE_OF_JSON)) {
     if (++tries > JSON_TRIES) break;
     const end = findJsonEnd(text, start);
-    // A line that continues after the bracket is no JSON.
+    // A line that continues after the bracket is not JSON.
     if (end < 0 || !/^[ \t\r]*(?:\n|$)/.test(text.slice(end, end + STUDENT_CORE.string))) continue;
     try {
       const json = parseExact(text.slice(start, end));

@@ -30,11 +30,11 @@ export interface StepDigest {
    * The values in the wording of the system prompt and the task, as in `PromptValues`; left out if absent.
    */
   values?: number[];
-  /** What the step answers: `task`, `said`, or `NAME NAME!` for tool results; `!` marks a failed one. */
+  /** What the step responds to: `task`, `said`, or `NAME NAME!` for tool results; `!` marks a failed call. */
   stage: string;
   /** API rules that the request breaks, as `findBreaches` names them. */
   breaches: string[];
-  /** Why no student may answer, in words; '' when one may. */
+  /** Why no student may answer, in words; '' if a student may. */
   unsupported: string;
   /** Thinking is on, so a tool call would need a thinking block before it. */
   is_thinking: boolean;
@@ -55,7 +55,7 @@ export interface StepDigest {
   sources: StepSource[];
 }
 
-/** A label and a four-segment prefix are shorter. */
+/** Longer than any label with a four-segment prefix. */
 const ORIGIN_CHARACTERS = 400;
 
 /** Bounded in work and size for any request. Never throws. */

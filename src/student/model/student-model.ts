@@ -39,7 +39,7 @@ export interface StudentAgent {
    * limit above.
    */
   kinds?: [string, number][];
-  /** For a student that asks a service: what the service does well; left out before a trial. */
+  /** For a student that asks a service: what the service may answer; absent before a trial. */
   service?: ServiceEvidence;
   /** Sentences that every golden step had. */
   core: number[];
@@ -49,11 +49,11 @@ export interface StudentAgent {
    * Values in the prompt's wording that all golden runs shared, as made by `learnFixedValues`; absent in older models.
    */
   fixed?: number[];
-  /** Arguments that nothing reads, so that their wordings may differ; absent in older models. */
+  /** Arguments whose wording has no effect and may differ; absent in older models. */
   free?: FreeArguments;
   /** API rules that golden requests broke without a refusal; absent in older models. */
   breaches?: string[];
-  /** What all its golden prompts have in common: a prompt that does not fit belongs to another agent. */
+  /** The common part of all its golden prompts. A prompt that does not fit belongs to another agent. */
   prompt: PromptTemplate;
   stages: StageMemory[];
 }
@@ -68,7 +68,7 @@ export interface ServiceEvidence {
   said: number[];
 }
 
-/** A threshold in a number of the context. */
+/** A threshold for a number in the context. */
 export interface NumberSplit {
   key: number;
   from: string;
@@ -122,21 +122,23 @@ export interface StageMemory {
   runs: number;
   steps: number;
   input_tokens: number;
-  /** Of those, read from and written to the provider's cache; left out when none. */
+  /**
+   * The part of the input tokens that was read from or written to the provider's cache; absent without one.
+   */
   cache_read_tokens?: number;
   cache_write_tokens?: number;
   classes: {
     template: AnswerTemplate;
     /** Equivalent answers have the same. */
     label: number;
-    /** Of those, answers that go the same way have the same; absent in older models. */
+    /** Answers with the same outcome have the same value; absent in older models. */
     path?: number;
     runs: number;
     output_tokens: number;
   }[];
   /** Golden wordings by label; absent in older models. */
   wordings?: Wording[];
-  /** Looks beside answers, by label; absent in older models. */
+  /** Read-only calls beside answers, by label; absent in older models. */
   looks?: LooksBeside[];
   /** Keys of marks by dimension, and their worth, together 1. */
   dimensions: number[];
@@ -146,9 +148,12 @@ export interface StageMemory {
   ranges?: NumberRange[];
   /** Pairs of numbers that are compared; absent in older models. */
   relations?: NumberRelation[];
-  /** Marks that always came with one label (−1 for answers that no template explains), more often than by chance. */
+  /**
+   * Marks that always occurred with one label, more often than by chance (−1: answers that no template
+   * explains).
+   */
   tells?: [number, number][];
-  /** What golden steps denied, by label; absent where nearly every run denies something different. */
+  /** Negations in golden steps, by label; absent if nearly every run has different ones. */
   denials?: [number, number[]][];
   prototypes: Prototype[];
   novelty: NoveltyMemory;

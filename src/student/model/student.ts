@@ -40,7 +40,7 @@ import {
   type StudentModel,
 } from './student-model.ts';
 
-/** The part of a vector index that the student needs; `VectorIndex` of src/search is an implementation. */
+/** The part of a vector index that the student needs; `VectorIndex` of src/search implements it. */
 export interface StudentIndex {
   add(id: number, vector: Float32Array): void;
   search(vector: Float32Array, k: number): { id: number; similarity: number }[];
@@ -50,7 +50,7 @@ export type MakeStudentIndex = (dimensions: number) => StudentIndex;
 /** What the student would answer, regardless of the certainty required. */
 export interface Proposal {
   answer: StudentAnswer | null;
-  /** Why there is no answer; where there is one, the reason to give if its score is above the threshold. */
+  /** Why there is no answer, or, with an answer, the reason to give if its score is above the threshold. */
   reason: UncoveredReason;
   /** Nonconformity, 0 … 1; null when no score could be computed. */
   score: number | null;
@@ -77,7 +77,10 @@ export interface Doubts {
   slots: number;
 }
 
-/** The comparisons of a step's numbers, as keys of marks, and whether one is unlike all golden steps. */
+/**
+ * The comparisons of a step's numbers, as keys of marks, and whether a comparison differs from all golden
+ * steps.
+ */
 interface ComparedNumbers {
   keys: number[];
   isStrange: boolean;
@@ -137,8 +140,8 @@ class ReadyStage {
   }
 
   /**
-   * Number of the step's marks that never came with this label but always with another, plus its denials that the label
-   * never had.
+   * Number of the step's marks that always occurred with another label, plus negations that never occurred
+   * with this label.
    */
   countContradictions(step: StepDigest, compared: readonly number[], label: number): number {
     let count = 0;
@@ -206,16 +209,16 @@ class ReadyStage {
   }
 }
 
-/** Neighbours that are this much farther off than the nearest weigh a third. */
+/** Additional distance, compared with the nearest neighbour, at which a neighbour's weight is a third. */
 const KERNEL = 0.04;
-/** One run of doubt, added to the runs that agree. */
+/** Added to the runs that agree, as one run of doubt. */
 const PRIOR = 0.5;
 const DISTANCE_DOUBT = 2.5;
 /** Doubt when a number is far from the golden ones at its place. */
 const STRANGE_NUMBER = 0.6;
 /** Largest normal distance, in units of the golden numbers' size or spread: counters and prices grow. */
 const FAR = 4;
-/** Doubt for each mark that always came with another answer. */
+/** Doubt for each mark that always occurred with another answer. */
 const CONTRADICTED = { each: 0.4, most: 0.8 } as const;
 
 interface ReadyAgent {
@@ -275,15 +278,16 @@ export class Student {
     if (wanted === 'coverage') return { covered: true, answer: null, score, support, agent };
     const ready = nearest === null ? undefined : this.#stages.get(nearest.stage);
     const { content } = answer;
-    // Audits remember it, and a prompt may be large.
+    // Audits keep it in memory, and a prompt may be large.
     const { sources } = step;
     const agrees: JudgeAnswer = (other) => areEquivalent(ready, { sources }, label, content, other);
     return { covered: true, answer, score, support, agent, agrees };
   }
 
   /**
-   * Whether an answer of that kind is served: an agent's service may give kinds that its golden steps did not have.
-   * @param score of the step; left out to accept any score
+   * Whether an answer of that kind is served. A service may give kinds of answers that golden steps did not
+   * have.
+   * @param score of the step; absent: any score
    */
   serves(agent: string, kind: string, score: number | null = null): boolean {
     const kinds = this.#kinds.get(agent);
@@ -329,7 +333,7 @@ export class Student {
     return { agent: agent.name, score: Math.max(0, Math.min(1, score)), reason: 'too_far' };
   }
 
-  /** Finds the golden steps that a step is near, or why it is near none of them. */
+  /** Finds the golden steps near a step, or the reason why it is near no golden step. */
   #place(step: StepDigest): PlacedStep | { reason: UncoveredReason; agent: string } {
     if (step.unsupported !== '') return { reason: 'unsupported', agent: '' };
     const found = this.#findAgent(step);
@@ -437,7 +441,10 @@ export class Student {
     return kinds === undefined ? (limit ?? 1) : (kinds.get(kind) ?? -1);
   }
 
-  /** @returns also the places whose value differs from the golden runs; any such place means another agent */
+  /**
+   * @returns the group, with the places whose value differs from the golden runs; any such place means
+   * another agent
+   */
   #findAgent(step: StepDigest): { ready: ReadyAgent; others: number[] } | undefined {
     let nearest: { ready: ReadyAgent; others: number[] } | undefined;
     for (const ready of this.#agents.get(step.scope) ?? []) {
@@ -452,7 +459,7 @@ export class Student {
   }
 }
 
-/** The label with most votes of the neighbours. */
+/** The label with the most votes of the neighbours. */
 interface Votes {
   label: number;
   /** Its votes, and those of all labels. */
@@ -462,7 +469,7 @@ interface Votes {
   classes: number[];
 }
 
-/** @returns null when an answer that no template explains has most votes */
+/** @returns null if answers that no template explains have the most votes */
 function countVotes(near: PlacedStep['near'], { classes }: StageMemory): Votes | null {
   const byLabel = new Map<number, number>();
   const byClass = new Map<number, number>();
@@ -564,7 +571,7 @@ function measureStrangeness(
   };
 }
 
-/** Why the answer would break the request's own rules; null when it would not. */
+/** Why the answer would break the request's own rules; null if it would not. */
 function findRefusal(
   step: StepDigest,
   content: readonly StudentBlock[],

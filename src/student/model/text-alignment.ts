@@ -41,7 +41,7 @@ export function joinPieces(pieces: readonly Piece[], isTrimmed: boolean): string
   return text;
 }
 
-/** Share of common words, in order, from which texts are tried as one template. */
+/** Least share of common words, in order, at which texts are tried as one template. */
 export const ONE_WORDING = 0.6;
 
 /**
@@ -78,7 +78,7 @@ export function likeness(a: readonly string[], b: readonly string[]): number {
  */
 export function alignPieces(a: readonly Piece[], b: readonly Piece[]): [number, number][] {
   const width = b.length + 1;
-  // The length counts most, then pairs that directly follow another.
+  // Longer subsequences win, then those with more adjacent pairs.
   const score = new Int32Array((a.length + 1) * width);
   const matched = new Int32Array((a.length + 1) * width).fill(-1_000_000);
   for (let i = a.length - 1; i >= 0; i--) {

@@ -34,7 +34,7 @@ for (let code = 0x2000; code < 0x3040; code++) KINDS[code] = code <= 0x200b || c
 const JOINS = new Uint8Array(128);
 for (const char of "-./@+'_~%&:,#=") JOINS[char.charCodeAt(0)] = 1;
 
-/** Keys are truncated to this length. Longer words hardly ever differ only at the end. */
+/** Keys are truncated to this length, because longer words rarely differ only at the end. */
 const KEY_CHARACTERS = 48;
 
 function isInner(text: string, at: number): boolean {
@@ -151,7 +151,7 @@ function levelText(text: string, hasDigits: boolean): string {
   return levelled.toLowerCase();
 }
 
-/** Whether it looks made up for one occasion: numbers, identifiers, addresses. */
+/** Whether it looks generated for one occasion: numbers, identifiers, addresses. */
 export function isOccasional(token: TextToken): boolean {
   return token.kind === 'number' || token.kind === 'id' || token.kind === 'email';
 }

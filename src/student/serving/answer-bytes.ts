@@ -1,8 +1,8 @@
 /**
- * Reads what an answer says directly from its bytes. Audits compare with this reading, and steps are taught only where
- * it agrees with the wire's own reader (src/providers). So it shares no code with that reader except the decoding of
- * content codings, and a fault in either one shows. It reads text and calls of the three wires that students serve.
- * Pure; the student's thread, the capture reader and the command line.
+ * Reads what an answer says directly from its bytes. Audits compare with this reading, and steps are taught
+ * only if it agrees with the wire's own reader (src/providers). It shares no code with that reader except the
+ * decoding of content codings, so that a fault in either reader becomes visible. It reads text and calls of
+ * the three wires that students serve. Pure; the student's thread, the capture reader and the command line.
  */
 
 import type { RelegationWire } from '../../domain/exchange.ts';
@@ -33,8 +33,8 @@ export type SaidBlocks = StudentBlock[];
 /**
  * Reads an answer.
  * @param headers flat [name, value, …]
- * @returns null for bytes that are no answer of this wire, and for an answer with blocks that no student gives, such
- * as calls of a provider's tools
+ * @returns null for bytes that are not an answer of this wire, and for an answer with blocks that no student
+ * produces, such as calls of a provider's tools
  */
 export function readAnswerBytes(
   wire: RelegationWire,
@@ -187,7 +187,7 @@ class CallPieces {
   }
 }
 
-/** Whether a piece at a call's place begins the next call. */
+/** Whether a piece at the position of a call begins the next call. */
 function isAnother(call: ByteCall, id: string, name: string, input: unknown): boolean {
   if (id !== '' && call.id !== '') return id !== call.id;
   const brings = (typeof input === 'string' && input !== '') || isBranch(input);

@@ -78,14 +78,14 @@ function isShortEnough(answer: StudentAnswer, { max_output_tokens: most }: Norma
   return answer.output_tokens <= most && bytes / BYTES_A_TOKEN <= most;
 }
 
-/** The API ends an answer at a stop word. */
+/** The API would have ended the answer at a stop word. */
 function hasNoStop(answer: StudentAnswer, stops: readonly string[]): boolean {
   if (stops.length === 0) return true;
   const words = wordsOf(answer);
   return stops.every((stop) => !words.includes(stop));
 }
 
-/** Text and calls approximately as a model would have generated them. */
+/** Approximately the text that a model would have generated for text and calls. */
 function wordsOf(answer: StudentAnswer): string {
   return answer.content
     .map((block) => (block.type === 'text' ? block.text : `${block.name} ${JSON.stringify(block.input)}`))

@@ -29,41 +29,43 @@ const MEDIA_HASHED = 1_000;
 
 /** The place where a prefix of a request ends. */
 interface PrefixEnd {
-  /** Identifies the prefix by its content and length. */
+  /** Identifies the prefix by content and length. */
   key: number;
   characters: number;
   /** Blocks before it. */
   blocks: number;
-  /** Of its marker; null without one. */
+  /** Lifetime from its marker; null without a marker. */
   lifetime_ms: number | null;
 }
 
 /** The prefixes of one request, from the shortest to the longest. */
 export interface RequestPrefixes {
   ends: PrefixEnd[];
-  /** Of the whole request. */
+  /** Length of the whole request. */
   characters: number;
   has_markers: boolean;
 }
 
-/** Characters of one request that a cache gave and took. */
+/** Characters of one request that were read from and written to a cache. */
 export interface CacheUse {
   read: number;
   written: number;
-  /** Of those written, the part that lives for an hour. */
+  /** The written part that lives for an hour. */
   written_1h: number;
 }
 
 interface Entry {
   lifetime_ms: number;
-  /** When it was last used in each history; -Infinity when it never was. */
+  /** When it was last used in each history; -Infinity if never. */
   alone_ms: number;
   beside_ms: number;
 }
 
 type History = 'alone_ms' | 'beside_ms';
 
-/** Reads where the prefixes of a request end. @param isMarked the request as a whole asks for a cache */
+/**
+ * Reads where the prefixes of a request end. @param isMarked whether the request as a whole asks for caching
+ */
 export function readPrefixes(request: NormalRequest, isMarked: boolean): RequestPrefixes {
   const reader = new PrefixReader();
   for (const { name, description, input_schema, settings } of request.tools) {
@@ -166,8 +168,8 @@ export class PromptCache {
   }
 
   /**
-   * Whether the simulation can tell what the provider holds of a request. It cannot while the cache may hold prefixes
-   * from before this thread's start.
+   * Whether the simulation knows what the provider has cached of a request. It does not while the cache may
+   * hold prefixes from before this thread's start.
    */
   knows({ ends }: RequestPrefixes, nowMs: number, isUnderWay: boolean): boolean {
     if (ends.some(({ key }) => (this.#entries.get(key)?.alone_ms ?? -Infinity) > -Infinity)) return true;
@@ -205,7 +207,10 @@ export class PromptCache {
     return null;
   }
 
-  /** The request was served: by the upstream, or by the student, which changes the history `alone` only. */
+  /**
+   * Records that the request was served: by the upstream, or by the student, which changes only the history
+   * `alone`.
+   */
   note(prefixes: RequestPrefixes, nowMs: number, by: 'upstream' | 'student'): void {
     const histories: History[] = by === 'upstream' ? ['alone_ms', 'beside_ms'] : ['alone_ms'];
     for (const history of histories) {

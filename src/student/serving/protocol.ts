@@ -2,8 +2,8 @@
  * The messages between a server thread and the student's thread, over a message port. Plain data; a body travels as
  * bytes in transferred memory. Types alone; server threads and the student's thread.
  *
- * Messages on one port arrive in the order in which they were sent. The server thread decides who serves a step: after
- * it has turned to the upstream and told the student with `abandon`, it ignores a late answer.
+ * Messages on one port arrive in the order in which they were sent. The server thread decides who serves a
+ * step: after it has sent the step to the upstream and `abandon` to the student, it ignores a late answer.
  */
 
 import { RELEGATION_WIRES, type RelegationWire } from '../../domain/exchange.ts';
@@ -38,7 +38,7 @@ export interface StepRequest {
   seq: number | null;
   /** Values of the wire's beta header as received. */
   betas: string[];
-  /** `anthropic-version`; other wires use the first value, which means nothing there. */
+  /** `anthropic-version`. Other wires use the first value, which has no meaning there. */
   api_version: ApiVersion;
   /** Where it arrived, as `nameOrigin` names it. */
   origin: string;
@@ -63,11 +63,11 @@ export interface StepFinding {
   agent: string | null;
   /** Kind of its answer; null when it has none. */
   kind: string | null;
-  /** How unlike golden steps it is, 0 to 1; null when it was not compared. */
+  /** How unlike golden steps the step is, 0 to 1; null if it was not compared. */
   score: number | null;
   /**
-   * What it would have said, as JSON: blocks of turn.ts with their numbers to the digit. Left out when that is served,
-   * or when there is no answer.
+   * Its answer as JSON: blocks of turn.ts with exact numbers. Absent if the answer is served, or if there is
+   * no answer.
    */
   answer?: string;
 }
@@ -103,7 +103,7 @@ export type StudentMessage =
 /** Why the student's thread hands a step back. */
 export const DECLINE_REASONS = [
   ...UNCOVERED_REASONS,
-  /** The upstream has taken the run over, or gave the last answer of the conversation. */
+  /** The upstream has taken over the run, or gave the last answer of the conversation. */
   'taken_over',
   /** A conversation under way that is unknown here: it began elsewhere, before a restart, or long ago. */
   'unknown_run',

@@ -1,9 +1,10 @@
 /**
- * What the Messages API itself would refuse, so that a student never answers where the upstream says 400. It reads only
- * the parsed body. A hand-written schema ages, so each rule's breach has a name, and a breach does not send a step to
- * the upstream when golden requests of the agent broke the same rule and the upstream accepted them. It errs on the
- * safe side: what neither the rules nor golden requests know goes to the upstream. Pure; teaching and the student's
- * thread. Source: Anthropic's API reference, "Create a message", and its error answers.
+ * Requests that the Messages API itself would refuse, so that a student never answers where the upstream
+ * would answer 400. It reads only the parsed body. A hand-written schema ages, so each rule's breach has a
+ * name, and a breach does not send a step to the upstream when golden requests of the agent broke the same
+ * rule and the upstream accepted them. It errs on the safe side: a request with anything that neither the
+ * rules nor golden requests know goes to the upstream. Pure; teaching and the student's thread. Source:
+ * Anthropic's API reference, "Create a message", and its error answers.
  */
 
 import { asArray, asObject, type JsonObject } from '../../providers/json-reading.ts';
@@ -25,7 +26,7 @@ const NULLABLE = new Set(
     'inference_geo output_format speed thread'
   ).split(' '),
 );
-/** A result holds blocks, whose documents may hold blocks. */
+/** A result contains blocks, and documents in it may contain further blocks. */
 const CONTENT_DEPTH = 3;
 
 /**

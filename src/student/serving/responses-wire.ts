@@ -71,7 +71,7 @@ function isAnswer({ type, role }: JsonObject): boolean {
 }
 
 function findUnsupported(body: JsonObject): string {
-  // A frame of a WebSocket, which is a tunnel where the student is not asked.
+  // A frame of a WebSocket. WebSockets are tunnels, in which the student is not asked.
   if (body.type != null) return 'came over a WebSocket';
   if (body.store !== false) return 'the provider keeps the answer (store is not false)';
   if (body.background === true) return 'asks for an answer in the background';

@@ -1,9 +1,9 @@
 /**
- * Remembers who has served a conversation so far, so that a run stays with the upstream once the upstream had to take
- * it over (GW_RELEGATION_STICKY=on). The student may serve a step when its conversation begins with it, or when the
- * student gave the last answer in it (and so, by the same rule, all earlier ones), and when the upstream has served no
- * step of its run. The upstream serves unknown runs: after a restart, a crash, or a long time. The student's thread,
- * which sees the steps of all server threads.
+ * Remembers who has served a conversation so far, so that a run stays with the upstream once the upstream had
+ * to take it over (GW_RELEGATION_STICKY=on). The student may serve a step if the upstream has served no step
+ * of its run, and if the step begins its conversation or follows an answer of the student (who then, by the
+ * same rule, also gave all earlier ones). The upstream serves unknown runs: after a restart, a crash, or a
+ * long time. The student's thread, which sees the steps of all server threads.
  *
  * An answer is identified by the ids of its calls, which are drawn at random; an answer without calls by a hash over
  * the whole conversation up to it. A run without a label (`x-svc-run`) is identified by its answers alone.
@@ -15,13 +15,13 @@ import { ID_CHARACTERS } from '../../limits.ts';
 import { canonicalJson } from '../../std/exact-json.ts';
 import { RELEGATED_ANSWERS } from './limits.ts';
 
-/** Runs whose course the student's thread remembers. The oldest are forgotten. */
+/** Runs that the student's thread remembers. The oldest are forgotten. */
 const RELEGATED_RUNS = 50_000;
 
 /** Who serves a run. */
 type Server = 'student' | 'upstream';
 
-/** What is remembered, as plain data, youngest last. */
+/** The memory as plain data, most recent entry last. */
 export interface ServedRunsCopy {
   runs: [run: string, server: Server][];
   /** Each with its run; '' for a run without a label. */
@@ -51,7 +51,8 @@ export class ServedRuns {
     const server = run === '' ? undefined : this.#runs.get(run);
     if (server === 'upstream') return 'taken_over';
     if (is_fresh) {
-      // A conversation that begins within an unknown run: another process may have served its earlier steps.
+      // A conversation that begins within an unknown run. Another process may have served the earlier steps
+      // of the run.
       const isLater = run !== '' && server === undefined && seq !== null && seq > 1;
       return isLater ? 'unknown_run' : null;
     }

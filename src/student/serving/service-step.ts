@@ -1,8 +1,8 @@
 /**
- * A step in the form that is translated for the service behind a student, whatever wire it came by. It consists of the
- * normal form and some harmless settings, so no field passes in which a client may have put a credential or a setting
- * for its provider. A step that cannot be translated faithfully is refused. Pure; the round's own thread and the
- * student's.
+ * A step in the form that is translated for the service behind a student, whatever wire it came by. It
+ * consists of the normal form and some harmless settings, and drops every field in which a client may have
+ * put a credential or a setting for its provider. A step that cannot be translated faithfully is refused.
+ * Pure; the round's own thread and the student's.
  *
  * Settings for a provider's own model or cache (effort, thinking, tiers, verbosity) are dropped. So are tools that a
  * provider runs or that are not functions, as long as the conversation has called none of them. They belong to the
@@ -50,7 +50,7 @@ const IMAGE_TYPES = new Set(['image/png', 'image/jpeg', 'image/gif', 'image/webp
 export function readServiceStep({ wire, body, request }: ReadRequest): ServiceStep {
   if (request.response_schema !== null) refuse('a schema for the answer');
   if (request.previous_answer_id !== null) refuse('a conversation that the provider keeps');
-  // It weighs the tokens of one model.
+  // `logit_bias` refers to the tokens of one model.
   if (isPlainObject(body.logit_bias) && Object.keys(body.logit_bias).length > 0) refuse('logit_bias');
   const tools = takeFunctions(request.tools, wire.callable(body));
   for (const block of request.system)

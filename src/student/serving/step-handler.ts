@@ -127,13 +127,15 @@ interface ReadStep {
   place: StepPlace;
 }
 
-/** What is remembered about a step in case the server thread changes its mind, and in shadow mode; nothing large. */
+/**
+ * What is remembered about a step in case the server thread withdraws it, and in shadow mode. Nothing large.
+ */
 interface Handled {
   wire: RelegationWire;
   place: StepPlace | null;
-  /** Of the given answer. */
+  /** Marks of the given answer. */
   marks: string[];
-  /** As entered in the ledger. */
+  /** Amounts entered in the ledger. */
   counted: ({ agent: string; step: PricedStep } & Parameters<StepLedger['add']>[1]) | null;
   /** Aborts the request to the service. */
   asking: AbortController | null;
@@ -177,7 +179,7 @@ const WARM_UP_BODY = JSON.stringify({
 export class StepHandler {
   readonly #options: StepHandlerOptions;
   readonly #schemas = new ToolSchemas();
-  /** The agents of the student's answers by the marks of these: the ids of their calls. */
+  /** The agent of each of the student's answers, by the answer's marks, which are the ids of its calls. */
   readonly #given = new RecentMap<string, string>(RELEGATED_ANSWERS);
   readonly #savings: StepSavings;
 
@@ -335,7 +337,7 @@ export class StepHandler {
     const timer = setTimeout(() => asking.abort(TOO_LATE), leftMs);
     try {
       const answers = await askTogether(service, readServiceStep(step), asking);
-      // The aborting side has already recorded the consequences for the run.
+      // The code that aborted the step has already recorded the consequences for the run.
       if (asking.signal.aborted) return;
       const [answer, ...furtherAnswers] = own === null ? answers : [...answers, own];
       if (furtherAnswers.some((further) => !answersAgree(answer!, further))) {
@@ -480,7 +482,7 @@ export class StepHandler {
     if (upstreamAnswer === null) return;
     const callIds = upstreamAnswer.content.flatMap((block) => (block.type === 'tool_call' ? [block.id] : []));
     const upstreamContent = readAnswerBytes(entry.wire, message.headers, message.body);
-    // The same bytes, read twice: if the readings differ, the upstream's answer is unknown.
+    // The same bytes are read in two ways. If the results differ, the upstream's answer is unknown.
     const reading_differs =
       upstreamContent !== null && readingsDiffer(upstreamAnswer.content, upstreamContent);
     const agreed =
@@ -495,7 +497,7 @@ export class StepHandler {
     post({ type: 'compared', agreed, reading_differs });
   }
 
-  /** The upstream serves a step. A step behind an answer of the student is a late take-over. */
+  /** The upstream serves a step. If the student gave the answer before it, this is a late take-over. */
   #noteLeft({ request, body, place }: ReadStep, agent: string | null): void {
     const { mode, ledger } = this.#options;
     if (mode !== 'on' || ledger === undefined) return;
@@ -607,5 +609,5 @@ function agreeWith(
   return isWhole && upstreamAnswer.stop_reason === studentAnswer.stop_reason && agrees(content);
 }
 
-/** The blocks that an answer may hold beside thinking and still be given by a student. */
+/** The blocks, besides thinking, of answers that a student can give. */
 const GIVEN_BLOCKS: ReadonlySet<TurnBlock['type']> = new Set(['text', 'tool_call', 'thinking'] as const);

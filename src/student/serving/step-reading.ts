@@ -23,7 +23,7 @@ export const WIRES: Readonly<Record<RelegationWire, Wire>> = {
   responses: responsesWire,
 };
 
-/** @returns null for a shape that no student answers */
+/** @returns null for a request whose form no student answers */
 export function wireOf(shape: ApiShape | null): Wire | null {
   const name = RELEGATION_WIRES.find((wire) => wire === shape);
   return name === undefined ? null : WIRES[name];

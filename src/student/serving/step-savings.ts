@@ -1,11 +1,11 @@
 /**
- * Prices what the student saves: what the upstream would have charged for each step that the student served, and what it
- * charges more for a step that it serves behind the student, because its prompt cache is colder than it would have been.
- * The student's thread, after the answer is on its way.
+ * Computes what the student saves: the price that the upstream would have charged for each step that the
+ * student served, minus the additional price of upstream steps that follow it with a colder prompt cache. The
+ * student's thread, after the answer is on its way.
  *
- * The cache is simulated (prompt-cache.ts) for agents whose golden runs used one. The simulation counts characters; the
- * tokens of a character come from golden runs of the agent. Where the simulation does not know the conversation, because
- * it began before this thread, the means of golden runs count.
+ * The cache is simulated (prompt-cache.ts) for agents whose golden runs used one. The simulation counts
+ * characters; golden runs of the agent give the tokens per character. If the simulation does not know the
+ * conversation, because it began before this thread, the means of golden runs are used.
  */
 
 import { costOfUsage, findPrice, type Prices } from '../../domain/price.ts';
@@ -18,7 +18,7 @@ import { type CacheUse, PromptCache, type RequestPrefixes, readPrefixes } from '
 /** Agents whose use of tokens and cache is remembered. */
 const AGENTS = 1_000;
 
-/** What a step's price depends on; small. */
+/** The facts on which a step's price depends; small. */
 export interface PricedStep {
   model: string;
   prefixes: RequestPrefixes;
@@ -39,7 +39,7 @@ export function readPricedStep(
 /** An amount in millionths of a dollar. */
 interface Amount {
   micro_usd: number;
-  /** A price is that of a model with a similar name. */
+  /** The price is that of a model with a similar name. */
   is_guessed: boolean;
 }
 
@@ -50,7 +50,7 @@ export interface AskedService {
   answers: StudentAnswer[];
 }
 
-/** What golden runs of an agent tell of its requests. */
+/** Figures from an agent's golden runs about its requests. */
 interface AgentUse {
   tokens: number;
   characters: number;
@@ -109,7 +109,7 @@ export class StepSavings {
   /**
    * The upstream serves a step.
    * @param agent whose step it is; '' when unknown
-   * @returns what it charges more than if it had served all earlier steps, too
+   * @returns the additional charge, compared with an upstream that had served all earlier steps, too
    */
   leftToUpstream(step: PricedStep, agent: string): Amount {
     const nowMs = this.#clockMs();
@@ -152,7 +152,7 @@ export class StepSavings {
   }
 }
 
-/** The tokens of an answer as golden runs or the service had them; the input without what a cache held. */
+/** The tokens of an answer, from golden runs or the service; the input without cached tokens. */
 function goldenUse(answer: StudentAnswer) {
   const { input_tokens, output_tokens, cache_read_tokens = 0, cache_write_tokens = 0 } = answer;
   return {

@@ -15,11 +15,14 @@ import { fromMessagesAnswer } from './service-messages.ts';
 import { writeServiceRequest } from './service-request.ts';
 import type { ServiceStep } from './service-step.ts';
 
-/** How long the gateway does not ask a service that failed. Then it asks once; another failure begins the pause again. */
+/**
+ * How long the gateway does not ask a service that failed. Then it asks once; another failure starts the
+ * pause again.
+ */
 export const SERVICE_REST_MS = 15_000;
-/** Size of an answer of the service behind a student. */
+/** Largest answer of the service behind a student, in bytes. */
 export const STUDENT_SERVICE_ANSWER_BYTES = 1 << 20;
-/** Text and calls of that answer. Its thinking does not count. */
+/** Largest text and calls of that answer. Thinking does not count. */
 const SERVICE_CONTENT_BYTES = 64 << 10;
 
 type HttpStudent = Extract<StudentKind, { kind: 'http' }>;

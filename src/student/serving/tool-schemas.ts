@@ -12,7 +12,7 @@ import { type Schema, Validator } from '@cfworker/json-schema';
 import { roundedNumber } from '../../std/exact-json.ts';
 import { RecentMap } from '../../std/recent-map.ts';
 
-/** Schema of a tool that a call is checked against: its length as JSON, and places that a check may have to visit. */
+/** Bounds on the schema of a tool: its length as JSON, and the places that a check may visit. */
 export const TOOL_SCHEMA_CHARACTERS = 64 << 10;
 const TOOL_SCHEMA_WEIGHT = 20_000;
 /** Compiled schemas that are kept. */
@@ -24,7 +24,7 @@ const OPEN_REPEATS_MAX = 3;
 /** Steps that a pattern may take on a text: roughly the text's length to the power of its open-ended repetitions. */
 const PATTERN_STEPS = 1e8;
 const DEPTH_MAX = 64;
-/** Keywords that the validator ignores, so that it would accept everything. */
+/** Keywords that the validator ignores; a schema with them would accept everything. */
 const UNKNOWN_KEYWORDS = ['$dynamicRef', '$recursiveRef', '$id', 'id'];
 
 interface ReadySchema {

@@ -11,7 +11,7 @@ import type { NormalReading } from '../../providers/normal-reading.ts';
 import type { StudentAnswer } from '../model/decision.ts';
 import type { ApiVersion, RelegationWire } from './protocol.ts';
 
-/** What the headers of a step say to its wire. */
+/** The headers of a step that matter to its wire. */
 export interface WireHead {
   /** Values of the wire's beta header as received. */
   betas: readonly string[];
@@ -31,7 +31,10 @@ export interface WireAnswer {
 
 export interface Wire {
   readonly name: RelegationWire;
-  /** The key, in quotes, under which a request that continues a student's answer holds the ids of its calls. */
+  /**
+   * The key, in quotes, under which a request that continues an answer of the student has the ids of that
+   * answer's calls.
+   */
   readonly result_id_key: string;
   readRequest(body: JsonObject, reading: NormalReading): NormalRequest;
   /**
@@ -40,7 +43,7 @@ export interface Wire {
   findBreaches(body: JsonObject, head: WireHead): string[];
   /** Top-level fields that the normal form does not model; they distinguish agents. */
   readSettings(body: JsonObject): Record<string, unknown>;
-  /** Why no student may answer such a request, in words; '' when one may. */
+  /** Why no student may answer such a request, in words; '' if a student may. */
   findUnsupported(body: JsonObject): string;
   /** Whether the request asks for a whole answer: the last message is not the model's. */
   endsWithUser(body: JsonObject): boolean;
