@@ -1,10 +1,11 @@
 /**
- * Makes the operations of /docs callable: each form becomes a request to this very address, and its answer is shown beneath. The
- * credential stays in this tab (sessionStorage), and goes nowhere but into the header of these requests. Browser.
+ * Makes the operations of /docs callable: each form becomes a request to the same address, and its answer is
+ * shown below. The credential stays in this tab (sessionStorage), and is used only in the header of these
+ * requests. Browser.
  */
 
 const KEY = 'understudy-docs-key';
-/** Characters of an answer that are shown; a stream may go on for ever. */
+/** Shown characters of an answer; a stream may be endless. */
 const SHOWN_CHARACTERS = 100_000;
 
 interface BuiltRequest {
@@ -13,8 +14,9 @@ interface BuiltRequest {
 }
 
 /**
- * @param values what the form's fields hold, by name: `path:<name>`, `query:<name>`, `body`. Empty ones of the query are left out
- * @returns what `fetch` takes
+ * @param values contents of the form's fields, by name: `path:<name>`, `query:<name>`, `body`. Empty query
+ *   fields are left out
+ * @returns arguments for `fetch`
  */
 export function buildRequest(
   method: string,
@@ -45,7 +47,7 @@ export function buildRequest(
   };
 }
 
-/** JSON with line breaks; anything else as it is. */
+/** JSON is laid out with line breaks; other text is unchanged. */
 export function layOut(text: string): string {
   try {
     return JSON.stringify(JSON.parse(text), null, 2);

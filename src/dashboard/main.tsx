@@ -1,4 +1,4 @@
-/** The dashboard's beginning: what is drawn, and who is signed in. Browser. */
+/** Start of the dashboard: finds out who is signed in, and draws the page. Browser. */
 import { render } from 'preact';
 import { ApiError } from './core/api.ts';
 import { pause, waitAfter } from './core/connection.ts';
@@ -10,7 +10,7 @@ import { startFailure } from './ui/sign-in.tsx';
 showMarksEverywhere();
 render(<App />, document.getElementById('app')!);
 
-/** Until the server says who is signed in, if anyone. */
+/** Shown until the server has answered whether a user is signed in. */
 async function start(): Promise<void> {
   for (let failures = 1; ; failures++) {
     try {
@@ -25,7 +25,7 @@ async function start(): Promise<void> {
 }
 
 addEventListener('hashchange', () => {
-  // The terminal's link, opened in a tab that is here already.
+  // The terminal's link was opened in a tab that already shows the dashboard.
   if (location.hash.includes('token=')) void start();
 });
 void start();

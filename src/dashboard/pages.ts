@@ -1,4 +1,4 @@
-/** The dashboard's pages in the order of the menu. README.md says how one is added. Browser. */
+/** The dashboard's pages in the order of the menu. README.md says how to add a page. Browser. */
 import type { ComponentType } from 'preact';
 import { AlertsPage } from './pages/alerts.tsx';
 import { AuditPage } from './pages/audit.tsx';
@@ -23,15 +23,15 @@ import type { IconName } from './ui/icons.tsx';
 export const GROUPS = ['Watch', 'Learn', 'Connect', 'Organization', 'Help'] as const;
 
 export interface Page {
-  /** In the address: `#/name`. */
+  /** Name in the address: `#/name`. */
   name: string;
   title: string;
   group: (typeof GROUPS)[number];
   icon: IconName;
-  /** Who sees it: an operator; anybody who belongs to an organization; anybody. */
+  /** Who sees it: operators, members of an organization, or everybody. */
   needs: 'operator' | 'organization' | 'nothing';
   Content: ComponentType;
-  /** Other pages lead there, and the menu does not. */
+  /** Other pages link to it, but the menu does not. */
   is_hidden?: true;
 }
 
@@ -168,7 +168,7 @@ export const PAGES: readonly Page[] = [
   },
 ];
 
-/** In no menu: what stands at an address that names no page. */
+/** Shown for an address that names no page; not in the menu. */
 const NOWHERE: Page = {
   name: 'nowhere',
   title: 'Not found',
@@ -178,7 +178,7 @@ const NOWHERE: Page = {
   Content: NowherePage,
 };
 
-/** The page of that name; a page that says so for a name that none has. */
+/** The page with that name; for an unknown name, a page that says so. */
 export function findPage(name: string): Page {
   return PAGES.find((page) => page.name === name) ?? NOWHERE;
 }

@@ -1,11 +1,11 @@
 /**
- * The address as state: `#/runs/demo?org=org_1&turn=7`. It holds the page, what is chosen on it, the organization
- * and the filters, so that it can be shared, kept, and gone back to. Browser.
+ * The address as state: `#/runs/demo?org=org_1&turn=7`. It contains the page, the selected item, the
+ * organization and the filters, so that readers can share it, bookmark it and go back to it. Browser.
  */
 import { computed, signal } from '@preact/signals';
 import { type Address, renewAddress } from './former-addresses.ts';
 
-/** @param hash with its `#`. An address of an earlier release (`#billing`) is understood */
+/** @param hash with its `#`. Addresses of earlier releases (`#billing`) are accepted */
 function readAddress(hash: string): Address {
   const [path = '', search = ''] = hash.replace(/^#\/?/, '').split(/\?(.*)/s);
   const [page = '', ...rest] = path.split('/');
@@ -31,7 +31,10 @@ function decode(text: string): string {
   }
 }
 
-/** Where the reader is. One of an earlier release becomes what it is called today, without a place in the history. */
+/**
+ * The present address. An address of an earlier release is replaced by today's form, without an entry in the
+ * history.
+ */
 function readLocation(): Address {
   const given = readAddress(location.hash);
   const renewed = renewAddress(given);
@@ -49,7 +52,7 @@ export function filterOf(name: string): string {
   return address.value.query[name] ?? '';
 }
 
-/** Where a page is: the organization stays, filters do not. */
+/** The address of a page: the organization stays, filters do not. */
 export function hrefOf(
   page: string,
   selection: string | null = null,
@@ -59,7 +62,7 @@ export function hrefOf(
   return writeAddress({ page, selection, query: { ...filters, ...(org === undefined ? {} : { org }) } });
 }
 
-/** Where the reader is now, with other filters. Does not follow the address. */
+/** The present address with other filters. It does not subscribe to changes of the address. */
 export function hrefHere(filters: Record<string, string>): string {
   const { page, selection, query } = address.peek();
   return writeAddress({ page, selection, query: { ...query, ...filters } });
@@ -70,7 +73,7 @@ export function goTo(page: string, selection: string | null = null): void {
   location.hash = hrefOf(page, selection);
 }
 
-/** Sets filters where the reader is; '' takes one away. Typing into a filter makes no history. */
+/** Sets filters on the present page; '' removes one. Typing into a filter makes no entry in the history. */
 export function setFilters(filters: Record<string, string>): void {
   const { page, selection, query } = address.peek();
   const next = { page, selection, query: { ...query, ...filters } };
@@ -78,7 +81,10 @@ export function setFilters(filters: Record<string, string>): void {
   address.value = readAddress(location.hash);
 }
 
-/** Another organization, on the same page; what was chosen and filtered belongs to the former one. */
+/**
+ * Changes the organization on the same page. The selected item and the filters are dropped, because they
+ * belong to the previous organization.
+ */
 export function chooseOrganization(org: string): void {
   const { page } = address.peek();
   location.hash = writeAddress({ page, selection: null, query: { org } });

@@ -4,9 +4,9 @@ import type { Ask, Reply, Route } from './contract.ts';
 
 /** A refusal of the API, in its words. */
 export class ApiError extends Error {
-  /** 0: no answer. */
+  /** 0: the server did not answer. */
   readonly status: number;
-  /** The server asks to wait so long; null: it does not say. */
+  /** How long the server asks to wait; null: not stated. */
   readonly retry_after_ms: number | null;
 
   constructor(status: number, detail: unknown, retry_after_ms: number | null = null) {
@@ -32,7 +32,7 @@ function describe(status: number, detail: unknown): string {
   return `The server answered ${status}`;
 }
 
-/** What the parts of a call may be, where their route does not matter. */
+/** The parts of a call, independent of the route. */
 interface LooseAsk {
   params?: Readonly<Record<string, unknown>>;
   query?: Readonly<Record<string, unknown>>;
@@ -41,7 +41,10 @@ interface LooseAsk {
   headers?: Readonly<Record<string, string>>;
 }
 
-/** The path with its parameters and its query; what is null, undefined or '' is left out of the query. */
+/**
+ * The path with its parameters and its query. Values that are null, undefined or '' are left out of the
+ * query.
+ */
 function buildPath(template: string, { params = {}, query = {} }: LooseAsk): string {
   const path = template.replaceAll(/\{(\w+)\}/g, (_, name: string) =>
     encodeURIComponent(String(params[name])),
@@ -53,7 +56,7 @@ function buildPath(template: string, { params = {}, query = {} }: LooseAsk): str
   return `${path}?${new URLSearchParams(given.map(([name, value]) => [name, String(value)]))}`;
 }
 
-/** @throws ApiError, or what an aborted signal throws */
+/** @throws ApiError, or the reason of an aborted signal */
 export async function send(route: string, ask: LooseAsk = {}): Promise<Response> {
   const [method = 'GET', template = ''] = route.split(' ');
   const { body, signal = null, headers = {} } = ask;
@@ -93,7 +96,7 @@ export interface CountedPage<One> {
   total: number;
 }
 
-/** @returns a page of a list, and how many rows there are in all. @throws ApiError */
+/** @returns a page of a list, and the total number of rows. @throws ApiError */
 export async function callList<R extends Route>(
   route: R,
   ask: Ask<R>,

@@ -1,13 +1,16 @@
-/** What a client is told to do to go through the gateway: one entry for each SDK and coding agent. Browser. */
+/**
+ * Instructions for sending a client's traffic through the gateway: one entry for each SDK and coding agent.
+ * Browser.
+ */
 
 interface Beginning {
   name: string;
-  /** What it needs to know before. */
+  /** What the reader must know first. */
   words: string;
   snippet: string;
 }
 
-/** @param gateway its address, without a trailing slash */
+/** @param gateway address of the gateway, without a trailing slash */
 export function listBeginnings(gateway: string): Beginning[] {
   return [
     {

@@ -1,18 +1,18 @@
-/** What is captured, as the pages on it take it. Types and small rules; browser. */
+/** Captured runs in the form that pages use. Types and small rules; browser. */
 import type { TurnBlock } from '../../domain/turn.ts';
 import type { Reply } from './contract.ts';
 
 export type CapturedRun = Reply<'GET /capture/runs'>['runs'][number];
 type CapturedConversation = Reply<'GET /capture/runs/{id}'>;
 export type CapturedTurn = CapturedConversation['turns'][number];
-/** The contract leaves a block open; this is what stands in it. */
+/** A block of a message. The contract leaves its form open. */
 export type Block = TurnBlock;
 export type Message = CapturedTurn['messages_added'][number];
 
-/** Blocks of the contract as what they are. */
+/** Blocks of the contract with their type. */
 export const blocksOf = (content: readonly { type: string }[]): Block[] => content as unknown as Block[];
 
-/** Requests with what was read from and written to the provider's cache. */
+/** Input tokens, including those that were read from and written to the provider's cache. */
 export function tokensIn(usage: {
   input_tokens: number | null;
   cache_read_tokens: number | null;
@@ -23,7 +23,7 @@ export function tokensIn(usage: {
   return input_tokens + (cache_read_tokens ?? 0) + (cache_write_tokens ?? 0);
 }
 
-/** The results of calls by the calls' ids, each as the turn after it brought it. */
+/** The results of calls, by the ids of the calls, from the turns that follow. */
 export function findResults(
   turns: readonly CapturedTurn[],
 ): Map<string, Extract<Block, { type: 'tool_result' }>> {
@@ -36,7 +36,7 @@ export function findResults(
   return results;
 }
 
-/** Ids of the calls that the answers hold: their results stand there. */
+/** Ids of the calls in the answers; their results are shown there. */
 export function findCalls(turns: readonly CapturedTurn[]): Set<string> {
   const calls = new Set<string>();
   for (const { content } of turns)

@@ -1,11 +1,14 @@
-/** Two runs side by side: their turns, aligned up to where the runs first differ and by number from there. Pure; browser. */
+/**
+ * Two runs side by side. Turns are paired up to the first difference, and from there by their number. Pure;
+ * browser.
+ */
 import { blocksOf, type CapturedTurn, type Message } from './captured.ts';
 
 export interface ComparedTurns {
   /** null: this run has no such turn. */
   a: CapturedTurn | null;
   b: CapturedTurn | null;
-  /** What was new in the request differs. */
+  /** The new parts of the requests differ. */
   asks_differ: boolean;
   /** The answers differ. */
   answers_differ: boolean;
@@ -13,9 +16,9 @@ export interface ComparedTurns {
 
 interface Comparison {
   pairs: ComparedTurns[];
-  /** Pairs before the first that differs; all of them where none does. */
+  /** Number of pairs before the first difference. */
   same: number;
-  /** Attempts that failed, of both; they are compared with nothing. */
+  /** Failed attempts of both runs, which are not compared. */
   left_out: number;
 }
 
@@ -48,7 +51,7 @@ function writeAsk({ system, tools, messages_added }: CapturedTurn): string {
   return JSON.stringify([system === null ? null : writeBlocks(system), tools, said]);
 }
 
-/** Ids of calls are drawn anew by each answer, and signatures of thinking too. */
+/** Ids of calls and signatures of thinking are different in each answer. */
 function writeBlocks(content: readonly { type: string }[]): string {
   return JSON.stringify(blocksOf(content), (key, value: unknown) =>
     key === 'id' || key === 'call_id' || key === 'signature' ? undefined : value,

@@ -1,10 +1,13 @@
-/** Whether the server is there, as the last requests found it. Waiting parts of the page are told when it is back. Browser. */
+/**
+ * Whether the server answers, according to the last requests. Waiting parts of the page are notified when it
+ * answers again. Browser.
+ */
 import { signal } from '@preact/signals';
 
-/** false: the last request had no answer. */
+/** false: the last request got no answer. */
 export const isConnected = signal(true);
 
-/** Tells of moments at which a failed call is worth another try at once. */
+/** Notifies the listener when a failed call should be repeated immediately. */
 const back = new EventTarget();
 
 export function noteAnswer(): void {
@@ -32,13 +35,19 @@ export function onBack(listener: () => void): () => void {
 const FIRST_WAIT_MS = 1_000;
 const LONGEST_WAIT_MS = 15_000;
 
-/** How long to wait before a call is tried again after so many failures in a row; readers do not all come at once. */
+/**
+ * How long to wait before the next attempt, after this many consecutive failures. Random, so that readers do
+ * not all return at once.
+ */
 export function waitAfter(failures: number): number {
   const wait_ms = Math.min(LONGEST_WAIT_MS, FIRST_WAIT_MS * 2 ** (failures - 1));
   return wait_ms * (0.75 + Math.random() / 2);
 }
 
-/** Waits, or until the server may be back. Rejects with the signal's reason when it ends. */
+/**
+ * Waits this long, or until the server may be back. Rejects with the signal's reason if the signal is
+ * aborted.
+ */
 export function pause(wait_ms: number, signal: AbortSignal): Promise<void> {
   return new Promise((resolve, reject) => {
     const end = (act: () => void) => {

@@ -1,6 +1,6 @@
 /**
- * The API's routes as types: what each takes and what it answers, out of the contract. A call names its route as
- * `'GET /projects'`; a wrong path, parameter or field does not compile. Types; browser.
+ * The routes of the API as types, derived from the contract. A call names its route as `'GET /projects'`; a
+ * wrong path, parameter or field does not compile. Types; browser.
  */
 import type { z } from 'zod';
 import type { ACCOUNT } from '../../contract/account.ts';
@@ -46,20 +46,23 @@ type AnyEndpoint =
 
 type Routes = { [E in AnyEndpoint as `${E['method']} ${E['path']}`]: E };
 
-/** `'GET /organizations/{org_id}/members'` and the like. */
+/** For example `'GET /organizations/{org_id}/members'`. */
 export type Route = keyof Routes;
 
-/** The JSON that a route answers; undefined where it answers none. */
+/** The JSON of a route's answer; undefined without JSON. */
 export type Reply<R extends Route> = Routes[R]['replies'] extends {
   200: { schema: infer S extends z.ZodType };
 }
   ? z.output<S>
   : undefined;
 
-/** A member of a route's list: `Row<'GET /projects'>`. */
+/** An element of a route's list: `Row<'GET /projects'>`. */
 export type Row<R extends Route> = Reply<R> extends readonly (infer One)[] ? One : never;
 
-/** What a route on an organization's content takes besides: a signed-in user names the organization in the query. */
+/**
+ * Additional query parameters of routes for an organization's content: a signed-in user names the
+ * organization in the query.
+ */
 interface TenantQuery {
   org_id?: string;
   project_id?: string;
@@ -72,10 +75,10 @@ type QueryPart<R extends Route> = Routes[R] extends { query: infer S extends z.Z
   ? { query?: z.input<S> & TenantQuery }
   : { query?: TenantQuery };
 
-/** What a route takes as its body. */
+/** The body of a route's request. */
 export type RequestBody<R extends Route> = Part<R, 'body'> extends { body: infer B } ? B : never;
 
-/** What goes with a call. */
+/** The inputs of a call. */
 export type Ask<R extends Route> = Part<R, 'params'> &
   Part<R, 'body'> &
   QueryPart<R> & { signal?: AbortSignal | undefined };

@@ -1,12 +1,12 @@
-/** Reads a captured run page by page, and after its end again and again what has come since. Browser. */
+/** Reads a captured run page by page, and then repeatedly what was added. Browser. */
 import { call } from './api.ts';
 import type { CapturedRun, CapturedTurn } from './captured.ts';
 import { keepEqual } from './keep-equal.ts';
 import type { ChildRun } from './waterfall.ts';
 
-/** The most that the service gives in one page. */
+/** Maximum number of turns that the service returns in one page. */
 const PAGE_TURNS = 100;
-/** So many are read at once; more when the reader asks. */
+/** Turns that are read at once; more on demand. */
 const TURNS_AT_ONCE = 300;
 
 export interface ReadConversation {
@@ -14,7 +14,7 @@ export interface ReadConversation {
   parent_is_captured: boolean;
   children: ChildRun[];
   turns: CapturedTurn[];
-  /** More turns are stored than were read. */
+  /** Whether more turns are stored than were read. */
   has_more: boolean;
 }
 
@@ -27,12 +27,12 @@ export class ConversationReader {
     this.#run_id = run_id;
   }
 
-  /** The next reading goes on so far. @param turns all of them for Infinity */
+  /** Extends the next reading to this number of turns. @param turns Infinity for all */
   want(turns: number = this.#turns.length + TURNS_AT_ONCE): void {
     this.#wanted = turns;
   }
 
-  /** Goes on behind the last turn that is known. @throws ApiError */
+  /** Continues after the last known turn. @throws ApiError */
   async read(signal: AbortSignal): Promise<ReadConversation> {
     for (;;) {
       const last = this.#turns.at(-1);

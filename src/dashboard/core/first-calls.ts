@@ -1,7 +1,7 @@
-/** What a client is told to begin with: addresses and first calls. Browser. */
+/** Addresses and first calls for a new client. Browser. */
 import { server } from './session.ts';
 
-/** Where the gateway is, as seen from here; null where this process has none. */
+/** The gateway's address as seen from the browser; null if this process has no gateway. */
 export function gatewayAddress(): string | null {
   const facts = server.value;
   if (facts?.gateway_port == null) return null;

@@ -1,4 +1,4 @@
-/** Numbers, spans and times as people read them, in the reader's language and zone. Pure; browser. */
+/** Formats numbers, durations and times in the reader's language and time zone. Pure; browser. */
 
 const whole = new Intl.NumberFormat();
 const short = new Intl.NumberFormat(undefined, { notation: 'compact', maximumFractionDigits: 1 });
@@ -48,14 +48,14 @@ const STEPS_S: readonly [Intl.RelativeTimeFormatUnit, number][] = [
   ['minute', 60],
 ];
 
-/** How long ago, or until then. */
+/** How long ago, or how long until then. */
 export function formatAgo(time: string, now_ms: number): string {
   const seconds = (Date.parse(time) - now_ms) / 1_000;
   const [unit, length] = STEPS_S.find(([, size]) => Math.abs(seconds) >= size) ?? ['second', 1];
   return unit === 'second' ? 'just now' : relative.format(Math.trunc(seconds / length), unit);
 }
 
-/** The exact time, zone named. */
+/** The exact time with its zone. */
 export function formatTime(time: string): string {
   return new Date(time).toLocaleString(undefined, {
     dateStyle: 'medium',
@@ -67,7 +67,7 @@ export function formatClock(time: string): string {
   return new Date(time).toLocaleTimeString();
 }
 
-/** A calendar day of the API's, which is UTC's. */
+/** A calendar day of the API, which is in UTC. */
 export function formatDay(date: string): string {
   return new Date(`${date}T00:00:00Z`).toLocaleDateString(undefined, {
     day: 'numeric',

@@ -1,5 +1,5 @@
 /**
- * Addresses of earlier releases, as those of today: captured and reported runs had a list each, with separate filters that
+ * Converts addresses of earlier releases. Captured and reported runs had separate lists, with filters that
  * are words of the query now. Pure; browser.
  */
 import { quoteValue } from '../../domain/run-query/words.ts';
@@ -7,7 +7,7 @@ import { quoteValue } from '../../domain/run-query/words.ts';
 export interface Address {
   /** '' for the first page. */
   page: string;
-  /** What is chosen on it; null: nothing. */
+  /** The selected item; null: none. */
   selection: string | null;
   /** Filters, and the organization as `org`. */
   query: Readonly<Record<string, string>>;
@@ -15,7 +15,7 @@ export interface Address {
 
 type Filters = Readonly<Record<string, string | undefined>>;
 
-/** Filters that asked for one whole name, and the field of the query. */
+/** Filters for an exact name, with the field of the query. */
 const NAMES: readonly [filter: string, field: string][] = [
   ['model', 'model'],
   ['session', 'session'],
@@ -23,7 +23,7 @@ const NAMES: readonly [filter: string, field: string][] = [
   ['outcome', 'outcome'],
   ['task_profile', 'profile'],
 ];
-/** The others, by their values. */
+/** The other filters, by their values. */
 const CHOICES: Readonly<Record<string, Readonly<Record<string, string>>>> = {
   golden: { yes: 'is:golden', no: '-is:golden' },
   own: { yes: '-is:child', no: 'is:child' },
@@ -32,7 +32,7 @@ const CHOICES: Readonly<Record<string, Readonly<Record<string, string>>>> = {
 };
 const FORMER = new Set([...NAMES.map(([filter]) => filter), ...Object.keys(CHOICES), 'fired', 'from', 'to']);
 
-/** @returns the same object for an address of today */
+/** @returns the same object for an address in today's form */
 export function renewAddress(address: Address): Address {
   const { page, selection, query } = address;
   const isCaptured = page === 'conversations';

@@ -1,9 +1,9 @@
-/** Keeps what has not changed, so that only what has is drawn again. Pure; browser. */
+/** Keeps unchanged parts of data, so that only changed parts are drawn again. Pure; browser. */
 
 /**
- * @param before what is shown
- * @param after what was read, plain data of JSON
- * @returns `after`, with every part that says the same as before being the very part of before
+ * @param before the shown data
+ * @param after the new data, plain JSON
+ * @returns `after`, in which each part that equals a part of `before` is replaced by that same object
  */
 export function keepEqual<T>(before: T | null, after: T): T {
   return keep(before, after) as T;
@@ -26,7 +26,7 @@ function keep(before: unknown, after: unknown): unknown {
   return isSame ? before : kept;
 }
 
-/** Rows of a list that has moved on are found by what names them. */
+/** Rows of a list are matched by their ids, because their positions change. */
 function keepList(before: unknown[], after: unknown[]): unknown[] {
   const named = new Map(before.map((row) => [nameOf(row), row]));
   const kept = after.map((row, at) => {

@@ -1,6 +1,6 @@
 /**
- * The list of runs: captured, reported and joined ones in rows of one kind, as far as the reader may see them. A reader who may not
- * see what was captured gets the reported runs of their organization. Browser.
+ * The list of runs: captured, reported and joined runs in rows of one form, as far as the reader may see
+ * them. A reader without access to captures gets the reported runs of their organization. Browser.
  */
 import { quoteValue } from '../../domain/run-query/words.ts';
 import { filterOf, hrefOf } from './address.ts';
@@ -11,24 +11,24 @@ import type { CursorPage } from './paged-list.ts';
 import type { Run } from './run-reader.ts';
 import { isOperator, organization, seesCaptures } from './session.ts';
 
-/** Captured runs with what was reported of them, or the runs that an organization reported. */
+/** Captured runs with their reported parts, or the reported runs of an organization. */
 export type RunScope = 'captures' | 'organization';
 
-/** A row of the list. A reported run has what is known of it in the same fields. */
+/** A row of the list. For a reported run, the known facts are in the same fields. */
 export type ListedRun = CapturedRun;
 
 export interface RunPageRows extends CursorPage<ListedRun> {
-  /** Runs that match, on all pages; null: they were not counted. */
+  /** Number of matching runs on all pages; null: not counted. */
   matched: number | null;
-  /** Of the captures; null in the other scope. */
+  /** State of the captures; null in the other scope. */
   captures: Reply<'GET /capture/runs'> | null;
 }
 
 const PAGE_ROWS = 100;
-/** A query is no longer than this. */
+/** Maximum length of a query. */
 const ASKED_CHARACTERS = 1_800;
 
-/** What the list holds: the address may ask for the other one, where the reader may see both. */
+/** The scope of the list. If the reader may see both, the address may select the other one. */
 export function scopeOf(): RunScope {
   if (!isOperator.value) return 'organization';
   const asked = filterOf('list');
@@ -36,13 +36,13 @@ export function scopeOf(): RunScope {
   return seesCaptures.value ? 'captures' : 'organization';
 }
 
-/** In links, where the list is not the one that shows by itself. */
+/** The scope for links; absent if it is the default one. */
 export function scopeFilters(): Record<string, string> {
   const list = filterOf('list');
   return list === '' ? {} : { list };
 }
 
-/** Where captured runs are: the list of them with a query, or one of them. */
+/** The address of the list of captured runs with a query, or of one captured run. */
 export function hrefOfCaptured(run_id: string | null, filters: Record<string, string> = {}): string {
   return hrefOf('runs', run_id, { ...filters, ...(seesCaptures.value ? {} : { list: 'captures' }) });
 }
@@ -64,7 +64,7 @@ export async function readRuns(
   return { rows, next_cursor: page.next_cursor, matched: page.matched_runs, captures: null };
 }
 
-/** Some runs by their ids, as many as one question takes; `asked` of them were asked for. */
+/** Reads runs by their ids, as many as fit into one query; `asked` is the number of requested runs. */
 export async function readRunsById(
   scope: RunScope,
   ids: readonly string[],
@@ -81,7 +81,7 @@ export async function readRunsById(
   return { asked, rows: (await readRuns(scope, q, undefined, signal)).rows };
 }
 
-/** A reported run as a row; it has nothing that only a copy of its traffic tells. */
+/** A reported run as a row, without the facts that only captured traffic shows. */
 export function showReported(org_id: string, run: Run): ListedRun {
   const { run_id, task, agent_name, model, state, ended_by, state_words, started_at, finished_at } = run;
   return {

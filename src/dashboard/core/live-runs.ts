@@ -1,15 +1,16 @@
 /**
- * Keeps a list of runs up to date with the live stream. What is shown are the service's own records: an event only says which
- * run to read again. So no count is made here, and none can be wrong after a restart or beyond some number of rows. Browser.
+ * Keeps a list of runs up to date with the live stream. It shows only records of the service: an event just
+ * says which run to read again. So the page never counts by itself, and restarts or long lists cannot make a
+ * count wrong. Browser.
  */
 import type { Signal } from '@preact/signals';
 import { useEffect, useMemo } from 'preact/hooks';
 import type { ListedRun } from './listed-runs.ts';
 import { type LiveMessage, type LiveState, useLive } from './live.ts';
 
-/** From the first event of some until they are read. */
+/** Delay between the first event and reading the changed runs. */
 const SETTLE_MS = 700;
-/** Runs behind the first page that are read at once; others wait for the next time. */
+/** Runs beyond the first page that are read at once; others wait for the next reading. */
 const READ_AT_ONCE = 20;
 
 interface FollowedList {
@@ -18,14 +19,14 @@ interface FollowedList {
   /** @param run_id of a reported run */
   isInHead(run_id: string): boolean;
   isShown(run_id: string): boolean;
-  /** Some of these runs, the first `asked` of them. */
+  /** Reads some of these runs: the first `asked` of them. */
   read(run_ids: readonly string[], signal: AbortSignal): Promise<{ asked: number; rows: ListedRun[] }>;
 }
 
-/** Rows behind the first page that have changed since they were read, by their ids. */
+/** Rows beyond the first page that have changed since they were read, by id. */
 export type ChangedRuns = ReadonlyMap<string, ListedRun>;
 
-/** @returns how the stream is doing */
+/** @returns the state of the stream */
 export function useLiveRuns(
   org_id: string,
   list: FollowedList,
@@ -50,7 +51,7 @@ class Follower {
 
   take(messages: readonly LiveMessage[]): void {
     for (const message of messages) {
-      // Events were lost: what stands behind the first page is as it was read, until it changes again.
+      // Events were lost. Rows beyond the first page stay as they are until they change again.
       if (message.event === 'reset') this.#changed.value = new Map();
       else if (message.data.run_id !== null) this.#touched.add(message.data.run_id);
     }
@@ -76,7 +77,7 @@ class Follower {
     );
     this.#touched.clear();
     const ids = behind.slice(0, READ_AT_ONCE);
-    // Runs that cannot be read now come with the next event or reading.
+    // Runs that cannot be read now are read with the next event or reading.
     const nothing = { asked: ids.length, rows: [] };
     const read =
       ids.length === 0 ? nothing : await this.#list.read(ids, this.#ends.signal).catch(() => nothing);

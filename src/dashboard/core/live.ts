@@ -1,6 +1,6 @@
 /**
- * The live stream of an organization's runs: server-sent events, read with the session. It resumes where it left off, after a
- * restart and after a time without network. Browser.
+ * The live stream of an organization's runs: server-sent events, read with the session. After a restart, or a
+ * time without network, it resumes at the last event. Browser.
  */
 import { type Signal, signal } from '@preact/signals';
 import { useEffect, useMemo } from 'preact/hooks';
@@ -10,7 +10,10 @@ import { ApiError, send } from './api.ts';
 import { pause, waitAfter } from './connection.ts';
 import { noteSignedOut } from './session.ts';
 
-/** `{ event: 'step', data: {…} }` and its like; `reset`: events were lost, so what is shown must be read anew. */
+/**
+ * For example `{ event: 'step', data: {…} }`. `reset`: events were lost, so the shown data must be read
+ * again.
+ */
 export type LiveMessage =
   | {
       [Name in keyof typeof LIVE_EVENTS]: { event: Name; data: z.output<(typeof LIVE_EVENTS)[Name]> };
@@ -20,8 +23,8 @@ export type LiveMessage =
 export type LiveState = 'connecting' | 'live' | 'away' | 'off';
 
 /**
- * Follows the stream while the component is there. `receive` gets what came since the last frame, in order, in one call: a
- * thousand events draw once.
+ * Follows the stream while the component is mounted. One call of `receive` gets all events since the last
+ * frame, in order, so that a thousand events cause one redraw.
  */
 export function useLive(org_id: string, receive: (messages: LiveMessage[]) => void): Signal<LiveState> {
   const state = useMemo(() => signal<LiveState>('connecting'), []);
@@ -45,7 +48,7 @@ class Batch {
   add(message: LiveMessage): void {
     this.#messages.push(message);
     if (this.#messages.length > 1) return;
-    // A hidden page draws no frames, but must not gather for ever.
+    // A hidden page draws no frames, but must not accumulate events without bound.
     setTimeout(() => {
       const messages = this.#messages;
       this.#messages = [];

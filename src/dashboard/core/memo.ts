@@ -1,4 +1,4 @@
-/** A component that is drawn again only when one of its properties is another value. Browser. */
+/** A component that is drawn again only if one of its properties has changed. Browser. */
 import { Component, type ComponentType, type FunctionComponent, h } from 'preact';
 
 export function memo<Props extends object>(draw: FunctionComponent<Props>): ComponentType<Props> {

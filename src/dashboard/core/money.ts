@@ -1,6 +1,6 @@
-/** Dollars as people read them. Pure; browser. */
+/** Formats amounts in dollars. Pure; browser. */
 
-/** As many places as tell something: `$12.30`, `$0.0042`. */
+/** Shows only significant digits: `$12.30`, `$0.0042`. */
 export function formatUsd(dollars: number): string {
   if (dollars === 0) return '$0';
   const size = Math.abs(dollars);

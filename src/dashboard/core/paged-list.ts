@@ -1,11 +1,11 @@
 /**
- * A list that is read by cursor, newest first: more of it when its end comes near, its beginning again and again, so that new
- * rows appear and changed ones change. Browser.
+ * A list that is read by cursor, newest first. It reads more when the reader comes near its end, and reads
+ * its beginning periodically, so that new and changed rows appear. Browser.
  */
 import { useMemo } from 'preact/hooks';
 import { type Resource, useResource } from './resource.ts';
 
-/** A page as the reader function gives it: rows, and whatever else it says. */
+/** A page from the reader function: rows and other fields. */
 export interface CursorPage<One> {
   rows: One[];
   next_cursor: string | null;
@@ -23,7 +23,7 @@ export interface PagedList<Page extends CursorPage<unknown>> extends Resource<Pa
   more(): void;
 }
 
-/** Pages behind the first one that are read again at a refresh: the others are history. */
+/** Pages after the first one that a refresh reads again; older pages do not change. */
 const PAGES_MAX = 2_000;
 
 export function usePagedList<Page extends CursorPage<unknown>>(
@@ -36,7 +36,7 @@ export function usePagedList<Page extends CursorPage<unknown>>(
     key,
     async (signal) => {
       const head = await read(undefined, signal);
-      // As long as nothing behind it was read, the first page says what is behind it.
+      // Until a later page is read, the cursor of the first page applies.
       if (rest.pages === 0) rest.cursor = head.next_cursor;
       if (rest.isWanted && rest.cursor !== null && rest.pages < PAGES_MAX) {
         const page = await read(rest.cursor, signal);
@@ -55,9 +55,9 @@ export function usePagedList<Page extends CursorPage<unknown>>(
   return Object.assign(resource, { more });
 }
 
-/** What was read behind the first page. */
+/** Rows that were read after the first page. */
 class Rest<One> {
-  /** Of the next page; undefined: the first was not read yet; null: that was all. */
+  /** Cursor of the next page; undefined: the first page is not read yet; null: there is no next page. */
   cursor: string | null | undefined;
   isWanted = false;
   pages = 0;
@@ -70,7 +70,10 @@ class Rest<One> {
     this.pages++;
   }
 
-  /** Adopts a newer head: rows that the newer head no longer contains are moved to the start of the rest. */
+  /**
+   * Replaces the first page by a newer one. Rows that are missing from the newer page move to the beginning
+   * of the rest.
+   */
   joinTo(head: One[], keyOf: (row: One) => string): One[] {
     const seen = new Set(head.map(keyOf));
     const fallen = this.#head.filter((row) => !seen.has(keyOf(row)));

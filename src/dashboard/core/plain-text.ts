@@ -1,13 +1,13 @@
 /**
- * Marks that turn the order of what stands behind them, also of the page's own: a name could dress it up. Every
- * text and every attribute that a component writes goes through here. Browser.
+ * Neutralizes characters that reverse the direction of the following text, with which a name could falsify
+ * the page. Every text and attribute that a component writes passes through here. Browser.
  */
 import { options, type VNode } from 'preact';
 
 const TURNING = /[\u202a-\u202e\u2066-\u2069]/;
 const EACH_TURNING = /[\u202a-\u202e\u2066-\u2069]/g;
 
-/** Shows such marks as what they are; natural ones stay. */
+/** Makes such characters visible; legitimate ones stay. */
 function showMarks(text: string): string {
   return TURNING.test(text) ? text.replaceAll(EACH_TURNING, '\ufffd') : text;
 }
@@ -17,7 +17,7 @@ function showAll(value: unknown): unknown {
   return Array.isArray(value) ? value.map(showAll) : value;
 }
 
-/** Once, before anything is drawn. What is typed into a field stays as it was typed. */
+/** Call it once, before the first drawing. Text that the reader types into a field is not changed. */
 export function showMarksEverywhere(): void {
   const before = options.vnode;
   options.vnode = (vnode: VNode) => {

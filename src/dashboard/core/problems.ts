@@ -1,10 +1,13 @@
-/** What went wrong in a run, turn by turn: failed and broken-off calls, tools that failed, monitors that fired, gaps. Pure; browser. */
+/**
+ * The problems of a run by turn: failed and aborted calls, failed tools, monitors that fired, gaps. Pure;
+ * browser.
+ */
 import { titleOfMonitor } from '../../domain/monitors/names.ts';
 import type { CapturedRun, CapturedTurn } from './captured.ts';
 
 export interface Problem {
   exchange_id: number;
-  /** Of the turn, from 0 on. */
+  /** Index of the turn, from 0 on. */
   at: number;
   words: string;
 }
@@ -31,7 +34,7 @@ export function listProblems(run: CapturedRun, turns: readonly CapturedTurn[]): 
   });
 }
 
-/** Missing numbers between two turns. */
+/** Missing sequence numbers between two turns. */
 export function findGaps(
   run: CapturedRun,
   { seq }: CapturedTurn,

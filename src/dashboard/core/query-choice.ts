@@ -1,4 +1,6 @@
-/** A choice whose options are words of a query: which of them a query holds, and the query with another one. Pure; browser. */
+/**
+ * A choice whose options are words of a query: finds the option in a query, and replaces it. Pure; browser.
+ */
 import { parseRunQuery } from '../../domain/run-query/parse.ts';
 import { printRunQuery } from '../../domain/run-query/print.ts';
 import { type RunQuery, RunQueryError } from '../../domain/run-query/run-query.ts';
@@ -19,7 +21,7 @@ function listWords(query: RunQuery): string[] {
 
 const wordsOf = (option: string): string[] => option.split(' ').filter((word) => word !== '');
 
-/** The option whose words the query holds, the one with the most words first; '' for none of them. */
+/** The option whose words the query contains; of several, the one with the most words. '' without one. */
 export function chosenOf(q: string, options: readonly string[]): string {
   const query = read(q);
   if (query === null) return '';
@@ -28,7 +30,7 @@ export function chosenOf(q: string, options: readonly string[]): string {
   return fitting.sort((a, b) => wordsOf(b).length - wordsOf(a).length)[0] ?? '';
 }
 
-/** @returns the query with this option in the place of the others; the same text where it cannot be read */
+/** @returns the query with this option instead of the others; an unreadable query is returned unchanged */
 export function choose(q: string, options: readonly string[], option: string): string {
   const query = read(q);
   if (query === null) return q;

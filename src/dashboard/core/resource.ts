@@ -1,6 +1,6 @@
 /**
- * What a component reads of the API: kept until it is read again, tried again by itself after what passes (no answer, 429,
- * 5xx), read anew at an interval while the page is looked at. Browser.
+ * Data that a component reads from the API. It is kept until the next reading, retried after temporary
+ * failures (no answer, 429, 5xx), and read again at an interval while the page is visible. Browser.
  */
 import { type Signal, signal } from '@preact/signals';
 import { useEffect, useMemo } from 'preact/hooks';
@@ -12,21 +12,21 @@ import { checkSession, noteSignedOut } from './session.ts';
 export interface Resource<T> {
   /** null: not read yet. */
   readonly data: Signal<T | null>;
-  /** Why it is not, or not up to date; null: it is. */
+  /** Why it is missing or out of date; null: it is up to date. */
   readonly error: Signal<ApiError | null>;
-  /** Reads it again now. */
+  /** Reads it again immediately. */
   refresh(): void;
-  /** What is known without asking: a reply to a change. */
+  /** Sets data that is already known: the answer to a change. */
   set(data: T): void;
 }
 
 interface ResourceOptions {
-  /** Read again so often while the page is visible; absent: once. */
+  /** Interval of reading while the page is visible; absent: it is read once. */
   every_ms?: number;
 }
 
 /**
- * @param key names what is read: another key is another thing, and what was there before goes
+ * @param key identifies the data; a different key discards the previous data
  * @param read @throws ApiError (rejects)
  */
 export function useResource<T>(
@@ -97,14 +97,14 @@ class Watched<T> implements Resource<T> {
   }
 }
 
-/** A fault of the page itself is told, too, and not tried again. */
+/** A fault of the page itself is shown, too, but not retried. */
 function toApiError(thrown: unknown): ApiError {
   if (thrown instanceof ApiError) return thrown;
   console.error(thrown);
   return new ApiError(400, `The page failed: ${(thrown as Error).message}`);
 }
 
-/** The interval, and then until the page is visible. */
+/** Waits for the interval, and then until the page is visible. */
 async function untilNext(every_ms: number, ends: AbortSignal): Promise<void> {
   await pause(every_ms, ends);
   while (document.visibilityState === 'hidden') await pause(60_000, ends);

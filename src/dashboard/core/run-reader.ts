@@ -1,6 +1,6 @@
 /**
- * One run with its steps, read page by page and gone on with: steps do not change once they are there, so only the last page is
- * read again. Browser.
+ * Reads one run with its steps page by page, and continues as it grows. Steps do not change, so only the last
+ * page is read again. Browser.
  */
 import { call } from './api.ts';
 import type { Reply } from './contract.ts';
@@ -11,16 +11,16 @@ export type Step = Reply<'GET /v1/monitor/runs/{id}/steps'>['steps'][number];
 export interface ReadRun {
   run: Run;
   steps: Step[];
-  /** There are steps behind those. */
+  /** Whether there are more steps. */
   has_more: boolean;
 }
 
 const PAGE_STEPS = 200;
-/** So many are read at first, and with each wish for more. */
+/** Steps that are read at first, and each time the reader wants more. */
 const WANTED_STEPS = 1_000;
 
 interface Page {
-  /** With which it is read again; null: the first. */
+  /** Cursor with which it is read again; null: the first page. */
   cursor: string | null;
   steps: Step[];
 }
@@ -36,12 +36,12 @@ export class RunReader {
     this.#run_id = run_id;
   }
 
-  /** More steps at the next reading. */
+  /** The next reading includes more steps. */
   want(): void {
     this.#wanted += WANTED_STEPS;
   }
 
-  /** Everything is read anew the next time: events of it were lost. */
+  /** The next reading starts from the beginning, because events were lost. */
   forget(): void {
     this.#pages = [];
   }
@@ -57,13 +57,13 @@ export class RunReader {
         ...ask,
         query: { ...ask.query, limit: PAGE_STEPS, ...(cursor === null ? {} : { cursor }) },
       });
-      // The end of a full page has no page behind it yet: it is read again with the same cursor.
+      // A full page may be the last one so far, so it is read again with the same cursor.
       if (page.steps.length > 0 || isFirst) pages.push({ cursor, steps: page.steps });
       const has = pages.reduce((sum, { steps }) => sum + steps.length, 0);
       if (page.next_cursor === null || has >= this.#wanted) {
         this.#pages = pages;
         const steps = pages.flatMap(({ steps: read }) => read);
-        // A step that came late stands between others that were read before.
+        // A late step belongs between steps that were read before.
         if (page.next_cursor === null && steps.length < run.steps && run.status === 'finished') this.forget();
         return { run, steps, has_more: page.next_cursor !== null };
       }

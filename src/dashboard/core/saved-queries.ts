@@ -1,4 +1,6 @@
-/** Queries that the reader saved, in this browser. At most SAVED_QUERIES; the oldest goes. Browser. */
+/**
+ * Queries that the reader saved in this browser, at most SAVED_QUERIES; one more removes the oldest. Browser.
+ */
 
 const KEY = 'understudy.queries';
 const SAVED_QUERIES = 12;
@@ -8,7 +10,7 @@ export function listQueries(): string[] {
     const saved: unknown = JSON.parse(localStorage.getItem(KEY) ?? '[]');
     return Array.isArray(saved) ? saved.filter((query): query is string => typeof query === 'string') : [];
   } catch {
-    // The browser keeps nothing, or something else stands there.
+    // The browser stores nothing, or the entry has another form.
     return [];
   }
 }
@@ -27,7 +29,7 @@ function write(queries: string[]): string[] {
   try {
     localStorage.setItem(KEY, JSON.stringify(queries));
   } catch {
-    // They last as long as the page.
+    // Without storage, they last as long as the page.
   }
   return queries;
 }

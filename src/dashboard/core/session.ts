@@ -1,4 +1,7 @@
-/** Who is signed in, which organization they look at and what they may do there. The token itself is in no script's reach. Browser. */
+/**
+ * The signed-in user, the selected organization, and the user's permissions there. Scripts cannot read the
+ * token. Browser.
+ */
 import { computed, signal } from '@preact/signals';
 import { namedOrganization } from './address.ts';
 import { ApiError, call, callList, send } from './api.ts';
@@ -8,7 +11,7 @@ type Bootstrap = Reply<'GET /auth/bootstrap'>;
 type Organization = Bootstrap['organizations'][number];
 export type Role = 'viewer' | 'member' | 'admin' | 'owner';
 
-/** What this server has (src/api/dashboard.ts). */
+/** Facts about this server (src/api/dashboard.ts). */
 interface ServerFacts {
   version: string;
   gateway_port: number | null;
@@ -20,38 +23,40 @@ interface ServerFacts {
 
 /** `starting`: not known yet. */
 export const sessionState = signal<'starting' | 'signed_out' | 'signed_in'>('starting');
-/** Why the reader has to sign in, where there is a reason to say. */
+/** Why the reader has to sign in, if there is a reason to show. */
 export const signInReason = signal('');
 /** null: not signed in. */
 export const bootstrap = signal<Bootstrap | null>(null);
 export const server = signal<ServerFacts | null>(null);
 /** Whether the reader may see what the gateway captured. */
 export const isOperator = signal(false);
-/** The organization that captures belong to; null: those that an operator owns or administers. */
+/** The organization of the captures; null: the organizations that the operator owns or administers. */
 const captureOrganization = signal<string | null>(null);
 
 const ORGANIZATION = 'understudy-organization';
 const ROLES: readonly Role[] = ['viewer', 'member', 'admin', 'owner'];
 const TOKEN_BEFORE = 'understudy-token';
 
-/** The organization that is looked at: the address's, else the last one, else one's own. null: the reader has none. */
+/**
+ * The selected organization: from the address, else the last selected one, else the reader's own. null: the
+ * reader has no organization.
+ */
 export const organization = computed<Organization | null>(() => {
   const known = bootstrap.value;
   if (known === null) return null;
   const { organizations, profile } = known;
   const find = (id: string | null) => organizations.find((organization) => organization.id === id);
-  // The newest come first; one's own and oldest is what one expects to see.
+  // The newest come first, but the reader expects their own, oldest organization.
   const oldest = organizations.toReversed();
   const own = oldest.find(({ created_by }) => created_by === profile.id) ?? oldest[0];
   return find(namedOrganization.value) ?? find(localStorage.getItem(ORGANIZATION)) ?? own ?? null;
 });
 
-/** The reader's role there; null: not known yet, or none. */
+/** The reader's role there; null: unknown, or no role. */
 export const role = signal<Role | null>(null);
 
 /**
- * Whether what the gateway captured belongs to the organization that is looked at, so that its reported runs and the captured
- * ones are one list.
+ * Whether the captures belong to the selected organization, so that captured and reported runs are one list.
  */
 export const seesCaptures = computed(() => {
   if (!isOperator.value) return false;
@@ -59,12 +64,12 @@ export const seesCaptures = computed(() => {
   return owner === null ? isAtLeast('admin') : owner === organization.value?.id;
 });
 
-/** Whether the role is at least `least`. The server decides; this only hides what it would refuse. */
+/** Whether the role is at least `least`. The server decides; this only hides actions that it would refuse. */
 export function isAtLeast(least: Role): boolean {
   return role.value !== null && ROLES.indexOf(role.value) >= ROLES.indexOf(least);
 }
 
-/** The roles that the reader can give. */
+/** The roles that the reader can assign. */
 export function rolesToGive(): Role[] {
   return ROLES.filter((role) => isAtLeast(role));
 }
@@ -79,8 +84,8 @@ export function noteSignedOut(): void {
 }
 
 /**
- * Signs out here, too, where the session is over: the operator's pages are closed to readers who are not signed in, and
- * says no more than that.
+ * Asks the server whether the session is over, and then signs out here, too. A 404 of an operator's route
+ * alone does not show whether it is.
  */
 export async function checkSession(): Promise<void> {
   if (sessionState.peek() !== 'signed_in') return;
@@ -89,28 +94,31 @@ export async function checkSession(): Promise<void> {
   });
 }
 
-// Signing out in another tab takes it away.
+// Signing out in another tab removes it.
 addEventListener('storage', ({ key, newValue }) => {
   if (key === ORGANIZATION && newValue === null) void checkSession();
 });
 
-/** A link that would sign in another user than the one who is signed in. */
+/** A link that would sign in another user than the present one. */
 export interface OfferedSession {
-  /** E-mail address of the user who is signed in. */
+  /** E-mail address of the signed-in user. */
   current: string;
-  /** The same of the link's user, as the server knows it. */
+  /** E-mail address of the link's user, from the server. */
   offered: string;
-  /** Tells what the reader decided. */
+  /** Call it with the reader's decision. */
   decide: (takesIt: boolean) => void;
 }
 
-/** What the reader is asked before a link replaces the session; null: nothing. */
+/** The question to the reader before a link replaces the session; null: no question. */
 export const offeredSession = signal<OfferedSession | null>(null);
 
-/** A link's token that is not used yet: it is in no history any more, and the server may have to be asked again. */
+/**
+ * The token of a link that is not used yet. It was removed from the history, and may be needed for another
+ * attempt.
+ */
 let linkToken: string | null = null;
 
-/** Takes a token out of the address (`/#token=…`, the terminal's link), so that it stays in no history. */
+/** Removes a token from the address (`/#token=…`, the terminal's link), so that no history contains it. */
 function takeLink(): void {
   const [, token] = /[#&]token=([^&]+)/.exec(location.hash) ?? [];
   if (token === undefined) return;
@@ -126,7 +134,7 @@ function takeLink(): void {
  * @throws ApiError
  */
 async function useLink(): Promise<void> {
-  // One of an earlier release, which kept it in the tab.
+  // The token of an earlier release, which stored it in the tab.
   const former = sessionStorage.getItem(TOKEN_BEFORE);
   sessionStorage.removeItem(TOKEN_BEFORE);
   const token = linkToken;
@@ -136,13 +144,13 @@ async function useLink(): Promise<void> {
   }
   try {
     const [offered, current] = [await readUser(token), await readUser(null)];
-    // A link that has ended says so only to a reader who would have to sign in.
+    // An expired link is reported only to a reader who would have to sign in.
     const isIgnored = offered === null && current !== null;
     const isOther = offered !== null && current !== null && offered.id !== current.id;
     const isKept = isIgnored || (isOther && !(await askToReplace(current.email, offered.email)));
     if (!isKept) await startSession(token);
   } catch (thrown) {
-    // It is tried again with the same link.
+    // The same link is tried again.
     if (thrown instanceof ApiError && thrown.passes) throw thrown;
     forgetLink(token);
     throw thrown;
@@ -155,7 +163,7 @@ function forgetLink(token: string): void {
   if (linkToken === token) linkToken = null;
 }
 
-/** @param token null: the session's. @returns null when it does not sign in */
+/** @param token null: the session's token. @returns null if the token is not valid */
 async function readUser(token: string | null): Promise<Reply<'GET /auth/me'> | null> {
   const headers = token === null ? {} : { authorization: `Bearer ${cleanToken(token)}` };
   try {
@@ -169,7 +177,7 @@ async function readUser(token: string | null): Promise<Reply<'GET /auth/me'> | n
 
 async function askToReplace(current: string, offered: string): Promise<boolean> {
   const { promise, resolve } = Promise.withResolvers<boolean>();
-  // A link that was opened meanwhile is asked about instead.
+  // If another link was opened meanwhile, that link is asked about instead.
   offeredSession.peek()?.decide(false);
   const own: OfferedSession = { current, offered, decide: resolve };
   offeredSession.value = own;
@@ -187,7 +195,7 @@ async function startSession(token: string): Promise<void> {
   await call('POST /auth/session', { body: { token: cleanToken(token) } });
 }
 
-/** Finds out who is signed in. @throws ApiError for what is no matter of signing in */
+/** Finds out who is signed in. @throws ApiError for failures that are unrelated to signing in */
 export async function openSession(): Promise<void> {
   try {
     server.value = (await (
@@ -207,12 +215,12 @@ export async function openSession(): Promise<void> {
     if (thrown.status !== 401) signInReason.value = thrown.message;
     else if (hasLink)
       signInReason.value =
-        'This link does not sign in any more: its time is over, the server has another secret, or its account was deleted.';
+        'This link is no longer valid: it has expired, the server has another secret, or its account was deleted.';
     noteSignedOut();
   }
 }
 
-/** Reads again who the reader is and what they belong to. @throws ApiError */
+/** Reads the reader's account and memberships again. @throws ApiError */
 export async function reloadSession(): Promise<void> {
   const known = await call('GET /auth/bootstrap', {});
   const mayRead = await readCaptureAccess();
@@ -221,11 +229,11 @@ export async function reloadSession(): Promise<void> {
   await readRole();
 }
 
-/** Whether the reader is an operator; notes to which organization captures belong. */
+/** Whether the reader is an operator; also records the organization of the captures. */
 async function readCaptureAccess(): Promise<boolean> {
   const refuses = (thrown: unknown) => {
     if (!(thrown instanceof ApiError)) throw thrown;
-    // Captures that cannot be read now are captures all the same.
+    // Captures exist even if they cannot be read now.
     return thrown.status === 404 || thrown.status === 401;
   };
   const stats = await call('GET /capture/stats', {}).catch((thrown: unknown) =>
@@ -240,7 +248,10 @@ async function readCaptureAccess(): Promise<boolean> {
   );
 }
 
-/** Of the default organization bootstrap knows it, of others the list of members. @throws ApiError */
+/**
+ * The bootstrap answer contains the role in the default organization; for others, the list of members does.
+ * @throws ApiError
+ */
 export async function readRole(): Promise<void> {
   const known = bootstrap.peek();
   const org = organization.peek();

@@ -1,16 +1,18 @@
-/** Steps of relegation that pass a filter: reads short pages until there are enough of them. Browser. */
+/**
+ * Reads relegation's steps that match a filter, until there are enough, because pages may be short. Browser.
+ */
 import { call } from './api.ts';
 import type { Reply } from './contract.ts';
 
 type StepOutcome = 'refused' | 'disagreed';
 type Step = Reply<'GET /capture/steps'>['steps'][number];
 
-/** Pages are short where few steps pass; this is how many are read for one look. */
+/** Pages are short if few steps match. This is the maximum number of pages per reading. */
 const PAGES_MAX = 60;
 
 interface SomeSteps {
   steps: Step[];
-  /** There may be more: older ones were not looked at, or there are more than were wanted. */
+  /** There may be more: older steps were not examined, or more match than were requested. */
   has_more: boolean;
 }
 

@@ -1,5 +1,5 @@
 /**
- * A run on a time axis: when each turn, its tools and its sub-agents ran, and what lies between. Times without a request that are
+ * A run on a time axis: when each turn, its tools and its sub-agents ran, and the time between them. Pauses
  * much longer than any turn are drawn shortened, so that the turns stay visible. Pure; browser.
  */
 import { blocksOf, type CapturedTurn } from './captured.ts';
@@ -14,42 +14,45 @@ interface Span {
 
 export interface WaterfallRow extends Span {
   kind: 'turn' | 'tools' | 'child';
-  /** The turn that it belongs to. */
+  /** Id of the turn to which it belongs. */
   exchange_id: number;
-  /** Of a turn, from 0 on. */
+  /** For a turn: its index, from 0 on. */
   at: number;
   label: string;
-  /** Of a turn: when its answer began; null: never. */
+  /** For a turn: when its answer began; null: never. */
   first_ms: number | null;
-  /** Of a turn: since when the agent had what it needed to ask; null: it asked at once. */
+  /** For a turn: when the agent had everything for the request; null: it sent the request immediately. */
   idle_from_ms: number | null;
   is_failed: boolean;
   is_student: boolean;
   /** Names of monitors. */
   fired: string[];
-  /** Of a child run. */
+  /** For a child run: its id. */
   run_id: string | null;
 }
 
 interface Waterfall {
   rows: WaterfallRow[];
   scale: TimeScale;
-  /** Time in which a provider, else a tool, else neither these nor a sub-agent was at work. */
+  /**
+   * Time during which a provider worked, a tool worked (without a provider), or nothing worked (also no
+   * sub-agent).
+   */
   waiting_ms: number;
   tools_ms: number;
   own_ms: number;
 }
 
 interface Stretch extends Span {
-  /** Where it begins on the axis, and how long it is there. */
+  /** Its start and its length on the axis. */
   drawn_from: number;
   drawn: number;
 }
 
-/** How many times the shortened length a pause must have to be shortened. */
+/** A pause is shortened if it is this many times as long as its shortened form. */
 const CUT_FROM = 2;
 
-/** Where a time stands on the axis, from 0 to 1. */
+/** Position of a time on the axis, from 0 to 1. */
 export class TimeScale {
   readonly from_ms: number;
   readonly to_ms: number;
@@ -58,7 +61,7 @@ export class TimeScale {
   readonly #stretches: Stretch[] = [];
   readonly #whole: number;
 
-  /** @param busy what must be visible, at least one */
+  /** @param busy periods that must be visible, at least one */
   constructor(busy: readonly Span[]) {
     const merged = mergeSpans(busy);
     this.from_ms = merged[0]?.from_ms ?? 0;
@@ -93,7 +96,7 @@ export class TimeScale {
     return (stretch.drawn_from + share * stretch.drawn) / this.#whole;
   }
 
-  /** The time that stands there. */
+  /** The time at that position. */
   timeAt(share: number): number {
     const drawn = share * this.#whole;
     const stretch = this.#stretches.find((known) => drawn <= known.drawn_from + known.drawn);
@@ -144,7 +147,7 @@ function makeTurnRow(turns: readonly CapturedTurn[], at: number): WaterfallRow {
   };
 }
 
-/** One row for the calls of an answer that came back together. */
+/** One row for the calls of an answer whose results arrived together. */
 function layOutTools(turns: readonly CapturedTurn[]): WaterfallRow[] {
   const places = new Map(turns.map(({ exchange_id }, at) => [exchange_id, at]));
   return turns.flatMap((turn) => {
@@ -174,7 +177,7 @@ function layOutTools(turns: readonly CapturedTurn[]): WaterfallRow[] {
   });
 }
 
-/** Sub-agents under the call that started them; one without a known call stands under the turn before it. */
+/** Sub-agents are below the call that started them, or below the previous turn if that call is unknown. */
 function placeChildren(
   turns: readonly CapturedTurn[],
   tools: readonly WaterfallRow[],
@@ -210,7 +213,7 @@ function placeChildren(
 
 const TELLING_CHARACTERS = 60;
 
-/** The tool whose input holds the first words of the sub-agent; null: none. */
+/** The tool whose input contains the first words of the sub-agent; null: no such tool. */
 function findStartingCall(turn: CapturedTurn, task: string | null): string | null {
   const words = plain(task ?? '').slice(0, TELLING_CHARACTERS);
   if (words === '') return null;

@@ -1,6 +1,6 @@
 /**
- * Reads one run by any of its ids: its conversation where it was captured and the reader may see it, and its steps where they
- * were reported. Each reading goes on where the last one ended. Browser.
+ * Reads one run by any of its ids: its conversation, if it was captured and the reader may see it, and its
+ * steps, if they were reported. Each reading continues where the last one ended. Browser.
  */
 import { ApiError } from './api.ts';
 import { ConversationReader, type ReadConversation } from './conversation-reader.ts';
@@ -8,11 +8,11 @@ import { type ListedRun, type RunScope, showReported } from './listed-runs.ts';
 import { type ReadRun, RunReader } from './run-reader.ts';
 
 export interface WholeRun {
-  /** As the list has it. */
+  /** The run's row in the list. */
   run: ListedRun;
-  /** null: nothing of it was captured, or the reader may not see it. */
+  /** null: it was not captured, or the reader may not see captures. */
   conversation: ReadConversation | null;
-  /** null: nothing of it was reported, or to an organization that the reader does not belong to. */
+  /** null: it was not reported, or to an organization to which the reader does not belong. */
   reported: ReadRun | null;
 }
 
@@ -36,7 +36,7 @@ export class WholeRunReader {
     this.#captured = new ConversationReader(place.run_id);
   }
 
-  /** The next reading goes further. */
+  /** The next reading includes more. */
   wantTurns(): void {
     this.#captured.want();
   }
@@ -45,12 +45,12 @@ export class WholeRunReader {
     this.#reported?.reader.want();
   }
 
-  /** Steps are read anew the next time: events of them were lost. */
+  /** The next reading reads all steps again, because events were lost. */
   forgetSteps(): void {
     this.#reported?.reader.forget();
   }
 
-  /** @throws ApiError, 404 for an id that no run has */
+  /** @throws ApiError; 404 for an unknown id */
   async read(signal: AbortSignal): Promise<WholeRun> {
     if (this.#scope === 'organization') {
       const reported = await orNull(this.#readReported(this.#place, signal));
@@ -58,7 +58,7 @@ export class WholeRunReader {
     }
     const known = this.#mayRead ? await orNull(this.#captured.read(signal)) : null;
     const place = known === null ? this.#place : known.run.reported;
-    // What was looked for above is not there.
+    // The attempts above did not find it.
     const isLookedFor = known !== null || this.#scope === 'captures';
     const reported = place === null || !isLookedFor ? null : await orNull(this.#readReported(place, signal));
     if (known === null && reported === null) throw new ApiError(404, 'Not found');
@@ -81,12 +81,12 @@ function showWhole(
   const conversation = known?.run.is_captured === true ? known : null;
   const fromReport = reported === null ? null : showReported(place!.org_id, reported.run);
   if (conversation === null) return { run: fromReport ?? known!.run, conversation, reported };
-  // Totals of a run that goes on are its actor's, so the report has the newer ones.
+  // The actor of a running run has its totals, so those of the report are newer.
   const run = { ...conversation.run, reported: fromReport?.reported ?? conversation.run.reported };
   return { run, conversation, reported };
 }
 
-/** null for what is not there, or not the reader's to see. */
+/** null for data that does not exist, or that the reader may not see. */
 function orNull<Read>(read: Promise<Read>): Promise<Read | null> {
   return read.catch((thrown: unknown) => {
     if (thrown instanceof ApiError && thrown.status === 404) return null;

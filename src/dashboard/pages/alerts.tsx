@@ -1,4 +1,4 @@
-/** Alerts: what is watched, who is told, and how that went. Browser. */
+/** Alerts: what they watch, whom they notify, and with what outcome. Browser. */
 import { address, goTo, hrefOf } from '../core/address.ts';
 import { call } from '../core/api.ts';
 import type { Reply, RequestBody } from '../core/contract.ts';
@@ -230,7 +230,7 @@ function alertActions(alert: Alert, refresh: () => void) {
     await act(() => call('PATCH /alerts/{alert_id}', { params, body }), done);
     refresh();
   };
-  // Without address and secret, which stay.
+  // Without address and secret, which stay unchanged.
   const kept = () => alert.destinations.map(({ id, kind }) => ({ id, kind }));
   return {
     test: async () => {
@@ -300,7 +300,7 @@ function sayDelivery({ target, state, attempts, problem }: Delivery): string {
   return `${target}: ${words}${attempts > 1 ? `, ${attempts} attempts` : ''}${problem === '' ? '' : `: ${problem}`}`;
 }
 
-/** @param alert whose values stand in the fields; null: a new one's */
+/** @param alert provides the values in the fields; null: a new alert */
 function ruleFields(alert: Alert | null): Field[] {
   const { quiet = null } = alert ?? {};
   return [
@@ -400,7 +400,7 @@ function readRule(values: FieldValues): Omit<Rule, 'destinations'> {
     query,
     of_query,
     fires: fires as Alert['fires'],
-    // The API says what is wrong with a text that is no number.
+    // The API explains what is wrong with a text that is not a number.
     threshold: threshold as unknown as number,
     window_s: inSeconds(values.window),
     interval_s: inSeconds(values.interval),

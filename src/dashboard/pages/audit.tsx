@@ -72,7 +72,7 @@ function showValue(value: unknown) {
   return ADDRESS.test(value) ? <Email email={value} /> : value;
 }
 
-/** Each field as it was and as it is. */
+/** Each changed field before and after. */
 function describeChange({ before, after }: Entry) {
   const names = [...new Set([...Object.keys(before ?? {}), ...Object.keys(after ?? {})])].filter(
     (name) => (before?.[name] ?? after?.[name] ?? null) !== null,

@@ -1,4 +1,4 @@
-/** Billing: the plan, what it allows, and the payment processor's pages. Browser. */
+/** Billing: the plan, its limits, and links to the payment processor's pages. Browser. */
 import { call } from '../core/api.ts';
 import type { Reply } from '../core/contract.ts';
 import { formatNumber } from '../core/format.ts';
@@ -81,7 +81,7 @@ function PlanChange({ subscription, org_id }: { subscription: Subscription | nul
   const go = (asked: Promise<{ url: string }>) =>
     act(async () => {
       const { url } = await asked;
-      // Only ever to a page: an address from elsewhere must not become a script.
+      // Only http and https: an address from another server must not run a script.
       if (/^https?:/.test(url)) location.assign(url);
     });
   return (

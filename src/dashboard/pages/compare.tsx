@@ -1,4 +1,7 @@
-/** Two runs side by side, by their addresses `#/compare?a=…&b=…`: figures of both, and turns from where they first differ. Browser. */
+/**
+ * Two runs side by side (`#/compare?a=…&b=…`): figures of both, and their turns from the first difference on.
+ * Browser.
+ */
 import type { Signal } from '@preact/signals';
 import { useMemo, useState } from 'preact/hooks';
 import { filterOf, setFilters } from '../core/address.ts';
@@ -42,7 +45,7 @@ export function ComparePage() {
   );
 }
 
-/** Runs to choose from: the newest, or those that a query finds. */
+/** Runs to choose from: the newest, or the results of a query. */
 function Choice({ side, other }: { side: 'a' | 'b'; other: string }) {
   const [q, setQ] = useState('');
   const found = useResource(`choice ${q}`, (signal) =>
@@ -146,7 +149,7 @@ function Missing({
 const FIGURES: readonly {
   title: string;
   show: (run: CapturedRun) => preact.ComponentChildren;
-  /** For the difference; null: not known. */
+  /** Numeric value, for the difference; null: unknown. */
   value?: (run: CapturedRun) => number | null;
   say?: (difference: number) => string;
 }[] = [
@@ -214,7 +217,7 @@ function Figures({ a, b }: { a: CapturedRun; b: CapturedRun }) {
   );
 }
 
-/** The second beside the first: `+3.2 s (40 % more)`. */
+/** The second value compared with the first: `+3.2 s (40 % more)`. */
 function sayDifference(a: number | null, b: number | null, say: (size: number) => string): string {
   if (a === null || b === null) return '';
   if (a === b) return 'the same';

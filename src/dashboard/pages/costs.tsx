@@ -1,6 +1,6 @@
 /**
- * Costs: what captured traffic cost by model, agent, tool and the like, what missing the provider's cache cost, and what is left
- * of providers' limits. Browser.
+ * Costs: the cost of captured traffic by model, agent, tool and so on, the cost of cache misses, and the
+ * remaining limits of providers. Browser.
  */
 import { filterOf, setFilters } from '../core/address.ts';
 import { call } from '../core/api.ts';
@@ -132,7 +132,7 @@ function FigurePanels({ report, daily }: { report: Figures; daily: Figures | nul
   );
 }
 
-/** Every day of the period; on a day without a row nothing was captured. */
+/** Every day of the period. A day without a row had no traffic. */
 function listDays({ from_day, to_day, rows }: Figures): { date: string; value: number }[] {
   const costs = new Map(rows.map(({ name, cost_usd }) => [name, cost_usd ?? 0]));
   const days: { date: string; value: number }[] = [];
@@ -199,7 +199,9 @@ const CAUSE_COLUMNS: Column<Cause>[] = [
   },
 ];
 
-/** What the newest runs lost: more would take the reader of the captures long, and `inspect --cache` sums all. */
+/**
+ * Losses of the newest runs only: more would keep the capture reader busy, and `inspect --cache` sums all.
+ */
 function CachePanel({ days }: { days: number }) {
   const from = new Date(Date.now() - days * 86_400_000).toISOString().slice(0, 10);
   const cache = useResource(`cache ${from}`, (signal) =>

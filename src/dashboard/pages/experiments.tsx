@@ -1,4 +1,7 @@
-/** Experiments: whether runs fare better with what Understudy tells them; the report of one where the address names it. Browser. */
+/**
+ * Experiments: whether Understudy's help improves runs. Shows one report if the address names an experiment.
+ * Browser.
+ */
 import { address, filterOf, hrefOf } from '../core/address.ts';
 import { call } from '../core/api.ts';
 import type { Reply } from '../core/contract.ts';
@@ -127,7 +130,7 @@ function ExperimentPage({ experiment_id }: { experiment_id: string }) {
   );
 }
 
-/** What the API takes; anything else is one half. */
+/** A share that the API accepts; other values become one half. */
 function readShare(text: string): number {
   const share = Number(text);
   return text !== '' && share >= 0.001 && share <= 0.999 ? share : 0.5;

@@ -1,4 +1,7 @@
-/** Findings: what agents recorded about code bases; those of one where the address names it. Browser. */
+/**
+ * Findings: facts that agents recorded about code bases. Shows one code base if the address names it.
+ * Browser.
+ */
 import { address, filterOf, hrefOf } from '../core/address.ts';
 import { call } from '../core/api.ts';
 import type { Reply } from '../core/contract.ts';

@@ -1,4 +1,6 @@
-/** Home: how the gateway does, what needs attention, and how to begin where nothing happens yet. Browser. */
+/**
+ * Home: the state of the gateway, what needs attention, and first steps if there is no traffic yet. Browser.
+ */
 import { filterOf, hrefOf, setFilters } from '../core/address.ts';
 import { call } from '../core/api.ts';
 import type { Reply } from '../core/contract.ts';
@@ -46,7 +48,7 @@ function GatewayHome() {
   const stats = useResource('stats', (signal) => call('GET /capture/stats', { signal }), {
     every_ms: EVERY_MS,
   });
-  // A service without a gateway has none.
+  // A service without a gateway has no stats.
   if (stats.error.value?.status === 404) return null;
   return (
     <Panel
@@ -88,7 +90,7 @@ function GatewayStats({
   stats: Stats | null;
   hours: string;
 }) {
-  // Runs that went on in the span, whenever they began.
+  // Query for runs with activity in the period, whenever they began.
   const leadTo = (words: string) =>
     hrefOfCaptured(null, { q: `is:captured ${words} finished:${hours}h..`.replaceAll(/ +/g, ' ') });
   return (
@@ -156,7 +158,7 @@ function Health({ stats: { status, exchanges, uptime_s } }: { stats: Stats }) {
   );
 }
 
-/** Of the ledger, which outlasts a restart: money where there are prices, else tokens. */
+/** Savings from the ledger, which survives restarts: in dollars if prices are known, else in tokens. */
 function Saved({ stats }: { stats: Stats | null }) {
   if (stats === null || !stats.relegation.enabled) return <>no student serves</>;
   const total = stats.relegation.ledger_total;
@@ -173,7 +175,7 @@ function Saved({ stats }: { stats: Stats | null }) {
   );
 }
 
-/** What needs attention; nothing when all is well. */
+/** A list of what needs attention; empty if everything is in order. */
 function Attention({ stats, activity }: { stats: Stats | null; activity: Activity | null }) {
   const said: { key: string; words: string }[] = [];
   for (const { reason, text } of stats?.reasons ?? []) said.push({ key: reason, words: text });
@@ -242,7 +244,7 @@ function ActivityCharts({ activity }: { activity: Activity }) {
   );
 }
 
-/** What agents report to /v1: the newest runs, and the last days. */
+/** Reports of agents to /v1: the newest runs, and the last days. */
 function RunsHome() {
   const org_id = organization.value!.id;
   const usage = useResource(

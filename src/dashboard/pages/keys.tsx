@@ -1,4 +1,4 @@
-/** API keys: made, shown once, rotated and revoked. Browser. */
+/** API keys: makes, shows once, rotates and revokes them. Browser. */
 import { call, callList } from '../core/api.ts';
 import type { Reply, Row } from '../core/contract.ts';
 import { firstCalls } from '../core/first-calls.ts';
@@ -184,7 +184,7 @@ function showScope({ scope, project_name }: Key) {
   return project_name ?? <span class="faint">a deleted project</span>;
 }
 
-/** Shows a key this once, until its reader closes it. */
+/** Shows a new key once, until the reader closes the dialog. */
 function showKey({ name, raw_key }: Reply<'POST /api-keys'>): Promise<void> {
   return showDialog(
     `The key ${name}`,
@@ -203,7 +203,7 @@ function showKey({ name, raw_key }: Reply<'POST /api-keys'>): Promise<void> {
         </div>
       </>
     ),
-    // Escape is pressed too easily for what is shown once.
+    // Escape does not close it: a key that is shown once is lost too easily.
     { stays: true },
   );
 }

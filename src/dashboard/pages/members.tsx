@@ -150,7 +150,7 @@ function memberColumns({ change, remove }: ReturnType<typeof memberActions>): Co
             value={member.role}
             onChange={({ currentTarget }) => {
               const next = currentTarget.value as Role;
-              // It shows what is, until the server says otherwise.
+              // The field shows the present role until the server has changed it.
               currentTarget.value = member.role;
               void change(member, next);
             }}

@@ -1,4 +1,4 @@
-/** What stands at an address that names no page. Browser. */
+/** The page for an address that names no page. Browser. */
 import { address, hrefOf } from '../core/address.ts';
 import { PageHead } from '../ui/basics.tsx';
 import { Empty } from '../ui/states.tsx';

@@ -1,4 +1,4 @@
-/** Patterns: what earlier runs learned, by tier; one of them where the address names it. Browser. */
+/** Patterns that earlier runs learned, by tier. Shows one pattern if the address names it. Browser. */
 import { address, filterOf, hrefOf } from '../core/address.ts';
 import { call, callList } from '../core/api.ts';
 import type { Reply } from '../core/contract.ts';
@@ -113,7 +113,7 @@ function PatternHead() {
   );
 }
 
-/** Whose e1 patterns: those of one project stand beside the organization's. */
+/** Selects the project whose e1 patterns are listed with the organization's. */
 function ProjectFilter({ org_id, value }: { org_id: string; value: string }) {
   const projects = useResource(`projects ${org_id}`, (signal) =>
     callList('GET /projects', { query: { org_id, limit: 200 }, signal }),
@@ -154,7 +154,7 @@ const PatternRow = memo(({ pattern }: { pattern: Pattern }) => (
   </a>
 ));
 
-/** A pattern of a project can be read under this project alone. */
+/** A pattern of a project can be read only with that project in the query. */
 function filtersToKeep(): Record<string, string> {
   const project = filterOf('project');
   return project === '' ? {} : { project };

@@ -1,4 +1,4 @@
-/** Projects, by which keys, runs and patterns are told apart. Browser. */
+/** Projects, which separate keys, runs and patterns. Browser. */
 import { call, callList } from '../core/api.ts';
 import type { Row } from '../core/contract.ts';
 import { countOf } from '../core/format.ts';

@@ -1,6 +1,6 @@
 /**
- * One run, whichever of its ids the address has: its conversation where it was captured, its scores and steps where they were
- * reported, and what it cost, as it goes on. Browser.
+ * One run, by any of its ids: its captured conversation, its reported scores and steps, and its cost, updated
+ * while it runs. Browser.
  */
 import { useEffect, useMemo, useRef } from 'preact/hooks';
 import { filterOf, hrefOf, setFilters } from '../core/address.ts';
@@ -16,7 +16,7 @@ import { Scores } from '../ui/run-scores.tsx';
 import { Steps, showStep } from '../ui/run-steps.tsx';
 import { Loaded } from '../ui/states.tsx';
 
-/** From the first event of some until the run is read again. */
+/** Delay between the first event and reading the run again. */
 const SETTLE_MS = 300;
 const EVERY_MS = 3_000;
 
@@ -55,7 +55,7 @@ export function RunPage({ run_id }: { run_id: string }) {
   );
 }
 
-/** Has the run read again when the stream tells of it. */
+/** Reads the run again after events about it. */
 function Follow({
   org_id,
   isOf,
@@ -80,7 +80,7 @@ function Follow({
   return null;
 }
 
-/** A run with both parts shows one of them at a time, which the address names. */
+/** A run with both parts shows one of them; the address says which. */
 function RunParts({
   read: { conversation, reported },
   reader,

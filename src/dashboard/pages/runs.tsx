@@ -1,6 +1,6 @@
 /**
- * Runs: all that agents did, captured, reported or both, in one list that a query narrows and orders; one of them where the
- * address names it. Browser.
+ * Runs, captured, reported or both, in one list that a query filters and orders. Shows one run if the address
+ * names it. Browser.
  */
 import { type Signal, signal, useComputed } from '@preact/signals';
 import { useCallback, useEffect, useMemo } from 'preact/hooks';
@@ -30,11 +30,11 @@ import { RunPage } from './run.tsx';
 const CAPTURE_FORMATS = ['csv', 'jsonl', 'parquet', 'otlp'] as const;
 const ROW_PX = 62;
 const NARROW_ROW_PX = 118;
-/** What is captured tells of itself in no stream. */
+/** Interval of reading captured runs, which no stream announces. */
 const CAPTURES_MS = 3_000;
-/** Where there is no stream to say that something has changed. */
+/** Interval of reading if there is no stream to announce changes. */
 const WITHOUT_STREAM_MS = 5_000;
-/** Runs that end by a sweep make no event that the page could miss for long. */
+/** Interval of reading with a stream, because a run that a sweep ends causes no event. */
 const WITH_STREAM_MS = 30_000;
 
 export function RunsPage() {
@@ -95,13 +95,17 @@ function RunList() {
   );
 }
 
-/** The first page is as it is; rows behind it are as they were read, or as the stream said to read them again. */
+/**
+ * The first page is up to date. Later rows are as they were read, or as they were read again after an event.
+ */
 function mix(rows: ListedRun[], inHead: number, changed: ChangedRuns): ListedRun[] {
   if (changed.size === 0) return rows;
   return rows.map((run, at) => (at < inHead ? run : (changed.get(run.run_id) ?? run)));
 }
 
-/** `j` and `k` reach the list from anywhere on the page; within it they go on. */
+/**
+ * `j` and `k` move the focus into the list from anywhere on the page, and within the list from row to row.
+ */
 function useFirstRowKey(): void {
   useEffect(() => {
     const onKey = (event: KeyboardEvent) => {
@@ -118,7 +122,7 @@ function useFirstRowKey(): void {
   }, []);
 }
 
-/** Captures belong to one organization, or to no other one than the operator's. */
+/** Captures belong to one organization, or else to those of the operator. */
 function ScopeChoice({ scope }: { scope: RunScope }) {
   if (!isOperator.value || seesCaptures.value) return null;
   return (
@@ -162,7 +166,7 @@ function LiveBadge({
   return <Badge tone={state === 'live' ? 'good' : 'warn'}>{state === 'live' ? 'live' : 'connecting'}</Badge>;
 }
 
-/** What the shown runs hold of a field, for completing a query. */
+/** Values of a field in the shown runs, for completing a query. */
 function listValues(rows: readonly ListedRun[], field: string): readonly string[] {
   const readers: Record<string, (run: ListedRun) => readonly (string | null | undefined)[]> = {
     model: ({ models }) => models,

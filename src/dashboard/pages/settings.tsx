@@ -1,4 +1,4 @@
-/** Settings: what is the reader's own, and the organization's. Browser. */
+/** Settings of the reader and of the organization. Browser. */
 import { goTo } from '../core/address.ts';
 import { call } from '../core/api.ts';
 import {
@@ -66,7 +66,7 @@ export function SettingsPage() {
   );
 }
 
-/** What nothing brings back. Each asks for a name to be typed. */
+/** Irreversible actions. Each asks the reader to type a name. */
 function DangerPanel() {
   const { profile } = bootstrap.value!;
   const org = organization.value;
@@ -111,7 +111,7 @@ function DangerPanel() {
     if (sure === null) return;
     await act(async () => {
       await call('DELETE /auth/me', {});
-      // The cookie names an account that is gone.
+      // The cookie names a deleted account.
       await signOut().catch(() => {});
       signInReason.value = 'Your account is deleted, and what was made to sign it in with it.';
     });

@@ -1,4 +1,4 @@
-/** Student: how far the captured runs reach, what it serves and why not more, and what that has saved. Browser. */
+/** Student: the golden runs for it, what it serves and why not more, and what it has saved. Browser. */
 import { describeDecision, describeRemedy } from '../../domain/relegation-words.ts';
 import { call } from '../core/api.ts';
 import type { Reply } from '../core/contract.ts';
@@ -80,7 +80,7 @@ export function StudentPage() {
   );
 }
 
-/** Names of agent variants that have one. */
+/** Names of agent variants, if they have one. */
 function namesOf({ agents }: StudentReport): ReadonlyMap<string, string> {
   return new Map(agents.flatMap(({ agent, name }) => (name === '' ? [] : [[agent, name]])));
 }
@@ -166,7 +166,7 @@ function Serving({
   );
 }
 
-/** Counts of this process, and the ledger, which outlasts a restart. */
+/** Counts of this process, and the ledger, which survives restarts. */
 function ServingStats({
   relegation,
   total,
@@ -209,7 +209,7 @@ function ServingStats({
   );
 }
 
-/** How often, by reason. */
+/** Number of steps by reason. */
 function Refusals({ title, counts }: { title: string; counts: Readonly<Record<string, number>> }) {
   const rows = Object.entries(counts)
     .filter(([, count]) => count > 0)

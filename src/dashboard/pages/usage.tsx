@@ -122,7 +122,7 @@ function UsageFilters({
   );
 }
 
-/** One line a day, named columns. */
+/** CSV with one line per day, and column names. */
 function toCsv({ series }: Usage): string {
   const names = ['date', ...COUNTERS.map(([name]) => name)] as const;
   const lines = series.map((day) => names.map((name) => day[name]).join(','));

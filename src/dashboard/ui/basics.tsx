@@ -7,7 +7,7 @@ import { copyText } from './copy.ts';
 
 export type Tone = 'good' | 'bad' | 'warn' | 'student' | 'off' | 'plain';
 
-/** The head of a page: what it is, what it is for, what can be done there. */
+/** The head of a page: title, purpose and actions. */
 export function PageHead({
   title,
   sub,
@@ -58,7 +58,7 @@ export function Panel({
   );
 }
 
-/** A word that stands for a state. */
+/** A state in one word. */
 export function Badge({
   tone = 'plain',
   children,
@@ -75,7 +75,7 @@ export function Badge({
   );
 }
 
-/** A number with what it counts. With `href` it leads to where it comes from. */
+/** A number with a label. With `href` it links to its source. */
 export function Stat({
   value,
   label,
@@ -105,13 +105,13 @@ export function Stat({
   );
 }
 
-/** The present time, for what says how long ago something was. */
+/** The present time, for texts such as "2 minutes ago". */
 const now = signal(Date.now());
 setInterval(() => {
   now.value = Date.now();
 }, 20_000);
 
-/** How long ago, or until then; the exact time when pointed at. */
+/** How long ago, or how long until then; the exact time as a tooltip. */
 export function Time({ at, never = 'never' }: { at: string | null | undefined; never?: string }) {
   if (at === null || at === undefined) return <span class="faint">{never}</span>;
   return (
@@ -121,7 +121,7 @@ export function Time({ at, never = 'never' }: { at: string | null | undefined; n
   );
 }
 
-/** Copies a text, and says so. */
+/** Copies a text, and confirms it. */
 export function CopyButton({
   text,
   label = 'Copy',
@@ -154,8 +154,8 @@ export function CopyButton({
 }
 
 /**
- * An identifier: its end, which tells it from others; the whole when pointed at, and copied by a click. With `isWhole` all of it
- * stands there, for places with room.
+ * An identifier. It shows the end, which distinguishes it from others; the whole is in the tooltip, and a
+ * click copies it. With `isWhole` it shows everything.
  */
 export function Id({ id, isWhole = false }: { id: string; isWhole?: boolean }) {
   const [said, say] = useState('');
@@ -181,7 +181,7 @@ function shorten(id: string): string {
   return id.length > 28 ? `${id.slice(0, 27)}…` : id;
 }
 
-/** Text to take along, whole lines of it, with a button that copies it. */
+/** Lines of text with a button that copies them. */
 export function Snippet({ text, label = 'To copy' }: { text: string; label?: string }) {
   return (
     <div class="snippet">
@@ -195,7 +195,7 @@ export function Snippet({ text, label = 'To copy' }: { text: string; label?: str
   );
 }
 
-/** An address, which breaks at its @ before it does anywhere else. */
+/** An e-mail address with a preferred line break at its @. */
 export function Email({ email, title }: { email: string; title?: string }) {
   const [local, domain = ''] = email.split(/(?=@[^@]*$)/);
   return (
@@ -207,7 +207,7 @@ export function Email({ email, title }: { email: string; title?: string }) {
   );
 }
 
-/** How much of something is used. With `is_goal` it is good to reach the end. */
+/** A bar that shows how much of something is used. With `is_goal` a full bar is good. */
 export function Meter({
   used,
   most,

@@ -1,4 +1,4 @@
-/** What a turn holds, block by block: text, thinking, calls with their results, images. Browser. */
+/** The content of a turn by block: text, thinking, calls with their results, images. Browser. */
 import { type Block, blocksOf } from '../core/captured.ts';
 import { formatNumber } from '../core/format.ts';
 import { writeValue } from '../core/markdown.ts';
@@ -9,10 +9,10 @@ import { DataText, ProseText } from './rendered-text.tsx';
 
 type Result = Extract<Block, { type: 'tool_result' }>;
 
-/** What blocks need of the conversation that they stand in. */
+/** What blocks need from their conversation. */
 export interface BlockContext {
   exchange_id: number;
-  /** Of the calls, by their ids. */
+  /** Results of calls, by the ids of the calls. */
   results: ReadonlyMap<string, Result>;
 }
 
@@ -61,7 +61,7 @@ function BlockView({ block, context }: { block: Block; context: BlockContext }) 
         </details>
       );
     default:
-      // A kind that a later service knows.
+      // A kind that only a later version of the service knows.
       return <LongText text={writeValue(block)} kind="code" />;
   }
 }
@@ -106,7 +106,7 @@ function Call({
   );
 }
 
-/** Field by field: what an agent writes into a file reads as the file. */
+/** The input field by field, so that the content of a written file reads like the file. */
 function CallInput({ input }: { input: unknown }) {
   if (typeof input !== 'object' || input === null || Array.isArray(input))
     return input === '' || input == null ? null : <LongText text={writeValue(input)} kind="code" />;

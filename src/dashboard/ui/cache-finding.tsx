@@ -1,4 +1,7 @@
-/** What the cache doctor finds in a run: the sum over its turns, and why a turn missed the provider's prompt cache. Browser. */
+/**
+ * Results of the cache doctor for a run: the sum over its turns, and why a turn missed the provider's prompt
+ * cache. Browser.
+ */
 import type { ComponentChildren } from 'preact';
 import { useEffect, useMemo } from 'preact/hooks';
 import { hrefHere } from '../core/address.ts';
@@ -14,14 +17,14 @@ export type CacheLook = RunLooks['turns'][number];
 
 const NO_LOOKS: readonly CacheLook[] = [];
 
-/** Reads them once, and again when there are more turns. */
+/** Reads the results once, and again when there are more turns. */
 export function RunCache({
   run_id,
   turns,
   children,
 }: {
   run_id: string;
-  /** How many there are. */
+  /** Number of turns. */
   turns: number;
   children: (looks: ReadonlyMap<number, CacheLook>, summary: ComponentChildren) => ComponentChildren;
 }) {
@@ -79,7 +82,7 @@ function CacheSummary({ read: { sum, turns, is_whole } }: { read: RunLooks }) {
   );
 }
 
-/** Of one turn; nothing where it read what it could. */
+/** The finding for one turn; nothing if the turn read all that it could. */
 export function CacheFinding({ look }: { look: CacheLook }) {
   const { verdict, lost_tokens, is_estimate, cost_usd, words, difference } = look;
   if (verdict !== 'miss') return null;

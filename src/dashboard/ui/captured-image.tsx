@@ -1,6 +1,6 @@
 /**
- * An image or a file of a conversation. The conversation holds its digest; the bytes stand in the exchange's stored request or
- * answer, where they are looked for on demand. Browser.
+ * An image or a file of a conversation. The conversation contains only its digest; the bytes are read on
+ * demand from the stored request or answer. Browser.
  */
 import { useState } from 'preact/hooks';
 import { send } from '../core/api.ts';
@@ -8,7 +8,7 @@ import type { Block } from '../core/captured.ts';
 
 type Media = Extract<Block, { type: 'media' }>;
 
-/** No other type can be an image that runs nothing. */
+/** Only these types are images that cannot contain scripts. */
 const SHOWN_TYPES = /^image\/(?:png|jpeg|gif|webp)$/;
 
 export function CapturedImage({ media, exchange_id }: { media: Media; exchange_id: number }) {
@@ -45,7 +45,7 @@ export function CapturedImage({ media, exchange_id }: { media: Media; exchange_i
   );
 }
 
-/** @returns an address that holds the bytes; null where they are not found */
+/** @returns an address with the bytes; null if they are not found */
 async function findBytes(exchange_id: number, sha256: string): Promise<string | null> {
   if (globalThis.crypto.subtle === undefined)
     return 'shown only on localhost or over TLS; download the raw body';

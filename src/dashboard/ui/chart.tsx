@@ -1,4 +1,4 @@
-/** Charts: bars by day in SVG, lines over time by uPlot. Each says in words what it shows. Browser. */
+/** Charts: bars by day in SVG, lines over time by uPlot. Each also has a description in words. Browser. */
 import { signal } from '@preact/signals';
 import { useEffect, useRef } from 'preact/hooks';
 import uPlot from 'uplot';
@@ -9,7 +9,7 @@ interface DayValue {
   value: number;
 }
 
-/** Bars, one a day, with what each stands for as its title. */
+/** One bar per day, with its value as the tooltip. */
 export function DayBars({
   title,
   points,
@@ -56,13 +56,13 @@ export function DayBars({
 }
 
 const darkness = matchMedia('(prefers-color-scheme: dark)');
-/** Charts are painted: another scheme paints them anew. */
+/** Charts are painted with colours, so a change of the colour scheme paints them again. */
 const isDark = signal(darkness.matches);
 darkness.addEventListener('change', () => {
   isDark.value = darkness.matches;
 });
 
-/** A property of the style sheet as a colour that can be painted with: the property itself says one for each scheme. */
+/** Resolves a property of the style sheet to a colour, because the property has one value for each scheme. */
 function resolveColor(place: HTMLElement, name: string): string {
   const probe = document.createElement('i');
   probe.style.color = `var(${name})`;
@@ -72,7 +72,7 @@ function resolveColor(place: HTMLElement, name: string): string {
   return color;
 }
 
-/** Of an axis of whole numbers. */
+/** Increments for an axis with whole numbers. */
 const WHOLE_STEPS = [1, 10, 100, 1_000, 10_000].flatMap((power) => [power, 2 * power, 5 * power]);
 
 interface Line {
@@ -80,7 +80,7 @@ interface Line {
   /** A custom property of the style sheet: `--line-1`. */
   color: string;
   values: readonly (number | null)[];
-  /** Drawn broken. */
+  /** Drawn as a dashed line. */
   is_dashed?: boolean;
 }
 
@@ -89,7 +89,7 @@ interface PlotOptions {
   lines: readonly Line[];
   height_px: number;
   is_time: boolean;
-  /** Of the values; absent: as they are. */
+  /** Format of the values; absent: unchanged. */
   range: readonly [number, number] | undefined;
   format: (value: number) => string;
 }
@@ -113,7 +113,7 @@ function plotLines(place: HTMLElement, { x, lines, height_px, is_time, range, fo
       legend: { show: false },
       cursor: { y: false, drag: { x: false, y: false } },
       axes: [
-        // Steps are whole.
+        // Increments are whole numbers.
         { ...axis, size: is_time ? 38 : 26, ...(is_time ? {} : { incrs: WHOLE_STEPS }) },
         { ...axis, size: 48, values: (_: uPlot, ticks: number[]) => ticks.map(format) },
       ],
@@ -134,7 +134,7 @@ function plotLines(place: HTMLElement, { x, lines, height_px, is_time, range, fo
   );
 }
 
-/** Lines over one axis. `x` rises. `time`: x is seconds since the epoch. */
+/** Lines over one axis. `x` is ascending. `time`: x is in seconds since the epoch. */
 export function LineChart({
   x,
   lines,
@@ -148,7 +148,7 @@ export function LineChart({
   x: readonly number[];
   lines: readonly Line[];
   label: string;
-  /** A click beside this place of `x`. */
+  /** Called for a click near this value of `x`. */
   onPick?: (at: number) => void;
 }) {
   const box = useRef<HTMLDivElement>(null);

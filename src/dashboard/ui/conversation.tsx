@@ -1,4 +1,4 @@
-/** A run's conversation: what was said, called and answered, turn by turn, as it was captured. Browser. */
+/** A captured run's conversation, turn by turn. Browser. */
 import { useMemo } from 'preact/hooks';
 import { type CapturedRun, type CapturedTurn, findCalls, findResults } from '../core/captured.ts';
 import type { ReadConversation } from '../core/conversation-reader.ts';
@@ -62,7 +62,7 @@ function Transcript({
   );
 }
 
-/** What is missing between two turns, as their numbers tell. */
+/** A note about missing turns, which their sequence numbers show. */
 function GapBefore({
   run,
   turn,

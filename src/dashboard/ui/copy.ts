@@ -1,4 +1,7 @@
-/** Copies a text where the page may; on plain http the browser offers no clipboard, but still its old command. Browser. */
+/**
+ * Copies a text if the browser permits it. On plain http there is no clipboard API, but the old copy command
+ * works. Browser.
+ */
 export async function copyText(text: string): Promise<void> {
   if (navigator.clipboard !== undefined) return navigator.clipboard.writeText(text);
   const area = document.createElement('textarea');
@@ -11,7 +14,7 @@ export async function copyText(text: string): Promise<void> {
   if (!isCopied) throw new Error('not copied');
 }
 
-/** Hands the reader a file that the page has made. */
+/** Offers the reader a file that the page has made. */
 export function saveFile(name: string, type: string, content: BlobPart): void {
   const link = document.createElement('a');
   link.href = URL.createObjectURL(new Blob([content], { type }));

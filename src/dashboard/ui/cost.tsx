@@ -1,11 +1,11 @@
-/** What a conversation cost, and what is not known of it. Browser. */
+/** The cost of a conversation, and its unknown parts. Browser. */
 import type { CapturedRun, CapturedTurn } from '../core/captured.ts';
 import { countOf } from '../core/format.ts';
 import { formatUsd } from '../core/money.ts';
 
 type Costs = Pick<CapturedRun, 'cost_usd' | 'unpriced_turns' | 'estimated_turns' | 'turns'>;
 
-/** As short as a column is wide; what is missing is said when it is pointed at. */
+/** Short enough for a column; the tooltip says what is missing. */
 export function Cost({ of: { cost_usd, unpriced_turns, estimated_turns, turns } }: { of: Costs }) {
   const why = sayUncertain(unpriced_turns, estimated_turns);
   const about = estimated_turns === 0 ? '' : '~';
@@ -22,7 +22,7 @@ export function Cost({ of: { cost_usd, unpriced_turns, estimated_turns, turns } 
   return <span title={why}>{`${about}${formatUsd(cost_usd)} +`}</span>;
 }
 
-/** The same in words, for where there is room. */
+/** The same in words, for places with more room. */
 export function sayCost(
   { cost_usd, unpriced_turns, estimated_turns }: Costs,
   student_turns: number,
@@ -34,7 +34,7 @@ export function sayCost(
   return [uncertain, free].filter((note) => note !== undefined).join('; ') || undefined;
 }
 
-/** Of one turn; an estimate has its reason. */
+/** The cost of one turn; an estimate comes with its reason. */
 export function TurnCost({
   of: { cost_usd, cost_basis },
 }: {

@@ -1,7 +1,7 @@
-/** A share of errors as it was found, drawn up to what it is at most. Browser. */
+/** A bar with a measured share of errors and its upper bound. Browser. */
 import { formatNumber, formatShare } from '../core/format.ts';
 
-/** Where the drawing ends: no student would serve beyond it. */
+/** The end of the scale: a student with a higher share would not serve. */
 const DRAWN_SHARE = 0.2;
 
 export function ErrorBound({

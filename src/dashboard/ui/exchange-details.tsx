@@ -1,4 +1,4 @@
-/** The exchange behind a turn: what went over the wire, headers, the raw bodies. Read when it is opened. Browser. */
+/** The exchange of a turn: facts, headers and raw bodies. It is read when the reader opens it. Browser. */
 import { useState } from 'preact/hooks';
 import { call, send } from '../core/api.ts';
 import type { CapturedTurn } from '../core/captured.ts';
@@ -11,7 +11,7 @@ import { Loaded } from './states.tsx';
 
 type Exchange = Reply<'GET /capture/exchanges/{id}'>;
 
-/** More of a body is for a download. */
+/** Shown bytes of a body; the download has the rest. */
 const SHOWN_BYTES = 300_000;
 
 export function ExchangeDetails({ turn }: { turn: CapturedTurn }) {
@@ -89,7 +89,7 @@ function Side({ exchange, side }: { exchange: Exchange; side: 'request' | 'respo
   );
 }
 
-/** As text, laid out where it is JSON; bytes that are no text say so. */
+/** The body as text; JSON is laid out. For other bytes, a note. */
 async function readBody(path: string): Promise<string> {
   const bytes = new Uint8Array(await (await send(`GET ${path}`)).arrayBuffer());
   if (bytes.length === 0) return 'empty';

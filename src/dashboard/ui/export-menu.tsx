@@ -1,4 +1,4 @@
-/** The list that is shown, as a file: one link for each format. Browser. */
+/** Links that download the shown list as a file, one for each format. Browser. */
 
 const WORDS = {
   csv: 'CSV',
@@ -10,7 +10,7 @@ type Format = keyof typeof WORDS;
 
 const FORMATS: readonly Format[] = ['csv', 'jsonl', 'parquet'];
 
-/** @param query of the list; what is '' or undefined is left out */
+/** @param query of the list; values that are '' or undefined are left out */
 export function ExportMenu({
   path,
   query,

@@ -1,4 +1,4 @@
-/** Filters of a list: each stands in the address, so that what is shown can be shared. Browser. */
+/** Filters of a list. They are in the address, so that the filtered list can be shared. Browser. */
 import type { ComponentChildren } from 'preact';
 import { useEffect, useRef, useState } from 'preact/hooks';
 import { setFilters } from '../core/address.ts';
@@ -10,7 +10,7 @@ export function FilterRow({ children }: { children: ComponentChildren }) {
   return <search class="filters">{children}</search>;
 }
 
-/** A field of a filter, with its label; `wide`: it takes the room that is left. */
+/** A field of a filter, with its label; `wide`: it fills the remaining width. */
 export function FilterText({
   label,
   wide = false,
@@ -31,14 +31,14 @@ function FilterField({
   placeholder,
   maxLength = 200,
 }: {
-  /** Of the filter in the address. */
+  /** Name of the filter in the address. */
   name: string;
   value: string;
   placeholder: string;
   maxLength?: number;
 }) {
   const [typed, setTyped] = useState(value);
-  /** What this field and the address said last: what differs is newer. */
+  /** The last values of this field and of the address; the one that has changed is newer. */
   const told = useRef(value);
   useEffect(() => {
     if (value === told.current) return;
@@ -90,7 +90,7 @@ export function FilterSelect({
   );
 }
 
-/** The days that a list is narrowed to, both included. */
+/** The first and the last day of a filter, both included. */
 export function FilterDays({ from, to }: { from: string; to: string }) {
   return (
     <div class="days">
@@ -113,7 +113,7 @@ function FilterDay({ name, label, value }: { name: string; label: string; value:
   );
 }
 
-/** The reader's day as a time; `days` later. */
+/** The beginning of a day in the reader's time zone, `days` later. */
 export function startOfDay(date: string, days = 0): string {
   const [year = 1970, month = 1, day = 1] = date.split('-').map(Number);
   return new Date(year, month - 1, day + days).toISOString();

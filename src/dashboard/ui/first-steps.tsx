@@ -1,4 +1,7 @@
-/** The first-run list: what there is to do, each ticked by itself as soon as it is done. It goes when all are, or when the reader hides it. Browser. */
+/**
+ * The list of first steps. Each is ticked automatically when it is done. The list disappears when all are
+ * done or the reader hides it. Browser.
+ */
 import { signal } from '@preact/signals';
 import type { ComponentChildren } from 'preact';
 import { hrefOf } from '../core/address.ts';

@@ -7,14 +7,14 @@ export interface Field {
   name: string;
   label: string;
   type?: 'text' | 'email' | 'password' | 'textarea' | 'select';
-  /** Of a select: value and words. */
+  /** Options of a select: value and text. */
   options?: readonly (readonly [value: string, words: string])[];
   value?: string;
   required?: boolean;
   maxlength?: number;
   placeholder?: string;
   hint?: string;
-  /** What must be typed, letter by letter. */
+  /** Text that the reader must type exactly. */
   exactly?: string;
 }
 
@@ -70,7 +70,7 @@ function FieldInput({ field }: { field: Field }) {
   );
 }
 
-/** A form; `submit` gets the values of its fields. Sent once until that has ended. */
+/** A form; `submit` gets the values of its fields. It cannot be sent again while `submit` is running. */
 export function Form({
   fields,
   button,
@@ -84,7 +84,7 @@ export function Form({
   submit: (values: FieldValues) => Promise<unknown> | unknown;
   tone?: string;
   children?: ComponentChildren;
-  /** Emptied when `submit` says true. */
+  /** The form is emptied if `submit` returns true. */
   clears?: boolean;
 }) {
   const [isBusy, setBusy] = useState(false);
@@ -120,7 +120,7 @@ export function Form({
 interface OpenDialog {
   heading: string;
   content: (close: () => void) => ComponentChildren;
-  /** What Escape must not close: it is shown this once. */
+  /** Escape does not close it, because its content is shown only once. */
   stays: boolean;
   ended: () => void;
 }
@@ -138,7 +138,7 @@ export function showDialog(
   });
 }
 
-/** Asks something in a dialog. @returns the values of its fields, or null when it was left */
+/** Asks a question in a dialog. @returns the values of its fields, or null if the reader cancelled */
 export async function ask({
   heading,
   text,
@@ -174,7 +174,7 @@ export async function ask({
   return answer;
 }
 
-/** Where dialogs stand; once in the page. */
+/** The place of dialogs; one per page. */
 export function DialogPlace() {
   const shown = open.value;
   return shown === null ? null : <DialogBox key={shown.heading} shown={shown} />;

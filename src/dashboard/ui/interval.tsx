@@ -1,11 +1,11 @@
-/** Estimates with their intervals on one scale, in SVG; each also stands in words. Browser. */
+/** Estimates with their intervals on one scale, in SVG, each also in words. Browser. */
 
 interface Estimate {
   label: string;
-  /** null: nothing to estimate it from. */
+  /** null: there is no data for an estimate. */
   value: number | null;
   interval: readonly [number, number] | null;
-  /** Another interval that is drawn thinner, wider as a rule. */
+  /** Another, usually wider interval, which is drawn thinner. */
   wider?: readonly [number, number] | null;
   /** A custom property of the style sheet. */
   color: string;
@@ -13,7 +13,7 @@ interface Estimate {
 
 const WIDTH = 1_000;
 
-/** @param scale what the left and the right end stand for */
+/** @param scale values at the left and the right end */
 export function Intervals({
   estimates,
   scale,
@@ -23,7 +23,7 @@ export function Intervals({
   estimates: readonly Estimate[];
   scale: readonly [number, number];
   format: (value: number) => string;
-  /** Where a line stands that estimates are compared with. */
+  /** Position of a reference line. */
   zero?: number;
 }) {
   const [from, to] = scale;

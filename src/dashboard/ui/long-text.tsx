@@ -1,11 +1,14 @@
-/** A text of any length: its beginning, and the rest on demand. Always text, never markup of the text's. Browser. */
+/**
+ * A text of any length: its beginning, and the rest on demand. Markup in the text is never interpreted.
+ * Browser.
+ */
 import type { ComponentChildren } from 'preact';
 import { useMemo, useState } from 'preact/hooks';
 import { countOf } from '../core/format.ts';
 
 const SHOWN_LINES = 16;
 const SHOWN_CHARACTERS = 1_600;
-/** Beyond it the browser would stop answering; the raw body has the whole. */
+/** Maximum of shown characters: with more, the browser would hang. The raw body has the whole text. */
 const MOST_CHARACTERS = 400_000;
 
 export function LongText({
@@ -15,10 +18,10 @@ export function LongText({
   draw,
 }: {
   text: string;
-  /** `code`: in one width, as it is laid out. */
+  /** `code`: monospaced, with its line breaks. */
   kind?: 'prose' | 'code';
   lines?: number;
-  /** Lays out what is shown; left out: as it is. */
+  /** Renders the shown text; absent: plain text. */
   draw?: (text: string) => ComponentChildren;
 }) {
   const [isWhole, setWhole] = useState(false);

@@ -1,8 +1,8 @@
-/** What the monitors said, in badges. Browser. */
+/** Badges for monitors that fired. Browser. */
 import { titleOfMonitor } from '../../domain/monitors/names.ts';
 import { Badge } from './basics.tsx';
 
-/** How often each monitor fired; those that did not are left out. */
+/** How often each monitor fired; others are left out. */
 export function FiredBadges({ fired }: { fired: Readonly<Record<string, number>> }) {
   return (
     <>

@@ -1,4 +1,4 @@
-/** Whether the page is as narrow as a phone, where a row of a list stands in two lines. Browser. */
+/** Whether the page is as narrow as a phone, so that a row of a list takes two lines. Browser. */
 import { useEffect, useState } from 'preact/hooks';
 
 const NARROW = '(max-width: 760px)';

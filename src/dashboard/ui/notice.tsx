@@ -1,4 +1,4 @@
-/** What the page has to say of what its reader has just done: one line on top, until it is closed or the next. Browser. */
+/** A message about the reader's last action: one line at the top, until it is closed or replaced. Browser. */
 import { signal } from '@preact/signals';
 import type { ComponentChildren } from 'preact';
 
@@ -17,7 +17,7 @@ export function clearNotice(): void {
   said.value = null;
 }
 
-/** Does something for the reader, and says how it went. @returns whether it was done */
+/** Performs an action and shows its outcome. @returns whether it succeeded */
 export async function act(work: () => Promise<unknown>, done: ComponentChildren = null): Promise<boolean> {
   try {
     clearNotice();

@@ -1,6 +1,6 @@
 /**
- * The bar over a list of runs: a query whose text stands in the address, with completion, saved queries and its own errors.
- * `/` leads to it, `?` explains it. Browser.
+ * The query bar over a list of runs, with completion, saved queries and errors. The address contains the
+ * query. `/` moves the focus there, `?` explains it. Browser.
  */
 import { useEffect, useId, useMemo, useRef, useState } from 'preact/hooks';
 import { completeRunQuery } from '../../domain/run-query/complete.ts';
@@ -12,10 +12,10 @@ import { setFilters } from '../core/address.ts';
 import { forgetQuery, listQueries, saveQuery } from '../core/saved-queries.ts';
 
 const PAUSE_MS = 300;
-/** As long as the API takes. */
+/** Maximum length that the API accepts. */
 const QUERY_CHARACTERS = 2_000;
 
-/** Why the query cannot be read; '' when it can. */
+/** Why the query cannot be read; '' if it can be read. */
 function check(text: string): string {
   try {
     parseRunQuery(text);
@@ -27,7 +27,7 @@ function check(text: string): string {
 }
 
 /**
- * @param valuesOf what a field holds in the list, such as the models that answered
+ * @param valuesOf values of a field in the list, such as the models that answered
  */
 export function QueryBar({
   value,
@@ -150,7 +150,7 @@ function CompletionList({
   );
 }
 
-/** The text in the field; the address follows it after a pause, as long as the query can be read. */
+/** The text in the field. After a pause, the address follows it if the query can be read. */
 function useTyped(value: string): { typed: string; type: (text: string) => void; problem: string } {
   const [typed, type] = useState(value);
   const told = useRef(value);
@@ -171,7 +171,7 @@ function useTyped(value: string): { typed: string; type: (text: string) => void;
   return { typed, type, problem };
 }
 
-/** `/` goes to the field, `?` explains the language; not while something is typed elsewhere. */
+/** `/` moves the focus to the field, `?` explains the language; not while the reader types elsewhere. */
 function useShortcuts(input: { current: HTMLInputElement | null }, explain: () => void): void {
   useEffect(() => {
     const onKey = (event: KeyboardEvent) => {
@@ -238,7 +238,7 @@ function QueryHelp() {
   );
 }
 
-/** A column's heading that orders the list; a second click turns the order. */
+/** A column's heading that orders the list; a second click reverses the order. */
 export function SortHeading({ q, field, children }: { q: string; field: SortField; children: string }) {
   const query = check(q) === '' ? parseRunQuery(q) : { terms: [], sort: null };
   const order = query.sort?.field === field ? query.sort : null;

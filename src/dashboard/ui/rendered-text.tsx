@@ -1,6 +1,7 @@
 /**
- * Texts as they are meant: Markdown laid out, JSON indented; raw at the reader's wish. Nothing in a text becomes markup: each
- * part of it is an element of this file with text in it, links have no target, and images and HTML stay text. Browser.
+ * Renders Markdown and indents JSON, or shows the raw text if the reader prefers. Text never becomes markup:
+ * each part is put as text into an element of this file, links have no target, and images and HTML stay text.
+ * Browser.
  */
 import { signal } from '@preact/signals';
 import { Lexer, type Token, type Tokens } from 'marked';
@@ -8,15 +9,15 @@ import type { ComponentChildren } from 'preact';
 import { useMemo } from 'preact/hooks';
 import { LongText } from './long-text.tsx';
 
-/** Texts as they were sent, everywhere on the page. */
+/** Whether the whole page shows texts unrendered. */
 export const isRaw = signal(false);
 
-/** A longer text stays as it is. */
+/** A longer text is not rendered. */
 const MOST_CHARACTERS = 100_000;
-/** Nested deeper, a part stays as it is. */
+/** A part that is nested deeper is not rendered. */
 const MOST_LEVELS = 12;
 
-/** What people and models say, which is mostly Markdown. */
+/** Texts of people and models, which are mostly Markdown. */
 export function ProseText({ text, lines }: { text: string; lines?: number }) {
   const isPlain =
     isRaw.value || text.length > MOST_CHARACTERS || !/[*_`#|>[\]]|^\s*(?:[-+]|\d+[.)])\s/m.test(text);
@@ -24,22 +25,22 @@ export function ProseText({ text, lines }: { text: string; lines?: number }) {
   return <LongText text={text} {...more} {...(isPlain ? {} : { draw: drawMarkdown })} />;
 }
 
-/** What tools take and give, which is often JSON. */
+/** Inputs and results of tools, which are often JSON. */
 export function DataText({ text }: { text: string }) {
   const laid = useMemo(() => indentJson(text), [text]);
   return <LongText text={isRaw.value ? text : laid} kind="code" />;
 }
 
-/** What TypeScript does not know yet; an older browser has neither. */
+/** New functions that TypeScript does not know yet, and that older browsers lack. */
 const { rawJSON } = JSON as { rawJSON?: (text: string) => unknown };
 
-/** A number as it was written, where the browser tells. */
+/** A number as it was written, if the browser provides it. */
 function keepDigits(_key: string, value: unknown, context?: { source?: string }): unknown {
   const source = context?.source;
   return typeof value === 'number' && source !== undefined && rawJSON !== undefined ? rawJSON(source) : value;
 }
 
-/** A text that is no JSON comes back as it is, and so does one whose digits would be lost. */
+/** A text that is not JSON, or whose digits would be lost, is returned unchanged. */
 function indentJson(text: string): string {
   if (!/^\s*[[{]/.test(text) || text.length > MOST_CHARACTERS) return text;
   if (rawJSON === undefined && /\d{16}|\d[.eE]/.test(text)) return text;
@@ -71,7 +72,7 @@ function Part({ token, level }: { token: Token; level: number }) {
     case 'space':
       return null;
     case 'heading':
-      // The page's own headings are its outline.
+      // Only the page's own headings belong to its outline.
       return <p class="md-heading">{inside()}</p>;
     case 'paragraph':
       return <p>{inside()}</p>;

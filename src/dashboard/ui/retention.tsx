@@ -1,4 +1,4 @@
-/** What is kept how long. Browser. */
+/** How long data is kept. Browser. */
 import { call } from '../core/api.ts';
 import type { Reply } from '../core/contract.ts';
 import { countOf, formatSpan } from '../core/format.ts';
@@ -9,7 +9,7 @@ import { Table } from './table.tsx';
 
 type Kind = Reply<'GET /retention'>['kinds'][number]['kind'];
 
-/** What each is, what its age counts from, and the variable that bounds it. */
+/** For each kind: its name, the time from which its age counts, and its variable. */
 const KINDS: Readonly<Record<Kind, readonly [name: string, from: string, variable: string]>> = {
   runs: ['Runs with their steps', 'their start, or their last step while they go on', 'RETENTION_DAYS_RUNS'],
   traces: ['Traces', 'their submission', 'RETENTION_DAYS_TRACES'],

@@ -1,9 +1,11 @@
-/** A run in badges: how it ended, where it is known from, golden or why not, errors, and how much of it the student answered. Browser. */
+/**
+ * Badges of a run: how it ended, its sources, golden or why not, errors, and the student's share. Browser.
+ */
 import type { CapturedRun } from '../core/captured.ts';
 import { countOf } from '../core/format.ts';
 import { Badge, type Tone } from './basics.tsx';
 
-/** Tags beside a run in a list. */
+/** Maximum number of tags beside a run in a list. */
 const SHOWN_TAGS = 3;
 
 const STATUS_TONES: Record<CapturedRun['status'], Tone> = {
@@ -17,13 +19,13 @@ const STATUS_TONES: Record<CapturedRun['status'], Tone> = {
 const GOLDEN_MEANS =
   'Golden: complete, read exactly, and without a sign that it went wrong. Only golden runs teach a student.';
 
-/** Where a run is known from: the copy of its traffic, what the agent reported, or both. */
+/** The sources of a run: captured traffic, reports of the agent, or both. */
 export function SourceMark({ run: { is_captured, reported } }: { run: CapturedRun }) {
   const words = is_captured ? (reported === null ? 'captured' : 'captured, reported') : 'reported';
   return <span class="run-source">{words}</span>;
 }
 
-/** @param isShort in a list: without what is usual */
+/** @param isShort in a list: without badges that most runs have */
 export function RunBadges({ run, isShort = false }: { run: CapturedRun; isShort?: boolean }) {
   const why = run.reasons.map(({ words }) => words).join('; ');
   return (
@@ -61,7 +63,7 @@ export function RunBadges({ run, isShort = false }: { run: CapturedRun; isShort?
   );
 }
 
-/** How a run stands: its outcome where the agent reported more than one word, else its status. */
+/** The state of a run: the reported outcome if it is neither success nor failure, else the status. */
 function StatusBadge({ run: { status, status_words, outcome } }: { run: CapturedRun }) {
   const isTold = outcome !== null && outcome !== '' && !/^(?:success|failure)$/i.test(outcome);
   return (

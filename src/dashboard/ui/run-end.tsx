@@ -1,4 +1,4 @@
-/** Who ended a run, and why, with the way to where it ended. Browser. */
+/** Who ended a run, and why, with a link to its end. Browser. */
 import { hrefHere } from '../core/address.ts';
 import type { CapturedRun, CapturedTurn } from '../core/captured.ts';
 import { Time } from './basics.tsx';

@@ -1,11 +1,11 @@
-/** Runs that belong together: what a run is part of, and what is part of it. Browser. */
+/** Runs that belong together: the parent and the children of a run. Browser. */
 import { quoteValue } from '../../domain/run-query/words.ts';
 import type { CapturedRun } from '../core/captured.ts';
 import { countOf } from '../core/format.ts';
 import { hrefOfCaptured } from '../core/listed-runs.ts';
 import { Badge } from './basics.tsx';
 
-/** What a run is within another one. */
+/** The role of a run within another one. */
 const KINDS: Readonly<Record<NonNullable<CapturedRun['kind']>, string>> = {
   subagent: 'sub-agent',
   title: 'makes a title',
@@ -18,7 +18,7 @@ function sayKind(kind: CapturedRun['kind']): string {
   return kind === null ? 'part of another run' : KINDS[kind];
 }
 
-/** In a list: that it is part of another run, and how many are part of it. */
+/** In a list: whether it has a parent run, and its number of child runs. */
 export function FamilyBadges({ run }: { run: CapturedRun }) {
   const { parent_run_id, kind, child_runs } = run;
   return (

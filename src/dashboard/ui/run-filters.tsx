@@ -1,4 +1,4 @@
-/** Choices over the list of runs. Each writes its words into the query, which stays the only filter. Browser. */
+/** Choices above the list of runs. Each changes words of the query, which is the only filter. Browser. */
 
 import { MONITOR_NAMES, titleOfMonitor } from '../../domain/monitors/names.ts';
 import { quoteValue } from '../../domain/run-query/words.ts';

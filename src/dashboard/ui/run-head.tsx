@@ -1,4 +1,4 @@
-/** The head of a run's page: what it was for, how it went, and its figures, captured and reported ones together. Browser. */
+/** The head of a run's page: its task, its outcome, and its captured and reported figures. Browser. */
 
 import { titleOfMonitor } from '../../domain/monitors/names.ts';
 import { hrefOf } from '../core/address.ts';
@@ -131,7 +131,7 @@ function CapturedStats({ run }: { run: CapturedRun }) {
   );
 }
 
-/** Of one monitor; the total weighs all six, so that it is lower. */
+/** The highest score of one monitor. The total is lower, because it weighs all six. */
 function HighestScore({ run, steps }: ReadRun) {
   const highest = findHighest(steps);
   if (highest === null) return null;
@@ -168,7 +168,7 @@ const exportAll = (run_id: string) =>
     );
   });
 
-/** What golden means, and what speaks against it. */
+/** The meaning of golden, and the reasons against it. */
 function Golden({ run: { golden, reasons } }: { run: CapturedRun }) {
   if (golden === null) return null;
   return (
@@ -199,7 +199,7 @@ function Golden({ run: { golden, reasons } }: { run: CapturedRun }) {
   );
 }
 
-/** A person's word on how the run went. */
+/** Buttons to mark the run as good or bad. */
 function MarkButtons({ run: { run_id, mark }, refresh }: { run: CapturedRun; refresh: () => void }) {
   const say = async (next: CapturedRun['mark']) => {
     const ask = { params: { id: run_id }, body: { mark: next === mark ? null : next } };

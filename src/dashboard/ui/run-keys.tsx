@@ -1,4 +1,7 @@
-/** Ways through a run by button and key: to the next and the previous problem, and between rendered and raw texts. Browser. */
+/**
+ * Navigation in a run by button and key: to the next and the previous problem, and between rendered and raw
+ * texts. Browser.
+ */
 import { useComputed } from '@preact/signals';
 import { useEffect, useMemo, useRef } from 'preact/hooks';
 import { filterOf, setFilters } from '../core/address.ts';
@@ -64,13 +67,13 @@ export function RunKeys({ read, more }: { read: ReadConversation; more: () => vo
   );
 }
 
-/** The next one in that direction, over the end too; null without any. */
+/** The next problem in that direction, wrapping around at the end; null without problems. */
 function findNext(problems: readonly Problem[], here: number, step: 1 | -1): Problem | null {
   if (step === 1) return problems.find(({ at }) => at > here) ?? problems[0] ?? null;
   return problems.findLast(({ at }) => at < here) ?? problems.at(-1) ?? null;
 }
 
-/** Single keys, while nothing is typed. */
+/** Single keys, while the reader is not typing. */
 function useKeys(keys: Readonly<Record<string, () => void>>): void {
   const latest = useRef(keys);
   latest.current = keys;
@@ -89,7 +92,7 @@ function useKeys(keys: Readonly<Record<string, () => void>>): void {
   }, []);
 }
 
-/** Shows the turn that the address names, as soon as it is there. */
+/** Shows the turn that the address names, as soon as it is loaded. */
 export function GoToTurn({ read, more }: { read: ReadConversation; more: () => void }) {
   const wanted = filterOf('turn');
   const shown = useRef('');
@@ -110,7 +113,7 @@ export function GoToTurn({ read, more }: { read: ReadConversation; more: () => v
   return null;
 }
 
-/** Brings a turn into view, marks it, and gives its number the focus. */
+/** Scrolls to a turn, marks it, and focuses its number. */
 function showTurn(exchange_id: string): void {
   const place = document.getElementById(`turn-${exchange_id}`);
   if (place === null) return;

@@ -1,4 +1,4 @@
-/** What people say of a run: tags, a note and a score, and the dialog that changes them. Browser. */
+/** Tags, note and score of a run, and the dialog that changes them. Browser. */
 import { quoteValue } from '../../domain/run-query/words.ts';
 import { hrefOf } from '../core/address.ts';
 import { call } from '../core/api.ts';
@@ -9,7 +9,7 @@ import { act } from './notice.tsx';
 
 type Noted = Pick<CapturedRun, 'run_id' | 'tags' | 'note' | 'feedback_score'>;
 
-/** The tags of a run, each of which leads to its runs. */
+/** The tags of a run, each with a link to the runs that have it. */
 function RunTags({ tags }: { tags: readonly string[] }) {
   return (
     <>
@@ -26,7 +26,7 @@ function RunTags({ tags }: { tags: readonly string[] }) {
   );
 }
 
-/** Under the head of a run's page. @param refresh null: this page does not change them */
+/** Shown below the head of a run's page. @param refresh null: the reader cannot change them here */
 export function RunNotes({ run, refresh }: { run: Noted; refresh: (() => void) | null }) {
   const { tags, note, feedback_score } = run;
   const isEmpty = tags.length === 0 && note === '' && feedback_score === null;

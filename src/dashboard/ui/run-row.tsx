@@ -113,7 +113,7 @@ function sayTokens(run: ListedRun): string {
   return tokens === 0 ? '' : `${formatShort(tokens)} tokens`;
 }
 
-/** A reported run that goes on has no length yet. */
+/** A reported run that is still running has no duration yet. */
 function sayTook({ is_captured, reported, duration_ms }: ListedRun): string {
   return is_captured || reported?.is_finished === true ? formatSpan(duration_ms) : '';
 }

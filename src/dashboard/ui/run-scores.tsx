@@ -1,11 +1,11 @@
-/** The six scores over a run's steps, and what the monitors said to the agent. Browser. */
+/** The six scores over a run's steps, and the interventions. Browser. */
 import { useMemo } from 'preact/hooks';
 import { MONITOR_NAMES, type MonitorName, titleOfMonitor } from '../../domain/monitors/names.ts';
 import type { ReadRun, Step } from '../core/run-reader.ts';
 import { Panel } from './basics.tsx';
 import { LineChart } from './chart.tsx';
 
-/** @param show leads to a step */
+/** @param show scrolls to a step */
 export function Scores({
   steps,
   show,
@@ -35,7 +35,7 @@ export function Scores({
   );
 }
 
-/** What was said to the agent, each leading to its step. */
+/** The interventions, each with a link to its step. */
 function Interventions({
   steps,
   show,
@@ -79,7 +79,7 @@ export function findHighest(
   return highest;
 }
 
-/** What the lines show, for those who do not see them. */
+/** A description of the lines for screen readers. */
 function describeScores(steps: readonly Step[]): string {
   const highest = MONITOR_NAMES.map((name) => {
     const values = steps.map(({ scores }) => scores[name] ?? 0);

@@ -1,4 +1,4 @@
-/** The steps that an agent reported, with their texts, scores and what the monitors said. Browser. */
+/** The steps that an agent reported, with their texts, scores and interventions. Browser. */
 import { MONITOR_NAMES, titleOfMonitor } from '../../domain/monitors/names.ts';
 import { formatClock, formatNumber } from '../core/format.ts';
 import { memo } from '../core/memo.ts';
@@ -7,7 +7,7 @@ import { Badge, Panel } from './basics.tsx';
 import { LongText } from './long-text.tsx';
 import { Empty } from './states.tsx';
 
-/** Opens a step and goes there, as soon as it is drawn. */
+/** Opens a step and scrolls to it, as soon as it is drawn. */
 export function showStep(step_index: number | undefined): void {
   const place = document.getElementById(`step-${step_index}`);
   if (place === null) return;

@@ -1,4 +1,4 @@
-/** What stands around every page: the menu, the organization, the notice, dialogs. Browser. */
+/** The frame around every page: the menu, the organization, the notice, dialogs. Browser. */
 import { signal } from '@preact/signals';
 import { useEffect, useRef } from 'preact/hooks';
 import { address, chooseOrganization, hrefOf } from '../core/address.ts';
@@ -67,7 +67,7 @@ function Shell() {
         class="skip"
         href="#main"
         onClick={(event) => {
-          // The address names the page: it stays.
+          // The link must not change the address, which names the page.
           event.preventDefault();
           main.current?.focus();
         }}
@@ -96,18 +96,18 @@ function Shell() {
 
 function PageContent({ page }: { page: Page }) {
   const { Content } = page;
-  // Who belongs to no organization can only make one.
+  // A user without an organization can only make one.
   if (organization.value === null && page.needs !== 'nothing') {
     const { Content: Settings } = findPage('settings');
     return <Settings />;
   }
-  // What a page hides depends on it; it is there with the first answers.
+  // Pages hide parts depending on the role, which arrives with the first answers.
   if (organization.value !== null && role.value === null) return null;
   if (page.needs === 'operator' && !isOperator.value) return <NotTheOperator title={page.title} />;
   return <Content />;
 }
 
-/** A copied address leads to what is not this reader's. */
+/** A shared address may name something that this reader may not see. */
 function NotTheOperator({ title }: { title: string }) {
   return (
     <>
@@ -217,7 +217,7 @@ function PageLinks({ current }: { current: Page }) {
   );
 }
 
-/** What the reader is invited to. */
+/** An invitation to the reader. */
 function Invitations() {
   const [first, ...others] = bootstrap.value!.invitations;
   if (first === undefined) return null;

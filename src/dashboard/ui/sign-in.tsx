@@ -1,4 +1,6 @@
-/** The sign-in page, and what is shown until it is known whether it is needed. Browser. */
+/**
+ * The sign-in page, and the page that is shown until it is known whether the reader is signed in. Browser.
+ */
 import { signal } from '@preact/signals';
 import type { ApiError } from '../core/api.ts';
 import { type OfferedSession, signIn, signInReason } from '../core/session.ts';
@@ -6,7 +8,7 @@ import { Snippet } from './basics.tsx';
 import { Form } from './form.tsx';
 import { Failed, Skeleton } from './states.tsx';
 
-/** Why it is not known yet who is signed in; null: it is being found out. */
+/** Why it is unknown who is signed in; null: the request is running. */
 export const startFailure = signal<ApiError | null>(null);
 
 export function Starting() {
@@ -22,7 +24,7 @@ export function Starting() {
   );
 }
 
-/** Asks before a link signs in another user. */
+/** Asks the reader before a link signs in another user. */
 export function ReplaceSession({ offered }: { offered: OfferedSession }) {
   return (
     <main class="sign-in" id="main">

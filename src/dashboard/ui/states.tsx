@@ -1,9 +1,12 @@
-/** What stands where content is not there yet, not at all, or not up to date. All of them go by themselves. Browser. */
+/**
+ * Placeholders for content that is loading, missing, or out of date. They disappear when the content is
+ * available. Browser.
+ */
 import type { ComponentChildren, JSX } from 'preact';
 import type { ApiError } from '../core/api.ts';
 import type { Resource } from '../core/resource.ts';
 
-/** Shows a resource once it is read; keeps showing it, with a note, while it cannot be read again. */
+/** Shows a resource once it is read. If it cannot be read again, the old content stays, with a note. */
 export function Loaded<T>({
   from,
   lines = 4,
@@ -11,9 +14,9 @@ export function Loaded<T>({
   children,
 }: {
   from: Pick<Resource<T>, 'data' | 'error' | 'refresh'>;
-  /** About as high as what will stand there. */
+  /** About as high as the content will be. */
   lines?: number;
-  /** Of the page, as long as its content, which has one, is not there. */
+  /** The title of the page, until its content, which has a title, is loaded. */
   heading?: string;
   children: (data: T) => JSX.Element | null;
 }) {
@@ -46,7 +49,7 @@ function staleWords(error: ApiError): string {
   return `${error.message}. What stands here is what was read last.`;
 }
 
-/** In the place of what is being read. */
+/** Shown while content is being read. */
 export function Skeleton({ lines }: { lines: number }) {
   return (
     <div class="skeleton" role="status" aria-label="Loading">
@@ -57,7 +60,7 @@ export function Skeleton({ lines }: { lines: number }) {
   );
 }
 
-/** What could not be read, and what becomes of it. */
+/** Shown for content that could not be read, with what happens next. */
 export function Failed({ error, again }: { error: ApiError; again: () => void }) {
   return (
     <div class="failed-box" role="alert">
@@ -80,7 +83,7 @@ function describePassing(error: ApiError): string {
   return error.status === 403 ? error.message : '';
 }
 
-/** Nothing is there: why, and what would change that. */
+/** Shown for an empty list: why it is empty, and what would change that. */
 export function Empty({ title, children }: { title: string; children?: ComponentChildren }) {
   return (
     <div class="empty">

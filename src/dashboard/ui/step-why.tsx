@@ -1,6 +1,6 @@
 /**
- * Why the student answered a step, or did not: what was decided, what was new in it, and both answers side by side. The
- * explanation is read when it is opened. Browser.
+ * Why the student did or did not answer a step: the decision, what was new in it, and both answers side by
+ * side. The explanation is read when the reader opens it. Browser.
  */
 import { useState } from 'preact/hooks';
 import { call } from '../core/api.ts';
@@ -16,7 +16,7 @@ type Opinion = NonNullable<Explanation['opinion']>;
 export type Step = Reply<'GET /capture/steps'>['steps'][number];
 type Comparison = NonNullable<Step['comparison']>;
 
-/** `audit` and the like are no refusals: the student had an answer. */
+/** `audit` and similar decisions are not refusals: the student had an answer. */
 const COMPARED = new Set(['audit', 'would_serve']);
 
 export function StepWhy({
@@ -59,7 +59,7 @@ export function WholeExplanation({ exchange_id }: { exchange_id: number }) {
   );
 }
 
-/** What the version says, and what is new beside golden steps. */
+/** The version's opinion, and what is new compared with golden steps. */
 function OpinionView({ opinion }: { opinion: Opinion }) {
   const { version, decision, rule, remedy, kind, support, nearest, new_things } = opinion;
   return (
@@ -100,7 +100,7 @@ function OpinionView({ opinion }: { opinion: Opinion }) {
   );
 }
 
-/** Leads to an exchange, whose run is found when it is clicked. */
+/** Links to an exchange; its run is looked up after a click. */
 function ExchangeLink({ exchange_id }: { exchange_id: number }) {
   const exchange = useResource(`place of ${exchange_id}`, (signal) =>
     call('GET /capture/exchanges/{id}', { params: { id: exchange_id }, signal }),
@@ -110,7 +110,7 @@ function ExchangeLink({ exchange_id }: { exchange_id: number }) {
   return <a href={hrefOfCaptured(run_id, { turn: String(exchange_id) })}>exchange {exchange_id}</a>;
 }
 
-/** Both answers, value by value; those that differ first. */
+/** Both answers, value by value, different values first. */
 export function SideBySide({ comparison: { agree, values } }: { comparison: Comparison }) {
   const differing = values.filter(({ student, upstream }) => student !== upstream);
   const shown = differing.length > 0 ? differing : values;

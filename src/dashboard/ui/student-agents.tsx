@@ -1,4 +1,4 @@
-/** The agents of a student: coverage, errors and what becomes of each, with its kinds of answers. Browser. */
+/** The agents of a student: coverage, errors, state, and kinds of answers. Browser. */
 import { call } from '../core/api.ts';
 import type { Reply } from '../core/contract.ts';
 import { formatNumber, formatShare } from '../core/format.ts';
@@ -88,7 +88,7 @@ function AgentView({ agent, refresh }: { agent: Agent; refresh: () => void }) {
   );
 }
 
-/** Asks for a name; an empty one takes it away. */
+/** Asks for a name; an empty one removes it. */
 async function rename({ agent, name, is_named }: Agent, refresh: () => void): Promise<void> {
   const given = await ask({
     heading: 'Name this agent variant',

@@ -27,7 +27,7 @@ export function SavedUsd({ of }: { of: Saved }) {
   return <span title={sayUncertain(of)}>{dollars}</span>;
 }
 
-/** What is not known of a saving; undefined when all is. */
+/** The unknown parts of a saving; undefined if all is known. */
 export function sayUncertain({ saved_usd, unpriced, guessed }: Saved): string | undefined {
   const notes = [];
   if (unpriced > 0) notes.push(`${countOf(unpriced, 'step')} left out: GW_PRICES has no price for the model`);
@@ -72,7 +72,7 @@ const NOTHING = {
   saved_usd: null,
 } as const;
 
-/** Of all agents, the newest day first. */
+/** Sums over all agents, newest day first. */
 function addUpDays(rows: readonly Entry[]): Day[] {
   const days = new Map<string, Day>();
   for (const { day, saved_usd, input_tokens, output_tokens, ...row } of rows) {

@@ -1,4 +1,7 @@
-/** Steps that tell about a student: where it would have been wrong, and what it left to the upstream. Browser. */
+/**
+ * Steps that show a student's limits: where it would have been wrong, and what it left to the upstream.
+ * Browser.
+ */
 import { useState } from 'preact/hooks';
 import { countOf } from '../core/format.ts';
 import { hrefOfCaptured } from '../core/listed-runs.ts';
@@ -17,7 +20,7 @@ const REFUSED = 60;
 /** Names of agent variants. */
 type Names = ReadonlyMap<string, string>;
 
-/** Where both answers are known and differ, side by side. */
+/** Steps with two known, different answers, side by side. */
 export function Disagreements({ names }: { names: Names }) {
   const [wanted, want] = useState(STEPS);
   const list = useResource(`steps disagreed ${wanted}`, (signal) => readSteps('disagreed', wanted, signal), {
@@ -59,7 +62,7 @@ export function Disagreements({ names }: { names: Names }) {
   );
 }
 
-/** What the student left to the upstream, by the reason. */
+/** Steps that the student left to the upstream, by reason. */
 export function RefusedSteps({ names }: { names: Names }) {
   const list = useResource('steps refused', (signal) => readSteps('refused', REFUSED, signal), {
     every_ms: EVERY_MS,
@@ -92,7 +95,7 @@ export function RefusedSteps({ names }: { names: Names }) {
 
 type Group = [Step, ...Step[]];
 
-/** The most frequent reason first. */
+/** Most frequent reason first. */
 function groupByReason(steps: readonly Step[]): Group[] {
   const groups = new Map<string, Group>();
   for (const step of steps) {
@@ -137,7 +140,7 @@ function Refused({ step, names }: { step: Step; names: Names }) {
   );
 }
 
-/** Where and when it was. */
+/** Place and time of a step. */
 function StepHead({ step, names }: { step: Step; names: Names }) {
   const { exchange_id, run_id, started_at, relegation } = step;
   return (

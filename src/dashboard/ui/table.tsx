@@ -1,4 +1,4 @@
-/** Tables, and lists that are read page by page. On a narrow page each row stands as a card. Browser. */
+/** Tables, and lists that are read page by page. On a narrow page, each row is a card. Browser. */
 import { signal } from '@preact/signals';
 import type { ComponentChildren } from 'preact';
 import { useMemo } from 'preact/hooks';
@@ -23,7 +23,7 @@ export function Table<One>({
   columns: readonly Column<One>[];
   rows: readonly One[];
   keyOf: (row: One) => string;
-  /** What stands there when there are no rows; `how`: what would change that. */
+  /** Text for a table without rows; `how`: what would change that. */
   empty: string;
   how?: ComponentChildren;
   label: string;
@@ -63,7 +63,7 @@ interface CountedList<One> extends Resource<CountedPage<One>> {
 const PAGE_ROWS = 50;
 const PAGE_ROWS_MAX = 200;
 
-/** A list of the API that counts its rows, from its beginning on; `more` makes what is read longer. */
+/** A list of the API that counts its rows, read from the beginning; `more` reads further rows. */
 export function useCountedList<One>(
   key: string,
   read: (query: { limit: number; offset: number }, signal: AbortSignal) => Promise<CountedPage<One>>,

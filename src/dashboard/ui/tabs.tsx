@@ -1,4 +1,4 @@
-/** Tabs: one of several things in the same place, by click or by arrow keys. Browser. */
+/** Tabs, which can be changed by click or with arrow keys. Browser. */
 import type { ComponentChildren } from 'preact';
 import { useId, useState } from 'preact/hooks';
 

@@ -1,4 +1,4 @@
-/** One turn of a conversation: what was asked, what was answered, and what is known of the exchange. Browser. */
+/** One turn of a conversation: request, answer, and facts about the exchange. Browser. */
 import { hrefHere } from '../core/address.ts';
 import { blocksOf, type CapturedTurn, type Message, tokensIn } from '../core/captured.ts';
 import { countOf, formatClock, formatNumber, formatShort, formatSpan } from '../core/format.ts';
@@ -13,20 +13,20 @@ import { StepWhy } from './step-why.tsx';
 
 interface TurnProps {
   turn: CapturedTurn;
-  /** Its place in the run, from 0 on. */
+  /** Its position in the run, from 0 on. */
   at: number;
   results: BlockContext['results'];
-  /** Ids of the calls whose results stand at the call. */
+  /** Ids of calls whose results are shown with the call. */
   calls: ReadonlySet<string>;
-  /** The run holds more than one conversation. */
+  /** Whether the run contains several conversations. */
   has_several: boolean;
-  /** How it used the provider's prompt cache; left out where it is not known. */
+  /** How it used the provider's prompt cache; absent if unknown. */
   look?: CacheLook | undefined;
-  /** Where it stands in its run; left out: here. */
+  /** Address of the turn; absent: on this page. */
   href?: string;
 }
 
-/** An earlier turn changes only where the result of one of its calls arrives, which the turn after it brings. */
+/** An earlier turn changes only if the next turn adds the result of one of its calls. */
 export const TurnView = memo(({ turn, at, results, calls, has_several, look, href }: TurnProps) => {
   const context = { exchange_id: turn.exchange_id, results };
   const added = turn.messages_added
@@ -124,7 +124,7 @@ function TurnHead({
   );
 }
 
-/** System prompt and tools, where they are not those of the turn before. */
+/** System prompt and tools, if they differ from the previous turn. */
 function Setting({ turn: { system, tools }, context }: { turn: CapturedTurn; context: BlockContext }) {
   const characters = blocksOf(system ?? []).reduce(
     (sum, block) => sum + (block.type === 'text' ? block.text.length : 0),
@@ -189,7 +189,7 @@ function Trouble({ turn }: { turn: CapturedTurn }) {
   );
 }
 
-/** What is new of a message, without the results that stand at their calls; null where nothing is left. */
+/** The new parts of a message, without results that are shown with their calls; null if nothing remains. */
 function withoutPlaced({ role, content }: Message, calls: ReadonlySet<string>): Message | null {
   const left = blocksOf(content).filter(
     (block) => block.type !== 'tool_result' || block.call_id === null || !calls.has(block.call_id),

@@ -1,12 +1,12 @@
 /**
- * A list of any length of which only what can be seen is in the page. Rows are links of one height; arrow keys go from one to
- * the next. Browser.
+ * A list of any length. Only its visible rows are in the page. Rows are links of one height; arrow keys move
+ * between them. Browser.
  */
 import type { ComponentChildren } from 'preact';
 import { useEffect, useLayoutEffect, useRef, useState } from 'preact/hooks';
 
 const SPARE_ROWS = 8;
-/** So many rows before the end the next page is asked for. */
+/** The next page is requested this many rows before the end. */
 const AHEAD_ROWS = 20;
 
 export function VirtualList<One>({
@@ -19,12 +19,12 @@ export function VirtualList<One>({
   onEnd,
 }: {
   rows: readonly One[];
-  /** Height of a row, all of them. */
+  /** Height of every row. */
   row_px: number;
   keyOf: (row: One) => string;
   draw: (row: One, at: number) => ComponentChildren;
   label: string;
-  /** More can be read. */
+  /** Whether more rows can be read. */
   has_more?: boolean;
   onEnd?: () => void;
 }) {

@@ -1,4 +1,6 @@
-/** A run on a time axis: a row for each turn, its tools and its sub-agents. A row leads to its turn. Browser. */
+/**
+ * A run on a time axis: a row for each turn, its tools and its sub-agents. A row links to its turn. Browser.
+ */
 import { useMemo } from 'preact/hooks';
 import { titleOfMonitor } from '../../domain/monitors/names.ts';
 import { hrefHere } from '../core/address.ts';
