@@ -45,7 +45,7 @@ const MINUTE_MS = 60_000;
 const NAMED_TOOLS = 4;
 const NAME_CHARS = 60;
 
-/** The certain and the longest lifetime of an entry after its last use. */
+/** The minimum and the maximum lifetime of an entry after its last use. */
 interface Lifetime {
   least_ms: number;
   most_ms: number;
@@ -66,7 +66,7 @@ interface SeenPrompt {
   ended_ms: number;
 }
 
-/** What a turn could have read. */
+/** The part of an earlier prompt that a turn could have read. */
 interface Expectation {
   before: SeenPrompt;
   /** The parts that were cached. */
@@ -111,7 +111,7 @@ export class CacheDoctor {
     }
     const before = follows === null ? undefined : this.#turns.get(follows);
     if (turn === null || record.served_by === 'student' || hasFailed(record)) {
-      // The provider has cached nothing new: the next turn is compared with the previous one.
+      // The provider cached nothing new, so the next turn is compared with the earlier one.
       if (before !== undefined) this.#turns.set(record.id, before, 1);
       return null;
     }
@@ -135,8 +135,8 @@ export class CacheDoctor {
   }
 
   /**
-   * The agent's last turn in this run, if the prompt has most of its messages, because the client rewrote an earlier
-   * one.
+   * The agent's last turn in this run, if the prompt still has most of its messages: the client has rewritten
+   * an earlier one.
    */
   #findRewritten(agent: string | null, { parts }: Prompt): SeenPrompt | undefined {
     const id = agent === null ? undefined : this.#lastOfAgent.get(agent);
@@ -242,11 +242,11 @@ function expectOfTurn(before: SeenPrompt): Expectation | null {
   const parts = cachedParts(prompt);
   if (parts.length > 0 && cached !== null && cached > 0)
     return { before, parts, tokens: cached, is_estimate: false };
-  // Nothing was cached: the whole prompt could have been.
+  // Nothing was cached, although the whole prompt could have been.
   return { before, parts: prompt.parts, tokens, is_estimate: true };
 }
 
-/** The parts up to the last cache point; all where caching is automatic. */
+/** The parts up to the last cache point; all parts if caching is automatic. */
 function cachedParts({ caching, parts }: Prompt): readonly PromptPart[] {
   if (caching === 'automatic') return parts;
   return parts.slice(0, parts.findLastIndex((part) => part.is_cache_point) + 1);
@@ -275,7 +275,7 @@ function isHead({ place }: PromptPart): boolean {
 }
 
 /**
- * Identifies requests with the same tool names or, without tools, with the same beginning; null if neither exists.
+ * Identifies requests with the same tool names or, without tools, with the same beginning; null without both.
  */
 function nameAgent({ provider, path, model }: ExchangeRecord, { parts }: Prompt): string | null {
   const tools = parts.filter(({ place }) => place === 'tool').map(({ label }) => label);

@@ -26,7 +26,7 @@ interface RunCache {
   sum: CacheReport;
 }
 
-/** Looks at the turns of one run, as far as there is time. */
+/** Examines the turns of one run, as far as time allows. */
 export function readRunCache(
   source: ExchangeSource,
   place: RunPlace,

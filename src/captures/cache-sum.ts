@@ -10,12 +10,12 @@ const SUMMED_CAUSES = 1_024;
 const NAMED_RUNS = 3;
 const DAY_MS = 24 * 3_600_000;
 
-/** What one cause cost one agent. */
+/** The cost of one cause for one agent. */
 interface CauseSum {
   cause: MissCause;
   words: string;
   agent: string;
-  /** Where the prompts part; null for a cause without a place. */
+  /** Where the prompts begin to differ; null for a cause without a place. */
   place: string | null;
   misses: number;
   lost_tokens: number;
@@ -27,7 +27,7 @@ interface CauseSum {
 
 /** The sum over turns. */
 export interface CacheReport {
-  /** Turns that were looked at. */
+  /** Examined turns. */
   turns: number;
   misses: number;
   lost_tokens: number;
@@ -39,7 +39,7 @@ export interface CacheReport {
   is_estimate: boolean;
   /** Days from the first to the last of the turns. */
   days: number;
-  /** The most expensive first. */
+  /** Most expensive first. */
   causes: CauseSum[];
 }
 

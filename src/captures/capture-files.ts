@@ -19,9 +19,9 @@ import type { UnreadableExchanges } from './unreadable-exchanges.ts';
 
 /** Mapped bytes at which `release` unmaps pages; some 60 MB of them belong to the program itself. */
 const MAPPED_BYTES = 88 * 1024 * 1024;
-/** Between two releases: what is read next opens the files again. */
+/** Least time between two releases, because the next reading opens the files again. */
 const RELEASE_MS = 1_000;
-/** Of Linux on the machines that Node is built for; where it is larger, pages are given back later. */
+/** Page size of Linux on the machines for which Node is built. If it is larger, pages are released later. */
 const PAGE_BYTES = 4_096;
 
 /** A file and the ids that are read from it. */
@@ -33,7 +33,7 @@ interface CapturePart {
 
 /** As in ReaderOptions. */
 interface CaptureFilesOptions extends Pick<ReaderOptions, 'cache_bytes' | 'data_key'> {
-  /** Takes what is damaged; then that counts as not there. Left out: it is thrown. */
+  /** Receives damage; the damaged exchange then counts as missing. Absent: damage is thrown. */
   unreadable?: UnreadableExchanges;
 }
 
@@ -202,7 +202,7 @@ export class CaptureFiles implements ExchangeSource {
     if (this.#live !== null) return this.#live;
     if (this.#liveInode !== null && inodeOf(this.#db) === this.#liveInode) {
       const live = openReader(this.#db, this.#options);
-      // A rotation between the look and the opening.
+      // A rotation between the check and the opening.
       if (inodeOf(this.#db) === this.#liveInode) {
         this.#live = live;
         return live;
@@ -234,7 +234,7 @@ export class CaptureFiles implements ExchangeSource {
   }
 }
 
-/** @returns null when there is no such file */
+/** @returns null for a missing file */
 function inodeOf(path: string): bigint | null {
   return statSync(path, { bigint: true, throwIfNoEntry: false })?.ino ?? null;
 }

@@ -15,7 +15,7 @@ import type { ExchangeSource, ListedExchange } from './exchange-source.ts';
 /** Number of consecutive ids in one part. */
 const PART_IDS = 1_024;
 
-/** Figures that earlier readers stored. */
+/** Stored figures of earlier readers. */
 interface KeptFigures {
   figures(from_id: number): Buffer | undefined;
 }
@@ -55,7 +55,7 @@ export class RecentExchanges {
   }
 
   /**
-   * Extends the figures to the newest exchange, and back to exchanges that began at `from_ms`.
+   * Extends the figures forward to the newest exchange, and back to exchanges that began at `from_ms`.
    * @param hasTime called before each part that has to be read; the newest part is always read
    */
   follow(source: Pick<ExchangeSource, 'summaries'>, range: IdRange, from_ms: number, hasTime: () => boolean) {

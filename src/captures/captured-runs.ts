@@ -1,13 +1,13 @@
 /**
- * The list of captured runs: follows the exchanges as they are written, and returns pages of the list, newest first.
- * What an earlier reader has kept (storage/capture/run-index.ts) is loaded from the newest run on, as far as needed.
- * Pure except for its sources; capture reader.
+ * The list of captured runs: follows the exchanges as they are written, and returns pages of the list, newest
+ * first. Rows that an earlier reader stored (storage/capture/run-index.ts) are loaded from the newest run on,
+ * as far as needed. Pure except for its sources; capture reader.
  *
- * Memory: about a kilobyte per run, at most CAPTURE_LISTED_RUNS runs; beyond, the oldest leave the list (they can still
- * be read by id). A row needs only records, except for two facts from bodies: a run's first words and, when the records
- * show no fault, whether it is golden. Both are read once and kept with the row until the run continues. A page reads
- * bodies for at most CAPTURE_LIST_READING_MS. The null values in it are then read next, while no request waits, and
- * after them those of all other runs, the newest first.
+ * Memory: about a kilobyte per run, at most CAPTURE_LISTED_RUNS runs; beyond, the oldest leave the list (they
+ * can still be read by id). A row needs only records, except for two facts from bodies: a run's first words
+ * and, when the records show no fault, whether it is golden. Both are read once and kept with the row until
+ * the run continues. A page reads bodies for at most CAPTURE_LIST_READING_MS. Its null values are read next,
+ * while no request waits, and then those of all other runs, newest first.
  */
 import type { CapturedActivity, CapturedRunRow, ChildRunName, WindowSums } from '../domain/captured-run.ts';
 import type { GoldenReason } from '../domain/golden.ts';
@@ -55,7 +55,7 @@ export interface RunPageQuestion {
   /** Only runs behind this place; null to begin with the first. */
   after: PagePlace | null;
   query: RunQuery;
-  /** What ages and statuses are as of, in milliseconds since the epoch. */
+  /** The time for which ages and statuses are computed, in milliseconds since the epoch. */
   now_ms: number;
   /** Runs that began with an earlier exchange are not shown; left out to show all. */
   not_before?: number;
@@ -63,31 +63,33 @@ export interface RunPageQuestion {
 
 export interface CapturedRunPage {
   runs: CapturedRunRow[];
-  /** null when there are no more. */
+  /** null: no more rows. */
   next: PagePlace | null;
-  /** Runs that match, of those that were looked at. */
+  /** Matching runs among the searched ones. */
   matched: number;
-  /** Runs of which it is not known yet whether they match. */
+  /** Runs that may match but are not read yet. */
   unread: number;
-  /** Runs that were looked at; older ones are still being loaded if this is less than all. */
+  /** Searched runs. If these are not all, older ones are still being loaded. */
   scanned: number;
 }
 
-/** Which runs are added up. */
+/** Selects the runs of a sum. */
 export interface WindowQuestion {
-  /** Only runs whose last answer or reported end is from then or later, in milliseconds since the epoch. */
+  /**
+   * Only runs whose last answer or reported end is at or after this time, in milliseconds since the epoch.
+   */
   from_ms: number;
   now_ms: number;
   query: RunQuery;
-  /** Only runs that match it too; null: any. */
+  /** Only runs that also match this query; null: all. */
   of_query: RunQuery | null;
-  /** Runs that began with an earlier exchange are not looked at; left out to look at all. */
+  /** Runs that began with an earlier exchange are left out; absent: none are. */
   not_before?: number;
 }
 
 export interface RangesQuestion {
   before: number | null;
-  /** Only runs that began then or later, in milliseconds since the epoch. */
+  /** Only runs that began at or after this time, in milliseconds since the epoch. */
   from_ms: number;
   limit: number;
 }
@@ -103,9 +105,9 @@ interface RunRange {
 /** Whether there is time to read more bodies. @param found rows of the page so far; an empty page gets more time */
 export type HasTime = (found?: number) => boolean;
 
-/** Rows that an earlier reader has kept. */
+/** Rows that an earlier reader stored. */
 interface KeptRuns {
-  /** Those of runs that began before that exchange, the newest first. */
+  /** Rows of runs that began before this exchange, newest first. */
   newest(before: number, limit: number): { first_id: number; value: Buffer }[];
   find(runId: string): Buffer | undefined;
 }
@@ -129,23 +131,23 @@ interface CapturedRunsOptions {
   /** Runs in the list. */
   max?: number;
   prices?: Prices;
-  /** External statements about runs; none when left out. */
+  /** External statements about runs; absent: none. */
   said?: SaidOfRuns;
-  /** Called once for each run whose echo differs. */
+  /** Called once for each run in which a request repeats an answer differently. */
   onDiffering?: () => void;
   kept?: { rows: KeptRuns; state: KeptState } | null;
 }
 
 /** Rows loaded in one batch. */
 const LOADED_AT_ONCE = 2_048;
-/** How long a page loads kept rows before it looks at those that are there. */
+/** How long a page loads stored rows before it searches the loaded ones. */
 const LOADING_MS = 200;
-/** Runs that a page takes out of the list at least, since some of them may not match once their bodies are read. */
+/** Minimum number of candidate runs for a page, because some may not match after their bodies are read. */
 const CANDIDATES_AT_ONCE = 64;
-/** Runs that are searched for unread ones before a request may be answered. */
+/** Runs that the search for unread ones examines between requests. */
 const LOOKED_AT_ONCE = 8_192;
 
-/** A window looks at so many of the newest runs, and only at those that began so long before it or later. */
+/** A window examines at most this many of the newest runs, and none that began longer than this before it. */
 const WINDOW_LOOKED = { runs: 20_000, began_ms: 24 * 3_600_000 } as const;
 
 export class CapturedRuns {
@@ -236,7 +238,7 @@ export class CapturedRuns {
     if (run.last !== null && !standsBehind(record, run.last)) run.is_in_order = false;
     const { id, seq, started_at, arrival } = record;
     run.last = { id, seq, started_at, ...(arrival === undefined ? {} : { arrival }) };
-    // Tokens have one meaning in the whole list, whatever the wire.
+    // Tokens have the same meaning in the whole list, whatever the wire format.
     addRecord(run.tally, { ...record, usage: readFreshUsage(record.shape, record.usage) });
     const { usd, basis, is_unknown } = priceExchange(record, this.#prices);
     if (is_unknown) run.unpriced_turns += 1;
@@ -470,8 +472,8 @@ export class CapturedRuns {
   }
 
   /**
-   * A page. Where a query needs more bodies than the time allows, the page is short and says where it ended; each call
-   * advances by at least one run.
+   * A page. If a query needs more bodies than time allows, the page is short and says where it ended; each
+   * call advances by at least one run.
    */
   page(source: ExchangeSource, question: RunPageQuestion, hasTime: HasTime): CapturedRunPage {
     const { limit, query, now_ms } = question;
@@ -508,7 +510,7 @@ export class CapturedRuns {
     }
   }
 
-  /** Adds up the runs of a window, from the newest on. What it costs does not grow with what is kept. */
+  /** Sums the runs of a window, from the newest on. Its cost does not depend on the number of stored runs. */
   sumWindow(source: ExchangeSource, question: WindowQuestion, hasTime: HasTime): WindowSums {
     const { from_ms, now_ms, query, of_query, not_before = 0 } = question;
     const search = this.#startSearch(query, now_ms);
@@ -552,7 +554,7 @@ export class CapturedRuns {
     return sums;
   }
 
-  /** Whether a run matches; it is read for that while there is time. */
+  /** Whether a run matches. Its bodies are read for that while there is time. */
   #decide(source: ExchangeSource, run: RunEntry, { test, texts }: RunSearch, hasTime: HasTime): Verdict {
     const verdict = test(run);
     if (verdict !== null || run.listed === null || !hasTime()) return verdict;
@@ -574,14 +576,14 @@ export class CapturedRuns {
     return { test: compileRunQuery(query, reader, nowMs), keyOf, texts };
   }
 
-  /** Looks at all loaded runs, and at the reported ones that were not captured. */
+  /** Searches all loaded runs, and the reported ones that were not captured. */
   #scan(
     { test, keyOf }: RunSearch,
     wanted: number,
     { after, not_before = 0 }: RunPageQuestion,
   ): PageCollector<RunEntry> {
     const page = new PageCollector<RunEntry>(wanted, after);
-    // One object for all runs: 100,000 of them would cost as much as the search.
+    // One object for all runs, because 100,000 objects would cost as much as the search.
     const entry: RunEntry = { listed: null, reported: null };
     const keep = (): RunEntry => ({ ...entry });
     const search = ++this.#searches;
@@ -594,7 +596,7 @@ export class CapturedRuns {
       page.add(test(entry), placeOf(entry, keyOf), keep);
     }
     entry.listed = null;
-    // Reported runs that are older than what is loaded may have been captured.
+    // A reported run older than the loaded ones may have been captured.
     const isWhole = this.#loadedTo === 0 && not_before === 0;
     const from = isWhole
       ? Number.NEGATIVE_INFINITY
@@ -673,7 +675,7 @@ export class CapturedRuns {
     for (const run of this.#order.slice(0, count)) {
       const { run_id, parent_run_id } = run.tally.summary;
       this.#runs.delete(run_id!);
-      // The rest of a session must not refer to a run that is gone.
+      // The other runs of a session must not refer to a run that has left the list.
       const parent = parent_run_id === null ? undefined : this.#runs.get(parent_run_id);
       if (parent !== undefined) {
         parent.children = parent.children.filter((child) => child.run_id !== run_id);
@@ -688,7 +690,7 @@ export class CapturedRuns {
     this.left_out += count;
   }
 
-  /** A verdict by records alone does not hold after a person has marked the run good. */
+  /** A verdict from records alone is not valid after a person has marked the run good. */
   #isJudged({ verdict, judged_id, tally }: ListedRun): boolean {
     if (verdict === null || judged_id !== tally.last_id) return false;
     if (verdict.is_whole || !weighWords(verdict.reasons, MARKED_GOOD).golden) return true;
@@ -722,7 +724,10 @@ export class CapturedRuns {
     if (this.#wanted.size > CAPTURE_WANTED_RUNS) this.#wanted.delete(this.#wanted.values().next().value!);
   }
 
-  /** What is said of a run as of now; its outcome may have been reported under the id of its trace or session. */
+  /**
+   * The present statements about a run. Its outcome may have been reported under the id of its trace or
+   * session.
+   */
   #wordsOf({ listed, reported }: RunEntry): RunWords {
     const id = idOf({ listed, reported });
     const words = { ...this.#said.wordsOf(id) };
@@ -752,11 +757,11 @@ function placeOf(run: RunEntry, keyOf: RunSearch['keyOf']): PagePlace {
   return { key: keyOf(run), started: startOf(run), stored, run_id: idOf(run) };
 }
 
-/** How runs are tested and ordered. */
+/** How runs are filtered and ordered. */
 interface RunSearch {
   test: (run: RunEntry) => Verdict;
   keyOf: (run: RunEntry) => number;
-  /** What the full-text index found for the texts of the query. */
+  /** Matches of the full-text index for the texts of the query. */
   texts: readonly RunsWithText[];
 }
 

@@ -1,4 +1,4 @@
-/** The child runs of a run: what a client's agents and side calls did within its session. Command line. */
+/** The child runs of a run: a client's sub-agents and side calls within its session. Command line. */
 import type { ChildRunName } from '../domain/captured-run.ts';
 import { NAMED_CHILD_RUNS } from '../limits.ts';
 import type { ExchangeSource } from './exchange-source.ts';

@@ -44,16 +44,16 @@ export interface ToldExchange
   exchange_id: number;
   /** Who ended it, and why; null when it succeeded, or unknown. */
   end_cause: EndCause | null;
-  /** The same for people; '' for null. */
+  /** The same in words; '' for null. */
   end_words: string;
   latency_ms: number;
   /** No answer, an error status, or an answer without an end. */
   failed: boolean;
   /** It repeats the request that `follows` names. */
   is_retry: boolean;
-  /** null for an exchange that is no turn. `breaks`: a turn may be missing before it. */
+  /** null for an exchange that is not a turn. `breaks`: a turn may be missing before it. */
   link: TurnLink | null;
-  /** Number of its conversation in the run, from 1 on; null for an exchange that is no turn. */
+  /** Number of its conversation in the run, from 1 on; null for an exchange that is not a turn. */
   conversation: number | null;
   /** The earlier exchange that it continues; null when it begins a conversation. */
   follows: number | null;
@@ -73,7 +73,7 @@ export interface ToldExchange
   relegation: ToldDecision | null;
   /** The provider's error in words; null without one. */
   error: string | null;
-  /** What could not be read, in words; '' when everything could. */
+  /** What could not be read, in words; '' if everything could. */
   problem: string;
   /** Content is left out: only the raw bodies have it. */
   is_cut: boolean;

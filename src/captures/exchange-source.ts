@@ -7,17 +7,17 @@ import type { ExchangeRecord } from '../domain/exchange.ts';
 import { inRunOrder } from '../domain/run-order.ts';
 import type { StoredExchange } from '../providers/decode.ts';
 
-/** Which body of an exchange. */
+/** A body of an exchange: request or response. */
 export type BodySide = 'request' | 'response';
 
 /** A record without its headers: enough for a listing. */
 export type ListedExchange = Omit<ExchangeRecord, 'request' | 'response' | 'relegation'> & {
-  /** On the wire; left out when not recorded. */
+  /** Size on the wire; absent if not recorded. */
   request_bytes?: number;
   response_bytes?: number;
 };
 
-/** Read access to a capture database. `CaptureReader` is an implementation. */
+/** Read access to a capture database. `CaptureReader` implements it. */
 export interface ExchangeSource {
   /** Records without headers by id, ascending; optionally of one run, or from an id on. */
   summaries(filter?: { run_id?: string; from_id?: number }): Iterable<ListedExchange>;

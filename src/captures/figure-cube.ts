@@ -1,10 +1,10 @@
 /**
- * The figures of captured traffic by model, agent, tool and the like: sums for each part of the exchanges, which are added up
- * for a question. It reads from the newest part on, only as far back as needed. Pure except for its source; capture reader
- * and command line.
+ * Figures of captured traffic by model, agent, tool and so on. It keeps sums for each part of the exchanges,
+ * and adds them up for a query. It reads from the newest part on, only as far back as needed. Pure except for
+ * its source; capture reader and command line.
  *
- * Memory: PART_CELLS sums of some hundred bytes for each part; what is beyond has no name. A month of constant traffic takes
- * some megabytes.
+ * Memory: PART_CELLS sums of some hundred bytes for each part; further values are summed without a name. A
+ * month of constant traffic takes some megabytes.
  */
 
 import type { Prices } from '../domain/price.ts';
@@ -50,7 +50,7 @@ export class FigureCube {
   }
 
   /**
-   * Answers a question, after reading what it needs.
+   * Answers a query, after reading what it needs.
    * @param hasTime called before each part that has to be read; the newest part is always read
    */
   ask(
@@ -77,7 +77,7 @@ export class FigureCube {
     return { ...figures, ...orderRows(by, rows) };
   }
 
-  /** @returns whether every exchange from that day on is added up */
+  /** @returns whether every exchange from that day on is included */
   #follow(
     source: Pick<ExchangeSource, 'summaries'>,
     { first_id, last_id }: IdRange,
@@ -102,7 +102,7 @@ export class FigureCube {
         }
         part.read(source, last_id, this.#prices);
       }
-      // Exchanges stand in the order of their end, so those of earlier parts began before this day.
+      // Exchanges are in the order of their end, so those of earlier parts began before this day.
       if (part.last_ended_day < fromDay) return true;
     }
     return true;
@@ -140,7 +140,7 @@ class CubePart {
   read(source: Pick<ExchangeSource, 'summaries'>, lastId: number, prices: Prices): void {
     for (const exchange of source.summaries({ from_id: this.#nextId })) {
       if (exchange.id >= this.#endId) break;
-      // What the index has not read yet has no model and no tokens; it is added up later.
+      // An exchange that is not indexed yet has no model and no tokens; it is added later.
       if (exchange.not_indexed) {
         this.#nextId = exchange.id;
         return;

@@ -1,4 +1,6 @@
-/** Adds up the figures of exchanges, so that sums can be added up again. Pure; capture reader and command line. */
+/**
+ * Sums the figures of exchanges, so that the sums can be summed again. Pure; capture reader and command line.
+ */
 
 import { hasFailed } from '../domain/golden.ts';
 import type { Prices } from '../domain/price.ts';
@@ -35,7 +37,7 @@ export class FigureSum {
     const usage = readFreshUsage(exchange.shape, exchange.usage);
     const { usd, basis, is_unknown } = priceExchange(exchange, prices);
     this.#exchanges += 1;
-    // As on Home and in a run's row.
+    // Counted as on Home and in a run's row.
     if (hasFailed(exchange) || (exchange.aborted && exchange.stop_reason === null)) this.#errors += 1;
     this.#inputTokens += usage.input_tokens ?? 0;
     this.#outputTokens += usage.output_tokens ?? 0;

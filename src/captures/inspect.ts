@@ -31,8 +31,8 @@ import { judgeByRecords, RunJudge } from './run-judge.ts';
 export const MAX_SEEN_HASHES = 200_000;
 
 /**
- * Runs judged side by side, and their exchanges: they are close together in the file, so that most blocks are read
- * once.
+ * Number of runs that are judged side by side, and of their exchanges. They are close together in the file,
+ * so that most blocks are read once.
  */
 const JUDGED_RUNS = 4_096;
 const JUDGED_EXCHANGES = 16_384;
@@ -56,7 +56,7 @@ export interface RunSummary {
   session_id: string | null;
   /** The run's parent; null without one. */
   parent_run_id: string | null;
-  /** Its kind within the session; null for an agent's own run. */
+  /** Kind of the child run; null for an agent's own run. */
   kind: ChildKind | null;
   notes: string[];
   providers: string[];
@@ -67,13 +67,13 @@ export interface RunSummary {
   client: string | null;
   /** Of the first `traceparent`; null without one. */
   trace_id: string | null;
-  /** Of its requests' `x-svc-tags`. */
+  /** Tags from its requests' `x-svc-tags`. */
   request_tags: string[];
-  /** Signs of the credentials that its requests came with. */
+  /** Fingerprints of the credentials of its requests. */
   keys: string[];
   exchanges: number;
   turns: number;
-  /** Of those, answered by the student. */
+  /** Turns that the student answered. */
   student_turns: number;
   /** RFC 3339. */
   started_at: string;
@@ -106,16 +106,16 @@ interface RunTable extends RunListEnd {
   runs: RunSummary[];
 }
 
-/** What a list of runs does not show. */
+/** Counts of what a list of runs leaves out. */
 export interface RunListEnd {
   /**
    * Earlier runs beyond the limit. With a filter by verdict: runs that were not examined, because later ones sufficed.
    */
   left_out_runs: number;
   without_run: RunSummary | null;
-  /** Exchanges of the least recent runs, beyond the number that a command keeps. */
+  /** Exchanges of the least recent runs, which exceed the number that a command keeps. */
   uncounted_exchanges: number;
-  /** Exchanges that the index has not read yet. They are in no run above. */
+  /** Exchanges that are not indexed yet. They are in none of the listed runs. */
   not_indexed: number;
 }
 
@@ -145,7 +145,7 @@ export interface RunFilter {
   limit?: number;
 }
 
-/** Told now and then while runs are collected and judged: how far it is. */
+/** Called from time to time with the progress, while runs are collected and judged. */
 type TellProgress = (done: number) => void;
 
 /**
@@ -176,7 +176,7 @@ export class RunList {
     });
   }
 
-  /** Not undefined when the run exists. */
+  /** Defined if the run exists. */
   find(runId: string): unknown {
     return this.#chains.find(runId);
   }
@@ -237,7 +237,7 @@ export class RunList {
   }
 }
 
-/** Runs judged at once when a few of the newest may suffice. */
+/** Runs judged at once if a few of the newest may suffice. */
 const SEARCHED_RUNS = 256;
 
 function* skip<T>(items: Iterable<T>, fits: (item: T) => boolean, passed: number): Generator<T> {
@@ -430,15 +430,15 @@ export function summarizeRun(
 /** One exchange of a run, read. */
 export interface RunStep {
   record: ExchangeRecord;
-  /** null for an exchange that is no turn. */
+  /** null for an exchange that is not a turn. */
   turn: ReadTurn | null;
-  /** How the turn follows earlier ones; null for an exchange that is no turn. */
+  /** How the turn continues earlier ones; null for an exchange that is not a turn. */
   link: TurnLink | null;
-  /** Number of its conversation in the run, from 1 on; null for an exchange that is no turn. */
+  /** Number of its conversation in the run, from 1 on; null for an exchange that is not a turn. */
   conversation: number | null;
   /** The earlier exchange that it continues or retries; null when it starts a conversation. */
   follows: number | null;
-  /** It follows that exchange's answer or failure: nothing is missing in between. */
+  /** It directly follows that exchange's answer or failure. */
   follows_answer: boolean;
   /** The request's messages that no earlier exchange of the run showed, including answers. */
   new_messages: TurnMessage[];
@@ -484,7 +484,7 @@ class LinkFinder {
     if (this.#answered === null) return goesOnElsewhere || messages.some(isAnswer) ? 'breaks' : 'starts';
     if (goesOnElsewhere) return prefixes[0] === this.#answeredId ? 'continues' : 'breaks';
     const at = prefixes.lastIndexOf(this.#answered);
-    // Earlier messages may be rewritten or dropped: that answer is the last one all the same.
+    // That answer is the last one even if earlier messages were rewritten or dropped.
     if (at < 0 && lastAnswer !== null && lastAnswer === this.#answerAlone) return 'continues';
     if (at < 0) return messages.some(isAnswer) ? 'breaks' : 'starts';
     // After the answer only the client may speak: another answer in between belongs to a turn that was not captured.
@@ -593,7 +593,10 @@ class RunReader {
   }
 }
 
-/** Number of a turn's prefixes that stand for no message of this request: the link to an answer kept elsewhere. */
+/**
+ * Number of a turn's prefixes that do not represent a message of this request, but a link to an answer that
+ * the provider keeps.
+ */
 function countLinks(turn: ReadTurn): number {
   return Math.max(0, turn.conversation.prefixes.length - turn.request.messages.length);
 }
@@ -602,7 +605,7 @@ function isAnswer(message: TurnMessage): boolean {
   return message.role === 'assistant';
 }
 
-/** A stored exchange read as a turn; null when it has no shape or does not exist. */
+/** A stored exchange read as a turn; null if it has no known wire format or does not exist. */
 export function readTurn(source: ExchangeSource, id: number): ReadTurn | null {
   const copy = source.copy(id);
   return copy === undefined ? null : readStoredTurn(copy);
@@ -703,7 +706,7 @@ export function addRecord(tally: RunTally, record: ListedExchange): void {
   tally.golden.add(record);
 }
 
-/** Judges a run, and completes its summary in place. @param words what is said of it from outside */
+/** Judges a run, and completes its summary in place. @param words external statements about it */
 function finishTally(tally: RunTally, words: RunWords = NO_WORDS): RunSummary {
   const { summary } = tally;
   summary.started_at = formatTime(tally.first_ms);
@@ -734,7 +737,7 @@ function addName(names: string[], name: string | null, most: number = MAX_NAMES)
   return alone;
 }
 
-/** Names that many runs have, each once in memory. */
+/** Names that many runs have. Each is in memory once. */
 const sharedNames = new Map<string, string>();
 /** Lists of one such name; never modified. */
 const sharedLists = new Map<string, string[]>();

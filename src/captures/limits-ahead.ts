@@ -30,9 +30,9 @@ export interface LimitAhead {
   limit: number | null;
   remaining: number | null;
   used_share: number | null;
-  /** RFC 3339; null: not told. */
+  /** RFC 3339; null: unknown. */
   resets_at: string | null;
-  /** When the provider said so. */
+  /** When the provider reported it. */
   read_at: string;
   /** When it is used up at the rate of the last hour; null: not before it resets, or the rate is unknown. */
   runs_out_at: string | null;
@@ -40,18 +40,18 @@ export interface LimitAhead {
   runs: { run_id: string; tokens: number }[];
 }
 
-/** All limits, the most used first. */
+/** All limits, most used first. */
 interface LimitsReport {
   limits: LimitAhead[];
   /** false: there were more exchanges or credentials than the bounds allow. */
   is_whole: boolean;
 }
 
-/** What is known of a credential's traffic with one provider. */
+/** A credential's traffic with one provider. */
 interface Client {
   credential: string;
   provider: string;
-  /** The newest first, one in SAMPLE_MS. */
+  /** Newest first, one per SAMPLE_MS. */
   samples: { id: number; at_ms: number }[];
   tokens: Map<string, number>;
 }
@@ -113,7 +113,7 @@ function addSample({ samples, tokens }: Client, exchange: ListedExchange, at_ms:
 }
 
 function readClient(source: ExchangeSource, client: Client): LimitAhead[] {
-  /** By name: the newest first. */
+  /** By name, newest first. */
   const readings = new Map<string, (LimitReading & { at_ms: number })[]>();
   for (const { id, at_ms } of client.samples) {
     for (const reading of readLimits(source.exchange(id)?.response.headers ?? [], at_ms)) {

@@ -1,8 +1,8 @@
 /**
- * A run of the list, and its row in the kept index (`storage/capture/run-index.ts`): the sums of its records, and the
- * facts from its bodies once they were read. Pure; capture reader, command line.
+ * A run of the list, and its row in the stored index (`storage/capture/run-index.ts`): sums over its records,
+ * and facts from its bodies once they were read. Pure; capture reader, command line.
  *
- * Tokens are fresh ones (`providers/fresh-usage.ts`), not as each provider counts.
+ * Tokens are fresh tokens (`providers/fresh-usage.ts`), whatever each provider counts.
  */
 import type { ChildRunName } from '../domain/captured-run.ts';
 import type { ChildKind } from '../domain/child-kind.ts';
@@ -21,20 +21,26 @@ export function indexVersion(programVersion: string): string {
 }
 
 export interface ListedRun {
-  /** Sums of its exchanges in the order of storing or, after `is_in_order` was false, in the order of the run. */
+  /**
+   * Sums of its exchanges, added in the order of storing. After `is_in_order` was false, they are added again
+   * in the order of the run.
+   */
   tally: RunTally;
-  /** The exchange that was added last; null if absent. */
+  /** The exchange that was added last; null before the first. */
   last: PlacedExchange | null;
-  /** false when an exchange was stored after a later one, so that the tally must be made again before judging. */
+  /** false if an exchange was stored after a later one. Then the tally must be made again before judging. */
   is_in_order: boolean;
-  /** 0 if absent yet. */
+  /** 0 before the first exchange. */
   first_turn_id: number;
   /** First words; null when not read yet. */
   task: string | null;
-  /** On the copy, up to the run's exchange `judged_id`; null when not judged yet. `is_whole`: its bodies were read. */
+  /**
+   * Verdict on the captured copy, up to the run's exchange `judged_id`; null if not judged yet. `is_whole`:
+   * its bodies were read.
+   */
   verdict: { golden: boolean | null; reasons: GoldenReason[]; is_whole: boolean } | null;
   judged_id: number;
-  /** Dollars; null when no turn's price is known. */
+  /** Dollars; null if no turn has a known price. */
   cost_usd: number | null;
   /** Turns whose price or tokens are unknown. */
   unpriced_turns: number;
@@ -42,7 +48,10 @@ export interface ListedRun {
   estimated_turns: number;
   /** Its child runs, the first NAMED_CHILD_RUNS. */
   children: readonly ChildRunName[];
-  /** The reported run that belongs to it, as of that version of the reported runs (run-entry.ts). */
+  /**
+   * The reported run that belongs to it, with the version of the reported runs at which it was looked up
+   * (run-entry.ts).
+   */
   joined: ReportedRun | null;
   joined_version: number;
 }

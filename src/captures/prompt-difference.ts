@@ -28,7 +28,7 @@ const TIMES = new RegExp(
 const IDS =
   /[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}|\b(?=[\w-]*\d)(?=[\w-]*[A-Za-z])[\w-]{12,}\b|\b\d{6,}\b/gi;
 
-/** Where two prompts part. */
+/** Where two prompts begin to differ. */
 export interface FoundDifference {
   cause: MissCause;
   difference: PromptDifference;
@@ -55,7 +55,7 @@ export function findDifference(
   return { cause: nameCause(before, after, earlier, later), difference: describe(before, after) };
 }
 
-/** @returns null when the tools are the same by name and order, so that one of them changed */
+/** @returns null if the names and their order are the same, so that a tool's content has changed */
 function compareTools(earlier: readonly PromptPart[], later: readonly PromptPart[]): MissCause | null {
   const [old, now] = [earlier, later].map((parts) => parts.filter(({ place }) => place === 'tool'));
   const sameNames = sortedNames(old!) === sortedNames(now!);
@@ -111,13 +111,13 @@ function spans(pattern: RegExp, text: string, at: number): boolean {
   return false;
 }
 
-/** The later prompt's messages are fewer, or hold less than two thirds of the text. */
+/** Whether the later prompt has fewer messages, or less than two thirds of the text. */
 function isShorter(earlier: readonly PromptPart[], later: readonly PromptPart[]): boolean {
   const [old, now] = [earlier, later].map((parts) => parts.filter(({ place }) => place === 'message'));
   return now!.length < old!.length || countChars(now!) < (countChars(old!) * 2) / 3;
 }
 
-/** Characters of parts. */
+/** Total characters of parts. */
 export function countChars(parts: Iterable<PromptPart>): number {
   let chars = 0;
   for (const { text } of parts) chars += text.length;

@@ -9,10 +9,10 @@
 import { hash } from 'node:crypto';
 import type { ExchangeSource, ListedExchange } from './exchange-source.ts';
 
-/** Runs that a command knows at a time, the latest ones, about 50 bytes each. */
+/** Maximum number of runs that a command remembers, the latest ones, about 50 bytes each. */
 export const CHAINED_RUNS = 1_000_000;
 
-/** A run, as known from its records. */
+/** The facts about a run from its records. */
 export interface ChainedRun {
   /** Derived from its id by `keyOfRun`. */
   readonly key: string;
@@ -86,7 +86,7 @@ export class RunChains {
   /** Runs that were forgotten because there are too many newer ones, and their exchanges. */
   forgotten = 0;
   forgotten_exchanges = 0;
-  /** Exchanges that were passed over because the index has not read them yet: their runs are not known. */
+  /** Exchanges that were skipped because they are not indexed yet, so that their runs are unknown. */
   not_indexed = 0;
   #size = 0;
   #columns = new RunColumns(1_024);
@@ -134,7 +134,7 @@ export class RunChains {
   }
 
   /**
-   * Adds everything there is.
+   * Adds all existing records.
    * @param tell receives each record
    */
   async addAll(source: ExchangeSource, tell: (record: ListedExchange) => void = () => {}): Promise<void> {
@@ -205,7 +205,7 @@ export class RunChains {
   #link(before: number, id: number): void {
     const place = before - this.#firstId;
     const piece = Math.floor(place / PIECE);
-    // The pieces in between have no run that continues.
+    // No run continues in the pieces in between.
     this.#next[piece] ??= new Uint32Array(PIECE);
     this.#next[piece][place % PIECE] = id - before;
   }

@@ -1,8 +1,9 @@
 /**
- * A run of the one list: captured, reported or both. How a query reads it, and its row. Pure; capture reader, command line.
+ * A run of the one list: captured, reported or both. What queries read of it, and its row. Pure; capture
+ * reader, command line.
  *
- * A captured and a reported run are one when they have the same id, or when the reported one goes by the trace or the
- * session of the captured one, as telemetry without an id does.
+ * A captured and a reported run are one run if they have the same id, or if the id of the reported one is the
+ * trace or the session of the captured one, as in telemetry without run ids.
  */
 import type { CapturedRunRow } from '../domain/captured-run.ts';
 import type { GoldenReason } from '../domain/golden.ts';
@@ -23,11 +24,11 @@ export interface RunEntry {
   reported: ReportedRun | null;
 }
 
-/** What is said of runs from outside the captures. */
+/** External statements about runs. */
 export interface SaidOfRuns {
-  /** Of one run, as of now. */
+  /** The present statements about one run. */
   wordsOf(runId: string): RunWords;
-  /** The same for a query over all runs: quick, and perhaps some seconds old. */
+  /** The same for a query over all runs: fast, but possibly some seconds old. */
   marksOf(runId: string): RunMarks;
   reportedOf(runId: string): ReportedRun | undefined;
   reported(): Iterable<ReportedRun>;
@@ -38,8 +39,8 @@ export interface SaidOfRuns {
 }
 
 /**
- * What stored statements say of runs.
- * @param texts searches what was said in runs; null: texts are searched in what the list holds alone
+ * Stored statements about runs.
+ * @param texts searches what was said in runs; null: texts are searched only in the list's own data
  */
 export function saidBy(words: StoredRunWords, texts: RunTexts | null = null): SaidOfRuns {
   return {
@@ -54,7 +55,7 @@ export function saidBy(words: StoredRunWords, texts: RunTexts | null = null): Sa
   };
 }
 
-/** The verdict on a run with what was said of it; golden is null before it is judged. */
+/** The verdict on a run, combined with external statements; golden is null before it is judged. */
 interface WeighedRun {
   golden: boolean | null;
   reasons: readonly GoldenReason[];
@@ -67,8 +68,8 @@ export function idOf({ listed, reported }: RunEntry): string {
 }
 
 /**
- * The reported run that belongs to a captured one. It is remembered with the captured one: to look all of them up again
- * takes half of a search.
+ * The reported run that belongs to a captured one. It is stored with the captured run, because looking up all
+ * of them again takes half of the time of a search.
  * @param version of `said`
  */
 export function findReported(run: ListedRun, said: SaidOfRuns, version: number): ReportedRun | null {
@@ -87,8 +88,8 @@ function lookUpReported({ tally: { summary } }: ListedRun, said: SaidOfRuns): Re
 }
 
 /**
- * @param weigh the verdict on a run as far as it is known
- * @param nowMs what a status is as of, in milliseconds since the epoch
+ * @param weigh the verdict on a run, as far as it is known
+ * @param nowMs the time for which the status is computed, in milliseconds since the epoch
  */
 export function makeEntryReader(
   said: SaidOfRuns,
@@ -141,13 +142,13 @@ function makeNames(said: SaidOfRuns, weigh: (run: RunEntry) => WeighedRun): RunR
   };
 }
 
-/** A captured run that was joined with a reported one of another id goes by both. */
+/** A captured run that was joined with a reported run has the ids of both. */
 function idsOf(run: RunEntry): string[] {
   const id = idOf(run);
   return run.reported === null || run.reported.run_id === id ? [id] : [id, run.reported.run_id];
 }
 
-/** What `text` looks through; docs/queries.md lists it. */
+/** The texts that `text` searches; docs/queries.md lists them. */
 function listWords({ listed, reported }: RunEntry, { tags, note }: RunMarks): string[] {
   const words: string[] = [...tags, ...(listed?.tally.summary.request_tags ?? NOTHING)];
   if (note !== '') words.push(note);
@@ -162,25 +163,25 @@ function listWords({ listed, reported }: RunEntry, { tags, note }: RunMarks): st
   return words;
 }
 
-/** Those that people said, and those that its requests brought. */
+/** Tags from people, and tags from its requests. */
 function listTags({ listed }: RunEntry, { tags }: RunMarks): readonly string[] {
   const sent = listed?.tally.summary.request_tags ?? NOTHING;
   return tags.length === 0 ? sent : [...tags, ...sent];
 }
 
-/** Signs of the credentials of captured requests, and the API key that reported the run. */
+/** Fingerprints of the credentials of captured requests, and the API key that reported the run. */
 function listKeys({ listed, reported }: RunEntry): readonly string[] {
   const sent = listed?.tally.summary.keys ?? NOTHING;
   return reported === null || reported.key_id === '' ? sent : [...sent, reported.key_id];
 }
 
-/** Those of gateways, and a person's. */
+/** Notes of gateways, and a person's note. */
 function listNotes({ listed }: RunEntry, { note }: RunMarks): readonly string[] {
   const notes = listed?.tally.summary.notes ?? NOTHING;
   return note === '' ? notes : [...notes, note];
 }
 
-/** Said of the captured run, or else of the reported one that it was joined with. */
+/** Marks of the captured run, or else of the reported run that it was joined with. */
 function marksOf({ listed, reported }: RunEntry, said: SaidOfRuns): RunMarks {
   const marks = said.marksOf(idOf({ listed, reported }));
   return isUnmarked(marks) && reported !== null ? said.marksOf(reported.run_id) : marks;
@@ -263,7 +264,7 @@ function makeChoices(
   };
 }
 
-/** As far as it is known: where no steps were reported, near the end of the run. */
+/** Approximate if no steps were reported: near the end of the run. */
 function countFired({ listed, reported }: RunEntry, monitor: MonitorName): number {
   if (reported !== null) return reported.fired[MONITOR_NAMES.indexOf(monitor)] ?? 0;
   const reason = listed!.verdict?.reasons.find(
@@ -272,7 +273,7 @@ function countFired({ listed, reported }: RunEntry, monitor: MonitorName): numbe
   return reason === undefined ? 0 : Number(/ fired at (\d+) /.exec(reason.words)?.[1] ?? 1);
 }
 
-/** What is said of a run, without a look at a database. */
+/** Statements about a run, without reading a database. */
 export function quickWordsOf(run: RunEntry, said: SaidOfRuns): RunWords {
   const { reported } = run;
   return { outcome: reported?.is_finished ? reported.outcome : null, ...marksOf(run, said) };
@@ -297,7 +298,7 @@ function tellEntryStatus(
 
 export type WeighedFields = Pick<CapturedRunRow, keyof RunWords | 'golden' | 'reasons' | 'overruled'>;
 
-/** A run's row. @param weighed what is known of it now */
+/** A run's row. @param weighed the present verdict */
 export function showEntry(run: RunEntry, weighed: WeighedFields, nowMs: number): CapturedRunRow {
   const { listed, reported } = run;
   const { status, ended_by, words } = tellEntryStatus(run, weighed, nowMs);
@@ -363,7 +364,7 @@ function showListed(run: ListedRun): ListedFields {
   };
 }
 
-/** Nothing of it was captured. */
+/** The run was not captured. */
 function showReportedOnly(run: ReportedRun): ListedFields {
   const started_at = new Date(run.started_ms).toISOString();
   return {

@@ -3,8 +3,8 @@
  * the page of the dashboard, `inspect`, `trace`, `distill`, `loop` and exports. docs/traces.md says when a run is
  * golden. Pure; capture reader, command line.
  *
- * The verdict is on the copy alone. External statements about the run, an outcome or a mark, are applied when it is
- * shown (domain/run-mark.ts), because they may come later.
+ * The verdict concerns only the captured copy. External statements about the run, such as an outcome or a
+ * mark, are applied when it is shown (domain/run-mark.ts), because they may come later.
  *
  * Memory: that of a GoldenTally, an EchoCheck and a CapturedMonitor, and MAX_DIFFERENCES differences.
  */
@@ -19,10 +19,10 @@ import type { ListedExchange } from './exchange-source.ts';
 /** Most differences between answers and their echoes that a verdict shows; it gives the number of the rest. */
 const MAX_DIFFERENCES = 3;
 
-/** What the judge needs of an exchange and its place in the run. */
+/** What the judge needs to know about an exchange and its position in the run. */
 interface JudgedStep {
   record: ListedExchange;
-  /** null for an exchange that is no turn, like the next two. */
+  /** null for an exchange that is not a turn, like the next two. */
   turn: ReadTurn | null;
   link: TurnLink | null;
   /** Number of its conversation in the run, from 1 on. */

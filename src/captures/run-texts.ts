@@ -1,8 +1,8 @@
 /**
- * Full-text matches for the query of one page of the run list: which runs contain a text, and where. The index knows
- * words. Whether the words of a phrase are adjacent is known only after a run's texts were read. Pure except for its
- * sources; capture reader.
- * Memory: the matches for the texts of one query, and the places in the runs that were read.
+ * Full-text matches for the query of one page of the run list: which runs contain a text, and where. The
+ * index contains only words. Whether the words of a phrase are adjacent is known only after a run's texts
+ * were read. Pure except for its sources; capture reader. Memory: the matches for the texts of one query, and
+ * the places in the runs that were read.
  */
 import type { FoundText, SearchedExchanges } from '../domain/placed-text.ts';
 import type { Verdict } from '../domain/run-query/match.ts';
@@ -12,7 +12,7 @@ import type { TextMatches, TextSearch } from '../storage/text-index/text-search.
 import type { ExchangeSource } from './exchange-source.ts';
 import { HitReader } from './text-hits.ts';
 
-/** The runs that hold a text. */
+/** The runs that contain a text. */
 export interface RunsWithText {
   /** null: unknown before its texts are read. */
   test(runId: string): Verdict;

@@ -9,11 +9,11 @@ export function listWordFolders(db: string, dataDir: string): string[] {
   return [...new Set([resolve(dataDir), dirname(resolve(db))])];
 }
 
-/** What reads statements. */
+/** Reads statements. */
 interface WordsReader {
   /** Secret; null: the databases are in the clear. */
   data_key: Uint8Array | null;
-  /** Of the captures. */
+  /** The organization of the captures. */
   owner: CaptureOwner;
 }
 
@@ -30,9 +30,9 @@ async function openRunWords(folders: readonly string[], { data_key, owner }: Wor
 }
 
 /**
- * Lets a command ask what is said of runs.
- * @param texts searches what was said in runs; null: is not asked for
- * @param work what asks
+ * Gives a command access to statements about runs.
+ * @param texts searches what was said in runs; null: the command does not need it
+ * @param work the command's work
  * @throws RunWordsError
  */
 export async function askRunWords<Value>(
@@ -51,8 +51,8 @@ export async function askRunWords<Value>(
 }
 
 /**
- * Reads what is said of the runs that a command looks at.
- * @param folders with databases, or without
+ * Reads statements about the runs of a command.
+ * @param folders may contain databases
  * @param runs finds a captured run by its id; undefined if absent
  * @throws RunWordsError
  */

@@ -1,4 +1,7 @@
-/** A part of a capture database: it lists selected records, and reads by id from the whole. Pure; any process. */
+/**
+ * A part of a capture database. It lists only selected records, but can read every record by id. Pure; any
+ * process.
+ */
 import type { ExchangeSource, ListedExchange } from './exchange-source.ts';
 
 export abstract class SourcePart implements ExchangeSource {

@@ -1,7 +1,7 @@
 /**
- * The page of a full-text search: runs in the order of their latest matches, with the places where the terms stand. The index
- * names exchanges; their texts are read to show what was found, and to tell whether the words of a phrase stand side by side.
- * Pure except for the source; capture reader, command line.
+ * A page of a full-text search: runs in the order of their latest matches, with the matches. The index
+ * returns exchanges; their texts are read to show the matches, and to check whether the words of a phrase are
+ * adjacent. Pure except for the source; capture reader, command line.
  */
 import type { ExchangeTexts, FoundText, PlacedText, TextHit } from '../domain/placed-text.ts';
 import { listExchangeTexts } from '../providers/turn-texts.ts';
@@ -9,9 +9,9 @@ import { findTerm, type TextTerm } from '../storage/text-index/text-query.ts';
 import type { TextMatches } from '../storage/text-index/text-search.ts';
 import type { ExchangeSource } from './exchange-source.ts';
 
-/** Exchanges of a run that are read to find a phrase, the latest ones. */
+/** Exchanges of a run that are read to find a phrase, latest first. */
 const READ_FOR_PHRASE = 200;
-/** Characters that are shown on each side of a match, and of a match. */
+/** Shown characters on each side of a match, and of the match itself. */
 const AROUND_CHARS = 80;
 const MATCH_CHARS = 200;
 
@@ -46,7 +46,7 @@ export function readHitPage(
   return { hits, next: null };
 }
 
-/** Reads the places where a query's terms stand. */
+/** Finds the matches of a query's terms in texts. */
 export class HitReader {
   readonly #source: ExchangeSource;
   readonly #matches: TextMatches;
@@ -59,9 +59,9 @@ export class HitReader {
   }
 
   /**
-   * Reads what was found in a run, or in an exchange without one.
-   * @param run its number; 0: without one
-   * @returns null: a term is not there
+   * Reads the matches in a run, or in an exchange without a run.
+   * @param run number of the run; 0: without a run
+   * @returns null if a term is missing
    */
   read(id: number, run: number): TextHit | null {
     const record = this.#source.exchange(id);
@@ -77,7 +77,7 @@ export class HitReader {
   }
 
   #findTerm(at: number, term: TextTerm, id: number, run: number): FoundText | null {
-    // The exchange that is shown anyway comes first: it mostly has all terms.
+    // The exchange that is shown in any case comes first, because it usually contains all terms.
     const first = this.#findIn(id, term);
     if (first !== null) return first;
     if (run === 0) return null;
@@ -98,7 +98,7 @@ export class HitReader {
     return null;
   }
 
-  /** The latest text first: what is new in an exchange stands at its end. */
+  /** Latest text first, because the new part of an exchange is at its end. */
   #textsOf(id: number): PlacedText[] {
     if (this.#read?.id === id) return this.#read.texts;
     const copy = this.#source.copy(id);
@@ -112,7 +112,7 @@ function orderTexts({ setup, messages, answer }: ExchangeTexts): PlacedText[] {
   return [...answer, ...messages.toReversed().flat(), ...setup];
 }
 
-/** A match with what stands around it. */
+/** A match with the text around it. */
 function cutAround(
   text: string,
   { start, end }: { start: number; end: number },

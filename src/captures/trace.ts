@@ -23,7 +23,7 @@ import { type ChainedRun, type RunChains, readSummaries } from './run-chains.ts'
 import { RunJudge } from './run-judge.ts';
 import { SourcePart } from './source-part.ts';
 
-/** A run, and the facts that a trace gives before its turns. */
+/** A run with the facts that precede its turns in a trace. */
 export interface TracedRun extends ChainedRun {
   run_id: string;
   /** From its client's headers; null when they name none. */
@@ -76,7 +76,7 @@ export interface TraceOptions {
   hasFile(sha256: string): boolean;
 }
 
-/** How a run's line came out. */
+/** The result of writing a run's line. */
 interface TraceEnd {
   golden: boolean;
   turns: number;
@@ -183,7 +183,7 @@ const MISSING = new Set([
   'unlinked',
 ]);
 
-/** Writes a run turn by turn: the new part of each, and at the end the proof. */
+/** Writes a run turn by turn: the new part of each turn, and the proof at the end. */
 class RunTeller {
   readonly #options: TraceOptions;
   readonly #judge = new RunJudge();
@@ -277,7 +277,7 @@ class RunTeller {
   }
 
   /**
-   * Clients make up ids for calls that came without one (older Gemini models), or change them: results in the added
+   * Clients invent ids for calls without an id (older Gemini models), or change ids. So results in the added
    * messages get the ids that the calls have in this trace.
    */
   #renameCalls(echo: TurnMessage | undefined, added: readonly TurnMessage[]): void {

@@ -1,6 +1,6 @@
 /**
- * What a turn settles of earlier ones: the tool calls whose results its request brings, with the time they took, and the
- * monitors that fired at them. Pure; capture reader.
+ * What a turn adds to earlier ones: the results of tool calls, with the time they took, and monitors that
+ * fired. Pure; capture reader.
  *
  * Memory: that of a CapturedMonitor, and the ends of the last MAX_ENDS turns.
  */
@@ -15,9 +15,12 @@ const MAX_ENDS = 1_024;
 interface SettledCall {
   call_id: string;
   name: string;
-  /** The exchange whose answer asked for it. */
+  /** The exchange whose answer contains the call. */
   exchange_id: number;
-  /** From the end of that answer to this request: the tool, and what else the agent did meanwhile; null: not known. */
+  /**
+   * From the end of that answer to this request: the tool, and everything else that the agent did meanwhile;
+   * null: unknown.
+   */
   duration_ms: number | null;
   is_error: boolean;
 }

@@ -8,10 +8,10 @@ const COUNTED_MAX = 100_000;
 export class UnreadableExchanges {
   readonly #ids = new Set<number>();
 
-  /** The file of the first one. */
+  /** The file of the first damaged exchange. */
   #path = '';
 
-  /** An exchange may be met several times. */
+  /** An exchange may be reported several times. */
   note(id: number, path: string): void {
     if (this.#ids.size === 0) this.#path = path;
     if (this.#ids.size < COUNTED_MAX) this.#ids.add(id);
