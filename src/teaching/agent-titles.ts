@@ -1,15 +1,15 @@
 /**
- * The first words that all golden prompts of an agent variant have in common, by which people recognise it. Words that
- * differ between prompts, such as a customer's name, are left out. Pure; round's thread.
+ * Titles of agent variants for people: the first words that all golden prompts of a variant have in common.
+ * Words that differ between prompts, such as a customer's name, are left out. Pure; round's thread.
  */
 
 import type { LearnedStep } from '../student/model/learned-step.ts';
 import type { PromptText } from '../student/model/prompt-text.ts';
 
-/** Characters of a title, and words that are too few for one. */
+/** Maximum characters of a title, and the number of words that is too small for one. */
 const TITLE = { characters: 60, words_min: 2 } as const;
 
-/** @returns titles by variant; none for variants whose prompts do not begin alike */
+/** @returns titles by variant; variants whose prompts begin differently have none */
 export function findAgentTitles(agents: ReadonlyMap<LearnedStep, string>): Map<string, string> {
   const common = new Map<string, string[]>();
   const seen = new Map<string, PromptText>();
@@ -30,10 +30,10 @@ export function findAgentTitles(agents: ReadonlyMap<LearnedStep, string>): Map<s
   return titles;
 }
 
-/** Of the first sentence that is more than a word, such as a heading. */
+/** Words of the first sentence that has more than one word (a heading may have only one). */
 function firstWords(prompt: PromptText): string[] {
   for (const sentence of prompt.flat()) {
-    // Marks of Markdown are no words.
+    // Markdown's marks are not words.
     const plain = sentence.replace(/^[\s#*_>`-]+/u, '').slice(0, 2 * TITLE.characters);
     const words = plain.trim().split(/\s+/u);
     if (words.length >= TITLE.words_min && /\p{L}/u.test(plain)) return words;

@@ -8,7 +8,7 @@ import { isRawNumber } from '../std/exact-json.ts';
 import { answersAgree } from '../student/model/agreement.ts';
 import type { JudgeAnswer } from '../student/model/decision.ts';
 
-/** One value of both answers; null: that answer has none there. */
+/** One value of both answers; null: the answer lacks it. */
 interface ComparedValue {
   /** `text`, `call 1`, `call 1.customer.id`. */
   place: string;
@@ -17,22 +17,22 @@ interface ComparedValue {
 }
 
 export interface AnswerComparison {
-  /** As audits compare them (`src/student/model/equivalence.ts`). */
+  /** Whether audits count them as equal (`src/student/model/equivalence.ts`). */
   agree: boolean;
   /**
    * Two readings of the upstream's answer differ (`src/student/serving/answer-bytes.ts`), so its content is unknown.
    */
   reading_differs: boolean;
-  /** Differing values first, in order. */
+  /** Different values first, in order. */
   values: ComparedValue[];
 }
 
-/** Most values listed of one answer. */
+/** Maximum number of listed values of one answer. */
 const VALUES = 200;
 const VALUE_CHARACTERS = 2_000;
 
 /**
- * Compares what the student said, or would have said, with what the upstream said.
+ * Compares the student's answer, given or proposed, with the upstream's.
  * @param agrees the student's judgement of the upstream's answer; left out when it gave another answer
  */
 export function compareAnswers(

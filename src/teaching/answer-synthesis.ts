@@ -59,7 +59,7 @@ export interface AnswerClass {
   runs: number;
 }
 
-/** Ways to divide a set of examples, tried one after the other. */
+/** Ways to divide a set of examples; they are tried in this order. */
 const CUTS = 6;
 
 /**
@@ -179,8 +179,8 @@ function splitAndSolve(
     return;
   }
   if (cuts >= CUTS) return;
-  // Choose the division that leaves most examples in parts with enough runs, and among equals the one with fewest
-  // parts.
+  // Choose the division with the most examples in parts with enough runs; among equals, the one with the
+  // fewest parts.
   let best: number[][] | null = null;
   let bestCovered = 0;
   for (const labels of solved) {
@@ -190,7 +190,7 @@ function splitAndSolve(
       if (part === undefined) parts.set(label, [members[i]!]);
       else part.push(members[i]!);
     }
-    // This many values are not states. They come from a source that is unknown.
+    // This many different values are not states, but come from an unknown source.
     if (parts.size < 2 || parts.size > 2 + members.length / 4) continue;
     let covered = 0;
     const kept: number[][] = [];
@@ -212,7 +212,7 @@ function countRuns(examples: readonly { run_id: string }[]): number {
   return new Set(examples.map(({ run_id }) => run_id)).size;
 }
 
-/** What must be equal before one template is possible. */
+/** The parts of answers that must be equal for a common template. */
 function shapeOf(content: readonly StudentBlock[]): string {
   let shape = '';
   // Similar calls may be one per element of a list, so their number is not fixed.
@@ -247,7 +247,7 @@ function readJsonAnswer(text: string): { value: object; indent: number } | null 
   }
 }
 
-/** @param tellsNull treat null (nothing was found) as a different answer, not as a different value */
+/** @param tellsNull treats null (nothing was found) as a different answer, not as a different value */
 function shapeOfValue(value: unknown, tellsNull = false): string {
   if (isPrimitive(value)) return tellsNull && value === null ? 'null' : '_';
   if (Array.isArray(value)) {
@@ -298,7 +298,7 @@ function solve(examples: readonly AnswerExample[], supportMin: number): AnswerTe
   }
   if (solver.cuts.length > 0) return solver.cuts;
   if (calls.length > 0 && texts.every((text) => text !== '')) {
-    // The agent does not act on this text: say it where a template exists, else leave it out.
+    // The agent does not act on this text, so it is left out if there is no template for it.
     const beside: Solver = { examples, contexts, supportMin, tools, cuts: [] };
     const text = solveValue(beside, texts);
     if (beside.cuts.length === 0) template.text = text;
@@ -311,7 +311,7 @@ interface Solver {
   contexts: readonly StepContext[];
   supportMin: number;
   tools: readonly string[];
-  /** Ways to divide what could not be solved; empty when all of it was solved. */
+  /** Ways to divide unsolved examples; empty if all were solved. */
   cuts: Cuts;
 }
 
@@ -457,7 +457,7 @@ const PARTS_OF_VALUE = /[\p{L}\p{N}_-]+/gu;
 function leaveOutKnown(value: string, context: StepContext): string {
   const known = new Set<string>();
   for (const { name, value: source } of context.step.sources) {
-    // Text that is alike in all steps tells nothing.
+    // Text that is equal in all steps carries no information.
     if (name === 'system' || name === 'progress') continue;
     const text = typeof source === 'string' ? source : JSON.stringify(source);
     for (const [part] of text.matchAll(PARTS_OF_VALUE)) known.add(part);
@@ -655,8 +655,8 @@ function toExamples(
 const RECKONED_DAYS = 40;
 
 /**
- * Whether a text names a day near the prompt's current day that the context does not name. Golden runs of one day then
- * all say the same, and those of the next day say something else.
+ * Whether a text names a day near the prompt's current day that the context does not name. Then golden runs
+ * of one day all have the same value, and those of the next day have another one.
  */
 function movesWithDay(text: string, contexts: readonly StepContext[]): boolean {
   if (text.length > MOVING_CHARACTERS || !/\d/.test(text)) return false;
@@ -741,11 +741,11 @@ interface AlignedTexts {
   common: Piece[];
   /** What each text has before each common piece, and after the last one. */
   gaps: string[][];
-  /** The white space before and after each gap, by text. */
+  /** White space before and after each gap, for each text. */
   spaces: string[][];
 }
 
-/** @returns null when the texts have several wordings, by which `cuts` then divides them */
+/** @returns null if the texts have several wordings; then `cuts` divides them by wording */
 function alignTexts(pieces: readonly Piece[][], cuts: Cuts): AlignedTexts | null {
   const labels = labelWordings(pieces);
   if (labels.some((label) => label !== labels[0])) {
@@ -847,7 +847,7 @@ function solveWord(
   return true;
 }
 
-/** A word that is itself a value of the context repeats that value, and changes with it. */
+/** A word that is itself a value in the context repeats that value, and changes with it. */
 function isLeafOf(text: string, context: StepContext): boolean {
   if (text.length < 4) return false;
   const visit = (at: unknown): boolean =>

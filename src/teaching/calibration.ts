@@ -5,16 +5,17 @@
  * The scores of golden steps are cross-fitted: runs are divided into folds, and a student fitted on the other folds
  * answers each fold. So no run is among its own neighbours, and every run is held out once.
  *
- * The promise holds for each agent and kind of answer separately, because errors come in clusters: a student that is
- * right about a thousand lookups may be wrong about the few bookings. The kind is that of the student's own answer,
- * since only that is known for a live step. Each kind gets a threshold from its own golden steps (Mondrian calibration:
- * Vovk, Gammerman and Shafer, "Algorithmic learning in a random world", 2005, section 4.5). The student serves a kind
- * below a score t when an upper bound on its error rate there is within the target (error-bound.ts), as in "Learn then
- * test" (Angelopoulos, Bates, Candès, Jordan and Lei, 2021). Runs are exchangeable, steps are not. So the bound counts
- * the runs in which the student would have served the kind, and those in which it was wrong. The first test is of the
- * largest t that is ever allowed, at the promised confidence. When it fails, the errors choose t: the largest one that
- * passes at a higher confidence. Kinds with a call that no lookup follows (final-tools.ts) need the higher confidence
- * in the first test, and a still higher one in the second.
+ * The promise holds for each agent and kind of answer separately, because errors come in clusters: a student
+ * that is right about a thousand lookups may be wrong about the few bookings. The kind is that of the
+ * student's own answer, since only that is known for a live step. Each kind gets a threshold from its own
+ * golden steps (Mondrian calibration: Vovk, Gammerman and Shafer, "Algorithmic learning in a random world",
+ * 2005, section 4.5). The student serves a kind below a score t when an upper bound on its error rate there
+ * is within the target (error-bound.ts), as in "Learn then test" (Angelopoulos, Bates, Candès, Jordan and
+ * Lei, 2021). Runs are exchangeable, steps are not. So the bound counts the runs in which the student would
+ * have served the kind, and those in which it was wrong. The first test uses the largest allowed t, at the
+ * promised confidence. If it fails, t is chosen by the errors: the largest t that passes at a higher
+ * confidence. Kinds with a call that no lookup follows (final-tools.ts) need the higher confidence in the
+ * first test, and a still higher one in the second.
  *
  * The student does not serve a kind with too few runs, nor one that calls a tool which an operator has excluded.
  */
@@ -39,7 +40,7 @@ interface CalibrationOptions extends FitOptions {
 
 export interface CurvePoint {
   target_error: number;
-  /** The largest threshold; −1 when nothing is served. */
+  /** The largest threshold; −1 if nothing is served. */
   threshold: number;
   agents: AgentCalibration[];
   served: number;
@@ -105,7 +106,7 @@ interface KindCalibration {
   errors: number;
   /** Runs for which the student gave such an answer, at any score. */
   seen_runs: number;
-  /** Runs that it takes to be served, when all further ones are right. */
+  /** Number of runs needed to be served if all further ones are right. */
   needed_runs: number;
   /** Confidence that the error rate is at most the target. */
   confidence: number;
@@ -148,7 +149,7 @@ interface KindRules {
   never_serve?: readonly string[];
   /** Tools whose calls no lookup follows, by agent. */
   final?: ReadonlyMap<string, ReadonlySet<string>>;
-  /** Largest score that is ever served; derived from the target when left out. */
+  /** Largest score that is ever served; default: derived from the target. */
   score_max?: number;
 }
 
@@ -322,8 +323,8 @@ export function scoreStep(student: Student, { run_id, step, answer }: LearnedSte
 }
 
 /**
- * A step that is less like the golden steps than unlike them is not covered, however good the others are: at 5 %,
- * scores up to a half. A higher target tolerates less similar steps.
+ * A step that is more different from golden steps than similar to them is never covered: with a target of 5
+ * %, scores may be at most a half. A higher target tolerates less similar steps.
  */
 const SCORE_MAX = { base: 0.4, per_target: 2, most: 0.8 } as const;
 
@@ -409,7 +410,7 @@ function countBelow(scored: readonly AnsweredStep[], threshold: number): RunCoun
   return tally.counts();
 }
 
-/** How a student did on steps that it was not taught. */
+/** Results of a student on steps that it was not taught. */
 interface Measurement {
   runs: number;
   steps: number;
@@ -418,7 +419,7 @@ interface Measurement {
   coverage: number;
   error: number;
   fallbacks: Partial<Record<string, number>>;
-  /** Of the golden answers: of all, and of the served steps. */
+  /** Output tokens of the golden answers: of all steps, and of the served steps. */
   input_tokens: number;
   output_tokens: number;
   served_input_tokens: number;

@@ -2,9 +2,9 @@
  * Finds which golden answers of one stage are equivalent (src/student/model/equivalence.ts): classes that golden runs use
  * interchangeably get one label. Pure; teaching.
  *
- * Two classes are interchangeable when everything but their wording is equal on each other's steps, and when no mark of
- * the step tells which of them follows. Two classes with different calls are two valid paths when, besides, the runs of
- * one make the other's call later, and neither call is one that no lookup follows.
+ * Two classes are interchangeable when everything but their wording is equal on each other's steps, and when
+ * no mark of the step tells which of them follows. Two classes with different calls are two valid paths if,
+ * in addition, the runs of one make the other's call later, and both calls are followed by lookups.
  */
 
 import { comparablesAgree, readComparable } from '../student/model/agreement.ts';
@@ -49,25 +49,28 @@ interface StageAnswers {
 /** Classes with their labels, and the class of each step; −1 for answers that no template explains. */
 interface LabelledAnswers {
   labels: number[];
-  /** Classes of one label that are different ways to the same end have different ones. */
+  /** Different ways to the same end: classes of one label have different values if they are such ways. */
   paths: number[];
   ofStep: Int16Array;
   wordings: Wording[];
   looks: LooksBeside[];
 }
 
-/** Members of a class whose answers are compared, and the share that must agree. */
+/** Number of members of a class whose answers are compared, and the share that must agree. */
 const COMPARED = 8;
 const SAME_LABEL = 0.85;
-/** Least share of them at which both classes have an answer. */
+/** Least share of these members for which both classes have an answer. */
 const ANSWERED = 0.25;
-/** Runs that two paths need each, and their least share of the steps of both. */
+/** Number of runs that each of two paths needs, and its least share of the steps of both. */
 const PATH_RUNS = 4;
 const PATH_SHARE = 0.12;
-/** Runs of one path that make the other's call later; of several paths, the least share for each. */
+/**
+ * Number of runs of one path that must make the other's call later; with several paths, the least share for
+ * each.
+ */
 const PATH_LATER = 0.8;
 const PATH_SEEN = 0.05;
-/** Of runs that few go another way in, the least share that makes the main calls at once or later. */
+/** Least share of runs that make the main calls at once or later, if only a few runs go another way. */
 const OTHER_WAY = 0.9;
 const OTHER_RUNS = 2;
 /** Beginnings of names of tools that change nothing. */
@@ -75,15 +78,15 @@ const LOOKS =
   /^(?:get|list|read|search|find|describe|show|fetch|look|lookup|view|inspect|browse)(?:[_A-Z-]|$)/;
 /** The same for tools whose calls differ in options alone. */
 const READS = /^(?:query|tail|head|count)(?:[_A-Z-]|$)/;
-/** Names of numbers and switches that say how much a look shows. */
+/** Names of arguments, numbers and switches, that determine how much a look shows. */
 const OPTIONS =
   /^(?:(?:max|num|page)_?)?(?:limit|lines|results|rows|page_?size|per_page|top_?k?|verbose|context_?lines)$/i;
 /** Words and constants kept for one label and place. */
 const WORDS_KEPT = 600;
-/** Share of a word's uses in which the step held it, for a word that texts take from steps. */
+/** Least share of a word's uses in which the step contains it, for a word that texts take from steps. */
 const GROUNDED = 0.9;
 const NO_WORDS: ReadonlySet<number> = new Set();
-/** Runs that share a value which no step holds before it counts as part of the wording. */
+/** Number of runs that must share a value that no step contains, before it counts as part of the wording. */
 const CONSTANT_RUNS = 3;
 
 /** Labels the classes and assigns each step's answer to one. */
@@ -122,7 +125,7 @@ class Labelling {
     return { labels, paths, ofStep, wordings: this.#listWordings(ofStep, labels), looks };
   }
 
-  /** What a class answers at a step; null when it has no answer there. */
+  /** The answer of a class for a step; null without one. */
   #fill(c: number, i: number): StudentBlock[] | null {
     const id = `${c} ${i}`;
     let filled = this.#filled.get(id);
@@ -149,7 +152,7 @@ class Labelling {
     return ofStep;
   }
 
-  /** Values that several runs share at a place and that hardly any of their steps holds. */
+  /** Values that several runs share at a place, although hardly any of their steps contains them. */
   #findConstants(): Map<string, Set<number>> {
     const seen = new Map<
       string,
@@ -176,7 +179,7 @@ class Labelling {
     return constants;
   }
 
-  /** Words that steps held nearly wherever texts at a place used them. */
+  /** Words that occur in the step nearly whenever a text at a place uses them. */
   #findGrounded(): Map<string, Set<number>> {
     const seen = new Map<string, { place: string; key: number; held: number; count: number }>();
     for (const [i, worded] of this.#worded.entries())
@@ -198,7 +201,7 @@ class Labelling {
     return grounded;
   }
 
-  /** Stems whose use no mark, number or token of the step explains, where enough texts would show it. */
+  /** Stems whose use no mark, number or token of the step explains, if there are enough texts to show it. */
   #findStyle(): Map<string, Set<number>> {
     const texts = this.#listTexts();
     const style = new Map<string, Set<number>>();
@@ -283,8 +286,8 @@ class Labelling {
   }
 
   /**
-   * Whether two classes agree on each other's steps. A step at which a class has no answer says nothing; a quarter of
-   * the steps must have both.
+   * Whether two classes agree on each other's steps. A step for which a class has no answer does not count; a
+   * quarter of the steps must have both answers.
    */
   #areAlike(
     a: number,
@@ -314,7 +317,7 @@ class Labelling {
         if (this.#areInEitherOrder(groups[a]!, groups[b]!, members))
           groups[a]!.push(...groups.splice(b, 1)[0]!);
     const join = (main: number[], other: number[]): void => {
-      // The student goes the main way.
+      // The student takes the main way.
       for (const c of other) for (const i of members[c]!) ofStep[i] = main[0]!;
       main.push(...other);
       groups.splice(groups.indexOf(other), 1);
@@ -328,7 +331,7 @@ class Labelling {
     this.#joinOtherWays(groups, members, join);
   }
 
-  /** Joins what few runs do in another way to the way that most runs go, which the student then goes. */
+  /** Joins the ways of few runs to the way of most runs, which the student then takes. */
   #joinOtherWays(
     groups: number[][],
     members: readonly number[][],
@@ -346,7 +349,10 @@ class Labelling {
     }
   }
 
-  /** Whether it has the same calls in an order that comes first by name; so each round takes the same order. */
+  /**
+   * Whether it has the same calls in an order that comes first by name, so that each round chooses the same
+   * order.
+   */
   #comesFirst(other: readonly number[], main: readonly number[]): boolean {
     const [a, b] = [other, main].map((group) =>
       this.#stage.classes[group[0]!]!.template.calls.map(({ name }) => name),
@@ -356,8 +362,8 @@ class Labelling {
   }
 
   /**
-   * Whether runs that go the other way make the main calls at once or later, with equal arguments, and nothing that the
-   * main way leaves out changes anything: its runs make these calls later, or they are looks.
+   * Whether runs of the other way make the main calls at once or later, with equal arguments, and whether its
+   * additional calls are harmless: the main way's runs make them later, or they are looks.
    */
   #isOtherWay(main: readonly number[], other: readonly number[], members: readonly number[][]): boolean {
     if (!this.#hasCalls(main) || !this.#hasCalls(other) || this.#isFinal(main) || this.#isFinal(other))
@@ -385,15 +391,17 @@ class Labelling {
     return made.length / Math.max(1, chosen.length);
   }
 
-  /** Classes of a group that make the calls of its first one; the others are other ways that it was joined with. */
+  /**
+   * Classes of a group that make the calls of its first class; the others are ways that were joined to it.
+   */
   #waysOf(group: readonly number[]): number[] {
     const { classes } = this.#stage;
     return group.filter((c) => sameCalls(classes[group[0]!]!.template, classes[c]!.template));
   }
 
   /**
-   * Whether calls that only the other way makes are looks, or enough runs show that those of the main way make them
-   * later. Enough runs must also show that the order of calls does not matter, where they do not only look.
+   * Whether the calls that only the other way makes are looks, or enough runs of the main way make them
+   * later. If they are not only looks, enough runs must also show that the order of calls does not matter.
    */
   #leavesLooksOut(main: readonly number[], other: readonly number[], members: readonly number[][]): boolean {
     const ofOther = membersOf(other, members);
@@ -412,7 +420,7 @@ class Labelling {
     return areLooks || this.#shareMade(other, membersOf(main, members)) >= PATH_LATER;
   }
 
-  /** Whether two groups make equal calls of a look but for options, which say how much it shows. */
+  /** Whether two groups make the same look, apart from options for how much it shows. */
   #haveOtherOptions(
     main: readonly number[],
     other: readonly number[],
@@ -483,7 +491,7 @@ class Labelling {
     return this.#toolsOf(group).some((name) => this.#stage.final.has(name));
   }
 
-  /** Whether the names of its tools say that they only look; in doubt they do not. */
+  /** Whether the names of its tools show that they only look; in doubt, they do not. */
   #isLook(group: readonly number[]): boolean {
     return this.#toolsOf(group).every((name) => LOOKS.test(name));
   }
@@ -509,8 +517,8 @@ class Labelling {
   }
 
   /**
-   * Assigns answers that no template has to a class whose calls they make, where all their other calls are looks and
-   * nothing in the step tells when they are made.
+   * Assigns answers without a template to a class whose calls they make, if all their other calls are looks
+   * and nothing in the step predicts them.
    */
   #assignLooks(ofStep: Int16Array, labels: readonly number[]): LooksBeside[] {
     const found = new Map<number, { steps: number[]; ofClass: number[]; tools: Set<string> }>();
@@ -575,7 +583,10 @@ class Labelling {
   }
 }
 
-/** Tools whose calls an answer has beside these; null when it lacks one of these, or has others that are no looks. */
+/**
+ * Tools of the additional calls of an answer; null if it lacks one of these calls, or if an additional call
+ * is not a look.
+ */
 function looksBeside(calls: readonly string[], content: readonly StudentBlock[]): string[] | null {
   const own = new Set(calls);
   const beside: string[] = [];
@@ -587,7 +598,7 @@ function looksBeside(calls: readonly string[], content: readonly StudentBlock[])
   return own.size > 0 || calls.length === 0 ? null : beside;
 }
 
-/** The calls of an answer as runs are compared by them. */
+/** The calls of an answer in the form in which runs are compared. */
 function callsOf(content: readonly StudentBlock[]): string[] {
   return content.flatMap((block) => (block.type === 'tool_call' ? [canonicalCall(block)] : []));
 }
@@ -609,7 +620,7 @@ function isOption(key: string, value: unknown): boolean {
   return OPTIONS.test(key) && (isNumber(value) || typeof value === 'boolean');
 }
 
-/** A call as runs are compared by it. */
+/** A call in the form in which runs are compared. */
 export function canonicalCall(block: Extract<StudentBlock, { type: 'tool_call' }>): string {
   return `${JSON.stringify(block.name)}${canonicalText(block.input)}`;
 }
@@ -631,12 +642,12 @@ function sample(all: readonly number[], most: number): readonly number[] {
   return Array.from({ length: most }, (_, i) => all[Math.floor((i * all.length) / most)]!);
 }
 
-/** A part with fewer steps is too small for a test against chance, and so few steps beside it show nothing. */
+/** A part with fewer steps, or with fewer steps beside it, is too small for a test against chance. */
 const TESTED = 5;
 const BESIDE = 8;
 /** Least share of the difference between the parts that a mark explains. */
 const EXPLAINED = 0.25;
-/** Marks that name a state. In a small part, words are equal by chance. */
+/** Marks that name a state. In a small part, words may be equal by chance. */
 const STATES: ReadonlySet<number> = new Set([
   MARK.fresh,
   MARK.past,
@@ -647,8 +658,8 @@ const STATES: ReadonlySet<number> = new Set([
 ]);
 
 /**
- * Whether a mark tells two parts of the steps apart: more often than by chance or, where a part is too small to test,
- * in every step.
+ * Whether a mark distinguishes two parts of the steps: more often than by chance or, if a part is too small
+ * to test, in every step.
  */
 function isSeparated(
   columns: readonly MarkColumn[],
@@ -696,7 +707,10 @@ const STEP_TOKENS = 1_500;
 const TOKEN_COLUMNS = 3_000;
 const TOKEN_KIND = 99;
 
-/** Fields of the same name in several results whose values differ: what was ordered, and what came. */
+/**
+ * Whether fields with the same name in several results have different values, such as ordered and delivered
+ * amounts.
+ */
 function listDifferences(context: StepContext): string[] {
   const values = new Map<string, Map<string, string>>();
   const visit = (from: string, name: string, value: unknown, depth: number): void => {
@@ -735,7 +749,7 @@ function readTokenColumns(examples: readonly AnswerExample[]): MarkColumn[] {
     const sources = context.step.sources.filter(({ name }) => name !== 'progress').map(({ value }) => value);
     const text = JSON.stringify(sources);
     for (const { kind, key, start, end } of readTokens(text, STEP_TOKENS)) {
-      // Signs mean something together: `<=`, `+=`.
+      // Adjacent signs have a common meaning: `<=`, `+=`.
       const token = kind === 'sign' ? before + text.slice(start, end) : kind === 'word' ? key : '';
       before = kind === 'sign' ? text.slice(start, end) : '';
       if (token !== '') add(token);

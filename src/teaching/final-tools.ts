@@ -1,8 +1,8 @@
 /**
- * Tools whose calls no lookup follows: in golden runs, calls of other tools hardly ever come after them. An agent can
- * notice a wrong lookup in the next result, but nothing in the run undoes a wrong call of these tools. An agent with
- * one tool, a shell, also looks with that tool: there, another call with another input in a later step counts as a
- * lookup. Pure; teaching.
+ * Tools whose calls no lookup follows: in golden runs, calls of other tools hardly ever come after them. An
+ * agent can notice a wrong lookup from the next result, but cannot undo a wrong call of these tools. An agent
+ * with one tool, a shell, also looks with that tool: there, another call with another input in a later step
+ * counts as a lookup. Pure; teaching.
  */
 
 import { canonicalText } from '../student/model/json-values.ts';

@@ -1,7 +1,7 @@
 /**
- * Finds arguments that nothing reads: prose whose wording changes from run to run while the tool's result does not
- * depend on it (the reason of a refund, a note, the body of a message). Their wordings may differ; everything else must
- * be equal (equivalence.ts). When in doubt, an argument is read. Pure; teaching.
+ * Finds free arguments: prose whose wording changes from run to run and has no effect on the tool's result
+ * (the reason of a refund, a note, the body of a message). Their wordings may differ; everything else must be
+ * equal (equivalence.ts). In doubt, an argument is not free. Pure; teaching.
  */
 
 import type { FreeArguments } from '../student/model/equivalence.ts';
@@ -10,16 +10,16 @@ import { isObject } from '../student/model/json-values.ts';
 import type { LearnedStep } from '../student/model/learned-step.ts';
 import { readTokens } from '../student/model/text-tokens.ts';
 
-/** Golden calls with the argument, and runs of them, that show what it is. */
+/** Number of golden calls with the argument, and of their runs, that are needed to judge it. */
 const CALLS_MIN = 5;
 const RUNS_MIN = 5;
-/** Share of an argument's values that are prose, and of the results that say the same. */
+/** Least share of an argument's values that are prose, and of results that are the same. */
 const PROSE_SHARE = 0.8;
 const SAME_RESULT = 0.95;
 const ARGUMENTS = 60;
 const RESULT_CHARACTERS = 4_000;
 
-/** Names of arguments that are read, whatever they look like. */
+/** Names of arguments that are never free. */
 const READ_KEYS =
   /(?:^|[_-])(?:query|queries|sql|code|commands?|cmd|script|patch|diff|paths?|files?|urls?|links?|emails?|to|cc|bcc|recipients?|address|street|ids?|names?|date|time|amount|currency|status|state)$/i;
 /** Signs of code, markup and queries. */
@@ -33,7 +33,7 @@ interface SeenArgument {
   calls: number;
   prose: number;
   words: number;
-  /** What results said, without values that the call or the step had. */
+  /** The results without values of the call or the step. */
   results: Map<string, number>;
 }
 
@@ -95,7 +95,7 @@ function isFree({ runs, values, calls, prose, words, results }: SeenArgument): b
   );
 }
 
-/** @returns the number of words; 0 for what is not prose */
+/** @returns the number of words; 0 for other text than prose */
 function countProse(text: string): number {
   if (CODE.test(text)) return 0;
   const words = readTokens(text, 400).filter(({ kind }) => kind === 'word');
@@ -105,7 +105,7 @@ function countProse(text: string): number {
 
 const LITERALS: ReadonlySet<string> = new Set(['true', 'false', 'null']);
 
-/** What a result says, without ids and without the values that the call or the step had. */
+/** A result without ids and without the values of the call or the step. */
 function levelResult({ step }: LearnedStep, tool: string, ground: Ground): string {
   const value = step.sources.find(({ name }) => name === `result:${tool}`)?.value;
   const text = (typeof value === 'string' ? value : (JSON.stringify(value) ?? '')).slice(

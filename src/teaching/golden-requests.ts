@@ -1,7 +1,7 @@
 /**
- * Re-reads the requests of golden steps from the capture database, and checks whether an answer may be given to one.
- * The check is the one that live answers pass, so that a round's report promises nothing that the gateway then
- * declines. The round's own thread.
+ * Re-reads the requests of golden steps from the capture database, and checks whether an answer may be given
+ * to one. It uses the check for live answers, so that a round's report does not promise what the gateway
+ * would decline. The round's own thread.
  */
 
 import type { CaptureFiles } from '../captures/capture-files.ts';
@@ -37,7 +37,7 @@ export class GoldenRequests {
     return isFitAnswer(answer, asked.request, asked, this.#schemas);
   }
 
-  /** The same for a step whose request is not in memory; one at a time. */
+  /** The same for a step whose request is not in memory. Only one call at a time. */
   async isFit(step: GoldenStep, answer: StudentAnswer): Promise<boolean> {
     const asked = this.read(step);
     // Unmaps memory of the capture files.

@@ -17,7 +17,9 @@ import type { StoredExchange } from '../providers/decode.ts';
 import { GOLDEN_WIRES } from '../providers/golden-wires.ts';
 import { DISTILL_BODY_BYTES } from './limits.ts';
 
-/** Why a run does not teach: it is not golden, or one of its bodies is too large to be read here. */
+/**
+ * Why a run cannot be used for teaching: it is not golden, or one of its bodies is too large to be read here.
+ */
 export type RunFault = GoldenCode | 'too_large';
 
 /** An answered turn of a run. */
@@ -30,7 +32,7 @@ interface AnsweredTurn {
 /**
  * Reads a run that its records do not rule out.
  * @param words external statements about it
- * @returns after the last turn: why the run does not teach; empty when it does
+ * @returns after the last turn: why the run cannot be used; empty if it can
  * @throws what the source throws
  */
 export function* readAnsweredTurns(

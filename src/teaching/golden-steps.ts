@@ -68,13 +68,13 @@ export type UntaughtReason =
   | 'reading_differs'
   | 'too_many';
 
-/** What is made of one run; plain data, kept by a {@link DigestStore}. */
+/** The result of reading one run; plain data, stored by a {@link DigestStore}. */
 interface RunDigest {
   run_id: string;
-  /** Why it does not teach; empty when it does. */
+  /** Why it cannot be used for teaching; empty if it can. */
   codes: RunFault[];
   steps: GoldenStep[];
-  /** The agent by the first request; '' when that was not read. */
+  /** The agent, from the first request; '' if that was not read. */
   agent: string;
   /** Approximate bytes of the steps. */
   bytes: number;
@@ -95,11 +95,13 @@ interface DigestKey {
   mark: string;
 }
 
-/** Embeds situations into vectors of length 1; null when it cannot: then equal texts alone are the same. */
+/**
+ * Embeds situations into vectors of length 1; null if impossible. Then only equal texts count as the same.
+ */
 type EmbedTexts = (texts: readonly string[]) => Promise<Float32Array[] | null>;
 
 interface GatherOptions {
-  /** What is said of runs from outside, by `keyOfRun`. */
+  /** External statements about runs, by `keyOfRun`. */
   words: ReadonlyMap<string, RunWords>;
   store: DigestStore | null;
   embed: EmbedTexts;
@@ -113,9 +115,9 @@ interface GatherOptions {
   tell?: (lookedAt: number, golden: number) => void;
 }
 
-/** The material that a database gives to a round. */
+/** The material for a round from a database. */
 export interface GoldenMaterial {
-  /** Runs in the database, and how many of them were examined: all, unless there was enough before. */
+  /** Runs in the database, and examined runs: all, unless fewer were enough. */
   runs: number;
   looked_at: number;
   /** Runs that were not read completely, because their agent has enough newer ones. */
@@ -123,10 +125,10 @@ export interface GoldenMaterial {
   /** Examined runs that had to be read because no digest was kept. */
   read: number;
   golden: number;
-  /** Golden runs with steps to teach, newest first; for each agent the newest that there was room for. */
+  /** Golden runs with steps to teach, newest first; for each agent, the newest that fit. */
   taught: GoldenRun[];
   steps: number;
-  /** Runs that do not teach, by reason; a run with several counts under each. */
+  /** Unusable runs by reason; a run with several reasons counts under each. */
   not_golden: Partial<Record<RunFault, number>>;
   untaught: Partial<Record<UntaughtReason, number>>;
   /** As found in the runs, with near-duplicates between runs; at most DISTILL_BOUNDS.patterns. */
@@ -296,7 +298,7 @@ class TeachingRoom {
       taken.steps += steps.length;
       taken.bytes += bytes;
     }
-    // A single run is taught, however large it is.
+    // A single run is always taught, however large it is.
     while (this.#shareOf(this.#taken) > 1 && (this.#agents.size > 1 || ofAgent.runs.length > 1))
       this.#giveUp(agent);
     return ofAgent.runs.at(-1) === packed;
@@ -313,7 +315,7 @@ class TeachingRoom {
     return runs;
   }
 
-  /** The agent with most of the room gives up its oldest run; among equals, the last to arrive. */
+  /** The agent that uses most of the room gives up its oldest run; among equals, the last one to arrive. */
   #giveUp(last: string): void {
     let most = this.#agents.has(last) ? last : '';
     for (const [agent, taken] of this.#agents) {
@@ -512,7 +514,7 @@ function readBody(copy: StoredExchange): unknown {
   return problem === '' ? parseExact(new TextDecoder().decode(bytes)) : null;
 }
 
-/** A turn's tokens, each once: some wires count cached ones as input, too. */
+/** A turn's tokens, each counted once. Some wires count cached tokens as input, too. */
 export function countTokens({ shape, usage }: Pick<ExchangeRecord, 'shape' | 'usage'>): number {
   const fresh = readFreshUsage(shape, usage);
   const { input_tokens, cache_read_tokens, cache_write_tokens, output_tokens } = fresh;

@@ -10,7 +10,7 @@ const SERVICE_HELD_OUT = { runs_min: 45, share_most: 0.6 } as const;
 export interface SplitRuns<Run> {
   teaching: Run[];
   held_out: Run[];
-  /** Runs whose position among all hashes is below it are held out. */
+  /** Runs whose position among all hashes is below this value are held out. */
   held_out_below: number;
 }
 
@@ -20,8 +20,8 @@ export function placeOf(runId: string): number {
 }
 
 /**
- * Holds runs out by the hash of their id, so that a run is always on the same side. When a share of HELD_OUT.share
- * gives too few, the limit is raised a little.
+ * Holds runs out by the hash of their id, so that a run is always on the same side. If HELD_OUT.share gives
+ * too few, the limit is raised slightly.
  */
 export function splitRuns<Run extends { run_id: string }>(runs: readonly Run[]): SplitRuns<Run> {
   const places = runs.map(({ run_id }) => placeOf(run_id)).sort((a, b) => a - b);

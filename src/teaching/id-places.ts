@@ -1,6 +1,7 @@
 /**
- * Finds the places of a step whose numbers are ids: order numbers, ticket numbers. An id says which thing is meant, and
- * larger or smaller means nothing. So a new one is never strange, however far it is from golden ones. Pure; teaching.
+ * Finds the places of a step whose numbers are ids: order numbers, ticket numbers. An id identifies a thing,
+ * and its size has no meaning. So a new id is never unusual, however far it is from golden ones. Pure;
+ * teaching.
  */
 
 import { isObject, readNumber } from '../student/model/json-values.ts';

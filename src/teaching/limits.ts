@@ -1,8 +1,8 @@
 /** Bounds of a teaching round that several of its parts share. Constants only; any thread. */
 
-/** What a round reads, the newest golden runs first. */
+/** Bounds of what a round reads, newest golden runs first. */
 export const DISTILL_BOUNDS = {
-  /** Steps in all, steps of one run, and bytes of their digests in memory. */
+  /** Total steps, steps of one run, and bytes of their digests in memory. */
   steps: 20_000,
   steps_per_run: 1_000,
   steps_bytes: 32 << 20,
@@ -10,7 +10,7 @@ export const DISTILL_BOUNDS = {
   passed_over: 50_000,
   /** How often a round that runs out of memory begins again, each time with half of these bounds. */
   halvings: 6,
-  /** Patterns that are taken out of the runs on the way. */
+  /** Patterns that are extracted from the runs. */
   patterns: 2_000,
 } as const;
 /**

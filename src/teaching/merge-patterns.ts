@@ -9,8 +9,8 @@ interface MergedPattern extends PatternDraft {
 }
 
 /**
- * Merges patterns that teach the same (`areEquivalent`): the first one is kept with the dead ends of both, and its
- * support grows.
+ * Merges patterns with the same lesson (`areEquivalent`): the first one stays, with the dead ends of both and
+ * a larger support.
  * @param vectors of the situations, of length 1; null when only equal situations are the same
  * @returns the best supported first
  */

@@ -13,10 +13,10 @@ import {
 import { MARK, type PastCall, type PastResult, StepMarks } from '../student/model/step-marks.ts';
 import type { TextToken } from '../student/model/text-tokens.ts';
 
-/** What a mark is about: `result:get_invoice.status`, `the last call`. */
+/** The subject of a mark: `result:get_invoice.status`, `the last call`. */
 interface MarkName {
   place: string;
-  /** The value at that place; '' when it tells nothing. */
+  /** The value at that place; '' if it has no meaning for people. */
   value: string;
 }
 

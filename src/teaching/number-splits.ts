@@ -1,4 +1,4 @@
-/** Finds thresholds in the numbers of steps that tell which answer follows. Pure; teaching. */
+/** Finds thresholds in the numbers of steps that predict the answer. Pure; teaching. */
 
 import { hashString } from '../student/model/json-values.ts';
 import type { LearnedStep } from '../student/model/learned-step.ts';
@@ -10,7 +10,7 @@ import {
   type NumberSplit,
 } from '../student/model/student-model.ts';
 
-/** Places whose numbers are examined, and the fewest numbers that a threshold takes. */
+/** Maximum number of places whose numbers are examined, and the minimum of numbers for a threshold. */
 const PLACES = 200;
 const NUMBERS_MIN = 8;
 
@@ -21,7 +21,9 @@ export interface NumberColumn extends NumberPlace {
   values: [number, number][];
 }
 
-/** Reads the numbers of all steps. A list's elements are left out: which of them decides is ambiguous. */
+/**
+ * Reads the numbers of all steps. Elements of lists are left out, because the deciding element is ambiguous.
+ */
 export function readNumberColumns(steps: readonly LearnedStep[]): NumberColumn[] {
   const places = new Map<string, NumberColumn>();
   for (const [i, { step }] of steps.entries())
@@ -37,7 +39,7 @@ export function readNumberColumns(steps: readonly LearnedStep[]): NumberColumn[]
   return columns;
 }
 
-/** Where a number separates the answers: one or two thresholds per place, with the steps above each. */
+/** Thresholds that separate the answers: one or two per place, with the steps above each. */
 export function splitNumbers(
   columns: readonly NumberColumn[],
   targets: Uint16Array,

@@ -1,6 +1,6 @@
 /**
- * Decides whether a new student is published or the current one stays, with the reason. The rule of `distill` and of
- * `loop`. Pure except for its service; command line.
+ * Decides whether a new student is published or the current one stays, with the reason. `distill` and `loop`
+ * share this rule. Pure except for its service; command line.
  */
 
 import type { StudentManifest } from '../student/model/manifest.ts';
@@ -31,7 +31,7 @@ interface Verdict {
 
 /**
  * Publishes a student that passes the gate and is not worse than the current one.
- * @param published null when there is nothing to compare with
+ * @param published null: there is nothing to compare with
  * @param isFit as passed to `teachStudent`
  */
 export async function judgeRound(

@@ -1,7 +1,7 @@
 /**
- * The steps that relegation decided about, newest first: the decision, and both answers if both are known. It examines
- * the newest CAPTURE_ACTIVITY.exchanges exchanges and remembers what it saw. Pure except for its source; capture
- * reader.
+ * Steps with a relegation decision, newest first: the decision, and both answers if both are known. It
+ * examines the newest CAPTURE_ACTIVITY.exchanges exchanges and caches the results. Pure except for its
+ * source; capture reader.
  *
  * Memory: some 50 bytes per examined exchange.
  */
@@ -31,10 +31,10 @@ interface RelegatedStepPage {
   next: number | null;
 }
 
-/** What is remembered about an exchange; null when relegation did not decide about it. */
+/** The cached facts about an exchange; null without a decision of relegation. */
 type Outcome = 'served' | 'refused' | 'agreed' | 'disagreed' | null;
 
-/** Most equal values shown, which tell little. */
+/** Maximum number of shown equal values, which matter little. */
 const SHOWN_VALUES = 20;
 
 export class RelegatedSteps {
@@ -97,7 +97,7 @@ export class RelegatedSteps {
 
   #remember(id: number, outcome: Outcome): void {
     this.#seen.set(id, outcome);
-    // Any of them may go: the oldest entries are only the first that were examined.
+    // Any entry may be evicted: the oldest ones are only those that were examined first.
     if (this.#seen.size > 2 * this.#max) this.#seen.clear();
   }
 }

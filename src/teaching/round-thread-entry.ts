@@ -1,6 +1,6 @@
 /**
- * Entry of the thread that runs a round of `distill` or `loop`. Its heap is bounded whatever the database holds, and
- * the main thread keeps handling signals. round-thread.ts starts it.
+ * Entry of the thread that runs a round of `distill` or `loop`. Its heap is bounded, whatever the size of the
+ * database, and the main thread can still handle signals. round-thread.ts starts it.
  */
 
 import { setFlagsFromString } from 'node:v8';
@@ -20,8 +20,8 @@ import { ExportError } from './training-export.ts';
 /** Least time between two progress messages. */
 const TELL_MS = 100;
 
-// Only this command runs in the process, and its garbage would grow to several times its live data. V8 ignores flags
-// that it does not know.
+// Limits the garbage, which would otherwise grow to several times the live data. Only this command runs in
+// the process. V8 ignores unknown flags.
 setFlagsFromString('--heap-growing-percent=50');
 
 const port = parentPort!;

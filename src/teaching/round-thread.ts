@@ -20,7 +20,7 @@ export type RoundMessage =
   /** `is_expected`: an error about files, in one line; otherwise a stack trace. */
   | { type: 'failed'; words: string; is_expected: boolean };
 
-/** A round that failed for a reason that its reader can act on. */
+/** A round that failed for a reason that the user can act on. */
 export class RoundFailedError extends Error {}
 
 /** The thread's heap is full. */

@@ -60,7 +60,7 @@ const DIGEST_CODE = 'digest-21';
 export interface RoundOptions {
   /** Absolute. */
   db: string;
-  /** '' when nothing is kept. */
+  /** '' if nothing is stored. */
   out: string;
   student: StudentKind;
   gate: Gate;
@@ -85,13 +85,13 @@ export interface RoundOptions {
   data_dir: string;
   /** Key of the databases and of the cache between rounds; null if absent. Secret. */
   data_key?: Uint8Array | null;
-  /** Whose outcomes count. */
+  /** The organization whose outcomes count. */
   capture_owner: CaptureOwner;
   embedding: Config['embedding'];
 }
 
 interface RoundPatterns {
-  /** As they were written, near-duplicates merged. */
+  /** The written patterns, with near-duplicates merged. */
   count: number;
   /** The number found in the golden runs. */
   found: number;
@@ -101,7 +101,7 @@ interface RoundPatterns {
 /** The result of a round. */
 export interface RoundReport {
   outcome: 'published' | 'kept' | 'nothing' | 'evaluated';
-  /** Why nothing new was published; '' when it was. */
+  /** Why nothing new was published; '' if a student was published. */
   reason: string;
   /** Version of the student that the directory serves now; null if absent. */
   version: number | null;

@@ -3,9 +3,10 @@
  * runs; for each agent and kind of answer, the same bound holds as for the student's own answers (calibration.ts).
  * Whether golden steps agree on an answer does not matter. Pure except for its service; command line.
  *
- * Every held-out run is asked about once, because that costs money. The published thresholds come from all of them. The
- * figures come from thresholds that do not know the run: the runs are divided into parts, and each part is judged by
- * the others. The score of a step, how unlike golden steps it is, also comes from a student that does not know its run.
+ * Every held-out run is asked about only once, because requests cost money. The published thresholds come
+ * from all of these runs. The figures come from thresholds that do not know the run: the runs are divided
+ * into parts, and each part is judged with thresholds from the other parts. The score of a step, how unlike
+ * golden steps it is, also comes from a student that does not know its run.
  */
 
 import { answersAgree } from '../student/model/agreement.ts';
@@ -61,7 +62,7 @@ interface ServiceOptions {
 /** The result of calibrating a service. */
 interface CalibratedService {
   calibration: Calibration;
-  /** The student that asks the service, limited by a calibration. */
+  /** The student that asks the service, limited by the calibration. */
   limit(calibration: Calibration): StudentModel;
   /** Every step about which the service was, or would have been, asked. */
   steps: MeasuredStep[];
@@ -72,16 +73,16 @@ interface CalibratedService {
 /** Parts of the held-out runs. */
 const FOLDS = 5;
 
-/** A service may answer where nothing was learned. */
+/** A service may answer at stages where the student has learned nothing. */
 const FIT = { keeps_unexplained: true } as const;
 
-/** A step that the service was asked about. */
+/** A step about which the service was asked. */
 interface AskedStep {
   run_id: string;
   fold: number;
   step: GoldenStep;
   agent: string;
-  /** null when the service is not asked about such a step. */
+  /** null if the service is not asked about such a step. */
   score: number | null;
   reason: UncoveredReason;
   /** The student's own answer. */
@@ -108,7 +109,7 @@ export async function calibrateService(
     asked,
     async (step) => {
       const place = steps.get(step)!;
-      // Also where the student itself has no answer to agree with, to measure what that costs.
+      // Also for steps without an answer of the student to agree with, to measure what that condition costs.
       if (place.score !== null && place.agent !== '')
         place.answers = await service.answer(step, said.get(place.agent) ?? new Set());
       return { covered: false, reason: 'invalid' };
@@ -318,7 +319,7 @@ function takeRuns(runs: readonly GoldenRun[]): GoldenRun[] {
   return taken;
 }
 
-/** The oldest first: if there are too many, the student takes the last. */
+/** Oldest first: if there are too many, the student uses the last ones. */
 export function listLearned(runs: readonly GoldenRun[]): LearnedStep[] {
   return runs
     .toReversed()

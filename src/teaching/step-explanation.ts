@@ -1,7 +1,7 @@
 /**
- * Explains why the student served a captured step, or did not: the decision then, a student's view now, the nearest
- * golden step, what is new compared with it, and both answers side by side. Pure except for its source; command line
- * and capture reader.
+ * Explains why the student did or did not serve a captured step: the decision at that time, the present
+ * student's view, the nearest golden step, the differences from it, and both answers side by side. Pure
+ * except for its source; command line and capture reader.
  */
 
 import type { ExchangeSource } from '../captures/exchange-source.ts';
@@ -37,18 +37,18 @@ export interface ExplainingStudent {
   student: Student;
 }
 
-/** Something of the step that golden steps did not have, or always had. */
+/** A value that no golden step has, or a missing value that all golden steps have. */
 interface NewThing {
   /** `result:get_invoice.status`, `the system prompt`. */
   place: string;
-  /** The value; null when golden steps always had one and this step has none. */
+  /** The value; null: golden steps always had one, and this step has none. */
   value: string | null;
   /** 0 … 1. */
   surprise: number;
 }
 
 interface NearestGolden {
-  /** The newest of the golden steps there; null: the student's version does not say. */
+  /** The exchange of the newest golden step there; null: older versions do not store it. */
   exchange_id: number | null;
   /** Share of the informative marks' worth that differs, 0 … 1. */
   distance: number;
@@ -62,7 +62,7 @@ export interface StudentOpinion {
   decision: 'covered' | 'untranslatable' | UncoveredReason;
   /** The deciding rule, in words. */
   rule: string;
-  /** What would have it served, as a clause about the step; '' when it is served. */
+  /** The condition under which it would be served, as a clause about the step; '' if it is served. */
   remedy: string;
   agent: string | null;
   /** The first words of its prompt; '' when they are not known. */
@@ -82,13 +82,13 @@ export interface StepExplanation {
   exchange_id: number;
   run_id: string | null;
   served_by: 'upstream' | 'student';
-  /** The decision then; null when it was not kept. */
+  /** The decision at that time; null if it was not stored. */
   recorded: RecordedDecision | null;
-  /** Which variable keeps the gateway from asking a student on this wire; '' when none does. */
+  /** The variable that prevents the gateway from asking a student on this wire; '' if the gateway asks. */
   not_asked: string;
   /** null when there is no student to ask, or no student reads the exchange. */
   opinion: StudentOpinion | null;
-  /** Why there is no opinion; '' when there is one. */
+  /** Why there is no opinion; '' if there is one. */
   problem: string;
   /** null when one of the two answers is unknown. */
   comparison: AnswerComparison | null;
@@ -158,7 +158,7 @@ export function explainStep(
   return explanation;
 }
 
-/** Why no student is asked on a wire; '' when one is, or on a wire that no student speaks. */
+/** Why no student is asked on a wire; '' if a student is asked, or for a wire that no student speaks. */
 function describeWire(wire: RelegationWire | null, wires: readonly RelegationWire[]): string {
   if (wire === null || wires.includes(wire)) return '';
   return `GW_RELEGATION_WIRES (${wires.join(',')}) leaves ${wire} out, so no student is asked; it would be asked if the variable named ${wire}`;
@@ -235,7 +235,7 @@ function describeOpinion(
   return agent?.service === undefined ? opinion : describeAsking(whole, read, opinion);
 }
 
-/** For a student that asks a service: whether it asks, which golden answers do not decide. */
+/** For a student that asks a service: whether it asks. That does not depend on golden answers. */
 function describeAsking(
   { manifest, student }: ExplainingStudent,
   read: ReadStep,
@@ -283,7 +283,7 @@ function describeAsking(
   return opinion;
 }
 
-/** What the service cannot be told about a step; '' when it can be told everything. */
+/** The part of a step that cannot be translated for the service; '' if all can. */
 function findUntold(student: StudentManifest['student'], read: ReadStep): string {
   if (student.kind !== 'http') return '';
   try {
@@ -308,7 +308,7 @@ function describeNearest(nearest: Proposal['nearest']): NearestGolden | null {
   return { exchange_id: prototype.example ?? null, distance, answers };
 }
 
-/** Marks of the step that golden ones at this stage did not have. */
+/** Marks of the step that golden steps at this stage do not have. */
 function listNews(agent: StudentAgent, step: StepDigest, marks: NamedMarks): NewThing[] {
   const stage = agent.stages.find((candidate) => candidate.stage === step.stage);
   if (stage === undefined) {
@@ -345,7 +345,10 @@ function listPromptNews({ groups }: StudentModel, { step }: ReadStep): NewThing[
   return missing === 0 ? news : [...news, { place, value: null, surprise: 1 }];
 }
 
-/** Values of the prompt's wording where all golden runs had another one, each in its sentence. */
+/**
+ * Values in the prompt's wording that differ from the common value of all golden runs, each with its
+ * sentence.
+ */
 function listOtherValues(places: readonly number[], { request }: ReadStep): NewThing[] {
   const others = new Set(places);
   const news: NewThing[] = [];
@@ -354,7 +357,7 @@ function listOtherValues(places: readonly number[], { request }: ReadStep): NewT
     const value = `${word} (all golden runs had another value) in: ${sentence.slice(0, SENTENCE_CHARACTERS)}`;
     news.push({ place: from, value, surprise: 1 });
   });
-  // Values beyond the bound count as one, without words.
+  // Values beyond the bound are combined into one, without words.
   if (news.length === 0)
     news.push({ place: 'the system prompt', value: 'a value far down in it', surprise: 1 });
   return news;
@@ -411,14 +414,14 @@ function describeRule(decision: 'covered' | UncoveredReason, ruling: Ruling): st
   }
 }
 
-/** What golden runs say against the kind of answer; null when the manifest does not list it. */
+/** The evidence of golden runs against the kind of answer; null if the manifest does not list it. */
 function findKindRefusal({ manifest, proposal, kind }: Ruling): ReturnType<typeof describeKindRefusal> {
   const told = manifest.coverage.agents?.find((candidate) => candidate.agent === proposal.agent);
   const evidence = told?.kinds?.find((candidate) => candidate.kind === kind);
   return evidence === undefined ? null : describeKindRefusal(evidence);
 }
 
-/** What would have this step served, as a clause about it. */
+/** The condition under which this step would be served, as a clause about it. */
 function describeSpecificRemedy(decision: 'covered' | UncoveredReason, ruling: Ruling): string {
   const { proposal, step, fresh } = ruling;
   switch (decision) {

@@ -13,7 +13,7 @@ import type { GoldenRequests } from './golden-requests.ts';
 import type { GoldenStep } from './golden-steps.ts';
 import type { Consistency, StudentService as Service, ServiceAnswer } from './service-calibration.ts';
 
-/** The service does not answer: one line, without its key. */
+/** The service does not answer. The message is one line, without the service's key. */
 export class ServiceFailedError extends Error {}
 
 const UNTOLD_REASONS = 20;
@@ -53,7 +53,7 @@ export class StudentAsker implements Service {
       return await Promise.all(Array.from({ length: this.consistency.answers }, () => ask(put)));
     } catch (error) {
       if (!(error instanceof UntranslatableStep)) throw error;
-      // A block of an unknown type is named in the text; one agent uses only a few.
+      // The text names blocks of unknown types; one agent uses only a few.
       const why =
         this.#untold.size < UNTOLD_REASONS || this.#untold.has(error.message) ? error.message : 'other';
       this.#untold.set(why, (this.#untold.get(why) ?? 0) + 1);

@@ -1,10 +1,10 @@
 /**
  * Fits a student on golden steps. Pure; teaching.
  *
- * Golden steps are grouped by agent (model, tools, settings, system prompt without its changing parts) and by stage
- * (what the step answers). In each group, the answers become classes with a template each (answer-synthesis.ts); the
- * marks that determine the class get a worth (relevance.ts) and are the dimensions of the step's vector; equal vectors
- * become one prototype.
+ * Golden steps are grouped by agent (model, tools, settings, system prompt without its changing parts) and by
+ * stage (what the step answers). In each group, the answers become classes with a template each
+ * (answer-synthesis.ts); the marks that determine the class get a worth (relevance.ts) and are the
+ * dimensions of the step's vector; equal vectors become one prototype.
  */
 
 import { StepContext } from '../student/model/extraction.ts';
@@ -49,11 +49,11 @@ export interface FitOptions {
   keeps_unexplained?: boolean;
 }
 
-/** System prompts that share this much belong to one agent. */
+/** Least common share of system prompts of one agent. */
 const SAME_PROMPT = 0.5;
-/** Most parts with distinct sentences that are compared value by value. */
+/** Maximum number of parts with distinct sentences that are compared value by value. */
 const PARTS_READ = 50;
-/** Share of the vector for what all golden steps have. */
+/** Share of the vector for marks that all golden steps have. */
 const COMMON_SHARE = 0.2;
 const COMMON_MARKS = 24;
 
@@ -119,8 +119,8 @@ function nameOf(scope: string, part: number): string {
 }
 
 /**
- * The agent of each step. The names are those of the agents in the model that {@link fitStudent} makes of the same
- * steps; steps that it does not learn from have none.
+ * The agent of each step, named as in the model that {@link fitStudent} makes from the same steps. Steps from
+ * which it does not learn have no agent.
  */
 export function nameAgents(steps: readonly LearnedStep[]): Map<LearnedStep, string> {
   const names = new Map<LearnedStep, string>();
@@ -131,8 +131,8 @@ export function nameAgents(steps: readonly LearnedStep[]): Map<LearnedStep, stri
 }
 
 /**
- * The model with a largest score for each agent's steps, by kind of answer where kinds are given; other kinds are then
- * not served. Agents that are not named have no limit.
+ * The model with a largest score for each agent's steps. If kinds of answers are given, each kind has its own
+ * limit, and other kinds are not served. Agents that are not named have no limit.
  */
 export function limitAgents(
   model: StudentModel,
@@ -331,7 +331,7 @@ function classifyAnswers(
 
 const NO_CALLS: ReadonlySet<string> = new Set();
 
-/** What follows an agent's steps in their runs. */
+/** The calls that follow an agent's steps in their runs. */
 interface AgentStory {
   /** Calls that the run makes after a step, in canonical form. */
   later: ReadonlyMap<LearnedStep, ReadonlySet<string>>;
@@ -458,7 +458,9 @@ function toColumn({ split, has }: { split: NumberSplit; has: Uint8Array }): Mark
 const RANGES = 60;
 const RANGE_STEPS = 8;
 
-/** Fewer numbers do not show the range; this many pairs show whether numbers grow from run to run. */
+/**
+ * Least number of values that shows a range, and of pairs that shows whether numbers grow from run to run.
+ */
 const SLACK_NUMBERS = 20;
 const GROWING = 0.8;
 const RANGE_NUMBERS = 400;
@@ -503,8 +505,8 @@ function measureRanges(steps: readonly LearnedStep[], ids: ReadonlySet<string>):
 }
 
 /**
- * A threshold that golden runs approached from one side only lies beyond their numbers. The spread around the middle
- * estimates how far numbers reach beyond what was seen.
+ * A threshold that golden runs approached only from one side lies beyond their numbers. The spread around the
+ * median estimates how far numbers reach beyond the seen ones.
  * @returns null when numbers grow from run to run, or are too few
  */
 function measureSlack({ values, least, most }: SeenRange): [number, number] | null {
@@ -558,8 +560,8 @@ function listKeysAt(steps: readonly LearnedStep[], places: ReadonlySet<number>):
 }
 
 /**
- * Marks whose steps all have the same answer, more often than by chance. A rare mark (a flag that stops everything) has
- * little weight in the vector, where separating most of the steps counts.
+ * Marks whose steps all have the same answer, more often than by chance. A rare but decisive mark, such as a
+ * stop flag, has little weight in the vector, whose weights reward separating most of the steps.
  */
 function findTells(
   columns: readonly MarkColumn[],
@@ -584,7 +586,7 @@ function findTells(
     }
     if (!isPure) continue;
     const gain = -2 * count * Math.log(counts[label]! / targets.length);
-    // Where other values already separate the answers, an additional separating value is unlikely to be chance.
+    // If other values already separate the answers, an additional separating value is unlikely to be chance.
     if (gain < (isDecisive ? DECISIVE_GAIN : CHANCE + 2 * Math.log(perKind.get(kind)!))) continue;
     found.push({ key, label: label === labelCount ? -1 : label, gain });
   }

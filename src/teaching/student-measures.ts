@@ -15,7 +15,9 @@ export type StepVerdict =
   | { covered: true; answer: StudentAnswer | null; agrees?: JudgeAnswer }
   | { covered: false; reason: UncoveredReason };
 
-/** Asks a student: one in memory at once, a service after a while. Rejects when nothing can be said of any step. */
+/**
+ * Asks a student. A student in memory answers at once, a service later. Rejects if no step can be answered.
+ */
 type AskStudent = (step: GoldenStep) => StepVerdict | Promise<StepVerdict>;
 
 /** The result for one step. */
@@ -25,14 +27,14 @@ export interface MeasuredStep {
   served: boolean;
   /** Served, and different from the golden answer. */
   wrong: boolean;
-  /** Kind of the served answer; null when none was served. */
+  /** Kind of the served answer; null if no answer was served. */
   kind: string | null;
   reason: UncoveredReason | null;
 }
 
 /** Steps of one kind of answer. */
 export interface AnswerKindMeasure {
-  /** Names of the tools called, or `text`. */
+  /** Names of the called tools, or `text`. */
   kind: string;
   steps: number;
   served: number;
@@ -135,7 +137,7 @@ function groupByRun(steps: readonly MeasuredStep[]): Iterable<MeasuredStep[]> {
   return runs.values();
 }
 
-/** What the student masters, by the kind of the golden answer; the most frequent first. */
+/** Results by the kind of the golden answer, most frequent first. */
 export function measureByAnswer(steps: readonly MeasuredStep[]): AnswerKindMeasure[] {
   const kinds = new Map<string, AnswerKindMeasure>();
   for (const { step, served, wrong } of steps) {

@@ -38,10 +38,10 @@ import {
   summarizeMeasures,
 } from './student-measures.ts';
 
-/** Version of the result: raise it when the same runs would give another student. */
+/** Version of the method: raise it if the same runs would give another student. */
 const DISTILL_CODE = 'distill-13';
 
-/** Why there is nothing to teach; null when there is. */
+/** Why there is nothing to teach; null if there is something. */
 export function describeShortage({ taught, golden, runs, looked_at }: GoldenMaterial): string | null {
   const have = taught.length;
   if (have >= GOLDEN_RUNS_MIN) return null;
@@ -64,7 +64,7 @@ interface TeachOptions {
   tell?: (what: string) => void;
   /** Tools whose calls are never served. */
   never_serve?: readonly string[];
-  /** Whether the gateway would give that answer to the step's request; left out to accept every answer. */
+  /** Whether the gateway would give that answer to the step's request; absent: every answer is accepted. */
   isFit?: JudgeFit;
   /** For kind `http`. */
   service?: StudentService;
@@ -74,9 +74,9 @@ interface TeachOptions {
 
 /** A student with its figures, ready to be judged and published. */
 export interface TaughtStudent {
-  /** What is published. */
+  /** The student to publish. */
   model: StudentModel;
-  /** What was measured; null when it is the published one. */
+  /** The measured student; null if it is the published one. */
   measured_model: StudentModel | null;
   /** Below 0 when nothing would be served. */
   threshold: number;
@@ -238,7 +238,7 @@ async function teachAsker(
   };
 }
 
-/** As if kinds that failed had never been served. */
+/** The results as if failed kinds had never been served. */
 function leaveFailedOut(asked: readonly MeasuredStep[], failed: ReadonlySet<string>): MeasuredStep[] {
   return asked.map((step) =>
     step.kind !== null && failed.has(keyOfKind(step.step.step.scope, step.kind))
@@ -256,7 +256,10 @@ interface MeasuredRound {
   asked: MeasuredStep[];
 }
 
-/** An agent with fewer golden runs has each of them held out once: a quarter of thirty says little. */
+/**
+ * An agent with fewer golden runs has each of them held out once, because a quarter of thirty runs is too few
+ * for a figure.
+ */
 const ROTATED_RUNS = 80;
 const ROTATED_PARTS = 4;
 
@@ -406,7 +409,7 @@ async function decide(
   return { covered: true, answer, ...(agrees === undefined ? {} : { agrees }) };
 }
 
-/** Equal for a student that would come out the same. */
+/** Equal for runs that would give the same student. */
 export function fingerprintMaterial(
   { taught }: GoldenMaterial,
   {
@@ -423,7 +426,7 @@ export function fingerprintMaterial(
   return hash.digest('base64url');
 }
 
-/** Held-out steps that must be served before the error rate means anything. */
+/** Minimum number of served held-out steps for a meaningful error rate. */
 export interface Gate {
   target_error: number;
   served_min: number;
@@ -434,7 +437,7 @@ export interface Gate {
   sticky: boolean;
 }
 
-/** @returns why the student is not good enough to be published; null when it is */
+/** @returns why the student is not good enough to be published; null if it is */
 export function judgeStudent({ threshold, draft }: TaughtStudent, gate: Gate): string | null {
   const { served, errors, error, in_a_row: row, steps } = draft.measured;
   const target = percent(gate.target_error);
@@ -462,7 +465,10 @@ export interface Comparison {
   new_right: number;
 }
 
-/** Share of the compared steps by which the new student may serve fewer correctly before it counts as worse. */
+/**
+ * The new student counts as worse if it serves fewer steps correctly, by more than this share of the compared
+ * steps.
+ */
 const WORSE_SHARE = 0.02;
 
 /**
@@ -498,8 +504,9 @@ export async function compareStudents(
 }
 
 /**
- * A student is worse if it serves correctly fewer of the same steps, by more than WORSE_SHARE of them, while the
- * published one keeps the target there. A published one that no longer does is replaced by any that passes the gate.
+ * A student is worse if it serves fewer of the same steps correctly, by more than WORSE_SHARE of them, while
+ * the published one keeps the target on them. A published student that no longer keeps the target is replaced
+ * by any student that passes the gate.
  * @returns why the published one stays; null when the new one is not worse
  */
 export function judgeComparison(comparison: Comparison | null, gate: Gate): string | null {

@@ -11,7 +11,7 @@ export class TextEmbedder {
   readonly #warn: (words: string) => void;
   #opening: Promise<Embedder | null> | null = null;
 
-  /** @param warn called once when texts cannot be embedded */
+  /** @param warn called once if texts cannot be embedded */
   constructor(choice: Config['embedding'], warn: (words: string) => void) {
     this.#choice = choice;
     this.#warn = warn;

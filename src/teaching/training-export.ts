@@ -41,7 +41,7 @@ interface ExportOptions {
   wires: readonly RelegationWire[];
 }
 
-/** Hears how far an export is; often. */
+/** Receives the progress of an export, often. */
 interface ExportTeller {
   tell(what: string, done: number, of: number): void;
 }
@@ -61,7 +61,7 @@ export interface ExportReport {
   held_out_runs: string[];
 }
 
-/** Names in the folder; those of an export that does not end have this behind them. */
+/** Suffix of file names in an unfinished export. */
 const EXPORT_FILES = ['train.jsonl', 'held-out.jsonl', 'export.json'] as const;
 const PARTIAL = '.partial';
 
@@ -92,7 +92,7 @@ export async function exportGolden(
   const golden = await findGolden(source, chains, words, options.wires, teller);
   if (golden.length === 0) throw new ExportError(`no golden runs to export, of ${chains.size} runs`);
   const split = splitForService(golden, ({ agent }) => agent, options.held_out);
-  // Few digits for the report's line, and a later trial must not hold out more than this.
+  // Rounded down, for a short line in the report, because a later trial must not hold out more than this.
   const report: ExportReport = {
     outcome: 'exported',
     form,
@@ -134,7 +134,7 @@ export async function exportGolden(
   return report;
 }
 
-/** A folder may hold an earlier export, which is replaced, and other files, which stay. */
+/** A folder may contain an earlier export, which is replaced, and other files, which stay. */
 async function checkFolder(out: string): Promise<void> {
   makeFolder(out, 0o700);
   const isThere = async (name: string): Promise<boolean> =>

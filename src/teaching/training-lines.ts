@@ -32,7 +32,7 @@ import {
 export const TRAINING_FORMS = ['openai', 'anthropic'] as const;
 export type TrainingForm = (typeof TRAINING_FORMS)[number];
 
-/** Why a conversation is not taught. */
+/** Why a conversation is left out. */
 const LEFT_OUT = ['media', 'provider_tool', 'other_block', 'other_answers', 'shape', 'no_answer'] as const;
 export type LeftOut = (typeof LEFT_OUT)[number];
 
@@ -89,7 +89,7 @@ export function makeTrainingLine(
     : toMessagesLine(system, pieces, request.tools);
 }
 
-/** The parts of a message that can be taught. */
+/** The parts of a message that go into a line. */
 type Said = Extract<TurnBlock, { type: 'text' | 'tool_call' | 'tool_result' }>;
 
 interface Piece extends PlainMessage {
@@ -156,7 +156,7 @@ function toMessagesLine(
   };
 }
 
-/** A message with a single text becomes that text. */
+/** A message with a single text is written as that text. */
 function flatten(content: readonly object[]): unknown {
   const [only] = content as { type: string; text?: string }[];
   return content.length === 1 && only!.type === 'text' ? only!.text : content;
