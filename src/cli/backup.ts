@@ -1,23 +1,33 @@
 /** `understudy backup` and `restore`: copies everything while the process runs, and puts a copy back. Main thread. */
 
+import { rmSync } from 'node:fs';
 import { resolve } from 'node:path';
 import { loadConfig } from '../config.ts';
 import { countOf } from '../std/count-of.ts';
 import { isThere } from '../std/file-place.ts';
-import { writeBackup } from '../storage/backup.ts';
-import { BackupError, type BackupManifest } from '../storage/backup-manifest.ts';
+import { type BackupProgress, writeBackup } from '../storage/backup.ts';
+import { BackupError, type BackupManifest, type BackupSource } from '../storage/backup-manifest.ts';
+import { StoreError } from '../storage/bucket/object-store.ts';
+import { openStore } from '../storage/bucket/open-store.ts';
+import { fetchFolder, isPointPlace, restorePoint } from '../storage/points/point-restore.ts';
 import { restoreBackup, undoRestore } from '../storage/restore.ts';
+import { followBackup } from './backup-follow.ts';
 import { type FlagValues, readFlags } from './flags.ts';
 import type { GuardedEnd } from './guard.ts';
+import { readInterval } from './interval.ts';
 import { type CliIo, EXIT, UsageError } from './io.ts';
 import { Progress } from './progress.ts';
 import { makeHarmlessLine } from './terminal-text.ts';
 
+/** Of --every and --keep. */
+const EVERY_MAX_DAYS = 1;
+const KEEP_MAX_DAYS = 3_650;
+
 export type BackupCommand = 'backup' | 'restore';
 
 const FLAGS = {
-  backup: { out: 'text', db: 'text', json: 'switch' },
-  restore: { from: 'text', db: 'text', json: 'switch' },
+  backup: { out: 'text', db: 'text', json: 'switch', follow: 'switch', every: 'text', keep: 'text' },
+  restore: { from: 'text', to: 'text', db: 'text', json: 'switch' },
 } as const;
 
 const HELP: Record<BackupCommand, string> = {
@@ -25,30 +35,40 @@ const HELP: Record<BackupCommand, string> = {
 The process may run and write meanwhile. The copy holds secrets: keep it as safe as DATA_DIR.
 
 Usage: understudy backup --out DIR [--db FILE] [--json]
+       understudy backup --follow --out PLACE [--every TIME] [--keep TIME] [--db FILE] [--json]
 
-  --out DIR    the folder to make; must not be there
-  --db FILE    capture database; DATA_DIR/capture.mdb when not given
-  --json       what was copied, as JSON
+  --out DIR      the folder to make; must not be there
+  --follow       go on until a signal comes: bring to PLACE, a folder, what has changed, and keep earlier points in time
+  --every TIME   with --follow, how often: 10s when not given. A loss of the machine costs at most this, and the time
+                 that a point takes
+  --keep TIME    with --follow, how long points in time are kept: 7d when not given. All of the last hour, one a minute
+                 of the last day, one an hour before
+  --db FILE      capture database; DATA_DIR/capture.mdb when not given
+  --json         what was copied, as JSON; with --follow, a line for each point
 
-Example:
+Examples:
   understudy backup --out backups/2026-03-01
+  understudy backup --follow --out /mnt/other-disk/understudy
 `,
   restore: `Puts a backup into DATA_DIR, which must hold no databases, and checks every file by reading it.
 
-Usage: understudy restore --from DIR [--db FILE] [--json]
+Usage: understudy restore --from DIR [--to TIME] [--db FILE] [--json]
 
-  --from DIR   a folder that understudy backup made
+  --from DIR   a folder that understudy backup made, or follows to
+  --to TIME    the state at this time, or the last point before it: 2026-03-01T12:00:00Z; the newest when not given.
+               Only from a place that backup --follow fills
   --db FILE    where the capture database goes; DATA_DIR/capture.mdb when not given
   --json       what was restored, as JSON
 
-Example:
+Examples:
   DATA_DIR=./restored understudy restore --from backups/2026-03-01
+  DATA_DIR=./restored understudy restore --from /mnt/other-disk/understudy --to 2026-03-01T12:00:00Z
 `,
 };
 
 /** @returns the exit status */
 export async function runBackup(command: BackupCommand, argv: string[], io: CliIo): Promise<number> {
-  const values: FlagValues<typeof FLAGS.backup & typeof FLAGS.restore> = readFlags(argv, FLAGS[command]);
+  const values: Values = readFlags(argv, FLAGS[command]);
   if (values.help) {
     await io.out(HELP[command]);
     return EXIT.done;
@@ -56,6 +76,8 @@ export async function runBackup(command: BackupCommand, argv: string[], io: CliI
   const folder = command === 'backup' ? values.out : values.from;
   if (folder === undefined || folder === '')
     throw new UsageError(`name the folder with --${command === 'backup' ? 'out' : 'from'}`);
+  if (!values.follow && (values.every !== undefined || values.keep !== undefined))
+    throw new UsageError('--every and --keep go with --follow');
   const config = loadConfig({ listener: 'gateway', db: values.db });
   if (command === 'backup' && values.db !== undefined && !isThere(config.capture.db)) {
     io.err(
@@ -68,24 +90,101 @@ export async function runBackup(command: BackupCommand, argv: string[], io: CliI
     capture_db: config.capture.db,
     data_key: config.data_key,
   };
+  try {
+    if (command === 'backup' && values.follow) {
+      await followBackup(
+        places,
+        { ...readFollowTimes(values), place: folder, json: values.json === true },
+        io,
+      );
+      return EXIT.done;
+    }
+    await copyOnce(command, folder, values, places, io);
+    return EXIT.done;
+  } catch (thrown) {
+    if (!(thrown instanceof BackupError || thrown instanceof StoreError)) throw thrown;
+    io.err(`understudy: ${makeHarmlessLine(thrown.message)}\n`);
+    return EXIT.failed;
+  }
+}
+
+type Values = FlagValues<typeof FLAGS.backup & typeof FLAGS.restore>;
+
+/** @throws UsageError */
+function readFollowTimes({ every = '10s', keep = '7d' }: Values): { every_ms: number; keep_ms: number } {
+  return {
+    every_ms: readInterval('--every', every, EVERY_MAX_DAYS),
+    keep_ms: readInterval('--keep', keep, KEEP_MAX_DAYS),
+  };
+}
+
+/** @throws UsageError */
+function readTo({ to }: Values): number | null {
+  if (to === undefined) return null;
+  const ms = Date.parse(to);
+  if (Number.isNaN(ms) || !/^\d{4}-\d{2}-\d{2}/.test(to))
+    throw new UsageError(
+      `--to ${makeHarmlessLine(to)}: allowed is a time like 2026-01-31 or 2026-01-31T12:00:00Z`,
+    );
+  return ms;
+}
+
+/** A whole backup, or a restore. @throws BackupError, StoreError, UsageError */
+async function copyOnce(
+  command: BackupCommand,
+  folder: string,
+  values: Values,
+  places: BackupSource,
+  io: CliIo,
+): Promise<void> {
   const shown = new Progress(io, Date.now);
   const progress = (name: string, done: number, of: number) =>
     shown.announce(`${done + 1} of ${of}: ${name}`);
   try {
-    const manifest =
+    const toMs = readTo(values);
+    const { manifest, more } =
       command === 'backup'
-        ? await writeBackup(places, resolve(folder), progress, Date.now())
-        : await restoreBackup(resolve(folder), places, progress);
+        ? { manifest: await writeBackup(places, resolve(folder), progress, Date.now()), more: '' }
+        : isPointPlace(folder)
+          ? await restoreFromPlace(folder, places, toMs, progress)
+          : await restorePlain(folder, places, toMs, progress);
     shown.clear();
     await io.out(
-      values.json ? `${JSON.stringify(manifest, null, 2)}\n` : describe(command, manifest, folder),
+      values.json
+        ? `${JSON.stringify(manifest, null, 2)}\n`
+        : `${describe(command, manifest, folder)}${more}`,
     );
-    return EXIT.done;
-  } catch (thrown) {
+  } finally {
     shown.clear();
-    if (!(thrown instanceof BackupError)) throw thrown;
-    io.err(`understudy: ${makeHarmlessLine(thrown.message)}\n`);
-    return EXIT.failed;
+  }
+}
+
+async function restorePlain(
+  folder: string,
+  places: BackupSource,
+  toMs: number | null,
+  progress: BackupProgress,
+): Promise<{ manifest: BackupManifest; more: string }> {
+  if (toMs !== null) throw new BackupError(`${folder} is a backup as of one time: leave out --to`);
+  return { manifest: await restoreBackup(resolve(folder), places, progress), more: '' };
+}
+
+async function restoreFromPlace(
+  place: string,
+  places: BackupSource,
+  toMs: number | null,
+  progress: BackupProgress,
+): Promise<{ manifest: BackupManifest; more: string }> {
+  const store = await openStore(place);
+  try {
+    const { manifest, point, lost_blocks } = await restorePoint(store, places, toMs, progress);
+    const lost =
+      lost_blocks === 0
+        ? ''
+        : `${countOf(lost_blocks, 'block')} of captured exchanges could not be read and are left out.\n`;
+    return { manifest, more: `It holds what was acknowledged before ${point.from}.\n${lost}` };
+  } finally {
+    store.close();
   }
 }
 
@@ -97,7 +196,10 @@ export function endRestore(argv: string[]): GuardedEnd & { what: string | undefi
     what: from === undefined ? undefined : makeHarmlessLine(from),
     interrupted: 'nothing was restored',
     advice: 'Restore an earlier backup',
-    undo: () => undoRestore({ data_dir, capture_db: capture.db }),
+    undo: async () => {
+      await undoRestore({ data_dir, capture_db: capture.db });
+      rmSync(fetchFolder(data_dir), { recursive: true, force: true });
+    },
   };
 }
 

@@ -11,6 +11,7 @@ import { type DistillSurroundings, printRound, tryRound } from './distill.ts';
 import { DISTILL_FLAGS_HELP, type DistillFlags, readDistillFlags } from './distill-flags.ts';
 import { describeRoundLine } from './distill-report.ts';
 import { IN_PROCESS, tellSignal } from './guard.ts';
+import { readInterval } from './interval.ts';
 import { type CliIo, EXIT, UsageError } from './io.ts';
 import { makeHarmlessLine } from './terminal-text.ts';
 
@@ -36,9 +37,7 @@ Examples:
 Exit status: 0 published or kept (--once), ended by a signal (--every); 1 failed; 2 wrong use.
 `;
 
-const UNITS_MS: Readonly<Record<string, number>> = { s: 1_000, m: 60_000, h: 3_600_000, d: 86_400_000 };
-const EVERY_MIN_MS = 1_000;
-const EVERY_MAX_MS = 20 * 86_400_000;
+const EVERY_MAX_DAYS = 20;
 /** Most characters that a round's process may print. */
 const ROUND_OUTPUT_CHARACTERS = 4 * 1024 * 1024;
 
@@ -79,7 +78,8 @@ export async function runLoop(
   const { once, every } = flags.more;
   if (once === true && every !== undefined) throw new UsageError('--once and --every exclude each other');
   if (once === true) return runOnce(flags, io, surroundings);
-  await runAtInterval(flags, readEvery(every as string | undefined), argv, io, surroundings);
+  const everyMs = readInterval('--every', (every as string | undefined) ?? '1h', EVERY_MAX_DAYS);
+  await runAtInterval(flags, everyMs, argv, io, surroundings);
   return EXIT.done;
 }
 
@@ -88,14 +88,6 @@ async function runOnce(flags: DistillFlags, io: CliIo, surroundings: LoopSurroun
   if (round === null) return EXIT.failed;
   await printRound(round, flags, io, surroundings);
   return EXIT.done;
-}
-
-function readEvery(text = '1h'): number {
-  const [, amount = '', unit = ''] = /^(\d{1,6})([smhd])$/.exec(text) ?? [];
-  const ms = Number(amount) * (UNITS_MS[unit] ?? 0);
-  if (!(ms >= EVERY_MIN_MS && ms <= EVERY_MAX_MS))
-    throw new UsageError('--every takes a time from 1s to 20d: 30s, 15m, 6h, 1d');
-  return ms;
 }
 
 async function runAtInterval(

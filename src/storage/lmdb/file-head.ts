@@ -124,6 +124,15 @@ export interface HeadCopy {
   bytes: Buffer;
 }
 
+/** The trees of a copied head. */
+export function readRoots({ page_size, bytes }: HeadCopy): TreeRoots {
+  return {
+    page_size,
+    last_page: Number(bytes.readBigUInt64LE(META_LAST_PAGE_AT - META_AT)),
+    roots: META_ROOTS_AT.map((at) => bytes.readBigUInt64LE(at - META_AT)),
+  };
+}
+
 /**
  * Copies the newer of a file's two heads.
  * @param file open for reading; other processes may write to it

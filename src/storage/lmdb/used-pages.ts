@@ -39,6 +39,8 @@ interface UsedPages {
   /** Offset of the unused bytes, from the start of the first page. */
   unused_from: number;
   unused_to: number;
+  /** The page of a tree, until the next one is read; null for a long value, which is not read. */
+  content: Buffer | null;
 }
 
 /** A tree uses a page that is missing or damaged. */
@@ -101,14 +103,20 @@ function* readTreePage(
   if (page.readBigUInt64LE(0) !== BigInt(first)) throw new DamagedTreeError('a page with another number');
   if ((flags & (IS_BRANCH | IS_LEAF)) === 0) throw new DamagedTreeError('a page of another kind');
   if ((flags & IS_FIXED_LEAF) !== 0) {
-    yield { first, count: 1, unused_from: page.length, unused_to: page.length };
+    yield { first, count: 1, unused_from: page.length, unused_to: page.length, content: page };
     return;
   }
   const lower = page.readUInt16LE(LOWER_AT);
   const upper = page.readUInt16LE(UPPER_AT);
   if (NODES_AT + lower > page.length || upper < lower || NODES_AT + upper > page.length)
     throw new DamagedTreeError('a page of wrong counts');
-  yield { first, count: 1, unused_from: NODES_AT + lower, unused_to: NODES_AT + upper };
+  yield {
+    first,
+    count: 1,
+    unused_from: NODES_AT + lower,
+    unused_to: NODES_AT + upper,
+    content: page,
+  };
   for (let i = 0; i < lower >> 1; i++) {
     const node = NODES_AT + page.readUInt16LE(NODES_AT + i * 2);
     if (node + NODE_BYTES > page.length) throw new DamagedTreeError('a row outside its page');
@@ -134,5 +142,5 @@ function readLongValue(page: Buffer, node: number, data: number, pages_there: nu
   if (first + count > BigInt(pages_there)) throw new DamagedTreeError('a page is missing');
   const unused_to = Number(count) * page.length;
   const unused_from = Math.min(NODES_AT + page.readUInt32LE(node), unused_to);
-  return { first: Number(first), count: Number(count), unused_from, unused_to };
+  return { first: Number(first), count: Number(count), unused_from, unused_to, content: null };
 }

@@ -1,0 +1,134 @@
+/** `understudy backup --follow`: makes points in a place until a signal comes. Main thread of the command line. */
+
+import { setTimeout as delay } from 'node:timers/promises';
+import { describeRefusal } from '../std/file-place.ts';
+import { BackupError, type BackupSource } from '../storage/backup-manifest.ts';
+import { StoreError } from '../storage/bucket/object-store.ts';
+import { openStore } from '../storage/bucket/open-store.ts';
+import { Follower } from '../storage/points/follower.ts';
+import type { CliIo } from './io.ts';
+import { makeHarmlessLine } from './terminal-text.ts';
+
+/** How often old points are removed. */
+const PRUNE_MS = 600_000;
+/** How often a failure that lasts is told again. */
+const TELL_AGAIN_MS = 600_000;
+
+interface FollowOptions {
+  place: string;
+  every_ms: number;
+  keep_ms: number;
+  json: boolean;
+}
+
+/**
+ * Runs until SIGTERM or SIGINT.
+ * @throws BackupError, StoreError, or an error of the file system, if the first point cannot be made. Later failures are
+ *   told, and tried again
+ */
+export async function followBackup(source: BackupSource, options: FollowOptions, io: CliIo): Promise<void> {
+  io.outliveReader?.();
+  const stopping = new AbortController();
+  const stop = (): void => stopping.abort();
+  process.on('SIGTERM', stop);
+  process.on('SIGINT', stop);
+  const store = await openStore(options.place);
+  let follower: Follower | null = null;
+  try {
+    follower = await Follower.open(source, store, options.keep_ms, Date.now());
+    const run = new FollowRun(follower, store.name, options, io);
+    await run.pass(stopping.signal, true);
+    while (!stopping.signal.aborted) await run.pass(stopping.signal, false);
+    await run.tellEnd();
+  } finally {
+    process.off('SIGTERM', stop);
+    process.off('SIGINT', stop);
+    await follower?.close();
+    store.close();
+  }
+}
+
+class FollowRun {
+  readonly #follower: Follower;
+  readonly #place: string;
+  readonly #options: FollowOptions;
+  readonly #io: CliIo;
+  /** All that was acknowledged before is in the place; null before the first point. */
+  #fromMs: number | null = null;
+  #prunedMs = performance.now();
+  #toldMs: number | null = null;
+  #isSlow = false;
+
+  constructor(follower: Follower, place: string, options: FollowOptions, io: CliIo) {
+    this.#follower = follower;
+    this.#place = makeHarmlessLine(place);
+    this.#options = options;
+    this.#io = io;
+  }
+
+  /**
+   * Makes a point, and waits until the next one is due.
+   * @param isFirst then a failure ends the command
+   */
+  async pass(stop: AbortSignal, isFirst: boolean): Promise<void> {
+    const startMs = performance.now();
+    try {
+      const { from_ms, point, bytes } = await this.#follower.pass(Date.now, stop);
+      this.#fromMs = from_ms;
+      const tookMs = performance.now() - startMs;
+      if (point !== null) await this.#tellPoint(isFirst, point, bytes, tookMs);
+      this.#tellSlow(isFirst, tookMs);
+      if (startMs - this.#prunedMs >= PRUNE_MS || isFirst) {
+        await this.#follower.prune(Date.now());
+        this.#prunedMs = startMs;
+      }
+      if (this.#toldMs !== null) this.#io.err(`understudy: ${this.#place} takes points again\n`);
+      this.#toldMs = null;
+    } catch (thrown) {
+      if (stop.aborted) return;
+      if (isFirst) throw thrown;
+      this.#tellFailure(thrown);
+    }
+    const restMs = Math.max(0, startMs + this.#options.every_ms - performance.now());
+    await delay(restMs, undefined, { signal: stop }).catch(() => undefined);
+  }
+
+  async tellEnd(): Promise<void> {
+    if (this.#options.json || this.#fromMs === null) return;
+    await this.#io.out(`Ended. ${this.#describeState()}\n`);
+  }
+
+  #describeState(): string {
+    return `What was acknowledged before ${new Date(this.#fromMs!).toISOString()} is in ${this.#place}.`;
+  }
+
+  async #tellPoint(isFirst: boolean, point: string, bytes: number, tookMs: number): Promise<void> {
+    const from = new Date(this.#fromMs!).toISOString();
+    if (this.#options.json)
+      await this.#io.out(`${JSON.stringify({ point, from, bytes, took_ms: Math.round(tookMs) })}\n`);
+    else if (isFirst) await this.#io.out(`Following. ${this.#describeState()}\n`);
+  }
+
+  #tellSlow(isFirst: boolean, tookMs: number): void {
+    const { every_ms } = this.#options;
+    const isSlow = !isFirst && tookMs > every_ms;
+    if (isSlow && !this.#isSlow)
+      this.#io.err(
+        `understudy: a point takes ${Math.ceil(tookMs / 1_000)} s, more than --every: the place is as far behind\n`,
+      );
+    this.#isSlow = isSlow;
+  }
+
+  #tellFailure(thrown: unknown): void {
+    const nowMs = performance.now();
+    if (this.#toldMs !== null && nowMs - this.#toldMs < TELL_AGAIN_MS) return;
+    this.#toldMs = nowMs;
+    const state = this.#fromMs === null ? '' : ` ${this.#describeState()}`;
+    this.#io.err(`understudy: ${makeHarmlessLine(describeFailure(thrown))}; tried again.${state}\n`);
+  }
+}
+
+function describeFailure(thrown: unknown): string {
+  if (thrown instanceof BackupError || thrown instanceof StoreError) return thrown.message;
+  return describeRefusal(thrown) ?? (thrown instanceof Error ? thrown.message : String(thrown));
+}

@@ -1,0 +1,46 @@
+/**
+ * What the product needs of a place outside the machine: named objects that appear complete or not at all. A folder or
+ * a bucket implements it. Any thread.
+ */
+
+/** An object as a list shows it. */
+export interface StoredObject {
+  name: string;
+  /** When it was written, by the clock of the place. */
+  written_ms: number;
+}
+
+/** Names consist of letters, digits, dots, hyphens and slashes. All methods throw StoreError. */
+export interface ObjectStore {
+  /** For messages; it contains no credentials. */
+  readonly name: string;
+  /** Writes or replaces an object. It is complete and durable when this resolves. */
+  put(name: string, bytes: Uint8Array): Promise<void>;
+  /** @returns null if there is no such object */
+  get(name: string): Promise<Buffer | null>;
+  /**
+   * @param prefix a folder, with its slash at the end
+   * @returns the objects in it and below it, in the order of their names
+   */
+  list(prefix: string): AsyncIterable<StoredObject>;
+  /** Objects that do not exist are no error. */
+  remove(names: readonly string[]): Promise<void>;
+  close(): void;
+}
+
+/** Largest object that is written or read: objects pass through memory as a whole. */
+export const OBJECT_BYTES_MAX = 80 << 20;
+
+/** `away`: trying again later may help. `refused`: the operator has to change something. */
+type StoreFault = 'away' | 'refused';
+
+/** An operation that the place did not carry out. The message is one line for the operator. */
+export class StoreError extends Error {
+  override readonly name = 'StoreError';
+  readonly fault: StoreFault;
+
+  constructor(fault: StoreFault, words: string, options?: ErrorOptions) {
+    super(words, options);
+    this.fault = fault;
+  }
+}

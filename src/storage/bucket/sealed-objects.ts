@@ -1,0 +1,37 @@
+/**
+ * Encrypts what leaves the machine under the data key, if there is one. The name of an object is authenticated, so an
+ * object does not open under another name. Command line.
+ */
+import { type DataKey, SealError, type Sealer } from '../../std/data-key.ts';
+import { StoreError } from './object-store.ts';
+
+/** Encrypts and decrypts objects; without a key it leaves them as they are. */
+export class SealedObjects {
+  readonly #sealer: Sealer | null;
+  readonly #key: DataKey | null;
+
+  constructor(key: DataKey | null) {
+    this.#key = key;
+    this.#sealer = key?.sealer('bucket') ?? null;
+  }
+
+  seal(name: string, bytes: Uint8Array): Uint8Array {
+    return this.#sealer === null ? bytes : this.#sealer.seal(bytes, Buffer.from(name));
+  }
+
+  /** @throws StoreError */
+  open(name: string, bytes: Buffer): Buffer {
+    if (this.#sealer === null) return bytes;
+    try {
+      return this.#sealer.open(bytes, Buffer.from(name));
+    } catch (thrown) {
+      if (!(thrown instanceof SealError)) throw thrown;
+      throw new StoreError('refused', `${name} is damaged, or encrypted with another key`, { cause: thrown });
+    }
+  }
+
+  /** A name for content with this digest that does not reveal the digest. */
+  nameOf(digest: string): string {
+    return this.#key === null ? digest : this.#key.nameOf('bucket', digest);
+  }
+}

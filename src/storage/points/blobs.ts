@@ -1,0 +1,165 @@
+/**
+ * Files that do not change, in a place of points: sealed capture files, secrets and attachments. Each is stored once, under
+ * its digest, however many points have it. Command line.
+ */
+import { readdirSync, readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { isThere } from '../../std/file-place.ts';
+import type { ObjectStore } from '../bucket/object-store.ts';
+import type { SealedObjects } from '../bucket/sealed-objects.ts';
+import { LayerWriter } from './page-layer.ts';
+import { type EachPage, openPlainPages, type PageSource } from './page-source.ts';
+import { PageTable } from './page-table.ts';
+import { isAttachmentName, type PointFile } from './point.ts';
+
+export class Blobs {
+  readonly #store: ObjectStore;
+  readonly #objects: SealedObjects;
+  /** By path: what the file was like. One entry for each file of the last point. */
+  #known = new Map<string, { stamp: string; entry: PointFile }>();
+  /** Attachments that are in the place. */
+  #attachments: Set<string> | null = null;
+  /** In the order in which they were found, so that the list of a point changes at its end. */
+  #listed: string[] = [];
+  #isListed: ReadonlySet<string> = new Set();
+  /** They are in the place, not in the folder, and their removal is noted. */
+  #gone = new Set<string>();
+
+  constructor(store: ObjectStore, objects: SealedObjects) {
+    this.#store = store;
+    this.#objects = objects;
+  }
+
+  /**
+   * Makes sure that the files are in the place.
+   * @throws StoreError; Error of the file system; the reason of the signal
+   */
+  async addFiles(
+    files: readonly (Pick<PointFile, 'name' | 'kind'> & { path: string })[],
+    nowMs: number,
+    stop: AbortSignal,
+  ): Promise<PointFile[]> {
+    const known = new Map<string, { stamp: string; entry: PointFile }>();
+    const entries: PointFile[] = [];
+    for (const { path, name, kind } of files) {
+      const source = openPlainPages(path, nowMs);
+      try {
+        const before = this.#known.get(path);
+        const entry =
+          before !== undefined && before.stamp === source.stamp
+            ? before.entry
+            : await this.#add({ name, kind }, source, stop);
+        if (source.stamp !== null) known.set(path, { stamp: source.stamp, entry });
+        entries.push(entry);
+      } finally {
+        await source.close();
+      }
+    }
+    this.#known = known;
+    return entries;
+  }
+
+  async #add(
+    file: Pick<PointFile, 'name' | 'kind'>,
+    source: PageSource,
+    stop: AbortSignal,
+  ): Promise<PointFile> {
+    const { page_bytes, bytes } = source;
+    const table = new PageTable(page_bytes, Math.ceil(bytes / page_bytes));
+    await source.read((page, content) => {
+      stop.throwIfAborted();
+      table.note(page, content);
+    });
+    const digest = table.digest(bytes);
+    const layer = `blobs/${this.#objects.nameOf(digest)}`;
+    const pieces = (await this.#readDone(layer)) ?? (await this.#send(layer, source, stop));
+    return { ...file, bytes, page_bytes, digest, layers: [{ name: layer, pieces }] };
+  }
+
+  /** The number of pieces; null if they are not all there. */
+  async #readDone(layer: string): Promise<number | null> {
+    const done = await this.#store.get(`${layer}/done`);
+    const pieces = done === null ? Number.NaN : Number(done.toString('utf8'));
+    return Number.isSafeInteger(pieces) && pieces >= 0 ? pieces : null;
+  }
+
+  async #send(layer: string, source: PageSource, stop: AbortSignal): Promise<number> {
+    const there = new Set<string>();
+    for await (const { name } of this.#store.list(`${layer}/`)) there.add(name);
+    let pieces = 0;
+    const writer = new LayerWriter(async (piece) => {
+      stop.throwIfAborted();
+      const name = `${layer}/${pieces++}`;
+      // Each piece has the same pages each time: an interrupted upload continues.
+      if (!there.has(name)) await this.#store.put(name, this.#objects.seal(name, piece));
+    });
+    const each: EachPage = async (page, content) => {
+      const whole = Buffer.alloc(source.page_bytes);
+      content.copy(whole);
+      if (whole.some((byte) => byte !== 0)) await writer.add(page, whole);
+    };
+    await source.read(each);
+    await writer.finish();
+    await this.#store.put(`${layer}/done`, Buffer.from(String(pieces)));
+    return pieces;
+  }
+
+  /**
+   * Makes sure that the attachments in a folder are in the place.
+   * @returns the list of a point, and those that are in the place only because an earlier point has them
+   */
+  async addAttachments(folder: string, stop: AbortSignal): Promise<{ list: Buffer; gone: string[] }> {
+    this.#attachments ??= await this.#listPlace();
+    const local = isThere(folder) ? readdirSync(folder).filter(isAttachmentName) : [];
+    const isLocal = new Set(local);
+    const kept = this.#listed.filter((name) => isLocal.has(name));
+    const isKept = new Set(kept);
+    for (const name of local) {
+      if (isKept.has(name)) continue;
+      stop.throwIfAborted();
+      if (!this.#attachments.has(name) && !(await this.#sendAttachment(folder, name))) continue;
+      kept.push(name);
+    }
+    this.#listed = kept;
+    this.#isListed = new Set(kept);
+    return {
+      list: Buffer.from(kept.join(''), 'hex'),
+      gone: [...this.#attachments].filter((name) => !isLocal.has(name) && !this.#gone.has(name)),
+    };
+  }
+
+  isListed(attachment: string): boolean {
+    return this.#isListed.has(attachment);
+  }
+
+  /** The removal of those that left the folder is noted; those that came back are no longer gone. */
+  noteGone(gone: readonly string[]): void {
+    for (const name of this.#gone) if (this.#isListed.has(name)) this.#gone.delete(name);
+    for (const name of gone) this.#gone.add(name);
+  }
+
+  /** They were removed from the place. */
+  forgetAttachments(names: readonly string[]): void {
+    for (const name of names) {
+      this.#attachments?.delete(name);
+      this.#gone.delete(name);
+    }
+  }
+
+  async #listPlace(): Promise<Set<string>> {
+    const names = new Set<string>();
+    for await (const { name } of this.#store.list('attachments/'))
+      names.add(name.slice('attachments/'.length));
+    return names;
+  }
+
+  /** @returns false if the file was removed meanwhile */
+  async #sendAttachment(folder: string, name: string): Promise<boolean> {
+    const path = join(folder, name);
+    if (!isThere(path)) return false;
+    const object = `attachments/${name}`;
+    await this.#store.put(object, this.#objects.seal(object, readFileSync(path)));
+    this.#attachments!.add(name);
+    return true;
+  }
+}

@@ -1,0 +1,106 @@
+/**
+ * Opens the capture database for a point while the gateway writes and rotates. Command line.
+ * As for a backup (../backup-captures.ts), the live file counts only if the list of sealed files is the same before and
+ * after it is opened. Blocks may still be in raw files. All of them that exist at that moment are opened with the
+ * database: a file that is removed later can be read to its end.
+ */
+
+import { readdirSync } from 'node:fs';
+import { extname, join } from 'node:path';
+import { setTimeout as delay } from 'node:timers/promises';
+import { isThere } from '../../std/file-place.ts';
+import { BackupError, CAPTURE } from '../backup-manifest.ts';
+import { listSealed, rawFolder, type SealedFile } from '../capture/layout.ts';
+import { openDatabasePages, openPlainPages, type PageSource } from './page-source.ts';
+import type { PointFile } from './point.ts';
+
+const ATTEMPTS = 10;
+/** How long a rotation may need to open its new live file. */
+const REOPEN_MS = 200;
+
+export interface OpenedFile extends Pick<PointFile, 'name' | 'kind'> {
+  source: PageSource;
+}
+
+interface OpenedCaptures {
+  /** The live file, those that are not sealed yet, and the raw files. The caller closes them. */
+  changing: OpenedFile[];
+  /** Sealed files, which do not change. */
+  sealed: { name: string; path: string }[];
+}
+
+/**
+ * @throws BackupError if every attempt meets a rotation; Error of the file system or of LMDB
+ */
+export async function openCaptures(
+  db: string,
+  dataKey: Uint8Array | null,
+  nowMs: number,
+): Promise<OpenedCaptures> {
+  for (let attempt = 1; attempt <= ATTEMPTS; attempt++) {
+    const before = listOthers(db);
+    if (isThere(db) || attempt > 2) {
+      const opened = await tryOpen(db, dataKey, before, nowMs);
+      if (opened !== null) return opened;
+    }
+    await delay(REOPEN_MS);
+  }
+  throw new BackupError('the capture database is rotated all the time; try again');
+}
+
+/** @returns null if a rotation came between, or a raw file was removed */
+async function tryOpen(
+  db: string,
+  dataKey: Uint8Array | null,
+  others: readonly SealedFile[],
+  nowMs: number,
+): Promise<OpenedCaptures | null> {
+  const changing: OpenedFile[] = [];
+  const sealed: OpenedCaptures['sealed'] = [];
+  const rawBefore = listRaw(db);
+  try {
+    for (const { path, first_id, last_id, sealing } of others) {
+      const name = `capture.${first_id}-${last_id}${extname(db)}`;
+      if (sealing) changing.push({ name, kind: 'sealed', source: openDatabasePages(path, dataKey) });
+      else sealed.push({ name, path });
+    }
+    if (isThere(db))
+      changing.push({ name: CAPTURE, kind: 'capture', source: openDatabasePages(db, dataKey) });
+    const raw = listRaw(db);
+    for (const name of raw) {
+      const source = openPlainPages(join(rawFolder(db), name), nowMs);
+      changing.push({ name: `raw/${name}`, kind: 'raw', source });
+    }
+    const isWhole = rawBefore.every((name) => raw.includes(name));
+    if (isWhole && describeFiles(listOthers(db)) === describeFiles(others)) return { changing, sealed };
+  } catch (thrown) {
+    await closeAll(changing);
+    // A rotation renames files, and the gateway removes raw files that it has packed.
+    const isMoved = describeFiles(listOthers(db)) !== describeFiles(others) || !isThere(db);
+    if (isMoved || (thrown as NodeJS.ErrnoException).code === 'ENOENT') return null;
+    throw thrown;
+  }
+  await closeAll(changing);
+  return null;
+}
+
+export async function closeAll(files: readonly OpenedFile[]): Promise<void> {
+  for (const { source } of files) await source.close();
+}
+
+function listRaw(db: string): string[] {
+  const folder = rawFolder(db);
+  return isThere(folder) ? readdirSync(folder).filter((name) => /^\d{1,9}\.raw$/.test(name)) : [];
+}
+
+function describeFiles(files: readonly SealedFile[]): string {
+  return files.map(({ first_id, sealing }) => `${first_id} ${sealing}`).join();
+}
+
+/** One file for each range of ids: a file that was just sealed may exist under both names. */
+function listOthers(db: string): SealedFile[] {
+  const files = listSealed(db);
+  return files.filter(
+    ({ sealing, first_id }) => !sealing || !files.some((file) => !file.sealing && file.first_id === first_id),
+  );
+}

@@ -1,0 +1,275 @@
+/**
+ * `understudy backup --follow`: brings what changed since the last point to a place, and then the point that names it.
+ * Command line.
+ * A point appears after all objects that it names, so a kill at any moment leaves the points that were there, and at most
+ * objects without a point, which pruning removes.
+ */
+import { createHash, randomBytes } from 'node:crypto';
+import { existsSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { basename, join } from 'node:path';
+import { type DataKey, openDataKey } from '../../std/data-key.ts';
+import { isThere } from '../../std/file-place.ts';
+import { BackupError, type BackupSource, DATABASES, isBackupName } from '../backup-manifest.ts';
+import type { ObjectStore } from '../bucket/object-store.ts';
+import { SealedObjects } from '../bucket/sealed-objects.ts';
+import { attachmentsFolder, listSealed } from '../capture/layout.ts';
+import { databasePaths, findRedoLogs } from '../lmdb/stores.ts';
+import { describePlan, planPath } from '../plan-file.ts';
+import { refuseHalfRestored } from '../restore-marker.ts';
+import { claimWriter, type WriterClaim, WriterClaimedError } from '../writer-claim.ts';
+import { Blobs } from './blobs.ts';
+import { closeAll, type OpenedFile, openCaptures } from './capture-pages.ts';
+import { addLayer, type LayeredFile } from './layered-file.ts';
+import { memoryPages, openDatabasePages, openPlainPages } from './page-source.ts';
+import {
+  ABOUT,
+  type About,
+  ATTACHMENTS,
+  compactTime,
+  PLACE_FORMAT,
+  type Point,
+  type PointFile,
+  pointName,
+  readAbout,
+} from './point.ts';
+import { PointPruning, writeRemoval } from './point-pruning.ts';
+import { Spool } from './spool.ts';
+
+/** What a pass did. */
+interface PassResult {
+  /** Time before which all that was acknowledged is in the place. */
+  from_ms: number;
+  /** The name of the new point; null: nothing changed since the last one. */
+  point: string | null;
+  /** Sent for databases and other files that change. */
+  bytes: number;
+}
+
+interface PendingPoint {
+  point: Point;
+  files: Map<string, LayeredFile>;
+  from_ms: number;
+  at_ms: number;
+}
+
+/** Kinds whose later layers may hold all changes since the first one. */
+const KEEPS_BASE: ReadonlySet<PointFile['kind']> = new Set(['database', 'capture']);
+
+export class Follower {
+  readonly #source: BackupSource;
+  readonly #store: ObjectStore;
+  readonly #objects: SealedObjects;
+  readonly #blobs: Blobs;
+  readonly #pruning: PointPruning;
+  readonly #spool: Spool;
+  readonly #claim: WriterClaim;
+  readonly #lineage: string;
+  #files = new Map<string, LayeredFile>();
+  #layers = 0;
+  /** All of it is in the spool or in the place. */
+  #pending: PendingPoint | null = null;
+  #lastAtMs = 0;
+  /** The files of the last point, to see whether a new one is needed. */
+  #lastFiles = '';
+
+  /**
+   * Takes the place for this DATA_DIR.
+   * @param keepMs how long points are kept
+   * @throws BackupError if the place belongs to another DATA_DIR or data key, or another process follows to it;
+   *   StoreError; Error of the file system
+   */
+  static async open(
+    source: BackupSource,
+    store: ObjectStore,
+    keepMs: number,
+    nowMs: number,
+  ): Promise<Follower> {
+    if (!isThere(source.data_dir)) throw new BackupError(`there is no ${source.data_dir}`);
+    const key = openDataKey(source.data_key ?? null);
+    const folder = spoolFolder(source.data_dir, store.name);
+    const claim = await claimPlace(folder);
+    try {
+      await takePlace(source.data_dir, store, key);
+      const lineage = `${compactTime(nowMs)}-${randomBytes(4).toString('hex')}`;
+      return new Follower(source, store, new SealedObjects(key), keepMs, new Spool(folder), claim, lineage);
+    } catch (thrown) {
+      await claim.release();
+      throw thrown;
+    }
+  }
+
+  private constructor(
+    source: BackupSource,
+    store: ObjectStore,
+    objects: SealedObjects,
+    keepMs: number,
+    spool: Spool,
+    claim: WriterClaim,
+    lineage: string,
+  ) {
+    this.#source = source;
+    this.#store = store;
+    this.#objects = objects;
+    this.#blobs = new Blobs(store, objects);
+    this.#pruning = new PointPruning(store, objects, keepMs);
+    this.#spool = spool;
+    this.#claim = claim;
+    this.#lineage = lineage;
+  }
+
+  /**
+   * Makes a point of what changed. After a failure to send, the next pass sends the rest first.
+   * @param now the wall clock
+   * @throws BackupError, StoreError; Error of the file system or of LMDB; the reason of the signal
+   */
+  async pass(now: () => number, stop: AbortSignal): Promise<PassResult> {
+    if (this.#pending === null) {
+      try {
+        this.#pending = await this.#collect(now, stop);
+      } catch (thrown) {
+        this.#spool.clear();
+        throw thrown;
+      }
+    }
+    const { point, files, from_ms, at_ms } = this.#pending;
+    const described = JSON.stringify(point.files);
+    const isNew = described !== this.#lastFiles;
+    let bytes = 0;
+    const name = pointName(at_ms, this.#lineage);
+    if (isNew) {
+      bytes = await this.#spool.send(this.#store, stop);
+      await this.#store.put(name, this.#objects.seal(name, Buffer.from(JSON.stringify(point))));
+    }
+    this.#pending = null;
+    this.#files = files;
+    this.#lastFiles = described;
+    return { from_ms, point: isNew ? name : null, bytes };
+  }
+
+  /** Removes points that are too old or too close together, and what no point has. @throws StoreError */
+  async prune(nowMs: number): Promise<void> {
+    const removed = await this.#pruning.run(nowMs, (attachment) => this.#blobs.isListed(attachment));
+    this.#blobs.forgetAttachments(removed);
+  }
+
+  async close(): Promise<void> {
+    this.#spool.remove();
+    await this.#claim.release();
+  }
+
+  /** Reads everything once, with the order of a backup: each redo log before its database. */
+  async #collect(now: () => number, stop: AbortSignal): Promise<PendingPoint> {
+    const { data_dir, capture_db, data_key = null } = this.#source;
+    for (const path of [join(data_dir, DATABASES[0]), capture_db]) refuseHalfRestored(path);
+    if (existsSync(planPath(data_dir))) throw new BackupError(describePlan(data_dir));
+    const fromMs = now();
+    const files = new Map<string, LayeredFile>();
+    const entries: PointFile[] = [];
+    const add = async ({ name, kind, source }: OpenedFile): Promise<void> => {
+      stop.throwIfAborted();
+      const layered = await this.#addLayer({ name, kind, source });
+      files.set(name, layered);
+      entries.push(layered.entry);
+    };
+    for (const path of findRedoLogs(databasePaths(data_dir)))
+      await closing(openPlainPages(path, fromMs), (source) =>
+        add({ name: basename(path), kind: 'redo', source }),
+      );
+    for (const name of DATABASES) {
+      const path = join(data_dir, name);
+      if (!isThere(path)) continue;
+      await closing(openDatabasePages(path, data_key), (source) => add({ name, kind: 'database', source }));
+    }
+    const hasCaptures = isThere(capture_db) || listSealed(capture_db).length > 0;
+    const captures = hasCaptures
+      ? await openCaptures(capture_db, data_key, fromMs)
+      : { changing: [], sealed: [] };
+    // Nothing that comes later is in the point, except for attachments and secrets that nothing refers to.
+    const atMs = Math.max(now(), this.#lastAtMs + 1);
+    this.#lastAtMs = atMs;
+    try {
+      for (const file of captures.changing) await add(file);
+    } finally {
+      await closeAll(captures.changing);
+    }
+    if (entries.length === 0 && captures.sealed.length === 0)
+      throw new BackupError(`${data_dir} holds nothing to copy`);
+    const { list, gone } = await this.#blobs.addAttachments(attachmentsFolder(capture_db), stop);
+    await writeRemoval(this.#store, this.#objects, atMs, this.#lineage, gone);
+    this.#blobs.noteGone(gone);
+    if (list.length > 0) await add({ name: ATTACHMENTS, kind: 'attachments', source: memoryPages(list) });
+    const constant = [
+      ...captures.sealed.map((file) => ({ ...file, kind: 'sealed' as const })),
+      ...findSecrets(data_dir),
+    ];
+    entries.push(...(await this.#blobs.addFiles(constant, fromMs, stop)));
+    const point: Point = {
+      format: PLACE_FORMAT,
+      from: new Date(fromMs).toISOString(),
+      at: new Date(atMs).toISOString(),
+      files: entries,
+    };
+    return { point, files, from_ms: fromMs, at_ms: atMs };
+  }
+
+  #addLayer({ name, kind, source }: OpenedFile): Promise<LayeredFile> {
+    const layer = `layers/${this.#lineage}/${String(this.#layers++).padStart(8, '0')}`;
+    const put = async (piece: string, bytes: Uint8Array): Promise<void> =>
+      this.#spool.add(piece, this.#objects.seal(piece, bytes));
+    const known = this.#files.get(name) ?? null;
+    return addLayer(known, source, { name, kind }, { layer, put }, KEEPS_BASE.has(kind));
+  }
+}
+
+async function closing<Source extends { close(): Promise<void> }>(
+  source: Source,
+  use: (source: Source) => Promise<void>,
+): Promise<void> {
+  try {
+    await use(source);
+  } finally {
+    await source.close();
+  }
+}
+
+/** A folder for each place: a DATA_DIR may be followed to several places. */
+function spoolFolder(dataDir: string, place: string): string {
+  return join(dataDir, `backup-follow.${createHash('sha256').update(place).digest('hex').slice(0, 16)}`);
+}
+
+async function claimPlace(folder: string): Promise<WriterClaim> {
+  try {
+    return await claimWriter(folder, { patience_ms: 0 });
+  } catch (thrown) {
+    if (!(thrown instanceof WriterClaimedError)) throw thrown;
+    throw new BackupError(`${thrown.holder} follows to this place already`);
+  }
+}
+
+/** @throws BackupError if the place belongs to another DATA_DIR or key; StoreError */
+async function takePlace(dataDir: string, store: ObjectStore, key: DataKey | null): Promise<void> {
+  const own: About = { format: PLACE_FORMAT, source: readSourceId(dataDir), key: key?.id ?? null };
+  const about = await readAbout(store);
+  if (about === null) await store.put(ABOUT, Buffer.from(JSON.stringify(own)));
+  else if (about.source !== own.source)
+    throw new BackupError(`${store.name} has the points of another DATA_DIR: name another place`);
+  else if (about.key !== own.key)
+    throw new BackupError(`${store.name} has points under another data key: name another place`);
+}
+
+/** Tells this DATA_DIR from others. It is in no backup, so a restored one is another one. */
+function readSourceId(dataDir: string): string {
+  const path = join(dataDir, 'backup-source');
+  if (!isThere(path))
+    writeFileSync(path, `${randomBytes(16).toString('hex')}\n`, { mode: 0o600, flush: true, flag: 'wx' });
+  return readFileSync(path, 'utf8').trim();
+}
+
+function findSecrets(dataDir: string): { name: string; kind: 'secret'; path: string }[] {
+  const folder = join(dataDir, 'secrets');
+  if (!isThere(folder)) return [];
+  return readdirSync(folder)
+    .sort()
+    .map((entry) => ({ name: `secrets/${entry}`, kind: 'secret' as const, path: join(folder, entry) }))
+    .filter(({ name }) => isBackupName('secret', name));
+}

@@ -1,0 +1,100 @@
+/**
+ * How a file that changes becomes layers: all its pages once, then the pages that changed since, and now and then all
+ * that changed since the first layer, so that a restore reads few layers. Command line.
+ */
+import { LayerWriter } from './page-layer.ts';
+import type { PageSource } from './page-source.ts';
+import { PageTable } from './page-table.ts';
+import type { LayerRef, PointFile } from './point.ts';
+
+/** Layers of changes after which one layer holds them all again. */
+const CHANGES_MAX = 60;
+
+/** What is known of a file as of the last point. */
+export interface LayeredFile {
+  readonly entry: PointFile;
+  readonly stamp: string | null;
+  readonly table: PageTable;
+  /** The pages of the first layer; null where changes since then are not told. */
+  readonly base: PageTable | null;
+  readonly base_layers: readonly LayerRef[];
+  /** Pages of the first layer, and of the one that holds the changes since. */
+  readonly base_pages: number;
+  readonly change_pages: number;
+  /** Layers after those. */
+  readonly changes: number;
+}
+
+interface LayerTarget {
+  /** A name for the layer. */
+  layer: string;
+  /** Keeps a piece until the point is published. */
+  put(piece: string, bytes: Uint8Array): Promise<void>;
+}
+
+/**
+ * Reads a file and writes what changed since the last point as a layer.
+ * @param known as of the last point; null: the file is new
+ * @param keepsBase whether a later layer may hold all changes since the first one; costs 16 bytes of memory a page
+ */
+export async function addLayer(
+  known: LayeredFile | null,
+  source: PageSource,
+  file: Pick<PointFile, 'name' | 'kind'>,
+  { layer, put }: LayerTarget,
+  keepsBase: boolean,
+): Promise<LayeredFile> {
+  if (known !== null && known.stamp !== null && known.stamp === source.stamp) return known;
+  const usable = known?.table.page_bytes === source.page_bytes ? known : null;
+  const since = chooseReference(usable);
+  const table = new PageTable(source.page_bytes, Math.ceil(source.bytes / source.page_bytes));
+  let pieces = 0;
+  let pages = 0;
+  const writer = new LayerWriter((piece) => put(`${layer}/${pieces++}`, piece));
+  await source.read(async (page, content) => {
+    table.note(page, content);
+    if (table.isZeroPage(page) || (since !== null && table.hasSame(page, since))) return;
+    pages++;
+    await writer.add(page, fillPage(content, source.page_bytes));
+  });
+  for (let page = 0; page < (since?.pages ?? 0); page++) {
+    if (!table.isZeroPage(page) || since!.isZeroPage(page)) continue;
+    pages++;
+    await writer.add(page, null);
+  }
+  await writer.finish();
+  const added: LayerRef[] = pieces === 0 ? [] : [{ name: layer, pieces }];
+  const entry = (layers: LayerRef[]): PointFile => ({
+    ...file,
+    bytes: source.bytes,
+    page_bytes: source.page_bytes,
+    digest: table.digest(source.bytes),
+    layers,
+  });
+  const { stamp } = source;
+  if (usable === null || since === null) {
+    const base = keepsBase ? table : null;
+    const counts = { base_pages: pages, change_pages: 0, changes: 0 };
+    return { entry: entry(added), stamp, table, base, base_layers: added, ...counts };
+  }
+  if (since === usable.base && usable.changes >= CHANGES_MAX) {
+    const layers = [...usable.base_layers, ...added];
+    return { ...usable, entry: entry(layers), stamp, table, change_pages: pages, changes: 0 };
+  }
+  const changes = usable.changes + added.length;
+  return { ...usable, entry: entry([...usable.entry.layers, ...added]), stamp, table, changes };
+}
+
+/** The state that the next layer is told against; null: none, it holds all pages. */
+function chooseReference(known: LayeredFile | null): PageTable | null {
+  if (known === null) return null;
+  if (known.changes < CHANGES_MAX) return known.table;
+  return 2 * known.change_pages < known.base_pages ? known.base : null;
+}
+
+function fillPage(content: Buffer, pageBytes: number): Buffer {
+  if (content.length === pageBytes) return content;
+  const whole = Buffer.alloc(pageBytes);
+  content.copy(whole);
+  return whole;
+}

@@ -1,0 +1,182 @@
+/**
+ * Reads the pages of a file as of one moment while other processes write to it. Command line.
+ * A database: a read transaction keeps LMDB from reusing the pages of its newest head, and the trees of that head are
+ * walked. What no tree uses counts as zeros, so a copy has nothing that was deleted. Any other file: its bytes as they
+ * are read.
+ */
+import { closeSync, constants, fstatSync, openSync, readSync, statSync } from 'node:fs';
+import { setImmediate as nextTick } from 'node:timers/promises';
+import { open, type RootDatabase } from 'lmdb';
+import { openDataKey } from '../../std/data-key.ts';
+import { copyNewestHead, HEAD_AT, type HeadCopy, readRoots } from '../lmdb/file-head.ts';
+import { checkSealing } from '../lmdb/sealed-table.ts';
+import { checkDatabase } from '../lmdb/stores.ts';
+import { walkUsedPages } from '../lmdb/used-pages.ts';
+
+/** Page size of files that are no databases. */
+const PLAIN_PAGE_BYTES = 4_096;
+const READ_BYTES = 1 << 20;
+/** What is read between two turns of the event loop. */
+const TURN_BYTES = 4 << 20;
+/** The header of a page: its number and flags. */
+const HEADER_BYTES = HEAD_AT;
+
+/** @param content at most one page, valid until the next call */
+export type EachPage = (page: number, content: Buffer) => Promise<void> | void;
+
+/** A file as of one moment. */
+export interface PageSource {
+  readonly page_bytes: number;
+  /** Length of the file. */
+  readonly bytes: number;
+  /** Tells this state of the file from others; null: it may change without a trace. */
+  readonly stamp: string | null;
+  /** Calls `each` for every page that may have bytes other than zero, once, in any order. */
+  read(each: EachPage): Promise<void>;
+  close(): Promise<void>;
+}
+
+/**
+ * @param dataKey the key of the database
+ * @throws Error with one line that names the file
+ */
+export function openDatabasePages(path: string, dataKey: Uint8Array | null): PageSource {
+  checkDatabase(path);
+  const file = openSync(path, constants.O_RDONLY);
+  // Alone with its read transaction: lmdb would share it with other reads of the same handle.
+  let root: RootDatabase<Buffer, Buffer> | null = null;
+  try {
+    root = open<Buffer, Buffer>({
+      path,
+      noSubdir: true,
+      readOnly: true,
+      encoding: 'binary',
+      keyEncoding: 'binary',
+      cache: false,
+    });
+    const { ino } = fstatSync(file);
+    if (statSync(path).ino !== ino) throw new Error(`${path} is being replaced`);
+    checkSealing(root, path, openDataKey(dataKey));
+    const held = root.useReadTransaction() as { done(): void };
+    return new DatabasePages(file, root, held, ino);
+  } catch (thrown) {
+    void root?.close();
+    closeSync(file);
+    throw thrown;
+  }
+}
+
+class DatabasePages implements PageSource {
+  readonly page_bytes: number;
+  readonly bytes: number;
+  readonly stamp: string;
+  readonly #file: number;
+  readonly #root: RootDatabase<Buffer, Buffer>;
+  readonly #held: { done(): void };
+  readonly #head: HeadCopy;
+
+  /** The read transaction comes first: then the head that is read belongs to the same commit or a later one. */
+  constructor(file: number, root: RootDatabase<Buffer, Buffer>, held: { done(): void }, inode: number) {
+    this.#file = file;
+    this.#root = root;
+    this.#held = held;
+    const head = copyNewestHead(file);
+    this.#head = head;
+    this.page_bytes = head.page_size;
+    this.bytes = (readRoots(head).last_page + 1) * head.page_size;
+    this.stamp = `${inode} ${head.txn}`;
+  }
+
+  async read(each: EachPage): Promise<void> {
+    const { page_bytes: size } = this;
+    for (const page of [0, 1]) await each(page, this.#makeHeadPage(page));
+    const buffer = Buffer.alloc(size);
+    let turn = 0;
+    for (const { first, count, unused_from, unused_to, content } of walkUsedPages(
+      this.#file,
+      readRoots(this.#head),
+      () => true,
+    )) {
+      for (let i = 0; i < count; i++) {
+        const page = content ?? buffer;
+        if (content === null) readSync(this.#file, page, 0, size, (first + i) * size);
+        // The walk has not read the page's rows yet, and they lie outside of the unused bytes.
+        const from = Math.max(unused_from - i * size, 0);
+        const to = Math.min(unused_to - i * size, size);
+        if (from < to) page.fill(0, from, to);
+        await each(first + i, page);
+        turn += size;
+      }
+      if (turn < TURN_BYTES) continue;
+      turn = 0;
+      await nextTick();
+    }
+  }
+
+  async close(): Promise<void> {
+    this.#held.done();
+    closeSync(this.#file);
+    await this.#root.close();
+  }
+
+  /** Both heads of the copy are the same, so it does not matter which one LMDB takes. */
+  #makeHeadPage(page: number): Buffer {
+    const made = Buffer.alloc(this.page_bytes);
+    readSync(this.#file, made, 0, HEADER_BYTES, page * this.page_bytes);
+    this.#head.bytes.copy(made, HEAD_AT);
+    return made;
+  }
+}
+
+/** Time after which a later write has another time of change, whatever the file system's clock is like. */
+const SETTLED_MS = 2_000;
+
+/** @throws Error of the file system */
+export function openPlainPages(path: string, nowMs: number): PageSource {
+  const file = openSync(path, constants.O_RDONLY);
+  const { size, ino, mtimeNs } = fstatSync(file, { bigint: true });
+  const isSettled = Number(mtimeNs / 1_000_000n) + SETTLED_MS < nowMs;
+  return {
+    page_bytes: PLAIN_PAGE_BYTES,
+    bytes: Number(size),
+    stamp: isSettled ? `${ino} ${size} ${mtimeNs}` : null,
+    read: (each) => readPlain(file, Number(size), each),
+    close: async () => closeSync(file),
+  };
+}
+
+async function readPlain(file: number, bytes: number, each: EachPage): Promise<void> {
+  const buffer = Buffer.alloc(Math.min(READ_BYTES, Math.max(bytes, 1)));
+  let turn = 0;
+  for (let at = 0; at < bytes; ) {
+    const read = readSync(file, buffer, 0, Math.min(buffer.length, bytes - at), at);
+    // The file became shorter: the rest is zeros.
+    if (read === 0) return;
+    const whole = at + read < bytes ? read - (read % PLAIN_PAGE_BYTES) : read;
+    if (whole === 0) return;
+    for (let from = 0; from < whole; from += PLAIN_PAGE_BYTES)
+      await each(
+        (at + from) / PLAIN_PAGE_BYTES,
+        buffer.subarray(from, Math.min(from + PLAIN_PAGE_BYTES, whole)),
+      );
+    at += whole;
+    turn += whole;
+    if (turn < TURN_BYTES) continue;
+    turn = 0;
+    await nextTick();
+  }
+}
+
+/** The bytes of a file that exists only in memory. */
+export function memoryPages(content: Buffer): PageSource {
+  return {
+    page_bytes: PLAIN_PAGE_BYTES,
+    bytes: content.length,
+    stamp: null,
+    read: async (each) => {
+      for (let at = 0; at < content.length; at += PLAIN_PAGE_BYTES)
+        await each(at / PLAIN_PAGE_BYTES, content.subarray(at, at + PLAIN_PAGE_BYTES));
+    },
+    close: async () => {},
+  };
+}

@@ -1,0 +1,135 @@
+/**
+ * Removes old points from a place, and objects that no point has. Command line.
+ * All points of the last hour stay, one a minute of the last day, and one an hour up to the age that the operator chose.
+ * A layer or blob goes when no point names it and it is an hour old: a younger one may belong to a point that is not
+ * written yet. An attachment that left DATA_DIR goes with the last point from before that; a removal says when.
+ */
+import { z } from 'zod';
+import type { ObjectStore } from '../bucket/object-store.ts';
+import type { SealedObjects } from '../bucket/sealed-objects.ts';
+import {
+  isAttachmentName,
+  type ListedPoint,
+  listPoints,
+  parseObject,
+  pointName,
+  readPoint,
+} from './point.ts';
+
+const MINUTE_MS = 60_000;
+const HOUR_MS = 60 * MINUTE_MS;
+const DAY_MS = 24 * HOUR_MS;
+/** Objects to remove in one call. */
+const BATCH = 500;
+
+const removalSchema = z.object({ attachments: z.array(z.string().refine(isAttachmentName)) });
+
+/**
+ * The points to remove.
+ * @param points the oldest first
+ */
+export function choosePruned(points: readonly ListedPoint[], nowMs: number, keepMs: number): ListedPoint[] {
+  const kept = new Set<string>();
+  return points.filter(({ at_ms }, at) => {
+    if (at === points.length - 1) return false;
+    const ageMs = nowMs - at_ms;
+    if (ageMs > keepMs) return true;
+    if (ageMs <= HOUR_MS) return false;
+    const span = ageMs <= DAY_MS ? MINUTE_MS : HOUR_MS;
+    // The first point of a span stays: a later point does not replace it.
+    const place = `${span} ${Math.floor(at_ms / span)}`;
+    if (kept.has(place)) return true;
+    kept.add(place);
+    return false;
+  });
+}
+
+/** Notes attachments that no point after this time has. @throws StoreError */
+export async function writeRemoval(
+  store: ObjectStore,
+  objects: SealedObjects,
+  atMs: number,
+  lineage: string,
+  gone: readonly string[],
+): Promise<void> {
+  if (gone.length === 0) return;
+  const name = pointName(atMs, lineage).replace('points/', 'removals/');
+  await store.put(name, objects.seal(name, Buffer.from(JSON.stringify({ attachments: gone }))));
+}
+
+export class PointPruning {
+  readonly #store: ObjectStore;
+  readonly #objects: SealedObjects;
+  readonly #keepMs: number;
+  /** The layers of each point that is kept. */
+  #layers = new Map<string, readonly string[]>();
+
+  constructor(store: ObjectStore, objects: SealedObjects, keepMs: number) {
+    this.#store = store;
+    this.#objects = objects;
+    this.#keepMs = keepMs;
+  }
+
+  /**
+   * @param isListed whether the last point has the attachment
+   * @returns the attachments that were removed
+   * @throws StoreError
+   */
+  async run(nowMs: number, isListed: (attachment: string) => boolean): Promise<string[]> {
+    const points = await listPoints(this.#store);
+    const pruned = new Set(choosePruned(points, nowMs, this.#keepMs).map(({ name }) => name));
+    await this.#remove([...pruned]);
+    const kept = points.filter(({ name }) => !pruned.has(name));
+    await this.#readLayers(kept);
+    const used = new Set([...this.#layers.values()].flat());
+    const unused: string[] = [];
+    for (const prefix of ['layers/', 'blobs/'])
+      for await (const { name, written_ms } of this.#store.list(prefix)) {
+        const isYoung = nowMs - written_ms < HOUR_MS;
+        if (!isYoung && !used.has(name.slice(0, name.lastIndexOf('/')))) unused.push(name);
+      }
+    await this.#remove(unused);
+    return kept.length === 0 ? [] : this.#removeAttachments(kept[0]!, isListed);
+  }
+
+  async #readLayers(points: readonly ListedPoint[]): Promise<void> {
+    const layers = new Map<string, readonly string[]>();
+    for (const { name } of points) {
+      const known = this.#layers.get(name);
+      const point = known === undefined ? await readPoint(this.#store, this.#objects, name) : null;
+      const named = point?.files.flatMap((file) => file.layers.map((layer) => layer.name)) ?? [];
+      layers.set(name, known ?? named);
+    }
+    this.#layers = layers;
+  }
+
+  /** @param oldest the oldest point that is kept */
+  async #removeAttachments(
+    oldest: ListedPoint,
+    isListed: (attachment: string) => boolean,
+  ): Promise<string[]> {
+    const due: string[] = [];
+    const gone = new Set<string>();
+    for await (const { name } of this.#store.list('removals/')) {
+      const bytes = await this.#store.get(name);
+      if (bytes === null) continue;
+      const plain = this.#objects.open(name, bytes);
+      const { attachments } = parseObject(this.#store, name, plain, removalSchema);
+      if (name.replace('removals/', 'points/') <= oldest.name) {
+        due.push(name);
+        for (const attachment of attachments) gone.add(attachment);
+      } else {
+        // It came back after an earlier removal, and points from between have it.
+        for (const attachment of attachments) gone.delete(attachment);
+      }
+    }
+    const removed = [...gone].filter((attachment) => !isListed(attachment));
+    await this.#remove(removed.map((attachment) => `attachments/${attachment}`));
+    await this.#remove(due);
+    return removed;
+  }
+
+  async #remove(names: readonly string[]): Promise<void> {
+    for (let at = 0; at < names.length; at += BATCH) await this.#store.remove(names.slice(at, at + BATCH));
+  }
+}

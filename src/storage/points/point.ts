@@ -1,0 +1,130 @@
+/**
+ * A point: the state of everything at one time, as an object that lists files and their layers; and the names in a place
+ * of points. A place may come from an untrusted source, so a name that `backup` never writes is refused. Command line.
+ *
+ *   about.json                         whose points these are, and under which key
+ *   points/<time>-<lineage>.json       a point
+ *   layers/<lineage>/<number>/<piece>  pages of a file that changes; a lineage is one run of `backup --follow`
+ *   blobs/<digest>/<piece>, …/done     a file that does not change; `done` when all its pieces are there
+ *   attachments/<sha256>               an attachment of captured exchanges
+ *   removals/<time>-<lineage>.json     attachments that no later point has
+ */
+import { z } from 'zod';
+import { isBackupName } from '../backup-manifest.ts';
+import type { ObjectStore } from '../bucket/object-store.ts';
+import { StoreError } from '../bucket/object-store.ts';
+import type { SealedObjects } from '../bucket/sealed-objects.ts';
+
+export const ABOUT = 'about.json';
+export const PLACE_FORMAT = 'understudy_points_v1';
+
+const aboutSchema = z.object({
+  format: z.literal(PLACE_FORMAT),
+  /** Of the DATA_DIR. */
+  source: z.string(),
+  /** Identifies the data key; null: the objects are not encrypted. */
+  key: z.string().nullable(),
+});
+export type About = z.output<typeof aboutSchema>;
+
+const HEX = /^[0-9a-f]{64}$/;
+const LINEAGE = '\\d{8}T\\d{9}Z-[0-9a-f]{8}';
+const POINT_NAME = new RegExp(`^points/(\\d{8}T\\d{9}Z)-(${LINEAGE})\\.json$`);
+const LAYER = new RegExp(`^(?:layers/${LINEAGE}/\\d{8}|blobs/[0-9a-f]{64})$`);
+
+/** The list of attachments: 32 bytes for each, the digest. */
+export const ATTACHMENTS = 'attachments';
+
+const fileSchema = z
+  .object({
+    /** As in a backup; `raw/<number>.raw` for a raw file of captures. */
+    name: z.string(),
+    kind: z.enum(['database', 'redo', 'capture', 'sealed', 'secret', 'raw', 'attachments']),
+    bytes: z.int().min(0),
+    page_bytes: z.int().min(512).max(65_536),
+    digest: z.string().regex(HEX),
+    /** From the first to the last: a page of a later layer replaces that of an earlier one. */
+    layers: z.array(z.object({ name: z.string().regex(LAYER), pieces: z.int().min(0) })),
+  })
+  .refine(({ kind, name }) =>
+    kind === 'raw' || kind === 'attachments'
+      ? (kind === 'raw' ? /^raw\/\d{1,9}\.raw$/ : /^attachments$/).test(name)
+      : isBackupName(kind, name),
+  );
+export type PointFile = z.output<typeof fileSchema>;
+export type LayerRef = PointFile['layers'][number];
+
+const pointSchema = z.object({
+  format: z.literal(PLACE_FORMAT),
+  /** All that was acknowledged before is in it. */
+  from: z.iso.datetime(),
+  /** What came later is not in it. */
+  at: z.iso.datetime(),
+  files: z.array(fileSchema).refine((files) => new Set(files.map(({ name }) => name)).size === files.length),
+});
+export type Point = z.output<typeof pointSchema>;
+
+/** A point by its name. */
+export interface ListedPoint {
+  name: string;
+  at_ms: number;
+  lineage: string;
+}
+
+/** `2026-03-01T10:00:00.123Z` → `20260301T100000123Z`: sorts like the time. */
+export function compactTime(ms: number): string {
+  return new Date(ms).toISOString().replace(/[-:.]/g, '');
+}
+
+function readCompactTime(text: string): number {
+  return Date.parse(text.replace(/^(....)(..)(..T..)(..)(..)(...)Z$/, '$1-$2-$3:$4:$5.$6Z'));
+}
+
+export function pointName(atMs: number, lineage: string): string {
+  return `points/${compactTime(atMs)}-${lineage}.json`;
+}
+
+/** The points of a place, the oldest first. @throws StoreError */
+export async function listPoints(store: ObjectStore): Promise<ListedPoint[]> {
+  const points: ListedPoint[] = [];
+  for await (const { name } of store.list('points/')) {
+    const [, at, lineage] = POINT_NAME.exec(name) ?? [];
+    if (at !== undefined) points.push({ name, at_ms: readCompactTime(at), lineage: lineage! });
+  }
+  return points.sort((a, b) => a.at_ms - b.at_ms || (a.name < b.name ? -1 : 1));
+}
+
+/** @returns null if the place has no points. @throws StoreError */
+export async function readAbout(store: ObjectStore): Promise<About | null> {
+  const bytes = await store.get(ABOUT);
+  return bytes === null ? null : parseObject(store, ABOUT, bytes, aboutSchema);
+}
+
+/** @returns null if it was removed. @throws StoreError */
+export async function readPoint(
+  store: ObjectStore,
+  objects: SealedObjects,
+  name: string,
+): Promise<Point | null> {
+  const bytes = await store.get(name);
+  return bytes === null ? null : parseObject(store, name, objects.open(name, bytes), pointSchema);
+}
+
+/** @throws StoreError if it is not what this version writes */
+export function parseObject<Value>(
+  store: ObjectStore,
+  name: string,
+  bytes: Buffer,
+  schema: z.ZodType<Value>,
+): Value {
+  try {
+    return schema.parse(JSON.parse(bytes.toString('utf8')));
+  } catch (cause) {
+    throw new StoreError('refused', `${name} in ${store.name} is not what this version can read`, { cause });
+  }
+}
+
+/** Whether the name is that of an attachment. */
+export function isAttachmentName(name: string): boolean {
+  return HEX.test(name);
+}
