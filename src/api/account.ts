@@ -102,7 +102,7 @@ export function accountHandlers(services: AccountServices): UserHandlersOf<typeo
 
     bootstrap: ({ user, email_verified, now_ms }) => {
       const epoch = epochs.of(user.id);
-      // Another address may be invited elsewhere.
+      // A different address may have other invitations.
       const key = `${user.id} ${email_verified} ${user.email}`;
       const known = cache.get(key);
       const nowMs = clock.monotonicMs();

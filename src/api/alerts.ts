@@ -37,7 +37,7 @@ import { describeOperator } from './operators.ts';
 
 export interface AlertServices {
   main: Tables;
-  /** The organization that captures belong to (GW_ORG); null: to none. */
+  /** The organization of the captures (GW_ORG); null: no organization. */
   org_id: string | null;
   sender: Pick<AlertSender, 'send'>;
   targets: Pick<AlertTargets, 'check'>;
@@ -61,7 +61,7 @@ const DEFAULTS: Omit<AlertRule, 'name' | 'measure' | 'threshold' | 'destinations
   interval_s: 3_600,
 };
 
-/** What a body must give. */
+/** Fields that a body must contain. */
 const NAMELESS = { name: undefined, measure: undefined, threshold: undefined };
 
 export function alertHandlers(
@@ -167,7 +167,7 @@ function showAlert(tables: TableReader, alert: AlertRow): object {
   };
 }
 
-/** Tries each destination once, and keeps in the history how that went. */
+/** Tries each destination once, and records the outcome in the history. */
 async function sendTest(
   { main, sender }: Pick<AlertServices, 'main' | 'sender'>,
   alert: AlertRow,
@@ -192,8 +192,8 @@ async function sendTest(
 }
 
 /**
- * A rule with what a body gives of it.
- * @param base may hold other fields, which are left out
+ * A rule, updated with the fields of a body.
+ * @param base may have other fields, which are left out
  * @throws SchemaViolation
  */
 function joinRule(base: { [Name in keyof AlertRule]: AlertRule[Name] | undefined }, given: Given): AlertRule {
@@ -231,7 +231,7 @@ function checkRule({ query, of_query, quiet }: AlertRule): void {
     throw valueViolation(['body', 'quiet', 'time_zone'], 'there is no such time zone', quiet.time_zone);
 }
 
-/** @throws SchemaViolation without what is secret */
+/** @throws SchemaViolation, without secrets */
 function readDestinations(
   given: readonly GivenDestination[],
   known: readonly AlertDestination[],
@@ -276,7 +276,7 @@ function readDestination(
   return { id, kind, url, secret, to: [] };
 }
 
-/** What is wrong with the address of a webhook, without the address; null: nothing is known to be. */
+/** What is wrong with the address of a webhook, without the address; null: no error is known. */
 function findAddressFault(text: string, targets: AlertServices['targets']): string | null {
   if (!URL.canParse(text)) return 'a webhook needs an address';
   const url = new URL(text);

@@ -20,13 +20,13 @@ interface ApiOptions {
   /** Left out: any. */
   hosts?: AllowedHosts;
   log: ApiLog;
-  /** Counts what is answered. */
+  /** Counts answers. */
   metrics?: ApiMetrics;
 }
 
 /**
- * At LOG_LEVEL=debug, every request is logged; internal failures are always logged. Neither contains a body, a header
- * or a query, only the route of the request.
+ * At LOG_LEVEL=debug, every request is logged; internal failures are always logged. Log lines contain the
+ * route of the request, but no body, header or query.
  */
 export function createApi(
   services: ApiServices,
@@ -51,8 +51,8 @@ export function createApi(
 }
 
 /**
- * Failures that are logged per second: if a part is down, every request fails, and log lines are written
- * synchronously.
+ * Maximum number of failures logged per second. If a part is down, every request fails, and log lines are
+ * written synchronously.
  */
 const LINES_PER_SECOND = 20;
 

@@ -1,24 +1,26 @@
 /**
- * Sends bytes as they are made: a further piece is made when the network has taken the one before. A failure on the way cuts the
- * connection, so that the reader does not take a part for the whole; a reader that leaves ends the making. Server threads.
+ * Sends bytes while they are made: the next piece is made after the network has accepted the previous one. A
+ * failure cuts the connection, so that the reader does not mistake a part for the whole. If the reader
+ * disconnects, no more pieces are made. Server threads.
  */
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import type { EventSink, EventStream } from '../contract/handler.ts';
 import { CatalogueError } from '../errors.ts';
 
-/** Byte streams of one server thread at a time. */
+/** Concurrent byte streams of one server thread. */
 const BYTE_STREAMS = 8;
-/** A reader that takes nothing for so long has left. */
+/** A reader that accepts nothing for this long counts as disconnected. */
 const STALLED_MS = 60_000;
 
 let open = 0;
 
-/** @throws CatalogueError `unavailable` when too many are open */
+/** @throws CatalogueError `unavailable` if too many are open */
 export function checkByteStreams(): void {
-  if (open >= BYTE_STREAMS) throw new CatalogueError('unavailable', 'Too many exports at once');
+  if (open >= BYTE_STREAMS)
+    throw new CatalogueError('unavailable', 'Too many exports are running; try again later');
 }
 
-/** @param pieces an empty one sends nothing: there the making ends when the reader has left */
+/** @param pieces an empty piece sends nothing, but stops the iteration if the reader has disconnected */
 export function streamBytes(pieces: AsyncGenerator<Uint8Array>): EventStream {
   return {
     open: (sink) => {

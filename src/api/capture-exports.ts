@@ -13,9 +13,9 @@ import { type ExportPage, type FileToSend, readPages, sendFile, sendList } from 
 import type { OperatorHandlersOf } from './operator-guard.ts';
 import { readRunPlace } from './run-query.ts';
 
-/** Runs of one page. Each page is a pass over the whole list. */
+/** Runs per page. Each page is a pass over the whole list. */
 const PAGE_RUNS = 1_000;
-/** Turns of one page, which holds all that was said. */
+/** Turns per page, because turns contain whole texts. */
 const PAGE_TURNS = 50;
 
 export function captureExportHandlers(
@@ -55,7 +55,7 @@ export function captureExportHandlers(
 
 type ColumnSource = 'listCapturedRuns' | 'readCapturedRun' | 'readTrafficFigures';
 
-/** Columns of a list, worked out at the first export. */
+/** Columns of a list, computed at the first export. */
 function onceColumns() {
   const known = new Map<ColumnSource, ExportColumn[]>();
   return (list: ColumnSource, field: string): ExportColumn[] => {
@@ -68,7 +68,7 @@ function onceColumns() {
   };
 }
 
-/** The turns of runs as spans: a line is one request of OTLP/JSON. */
+/** The turns of runs as spans; each line is one request in OTLP/JSON. */
 async function* writeSpans(
   pages: AsyncIterable<readonly ExportRow[]>,
   ask: (question: CaptureQuestion) => Promise<Record<string, unknown>>,
@@ -80,7 +80,7 @@ async function* writeSpans(
           otlp: object | null;
           next: number | null;
         };
-        // Empty without a turn, so that the making ends when the reader has left.
+        // Empty without a turn, which stops the iteration if the reader has disconnected.
         yield Buffer.from(otlp === null ? '' : `${JSON.stringify(otlp)}\n`);
         after = next;
       }

@@ -1,4 +1,4 @@
-/** Handlers of `contract/captures.ts`: what the capture reader answers, as it is. Server threads. */
+/** Handlers of `contract/captures.ts`, which pass on the answers of the capture reader. Server threads. */
 
 import type { z } from 'zod';
 import type { CAPTURES } from '../contract/captures.ts';
@@ -31,11 +31,11 @@ export interface CaptureServices {
   nameAgent: (agent: string, name: string | null) => Promise<NamedAgent | null>;
   /** Where marks are kept. */
   main: Tables;
-  /** To whom captures belong. */
+  /** The organization of the captures. */
   owner: CaptureOwner;
 }
 
-/** Nothing that an agent or a provider wrote is ever a page of this address. */
+/** Headers that prevent a browser from running captured bytes as a page of this origin. */
 const DOWNLOAD_HEADERS: ApiReply['headers'] = [
   ['content-type', 'application/octet-stream'],
   ['x-content-type-options', 'nosniff'],
@@ -115,7 +115,7 @@ export function captureHandlers(
     readStudentReport: async () => jsonReply(200, await student(), [['cache-control', 'no-store']]),
     nameStudentAgent: async ({ body: { agent, name } }) => {
       if (name !== null && cleanAgentName(name) === '')
-        throw valueViolation(['body', 'name'], 'nothing in it can be shown', name);
+        throw valueViolation(['body', 'name'], 'it contains no visible characters', name);
       const named = await nameAgent(agent, name);
       if (named === null) throw new CatalogueError('not_found', 'The student has no such agent variant');
       return jsonReply(200, named, [['cache-control', 'no-store']]);
@@ -127,7 +127,7 @@ export function captureHandlers(
   };
 }
 
-/** The query of a list: its text, and the parameters that stood for it before. @throws SchemaViolation */
+/** The query of a list: its text, and the older parameters with the same meaning. @throws SchemaViolation */
 export function readListQuery(
   query: Omit<z.output<(typeof CAPTURES)['listCapturedRuns']['query']>, 'limit' | 'cursor'>,
 ): RunQuery {
@@ -174,8 +174,8 @@ function toReply(answer: CaptureAnswer): ApiReply {
 }
 
 /**
- * The id of the exchange that the last page ended with; null: none.
- * @throws SchemaViolation for what no page has given
+ * The id of the last exchange of the previous page; null: the first page.
+ * @throws SchemaViolation for a value that no page returned
  */
 function readPlace(cursor: string | null | undefined): number | null {
   if (cursor == null || cursor === '') return null;

@@ -31,9 +31,9 @@ export interface SharedMemory {
   user_epochs: SharedArrayBuffer;
   /** The key of tickets (src/auth/stream-tickets.ts). */
   stream_tickets: SharedArrayBuffer;
-  /** Of the payment processor's events (billing.ts). */
+  /** Locks for the payment processor's events (billing.ts). */
   event_locks: SharedArrayBuffer;
-  /** Of the threads that write steps to the database (src/storage/lmdb/write-turn.ts). */
+  /** Turns of the threads that write steps to the database (src/storage/lmdb/write-turn.ts). */
   write_turn: SharedArrayBuffer;
   /** The key by which the process finds its pattern indexes (src/search/index-catalog.ts). */
   pattern_catalog: string;

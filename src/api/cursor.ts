@@ -9,8 +9,8 @@ export function writeCursor(place: readonly (string | number)[]): string {
 }
 
 /**
- * @param kinds the required type of each part: a number, or a text with at most this many characters, as many as fit
- *   a key
+ * @param kinds the required type of each part: a number, or the maximum number of characters of a text, which
+ *   must fit into a key
  * @returns null without a cursor
  * @throws SchemaViolation for a value that no page returned
  */
@@ -36,7 +36,7 @@ function parse(cursor: string): unknown {
   }
 }
 
-/** What a row's key can hold. */
+/** The possible parts of a row's key. */
 function isKeyPart(part: unknown, kind: 'number' | { max: number }): boolean {
   if (kind === 'number') return typeof part === 'number' && Number.isFinite(part);
   return typeof part === 'string' && part.length <= kind.max && part.isWellFormed();

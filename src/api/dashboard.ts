@@ -95,7 +95,7 @@ function answerFile({ name, is_hashed, encodings }: BuiltFile, type: string): Ap
     body: isBuilt ? readFileSync(new URL(name, FOLDER)) : NOT_BUILT,
   };
   const compressed = encodings.map((encoding) => ({
-    // As a separate token that is not excluded (`br;q=0`).
+    // The coding must be a separate token that is not excluded (`br;q=0`).
     pattern: new RegExp(`(?:^|[\\s,])${encoding}(?!\\s*;\\s*q=0(?:\\.0*)?\\s*(?:,|$))\\s*(?:[;,]|$)`),
     reply: {
       status: 200,
@@ -115,7 +115,7 @@ function serve(path: string, media_type: string, handle: ApiRoute['handle']): Ap
       id: `dashboard${path.replace(/\W/g, '_')}`,
       method: 'GET',
       path,
-      // What people type.
+      // The address that people type.
       aliases: path === '/' ? ['/dashboard'] : [],
       auth: 'open',
       summary: "A file of the dashboard's page",

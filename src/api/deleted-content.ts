@@ -33,8 +33,7 @@ import { removeOrganizationRows } from './organization-rows.ts';
 import { removeRows } from './row-removal.ts';
 
 /**
- * How long the answer to a deletion of a project or an organization waits for the removal. The rest is removed
- * afterwards.
+ * Maximum time for which the answer to a deletion waits for the removal. The rest is removed afterwards.
  */
 const DELETION_WAIT_MS = 2_000;
 /** How long after a deletion late writes may still arrive. Pattern making takes longest. */
@@ -69,11 +68,11 @@ export class DeletedContent {
     this.#clock = clock;
   }
 
-  /** Continues all unfinished deletions. One that fails now does not delay the others. */
+  /** Continues all unfinished deletions. A failing one does not delay the others. */
   async resume(): Promise<void> {
     const nowMs = this.#clock.wallMs();
     for (const deletion of [...listDeletions(this.#stores.main)]) {
-      // A clock that was set back must not delay it for ever.
+      // A clock that was set back must not delay the deletion for ever.
       const is_late = Math.abs(nowMs - deletion.at_ms) > LATE_WRITES_MS;
       if (!deletion.is_swept || is_late) await this.#end(deletion, is_late).catch(() => {});
     }

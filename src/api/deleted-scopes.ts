@@ -15,10 +15,10 @@ const DELETED_NAMES_REMEMBERED = 10_000;
 
 const NONE: ReadonlySet<string> = new Set();
 
-/** What handlers ask. */
+/** The questions of handlers. */
 export type DeletedView = Pick<DeletedScopes, 'hiddenIn' | 'checkOrganization' | 'checkProject'>;
 
-/** Where nothing can be deleted. */
+/** For a process in which nothing can be deleted. */
 export const NOTHING_DELETED: DeletedView = {
   hiddenIn: () => NONE,
   checkOrganization: () => {},

@@ -15,22 +15,22 @@ import { newUlid } from '../std/id.ts';
 
 /** A request before its route is known. */
 interface UnroutedRequest extends Omit<ApiRequest, 'params' | 'address'> {
-  /** '' where it is not known. */
+  /** Address of the client; '' if unknown. */
   address?: string;
-  /** The body is beyond the cap and was not read. */
+  /** The body exceeds the cap and was not read. */
   oversized?: boolean;
-  /** The body had to make room for others before all of it was there. */
+  /** The body was dropped to make room for others before all of it had arrived. */
   crowded_out?: boolean;
 }
 
-/** Told of every failure that is ours, its cause included; a caller reads the catalogue's words. */
+/** Receives every internal failure with its cause; the caller gets only the catalogue's text. */
 type ReportFailure = (error: CatalogueError, request: UnroutedRequest, requestId: string) => void;
 
-/** What is known of an answered request: nothing that a caller could have hidden a secret in. */
+/** Facts about an answered request. No field can contain a secret from the caller. */
 export interface Answered {
   request_id: string;
   method: string;
-  /** The endpoint's id; null where no route was found. */
+  /** The endpoint's id; null if no route matched. */
   route: string | null;
   status: number;
   duration_ms: number;
@@ -38,11 +38,11 @@ export interface Answered {
 
 interface DispatchOptions {
   report: ReportFailure;
-  /** Told of every request once its answer is known. */
+  /** Receives every request when its answer is known. */
   observe?: (answered: Answered) => void;
-  /** Which pages may call; without it none. */
+  /** Origins whose pages may call; absent: none. */
   cors?: CorsPolicy;
-  /** Under which host names requests without a credential are answered; without it under any. */
+  /** Host names under which requests without a credential are answered; absent: any. */
   hosts?: AllowedHosts;
 }
 
@@ -107,9 +107,10 @@ export function compileDispatch(routes: readonly ApiRoute[], options: DispatchOp
 }
 
 /**
- * A page that reached this address by the page's own name knows no credential (DNS rebinding). A caller that has one may use any
- * name for the service: agents use names of their network. That holds where the credential is checked, and a wrong one is
- * refused later. On open routes the header proves nothing: a page can send any.
+ * Refuses unknown host names. A web page that points its own host name at this address (DNS rebinding) has no
+ * credential. A caller with a credential may use any host name, because agents use names of their network; a
+ * wrong credential is refused later. On open routes a credential is not checked and proves nothing, because a
+ * page can send any header.
  */
 function isWelcome({ headers }: UnroutedRequest, { endpoint }: ApiRoute, hosts: AllowedHosts): boolean {
   if (endpoint.any_host === true || hosts.allows(headers.get('host'))) return true;
@@ -140,7 +141,7 @@ class RoutedRequest implements ApiRequest {
     this.body = unrouted.body;
     this.params = params;
     this.#unrouted = unrouted;
-    // The checks of a `bearer` endpoint look at it only where a credential fails, which they find out at once.
+    // The checks of a `bearer` endpoint read it only if a credential fails, which they find out immediately.
     this.#address = route.endpoint.auth === 'bearer' ? null : (unrouted.address ?? '');
   }
 
@@ -149,7 +150,7 @@ class RoutedRequest implements ApiRequest {
   }
 }
 
-/** A failure behind checks that have something to say in every answer. */
+/** A failure after checks that add headers to every answer. */
 export class FailedCall extends Error {
   override readonly cause: CatalogueError;
   readonly headers: ApiReply['headers'];
@@ -162,12 +163,14 @@ export class FailedCall extends Error {
   }
 }
 
-/** Whether the log should know: whatever fails in us, with what made it fail where a caller only reads "try again". */
+/**
+ * Whether a failure is logged: every internal failure, with its cause if the caller only reads "try again".
+ */
 function isOurs(error: CatalogueError): boolean {
   return error.code === 'internal' || (error.status >= 500 && error.cause !== undefined);
 }
 
-/** @param allowed called for a 405 only */
+/** @param allowed called only for a 405 */
 export function renderError(error: CatalogueError | SchemaViolation, allowed?: () => string[]): ApiReply {
   if (error instanceof SchemaViolation) return jsonReply(422, { detail: error.violations });
   const headers: [string, string][] = [];
@@ -182,33 +185,33 @@ export function renderError(error: CatalogueError | SchemaViolation, allowed?: (
   return jsonReply(error.status, toApiBody(error), headers);
 }
 
-/** What a request's path leads to; shared by the requests that have it. */
+/** The target of a path; requests with the same path share it. */
 interface Match {
   readonly route: ApiRoute;
   readonly params: Readonly<Record<string, string>>;
 }
 
-/** One level of the table: what may stand between two slashes. */
+/** One level of the table: the possible segments between two slashes. */
 interface Segment {
   literals: Map<string, Segment>;
   /** `{name}`: any one segment. */
   parameter: Segment | null;
-  /** By method, of paths that end here. */
+  /** Routes of paths that end here, by method. */
   ends: Map<string, End>;
 }
 
 interface End {
   route: ApiRoute;
-  /** The path's parameters, and which segments they are. */
+  /** The path's parameters with the indexes of their segments. */
   params: readonly (readonly [name: string, at: number])[];
 }
 
-/** Paths of which it is known where they lead: a run's steps all have one. */
+/** Cache of resolved paths: all steps of a run use the same path. */
 const KNOWN_PATHS = 256;
-/** Longer ones are found anew each time. */
+/** Longer paths are not cached. */
 const KNOWN_PATH_CHARACTERS = 256;
 
-/** The table, ready to be asked. */
+/** The table, prepared for look-ups. */
 export class Router {
   readonly #root: Segment = openSegment();
   readonly #known = new Map<string, { method: string; match: Match }>();
@@ -221,8 +224,8 @@ export class Router {
   }
 
   /**
-   * A HEAD is answered as its GET (the server leaves the body out), a trailing slash as if it were not there. A path with a literal
-   * segment goes before one with a parameter, whatever the method, as in OpenAPI.
+   * A HEAD is answered like a GET (the server omits the body), and a trailing slash is ignored. As in
+   * OpenAPI, a literal segment takes precedence over a parameter, whatever the method.
    * @throws CatalogueError `not_found`, or `method_not_allowed` for a path that other methods have
    */
   find(method: string, path: string): Match {
@@ -248,7 +251,7 @@ export class Router {
   allowed(path: string): string[] {
     const methods: string[] = [];
     for (const [method, { route }] of findPath(this.#root, splitPath(path), 1)?.ends ?? []) {
-      // To all but the operator it is not there, so its methods are not told.
+      // For all callers but the operator the route does not exist, so its methods are not listed.
       if (route.endpoint.auth === 'operator') continue;
       methods.push(method);
       if (method === 'GET') methods.push('HEAD');
@@ -284,14 +287,14 @@ function openSegment(): Segment {
   return { literals: new Map(), parameter: null, ends: new Map() };
 }
 
-/** The path's segments behind an empty first one, without what a trailing slash would add. */
+/** The path's segments without the empty first one and without the empty last one of a trailing slash. */
 function splitPath(path: string): string[] {
   const steps = path.split('/');
   if (steps.length > 2 && steps.at(-1) === '') steps.pop();
   return steps;
 }
 
-/** Where the steps from `at` on lead; literals go before parameters. */
+/** The target of the segments from `at` on; literals take precedence over parameters. */
 function findPath(segment: Segment, steps: readonly string[], at: number): Segment | null {
   if (at === steps.length) return segment.ends.size > 0 ? segment : null;
   const step = steps[at]!;
@@ -307,9 +310,12 @@ function readParams({ params }: End, steps: readonly string[]): Record<string, s
   return values;
 }
 
-/** @throws CatalogueError `not_found` for a segment that is not percent-encoded UTF-8: nothing can be called that. */
+/**
+ * @throws CatalogueError `not_found` for a segment that is not percent-encoded UTF-8, because no name
+ * contains such bytes.
+ */
 function decodeSegment(segment: string): string {
-  // The server shows bytes as characters.
+  // The server represents each byte as one character.
   const text = /[^\0-\x7f]/.test(segment) ? Buffer.from(segment, 'latin1').toString() : segment;
   if (!text.includes('%')) return text;
   try {

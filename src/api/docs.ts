@@ -180,7 +180,7 @@ function renderSchema(schema: Json): string {
     ...more
   } = schema as Json & { required?: string[]; anyOf?: { required?: string[] }[] };
   delete more.additionalProperties;
-  // What the branches of `anyOf` need says it in words.
+  // Says in words which fields the branches of `anyOf` require.
   delete more.dependentRequired;
   if (type !== 'object' || properties === undefined || Object.keys(more).length > 0)
     return renderJson(schema);

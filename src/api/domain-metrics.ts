@@ -1,7 +1,7 @@
 /**
- * What the product did, for `/metrics`: steps, monitors that fired, interventions, patterns, refusals at the cap.
- * Actors count in their threads (`context.count`); this file turns the counts into counters that never decrease while
- * the process runs. No label contains a name that a tenant chose. Main thread.
+ * Counters of the product for `/metrics`: steps, monitors that fired, interventions, patterns, refusals at
+ * the cap. Actors count in their threads (`context.count`); this file turns the counts into counters that
+ * never decrease while the process runs. No label contains a name that a tenant chose. Main thread.
  */
 import { Counter, Registry } from 'prom-client';
 import { MONITOR_NAMES } from '../domain/monitors/names.ts';
@@ -13,7 +13,7 @@ interface DomainCounter {
   counter: string;
   name: string;
   help: string;
-  /** Its label, with all possible values; null without one. */
+  /** Its label, with all possible values; null without a label. */
   by: { label: string; values: readonly string[] } | null;
 }
 
@@ -86,16 +86,16 @@ type Counts = Readonly<Record<string, Readonly<Record<string, number>>>>;
 /** The counts of one kind on one thread. */
 interface Remembered {
   latest: Counts;
-  /** Of the thread's earlier lives together. */
+  /** Sum over the earlier lives of the thread. */
   before: Record<string, Record<string, number>>;
 }
 
-/** Sums the counts of threads, across their restarts and missed readings. */
+/** Sums the counts of threads, including restarted threads and threads that did not answer. */
 export class DomainMetrics {
   /** By thread and kind. */
   readonly #remembered = new Map<string, Remembered>();
 
-  /** @param hosts those that have answered */
+  /** @param hosts the threads that have answered */
   describe(hosts: readonly HostStats[]): Registry {
     for (const { index, kinds } of hosts)
       for (const [kind, { counts }] of Object.entries(kinds)) this.#remember(`${index} ${kind}`, counts);

@@ -19,9 +19,9 @@ import type { DeletedView } from './deleted-scopes.ts';
 import { HiddenRuns } from './hidden-runs.ts';
 import { findProfile } from './profiles.ts';
 
-/** Time that scoring takes before other requests have their turn. */
+/** Time of scoring after which other requests get a turn. */
 const SLICE_MS = 3;
-/** Length of a digest: collisions among those that a meter remembers are not to be expected. */
+/** Length of a digest. Collisions among the digests that a meter remembers are improbable. */
 const NAME_BYTES = 16;
 
 export function evaluateHandlers(services: {
@@ -81,8 +81,8 @@ function placeStep(step: PostedStep, at: number): MonitorStep {
 }
 
 /**
- * The digests by which steps are recognized. Given indices are included: a window, whose first index is above 0, is
- * recognized only by them.
+ * The digests by which steps are recognized. Given indices are included, because a window, whose first index
+ * is above 0, is recognized only by them.
  * @param run the other facts that are equal in all evaluations of a run
  */
 function* digestSteps(

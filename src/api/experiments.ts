@@ -14,7 +14,7 @@ import type { Row, RowRange, TableReader } from '../storage/tables.ts';
 import { readCursor, writeCursor } from './cursor.ts';
 import type { DeletedView } from './deleted-scopes.ts';
 
-/** Rows of a page: a few milliseconds. */
+/** Rows per page, which take a few milliseconds. */
 const PAGE_ROWS = 250;
 
 export function experimentHandlers(services: {
@@ -24,8 +24,8 @@ export function experimentHandlers(services: {
   const summaries = new TableRunSummaries(services.stores.runs);
   const { runs } = services.stores;
   /**
-   * The greatest id below another one. One seek, however many runs it has, because a bare id sorts before all of its
-   * runs.
+   * The greatest id below another one. It takes one seek, whatever the number of runs, because a bare id
+   * sorts before all of its runs.
    */
   const idBelow = (org_id: string, id: string | null): string | null => {
     const after = id === null ? {} : { after: [org_id, id] };
@@ -37,7 +37,8 @@ export function experimentHandlers(services: {
     if (project_id === null && hidden.size === 0) return true;
     if (project_id !== null && hidden.has(project_id)) return false;
     const prefix = project_id === null ? [org_id, id] : [org_id, id, project_id];
-    // One seek for each project: a further part greater than that of any key sorts after all keys of a project.
+    // Finds the projects with one seek each: a key whose last part is greater than that of any real key sorts
+    // after all keys of a project.
     for (let after: RowKey | null = null; ; ) {
       const range: RowRange = { prefix, limit: 1, ...(after === null ? {} : { after }) };
       const [first] = [...runs.range(RUNS_BY_EXPERIMENT, range)];

@@ -1,8 +1,9 @@
 /**
- * Handlers of `contract/exports.ts`: a list as a file. They ask the list's handler for one page after the other, so a file
- * has what the list shows, and its permissions. Server threads.
+ * Handlers of `contract/exports.ts`: a list as a file. They request page after page from the list's handler,
+ * so a file has the same content and permissions as the list. Server threads.
  *
- * Bound: one page of rows, or one row group of Parquet, for each export, and a number of exports (byte-stream.ts).
+ * Bound: one page of rows or one row group of Parquet per export; byte-stream.ts bounds the number of
+ * exports.
  */
 import type { Endpoint } from '../contract/endpoint.ts';
 import type { EXPORTS, FINDINGS_EXPORT } from '../contract/exports.ts';
@@ -17,7 +18,7 @@ import { columnsIn, type ExportColumn, type ExportRow } from '../export/columns.
 import { type ExportFormat, exportRows } from '../export/export-rows.ts';
 import { checkByteStreams, streamBytes } from './byte-stream.ts';
 
-/** A page of a list, and where the next one begins. */
+/** A page of a list, and the beginning of the next one. */
 export interface ExportPage {
   rows: readonly ExportRow[];
   next: string | null;
@@ -32,8 +33,9 @@ export interface FileToSend {
 }
 
 /**
- * Begins a file. The first page is read before the answer begins, so that what is asked for wrongly has its status.
- * @throws what the list throws
+ * Begins a file. The first page is read before the answer begins, so that an invalid request gets its error
+ * status.
+ * @throws errors of the list's handler
  */
 export async function sendList(
   name: string,
@@ -45,7 +47,7 @@ export async function sendList(
   return sendFile(`${name}.${format}`, exportRows(format, columns, await readPages(read, request)));
 }
 
-/** @throws CatalogueError `unavailable` when too many are sent */
+/** @throws CatalogueError `unavailable` if too many exports are running */
 export function sendFile(name: string, pieces: AsyncGenerator<Uint8Array>): FileToSend {
   checkByteStreams();
   return {
@@ -105,7 +107,7 @@ function exporter<Own extends Endpoint, List extends Endpoint>(
     const { format, ...query } = call.query as { format: ExportFormat };
     const read: ReadPage = async (cursor) => {
       const asked = { ...call, query: { ...query, offset: 0, limit: PAGE_LIMIT_MAX, cursor } };
-      // The list's query is this one's, with the place of a page.
+      // The list's query is the query of the export, plus the cursor of a page.
       const reply = await handler(asked as unknown as Parameters<Handler<List>>[0]);
       return readReply(reply, field);
     };

@@ -8,12 +8,12 @@ import type { Codebase } from '../domain/finding.ts';
 import type { Embedder } from '../search/embedder.ts';
 
 interface FindingsEmbeddingOptions {
-  /** Findings embedded and written at once. */
+  /** Number of findings that are embedded and written at once. */
   batch: number;
   /** Wait after the first failure; doubles up to `retry_max_ms`. */
   retry_ms: number;
   retry_max_ms: number;
-  /** Code bases that wait; further ones are added again by their next request. */
+  /** Maximum number of waiting code bases; further ones are added again by their next request. */
   max_waiting: number;
 }
 
@@ -56,7 +56,7 @@ export class FindingsEmbedding {
     }
   }
 
-  /** Sees to the code base soon. */
+  /** Processes the code base soon. */
   tend({ org_id, codebase_id }: Codebase): void {
     if (this.#stopped.signal.aborted || this.#waiting.size >= this.#options.max_waiting) return;
     this.#waiting.set(JSON.stringify([org_id, codebase_id]), { org_id, codebase_id });
@@ -89,7 +89,7 @@ export class FindingsEmbedding {
         pauseMs = this.#options.retry_ms;
       } catch {
         if (this.#stopped.signal.aborted) return;
-        // At the end of the queue, because possibly only this one fails.
+        // Moved to the end of the queue, because only this code base may fail.
         this.#waiting.set(key, codebase);
         await this.#pause(pauseMs);
         pauseMs = Math.min(2 * pauseMs, this.#options.retry_max_ms);

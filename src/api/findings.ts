@@ -210,12 +210,12 @@ function filterOf(given: {
   };
 }
 
-/** In the stored form, in which times compare as texts. */
+/** Times in the stored form, which can be compared as texts. */
 function toUtc(time: string): string {
   return new Date(time).toISOString();
 }
 
-/** As it stands on the wire. */
+/** A finding in the form of an answer. */
 function describeFinding({
   metadata,
   ...finding

@@ -1,6 +1,6 @@
 /**
- * The guides of `docs/` as pages under `/docs/guides`: Markdown made into HTML at the first request. They have
- * no script, and load nothing from elsewhere. Server threads.
+ * The guides of `docs/` as pages under `/docs/guides`: Markdown made into HTML at the first request. They
+ * have no scripts, and load nothing from other hosts. Server threads.
  */
 import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { basename } from 'node:path';
@@ -9,14 +9,14 @@ import { endpoint } from '../contract/endpoint.ts';
 import type { ApiReply, ApiRoute } from '../contract/route.ts';
 import { escapeHtml, PAGE_STYLE, pageReply } from './page.ts';
 
-/** Where they are served. */
+/** The path under which they are served. */
 const ROOT = '/docs/guides';
 
 /** The guide about the guides. */
 const INDEX = 'README';
 
 interface Guide {
-  /** Of the file, without `.md`. */
+  /** Name of the file, without `.md`. */
   name: string;
   title: string;
   markdown: string;
@@ -28,13 +28,13 @@ interface Heading {
   html: string;
 }
 
-/** `docs/` of the tree that runs: the built one lies a level deeper. */
+/** `docs/` of the running tree; the built tree lies one level deeper. */
 function findGuides(): URL {
   const isBuilt = import.meta.url.endsWith('.js');
   return new URL(isBuilt ? '../../../docs/' : '../../docs/', import.meta.url);
 }
 
-/** A route for each guide; none where the folder is not there. */
+/** A route for each guide; no routes if the folder is missing. */
 export function guideRoutes(folder: URL = findGuides()): ApiRoute[] {
   if (!existsSync(folder)) return [];
   const read = readdirSync(folder)
@@ -116,7 +116,7 @@ function renderMarkdown(markdown: string, names: ReadonlySet<string>): { html: s
   const taken = new Map<string, number>();
   const marked = new Marked({
     renderer: {
-      // The guides contain no HTML: what looks like it is a word in angle brackets.
+      // The guides contain no HTML; anything that looks like HTML is a word in angle brackets.
       html: ({ text }) => escapeHtml(text),
       code: ({ text }) => `<pre tabindex="0">${escapeHtml(text)}</pre>\n`,
       heading({ tokens, depth }: Tokens.Heading) {

@@ -18,12 +18,12 @@ export function answerHealth(version: string): ApiReply {
   return jsonReply(200, { status: 'ok', version } satisfies z.input<typeof healthBody>);
 }
 
-/** How capture is doing. */
+/** State of capture. */
 export type CaptureProbe = () => Promise<z.input<typeof readyBody>['capture']>;
 
 /**
  * Runs all probes at once. 503 lists those that failed; the probes have their own deadlines.
- * @param capture only reported: a gateway that cannot store still forwards
+ * @param capture is only reported, because a gateway that cannot store still forwards
  */
 export async function answerReady(probes: ReadinessProbes, capture?: CaptureProbe): Promise<ApiReply> {
   const results = await Promise.all(
@@ -50,7 +50,7 @@ export async function answerReady(probes: ReadinessProbes, capture?: CaptureProb
   return jsonReply(error.status, toApiBody(error), [['retry-after', '1']]);
 }
 
-/** Headers of a request that a proxy passed on: then the sending machine is not the caller. */
+/** Headers that a proxy adds. With one of them, the sending machine is not the caller. */
 const FORWARDED = ['forwarded', 'x-forwarded-for', 'x-real-ip', 'via'];
 /** With any other host name, a page of another site may be the sender (DNS rebinding). */
 const LOCAL_HOST = /^(localhost|127\.\d+\.\d+\.\d+|\[::1\])(:\d+)?$/i;

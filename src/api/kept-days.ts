@@ -3,7 +3,7 @@ import { KEPT_KINDS, type RETENTION_ROUTES } from '../contract/retention.ts';
 import type { UserHandlersOf } from '../contract/user-handler.ts';
 import { RETENTION } from '../domain/retention-clock.ts';
 
-/** By kind; null: kept for good. */
+/** Days by kind; null: kept without limit. */
 export type KeptDays = Readonly<Record<(typeof KEPT_KINDS)[number], number | null>>;
 
 export function retentionHandlers(days: KeptDays): UserHandlersOf<typeof RETENTION_ROUTES> {

@@ -1,15 +1,18 @@
 /**
- * What people said of an organization's runs, in memory, so that a query over all runs reads no database. Server threads.
+ * The marks of an organization's runs, in memory, so that a query over all runs reads no database. Server
+ * threads.
  *
- * Bound: MARKED_RUNS an organization, of the organizations whose runs are in memory (searched-runs.ts).
+ * Bound: MARKED_RUNS per organization, for the organizations whose runs are in memory (searched-runs.ts).
  */
 import type { RunMarks } from '../domain/run-mark.ts';
 import { listRunMarks } from '../storage/accounts/run-marks.ts';
 import type { TableReader } from '../storage/tables.ts';
 
-/** Marked runs of one organization that queries know. Further ones match no query for marks, tags and notes. */
+/**
+ * Marked runs of one organization that queries find. Further ones match no query for marks, tags and notes.
+ */
 const MARKED_RUNS = 50_000;
-/** Up to so many are read for each query; more of them are remembered for a while. */
+/** Up to this number, marks are read for each query; more are cached for a while. */
 const READ_EACH_TIME = 500;
 const REMEMBERED_MS = 5_000;
 

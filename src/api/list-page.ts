@@ -5,14 +5,14 @@ import { setImmediate as nextTurn } from 'node:timers/promises';
 import { PAGE_SCAN_ROWS } from '../limits.ts';
 import type { Row, TableReader, Tables } from '../storage/tables.ts';
 
-/** Rows of a page that are read before other requests have their turn. */
+/** Rows that are read before other requests get a turn. */
 export const PAGE_SLICE_ROWS = 100;
 
 interface ListPage<Item> {
   found: Item[];
-  /** The end of this page, after which the next begins; null without a next page. */
+  /** The end of this page, where the next one begins; null without a next page. */
   last: (string | number)[] | null;
-  /** Rows that were looked at. */
+  /** Number of rows that were read. */
   looked: number;
 }
 
@@ -21,7 +21,7 @@ export interface ListRange {
   prefix: readonly (string | number)[];
   /** Parts of a key after the prefix; null: start with the newest. */
   after: readonly (string | number)[] | null;
-  /** Least milliseconds in the key's first part after the prefix; -Infinity: no bound. */
+  /** Minimum of the milliseconds in the key's first part after the prefix; -Infinity: no bound. */
   from_ms: number;
   limit: number;
 }

@@ -23,7 +23,7 @@ const LIVE_READERS = 20_000;
 
 export interface LiveReadersOptions {
   heartbeat_ms: number;
-  /** How long a reader should wait before it reconnects. */
+  /** Time that a reader should wait before it reconnects. */
   retry_ms: number;
   /** Delay before a hub that did not answer is asked again. */
   ask_again_ms: number;
@@ -48,7 +48,7 @@ const DEFAULT_LIVE_OPTIONS: LiveReadersOptions = {
 /** Whether the credential of a stream is still valid; never rejects. */
 export type MayStay = () => Promise<boolean>;
 
-/** What a reader may see. */
+/** The scope that a reader may see. */
 export interface LiveScope {
   org_id: string;
   /** null: every project. */
@@ -245,7 +245,7 @@ export class LiveReaders {
       reader.cursor = page.last_id;
       audience.told_id ??= page.last_id;
       const heard = Math.max(audience.told_id, audience.published_id);
-      // A hub that repeatedly returns nothing more is believed, whatever was published.
+      // If a hub repeatedly returns nothing more, the reader goes live, whatever was published.
       if (!page.more && (heard <= reader.cursor || standing >= MAX_STANDING_PAGES)) {
         reader.is_live = true;
         return;

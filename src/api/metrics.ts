@@ -1,6 +1,7 @@
 /**
- * What `/metrics` tells, in the text format of Prometheus. Each server thread counts its own requests; the main thread
- * adds them up and puts its own beside them: processor time and memory, actors, capture. Server threads and main thread.
+ * The content of `/metrics`, in the text format of Prometheus. Each server thread counts its own requests.
+ * The main thread sums these counts and adds its own metrics: processor time and memory, actors, capture.
+ * Server threads and main thread.
  */
 import { AggregatorRegistry, Counter, collectDefaultMetrics, Gauge, Registry } from 'prom-client';
 import { CAPTURE_REASONS, CAPTURE_STATUSES, type CaptureHealth } from '../domain/capture-health.ts';
@@ -11,20 +12,22 @@ import type { Answered } from './dispatch.ts';
 import { DomainMetrics } from './domain-metrics.ts';
 import { EXPIRING_KINDS, type ExpiringKind } from './retention.ts';
 
-/** One thread's metrics as data, for another thread to add up. */
+/** One thread's metrics as data, which another thread sums. */
 export type MetricsData = object[];
 
-/** Seconds: from a health check to pattern making. */
+/** Buckets in seconds, from a health check to pattern making. */
 const DURATION_BUCKETS_S = [
   0.000_1, 0.000_25, 0.000_5, 0.001, 0.002_5, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10,
 ];
-/** For a path that leads nowhere: its text is the caller's, and there is no end of those. */
+/** The route label of unknown paths. Their texts come from callers, and their number is unlimited. */
 const NO_ROUTE = 'none';
 
-/** What was counted of one route, in numbers that cost nothing to add to; they become metrics when they are read. */
+/**
+ * Counts of one route, as plain numbers that are cheap to increase. They become metrics when they are read.
+ */
 interface RouteMeters {
   by_status: Map<number, number>;
-  /** Answers that took so long and longer than the bucket before; the last: longer than all. */
+  /** Number of answers per bucket; the last: slower than all buckets. */
   buckets: Float64Array;
   sum_s: number;
 }
@@ -36,25 +39,25 @@ const EXPIRED = 'understudy_retention_deleted_total';
 const LAST_PASS = 'understudy_retention_pass_timestamp_seconds';
 const WAITS = 'understudy_retention_waits_for_confirmation';
 
-/** Of what is deleted by age in one place. */
+/** Metrics of the deletion by age in one part of the service. */
 function describeWaits(of: 'records' | 'captures', waits: boolean): object {
   return {
     name: WAITS,
-    help: '1 when the clock jumped: at most one more day is deleted by age before understudy retention --confirm',
+    help: '1 if the clock jumped: until understudy retention --confirm, at most one more day is deleted by age',
     type: 'gauge',
     values: [{ value: waits ? 1 : 0, labels: { of } }],
     aggregator: 'max',
   };
 }
 
-/** Requests of one server thread, and what the thread deleted by age. */
+/** Metrics of one server thread: its requests, and its deletions by age. */
 export class ApiMetrics {
   readonly #expired = new Map<string, number>(EXPIRING_KINDS.map((kind) => [kind, 0]));
   #lastPassS: number | null = null;
   #waits: boolean | null = null;
-  /** Tell what other parts of the thread have counted. */
+  /** Functions that return the counts of other parts of the thread. */
   readonly #others: (() => MetricsData)[] = [];
-  /** By route, then by method. */
+  /** Counts by route, then by method. */
   readonly #routes = new Map<string, Map<string, RouteMeters>>();
 
   observe({
@@ -72,27 +75,27 @@ export class ApiMetrics {
     meters.sum_s += seconds;
   }
 
-  /** Shows what another part of the thread counts beside what is counted here. */
+  /** Adds the counts of another part of the thread. */
   show(list: () => MetricsData): void {
     this.#others.push(list);
   }
 
-  /** So many were too old and are gone. */
+  /** Counts deleted items. */
   countExpired(kind: ExpiringKind, deleted: number): void {
     this.#expired.set(kind, this.#expired.get(kind)! + deleted);
   }
 
-  /** A pass began, and it waits for a confirmation of the clock, or not. */
+  /** Records the start of a pass, and whether it waits for a confirmation of the clock. */
   noteWaits(waits: boolean): void {
     this.#waits = waits;
   }
 
-  /** Everything was looked at for its age. */
+  /** Records the end of a complete pass. */
   notePass(nowMs: number): void {
     this.#lastPassS = nowMs / 1_000;
   }
 
-  /** In the form in which the library adds up the metrics of several processes. */
+  /** Metrics in the form in which the library sums several processes. */
   async read(): Promise<MetricsData> {
     const requests: object[] = [];
     const durations: object[] = [];
@@ -120,21 +123,21 @@ export class ApiMetrics {
     return [
       {
         name: REQUESTS,
-        help: 'Requests of the API by route, method and status; 429 are those over their rate',
+        help: 'Requests of the API by route, method and status; status 429: over the rate limit',
         type: 'counter',
         values: requests,
         aggregator: 'sum',
       },
       {
         name: DURATIONS,
-        help: 'From the whole request to its answer, by route',
+        help: 'Time from the complete request to its answer, by route',
         type: 'histogram',
         values: durations,
         aggregator: 'sum',
       },
       {
         name: EXPIRED,
-        help: 'What the service deleted by age (RETENTION_DAYS), by kind',
+        help: 'Items that the service deleted by age (RETENTION_DAYS), by kind',
         type: 'counter',
         values: [...this.#expired].map(([kind, value]) => ({ value, labels: { kind } })),
         aggregator: 'sum',
@@ -146,7 +149,7 @@ export class ApiMetrics {
         : [
             {
               name: LAST_PASS,
-              help: 'When the service last looked through everything for its age',
+              help: 'Time of the last complete pass of the deletion by age',
               type: 'gauge',
               values: [{ value: this.#lastPassS, labels: {} }],
               aggregator: 'max',
@@ -170,58 +173,52 @@ export class ApiMetrics {
   }
 }
 
-/** Where the main thread finds what it adds. Each may fail: its metrics are missing then, the others are there. */
+/** The sources of the main thread's metrics. If one fails, only its metrics are missing. */
 interface MetricsSources {
-  /** Of every server thread. */
+  /** Metrics of every server thread. */
   servers(): Promise<MetricsData>[];
   actors(): Promise<(HostStats | null)[]>;
-  /** Of both ports. */
+  /** State of both ports. */
   connections?(): ConnectionCounts;
-  /** What checks the framing of requests. */
+  /** The implementation that checks the framing of requests. */
   framing_guard?(): string;
-  /** The gateway's stats (document 3); null in a process without it. */
+  /** The gateway's stats (document 3); null in a process without a gateway. */
   capture(): Promise<object> | null;
-  /** What judging captured runs has found; left out: none are judged. */
+  /** Results of judging captured runs; absent: runs are not judged. */
   verdicts?(): { differing_runs: number };
 }
 
-/** What a number is: one that only grows while the process lives, or one that goes up and down. */
+/** Kind of a number: a counter only grows while the process lives, a gauge goes up and down. */
 const GROWS = Counter;
 const VARIES = Gauge;
 
-/** Numbers of the gateway's stats that are worth watching. */
+/** Metrics from the gateway's stats. */
 const CAPTURE_NUMBERS = [
   ['exchanges', 'attempted', 'attempted_total', GROWS, 'Exchanges that passed'],
-  ['exchanges', 'captured', 'captured_total', GROWS, 'Exchanges that are stored'],
-  ['exchanges', 'in_flight', 'in_flight', VARIES, 'Exchanges that are on their way to the store'],
-  ['exchanges', 'aborted', 'aborted_total', GROWS, 'Exchanges that one side broke off'],
-  ['writer', 'queue_depth', 'queue_depth', VARIES, 'Exchanges that wait for the writer'],
-  ['writer', 'queue_bytes', 'queue_bytes', VARIES, 'Bytes that wait for the writer'],
-  ['db', 'damaged', 'damaged', VARIES, 'Damaged capture files that were set aside and lie there still'],
+  ['exchanges', 'captured', 'captured_total', GROWS, 'Stored exchanges'],
+  ['exchanges', 'in_flight', 'in_flight', VARIES, 'Exchanges in progress or not stored yet'],
+  ['exchanges', 'aborted', 'aborted_total', GROWS, 'Exchanges that one side aborted'],
+  ['writer', 'queue_depth', 'queue_depth', VARIES, 'Exchanges waiting for the writer'],
+  ['writer', 'queue_bytes', 'queue_bytes', VARIES, 'Bytes waiting for the writer'],
+  ['db', 'damaged', 'damaged', VARIES, 'Damaged capture files that were set aside and still exist'],
 ] as const;
 
-/** The same of what has gone by age. */
+/** Metrics of deletion by age. */
 const EXPIRED_NUMBERS = [
   ['files', 'expired_files_total', GROWS, 'Sealed capture files that were removed by age'],
   ['exchanges', 'expired_exchanges_total', GROWS, 'Captured exchanges that were removed by age'],
-  ['attachments', 'expired_attachments_total', GROWS, 'Attachments that went after them'],
+  ['attachments', 'expired_attachments_total', GROWS, 'Attachments that were removed with them'],
   [
     'passed_at_s',
     'expired_pass_timestamp_seconds',
     VARIES,
-    'When all captures were looked through by age last; 0: not yet',
+    'Time of the last complete pass over the captures for deletion by age; 0: not yet',
   ],
 ] as const;
 
-/** The same of the process that writes the capture database. */
+/** Metrics of the process that writes the capture database. */
 const PROCESS_NUMBERS = [
-  [
-    'restarts',
-    'restarts_total',
-    GROWS,
-    1,
-    'Times that the capture process ended by itself and was started again',
-  ],
+  ['restarts', 'restarts_total', GROWS, 1, 'Restarts of the capture process after it ended by itself'],
   [
     'silent_ms',
     'silent_seconds',
@@ -234,68 +231,73 @@ const PROCESS_NUMBERS = [
     'memory_bytes',
     VARIES,
     1,
-    'Resident memory of the capture process, with what it shares with this one',
+    'Resident memory of the capture process, including memory shared with this process',
   ],
 ] as const;
 
-/** The same of what the writer has put off. */
+/** Metrics of the work that the writer has postponed. */
 const PACKING_GAUGES = [
-  ['waiting_blocks', 'waiting_blocks', 'Blocks that wait to be compressed'],
-  ['waiting_bytes', 'waiting_bytes', 'Bytes of blocks that wait to be compressed'],
-  ['oldest_s', 'oldest_seconds', 'Seconds that the oldest of these blocks has waited'],
-  ['unindexed', 'unindexed', 'Exchanges that wait for the index'],
-  ['share', 'share', 'Part of one core that putting this in order may take while exchanges come'],
+  ['waiting_blocks', 'waiting_blocks', 'Blocks waiting for compression'],
+  ['waiting_bytes', 'waiting_bytes', 'Bytes of blocks waiting for compression'],
+  ['oldest_s', 'oldest_seconds', 'Seconds for which the oldest of these blocks has waited'],
+  ['unindexed', 'unindexed', 'Exchanges waiting for the index'],
+  ['share', 'share', 'Share of one core that this work may use while exchanges arrive'],
 ] as const;
 
-/** The same of what the index lacks. */
+/** Metrics of the index's backlog. */
 const INDEXING_GAUGES = [
-  ['exchanges', 'Stored exchanges that the index lacks'],
+  ['exchanges', 'Stored exchanges that are not indexed yet'],
   ['seconds', 'Seconds since the oldest of these exchanges was stored'],
 ] as const;
 
-/** The same of the full-text index. */
+/** Metrics of the full-text index. */
 const TEXT_INDEX_GAUGES = [
-  ['unsearched', 'Stored exchanges that the full-text index lacks'],
-  ['cut', 'Exchanges of which the full-text index has only the beginning'],
+  ['unsearched', 'Stored exchanges that are missing in the full-text index'],
+  ['cut', 'Exchanges of which only the beginning is in the full-text index'],
   ['bytes', 'Bytes of the full-text index'],
   ['segments', 'Files of the full-text index'],
 ] as const;
 
-/** Counts of the stats that are kept by cause. */
+/** Counts of the stats by cause. */
 const CAPTURE_COUNTERS = [
-  ['writer', 'errors_by_cause', 'errors_total', 'Batches that could not be written and exchanges set apart'],
-  ['exchanges', 'dropped_by_cause', 'dropped_total', 'Exchanges that passed and are not stored'],
-  ['exchanges', 'withheld_by_cause', 'withheld_total', 'Stored exchanges of which a body was withheld'],
+  [
+    'writer',
+    'errors_by_cause',
+    'errors_total',
+    'Batches that could not be written, and exchanges that were set aside',
+  ],
+  ['exchanges', 'dropped_by_cause', 'dropped_total', 'Forwarded exchanges that are not stored'],
+  ['exchanges', 'withheld_by_cause', 'withheld_total', 'Stored exchanges without one of their bodies'],
 ] as const;
 
-/** The same of the export of spans, where it is on. */
+/** Metrics of the export of spans, if it is on. */
 const OTEL_NUMBERS = [
-  ['exchanges', GROWS, 'exported_exchanges_total', 'Captured turns that a collector has taken'],
-  ['spans', GROWS, 'exported_spans_total', 'Spans that a collector has taken'],
-  ['waiting', VARIES, 'waiting_exchanges', 'Stored exchanges that the export has not looked at yet'],
+  ['exchanges', GROWS, 'exported_exchanges_total', 'Captured turns that a collector has accepted'],
+  ['spans', GROWS, 'exported_spans_total', 'Spans that a collector has accepted'],
+  ['waiting', VARIES, 'waiting_exchanges', 'Stored exchanges that the export has not processed yet'],
 ] as const;
 
-/** The same of relegation, where it is on. */
+/** Metrics of relegation, if it is on. */
 const RELEGATION_COUNTERS = [
   ['served', 'served_total', 'Steps that the student served'],
-  ['errors', 'errors_total', 'Steps that the student failed on; they are among the fallbacks'],
+  ['errors', 'errors_total', 'Steps on which the student failed, which also count as fallbacks'],
 ] as const;
 
-/** Counts of relegation that are kept by what they are of. */
+/** Counts of relegation with a label. */
 const RELEGATION_COUNTERS_BY = [
   ['fallbacks', 'fallbacks_total', 'reason', 'Steps that went to the upstream, by reason'],
-  ['tokens_saved', 'tokens_saved_total', 'kind', 'Tokens that the upstream was spared, about'],
+  ['tokens_saved', 'tokens_saved_total', 'kind', 'Approximate number of tokens that the upstream was spared'],
   [
     'shadow',
     'shadow_total',
     'outcome',
-    'Shadow mode: steps that the student would have served, compared ones, those that agreed, and those with an answer of the upstream that two readings differ about',
+    'Shadow mode: steps that the student would have served, compared steps, steps with agreement, and steps whose upstream answer was read in two different ways',
   ],
   [
     'audit',
     'audit_total',
     'outcome',
-    'Steps that the student would have served and the upstream did, compared ones, those that agreed, and those with an answer that two readings differ about',
+    'Audits: steps that the upstream served instead of the student, compared steps, steps with agreement, and steps whose upstream answer was read in two different ways',
   ],
 ] as const;
 
@@ -304,17 +306,19 @@ const ACTOR_NUMBERS = [
   ['mailbox_depth', 'mailbox_depth', VARIES, 'Messages that wait'],
   ['handled', 'handled_total', GROWS, 'Messages handled since the thread started'],
   ['errors', 'errors_total', GROWS, 'Handlers that threw since the thread started'],
-  ['restarts', 'restarts_total', GROWS, 'Actors started again since the thread started'],
+  ['restarts', 'restarts_total', GROWS, 'Actors restarted since the thread started'],
   ['dead_letters', 'dead_letters_total', GROWS, 'Messages that reached no actor since the thread started'],
 ] as const;
 
-/** The whole process; main thread. */
+/** Metrics of the whole process; main thread. */
 export class ProcessMetrics {
   readonly #sources: MetricsSources;
   /** Processor time, memory, event loop and garbage collection of the process and of this thread. */
   readonly #own = new Registry();
   readonly #domain = new DomainMetrics();
-  /** What each server thread said last: one that does not answer now has not taken back what it counted. */
+  /**
+   * The last answer of each server thread. If a thread does not answer now, its earlier counts stay valid.
+   */
   readonly #counted: MetricsData[] = [];
   #rendering: Promise<string> | null = null;
 
@@ -323,13 +327,13 @@ export class ProcessMetrics {
     collectDefaultMetrics({ register: this.#own });
     new Gauge({
       name: 'understudy_info',
-      help: 'The version that runs',
+      help: 'The running version',
       labelNames: ['version'],
       registers: [this.#own],
     }).set({ version }, 1);
   }
 
-  /** Everything, as text. Several askers at once get the same. */
+  /** All metrics as text. Concurrent callers share one result. */
   render(): Promise<string> {
     this.#rendering ??= this.#render().finally(() => {
       this.#rendering = null;
@@ -362,7 +366,7 @@ export class ProcessMetrics {
   }
 }
 
-/** Beside what the server threads say, since it is the same metric; none where captures are kept. */
+/** Added to the metric of the server threads; absent if captures are never deleted. */
 function listCaptureWaits(stats: Record<string, Record<string, unknown>> | null): MetricsData {
   const expired = stats?.db?.expired as { waits_for_confirmation?: boolean } | null | undefined;
   const waits = expired?.waits_for_confirmation;
@@ -373,7 +377,7 @@ function describeVerdicts({ differing_runs }: { differing_runs: number }): Regis
   const registry = new Registry();
   new Counter({
     name: 'understudy_capture_reading_differs_total',
-    help: 'Captured runs that were judged and have an answer which the next request repeats in another way than it was read',
+    help: 'Judged runs with an answer that the next request repeats differently from how it was read',
     registers: [registry],
   }).inc(differing_runs);
   return registry;
@@ -382,7 +386,7 @@ function describeVerdicts({ differing_runs }: { differing_runs: number }): Regis
 function describeFramingGuard(kind: string): Registry {
   const registry = new Registry();
   const help =
-    'What checks the framing of requests: native, js where the addon does not run, or node for node:http';
+    'Implementation that checks the framing of requests: native, js if the addon does not run, or node for node:http';
   const registers = [registry];
   new Gauge({ name: 'understudy_framing_guard', help, labelNames: ['kind'], registers }).set({ kind }, 1);
   return registry;
@@ -400,11 +404,11 @@ function describeConnections({
   const gauge = (name: string, help: string, value: number): void => {
     new Gauge({ name: `understudy_connections_${name}`, help, registers }).set(value);
   };
-  gauge('open', 'Connections of both ports', open);
-  gauge('max', 'Connections that are taken at most; 0: any number', max);
+  gauge('open', 'Open connections of both ports', open);
+  gauge('max', 'Maximum number of connections; 0: unlimited', max);
   const refusals = new Counter({
     name: 'understudy_connections_refused_total',
-    help: 'Connections beyond a cap, and those that ended with a message of two readings',
+    help: 'Refused connections: beyond a cap, or ended because of a message that can be read in two ways',
     labelNames: ['reason'],
     registers,
   });
@@ -412,8 +416,8 @@ function describeConnections({
   const counter = (name: string, help: string, value: number): void => {
     new Counter({ name: `understudy_connections_${name}_total`, help, registers }).inc(value);
   };
-  counter('slow_uploads', 'Requests that were ended since their bodies came too slowly', slow_uploads);
-  counter('accept_pauses', 'How often no descriptor was left for a new connection', accept_pauses);
+  counter('slow_uploads', 'Requests that were ended because their bodies arrived too slowly', slow_uploads);
+  counter('accept_pauses', 'New connections for which there was no file descriptor', accept_pauses);
   return registry;
 }
 
@@ -466,7 +470,7 @@ function describeCapture(stats: Record<string, Record<string, unknown>> | null):
   return registry;
 }
 
-/** A counter for each of the counts, told apart by a label. */
+/** One counter with a label for each of the counts. */
 function addCounts(
   registry: Registry,
   name: string,
@@ -478,20 +482,20 @@ function addCounts(
   for (const [value, count] of Object.entries(counts)) counter.inc({ [label]: value }, count);
 }
 
-/** One gauge for each word that the status and its reasons may be: 1 for those that hold. */
+/** One gauge for each possible status and reason: 1 if it applies. */
 function addHealth(registry: Registry, stats: Record<string, unknown>): void {
   const { status, reasons = [] } = stats as unknown as CaptureHealth;
   const registers = [registry];
   const statuses = new Gauge({
     name: 'understudy_capture_status',
-    help: '1 for how capture is doing',
+    help: '1 for the present state of capture',
     labelNames: ['status'],
     registers,
   });
   for (const known of CAPTURE_STATUSES) statuses.set({ status: known }, known === status ? 1 : 0);
   const gauge = new Gauge({
     name: 'understudy_capture_reason',
-    help: '1 for each reason why it is not ok',
+    help: '1 for each present reason why it is not ok',
     labelNames: ['reason'],
     registers,
   });
@@ -501,7 +505,7 @@ function addHealth(registry: Registry, stats: Record<string, unknown>): void {
   const writer = stats.writer as Record<string, unknown> | undefined;
   new Gauge({
     name: 'understudy_capture_oldest_append_seconds',
-    help: 'How long the writer has had the oldest batch that it has not answered',
+    help: 'Age of the oldest batch that the writer has not confirmed',
     registers,
   }).set(Number(writer?.oldest_append_ms ?? 0) / 1_000);
 }
@@ -511,7 +515,7 @@ function addOtel(registry: Registry, otel: Record<string, unknown>): void {
   for (const [of, Kind, name, help] of OTEL_NUMBERS)
     new Kind({ name: `understudy_otel_${name}`, help, registers }).inc(Number(otel[of]));
   const failing = 'understudy_otel_failing';
-  new Gauge({ name: failing, help: '1 while the collector does not take spans', registers }).set(
+  new Gauge({ name: failing, help: '1 while the collector does not accept spans', registers }).set(
     otel.failing === null ? 0 : 1,
   );
   const givenUp = 'Spans and exchanges that no collector will get, by cause';
@@ -531,12 +535,12 @@ function addRelegation(registry: Registry, relegation: Record<string, unknown>):
   const audit = relegation.audit as Record<string, number>;
   new Counter({
     name: 'understudy_relegation_audit_errors_total',
-    help: 'Compared steps at which the student would have answered otherwise than the upstream did',
+    help: 'Compared steps for which the student would have answered differently from the upstream',
     registers,
   }).inc((audit.compared ?? 0) - (audit.agreed ?? 0));
   const suspended = new Gauge({
     name: 'understudy_relegation_suspended',
-    help: 'Agents and kinds of answers that the student was wrong with too often',
+    help: 'Agents and kinds of answers with which the student was wrong too often',
     labelNames: ['of'],
     registers,
   });
@@ -544,30 +548,30 @@ function addRelegation(registry: Registry, relegation: Record<string, unknown>):
     suspended.set({ of }, count);
   new Gauge({
     name: 'understudy_relegation_expired',
-    help: '1 when the student is older than it may be',
+    help: '1 if the student has expired',
     registers,
   }).set(relegation.expired === true ? 1 : 0);
   addLedger(registers, (relegation.ledger_total ?? null) as LedgerTotal | null);
   new Gauge({
     name: 'understudy_relegation_ready',
-    help: '1 when there is a student to ask',
+    help: '1 if there is a student to ask',
     registers,
   }).set(relegation.student === null ? 0 : 1);
 }
 
-/** Of the proxy's tunnels, where there is a proxy. */
+/** Metrics of the proxy's tunnels, if there is a proxy. */
 function addProxy(
   registry: Registry,
   { open, tunnels, refused }: Record<string, Record<string, number>>,
 ): void {
   const registers = [registry];
   const name = 'understudy_proxy_tunnels_open';
-  const gauge = new Gauge({ name, help: 'Tunnels that are open, by kind', labelNames: ['kind'], registers });
+  const gauge = new Gauge({ name, help: 'Open tunnels, by kind', labelNames: ['kind'], registers });
   for (const [kind, count] of Object.entries(open ?? {})) gauge.set({ kind }, count);
   addCounts(
     registry,
     'understudy_proxy_tunnels_total',
-    'Tunnels that were opened, by kind',
+    'Tunnels opened so far, by kind',
     'kind',
     tunnels ?? {},
   );
@@ -576,14 +580,14 @@ function addProxy(
 }
 
 /**
- * What outlasts restarts, of all agents together, because each agent's name would make another series. A figure that is
- * not known has no series: 0 would be a claim.
+ * Metrics from the ledger, which survives restarts. They sum all agents, because each agent's name would make
+ * another series. An unknown figure has no series, because 0 would be wrong.
  */
 function addLedger(registers: Registry[], total: LedgerTotal | null): void {
   if (total === null) return;
   const gauge = new Gauge({
     name: 'understudy_relegation_ledger',
-    help: 'Over the days that the ledger keeps: steps served, those without a price and with a guessed one, audited answers compared and wrong, late take-overs',
+    help: 'Over the days in the ledger: served steps, steps without a price and with a guessed price, compared and wrong audited answers, late take-overs',
     labelNames: ['of'],
     registers,
   });
@@ -592,7 +596,7 @@ function addLedger(registers: Registry[], total: LedgerTotal | null): void {
   if (total.saved_usd === null) return;
   new Gauge({
     name: 'understudy_relegation_ledger_saved_usd',
-    help: 'What the upstream would have charged more on those days without the student, in dollars, estimated; below 0 it would have charged less',
+    help: 'Estimated saving on those days in dollars: what the upstream would have charged in addition without the student; negative: the student cost more than it saved',
     registers,
   }).set(total.saved_usd);
 }

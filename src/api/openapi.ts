@@ -1,6 +1,6 @@
 /**
- * The interface description: OpenAPI 3.1 (whose schemas are JSON Schema 2020-12) made from the declared endpoints.
- * Made once at start. Server threads.
+ * The interface description: OpenAPI 3.1 (whose schemas are JSON Schema 2020-12) made from the declared
+ * endpoints. Made once, at the first request. Server threads.
  */
 
 import { z } from 'zod';
@@ -13,9 +13,9 @@ import { HEADER_WORDS, TAG_WORDS, wordsFor, wordsForOperation, wordsForSchema } 
 type Json = Record<string, unknown>;
 
 const ABOUT =
-  'A call needs `Authorization: Bearer …`: an API key under `/v1`, a signed-in user’s token elsewhere. Errors are `{"detail": …}`. ' +
-  'Times are RFC 3339 in UTC with milliseconds. Lists that go on give `next_cursor`; send it back as `cursor`. A request that is sent ' +
-  'again after a lost answer does no harm where its operation says so. Answers to requests beyond the rate are 429 with `Retry-After`.';
+  'Calls need `Authorization: Bearer …`: an API key under `/v1`, a signed-in user’s token elsewhere. Errors are `{"detail": …}`. ' +
+  'Times are RFC 3339 in UTC with milliseconds. A list with further pages has a `next_cursor`; send it back as `cursor`. If an answer ' +
+  'was lost, a request may be repeated without harm if its operation says so. Requests over the rate limit get 429 with `Retry-After`.';
 
 /**
  * @param endpoints every declared route; hidden ones and aliases are left out
@@ -80,7 +80,7 @@ function describeOperation(declared: Endpoint, components: Map<string, Json>): J
   };
 }
 
-/** What the checks before the handler may answer. */
+/** Answers of the checks before the handler. */
 function impliedReplies({ auth, body }: Endpoint): Record<number, EndpointReply> {
   const refusal = (description: string) => ({ description, schema: errorBody });
   const tooLarge = { 413: refusal('The body is larger than MAX_BODY_BYTES') };
@@ -90,22 +90,22 @@ function impliedReplies({ auth, body }: Endpoint): Record<number, EndpointReply>
   if (auth === 'operator')
     return {
       ...ofBody,
-      401: refusal('The account was deleted, or signed out everywhere'),
-      404: refusal('No such thing, or you are no operator'),
+      401: refusal('The account was deleted, or its sessions were ended everywhere'),
+      404: refusal('It does not exist, or you are not an operator'),
       422: { description: 'Not what the schema says', schema: violationsBody },
       429: refusal('Too many requests with this credential; see Retry-After and RateLimit'),
     };
   return {
     ...ofBody,
     401: refusal('Missing or invalid credential'),
-    403: refusal('Not allowed to do this here'),
-    404: refusal('No such thing, or one of another tenant'),
+    403: refusal('The caller lacks the permission for this'),
+    404: refusal('It does not exist, or belongs to another tenant'),
     422: { description: 'Not what the schema says', schema: violationsBody },
     429: refusal('Too many requests with this key; see Retry-After and RateLimit'),
   };
 }
 
-/** `org_id` and `project_id` stand in the query unless a static key names them in the body. */
+/** `org_id` and `project_id` are in the query, unless a static key names them in the body. */
 function withTenant({ auth, query, body }: Endpoint): z.ZodObject | undefined {
   if (auth !== 'bearer') return query;
   const fields = body === undefined ? tenantQuery.shape : jwtQuery.shape;
@@ -172,7 +172,7 @@ function describeEvents({ events }: EndpointReply, components: Map<string, Json>
     type: 'object',
     properties: {
       event: { type: 'string', const: name, description: 'What happened' },
-      id: { type: 'string', description: 'Increasing; `Last-Event-ID` goes on behind it' },
+      id: { type: 'string', description: 'Increasing; send it as `Last-Event-ID` to continue after it' },
       data: {
         type: 'string',
         contentMediaType: 'application/json',
@@ -228,8 +228,8 @@ function jsonContent(schema: z.ZodType, io: 'input' | 'output', components: Map<
 }
 
 /**
- * One schema as JSON Schema. Those with an id (`.meta({id})`), wherever they stand in it, go to the components.
- * @throws Error when one id stands for two different schemas
+ * One schema as JSON Schema. Schemas in it with an id (`.meta({id})`) become components.
+ * @throws Error if two different schemas have the same id
  */
 function toSchema(schema: z.ZodType, io: 'input' | 'output', components: Map<string, Json>): Json {
   const {
@@ -248,8 +248,8 @@ function toSchema(schema: z.ZodType, io: 'input' | 'output', components: Map<str
 }
 
 /**
- * What a field is when it is left out; for fields that are read leniently zod does not say. Tuples have their lengths: generators of
- * clients do not read `items: false`.
+ * Adds defaults, which zod omits for leniently read fields, and the lengths of tuples, because client
+ * generators ignore `items: false`.
  */
 function describeDefault({ zodSchema, jsonSchema }: { zodSchema: z.core.$ZodTypes; jsonSchema: Json }): void {
   const { def } = zodSchema._zod;
@@ -268,7 +268,7 @@ function register(id: string, { id: _, ...definition }: Json, components: Map<st
   components.set(id, definition);
 }
 
-/** Says of each field what its schema does not say itself. */
+/** Adds descriptions to fields whose schemas have none. */
 function addWords(schema: Json, place: readonly string[]): void {
   for (const [name, field] of Object.entries((schema.properties ?? {}) as Record<string, Json>)) {
     const at = [...place, name];

@@ -1,4 +1,7 @@
-/** Who may read what is captured: the service's operators (decisions, Captures), and what the audit log calls them. Server threads. */
+/**
+ * The service's operators, who may read captures (decisions, Captures), and their names in the audit log.
+ * Server threads.
+ */
 import type { MembershipReader } from '../auth/membership.ts';
 import type { Principal, UserIdentity } from '../auth/principal.ts';
 import type { Config } from '../config.ts';
@@ -10,7 +13,7 @@ import { ownOrganization } from './access.ts';
 
 interface OperatorsOptions {
   config: Config['operators'];
-  /** Whom the terminal's link signs in; null where tokens come from an identity provider alone. */
+  /** The user whom the terminal's link signs in; null if all tokens come from an identity provider. */
   owner: Pick<UserIdentity, 'issuer' | 'subject'> | null;
   memberships: MembershipReader;
 }
@@ -25,8 +28,8 @@ export class Operators {
   }
 
   /**
-   * Static keys are the operator's own. A customer's key never is, whatever its organization. An address counts where
-   * the very token says that it is verified.
+   * Static keys belong to the operator; customers' keys never do, whatever their organization. An address
+   * counts if the token itself says that it is verified.
    */
   async includes(principal: Principal): Promise<boolean> {
     if (principal.type !== 'user') return principal.type === 'static';
@@ -41,7 +44,10 @@ export class Operators {
   }
 }
 
-/** Who the audit log names, and the organization whose log has the entry where captures are of none; null: no log has it. */
+/**
+ * The name for the audit log, and the organization whose log gets the entry if captures belong to no
+ * organization; null: no log gets it.
+ */
 export function describeOperator(
   main: Tables,
   operator: Principal,

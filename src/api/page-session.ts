@@ -10,11 +10,11 @@ import { checkInput, readInput, ViolationList } from '../http/validation.ts';
 import { type Clock, systemClock } from '../std/clock.ts';
 import { type Checks, identify } from './pipeline.ts';
 
-/** How people reach the service. */
+/** The address under which people reach the service. */
 interface PublicPlace {
-  /** null: not said. */
+  /** null: not configured. */
   public_url: string | null;
-  /** Its port speaks TLS itself. */
+  /** Whether its port uses TLS. */
   speaks_tls: boolean;
 }
 
@@ -42,7 +42,7 @@ export function pageSessionRoutes(
     const headers = new Map([['authorization', `Bearer ${token}`]]);
     const principal = await identify({ method, headers, address }, checks);
     if (principal.type !== 'user')
-      throw new CatalogueError('forbidden', 'An API key is no sign-in: the dashboard takes a user’s token');
+      throw new CatalogueError('forbidden', 'The dashboard needs a user’s token; an API key cannot sign in');
     return answer(writeCookie(request, token, isSecure(request, place), clock.wallMs()));
   };
   const end = (request: ApiRequest): ApiReply => {

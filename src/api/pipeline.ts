@@ -31,7 +31,7 @@ import { FailedCall, renderError } from './dispatch.ts';
 import type { RateHeaders, RateLimiter, RateOutcome } from './rate-limiter.ts';
 import { redeemTicket } from './ticketed-request.ts';
 
-/** What the checks need of the process. */
+/** The parts of the process that the checks need. */
 export interface Checks {
   authenticator: Authenticator;
   limiter: RateLimiter;
@@ -39,9 +39,9 @@ export interface Checks {
   memberships: MembershipReader;
   /** Counts failed authentications by address, and refuses too many; absent: no limit. */
   failed_sign_ins?: { take(address: string): boolean };
-  /** Stand in for the credential where an endpoint takes them; absent: nowhere. */
+  /** Tickets, which replace the credential on endpoints that accept them; absent: no tickets. */
   tickets?: StreamTickets;
-  /** Which organizations and projects are deleted; absent: none ever is. */
+  /** Deleted organizations and projects; absent: nothing is ever deleted. */
   deleted?: DeletedView;
 }
 
@@ -49,7 +49,7 @@ const TENANT_NAMES = Object.keys(tenantQuery.shape);
 
 /**
  * Puts the checks before a handler.
- * @throws Error for an endpoint of another kind than `bearer`: these checks are not its
+ * @throws Error for an endpoint of another kind than `bearer`
  */
 export function guard(bound: BoundEndpoint, checks: Checks): ApiRoute {
   const { endpoint, handler } = bound;
@@ -78,7 +78,8 @@ export function guard(bound: BoundEndpoint, checks: Checks): ApiRoute {
       return renderFailure(thrown, rateHeaders);
     }
   };
-  // Most principals, takes and tenants are there at once; to wait for them would cost a turn of the queue.
+  // Most principals, rate checks and tenants are available immediately. Awaiting them would cost a turn of
+  // the event queue.
   const take = (request: ApiRequest, principal: Principal): Settled<ApiReply> => {
     const outcome = checks.limiter.take(principal.id);
     if (outcome instanceof Promise) return outcome.then((taken) => work(request, principal, taken));
@@ -101,15 +102,15 @@ export function guard(bound: BoundEndpoint, checks: Checks): ApiRoute {
   return { endpoint, handle: redeem };
 }
 
-/** @param warning null: there is nothing to warn of */
+/** @param warning null: no warning */
 export function warnOf(warning: string | null, headers: ApiReply['headers']): ApiReply['headers'] {
   return warning === null ? headers : [...headers, ['x-svc-warning', warning]];
 }
 
-/** Mostly there at once. */
+/** Usually available immediately. */
 type Settled<Value> = Value | Promise<Value>;
 
-/** @throws FailedCall for a failure of ours: it is reported and rendered further out */
+/** @throws FailedCall for an internal failure, which the caller reports and renders */
 function renderFailure(thrown: unknown, rateHeaders: ApiReply['headers']): ApiReply {
   const error = thrown instanceof SchemaViolation ? thrown : toCatalogueError(thrown);
   if (error instanceof CatalogueError && error.status >= 500) throw new FailedCall(error, rateHeaders);
@@ -117,8 +118,8 @@ function renderFailure(thrown: unknown, rateHeaders: ApiReply['headers']): ApiRe
 }
 
 /**
- * Who sends the request. A caller that failed too often is told that instead of what is wrong; a valid credential is not
- * counted.
+ * Identifies the sender of the request. A sender that failed too often gets `rate_limited` instead of the
+ * actual error; a valid credential is not counted.
  * @throws CatalogueError (or rejects) `unauthenticated`, or `rate_limited` where failures are limited
  */
 export function identify(
@@ -128,7 +129,7 @@ export function identify(
   try {
     const principal = checks.authenticator.authenticate(authorizationOf(request));
     if (!(principal instanceof Promise)) return principal;
-    // While the client is there: its address is lost with it.
+    // Read now, because the address is lost when the client disconnects.
     const { address } = request;
     return principal.catch((thrown: unknown) => {
       throw judgeFailure(thrown, address, checks);
@@ -138,7 +139,7 @@ export function identify(
   }
 }
 
-/** @returns `rate_limited` for who failed too often, else what was thrown */
+/** @returns `rate_limited` for an address that failed too often, else the thrown error */
 function judgeFailure(
   thrown: unknown,
   address: string,
@@ -154,7 +155,7 @@ interface NamedTenant {
   project_id?: string | null | undefined;
 }
 
-/** @throws SchemaViolation with all that is wrong, the endpoint's own fields first */
+/** @throws SchemaViolation with all errors, the endpoint's own fields first */
 function checkAll(endpoint: Endpoint, raw: RawInput, principal: Principal) {
   const found = new ViolationList();
   const checked = checkInput(endpoint, raw, found);
@@ -164,9 +165,10 @@ function checkAll(endpoint: Endpoint, raw: RawInput, principal: Principal) {
 }
 
 /**
- * A static key names its tenant in the body of a request that has one, else in the query; a JWT always in the query,
- * and must. What a static key has in the query of a request with a body is ignored, but must be a name. A key's scope is its own:
- * what its requests name is not even looked at.
+ * The tenant that the request names. With a static key, the tenant is in the body, or in the query of a
+ * request without a body. With a JWT, it must be in the query. In a request with a body, the query of a
+ * static key is ignored, but must contain valid names. Any other key determines its tenant, so the fields of
+ * its requests are not read.
  */
 function checkTenant(
   endpoint: Endpoint,
@@ -180,7 +182,7 @@ function checkTenant(
     check(jwtQuery, raw.query, 'query', found);
   if (place === 'body' && (typeof source !== 'object' || source === null || Array.isArray(source))) return {};
   const schema = principal.type === 'user' ? userTenantQuery : place === 'body' ? tenantFields : tenantQuery;
-  // What the endpoint's own schema has judged is not judged twice.
+  // Fields that the endpoint's own schema has checked are not checked again.
   if (found.count > 0) {
     const declared = shapeOf(place === 'body' ? endpoint.body : endpoint.query);
     if (TENANT_NAMES.some((name) => name in declared)) return {};
@@ -195,8 +197,8 @@ function shapeOf(schema: z.ZodType | undefined): object {
 }
 
 /**
- * A deleted organization is closed to every caller, the operator included, and a deleted project takes no more data. What is read of
- * one is as empty as of a project that never was: its handlers see to that.
+ * A deleted organization is closed to every caller, including the operator, and a deleted project accepts no
+ * more data. Handlers answer reads of a deleted project as if it had never existed.
  * @throws CatalogueError `not_found`
  */
 function checkDeleted(
@@ -251,7 +253,7 @@ async function findUserTenant(
   return { org_id, project_id, actor: { type: 'user', id: membership.user_id }, may_write };
 }
 
-/** What a handler answers, with the headers of the rate. */
+/** The answer of a handler, with the headers of the rate limit. */
 export function toApiReply(reply: HandlerReply, rateHeaders: ApiReply['headers']): ApiReply {
   const { status = 200, headers = [] } = reply;
   if (reply.failure !== undefined) {

@@ -3,10 +3,10 @@
  */
 import type { ApiReply } from '../contract/route.ts';
 
-/** One take's outcome. */
+/** The outcome of taking one request from a bucket. */
 export interface RateOutcome {
   allowed: boolean;
-  /** Requests left at once. */
+  /** Requests that are still allowed immediately. */
   remaining: number;
   /** Seconds until the full burst is available again. */
   reset_s: number;

@@ -80,7 +80,7 @@ export class Retention {
     await this.#running;
   }
 
-  /** Deletes everything that is too old now. @throws CatalogueError when the deletion fails */
+  /** Deletes everything that is too old now. @throws CatalogueError if the deletion fails */
   async pass(): Promise<void> {
     const { days } = this.#parts;
     const nowMs = (await this.#parts.nowForAges?.()) ?? this.#clock.wallMs();
@@ -231,7 +231,7 @@ function* listOrganizations(tables: TableReader, table: string): Iterable<string
     for (const { row } of tables.range(table, range)) found = String(row[0]);
     if (found === undefined) return;
     yield found;
-    // The smallest name after all keys that begin with this one.
+    // The smallest name after all keys that begin with this name.
     after = [`${found}\0`];
   }
 }

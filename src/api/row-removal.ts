@@ -3,7 +3,7 @@ import { setImmediate as nextTurn } from 'node:timers/promises';
 import type { RowKey } from '../runtime/protocol.ts';
 import type { Row, Tables, TableTransaction } from '../storage/tables.ts';
 
-/** Rows read in one portion, of which few may match. */
+/** Rows that are read in one portion; only a few may match. */
 const LOOKED_ROWS = 500;
 
 /**

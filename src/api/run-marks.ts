@@ -1,4 +1,4 @@
-/** Handlers of `contract/run-marks.ts`: what is said of a run. Server threads. */
+/** Handlers of `contract/run-marks.ts`: the marks of a run. Server threads. */
 import type { z } from 'zod';
 import type { HandlersOf } from '../contract/handler.ts';
 import type { RUN_MARKS_API, runMarks } from '../contract/run-marks.ts';
@@ -22,11 +22,11 @@ import { tenantAuditActor } from './tenant-audit.ts';
 interface MarkServices {
   stores: Stores;
   deleted: DeletedView;
-  /** Absent: nothing is captured here. */
+  /** Absent: this process captures nothing. */
   captures?: { reader: CaptureAsker; owner: CaptureOwner };
 }
 
-/** All of it away. */
+/** A change that removes all marks. */
 const CLEARED: RunMarkChange = { mark: null, tags: null, note: null, feedback_score: null };
 
 export function runMarkHandlers(
@@ -56,8 +56,9 @@ export function runMarkHandlers(
 }
 
 /**
- * A run of the organization: one that it reported, or a captured one if the organization speaks of captures.
- * @throws CatalogueError `not_found`, the same for a run that does not exist and for one of others; `unavailable`
+ * A run of the organization: a reported run, or a captured one if the captures belong to the organization.
+ * @throws CatalogueError `not_found`, the same for a run that does not exist and for a run of others;
+ *   `unavailable`
  */
 async function findMarkable(
   { stores, deleted, captures }: MarkServices,
@@ -75,12 +76,12 @@ async function findMarkable(
   if (answer.type === 'refused') throw new CatalogueError('unavailable', answer.detail);
   if (answer.type !== 'json') throw new CatalogueError('not_found', 'Run not found');
   const row = (JSON.parse(Buffer.from(answer.json).toString()) as { run: { is_captured: boolean } }).run;
-  // A reported run of another organization is not theirs.
+  // A reported run of another organization must not be marked.
   if (!row.is_captured) throw new CatalogueError('not_found', 'Run not found');
   return run;
 }
 
-/** Secrets masked. @throws SchemaViolation when nothing is said */
+/** The change, with secrets masked. @throws SchemaViolation for an empty change */
 export function readMarkChange(body: RunMarkChange): RunMarkChange {
   const { tags, add_tags, remove_tags, note, mark, feedback_score } = body;
   const change: RunMarkChange = {
@@ -94,7 +95,7 @@ export function readMarkChange(body: RunMarkChange): RunMarkChange {
   if (Object.values(change).every((value) => value === undefined))
     throw valueViolation(
       ['body'],
-      'say something of the run: mark, tags, add_tags, remove_tags, note or feedback_score',
+      'give at least one of mark, tags, add_tags, remove_tags, note and feedback_score',
       body,
     );
   return change;
@@ -104,7 +105,7 @@ function maskTags(tags: readonly string[] | null | undefined) {
   return tags == null ? tags : tags.map(maskSecrets);
 }
 
-/** @throws SchemaViolation when the run would have too many tags */
+/** @throws SchemaViolation if the run would have too many tags */
 export async function writeMarks(
   main: Tables,
   actor: AuditActor,

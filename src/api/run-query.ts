@@ -27,7 +27,7 @@ export function readRunQuery(q: string | null | undefined): RunQuery {
   }
 }
 
-/** A 422 about the query. @param at the faulty word, with its position */
+/** A 422 about the query. @param at position of the faulty word */
 export function queryViolation(reason: string, q: string, at: object = {}): SchemaViolation {
   const ctx = { error: reason, ...at };
   return new SchemaViolation([

@@ -1,4 +1,4 @@
-/** Handlers of `contract/run-records.ts`: runs and steps out of their tables. Server threads. */
+/** Handlers of `contract/run-records.ts`, which read runs and steps from their tables. Server threads. */
 import type { z } from 'zod';
 import { RunClient } from '../../actors/run/client.ts';
 import type { HandlersOf } from '../contract/handler.ts';
@@ -49,7 +49,7 @@ type RunRecord = z.output<typeof runRecord>;
 type StepRecord = z.output<typeof stepRecord>;
 type ListQuery = z.output<(typeof RUN_RECORDS)['listRuns']['query']>;
 
-/** A run as its two rows have it. */
+/** A run from its two rows. */
 interface StoredRun {
   row: RunRow;
   start: RunStartRow | undefined;
@@ -65,11 +65,14 @@ export function runRecordHandlers(
   const { runs } = services.stores;
   const lists = new RunLists(services.stores, deleted, clock);
 
-  /** Totals of a run that goes on are its actor's; where it cannot be asked now, those of its start stand. */
+  /**
+   * The actor of a running run has its totals. If the actor cannot be asked now, the totals from the start of
+   * the run are used.
+   */
   const describe = async (tenant: Tenant, { row, start }: StoredRun): Promise<RunRecord> => {
     const totals =
       row.status === 'running' ? await actors.totals(tenant, row.run_id).catch(() => null) : null;
-    // It may have finished in between: the outcome then comes with the next look at its row.
+    // The run may have finished in between; then the next reading of its row shows the outcome.
     const counted = totals === null || totals.outcome !== '' ? row : { ...row, ...totals };
     const marks = readMarks(findRunMarks(services.stores.main, row));
     return describeRun(counted, start, marks, clock.wallMs());
@@ -96,7 +99,7 @@ export function runRecordHandlers(
       const { main } = services.stores;
       await actors.delete(tenant, params.id, makeTenantAudit(tenant, actor, facts));
       await forgetRunMarks(main, { org_id: tenant.org_id, run_id: params.id });
-      // It is safe where it is: what cannot be carried now is carried later.
+      // The actor has stored the entry. If it cannot be carried to the organization's log now, it is carried later.
       await carryAudit(services.stores, tenant.org_id).catch(() => {});
       return { status: 204 };
     },
@@ -108,10 +111,10 @@ export function runRecordHandlers(
   };
 }
 
-/** A page of a list, before its runs are described. */
+/** A page of a list, before its runs are converted to the form of the answer. */
 type StoredPage = Omit<z.output<typeof runPage>, 'runs'> & { found: StoredRun[] };
 
-/** The list of an organization's runs: by time out of its table, or by a query. */
+/** The list of an organization's runs: by time from its table, or by a query. */
 class RunLists {
   readonly #runs: Stores['runs'];
   readonly #deleted: DeletedView;
@@ -160,7 +163,7 @@ class RunLists {
       limit: query.limit,
       now_ms: this.#clock.wallMs(),
     });
-    // Deleted since they were searched: left out.
+    // Leaves out runs that were deleted after the search.
     const found = this.#runs.snapshot([RUNS, RUN_STARTS], (reader) =>
       runs.map((run) => readStoredRun(reader, run)).filter((run) => run !== undefined),
     );
@@ -179,8 +182,8 @@ function readStoredRun(
 }
 
 /**
- * The query of a list: its text, and the parameters that narrow it.
- * @throws SchemaViolation for a query that cannot be read, or that asks for what only captured runs have
+ * The query of a list: its text, and the filter parameters.
+ * @throws SchemaViolation for a query that cannot be read, or that uses fields that only captured runs have
  */
 function readListQuery(query: ListQuery): RunQuery {
   const { terms, sort } = readRunQuery(query.q);
@@ -236,7 +239,9 @@ function filterOf(query: ListQuery): RunFilter {
   };
 }
 
-/** @throws CatalogueError `not_found`, the same for a run that does not exist and for one of another's project */
+/**
+ * @throws CatalogueError `not_found`, the same for a run that does not exist and for a run of another project
+ */
 export function findRun(
   runs: TableReader,
   { org_id, project_id }: Tenant,
@@ -255,7 +260,7 @@ export function findRun(
   return { row, start };
 }
 
-/** Field by field: to copy an object that comes out of msgpack but for some fields costs as much as to read it. */
+/** Field by field, because copying an object from msgpack without some fields costs as much as reading it. */
 function describeRun(row: RunRow, start: RunStartRow | undefined, marks: RunMarks, nowMs: number): RunRecord {
   const { status: state, ended_by, words } = tellReportedStatus(toReportedRun(row, start), nowMs, marks);
   return {

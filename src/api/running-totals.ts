@@ -1,18 +1,18 @@
 /**
- * The totals of runs that go on, which only their actors know, put into the rows that the capture reader has read from the
- * database. Server threads.
+ * Adds the totals of running runs, which only their actors know, to the rows that the capture reader has read
+ * from the database. Server threads.
  */
 import type { CaptureAnswer, CaptureAsker, CapturedRunRow } from '../domain/captured-run.ts';
 import type { RunTotals } from '../domain/run.ts';
 
 type TotalsReader = (scope: { org_id: string; project_id: string }, runId: string) => Promise<RunTotals>;
 
-/** What a row says of a reported run without an end. */
+/** A row of a reported run without an end. */
 const GOES_ON = Buffer.from('"is_finished":false');
 
 /**
- * A reader whose lists of runs have the totals as of now.
- * @param read rejects for a run that cannot be asked now: its totals stay as they were stored
+ * A reader whose lists of runs contain the present totals.
+ * @param read rejects if the actor cannot be asked now; then the stored totals stay
  */
 export function withRunningTotals(reader: CaptureAsker, read: TotalsReader): CaptureAsker {
   return {
@@ -36,7 +36,7 @@ async function addRunningTotals(answer: CaptureAnswer, read: TotalsReader): Prom
 async function addTotals({ reported }: CapturedRunRow, read: TotalsReader): Promise<void> {
   if (reported === null || reported.is_finished) return;
   const totals = await read(reported, reported.run_id).catch(() => null);
-  // Of a run that has finished in between, the outcome comes with the next look at its row.
+  // If a run has finished in between, the next reading of its row shows the outcome.
   if (totals === null || totals.outcome !== '') return;
   const { steps, tokens, max_total_score, fired } = totals;
   Object.assign(reported, { steps, tokens, max_total_score, fired });

@@ -82,7 +82,7 @@ export function toStart(tenant: Tenant, body: z.output<typeof runStartBody>): Om
   }
   const { task } = body;
   const metadata = body.metadata == null ? '' : JSON.stringify(body.metadata, sortKeys);
-  // The same start by another key is the same start.
+  // The key does not matter: the same start with another key is the same start.
   const fingerprint = fingerprintOf([facts, task, metadata]);
   const { type, id } = tenant.actor;
   return { facts: type === 'key' ? { ...facts, key_id: id } : facts, task, metadata, fingerprint };

@@ -1,9 +1,10 @@
 /**
- * Searches the reported runs of organizations with a query. The runs of the organizations that asked last stay in memory
- * (domain/reported-runs.ts), so that a search reads no database but for what is new. Server threads; other requests have their
- * turn between the parts of a search.
+ * Searches the reported runs of organizations. The runs of the organizations that searched last stay in
+ * memory (domain/reported-runs.ts), so that a search reads only new rows from the database. Server threads;
+ * other requests get a turn between the parts of a search.
  *
- * Bound: RUNS_IN_MEMORY runs a thread, about 400 bytes each, plus the organization that asked last.
+ * Bound: RUNS_IN_MEMORY runs per thread, about 400 bytes each, plus those of the organization that searched
+ * last.
  */
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { makeReportedReader, type ReportedRun } from '../domain/reported-run.ts';
@@ -15,19 +16,22 @@ import type { RunQuery } from '../domain/run-query/run-query.ts';
 import type { TableReader } from '../storage/tables.ts';
 import { KnownMarks } from './known-marks.ts';
 
-/** Runs of one organization that are searched, the newest. */
+/** Maximum number of searched runs of one organization, the newest ones. */
 const SEARCHED_RUNS = 100_000;
-/** Runs of all organizations that a thread keeps. */
+/** Runs of all organizations that a thread keeps in memory. */
 const RUNS_IN_MEMORY = 150_000;
-/** How long a search waits for runs that are not read yet; then its answer says that it is not whole. */
+/**
+ * Maximum time that a search waits for runs that are not read yet. After it, the answer says that it is
+ * incomplete.
+ */
 const SEARCH_READING_MS = 250;
-/** Time that one part of a search takes, and runs that it tests at once. */
+/** Duration of one part of a search, and number of runs that it tests at once. */
 const PART = { ms: 5, runs: 4_096 } as const;
 
 interface RunSearch {
   org_id: string;
   query: RunQuery;
-  /** What the caller may see of the organization, and what else it asks for. */
+  /** The projects that the caller may see, and the other filters. */
   isAllowed: (run: ReportedRun) => boolean;
   after: PagePlace | null;
   limit: number;
@@ -40,17 +44,17 @@ interface FoundRuns {
   next: PagePlace | null;
   matched: number;
   scanned: number;
-  /** Every run of the organization was looked at. */
+  /** Whether every run of the organization was searched. */
   is_whole: boolean;
 }
 
 export class SearchedRuns {
   readonly #tables: RowSnapshots;
   readonly #marks: KnownMarks;
-  /** By organization; the one that asked last is the last. */
+  /** By organization, in the order of their last search. */
   readonly #organizations = new Map<string, ReportedRuns>();
 
-  /** @param main where marks are */
+  /** @param main the database with the marks */
   constructor(tables: RowSnapshots, main: TableReader) {
     this.#tables = tables;
     this.#marks = new KnownMarks(main);
@@ -94,7 +98,7 @@ export class SearchedRuns {
     return runs;
   }
 
-  /** Those that have not asked for the longest time. */
+  /** Drops the organizations that have not searched for the longest time. */
   #dropOldest(): void {
     let size = 0;
     for (const runs of this.#organizations.values()) size += runs.size;
@@ -107,7 +111,7 @@ export class SearchedRuns {
   }
 }
 
-/** Fields of a query that reported runs do not have. */
+/** Fields of a query that reported runs lack. */
 export function listMissingFields(query: RunQuery): string[] {
   return listUnreadFields(query, makeReportedReader(0));
 }

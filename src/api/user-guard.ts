@@ -25,7 +25,7 @@ import type { UserEpochs } from './user-epochs.ts';
 interface UserGuard {
   checks: Checks;
   main: Tables;
-  /** Informed of each change that a user makes. */
+  /** Notified of each change that a user makes. */
   epochs: UserEpochs;
   clock?: Clock;
 }
@@ -50,7 +50,7 @@ export function guardUser({ endpoint, handler }: BoundUserEndpoint, guard: UserG
       const now_ms = clock.wallMs();
       const { identity } = principal;
       const user = await signIn(main, identity, { address: request.address, nowMs: now_ms });
-      // A token may state that the address is not verified without containing it.
+      // A token may say that the address is not verified, and not contain the address.
       const email_verified = user.email_verified && identity.email_verified;
       try {
         const { params, query, body } = checked as { params: never; query: never; body: never };
