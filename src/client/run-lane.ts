@@ -1,9 +1,10 @@
 /**
- * One run's events for the service, in order: `run_start`, its steps, `run_finish`. The run fills a lane, and the
- * sender empties it. Any thread.
+ * One run's events for the service, in order: `run_start`, its steps, `run_finish`. Marks go out as soon as no step waits, also
+ * after the end. The run fills a lane, and the sender empties it. Any thread.
  */
 import { RingQueue } from '../std/ring-queue.ts';
 import type { AnswerOf, RequestOf } from './operations.ts';
+import { joinMarks, type MarkBody } from './run-marks.ts';
 
 export type RunStartBody = RequestOf<'startRun'>['body'];
 export type StepBody = RequestOf<'logStep'>['body'];
@@ -13,6 +14,7 @@ export type Evaluation = AnswerOf<'evaluate'>;
 export type LaneEvent =
   | { kind: 'run_start'; body: RunStartBody }
   | { kind: 'step'; body: StepBody; bytes: number }
+  | { kind: 'run_mark'; body: MarkBody; calls: number }
   | { kind: 'run_finish'; outcome: string };
 
 /** `waiting`: the service does not know the run yet. `lost`: nothing more of the run is sent. */
@@ -38,6 +40,8 @@ export class RunLane {
   #isEnding = false;
   /** The service has forgotten the run once already. */
   #isRestarted = false;
+  /** Marks that wait, of so many calls, as one event. It is in none of the counts of events. null: none. */
+  #marks: { body: MarkBody; calls: number } | null = null;
 
   /** @param isFrameworkOpen an integration may name the framework */
   constructor(
@@ -70,6 +74,10 @@ export class RunLane {
     return this.#state === 'lost';
   }
 
+  get hasMarks(): boolean {
+    return this.#marks !== null;
+  }
+
   /** Whether the run has ended and takes no more steps. */
   get isClosed(): boolean {
     return this.#outcome !== null && this.held !== 'end';
@@ -96,6 +104,15 @@ export class RunLane {
     return true;
   }
 
+  /**
+   * Adds marks to those that wait.
+   * @param leaveOut called about each part that the run has no room for
+   */
+  mark(body: MarkBody, leaveOut: (what: string) => void): void {
+    const { body: before = {}, calls = 0 } = this.#marks ?? {};
+    this.#marks = { body: joinMarks(before, body, leaveOut), calls: calls + 1 };
+  }
+
   end(outcome: string): void {
     this.#outcome = outcome;
     this.#accepted += 1;
@@ -108,10 +125,11 @@ export class RunLane {
       this.#isFrameworkOpen = false;
       return { kind: 'run_start', body: this.start };
     }
-    if (this.#state !== 'started') return null;
+    if (this.#state === 'lost') return null;
     const step = this.#steps.peek();
     if (step !== undefined) return { kind: 'step', ...step };
-    if (this.#outcome === null || this.held === 'end') return null;
+    if (this.#marks !== null) return { kind: 'run_mark', ...this.#marks };
+    if (this.#outcome === null || this.held === 'end' || this.#state === 'finished') return null;
     this.#isEnding = true;
     return { kind: 'run_finish', outcome: this.#outcome };
   }
@@ -119,6 +137,7 @@ export class RunLane {
   /** Marks the event from `next` as finished. */
   settle(event: LaneEvent): void {
     this.#attempts = 0;
+    if (event.kind === 'run_mark') return this.#settleMarks(event);
     if (event.kind === 'step') this.#steps.shift();
     else this.#state = event.kind === 'run_start' ? 'started' : 'finished';
     // A second start of the run was already counted with the first.
@@ -137,7 +156,8 @@ export class RunLane {
    * @returns whether to start the run again, which is true only the first time
    */
   restart(): boolean {
-    if (this.#isRestarted) return false;
+    // A run that has ended was there: it was deleted since, and marks do not bring it back.
+    if (this.#isRestarted || this.#state === 'finished') return false;
     this.#isRestarted = true;
     this.#state = 'waiting';
     return true;
@@ -149,6 +169,7 @@ export class RunLane {
     if (this.#state === 'lost') return events;
     if (this.#state === 'waiting') events.push({ kind: 'run_start', body: this.start });
     for (const step of this.#steps.toArray()) events.push({ kind: 'step', ...step });
+    if (this.#marks !== null) events.push({ kind: 'run_mark', ...this.#marks });
     if (this.#outcome !== null && this.#state !== 'finished') {
       events.push({ kind: 'run_finish', outcome: this.#outcome });
     }
@@ -156,16 +177,25 @@ export class RunLane {
   }
 
   /** Drops everything. @returns what was dropped */
-  lose(): { steps: number; bytes: number } {
+  lose(): { steps: number; bytes: number; marks: number } {
     let bytes = 0;
     const steps = this.#steps.size;
+    const marks = this.#marks?.calls ?? 0;
+    this.#marks = null;
     for (let step = this.#steps.shift(); step !== undefined; step = this.#steps.shift()) bytes += step.bytes;
     this.#state = 'lost';
     this.#settled = this.#accepted;
-    return { steps, bytes };
+    return { steps, bytes, marks };
   }
 
   advise(evaluation: Evaluation): void {
     this.#onIntervention(evaluation);
+  }
+
+  #settleMarks({ body, calls }: { body: MarkBody; calls: number }): void {
+    if (this.#marks === null) return;
+    // What came meanwhile was added to what was sent; to send that again changes nothing.
+    const isAll = this.#marks.body === body;
+    this.#marks = isAll ? null : { body: this.#marks.body, calls: this.#marks.calls - calls };
   }
 }

@@ -13,6 +13,7 @@ import type { RetrieveOptions } from './patterns-text.ts';
 import { noteEnded, noteOpen } from './process-end.ts';
 import { type Evaluation, RunLane, type RunStartBody } from './run-lane.ts';
 import type { Sender } from './sender.ts';
+import { boundMarks, type RunMarks } from './run-marks.ts';
 import { boundStep, type Step } from './step.ts';
 
 /** What the agent should be told before its next model call. */
@@ -48,6 +49,7 @@ export interface RunCounts {
   runsStarted: number;
   runsFinished: number;
   stepsLogged: number;
+  marksSaid: number;
   textsTruncated: number;
   interventionsReceived: number;
   interventionsHandedOver: number;
@@ -116,6 +118,27 @@ export class Run implements AsyncDisposable {
     } catch (thrown) {
       this.#parts.sender?.drop(1, 'failed');
       this.#parts.warn('failed', `A step could not be read: ${String(thrown)}`);
+    }
+  }
+
+  /**
+   * Says how the run went: good or bad, tags, a note, a score, during the run or after it. What is left out stays as it was.
+   * Returns at once and never throws. What the service would refuse is left out, with a warning.
+   */
+  mark(mark: 'good' | 'bad' | RunMarks, more: RunMarks = {}): void {
+    const { sender, counts, warn } = this.#parts;
+    const leaveOut = (what: string) =>
+      warn('unfit_mark', `Not all that was said of run ${this.runId} is kept: ${what}`);
+    counts.marksSaid += 1;
+    try {
+      const said = typeof mark === 'object' ? { ...mark, ...more } : { ...more, mark };
+      const body = boundMarks(said, leaveOut);
+      if (this.#lane === null) return;
+      if (body === null) return sender!.dropMark();
+      sender!.mark(this.#lane, body, leaveOut);
+    } catch (thrown) {
+      sender?.dropMark();
+      leaveOut(String(thrown));
     }
   }
 

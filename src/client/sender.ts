@@ -11,6 +11,7 @@ import type { RequestOf } from './operations.ts';
 import { keepContext, startTimer, stopTimer, type Timer } from './own-context.ts';
 import { holdForExit } from './process-end.ts';
 import type { LaneEvent, RunLane, StepBody } from './run-lane.ts';
+import type { MarkBody } from './run-marks.ts';
 
 /** Most runs with unsent events; steps of further runs are dropped. */
 const LANES_MAX = 1_000;
@@ -64,6 +65,8 @@ export class Sender {
   #queuedBytes = 0;
   #sentSteps = 0;
   #droppedSteps = 0;
+  #sentMarks = 0;
+  #droppedMarks = 0;
   /** Armed; null: nothing is due. */
   #timer: Timer | null = null;
   #linger: Timer | null = null;
@@ -85,6 +88,10 @@ export class Sender {
     this.#caller = caller;
     this.#bounds = bounds;
     this.#warn = warn;
+  }
+
+  get markCounts(): { sent: number; dropped: number } {
+    return { sent: this.#sentMarks, dropped: this.#droppedMarks };
   }
 
   get counts(): { queued: number; queuedBytes: number; sent: number; dropped: number } {
@@ -139,6 +146,26 @@ export class Sender {
     lane.end(outcome);
     if (holdMs > 0) this.#hold(lane, 'end', holdMs);
     this.#enqueue(lane);
+  }
+
+  /**
+   * A run's marks wait as one event, and a later mark is added to it.
+   * @param leaveOut called about each part that the run has no room for
+   */
+  mark(lane: RunLane, body: MarkBody, leaveOut: (what: string) => void): void {
+    const isRoom = this.#ready.has(lane) || lane.held === 'start' || this.#ready.size < LANES_MAX;
+    if (this.#isStopped || lane.isLost || !isRoom) {
+      this.#droppedMarks += 1;
+      if (!isRoom) this.#warnOfFlood();
+      return;
+    }
+    lane.mark(body, leaveOut);
+    if (lane.held !== 'start') this.#enqueue(lane);
+  }
+
+  /** Counts a mark that was never added to a lane. */
+  dropMark(): void {
+    this.#droppedMarks += 1;
   }
 
   /** Makes the run's end wait as in `end`, if it has not been sent yet. */
@@ -298,6 +325,7 @@ export class Sender {
       if (lane.isLost) return true;
       this.#settle(lane, event);
       if (event.kind === 'step') this.#sentSteps += 1;
+      if (event.kind === 'run_mark') this.#sentMarks += event.calls;
       if (hasFired && lane.isAdvised) await this.#evaluate(lane);
       return true;
     } catch (thrown) {
@@ -376,6 +404,7 @@ export class Sender {
     if (event.kind === 'run_start' || isRunAtFault) return this.#lose(lane, cause);
     this.#settle(lane, event);
     if (event.kind === 'step') this.#drop(1, cause);
+    if (event.kind === 'run_mark') this.#droppedMarks += event.calls;
   }
 
   #settle(lane: RunLane, event: LaneEvent): void {
@@ -388,7 +417,8 @@ export class Sender {
   }
 
   #lose(lane: RunLane, cause: DropCause): void {
-    const { steps, bytes } = lane.lose();
+    const { steps, bytes, marks } = lane.lose();
+    this.#droppedMarks += marks;
     this.#queuedSteps -= steps;
     this.#queuedBytes -= bytes;
     this.#ready.delete(lane);
@@ -398,10 +428,13 @@ export class Sender {
 
   #drop(steps: number, cause: DropCause): void {
     this.#droppedSteps += steps;
-    if (cause !== 'queue_full') return;
+    if (cause === 'queue_full') this.#warnOfFlood();
+  }
+
+  #warnOfFlood(): void {
     const { maxQueuedSteps } = this.#bounds;
     const words = `The service does not keep up: steps are dropped while ${maxQueuedSteps} or their bytes wait`;
-    this.#warn(cause, `${words} (stats() counts them)`);
+    this.#warn('queue_full', `${words} (stats() counts them)`);
   }
 
   #halt(cause: DropCause): void {
@@ -415,7 +448,8 @@ export class Sender {
 
   #answerWaiters(): void {
     for (const waiter of [...this.#waiters]) {
-      for (const [lane, mark] of waiter.marks) if (lane.settled >= mark) waiter.marks.delete(lane);
+      for (const [lane, mark] of waiter.marks)
+        if (lane.settled >= mark && !lane.hasMarks) waiter.marks.delete(lane);
       if (waiter.marks.size === 0) waiter.done(true);
     }
   }
@@ -427,13 +461,14 @@ export class Sender {
   }
 }
 
-type EventName = 'startRun' | 'logStep' | 'finishRun';
+type EventName = 'startRun' | 'logStep' | 'markRun' | 'finishRun';
 
 /** Converts an event to a call of the API. */
 function toCall(lane: RunLane, event: LaneEvent): [EventName, RequestOf<EventName>] {
   const params = { id: lane.runId };
   if (event.kind === 'run_start') return ['startRun', { body: event.body }];
   if (event.kind === 'step') return ['logStep', { params, body: event.body }];
+  if (event.kind === 'run_mark') return ['markRun', { params, body: event.body }];
   return ['finishRun', { params, body: { outcome: event.outcome } }];
 }
 

@@ -56,6 +56,7 @@ export type { AnswerOf, OperationName, RequestOf } from './operations.ts';
 export type { ClientWarning, UnderstudyOptions } from './options.ts';
 export { estimateTokens, type Pattern, type RetrieveOptions, renderPatterns } from './patterns-text.ts';
 export type { Difficulty, Intervention, Run } from './run.ts';
+export type { RunMarks } from './run-marks.ts';
 export type { RunOptions } from './run-start.ts';
 export type { Step } from './step.ts';
 export { scoreStep };
@@ -76,6 +77,14 @@ export interface ClientStats {
     queuedBytes: number;
     /** Texts that were cut. */
     truncated: number;
+  };
+  /** Calls of `run.mark`. */
+  marks: {
+    said: number;
+    /** Taken by the service. */
+    sent: number;
+    /** Will never be sent. */
+    dropped: number;
   };
   interventions: { received: number; handedOver: number };
   requests: { sent: number; repeated: number; failed: number };
@@ -104,6 +113,7 @@ export class Understudy implements AsyncDisposable {
     runsStarted: 0,
     runsFinished: 0,
     stepsLogged: 0,
+    marksSaid: 0,
     textsTruncated: 0,
     interventionsReceived: 0,
     interventionsHandedOver: 0,
@@ -196,12 +206,13 @@ export class Understudy implements AsyncDisposable {
   }
 
   stats(): ClientStats {
-    const { runsStarted, runsFinished, stepsLogged, textsTruncated } = this.#counts;
+    const { runsStarted, runsFinished, stepsLogged, textsTruncated, marksSaid } = this.#counts;
     const { interventionsReceived, interventionsHandedOver } = this.#counts;
     const { queued, queuedBytes, sent, dropped } = this.#sender.counts;
     return {
       runs: { started: runsStarted, finished: runsFinished },
       steps: { logged: stepsLogged, sent, queued, dropped, queuedBytes, truncated: textsTruncated },
+      marks: { said: marksSaid, ...this.#sender.markCounts },
       interventions: { received: interventionsReceived, handedOver: interventionsHandedOver },
       requests: { ...this.#caller.counts },
       circuit: this.#caller.circuit.state,

@@ -134,6 +134,88 @@ describe('the sender', () => {
     expect(warned).toEqual([{ cause: 'refused', message: expect.stringContaining('as the test says') }]);
   });
 
+  it('sends marks behind the steps, those that wait as one, and after the end', async () => {
+    const { url, asked } = await serve(() => 200);
+    const { client } = connect(url);
+    const run = client.start({ runId: 'r' });
+    run.mark('bad', { tags: ['a'], note: 'first' });
+    run.step({ action: 'act' });
+    run.mark({ mark: 'good', tags: ['b', 'a'] });
+    run.finish();
+    expect(await client.flush(LONG)).toBe(true);
+    run.mark('bad');
+    expect(await client.flush(LONG)).toBe(true);
+    expect(asked.slice(1).map(({ path, body }) => [path.split('/').at(-1), body])).toEqual([
+      ['steps', expect.objectContaining({ action: 'act' })],
+      ['marks', { mark: 'good', note: 'first', add_tags: ['a', 'b'] }],
+      ['finish', { outcome: 'success' }],
+      ['marks', { mark: 'bad' }],
+    ]);
+    expect(client.stats().marks).toEqual({ said: 3, sent: 3, dropped: 0 });
+  });
+
+  it('sends what is said while marks are on their way, and lets no later step wait for them', async () => {
+    let say = () => {};
+    const { url, asked } = await serve(({ path }) => {
+      if (path.endsWith('/marks')) say();
+      return 200;
+    });
+    const { client } = connect(url);
+    const run = client.start({ runId: 'r' });
+    say = () => {
+      say = () => {};
+      run.mark({ note: 'meanwhile' });
+      run.step({ action: 'meanwhile' });
+    };
+    run.mark('good');
+    expect(await client.flush(LONG)).toBe(true);
+    expect(asked.slice(1).map(({ path, body }) => [path.split('/').at(-1), body])).toEqual([
+      ['marks', { mark: 'good' }],
+      ['steps', expect.objectContaining({ action: 'meanwhile' })],
+      ['marks', { mark: 'good', note: 'meanwhile' }],
+    ]);
+    expect(client.stats().marks).toEqual({ said: 2, sent: 2, dropped: 0 });
+  });
+
+  it('holds the tags of a run within their bound, however often it is marked', async () => {
+    const { url, asked } = await serve(() => 200);
+    const { client, warned } = connect(url);
+    const run = client.start({ runId: 'r' });
+    for (let at = 0; at < 40; at++) run.mark({ tags: [`t${at}`] });
+    expect(await client.flush(LONG)).toBe(true);
+    expect(asked[1]!.body.add_tags).toEqual(Array.from({ length: 32 }, (_, at) => `t${at}`));
+    expect(warned.map(({ cause }) => cause)).toEqual(['unfit_mark']);
+  });
+
+  it('does not bring a run back that was deleted, to mark it', async () => {
+    const { url, asked } = await serve(({ path }) => (path.endsWith('/marks') ? 404 : 200));
+    const { client, warned } = connect(url);
+    const run = await client.run({ runId: 'r' }, (started) => started);
+    expect(await client.flush(LONG)).toBe(true);
+    run.mark('good');
+    expect(await client.flush(LONG)).toBe(true);
+    run.mark('bad');
+    expect(await client.flush(LONG)).toBe(true);
+    expect(asked.map(({ path }) => path.split('/').at(-1))).toEqual(['runs', 'finish', 'marks']);
+    expect(client.stats().marks).toEqual({ said: 2, sent: 0, dropped: 2 });
+    expect(warned.map(({ cause }) => cause)).toEqual(['refused']);
+  });
+
+  it('drops marks that the service refuses, and those of a client that is closed, and goes on', async () => {
+    const { url, asked } = await serve(({ path }) => (path.endsWith('/marks') ? 422 : 200));
+    const { client, warned } = connect(url);
+    const run = await client.run({ runId: 'r' }, (started) => {
+      started.mark('good');
+      started.step({ action: 'a' });
+      return started;
+    });
+    expect(await client.close(LONG)).toBe(true);
+    run.mark('bad');
+    expect(asked.at(-1)!.path.endsWith(ENDS.run_finish)).toBe(true);
+    expect(client.stats()).toMatchObject({ steps: { sent: 1 }, marks: { said: 2, sent: 0, dropped: 2 } });
+    expect(warned.map(({ cause }) => cause)).toEqual(['refused']);
+  });
+
   it('drops a step that the service refuses, and goes on', async () => {
     const { url } = await serve(({ body }) => (body.action === 'bad' ? 422 : 200));
     const { client, warned } = connect(url);

@@ -203,6 +203,39 @@ describe('run starts', () => {
   );
 });
 
+describe('marks', () => {
+  interface MarkCase {
+    name: string;
+    said: Record<string, unknown>;
+    note_parts?: Parts;
+    body: Record<string, unknown> | null;
+    kept_note?: Parts;
+    left_out?: boolean;
+  }
+  it.each(readCases<MarkCase[]>('run-marks'))(
+    'of $name',
+    async ({ said, note_parts, body, kept_note, left_out }) => {
+      const service = await startService(200, {});
+      const warned: string[] = [];
+      const understudy = new Understudy({
+        apiKey: 'k',
+        baseUrl: service.url,
+        onWarning: ({ cause }) => warned.push(cause),
+      });
+      const run = understudy.start({ runId: 'r' });
+      const note = note_parts && { note: join(note_parts) };
+      run.mark({ ...camelCased(said), ...note });
+      expect(await understudy.close({ timeoutMs: PATIENCE_MS })).toBe(true);
+      const sent = service.asked.filter(({ path }) => path === '/v1/runs/r/marks');
+      const kept = kept_note && { note: join(kept_note) };
+      expect(sent.map((one) => one.body)).toEqual(body === null ? [] : [{ ...body, ...kept }]);
+      expect(warned).toEqual(left_out === true ? ['unfit_mark'] : []);
+      const counts = body === null ? { sent: 0, dropped: 1 } : { sent: 1, dropped: 0 };
+      expect(understudy.stats().marks).toEqual({ said: 1, ...counts });
+    },
+  );
+});
+
 describe('patterns', () => {
   interface RetrievalCase {
     name: string;

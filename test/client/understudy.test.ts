@@ -51,6 +51,22 @@ describe('a run', () => {
     expect(await service.readRun('scoped', 'success')).toMatchObject({ status_code: 200, steps: 1 });
   });
 
+  it('is marked while it goes on and when it has ended', async () => {
+    const run = await understudy.run({ runId: 'marked' }, (started) => {
+      started.mark('bad', { tags: ['night'], note: 'wrong file' });
+      return started;
+    });
+    expect(await understudy.flush()).toBe(true);
+    run.mark({ mark: 'good', tags: ['seen'], feedbackScore: 0.5 });
+    expect(await understudy.flush()).toBe(true);
+    expect(await understudy.api.readRunMarks({ params: { id: 'marked' } })).toMatchObject({
+      mark: 'good',
+      tags: ['night', 'seen'],
+      note: 'wrong file',
+      feedback_score: 0.5,
+    });
+  });
+
   it('is known to the code within it, nested and side by side', async () => {
     const other = new Understudy({ apiKey: CLIENT_KEY, baseUrl: service.url, liveStreamingEnabled: false });
     const seen: (string | undefined)[] = [];

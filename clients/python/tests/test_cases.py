@@ -239,6 +239,24 @@ class RunStarts(unittest.TestCase):
         self.assertEqual((body["task"], body.get("metadata")), ("", None))
 
 
+class Marks(unittest.TestCase):
+    def test_are_sent_as_in_the_cases(self):
+        for case in read_cases("run-marks"):
+            warned = []
+            with self.subTest(case["name"]), Service() as service:
+                u = understudy_gateway.Understudy("k", service.url, timeout=PATIENCE_S, on_warning=warned.append)
+                run = u.start(run_id="r")
+                note = {"note": join(case["note_parts"])} if "note_parts" in case else {}
+                run.mark(**case["said"], **note)
+                self.assertTrue(u.close(PATIENCE_S))
+                sent = [one.body for one in service.requests if one.path == "/v1/runs/r/marks"]
+                kept = {"note": join(case["kept_note"])} if "kept_note" in case else {}
+                self.assertEqual(sent, [] if case["body"] is None else [{**case["body"], **kept}])
+                self.assertEqual([one.cause for one in warned], ["unfit_mark"] if "left_out" in case else [])
+                counts = {"sent": 0, "dropped": 1} if case["body"] is None else {"sent": 1, "dropped": 0}
+                self.assertEqual(u.stats()["marks"], {"said": 1, **counts})
+
+
 class Retrievals(unittest.TestCase):
     def test_ask_as_in_the_cases(self):
         fields = {"situation": "s", "dead_ends": "", "unlock": "u"}

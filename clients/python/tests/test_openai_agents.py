@@ -1,15 +1,18 @@
 """The OpenAI Agents SDK, with and without Understudy: the real package against a scripted provider."""
 
+import asyncio
 import unittest
 
-from trial import TOKENS, Trial, search, searches
+from provider import Provider
+from support import PATIENCE_S, Service, understudy_gateway
+from trial import TOKENS, Place, Trial, search, searches
 
 try:
     import agents
     import openai
     from agents import Agent, OpenAIChatCompletionsModel, OpenAIResponsesModel, RunConfig, RunHooks, Runner, function_tool
 
-    from understudy_gateway.openai_agents import UnderstudyHooks, understudy_run_config
+    from understudy_gateway.openai_agents import UnderstudyHooks, understudy_run_config, watch
 except ImportError as missing:
     raise unittest.SkipTest(f"openai-agents is not installed: {missing}") from None
 
@@ -77,6 +80,50 @@ class OpenAIAgents(Trial):
                 logged = self.compare(lambda turn: {"status": 500}, work)
                 self.assertEqual(self.result[0], openai.InternalServerError)
                 self.assertEqual((logged.steps, logged.outcome), ([], "failure: InternalServerError"))
+
+    async def begin_stream(self, place):
+        return watch(Runner.run_streamed(self.agent(place), "Where is it?", **self.options(place)))
+
+    def test_counts_a_stream_that_is_read_after_the_scope_to_its_run(self):
+        async def read(result):
+            kinds = [event.type async for event in result.stream_events()]
+            return bool(kinds), result.final_output
+
+        for self.wire in (OpenAIResponsesModel, OpenAIChatCompletionsModel):
+            with self.subTest(self.wire.__name__):
+                read_result, logged = self.read_late(searches("a"), self.begin_stream, read)
+                self.assertEqual(read_result, (True, "It said: found a"))
+                self.assertEqual(logged.actions(), ["search", "respond"])
+                self.assertEqual([step["tokens"] for step in logged.steps], [TOKENS, TOKENS])
+                self.assertEqual((logged.start["framework"], logged.outcome), ("openai-agents", "success"))
+
+    def test_ends_the_run_of_a_stream_that_is_cancelled_or_fails(self):
+        async def cancel(result):
+            result.cancel()
+
+        async def fail(result):
+            with self.assertRaises(openai.InternalServerError):
+                async for _ in result.stream_events():
+                    pass
+
+        for script, read in ((searches("a"), cancel), (lambda turn: {"status": 500}, fail)):
+            _, logged = self.read_late(script, self.begin_stream, read)
+            self.assertEqual((logged.actions(), logged.outcome), ([], "success"))
+
+    def test_counts_what_an_unwatched_stream_loses_after_the_scope(self):
+        warned = []
+
+        async def work(place, u):
+            with u.run(run_id="r"):
+                result = Runner.run_streamed(self.agent(place), "Where is it?", **self.options(place))
+            return [event.type async for event in result.stream_events()]
+
+        with Provider(searches("a")) as provider, Service() as events:
+            u = understudy_gateway.Understudy("k", events.url, timeout=PATIENCE_S, on_warning=warned.append)
+            self.addCleanup(u.close, 0)
+            self.assertTrue(asyncio.run(work(Place(provider.url, True), u)))
+            self.assertTrue(u.flush(PATIENCE_S))
+            self.assertEqual((u.stats()["steps"]["dropped"], [one.cause for one in warned]), (2, ["closed"]))
 
     def test_ends_as_the_sdk_ends(self):
         async def work(place):

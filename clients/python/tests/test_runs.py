@@ -75,6 +75,82 @@ class LateStreams(Runs):
         self.assertEqual(self.u.stats()["steps"]["dropped"], 1)
 
 
+class Marks(Runs):
+    def sent_marks(self):
+        self.assertTrue(self.u.flush(PATIENCE_S))
+        return [(one.path.split("/")[-1], one.body.get("add_tags") or one.body.get("mark")) for one in self.service.requests[1:]]
+
+    def test_go_out_while_the_run_goes_on_and_after_its_end(self):
+        run = self.u.start(run_id="r")
+        run.mark("bad", tags=["a"])
+        self.assertEqual(self.sent_marks(), [("marks", ["a"])])
+        run.finish()
+        self.assertEqual(self.sent_marks(), [("marks", ["a"]), ("finish", None)])
+        run.mark("good")
+        self.assertEqual(self.sent_marks(), [("marks", ["a"]), ("finish", None), ("marks", "good")])
+        self.assertEqual(self.u.stats()["marks"], {"said": 2, "sent": 2, "dropped": 0})
+
+    def test_wait_as_one_behind_the_steps_while_the_service_is_slow(self):
+        going, answered = threading.Event(), threading.Event()
+
+        def answer(request):
+            going.set()
+            self.assertTrue(answered.wait(PATIENCE_S))
+            return 200, {}, {}
+
+        self.service.answer = answer
+        run = self.u.start(run_id="r", framework="mine")
+        self.assertTrue(going.wait(PATIENCE_S))
+        for number in range(40):
+            run.mark("bad", tags=[str(number)], note="first")
+        run.step(action="act")
+        run.mark("good")
+        run.finish()
+        answered.set()
+        self.assertTrue(self.u.flush(PATIENCE_S))
+        self.assertEqual([one.path.split("/")[-1] for one in self.service.requests], ["runs", "steps", "marks", "finish"])
+        tags = [str(number) for number in range(32)]
+        self.assertEqual(self.service.requests[2].body, {"mark": "good", "add_tags": tags, "note": "first"})
+        self.assertEqual(self.u.stats()["marks"], {"said": 41, "sent": 41, "dropped": 0})
+
+    def test_that_come_while_marks_are_sent_go_out_after_them(self):
+        run = self.u.start(run_id="r")
+
+        def answer(request):
+            if request.path.endswith("/marks") and "note" not in request.body:
+                run.mark(note="meanwhile")
+            return 200, {}, {}
+
+        self.service.answer = answer
+        run.mark("good")
+        self.assertTrue(self.u.flush(PATIENCE_S))
+        sent = [one.body for one in self.service.requests if one.path.endswith("/marks")]
+        self.assertEqual(sent, [{"mark": "good"}, {"mark": "good", "note": "meanwhile"}])
+        self.assertEqual(self.u.stats()["marks"], {"said": 2, "sent": 2, "dropped": 0})
+
+    def test_do_not_bring_back_a_run_that_was_deleted(self):
+        self.service.answer = lambda one: (404 if one.path.endswith("/marks") else 200, {}, {})
+        with self.u.run(run_id="r") as run:
+            pass
+        self.assertTrue(self.u.flush(PATIENCE_S))
+        for mark in ("good", "bad"):
+            run.mark(mark)
+            self.assertTrue(self.u.flush(PATIENCE_S))
+        self.assertEqual([one.path.split("/")[-1] for one in self.service.requests], ["runs", "finish", "marks"])
+        self.assertEqual(self.u.stats()["marks"], {"said": 2, "sent": 0, "dropped": 2})
+
+    def test_are_dropped_where_the_service_refuses_them_or_the_client_is_closed(self):
+        self.service.answer = lambda one: (422 if one.path.endswith("/marks") else 200, {}, {})
+        with self.u.run(run_id="r") as run:
+            run.mark("good")
+            run.step(action="a")
+        self.assertTrue(self.u.close(PATIENCE_S))
+        run.mark("bad")
+        run.mark(tags=object())
+        self.assertEqual(self.service.requests[-1].path, "/v1/monitor/runs/r/finish")
+        self.assertEqual(self.u.stats()["marks"], {"said": 3, "sent": 0, "dropped": 3})
+
+
 class RangeError(Exception):
     pass
 

@@ -49,6 +49,17 @@ class TheService(unittest.TestCase):
                          {"logged": 200, "sent": 200, "queued": 0, "dropped": 0})
         self.assertEqual((stats["steps"]["queued_bytes"], stats["circuit"], self.warnings), (0, "closed", []))
 
+    def test_keeps_the_marks_of_a_run_that_goes_on_and_that_has_ended(self):
+        with self.u.run(run_id="marked") as run:
+            run.mark("bad", tags=["night"], note="wrong file")
+        self.assertTrue(self.u.flush(PATIENCE_S))
+        run.mark("good", tags=["seen"], feedback_score=0.5)
+        self.assertTrue(self.u.flush(PATIENCE_S))
+        marks = self.u.api.read_run_marks(id="marked")
+        self.assertEqual((marks["mark"], marks["tags"]), ("good", ["night", "seen"]))
+        self.assertEqual((marks["note"], marks["feedback_score"]), ("wrong file", 0.5))
+        self.assertEqual((self.u.stats()["marks"], self.warnings), ({"said": 2, "sent": 2, "dropped": 0}, []))
+
     def test_has_what_was_flushed_before_the_process_was_killed(self):
         script = (
             "import os, signal, sys; sys.path.insert(0, sys.argv[1]); from understudy_gateway import Understudy\n"

@@ -34,7 +34,8 @@ _TASK_UNITS = 65_536
 _CONTEXT_UNITS = 65_536
 FLUSH_S = 10.0
 _COUNTS = (
-    "runs_started", "runs_finished", "steps_logged", "texts_truncated", "interventions_received", "interventions_handed_over",
+    "runs_started", "runs_finished", "steps_logged", "texts_truncated", "marks_said", "interventions_received",
+    "interventions_handed_over",
 )
 clients: "weakref.WeakSet[ClientBase[Any]]" = weakref.WeakSet()
 
@@ -52,7 +53,7 @@ class ClientBase(Generic[_Run]):
     fsm_thresholds, model_routing: when the difficulty machine changes its state, and the model of each state
         (docs/difficulty.md).
     e_traces_enabled: whether patterns of earlier runs are retrieved.
-    live_streaming_enabled: whether runs and steps are sent.
+    live_streaming_enabled: whether runs, steps and marks are sent.
     monitor_names: accepted, without effect.
     task_profile: the profile that scores runs.
     org_id, project_id: the tenant, for a static key.
@@ -207,6 +208,7 @@ class ClientBase(Generic[_Run]):
                 "queued_bytes": sender.queued_bytes,
                 "truncated": counts["texts_truncated"],
             },
+            "marks": {"said": counts["marks_said"], "sent": sender.sent_marks, "dropped": sender.dropped_marks},
             "interventions": {
                 "received": counts["interventions_received"],
                 "handed_over": counts["interventions_handed_over"],

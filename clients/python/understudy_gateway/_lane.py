@@ -7,8 +7,14 @@ import time
 from typing import Any, Callable, Dict, Optional, Tuple
 
 
+Marks = Tuple[Dict[str, Any], int]
+
+
 class Lane:
-    """The events of one run, in order: `run_start`, its steps, `run_finish`. The sender's lock guards it."""
+    """The events of one run, in order: `run_start`, its steps, `run_finish`. The sender's lock guards it.
+
+    Marks go out as soon as no step waits, also after the end.
+    """
 
     def __init__(
         self, start: Dict[str, Any], advise: Optional[Callable[[Dict[str, Any]], None]], hold_s: float = 0.0
@@ -31,6 +37,9 @@ class Lane:
         self.finish_held_until = 0.0
         # How long each step of a stream lets `run_finish` wait anew; 0: it waits for no stream.
         self.stream_hold_s = 0.0
+        # Marks that wait, of so many calls, as one event. It is in none of the counts of events.
+        self.marks: Optional[Marks] = None
+        self._sent_marks: Optional[Marks] = None
         # `run_finish` is on its way, so nothing can go before it any more.
         self.is_ending = False
 
@@ -43,7 +52,7 @@ class Lane:
         """When the next event may be sent."""
         if self.state == "waiting":
             return self.held_until
-        return 0.0 if self.steps else self.finish_held_until
+        return 0.0 if self.steps or self.marks is not None else self.finish_held_until
 
     @property
     def waits_for_stream(self) -> bool:
@@ -58,11 +67,16 @@ class Lane:
     def next(self) -> Optional[Tuple[str, Dict[str, Any]]]:
         if self.state == "waiting":
             return "run_start", self.start
-        if self.state != "started":
+        if self.state == "lost":
             return None
         if self.steps:
             return "step", {"id": self.run_id, **self.steps[0][0]}
-        return None if self.outcome is None else ("run_finish", {"id": self.run_id, "outcome": self.outcome})
+        if self.marks is not None:
+            self._sent_marks = self.marks
+            return "run_mark", {"id": self.run_id, **self.marks[0]}
+        if self.outcome is None or self.state == "finished":
+            return None
+        return "run_finish", {"id": self.run_id, "outcome": self.outcome}
 
     def settle(self, kind: str) -> int:
         """Removes the event that `next` gave. Returns the bytes that it took."""
@@ -75,9 +89,22 @@ class Lane:
         self.state = "started" if kind == "run_start" else "finished"
         return 0
 
+    def settle_marks(self) -> int:
+        """Removes the marks that `next` gave. Returns how many calls said them."""
+        self.attempts = 0
+        if self.marks is None or self._sent_marks is None:
+            return 0
+        calls = self._sent_marks[1]
+        # What came meanwhile was added to what was sent; to send that again changes nothing.
+        self.marks = None if self.marks is self._sent_marks else (self.marks[0], self.marks[1] - calls)
+        return calls
+
     def restart(self) -> bool:
-        """Starts the run once more. Returns False from the second time on."""
-        if self._is_restarted:
+        """Starts the run once more. Returns False from the second time on.
+
+        A run that has ended was there: it was deleted since, and marks do not bring it back.
+        """
+        if self._is_restarted or self.state == "finished":
             return False
         self._is_restarted = True
         self.state = "waiting"

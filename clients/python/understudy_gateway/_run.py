@@ -7,7 +7,7 @@ import contextvars
 import math
 import sys
 import weakref
-from typing import TYPE_CHECKING, Any, Callable, Dict, List, NamedTuple, Optional, TypeVar, Union, cast
+from typing import TYPE_CHECKING, Any, Callable, Dict, List, NamedTuple, Optional, Sequence, TypeVar, Union, cast
 
 from ._context import Held, held_now, hold, let_go
 from ._decorator import decorate
@@ -15,6 +15,7 @@ from ._difficulty import score_step
 from ._labels import run_scope
 from ._lane import Lane
 from ._machine import Difficulty, DifficultyMachine
+from ._marks import bound_marks
 from ._numbers import is_number
 from ._options import TokenBudgetReached
 from ._outcome import name_failure, name_outcome
@@ -58,6 +59,23 @@ def current_run() -> Optional["BaseRun"]:
     """The innermost run around the caller, of any client; None outside of runs."""
     held = held_now(current_in_context)
     return None if held is None else held.value
+
+
+def run_for_late_step() -> Optional["BaseRun"]:
+    """The innermost run around the caller that still takes steps, because it goes on or a stream that began in it does.
+
+    Without one, the innermost run that has ended: it counts the step as lost. None: the caller has never been in a run.
+    """
+    ended: Optional[BaseRun] = None
+    held = current_in_context.get()
+    while held is not None:
+        run: BaseRun = held.value
+        is_over = held.is_left or (held.owner is not None and held.owner.outcome is not None)
+        if not is_over or run._streams > 0:
+            return run
+        ended = ended or run
+        held = held.outer
+    return ended
 
 
 class BaseRun:
@@ -115,6 +133,38 @@ class BaseRun:
         except Exception as thrown:
             self._client._sender.drop("failed")
             self._client._warn("failed", f"A step could not be read: {thrown!r}")
+
+    def mark(
+        self,
+        mark: Optional[str] = None,
+        *,
+        tags: Optional[Sequence[str]] = None,
+        note: Optional[str] = None,
+        feedback_score: Optional[float] = None,
+    ) -> None:
+        """Says how the run went, during the run or after it. Returns at once. What is left out stays as it was.
+
+        mark: "good" or "bad". tags: added to those of the run. note: in place of the one before. feedback_score: what a user
+        thought of it, from 0 to 1. What the service would refuse is left out, and the first time reported.
+        """
+        client = self._client
+
+        def leave_out(what: str) -> None:
+            client._warn("unfit_mark", f"Not all that was said of run {self.run_id} is kept: {what}")
+
+        client._count("marks_said")
+        try:
+            body = bound_marks(mark, tags, note, feedback_score, leave_out)
+            if self._lane is None:
+                return
+            if not body:
+                client._sender.drop_mark()
+                return
+            for what in client._sender.mark(self._lane, body):
+                leave_out(what)
+        except Exception as thrown:
+            client._sender.drop_mark()
+            leave_out(repr(thrown))
 
     def intervention(self) -> Optional[Intervention]:
         """The oldest intervention that the agent has not got yet; None: there is nothing to tell."""
@@ -196,6 +246,10 @@ class BaseRun:
             open_runs.discard(self)
         if self._lane is not None:
             self._client._sender.end(self._lane, outcome, hold_s, is_stream)
+
+    @property
+    def _takes_steps(self) -> bool:
+        return self.outcome is None or self._streams > 0
 
     def _expect(self, answers: int) -> None:
         """Called by integrations: so many more answers are coming, or -1: one has come."""

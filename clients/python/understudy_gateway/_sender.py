@@ -6,11 +6,12 @@ import collections
 import threading
 import time
 import weakref
-from typing import Any, Callable, Dict, Optional, Tuple
+from typing import Any, Callable, Dict, List, Optional, Tuple
 
 from ._caller import Caller, back_off_s
 from ._errors import ApiError, CircuitOpenError, ServiceTimeoutError, UnderstudyError
 from ._lane import Lane
+from ._marks import join_marks
 
 # Sending threads. The events of one run are never sent side by side.
 _SENDERS = 8
@@ -28,6 +29,7 @@ _EVENT_ATTEMPTS = 5
 _PROBE_WAIT_S = 0.1
 # The longest pause that the service can ask for.
 _PAUSE_MAX_S = 60.0
+_OPERATIONS = {"run_start": "start_run", "step": "log_step", "run_mark": "mark_run", "run_finish": "finish_run"}
 senders: "weakref.WeakSet[Sender]" = weakref.WeakSet()
 
 
@@ -47,6 +49,8 @@ class Sender:
         self._warn = warn
         self.sent = 0
         self.dropped = 0
+        self.sent_marks = 0
+        self.dropped_marks = 0
         self.forget()
         senders.add(self)
 
@@ -54,6 +58,7 @@ class Sender:
         """Empties the queue, in a forked child: the parent sends what it has."""
         for lane in getattr(self, "_ready", ()):
             lane.steps.clear()
+            lane.marks = None
             lane.settled = lane.accepted
             lane.is_busy = False
         self._lock = threading.Lock()
@@ -107,6 +112,27 @@ class Sender:
                 lane.outcome = outcome
                 lane.accepted += 1
                 self._enqueue(lane)
+
+    def mark(self, lane: Lane, body: Dict[str, Any]) -> List[str]:
+        """A run's marks wait as one event, and a later mark is added to it. Returns what the run has no room for."""
+        left_out: List[str] = []
+        with self._lock:
+            is_room = lane in self._ready or len(self._ready) < _LANES_MAX
+            if self._stopped_by is not None or lane.state == "lost" or not is_room:
+                self.dropped_marks += 1
+                if not is_room:
+                    self._drop(0, "queue_full")
+            else:
+                before, calls = lane.marks or ({}, 0)
+                lane.marks = join_marks(before, body, left_out.append), calls + 1
+                self._enqueue(lane)
+        self._tell()
+        return left_out
+
+    def drop_mark(self) -> None:
+        """Counts a mark that was dropped before it reached a lane."""
+        with self._lock:
+            self.dropped_marks += 1
 
     def reopen(self, lane: Lane, hold_s: float) -> None:
         """`run_finish` waits for a stream as `end` says, if it is not on its way yet."""
@@ -188,12 +214,15 @@ class Sender:
             # The interpreter is shutting down, or the process has too many threads: the existing threads go on.
             pass
 
-    def _settle(self, lane: Lane, kind: str) -> None:
-        size = lane.settle(kind)
+    def _settle(self, lane: Lane, kind: str) -> int:
+        """Returns how many calls of `run.mark` the event stands for."""
+        calls = lane.settle_marks() if kind == "run_mark" else 0
+        size = 0 if kind == "run_mark" else lane.settle(kind)
         if kind == "step":
             self.queued -= 1
             self.queued_bytes -= size
         self._settled.notify_all()
+        return calls
 
     def _lose(self, lane: Lane, cause: str) -> None:
         """Drops all events of the run."""
@@ -201,6 +230,8 @@ class Sender:
         self.queued -= steps
         self.queued_bytes -= sum(size for _, size in lane.steps)
         lane.steps.clear()
+        self.dropped_marks += 0 if lane.marks is None else lane.marks[1]
+        lane.marks = None
         lane.state = "lost"
         lane.settled = lane.accepted
         self._ready.pop(lane, None)
@@ -310,7 +341,7 @@ class Sender:
 
     def _send(self, lane: Lane, kind: str, fields: Dict[str, Any]) -> bool:
         """False: the event was not sent, and its lane gets another turn after a pause."""
-        operation = {"run_start": "start_run", "step": "log_step", "run_finish": "finish_run"}[kind]
+        operation = _OPERATIONS[kind]
         try:
             answer = self._caller.call(operation, fields, self._timeout_s, attempts=1, is_background=True)
         except UnderstudyError as thrown:
@@ -318,7 +349,7 @@ class Sender:
         with self._lock:
             if lane.state == "lost":
                 return True
-            self._settle(lane, kind)
+            self.sent_marks += self._settle(lane, kind)
             if kind == "step":
                 self.sent += 1
         if kind == "step" and answer.get("fired") and lane.advise is not None:
@@ -382,13 +413,15 @@ class Sender:
             if kind == "run_start" or getattr(thrown, "status", 0) in (404, 409):
                 self._lose(lane, cause)
                 return
-            self._settle(lane, kind)
+            self.dropped_marks += self._settle(lane, kind)
             if kind == "step":
                 self._drop(1, cause)
 
 
 def _is_unsettled(lane: Lane, mark: int, is_ended: bool) -> bool:
     """Whether a flush waits for the lane. Late steps of a run that has ended go out before its end."""
+    if lane.marks is not None:
+        return True
     if lane.waits_for_stream:
         return lane.settled < min(mark, lane.accepted - 1)
     return lane.settled < mark or (is_ended and lane.state not in ("finished", "lost"))

@@ -4,6 +4,9 @@
 
     with u.run(task="..."):
         await Runner.run(agent, "...", hooks=UnderstudyHooks(), run_config=understudy_run_config())
+        result = watch(Runner.run_streamed(agent, "...", hooks=UnderstudyHooks(), run_config=understudy_run_config()))
+    async for event in result.stream_events():
+        ...
 
 Tracing is left as it is, and is not needed.
 """
@@ -17,7 +20,7 @@ import inspect
 import json
 import weakref
 from collections import OrderedDict
-from typing import Any, Dict, List, Optional
+from typing import Any, Dict, List, Optional, TypeVar
 
 try:
     from agents import RunConfig, RunHooks
@@ -25,10 +28,10 @@ except ImportError as missing:
     raise ImportError("understudy_gateway.openai_agents needs openai-agents: pip install openai-agents") from missing
 
 from ._agent_steps import AgentSteps, AskedCall, ToolResult, WatchedRun, joined, text_of_parts
-from ._run import Intervention
+from ._run import BaseRun, Intervention, current_run, run_for_late_step
 from ._watch import reading, steps_around
 
-__all__ = ["UnderstudyHooks", "understudy_run_config"]
+__all__ = ["UnderstudyHooks", "understudy_run_config", "watch"]
 
 _NAME = "understudy_gateway.openai_agents"
 _FRAMEWORK = "openai-agents"
@@ -36,6 +39,7 @@ _FRAMEWORK = "openai-agents"
 _FAILED = "An error occurred while running the tool. Please try again."
 # Interventions that models are being told at once, and contexts at once. With more, the oldest is forgotten.
 _KEPT_MAX = 100
+_Streamed = TypeVar("_Streamed")
 
 
 class UnderstudyHooks(RunHooks[Any]):
@@ -54,12 +58,12 @@ class UnderstudyHooks(RunHooks[Any]):
 
     async def on_agent_start(self, context: Any, agent: Any) -> None:
         with reading(_NAME):
-            steps_around(self._run, _FRAMEWORK)
+            _steps_of(self._run)
         await self._own.on_agent_start(context, agent)
 
     async def on_llm_start(self, context: Any, agent: Any, system_prompt: Optional[str], input_items: Any) -> None:
         with reading(_NAME):
-            steps = steps_around(self._run, _FRAMEWORK)
+            steps = _steps_of(self._run)
             if steps is not None:
                 _settle_results(steps, input_items)
         await self._own.on_llm_start(context, agent, system_prompt, input_items)
@@ -69,7 +73,7 @@ class UnderstudyHooks(RunHooks[Any]):
             told = _told_in_context.get()
             if told is not None:
                 told.is_heard = True
-            steps = steps_around(self._run, _FRAMEWORK)
+            steps = _steps_of(self._run)
             if steps is not None:
                 self._calls[id(context)] = _log_answer(steps, response)
                 if len(self._calls) > _KEPT_MAX:
@@ -81,7 +85,7 @@ class UnderstudyHooks(RunHooks[Any]):
 
     async def on_tool_end(self, context: Any, agent: Any, tool: Any, result: Any) -> None:
         with reading(_NAME):
-            steps = steps_around(self._run, _FRAMEWORK)
+            steps = _steps_of(self._run)
             if steps is not None:
                 call_id = str(getattr(context, "tool_call_id", ""))
                 given = _parsed(getattr(context, "tool_arguments", None))
@@ -91,7 +95,7 @@ class UnderstudyHooks(RunHooks[Any]):
 
     async def on_handoff(self, context: Any, from_agent: Any, to_agent: Any) -> None:
         with reading(_NAME):
-            steps = steps_around(self._run, _FRAMEWORK)
+            steps = _steps_of(self._run)
             if steps is not None:
                 self._log_handoff(steps, context, from_agent, to_agent)
         await self._own.on_handoff(context, from_agent, to_agent)
@@ -119,7 +123,10 @@ def understudy_run_config(config: Optional[RunConfig] = None, run: Optional[Watc
         changed = data.model_data if own is None else own(data)
         model_data = await changed if inspect.isawaitable(changed) else changed
         with reading(_NAME):
-            steps = steps_around(run, _FRAMEWORK)
+            around = run_for_late_step() if run is None else run
+            # Of a run that has ended nothing is told any more.
+            is_over = isinstance(around, BaseRun) and not around._takes_steps
+            steps = None if is_over else steps_around(around, _FRAMEWORK)
             said = None if steps is None else _take_intervention(steps)
             if said is not None:
                 texts = [model_data.instructions or "", said.text]
@@ -127,6 +134,25 @@ def understudy_run_config(config: Optional[RunConfig] = None, run: Optional[Watc
         return model_data
 
     return dataclasses.replace(config, call_model_input_filter=add_intervention)
+
+
+def watch(streamed: _Streamed, run: Optional[WatchedRun] = None) -> _Streamed:
+    """The same result of `Runner.run_streamed(…)`. Its run takes steps until the stream ends, also after the run's scope.
+
+    run: the run to log to, as the hooks have it; default: the run around this call.
+    """
+    with reading(_NAME):
+        watched = current_run() if run is None else run
+        task = getattr(streamed, "run_loop_task", None)
+        if watched is not None and task is not None and not task.done():
+            end = AgentSteps.of(watched).expect_stream()
+            task.add_done_callback(lambda _: end())
+    return streamed
+
+
+def _steps_of(run: Optional[WatchedRun]) -> Optional[AgentSteps]:
+    """The SDK calls hooks in tasks of its own, which may outlive the scope of the run in which they began."""
+    return steps_around(run_for_late_step() if run is None else run, _FRAMEWORK)
 
 
 class _Told:
