@@ -1,6 +1,7 @@
 /**
- * `npm run pin`: asks the registry for what the lock file lacks, the `integrity` of binaries for platforms that npm did not find
- * when the file was made, and packs uWebSockets.js's binaries to write their hashes into `native/uwebsockets.sha256`. What is
+ * `npm run pin`: takes from the lock file what makes npm run the scripts that `allowScripts` forbids. Older versions of npm know
+ * no `allowScripts` and run what the lock file tells. Then it asks the registry for what the lock file lacks, the `integrity` of
+ * binaries for platforms that npm did not find when the file was made, and packs uWebSockets.js's binaries to write their hashes into `native/uwebsockets.sha256`. What is
  * there already is never changed: one that differs is told, and the command ends with 1. What the registry does not have stays
  * away, and is named.
  */
@@ -21,6 +22,9 @@ const listPath = join(root, 'native', 'uwebsockets.sha256');
 interface Locked {
   version?: string;
   integrity?: string;
+  hasInstallScript?: boolean;
+  /** false: npm does not compile it, although it has a `binding.gyp`. */
+  gypfile?: boolean;
 }
 
 function npm(argv: string[], cwd: string): string | null {
@@ -33,9 +37,17 @@ function nameOf(path: string): string {
   return path.slice(path.lastIndexOf('node_modules/') + 'node_modules/'.length);
 }
 
+const { allowScripts } = JSON.parse(readFileSync(join(root, 'package.json'), 'utf8')) as {
+  allowScripts: Record<string, boolean>;
+};
 const lock = JSON.parse(readFileSync(lockPath, 'utf8')) as { packages: Record<string, Locked> };
 const missing: string[] = [];
 const differing: string[] = [];
+for (const [path, locked] of Object.entries(lock.packages)) {
+  if (path === '' || allowScripts[nameOf(path)] !== false) continue;
+  delete locked.hasInstallScript;
+  locked.gypfile = false;
+}
 for (const [path, locked] of Object.entries(lock.packages)) {
   if (path === '' || locked.integrity !== undefined) continue;
   const spec = `${nameOf(path)}@${locked.version}`;

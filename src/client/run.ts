@@ -12,8 +12,8 @@ import { nameFailure, nameOutcome } from './outcome.ts';
 import type { RetrieveOptions } from './patterns-text.ts';
 import { noteEnded, noteOpen } from './process-end.ts';
 import { type Evaluation, RunLane, type RunStartBody } from './run-lane.ts';
-import type { Sender } from './sender.ts';
 import { boundMarks, type RunMarks } from './run-marks.ts';
+import type { Sender } from './sender.ts';
 import { boundStep, type Step } from './step.ts';
 
 /** What the agent should be told before its next model call. */

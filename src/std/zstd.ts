@@ -2,14 +2,15 @@
  * Zstandard in one call, like `node:zlib`, but it frees its memory at once. Any thread.
  * Node frees the memory of a zstd call, up to a megabyte and more, only when the garbage collector finds the call's
  * object, and V8 does not know how large that is: a thread with little garbage held a hundred of them
- * (nodejs/node#61717). A reset frees it. The access to it is undocumented: if it is missing, `node:zlib`'s own call
- * is used.
+ * (nodejs/node#61717). A reset frees it. It comes before the call closes its object: newer versions of Node free the memory
+ * then, and a later reset ends the process with a segmentation fault (24.22.3). The access to it is undocumented: if it is
+ * missing, `node:zlib`'s own call is used.
  */
 import zlib, { type ZstdOptions } from 'node:zlib';
 
 /** A stream of `node:zlib`, as used by its synchronous functions. */
 interface Engine {
-  _handle?: { reset?: () => void } | null;
+  _handle?: { reset?: () => void; close?: () => void } | null;
   _processChunk?: (bytes: Uint8Array, flush: number) => Buffer;
 }
 
@@ -28,12 +29,15 @@ export function decompressZstd(bytes: Uint8Array, options: ZstdOptions = {}): Bu
 function run(stream: unknown, bytes: Uint8Array, { finishFlush }: ZstdOptions): Buffer | null {
   const engine = stream as Engine;
   const handle = engine._handle;
-  if (typeof handle?.reset !== 'function' || typeof engine._processChunk !== 'function') return null;
-  try {
-    return engine._processChunk(bytes, finishFlush ?? zlib.constants.ZSTD_e_end);
-  } finally {
-    handle.reset();
-  }
+  const { reset, close } = handle ?? {};
+  if (typeof reset !== 'function' || typeof close !== 'function') return null;
+  if (typeof engine._processChunk !== 'function') return null;
+  // After an error, too, the stream closes its handle itself.
+  handle!.close = () => {
+    reset.call(handle);
+    close.call(handle);
+  };
+  return engine._processChunk(bytes, finishFlush ?? zlib.constants.ZSTD_e_end);
 }
 
 const FRAME = 0xfd2fb528;

@@ -29,6 +29,8 @@ interface Locked {
   version: string;
   integrity?: string;
   dev?: boolean;
+  hasInstallScript?: boolean;
+  gypfile?: boolean;
   /** A package of this repository. */
   link?: boolean;
 }
@@ -68,6 +70,18 @@ describe('the lock file', () => {
     for (const [path, { integrity }] of locked)
       if (integrity !== undefined) expect(integrity, path).toMatch(/^sha512-[A-Za-z\d+/]{86}==$/);
   });
+});
+
+it('no npm runs a script that allowScripts forbids: older ones know only the lock file', () => {
+  const { allowScripts } = JSON.parse(read('package.json')) as { allowScripts: Record<string, boolean> };
+  const scripts = Object.entries(packages).filter(([path]) => allowScripts[nameOf(path)] !== undefined);
+  expect(scripts.length).toBeGreaterThanOrEqual(Object.keys(allowScripts).length);
+  for (const [path, { hasInstallScript, gypfile }] of scripts)
+    expect({ path, hasInstallScript, gypfile }).toEqual(
+      allowScripts[nameOf(path)]
+        ? { path, hasInstallScript: true, gypfile: undefined }
+        : { path, hasInstallScript: undefined, gypfile: false },
+    );
 });
 
 describe('the lock files of clients that tests drive', () => {
@@ -195,9 +209,13 @@ describe('npm run pin', () => {
     const before = {
       'node_modules/@uwsjs/darwin-arm64-22': { version: '20.51.4', optional: true },
       [`node_modules/${name}`]: { version: '20.51.4', cpu: ['arm64'] },
-      'node_modules/left-alone': { version: '1.0.0', integrity: 'sha512-as-it-was' },
+      'node_modules/left-alone': { version: '1.0.0', integrity: 'sha512-as-it-was', hasInstallScript: true },
     };
-    writeFileSync(join(folder, 'package-lock.json'), JSON.stringify({ packages: { '': {}, ...before } }));
+    const silent = { version: '1.0.0', integrity: 'sha512-as-it-was' };
+    const lock = { packages: { '': {}, ...before, 'node_modules/silent': { ...silent, hasInstallScript: true } } };
+    writeFileSync(join(folder, 'package-lock.json'), JSON.stringify(lock));
+    const allowScripts = { 'left-alone': true, silent: false };
+    writeFileSync(join(folder, 'package.json'), JSON.stringify({ allowScripts }));
 
     const { port } = registry.address() as AddressInfo;
     const child = spawn(process.execPath, [join(root, 'tools/pin.ts'), folder], {
@@ -223,6 +241,7 @@ describe('npm run pin', () => {
       '': {},
       ...before,
       [`node_modules/${name}`]: { version: '20.51.4', integrity, cpu: ['arm64'] },
+      'node_modules/silent': { ...silent, gypfile: false },
     });
     const hash = createHash('sha256').update(content).digest('hex');
     expect(readFileSync(join(folder, 'native', 'uwebsockets.sha256'), 'utf8')).toBe(
