@@ -5,9 +5,9 @@
 import { RingQueue } from '../std/ring-queue.ts';
 import type { AnswerOf, RequestOf } from './operations.ts';
 import { joinMarks, type MarkBody } from './run-marks.ts';
+import type { StepBody } from './step.ts';
 
 export type RunStartBody = RequestOf<'startRun'>['body'];
-export type StepBody = RequestOf<'logStep'>['body'];
 export type Evaluation = AnswerOf<'evaluate'>;
 
 /** What is sent next. */

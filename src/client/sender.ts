@@ -10,8 +10,9 @@ import type { LastRequests } from './last-requests.ts';
 import type { RequestOf } from './operations.ts';
 import { keepContext, startTimer, stopTimer, type Timer } from './own-context.ts';
 import { holdForExit } from './process-end.ts';
-import type { LaneEvent, RunLane, StepBody } from './run-lane.ts';
+import type { LaneEvent, RunLane } from './run-lane.ts';
 import type { MarkBody } from './run-marks.ts';
+import type { StepBody } from './step.ts';
 
 /** Most runs with unsent events; steps of further runs are dropped. */
 const LANES_MAX = 1_000;

@@ -1,8 +1,11 @@
 /**
  * A step as the agent passes it, and as the library stores it until it is sent, with bounded texts. Pure; any thread.
  */
-import type { StepBody } from './run-lane.ts';
+import type { RequestOf } from './operations.ts';
 import { writeJson } from './wire-json.ts';
+
+/** As it is sent. */
+export type StepBody = RequestOf<'logStep'>['body'];
 
 /** What the agent did. Texts are sent unchanged; anything else as JSON. */
 export interface Step {

@@ -212,7 +212,9 @@ describe('npm run pin', () => {
       'node_modules/left-alone': { version: '1.0.0', integrity: 'sha512-as-it-was', hasInstallScript: true },
     };
     const silent = { version: '1.0.0', integrity: 'sha512-as-it-was' };
-    const lock = { packages: { '': {}, ...before, 'node_modules/silent': { ...silent, hasInstallScript: true } } };
+    const lock = {
+      packages: { '': {}, ...before, 'node_modules/silent': { ...silent, hasInstallScript: true } },
+    };
     writeFileSync(join(folder, 'package-lock.json'), JSON.stringify(lock));
     const allowScripts = { 'left-alone': true, silent: false };
     writeFileSync(join(folder, 'package.json'), JSON.stringify({ allowScripts }));

@@ -151,7 +151,7 @@ def watch(streamed: _Streamed, run: Optional[WatchedRun] = None) -> _Streamed:
 
 
 def _steps_of(run: Optional[WatchedRun]) -> Optional[AgentSteps]:
-    """The SDK calls hooks in tasks of its own, which may outlive the scope of the run in which they began."""
+    """The SDK calls hooks in separate tasks, which may outlive the scope of the run in which they began."""
     return steps_around(run_for_late_step() if run is None else run, _FRAMEWORK)
 
 
