@@ -329,8 +329,8 @@ class BaseRun:
         if self._lane is None:
             return
         if self.outcome is not None and self._expected == 0 and self._streams == 0:
-            client._sender.drop("closed")
-            client._warn("closed", f"Run {self.run_id} has ended; a step that comes later is lost")
+            if client._sender.drop("closed"):
+                client._warn("closed", f"Run {self.run_id} has ended; a step that comes later is lost")
             return
         texts = {"action": action, "action_input": action_input, "thought": thought, "observation": observation}
         step: Dict[str, Any] = {"step_index": index}

@@ -152,10 +152,11 @@ class Sender:
             lane.name_framework(name)
             self._wanted.notify()
 
-    def drop(self, cause: str) -> None:
-        """Counts a step that was dropped before it reached a lane."""
+    def drop(self, cause: str) -> bool:
+        """Counts a step that was dropped before it reached a lane. False: the sender has stopped, and has said why."""
         with self._lock:
-            self._drop(1, cause)
+            self._drop(1, self._stopped_by or cause)
+            return self._stopped_by is None
 
     def flush(self, timeout_s: float, is_last: bool = False) -> bool:
         """Waits until the events that are queued now are sent or dropped. False: too late, or the service did not answer.
