@@ -6,6 +6,7 @@ import { readdirSync, readFileSync } from 'node:fs';
 import { setTimeout as delay } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
 import { quoteForShell } from '../../src/std/shell-word.ts';
+import { PATIENCE_MS } from '../fixtures/patience.ts';
 import { COMPILE_CACHE, STRIPPED_FLAGS } from '../fixtures/strip-types.ts';
 
 const ENTRY = fileURLToPath(new URL('../../src/cli/understudy.mjs', import.meta.url));
@@ -98,18 +99,28 @@ export class CliChild {
 
   /**
    * Waits until the standard output holds a match.
-   * @throws Error with all output when the process ends first
+   * @throws Error with all output when the process ends first, or when PATIENCE_MS pass without a match
    */
   async waitForOutput(pattern: RegExp): Promise<RegExpExecArray> {
-    for (;;) {
-      const match = pattern.exec(this.stdout);
-      if (match !== null) return match;
-      const next = once(this.process.stdout!, 'data').then(() => undefined);
-      const ending = await Promise.race([next, this.#ended]);
-      const last = pattern.exec(this.stdout);
-      if (last !== null) return last;
-      if (ending !== undefined)
-        throw new Error(`ended with ${ending.code}:\n${ending.stdout}\n${ending.stderr}`);
+    const impatience = new AbortController();
+    const isLate = delay(PATIENCE_MS, 'late' as const, { signal: impatience.signal, ref: false }).catch(
+      () => 'late' as const,
+    );
+    try {
+      for (;;) {
+        const match = pattern.exec(this.stdout);
+        if (match !== null) return match;
+        const next = once(this.process.stdout!, 'data').then(() => undefined);
+        const ending = await Promise.race([next, this.#ended, isLate]);
+        const last = pattern.exec(this.stdout);
+        if (last !== null) return last;
+        if (ending === 'late')
+          throw new Error(`no ${pattern} in ${PATIENCE_MS} ms:\n${this.stdout}\n${this.stderr}`);
+        if (ending !== undefined)
+          throw new Error(`ended with ${ending.code}:\n${ending.stdout}\n${ending.stderr}`);
+      }
+    } finally {
+      impatience.abort();
     }
   }
 

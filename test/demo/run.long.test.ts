@@ -43,11 +43,9 @@ it('leaves a database with the run: every turn, the overloaded call and its retr
   return reader.close();
 });
 
-it('ends on a terminal with a link to its run in the dashboard', { tags: 'long' }, async () => {
+it('ends on a terminal with a link to its run in the dashboard', async () => {
   await using demo = new CliChild([], { entry: ENTRY, env: { DATA_DIR: dir }, terminal: true });
-  const [, url = '', token = ''] = await demo.waitForOutput(
-    /(http:\/\/\S+)\/#token=(\S+)&next=conversations\/demo/,
-  );
+  const [, url = '', token = ''] = await demo.waitForOutput(/(http:\/\/\S+)\/#token=(\S+)&next=runs\/demo/);
   const headers = { authorization: `Bearer ${token}` };
   const readRun = async () => (await fetch(`${url}/capture/runs/demo`, { headers })).json();
   await expect.poll(readRun).toMatchObject({ run: { golden: true, turns: STORY_TURNS + 1 } });
@@ -58,10 +56,10 @@ it('ends on a terminal with a link to its run in the dashboard', { tags: 'long' 
 
 it.skipIf(findChromium() === null)(
   'ends with a link that shows its run in Chromium',
-  { tags: 'long' },
+
   async () => {
     await using demo = new CliChild([], { entry: ENTRY, env: { DATA_DIR: dir }, terminal: true });
-    const [link] = await demo.waitForOutput(/http:\/\/\S+\/#token=\S+&next=conversations\/demo/);
+    const [link] = await demo.waitForOutput(/http:\/\/\S+\/#token=\S+&next=runs\/demo/);
     const browser = await openBrowser();
     try {
       const page = await browser.newPage();
