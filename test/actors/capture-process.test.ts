@@ -117,7 +117,7 @@ describe('a batch reaches the capture process', () => {
     await expectStored(db, bodies);
   });
 
-  it('through the channel, where there is no such memory', async () => {
+  it('through the channel, where there is no such memory', { tags: 'long' }, async () => {
     const db = join(makeFolder(), 'capture.mdb');
     const { capture } = startProcess(db, null);
     const memory = new BodyMemory();

@@ -814,7 +814,7 @@ describe('a changed embedder', () => {
 });
 
 describe('a restart', () => {
-  it('takes the graph from the disk, and finds the same with it', async () => {
+  it('takes the graph from the disk, and finds the same with it', { tags: 'long' }, async () => {
     const world = createWorld();
     const dir = makeFolder();
     const folder = new GraphFolder(dir, createUlidSource(createManualClock()));

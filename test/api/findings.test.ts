@@ -475,7 +475,7 @@ describe('findings', () => {
 });
 
 describe('a large code base', () => {
-  it('finds the same while its graph is being made and when it is there', async () => {
+  it('finds the same while its graph is being made and when it is there', { tags: 'long' }, async () => {
     await using api = new Process(new Map(), new WordEmbedder('words', 1_024));
     const codebase = { org_id: 'org', codebase_id: 'c' };
     const words = (seq: number) =>

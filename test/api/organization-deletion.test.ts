@@ -208,7 +208,7 @@ describe('a deleted account', () => {
   const tokenOf = (name: string, iat: number) => signToken(name, { claims: { iat } });
   const nowS = () => Math.floor(Date.now() / 1_000);
 
-  it('is refused at once, and its address signs up anew', async () => {
+  it('is refused at once, and its address signs up anew', { tags: 'long' }, async () => {
     const [friend, name] = [await newPerson(), `leaver${++people}`];
     const old = await tokenOf(name, nowS() - 5);
     const me = await api.person(name, { claims: { iat: nowS() - 5 } });
@@ -261,7 +261,7 @@ describe('a deleted account', () => {
     } finally {
       await closeStores(stores);
     }
-  }, 120_000);
+  });
 
   it('hands over what others belong to, or deletes it, first', async () => {
     const [me, other] = [await newPerson(), await newPerson()];

@@ -229,7 +229,9 @@ describe('GET /v1/monitor/stream', () => {
     for (const reader of readers) await until(() => expect(reader.is_over).toBe(true));
   });
 
-  it('resumes by header or query, and after a kill goes on above every id, with a reset', async () => {
+  it('resumes by header or query, and after a kill goes on above every id, with a reset', {
+    tags: 'long',
+  }, async () => {
     const first = await start();
     const watcher = await Reader.join(`${first.url}/v1/monitor/stream`);
     for (const run_id of ['1', '2', '3']) await post(`${first.url}/v1/monitor/runs`, { run_id });

@@ -213,7 +213,7 @@ describe('a service with an issuer and an audience', () => {
 });
 
 describe('a service that signs its own tokens', () => {
-  it('shows their owners what they were invited to', async () => {
+  it('shows their owners what they were invited to', { tags: 'long' }, async () => {
     await using api = new ControlPlaneChild({ AUTH_JWT_SECRET: '' });
     await api.start();
     const tokenOf = async (email: string) => {
@@ -250,7 +250,7 @@ describe('a start with published keys', () => {
     expect(stderr).toMatch(new RegExp(`^understudy: ${name}="": AUTH_JWKS_URL needs .+\n$`));
   });
 
-  it('says aloud that any audience is taken; another issuer still is not', async () => {
+  it('says aloud that any audience is taken; another issuer still is not', { tags: 'long' }, async () => {
     const DATA_DIR = mkdtempSync(join(tmpdir(), 'understudy-any-'));
     try {
       await using child = new CliChild(['serve'], {

@@ -41,7 +41,7 @@ async function makeData(): Promise<string> {
 }
 
 describe('a place that takes no more is named', () => {
-  it('where lines are written', async () => {
+  it('where lines are written', { tags: 'long' }, async () => {
     const DATA_DIR = await makeData();
     const traces = join(DATA_DIR, 'traces.jsonl');
     symlinkSync('/dev/full', `${traces}.partial`);

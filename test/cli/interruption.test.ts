@@ -39,7 +39,7 @@ const address = (): string => `http://127.0.0.1:${(model.address() as AddressInf
 
 for (const [at, signal] of SIGNALS.entries())
   describe(signal, longFrom(at, 1), () => {
-    it('during a round publishes nothing, and says what is kept', async () => {
+    it('during a round publishes nothing, and says what is kept', { tags: 'long' }, async () => {
       const out = join(folder, `round-${signal}`);
       const argv = ['loop', '--once', '--db', db, '--out', out, '--student', 'http', '--model', 'm'];
       await using child = new CliChild([...argv, '--endpoint', address()], { env: env() });
@@ -57,7 +57,7 @@ for (const [at, signal] of SIGNALS.entries())
       expect(existsSync(out) ? readdirSync(out).filter((name) => name.endsWith('.partial')) : []).toEqual([]);
     });
 
-    it('while a model is only tried says that not all was asked', async () => {
+    it('while a model is only tried says that not all was asked', { tags: 'long' }, async () => {
       const argv = ['distill', '--db', db, '--model-url', address(), '--model', 'm'];
       await using child = new CliChild(argv, { env: env() });
       await once(model, 'request');

@@ -133,7 +133,7 @@ async function expectRefusal(argv: string[], words: string, run: RunCommand = ru
 }
 
 describe('what cannot be read or written', () => {
-  it('is told in one line, and nothing is left behind', async () => {
+  it('is told in one line, and nothing is left behind', { tags: 'long' }, async () => {
     const out = join(folder, 'refused');
     await expectRefusal(
       ['distill', '--db', join(folder, 'none.mdb'), '--out', out],
@@ -152,7 +152,7 @@ describe('what cannot be read or written', () => {
     expect(existsSync(out)).toBe(false);
   });
 
-  it('is an output that is something else', async () => {
+  it('is an output that is something else', { tags: 'long' }, async () => {
     const full = join(folder, 'full');
     mkdirSync(full);
     writeFileSync(join(full, 'thesis.txt'), 'mine');
@@ -231,7 +231,9 @@ describe('wrong use', () => {
 });
 
 describe('loop at an interval', () => {
-  it('goes on after a failed round, says a line a round, and ends when it is told to', async () => {
+  it('goes on after a failed round, says a line a round, and ends when it is told to', {
+    tags: 'long',
+  }, async () => {
     const ends: RoundEnd[] = [
       { status: 1, out: '', error: 'capture.mdb: cut off' },
       { status: null, out: '', error: '' },

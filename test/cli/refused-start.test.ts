@@ -252,7 +252,7 @@ describe('a start that cannot be', () => {
     expect(ended.stderr).toMatch(/^SIGTERM: (?:the start is given up|finishing what is in flight.*)\n$/);
   });
 
-  it('says that an address is not this machine’s', async () => {
+  it('says that an address is not this machine’s', { tags: 'long' }, async () => {
     const { line } = await refuseHere({ DATA_DIR: makeFolder(), HOST: '203.0.113.7' });
     expect(line).toContain("the address is not this machine's");
   });

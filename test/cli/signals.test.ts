@@ -2,14 +2,13 @@
 import { describe, expect, it } from 'vitest';
 import { createPrng } from '../../src/std/prng.ts';
 import { drawSignal, READERS } from '../fixtures/signal-draw.ts';
-import { longFrom } from '../long-parts.ts';
 
 const SEED = Number(process.env.SEED ?? 7);
 const DRAWS = 3;
 
 describe('a service that gets a signal', () => {
-  for (const [at, reader] of READERS.entries())
-    it(`ends by itself when its reader ${reader}`, longFrom(at, 1), async () => {
+  for (const reader of READERS)
+    it(`ends by itself when its reader ${reader}`, { tags: 'long' }, async () => {
       const random = createPrng(SEED);
       for (let draw = 0; draw < DRAWS; draw++) expect(await drawSignal(random, reader)).toBe(true);
     });

@@ -81,7 +81,7 @@ describe('understudy up', () => {
 });
 
 describe('understudy serve', () => {
-  it('brings up the API alone', async () => {
+  it('brings up the API alone', { tags: 'long' }, async () => {
     await using child = new CliChild(['serve'], { env: env({ AUTH_JWT_SECRET: 'ü'.repeat(16) }) });
     const [, api = ''] = await child.waitForOutput(/^ {2}API +(\S+)\n(?:.*\n)*\n$/m);
     expect(child.stdout).not.toContain('Gateway');
@@ -102,7 +102,7 @@ describe('understudy serve', () => {
 });
 
 describe('the drain', () => {
-  it('lets a request in flight finish', async () => {
+  it('lets a request in flight finish', { tags: 'long' }, async () => {
     const upstream = createServer();
     upstream.listen(0, '127.0.0.1');
     await once(upstream, 'listening');

@@ -138,7 +138,7 @@ const PATIENT = { TIMEOUT_MS: String(PATIENCE_MS), EXIT_FLUSH_MS: String(PATIENC
 const QUICK = { TIMEOUT_MS: '300', EXIT_FLUSH_MS: '1000' };
 
 describe('the agent does what it does', () => {
-  it('with the service there, and all is there when it has ended', async () => {
+  it('with the service there, and all is there when it has ended', { tags: 'long' }, async () => {
     const { stats, stderr } = await watch(service.url, [], { ...PATIENT, RUN_ID: 'there' });
     expect(stats.steps).toMatchObject({ logged: 6, sent: 6, dropped: 0, queued: 0 });
     expect(warnings(stderr)).toEqual([]);
@@ -146,14 +146,14 @@ describe('the agent does what it does', () => {
     expect(run).toMatchObject({ status_code: 200, steps: 6, tokens: 30 });
   });
 
-  it('when it fails itself', async () => {
+  it('when it fails itself', { tags: 'long' }, async () => {
     const { code } = await watch(service.url, ['--failing'], { ...PATIENT, RUN_ID: 'failing' });
     expect(code).toBe(3);
     const run = await service.readRun('failing', 'failure: NothingFound');
     expect(run).toMatchObject({ status_code: 200, steps: 6 });
   });
 
-  it('where the port is closed', async () => {
+  it('where the port is closed', { tags: 'long' }, async () => {
     const { stats } = await watch('http://127.0.0.1:1');
     expect(stats.steps).toMatchObject({ sent: 0, dropped: 6 });
     expect(stats.circuit).toBe('open');
@@ -184,7 +184,7 @@ describe('the agent does what it does', () => {
     expect((await watch(failing)).stats.steps).toMatchObject({ sent: 0, dropped: 6 });
   });
 
-  it('where answers come late: it waits for none of them', async () => {
+  it('where answers come late: it waits for none of them', { tags: 'long' }, async () => {
     const held: (() => void)[] = [];
     let last = 0;
     onTestFinished(() => {

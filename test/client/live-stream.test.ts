@@ -128,7 +128,9 @@ describe('a subscription', () => {
 });
 
 describe('a subscription whose service fails', () => {
-  it('comes again where the stream ends or breaks, behind the last whole event', async () => {
+  it('comes again where the stream ends or breaks, behind the last whole event', {
+    tags: 'long',
+  }, async () => {
     const { url, asked } = await serve(
       tellAndEnd(one(1)),
       (response) => {

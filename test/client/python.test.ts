@@ -13,7 +13,6 @@ import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vites
 import { OPERATIONS } from '../../src/client/operations.ts';
 import { CliChild } from '../cli/child.ts';
 import { ApiChild, CHILD_KEY } from '../fixtures/api-child.ts';
-import { longFrom } from '../long-parts.ts';
 import { startProvider } from './model-provider.ts';
 
 const FOLDER = fileURLToPath(new URL('../../clients/python', import.meta.url));
@@ -60,8 +59,8 @@ async function runPython(args: string[], env: Record<string, string> = {}) {
 
 describe.skipIf(MISSING !== null)(`the Python client${MISSING === null ? '' : ` (${MISSING})`}`, () => {
   const modules = ['test_cases', 'test_labels', 'test_runs', 'test_async', 'test_faults', 'test_service'];
-  for (const [at, module] of modules.entries())
-    it(`passes ${module}`, longFrom(at, 1), async () => {
+  for (const module of modules)
+    it(`passes ${module}`, { tags: 'long' }, async () => {
       const env = { UNDERSTUDY_TEST_URL: child.url, UNDERSTUDY_TEST_KEY: CHILD_KEY };
       const which = ['discover', '-v', '-s', 'tests', '-p', `${module}.py`];
       const args = ['-W', 'error::ResourceWarning', '-m', 'unittest', ...which];

@@ -184,7 +184,7 @@ describe('the messages-API SDK', () => {
     await bench.expectCaptured([{ status: 200, aborted: true, model: MODEL, stop_reason: null }]);
   });
 
-  it('retries by itself, and both attempts are captured', async () => {
+  it('retries by itself, and both attempts are captured', { tags: 'long' }, async () => {
     const message = await bench.compare(async (way) => {
       const error = await rejection(
         client(way, { maxRetries: 1 }).messages.create(ask('fail 529'), {

@@ -308,7 +308,7 @@ describe.skipIf(!haveRecordings)('recorded conversations (../shared/recordings)'
     expect(compared).toBeGreaterThan(700);
   });
 
-  it('show arguments that were lost', () => {
+  it('show arguments that were lost', { tags: 'long' }, () => {
     let found = 0;
     const lose = (read: NormalTurn): NormalTurn => {
       const content = read.answer.content.map((block) =>

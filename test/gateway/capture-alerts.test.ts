@@ -30,7 +30,9 @@ it('every reason and every cause of drops has an alert', () => {
   );
 });
 
-it('they are in what the service shows, which follows its status, as does the health check', async () => {
+it('they are in what the service shows, which follows its status, as does the health check', {
+  tags: 'long',
+}, async () => {
   const folder = makeFolder();
   await using child = new CliChild(['up', '--port', '0'], { env: { DATA_DIR: folder, PORT: '0' } });
   await child.waitForOutput(/inspect --db .*\n/);

@@ -96,63 +96,61 @@ async function stop({ child }: Started): Promise<string> {
 }
 
 describe('pages spoilt under load', () => {
-  for (const [at, how] of SPOILINGS.entries())
-    it(
-      `by ${how}: traffic goes on, and so does capture in a file that is sound`,
-      longFrom(at, 1),
-      async () => {
-        await using started = await start();
-        const prng = createPrng(SEED);
-        await capture(started, 'first', 40);
-        await flush(started.url);
-        const answered = new Set<string>();
-        let isOver = false;
-        const load = driveRuns(
-          started.port,
-          'load',
-          6,
-          5,
-          () => isOver,
-          (call) => answered.add(tagOf(call)),
-        );
-        // The chosen pages may never be read, so their number doubles until one is. The file that takes its place is
-        // left alone.
-        const file = openSync(db, 'r+');
-        for (let count = 6; listAside().length === 0; count *= 2) {
-          spoilPages(file, prng, Math.min(count, 10_000), how);
-          const target = answered.size + 40;
-          await expect.poll(() => answered.size).toBeGreaterThan(target);
-        }
-        closeSync(file);
-        isOver = true;
-        await load;
-        // All is settled when nothing waits any more; what cannot be known counts as dropped.
-        const isSettled = ({ exchanges }: Stats) => exchanges.in_flight === 0;
-        const settled = await waitForStats(started.url, isSettled);
-        const { attempted, captured, dropped } = settled.exchanges;
-        expect({ attempted, sum: captured + dropped }).toEqual({
-          attempted: 40 + answered.size,
-          sum: attempted,
-        });
-        expect(settled.db.damaged).toBe(1);
-        const last = await capture(started, 'last', 10);
-        const after = await waitForStats(started.url, isSettled);
-        expect(after.exchanges).toMatchObject({ captured: captured + 10, dropped });
-        const stderr = await stop(started);
-        expect(stderr.match(/it was set aside/g)).toHaveLength(1);
-        const aside = listAside();
-        expect(aside).toHaveLength(1);
-        const found = await readFile(db);
-        for (const tag of last) expect([...found.values()]).toContain(tag);
-        const [first = 0] = found.keys();
-        expect([...found.keys()]).toEqual([...found.keys()].map((_, at) => first + at));
-        const { code, stderr: said } = await runCli(['inspect', '--db', join(folder, aside[0]!)], {
-          DATA_DIR: folder,
-        });
-        expect([0, 1]).toContain(code);
-        if (code === 1) expect(said.trimEnd().split('\n')).toHaveLength(1);
-      },
-    );
+  for (const how of SPOILINGS)
+    it(`by ${how}: traffic goes on, and so does capture in a file that is sound`, {
+      tags: 'long',
+    }, async () => {
+      await using started = await start();
+      const prng = createPrng(SEED);
+      await capture(started, 'first', 40);
+      await flush(started.url);
+      const answered = new Set<string>();
+      let isOver = false;
+      const load = driveRuns(
+        started.port,
+        'load',
+        6,
+        5,
+        () => isOver,
+        (call) => answered.add(tagOf(call)),
+      );
+      // The chosen pages may never be read, so their number doubles until one is. The file that takes its place is
+      // left alone.
+      const file = openSync(db, 'r+');
+      for (let count = 6; listAside().length === 0; count *= 2) {
+        spoilPages(file, prng, Math.min(count, 10_000), how);
+        const target = answered.size + 40;
+        await expect.poll(() => answered.size).toBeGreaterThan(target);
+      }
+      closeSync(file);
+      isOver = true;
+      await load;
+      // All is settled when nothing waits any more; what cannot be known counts as dropped.
+      const isSettled = ({ exchanges }: Stats) => exchanges.in_flight === 0;
+      const settled = await waitForStats(started.url, isSettled);
+      const { attempted, captured, dropped } = settled.exchanges;
+      expect({ attempted, sum: captured + dropped }).toEqual({
+        attempted: 40 + answered.size,
+        sum: attempted,
+      });
+      expect(settled.db.damaged).toBe(1);
+      const last = await capture(started, 'last', 10);
+      const after = await waitForStats(started.url, isSettled);
+      expect(after.exchanges).toMatchObject({ captured: captured + 10, dropped });
+      const stderr = await stop(started);
+      expect(stderr.match(/it was set aside/g)).toHaveLength(1);
+      const aside = listAside();
+      expect(aside).toHaveLength(1);
+      const found = await readFile(db);
+      for (const tag of last) expect([...found.values()]).toContain(tag);
+      const [first = 0] = found.keys();
+      expect([...found.keys()]).toEqual([...found.keys()].map((_, at) => first + at));
+      const { code, stderr: said } = await runCli(['inspect', '--db', join(folder, aside[0]!)], {
+        DATA_DIR: folder,
+      });
+      expect([0, 1]).toContain(code);
+      if (code === 1) expect(said.trimEnd().split('\n')).toHaveLength(1);
+    });
 });
 
 describe('a file that is damaged before the start', () => {
@@ -203,7 +201,9 @@ describe('a file that is damaged before the start', () => {
       }
     });
 
-  it('cut off: it is set aside at once, and inspect says what is wrong with it', async () => {
+  it('cut off: it is set aside at once, and inspect says what is wrong with it', {
+    tags: 'long',
+  }, async () => {
     copy();
     truncateSync(db, 20_000);
     await using started = await start();

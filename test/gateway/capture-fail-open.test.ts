@@ -175,7 +175,9 @@ describe('no writer', () => {
     expect(await readTags()).toEqual(kept);
   });
 
-  it('its thread dies: traffic goes on, and so does capture when the thread is back', async () => {
+  it('its thread dies: traffic goes on, and so does capture when the thread is back', {
+    tags: 'long',
+  }, async () => {
     const gateway = await start();
     const kept = await makeCalls(gateway.port, 3);
     await flush(gateway.url);
@@ -255,7 +257,7 @@ describe('a writer that does not answer', () => {
 });
 
 describe('no disk', () => {
-  it('writes fail for a while: everything waits and is written afterwards', async () => {
+  it('writes fail for a while: everything waits and is written afterwards', { tags: 'long' }, async () => {
     const gateway = await start();
     const kept = await makeCalls(gateway.port, 2);
     await flush(gateway.url);
@@ -291,6 +293,7 @@ describe('no disk', () => {
   const hasPrlimit = spawnSync('prlimit', ['--version']).status === 0;
   it.skipIf(!hasPrlimit)(
     'files may not grow (RLIMIT_FSIZE), as on a full disk, until they may again',
+    { tags: 'long' },
     async () => {
       await using child = new CliChild(['gateway', '--port', '0', '--db', db], {
         env: { GW_UPSTREAM_BASE: upstream.url, DATA_DIR: folder },

@@ -20,7 +20,6 @@ import {
   tagOf,
 } from '../fixtures/capture-traffic.ts';
 import { type RawUpstream, startRawUpstream } from '../fixtures/raw-upstream.ts';
-import { longFrom } from '../long-parts.ts';
 import { makeFolder } from '../storage/folder.ts';
 
 const SEED = Number(process.env.SEED ?? 7);
@@ -104,45 +103,43 @@ async function stop({ child }: Started): Promise<string> {
 }
 
 describe('a capture process that is killed under load', () => {
-  for (const [at, FRONT_THREADS] of ['1', '2'].entries())
-    it(
-      `costs no exchange, and no client a thing (${FRONT_THREADS} server threads)`,
-      longFrom(at, 1),
-      async () => {
-        await using started = await start({ FRONT_THREADS });
-        const prng = createPrng(SEED);
-        const load = drive(started, 'k');
-        let pid = 0;
-        for (let round = 1; round <= KILLS; round++) {
-          pid = await findCaptureProcess(started.url, pid);
-          // A batch is lost when process after process is killed over it: each stores something before.
-          const { captured } = (await readStats(started.url)).exchanges;
-          await waitForStats(started.url, ({ exchanges }) => exchanges.captured > captured);
-          const target = load.answered.size + 20 + prng.below(80);
-          await expect.poll(() => load.answered.size).toBeGreaterThan(target);
-          process.kill(pid, 'SIGKILL');
-        }
-        await findCaptureProcess(started.url, pid);
-        const target = load.answered.size + 50;
+  for (const FRONT_THREADS of ['1', '2'])
+    it(`costs no exchange, and no client a thing (${FRONT_THREADS} server threads)`, {
+      tags: 'long',
+    }, async () => {
+      await using started = await start({ FRONT_THREADS });
+      const prng = createPrng(SEED);
+      const load = drive(started, 'k');
+      let pid = 0;
+      for (let round = 1; round <= KILLS; round++) {
+        pid = await findCaptureProcess(started.url, pid);
+        // A batch is lost when process after process is killed over it: each stores something before.
+        const { captured } = (await readStats(started.url)).exchanges;
+        await waitForStats(started.url, ({ exchanges }) => exchanges.captured > captured);
+        const target = load.answered.size + 20 + prng.below(80);
         await expect.poll(() => load.answered.size).toBeGreaterThan(target);
-        await load.end();
-        const { exchanges, writer } = await waitForStats(
-          started.url,
-          (stats) => stats.exchanges.in_flight === 0,
-        );
-        expect(exchanges).toMatchObject({
-          attempted: load.answered.size,
-          captured: load.answered.size,
-          dropped: 0,
-        });
-        expect(writer.process!.restarts).toBe(KILLS);
-        // Killed from outside: no file is to blame.
-        expect(readdirSync(folder).filter((name) => name.includes('damaged'))).toEqual([]);
-        const stderr = await stop(started);
-        expect(stderr.match(/"msg":"the capture process ended/g)).toHaveLength(KILLS);
-        expect(await readTags()).toEqual(load.answered);
-      },
-    );
+        process.kill(pid, 'SIGKILL');
+      }
+      await findCaptureProcess(started.url, pid);
+      const target = load.answered.size + 50;
+      await expect.poll(() => load.answered.size).toBeGreaterThan(target);
+      await load.end();
+      const { exchanges, writer } = await waitForStats(
+        started.url,
+        (stats) => stats.exchanges.in_flight === 0,
+      );
+      expect(exchanges).toMatchObject({
+        attempted: load.answered.size,
+        captured: load.answered.size,
+        dropped: 0,
+      });
+      expect(writer.process!.restarts).toBe(KILLS);
+      // Killed from outside: no file is to blame.
+      expect(readdirSync(folder).filter((name) => name.includes('damaged'))).toEqual([]);
+      const stderr = await stop(started);
+      expect(stderr.match(/"msg":"the capture process ended/g)).toHaveLength(KILLS);
+      expect(await readTags()).toEqual(load.answered);
+    });
 });
 
 describe('a capture process that stands still', () => {

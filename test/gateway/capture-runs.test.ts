@@ -44,7 +44,7 @@ const json = (value: unknown): Buffer => Buffer.from(JSON.stringify(value));
 const post = (path: string, body: Buffer, headers: [string, string][] = []): Buffer =>
   messageBytes(`POST ${path} HTTP/1.1`, [['Host', 'gw'], ...headers], body);
 
-it('labels, conversations without a label, the note, providers, turns, flags', async () => {
+it('labels, conversations without a label, the note, providers, turns, flags', { tags: 'long' }, async () => {
   const { url, port } = await start('--note', 'before the change');
   const said = (text: string): object => ({
     type: 'message',

@@ -239,7 +239,7 @@ describe('an upstream that changes silently', () => {
 });
 
 describe('a student that is too old', () => {
-  it('serves nothing, and says so', async () => {
+  it('serves nothing, and says so', { tags: 'long' }, async () => {
     await start({ audit_share: 0 });
     const valid_until = new Date(Date.now() - 1_000).toISOString();
     await publishStudent(gateway!.directory, makeDraft({ valid_until }), await fitOrderStudent());

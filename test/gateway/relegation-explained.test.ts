@@ -112,7 +112,9 @@ async function ask(run: (io: Parameters<typeof runInspect>[1]) => Promise<number
 }
 
 describe('shadow mode', () => {
-  it('keeps each decision with its exchange, and shows where the upstream said something else', async () => {
+  it('keeps each decision with its exchange, and shows where the upstream said something else', {
+    tags: 'long',
+  }, async () => {
     await start({ mode: 'shadow', scripted: false });
     const order = makeOrder(createPrng(3), 'shipped');
     const run = new OrderRun(order);

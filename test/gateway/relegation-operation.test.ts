@@ -84,7 +84,7 @@ const student = (...argv: string[]) =>
   runHere(['student', ...argv, '--dir', gateway.directory], { DATA_DIR: folder });
 
 describe('a directory', () => {
-  it('that is empty at the start gives a student when one is published', async () => {
+  it('that is empty at the start gives a student when one is published', { tags: 'long' }, async () => {
     folder = mkdtempSync(join(tmpdir(), 'understudy-operation-'));
     mkdirSync(join(folder, 'student'));
     isRunning = true;
@@ -98,7 +98,7 @@ describe('a directory', () => {
     expect(await send()).toBe('student');
   });
 
-  it('whose manifest is taken away serves nothing, until there is one again', async () => {
+  it('whose manifest is taken away serves nothing, until there is one again', { tags: 'long' }, async () => {
     await start();
     expect(await send()).toBe('student');
     rmSync(join(gateway.directory, 'manifest.json'));
@@ -150,7 +150,7 @@ describe('an agent that is suspended', () => {
     expect(await send('serve this')).toBe('student');
   });
 
-  it('by an audit may go on when an operator says so, and is audited first', async () => {
+  it('by an audit may go on when an operator says so, and is audited first', { tags: 'long' }, async () => {
     await start({ audit_share: 1 });
     for (let at = 0; (await stats()).suspended.agents === 0; at++) {
       await send(`serve number ${at}`);

@@ -55,7 +55,7 @@ interface Stats {
 }
 
 describe('a process', () => {
-  it('starts with an empty directory, and takes the student that comes', async () => {
+  it('starts with an empty directory, and takes the student that comes', { tags: 'long' }, async () => {
     mkdirSync(directory());
     const process = start('gateway');
     const [, url] = await process.waitForOutput(/Gateway\s+(http:\/\/\S+)/);

@@ -168,7 +168,7 @@ describe('files that do not do', () => {
   const cert = () => join(folder, 'cert.pem');
   const key = () => join(folder, 'key.pem');
 
-  it('end the start with one line', async () => {
+  it('end the start with one line', { tags: 'long' }, async () => {
     const other = await issueCertificate('other');
     const path = (name: string, content: string) => {
       writeFileSync(join(folder, name), content, { mode: 0o600 });
@@ -196,7 +196,7 @@ describe('files that do not do', () => {
       expect(stderr.trim().split('\n')).toHaveLength(1);
       expect(code).toBe(78);
     }
-  }, 60_000);
+  });
 
   it('are told about and taken where the certificate has run out and the key is open to others', async () => {
     const old = await issueCertificate('old', [-30, -1]);

@@ -134,7 +134,7 @@ describe('a session that goes in a circle', () => {
 });
 
 describe('steps', () => {
-  it('of parallel tool calls each have a place', async () => {
+  it('of parallel tool calls each have a place', { tags: 'long' }, async () => {
     const session_id = 'parallel';
     const calls = Array.from({ length: 8 }, (_, at) =>
       call(session_id, `t${at}`, { tool_input: { command: `echo ${at}` } }),
@@ -173,7 +173,7 @@ describe('steps', () => {
     );
   });
 
-  it('that the client did not tell all of are unknown, and raise no alarm', async () => {
+  it('that the client did not tell all of are unknown, and raise no alarm', { tags: 'long' }, async () => {
     const session_id = 'untold';
     for (let at = 0; at < 5; at++) {
       const change = { tool_input: undefined, tool_response: undefined };
@@ -244,7 +244,7 @@ describe('steps', () => {
     ]);
   });
 
-  it('larger than the service takes are cut', async () => {
+  it('larger than the service takes are cut', { tags: 'long' }, async () => {
     const said = await hook('codex', call('large', 'a', { tool_response: 'x'.repeat(10_000_000) }));
     expect(said).toEqual(SILENCE);
     expect(await finished('large', 'success')).toMatchObject({ status: 200, steps: 1 });
@@ -316,7 +316,7 @@ describe('an agent whose service', () => {
       );
     });
 
-  it('has no key or no address goes on', async () => {
+  it('has no key or no address goes on', { tags: 'long' }, async () => {
     expect(await hook('claude-code', call('a', 'a'), { SVC_API_KEY: '' })).toEqual(SILENCE);
     expect(await hook('claude-code', call('a', 'a'), { SVC_BASE_URL: 'no address' })).toEqual(SILENCE);
     expect(await hook('claude-code', call('a', 'a'), { HOME: '/proc/no-home' })).toEqual(SILENCE);

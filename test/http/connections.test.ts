@@ -238,7 +238,7 @@ describe('the pace of an upload', () => {
     expect(upstream.requests).toHaveLength(0);
   });
 
-  it('a body that waits for the upstream is not slow', async () => {
+  it('a body that waits for the upstream is not slow', { tags: 'long' }, async () => {
     const upstream = await startRawUpstream({ onConnection: (connection) => connection.pause() });
     const gateway = await startTestGateway(upstream.url, null, undefined, '', null, PACE);
     onTestFinished(async () => {

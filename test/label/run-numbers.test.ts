@@ -36,7 +36,7 @@ describe('run numbers', () => {
     );
   });
 
-  it('are kept for thousands of runs, and of more for those used last', () => {
+  it('are kept for thousands of runs, and of more for those used last', { tags: 'long' }, () => {
     const numbers = new RunNumbers(RunNumbers.allocate());
     for (let round = 1; round <= 3; round++)
       for (let run = 0; run < 2_000; run++) expect(numbers.take(keyOf(run))).toBe(round);
@@ -55,7 +55,7 @@ describe('run numbers', () => {
     expect(numbers.take(keyOf(0))).toBe(1);
   });
 
-  it('go on when a thread was terminated in the midst of taking a place', () => {
+  it('go on when a thread was terminated in the midst of taking a place', { tags: 'long' }, () => {
     const memory = RunNumbers.allocate();
     // Its lock stands behind 16,384 places of 16 bytes; key 5 belongs to the fifth set.
     new Int32Array(memory, 16_384 * 16)[5] = 1;

@@ -115,7 +115,7 @@ describe.each(findNodes())('on Node %s', (_version, program) => {
     expect(numbers.sort((a, b) => a - b)).toEqual(numbers.map((_, at) => at + 1));
   });
 
-  it('installs itself and labels nothing where no run is named', async () => {
+  it('installs itself and labels nothing where no run is named', { tags: 'long' }, async () => {
     const installed = await play(program, {}, ['--import', join(shim.folder, 'auto.js')]);
     expect(installed.outcomes).toEqual(without.outcomes);
     expect(installed.requests).toEqual(without.requests);

@@ -57,7 +57,7 @@ const address = fc
   .dictionary(fc.constantFrom('codebase_id', 'org_id', 'project_id', 'x'), fc.string(), { maxKeys: 2 })
   .map((fields) => `/mcp?${new URLSearchParams(fields)}`);
 
-it('get an answer that blames no server', async () => {
+it('get an answer that blames no server', { tags: 'long' }, async () => {
   await fc.assert(
     fc.asyncProperty(fc.oneof(message, anything), address, async (sent, path) => {
       const response = await fetch(`${service.api.url}${path}`, {

@@ -125,7 +125,7 @@ describe('who is let in', () => {
     expect((await send(PING, { headers: { host, origin } })).status).toBe(403);
   });
 
-  it('a person by a token, as far as the role goes', async () => {
+  it('a person by a token, as far as the role goes', { tags: 'long' }, async () => {
     const post = async (path: string, token: string, body: object) => {
       const got = await send(body, { path, key: token });
       expect(got.status, `${path}: ${got.text}`).toBeLessThan(300);

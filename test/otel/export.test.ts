@@ -177,7 +177,7 @@ for (const [at, protocol] of ['http/protobuf', 'http/json'].entries())
     });
   });
 
-it('sends no text unless it is asked to, and then all of a turn', async () => {
+it('sends no text unless it is asked to, and then all of a turn', { tags: 'long' }, async () => {
   const canaries = new Canaries();
   const script: Script = ({ calls_before }) =>
     calls_before % 2 === 0

@@ -117,7 +117,7 @@ async function open(turns: MadeTurns, changes: Partial<SpanExportOptions> = {}) 
   return { collector, sums, given_up, start, position_path };
 }
 
-it('goes on where it was, and leaves what came before it was first started', async () => {
+it('goes on where it was, and leaves what came before it was first started', { tags: 'long' }, async () => {
   const turns = new MadeTurns();
   turns.last_id = 5;
   const { collector, sums, start, position_path } = await open(turns);

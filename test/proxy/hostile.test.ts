@@ -228,7 +228,7 @@ it('a blind tunnel to a closed port gets 502, and one side that ends lets the ot
   polite.close();
 });
 
-it('with keys it asks for one, and opens no blind tunnel if those are off', async () => {
+it('with keys it asks for one, and opens no blind tunnel if those are off', { tags: 'long' }, async () => {
   const locked = new ProxiedService();
   try {
     await locked.start(good(), { GW_PROXY_KEYS: KEY, GW_PROXY_BLIND: 'off' });
@@ -254,6 +254,7 @@ it('with keys it asks for one, and opens no blind tunnel if those are off', asyn
 
 it.runIf(process.platform === 'linux')(
   'tunnels beyond the bound are refused, and there is room again when some end',
+  { tags: 'long' },
   async () => {
     const crowded = new ProxiedService();
     const authority = `127.0.0.1:${(silent.address() as { port: number }).port}`;
@@ -276,7 +277,7 @@ it.runIf(process.platform === 'linux')(
   },
 );
 
-it('an answer that is under way when the service stops comes whole', async () => {
+it('an answer that is under way when the service stops comes whole', { tags: 'long' }, async () => {
   const leaving = new ProxiedService();
   const released = Promise.withResolvers<void>();
   const slow = await openSecureUpstream((_request, response) => {

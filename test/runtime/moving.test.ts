@@ -66,7 +66,9 @@ function add({ client }: Thread, amount: number): Promise<Totals> {
   return client.ask(ADDRESS, 'add', { amount }, FAR) as Promise<Totals>;
 }
 
-it('stay while they are asked, and move to the next caller after a quiet time', async () => {
+it('stay while they are asked, and move to the next caller after a quiet time', {
+  tags: 'long',
+}, async () => {
   const { placement, threads } = openTwo();
   const [first, second] = threads;
   expect(await add(second, 1)).toEqual({ total: 1, count: 1 });

@@ -273,7 +273,7 @@ describe('the hnsw index with a graph', () => {
     expect(new Set(found.map(({ id }) => id)).size).toBe(SIZE);
   });
 
-  it('makes the graph anew when much was removed, and finds the rest', () => {
+  it('makes the graph anew when much was removed, and finds the rest', { tags: 'long' }, () => {
     const { exact, hnsw, next } = fill(createPrng(25));
     tendAll(hnsw);
     const before = hnsw.bytes;

@@ -67,7 +67,7 @@ it.each([
   expect([...(await readRestored(join(folder, 'copy')))]).toEqual(expected);
 });
 
-it('backups beside rotations hold each exchange once', async () => {
+it('backups beside rotations hold each exchange once', { tags: 'long' }, async () => {
   const folder = makeFolder();
   const db = join(folder, 'capture.mdb');
   const log = await CaptureLog.open({ path: db, redact: true, pressed_rate: 1 });

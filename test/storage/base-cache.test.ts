@@ -88,7 +88,9 @@ it('holds no more memory than it counts, whatever was in the bodies', async () =
   expect(bytes).toBeLessThanOrEqual(cache.bytes + Buffer.poolSize);
 });
 
-it('lets conversations grow where they are, also where one parts in two or goes back', async () => {
+it('lets conversations grow where they are, also where one parts in two or goes back', {
+  tags: 'long',
+}, async () => {
   const takeOver = vi.spyOn(BaseCache.prototype, 'takeOver');
   onTestFinished(() => takeOver.mockRestore());
   const path = join(makeFolder(), 'capture.mdb');

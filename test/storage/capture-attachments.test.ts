@@ -92,7 +92,7 @@ describe('attachments', () => {
     await reader.close();
   });
 
-  it('come back in any conversation that grows, changes or shrinks', async () => {
+  it('come back in any conversation that grows, changes or shrinks', { tags: 'long' }, async () => {
     const images = Array.from({ length: 4 }, (_, i) => randomBytes(1_024 + i * 5_000));
     const part = fc.oneof(
       fc.constantFrom(...images).map((image) => `{"type":"image","data":"${image.toString('base64')}"}`),

@@ -68,7 +68,9 @@ it.each([
   await log.close();
 });
 
-it('bodies lie where they like, in shared memory that is used for others as soon as they are stored', async () => {
+it('bodies lie where they like, in shared memory that is used for others as soon as they are stored', {
+  tags: 'long',
+}, async () => {
   const path = join(makeFolder(), 'capture.mdb');
   const log = await CaptureLog.open({ path, redact: true, pressed_rate: 1 });
   const shared = new Uint8Array(new SharedArrayBuffer(16 << 20));

@@ -54,7 +54,7 @@ describe('what is sealed', () => {
     expect(heads.size).toBe(1_000);
   });
 
-  it('is read by one that seals, too, from many that sealed', () => {
+  it('is read by one that seals, too, from many that sealed', { tags: 'long' }, () => {
     const reader = new DataKey(bytes).sealer('rows');
     const others = Array.from({ length: 600 }, () => new DataKey(bytes).sealer('rows'));
     const sealed = others.map((other, i) => other.seal(Buffer.from(String(i)), place));

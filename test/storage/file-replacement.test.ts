@@ -50,7 +50,7 @@ it('what a command writes after a compaction is in the new file', async () => {
   expect(await readRows(paths.main)).toEqual([1, 2]);
 });
 
-it('what a command writes beside compactions is there, or was refused', async () => {
+it('what a command writes beside compactions is there, or was refused', { tags: 'long' }, async () => {
   const { folder, paths } = await makeStores();
   const command = openMain(paths);
   const written: number[] = [];

@@ -31,7 +31,9 @@ async function makeFile(durability: 'disk' | 'process', rows = ROWS): Promise<Wi
 describe.each(['disk', 'process'] as const)(
   'a page wipe of a file that promises commits to the %s',
   (durability) => {
-    it('leaves every row and no byte of a removed or replaced one, again and again', async () => {
+    it('leaves every row and no byte of a removed or replaced one, again and again', {
+      tags: 'long',
+    }, async () => {
       const file = await makeFile(durability);
       for (let round = 0; round < 3; round++) {
         expect(await file.wipe()).toBe('wiped');
@@ -47,7 +49,9 @@ describe.each(['disk', 'process'] as const)(
       await again.tables.close();
     });
 
-    it('that is killed before any of its writes leaves every row, and the mark', async () => {
+    it('that is killed before any of its writes leaves every row, and the mark', {
+      tags: 'long',
+    }, async () => {
       const rows = 40;
       const file = await makeFile(durability, rows);
       await file.tables.close();
@@ -120,7 +124,9 @@ it('a commit or the caller ends a page wipe, and the mark stays', async () => {
   await file.tables.close();
 });
 
-it('page wipes beside a process that writes without end damage none of its rows', async () => {
+it('page wipes beside a process that writes without end damage none of its rows', {
+  tags: 'long',
+}, async () => {
   const rows = 60;
   const file = await makeFile('process', rows);
   const writer = spawn(

@@ -97,6 +97,7 @@ it.skipIf(process.platform !== 'linux')(
 
 it.skipIf(process.platform !== 'linux')(
   'a disk that is full in the middle of a write fails the batch whole, and the next one is stored',
+  { tags: 'long' },
   () => {
     const path = join(makeFolder(), 'capture.mdb');
     // Every file ends at 6 MiB: the second write of a large batch begins before that and ends behind it.

@@ -35,7 +35,7 @@ describe('a change of the data key', () => {
     await check(folder, to, [...stored, picture]);
   });
 
-  it('goes on where it was cut short, when it is asked for again', async () => {
+  it('goes on where it was cut short, when it is asked for again', { tags: 'long' }, async () => {
     const folder = makeFolder();
     const stored = await fill(folder, null);
     const counted = makeFolder();

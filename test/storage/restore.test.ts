@@ -169,7 +169,7 @@ describe('a damaged backup', () => {
     },
   );
 
-  it('over which LMDB ends the process is named, and nothing stays behind', async () => {
+  it('over which LMDB ends the process is named, and nothing stays behind', { tags: 'long' }, async () => {
     const bytes = readFileSync(join(copy, 'main.mdb'));
     // The heads stay, and all pages lead nowhere.
     replace('main.mdb', Buffer.concat([bytes.subarray(0, 8_192), Buffer.alloc(bytes.length - 8_192, 0x5a)]));

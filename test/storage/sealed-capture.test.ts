@@ -79,7 +79,7 @@ function readRequests(path: string, key: Buffer | null): Map<number, Buffer | Er
 }
 
 describe('a capture database under a data key', () => {
-  it('gives back what was stored, and nothing of it stands on the disk', async () => {
+  it('gives back what was stored, and nothing of it stands on the disk', { tags: 'long' }, async () => {
     const folder = makeFolder();
     const path = join(folder, 'capture.mdb');
     const stored = await fill(path);

@@ -294,7 +294,9 @@ describe.each([
     expect(db.state.unsearched).toBe(0);
   });
 
-  it('finds the same after a rotation, in what is merged, and in what was stored before', async () => {
+  it('finds the same after a rotation, in what is merged, and in what was stored before', {
+    tags: 'long',
+  }, async () => {
     const db = await new Indexed(key).open({ has_text_index: false });
     const say = (at: number) => turn({ run_id: `r${at}`, user: [`common number${at}`], answers: ['x'] });
     for (let at = 1; at <= 20; at++) await db.store(say(at));

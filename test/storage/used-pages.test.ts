@@ -73,7 +73,9 @@ describe('a file that is shorter than its head says', () => {
     expect(() => checkFileHead(path)).toThrow(/cut off: 24576 bytes of/);
   });
 
-  it('is judged in bounded time, and without a fault of our own, whatever stands in its pages', async () => {
+  it('is judged in bounded time, and without a fault of our own, whatever stands in its pages', {
+    tags: 'long',
+  }, async () => {
     const path = join(makeFolder(), 'a.mdb');
     await makeShortFile(path, 60);
     const whole = readFileSync(path);

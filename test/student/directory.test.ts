@@ -111,7 +111,7 @@ describe('a student directory', () => {
     ]);
   });
 
-  it('shows a reader one whole student while others are published', async () => {
+  it('shows a reader one whole student while others are published', { tags: 'long' }, async () => {
     const directory = makeFolder();
     await publish(directory, { at: 0, again: 0 });
     let isPublishing = true;

@@ -107,7 +107,7 @@ describe('the capture reader', () => {
     for (const result of await Promise.allSettled(waiting)) expect(result.status).toBe('rejected');
   });
 
-  it('ends without questions, and comes back', async () => {
+  it('ends without questions, and comes back', { tags: 'long' }, async () => {
     const { reader } = openReader({ idle_ms: 1 });
     await reader.ask(RUNS);
     const [first] = [reader.pid];

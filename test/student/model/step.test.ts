@@ -335,7 +335,7 @@ describe('a digest of a step', () => {
     expect(({} as Record<string, unknown>).polluted).toBeUndefined();
   });
 
-  it('never throws on any JSON body, and is the same each time', () => {
+  it('never throws on any JSON body, and is the same each time', { tags: 'long' }, () => {
     const block = fc.oneof(
       fc.record({ type: fc.constant('text'), text: fc.string({ unit: 'binary' }) }),
       fc.record({ type: fc.constant('tool_use'), id: fc.string(), name: fc.string(), input: fc.jsonValue() }),

@@ -13,7 +13,6 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { summarizeRuns } from '../../src/captures/inspect.ts';
 import { loadConfig, raiseParserHeadLimit } from '../../src/config.ts';
 import { CaptureReader } from '../../src/storage/capture/reader.ts';
-import { longFrom } from '../long-parts.ts';
 
 const AGENTS = 15;
 const TURNS = 4;
@@ -130,17 +129,13 @@ describe('sequential agents without labels', () => {
     [4, 5],
     [5, 2],
   ] as const;
-  for (const [at, [threads, ms]] of settings.entries())
-    it(
-      `have whole runs with ${threads} server threads and an upstream of ${ms} ms`,
-      longFrom(at, 1),
-      async () => {
-        delayMs = () => ms;
-        expect(await capture(threads, (agent) => `Task ${agent}`)).toEqual(ALL);
-      },
-    );
+  for (const [threads, ms] of settings)
+    it(`have whole runs with ${threads} server threads and an upstream of ${ms} ms`, async () => {
+      delayMs = () => ms;
+      expect(await capture(threads, (agent) => `Task ${agent}`)).toEqual(ALL);
+    });
 
-  it('have whole runs though all say the same', { tags: 'long' }, async () => {
+  it('have whole runs though all say the same', async () => {
     delayMs = (n) => n % 6;
     expect(await capture(3, () => 'The task')).toEqual(ALL);
   });

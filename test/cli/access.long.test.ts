@@ -64,7 +64,7 @@ describe('under umask 000', () => {
 });
 
 describe('what an earlier version left open to others', () => {
-  it('is told once at the start with what closes it, and stays as it is', { tags: 'long' }, async () => {
+  it('is told once at the start with what closes it, and stays as it is', async () => {
     const data = makeFolder();
     chmodSync(data, 0o755);
     mkdirSync(join(data, 'secrets'), { mode: 0o755 });
