@@ -58,7 +58,7 @@ export class Gateway {
     this.#hosts = new AllowedHosts(options.allowed_hosts ?? []);
   }
 
-  /** The listener's handler. */
+  /** The handler for the listener. */
   readonly onStream = (stream: HttpStream): void => {
     const { head } = stream;
     if (isAdminPath(head.path)) {

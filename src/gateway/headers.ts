@@ -11,7 +11,7 @@ import type { Fields } from './upstream/field-section.ts';
 import { areFieldLines, isFieldValue } from './upstream/request-head.ts';
 import type { ResponseHead } from './upstream/response-parser.ts';
 
-/** Names that never cross the gateway, beside those that `Connection` names. */
+/** Names of headers that never cross the gateway, besides those that `Connection` names. */
 const HOP_BY_HOP = new Set([
   'connection',
   'keep-alive',
@@ -23,7 +23,7 @@ const HOP_BY_HOP = new Set([
   'upgrade',
 ]);
 
-/** Those, plus what the client-side parser writes itself. */
+/** Those names, plus headers that the client-side parser writes itself. */
 const RESPONSE_OWN = new Set([...HOP_BY_HOP, 'content-length', 'date']);
 
 /**
@@ -35,10 +35,13 @@ const REQUEST_OWN = new Set([
   ...['x-svc-run', 'x-svc-seq', 'x-svc-tags'],
 ]);
 
-/** Their values differ between requests of one client; the gateway reads them, and does not forward them. */
+/**
+ * Headers whose values differ between requests of one client. The gateway reads them, and does not forward
+ * them.
+ */
 const READ_VARYING = new Set(['content-length', 'x-svc-run', 'x-svc-seq', 'x-svc-tags']);
 
-/** These differ, too, and are forwarded. They hold no credentials, which have separate headers. */
+/** Headers that differ, too, but are forwarded. They contain no credentials, which have separate headers. */
 const PASSED_VARYING = new Set([
   'x-request-id',
   'x-correlation-id',
@@ -55,7 +58,7 @@ const PASSED_VARYING = new Set([
   'x-cloud-trace-context',
 ]);
 
-/** What the gateway reads from a request's headers while it filters them. */
+/** The facts that the gateway reads from a request's headers while it filters them. */
 export interface FilteredRequest {
   /** `name: value\r\n` each, for the upstream; null when another parser could read them differently. */
   lines: string | null;
@@ -63,13 +66,13 @@ export interface FilteredRequest {
   has_zero_length: boolean;
   run_id: string | null;
   seq: number | null;
-  /** Shared by consecutive requests that are alike. */
+  /** The same object for consecutive requests that are alike. */
   form: RequestForm;
 }
 
 /** Headers seen before: a client sends the same ones again and again. */
 interface KnownHeaders extends RequestForm {
-  /** What is forwarded, without the varying values; null when another parser could read it differently. */
+  /** The forwarded lines without the varying values; null if another parser could read them differently. */
   pieces: readonly string[] | null;
   /** Positions of those values: one fewer than there are pieces. */
   passed: readonly number[];
@@ -127,7 +130,7 @@ function readHeaders(headers: readonly string[]): KnownHeaders {
   return { headers, varying, pieces: areFieldLines(pieces.join('')) ? pieces : null, passed };
 }
 
-/** @returns what is forwarded, or null */
+/** @returns the forwarded lines, or null */
 function makeLines({ pieces, passed }: KnownHeaders, headers: readonly string[]): string | null {
   if (pieces === null) return null;
   let lines = pieces[0]!;
@@ -166,7 +169,7 @@ function isSame({ headers, varying }: RequestForm, received: readonly string[]):
   return true;
 }
 
-/** What the gateway reads of an answer's headers while it filters them. */
+/** The facts that the gateway reads from an answer's headers while it filters them. */
 interface FilteredResponse {
   /** `name: value\r\n` each, names as the upstream wrote them; without Date and Content-Length, which the parser writes. */
   lines: string;

@@ -78,7 +78,7 @@ interface ErasureOptions {
 
 export interface ErasureReport {
   exchanges: number;
-  /** Runs that were named: the one of the target, and its child runs. */
+  /** The erased runs: the one of the target, and its child runs. */
   run_ids: string[];
   /** Number of rewritten files. */
   files: number;
@@ -185,7 +185,7 @@ class Erasure {
         ...attachments,
         // The run index contains first words of runs; it is rebuilt from the remaining exchanges.
         ...listRunIndexFiles(capture_db),
-        // The gateway makes those of the remaining exchanges anew.
+        // The gateway rebuilds the segments of the remaining exchanges.
         ...meant.flatMap(({ path, erased }) => (erased.size > 0 ? this.#listSegments(path) : [])),
       ],
     };

@@ -85,9 +85,9 @@ export async function writeNote(
 }
 
 interface RetentionClockParts {
-  /** Of the note. */
+  /** Path of the note. */
   path: string;
-  /** By kind; null: kept for good. */
+  /** Days by kind; null: kept without limit. */
   days: Readonly<Record<string, number | null>>;
   /** A line for the operator. */
   warn(facts: object, words: string): void;

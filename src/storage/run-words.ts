@@ -50,7 +50,7 @@ const REPORTED_RUNS = 100_000;
  */
 const LISTED_EACH_TIME = { marks: 1_000, organizations: 100 } as const;
 
-/** The words of one DATA_DIR. */
+/** The outcomes and marks in one DATA_DIR. */
 class FolderWords {
   readonly #paths: DatabasePaths;
   readonly #speaks: SpeaksOfCaptures;
@@ -105,7 +105,7 @@ class FolderWords {
     for (const [runId, marks] of this.#readMarks([])) tell(runId, marks);
   }
 
-  /** As of now; null: the run has none. */
+  /** The present statements about a run; null: none. */
   marksNow(runId: string): RunMarks | null {
     return this.#readMarks([runId]).get(runId) ?? null;
   }

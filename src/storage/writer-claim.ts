@@ -34,7 +34,7 @@ export interface WriterClaimOptions {
 
 /** Another process writes to the file and is not ending. */
 export class WriterClaimedError extends Error {
-  /** Names the process. */
+  /** Identifies the process. */
   readonly holder: string;
 
   constructor(path: string, holder: string) {

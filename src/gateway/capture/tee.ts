@@ -52,7 +52,7 @@ const LONG_BYTES = 512 << 10;
 
 /** One side's body: its length, and the part that is kept. */
 class BodyCopy {
-  /** All full except the last. */
+  /** Cells with the kept bytes, all full except the last. */
   cells: Uint8Array[] = [];
   /** Bytes used in the last cell. */
   #used = 0;
@@ -80,7 +80,7 @@ class BodyCopy {
         memory.copyAside(rest.subarray(0, room), cell, this.#used);
         rest = rest.subarray(room);
       }
-      // A long body takes large cells, a short one small ones, and this body's length is not known.
+      // Long bodies use large cells and short ones small cells; the length of this body is unknown.
       const { kept_bytes } = this;
       const wanted = kept_bytes >= LONG_BYTES ? WHOLE_BYTES_MAX : Math.min(kept_bytes, PIECE_BYTES);
       this.cells.push(memory.take(Math.max(rest.length, wanted)));

@@ -1,7 +1,7 @@
 /**
- * A step before the decision who serves it. It collects the body and asks the student. Then it sends the student's
- * answer to the client, or forwards the exchange unchanged. In shadow mode it forwards the step as soon as the body has
- * arrived, and also asks the student. Server threads.
+ * A step until the decision who serves it. It collects the body and asks the student. Then it sends the
+ * student's answer to the client, or forwards the exchange unchanged. In shadow mode it forwards the step as
+ * soon as the body has arrived, and also asks the student. Server threads.
  *
  * The wait ends with the student's answer, the deadline, the end of the student's thread, a body that is too long or
  * too slow, or the client's disconnection; each at most once and in any order. In each case capture counts the exchange
@@ -25,7 +25,7 @@ import { type ShadowedAnswer, ShadowedForward } from './shadowed-forward.ts';
 import type { ReadStepHead } from './step-head.ts';
 import type { SentStep, StepWaiter, StudentLink } from './student-link.ts';
 
-/** Largest body of a step that the student may answer. Larger ones are forwarded at once. */
+/** Largest body of a step that the student may answer. Larger ones are forwarded immediately. */
 export const STEP_BODY_BYTES = 2 << 20;
 /** How long a step waits for the rest of its body. Then it is forwarded as it arrives. */
 const STEP_BODY_WAIT_MS = 1_000;
@@ -65,7 +65,7 @@ export class RelegatedExchange implements StepWaiter {
   /** For the rest of the body, then for the student. */
   #timer: NodeJS.Timeout | null = null;
   #sent: SentStep | null = null;
-  /** The student would have served it, and the upstream serves it for comparison. */
+  /** The student would have served it, but the upstream serves it for comparison. */
   #isAudited = false;
   /** Shadow mode and audits: which of the two compared answers exist. */
   #wouldServe = false;

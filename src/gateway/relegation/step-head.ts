@@ -1,4 +1,4 @@
-/** What the headers of a request say about its step. Server threads. */
+/** Reads the facts about a step from the headers of its request. Server threads. */
 import { readClientRun } from '../../domain/client-run.ts';
 import {
   API_VERSIONS,
@@ -9,7 +9,7 @@ import {
 import { parseSeq, readRunId } from '../headers.ts';
 import type { StepHead } from './student-link.ts';
 
-/** What the headers say about a step: the facts for the student, and why it may not be asked. */
+/** Facts about a step from its headers: the facts for the student, and why it may not be asked. */
 export interface ReadStepHead extends StepHead {
   refusal: FallbackReason | null;
   /** `x-svc-run`, as capture keeps it; null if absent. */

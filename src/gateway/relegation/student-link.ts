@@ -31,7 +31,7 @@ export interface StepWaiter {
   onDeclined(reason: DeclineReason, finding: StepFinding | null): void;
   /** Shadow mode. */
   onWouldServe(finding: StepFinding | null): void;
-  /** The upstream serves it, and its answer is compared with the student's. */
+  /** Audit: the upstream serves it, and its answer is compared with the student's. */
   onAudited(finding: StepFinding | null): void;
   /** The thread ended, or sent an invalid answer. */
   onFailed(reason: 'crashed' | 'failed'): void;
@@ -62,7 +62,7 @@ export class StudentLink {
   onCompared: (agreed: boolean, readingDiffers: boolean) => void = () => {};
   readonly #timeoutMs: number | null;
   #connection: Connection | null = null;
-  /** No student is there or being read. */
+  /** There is no student, and none is being loaded. */
   #isAbsent = false;
   #underWay = 0;
   #underWayBytes = 0;
@@ -142,7 +142,7 @@ export class StudentLink {
 
   /**
    * There is no student to ask; a previous one may still answer the steps that it has.
-   * @param isExpected one is being read
+   * @param isExpected whether a student is being loaded
    */
   withdraw(isExpected: boolean): void {
     this.#connection = null;

@@ -29,7 +29,7 @@ interface FrameReader {
   on(event: 'error', listener: () => void): void;
 }
 
-/** What the types of `ws` leave out. */
+/** Members that the types of `ws` lack. */
 const { Receiver, PerMessageDeflate, extension } = ws as unknown as {
   Receiver: new (options: object) => FrameReader;
   PerMessageDeflate: { new (options: object): { params: object }; extensionName: string };
@@ -39,7 +39,7 @@ const { Receiver, PerMessageDeflate, extension } = ws as unknown as {
 export class MessageReader {
   readonly #frames: FrameReader;
   readonly #events: MessageEvents;
-  /** Since the last message. */
+  /** Bytes since the last message. */
   #heldBytes = 0;
   #isDone = false;
   /** Pieces being read: inflating is asynchronous. */

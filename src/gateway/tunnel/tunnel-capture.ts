@@ -52,7 +52,7 @@ export class TunnelCapture implements TunnelTap {
   readonly #shape: ApiShape | null;
   readonly #startedAt = performance.now();
   readonly #startedAtMs = Date.now();
-  /** When the upstream refused; null when it has agreed, or not answered. */
+  /** When the upstream refused, by `performance.now()`; null if it has agreed or not answered. */
   #answeredAt: number | null = null;
   #status = 0;
   #endCause: EndCause | null = null;
@@ -64,7 +64,7 @@ export class TunnelCapture implements TunnelTap {
   /** The connection is over; its capture ends with the last message. */
   #onRead: (() => void) | null = null;
   #frames: OpenExchange | null = null;
-  /** By stream, the oldest first. */
+  /** Open turns by stream, oldest first. */
   readonly #turns = new Map<string, OpenExchange>();
   #isClosed = false;
   #isCut = false;
@@ -182,7 +182,7 @@ export class TunnelCapture implements TunnelTap {
       return;
     }
     const stream = typeof event.stream_id === 'string' ? event.stream_id : NO_STREAM;
-    // A client that begins anew on a stream has given up its previous question.
+    // A client that sends a new question on a stream has given up its previous one.
     this.#endTurn(stream, true);
     if (this.#turns.size >= TUNNEL_STREAMS_MAX) this.#endTurn(this.#turns.keys().next().value!, true);
     const turn = this.#begin();

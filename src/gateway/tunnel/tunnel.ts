@@ -49,9 +49,9 @@ export class Tunnel {
   readonly #onOver: (tunnel: Tunnel) => void;
   #request: ClientRequest | null = null;
   #upstream: Duplex | null = null;
-  /** What the client has sent before the answer. */
+  /** Bytes that the client sent before the answer. */
   #early: Buffer[] = [];
-  /** The client does not read what waits for it. */
+  /** The client does not read its waiting bytes. */
   #isBlocked = false;
   /** The upstream has ended, and its last bytes are on their way to the client. */
   #isEnding = false;

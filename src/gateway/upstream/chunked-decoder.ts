@@ -24,7 +24,7 @@ for (let value = 0; value < 16; value++) {
   DIGIT[digit.toUpperCase().charCodeAt(0)] = value;
 }
 
-/** What comes next. */
+/** The expected next element. */
 type Place =
   | 'size'
   | 'extension'

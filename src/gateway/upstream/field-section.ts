@@ -157,7 +157,7 @@ export function parseFields(bytes: Buffer, start: number, end: number): Fields {
 function learnName(name: string): string {
   const lower = name.toLowerCase();
   if (knownNames.size < KNOWN_NAMES_MAX && name.length <= KNOWN_NAME_CHARACTERS) {
-    // A copy of the text: a slice of the head would keep the whole head in memory.
+    // A copy of the text, because a slice of the head would keep the whole head in memory.
     knownNames.set(Buffer.from(name, 'latin1').toString('latin1'), Buffer.from(lower).toString('latin1'));
   }
   return lower;

@@ -36,7 +36,7 @@ export interface ResponseSink {
   onBody(chunk: Buffer): void;
 }
 
-/** What comes next. `nothing`: no answer is due. */
+/** The expected next element. `nothing`: no answer is due. */
 type Place = 'nothing' | 'head' | 'length' | 'chunks' | 'until the end';
 
 export class ResponseParser {
@@ -46,7 +46,7 @@ export class ResponseParser {
   isComplete = false;
   /** The upstream allows the connection to be reused, and nothing prevents it. */
   isKept = false;
-  /** For how long; null when not stated. */
+  /** How long it may be reused; null if not stated. */
   kept_ms: number | null = null;
 
   readonly #sink: ResponseSink;
@@ -54,7 +54,7 @@ export class ResponseParser {
   readonly #chunks: ChunkedDecoder;
   #place: Place = 'nothing';
   #isHead = false;
-  /** Of all heads of this answer, whose informational ones are unlimited in number. */
+  /** Bytes of all heads of this answer, because the number of informational heads is unlimited. */
   #headBytes = 0;
   /** Remaining bytes of a body with a length. */
   #left = 0;
@@ -64,7 +64,7 @@ export class ResponseParser {
     this.#chunks = new ChunkedDecoder((chunk) => this.#sink.onBody(chunk));
   }
 
-  /** Of the last answer; null if absent. */
+  /** Value of the last answer; null if absent. */
   get trailers(): Fields | null {
     return this.#chunks.trailers;
   }
@@ -194,7 +194,7 @@ export class ResponseParser {
   #decideBody(head: ResponseHead): void {
     this.isKept = true;
     if (this.#isHead || head.status === 204 || head.status === 304) {
-      // Some servers send the announced body all the same, and it must not be read as the next answer.
+      // Some servers send the announced body in spite of that, and it must not be read as the next answer.
       this.isKept = !this.#isHead && !head.is_chunked && (head.content_length ?? 0) === 0;
       this.#complete();
     } else if (head.is_chunked) {

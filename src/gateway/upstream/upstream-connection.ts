@@ -18,7 +18,7 @@ import { type ResponseHead, ResponseParser, type ResponseSink } from './response
 /** How long an upstream connection may take to open (address lookup, TCP, TLS) before the client gets 502. */
 export const UPSTREAM_CONNECT_MS = 30_000;
 
-/** What is sent. */
+/** A request to send. */
 export interface UpstreamRequest {
   method: string;
   /**
@@ -49,7 +49,7 @@ export interface AnswerHandler {
   onUploadDrained(): void;
 }
 
-/** What a connection tells its pool. */
+/** Notifications from a connection to its pool. */
 export interface ConnectionOwner {
   /** TLS session of an earlier connection to the same origin, to resume. */
   session: Buffer | undefined;

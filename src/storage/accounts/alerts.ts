@@ -1,6 +1,7 @@
 /**
- * Alerts, what the looks at them found, their history and the outbox of messages. A crossing and its messages are written in one
- * transaction, so that a message outlives a kill. Functions of a transaction. Server threads.
+ * Alerts, the results of their checks, their history, and the outbox of messages. A crossing and its messages
+ * are written in one transaction, so that a kill loses no message. Functions that run in a transaction.
+ * Server threads.
  */
 import type { AuditActor } from '../../domain/account.ts';
 import {
@@ -34,12 +35,12 @@ export function findAlert(tables: TableReader, org_id: string, id: string): Aler
   return tables.get<AlertRow>(ALERTS, [org_id, id]);
 }
 
-/** null: it was not looked at yet. */
+/** null: it was not checked yet. */
 export function readAlertState(tables: TableReader, { org_id, id }: AlertRow): AlertState | null {
   return tables.get<AlertState>(ALERT_STATES, [org_id, id]) ?? null;
 }
 
-/** The newest first. @param before only older ones than that; null: all */
+/** Newest first. @param before only events older than this one; null: all */
 export function listAlertEvents(
   tables: TableReader,
   { org_id, id }: AlertRow,
@@ -54,11 +55,14 @@ export function listAlertEvents(
 interface Change {
   actor: AuditActor;
   now_ms: number;
-  /** Whose audit log has the entry. */
+  /** The organization whose audit log gets the entry. */
   log: string;
 }
 
-/** Stores a new or a changed alert. A changed one begins anew: what it watches may be another thing now. */
+/**
+ * Stores a new or a changed alert. A change resets the alert's state, because it may watch something else
+ * now.
+ */
 export function putAlert(tx: TableTransaction, alert: AlertRow, { actor, now_ms, log }: Change): void {
   const before = findAlert(tx, alert.org_id, alert.id);
   tx.write({ op: 'put', table: ALERTS, row: [alert.org_id, alert.id], value: alert });
@@ -73,7 +77,7 @@ export function putAlert(tx: TableTransaction, alert: AlertRow, { actor, now_ms,
   });
 }
 
-/** Deletes an alert with its history and the messages that wait. @returns false when there is no such alert */
+/** Deletes an alert with its history and its unsent messages. @returns false if the alert does not exist */
 export function removeAlert(
   tx: TableTransaction,
   place: { org_id: string; id: string },
@@ -99,7 +103,7 @@ export function removeAlert(
   return true;
 }
 
-/** What the audit log says of an alert: nothing that is secret. */
+/** The facts about an alert for the audit log, without secrets. */
 function outlineAlert({ name, is_on, measure, query, fires, threshold, destinations }: AlertRow) {
   return { name, is_on, measure, query, fires, threshold, targets: destinations.map(nameTarget) };
 }
@@ -111,8 +115,8 @@ function isSameWatch(before: AlertRow, after: AlertRow): boolean {
 }
 
 /**
- * Notes what a look found. Where the threshold was crossed, or no longer is, it writes the event with a message for each
- * destination.
+ * Records the result of a check. If the value crossed the threshold in either direction, it also writes an
+ * event, with a message for each destination.
  * @returns how many messages were given up to make room
  */
 export function noteMeasured(
@@ -122,7 +126,7 @@ export function noteMeasured(
   nowMs: number,
 ): number {
   const alert = findAlert(tx, place.org_id, place.id);
-  // Deleted or switched off meanwhile.
+  // The alert was deleted or switched off meanwhile.
   if (alert === undefined || !alert.is_on) return 0;
   const before = readAlertState(tx, alert) ?? beginState(nowMs);
   const { state, tell } = stepAlert(alert, before, measured, nowMs);
@@ -156,14 +160,14 @@ export function makeEvent(
   return { id: `ale_${ulidAt(nowMs)}`, type, at: new Date(nowMs).toISOString(), value, deliveries };
 }
 
-/** Adds to the history of an alert; the oldest event beyond the bound goes. */
+/** Adds an event to the history of an alert; beyond the bound, the oldest event is removed. */
 export function writeEvent(tx: TableTransaction, { org_id, id }: AlertRow, event: AlertEvent): void {
   tx.write({ op: 'put', table: ALERT_EVENTS, row: [org_id, id, event.id], value: event });
   const old = tx.range(ALERT_EVENTS, { prefix: [org_id, id], reverse: true, offset: ALERT_BOUNDS.events });
   for (const { row } of [...old]) tx.write({ op: 'remove', table: ALERT_EVENTS, row });
 }
 
-/** Gives up the oldest messages where more would wait than may. @returns how many */
+/** Gives up the oldest messages if more would wait than the bound allows. @returns their number */
 function makeRoom(tx: TableTransaction, count: number, nowMs: number): number {
   const waiting = listOutbox(tx);
   const oldest = waiting.slice(0, Math.max(0, waiting.length + count - ALERT_BOUNDS.outbox));
@@ -193,21 +197,21 @@ function writeDelivery(
   tx.write({ op: 'put', table: ALERT_OUTBOX, row: [id], value: delivery });
 }
 
-/** Messages that wait, the oldest first. */
+/** Waiting messages, oldest first. */
 export function listOutbox(tables: TableReader): AlertDelivery[] {
   return [...tables.range<AlertDelivery>(ALERT_OUTBOX, { prefix: [] })].map(({ value }) => value);
 }
 
-/** How one attempt went. */
+/** The outcome of one attempt. */
 export interface Attempt {
   is_delivered: boolean;
-  /** For people; '' for a delivered one. */
+  /** The error for people; '' for a delivered message. */
   problem: string;
 }
 
 /**
- * Notes an attempt: the message is delivered, waits for another attempt, or is given up.
- * @param isLast it is given up, however old it is
+ * Records an attempt: the message is delivered, waits for another attempt, or is given up.
+ * @param isLast the message is given up, whatever its age
  */
 export function noteAttempt(
   tx: TableTransaction,

@@ -1,4 +1,7 @@
-/** Marks, tags and notes of runs, by organization (domain/run-mark.ts). Functions of a transaction. Any thread. */
+/**
+ * Marks, tags and notes of runs, by organization (domain/run-mark.ts). Functions that run in a transaction.
+ * Any thread.
+ */
 import type { AuditActor } from '../../domain/account.ts';
 import {
   changeMarks,
@@ -23,12 +26,12 @@ function keyOf({ run_id, org_id }: MarkedRun): string[] {
   return org_id === '' ? [run_id] : [run_id, org_id];
 }
 
-/** @returns the marks of a run; undefined: it has none */
+/** @returns the marks of a run; undefined without marks */
 export function findRunMarks(tables: TableReader, run: MarkedRun): RunMarkRow | undefined {
   return tables.get<RunMarkRow>(RUN_MARKS, keyOf(run));
 }
 
-/** The runs that an organization has marked. @param limit reads no more */
+/** The runs that an organization has marked. @param limit maximum number of runs */
 export function* listRunMarks(
   tables: TableReader,
   org_id: string,
@@ -42,11 +45,12 @@ export function* listRunMarks(
 }
 
 /**
- * Changes a run's marks. The audit log has an entry where the mark changes, and of a person's other changes; tags and notes of
- * agents are as many as their runs.
- * @param log_org whose log has the entry; '' where captures are of no organization: then no log shows it
- * @returns what the run has now; null: nothing
- * @throws RangeError when the run would have too many tags
+ * Changes a run's marks. The audit log gets an entry for a changed mark, and for every change by a person.
+ * Tags and notes from agents are not logged, because there may be as many as runs.
+ * @param log_org the organization whose log gets the entry; '' if captures belong to no organization: then no
+ *   log shows it
+ * @returns the present marks of the run; null: none
+ * @throws RangeError if the run would have too many tags
  */
 export function markRun(
   tx: TableTransaction,
@@ -73,15 +77,16 @@ export function markRun(
   return isUnmarked(after) ? null : row;
 }
 
-/** Goes with the run. */
+/** Removes the marks of a deleted run. */
 export function removeRunMarks(tx: TableTransaction, run: MarkedRun): void {
   tx.write({ op: 'remove', table: RUN_MARKS, row: keyOf(run) });
   if (run.org_id !== '') tx.write({ op: 'remove', table: RUN_MARKS_BY_ORG, row: [run.org_id, run.run_id] });
 }
 
 /**
- * The marks of erased captures: the operator's, and those of organizations that speak of captures.
- * @param speaks accounts/capture-owner.ts
+ * Removes the marks of erased captures: those of the operator, and of organizations whose statements count
+ * for captures.
+ * @param speaks whether an organization's statements count (accounts/capture-owner.ts)
  */
 export async function forgetErasedMarks(
   main: Tables,
@@ -108,7 +113,7 @@ function writeRow(tx: TableTransaction, run: MarkedRun, row: RunMarkRow): void {
     tx.write({ op: 'put', table: RUN_MARKS_BY_ORG, row: [run.org_id, run.run_id], value: true });
 }
 
-/** The log holds no texts: they would stay there after the run is erased. */
+/** The log contains no texts, because they would remain there after the run is erased. */
 function describe({ mark, tags, note, feedback_score }: RunMarks) {
   return { mark, tags: tags.length, has_note: note !== '', feedback_score };
 }

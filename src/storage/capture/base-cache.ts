@@ -94,7 +94,7 @@ export class BaseCache {
     this.#maxBytes = maxBytes;
   }
 
-  /** All that is held. */
+  /** Bytes of everything in memory. */
   get bytes(): number {
     return this.#bytes + this.#freeBytes;
   }
@@ -226,7 +226,7 @@ export class BaseCache {
     while (this.bytes > this.#maxBytes) this.#drop(this.#entries.oldest!);
   }
 
-  /** @returns whether it was there */
+  /** @returns whether it existed */
   #forget(entry: BaseEntry): boolean {
     if (!this.#entries.delete(entry.id)) return false;
     this.#bytes -= countHeld(entry);
@@ -315,7 +315,10 @@ function note<K>(map: RecentMap<K, number[]>, key: K, id: number): void {
   if (ids.length > CANDIDATES) ids.shift();
 }
 
-/** A fingerprint, short enough that a map looks it up as it is: two that are alike by chance cost a comparison. */
+/**
+ * A fingerprint, short enough to be a map's key without a heap object. Two fingerprints that are equal by
+ * chance only cost a comparison.
+ */
 function printBody(body: Buffer, place: number): number {
   const at = PLACES[place]!;
   const print = crc32(body.subarray(at - PRINT_BYTES, at));
@@ -324,7 +327,10 @@ function printBody(body: Buffer, place: number): number {
 
 const scratch = Buffer.allocUnsafeSlow(1_024);
 
-/** The same for a name, of which nothing is kept: a string may hold on to a much longer one that it was cut from. */
+/**
+ * The same for a name. The name itself is not kept, because V8 may keep alive a much longer string from which
+ * it was cut.
+ */
 function printText(text: string): number {
   return crc32(scratch.subarray(0, scratch.write(text, 0, 'latin1'))) & SMALL_MASK;
 }

@@ -75,8 +75,8 @@ export class BatchEncoder {
   ): Promise<EncodedBatch> {
     const facts: ExchangeFacts[] = [];
     const isHurried = batch.length >= HURRIED_BATCH;
-    // If there is time, each exchange is packed with the exchange that it builds on. A block of mixed runs would
-    // separate them.
+    // If there is time, each exchange is packed with its base as dictionary. A block of mixed runs would
+    // prevent that.
     const isEachAlone = !isHurried && !isPressed;
     const builder = new BlockBuilder(position, this.#raw, isHurried ? 'hurried' : 'steady', isPressed);
     const setApart: SetApart[] = [];

@@ -36,7 +36,7 @@ export interface CutBlock {
 export interface WritePosition {
   readonly next_id: number;
   readonly next_piece: number;
-  /** null: blocks stand as they are. */
+  /** null: blocks are not encrypted. */
   readonly sealing: FileSealing | null;
 }
 

@@ -96,7 +96,7 @@ export class BlockReader {
     this.#bodies = new ByteBoundedMap(cacheBytes);
   }
 
-  /** Lets go of what was unpacked. */
+  /** Empties the caches. */
   clear(): void {
     this.#blocks = new ByteBoundedMap(this.#cacheBytes);
     this.#bodies = new ByteBoundedMap(this.#cacheBytes);

@@ -48,7 +48,7 @@ interface ScanSpan {
   to: number;
   before: readonly Edit[];
   after: readonly Edit[];
-  /** Attachments stay inside what is known. */
+  /** Attachments stay in the body, in the reused parts, too. */
   keeps_files: boolean;
 }
 

@@ -15,20 +15,20 @@
  *   varint count, varint raw size, varint dictionary distance (0: none), then the payload
  * Payload, uncompressed: count × varint record size, then the records.
  *
- * A block of one exchange takes its base as zstd dictionary: the last part of the base's record (headers, event framing,
- * and the answer's text, which the next request repeats), and, when there is time for it, the base's whole request
- * (agents read the same files again and again). Exchanges that come in numbers share a block and are compressed
- * together, because one call costs 50 to 100 µs however little it is given.
+ * A block of one exchange takes its base as zstd dictionary: the last part of the base's record (headers,
+ * event framing, and the answer's text, which the next request repeats), and, when there is time for it, the
+ * base's whole request (agents read the same files again and again). Exchanges that arrive fast share a block
+ * and are compressed together, because each compression call costs at least 50 to 100 µs.
  *
- * Pieces. LMDB gives a value that does not fit into half a page its own whole pages, which wastes half a page each
- * time. So what a block has beyond 1,000 bytes is cut into pieces of that size, four of which fill a page, and
- * kept in the table `pieces`; the value then is 128, the number of exchanges, the number of the first piece, their count,
- * and the rest of the block.
+ * Pieces. LMDB gives a value that does not fit into half a page its own whole pages, which wastes half a page
+ * each time. So a block of more than 1,000 bytes is cut into pieces of that size, four of which fill a page.
+ * They are in the table `pieces`; the value is then 128, the number of exchanges, the number of the first
+ * piece, the count of pieces, and the rest of the block.
  *
- * Raw files. A block that is stored as it is under pressure stands in a file beside the database (raw-files.ts) until it is
- * packed; the value is 129, the number of exchanges, the file's number, the offset there and the length. Where it stands in
- * several pieces, the value is 130, the number of exchanges, the file's number, the first piece's offset, how many they
- * are, and the length of each.
+ * Raw files. A block that is stored uncompressed under load is in a file beside the database (raw-files.ts)
+ * until it is packed. The value is then 129, the number of exchanges, the file's number, the offset there and
+ * the length. For a block in several pieces, the value is 130, the number of exchanges, the file's number,
+ * the offset of the first piece, the number of pieces, and the length of each.
  */
 import { constants, crc32 } from 'node:zlib';
 import { byteEngine } from '../../../native/byte-engine.ts';
@@ -37,9 +37,9 @@ import { compressZstd, decompressZstd } from '../../std/zstd.ts';
 import type { DeltaOps } from './delta.ts';
 import type { RawPlace } from './raw-files.ts';
 
-/** One exchange as it stands in a block. */
+/** One exchange in the form of a block. */
 export interface RecordParts {
-  /** 0: stands alone. */
+  /** 0: no base. */
   base_distance: number;
   request_ops: DeltaOps;
   response_ops: DeltaOps;
@@ -72,7 +72,7 @@ function writeVarint(out: Buffer, at: number, value: number): number {
   return to;
 }
 
-/** A place in a buffer that moves on as varints are read. */
+/** A position in a buffer that advances as varints are read. */
 class ByteCursor {
   readonly bytes: Buffer;
   at: number;

@@ -278,7 +278,7 @@ function cutVarying(
 /** Headers whose values are read once for all requests of a form. */
 const READ_HEADERS = new Set(['content-type', 'content-encoding']);
 
-/** No text that JSON has otherwise. */
+/** A text that does not occur in JSON. */
 const PLAIN_TEXT = /^[ !#-[\]-~]*$/;
 
 /** Inside of a JSON string. */
@@ -350,5 +350,5 @@ function isFreeOf(text: string, secrets: SecretSet): boolean {
   return byteEngine.isPlain(scratch.subarray(0, bytes), secrets.packed_all, MORE_THAN_FITS);
 }
 
-/** Base64 is not asked for. */
+/** Base64 is not searched. */
 const MORE_THAN_FITS = SCRATCH_BYTES + 1;

@@ -4,7 +4,7 @@
  *
  *   capture.mdb                      the live file, one writer, any number of readers
  *   capture.1-5321.mdb               sealed: read-only, compacted, exchanges 1 to 5321
- *   capture.1-5321.sealing.mdb       on its way to being sealed; readable too
+ *   capture.1-5321.sealing.mdb       being sealed; readable, too
  *   capture.damaged-<time>.mdb       set aside because it is damaged (damage.ts)
  *   capture.mdb.last-id              the last id that was given (last-id.ts)
  *   capture.mdb.retention-clock      the clock of the last pass of deletion by age (../retention-clock.ts)

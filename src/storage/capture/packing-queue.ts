@@ -35,7 +35,7 @@ export class PackingQueue {
     return this.#blocks.map(({ file }) => file);
   }
 
-  /** What waits here. */
+  /** The number and the bytes of the waiting blocks. */
   get backlog(): Omit<TidyBacklog, 'unindexed' | 'unindexed_s' | 'unsearched'> {
     const oldest = this.#blocks[0];
     return {
@@ -87,7 +87,7 @@ export class PackingQueue {
     return taken;
   }
 
-  /** Takes back what `take` gave out. */
+  /** Puts back what `take` returned. */
   restore({ blocks, bytes }: QueuedBlocks): void {
     this.#blocks = blocks;
     this.#bytes = bytes;

@@ -79,7 +79,7 @@ function encodeMs(ms: number): string {
   return rest < 10 ? `${whole}.00${rest}` : rest < 100 ? `${whole}.0${rest}` : `${whole}.${rest}`;
 }
 
-/** As JSON has it. */
+/** The number as JSON. */
 function encodeNumber(number: number | null): string {
   return number === null || !Number.isFinite(number) ? 'null' : `${number}`;
 }
@@ -153,7 +153,7 @@ function takeDecision(record: ExchangeRecord): ExchangeRecord {
   try {
     record.relegation = parseExact(text) as RecordedDecision;
   } catch {
-    // Masking has cut into it.
+    // Masking has changed it.
   }
   return record;
 }
@@ -257,7 +257,10 @@ function describeClientRun(
   };
 }
 
-/** What the headers of a request say. @param hasNoSeq true: `x-svc-seq` was not read and is not used as a number */
+/**
+ * The facts in the headers of a request. @param hasNoSeq true: `x-svc-seq` was not read and is not used as a
+ * number
+ */
 function describeHeaders(
   headers: ExchangeSide['headers'],
   hasNoSeq: boolean,
@@ -268,7 +271,7 @@ function describeHeaders(
     const lower = name.toLowerCase();
     if (lower === 'x-svc-seq' && hasNoSeq) told.has_bad_seq = true;
     else if (lower === 'x-svc-tags') {
-      // Headers are latin1 as they come.
+      // Received headers are latin1.
       const tags = readTagHeader(Buffer.from(value, 'latin1').toString());
       if (tags.length > 0) told.tags = tags;
     } else if (lower === 'user-agent') {

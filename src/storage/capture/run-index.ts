@@ -60,7 +60,7 @@ export function runIndexPath(db: string): string {
   return `${db}.runs`;
 }
 
-/** The files that an index is. */
+/** The files of an index. */
 export function listRunIndexFiles(db: string): string[] {
   return [runIndexPath(db), `${runIndexPath(db)}-lock`];
 }
@@ -120,7 +120,7 @@ export class RunIndex {
       const sealing = checkSealing(this.#root, path, this.#key);
       const table = <Key extends Buffer | number>(name: string, keyEncoding: 'binary' | 'uint32') => {
         const settings = { ...common, name, keyEncoding } as const;
-        // lmdb-js takes `create` here but does not declare it.
+        // lmdb-js accepts `create` here but does not declare it.
         const opened: Database<Buffer, Key> | undefined = this.#root.openDB<Buffer, Key>(
           isRead ? ({ ...settings, create: false } as typeof settings) : settings,
         );

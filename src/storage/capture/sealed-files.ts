@@ -59,7 +59,7 @@ export class SealedFiles {
     this.#unfinished = sealed.filter((file) => file.sealing);
   }
 
-  /** One was removed. */
+  /** Records that a sealed file was removed. */
   forget(): void {
     this.#count--;
   }
@@ -120,7 +120,7 @@ export class SealedFiles {
     await this.#work;
   }
 
-  /** Can be repeated: a half-made file is made again. */
+  /** Repeatable: an incomplete file is made again. */
   async #compact({ path: aside, first_id, last_id }: MovedFile): Promise<string> {
     const target = sealedPath(this.#path, first_id, last_id, false);
     if (!existsSync(target)) {

@@ -23,7 +23,7 @@ export class CaptureTextSources implements TextSources {
   readonly #dataKey: Uint8Array | null;
   readonly #decode: DecodeExchange;
   readonly #live: () => LiveFile;
-  /** The last sealed file that was read. */
+  /** The sealed file that was read last. */
   #open: { path: string; reader: CaptureReader } | null = null;
 
   constructor(path: string, dataKey: Uint8Array | null, decode: DecodeExchange, live: () => LiveFile) {

@@ -54,7 +54,7 @@ interface HeldRead {
   done(): void;
 }
 
-/** What a slot says. */
+/** The content of a slot. */
 interface CheckpointSlot {
   /** Sequence number of the checkpoint. The slot with the higher number is valid. */
   number: number;

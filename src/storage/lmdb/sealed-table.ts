@@ -61,7 +61,7 @@ function checksumOf(table: string, key: Key, value: Uint8Array): number {
   return crc32(value, crc32(place, crc32(table)));
 }
 
-/** Of one file. */
+/** The codec of one file. */
 export class FileSealing implements ValueCodec {
   readonly key: DataKey;
   readonly sealer: Sealer;
@@ -73,7 +73,7 @@ export class FileSealing implements ValueCodec {
     this.#identity = identity;
   }
 
-  /** What is bound to a value. */
+  /** The associated data that binds a value to its place. */
   placeOf(table: string, key: Key): Buffer {
     const name = Buffer.byteLength(table, 'latin1');
     const isNumber = typeof key === 'number';
@@ -241,7 +241,7 @@ export function markChecksums(root: AnyRoot): void {
 
 function findTable(root: AnyRoot): Database<Buffer, Buffer> | undefined {
   try {
-    // lmdb-js takes `create` here but does not declare it.
+    // lmdb-js accepts `create` here but does not declare it.
     const options = { ...OPTIONS, create: false } as unknown as typeof OPTIONS;
     return root.openDB<Buffer, Buffer>(options);
   } catch (thrown) {

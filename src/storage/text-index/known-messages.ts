@@ -1,30 +1,38 @@
 /**
- * Which messages of a request the index has already, since requests repeat their conversation. A conversation is known by the
- * fingerprints of its beginnings, which the decoder finds for the links between turns. Capture process.
+ * Remembers which messages are indexed already, because each request repeats its conversation. A conversation
+ * is recognized by the fingerprints of its beginnings, which the decoder computes to link turns. Capture
+ * process.
  *
- * Bound: KNOWN_BEGINNINGS beginnings, the latest. What is forgotten is indexed once more.
+ * Bound: the latest KNOWN_BEGINNINGS beginnings. Forgotten messages are indexed again.
  */
 
 import type { ExchangeTexts, PlacedText } from '../../domain/placed-text.ts';
 import { RecentMap } from '../../std/recent-map.ts';
 
-/** Beginnings of conversations that are remembered, some 100 bytes each. */
+/** Remembered beginnings of conversations, some 100 bytes each. */
 const KNOWN_BEGINNINGS = 100_000;
 
-/** What the index needs of a decoded exchange. */
+/** The parts of a decoded exchange that the index needs. */
 export interface TextEntry {
-  /** Fingerprints of the beginnings of its conversation; one for each message, behind those of an earlier answer. */
+  /**
+   * Fingerprints of the beginnings of its conversation, one for each message, after those of an earlier
+   * answer.
+   */
   conversation: readonly string[];
-  /** That of the request with its answer. */
+  /** The fingerprint of the request with its answer. */
   answered?: string | null;
 }
 
 export class KnownMessages {
-  /** Run and fingerprint of a beginning → that of the system prompt and the tools that were sent with it. */
+  /**
+   * Run and fingerprint of a beginning → fingerprint of the system prompt and the tools that were sent with
+   * it.
+   */
   readonly #known = new RecentMap<string, number>(KNOWN_BEGINNINGS);
 
   /**
-   * The texts of an exchange that are new in its run, and remembers it. Another run may begin with the same messages.
+   * Returns the texts of an exchange that are new in its run, and remembers the exchange. Other runs may
+   * begin with the same messages.
    * @param run `runKey` of its run
    */
   takeNew(run: number, entry: TextEntry | null, { setup, messages, answer }: ExchangeTexts): string[] {
@@ -45,13 +53,13 @@ export class KnownMessages {
     return lists.flatMap((list) => list.map(({ text }) => text));
   }
 
-  /** Everything counts as new again. */
+  /** Forgets everything. */
   clear(): void {
     this.#known.clear();
   }
 }
 
-/** Tells lists of texts apart: two lanes of FNV-1a. */
+/** A fingerprint of a list of texts: two lanes of FNV-1a. */
 function markTexts(texts: readonly PlacedText[]): number {
   let low = 0x811c9dc5;
   let high = 0x1b873593;

@@ -1,10 +1,10 @@
 /**
- * The number by which the full-text index knows a run: 53 bits of a hash of its id (two lanes of multiplication and rotation).
- * Two runs of a million have the same number once in 18,000 databases; a search then shows one that it has read and not found.
- * Pure; any thread.
+ * The number of a run in the full-text index: 53 bits of a hash of its id (two lanes of multiplication and
+ * rotation). In one of 18,000 databases with a million runs, two runs have the same number; then a search may
+ * list one of them without a match. Pure; any thread.
  */
 
-/** @returns more than 0, which stands for no run */
+/** @returns a number above 0; 0 means no run */
 export function runKey(runId: string | null): number {
   if (runId === null) return 0;
   let low = 0xdeadbeef;

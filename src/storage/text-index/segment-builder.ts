@@ -1,31 +1,32 @@
 /**
  * Collects the words of exchanges in memory until they are written as a segment. Capture process.
  *
- * Bounds: SEGMENT_POSTINGS words of exchanges; then it is full, and is to be written. TEXT_CHARS characters of one exchange are
- * read, and EXCHANGE_WORDS different words of it. What comes behind them is not found, and the exchange counts as cut.
+ * Bounds: with SEGMENT_POSTINGS words of exchanges it is full and must be written. It reads TEXT_CHARS
+ * characters and EXCHANGE_WORDS different words of each exchange. Later words are not found, and the exchange
+ * counts as cut.
  */
 import { eachWord } from './words.ts';
 
-/** Characters of one exchange that are read. */
+/** Indexed characters of one exchange. */
 export const TEXT_CHARS = 8 << 20;
-/** Different words of one exchange. */
+/** Indexed different words of one exchange. */
 const EXCHANGE_WORDS = 50_000;
 /** Words of exchanges, each counted once for each exchange; some 16 bytes each. */
 const SEGMENT_POSTINGS = 200_000;
-/** V8 keeps the text from which a longer string was cut. */
+/** Longest word that is stored without a copy: V8 keeps alive the text from which a longer string was cut. */
 const COPIED_CHARS = 12;
 /** Characters that are split into words at a time: some 2 ms. */
 const PIECE_CHARS = 1 << 16;
-/** A text is cut between two words if there is a gap so close before the cut. */
+/** A text is cut between two words if there is a gap this close before the cut. */
 const GAP_WITHIN = 1_024;
 
-/** An exchange whose words are to be collected. */
+/** An exchange to be indexed. */
 export interface CollectedExchange {
   /** `runKey` of its run. */
   run: number;
-  /** By which it is known again; '' when that cannot be told. */
+  /** Identifies its content; '' if unknown. */
   mark: string;
-  /** What is searched in it. */
+  /** Its searchable texts. */
   texts: readonly string[];
 }
 
@@ -36,7 +37,7 @@ export class SegmentBuilder {
   readonly #marks: [string, string] = ['', ''];
   #postings = 0;
   #cut = 0;
-  /** Of the last exchange: texts that are not split yet, and from where. */
+  /** The texts of the last exchange that are not split yet, and the position in the first of them. */
   #texts: readonly string[] = [];
   #textAt = 0;
   #charAt = 0;
@@ -48,7 +49,7 @@ export class SegmentBuilder {
     this.first_id = firstId;
   }
 
-  /** The last exchange that it covers; one less than the first without any. */
+  /** The last exchange that it covers; the first id minus one if empty. */
   get last_id(): number {
     return this.first_id + this.#runs.length - 1;
   }
@@ -61,12 +62,12 @@ export class SegmentBuilder {
     return this.#postings >= SEGMENT_POSTINGS;
   }
 
-  /** Exchanges of which only the beginning is in it. */
+  /** Exchanges of which only the beginning is indexed. */
   get cut(): number {
     return this.#cut;
   }
 
-  /** By which its first and its last exchange are known again. */
+  /** Identifies its first and its last exchange. */
   get marks(): readonly [string, string] {
     return this.#marks;
   }
@@ -88,7 +89,7 @@ export class SegmentBuilder {
     this.#itsWords = 0;
   }
 
-  /** Splits a piece of the last exchange's texts. @returns false: all of it was split before */
+  /** Splits a piece of the last exchange's texts. @returns false if nothing was left to split */
   goOn(): boolean {
     for (let room = PIECE_CHARS; room > 0; ) {
       const text = this.#texts[this.#textAt];
@@ -108,7 +109,7 @@ export class SegmentBuilder {
     return true;
   }
 
-  /** Words in their order, with their exchanges. */
+  /** Words in order, with their exchanges. */
   *words(): Generator<{ word: string; ids: readonly number[] }> {
     for (const word of [...this.#words.keys()].sort()) yield { word, ids: this.#words.get(word)! };
   }
@@ -141,8 +142,9 @@ export class SegmentBuilder {
 }
 
 /**
- * Where a piece of a text ends, and the next one begins: at a gap between words, where there is one. Else the next one begins
- * with the last character of this one, which makes a word with the character behind it.
+ * Finds the end of a piece of text and the beginning of the next one: at a gap between words if possible.
+ * Otherwise the next piece begins with the last character of this one, because that character forms a word
+ * with the following one.
  */
 function findPieceEnd(text: string, from: number): { end: number; next: number } {
   const end = from + PIECE_CHARS;

@@ -1,8 +1,8 @@
 /**
  * The files of the full-text index beside a capture database: `<db>.text/<first id>-<last id>.seg`. Any thread.
  *
- * A segment never holds exchanges of two capture files, so it goes together with the file that it was made from. Where
- * segments overlap, a merge was cut short: the larger one counts.
+ * A segment contains only exchanges of one capture file, so both are removed together. If segments overlap, a
+ * merge was interrupted, and the larger segment is valid.
  */
 import { existsSync, readdirSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
@@ -25,12 +25,12 @@ export function segmentPath(db: string, firstId: number, lastId: number): string
   return join(textIndexFolder(db), `${firstId}-${lastId}.seg`);
 }
 
-/** The name of the file by which a reader tells the writer that a segment is damaged. */
+/** The name of the file with which a reader reports a damaged segment to the writer. */
 export function damagePath(path: string): string {
   return `${path}.damaged`;
 }
 
-/** Segments in the order of ids, and those that a larger one covers. */
+/** Segments in the order of ids, and segments that a larger one covers. */
 export function listSegments(db: string): { segments: SegmentFile[]; covered: SegmentFile[] } {
   const all: SegmentFile[] = [];
   for (const name of listNames(db)) {
@@ -49,7 +49,7 @@ export function listSegments(db: string): { segments: SegmentFile[]; covered: Se
   return { segments, covered };
 }
 
-/** Everything in the folder. */
+/** All files in the folder. */
 export function listNames(db: string): string[] {
   try {
     return readdirSync(textIndexFolder(db));
@@ -58,7 +58,7 @@ export function listNames(db: string): string[] {
   }
 }
 
-/** Removes segments, so that they do not come back after a power cut either. @throws Error of the file system */
+/** Removes segments, and makes the removal survive a power failure. @throws Error of the file system */
 export function removeSegments(db: string, files: readonly SegmentFile[]): void {
   if (files.length === 0) return;
   for (const { path } of files) {
@@ -69,12 +69,12 @@ export function removeSegments(db: string, files: readonly SegmentFile[]): void 
   if (existsSync(folder)) syncPath(folder);
 }
 
-/** Whether a name is that of a segment, or of what belongs to one. */
+/** Whether it is the name of a segment, or of a file that belongs to one. */
 export function isSegmentName(name: string): boolean {
   return /^\d+-\d+\.seg(\.part|\.damaged)?$/.test(name);
 }
 
-/** The files of segments that cover exchanges of a range, and all half made ones. */
+/** The files of segments that cover exchanges of a range, and all incomplete files. */
 export function listSegmentFiles(db: string, firstId: number, lastId: number): string[] {
   const { segments, covered } = listSegments(db);
   const files = [...segments, ...covered].filter(

@@ -7,8 +7,9 @@
  *   contents  where the blocks are (`SegmentContents`), as JSON; zstd, sealed
  *   tail      16 bytes: place of the contents (6), length (4), CRC-32 (4), version (2)
  *
- * A word's list holds the distance of its first exchange from the segment's first one, then the distances between the others
- * less one. Every block has a checksum. Capture process, capture reader, command line.
+ * A word's list contains the distance of its first exchange from the segment's first one, then the distance
+ * of each further exchange from the previous one, minus one. Every block has a checksum. Capture process,
+ * capture reader, command line.
  */
 import { constants, crc32 } from 'node:zlib';
 import type { DataKey, Sealer } from '../../std/data-key.ts';
@@ -17,31 +18,31 @@ import { compressZstd, decompressZstd } from '../../std/zstd.ts';
 export const SEGMENT_MAGIC = Buffer.from('UNDTEXT1', 'latin1');
 export const TAIL_BYTES = 16;
 export const SEGMENT_VERSION = 1;
-/** Exchanges whose runs stand in one block. */
+/** Exchanges per block of runs. */
 export const RUN_BLOCK = 4_096;
-/** Most bytes of a block when it is unpacked. */
+/** Maximum bytes of an unpacked block. */
 const BLOCK_MAX = 1 << 28;
 
-/** A segment is not what was written: it is to be removed and made anew. */
+/** The content of a segment is not what was written. It must be removed and rebuilt. */
 export class SegmentDamage extends Error {
   override readonly name = 'SegmentDamage';
 }
 
-/** Where a block stands, and its checksum. */
+/** Position of a block, and its checksum. */
 export type BlockPlace = readonly [offset: number, length: number, crc: number];
 
-/** What a segment says of itself. */
+/** The description that a segment contains. */
 export interface SegmentContents {
-  /** The exchanges that it covers, with words or without. */
+  /** The range of exchanges that it covers, with or without words. */
   first_id: number;
   last_id: number;
-  /** Tells it from another segment of the same range. */
+  /** Distinguishes it from another segment of the same range. */
   nonce: string;
-  /** By which its source is known again: facts of its first and its last exchange. */
+  /** Identifies its source: facts of its first and its last exchange. */
   marks: readonly [string, string];
   words: number;
   postings: number;
-  /** Exchanges of which only the beginning is in it. */
+  /** Exchanges of which only the beginning is indexed. */
   cut: number;
   /** First word of each block of words. */
   starts: readonly string[];
@@ -49,7 +50,7 @@ export interface SegmentContents {
   runs: readonly BlockPlace[];
 }
 
-/** Packs and seals blocks of one segment. */
+/** Compresses and encrypts blocks of one segment. */
 export class BlockCodec {
   readonly #sealer: Sealer | null;
   readonly #level: number;
@@ -76,7 +77,7 @@ export class BlockCodec {
   }
 }
 
-/** Letters in which two words begin alike. */
+/** Length of the common beginning of two words. */
 export function countShared(before: Buffer, word: Buffer): number {
   const most = Math.min(before.length, word.length);
   let shared = 0;

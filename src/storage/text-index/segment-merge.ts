@@ -1,18 +1,19 @@
 /**
- * Which segments of the full-text index become one, and how. Merging keeps their number small: a search looks into each. An
- * exchange is written again when its segment becomes at least four times as large. Capture process.
+ * Chooses and merges segments of the full-text index. Merging keeps their number small, because a search
+ * reads each of them. An exchange is rewritten only when its segment becomes at least four times as large.
+ * Capture process.
  */
 import type { DataKey } from '../../std/data-key.ts';
 import { RUN_BLOCK, type SegmentContents } from './segment-format.ts';
 import type { SegmentReader, WordList } from './segment-reader.ts';
 import { SegmentWriter } from './segment-writer.ts';
 
-/** So many neighbours become one, if the largest of them is at most this part of all. */
+/** Number of neighbours that are merged, if the largest of them is at most this share of all. */
 const MERGED = 8;
 const LARGEST_PART = 0.25;
 /** Words between two pauses of a merge. */
 const WORDS_AT_ONCE = 256;
-/** Merged segments of more exchanges are synced: to make them anew would take long. */
+/** Merged segments with more exchanges than this are synced, because rebuilding them would take long. */
 const SYNCED_EXCHANGES = 4_096;
 
 interface Mergeable {
@@ -21,9 +22,9 @@ interface Mergeable {
 }
 
 /**
- * Chooses neighbours to be merged, those with the fewest exchanges.
+ * Chooses the neighbours with the fewest exchanges for merging.
  * @param segments of one capture file, in the order of ids
- * @returns null: there is nothing to merge
+ * @returns null if there is nothing to merge
  */
 export function chooseMerge<Segment extends Mergeable>(segments: readonly Segment[]): Segment[] | null {
   let chosen: Segment[] | null = null;
@@ -41,14 +42,15 @@ export function chooseMerge<Segment extends Mergeable>(segments: readonly Segmen
 }
 
 interface MergeOptions {
-  /** Where the merged segment will be. */
+  /** Path of the merged segment. */
   path: string;
   key: DataKey | null;
   level: number;
 }
 
 /**
- * Merges neighbours, in pieces. A merge that is not continued to its end leaves a `.part`, unless it is returned from.
+ * Merges neighbours, in pieces. An abandoned merge leaves a `.part` file, unless the caller returns from the
+ * generator.
  * @param sources neighbours in the order of ids
  * @throws SegmentDamage; Error of the file system
  */

@@ -1,8 +1,8 @@
 /**
- * Reads a segment of the full-text index. Its file stays open, so that it can be read to the end when it is removed
+ * Reads a segment of the full-text index. Its file stays open, so that it can still be read if it is removed
  * meanwhile. Capture process, capture reader, command line; synchronous.
  *
- * Memory: the places of its blocks. Unpacked blocks are in a cache that readers share (`BlockCache`).
+ * Memory: the positions of its blocks. Unpacked blocks are in a cache that readers share (`BlockCache`).
  */
 import { closeSync, fstatSync, openSync, readSync } from 'node:fs';
 import { crc32 } from 'node:zlib';
@@ -20,11 +20,11 @@ import {
 } from './segment-format.ts';
 import { VarintReader } from './varint.ts';
 
-/** Unpacked blocks of words; a larger block is not kept. */
+/** Bytes of unpacked blocks of words; a larger block is not cached. */
 const CACHE_BYTES = 16 << 20;
 const CONTENTS_MAX = 64 << 20;
 
-/** Unpacked blocks, the least recently used of which go first. */
+/** A cache of unpacked blocks that evicts the least recently used ones. */
 export class BlockCache {
   readonly #blocks = new RecentMap<string, Buffer>(CACHE_BYTES);
 
@@ -45,7 +45,7 @@ export interface WordList {
 export class SegmentReader {
   readonly path: string;
   readonly contents: SegmentContents;
-  /** Of the file. */
+  /** Path of the file. */
   readonly bytes: number;
   readonly #file: number;
   readonly #codec: BlockCodec;
@@ -93,9 +93,9 @@ export class SegmentReader {
   }
 
   /**
-   * The exchanges with a word that begins so, ascending.
-   * @param most words that are looked at
-   * @returns null: there are more such words
+   * The exchanges with a word that has this beginning, ascending.
+   * @param most maximum number of such words
+   * @returns null if there are more such words
    * @throws SegmentDamage
    */
   findPrefix(prefix: string, most: number): number[] | null {
@@ -112,13 +112,13 @@ export class SegmentReader {
     return sortIds(all);
   }
 
-  /** All words in their order. @throws SegmentDamage */
+  /** All words in order. @throws SegmentDamage */
   *words(): Generator<WordList> {
     for (let at = 0; at < this.contents.blocks.length; at++)
       for (const found of this.#scan(at)) yield { word: found.word, ids: this.#readList(found) };
   }
 
-  /** The runs of the exchanges from one on, to the end of its block of them. @throws SegmentDamage */
+  /** The runs of the exchanges from this one to the end of its block. @throws SegmentDamage */
   runsFrom(id: number): { first_id: number; keys: readonly number[] } {
     const at = Math.floor((id - this.contents.first_id) / RUN_BLOCK);
     const reader = new VarintReader(this.#readBlock(this.contents.runs[at]));
@@ -146,7 +146,7 @@ export class SegmentReader {
     closeSync(this.#file);
   }
 
-  /** The block in which a word stands if anywhere; −1 without one. */
+  /** The only block that may contain a word; −1 without one. */
   #findBlock(word: string): number {
     const { starts } = this.contents;
     let low = 0;
@@ -159,7 +159,7 @@ export class SegmentReader {
     return low - 1;
   }
 
-  /** The words of a block, with the places of their lists. */
+  /** The words of a block, with the positions of their lists. */
   #scan(at: number): FoundWord[] {
     const block = this.#readBlock(this.contents.blocks[at]);
     return this.#guard(() => readHeads(block));
@@ -171,7 +171,7 @@ export class SegmentReader {
       const ids: number[] = [];
       let id = this.contents.first_id - 1;
       while (reader.at < end) {
-        // Mostly a single byte.
+        // Usually a single byte.
         const byte = block[reader.at]!;
         if (byte < 128) {
           id += byte + 1;
@@ -206,11 +206,14 @@ export class SegmentReader {
   }
 }
 
-/** Where the list of a word stands in a block; null: the block does not have it. Makes no string of other words. */
+/**
+ * The position of a word's list in a block; null if the block lacks the word. It makes no strings of other
+ * words.
+ */
 function findHead(block: Buffer, wanted: Buffer): { at: number; end: number } | null {
   const reader = new VarintReader(block);
   const count = reader.next();
-  /** Bytes in which the word before begins as the wanted one does. */
+  /** Length of the common beginning of the previous and the wanted word, in bytes. */
   let alike = 0;
   let at = 0;
   let found = -1;

@@ -1,6 +1,6 @@
 /**
- * Writes a segment of the full-text index: words in their order, then runs. The file has another name until it is whole.
- * Capture process.
+ * Writes a segment of the full-text index: words in order, then runs. The file has another name until it is
+ * complete. Capture process.
  */
 import { randomBytes } from 'node:crypto';
 import { closeSync, fsyncSync, openSync, renameSync, rmSync, writeSync } from 'node:fs';
@@ -19,7 +19,7 @@ import {
 } from './segment-format.ts';
 import { VarintBuffer } from './varint.ts';
 
-/** A block of words is closed when it has so many bytes unpacked. */
+/** A block of words is closed at this uncompressed size in bytes. */
 const BLOCK_BYTES = 48 << 10;
 const EMPTY = Buffer.alloc(0);
 
@@ -29,11 +29,11 @@ interface SegmentRange {
 }
 
 interface WriterOptions extends SegmentRange {
-  /** Where the segment will be. */
+  /** Path of the segment. */
   path: string;
   key: DataKey | null;
   marks: readonly [string, string];
-  /** Exchanges of which only the beginning is in it. */
+  /** Exchanges of which only the beginning is indexed. */
   cut: number;
   /** zstd's level. */
   level: number;
@@ -65,7 +65,7 @@ export class SegmentWriter {
     this.#write(SEGMENT_MAGIC);
   }
 
-  /** What was written. */
+  /** The written segment. */
   get bytes(): number {
     return this.#at;
   }
@@ -94,13 +94,15 @@ export class SegmentWriter {
     if (this.#heads.length + this.#lists.length >= BLOCK_BYTES) this.#closeWords();
   }
 
-  /** Adds the run of the next exchange, in the order of ids; 0: it has none. @param key `runKey` of its id */
+  /**
+   * Adds the run of the next exchange, in the order of ids. @param key `runKey` of the run's id; 0: no run
+   */
   addRun(key: number): void {
     this.#runs.push(key);
     if (this.#runs.length === RUN_BLOCK) this.#closeRuns();
   }
 
-  /** Ends it: the segment stands where it is to be. @throws Error of the file system */
+  /** Completes the segment and renames it to its path. @throws Error of the file system */
   finish(isSynced = false): SegmentContents {
     this.#closeWords();
     if (this.#runs.length > 0) this.#closeRuns();
@@ -131,7 +133,7 @@ export class SegmentWriter {
     return contents;
   }
 
-  /** Gives it up. */
+  /** Discards the segment. */
   abandon(): void {
     closeSync(this.#file);
     rmSync(partPath(this.#options.path), { force: true });
@@ -149,7 +151,7 @@ export class SegmentWriter {
     this.#before = EMPTY;
   }
 
-  /** The different runs, then for each exchange which of them. */
+  /** Encodes the distinct runs, then the index of each exchange's run among them. */
   #closeRuns(): void {
     const places = new Map<number, number>([[0, 0]]);
     const keys = new VarintBuffer();

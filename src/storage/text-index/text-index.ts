@@ -1,13 +1,15 @@
 /**
- * The full-text index of a capture database, as its writer has it. Exchanges come with their texts while the exchange index
- * reads them, wait in memory, and are split into words in passes of `tidySome`. What came too fast, what lay there before, and
- * what a damaged segment held is read again from the capture files, the newest first. Capture process.
+ * The writer's side of the full-text index of a capture database. Exchanges arrive with their texts while the
+ * exchange index reads them, wait in memory, and are split into words in passes of `tidySome`. Exchanges that
+ * arrived too fast, were stored before, or were in a damaged segment are read again from the capture files,
+ * newest first. Capture process.
  *
- * A segment is made from one capture file. It goes when its file goes, when an exchange of it is erased, and when it no longer
- * is what was written.
+ * A segment is made from one capture file. It is removed when that file is removed, when one of its exchanges
+ * is erased, and when it is damaged.
  *
- * Bounds: QUEUE_CHARS characters that wait; what comes beyond is read again later. The index takes INDEX_SHARE of the capture
- * files' bytes, or LEAST_BYTES if that is more. Beyond it the oldest segments go, and their exchanges count as not searched.
+ * Bounds: QUEUE_CHARS waiting characters; further texts are read again later. The index may use INDEX_SHARE
+ * of the capture files' bytes, or LEAST_BYTES if that is more. Beyond that, the oldest segments are removed,
+ * and their exchanges count as not searched.
  */
 import { mkdirSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
@@ -31,59 +33,62 @@ import { SegmentWriter } from './segment-writer.ts';
 
 /** Characters of texts that wait to be split into words; V8 has one or two bytes for each. */
 const QUEUE_CHARS = 16 << 20;
-/** A segment is written when it has so many exchanges, or when nothing else is to be done. */
+/** A segment is written at this number of exchanges, or when there is no other work. */
 const SEGMENT_EXCHANGES = 256;
 /** Words between two pauses of writing. */
 const WORDS_AT_ONCE = 512;
-/** Exchanges that are read again at a time. */
+/** Exchanges that are read again in one step. */
 const BACKFILL_EXCHANGES = 2_048;
 /** Higher levels of zstd take ten times as long and save 4 %. */
 const ZSTD_LEVEL = 3;
-/** What lies behind is counted so often. */
+/** Interval of counting the backlog. */
 const COUNT_MS = 1_000;
 const INDEX_SHARE = 0.1;
 const LEAST_BYTES = 32 << 20;
-/** Once segments had to go, nothing old is added while the index is larger than this part of its bound. */
+/**
+ * After segments had to be removed, old exchanges are added only while the index is smaller than this share
+ * of its bound.
+ */
 const BACKFILL_SHARE = 0.8;
 
-/** An exchange with what is searched in it. */
+/** An exchange with its searchable texts. */
 export interface TextExchange {
   id: number;
   run_id: string | null;
-  /** By which it is known again. */
+  /** Identifies its content. */
   mark: string;
   entry: TextEntry | null;
-  /** null: nothing of it can be read. */
+  /** null: it cannot be read. */
   texts: ExchangeTexts | null;
 }
 
-/** A capture file: a source of segments. */
+/** A capture file, from which segments are made. */
 export interface TextSource {
   first_id: number;
   last_id: number;
-  /** It can be read again now; false while it is being sealed. */
+  /** Whether it can be read now; false while it is being sealed. */
   is_readable: boolean;
 }
 
-/** The capture files, as the index needs them. */
+/** Access to the capture files. */
 export interface TextSources {
   /** Sealed files and the live one, in the order of ids. */
   list(): TextSource[];
-  /** Bytes of all of them. */
+  /** Total bytes of the files. */
   bytes(): number;
-  /** An exchange of a readable file; one that is damaged has no texts. null: it is not there. */
+  /** An exchange of a readable file; a damaged one has no texts. null: it does not exist. */
   read(id: number): TextExchange | null;
-  /** By which an exchange is known again; null when that cannot be told. */
+  /** Identifies the content of an exchange; null if unknown. */
   markOf(id: number): string | null;
 }
 
-/** How far the index is. */
+/** Progress of the index. */
 export interface TextIndexState {
-  /** The last exchange that is searched; 0 without any. */
+  /** The last searchable exchange; 0 without one. */
   searched_id: number;
-  /** Stored exchanges that are not searched yet. */
+  /** Stored exchanges that are not searchable yet. */
   unsearched: number;
-  /** Exchanges of which only the beginning is searched. */
+  /** Exchanges of which only the beginning is searchable. */
   cut: number;
   bytes: number;
   segments: number;
@@ -94,7 +99,7 @@ interface Queued extends CollectedExchange {
   chars: number;
 }
 
-/** A segment of the folder. */
+/** A segment in the folder. */
 interface KeptSegment {
   path: string;
   first_id: number;
@@ -112,12 +117,12 @@ export class TextIndex {
   #queuedAt = 0;
   #queuedChars = 0;
   readonly #known = new KnownMessages();
-  /** The last exchange that was taken, or is covered. What comes again is not taken again. */
+  /** The last exchange that was accepted or is covered. Exchanges up to it are not accepted again. */
   #takenTo = 0;
   #writing: Generator<void> | null = null;
-  /** Collects what was taken. */
+  /** Collects accepted exchanges. */
   #newest: SegmentBuilder | null = null;
-  /** Later segments are not joined with earlier exchanges: another file begins there. */
+  /** Later segments are not merged with earlier ones, because another capture file begins there. */
   readonly #boundaries = new Set<number>();
   #merge: {
     path: string;
@@ -125,20 +130,20 @@ export class TextIndex {
     readers: SegmentReader[];
     work: Generator<void, SegmentContents>;
   } | null = null;
-  /** Collects what is read again. */
+  /** Collects exchanges that are read again. */
   #backfill: { builder: SegmentBuilder; to: number; known: KnownMessages } | null = null;
   #check: { segment: KeptSegment; reader: SegmentReader; work: Generator<void> } | null = null;
   #unchecked: KeptSegment[] = [];
-  /** The capture files may be others than those that it knows. */
+  /** The capture files may have changed. */
   #isStale = false;
   #counted = { unsearched: 0, at_ms: Number.NEGATIVE_INFINITY };
-  /** Segments had to go because there were too many bytes. */
+  /** Segments had to be removed because the index was too large. */
   #isTrimmed = false;
-  /** Nothing was left to be read again, as of the last look. */
+  /** The last check found nothing to read again. */
   #isComplete = false;
 
   /**
-   * Opens the index. What is damaged, of another key or of other captures is removed.
+   * Opens the index. Segments that are damaged, or belong to another key or other captures, are removed.
    * @throws Error of the file system
    */
   constructor(db: string, dataKey: Uint8Array | null, sources: TextSources) {
@@ -152,8 +157,8 @@ export class TextIndex {
   }
 
   /**
-   * Takes the next exchange.
-   * @param listTexts undefined: its texts are read again later
+   * Accepts the next exchange.
+   * @param listTexts undefined: its texts are read later
    */
   take(
     { id, run_id, mark, entry }: Omit<TextExchange, 'texts'>,
@@ -175,15 +180,16 @@ export class TextIndex {
     this.#queuedChars += chars;
   }
 
-  /** The next exchange goes into a new capture file. */
+  /** Records that the next exchange is in a new capture file. */
   beginFile(firstId: number): void {
     this.#boundaries.add(firstId);
-    // Each file is searched by itself: the one with the beginning of a run may go before the others.
+    // Each file is indexed separately, because the file with the beginning of a run may be removed before the
+    // others.
     this.#known.clear();
   }
 
   /**
-   * Removes segments whose capture file is gone or another one.
+   * Removes segments whose capture file was removed or replaced.
    * @throws Error of the file system
    */
   reconcile(): void {
@@ -195,7 +201,10 @@ export class TextIndex {
     this.#load();
   }
 
-  /** Forgets what waits: the files may hold other exchanges than it was told. The next pass looks at them. */
+  /**
+   * Drops the waiting exchanges, because the files may contain other exchanges. The next pass reads the files
+   * again.
+   */
   forget(): void {
     this.#queue = [];
     this.#queuedAt = 0;
@@ -206,9 +215,9 @@ export class TextIndex {
   }
 
   /**
-   * Works for about so long.
-   * @param isIdle nothing else waits: what was collected is written at once
-   * @returns the number of steps; 0 when nothing is left to do
+   * Works for about this long.
+   * @param isIdle no other work waits, so collected exchanges are written immediately
+   * @returns the number of steps; 0 if nothing is left to do
    * @throws Error of the file system
    */
   tidySome(budgetMs: number, isIdle: boolean): number {
@@ -222,14 +231,14 @@ export class TextIndex {
     return done;
   }
 
-  /** Writes what was taken, as far as that takes about so long. @throws Error of the file system */
+  /** Writes accepted exchanges, for about this long. @throws Error of the file system */
   flush(budgetMs: number): void {
     const until = performance.now() + budgetMs;
     if (this.#isStale) this.reconcile();
     while (performance.now() < until && (this.#goOnWriting() || this.#absorb() || this.#closeNewest()));
   }
 
-  /** Stored exchanges that are not searched yet, as of the last second. */
+  /** Stored exchanges that are not searchable yet; at most a second old. */
   get behind(): number {
     const now = performance.now();
     if (now - this.#counted.at_ms >= COUNT_MS)
@@ -237,7 +246,7 @@ export class TextIndex {
     return this.#counted.unsearched;
   }
 
-  /** How far the index is. */
+  /** Progress of the index. */
   state(): TextIndexState {
     let unsearched = 0;
     for (const { first_id, last_id } of this.#sources.list()) unsearched += last_id - first_id + 1;
@@ -264,7 +273,7 @@ export class TextIndex {
     return this.#goOnMerging() || this.#goOnChecking() || (isIdle && this.#goOnBackfilling());
   }
 
-  /** Splits a piece of the texts that wait. @returns false: none do */
+  /** Splits a piece of the waiting texts. @returns false if no texts wait */
   #absorb(): boolean {
     if (this.#newest?.goOn()) return true;
     const next = this.#queue[this.#queuedAt];
@@ -285,7 +294,7 @@ export class TextIndex {
     return true;
   }
 
-  /** Has what was taken written, as far as it is split. @returns false: nothing is */
+  /** Starts writing the exchanges that are already split. @returns false if nothing is left */
   #closeNewest(): boolean {
     const newest = this.#newest;
     if (newest === null) return false;
@@ -294,16 +303,16 @@ export class TextIndex {
     return true;
   }
 
-  /** Begins to write what was collected, which nothing is added to any more. */
+  /** Starts writing the collected exchanges; from now on, none are added to them. */
   #beginWriting(builder: SegmentBuilder): void {
     const { first_id } = builder;
     for (const at of this.#boundaries) if (at <= first_id) this.#boundaries.delete(at);
-    // Should writing fail, its exchanges are read again.
+    // If writing fails, its exchanges are read again.
     this.#isComplete = false;
     this.#writing = this.#write(builder);
   }
 
-  /** @returns false: nothing is being written */
+  /** @returns false if nothing is being written */
   #goOnWriting(): boolean {
     const writing = this.#writing;
     if (writing === null) return false;
@@ -344,7 +353,7 @@ export class TextIndex {
     this.#segments.sort((a, b) => a.first_id - b.first_id);
   }
 
-  /** Removes the oldest segments while there are too many bytes. */
+  /** Removes the oldest segments while the index is too large. */
   #trim(): void {
     const most = this.#mostBytes();
     let bytes = this.#segments.reduce((sum, segment) => sum + segment.bytes, 0);
@@ -369,7 +378,7 @@ export class TextIndex {
     this.#isComplete = false;
   }
 
-  /** Reads the folder, and removes what is of no use. */
+  /** Reads the folder, and removes unusable files. */
   #load(): void {
     const { segments, covered } = listSegments(this.#db);
     removeSegments(this.#db, covered);
@@ -434,7 +443,7 @@ export class TextIndex {
     } catch (thrown) {
       if (!(thrown instanceof SegmentDamage)) throw thrown;
       this.#stopMerge();
-      // The check finds which one is damaged.
+      // The check finds the damaged one.
       this.#unchecked.push(...sources);
     }
     return true;
@@ -463,7 +472,7 @@ export class TextIndex {
     return false;
   }
 
-  /** What is half written is read again. */
+  /** The exchanges of an incomplete segment are read again. */
   #stopWriting(): void {
     this.#writing?.return(undefined);
     this.#writing = null;
@@ -476,7 +485,10 @@ export class TextIndex {
     this.#merge = null;
   }
 
-  /** Reads what an earlier process has left, or what was not readable. @returns false: all was read */
+  /**
+   * Reads exchanges that an earlier process left, or that were not readable before. @returns false if all
+   * were read
+   */
   #goOnChecking(): boolean {
     if (this.#check === null) {
       const segment = this.#unchecked.shift();
@@ -504,7 +516,7 @@ export class TextIndex {
     this.#check = null;
   }
 
-  /** Reads exchanges again that no segment covers. @returns false: all are covered */
+  /** Reads exchanges that no segment covers. @returns false if all are covered */
   #goOnBackfilling(): boolean {
     if (this.#backfill === null && !this.#beginBackfill()) return false;
     const { builder, to, known } = this.#backfill!;
@@ -535,7 +547,7 @@ export class TextIndex {
     return true;
   }
 
-  /** The latest exchanges of a readable file that no segment covers; null: all are covered, or the index is too large. */
+  /** The latest uncovered exchanges of a readable file; null: all are covered, or the index is too large. */
   #findGap(): { first_id: number; last_id: number } | null {
     const bytes = this.#segments.reduce((sum, segment) => sum + segment.bytes, 0);
     if (bytes > this.#mostBytes() * (this.#isTrimmed ? BACKFILL_SHARE : 1)) return null;

@@ -1,29 +1,29 @@
 /**
- * What a full-text search asks for. Pure; any thread.
+ * The query of a full-text search. Pure; any thread.
  *
  *   date parser      both words, anywhere in a run
- *   "date parser"    the words side by side, in one text
- *   pars*            words that begin so
- *   src/date.ts      as "src date ts": what stands together is searched together
+ *   "date parser"    adjacent words in one text
+ *   pars*            words with this beginning
+ *   src/date.ts      like "src date ts": joined words must be adjacent
  *
- * Case, accents and punctuation do not matter. Quotation marks that are not closed end with the query.
+ * Case, accents and punctuation are ignored. An unclosed quotation mark ends with the query.
  */
 import { eachWord, isPaired } from './words.ts';
 
-/** Most words of a query; a query with more is refused. */
+/** Maximum number of words in a query; a longer query is refused. */
 const QUERY_WORDS = 32;
 
-/** Words side by side; mostly one. */
+/** A sequence of words, usually one. */
 export interface TextTerm {
-  /** With their distances from the first one. */
+  /** The words with their distances from the first one. */
   words: readonly { word: string; distance: number }[];
-  /** The last word is the beginning of one. */
+  /** Whether the last word is only the beginning of a word. */
   is_prefix: boolean;
 }
 
 export type TextQuery = readonly TextTerm[];
 
-/** A query that cannot be searched for; the message says why, for the user. */
+/** A query that cannot be searched; the message tells the user why. */
 export class TextQueryError extends Error {
   override readonly name = 'TextQueryError';
 }
@@ -51,7 +51,8 @@ function readTerm(said: string, isPrefix: boolean): TextTerm | null {
   const found: { word: string; position: number }[] = [];
   let before = '';
   eachWord(said, (word, position) => {
-    // A text has the last character of a run of paired ones by itself, too. The query has it in the pair before.
+    // In a text, the last character of a run of paired ones is also a separate word. In a query, it is only
+    // part of the preceding pair.
     if (!isLone(word) || !isPaired(before) || isLone(before)) found.push({ word, position });
     before = word;
   });
@@ -60,7 +61,7 @@ function readTerm(said: string, isPrefix: boolean): TextTerm | null {
   const last = found.at(-1)!.word;
   return {
     words: found.map(({ word, position }) => ({ word, distance: position - first.position })),
-    // A lone character is the beginning of each pair that begins with it.
+    // A single character matches each pair that begins with it.
     is_prefix: isPaired(last) ? isLone(last) : isPrefix,
   };
 }
@@ -70,12 +71,12 @@ function isLone(word: string): boolean {
   return isPaired(word) && [...word].length === 1;
 }
 
-/** Whether a text holds a term. @returns where it begins and ends; null: nowhere */
+/** Finds a term in a text. @returns its beginning and end; null if it is absent */
 export function findTerm(text: string, term: TextTerm): { start: number; end: number } | null {
   return new TermMatcher(term).find(text);
 }
 
-/** Follows a text word by word. */
+/** Matches a term against a text word by word. */
 class TermMatcher {
   readonly #term: TextTerm;
 
@@ -86,7 +87,7 @@ class TermMatcher {
   find(text: string): { start: number; end: number } | null {
     const { words, is_prefix } = this.#term;
     const lastAt = words.length - 1;
-    /** Matches that have begun: how many words, where the first stands. */
+    /** Partial matches: the number of matched words, and the position of the first. */
     let begun: { next: number; from: number; start: number }[] = [];
     let found: { start: number; end: number } | null = null;
     const fits = (at: number, word: string): boolean =>

@@ -1,12 +1,13 @@
 /**
- * Searches the full-text index of a capture database. Capture reader, command line; synchronous, writes nothing but the marks
- * of damaged segments.
+ * Searches the full-text index of a capture database. Capture reader, command line; synchronous. It writes
+ * nothing except marks for damaged segments.
  *
- * A run is found when each term stands somewhere in it. A term of one word is found exactly. A phrase is found where its words
- * stand in one exchange; who shows the run has to read whether they stand side by side (`TextMatches.needs_reading`).
+ * A run matches if it contains each term. For a term of one word, the index is exact. For a phrase, it finds
+ * exchanges with all its words; the caller must read the texts to check whether the words are adjacent
+ * (`TextMatches.needs_reading`).
  *
- * Memory: 16 bytes for each exchange that holds a word of the query, while matches are used; 4 bytes for each exchange, and some 60
- * for each run, once they were found.
+ * Memory: 16 bytes for each exchange with a word of the query, while matches are used; 4 bytes for each
+ * exchange and some 60 for each run that was ever found.
  */
 import { writeFileSync } from 'node:fs';
 import type { DataKey } from '../../std/data-key.ts';
@@ -16,19 +17,19 @@ import { RUN_BLOCK, SegmentDamage } from './segment-format.ts';
 import { BlockCache, SegmentReader } from './segment-reader.ts';
 import { type TextQuery, TextQueryError, type TextTerm } from './text-query.ts';
 
-/** Words of one segment that a prefix may stand for. */
+/** Maximum number of words in one segment that a prefix may match. */
 const PREFIX_WORDS = 20_000;
 
-/** Runs that are known by a number; with more, all get new ones. */
+/** Maximum number of numbered runs. Beyond it, numbering starts over. */
 const NUMBERED_RUNS = 2_000_000;
 
-/** The exchanges that hold a term, and the numbers of their runs (0: none). */
+/** The exchanges that contain a term, and the numbers of their runs (0: no run). */
 interface TermMatches {
   ids: readonly number[];
   runs: readonly number[];
 }
 
-/** Numbers runs from 1 on, so that a search compares small numbers. */
+/** Assigns numbers to runs from 1 on, so that a search compares small numbers. */
 class RunNumbers {
   readonly #numbers = new Map<number, number>([[0, 0]]);
 
@@ -46,13 +47,13 @@ class RunNumbers {
     return number;
   }
 
-  /** @returns undefined: no segment that was searched has the run */
+  /** @returns undefined if no searched segment contains the run */
   find(key: number): number | undefined {
     return this.#numbers.get(key);
   }
 }
 
-/** A segment with the numbers of the runs of its exchanges, as far as they were read. */
+/** A segment with the run numbers of its exchanges, as far as they were read. */
 interface OpenedSegment {
   reader: SegmentReader;
   runs: Uint32Array[];
@@ -71,7 +72,7 @@ export class TextSearch {
     this.#key = key;
   }
 
-  /** Looks at what is there now. */
+  /** Reads which segments exist now. */
   refresh(): void {
     const { segments } = listSegments(this.#db);
     const names = new Set(segments.map(({ path }) => path));
@@ -87,8 +88,8 @@ export class TextSearch {
   }
 
   /**
-   * Finds the exchanges and runs that a query may mean.
-   * @throws TextQueryError when a prefix stands for too many words
+   * Finds the exchanges and runs that may match a query.
+   * @throws TextQueryError if a prefix matches too many words
    */
   find(query: TextQuery): TextMatches {
     const terms = query.map(() => ({ ids: [] as number[], runs: [] as number[] }));
@@ -97,7 +98,7 @@ export class TextSearch {
       const segment = this.#openSegment(file);
       if (segment === null) continue;
       try {
-        // All of them before any is kept: a segment counts whole or not at all.
+        // All terms are read before any result is kept, because a segment counts completely or not at all.
         const found = query.map((term) => findInSegment(segment.reader, term));
         for (const ids of found) this.#readRuns(segment, ids);
         for (const [at, term] of terms.entries()) addMatches(term, segment, found[at]!);
@@ -110,7 +111,7 @@ export class TextSearch {
     return new TextMatches(query, terms, missing, this.#numbers);
   }
 
-  /** Reads the runs of exchanges, whose numbers are then known. @throws SegmentDamage */
+  /** Reads the runs of exchanges and assigns their numbers. @throws SegmentDamage */
   #readRuns({ reader, runs }: OpenedSegment, ids: readonly number[]): void {
     const { first_id } = reader.contents;
     for (const id of ids) {
@@ -134,28 +135,28 @@ export class TextSearch {
       return opened;
     } catch (thrown) {
       if (thrown instanceof SegmentDamage) this.#setAside(file);
-      // Merged into another one since the look.
+      // It was merged into another segment since the last reading of the folder.
       else if ((thrown as NodeJS.ErrnoException).code !== 'ENOENT') throw thrown;
       return null;
     }
   }
 
-  /** Lets the writer know, which makes the segment anew. */
+  /** Informs the writer, which rebuilds the segment. */
   #setAside({ path }: SegmentFile): void {
     this.#open.get(path)?.reader.close();
     this.#open.delete(path);
     try {
       writeFileSync(damagePath(path), '', { mode: 0o600 });
     } catch {
-      // A folder that cannot be written to: the writer finds the damage itself at its next start.
+      // The folder is not writable. The writer finds the damage itself at its next start.
     }
   }
 }
 
-/** Which exchanges segments cover. */
+/** The ranges of exchanges that segments cover. */
 class MissingExchanges {
   readonly #covered: SegmentFile[] = [];
-  /** Exchanges of which only the beginning is searched. */
+  /** Exchanges of which only the beginning is searchable. */
   cut = 0;
 
   cover(file: SegmentFile, cut: number): void {
@@ -163,7 +164,7 @@ class MissingExchanges {
     this.cut += cut;
   }
 
-  /** How many exchanges of a range are not searched. */
+  /** Number of exchanges in a range that are not searchable. */
   count(firstId: number, lastId: number): number {
     let missing = Math.max(0, lastId - firstId + 1);
     let next = firstId;
@@ -190,7 +191,7 @@ function findInSegment(segment: SegmentReader, { words, is_prefix }: TextTerm): 
   return lists.reduce(intersect);
 }
 
-/** @param few ascending, as `many` is */
+/** @param few ascending, like `many` */
 function intersect(few: readonly number[], many: readonly number[]): number[] {
   const both: number[] = [];
   let at = 0;
@@ -214,15 +215,15 @@ function addMatches(
   }
 }
 
-/** What was found for a query. */
+/** The matches of a query. */
 export class TextMatches {
   readonly query: TextQuery;
   readonly missing: MissingExchanges;
   readonly #terms: readonly TermMatches[];
   readonly #numbers: RunNumbers;
-  /** By the number of a run: of how many terms, from the first on, it holds each. */
+  /** By the number of a run: how many terms, from the first on, it contains without a gap. */
   readonly #held: Uint8Array;
-  /** Runs that hold all terms. */
+  /** Runs that contain all terms. */
   readonly runs: number;
 
   constructor(
@@ -238,30 +239,33 @@ export class TextMatches {
     const held = new Uint8Array(numbers.size);
     for (const [at, { runs }] of terms.entries())
       for (const run of runs) if (held[run] === at) held[run] = at + 1;
-    // Exchanges without a run are no run.
+    // Exchanges without a run do not count as a run.
     held[0] = 0;
     this.#held = held;
     this.runs = held.reduce((sum, count) => sum + (count === terms.length ? 1 : 0), 0);
   }
 
-  /** Only the text tells whether a run really holds what was searched for: the query has a phrase. */
+  /** Whether texts must be read to confirm a match, because the query has a phrase. */
   get needs_reading(): boolean {
     return this.query.some(({ words }) => words.length > 1);
   }
 
-  /** The number of a run that may hold all terms; 0: it does not. */
+  /** The number of a run that may contain all terms; 0 if it does not. */
   findRun(runId: string): number {
     const run = this.#numbers.find(runKey(runId)) ?? 0;
     return this.#held[run] === this.#terms.length ? run : 0;
   }
 
-  /** The exchanges of a run that may hold the query's term at that place, the latest first. */
+  /** The exchanges of a run that may contain the query's term with that index, latest first. */
   *hitsOf(at: number, run: number): Generator<number> {
     const { ids, runs } = this.#terms[at]!;
     for (let i = ids.length - 1; i >= 0; i--) if (runs[i] === run) yield ids[i]!;
   }
 
-  /** The latest exchange of each run that holds all terms, the latest first. An exchange without a run counts for itself. */
+  /**
+   * The latest exchange of each run that contains all terms, latest first. An exchange without a run counts
+   * by itself.
+   */
   *newest(): Generator<{ id: number; run: number }> {
     const few = this.#terms.reduce((a, b) => (b.ids.length < a.ids.length ? b : a));
     const told = new Uint8Array(this.#held.length);

@@ -13,7 +13,7 @@ export class VarintBuffer {
     return this.#length;
   }
 
-  /** What was written; valid until the next write. */
+  /** The written bytes; valid until the next write. */
   get bytes(): Buffer {
     return this.#bytes.subarray(0, this.#length);
   }
@@ -45,7 +45,7 @@ export class VarintBuffer {
   }
 }
 
-/** Reads numbers one after the other. */
+/** Reads one number after the other. */
 export class VarintReader {
   readonly bytes: Buffer;
   at: number;
@@ -55,7 +55,7 @@ export class VarintReader {
     this.at = at;
   }
 
-  /** @throws RangeError behind the end */
+  /** @throws RangeError after the end */
   next(): number {
     let value = 0;
     let scale = 1;

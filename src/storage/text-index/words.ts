@@ -1,30 +1,30 @@
 /**
  * Splits text into the words of the full-text index. Pure; any thread.
  *
- * A word is a run of letters, digits and marks of any script, without case, accents and width ("Café" and "ＣＡＦＥ" are
- * `cafe`). Scripts that put no spaces between words (Han, Kana, Hangul, Thai, …) give one word for each two neighbouring
- * characters, and their last character alone. So `日本語` is `日本`, `本語` and `語`.
+ * A word is a sequence of letters, digits and marks of any script, without case, accents and width ("Café"
+ * and "ＣＡＦＥ" are `cafe`). In scripts without spaces between words (Han, Kana, Hangul, Thai, …), each two
+ * adjacent characters are a word, and so is the last character alone. So `日本語` is `日本`, `本語` and `語`.
  *
- * Bound: a word has WORD_CHARS characters. What is longer counts as its beginning.
+ * Bound: WORD_CHARS characters per word; a longer word is cut.
  */
 
 /** Longest word, in UTF-16 code units. */
 export const WORD_CHARS = 64;
 
-/** Told each word, its position, and where it stands in the text. */
+/** Receives each word, its number, and its place in the text. */
 type TakeWord = (word: string, position: number, start: number, end: number) => void;
 
 const KIND = { unknown: 0, gap: 1, letter: 2, pair: 3, high: 4 } as const;
 
 const LETTER = /[\p{L}\p{N}\p{M}]/u;
-/** Soft hyphen, joiners: they stand inside words. */
+/** Soft hyphen and joiners, which are parts of words. */
 const JOINER = /\u00ad|\u200c|\u200d|\u2060/;
 /** Scripts without spaces between words, and Hangul, whose particles follow the word without one. */
 const PAIRED =
   /[\p{scx=Han}\p{scx=Hira}\p{scx=Kana}\p{scx=Hang}\p{scx=Bopo}\p{scx=Thai}\p{scx=Laoo}\p{scx=Khmr}\p{scx=Mymr}\p{scx=Tibt}]/u;
 const DROPPED = /[\u0300-\u036f]|\u00ad|\u200c|\u200d|\u2060/g;
 
-/** By UTF-16 code unit; filled as characters are met. */
+/** Class by UTF-16 code unit; filled when a character occurs. */
 const kinds = new Uint8Array(65_536);
 for (let code = 0xd800; code < 0xdc00; code++) kinds[code] = KIND.high;
 for (let code = 0; code < 128; code++)
@@ -46,7 +46,10 @@ function kindAt(text: string, at: number): number {
   return found;
 }
 
-/** Calls `take` for each word of a text, in order. Positions count words, or characters where two of them make a word. */
+/**
+ * Calls `take` for each word of a text, in order. Numbers count words, or characters in scripts where two of
+ * them are a word.
+ */
 export function eachWord(text: string, take: TakeWord): void {
   const { length } = text;
   let position = 0;
@@ -73,7 +76,7 @@ export function eachWord(text: string, take: TakeWord): void {
   }
 }
 
-/** Twice as long, since folding makes a word shorter. */
+/** Twice the limit, because folding may make a word shorter. */
 function readWord(text: string, start: number, end: number, isPlain: boolean): string {
   if (isPlain) return text.slice(start, Math.min(end, start + WORD_CHARS));
   return cutWord(foldText(text.slice(start, Math.min(end, start + 2 * WORD_CHARS))));
@@ -99,13 +102,13 @@ function eachPair(text: string, start: number, end: number, position: number, ta
   return next;
 }
 
-/** Without case, accents and width. */
+/** Removes case, accents and width. */
 function foldText(text: string): string {
   const plain = text.normalize('NFKD').replace(DROPPED, '').toUpperCase().toLowerCase();
   return plain.replace(DROPPED, '').replaceAll('ς', 'σ').normalize('NFC');
 }
 
-/** Whether a word is a pair of characters, or one, of a script without spaces. */
+/** Whether a word consists of one or two characters of a script without spaces. */
 export function isPaired(word: string): boolean {
   return word !== '' && kindAt(word, 0) === KIND.pair;
 }
