@@ -1,10 +1,10 @@
 /**
- * An alert: a figure over a window, a threshold, and whom to tell. What is stored, and when it fires and recovers. Pure; any
- * thread.
+ * An alert: a measured value over a window, a threshold, and the destinations of messages. Its stored form,
+ * and the rules for firing and recovering. Pure; any thread.
  */
 import { isQuiet, type QuietHours } from './quiet-hours.ts';
 
-/** What an alert watches. */
+/** The values that an alert can watch. */
 export const ALERT_MEASURES = [
   'runs',
   'share',
@@ -18,7 +18,7 @@ export const ALERT_MEASURES = [
 ] as const;
 type AlertMeasure = (typeof ALERT_MEASURES)[number];
 
-/** Measures that add up runs of the window. */
+/** Measures that are sums over runs of the window. */
 export const RUN_MEASURES: ReadonlySet<AlertMeasure> = new Set(['runs', 'share', 'cost_usd']);
 
 export const ALERT_SIDES = ['above', 'below'] as const;
@@ -27,7 +27,7 @@ type AlertSide = (typeof ALERT_SIDES)[number];
 export const DESTINATION_KINDS = ['slack', 'webhook', 'email'] as const;
 type DestinationKind = (typeof DESTINATION_KINDS)[number];
 
-/** Bounds of alerts. Changing one needs docs/alerts.md. */
+/** Bounds of alerts. If you change one, change docs/alerts.md, too. */
 export const ALERT_BOUNDS = {
   alerts: 50,
   destinations: 4,
@@ -35,33 +35,33 @@ export const ALERT_BOUNDS = {
   name_characters: 100,
   url_characters: 2_000,
   secret_characters: { min: 16, max: 200 },
-  /** A window is not longer, so that a look costs the same however much is kept. */
+  /** Maximum window, so that the cost of a check does not depend on the amount of stored data. */
   window_s: { min: 60, max: 86_400 },
   interval_s: 7 * 86_400,
-  /** Kept of each alert; the oldest goes. */
+  /** Stored events per alert; one more removes the oldest. */
   events: 100,
-  /** Deliveries that wait, of all alerts. Beyond it the oldest one is given up. */
+  /** Waiting deliveries of all alerts. Beyond it, the oldest is given up. */
   outbox: 500,
 } as const;
 
-/** In `main.mdb`, [org, alert] → AlertRow; '' where captures are of no organization. */
+/** In `main.mdb`, [org, alert] → AlertRow; org is '' if captures belong to no organization. */
 export const ALERTS = 'alerts';
 /** [org, alert] → AlertState. */
 export const ALERT_STATES = 'alert_states';
 /** [org, alert, event] → AlertEvent. */
 export const ALERT_EVENTS = 'alert_events';
-/** [delivery] → AlertDelivery, in the order of their making. */
+/** [delivery] → AlertDelivery, in the order of creation. */
 export const ALERT_OUTBOX = 'alert_outbox';
 
 export interface AlertDestination {
-  /** Names it within its alert. */
+  /** Its id within its alert. */
   id: string;
   kind: DestinationKind;
-  /** Of a webhook; secret. '' for mail. */
+  /** Address of a webhook; secret. '' for mail. */
   url: string;
-  /** Signs what a webhook gets; secret. '' for the other kinds. */
+  /** Key that signs the messages to a webhook; secret. '' for the other kinds. */
   secret: string;
-  /** Of mail. */
+  /** Receivers of mail. */
   to: string[];
 }
 
@@ -69,18 +69,18 @@ export interface AlertRule {
   name: string;
   is_on: boolean;
   measure: AlertMeasure;
-  /** Of run measures: the runs that count. */
+  /** For run measures: a query that selects the counted runs. */
   query: string;
-  /** Of `share`: the runs that they are a share of. */
+  /** For `share`: a query that selects the runs of which the share is taken. */
   of_query: string;
-  /** Of `quota_left`: the provider's label; '': the least of all. */
+  /** For `quota_left`: the provider's label; '': the provider with the least. */
   provider: string;
   fires: AlertSide;
   threshold: number;
   window_s: number;
-  /** null: it tells at any time. */
+  /** null: no quiet hours. */
   quiet: QuietHours | null;
-  /** Between two times that it tells of a crossing. */
+  /** Minimum time between two messages about a crossing. */
   interval_s: number;
   destinations: AlertDestination[];
 }
@@ -93,19 +93,19 @@ export interface AlertRow extends AlertRule {
   updated_at: string;
 }
 
-/** What the last looks found. */
+/** The result of the last checks. */
 export interface AlertState {
   is_firing: boolean;
-  /** Whether the destinations were told so last. */
+  /** Whether the last message said that the threshold was crossed. */
   is_told: boolean;
-  /** When a crossing was told last, in milliseconds since the epoch; null: never. */
+  /** Time of the last message about a crossing, in milliseconds since the epoch; null: never. */
   told_ms: number | null;
-  /** When it began to fire or to be quiet. */
+  /** When it changed to this state. */
   since_ms: number;
-  /** null: it is not known. */
+  /** null: unknown. */
   value: number | null;
   looked_ms: number;
-  /** Why the value is not known; '' when it is. */
+  /** Why the value is unknown; '' if it is known. */
   problem: string;
 }
 
@@ -114,19 +114,19 @@ type EventType = (typeof EVENT_TYPES)[number];
 
 export const DELIVERY_STATES = ['waiting', 'delivered', 'given_up'] as const;
 
-/** How the telling of one destination went. */
+/** The outcome of the message to one destination. */
 export interface DeliveryNote {
-  /** Receivers tell repeats by it. */
+  /** The same in each repetition of a message, so that receivers can recognize repetitions. */
   delivery_id: string;
   destination_id: string;
   kind: DestinationKind;
-  /** Where it goes, without what is secret. */
+  /** The destination, without secrets. */
   target: string;
   state: (typeof DELIVERY_STATES)[number];
   attempts: number;
-  /** Of the last attempt; '' without one. */
+  /** Error of the last attempt; '' without one. */
   problem: string;
-  /** When it was delivered or given up; null: it waits. */
+  /** When it was delivered or given up; null: still waiting. */
   ended_at: string | null;
 }
 
@@ -138,7 +138,7 @@ export interface AlertEvent {
   deliveries: DeliveryNote[];
 }
 
-/** What a destination is told. */
+/** The content of a message. */
 export interface AlertNews {
   alert_id: string;
   event_id: string;
@@ -180,16 +180,17 @@ export function beginState(nowMs: number): AlertState {
   };
 }
 
-/** A look at what an alert watches. */
+/** The result of a check. */
 export interface Measured {
-  /** null: it is not known; the alert stays as it is. */
+  /** null: unknown; the alert stays unchanged. */
   value: number | null;
   problem: string;
 }
 
 /**
- * What a look changes. Destinations are told once when the threshold is crossed and once when it no longer is: not in quiet hours,
- * and of a crossing only when the interval since the last one is over. What has changed back by then is not told.
+ * The changes that follow from a check. Destinations get one message when the threshold is crossed, and one
+ * when the value returns. There are no messages in quiet hours, and none about a crossing before the interval
+ * since the last one is over. A change that has been reversed by then is not reported.
  */
 export function stepAlert(
   rule: AlertRule,
@@ -215,13 +216,13 @@ export function stepAlert(
     return { state, tell: null };
   if (!is_firing) return { state: { ...state, is_told: false }, tell: 'recovered' };
   const { told_ms } = before;
-  // A clock that was set back does not silence an alert.
+  // A clock that was set back must not silence an alert.
   if (told_ms !== null && told_ms <= nowMs && nowMs < told_ms + rule.interval_s * 1_000)
     return { state, tell: null };
   return { state: { ...state, is_told: true, told_ms: nowMs }, tell: 'fired' };
 }
 
-/** What the destinations of an alert are told. */
+/** The message to the destinations of an alert. */
 export function tellNews(
   { id, ...rule }: AlertRow,
   event: Pick<AlertEvent, 'id' | 'type' | 'at' | 'value'>,
@@ -249,7 +250,7 @@ const TYPE_WORDS: Readonly<Record<EventType, string>> = {
   test: 'Test of the alert',
 };
 
-/** One line, whatever the alert is called. */
+/** One line, whatever the name of the alert. */
 function describeEvent(rule: Omit<AlertRow, 'id'>, type: EventType, value: number | null): string {
   const { name, measure, fires, threshold, query, of_query, window_s } = rule;
   const figure = value === null ? 'not known' : formatFigure(measure, value);
@@ -285,25 +286,25 @@ function formatSpan(seconds: number): string {
   return seconds % 60 === 0 ? `${seconds / 60} min` : `${seconds} s`;
 }
 
-/** Where a message goes, without what is secret: an address of the web may hold a token. */
+/** The destination of a message without secrets: a web address may contain a token. */
 export function nameTarget({ kind, url, to }: Pick<AlertDestination, 'kind' | 'url' | 'to'>): string {
   if (kind === 'email') return to.join(', ');
   return URL.canParse(url) ? new URL(url).host : '';
 }
 
-/** Pauses between attempts; the last one comes again and again until the message is too old. */
+/** Pauses between attempts; the last one repeats until the message is too old. */
 const PAUSES_MS = [10_000, 30_000, 60_000, 300_000, 900_000, 3_600_000] as const;
-/** A message that no attempt has delivered by then is given up. */
+/** Age at which an undelivered message is given up. */
 const GIVEN_UP_MS = 24 * 3_600_000;
 
 /** When the next attempt is due; null: the message is given up. */
 export function nextAttempt({ attempts, made_ms }: AlertDelivery, nowMs: number): number | null {
-  // A clock that was set back must not keep it for longer.
+  // A clock that was set back must not delay it further.
   if (Math.abs(nowMs - made_ms) >= GIVEN_UP_MS) return null;
   return nowMs + PAUSES_MS[Math.min(attempts, PAUSES_MS.length) - 1]!;
 }
 
-/** A moment further away than any pause was set by another clock. */
+/** A time further away than any pause was set by another clock. */
 export function isDue({ due_ms }: AlertDelivery, nowMs: number): boolean {
   return due_ms <= nowMs || due_ms > nowMs + PAUSES_MS.at(-1)!;
 }

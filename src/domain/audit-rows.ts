@@ -1,6 +1,6 @@
 /**
- * The rows of the audit log, written together with a change: by a transaction, or by an actor with its event. Pure but for
- * the id of an entry; any thread.
+ * The rows of the audit log, written together with a change: by a transaction, or by an actor with its event.
+ * Pure except for the id of an entry; any thread.
  */
 import { ulidAt } from '../std/id.ts';
 import type { AuditActor, AuditEntry } from './account.ts';
@@ -39,7 +39,7 @@ export function makeAuditEntry(actor: AuditActor, nowMs: number, facts: AuditFac
   };
 }
 
-/** The rows of an entry in `main.mdb`. */
+/** Makes the rows of an entry in `main.mdb`. */
 export function auditWrites(entry: AuditEntry): [PutWrite, AddWrite] {
   return [
     { op: 'put', table: AUDIT, row: [entry.org_id, entry.id], value: entry },

@@ -42,7 +42,7 @@ interface Dated<Value> {
  */
 export interface Subscription {
   id: string;
-  /** '' while it is not known. */
+  /** '' while unknown. */
   org_id: string;
   customer: Dated<string> | null;
   object: ObjectState | null;
@@ -58,7 +58,7 @@ export interface Subscription {
   first_seen_s: number;
 }
 
-/** The information in an event about a subscription; missing fields are absent. */
+/** The facts in an event about a subscription; missing fields are absent. */
 interface SubscriptionChange {
   id: string;
   customer: string | null;

@@ -1,6 +1,6 @@
 /**
- * Why a provider read less of a prompt from its cache than it could have, and what that cost. Types, words and the sum;
- * pure; any thread.
+ * The causes and the cost of a miss: a provider read less of a prompt from its cache than it could have.
+ * Types, words and sums; pure; any thread.
  */
 
 import type { TokenUsage } from './exchange.ts';
@@ -32,16 +32,16 @@ export type MissCause = keyof typeof MISS_CAUSES;
 /** How a turn used the cache. */
 export const CACHE_VERDICTS = ['hit', 'miss', 'first', 'too_short', 'not_told'] as const;
 /**
- * `hit`: it read what it could. `miss`: it did not. `first`: no earlier prompt begins like it. `too_short`: providers
- * do not cache prompts of this length. `not_told`: the answer has no counts of the cache.
+ * `hit`: it read all that the cache held. `miss`: it read less. `first`: no earlier prompt begins like it.
+ * `too_short`: providers do not cache prompts of this length. `not_told`: the answer reports no cache counts.
  */
 export type CacheVerdict = (typeof CACHE_VERDICTS)[number];
 
-/** Where two prompts part. */
+/** Where two prompts begin to differ. */
 export interface PromptDifference {
-  /** For people: `tool 3 (Read)`, `system`, `message 12, block 2`. */
+  /** The place in words: `tool 3 (Read)`, `system`, `message 12, block 2`. */
   place: string;
-  /** Characters of this part that are still the same. */
+  /** Unchanged characters of this part. */
   offset: number;
   /**
    * The text at the difference in the earlier prompt and in this one, with some characters before it; '' if absent.
@@ -60,11 +60,13 @@ export interface CacheLook {
   verdict: CacheVerdict;
   /** The earlier exchange whose prompt it could have read; null: no earlier prompt begins like it. */
   compared_with: number | null;
-  /** Tokens of that prompt that the provider had cached. An estimate where `is_estimate` says so; null: not known. */
+  /**
+   * Tokens of that prompt that the provider had cached. An estimate if `is_estimate` is true; null: unknown.
+   */
   expected_tokens: number | null;
-  /** Tokens that it read from the cache; null: the provider did not say. */
+  /** Tokens that it read from the cache; null: not reported. */
   read_tokens: number | null;
-  /** Tokens that it could have read and did not. 0 for all but a miss. */
+  /** Tokens that it could have read but did not; 0 except for a miss. */
   lost_tokens: number;
   is_estimate: boolean;
   cause: MissCause | null;
@@ -76,7 +78,7 @@ export interface CacheLook {
 }
 
 /**
- * What a miss cost: the tokens were written to the cache again, or read at the full price.
+ * The cost of a miss: the tokens were written to the cache again, or read at the full price.
  * @param usage of the turn; the input excludes cached tokens
  * @returns dollars; null if the tokens are unknown
  */

@@ -103,7 +103,7 @@ export interface SetApart {
   provider: string;
   is_turn: boolean;
   aborted: boolean;
-  /** For the operator: its path without the query, and its length. Never its content. */
+  /** For the operator: path without query, and length. Never the content. */
   path: string;
   bytes: number;
   /** The error's name and stack; its message may quote the exchange. */

@@ -32,7 +32,7 @@ type CaptureReason = (typeof CAPTURE_REASONS)[number];
 
 export interface CaptureHealth {
   status: CaptureStatus;
-  /** Why it is not `ok`, the worst first, each with a sentence for people. */
+  /** Why it is not `ok`, worst reason first, each with a sentence for people. */
   reasons: { reason: CaptureReason; text: string }[];
 }
 
@@ -62,7 +62,7 @@ const DROP_WORDS: Readonly<Record<DropCause, string>> = {
   stop: 'the process ends',
 };
 
-/** What all server threads together know about the writer. */
+/** Combined knowledge of all server threads about the writer. */
 export interface CaptureFacts {
   alive: boolean;
   killed: boolean;
@@ -70,13 +70,13 @@ export interface CaptureFacts {
   failing: { cause: FailureCause; for_ms: number } | null;
   /** For how long the oldest batch has been unanswered; 0 without any. */
   oldest_append_ms: number;
-  /** Why exchanges were dropped of late. */
+  /** Causes for which exchanges were dropped recently. */
   dropping: DropCause[];
 }
 
 /** The same, with the work that the writer has postponed. */
 export interface JudgedFacts extends CaptureFacts {
-  /** How long the oldest block has waited to be compressed. */
+  /** How long the oldest block has waited for compression. */
   packing_oldest_s: number;
   /** Age of the oldest exchange that is not indexed, in seconds. */
   unindexed_s: number;

@@ -43,7 +43,7 @@ export interface JudgedStep {
   /** The tool's name; `respond` for an answer without a call. */
   action: string;
   is_error: boolean;
-  /** A result came back. */
+  /** Whether a result arrived. */
   has_result: boolean;
   fired: readonly MonitorName[];
 }

@@ -1,5 +1,5 @@
 /**
- * The API's questions to the capture reader and the answers. Types; any thread.
+ * The API's requests to the capture reader, and the replies. Types; any thread.
  */
 import type { ChildKind } from './child-kind.ts';
 import type { GoldenReason } from './golden.ts';
@@ -24,7 +24,10 @@ export type CaptureQuestion =
   | { name: 'window'; from_ms: number; query: RunQuery; of_query: RunQuery | null }
   | { name: 'run'; run_id: string; limit: number; after: number | null }
   | { name: 'run_cache'; run_id: string }
-  /** `after`: an exchange, 0 to begin. Answers with a part of the run's spans, and where the next one begins. */
+  /**
+   * `after`: an exchange, 0 for the first part. The reply contains a part of the run's spans, and the
+   * beginning of the next part.
+   */
   | { name: 'run_spans'; run_id: string; after: number }
   | { name: 'cache'; before: number | null; from_ms: number | null }
   | { name: 'limits'; now_ms: number }
@@ -37,8 +40,8 @@ export type CaptureQuestion =
   | { name: 'body'; id: number; side: 'request' | 'response' };
 
 /**
- * `json`: the answer's body, to be sent unchanged. `bytes`: a stored body. `missing`: nothing with that id is
- * captured. `refused`: it cannot be read now, with the reason for the operator. `unfit`: the question cannot be
+ * `json`: the body of the answer, which is sent unchanged. `bytes`: a stored body. `missing`: the id is
+ * unknown. `refused`: it cannot be read now, with the reason for the operator. `unfit`: the request cannot be
  * answered, with the reason for the user.
  */
 export type CaptureAnswer =
@@ -48,17 +51,17 @@ export type CaptureAnswer =
   | { type: 'refused'; detail: string }
   | { type: 'unfit'; detail: string };
 
-/** What the runs of a window add up to: those whose last answer or reported end lies in it. */
+/** Sums over the runs of a window: those whose last answer or reported end is in it. */
 export interface WindowSums {
-  /** That match both queries. */
+  /** Runs that match both queries. */
   runs: number;
-  /** That match the second one; without it, `runs`. */
+  /** Runs that match the second query; without it, `runs`. */
   of_runs: number;
-  /** Dollars that the `runs` have cost from their beginning, as far as prices are known. */
+  /** Total dollars that the `runs` have cost since their beginning, as far as prices are known. */
   cost_usd: number;
-  /** Runs of which it is not known yet whether they match; they do not count. */
+  /** Runs that may match but are not read yet; they do not count. */
   unread: number;
-  /** false: there were more runs than are looked at. */
+  /** false: there were more runs than the bound allows. */
   is_whole: boolean;
 }
 
@@ -98,7 +101,7 @@ interface ReportedPart {
 /** A run as the list shows it: captured, reported or both. */
 export interface CapturedRunRow {
   run_id: string;
-  /** false: it was only reported. */
+  /** false: the run was only reported. */
   is_captured: boolean;
   /** How it ended, or that it is still running (run-status.ts). */
   status: RunStatus;
@@ -114,7 +117,7 @@ export interface CapturedRunRow {
   session_id: string | null;
   /** The parent run; null without one. */
   parent_run_id: string | null;
-  /** Its kind within its session; null for an agent's own run. */
+  /** Kind of the child run; null for an agent's own run. */
   kind: ChildKind | null;
   /** Its child runs, the first NAMED_CHILD_RUNS by start. */
   child_runs: ChildRunName[];
@@ -147,26 +150,26 @@ export interface CapturedRunRow {
   estimated_turns: number;
   errors: number;
   aborted: number;
-  /** Missing x-svc-seq, both ends included. */
+  /** Ranges of missing x-svc-seq values, with both ends. */
   gaps: [from: number, to: number][];
   /** Outcome of the finished monitor run with the same id; null without one. */
   outcome: string | null;
-  /** A person's; null: none. */
+  /** A person's mark; null: none. */
   mark: RunMark | null;
   tags: readonly string[];
-  /** Tags that its requests brought (`x-svc-tags`). */
+  /** Tags from the header `x-svc-tags` of its requests. */
   request_tags: readonly string[];
-  /** Signs of its requests' credentials, and the id of the API key that reported it. */
+  /** Fingerprints of its requests' credentials, and the id of the API key that reported it. */
   keys: readonly string[];
-  /** A person's; '' without one. */
+  /** A person's note; '' without one. */
   note: string;
   /** 0 to 1; null: none. */
   feedback_score: number | null;
   /** null: not judged yet. */
   golden: boolean | null;
-  /** Why not golden. */
+  /** Why it is not golden. */
   reasons: GoldenReason[];
-  /** What the mark overrules. */
+  /** Reasons that the mark overrules. */
   overruled: GoldenReason[];
 }
 
@@ -180,7 +183,7 @@ interface ActivityCounts {
   output_tokens: number;
   /** Dollars for the upstream's turns; null: no price is known. */
   cost_usd: number | null;
-  /** Turns that it leaves out. */
+  /** Turns that `cost_usd` leaves out. */
   unpriced_turns: number;
   /** Turns in `cost_usd` whose price is a guess, or whose tokens are estimated. */
   estimated_turns: number;
@@ -198,6 +201,6 @@ export interface CapturedActivity extends ActivityCounts {
   /** false: the period has more exchanges than are kept, and only the newest are counted. */
   is_whole: boolean;
   series: (ActivityCounts & { at: string })[];
-  /** Of the newest runs. */
+  /** Counts of the newest runs. */
   golden: { golden: number; not_golden: number; not_judged: number };
 }

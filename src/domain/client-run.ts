@@ -9,7 +9,7 @@ import { isCredentialHeader } from '../redaction/header-names.ts';
 import { MASK } from '../redaction/mask.ts';
 import type { ChildKind, SideKind } from './child-kind.ts';
 
-/** Where a request belongs. */
+/** The run to which a request belongs. */
 export interface ClientRun {
   run_id: string;
   session_id: string;

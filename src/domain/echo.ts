@@ -1,9 +1,9 @@
 /**
- * The echo of an answer: the next request of the conversation repeats it as the client's own SDK parsed it. Where the echo
- * says something else than our reading of the answer, one of the two is wrong, and the copy is not proof of what was said.
+ * The echo of an answer: the next request of the conversation repeats it as the client's own SDK parsed it.
+ * If the echo differs from our reading of the answer, one of the two is wrong, and the copy proves nothing.
  * Pure; capture reader, command line.
  *
- * An echo need not be word for word. These differences are the client's doing and say nothing about our reading:
+ * An echo need not be literal. These differences are made by the client and do not count:
  *  - reasoning, citations, media and the results of tools that the provider runs are left out, in blocks or in `<think>` tags;
  *  - white space is trimmed or added, empty texts are dropped, texts are joined or split over several messages;
  *  - a text is dropped or cut: the echo is a part of it, or a placeholder such as `(no content)`;
@@ -12,9 +12,9 @@
  *  - JSON in a text is written in another way;
  *  - arguments of a call leave out null fields, or write numbers in another way with the same digits;
  *  - the client numbers all calls itself, or tells calls or their arguments in the text;
- *  - the client adds a call that it made up itself: its id has another form than those of the answer;
- *  - a secret is masked on one side.
- * An echo that comes over another wire was converted by the client, and is not compared.
+ *  - the client adds its own call, whose id has another form than those of the answer;
+ *  - a secret is masked on one side. An echo in another wire format was converted by the client, and is not
+ * compared.
  *
  * Memory: the last OPEN_ANSWERS answers, of at most ANSWER_CHARACTERS each; a longer one is not compared.
  */
@@ -23,7 +23,7 @@ import { MASK } from '../redaction/mask.ts';
 import { canonicalJson, isRawNumber, parseExact } from '../std/exact-json.ts';
 import type { NormalTurn, TurnBlock, TurnMessage } from './turn.ts';
 
-/** An answer that was repeated differently than it was read. */
+/** An answer that was repeated differently from how it was read. */
 export interface EchoDifference {
   /** The exchange whose answer it is. */
   exchange_id: number;

@@ -20,7 +20,7 @@ export const END_CAUSES = [
 ] as const;
 export type EndCause = (typeof END_CAUSES)[number];
 
-/** The words after "the exchange failed: ". */
+/** Sentence endings for "the exchange failed: ". */
 const WORDS: Record<EndCause, string> = {
   client_gone: 'the client closed the connection before the answer was complete',
   client_protocol: 'the client sent a body of another length than announced',

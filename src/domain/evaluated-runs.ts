@@ -41,11 +41,11 @@ export type EvaluatedRuns = readonly ReadonlyMap<string, Entry>[];
 
 export const NO_EVALUATED_RUNS: EvaluatedRuns = [];
 
-/** What an evaluation hands out. */
+/** The result of an evaluation. */
 export interface Handout {
   /** Whether the streak's text should be returned. */
   due: boolean;
-  /** The same steps were evaluated before, with the same answer. */
+  /** Whether the same steps were evaluated before; then the answer is the same. */
   is_repeat: boolean;
   /** The digests under which {@link keepEntry} must store it. */
   keys: readonly string[];

@@ -19,7 +19,7 @@ export type ServedBy = 'upstream' | 'student';
 export const RELEGATION_WIRES = ['messages', 'chat_completions', 'responses'] as const;
 export type RelegationWire = (typeof RELEGATION_WIRES)[number];
 
-/** The request's shape, told from its method and path alone. `null`: not one that we decode. */
+/** The request's wire format, derived from method and path alone. `null`: a format that is not decoded. */
 export type ApiShape =
   | 'messages'
   | 'chat_completions'
@@ -50,7 +50,10 @@ export interface RequestForm {
 export const WITHHELD_CAUSES = ['redaction_budget', 'decompression_budget', 'undecodable', 'failed'] as const;
 export type WithheldCause = (typeof WITHHELD_CAUSES)[number];
 
-/** One finished exchange on its way to the capture writer. Headers are flat [name, value, …] in wire order, latin1. */
+/**
+ * One finished exchange on its way to the capture writer. Headers are flat [name, value, …] in wire order,
+ * latin1.
+ */
 export interface CapturedExchange {
   /** `x-svc-run`, or null when the client sent none. */
   run_id: string | null;
@@ -85,7 +88,7 @@ export interface CapturedExchange {
   /** Its headers equal `request_headers`, except for the varying values. */
   request_form?: RequestForm;
   response_headers: readonly string[];
-  /** Lengths on the wire, truncation or not. */
+  /** Lengths on the wire, including truncated parts. */
   request_bytes: number;
   response_bytes: number;
   request_body: Uint8Array;
@@ -129,14 +132,14 @@ export interface ExchangeEntry {
   model: string | null;
   usage: TokenUsage;
   stop_reason: string | null;
-  /** A turn whose body we could not read (encoding, framing, JSON, over the size cap); the bytes are stored all the same. */
+  /** A turn whose body could not be read (encoding, framing, JSON, size); its bytes are stored anyway. */
   undecodable: boolean;
   /** Why, in words, when undecodable; '' otherwise. */
   reason: string;
   /**
-   * For turns: one hash for each prefix of the conversation in the request (after 1 message, after 2, …), the last
-   * one standing for the whole request. Empty when there is no conversation. Two requests share the n-th hash when
-   * their first n messages mean the same.
+   * For turns: one hash for each prefix of the conversation in the request (after 1 message, after 2, …), the
+   * last one standing for the whole request. Empty when there is no conversation. The n-th hashes of two
+   * requests are equal if their first n messages have the same meaning.
    */
   conversation: string[];
 }
@@ -165,7 +168,7 @@ export const CREDENTIAL_FIELD = ':credential';
 export interface RecordedDecision {
   /** `served`, `would_serve` (shadow mode), `audit`, or why the student did not serve. */
   decision: string;
-  /** Of the student; null: it was not asked. */
+  /** Version of the student; null: it was not asked. */
   student_version: number | null;
   /** The agent of the step, the kind of the student's answer, and its distance from golden steps; null if unknown. */
   agent: string | null;
@@ -185,7 +188,7 @@ export interface ExchangeRecord {
   /** The client's label, or one found by conversation; null if the exchange belongs to no run. */
   run_id: string | null;
   seq: number | null;
-  /** Its `x-svc-seq` was not a number. */
+  /** Whether its `x-svc-seq` was not a number. */
   has_bad_seq?: true;
   /** The client's own session, if its headers name one. */
   session_id?: string;
@@ -231,7 +234,7 @@ export interface ExchangeRecord {
   truncated: boolean;
   undecodable: boolean;
   /**
-   * Set until the index has read it. Until then its model, stop reason and usage are unknown, and so is its run,
+   * Set while it is not indexed. Until then, its model, stop reason and usage are unknown, and so is its run,
    * unless the request named it.
    */
   not_indexed?: true;

@@ -1,23 +1,24 @@
 /**
- * The report of an A/B experiment over its runs: rates per arm, the effect of `on` against `off`, and whether the split
- * between the arms is the one that was meant (sample ratio mismatch). Runs are added one by one, in any order; memory
- * grows with the number of assignment units, not of runs. Pure; server threads.
+ * The report of an A/B experiment over its runs: rates per arm, the effect of `on` compared with `off`, and
+ * whether the split between the arms is the intended one (sample ratio mismatch). Runs are added one by one,
+ * in any order; memory grows with the number of assignment units, not of runs. Pure; server threads.
  *
  * Methods. A run is finished or not, and a finished one succeeded or not; rates are over finished runs.
  * - A rate's interval is Wilson's score interval (JASA 22, 1927), the difference's is Newcombe's hybrid of the two
  *   (Statistics in Medicine 17, 1998, method 10), the p-value that of the pooled two-sided z test (R: prop.test without
  *   continuity correction).
- * - Where an assignment unit (a user, a repository) has several runs these are not independent: n is divided by the
- *   design effect, the ratio of the variance by the delta method over units (Deng, Knoblich, Lu, KDD 2018) to the
+ * - The runs of one assignment unit (a user, a repository) are not independent. So n is divided by the design
+ *   effect, the ratio of the variance by the delta method over units (Deng, Knoblich, Lu, KDD 2018) to the
  *   binomial one, never below 1 (Wilson with an effective sample size: Dean and Pagano, JSSAM 3, 2015).
- * - The always-valid interval holds at every moment at once, so one may look as often as one likes and stop when one
- *   likes: the normal-mixture confidence sequence (Johari, Pekelis, Walsh, arXiv:1512.04922; Waudby-Smith and others,
- *   Annals of Statistics 52, 2024), asymptotic, with variances smoothed by one success and one failure an arm.
+ * - The always-valid interval is valid at all times simultaneously, however often it is looked at and
+ *   whenever the experiment is stopped. It is the normal-mixture confidence sequence (Johari, Pekelis, Walsh,
+ *   arXiv:1512.04922; Waudby-Smith and others, Annals of Statistics 52, 2024), which is asymptotic, with
+ *   variances smoothed by one success and one failure per arm.
  * - SRM is Pearson's chi-square on units, one degree of freedom.
  *
- * A unit with runs in both arms was mixed up after its assignment. The report counts and names such units. The effect and SRM
- * count each by its first arm. The effect takes only the runs that the unit had in that arm, since later ones may carry over
- * what the first arm did. All its runs count in the arms' own lines.
+ * A unit with runs in both arms changed its arm after its assignment. The report counts and names such units.
+ * The effect and SRM count each in its first arm. For the effect, only its runs in that arm count, because
+ * the first arm may have influenced later runs. In the figures of each arm, all its runs count.
  */
 
 import {
@@ -35,7 +36,7 @@ interface ArmReport {
   runs: number;
   finished: number;
   successes: number;
-  /** Null, like the following fields, while no run has finished. */
+  /** This field and the following ones are null while no run has finished. */
   success_rate: number | null;
   ci95: Interval | null;
   mean_steps: number | null;
@@ -63,16 +64,16 @@ export interface ExperimentReport {
   };
   srm: {
     expected_on: number;
-    /** Share of the units; null without any. */
+    /** Share of the units; null without units. */
     observed_on: number | null;
     chi_square: number | null;
     p_value: number | null;
-    /** Also where the p-value is smaller than any number. */
+    /** Finite even if the p-value itself is too small for a number. */
     log10_p_value: number | null;
     flagged: boolean;
-    /** Units in each arm, a mixed one by its first. */
+    /** Units in each arm; a mixed unit counts in its first arm. */
     units: { on: number; off: number };
-    /** The judgement of the split. */
+    /** The verdict on the split. */
     verdict: 'no_units' | 'too_few_units' | 'as_expected' | 'mismatch';
   };
   /** Units with runs in both arms. */
@@ -84,15 +85,18 @@ export interface ExperimentReport {
 
 type ArmName = 'on' | 'off';
 
-/** SRM is called at this level (decision), which leaves room for looking often. */
+/** SRM is reported at this level (decision), which is strict enough for frequent checks. */
 const SRM_P_VALUE = 0.001;
-/** When fewer units are expected in an arm, SRM is not called (decision): the chi-square is not one then. */
+/**
+ * If fewer units are expected in an arm, SRM is not tested (decision), because the chi-square approximation
+ * fails.
+ */
 const SRM_UNITS_AN_ARM = 8;
-/** Units that are named. */
+/** Maximum number of named units. */
 const MIXED_NAMES = 50;
-/** Rows of `by_version`; the versions with the most runs. */
+/** Maximum rows of `by_version`: the versions with the most runs. */
 const VERSIONS = 200;
-/** Most versions that are counted; runs of further ones count only in the arms. */
+/** Maximum number of counted versions; runs of further ones count only in the arms. */
 const VERSIONS_COUNTED = 10_000;
 
 /** Sums of one arm. */

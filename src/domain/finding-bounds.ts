@@ -1,4 +1,7 @@
-/** The bounds of a finding's texts, apart from what masks them: agents' tools know these alone. Pure; any thread. */
+/**
+ * The bounds of a finding's texts, in a file without the masking code, because agents' tools need only the
+ * bounds. Pure; any thread.
+ */
 
 /** Texts of a finding, in code points (document 2). Longer texts are cut. */
 export const FINDING_BOUNDS = { content: 8_000, file_path: 512, finding_type: 64, query: 2_000 } as const;

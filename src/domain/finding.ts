@@ -14,7 +14,7 @@ export interface Codebase {
   codebase_id: string;
 }
 
-/** What a caller noted. */
+/** A note as the caller sent it. */
 interface FindingNote {
   content: string;
   file_path: string;
@@ -41,7 +41,7 @@ export interface FindingFilter {
   finding_type: string | null;
 }
 
-/** The part of a note that is stored: keys masked, then texts cut, so that no half of a key stays. */
+/** The stored form of a note: keys are masked first, then texts are cut, so that no half of a key remains. */
 export function prepareFinding(note: FindingNote): Omit<Finding, 'finding_id' | 'project_id' | 'created_at'> {
   return {
     content: cutCharacters(maskKeys(note.content), FINDING_BOUNDS.content),
@@ -83,11 +83,12 @@ export function matchesFilter(
 }
 
 /**
- * The paths of findings, asked whether they cover a shorter one: `src/http/server.ts` covers itself, `http/server.ts`
- * and `server.ts`, not `rver.ts`. Backslashes count as slashes; a leading `./` counts for nothing.
+ * The paths of findings, and the check whether they cover a shorter path: `src/http/server.ts` covers itself,
+ * `http/server.ts` and `server.ts`, but not `rver.ts`. Backslashes count as slashes; a leading `./` is
+ * ignored.
  *
- * Read backwards, a path that ends with another begins with it, so that a sorted list and a binary search do: the cost
- * does not depend on what the paths look like.
+ * Paths are stored reversed, so that the covered paths become prefixes, which a binary search in a sorted
+ * list finds. The cost does not depend on the form of the paths.
  */
 export class PathCover {
   readonly #reversed: string[];
@@ -111,7 +112,7 @@ export class PathCover {
     return paths.filter((path) => this.covers(path)).length / paths.length;
   }
 
-  /** The first path that does not sort before the given one. */
+  /** Index of the first path that does not sort before the given one. */
   #firstFrom(reversed: string): string | undefined {
     let low = 0;
     let high = this.#reversed.length;
@@ -151,7 +152,7 @@ function define(object: object, name: string, value: unknown): void {
   Object.defineProperty(object, name, { value, enumerable: true, configurable: true, writable: true });
 }
 
-/** The first so many code points. */
+/** The first `max` code points. */
 function cutCharacters(text: string, characters: number): string {
   if (text.length <= characters) return text;
   let at = 0;

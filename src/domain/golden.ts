@@ -1,26 +1,28 @@
 /**
- * When a run is golden: proof enough that what it shows is all that happened, and that it went well
- * (`supports_universal_claims`). The rule alone: pure, no IO; used by the command line and by rounds.
+ * The rule for golden runs: there is proof that the copy is complete and that the run went well
+ * (`supports_universal_claims`). Pure; command line and rounds.
  *
  * A run is golden when
- *  - it has a turn, and every exchange of it was captured whole: none truncated or unreadable, and none aborted before the
- *    model had ended its answer;
- *  - nothing is missing: all its exchanges carry `seq` without a gap from 0 or 1 on, each number once; a call that is tried
- *    again may use its own number again. (If a number was answered and comes again, two agents used it, or one that started
- *    over, and each hides what the other lacks.) Or none carries `seq`, and each turn
- *    goes on from the answer of the one before (the caller finds that out by reading the bodies: `link`);
- *  - every failed call was tried again with success: a later exchange of the same method and path succeeded, and a
- *    turn's asked the same or went on from the same answer, so that another conversation of the run (a sub-agent's)
- *    does not make it good. A turn that was answered 2xx but came to no stop reason (an error event in its stream) is a
- *    failed call too;
- *  - its last turn ended of itself: `end_turn` or `stop_sequence`, `stop`, `completed` without a call to a tool;
+ *  - it has a turn, and every exchange was captured completely: not truncated, not unreadable, and not
+ *    aborted before the model had ended its answer;
+ *  - no exchange is missing: either all exchanges have a `seq`, from 0 or 1 on, without gaps or repetitions
+ *    (a retried call may repeat its number), or no exchange has one, and each turn continues the answer of
+ *    the previous turn (the caller determines that from the bodies: `link`). A repeated number of an answered
+ *    call is refused, because two agents, or a restarted one, may hide each other's gaps;
+ *  - every failed call was retried successfully: a later exchange with the same method and path succeeded.
+ *    For a turn, it must have the same request, or continue the same answer, so that another conversation of
+ *    the run (such as a sub-agent's) does not count. A turn with status 2xx but without a stop reason (an
+ *    error event in its stream) is a failed call, too;
+ *  - its last turn ended by itself: `end_turn` or `stop_sequence`, `stop`, `completed` without a call to a
+ *    tool;
  *  - all its turns are Messages, chat-completions or responses;
- *  - it is no run of calls beside the work (a title, a summary, a safety check);
- *  - no finished monitor run of its id says otherwise (`judgeOutcome`).
- * Who answered a turn, upstream or student, does not matter, and neither do side calls: they are exchanges like others.
+ *  - it is not a run of side calls (a title, a summary, a safety check);
+ *  - no finished monitor run with its id has another outcome than success (`judgeOutcome`). It does not
+ * matter whether the upstream or the student answered a turn. Side calls within a run count like other
+ * exchanges.
  *
- * Exchanges are added in the order of their ids. State is bounded: MAX_SEQ_RANGES ranges of numbers, MAX_FAILED_CALLS
- * open failures; beyond either the run is not golden, and says so.
+ * Exchanges are added in the order of their ids. State is bounded: MAX_SEQ_RANGES ranges of numbers,
+ * MAX_FAILED_CALLS open failures. A run beyond either bound is not golden, with that reason.
  */
 
 import type { EchoDifference } from './echo.ts';
@@ -75,22 +77,22 @@ export type GoldenCode =
   | 'side_call'
   /** A monitor fired near the end of the run (captured-monitor.ts). */
   | 'monitor_fired'
-  /** The next request repeats an answer differently than it was read (echo.ts). */
+  /** The next request repeats an answer differently from how it was read (echo.ts). */
   | 'reading_differs'
   /** The outcome of the finished monitor run with that id (run-mark.ts). */
   | 'outcome'
-  /** A person says so (run-mark.ts). */
+  /** A person marked it bad (run-mark.ts). */
   | 'marked_bad';
 
 /** Why a run is not golden: a word for machines and a sentence for people. */
 export interface GoldenReason {
   code: GoldenCode;
   words: string;
-  /** Of `reading_differs`: both sides. */
+  /** For `reading_differs`: both versions. */
   difference?: EchoDifference;
 }
 
-/** What the outcome of a finished monitor run (null without one) says against the run with its id. */
+/** The reason against a run from the outcome of the finished monitor run with its id (null without one). */
 export function judgeOutcome(outcome: string | null): GoldenReason | null {
   if (outcome === null || outcome === 'success') return null;
   const words = `the monitor run of this id finished with the outcome ${JSON.stringify(outcome)}`;
@@ -123,7 +125,7 @@ interface FailedCall {
   anchors: string[];
 }
 
-/** Ids that a sentence lists before it only counts the rest. */
+/** Number of ids that a sentence lists; it only counts further ones. */
 const NAMED_IDS = 5;
 
 /** What the rule needs to know about wire formats; `GOLDEN_WIRES` of src/providers implements it. */
@@ -426,7 +428,10 @@ function makesGood({ seq }: GoldenExchange, turn: AskedTurn | null, failed: Fail
   return listAnchors(turn).some((anchor) => failed.anchors.includes(anchor));
 }
 
-/** The model has reported why it stopped: a client that disconnects then, as some do, has missed nothing. */
+/**
+ * The model has reported why it stopped. A client that disconnects after that, as some do, has missed
+ * nothing.
+ */
 function isWhole({ kind, stop_reason, undecodable }: GoldenExchange): boolean {
   return kind === 'turn' && stop_reason !== null && !undecodable;
 }

@@ -10,10 +10,10 @@ import type { MonitorName, MonitorScores } from './monitors/names.ts';
 /** Longest text in a live event, in UTF-16 units. */
 export const LIVE_TEXT_CHARACTERS = 200;
 
-/** What every event says. */
+/** Fields of every event. */
 interface LiveFacts {
   org_id: string;
-  /** null: belongs to no project; visible to the organization's own keys, not to a project's. */
+  /** null: no project; visible to keys of the organization, but not of a project. */
   project_id: string | null;
   run_id: string | null;
   /** RFC 3339 UTC with milliseconds. */
@@ -60,8 +60,8 @@ interface RunFinishEvent extends LiveFacts {
 }
 
 /**
- * An agent was told to change course: at a step of its run, or by an evaluation (`run_id` is null unless the
- * evaluation named a run).
+ * An intervention: at a step of a run, or by an evaluation (`run_id` is null unless the evaluation named a
+ * run).
  */
 interface InterventionEvent extends LiveFacts {
   event: 'intervention';

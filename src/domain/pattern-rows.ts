@@ -17,11 +17,11 @@ export const PATTERN_SOURCES = 'pattern_sources';
  */
 export const PATTERN_SETTINGS = 'pattern_settings';
 
-/** What {@link PATTERN_SETTINGS} holds under ['starters']. */
+/** The value of {@link PATTERN_SETTINGS} under ['starters']. */
 export interface StarterRow {
-  /** Digest of each that was created → its id. */
+  /** Digest of each created pattern → its id. */
   created: Record<string, string>;
-  /** Digest of all of them together. */
+  /** Digest of all starter patterns together. */
   version: string;
 }
 
@@ -69,8 +69,9 @@ export function readPattern(key: Key, row: PatternRow): Pattern {
 }
 
 /**
- * Bits of each number of a stored vector, and numbers that share an exponent. Three vectors of 1,024 numbers fit on a page of
- * LMDB, and cosines err by some 1e-4: of ten nearest that differ by less, .997 stay the nearest.
+ * Bits of each number in a stored vector, and count of numbers that share an exponent. Three vectors of 1,024
+ * numbers fit on a page of LMDB. Cosines have an error of some 1e-4: of the ten nearest vectors, 99.7 % stay
+ * the nearest.
  */
 const NUMBER_BITS = 9;
 const NUMBER_MAX = 2 ** (NUMBER_BITS - 1) - 1;
@@ -79,9 +80,9 @@ const EXPONENT_MAX = 255;
 const VECTOR_HEAD_BYTES = 4;
 
 /**
- * A vector for its row: a 32-bit float, then a byte for each block of numbers, then a whole number of 9 bits for each
- * number, least bits first. A number is its whole number, halved as often as the byte of its block says, and divided
- * by the float. The float is chosen so that the product of the packed vector and the vector itself is exact.
+ * Encodes a vector: a 32-bit float, then one byte per block of numbers, then a 9-bit integer per number,
+ * least bits first. A number is its integer, halved as many times as the byte of its block says, and divided
+ * by the float. The float is chosen so that the product of the packed and the original vector is exact.
  */
 export function encodeVector(vector: Float32Array): Buffer {
   const bytes = Buffer.alloc(packedBytes(vector.length));
@@ -145,7 +146,10 @@ function greatestOf(vector: Float32Array): number {
   return greatest;
 }
 
-/** How often the greatest number of all can be halved without being smaller than a block's. @param share of the two */
+/**
+ * How often the greatest number of all can be halved without becoming smaller than the greatest of a block.
+ * @param share quotient of the two
+ */
 function chooseExponent(share: number): number {
   let exponent = 0;
   while (exponent < EXPONENT_MAX && share * 2 <= 1 && share > 0) {
@@ -155,12 +159,15 @@ function chooseExponent(share: number): number {
   return exponent;
 }
 
-/** The vector as it reads after being stored. */
+/** The vector after encoding and decoding. */
 export function roundVector(vector: Float32Array): Float32Array {
   return decodeVector(encodeVector(vector), vector.length)!;
 }
 
-/** Whether a row holds the 32-bit floats of versions up to 0.1, least byte first: a packed one has no multiple of four bytes. */
+/**
+ * Whether a row contains the 32-bit floats of versions up to 0.1, least byte first. The length of a packed
+ * vector is not a multiple of four.
+ */
 export function isUnpackedVector(bytes: Uint8Array): boolean {
   return bytes.length % 4 === 0;
 }
@@ -171,7 +178,7 @@ function decodeFloats(bytes: Uint8Array, dimensions: number): Float32Array | und
   return roundVector(Float32Array.from({ length: dimensions }, (_, at) => view.getFloat32(at * 4, true)));
 }
 
-/** Where the numbers begin. */
+/** Offset of the numbers. */
 function numbersAt(dimensions: number): number {
   return VECTOR_HEAD_BYTES + Math.ceil(dimensions / BLOCK);
 }

@@ -1,18 +1,18 @@
 /**
- * Patterns: what a run learned, for the next one in the same situation (document 2, Pattern). Whose
- * they are, which are preferred, what they hold. Pure; any thread.
+ * Patterns: lessons of runs for later runs in the same situation (document 2, Pattern). Owners, preferences
+ * and content. Pure; any thread.
  */
 import { MODEL_CHARACTERS } from '../limits.ts';
 import { cleanText } from './patterns/text.ts';
 
 /** Texts of a pattern that the service makes, in UTF-16 units, and patterns of one trace (decision: 3). */
 export const PATTERN_BOUNDS = { situation: 800, dead_ends: 1_200, unlock: 1_200, per_trace: 3 } as const;
-/** Cosine from which two situations belong to one pattern when what helped is the same, word for word. */
+/** Minimum cosine of two situations that belong to one pattern if their solutions are literally equal. */
 export const SAME_LESSON_COSINE = 0.6;
-/** Cosine from which two situations are one (decision: 0.9). */
+/** Minimum cosine of two situations that count as the same (decision: 0.9). */
 export const SAME_SITUATION_COSINE = 0.9;
 
-/** Patterns of one scope: a project, an organization's commons, or the universal ones. */
+/** Maximum number of patterns of one scope: a project, an organization's commons, or the universal ones. */
 export const PATTERNS_PER_SCOPE = 250_000;
 /** Texts of an imported pattern, and a failure category, in code points. */
 export const PATTERN_IMPORT_CHARACTERS = { situation: 4_000, dead_ends: 8_000, unlock: 8_000 } as const;

@@ -1,14 +1,15 @@
 /**
- * A sketch of a system prompt: 36 characters that are equal for equal prompts and mostly equal for prompts that differ
- * in noise (a date, a session's id, a listing of files). Tells which of several agents a request comes from, where
- * their conversations begin alike. Pure; made where stored copies are read, compared by the index, never on a server thread.
+ * A sketch of a system prompt: 36 characters that are equal for equal prompts and mostly equal for prompts
+ * that differ in noise (a date, a session's id, a listing of files). It distinguishes agents whose
+ * conversations begin in the same way. Pure; made where stored copies are read, compared by the index, never
+ * on a server thread.
  *
- * How: the prompt is cut into words at white space, quotes and brackets; words with a digit (numbers, dates, ids, paths
- * of temporary folders) and names of days and months are left out. Each word with the one before it is hashed into one
- * of 32 places, where the smallest hash stays (a one-permutation MinHash): the share of equal places is about the share
- * of word pairs that two prompts have in common. Four characters before that are a hash of the whole text, noise and
- * all. Of a long block only the first and last 4,096 characters are looked at. What was sketched lately is remembered,
- * since an agent mostly sends the prompt of the turn before.
+ * Method: the prompt is cut into words at white space, quotes and brackets. Words with a digit (numbers,
+ * dates, ids, paths of temporary folders) and names of days and months are left out. Each pair of adjacent
+ * words is hashed into one of 32 places, which keeps the smallest hash (a one-permutation MinHash): the share
+ * of equal places approximates the share of common word pairs. Four characters before these are a hash of the
+ * whole text, including noise. Only the first and the last 4,096 characters of a long block are read. Recent
+ * sketches are cached, because an agent usually sends the same prompt as in the previous turn.
  */
 
 const PLACES = 32;

@@ -1,5 +1,6 @@
 /**
- * What a provider's answer says of the limits of the account behind a credential. Pure; capture reader and command line.
+ * Reads the limits of the account behind a credential from a provider's answer. Pure; capture reader and
+ * command line.
  *
  * Sources: Anthropic, "Rate limits" (`anthropic-ratelimit-…`), and the `unified` headers that subscriptions get; OpenAI, "Rate
  * limits" (`x-ratelimit-…`, which many compatible servers send), and the `x-codex-…` headers that subscriptions get.
@@ -9,10 +10,10 @@
 export interface LimitReading {
   /** `requests`, `tokens`, `input tokens`, `5 hours`, `7 days`, … */
   name: string;
-  /** null: told as a share alone. */
+  /** null: only the share was reported. */
   limit: number | null;
   remaining: number | null;
-  /** 0 to 1; null: not told. */
+  /** 0 to 1; null: not reported. */
   used_share: number | null;
   /** Milliseconds since the epoch; null if not reported. */
   resets_at_ms: number | null;
@@ -22,8 +23,8 @@ type Headers = ReadonlyMap<string, string>;
 
 /**
  * The limits in an answer's headers.
- * @param headers by name, as they came
- * @param atMs when the answer began: some headers say how long from then
+ * @param headers by name, as received
+ * @param atMs when the answer began, because some headers contain a duration from then
  */
 export function readLimits(
   headers: readonly (readonly [name: string, value: string])[],
@@ -54,7 +55,7 @@ function readAnthropic(headers: Headers): LimitReading[] {
   });
 }
 
-/** Windows of subscriptions, such as `5h` and `7d`, and the same for one family of models (`7d_opus`). */
+/** Windows of subscriptions, such as `5h` and `7d`, also for one family of models (`7d_opus`). */
 const UNIFIED = /^anthropic-ratelimit-unified-((\d+)([hd])(?:[_-]\w+)?)-utilization$/;
 
 function readUnified(headers: Headers): LimitReading[] {

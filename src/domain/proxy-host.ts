@@ -6,12 +6,12 @@
 /** Entries of GW_PROXY_HOSTS, after `default` is expanded. Each is a name in the authority's certificate. */
 const PROXY_HOSTS_MAX = 500;
 
-/** A host, or all below one. */
+/** A host, or all hosts below a domain. */
 export interface ProxyHost {
-  /** Lower case; `*.` before it stands for one label or more. */
+  /** Lower case; a leading `*.` stands for one or more labels. */
   readonly pattern: string;
   readonly port: number;
-  /** Label of what it answers. */
+  /** Label of its captured exchanges. */
   readonly provider: string;
 }
 

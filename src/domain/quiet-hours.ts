@@ -1,11 +1,11 @@
-/** Hours of the day in which an alert tells its destinations nothing, in a time zone. Pure; any thread. */
+/** Hours of the day, in a time zone, in which an alert sends no messages. Pure; any thread. */
 
 export interface QuietHours {
   /** `22:00` */
   from: string;
-  /** `07:00`; before `from`: on the next day. The same as `from`: the whole day. */
+  /** `07:00`. A time before `from` is on the next day; a time equal to `from` means the whole day. */
   to: string;
-  /** Of the IANA database: `Europe/Berlin`. */
+  /** IANA time zone, such as `Europe/Berlin`. */
   time_zone: string;
 }
 

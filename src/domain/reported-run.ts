@@ -1,6 +1,6 @@
 /**
- * A run that an agent reported (`POST /v1/monitor/runs`, telemetry, hooks), as lists search it: what its rows say, in few bytes.
- * Pure; server threads, capture reader, command line.
+ * A reported run (`POST /v1/monitor/runs`, telemetry, hooks) in the compact form that lists search. Pure;
+ * server threads, capture reader, command line.
  */
 import { MONITOR_NAMES } from './monitors/names.ts';
 import { NO_MARKS, type RunMarks } from './run-mark.ts';
@@ -24,13 +24,13 @@ export interface ReportedRun {
   codebase_id: string;
   experiment_id: string;
   arm: string;
-  /** Of the API key that began it; '' for other credentials, and in rows of earlier versions. */
+  /** Id of the API key that started it; '' for other credentials, and in rows of earlier versions. */
   key_id: string;
   is_finished: boolean;
-  /** '' while it goes on. */
+  /** '' while it is running. */
   outcome: string;
   started_ms: number;
-  /** null while it goes on. */
+  /** null while it is running. */
   finished_ms: number | null;
   duration_ms: number;
   steps: number;
@@ -38,13 +38,13 @@ export interface ReportedRun {
   max_total_score: number;
   /** Steps at which each monitor fired, in the order of MONITOR_NAMES. */
   fired: readonly number[];
-  /** The last search of captured runs that met it beside the run that it belongs to; 0: none did. */
+  /** Number of the last search of captured runs in which it was joined with a captured run; 0: none. */
   met_in: number;
 }
 
 const NOTHING_FIRED: readonly number[] = MONITOR_NAMES.map(() => 0);
 
-/** @param share gives equal names as one text, so that 100,000 runs hold each of them once */
+/** @param share returns the same string object for equal names, so that 100,000 runs share it */
 export function toReportedRun(
   row: RunRow,
   start: RunStartRow | undefined,
@@ -83,8 +83,8 @@ export function listName(name: string | undefined): readonly string[] {
 }
 
 /**
- * @param nowMs what a status is as of, in milliseconds since the epoch
- * @param marksOf what people said of a run
+ * @param nowMs the time for which the status is computed, in milliseconds since the epoch
+ * @param marksOf the marks of a run
  */
 export function makeReportedReader(
   nowMs: number,

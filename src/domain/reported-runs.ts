@@ -33,7 +33,7 @@ const ROWS_AT_ONCE = 200;
 const LATE_MS = 5_000;
 /** Running and ended runs that each call rereads. */
 const LOOKED_AT = { going_on: 500, ended: 100 } as const;
-/** Names that are shared. */
+/** Shared names. */
 const SHARED_NAMES = 10_000;
 
 export class ReportedRuns {
@@ -41,7 +41,7 @@ export class ReportedRuns {
   readonly org_id: string;
   readonly #max: number;
   readonly #runs = new Map<string, ReportedRun>();
-  /** Ids of runs that go on. */
+  /** Ids of running runs. */
   readonly #goingOn = new Set<string>();
   /** Ids of the runs, in the order of rereading. */
   #again: IterableIterator<string> | null = null;
@@ -52,7 +52,7 @@ export class ReportedRuns {
   /** The last key read on the way to the oldest run; null when all are read. */
   #olderThan: (string | number)[] | null = [];
   #version = 0;
-  /** There are older runs that exceed the bound. */
+  /** Whether there are older runs beyond the bound. */
   #hasLeftOut = false;
   readonly #names = new Map<string, string>();
 
@@ -80,7 +80,7 @@ export class ReportedRuns {
     return this.#runs.get(runId);
   }
 
-  /** In no particular order. */
+  /** The runs in no particular order. */
   values(): IterableIterator<ReportedRun> {
     return this.#runs.values();
   }
@@ -182,7 +182,7 @@ export class ReportedRuns {
       let left = Math.min(LOOKED_AT.going_on, this.#goingOn.size);
       for (const run_id of this.#goingOn) {
         if (left-- === 0) break;
-        // Moves it to the end, so that each has its turn.
+        // Moves it to the end, so that each gets its turn.
         this.#goingOn.delete(run_id);
         this.#renew(reader, run_id);
       }

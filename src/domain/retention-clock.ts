@@ -9,12 +9,12 @@
  */
 export const RETENTION = { every_ms: 600_000, rows: 50, pause_ms: 20, warn_every_ms: 3_600_000 };
 
-/** The wall clock, and what the machine says about the time that has passed. */
+/** The wall clock and the uptime of the machine. */
 export interface ClockReading {
   wall_ms: number;
-  /** Since the machine started, in `boot_id`. */
+  /** Time since the machine started (`boot_id`). */
   uptime_ms: number;
-  /** Names that start of the machine. */
+  /** Identifies this start of the machine. */
   boot_id: string;
 }
 
@@ -70,8 +70,8 @@ export interface Cutoff {
 }
 
 /**
- * What a confirmation would add, by kind.
- * @param days that each kind is kept; null: for ever
+ * The additional deletions after a confirmation, by kind.
+ * @param days for which each kind is kept; null: without limit
  */
 export function cutoffsOf(
   { now_ms }: Pick<ClockJudgement, 'now_ms'>,

@@ -1,10 +1,11 @@
 /**
- * What is said of a run from outside its copy: the outcome that a monitor run of its id finished with, and a person's marks (good
- * or bad, tags, a note, a score). `weighWords` puts both into the verdict on the copy. Pure; any thread.
+ * External statements about a captured run: the outcome of the monitor run with its id, and a person's marks
+ * (good or bad, tags, a note, a score). `weighWords` combines both with the verdict on the copy. Pure; any
+ * thread.
  *
- * A mark overrules how the run went, in both directions. `bad`: the run is not golden, whatever else it is. `good`: failed
- * calls, an unfinished end, a reported failure and monitors do not count. It cannot make up for a copy that is incomplete, out
- * of order or read wrongly: nothing can be learned from what is not there.
+ * A mark overrules the verdict on how the run went, in both directions. `bad`: the run is not golden. `good`:
+ * failed calls, an unfinished end, a reported failure and monitors do not count. But a mark cannot repair a
+ * copy that is incomplete, out of order or read wrongly, because missing content cannot teach anything.
  */
 import { UNPRINTABLE } from '../std/unprintable.ts';
 import { type GoldenCode, type GoldenReason, type GoldenVerdict, judgeOutcome } from './golden.ts';
@@ -13,23 +14,23 @@ export const MARKS = ['good', 'bad'] as const;
 export type RunMark = (typeof MARKS)[number];
 
 /**
- * In `main.mdb`, [run_id, org_id] → RunMarkRow; [run_id] of captures that belong to the operator. Marks stay when captures or
- * monitor runs expire, and go when a run is deleted or erased.
+ * In `main.mdb`, [run_id, org_id] → RunMarkRow; the key is [run_id] for captures that belong to the operator.
+ * Marks stay when captures or monitor runs expire, and are removed when a run is deleted or erased.
  */
 export const RUN_MARKS = 'run_marks';
 /** In `main.mdb`, [org_id, run_id] → true: which runs an organization has marked. */
 export const RUN_MARKS_BY_ORG = 'run_marks_by_org';
 
-/** A run has so many tags at most, each of so many characters. */
+/** Maximum number of tags per run, and of characters per tag. */
 export const RUN_TAGS = { count: 32, characters: 64 } as const;
-/** Tags that one request brings, and how much of its header is read. */
+/** Maximum number of tags per request, and of characters read from its header. */
 const HEADER_TAGS = 8;
 const TAG_HEADER_CHARACTERS = 1_024;
 export const RUN_NOTE_CHARACTERS = 4_000;
-/** A tag: no comma, which separates tags in a header, and nothing invisible. */
+/** A tag has no comma, which separates tags in a header, and no invisible characters. */
 export const TAG_PATTERN = new RegExp(`^[^${UNPRINTABLE},]+$`, 'u');
 
-/** What people and their programs say of a run. */
+/** The marks that people and their programs give a run. */
 export interface RunMarks {
   mark: RunMark | null;
   tags: readonly string[];
@@ -39,7 +40,7 @@ export interface RunMarks {
   feedback_score: number | null;
 }
 
-/** As stored. Versions up to 0.1 stored a mark alone. */
+/** The stored form. Versions up to 0.1 stored only the mark. */
 export interface RunMarkRow extends Partial<RunMarks> {
   /** RFC 3339. */
   marked_at: string;
@@ -47,7 +48,7 @@ export interface RunMarkRow extends Partial<RunMarks> {
   marked_by: string;
 }
 
-/** What is left out stays as it was; null takes it away. */
+/** Absent fields stay unchanged; null removes a value. */
 export interface RunMarkChange {
   mark?: RunMark | null | undefined;
   /** Replaces all tags. */
@@ -66,7 +67,7 @@ export function readMarks(row: RunMarkRow | undefined): RunMarks {
   return { mark, tags, note, feedback_score };
 }
 
-/** @throws RangeError when the run would have too many tags */
+/** @throws RangeError if the run would have too many tags */
 export function changeMarks(before: RunMarks, change: RunMarkChange): RunMarks {
   const { mark = before.mark, tags = before.tags, note = before.note } = change;
   const { feedback_score = before.feedback_score, add_tags, remove_tags } = change;
@@ -76,13 +77,13 @@ export function changeMarks(before: RunMarks, change: RunMarkChange): RunMarks {
   return { mark, tags: kept, note: (note ?? '').trim(), feedback_score };
 }
 
-/** The tags of a header with commas between them; what is no tag is left out. */
+/** The comma-separated tags of a header; invalid ones are left out. */
 export function readTagHeader(value: string): string[] {
   const isTag = (tag: string) => tag.length <= RUN_TAGS.characters && TAG_PATTERN.test(tag);
   return cleanTags(value.slice(0, TAG_HEADER_CHARACTERS).split(',')).filter(isTag).slice(0, HEADER_TAGS);
 }
 
-/** Each once, without space around it. */
+/** Removes duplicates and surrounding spaces. */
 export function cleanTags(tags: readonly string[]): string[] {
   return [...new Set(tags.map((tag) => tag.trim()).filter((tag) => tag !== ''))];
 }
@@ -91,37 +92,37 @@ export function isUnmarked({ mark, tags, note, feedback_score }: RunMarks): bool
   return mark === null && tags.length === 0 && note === '' && feedback_score === null;
 }
 
-/** To whom captures belong. */
+/** The owner of the captures. */
 export interface CaptureOwner {
-  /** GW_ORG; null: they are the operator's. */
+  /** GW_ORG; null: they belong to the operator. */
   org: string | null;
   /** Verified addresses of operators. */
   emails: readonly string[];
-  /** The user of the terminal's link; null where it signs in no one. */
+  /** The user whom the terminal's link signs in; null without such a link. */
   owner: { issuer: string; subject: string } | null;
 }
 
-/** What is said of a run from outside its copy. */
+/** External statements about a run. */
 export interface RunWords extends RunMarks {
   /**
-   * Of the finished monitor run of its id, if its organization may speak of captures; of several, one that is no success. null:
-   * none.
+   * Outcome of the finished monitor run with its id, if that organization's statements count for captures; of
+   * several, one that is not a success. null: none.
    */
   outcome: string | null;
 }
 
 export const NO_WORDS: RunWords = { outcome: null, ...NO_MARKS };
 
-/** What a person's `good` overrules. */
+/** Reasons that a person's `good` overrules. */
 const OVERRULED: ReadonlySet<GoldenCode> = new Set(['failed_call', 'unfinished', 'outcome', 'monitor_fired']);
 
-/** A verdict with what was said from outside. */
+/** A verdict, combined with external statements. */
 interface WeighedVerdict extends GoldenVerdict {
-  /** What would speak against the run without the mark. */
+  /** Reasons against the run that the mark overrules. */
   overruled: GoldenReason[];
 }
 
-/** @param found what speaks against the copy */
+/** @param found reasons against the copy */
 export function weighWords(
   found: readonly GoldenReason[],
   { outcome, mark }: Pick<RunWords, 'outcome' | 'mark'>,

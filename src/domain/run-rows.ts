@@ -6,11 +6,11 @@ import type { Intervention } from './monitors/intervention.ts';
 import type { StepTextFields } from './monitors/masked-step.ts';
 import type { PackedScores, RunFacts, RunTotals } from './run.ts';
 
-/** One row a run, written at its start and at its finish; key {@link runKey}. */
+/** One row per run, written at its start and at its finish; key {@link runKey}. */
 export const RUNS = 'runs';
 /** The long parts of a start; key `[org_id, run_id]`, which also finds a run without its project. */
 export const RUN_STARTS = 'run_starts';
-/** One row a step; key {@link runStepKey}. */
+/** One row per step; key {@link runStepKey}. */
 export const RUN_STEPS = 'run_steps';
 /**
  * Reports of steps by telemetry; key `[org_id, run_id, key]`. The value is the step's index, or the last step's index

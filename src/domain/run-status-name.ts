@@ -1,4 +1,4 @@
-/** The statuses of a run, and who can end it; run-status.ts tells them. Constants; any thread, browser. */
+/** The statuses of a run, and who can end it; run-status.ts computes them. Constants; any thread, browser. */
 
 export const RUN_STATUSES = ['failed', 'error', 'running', 'ok', 'unknown'] as const;
 export type RunStatus = (typeof RUN_STATUSES)[number];

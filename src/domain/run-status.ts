@@ -5,10 +5,10 @@
  * The first of these that applies decides:
  *  1. A person marked it: `good` is ok, `bad` is failed.
  *  2. Its end was reported: `success` is ok, `failure…` is failed, any other outcome is unknown.
- *  3. It was reported to have begun, something happened within RUN_IDLE_MS, and no last turn failed: running.
- *  4. Its last turn failed or was broken off: error.
+ *  3. Its start was reported, it was active within RUN_IDLE_MS, and its last turn did not fail: running.
+ *  4. Its last turn failed or was aborted: error.
  *  5. The model ended its last answer by itself: ok.
- *  6. Its last answer calls a tool, and came within RUN_IDLE_MS: running.
+ *  6. Its last answer calls a tool, and arrived within RUN_IDLE_MS: running.
  *  7. Otherwise: unknown.
  */
 import { describeEnd, type EndCause } from './end-cause.ts';
@@ -20,12 +20,12 @@ import { classifyOutcome } from './run-summary.ts';
 /** A run without an end counts as running for this long after its last sign of life. */
 const RUN_IDLE_MS = 15 * 60_000;
 
-/** What is known of a run. */
+/** The known facts about a run. */
 interface RunEvidence {
   mark: RunMark | null;
-  /** null: no run of its id was reported. */
+  /** null: no run with its id was reported. */
   reported: { is_finished: boolean; outcome: string } | null;
-  /** null: nothing of it was captured. */
+  /** null: it was not captured. */
   captured: CapturedEnd | null;
   /** The last sign of life, in milliseconds since the epoch. */
   last_ms: number;
@@ -33,7 +33,7 @@ interface RunEvidence {
 
 export interface ToldStatus {
   status: RunStatus;
-  /** null: it has not ended, or it is not known. */
+  /** null: it has not ended, or the ender is unknown. */
   ended_by: RunEnder | null;
   /** Why, in words for people. */
   words: string;

@@ -41,8 +41,8 @@ export function runSummaryKey(
 }
 
 /**
- * What an experiment keeps of a deleted run: its counts, without the run's name. A new run with that name is a
- * separate one.
+ * The part of a deleted run that its experiment keeps: the counts, without the run's name. A new run with
+ * that name is a separate run.
  * @param mark distinguishes deleted runs with the same name
  */
 export function anonymizeSummary(summary: RunSummary, mark: string): RunSummary {

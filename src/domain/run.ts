@@ -25,12 +25,12 @@ export interface RunFacts {
   framework: string;
   task_profile: string;
   codebase_id: string;
-  /** '' : of no experiment. */
+  /** '': no experiment. */
   experiment_id: string;
   arm: Arm;
   assignment_unit: string;
   svc_version: string;
-  /** Of the API key that began it; left out for other credentials, and by earlier versions. */
+  /** Id of the API key that started it; absent for other credentials, and in earlier versions. */
   key_id?: string;
 }
 
@@ -92,7 +92,7 @@ export interface RunState {
   max_total_score: number;
   /** Steps at which each monitor fired, in the order of MONITOR_NAMES. */
   fired_counts: readonly number[];
-  /** What the monitors said last. */
+  /** The last scores of the monitors. */
   last: StepOutcome;
   /** The intervention of the current streak. */
   intervention: Intervention | null;
@@ -100,7 +100,7 @@ export interface RunState {
   told_at: number | null;
   /** Telemetry requests with new information. */
   reports: number;
-  /** null: it runs. */
+  /** null: it is running. */
   finish: { at_ms: number; outcome: string } | null;
   /** Remaining steps of a run that is being deleted; null otherwise. */
   left_to_delete: number | null;
@@ -147,7 +147,7 @@ export function applyRunEvent(state: RunState, event: RunEvent): RunState {
     case 'reported':
       return { ...state, reports: state.reports + 1 };
     case 'deleting':
-      // The keys of its rows are needed to the end, and nothing else.
+      // Only the keys of its rows are still needed.
       return { ...UNKNOWN_RUN, facts: state.facts, left_to_delete: state.steps };
     case 'swept':
       return { ...state, left_to_delete: (state.left_to_delete ?? 0) - event.steps };
@@ -270,8 +270,8 @@ export function totalsOf(state: RunState): RunTotals {
 }
 
 /**
- * What an evaluation returns now: a streak's intervention once, and again after it has escalated. It stays the same
- * until the next step, because the first answer may have been lost.
+ * The result of an evaluation now: a streak's intervention once, and again after it has escalated. It stays
+ * the same until the next step, because the first answer may have been lost.
  */
 export function dueIntervention(state: RunState): Intervention | null {
   return state.told_at === null || state.told_at === state.steps ? state.intervention : null;

@@ -26,7 +26,7 @@ export interface LedgerRow {
   unpriced: number;
   /** Served steps in `saved_usd` whose price is that of a model with a similar name. */
   guessed: number;
-  /** Late take-overs, and what the upstream charged more because its prompt cache was cold. */
+  /** Late take-overs, and the additional charge of the upstream because its prompt cache was cold. */
   late: number;
   late_usd: number;
 }

@@ -5,15 +5,15 @@
 import type { LedgerRow, LedgerTotal } from './student-ledger.ts';
 
 export interface StudentReport {
-  /** `shadow`: it is asked, and the upstream serves. */
+  /** `shadow`: it is asked, but the upstream serves. */
   mode: 'on' | 'shadow' | 'off';
-  /** Golden runs that a student takes. */
+  /** Golden runs that a student needs. */
   golden_runs_needed: number;
   /** The parts that are not readable, with the reasons. */
   problems: string[];
-  /** Rounds keep what they make, and it is not served until an operator publishes it. */
+  /** Whether a new student serves only after an operator publishes it. */
   held: boolean;
-  /** The version that serves; null: none. */
+  /** The serving version; null: no version serves. */
   serving: number | null;
   /** Newest first. */
   versions: {
@@ -28,7 +28,7 @@ export interface StudentReport {
     steps: number | null;
     served: number | null;
     errors: number | null;
-    /** With 95 % confidence the true share of errors is below it. */
+    /** Upper bound of the true share of errors, with 95 % confidence. */
     error_at_most: number | null;
     tokens_saved_share: number | null;
     /** Steps that it did not serve, by reason. */
@@ -48,7 +48,7 @@ export interface StudentReport {
     suspended_by: 'audit' | 'operator' | null;
     runs: number;
     measured: { steps: number; served: number; errors: number };
-    /** What audits have found since. */
+    /** Results of audits since then. */
     compared: number;
     wrong: number;
     kinds: {
@@ -63,7 +63,7 @@ export interface StudentReport {
       is_suspended: boolean;
     }[];
   }[];
-  /** By day and agent. */
+  /** Entries of the ledger by day and agent. */
   ledger: LedgerRow[];
   /** The totals; null if the ledger is not readable, or without a student. */
   ledger_total: LedgerTotal | null;

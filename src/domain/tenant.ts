@@ -1,5 +1,6 @@
 /**
- * Whose data a request may access, for every kind of credential (document 2, Authentication). Any thread.
+ * The tenant whose data a request may access, for every kind of credential (document 2, Authentication). Any
+ * thread.
  */
 
 /** The scope of a request on `/v1`. */
@@ -8,7 +9,7 @@ export interface Tenant {
   /** null: every project of the organization. */
   project_id: string | null;
   actor: TenantActor;
-  /** Reads alone for a viewer's JWT. */
+  /** Read-only, for a viewer's JWT. */
   may_write: boolean;
 }
 

@@ -3,7 +3,7 @@
  * and its organization, so that a page is a range of keys, however many traces there are. Pure; any thread.
  */
 
-/** A row a trace: {@link traceRowKey} → TraceRow. */
+/** One row per trace: {@link traceRowKey} → TraceRow. */
 export const TRACES = 'traces';
 /** {@link traceListKeys} → TraceListRow. */
 export const TRACE_LISTS = 'trace_lists';
@@ -12,7 +12,7 @@ const EVERY_PROJECT = '';
 
 export type TraceStatus = 'queued' | 'distilling' | 'done' | 'failed';
 
-/** Whose trace it is. */
+/** The owner of a trace. */
 export interface TraceAddress {
   org_id: string;
   /** null: no project; then its patterns go to the organization's commons. */

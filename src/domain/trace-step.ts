@@ -1,6 +1,6 @@
 /** One step of a trace. Pure; server threads and actor threads. */
 
-/** One step: what was thought and done, and what came back. */
+/** One step: thought, action and result. */
 export interface TraceStep {
   step_index: number;
   thought: string;

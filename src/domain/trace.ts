@@ -92,7 +92,7 @@ function boundStep(step: TraceStep): TraceStep {
     thought: cleanText(step.thought, TRACE_BOUNDS.thought),
     action: cleanText(step.action, TRACE_BOUNDS.action),
     action_input: cleanText(step.action_input, TRACE_BOUNDS.action_input),
-    // Errors stand at the end of an output as often as at its beginning.
+    // Errors are at the end of an output as often as at its beginning.
     observation: cleanText(step.observation, TRACE_BOUNDS.observation_head, TRACE_BOUNDS.observation_tail),
     is_error,
     tokens,

@@ -5,7 +5,7 @@
 
 import { quoteValue } from './run-query/words.ts';
 
-/** What figures can be split by. */
+/** The dimensions by which figures can be grouped. */
 export const FIGURE_DIMENSIONS = [
   'model',
   'provider',
@@ -19,7 +19,7 @@ export const FIGURE_DIMENSIONS = [
 ] as const;
 export type FigureDimension = (typeof FIGURE_DIMENSIONS)[number];
 
-/** Which figures are asked for. */
+/** A query for figures. */
 export interface FigureQuestion {
   by: FigureDimension;
   /** UTC days such as `2026-11-28`, both included. */
@@ -39,10 +39,10 @@ export const FIGURE_ROWS = 200;
 export interface TrafficFigures {
   exchanges: number;
   turns: number;
-  /** Exchanges without a whole answer, or with a status of 400 and above. */
+  /** Exchanges without a complete answer, or with a status of 400 and above. */
   errors: number;
   student_turns: number;
-  /** Without what a cache held. */
+  /** Without cached tokens. */
   input_tokens: number;
   output_tokens: number;
   cache_read_tokens: number;
@@ -62,7 +62,7 @@ export interface TrafficFigures {
 
 /** Figures of one model, agent, … */
 export interface FigureRow extends TrafficFigures {
-  /** null: it is not known. */
+  /** null: unknown. */
   name: string | null;
 }
 
@@ -74,7 +74,7 @@ export interface FigureReport {
   to_day: string;
   /** false: older exchanges of this period were not read yet. */
   is_whole: boolean;
-  /** Exchanges that were added up. */
+  /** Number of exchanges in the figures. */
   scanned: number;
   total: TrafficFigures;
   /** The most expensive first; days in their order. */

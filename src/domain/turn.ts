@@ -27,7 +27,7 @@ export type TurnBlock =
   /** A call that the client must make. Its result is a {@link TurnBlock} `tool_result`. */
   | {
       type: 'tool_call';
-      /** The provider's; `order:3` for the third call of the conversation where the provider gives no ids. */
+      /** The provider's id; `order:3` for the third call of the conversation if the provider gives no ids. */
       id: string;
       name: string;
       /** Parsed, or the text itself if it is not JSON. */
@@ -52,7 +52,7 @@ export type TurnBlock =
       source: 'base64' | 'url' | 'file_id' | 'text' | 'file';
       data: string;
     }
-  /** Everything before it may be cached by the provider. */
+  /** The provider may cache everything before it. */
   | { type: 'cache_point'; ttl: string | null }
   /** Any other block (tools that the provider runs itself, containers, …): its type, and the unchanged block. */
   | { type: 'other'; name: string; value: unknown };

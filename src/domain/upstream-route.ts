@@ -7,7 +7,7 @@ import { collectCredentials } from '../redaction/credentials.ts';
 /** Routes that GW_ROUTES may name, and headers that one route may add. */
 const UPSTREAM_ROUTES = 64;
 
-/** Where requests under a prefix go. */
+/** The destination of requests under a prefix. */
 export interface UpstreamRoute {
   /** Begins with `/` and does not end with one; without `{region}`. */
   readonly prefix: string;
@@ -17,7 +17,7 @@ export interface UpstreamRoute {
   readonly base: string;
   /** Bases of regions that do not follow the pattern. */
   readonly region_bases: Readonly<Record<string, string>>;
-  /** Label of what it answers. */
+  /** Label of its captured exchanges. */
   readonly provider: string;
   /** Headers that replace the client's own in every request under the prefix. Secret: never print. */
   readonly headers: readonly (readonly [name: string, value: string])[];
@@ -85,7 +85,7 @@ const OWN_HEADERS = new Set([
   ...['host', 'content-length', 'transfer-encoding', 'connection', 'expect', 'trailer', 'te', 'upgrade'],
   ...['keep-alive', 'proxy-connection', 'x-svc-run', 'x-svc-seq', 'x-svc-tags'],
 ]);
-/** Each of these has its own variable. */
+/** Each of these prefixes has its own variable. */
 const TAKEN_PREFIXES = new Set(['/gemini', '/bedrock', '/__gw']);
 
 /**

@@ -51,7 +51,7 @@ function dayOf(atMs: number): string {
 
 let lastDay = { from_ms: Number.NaN, text: '' };
 
-/** A row that is added to; what the runtime and the tables take as such. */
+/** A row with counts to add, in the form of the runtime and the tables. */
 interface UsageWrite {
   op: 'add';
   table: string;

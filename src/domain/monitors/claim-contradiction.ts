@@ -1,18 +1,20 @@
 /**
- * claim_contradiction: what the agent says does not agree with what its tools told it.
+ * claim_contradiction: the agent's words contradict the results of its tools.
  *
- * Evidence: the kind of the last results (failed, found nothing, only a part) against the agent's own words at this step.
+ * Evidence: the kind of the last results (failed, nothing found, only a part), compared with the agent's
+ * words at this step.
  *
  * Rules
- *  - `success`: it says that something worked, and the last result is a failure. Sentences that hedge (should, if,
- *    verify, not) are no claims, nor is a claim made in the step that checks it.
- *  - `unmade`: it says that it has changed something (fixed, updated, booked), and in the whole run it has only looked.
- *  - `invented`: a call fails that names a placeholder (`path_to_file`, `your_token`) as if it were a thing.
- *  - `missing`: it speaks of something as found, downloaded or provided, and the last result on the same matter says
- *    that there is nothing.
- *  - `part`: it takes up three or more items of a list of which the result said that it is only a part.
- *  - `reversal`: it says nearly the same sentence as shortly before with the opposite sense, and nothing new came between.
- * Pure; any thread.
+ *  - `success`: it says that something worked, but the last result is a failure. Hedged sentences (should,
+ *    if, verify, not) do not count, and neither does a claim in the step that checks it.
+ *  - `unmade`: it says that it has changed something (fixed, updated, booked), but the whole run has only
+ *    looked.
+ *  - `invented`: a failing call names a placeholder (`path_to_file`, `your_token`) as if it existed.
+ *  - `missing`: it says that something was found, downloaded or provided, but the last result on the same
+ *    matter says that there is nothing.
+ *  - `part`: it uses three or more items of a list, although the result said that the list is incomplete.
+ *  - `reversal`: it says nearly the same sentence as shortly before with the opposite meaning, without a new
+ * result in between. Pure; any thread.
  */
 
 import { FLAG, type StepFeatures } from './features.ts';

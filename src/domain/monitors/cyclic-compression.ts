@@ -1,13 +1,13 @@
 /**
- * cyclic_compression: the agent sums up its work, loses what the summary left out, does it again, and sums up again.
+ * cyclic_compression: the agent summarizes its work, loses what the summary omits, repeats that work, and
+ * summarizes again.
  *
  * Evidence: steps that are summaries (a summarising tool, or words such as "summary of the progress", "conversation
  * compacted", "continuing from the summary"), sketches of the summaries, and the calls before and after them.
  *
  * Rules
- *  - `restated`: a summary that says nearly what the one before said: no progress lies between the two.
- *  - `redone`: after a summary, most of the calls are ones that the run had made before it.
- * Pure; any thread.
+ *  - `restated`: a summary is nearly the same as the previous one, so there was no progress in between.
+ *  - `redone`: after a summary, most calls repeat calls that the run had made before it. Pure; any thread.
  */
 
 import { FLAG, type StepFeatures } from './features.ts';

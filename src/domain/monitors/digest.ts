@@ -1,9 +1,10 @@
 /**
- * From a step, whose texts may have megabytes, to its digest: the little that the monitors look at, of bounded size.
- * The run actor journals digests, never the steps, and the monitors read digests alone, so a replay gives the same
- * scores. Pure; runs on server threads.
+ * Reduces a step, whose texts may have megabytes, to its digest: a small, bounded record of what the monitors
+ * need. The run actor journals digests, never steps, and the monitors read only digests, so a replay gives
+ * the same scores. Pure; runs on server threads.
  *
- * Of each text a beginning and an end are read; of a longer one the middle is not looked at, only sampled for hashes.
+ * Only the beginning and the end of each text are read; the middle of a longer text is only sampled for
+ * hashes.
  */
 
 import { maskText } from '../../redaction/mask.ts';
@@ -61,7 +62,7 @@ export interface TaskContext {
 /** Plain data that msgpack can encode, at most about 2 KB. Only the monitors use its content. */
 export interface StepDigest {
   step_index: number;
-  /** Short and without control characters, because an intervention quotes these. */
+  /** Short and without control characters, because interventions quote it. */
   action: string;
   input: string;
   thought: string;
@@ -209,7 +210,7 @@ function flagStep(
   let named = flagAction(step.action.slice(0, 200));
   if (HANDING_OVER.test(step.action) && NO_INPUT.test(step.action_input))
     named &= ~(FLAG.mutates | FLAG.irreversible | FLAG.edits);
-  // The beginning of a command says what it does; the words of a query are no command.
+  // The beginning of a command shows what it does. The words of a query are not a command.
   const command = step.action_input.slice(0, 300);
   const commands = (named & COMMANDS) !== 0;
   let flags =

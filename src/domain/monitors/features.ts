@@ -1,6 +1,7 @@
 /**
- * The layout of a step's features: numbers at fixed places in one byte array, so that a digest is journaled and a step
- * remembered without objects around each number. Little-endian by way of typed arrays, as every machine we run on is.
+ * The layout of a step's features: numbers at fixed places in one byte array, so that digests are journaled
+ * and steps stored without an object for each number. Little-endian through typed arrays, like all supported
+ * machines.
  *
  * Pure; any thread.
  */
@@ -27,7 +28,7 @@ const ANSWERED_AT = SLOT_BYTES;
 const SCALARS_AT = ANSWERED_AT + INPUT_WORDS;
 const FILTER_AT = SCALARS_AT + 8;
 const THOUGHT_FILTER_AT = FILTER_AT + OBSERVATION_FILTER_BITS / 8;
-/** All features of a digest: the slot, and what is needed only to judge the step itself. */
+/** All features of a digest: the slot, and features that are needed only to judge the step itself. */
 export const FEATURE_BYTES = THOUGHT_FILTER_AT + THOUGHT_FILTER_BITS / 8;
 
 /** Properties of a step, one bit each. */
@@ -56,7 +57,7 @@ export const FLAG = {
   enumerates: 1 << 10,
   /** It summarizes the work so far, or continues from such a summary. */
   recaps: 1 << 11,
-  /** Its own words hold a negation. */
+  /** Its own words contain a negation. */
   negates: 1 << 12,
   /** Its input is an instruction or a message in prose, not a command or arguments. */
   prose: 1 << 13,
@@ -173,7 +174,7 @@ export class StepFeatures extends StepSlot {
   /** Words of the thought, in the same way. */
   readonly thoughtFilter: Uint8Array;
 
-  /** All of it. */
+  /** All bytes. */
   readonly bytes: Uint8Array;
 
   /**

@@ -2,7 +2,7 @@
  * A monitor's finding at a step. Types and the empty finding; any thread.
  */
 
-/** One monitor's word on one step. */
+/** One monitor's result for one step. */
 export interface Finding {
   /** In [0, 1]. */
   score: number;
@@ -29,7 +29,7 @@ export function scoreCount(table: readonly number[], count: number): number {
   return table[Math.min(count, table.length - 1)] ?? 0;
 }
 
-/** Evidence from the newest back, put in order of arrival and cut to what is named. */
+/** Converts evidence, newest first, to the order of arrival, and limits it to the number of named steps. */
 export function orderEvidence(newestFirst: readonly number[]): number[] {
   return newestFirst.slice(0, EVIDENCE_STEPS).reverse();
 }

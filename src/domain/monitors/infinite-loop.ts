@@ -1,24 +1,25 @@
 /**
- * infinite_loop: the run does the very same thing again and nothing comes of it.
+ * infinite_loop: the run repeats the same action without effect.
  *
- * Evidence: the hash of action and input (JSON by its meaning, the order of keys does not count) and the hash of the
- * result (without times and addresses) of the last 32 steps, and sentences that come back inside one text.
+ * Evidence: hashes of action and input (JSON by value, whatever the order of keys) and of the result (without
+ * times and addresses) of the last 32 steps, and repeated sentences within one text.
  *
  * Rules
- *  - `repeat`: the same call with the same result, the third time within 20 steps, with others between or without
- *    (A-A-A, A-B-A-B-A, and longer periods). Older repeats, up to 32 steps back, count when the steps before them are
- *    the same too: a cycle of a long period.
- *  - `return`: the same call with changing results, the third time within 8 steps, when the run left it and came back.
- *  - `stutter`: one sentence over and over inside the agent's own text, tables, lists and code left out.
+ *  - `repeat`: the same call with the same result for the third time within 20 steps, consecutive or not
+ *    (A-A-A, A-B-A-B-A, and longer periods). Older repeats, up to 32 steps back, count if the steps before
+ *    them are equal, too: a cycle with a long period.
+ *  - `return`: the same call with changing results for the third time within 8 steps, with other calls in
+ *    between.
+ *  - `stutter`: a sentence repeated many times within the agent's own text, apart from tables, lists and
+ *    code.
  *
- * A call without arguments counts only where the step before it was the same too: going back to a list between its
- * entries is the same call with the same result each time. A call with an unknown input, or with an unknown result, is no
+ * A call without arguments counts only if the step before it was equal, too, because returning to a list
+ * between its entries is the same call with the same result. A call with an unknown input or result is not a
  * repetition.
  *
- * Not a loop: the third call of a build after an edit (a change that the run had not made before lies between); the
- * same call in a row with new results (the next page, the next match); waiting and polling (the call waits, or the
- * result says that something is still going on); several equal calls inside one step (one step is one call).
- * Pure; any thread.
+ * Not a loop: the third build after an edit (a new change lies in between); consecutive equal calls with new
+ * results (the next page, the next match); waiting and polling (the call waits, or the result reports work in
+ * progress); several equal calls in one step (which counts as one call). Pure; any thread.
  */
 
 import { FLAG, type StepFeatures } from './features.ts';
@@ -26,7 +27,7 @@ import { chooseFinding, type Finding, NO_FINDING, orderEvidence, scoreCount } fr
 import { COUNTER, type RunMemory } from './memory.ts';
 import type { Monitor } from './monitor.ts';
 
-/** A repeat within this many steps counts by itself; an older one only as part of a cycle. */
+/** A repeat within this many steps counts by itself; an older one counts only as part of a cycle. */
 const NEAR_STEPS = 20;
 /** Returns to a call with changing results count within this many steps. */
 const DENSE_STEPS = 8;

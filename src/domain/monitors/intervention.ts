@@ -1,9 +1,9 @@
 /**
- * What an agent is told when a monitor fires: the failure, the evidence (which steps, what came back), what to do
- * instead. Written for a model that reads it as a system message. Pure; any thread.
+ * The intervention text for an agent when a monitor fires: the problem, the evidence (steps and results), and
+ * what to do instead. It is written for a model that reads it as a system message. Pure; any thread.
  *
- * Quotes are the run's own words: cleaned, cut, in double quotes, and named as quotes, so that they read as evidence and
- * not as instructions.
+ * Quotes from the run are cleaned, cut, in double quotes, and introduced as quotes, so that the model reads
+ * them as evidence and not as instructions.
  */
 
 import { MONITORS } from './definitions.ts';

@@ -1,6 +1,6 @@
 /**
- * The words by which the monitors tell what a step is: English, as agents and their tools write it. They judge a step in other
- * words, or in another language, by repetition alone. Constants; any thread.
+ * The words with which the monitors classify steps: English, as agents and their tools write it. Steps in
+ * other words or languages are judged only by repetition. Constants; any thread.
  *
  * Patterns run over bounded text and have no nested repetition, so their cost is linear in it.
  */
@@ -14,7 +14,7 @@ export const FUNCTION_WORDS = hashLexicon(`
   whom where when how than then so such all each both also more most other some only own same too very just but out up
   about over after before between during`);
 
-/** Words that announce another try. */
+/** Words that announce another attempt. */
 export const RETRY_WORDS = hashLexicon(
   'again retry another alternative alternatively instead directly try continue',
 );
@@ -23,19 +23,19 @@ export const NEGATIONS = hashLexicon(
   'not no never none cannot isn doesn don didn wasn won without nothing neither',
 );
 
-/** Names of days and months: they say when, not what or where. */
+/** Names of days and months, which do not identify a subject. */
 export const CALENDAR_WORDS = hashLexicon(`
   monday tuesday wednesday thursday friday saturday sunday mondays tuesdays wednesdays thursdays fridays saturdays sundays
   january february march april may june july august september october november december`);
 
-/** Tools that are given a command. */
+/** Tools that take a command. */
 export const SHELL =
   /(?:^|[^a-z])(?:bash|sh|zsh|shell|terminal|console|cmd|command|powershell|exec\w*|run|computer ?terminal)(?![a-z])/i;
 
 /** Actions that change something, by tool name. */
 export const MUTATING_ACTION =
   /(?:^|[^a-z])(?:edit|writ|creat|insert|replac|patch|appl|updat|delet|remov|modif|sav|append|commit|install|mov|renam|cancel|book|return|exchang|add|set|upload|send|post|put|mkdir|touch|cp|mv|rm|chmod|sed|tee|submit|deploy|refund|pay|transfer|comment)(?:e|ing|es|y)?(?![a-z])/i;
-/** The same by a command. */
+/** The same, by command. */
 export const MUTATING_COMMAND =
   /(?:^|[^a-z-])(?:mkdir|touch|cp|mv|rm|chmod|chown|ln|sed -i|tee|patch|apply_patch|dd|truncate|kill|(?:npm|pnpm|yarn|pip3?|apt(?:-get)?|brew|cargo|go|gem|conda) (?:install|add|i|ci|get|update|upgrade|remove|uninstall)|git (?:add|commit|checkout|switch|restore|reset|stash|apply|merge|rebase|pull|revert|cherry-pick|clean|rm|mv)|perl -pi)(?![a-z-])|\bopen\([^)\n]{1,80}['"][wa]b?\+?['"]|\.write(?:_text|lines|File\w*)?\(|\bwriteFile\w*\(|(?:^|[^-=0-9&>])>{1,2} ?[\w./~"'$]/i;
 
@@ -94,7 +94,7 @@ export const IRREVERSIBLE =
 export const HANDING_OVER = /^transfer_(?:back_)?to_/i;
 export const NO_INPUT = /^\s*(?:\{\s*\}|null)?\s*$/;
 
-/** Actions that hand in. */
+/** Actions that submit a result. */
 export const FINISHING =
   /^(?:finish|submit|final|final_answer|finalanswer|answer|done|complete|complete_task|task_complete|end|exit|stop|terminate|attempt_completion)$/i;
 
@@ -122,7 +122,7 @@ export const DENYING =
 export const PARTIAL =
   /\b(?:viewport shows [1-9]?\d% of|page 1 of (?:[2-9]|\d\d)|showing (?:\d+|the first)[^\n]{0,20} of|truncated|\d+ more (?:lines|results|items|rows|characters|matches)|first \d+ (?:results|lines|rows|items)|has_more"?: ?true|next_page|output (?:cut|limited))/i;
 
-/** Saying that something worked. */
+/** Statements that something worked. */
 export const CLAIMING =
   /\b(?:successful(?:ly)?|succeeded|(?:tests?|checks?|everything|all|it|build|suite) (?:now )?(?:pass(?:es|ed|ing)?|works?|succeeds?|is (?:green|fixed|working|passing))|(?:is|are|been|now) (?:fixed|resolved|solved|complete[d]?|done|finished|working|implemented|passing)|i(?:'ve| have) (?:fixed|resolved|solved|completed|finished|implemented)|fixed the (?:bug|issue|problem|test))\b/i;
 
@@ -153,12 +153,12 @@ export const ADMITTING =
 export const PRESUPPOSING =
   /\b(?:the|this|that|these|those|previously|already|all|each) (?:\w+ ){0,2}?(?:downloaded|provided|identified|obtained|retrieved|extracted|gathered|collected|found|located|mentioned|listed|opened|returned|saved|confirmed|revised|updated)\b/i;
 
-/** Asking to verify. */
+/** Requests to verify something. */
 export const VERIFYING =
   /\b(?:verif(?:y|ies|ying)|confirm(?:ing)?|validat(?:e|ing)|authenticat\w+|double-check|cross-check|ensure|make sure)\b/i;
 
 /** Words of a summary, or of continuing from one. */
 export const RECAPPING =
   /\b(?:(?:progress|conversation|context|session|work) (?:summary|recap|so far)|summary of (?:the |our |my |this )?(?:progress|conversation|context|session|work|findings|task)|(?:conversation|context|history) (?:\w+ ){0,3}?(?:compact|compress|summari[sz]|truncat|condens|trimm)\w*|(?:compact|compress|summari[sz]|condens)\w* (?:the |our |my )?(?:conversation|context|history|progress|session)|to (?:summari[sz]e|recap)|in summary|recap|(?:continu|resum)\w+ from (?:the |a |my )?(?:previous |earlier )?(?:summary|conversation|context|session)|here(?:'s| is) (?:a |the )?(?:summary|recap|what (?:we|i)(?:'ve| have) (?:done|learned|found)))/i;
-/** A tool that does the same. */
+/** A tool that writes summaries. */
 export const RECAPPING_ACTION = /^(?:\w*_)?(?:summari[sz]e|compact|compress|condense)(?:_\w*)?$/i;

@@ -87,7 +87,7 @@ export const AVERAGE = {
 export interface Streak {
   /** Steps at which it fired. */
   length: number;
-  /** 0: nothing said; 1: nudged; 2: told to stop. */
+  /** 0: no intervention; 1: nudge; 2: stop. */
   level: number;
   /** Successive steps at which it did not fire. */
   calm: number;
@@ -140,7 +140,7 @@ export class RunMemory {
     this.bytes.set(bytes);
   }
 
-  /** Steps before the one at hand. */
+  /** Steps before the current one. */
   get steps(): number {
     return this.counters[COUNTER.steps]!;
   }
@@ -150,17 +150,20 @@ export class RunMemory {
     return Math.min(this.steps, SLOTS);
   }
 
-  /** The step so many before the one at hand, from 1 to `slotCount`; until the next step or run is taken in. */
+  /**
+   * The step at this distance before the current one, from 1 to `slotCount`. Valid until the next step or run
+   * is loaded.
+   */
   slot(ago: number): StepSlot {
     return this.#slots[(this.steps - ago) % SLOTS]!;
   }
 
-  /** Calls that are still there. */
+  /** Number of stored calls. */
   get callCount(): number {
     return Math.min(this.steps, CALLS);
   }
 
-  /** The call so many before the one at hand, from 1 to `callCount`. */
+  /** The call at this distance before the current one, from 1 to `callCount`. */
   call(ago: number): CallRecord {
     const at = ((this.steps - ago) % CALLS) * CALL_WORDS;
     return {
@@ -207,13 +210,13 @@ export class RunMemory {
     this.#streaks[at + 2] = Math.min(streak.calm, 255);
   }
 
-  /** Whether the last observation has the word; now and then yes for one that it has not. */
+  /** Whether the last observation contains the word; sometimes true for a word that it lacks. */
   lastMentions(short: number): boolean {
     const bit = filterBit(short);
     return (this.lastFilter[bit >>> 3]! & (1 << (bit & 7))) !== 0;
   }
 
-  /** Takes the step in: it becomes the one that is 1 ago. */
+  /** Adds the step, which becomes the previous one. */
   remember(step: StepFeatures): void {
     const { steps } = this;
     this.bytes.set(step.slotBytes, SLOTS_AT + (steps % SLOTS) * SLOT_BYTES);
@@ -229,10 +232,10 @@ export class RunMemory {
 }
 
 /**
- * Memory as a snapshot holds it, which may be that of a version with fewer monitors: the monitors added since come last
- * and start without a streak.
+ * Reads the memory from a snapshot, which may come from a version with fewer monitors. Newer monitors come
+ * last and start without a streak.
  * @returns a copy in its own buffer
- * @throws RangeError when the size is that of no version
+ * @throws RangeError if the size matches no version
  */
 export function restoreMemory(stored: Uint8Array): Uint8Array {
   const bytes = new Uint8Array(MEMORY_BYTES);
@@ -256,7 +259,7 @@ export function makeMemory(task: string): Uint8Array {
     if (FUNCTION_WORDS.has(whole)) return;
     words.add(stem);
     const short = shortHash(stem);
-    // The first word of a task is capitalised in any case.
+    // The first word of a task is always capitalised.
     if (
       ((capital && !first && length > 2) || digits > 0) &&
       names.length < TASK_NAMES &&

@@ -14,18 +14,18 @@ export interface Monitor {
    * `fault`: one step was wrong; the cause may lie far back.
    */
   failure: 'loop' | 'standstill' | 'fault';
-  /** Scores a step that `memory` does not hold yet. May update the memory's counters and averages. */
+  /** Scores a step that `memory` does not contain yet. May update the memory's counters and averages. */
   judge(step: StepFeatures, memory: RunMemory): Finding;
   /** Texts of an intervention, by the `kind` of the finding. */
   texts: Readonly<Record<string, InterventionTexts>>;
 }
 
-/** What the agent is told when one rule of a monitor fires. */
+/** The intervention texts for one rule of a monitor. */
 export interface InterventionTexts {
   /** The problem, as a sentence; `{n}` stands for the count, `{changes}` for the number of changes. */
   what: string;
   /**
-   * How the earlier steps, `{steps}`, relate to the problem. If left out, they are listed as what was done before.
+   * How the earlier steps, `{steps}`, relate to the problem. Default: they are listed as earlier actions.
    */
   lead?: string;
   /** What to do instead. */

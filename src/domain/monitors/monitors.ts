@@ -1,10 +1,10 @@
 /**
- * The six monitors over one run, step by step: `advanceMonitors` takes the state before a step and its digest and gives
- * the state after it and what the monitors say. Bounded state, the same cost at every step, the same result live and
- * in replay. Pure; any thread.
+ * The six monitors over one run, step by step: `advanceMonitors` computes the state and the scores after a
+ * step from the state before it and the step's digest. The state is bounded, each step has the same cost, and
+ * replay gives the same result. Pure; any thread.
  *
- * The monitors judge steps in the order in which they arrive; `step_index` only names them in quotes. They judge a late
- * step as what the run did last.
+ * The monitors judge steps in the order of arrival; `step_index` only names them in quotes. A late step
+ * counts as the run's latest action.
  */
 
 import { LOOP_MONITORS, MONITORS } from './definitions.ts';

@@ -15,7 +15,7 @@ export const MONITOR_DESCRIPTIONS = {
 
 export type MonitorName = keyof typeof MONITOR_DESCRIPTIONS;
 
-/** As they appear on the wire. */
+/** The names on the wire. */
 export const MONITOR_NAMES = Object.keys(MONITOR_DESCRIPTIONS) as unknown as readonly [
   MonitorName,
   ...MonitorName[],

@@ -6,7 +6,7 @@
 /** Characters examined per character kept, because most of a text may be white space. */
 const LOOKED_AT_FACTOR = 4;
 
-/** The least that is looked at. */
+/** Minimum number of examined characters. */
 const LOOKED_AT_MIN = 512;
 
 function lookedAt(characters: number): number {

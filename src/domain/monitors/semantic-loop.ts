@@ -1,26 +1,29 @@
 /**
- * semantic_loop: the run does nearly the same thing again, in other words or with other arguments, and learns nothing.
+ * semantic_loop: the run repeats nearly the same action in other words or with other arguments, without
+ * learning anything.
  *
- * Evidence, of the last 12 steps: word sketches of the instructions (cosine, so a paraphrase is near its original), the
- * words with which the results begin, whether a result speaks of what was asked for, and words of another try.
+ * Evidence from the last 12 steps: word sketches of the instructions (compared by cosine, so that a
+ * paraphrase is near its original), the first words of the results, whether a result mentions what was asked
+ * for, and words that announce another attempt.
  *
  * Rules
  *  - `paraphrase`: for instructions in words. A logistic of four averages (half-life of one step):
- *      repetition   likeness of the instruction to the most like of the last 12
+ *      repetition   similarity of the instruction to the most similar one of the last 12
  *      answered     share of the instruction's own words (not the task's) that its result mentions
  *      retry        density of words such as again, instead, another, try (of this step alone)
- *      sameness     likeness of the result's beginning to the most like of the last 12
- *    An instruction whose new words are in its result is the next one of a batch. Weights from the labelled runs (docs/monitors.md says how); an instruction must have a like one to be a loop.
- *  - `variation`: for commands and arguments. The same action with nearly the same input, and each time nothing: not
- *    found, or failed, or what an earlier query brought already.
- *  - `failures`: the same failure, by its first line without numbers, several times in a row, whatever was tried.
- *  - `words`: the same long thought again and again, and nothing new in the results.
- *  - `unmoved`: instructions in words that differ, and the very same result of some length each time.
- *  - `talk`: the same message to a person again and again, with nothing done in between.
+ *      sameness     similarity of the result's beginning to the most similar one of the last 12
+ *    An instruction whose new words are in its result is the next one of a batch. The weights come from the
+ *    labelled runs (docs/monitors.md). A loop requires at least one similar instruction.
+ *  - `variation`: for commands and arguments. The same action with nearly the same input, each time without
+ *    success: not found, failed, or the same result as an earlier query.
+ *  - `failures`: the same failure (its first line without numbers) several times in a row, whatever the
+ *    calls.
+ *  - `words`: the same long thought repeatedly, without anything new in the results.
+ *  - `unmoved`: different instructions in words, each with exactly the same, long enough result.
+ *  - `talk`: the same message to a person repeatedly, without an action in between.
  *
- * Not a loop: a batch over different files (the results are no failures), waiting and polling, a build between edits
- * (failures are counted in a row), many calls in one step.
- * Pure; any thread.
+ * Not a loop: a batch over different files (its results are not failures), waiting and polling, builds
+ * between edits (only consecutive failures count), many calls in one step. Pure; any thread.
  */
 
 import { FLAG, type StepFeatures } from './features.ts';
@@ -34,7 +37,7 @@ const AVERAGE_SHARE = 0.5;
 /** In instructions of up to this many words retry words are counted individually, in longer ones by density. */
 const RETRY_WORDS_PER = 20;
 
-/** What the logistic looks at. */
+/** The inputs of the logistic. */
 interface ParaphraseMeasure {
   repetition: number;
   answered: number;

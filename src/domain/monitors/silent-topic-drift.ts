@@ -1,5 +1,5 @@
 /**
- * silent_topic_drift: the agent works on something other than the task, and does not say so.
+ * silent_topic_drift: the agent works on something other than the task without saying so.
  *
  * Evidence: the words of the task, its names (capitalised words, numbers) and the sources that it asks for, compared with
  * the texts of the steps and their results. A thought counts: an agent that explains a step is not silent.

@@ -11,38 +11,41 @@ import { type Lexicon, Sketch, shortHash, WordList, WordMarks, WordSet } from '.
 
 /** Characters read of each text: this many from the beginning, half as many from the end. */
 export const READ_CHARACTERS = 4096;
-/** Result whose words make its head. */
+/** Characters of the result whose words are its head. */
 const HEAD_CHARACTERS = 160;
 
-/** What is counted, by its place. */
+/** Index of each count. */
 export const COUNT = {
   /** Words kept of the observation's head. */
   head: 0,
   observation_words: 1,
   input_words: 2,
-  /** Of the input. */
+  /** Counts of the input. */
   function_words: 3,
   retries: 4,
-  /** Of input and thought, as are the words that say what the step is about. */
+  /** Counts of input and thought, like the words that indicate the subject. */
   negations: 5,
   subject: 6,
   /** Words kept of the input. */
   kept_words: 7,
-  /** Hash of the observation as it is told from another; 0: `hashOutcome` has to look. */
+  /** Hash that distinguishes the observation from others; 0: `hashOutcome` must compute it. */
   outcome: 8,
-  /** Hash of the thought in lower case; 0: it is not ASCII. */
+  /** Hash of the thought in lower case; 0 if it is not ASCII. */
   thought: 9,
-  /** Bits of TRIGGER: of thought and input, of the input, and of the observation's beginning and end. */
+  /** Bits of TRIGGER: in thought and input, in the input, and in the observation's beginning and end. */
   own_triggers: 10,
   input_triggers: 11,
   sign_triggers: 12,
 } as const;
 const COUNTS = Object.keys(COUNT).length;
 
-/** In the lexicon, a bit each. */
+/** Properties of a word in the lexicon, one bit each. */
 const WORD = { function: 1, negation: 2, retry: 4 } as const;
 
-/** [mask, then for each place a hash and what the word is]: the place of a hash, or the next one that is free. */
+/**
+ * [mask, then for each slot a hash and the word's properties]. A hash is in its own slot or in the next free
+ * one.
+ */
 function packLexicon(kinds: readonly (readonly [Lexicon, number])[]): Uint32Array {
   const words = new Map<number, number>();
   for (const [lexicon, bit] of kinds)
@@ -151,7 +154,7 @@ function setBit(filter: Uint8Array, bit: number): void {
 }
 
 const native = loadTextAddon();
-/** What runs here. */
+/** The implementation in use. */
 const engine = native ?? textFallback;
 
 /** Measures the texts of one step after the other. */
@@ -164,8 +167,8 @@ export class StepTexts {
   }
 
   /**
-   * @param features gets the words' part of a step's features; the rest is cleared
-   * @param input ends of the text, as are the others, by READ_CHARACTERS
+   * @param features receives the words' part of a step's features; the rest is cleared
+   * @param input the ends of the text, by READ_CHARACTERS, like the other texts
    */
   measure(input: string, thought: string, observation: string, features: StepFeatures): void {
     this.#engine.measureTexts(input, thought, observation, LEXICON, TRIGGERS, features.bytes, this.counts);

@@ -12,7 +12,7 @@ const SENTENCE_CHARACTERS = 16;
 
 const NOT_PROSE = /^\s*(?:[-*+•|>#]|\d+[.)]|[{}[\]<(]|\/\/|--)|[;{}|]\s*$|\|.*\||\t/;
 
-/** Begins at a letter before a space, so that a long word is skipped at once. */
+/** The pattern begins at a letter before a space, so that a long word is skipped at once. */
 const THREE_WORDS = /\p{L} +\p{L}+ +\p{L}/u;
 
 /** Whether the text is long enough for this many sentences: cheaper than examining them, and most texts are not. */

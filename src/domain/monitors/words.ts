@@ -1,9 +1,11 @@
 /**
- * Words of a text as hashes, and the sketch of a text: what the monitors compare in place of texts. Pure; any thread.
+ * Words of a text as hashes, and sketches of texts, which the monitors compare instead of texts. Pure; any
+ * thread.
  *
- * A word is a run of letters and digits, lower-cased, cut to WORD_CHARACTERS, without its English ending (-ing, -ed, -es,
- * -s), as a 32-bit hash. In scripts without spaces each character is a word. One pass, one character at a time, so that
- * lone surrogates, NUL and whatever else a text holds are just characters.
+ * A word is a sequence of letters and digits in lower case, cut to WORD_CHARACTERS, without its English
+ * ending (-ing, -ed, -es, -s), as a 32-bit hash. In scripts without spaces, each character is a word. Texts
+ * are read in one pass, character by character, so that lone surrogates, NUL and other special characters are
+ * ordinary characters.
  */
 
 /** Characters of a word that count; the rest is ignored. */
@@ -39,7 +41,7 @@ const LETTER = 1;
 const DIGIT = 2;
 const ALONE = 3;
 
-/** What each UTF-16 unit is, looked up: this loop sees every character of every step. */
+/** Class of each UTF-16 unit, as a table, because this loop sees every character of every step. */
 const CLASSES = new Uint8Array(65_536);
 for (let code = 0; code < CLASSES.length; code++) {
   const lower = code | 32;
@@ -145,7 +147,7 @@ export class WordList {
 
   /** Reads a text; replaces the previous one. */
   read(text: string): void {
-    // No word without a character.
+    // A text without characters has no words.
     if (text.length > this.wholes.length) {
       this.wholes = new Uint32Array(text.length * 2);
       this.stems = new Uint32Array(text.length * 2);
@@ -324,7 +326,7 @@ export function overlapOf(a: Uint16Array, aCount: number, b: Uint16Array, bCount
   return (2 * common) / (aCount + bCount);
 }
 
-/** Whether the sorted set holds the word. */
+/** Whether the sorted set contains the word. */
 export function holdsWord(set: Uint16Array, count: number, short: number): boolean {
   let low = 0;
   let high = count - 1;
@@ -339,9 +341,9 @@ export function holdsWord(set: Uint16Array, count: number, short: number): boole
 }
 
 /**
- * The sketch: a signed random projection of a text's words and of the three-letter beginnings, so that the cosine of
- * two sketches estimates the cosine of the texts' word vectors, and two forms of one word still meet. Collected in
- * floats, kept as int8 with the longest component at 127. Used again after `begin`.
+ * The sketch: a signed random projection of a text's words and of the three-letter beginnings, so that the
+ * cosine of two sketches estimates the cosine of the texts' word vectors, and different forms of one word are
+ * similar. Computed in floats, stored as int8 with the largest component at 127. Reusable after `begin`.
  */
 export class Sketch {
   readonly #sums = new Float64Array(SKETCH_DIMENSIONS);

@@ -4,7 +4,7 @@ import { isQueryField } from './parse.ts';
 import { quoteValue, splitWords } from './words.ts';
 
 interface Completion {
-  /** What stands between `from` and `to` of the text is replaced. */
+  /** A completion replaces the text between `from` and `to`. */
   text: string;
   describes: string;
 }
@@ -36,7 +36,7 @@ const EXAMPLES: Readonly<Record<string, readonly [text: string, describes: strin
 
 /**
  * @param caret offset in the text
- * @param valuesOf what a field without fixed values holds in the list, such as the models that answered
+ * @param valuesOf values in the list for a field without fixed values, such as the models that answered
  */
 export function completeRunQuery(
   text: string,
@@ -82,7 +82,7 @@ function listValues(
   const known = values.length > 0 ? values : kind === 'name' ? valuesOf(field) : [];
   const items = known
     .filter((value) => value.toLowerCase().includes(prefix))
-    // Values that begin with what was typed come first.
+    // Values that begin with the typed text come first.
     .sort((a, b) => Number(b.toLowerCase().startsWith(prefix)) - Number(a.toLowerCase().startsWith(prefix)))
     .map((value) => ({ text: quoteValue(value, false), describes }));
   if (items.length > 0 || prefix !== '') return items;

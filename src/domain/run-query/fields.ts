@@ -1,6 +1,6 @@
 /**
- * The fields of the run query language: what each is called, what kind of value it takes, and what it means. Lists, screens,
- * the command line and the guide (docs/queries.md) take them from here. Constants; any thread.
+ * The fields of the run query language: names, kinds of values, and meanings. Lists, screens, the command
+ * line and the guide (docs/queries.md) use this list. Constants; any thread.
  */
 import { CHILD_KINDS } from '../child-kind.ts';
 import { MONITOR_NAMES } from '../monitors/names.ts';
@@ -23,7 +23,7 @@ const RUN_HOLDINGS = [
   'session',
   'child',
 ] as const;
-/** What `kind:` asks for: an agent's own run, or what a child run is. */
+/** Values of `kind:`: an agent's own run, or the kind of a child run. */
 const RUN_KINDS = ['agent', ...CHILD_KINDS] as const;
 
 const NAME_FIELDS = {
@@ -90,13 +90,15 @@ export type ChoiceField = keyof typeof CHOICE_FIELDS;
 /** Every field but `sort`, which selects nothing. */
 export type QueryField = NameField | NumberField | TimeField | ChoiceField | 'monitor';
 
-/** What a field's values are: `name` matches parts of names, `choice` and `monitor` take one of a list. */
+/**
+ * Kind of a field's values: `name` matches parts of names, `choice` and `monitor` take values from a list.
+ */
 type FieldKind = 'name' | 'number' | 'duration' | 'time' | 'choice' | 'monitor';
 
 export interface FieldDefinition {
   kind: FieldKind;
   describes: string;
-  /** What a choice may be; empty for values that are not known beforehand. */
+  /** Possible values of a choice; empty if they are not known beforehand. */
   values: readonly string[];
 }
 

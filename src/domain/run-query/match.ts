@@ -1,8 +1,9 @@
 /**
- * Tests runs with a query, and orders them. A list says how its runs are read (`RunReader`); the language says what matches.
- * Pure; any thread.
+ * Tests runs with a query, and orders them. A list provides access to the values of its runs (`RunReader`);
+ * the language decides what matches. Pure; any thread.
  *
- * A test has three answers: true, false, and null when a run has not been read far enough to tell, such as its first words.
+ * A test has three results: true, false, and null if a needed value, such as a run's first words, is not read
+ * yet.
  */
 import type { MonitorName } from '../monitors/names.ts';
 import type { ChoiceField, NameField, NumberField, QueryField, SortField } from './fields.ts';
@@ -16,7 +17,7 @@ import {
 } from './run-query.ts';
 import { placeRange } from './values.ts';
 
-/** true: it matches; null: not known yet. */
+/** true: it matches; null: unknown yet. */
 export type Verdict = boolean | null;
 
 /** Reads the runs of a list. A missing field matches no run of the list. */
@@ -30,20 +31,20 @@ export interface RunReader<Run> {
   /** null: it has not ended. */
   finished: (run: Run) => number | null;
   choices: Partial<Record<ChoiceField, (run: Run, value: string) => Verdict>>;
-  /** At how many steps a monitor fired. */
+  /** Number of steps at which a monitor fired. */
   monitors?: (run: Run, monitor: MonitorName) => number;
   /**
    * Tests runs for a text with a full-text index; null: without one. The list's own words are searched in any case.
    */
   findText?: (text: NameValue) => ((run: Run) => Verdict) | null;
-  /** false: the run has words that are not read yet, so that `text` may still match. */
+  /** false: some words of the run are not read yet, so `text` may still match. */
   isTextRead?: (run: Run) => boolean;
 }
 
-/** Names whose verdict one test remembers. */
+/** Maximum number of names whose result one test caches. */
 const REMEMBERED_NAMES = 20_000;
 
-/** @param nowMs what ages count from, in milliseconds since the epoch */
+/** @param nowMs the time from which ages are counted, in milliseconds since the epoch */
 export function compileRunQuery<Run>(
   { terms }: RunQuery,
   reader: RunReader<Run>,
@@ -173,7 +174,7 @@ function compileNames<Run>(
   };
 }
 
-/** Whatever the case. `*` stands for any characters. */
+/** Ignores case. `*` stands for any characters. */
 function compileName({ text, is }: NameValue): (name: string) => boolean {
   const wanted = text.toLowerCase();
   if (wanted.includes('*')) {

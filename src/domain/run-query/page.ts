@@ -5,7 +5,7 @@
  */
 import type { Verdict } from './match.ts';
 
-/** The position of a run, largest first: by the sort value, then by what distinguishes equal values. */
+/** The position of a run, largest first: by the sort value, then by fields that distinguish equal values. */
 export interface PagePlace {
   key: number;
   /** When it began, in milliseconds since the epoch. */
@@ -31,7 +31,7 @@ export class PageCollector<Run> {
   matched = 0;
   /** Runs for which it is unknown yet whether they match. */
   unread = 0;
-  /** Runs that were looked at. */
+  /** Number of tested runs. */
   scanned = 0;
 
   /**
@@ -68,7 +68,7 @@ export class PageCollector<Run> {
     found.splice(low, 0, { run: keep(), place: { ...place }, verdict });
   }
 
-  /** The first runs behind the place, in their order. */
+  /** The first runs after the position, in order. */
   get candidates(): readonly PageCandidate<Run>[] {
     return this.#found;
   }

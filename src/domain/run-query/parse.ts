@@ -104,7 +104,7 @@ function readCondition(word: QueryWord, field: string, definition: FieldDefiniti
   }
 }
 
-/** @throws RunQueryError for a comparison of what has no order */
+/** @throws RunQueryError for a comparison of values without an order */
 function checkEquals({ field }: QueryWord, { operator, from }: QueryValue): void {
   if (operator === '' || operator === '=') return;
   throw new RunQueryError(`${field}: takes no ${operator}`, { from, to: from + operator.length });

@@ -54,7 +54,7 @@ function printMonitor({ text, steps }: MonitorValue): string {
   return `${text}${steps === null ? '' : printNumbers(steps, '=')}`;
 }
 
-/** @param equals in front of a number alone */
+/** @param equals prefix of a single number */
 function printNumbers({ low, high }: NumberRange, equals: string): string {
   if (high === null) return `>${low!.is_open ? '' : '='}${low!.text}`;
   if (low === null) return `<${high.is_open ? '' : '='}${high.text}`;

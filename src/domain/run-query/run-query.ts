@@ -1,6 +1,6 @@
 /**
- * A run query as data: terms that a run must all match, and an order. `parseRunQuery` makes it of a text, `printRunQuery`
- * writes it again, `compileRunQuery` tests runs with it. Plain data; any thread.
+ * A run query as data: terms that a run must all match, and an order. `parseRunQuery` makes it from text,
+ * `printRunQuery` converts it to text, and `compileRunQuery` tests runs with it. Plain data; any thread.
  */
 import type { MonitorName } from '../monitors/names.ts';
 import type { ChoiceField, NameField, NumberField, SortField, TimeField } from './fields.ts';
@@ -8,12 +8,12 @@ import type { ChoiceField, NameField, NumberField, SortField, TimeField } from '
 /** Bounds of a query. */
 export const RUN_QUERY_BOUNDS = { characters: 2_000, terms: 64, values: 64 } as const;
 
-/** A text that a name must hold. */
+/** A text that a name must contain. */
 export interface NameValue {
   text: string;
   /** `part`: it contains the text; `whole`: it is the text. `*` stands for any characters in both. */
   is: 'part' | 'whole';
-  /** It stood in quotes: for `text`, the words in this order. */
+  /** It was in quotes: for `text`, the words must be in this order. */
   is_phrase: boolean;
 }
 
@@ -33,9 +33,9 @@ export interface NumberRange {
 }
 
 export interface TimeRange {
-  /** From there on; `is_after`: from its end on. */
+  /** From this point on; `is_after`: from the end of its span on. */
   low: { point: TimePoint; is_after: boolean } | null;
-  /** Up to there; `is_before`: up to its beginning. */
+  /** Up to this point; `is_before`: up to the beginning of its span. */
   high: { point: TimePoint; is_before: boolean } | null;
 }
 
@@ -76,7 +76,7 @@ export interface RunQuery {
 
 export const NEWEST_FIRST: SortOrder = { field: 'started', is_descending: true };
 
-/** What is wrong with a query, and where in its text. */
+/** An error in a query, with its position in the text. */
 export class RunQueryError extends Error {
   override readonly name = 'RunQueryError';
   /** Offsets of the word in the query. */

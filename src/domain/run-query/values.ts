@@ -15,14 +15,14 @@ const UNITS_MS: Readonly<Record<string, number>> = {
 const SPAN = /(\d+(?:\.\d+)?)(ms|[smhdw])/gy;
 const MAX_AGE_MS = 100 * 366 * DAY_MS;
 
-/** @returns null for a text that is no number; `10k`, `1.5M`, `$0.5` and `1_000` are */
+/** @returns null for a text that is not a number; `10k`, `1.5M`, `$0.5` and `1_000` are numbers */
 function readNumber(text: string): number | null {
   const found = /^\$?(\d[\d_]*(?:\.\d+)?|\.\d+)([kmgb]?)$/i.exec(text);
   if (found === null) return null;
   return Number(found[1]!.replaceAll('_', '')) * MULTIPLES[found[2]!.toLowerCase()]!;
 }
 
-/** @returns milliseconds of `90s`, `2m`, `1h30m` or `500ms`; null for a text that is no duration */
+/** @returns milliseconds of `90s`, `2m`, `1h30m` or `500ms`; null for a text that is not a duration */
 function readDuration(text: string): number | null {
   let sum = 0;
   SPAN.lastIndex = 0;
@@ -46,13 +46,13 @@ export function readTimePoint(text: string): TimePoint | null {
   const isDay = found[4] === undefined;
   const from_ms = Date.parse(isDay || found[7] !== undefined ? iso : `${iso}Z`);
   if (Number.isNaN(from_ms)) return null;
-  // `2026-02-31` is no day, although it can be parsed.
+  // `2026-02-31` is not a day, although it can be parsed.
   if (new Date(Date.UTC(+found[1]!, +found[2]! - 1, +found[3]!)).getUTCDate() !== +found[3]!) return null;
   const length = isDay ? DAY_MS : found[6] === undefined ? 60_000 : found[6].includes('.') ? 1 : 1_000;
   return { from_ms, to_ms: from_ms + length, text };
 }
 
-/** @returns null for a value that is no range of numbers */
+/** @returns null for a value that is not a range of numbers */
 export function readNumberRange(
   text: string,
   operator: QueryOperator,
@@ -79,7 +79,7 @@ function readSeconds(text: string): number | null {
   return /^\d+(?:\.\d+)?$/.test(text) ? Number(text) * 1_000 : null;
 }
 
-/** @returns null for a value that is no range of times, such as an age by itself */
+/** @returns null for a value that is not a range of times, such as an age by itself */
 export function readTimeRange(text: string, operator: QueryOperator): TimeRange | null {
   const ends = operator === '' ? text.split('..') : [text];
   if (ends.length > 2 || ends.every((end) => end === '')) return null;

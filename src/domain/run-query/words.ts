@@ -1,9 +1,9 @@
 /** Splits the text of a run query into its words, with quotes and places. Pure; any thread. */
 import { RunQueryError } from './run-query.ts';
 
-/** A value within a word: what stands between two commas. */
+/** A value within a word, between commas. */
 export interface QueryValue {
-  /** In front of the value; '' without one. */
+  /** Operator before the value; '' without one. */
   operator: QueryOperator;
   /** Without quotes and escapes. */
   text: string;
@@ -19,7 +19,7 @@ export interface QueryWord {
   is_not: boolean;
   /** In lower case; null for text alone. */
   field: string | null;
-  /** Where the field's name stands. */
+  /** Position of the field's name. */
   field_at: { from: number; to: number };
   values: QueryValue[];
   from: number;
