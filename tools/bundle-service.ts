@@ -25,6 +25,8 @@ const ENTRIES = [
 ];
 /** They have native code, or find files and threads beside their own. */
 const LEFT_OUT = [
+  // Loaded for a bucket alone; hundreds of modules.
+  '@aws-sdk/client-s3',
   // Each of its classes looks for what the other one adds to the language.
   '@peculiar/x509',
   'reflect-metadata',

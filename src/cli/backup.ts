@@ -7,6 +7,7 @@ import { countOf } from '../std/count-of.ts';
 import { isThere } from '../std/file-place.ts';
 import { type BackupProgress, writeBackup } from '../storage/backup.ts';
 import { BackupError, type BackupManifest, type BackupSource } from '../storage/backup-manifest.ts';
+import { isBucketPlace } from '../storage/bucket/bucket-place.ts';
 import { StoreError } from '../storage/bucket/object-store.ts';
 import { openStore } from '../storage/bucket/open-store.ts';
 import { fetchFolder, isPointPlace, restorePoint } from '../storage/points/point-restore.ts';
@@ -38,7 +39,8 @@ Usage: understudy backup --out DIR [--db FILE] [--json]
        understudy backup --follow --out PLACE [--every TIME] [--keep TIME] [--db FILE] [--json]
 
   --out DIR      the folder to make; must not be there
-  --follow       go on until a signal comes: bring to PLACE, a folder, what has changed, and keep earlier points in time
+  --follow       go on until a signal comes: bring to PLACE what has changed, and keep earlier points in time. PLACE is a
+                 folder, or a bucket: s3://bucket/prefix?region=REGION or s3://bucket/prefix?endpoint=https://HOST
   --every TIME   with --follow, how often: 10s when not given. A loss of the machine costs at most this, and the time
                  that a point takes
   --keep TIME    with --follow, how long points in time are kept: 7d when not given. All of the last hour, one a minute
@@ -49,12 +51,13 @@ Usage: understudy backup --out DIR [--db FILE] [--json]
 Examples:
   understudy backup --out backups/2026-03-01
   understudy backup --follow --out /mnt/other-disk/understudy
+  understudy backup --follow --out 's3://bucket/understudy?region=eu-central-1'
 `,
   restore: `Puts a backup into DATA_DIR, which must hold no databases, and checks every file by reading it.
 
-Usage: understudy restore --from DIR [--to TIME] [--db FILE] [--json]
+Usage: understudy restore --from PLACE [--to TIME] [--db FILE] [--json]
 
-  --from DIR   a folder that understudy backup made, or follows to
+  --from PLACE a folder that understudy backup made, or the folder or bucket that it follows to
   --to TIME    the state at this time, or the last point before it: 2026-03-01T12:00:00Z; the newest when not given.
                Only from a place that backup --follow fills
   --db FILE    where the capture database goes; DATA_DIR/capture.mdb when not given
@@ -76,6 +79,8 @@ export async function runBackup(command: BackupCommand, argv: string[], io: CliI
   const folder = command === 'backup' ? values.out : values.from;
   if (folder === undefined || folder === '')
     throw new UsageError(`name the folder with --${command === 'backup' ? 'out' : 'from'}`);
+  if (command === 'backup' && !values.follow && isBucketPlace(folder))
+    throw new UsageError('a bucket goes with --follow');
   if (!values.follow && (values.every !== undefined || values.keep !== undefined))
     throw new UsageError('--every and --keep go with --follow');
   const config = loadConfig({ listener: 'gateway', db: values.db });

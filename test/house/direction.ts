@@ -251,6 +251,7 @@ const MAY_IMPORT_TYPES: Partial<Record<Room, readonly Room[]>> = {
 const PACKAGE_ROOMS: Readonly<Record<string, readonly Room[]>> = {
   'uWebSockets.js': ['http', 'bench'],
   lmdb: ['storage'],
+  '@aws-sdk/client-s3': ['storage'],
   undici: ['student serving', 'search', 'otel', 'replay', 'bench'],
   // native/compile.mjs takes its headers; the package is not loaded.
   'hnswlib-node': [],

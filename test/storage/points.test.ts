@@ -265,7 +265,7 @@ describe('a place', () => {
     let refuses = 0;
     const store = new (class extends FolderStore {
       override async put(name: string, bytes: Uint8Array): Promise<void> {
-        if (refuses > 0 && refuses-- > 0) throw new StoreError('away', 'cannot be reached');
+        if (refuses > 0 && refuses-- > 0) throw new StoreError('cannot be reached');
         await super.put(name, bytes);
       }
     })(join(followed.folder, 'place'));

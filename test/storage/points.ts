@@ -79,5 +79,5 @@ export async function putRows(
 export async function listNames(store: ObjectStore, prefix: string): Promise<string[]> {
   const names: string[] = [];
   for await (const { name } of store.list(prefix)) names.push(name);
-  return names;
+  return names.sort();
 }

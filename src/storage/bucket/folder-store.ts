@@ -42,7 +42,7 @@ export class FolderStore implements ObjectStore {
     const path = join(this.name, name);
     return this.#try(path, () => {
       if (!isThere(path)) return null;
-      if (statSync(path).size > OBJECT_BYTES_MAX) throw new StoreError('refused', `${path} is too large`);
+      if (statSync(path).size > OBJECT_BYTES_MAX) throw new StoreError(`${path} is too large`);
       return readFileSync(path);
     });
   }
@@ -52,9 +52,7 @@ export class FolderStore implements ObjectStore {
     const entries = await this.#try(folder, () =>
       isThere(folder) ? readdirSync(folder, { withFileTypes: true }) : [],
     );
-    // A slash sorts before letters and digits, so a folder sorts by its name with the slash.
-    const keyOf = (entry: (typeof entries)[number]) => (entry.isDirectory() ? `${entry.name}/` : entry.name);
-    for (const entry of entries.sort((a, b) => (keyOf(a) < keyOf(b) ? -1 : 1))) {
+    for (const entry of entries) {
       if (entry.isDirectory()) yield* this.list(`${prefix}${entry.name}/`);
       else if (entry.isFile() && !entry.name.endsWith(PARTIAL)) {
         const stat = statSync(join(folder, entry.name), { throwIfNoEntry: false });
@@ -85,7 +83,7 @@ export class FolderStore implements ObjectStore {
     } catch (thrown) {
       if (thrown instanceof StoreError) throw thrown;
       const why = describeRefusal(namePlace(thrown, path)) ?? `${path}: ${(thrown as Error).message}`;
-      throw new StoreError('away', why, { cause: thrown });
+      throw new StoreError(why, { cause: thrown });
     }
   }
 }

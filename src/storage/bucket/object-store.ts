@@ -20,7 +20,7 @@ export interface ObjectStore {
   get(name: string): Promise<Buffer | null>;
   /**
    * @param prefix a folder, with its slash at the end
-   * @returns the objects in it and below it, in the order of their names
+   * @returns the objects in it and below it, in any order
    */
   list(prefix: string): AsyncIterable<StoredObject>;
   /** Objects that do not exist are no error. */
@@ -31,16 +31,7 @@ export interface ObjectStore {
 /** Largest object that is written or read: objects pass through memory as a whole. */
 export const OBJECT_BYTES_MAX = 80 << 20;
 
-/** `away`: trying again later may help. `refused`: the operator has to change something. */
-type StoreFault = 'away' | 'refused';
-
 /** An operation that the place did not carry out. The message is one line for the operator. */
 export class StoreError extends Error {
   override readonly name = 'StoreError';
-  readonly fault: StoreFault;
-
-  constructor(fault: StoreFault, words: string, options?: ErrorOptions) {
-    super(words, options);
-    this.fault = fault;
-  }
 }

@@ -26,7 +26,7 @@ export class SealedObjects {
       return this.#sealer.open(bytes, Buffer.from(name));
     } catch (thrown) {
       if (!(thrown instanceof SealError)) throw thrown;
-      throw new StoreError('refused', `${name} is damaged, or encrypted with another key`, { cause: thrown });
+      throw new StoreError(`${name} is damaged, or encrypted with another key`, { cause: thrown });
     }
   }
 

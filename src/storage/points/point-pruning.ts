@@ -110,7 +110,9 @@ export class PointPruning {
   ): Promise<string[]> {
     const due: string[] = [];
     const gone = new Set<string>();
-    for await (const { name } of this.#store.list('removals/')) {
+    const noted: string[] = [];
+    for await (const { name } of this.#store.list('removals/')) noted.push(name);
+    for (const name of noted.sort()) {
       const bytes = await this.#store.get(name);
       if (bytes === null) continue;
       const plain = this.#objects.open(name, bytes);

@@ -29,6 +29,7 @@ import {
   type FileEntry,
   MANIFEST,
 } from '../backup-manifest.ts';
+import { isBucketPlace } from '../bucket/bucket-place.ts';
 import type { ObjectStore } from '../bucket/object-store.ts';
 import { SealedObjects } from '../bucket/sealed-objects.ts';
 import { repackAll } from '../capture/repacking.ts';
@@ -157,8 +158,7 @@ class PointFetch {
     const opened = openSync(path, 'wx+', 0o600);
     try {
       for (const { name, pieces } of file.layers)
-        for (let piece = 0; piece < pieces; piece++)
-          await this.#applyPiece(`${name}/${piece}`, opened, file.page_bytes);
+        for (let piece = 0; piece < pieces; piece++) await this.#applyPiece(`${name}/${piece}`, opened, file);
       ftruncateSync(opened, file.bytes);
       if (digestPages(opened, file) !== file.digest)
         throw new BackupError(`${file.name} in ${this.#store.name} is damaged`);
@@ -169,13 +169,14 @@ class PointFetch {
     }
   }
 
-  async #applyPiece(name: string, file: number, pageBytes: number): Promise<void> {
+  async #applyPiece(name: string, file: number, { bytes: end, page_bytes }: PointFile): Promise<void> {
     const bytes = await this.#store.get(name);
     if (bytes === null) throw new BackupError(`${name} is missing in ${this.#store.name}`);
-    const zeros = Buffer.alloc(pageBytes);
+    const zeros = Buffer.alloc(page_bytes);
     try {
-      readPiece(this.#objects.open(name, bytes), pageBytes, (page, content) => {
-        writeAll(file, content ?? zeros, page * pageBytes);
+      readPiece(this.#objects.open(name, bytes), page_bytes, (page, content) => {
+        // Earlier layers may have pages of a file that became shorter.
+        if (page * page_bytes < end) writeAll(file, content ?? zeros, page * page_bytes);
       });
     } catch (thrown) {
       if (!(thrown instanceof DamagedPieceError)) throw thrown;
@@ -246,5 +247,5 @@ function writeAll(file: number, bytes: Buffer, at: number): void {
 
 /** Whether `backup --follow` fills the place; a folder that cannot be read counts as another kind of backup. */
 export function isPointPlace(place: string): boolean {
-  return existsSync(join(place, ABOUT));
+  return isBucketPlace(place) || existsSync(join(place, ABOUT));
 }

@@ -35,12 +35,15 @@ const LAYER = new RegExp(`^(?:layers/${LINEAGE}/\\d{8}|blobs/[0-9a-f]{64})$`);
 /** The list of attachments: 32 bytes for each, the digest. */
 export const ATTACHMENTS = 'attachments';
 
+/** A restore reads each file to its end, so a size that no file has is refused. */
+const FILE_BYTES_MAX = 2 ** 44;
+
 const fileSchema = z
   .object({
     /** As in a backup; `raw/<number>.raw` for a raw file of captures. */
     name: z.string(),
     kind: z.enum(['database', 'redo', 'capture', 'sealed', 'secret', 'raw', 'attachments']),
-    bytes: z.int().min(0),
+    bytes: z.int().min(0).max(FILE_BYTES_MAX),
     page_bytes: z.int().min(512).max(65_536),
     digest: z.string().regex(HEX),
     /** From the first to the last: a page of a later layer replaces that of an earlier one. */
@@ -120,7 +123,7 @@ export function parseObject<Value>(
   try {
     return schema.parse(JSON.parse(bytes.toString('utf8')));
   } catch (cause) {
-    throw new StoreError('refused', `${name} in ${store.name} is not what this version can read`, { cause });
+    throw new StoreError(`${name} in ${store.name} is not what this version can read`, { cause });
   }
 }
 

@@ -1,0 +1,71 @@
+/**
+ * Reads the name of a bucket: `s3://bucket/prefix?endpoint=https://…&region=…`. Command line.
+ */
+import { isIP } from 'node:net';
+import { StoreError } from './object-store.ts';
+
+export interface BucketPlace {
+  bucket: string;
+  /** Before each object's name; '' or with a slash at its end. */
+  prefix: string;
+  /** null: that of AWS. */
+  endpoint: string | null;
+  /** null: what the SDK finds in the environment. */
+  region: string | null;
+  /** For messages. */
+  name: string;
+}
+
+const BUCKET = /^[a-z\d][a-z\d.-]{1,61}[a-z\d]$/;
+const PREFIX = /^(?:[\w.=+@-]+\/)*$/;
+const PARAMETERS: ReadonlySet<string> = new Set(['endpoint', 'region', 'insecure']);
+const RULE = 'a bucket is named like s3://bucket/prefix?endpoint=https://storage.example&region=eu-central-1';
+/** Where no server is known to look at the region. */
+const ANY_REGION = 'us-east-1';
+
+export function isBucketPlace(place: string): boolean {
+  return /^s3:/i.test(place);
+}
+
+/** @throws StoreError; it does not repeat the text, which may contain a credential by mistake */
+export function readBucketPlace(place: string): BucketPlace {
+  if (!URL.canParse(place)) throw new StoreError(RULE);
+  const url = new URL(place);
+  if (url.username !== '' || url.password !== '')
+    throw new StoreError(`${RULE}; credentials come from AWS_ACCESS_KEY_ID and the like`);
+  const prefix = url.pathname.replace(/^\/+|\/+$/g, '');
+  const unknown = [...url.searchParams.keys()].some((key) => !PARAMETERS.has(key));
+  const region = url.searchParams.get('region');
+  if (
+    !BUCKET.test(url.hostname) ||
+    url.port !== '' ||
+    url.hash !== '' ||
+    unknown ||
+    !PREFIX.test(prefix === '' ? '' : `${prefix}/`) ||
+    (region !== null && !/^[a-z\d-]{1,40}$/.test(region))
+  )
+    throw new StoreError(RULE);
+  const endpoint = url.searchParams.get('endpoint');
+  if (endpoint !== null) checkEndpoint(endpoint, url.searchParams.get('insecure') === '1');
+  return {
+    bucket: url.hostname,
+    prefix: prefix === '' ? '' : `${prefix}/`,
+    endpoint,
+    region: region ?? (endpoint === null ? null : ANY_REGION),
+    name: `s3://${url.hostname}${prefix === '' ? '' : `/${prefix}`}`,
+  };
+}
+
+function checkEndpoint(text: string, mayBeInsecure: boolean): void {
+  const url = URL.canParse(text) ? new URL(text) : null;
+  const isPlain = url?.protocol === 'http:' && (mayBeInsecure || isLoopback(url.hostname));
+  const isSecure = url?.protocol === 'https:';
+  if (url !== null && (isPlain || isSecure) && url.username === '' && url.search === '') return;
+  throw new StoreError(
+    'the endpoint of a bucket is an https:// address; http:// takes insecure=1, or this machine as its host',
+  );
+}
+
+function isLoopback(host: string): boolean {
+  return host === 'localhost' || host === '[::1]' || (isIP(host) === 4 && host.startsWith('127.'));
+}
