@@ -158,7 +158,8 @@ export function describeAgents(
           error_at_most,
           is_suspended:
             isSuspendedBy(orders, listedAgent.agent, kindByTools(kind)) ||
-            seen?.kinds.find((seenKind) => seenKind.kind === kindByTools(kind))?.state === 'suspended',
+            seen?.kinds.find((seenKind) => seenKind.kind === kind || seenKind.kind === kindByTools(kind))
+              ?.state === 'suspended',
         })),
     };
   });

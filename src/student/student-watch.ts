@@ -4,6 +4,7 @@
  * looks; the command line reads what it has kept.
  */
 
+import { kindOfForm } from './model/answer-form.ts';
 import {
   type DriftCopy,
   DriftWatch,
@@ -66,9 +67,10 @@ export class StudentWatch {
     return this.share === 1 || admitsRun(this.#orders, version, identityOf());
   }
 
-  judge(agent: string, kind: string): 'serve' | 'audit' | 'suspended' {
-    if (isSuspendedBy(this.#orders, agent, kind)) return 'suspended';
-    return this.#watch.judge(agent, kind);
+  /** @param form of the answer, or its kind; operators suspend kinds */
+  judge(agent: string, form: string): 'serve' | 'audit' | 'suspended' {
+    if (isSuspendedBy(this.#orders, agent, kindOfForm(form))) return 'suspended';
+    return this.#watch.judge(agent, form);
   }
 
   /** Applies an operator's orders from now on. */
@@ -191,7 +193,7 @@ function markOrders(agents: readonly WatchedAgentReport[], orders: Orders): Watc
   ];
   return all.map((watched) => {
     const kinds = watched.kinds.map((watchedKind) =>
-      isSuspendedBy(orders, watched.agent, watchedKind.kind)
+      isSuspendedBy(orders, watched.agent, kindOfForm(watchedKind.kind))
         ? { ...watchedKind, state: 'suspended' as const }
         : watchedKind,
     );

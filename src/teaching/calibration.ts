@@ -17,11 +17,15 @@
  * confidence. Kinds with a call that no lookup follows (final-tools.ts) need the higher confidence in the
  * first test, and a still higher one in the second.
  *
+ * Where a kind as a whole fails, its forms (answer-form.ts) are tested alone, at the higher confidence, because the errors
+ * of the whole chose them. What is left over shares its evidence without the forms that were more likely than not wrong.
+ *
  * The student does not serve a kind with too few runs, nor one that calls a tool which an operator has excluded.
  */
 
 import { createPrng } from '../std/prng.ts';
-import { kindOfAnswer, toolsOfKind } from '../student/model/answer-kind.ts';
+import { kindOfForm } from '../student/model/answer-form.ts';
+import { toolsOfKind } from '../student/model/answer-kind.ts';
 import { boundKindError, CONFIDENCE, keepsKindError } from '../student/model/error-bound.ts';
 import type { LearnedStep } from '../student/model/learned-step.ts';
 import { type MakeStudentIndex, Student } from '../student/model/student.ts';
@@ -80,7 +84,7 @@ interface AgentCalibration {
   /** At the thresholds of its kinds, on steps of runs that the student did not know. */
   served: number;
   errors: number;
-  /** Kinds of answers that the student gave, the most frequent first. */
+  /** Kinds of answers that the student gave, and forms of them that stand for themselves; the most frequent first. */
   kinds: KindCalibration[];
 }
 
@@ -92,7 +96,7 @@ export type KindRefusal = 'too_few' | 'too_wrong' | 'never_serve';
 
 /** The score above which one kind of answer is not covered. */
 interface KindCalibration {
-  /** As `kindOfAnswer` names it. */
+  /** As `namesOfForm` names it; a kind with forms that stand for themselves is what is left of it. */
   kind: string;
   /** −1 when it is not served. */
   threshold: number;
@@ -120,6 +124,8 @@ export interface ScoredStep {
   agent?: string;
   /** Kind of the answer that it gave; '' when left out. */
   kind?: string;
+  /** Names of its form, from the kind to the narrowest; when left out, the kind alone. */
+  forms?: readonly string[];
   /** null when it had no answer. */
   score: number | null;
   is_right: boolean;
@@ -132,19 +138,31 @@ export const CURVE_TARGETS = [0.01, 0.02, 0.05, 0.1, 0.2] as const;
  * Fits on some of the runs and tests on the others, in turn. The threshold is then used for a student fitted on all
  * runs.
  */
-export function calibrateStudent(steps: readonly LearnedStep[], options: CalibrationOptions): Calibration {
+export function calibrateStudent(
+  steps: readonly LearnedStep[],
+  options: CalibrationOptions,
+): Calibration & { without(failed: ReadonlySet<string>): Calibration } {
   const target = options.target_error ?? 0.05;
   const folds = Math.max(2, Math.floor(options.folds ?? 5));
   const scored = scoreCrossFitted(steps, folds, options);
-  return {
-    ...calibrateScores(scored, target, { ...options, final: findFinalKinds(steps) }),
-    method: `cross-fitted bound by agent, kind of answer and run, ${folds} folds`,
+  const final = findFinalKinds(steps);
+  const calibrate = (failed?: ReadonlySet<string>): Calibration => ({
+    ...calibrateScores(scored, target, { ...options, final, ...(failed === undefined ? {} : { failed }) }),
+    method: `cross-fitted bound by agent, form of answer and run, ${folds} folds`,
     runs: new Set(steps.map(({ run_id }) => run_id)).size,
-  };
+  });
+  return { ...calibrate(), without: calibrate };
+}
+
+/** A form of an agent's answers, whichever part of its scope the agent is. */
+export function keyOfForm(agent: string, form: string): string {
+  return `${agent.split('.')[0]!} ${form}`;
 }
 
 /** Kinds of answers that need more than the bound. */
 interface KindRules {
+  /** Forms that were too wrong on runs held out, as `keyOfForm` names them: none of their answers is served. */
+  failed?: ReadonlySet<string>;
   /** Tools whose calls are never served. */
   never_serve?: readonly string[];
   /** Tools whose calls no lookup follows, by agent. */
@@ -204,8 +222,8 @@ export const KIND_RUNS_MIN = 11;
 const RUNS_TRIED = 1 << 16;
 
 /** Golden runs with which a kind of answer passes its first test when the student makes no further error. */
-function countNeeded(wrongRuns: number, isFinal: boolean, target: number): number {
-  const [confidence] = CONFIDENCES[isFinal ? 'final' : 'common'];
+function countNeeded(wrongRuns: number, isFinal: boolean, target: number, isChosen: boolean): number {
+  const confidence = CONFIDENCES[isFinal ? 'final' : 'common'][isChosen ? 1 : 0];
   const isEnough = (runs: number): boolean => keepsKindError(wrongRuns, runs, confidence, target);
   let enough = 1;
   while (enough < RUNS_TRIED && !isEnough(enough)) enough *= 2;
@@ -227,9 +245,9 @@ function chooseAgentThresholds(
   return [...groupBy(scored, ({ agent }) => agent ?? '')].map(([agent, agentSteps]) => {
     const answered = agentSteps.filter((step): step is AnsweredStep => step.score !== null);
     const kinds = [...groupBy(answered, ({ kind }) => kind ?? '')]
-      .toSorted(([a, as], [b, bs]) => bs.length - as.length || (a < b ? -1 : 1))
-      .map(([kind, ofKind]) => calibrateKind(kind, ofKind, target, rules, agent));
-    const served = kinds.filter(({ refused }) => refused === null);
+      .flatMap(([kind, ofKind]) => calibrateForms(kind, ofKind, 0, { agent, target, rules }))
+      .toSorted((a, b) => b.steps - a.steps || (a.kind < b.kind ? -1 : 1));
+    const served = kinds.filter(isServed);
     return {
       agent,
       threshold: Math.max(-1, ...served.map(({ threshold }) => threshold)),
@@ -255,31 +273,90 @@ function groupBy<T>(all: readonly T[], keyOf: (item: T) => string): Map<string, 
 
 type AnsweredStep = ScoredStep & { score: number };
 
+/** What a kind is calibrated for. */
+interface Calibrating {
+  agent: string;
+  target: number;
+  rules: KindRules;
+}
+
+/**
+ * The thresholds of a form's answers: one for all, or one for each narrower form that stands for itself and one for what
+ * is left over. Each step counts for one of them, the narrowest that names it.
+ * @param depth of the form among the names of its steps
+ */
+function calibrateForms(
+  name: string,
+  answered: readonly AnsweredStep[],
+  depth: number,
+  on: Calibrating,
+): KindCalibration[] {
+  const whole = calibrateKind(name, answered, on, depth > 0);
+  if (whole.refused === 'never_serve' || hasFailed(name, on)) return [whole];
+  const isWholeServed = whole.refused === null;
+  const alone: KindCalibration[] = [];
+  for (const [part, steps] of groupBy(answered, ({ forms }) => forms?.[depth + 1] ?? '')) {
+    const isBad = hasFailed(part, on) || isLikelyWrong(steps, on);
+    if (part === '' || (isWholeServed && !isBad)) continue;
+    const forms = calibrateForms(part, steps, depth + 1, on);
+    if (isBad || forms.some(isServed)) alone.push(...forms);
+  }
+  if (alone.length === 0) return [whole];
+  const rest = answered.filter((step) => !isNamed(step, alone));
+  const all = [
+    ...alone,
+    ...(rest.length === 0 ? [] : [calibrateKind(name, rest, on, depth > 0 || !isWholeServed)]),
+  ];
+  return all.some(isServed) ? all : [whole];
+}
+
+function isServed({ refused }: KindCalibration): boolean {
+  return refused === null;
+}
+
+function isNamed({ forms }: ScoredStep, by: readonly KindCalibration[]): boolean {
+  return by.some(({ kind }) => forms?.includes(kind) === true);
+}
+
+function hasFailed(name: string, { agent, rules }: Calibrating): boolean {
+  return rules.failed?.has(keyOfForm(agent, name)) === true;
+}
+
+/** Whether a form is more likely than not wrong more often than the target. */
+function isLikelyWrong(answered: readonly AnsweredStep[], { target, rules }: Calibrating): boolean {
+  const { wrong_runs, runs } = countBelow(answered, rules.score_max ?? scoreMaxOf(target));
+  return wrong_runs > 0 && !keepsKindError(wrong_runs, runs, EVEN, target);
+}
+
+/** More likely than not. */
+const EVEN = 0.5;
+
+/** @param isChosen its errors, or those of what it is a part of, chose these steps, so the confidence is higher */
 function calibrateKind(
   kind: string,
   answered: readonly AnsweredStep[],
-  target: number,
-  rules: KindRules,
-  agent: string,
+  { agent, target, rules }: Calibrating,
+  isChosen: boolean,
 ): KindCalibration {
-  const tools = toolsOfKind(kind);
+  const tools = toolsOfKind(kindOfForm(kind));
   const isFinal = tools.some((name) => rules.final?.get(agent)?.has(name) === true);
   const isExcepted = tools.some((name) => rules.never_serve?.includes(name) === true);
   const largest = rules.score_max ?? scoreMaxOf(target);
-  const found = chooseThreshold(answered, target, isFinal, largest);
+  const found = chooseThreshold(answered, target, isFinal, largest, isChosen);
   const counts = countBelow(answered, found.threshold < 0 ? largest : found.threshold);
-  const isServed = found.threshold >= 0 && !isExcepted;
-  const tooMany = counts.errors > target * counts.steps;
+  const failed = hasFailed(kind, { agent, target, rules });
+  const passes = found.threshold >= 0 && !isExcepted && !failed;
+  const tooMany = failed || counts.errors > target * counts.steps;
   return {
     kind,
-    threshold: isServed ? found.threshold : -1,
-    refused: isExcepted ? 'never_serve' : isServed ? null : tooMany ? 'too_wrong' : 'too_few',
+    threshold: passes ? found.threshold : -1,
+    refused: isExcepted ? 'never_serve' : passes ? null : tooMany ? 'too_wrong' : 'too_few',
     is_final: isFinal,
     runs: counts.runs,
     steps: counts.steps,
     errors: counts.errors,
     seen_runs: new Set(answered.map(({ run_id }) => run_id)).size,
-    needed_runs: countNeeded(counts.wrong_runs, isFinal, target),
+    needed_runs: countNeeded(counts.wrong_runs, isFinal, target, isChosen),
     confidence: found.confidence,
     error_at_most: boundKindError(counts.wrong_runs, counts.runs, found.confidence),
   };
@@ -316,7 +393,8 @@ export function scoreStep(student: Student, { run_id, step, answer }: LearnedSte
   if (proposal.answer === null || proposal.score === null) return { run_id, score: null, is_right: false };
   return {
     run_id,
-    kind: kindOfAnswer(proposal.answer.content),
+    kind: proposal.forms[0]!,
+    forms: proposal.forms,
     score: proposal.score,
     is_right: student.agrees(step, proposal, answer.content),
   };
@@ -339,6 +417,7 @@ const CONFIDENCES = { common: [CONFIDENCE, 0.99], final: [0.985, 0.998] } as con
  * The largest threshold below which the error rate of one kind of answer keeps the target, at the given confidence.
  * @param isFinal no lookup follows it, so the confidence is higher
  * @param largest score that is ever served
+ * @param isChosen errors chose these answers
  * @returns −1 when no threshold does
  */
 export function chooseThreshold(
@@ -346,8 +425,10 @@ export function chooseThreshold(
   target: number,
   isFinal = false,
   largest = scoreMaxOf(target),
+  isChosen = false,
 ): { threshold: number; confidence: number } {
-  const [confidence, chosen] = CONFIDENCES[isFinal ? 'final' : 'common'];
+  const [usual, chosen] = CONFIDENCES[isFinal ? 'final' : 'common'];
+  const confidence = isChosen ? chosen : usual;
   const sorted = scored
     .filter((step): step is AnsweredStep => step.score !== null && step.score <= largest)
     // Among equal scores, wrong answers first.

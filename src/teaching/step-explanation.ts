@@ -414,10 +414,10 @@ function describeRule(decision: 'covered' | UncoveredReason, ruling: Ruling): st
   }
 }
 
-/** The evidence of golden runs against the kind of answer; null if the manifest does not list it. */
-function findKindRefusal({ manifest, proposal, kind }: Ruling): ReturnType<typeof describeKindRefusal> {
+/** What golden runs say against the kind of answer; null when the manifest does not list it. */
+function findKindRefusal({ manifest, proposal }: Ruling): ReturnType<typeof describeKindRefusal> {
   const told = manifest.coverage.agents?.find((candidate) => candidate.agent === proposal.agent);
-  const evidence = told?.kinds?.find((candidate) => candidate.kind === kind);
+  const evidence = told?.kinds?.find((candidate) => candidate.kind === proposal.form);
   return evidence === undefined ? null : describeKindRefusal(evidence);
 }
 

@@ -150,8 +150,7 @@ export function limitAgents(
       if (agentLimit === undefined) return group;
       const limited = { ...group, limit: agentLimit.threshold };
       if (agentLimit.kinds === undefined) return limited;
-      const served = agentLimit.kinds.filter(({ threshold }) => threshold >= 0);
-      return { ...limited, kinds: served.map(({ kind, threshold }) => [kind, threshold]) };
+      return { ...limited, kinds: agentLimit.kinds.map(({ kind, threshold }) => [kind, threshold]) };
     }),
   };
 }

@@ -12,7 +12,14 @@ import type { GoldenRun, GoldenStep } from './golden-steps.ts';
 
 /** The student's result for one step. */
 export type StepVerdict =
-  | { covered: true; answer: StudentAnswer | null; agrees?: JudgeAnswer }
+  | {
+      covered: true;
+      answer: StudentAnswer | null;
+      /** As a decision has them; left out for a service. */
+      form?: string;
+      forms?: readonly string[];
+      agrees?: JudgeAnswer;
+    }
   | { covered: false; reason: UncoveredReason };
 
 /**
@@ -27,8 +34,10 @@ export interface MeasuredStep {
   served: boolean;
   /** Served, and different from the golden answer. */
   wrong: boolean;
-  /** Kind of the served answer; null if no answer was served. */
+  /** Form whose evidence let the answer be served; null when none was served. */
   kind: string | null;
+  /** All names of its form, the narrowest last; left out when none was served. */
+  forms?: readonly string[];
   reason: UncoveredReason | null;
 }
 
@@ -75,8 +84,9 @@ function judge(step: GoldenStep, verdict: StepVerdict): Omit<MeasuredStep, 'run_
   const agrees = (golden: StudentAnswer): boolean =>
     verdict.agrees?.(golden.content) ?? (verdict.answer !== null && answersAgree(golden, verdict.answer));
   const isRight = step.answer !== null && agrees(step.answer);
-  const kind = verdict.answer === null ? null : kindOfAnswer(verdict.answer.content);
-  return { served: true, wrong: !isRight, kind, reason: null };
+  const { answer, form, forms } = verdict;
+  const kind = answer === null ? null : (form ?? kindOfAnswer(answer.content));
+  return { served: true, wrong: !isRight, kind, reason: null, ...(forms === undefined ? {} : { forms }) };
 }
 
 /** Adds up the results. */

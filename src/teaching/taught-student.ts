@@ -24,7 +24,7 @@ import {
 import { type MakeStudentIndex, Student } from '../student/model/student.ts';
 import type { StudentModel } from '../student/model/student-model.ts';
 import { findAgentTitles } from './agent-titles.ts';
-import { type Calibration, calibrateStudent } from './calibration.ts';
+import { type Calibration, calibrateStudent, keyOfForm } from './calibration.ts';
 import { type GoldenMaterial, type GoldenRun, type GoldenStep, mainScope } from './golden-steps.ts';
 import { placeOf, type SplitRuns, splitForService, splitRuns } from './held-out.ts';
 import { calibrateService, listLearned, type StudentService } from './service-calibration.ts';
@@ -38,8 +38,8 @@ import {
   summarizeMeasures,
 } from './student-measures.ts';
 
-/** Version of the method: raise it if the same runs would give another student. */
-const DISTILL_CODE = 'distill-13';
+/** Version of the result: raise it when the same runs would give another student. */
+const DISTILL_CODE = 'distill-14';
 
 /** Why there is nothing to teach; null if there is something. */
 export function describeShortage({ taught, golden, runs, looked_at }: GoldenMaterial): string | null {
@@ -183,19 +183,19 @@ async function teachItself(
   }
   const first = rounds[0]!;
   const asked = rounds.flatMap((round) => round.asked);
-  const failed = findFailedKinds(asked, rules.target_error);
+  const failed = findFailedForms(asked, rules.target_error);
   const steps = leaveFailedOut(asked, failed);
-  const measured = limitAgents(first.model, dropKinds(first.calibration, failed).agents);
+  const measured = limitAgents(first.model, first.calibration.without(failed).agents);
   const found = { split, steps };
   if (!steps.some(({ served }) => served)) {
-    const calibration = dropKinds(first.calibration, failed);
+    const calibration = first.calibration.without(failed);
     const { learned, teaching } = first;
     const teaching_runs = teaching.length;
     return { ...found, model: measured, measured_model: null, calibration, learned, teaching_runs };
   }
   tell(`teaching all of ${countOf(taught.length, 'run')}`);
   const learned = listLearned(taught);
-  const calibration = dropKinds(calibrateStudent(learned, rules), failed);
+  const calibration = calibrateStudent(learned, rules).without(failed);
   return {
     ...found,
     model: limitAgents(fitStudent(learned), calibration.agents),
@@ -224,7 +224,7 @@ async function teachAsker(
 ): Promise<FoundStudent> {
   const split = splitForService(taught, mainScope, heldOut);
   const found = await calibrateService(split, service, rules);
-  const failed = findFailedKinds(found.steps, rules.target_error);
+  const failed = findFailedForms(found.steps, rules.target_error);
   const calibration = dropKinds(found.calibration, failed);
   return {
     split,
@@ -238,20 +238,25 @@ async function teachAsker(
   };
 }
 
-/** The results as if failed kinds had never been served. */
+/** As if forms that failed had never been served. */
 function leaveFailedOut(asked: readonly MeasuredStep[], failed: ReadonlySet<string>): MeasuredStep[] {
   return asked.map((step) =>
-    step.kind !== null && failed.has(keyOfKind(step.step.step.scope, step.kind))
+    listForms(step).some((form) => failed.has(keyOfForm(step.step.step.scope, form)))
       ? { ...step, served: false, wrong: false, kind: null, reason: 'unproven' as const }
       : step,
   );
+}
+
+/** Names of a served answer's form, the narrowest last. */
+function listForms({ kind, forms }: MeasuredStep): readonly string[] {
+  return kind === null ? [] : (forms ?? [kind]);
 }
 
 /** A student that does not know some runs, and its results on them. */
 interface MeasuredRound {
   teaching: GoldenRun[];
   learned: LearnedStep[];
-  calibration: Calibration;
+  calibration: ReturnType<typeof calibrateStudent>;
   model: StudentModel;
   asked: MeasuredStep[];
 }
@@ -290,27 +295,35 @@ function rotateParts({ teaching, held_out }: SplitRuns<GoldenRun>): RotatedPart[
   return [{ held_out, teaching }, ...parts.filter((part) => part.held_out.length > 0)];
 }
 
-function keyOfKind(scope: string, kind: string): string {
-  return `${scope} ${kind}`;
-}
-
-function scopeOf(agent: string): string {
-  return agent.split('.')[0]!;
-}
-
 /**
- * Kinds of answers, by scope, whose error rate on held-out runs was more likely than not above the target: none of
- * their steps is served.
+ * Forms of answers, by scope, whose error rate on held-out runs was more likely than not above the target: none of
+ * their steps is served. The narrowest forms are judged first, so that one of them does not take the others along,
+ * unless most of what was served is wrong.
  */
-function findFailedKinds(asked: readonly MeasuredStep[], target: number): Set<string> {
+function findFailedForms(asked: readonly MeasuredStep[], target: number): Set<string> {
+  const served = asked.filter(({ kind }) => kind !== null);
+  const narrow = findFailed(served, (step) => listForms(step).at(-1)!, target);
+  const others = served.filter(
+    (step) => !narrow.has(keyOfForm(step.step.step.scope, listForms(step).at(-1)!)),
+  );
+  const mostly = findFailed(served, ({ kind }) => kind!, Math.max(target, MOSTLY_WRONG));
+  return new Set([...narrow, ...mostly, ...findFailed(others, ({ kind }) => kind!, target)]);
+}
+
+const MOSTLY_WRONG = 0.5;
+
+function findFailed(
+  served: readonly MeasuredStep[],
+  formOf: (step: MeasuredStep) => string,
+  target: number,
+): Set<string> {
   const counts = new Map<string, { served: number; errors: number }>();
-  for (const { step, kind, wrong } of asked) {
-    if (kind === null) continue;
-    const key = keyOfKind(step.step.scope, kind);
+  for (const measured of served) {
+    const key = keyOfForm(measured.step.step.scope, formOf(measured));
     const count = counts.get(key) ?? { served: 0, errors: 0 };
     counts.set(key, count);
     count.served += 1;
-    if (wrong) count.errors += 1;
+    if (measured.wrong) count.errors += 1;
   }
   const failed = [...counts].filter(
     ([, { served, errors }]) => errors > 0 && !keepsKindError(errors, served, 0.5, target),
@@ -322,7 +335,7 @@ function findFailedKinds(asked: readonly MeasuredStep[], target: number): Set<st
 function dropKinds(calibration: Calibration, failed: ReadonlySet<string>): Calibration {
   const agents = calibration.agents.map((agent) => {
     const kinds = agent.kinds.map((kind) =>
-      kind.refused === null && failed.has(keyOfKind(scopeOf(agent.agent), kind.kind))
+      kind.refused === null && failed.has(keyOfForm(agent.agent, kind.kind))
         ? { ...kind, threshold: -1, refused: 'too_wrong' as const }
         : kind,
     );
@@ -403,10 +416,13 @@ async function decide(
 ): Promise<StepVerdict> {
   const decision = student.decide(golden.step, threshold);
   if (!decision.covered) return { covered: false, reason: decision.reason };
-  const { answer, agrees } = decision;
+  const { answer, form, forms, agrees } = decision;
   // Like the gateway: an answer that breaks a rule of the request goes to the upstream.
   if (answer !== null && !(await isFit(golden, answer))) return { covered: false, reason: 'invalid' };
-  return { covered: true, answer, ...(agrees === undefined ? {} : { agrees }) };
+  const found = { covered: true, answer } as const;
+  return agrees === undefined || form === undefined || forms === undefined
+    ? found
+    : { ...found, form, forms, agrees };
 }
 
 /** Equal for runs that would give the same student. */

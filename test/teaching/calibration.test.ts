@@ -131,6 +131,44 @@ describe('thresholds of kinds of answers', () => {
     expect(threshold).toBe(0.5);
   });
 
+  it('are those of a form where the rest of its kind is wrong, after more evidence, and of what is left over', () => {
+    const of = (stage: string, count: number, isRight: (i: number) => boolean): ScoredStep[] =>
+      Array.from({ length: count }, (_, i) => ({
+        agent: 'one',
+        kind: 'note',
+        forms: ['note', `note after ${stage}`],
+        run_id: `${stage} ${i}`,
+        score: 0.01,
+        is_right: isRight(i),
+      }));
+    const always = () => true;
+    const at = (...all: ScoredStep[][]) =>
+      calibrateScores(all.flat(), 0.05).agents[0]!.kinds.map(({ kind, refused, steps }) => [
+        kind,
+        refused,
+        steps,
+      ]);
+    const wrong = of('hold', 40, (i) => i % 2 === 0);
+    expect(at(of('look', 60, always), wrong)).toEqual([
+      ['note after look', null, 60],
+      ['note after hold', 'too_wrong', 40],
+    ]);
+    // Eleven runs would be enough for a kind without an error.
+    expect(at(of('look', 12, always), wrong)).toEqual([['note', 'too_wrong', 52]]);
+    // Forms that are too rare alone share what they have.
+    expect(at(of('look', 20, always), of('read', 20, always), wrong)).toEqual([
+      ['note', null, 40],
+      ['note after hold', 'too_wrong', 40],
+    ]);
+    // One that failed on runs held out takes no other along.
+    const failed = new Set(['one note after look']);
+    const kinds = calibrateScores([...of('look', 60, always), ...of('read', 60, always)], 0.05, { failed });
+    expect(kinds.agents[0]!.kinds).toMatchObject([
+      { kind: 'note', refused: null, steps: 60 },
+      { kind: 'note after look', refused: 'too_wrong', threshold: -1, steps: 60 },
+    ]);
+  });
+
   it('are none for what an operator has excepted, beside others or alone', () => {
     const all = ['book', 'look + book', 'look'].flatMap((kind) => scores('one', kind, 400, 1));
     const { agents } = calibrateScores(all, 0.05, { never_serve: ['book'] });
@@ -183,7 +221,10 @@ describe('calibration', () => {
     expect(measured).toMatchObject({ runs: 30, steps: 30, errors: 0, error: 0 });
     expect(measured.coverage).toBeGreaterThan(0.8);
     expect(measured.served_input_tokens).toBe(100 * measured.served);
-    expect(calibrateStudent(steps, { makeIndex })).toEqual(calibration);
+    expect({ ...calibrateStudent(steps, { makeIndex }), without: null }).toEqual({
+      ...calibration,
+      without: null,
+    });
   });
 
   it('serves nothing where answers are drawn by lot', () => {

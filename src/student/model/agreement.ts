@@ -80,6 +80,16 @@ const OUTCOMES: ReadonlyMap<string, number> = new Map(
     ),
 );
 
+/** The first word of each group. */
+const OUTCOME_NAMES = new Map<number, string>();
+for (const [word, group] of OUTCOMES) if (!OUTCOME_NAMES.has(group)) OUTCOME_NAMES.set(group, word);
+
+/** The outcomes that a text names, and whether it denies something; '' for neither. */
+export function nameOutcomes({ outcomes, denials }: TextFacts): string {
+  const names = [...outcomes].map((group) => OUTCOME_NAMES.get(group)!).sort();
+  return [...names, ...(denials > 0 ? ['a denial'] : [])].join(', ');
+}
+
 /** The parts of an answer that agreement compares. */
 interface Comparable {
   calls: string;

@@ -63,10 +63,11 @@ export type StudentDecision =
       support: number;
       /** The step's agent, as the manifest names it. */
       agent: string;
-      /**
-       * Whether another answer to this step is equivalent (equivalence.ts); absent if only equal answers
-       * count.
-       */
+      /** The form whose evidence lets it be served; left out when only coverage is asked. */
+      form?: string;
+      /** All names of the answer's form, the narrowest last (answer-form.ts). */
+      forms?: readonly string[];
+      /** Whether another answer to this step is equivalent (equivalence.ts); left out where only equal answers are. */
       agrees?: JudgeAnswer;
     }
   | {

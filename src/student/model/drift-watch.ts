@@ -10,6 +10,7 @@
  * later student arrives, which begins as `suspect`, or by an operator's order.
  */
 
+import { kindOfForm } from './answer-form.ts';
 import {
   CLEARED,
   type DriftState,
@@ -57,7 +58,7 @@ interface WatchedKind extends DriftState {
 
 interface WatchedAgent extends DriftState {
   suspended_at_ms: number | null;
-  /** Kinds in the order of their first appearance, which determines their shares of α. */
+  /** Kinds and forms of answers, in the order of their first appearance, which determines their shares of α. */
   kinds: Map<string, WatchedKind>;
 }
 
@@ -106,11 +107,14 @@ export class DriftWatch {
     if (kept !== null) this.#restore(kept);
   }
 
-  /** Decides whether a covered step is served, audited, or left to the upstream. */
+  /**
+   * Decides whether a covered step is served, audited, or left to the upstream.
+   * @param kind of the answer, or its form
+   */
   judge(agent: string, kind: string): 'serve' | 'audit' | 'suspended' {
     const watched = this.#agents.get(agent);
     if (watched !== undefined && watched.suspended_at_ms !== null) return 'suspended';
-    const watchedKind = watched?.kinds.get(this.#nameOf(watched, kind));
+    const watchedKind = watched?.kinds.get(this.#nameOf(watched, kind)) ?? findFormer(watched, kind);
     if (watchedKind !== undefined && watchedKind.suspended_at_ms !== null) return 'suspended';
     if (this.#share === 0) return 'serve';
     if (watchedKind !== undefined && watchedKind.suspicion !== null) return 'audit';
@@ -127,7 +131,8 @@ export class DriftWatch {
     const name = this.#nameOf(watched, kind);
     let watchedKind = watched.kinds.get(name);
     if (watchedKind === undefined) {
-      watchedKind = { ...startDrift(), suspicion: null, suspended_at_ms: null };
+      const isDoubted = findFormer(watched, name) !== undefined;
+      watchedKind = { ...startDrift(), suspicion: isDoubted ? 0 : null, suspended_at_ms: null };
       watched.kinds.set(name, watchedKind);
     }
     const { promise } = this.#terms;
@@ -164,7 +169,8 @@ export class DriftWatch {
       isChanged = true;
     }
     for (const [name, watchedKind] of watched.kinds) {
-      if ((kind !== null && kind !== name) || watchedKind.suspended_at_ms === null) continue;
+      if (kind !== null && kind !== name && kind !== kindOfForm(name)) continue;
+      if (watchedKind.suspended_at_ms === null) continue;
       if (watchedKind.suspended_at_ms > beforeMs) continue;
       Object.assign(watchedKind, startDrift(), { suspended_at_ms: null, suspicion: 0 });
       isChanged = true;
@@ -250,3 +256,17 @@ export class DriftWatch {
 }
 
 const OTHER_KINDS = '(other)';
+
+/**
+ * What an earlier version was doubted for, where this one has another form of the same kind: nothing was compared since.
+ * The gravest first.
+ */
+function findFormer(watched: WatchedAgent | undefined, name: string): WatchedKind | undefined {
+  const kind = kindOfForm(name);
+  const former = [...(watched?.kinds ?? [])].flatMap(([other, of]) =>
+    kindOfForm(other) === kind && of.observed === 0 && (of.suspicion !== null || of.suspended_at_ms !== null)
+      ? [of]
+      : [],
+  );
+  return former.find(({ suspended_at_ms }) => suspended_at_ms !== null) ?? former[0];
+}

@@ -9,6 +9,7 @@
 
 import { type NormalRequest, type TurnBlock, textOf } from '../../domain/turn.ts';
 import { canonicalNumber } from '../../std/exact-json.ts';
+import { kindOfForm } from './answer-form.ts';
 import { kindOfAnswer } from './answer-kind.ts';
 import { hashString, isNumber, isObject, textOfPrimitive } from './json-values.ts';
 import type { LearnedStep } from './learned-step.ts';
@@ -20,8 +21,9 @@ const SERVICE_SAID = 4_096;
 /** Suffix in the name of a kind: the answer holds a new value. */
 const NEW_VALUES = '(new values)';
 
-/** The kind by its tools alone, as operators and the watch know it. */
-export function kindByTools(kind: string): string {
+/** The kind by its tools alone, as operators know it. */
+export function kindByTools(name: string): string {
+  const kind = kindOfForm(name);
   return kind.endsWith(` + ${NEW_VALUES}`) ? kind.slice(0, -NEW_VALUES.length - 3) : kind;
 }
 

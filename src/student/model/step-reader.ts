@@ -199,15 +199,16 @@ export class StepReader {
       this.stage = 'task';
       return;
     }
-    const names: string[] = [];
+    const counts = new Map<string, number>();
     for (const result of results) {
       if (result.at <= last) break;
       const name = `${result.name.slice(0, 64)}${result.is_error ? '!' : ''}`;
-      // One call per list element: their number does not make another stage.
-      if (names[0] === name) names[0] = `${name}×`;
-      else if (names[0] !== `${name}×`) names.unshift(name);
+      counts.set(name, (counts.get(name) ?? 0) + 1);
     }
+    // Calls at once have no order. One call per list element: their number does not make another stage.
+    const names = [...counts].map(([name, count]) => (count > 1 ? `${name}×` : name));
     if (said !== '') names.push('said');
+    names.sort();
     if (names.length > STUDENT_CORE.answer_calls) names.splice(STUDENT_CORE.answer_calls, names.length, '…');
     this.stage = names.join(' ');
   }

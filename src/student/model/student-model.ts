@@ -35,8 +35,8 @@ export interface StudentAgent {
   /** Steps with a larger score are not covered, whatever the threshold; 1 in models without this field. */
   limit?: number;
   /**
-   * Kinds of answers that are served (`kindOfAnswer`), each with its own limit; left out when all are served, at the
-   * limit above.
+   * Kinds and forms of answers (`namesOfForm`), each with its own limit, below 0 for one that is not served although its
+   * kind is; left out when all are served, at the limit above.
    */
   kinds?: [string, number][];
   /** For a student that asks a service: what the service may answer; absent before a trial. */

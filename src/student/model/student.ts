@@ -9,6 +9,7 @@
 
 import type { NormalRequest } from '../../domain/turn.ts';
 import { answersAgree } from './agreement.ts';
+import { namesOfForm } from './answer-form.ts';
 import { kindOfAnswer } from './answer-kind.ts';
 import { fillTemplate } from './answer-template.ts';
 import type {
@@ -57,8 +58,12 @@ export interface Proposal {
   support: number;
   /** The step's agent; '' when unknown. */
   agent: string;
-  /** Largest score that is covered, whatever the threshold; −1 when this kind of answer is not served. */
+  /** Largest score that is covered, whatever the threshold; −1 when this form of answer is not served. */
   limit: number;
+  /** The form whose evidence that is; '' without an answer. */
+  form: string;
+  /** All names of the answer's form, as `namesOfForm` gives them. */
+  forms: readonly string[];
   /** The parts of the score; null without a score. */
   doubts: Doubts | null;
   /** Label of the answer's class at its stage; −1 without an answer. */
@@ -239,7 +244,7 @@ interface PlacedStep extends ReturnType<ReadyStage['findNear']> {
 export class Student {
   readonly #agents = new Map<string, ReadyAgent[]>();
   readonly #stages = new Map<StageMemory, ReadyStage>();
-  /** Kinds of answers that are served, with their limits, by agent; agents that serve all kinds have no entry. */
+  /** Limits of kinds and forms of answers by agent, below 0 where not served; agents that serve all have no entry. */
   readonly #kinds = new Map<string, ReadonlyMap<string, number>>();
   /** For a student that asks a service: words of golden answers by agent. */
   readonly #said = new Map<string, ReadonlySet<number>>();
@@ -247,7 +252,10 @@ export class Student {
   constructor(model: StudentModel, makeIndex: MakeStudentIndex) {
     for (const agent of model.groups as unknown as readonly StudentAgent[]) {
       const groups = new Map(
-        agent.stages.map((group) => [group.stage, new ReadyStage(group, agent, makeIndex)]),
+        // Of stages that older models told apart by the order of results, the one with most runs counts.
+        agent.stages
+          .toSorted((a, b) => a.runs - b.runs)
+          .map((group) => [levelStage(group.stage), new ReadyStage(group, agent, makeIndex)]),
       );
       for (const stage of groups.values()) this.#stages.set(stage.group, stage);
       const known = new Set([...agent.core, ...agent.known]);
@@ -271,7 +279,7 @@ export class Student {
       const known = step.unsupported === '' ? this.#findAgent(step)?.ready.agent : undefined;
       if (known?.service !== undefined) return this.#mayAsk(step, known.service, threshold, wanted);
     }
-    const { answer, reason, score, support, limit, agent, label, nearest } = this.propose(step);
+    const { answer, reason, score, support, limit, form, forms, agent, label, nearest } = this.propose(step);
     if (answer !== null && limit < 0) return { covered: false, reason: 'unproven', score, agent };
     if (answer === null || score === null || score > threshold || score > limit)
       return { covered: false, reason, score, agent };
@@ -281,19 +289,18 @@ export class Student {
     // Audits keep it in memory, and a prompt may be large.
     const { sources } = step;
     const agrees: JudgeAnswer = (other) => areEquivalent(ready, { sources }, label, content, other);
-    return { covered: true, answer, score, support, agent, agrees };
+    return { covered: true, answer, score, support, agent, form, forms, agrees };
   }
 
   /**
-   * Whether an answer of that kind is served. A service may give kinds of answers that golden steps did not
-   * have.
-   * @param score of the step; absent: any score
+   * Whether an answer of that form is served: an agent's service may give kinds that its golden steps did not have.
+   * @param score of the step; left out to accept any score
    */
   serves(agent: string, kind: string, score: number | null = null): boolean {
     const kinds = this.#kinds.get(agent);
     if (kinds === undefined) return true;
     const limit = kinds.get(kind);
-    return limit !== undefined && (score === null || score <= limit);
+    return limit !== undefined && limit >= 0 && (score === null || score <= limit);
   }
 
   /** The kind by which a service's answer is judged. */
@@ -357,6 +364,8 @@ export class Student {
     const owner = {
       agent: isPlaced ? found.agent.name : found.agent,
       limit: (isPlaced ? found.agent.limit : undefined) ?? 1,
+      form: '',
+      forms: [],
     };
     const none = (reason: UncoveredReason, score: number | null = null): Proposal => ({
       answer: null,
@@ -406,7 +415,7 @@ export class Student {
       score: Math.max(0, Math.min(1, score)),
       support: Math.max(1, Math.round(votes.weight)),
       ...owner,
-      limit: this.#limitOf(agent, kindOfAnswer(content)),
+      ...this.#limitOf(agent, namesOfForm(content, step)),
       doubts: { disagreement, distance, novelty, slots: slotDoubt },
       label: votes.label,
       nearest,
@@ -436,9 +445,17 @@ export class Student {
     return this.#findAgent(step)?.others ?? [];
   }
 
-  #limitOf({ name, limit }: StudentAgent, kind: string): number {
+  /** The limit of an answer, by the narrowest form that has one. @param forms the narrowest last */
+  #limitOf(
+    { name, limit }: StudentAgent,
+    forms: readonly string[],
+  ): Pick<Proposal, 'limit' | 'form' | 'forms'> {
     const kinds = this.#kinds.get(name);
-    return kinds === undefined ? (limit ?? 1) : (kinds.get(kind) ?? -1);
+    if (kinds === undefined) return { limit: limit ?? 1, form: forms[0]!, forms };
+    const form = forms.findLast((candidate) => kinds.has(candidate));
+    return form === undefined
+      ? { limit: -1, form: forms[0]!, forms }
+      : { limit: kinds.get(form)!, form, forms };
   }
 
   /**
@@ -548,6 +565,11 @@ function areEquivalent(
     const filled = fillTemplate(template, context);
     return typeof filled !== 'string' && ready.wordings.isSame(label, filled.value, other, ground);
   });
+}
+
+/** The name that a stage of an older model has now. */
+function levelStage(stage: string): string {
+  return stage.split(' ').sort().join(' ');
 }
 
 /** Whether a prompt is an agent's except for the values in it. */

@@ -143,7 +143,13 @@ interface Handled {
    * Shadow mode and audits: the answer that would have been served, its agent and, when runs are kept, the conversation
    * that it answers.
    */
-  shadow: { answer: StudentAnswer; agrees: JudgeAnswer; agent: string; asked: Hash | null } | null;
+  shadow: {
+    answer: StudentAnswer;
+    agrees: JudgeAnswer;
+    agent: string;
+    form: string;
+    asked: Hash | null;
+  } | null;
 }
 
 const decoder = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true });
@@ -306,7 +312,7 @@ export class StepHandler {
         post,
       );
     else if (decision.answer === null) this.#decline(message, step, 'failed', post, finding);
-    else this.#give(message, step, entry, decision.answer, finding, null, post, decision.agrees);
+    else this.#give(message, step, entry, decision.answer, finding, null, post, decision);
   }
 
   /** Reasons to decline that need no parsed body. */
@@ -359,7 +365,7 @@ export class StepHandler {
   /**
    * Sends an answer, if it may be served and is not audited.
    * @param service what it was asked; null when nothing was
-   * @param agrees whether the upstream's answer is equivalent
+   * @param judging whether the upstream's answer is equivalent, and the form whose evidence counts; the kind's without it
    */
   #give(
     message: StepRequest,
@@ -369,8 +375,9 @@ export class StepHandler {
     found: StepFinding,
     service: AskedService | null,
     post: Post,
-    agrees: JudgeAnswer = (other) => answersAgree(answer, { content: [...other] }),
+    judging: { agrees?: JudgeAnswer; form?: string } = {},
   ): void {
+    const agrees = judging.agrees ?? ((other) => answersAgree(answer, { content: [...other] }));
     const { mode, runs, core, watch } = this.#options;
     if (!isFitAnswer(answer, step.request, step, this.#schemas)) {
       // The core has checked its own answers; a service is expected to err now and then.
@@ -380,19 +387,20 @@ export class StepHandler {
     const agent = found.agent ?? '';
     const kind = kindOfAnswer(answer.content);
     const finding: StepFinding = { ...found, kind };
-    // Operators and the watch know a kind by its tools alone.
-    const judged = service === null ? kind : core.kindOf(agent, answer.content, step.request);
+    const form = judging.form ?? kind;
+    // The watch knows a service's answers by their tools alone.
+    const judged = service === null ? form : core.kindOf(agent, answer.content, step.request);
     if (!core.serves(agent, judged, found.score)) {
       this.#decline(message, step, 'unproven', post, finding);
       return;
     }
-    const verdict = watch.judge(agent, kind);
+    const verdict = watch.judge(agent, form);
     if (verdict === 'suspended') {
       this.#decline(message, step, 'suspended', post, finding);
       return;
     }
     if (mode === 'shadow' || verdict === 'audit') {
-      entry.shadow = { answer, agrees, agent, asked: runs === null ? null : hashRequest(step.request) };
+      entry.shadow = { answer, agrees, agent, form, asked: runs === null ? null : hashRequest(step.request) };
       const type = mode === 'shadow' ? 'would_serve' : 'audit';
       post({ type, id: message.id, finding: { ...finding, answer: JSON.stringify(answer.content) } });
       this.#noteLeft(step, agent);
@@ -476,7 +484,7 @@ export class StepHandler {
   ): void {
     if (entry?.place == null || entry.shadow === null) return;
     const { mode, runs, watch } = this.#options;
-    const { answer: studentAnswer, agrees, agent, asked } = entry.shadow;
+    const { answer: studentAnswer, agrees, agent, form, asked } = entry.shadow;
     entry.shadow = null;
     const upstreamAnswer = readUpstreamAnswer(entry.wire, message);
     if (upstreamAnswer === null) return;
@@ -492,7 +500,7 @@ export class StepHandler {
     if (asked !== null && (agreed || mode === 'shadow'))
       runs?.noteServed(entry.place.run_id, markAnswer(asked, upstreamAnswer.content, callIds));
     else runs?.noteTaken(entry.place.run_id, entry.place.mark);
-    watch.note(agent, kindOfAnswer(studentAnswer.content), agreed);
+    watch.note(agent, form, agreed);
     this.#options.ledger?.add(agent, { compared: 1, wrong: agreed ? 0 : 1 });
     post({ type: 'compared', agreed, reading_differs });
   }

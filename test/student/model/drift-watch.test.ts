@@ -53,6 +53,26 @@ describe('which steps are audited', () => {
     expect(shareAudited(watch, 'look')).toBeLessThan(0.07);
   });
 
+  it('all of a new form whose kind was suspended when an earlier version served', () => {
+    const before = make();
+    suspend(before, 'look');
+    const next = (version: number, made_at_ms: number) =>
+      new DriftWatch(
+        { ...TERMS, version, made_at_ms },
+        0.05,
+        () => 0.99,
+        () => 9_000,
+        before.copy(),
+      );
+    const newer = next(2, 8_000);
+    expect(newer.judge('a', 'look after task')).toBe('audit');
+    newer.note('a', 'look after task', true);
+    expect(kindOf(newer, 'look after task')?.state).toBe('suspect');
+    expect(newer.judge('a', 'text after look')).toBe('serve');
+    // A version that is older than the suspension knows no better.
+    expect(next(3, 1_000).judge('a', 'look after task')).toBe('suspended');
+  });
+
   it('none with a share of 0, and all with 1', () => {
     expect(shareAudited(make(0), 'look')).toBe(0);
     expect(shareAudited(make(1), 'look')).toBe(1);

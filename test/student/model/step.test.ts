@@ -252,6 +252,18 @@ describe('a digest of a step', () => {
     expect(digest([user('Hi'), { role: 'assistant', content: [text('Yes?')] }, user('More')]).stage).toBe(
       'said',
     );
+    // Calls at once have no order, and however many of one tool make the same stage.
+    const atOnce = (...names: string[]) => {
+      const pairs = names.map((name) => called(name, {}, '{}'));
+      const merged = [0, 1].map((at) => ({
+        role: pairs[0]![at]!.role,
+        content: pairs.flatMap((pair) => pair[at]!.content),
+      }));
+      return digest([user('Hi'), ...(merged as ReturnType<typeof called>)]).stage;
+    };
+    expect(atOnce('look', 'find')).toBe('find look');
+    expect(atOnce('find', 'look')).toBe('find look');
+    expect(atOnce('look', 'find', 'look')).toBe(atOnce('find', 'look', 'look', 'look'));
   });
 
   it('takes several messages of the user in a row for one, as the API does', () => {
