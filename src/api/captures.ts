@@ -67,6 +67,10 @@ export function captureHandlers(
       const after = readRunPlace(asked, cursor);
       return toReply(await reader.ask({ name: 'runs', limit, after, query: asked }));
     },
+    listCapturedRunValues: async ({ query: { field, contains, q, limit } }) => {
+      const query = readRunQuery(q);
+      return toReply(await reader.ask({ name: 'values', field, contains: contains ?? '', limit, query }));
+    },
     readCapturedRun: async ({ params, query }) => {
       const { limit, cursor } = query;
       return toReply(await reader.ask({ name: 'run', run_id: params.id, limit, after: readPlace(cursor) }));

@@ -16,6 +16,7 @@ import {
   runListPrefix,
 } from '../domain/run-list.ts';
 import { type RunMarks, readMarks } from '../domain/run-mark.ts';
+import type { CountedValues } from '../domain/run-query/count-values.ts';
 import { writeRunCursor } from '../domain/run-query/cursor.ts';
 import type { NameField } from '../domain/run-query/fields.ts';
 import type { RunQuery } from '../domain/run-query/run-query.ts';
@@ -47,6 +48,7 @@ import { makeTenantAudit, tenantAuditActor } from './tenant-audit.ts';
 
 type RunRecord = z.output<typeof runRecord>;
 type StepRecord = z.output<typeof stepRecord>;
+type ValuesQuery = z.output<(typeof RUN_RECORDS)['listRunValues']['query']>;
 type ListQuery = z.output<(typeof RUN_RECORDS)['listRuns']['query']>;
 
 /** A run from its two rows. */
@@ -87,6 +89,8 @@ export function runRecordHandlers(
         body: { runs: await Promise.all(found.map((run) => describe(tenant, run))), ...page },
       };
     },
+
+    listRunValues: async ({ tenant, query }) => ({ body: await lists.countValues(tenant, query) }),
 
     async readRun({ tenant, params }) {
       return { body: await describe(tenant, findRun(runs, tenant, params.id, deleted)) };
@@ -147,16 +151,35 @@ class RunLists {
   }
 
   /** @throws SchemaViolation */
-  async search({ org_id, project_id: own }: Tenant, query: ListQuery): Promise<StoredPage> {
-    const project_id = own ?? query.project_id ?? null;
-    const asked = readListQuery(query);
+  async countValues(tenant: Tenant, query: ValuesQuery): Promise<CountedValues> {
+    const { field, contains, limit, q } = query;
+    return this.#searched.countValues({
+      org_id: tenant.org_id,
+      query: readReportedQuery(q),
+      isAllowed: this.#allowedIn(tenant, query.project_id),
+      field,
+      contains: contains ?? '',
+      limit,
+      now_ms: this.#clock.wallMs(),
+    });
+  }
+
+  /** The runs that a caller sees of its organization. */
+  #allowedIn({ org_id, project_id: own }: Tenant, asked: string | null | undefined) {
+    const project_id = own ?? asked ?? null;
     const hidden = this.#deleted.hiddenIn(org_id);
+    return (run: ReportedRun): boolean =>
+      (project_id === null || run.project_id === project_id) && !hidden.has(run.project_id);
+  }
+
+  /** @throws SchemaViolation */
+  async search(tenant: Tenant, query: ListQuery): Promise<StoredPage> {
+    const asked = readListQuery(query);
+    const isSeen = this.#allowedIn(tenant, query.project_id);
     const isAllowed = (run: ReportedRun) =>
-      (project_id === null || run.project_id === project_id) &&
-      !hidden.has(run.project_id) &&
-      (query.status == null || run.is_finished === (query.status === 'finished'));
+      isSeen(run) && (query.status == null || run.is_finished === (query.status === 'finished'));
     const { next, matched, scanned, is_whole, runs } = await this.#searched.search({
-      org_id,
+      org_id: tenant.org_id,
       query: asked,
       isAllowed,
       after: readRunPlace(asked, query.cursor),
@@ -181,15 +204,21 @@ function readStoredRun(
   return { row, start: reader.get<RunStartRow>(RUN_STARTS, [run.org_id, run.run_id]) };
 }
 
+/** @throws SchemaViolation for a query that cannot be read, or that asks for what only captured runs have */
+function readReportedQuery(q: string | null | undefined): RunQuery {
+  const query = readRunQuery(q);
+  const missing = listMissingFields(query);
+  if (missing.length > 0)
+    throw queryViolation(`reported runs have no ${missing.map((field) => `${field}:`).join(', ')}`, q!);
+  return query;
+}
+
 /**
- * The query of a list: its text, and the filter parameters.
- * @throws SchemaViolation for a query that cannot be read, or that uses fields that only captured runs have
+ * The query of a list: its text, and the parameters that narrow it.
+ * @throws SchemaViolation
  */
 function readListQuery(query: ListQuery): RunQuery {
-  const { terms, sort } = readRunQuery(query.q);
-  const missing = listMissingFields({ terms, sort });
-  if (missing.length > 0)
-    throw queryViolation(`reported runs have no ${missing.map((field) => `${field}:`).join(', ')}`, query.q!);
+  const { terms, sort } = readReportedQuery(query.q);
   const addName = (field: NameField, text: string | null | undefined): void => {
     if (text != null) terms.push({ kind: 'name', field, values: [wholeName(text)], is_not: false });
   };

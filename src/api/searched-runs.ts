@@ -10,7 +10,8 @@ import { setImmediate as nextTurn } from 'node:timers/promises';
 import { makeReportedReader, type ReportedRun } from '../domain/reported-run.ts';
 import { ReportedRuns, type RowSnapshots } from '../domain/reported-runs.ts';
 import { NO_MARKS } from '../domain/run-mark.ts';
-import { compileRunQuery, compileSort, listUnreadFields } from '../domain/run-query/match.ts';
+import { type CountedValues, ValueCounter } from '../domain/run-query/count-values.ts';
+import { compileRunQuery, compileSort, listUnreadFields, type RunReader } from '../domain/run-query/match.ts';
 import { PageCollector, type PagePlace } from '../domain/run-query/page.ts';
 import type { RunQuery } from '../domain/run-query/run-query.ts';
 import type { TableReader } from '../storage/tables.ts';
@@ -38,6 +39,12 @@ interface RunSearch {
   now_ms: number;
 }
 
+interface ValuesQuestion extends Pick<RunSearch, 'org_id' | 'query' | 'isAllowed' | 'limit' | 'now_ms'> {
+  field: string;
+  /** Only values that contain it; '': all. */
+  contains: string;
+}
+
 interface FoundRuns {
   runs: ReportedRun[];
   /** Where the next page begins; null: no next page. */
@@ -62,8 +69,7 @@ export class SearchedRuns {
 
   async search({ org_id, query, isAllowed, after, limit, now_ms }: RunSearch): Promise<FoundRuns> {
     const runs = await this.#follow(org_id);
-    const marks = this.#marks.of(org_id);
-    const reader = makeReportedReader(now_ms, ({ run_id }) => marks.get(run_id) ?? NO_MARKS);
+    const reader = this.#readerOf(org_id, now_ms);
     const test = compileRunQuery(query, reader, now_ms);
     const { keyOf } = compileSort(query.sort, reader);
     const page = new PageCollector<ReportedRun>(limit + 1, after);
@@ -81,6 +87,27 @@ export class SearchedRuns {
     const next = candidates.length > limit ? candidates[limit - 1]!.place : null;
     const found = candidates.slice(0, limit).map(({ run }) => run);
     return { runs: found, next, matched, scanned, is_whole: runs.is_whole };
+  }
+
+  /** Counts the values of a field over the runs that match. */
+  async countValues(question: ValuesQuestion): Promise<CountedValues> {
+    const { org_id, query, isAllowed, field, contains, limit, now_ms } = question;
+    const runs = await this.#follow(org_id);
+    const reader = this.#readerOf(org_id, now_ms);
+    const test = compileRunQuery(query, reader, now_ms);
+    const counter = new ValueCounter(field, contains, reader);
+    let tested = 0;
+    for (const run of runs.values()) {
+      if (++tested % PART.runs === 0) await nextTurn();
+      if (isAllowed(run) && test(run) === true) counter.add(run);
+    }
+    const { values, is_whole } = counter.most(limit);
+    return { values, is_whole: is_whole && runs.is_whole };
+  }
+
+  #readerOf(orgId: string, nowMs: number): RunReader<ReportedRun> {
+    const marks = this.#marks.of(orgId);
+    return makeReportedReader(nowMs, ({ run_id }) => marks.get(run_id) ?? NO_MARKS);
   }
 
   async #follow(orgId: string): Promise<ReportedRuns> {

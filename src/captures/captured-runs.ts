@@ -14,7 +14,8 @@ import type { GoldenReason } from '../domain/golden.ts';
 import type { Prices } from '../domain/price.ts';
 import { isUnmarked, NO_MARKS, NO_WORDS, type RunWords, weighWords } from '../domain/run-mark.ts';
 import { inRunOrder, standsBehind } from '../domain/run-order.ts';
-import { compileRunQuery, compileSort, type Verdict } from '../domain/run-query/match.ts';
+import { type CountedValues, ValueCounter } from '../domain/run-query/count-values.ts';
+import { compileRunQuery, compileSort, type RunReader, type Verdict } from '../domain/run-query/match.ts';
 import { PageCollector, type PagePlace } from '../domain/run-query/page.ts';
 import type { RunQuery } from '../domain/run-query/run-query.ts';
 import { CAPTURE_ACTIVITY, NAMED_CHILD_RUNS } from '../limits.ts';
@@ -84,6 +85,18 @@ export interface WindowQuestion {
   /** Only runs that also match this query; null: all. */
   of_query: RunQuery | null;
   /** Runs that began with an earlier exchange are left out; absent: none are. */
+  not_before?: number;
+}
+
+/** Which values are counted, and of which runs. */
+export interface ValuesQuestion {
+  field: string;
+  /** Only values that contain it; '': all. */
+  contains: string;
+  limit: number;
+  query: RunQuery;
+  now_ms: number;
+  /** Runs that began with an earlier exchange do not count; left out to count all. */
   not_before?: number;
 }
 
@@ -510,7 +523,19 @@ export class CapturedRuns {
     }
   }
 
-  /** Sums the runs of a window, from the newest on. Its cost does not depend on the number of stored runs. */
+  /** Counts the values of a field over the runs that match. Nothing is read for it, so unread runs do not count. */
+  countValues({ field, contains, limit, query, now_ms, not_before = 0 }: ValuesQuestion): CountedValues {
+    const { test, reader } = this.#startSearch(query, now_ms);
+    const counter = new ValueCounter(field, contains, reader);
+    this.#loadFor(LOADING_MS);
+    this.#visit(not_before, (entry) => {
+      if (test(entry) === true) counter.add(entry);
+    });
+    const { values, is_whole } = counter.most(limit);
+    return { values, is_whole: is_whole && this.#loadedTo === 0 && not_before === 0 };
+  }
+
+  /** Adds up the runs of a window, from the newest on. What it costs does not grow with what is kept. */
   sumWindow(source: ExchangeSource, question: WindowQuestion, hasTime: HasTime): WindowSums {
     const { from_ms, now_ms, query, of_query, not_before = 0 } = question;
     const search = this.#startSearch(query, now_ms);
@@ -573,7 +598,7 @@ export class CapturedRuns {
     };
     const reader = makeEntryReader({ ...this.#said, findText }, weigh, nowMs);
     const { keyOf } = compileSort(query.sort, reader);
-    return { test: compileRunQuery(query, reader, nowMs), keyOf, texts };
+    return { test: compileRunQuery(query, reader, nowMs), keyOf, texts, reader };
   }
 
   /** Searches all loaded runs, and the reported ones that were not captured. */
@@ -583,9 +608,15 @@ export class CapturedRuns {
     { after, not_before = 0 }: RunPageQuestion,
   ): PageCollector<RunEntry> {
     const page = new PageCollector<RunEntry>(wanted, after);
-    // One object for all runs, because 100,000 objects would cost as much as the search.
+    this.#visit(not_before, (entry) =>
+      page.add(test(entry), placeOf(entry, keyOf), (): RunEntry => ({ ...entry })),
+    );
+    return page;
+  }
+
+  /** @param take gets one object for all runs: 100,000 of them would cost as much as a search */
+  #visit(not_before: number, take: (entry: RunEntry) => void): void {
     const entry: RunEntry = { listed: null, reported: null };
-    const keep = (): RunEntry => ({ ...entry });
     const search = ++this.#searches;
     const { version } = this.#said;
     for (const run of this.#order) {
@@ -593,7 +624,7 @@ export class CapturedRuns {
       entry.listed = run;
       entry.reported = findReported(run, this.#said, version);
       if (entry.reported !== null) entry.reported.met_in = search;
-      page.add(test(entry), placeOf(entry, keyOf), keep);
+      take(entry);
     }
     entry.listed = null;
     // A reported run older than the loaded ones may have been captured.
@@ -605,9 +636,8 @@ export class CapturedRuns {
       if (reported.started_ms < from || reported.met_in === search) continue;
       if (!isWhole && this.#find(reported.run_id) !== undefined) continue;
       entry.reported = reported;
-      page.add(test(entry), placeOf(entry, keyOf), keep);
+      take(entry);
     }
-    return page;
   }
 
   #loadFor(ms: number): void {
@@ -763,6 +793,7 @@ interface RunSearch {
   keyOf: (run: RunEntry) => number;
   /** Matches of the full-text index for the texts of the query. */
   texts: readonly RunsWithText[];
+  reader: RunReader<RunEntry>;
 }
 
 const NOTHING_SAID: SaidOfRuns = {

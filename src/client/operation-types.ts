@@ -173,6 +173,18 @@ export interface Run {
   feedback_score: number | null;
 }
 
+export interface RunValues {
+  /** The most frequent first */
+  values: {
+    /** As a query names it */
+    value: string;
+    /** Runs that hold it, of those that match */
+    runs: number;
+  }[];
+  /** false: there are more values, or runs that were not looked at */
+  is_whole: boolean;
+}
+
 export interface RunMarks {
   run_id: string;
   /** A person's; null: none */
@@ -778,6 +790,47 @@ export interface Operations {
         | undefined;
     };
     answer: RunPage;
+  };
+  listRunValues: {
+    request: {
+      query?:
+        | ({
+            project_id?: string | null | undefined;
+            /** A field of the query language */
+            field:
+              | 'status'
+              | 'is'
+              | 'has'
+              | 'kind'
+              | 'served'
+              | 'session'
+              | 'parent'
+              | 'agent'
+              | 'model'
+              | 'provider'
+              | 'tool'
+              | 'tag'
+              | 'key'
+              | 'note'
+              | 'outcome'
+              | 'reason'
+              | 'project'
+              | 'framework'
+              | 'profile'
+              | 'codebase'
+              | 'experiment'
+              | 'arm'
+              | 'monitor';
+            /** Only values that contain it, whatever the case */
+            contains?: string | null | undefined;
+            /** A query such as `status:failed tool:run_tests cost:>0.5 "date parser" since:7d sort:cost`; words without a field are searched for */
+            q?: string | null | undefined;
+            /** Values at most */
+            limit?: number | undefined;
+          } & TenantNames)
+        | undefined;
+    };
+    answer: RunValues;
   };
   readRun: {
     request: {

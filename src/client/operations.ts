@@ -32,6 +32,7 @@ export const OPERATIONS: Readonly<Record<OperationName, Operation>> = {
   logStep: operation('POST', '/v1/monitor/runs/{id}/steps', true),
   finishRun: operation('POST', '/v1/monitor/runs/{id}/finish', true),
   listRuns: operation('GET', '/v1/monitor/runs', true),
+  listRunValues: operation('GET', '/v1/monitor/run-values', true),
   readRun: operation('GET', '/v1/monitor/runs/{id}', true),
   readRunMarks: operation('GET', '/v1/runs/{id}/marks', true),
   markRun: operation('POST', '/v1/runs/{id}/marks', true),

@@ -13,7 +13,7 @@ import { type EndpointReply, endpoint, errorBody, refusal } from './endpoint.ts'
 import { cursorFields, flag, integer, literal, nextCursor, text, timestamp } from './fields.ts';
 import { CURSOR_CHARACTERS } from './limits.ts';
 import { markChangeFields, markFields, runMarks } from './run-marks.ts';
-import { firedCounts, runQueryField, statusFields } from './run-query.ts';
+import { countedValues, firedCounts, runQueryField, statusFields, valueQueryFields } from './run-query.ts';
 import { runText, searchedExchanges, TEXT_SEARCH_CHARACTERS, textHitPage } from './text-search.ts';
 import { figureReport } from './traffic-figures.ts';
 
@@ -713,6 +713,14 @@ export const CAPTURES = {
       q: runQueryField,
     }),
     replies: { 200: { description: 'A page of runs', schema: capturedRunPage }, 503: unavailable },
+  }),
+  listCapturedRunValues: endpoint({
+    ...common,
+    id: 'listCapturedRunValues',
+    path: '/capture/run-values',
+    summary: 'What runs hold in a field of the query language, with the number of runs: to complete a query',
+    query: z.object(valueQueryFields),
+    replies: { 200: { description: 'The values', schema: countedValues }, 503: unavailable },
   }),
   readCapturedRun: endpoint({
     ...common,

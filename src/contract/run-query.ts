@@ -1,9 +1,10 @@
 /** The query of a list of runs, and a run's status. Data; any thread. */
 import { z } from 'zod';
 import { MONITOR_NAMES } from '../domain/monitors/names.ts';
+import { VALUE_FIELDS } from '../domain/run-query/count-values.ts';
 import { RUN_QUERY_BOUNDS } from '../domain/run-query/run-query.ts';
 import { RUN_ENDERS, RUN_STATUSES } from '../domain/run-status-name.ts';
-import { text } from './fields.ts';
+import { integer, literal, text } from './fields.ts';
 
 export const runQueryField = text({ max: RUN_QUERY_BOUNDS.characters })
   .nullish()
@@ -24,3 +25,28 @@ export const statusFields = {
 export const firedCounts = z
   .object(Object.fromEntries(MONITOR_NAMES.map((monitor) => [monitor, z.int()])))
   .describe('Steps at which each monitor fired');
+
+/** Most values of one answer. */
+const VALUES = { usual: 20, most: 100 } as const;
+
+/** What a list of the values of a field takes. */
+export const valueQueryFields = {
+  field: literal(VALUE_FIELDS).describe('A field of the query language'),
+  contains: text({ max: 200 }).nullish().describe('Only values that contain it, whatever the case'),
+  q: runQueryField,
+  limit: integer({ ge: 1, le: VALUES.most }).default(VALUES.usual).describe('Values at most'),
+};
+
+export const countedValues = z
+  .object({
+    values: z
+      .array(
+        z.object({
+          value: z.string().describe('As a query names it'),
+          runs: z.int().describe('Runs that hold it, of those that match'),
+        }),
+      )
+      .describe('The most frequent first'),
+    is_whole: z.boolean().describe('false: there are more values, or runs that were not looked at'),
+  })
+  .meta({ id: 'RunValues' });

@@ -6,7 +6,7 @@ import { endpoint, errorBody } from './endpoint.ts';
 import { cursorFields, literal, nextCursor, text, timestamp } from './fields.ts';
 import { CURSOR_CHARACTERS, RUN_NAME_CHARACTERS, RUN_OUTCOME_CHARACTERS } from './limits.ts';
 import { markFields } from './run-marks.ts';
-import { firedCounts, runQueryField, statusFields } from './run-query.ts';
+import { countedValues, firedCounts, runQueryField, statusFields, valueQueryFields } from './run-query.ts';
 import { projectField, runParams, scoreFields } from './runs.ts';
 
 export const runRecord = z
@@ -104,6 +104,17 @@ export const RUN_RECORDS = {
       q: runQueryField,
     }),
     replies: { 200: { description: 'A page of runs', schema: runPage } },
+  }),
+  listRunValues: endpoint({
+    id: 'listRunValues',
+    method: 'GET',
+    path: '/v1/monitor/run-values',
+    aliases: ['/monitor/run-values'],
+    auth: 'bearer',
+    summary: 'What runs hold in a field of the query language, with the number of runs: to complete a query',
+    tag: 'runs',
+    query: z.object({ ...projectField, ...valueQueryFields }),
+    replies: { 200: { description: 'The values', schema: countedValues } },
   }),
   readRun: endpoint({
     id: 'readRun',

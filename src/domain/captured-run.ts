@@ -21,6 +21,8 @@ export interface RelegatedStepFilter {
 
 export type CaptureQuestion =
   | { name: 'runs'; limit: number; after: PagePlace | null; query: RunQuery }
+  /** Which values the runs that match a query hold in a field. */
+  | { name: 'values'; field: string; contains: string; limit: number; query: RunQuery }
   | { name: 'window'; from_ms: number; query: RunQuery; of_query: RunQuery | null }
   | { name: 'run'; run_id: string; limit: number; after: number | null }
   | { name: 'run_cache'; run_id: string }

@@ -13,6 +13,7 @@ import {
   type KeptState,
   type RangesQuestion,
   type RunPageQuestion,
+  type ValuesQuestion,
   type WindowQuestion,
 } from '../captures/captured-runs.ts';
 import { indexVersion } from '../captures/listed-run.ts';
@@ -20,6 +21,7 @@ import { type SaidOfRuns, saidBy } from '../captures/run-entry.ts';
 import type { RunTexts } from '../captures/run-texts.ts';
 import type { CapturedActivity, WindowSums } from '../domain/captured-run.ts';
 import type { Prices } from '../domain/price.ts';
+import type { CountedValues } from '../domain/run-query/count-values.ts';
 import { systemClock } from '../std/clock.ts';
 import { speaksOfCaptures } from '../storage/accounts/capture-owner.ts';
 import type { FollowedFiles } from '../storage/capture/followed-files.ts';
@@ -175,6 +177,14 @@ export class CaptureList {
       const { runs, not_before } = this.#current;
       this.#texts?.begin();
       return runs.page(this.#files, { ...question, not_before }, hasTime);
+    });
+  }
+
+  countValues(question: ValuesQuestion): CountedValues {
+    return this.#guard(() => {
+      const { runs, not_before } = this.#current;
+      this.#texts?.begin();
+      return runs.countValues({ ...question, not_before });
     });
   }
 

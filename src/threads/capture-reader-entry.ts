@@ -124,6 +124,10 @@ class CaptureLibrary {
     switch (question.name) {
       case 'runs':
         return this.#listRuns(question);
+      case 'values': {
+        const { name: _name, ...values } = question;
+        return toJson(this.#list.countValues({ ...values, now_ms: systemClock.wallMs() }));
+      }
       case 'window': {
         const { name: _name, ...window } = question;
         const now_ms = systemClock.wallMs();

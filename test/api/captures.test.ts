@@ -161,6 +161,7 @@ const PATHS: Readonly<
   Record<Exclude<keyof typeof CAPTURES, 'markCapturedRun' | 'nameStudentAgent'>, string>
 > = {
   listCapturedRuns: '/capture/runs',
+  listCapturedRunValues: '/capture/run-values?field=model',
   readCapturedRun: '/capture/runs/run-one',
   readCapturedRunCache: '/capture/runs/run-one/cache',
   sumCacheMisses: '/capture/cache',
@@ -433,6 +434,20 @@ describe('what operators read', () => {
     await expect.poll(async () => ids(await list()), POLL).toEqual(['run-two', 'run-one']);
   });
 
+  it('counts what runs hold in a field, to complete a query', async () => {
+    const values = async (query: string) =>
+      (await read(CAPTURES.listCapturedRunValues, `/capture/run-values?${query}`)).body;
+    const all = await values('field=model');
+    const listed = (await list()).body.runs as { models: string[] }[];
+    expect(all).toEqual({ values: [{ value: 'm', runs: listed.length }], is_whole: true });
+    expect(listed.every(({ models }) => models[0] === 'm')).toBe(true);
+    expect(await values('field=model&contains=nowhere')).toEqual({ values: [], is_whole: true });
+    expect((await values('field=status&q=run:=run-one')).values).toMatchObject([{ runs: 1 }]);
+    expect((await values('field=is&q=run:=run-one')).values).toContainEqual({ value: 'captured', runs: 1 });
+    for (const query of ['', 'field=task', 'field=modle', 'field=model&q=modle:x', 'field=model&limit=0'])
+      expect((await call(service, STATIC_KEY, 'GET', `/capture/run-values?${query}`)).status).toBe(422);
+  });
+
   it('gives an operator captured runs over MCP, cut to what fits', async () => {
     const ask = async (name: string, input: object) => {
       const params = { name, arguments: input };
@@ -668,6 +683,49 @@ describe('what operators read', () => {
     ]);
     const { body } = await read(CAPTURES.readCapturedRun, '/capture/runs/run-one');
     expect(body.turns).toHaveLength(2);
+  });
+
+  it('joins a captured run with what was reported under its trace or its session', async () => {
+    const said = { messages: [{ role: 'user', content: 'which bill is open?' }] };
+    const trace = 'a3ce929d0e0e47364bf92f3577b34da6';
+    const session = 'session-of-the-clerk';
+    await service.capture('run-traced', said, { traceparent: `00-${trace}-00f067aa0ba902b7-01` });
+    // The client names its session and no run.
+    const unlabelled = await fetch(`${service.gateway}/v1/messages`, {
+      method: 'POST',
+      headers: { 'content-type': 'application/json', 'x-claude-code-session-id': session },
+      body: JSON.stringify({
+        model: 'm',
+        max_tokens: 9,
+        tools: [{ name: 'read', input_schema: {} }],
+        ...said,
+      }),
+    });
+    expect(unlabelled.status).toBe(200);
+    await unlabelled.text();
+    await flush();
+    for (const run_id of [trace, session]) {
+      const begun = { run_id, org_id: org, agent_name: `agent of ${run_id}` };
+      expect((await call(service, STATIC_KEY, 'POST', '/v1/monitor/runs', begun)).status).toBe(200);
+    }
+    const query = encodeURIComponent(`is:captured is:reported run:=run-traced,=${session} sort:started-asc`);
+    const joined = async () => (await list(`?q=${query}`)).body.runs;
+    await expect.poll(joined, POLL).toMatchObject([
+      { run_id: 'run-traced', trace_id: trace, reported: { run_id: trace }, agent: `agent of ${trace}` },
+      { run_id: session, session_id: session, reported: { run_id: session }, agent: `agent of ${session}` },
+    ]);
+    // Both ids lead to the one run, on its page and in the list.
+    for (const [captured, reported] of [
+      ['run-traced', trace],
+      [session, session],
+    ] as const) {
+      const { body } = await read(CAPTURES.readCapturedRun, `/capture/runs/${reported}`);
+      expect(body.run).toMatchObject({ run_id: captured, reported: { run_id: reported } });
+      expect(ids(await list(`?q=run:=${reported}`))).toEqual([captured]);
+    }
+    for (const run_id of [trace, session])
+      await call(service, STATIC_KEY, 'DELETE', `/v1/monitor/runs/${run_id}?org_id=${org}`);
+    await expect.poll(joined, POLL).toEqual([]);
   });
 });
 

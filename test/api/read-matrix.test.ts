@@ -75,6 +75,7 @@ beforeAll(async () => {
     attempts.push({ id, path, known, unknown_is });
   const list = (id: string, path: string) => one(id, () => path, '', 200);
   list('listRuns', '/v1/monitor/runs');
+  list('listRunValues', '/v1/monitor/run-values?field=experiment');
   one('readRun', (run) => `/v1/monitor/runs/${run}`, `run-${MARK}`);
   one('listRunSteps', (run) => `/v1/monitor/runs/${run}/steps`, `run-${MARK}`);
   one('readRunMarks', (run) => `/v1/runs/${run}/marks`, `run-${MARK}`);

@@ -33,7 +33,10 @@ describe.skipIf(findChromium() === null)('searching runs in Chromium', () => {
     await page.getByRole('option', { name: /^model:/ }).waitFor();
     await page.keyboard.press('ArrowDown');
     await page.keyboard.press('Enter');
-    await page.getByRole('option', { name: /^claude-demo-large A model/ }).waitFor();
+    // The one with most runs comes first.
+    await page.getByRole('option', { name: 'claude-of-no-price 3 runs', exact: true }).waitFor();
+    await page.getByRole('option', { name: 'claude-demo-large 1 run', exact: true }).waitFor();
+    await page.keyboard.press('ArrowDown');
     await page.keyboard.press('ArrowDown');
     await page.keyboard.press('Enter');
     const field = page.getByRole('combobox', { name: 'Search' });

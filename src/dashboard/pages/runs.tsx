@@ -3,8 +3,9 @@
  * names it. Browser.
  */
 import { type Signal, signal, useComputed } from '@preact/signals';
-import { useCallback, useEffect, useMemo } from 'preact/hooks';
+import { useEffect, useMemo } from 'preact/hooks';
 import { address, filterOf, hrefOf, setFilters } from '../core/address.ts';
+import { useFieldValues } from '../core/field-values.ts';
 import { countOf, formatNumber } from '../core/format.ts';
 import {
   type ListedRun,
@@ -54,8 +55,7 @@ function RunList() {
     { keyOf: ({ run_id }) => run_id, every_ms },
   );
   const changed = useMemo(() => signal<ChangedRuns>(new Map()), [list]);
-  const valuesOf = useCallback((field: string) => listValues(list.data.peek()?.rows ?? [], field), [list]);
-  const models = useComputed(() => listValues(list.data.value?.rows ?? [], 'model'));
+  const models = useModels(scope, org_id, list);
   const row_px = useIsNarrow() ? NARROW_ROW_PX : ROW_PX;
   useFirstRowKey();
   return (
@@ -69,8 +69,8 @@ function RunList() {
         )}
         {has_stream ? <LiveBadge org_id={org_id} scope={scope} list={list} changed={changed} /> : null}
       </PageHead>
-      <QueryBar value={q} valuesOf={valuesOf} />
-      <RunFilters q={q} scope={scope} models={models.value} />
+      <QueryBar value={q} scope={scope} />
+      <RunFilters q={q} scope={scope} models={models} />
       <Loaded from={list} lines={10}>
         {({ rows, has_more, head }) =>
           rows.length === 0 && !has_more ? (
@@ -103,9 +103,16 @@ function mix(rows: ListedRun[], inHead: number, changed: ChangedRuns): ListedRun
   return rows.map((run, at) => (at < inHead ? run : (changed.get(run.run_id) ?? run)));
 }
 
-/**
- * `j` and `k` move the focus into the list from anywhere on the page, and within the list from row to row.
- */
+/** The models of all runs as they were when the page opened, and those of the runs that are shown. */
+function useModels(scope: RunScope, org_id: string, list: PagedList<RunPageRows>): readonly string[] {
+  const asked = useMemo(() => ({ field: 'model', contains: '', rest: '' }), [scope, org_id]);
+  const counted = useFieldValues(scope, asked)?.values ?? [];
+  const shown = useComputed(() => (list.data.value?.rows ?? []).flatMap(({ models }) => models).join('\n'));
+  const names = `${shown.value}\n${counted.map(({ value }) => value).join('\n')}`;
+  return useMemo(() => [...new Set(names.split('\n'))].filter((name) => name !== '').sort(), [names]);
+}
+
+/** `j` and `k` reach the list from anywhere on the page; within it they go on. */
 function useFirstRowKey(): void {
   useEffect(() => {
     const onKey = (event: KeyboardEvent) => {
@@ -164,29 +171,6 @@ function LiveBadge({
   }, [list, scope]);
   const state = useLiveRuns(org_id, followed, changed).value;
   return <Badge tone={state === 'live' ? 'good' : 'warn'}>{state === 'live' ? 'live' : 'connecting'}</Badge>;
-}
-
-/** Values of a field in the shown runs, for completing a query. */
-function listValues(rows: readonly ListedRun[], field: string): readonly string[] {
-  const readers: Record<string, (run: ListedRun) => readonly (string | null | undefined)[]> = {
-    model: ({ models }) => models,
-    provider: ({ providers }) => providers,
-    tool: ({ tools }) => tools,
-    note: ({ notes }) => notes,
-    tag: ({ tags, request_tags }) => [...tags, ...request_tags],
-    key: ({ keys }) => keys,
-    agent: ({ agent }) => [agent],
-    session: ({ session_id }) => [session_id],
-    outcome: ({ outcome }) => [outcome],
-    project: ({ reported }) => [reported?.project_id],
-    framework: ({ reported }) => [reported?.framework],
-    profile: ({ reported }) => [reported?.task_profile],
-    codebase: ({ reported }) => [reported?.codebase_id],
-    experiment: ({ reported }) => [reported?.experiment_id],
-    arm: ({ reported }) => [reported?.arm],
-  };
-  const values = Object.hasOwn(readers, field) ? rows.flatMap(readers[field]!) : [];
-  return [...new Set(values)].filter((value) => value != null && value !== '').sort() as string[];
 }
 
 function describeList(scope: RunScope, q: string, head: RunPageRows | null): string {

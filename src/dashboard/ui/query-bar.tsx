@@ -9,10 +9,17 @@ import { parseRunQuery } from '../../domain/run-query/parse.ts';
 import { printRunQuery } from '../../domain/run-query/print.ts';
 import { RunQueryError } from '../../domain/run-query/run-query.ts';
 import { setFilters } from '../core/address.ts';
+import { ApiError } from '../core/api.ts';
+import { useFieldValues } from '../core/field-values.ts';
+import { formatNumber } from '../core/format.ts';
+import { type RunScope, readRuns } from '../core/listed-runs.ts';
+import { useResource } from '../core/resource.ts';
 import { forgetQuery, listQueries, saveQuery } from '../core/saved-queries.ts';
+import { organization } from '../core/session.ts';
 
 const PAUSE_MS = 300;
-/** Maximum length that the API accepts. */
+const MATCHES_MS = 30_000;
+/** As long as the API takes. */
 const QUERY_CHARACTERS = 2_000;
 
 /** Why the query cannot be read; '' if it can be read. */
@@ -26,16 +33,8 @@ function check(text: string): string {
   }
 }
 
-/**
- * @param valuesOf values of a field in the list, such as the models that answered
- */
-export function QueryBar({
-  value,
-  valuesOf,
-}: {
-  value: string;
-  valuesOf: (field: string) => readonly string[];
-}) {
+/** @param scope whose runs have the values that are offered */
+export function QueryBar({ value, scope }: { value: string; scope: RunScope }) {
   const { typed, type, problem } = useTyped(value);
   const input = useRef<HTMLInputElement>(null);
   const [caret, setCaret] = useState<number | null>(null);
@@ -43,9 +42,14 @@ export function QueryBar({
   const [isExplained, explain] = useState(false);
   const id = useId();
   useShortcuts(input, () => explain((before) => !before));
+  const asked = useMemo(() => (caret === null ? null : completeRunQuery(typed, caret).asked), [typed, caret]);
+  const values = useFieldValues(scope, asked);
   const found = useMemo(
-    () => (caret === null ? null : completeRunQuery(typed, caret, valuesOf)),
-    [typed, caret, valuesOf],
+    () =>
+      caret === null
+        ? null
+        : completeRunQuery(typed, caret, (field) => (values?.field === field ? values.values : null)),
+    [typed, caret, values],
   );
   const items = found?.items ?? [];
   const close = () => {
@@ -104,7 +108,7 @@ export function QueryBar({
         />
         <CompletionList id={id} items={items} chosen={chosen} accept={accept} />
       </div>
-      <SavedQueries value={value} />
+      <Views value={value} scope={scope} />
       <p id={`${id}-problem`} class="query-problem" role="status">
         {problem}
       </p>
@@ -188,26 +192,45 @@ function useShortcuts(input: { current: HTMLInputElement | null }, explain: () =
   }, []);
 }
 
-function SavedQueries({ value }: { value: string }) {
+interface View {
+  query: string;
+  title: string;
+}
+
+const VIEWS: readonly (View & { of_captures?: true })[] = [
+  { query: 'status:failed,error', title: 'Failed' },
+  { query: 'has:error', title: 'With errors' },
+  { query: 'status:running', title: 'Running' },
+  { query: 'sort:cost', title: 'Most expensive', of_captures: true },
+  { query: 'sort:duration', title: 'Slowest' },
+];
+
+/** Queries one click away: those that everyone needs, and those that the reader saved, with how many runs match. */
+function Views({ value, scope }: { value: string; scope: RunScope }) {
   const [saved, setSaved] = useState(listQueries);
-  const isSaved = saved.includes(value);
+  const usual = VIEWS.filter(({ of_captures }) => of_captures !== true || scope === 'captures');
+  const own = saved.filter((query) => !VIEWS.some((view) => view.query === query));
+  const counts = useMatches(scope, [...usual.map(({ query }) => query), ...own]);
+  const isKnown = value === '' || own.includes(value) || usual.some(({ query }) => query === value);
+  const show = ({ query, title }: View) => (
+    <button
+      type="button"
+      class="plain small"
+      aria-pressed={query === value}
+      onClick={() => setFilters({ q: query === value ? '' : query })}
+    >
+      {title}
+      {counts.has(query) ? <span class="faint"> {formatNumber(counts.get(query)!)}</span> : null}
+    </button>
+  );
   return (
     <div class="saved-queries">
-      {value === '' || isSaved ? null : (
-        <button type="button" class="plain small" onClick={() => setSaved(saveQuery(value))}>
-          Save this search
-        </button>
-      )}
-      {saved.map((query) => (
+      {usual.map((view) => (
+        <span key={view.query}>{show(view)}</span>
+      ))}
+      {own.map((query) => (
         <span key={query} class="saved-query">
-          <button
-            type="button"
-            class="plain small"
-            aria-pressed={query === value}
-            onClick={() => setFilters({ q: query })}
-          >
-            {query}
-          </button>
+          {show({ query, title: query })}
           <button
             type="button"
             class="plain small"
@@ -218,8 +241,44 @@ function SavedQueries({ value }: { value: string }) {
           </button>
         </span>
       ))}
+      {isKnown ? null : (
+        <button type="button" class="plain small" onClick={() => setSaved(saveQuery(value))}>
+          Save this search
+        </button>
+      )}
     </div>
   );
+}
+
+const NO_MATCHES: ReadonlyMap<string, number> = new Map();
+
+/** How many runs match each of some queries, one question after the other; an order alone matches every run and is left out. */
+function useMatches(scope: RunScope, queries: readonly string[]): ReadonlyMap<string, number> {
+  const asked = queries.filter((query) => check(query) === '' && parseRunQuery(query).terms.length > 0);
+  const org_id = organization.value!.id;
+  const counted = useResource(
+    JSON.stringify(['matches', org_id, scope, asked]),
+    async (signal) => {
+      const counts: [query: string, runs: number][] = [];
+      for (const query of asked) {
+        const matched = await countMatches(scope, query, signal);
+        if (matched !== null) counts.push([query, matched]);
+      }
+      return counts;
+    },
+    { every_ms: MATCHES_MS },
+  ).data.value;
+  return useMemo(() => (counted === null ? NO_MATCHES : new Map(counted)), [counted]);
+}
+
+/** @returns null where this list has no such fields */
+async function countMatches(scope: RunScope, query: string, signal: AbortSignal): Promise<number | null> {
+  try {
+    return (await readRuns(scope, query, undefined, signal, 1)).matched;
+  } catch (thrown) {
+    if (thrown instanceof ApiError && thrown.status === 422) return null;
+    throw thrown;
+  }
 }
 
 function QueryHelp() {

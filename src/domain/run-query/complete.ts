@@ -1,4 +1,5 @@
 /** Completes a run query while it is typed: fields, and values of the field at the caret. Pure; any thread, browser. */
+import { type CountedValue, VALUE_FIELDS } from './count-values.ts';
 import { QUERY_FIELDS, SORT_FIELDS } from './fields.ts';
 import { isQueryField } from './parse.ts';
 import { quoteValue, splitWords } from './words.ts';
@@ -13,6 +14,17 @@ interface Completions {
   from: number;
   to: number;
   items: Completion[];
+  /** Whose values are completed, and the rest of the query; null: a field is. */
+  asked: AskedValues | null;
+}
+
+/** Which values would help. */
+export interface AskedValues {
+  field: string;
+  /** What of the value is typed. */
+  contains: string;
+  /** The query without the word that is being typed. */
+  rest: string;
 }
 
 const MOST_ITEMS = 20;
@@ -36,12 +48,12 @@ const EXAMPLES: Readonly<Record<string, readonly [text: string, describes: strin
 
 /**
  * @param caret offset in the text
- * @param valuesOf values in the list for a field without fixed values, such as the models that answered
+ * @param valuesOf what the runs of the list hold in a field, such as the models that answered; null: not known
  */
 export function completeRunQuery(
   text: string,
   caret: number,
-  valuesOf: (field: string) => readonly string[] = () => [],
+  valuesOf: (field: string) => readonly CountedValue[] | null = () => null,
 ): Completions {
   const typed = text.slice(0, caret);
   const word = splitWords(typed, isQueryField, true).at(-1);
@@ -49,13 +61,20 @@ export function completeRunQuery(
   const start = word.from + (word.is_not ? 1 : 0);
   if (word.field === null) {
     const [value] = word.values;
-    if (value!.is_quoted) return { from: caret, to: caret, items: [] };
+    if (value!.is_quoted) return { from: caret, to: caret, items: [], asked: null };
     return completeField(value!.text.toLowerCase(), start, caret);
   }
   const value = word.values.at(-1)!;
-  const items = listValues(word.field, value.text.toLowerCase(), valuesOf);
-  const place = { from: value.from + value.operator.length, to: caret };
-  return { ...place, items: items.slice(0, MOST_ITEMS) };
+  const { field } = word;
+  const items = listValues(field, value.text.toLowerCase(), valuesOf);
+  const rest = `${text.slice(0, word.from)} ${text.slice(caret)}`.trim();
+  const isAsked = VALUE_FIELDS.includes(field);
+  return {
+    from: value.from + value.operator.length,
+    to: caret,
+    items: items.slice(0, MOST_ITEMS),
+    asked: isAsked ? { field, contains: value.text, rest } : null,
+  };
 }
 
 function completeField(prefix: string, from: number, to: number): Completions {
@@ -63,13 +82,13 @@ function completeField(prefix: string, from: number, to: number): Completions {
   const items = [...fields, { name: 'sort', describes: SORT_DESCRIBES }]
     .filter(({ name }) => name.startsWith(prefix))
     .map(({ name, describes }) => ({ text: `${name}:`, describes }));
-  return { from, to, items: prefix === '' ? items : items.slice(0, MOST_ITEMS) };
+  return { from, to, items: prefix === '' ? items : items.slice(0, MOST_ITEMS), asked: null };
 }
 
 function listValues(
   field: string,
   prefix: string,
-  valuesOf: (field: string) => readonly string[],
+  valuesOf: (field: string) => readonly CountedValue[] | null,
 ): Completion[] {
   if (field === 'sort')
     return SORT_FIELDS.flatMap((name) => [
@@ -79,12 +98,19 @@ function listValues(
   const definition = QUERY_FIELDS.get(field);
   if (definition === undefined) return [];
   const { kind, values, describes } = definition;
-  const known = values.length > 0 ? values : kind === 'name' ? valuesOf(field) : [];
+  const counted = valuesOf(field);
+  const counts = new Map(counted?.map(({ value, runs }) => [value, runs]));
+  const known = values.length > 0 ? values : [...counts.keys()];
+  const describe = (value: string): string => {
+    if (counted === null) return describes;
+    const runs = counts.get(value) ?? 0;
+    return `${runs.toLocaleString('en')} ${runs === 1 ? 'run' : 'runs'}`;
+  };
   const items = known
     .filter((value) => value.toLowerCase().includes(prefix))
     // Values that begin with the typed text come first.
     .sort((a, b) => Number(b.toLowerCase().startsWith(prefix)) - Number(a.toLowerCase().startsWith(prefix)))
-    .map((value) => ({ text: quoteValue(value, false), describes }));
+    .map((value) => ({ text: quoteValue(value, false), describes: describe(value) }));
   if (items.length > 0 || prefix !== '') return items;
   const examples = field === 'since' || field === 'until' || kind !== 'time' ? (EXAMPLES[kind] ?? []) : [];
   return examples.map(([text, what]) => ({ text, describes: what }));

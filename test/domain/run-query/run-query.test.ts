@@ -158,7 +158,7 @@ describe('a time', () => {
 describe('completion', () => {
   const complete = (text: string, caret = text.length): string[] =>
     completeRunQuery(text, caret, (field) =>
-      field === 'model' ? ['claude-opus', 'gpt 5', 'opus'] : [],
+      field === 'model' ? ['claude-opus', 'gpt 5', 'opus'].map((value) => ({ value, runs: 2 })) : null,
     ).items.map((item) => item.text);
 
   it('lists fields for what was typed', () => {

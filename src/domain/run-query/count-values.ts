@@ -1,0 +1,94 @@
+/**
+ * Counts what the runs of a list hold in a field, for completing a query: each value with the number of its runs, the most
+ * frequent first. Pure; any thread.
+ *
+ * Bound: COUNTED_VALUES different values; further ones do not count, and the answer says that it is not whole.
+ */
+import { MONITOR_NAMES } from '../monitors/names.ts';
+import { type ChoiceField, type NameField, QUERY_FIELDS } from './fields.ts';
+import type { RunReader } from './match.ts';
+
+/** Different values of one count. */
+const COUNTED_VALUES = 10_000;
+/** Longer values are left out, as they would not fit into a query. */
+const VALUE_CHARACTERS = 500;
+/** Fields with another value in each run: completing them helps in nothing. */
+const NOT_COUNTED: ReadonlySet<string> = new Set(['text', 'task', 'run']);
+
+/** Fields whose values can be counted. */
+export const VALUE_FIELDS = [...QUERY_FIELDS]
+  .filter(([name, { kind }]) => ['name', 'choice', 'monitor'].includes(kind) && !NOT_COUNTED.has(name))
+  .map(([name]) => name) as readonly string[] as readonly [string, ...string[]];
+
+export interface CountedValue {
+  value: string;
+  /** Runs that hold it. */
+  runs: number;
+}
+
+export interface CountedValues {
+  /** The most frequent first. */
+  values: CountedValue[];
+  /** false: there are more values, or runs that were not looked at. */
+  is_whole: boolean;
+}
+
+/** @param contains only values that contain it, whatever the case; '': all */
+export class ValueCounter<Run> {
+  readonly #read: (run: Run) => readonly string[];
+  readonly #contains: string;
+  readonly #counts = new Map<string, number>();
+  #isWhole = true;
+
+  constructor(field: string, contains: string, reader: RunReader<Run>) {
+    this.#read = readerOf(field, reader);
+    this.#contains = contains.toLowerCase();
+  }
+
+  add(run: Run): void {
+    for (const value of this.#read(run)) {
+      const count = this.#counts.get(value);
+      if (count !== undefined) this.#counts.set(value, count + 1);
+      else if (this.#fits(value)) {
+        if (this.#counts.size < COUNTED_VALUES) this.#counts.set(value, 1);
+        else this.#isWhole = false;
+      }
+    }
+  }
+
+  most(limit: number): CountedValues {
+    const values = [...this.#counts].map(([value, runs]) => ({ value, runs }));
+    values.sort((a, b) => b.runs - a.runs || (a.value < b.value ? -1 : 1));
+    return { values: values.slice(0, limit), is_whole: this.#isWhole && values.length <= limit };
+  }
+
+  #fits(value: string): boolean {
+    return (
+      value !== '' &&
+      value.length <= VALUE_CHARACTERS &&
+      (this.#contains === '' || value.toLowerCase().includes(this.#contains))
+    );
+  }
+}
+
+const NOTHING: readonly string[] = [];
+
+/** A list whose runs have no such field has no values of it. */
+function readerOf<Run>(field: string, reader: RunReader<Run>): (run: Run) => readonly string[] {
+  const { kind, values = NOTHING } = QUERY_FIELDS.get(field) ?? {};
+  if (kind === 'name') {
+    const read = reader.names[field as NameField];
+    if (read === undefined) return () => NOTHING;
+    return (run) => {
+      const names = read(run) ?? NOTHING;
+      return names.length < 2 ? names : [...new Set(names)];
+    };
+  }
+  if (kind === 'choice') {
+    const test = reader.choices[field as ChoiceField];
+    return test === undefined ? () => NOTHING : (run) => values.filter((value) => test(run, value) === true);
+  }
+  const { monitors } = reader;
+  if (kind !== 'monitor' || monitors === undefined) return () => NOTHING;
+  return (run) => MONITOR_NAMES.filter((name) => monitors(run, name) > 0);
+}
