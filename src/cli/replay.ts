@@ -11,6 +11,7 @@ import { RecordedRun } from '../replay/recorded-run.ts';
 import { describeDifference, type ReplayEvent, ReplayServer } from '../replay/replay-server.ts';
 import { countOf } from '../std/count-of.ts';
 import { readFlagsAndWords } from './flags.ts';
+import { type KeptFork, keepForkVerdict } from './fork-verdict.ts';
 import { type CliIo, EXIT, UsageError } from './io.ts';
 import { formatJson, makeHarmlessLine } from './terminal-text.ts';
 
@@ -31,7 +32,8 @@ COMMAND it serves until Ctrl-C.
   --to URL       with --from: where they go; the gateway of this machine when not given, so that the new run is captured
   --model NAME   with --from: ask this model in place of the agent's
   --run ID       with --from: the id of the new run; RUN and a time when not given
-  --verify CMD   a shell command that judges the result once COMMAND has ended; its exit status becomes this one's
+  --verify CMD   a shell command that judges the result once COMMAND has ended; its exit status becomes this one's. With
+                 --from, the new run gets the tag verify:passed or verify:failed, and a note
   --json         the result as one JSON document, on standard output
 
 Examples:
@@ -104,7 +106,10 @@ async function serve(run: RecordedRun, flags: ReplayFlags, io: CliIo): Promise<n
     speed: flags.speed,
     is_loose: flags.is_loose,
     from_turn,
-    live: from_turn === null ? null : { base_url: to, run_id: new_run, model },
+    live:
+      from_turn === null
+        ? null
+        : { base_url: to, run_id: new_run, fork_of: { run_id: flags.run_id, turn: from_turn }, model },
     tell: (event) => io.err(`${tellEvent(event)}\n`),
   });
   try {
@@ -118,22 +123,31 @@ async function serve(run: RecordedRun, flags: ReplayFlags, io: CliIo): Promise<n
     const status =
       flags.command.length === 0 ? await untilSignal() : await runAgent(flags.command, server.url);
     const verdict = flags.verify === null ? null : await runShell(flags.verify);
-    return await report(server, flags, { status, verdict }, io);
+    const fork = server.result.live === 0 ? null : await keepFork(flags, verdict);
+    return await report(server, flags, { status, verdict, fork }, io);
   } finally {
     await server.close();
   }
 }
 
-/** How the agent and the judge ended; null: there was none. */
+/** How the agent and the judge ended, and what became of the live part; null: there was none. */
 interface Ends {
   status: number | null;
   verdict: number | null;
+  fork: KeptFork | null;
+}
+
+function keepFork(flags: ReplayFlags, verdict: number | null): Promise<KeptFork> {
+  const { run_id, new_run, db, to, from_turn, model, verify } = flags;
+  const how = `fork of ${run_id} from turn ${from_turn}${model === null ? '' : ` with ${model}`}`;
+  const judged = verify === null || verdict === null ? null : { command: verify, status: verdict };
+  return keepForkVerdict({ run_id, new_run, db, gateway: to, how, judged });
 }
 
 async function report(
   server: ReplayServer,
   flags: ReplayFlags,
-  { status, verdict }: Ends,
+  { status, verdict, fork }: Ends,
   io: CliIo,
 ): Promise<number> {
   const { unserved, ...counts } = server.result;
@@ -148,7 +162,7 @@ async function report(
       verify_status: verdict,
     };
     await io.out(
-      `${formatJson(flags.from_turn === null ? result : { ...result, new_run: flags.new_run }, 2)}\n`,
+      `${formatJson(flags.from_turn === null ? result : { ...result, new_run: flags.new_run, comparison: fork?.address ?? null }, 2)}\n`,
     );
   } else {
     const parts = [`${counts.served} of ${counts.exchanges} exchanges served`];
@@ -158,7 +172,9 @@ async function report(
     if (counts.unknown > 0) parts.push(`${counts.unknown} not recorded`);
     if (unserved.length > 0) parts.push(`${unserved.length} not asked for`);
     await io.out(`${parts.join(', ')}\n`);
+    if (fork !== null) await io.out(`compare both: ${makeHarmlessLine(fork.address)}\n`);
   }
+  if (fork !== null && fork.problem !== '') io.err(`understudy: ${makeHarmlessLine(fork.problem)}\n`);
   if (verdict !== null) return verdict;
   return isSame && (status ?? 0) === 0 ? EXIT.done : EXIT.failed;
 }

@@ -2,10 +2,7 @@
  * `understudy runs`: records what a person says of a run. It is kept in DATA_DIR/main.mdb; the service may run meanwhile.
  * Main thread of the command line.
  */
-import { resolve } from 'node:path';
-import { readCaptureOwner } from '../auth/owner.ts';
-import { askRunWords } from '../captures/run-words.ts';
-import { type Config, loadConfig } from '../config.ts';
+import { loadConfig } from '../config.ts';
 import { maskSecrets } from '../domain/patterns/text.ts';
 import {
   cleanTags,
@@ -17,11 +14,12 @@ import {
   readMarks,
   TAG_PATTERN,
 } from '../domain/run-mark.ts';
-import { type MarkedRun, markRun } from '../storage/accounts/run-marks.ts';
+import { markRun } from '../storage/accounts/run-marks.ts';
 import { databasePaths, openMain } from '../storage/lmdb/stores.ts';
 import { type FlagKinds, type FlagValues, readFlagsAndWords, refuseWords } from './flags.ts';
 import { type CliIo, EXIT, UsageError } from './io.ts';
 import { OPERATOR } from './keys.ts';
+import { findMarkedRun } from './marked-run.ts';
 import { formatJson, makeHarmlessLine } from './terminal-text.ts';
 
 const HELP = `Says how a run went: good or bad, tags, a note, a feedback score. A mark overrules what Understudy found out about the run:
@@ -66,7 +64,7 @@ export async function runRuns(argv: string[], io: CliIo): Promise<number> {
   if (runId === undefined) throw new UsageError('name the run: understudy runs mark RUN good|bad|clear');
   const change = readChange(values, more);
   const config = loadConfig({ listener: 'gateway', db: values.db });
-  const run = await findRun(config, runId);
+  const run = await findMarkedRun(config, runId);
   if (run === null) {
     io.err(
       `understudy: the database has no run ${formatJson(runId, 0)}.\nWhich runs it has: understudy inspect\n`,
@@ -139,27 +137,4 @@ function tellMarks({ mark, tags, note, feedback_score }: RunMarks): string {
     ...(feedback_score === null ? [] : [`score: ${feedback_score}`]),
   ];
   return told.join('; ');
-}
-
-/** Whose marks count for the run, as POST /capture/runs/{id}/mark has it; null: there is no such run. */
-async function findRun(config: Config, runId: string): Promise<MarkedRun | null> {
-  const { capture, data_dir, data_key } = config;
-  const owner = readCaptureOwner(config);
-  const db = resolve(capture.db);
-  const reported = await askRunWords([resolve(data_dir)], { data_key, owner }, null, async (said) =>
-    said.reportedOf(runId),
-  );
-  if (reported === undefined && !(await isCaptured(db, runId, data_key))) return null;
-  return { run_id: runId, org_id: owner.org ?? reported?.org_id ?? '' };
-}
-
-async function isCaptured(db: string, runId: string, data_key: Uint8Array | null): Promise<boolean> {
-  const { CaptureFiles } = await import('../captures/capture-files.ts');
-  const files = await CaptureFiles.open(db, { data_key });
-  try {
-    for (const _ of files.summaries({ run_id: runId })) return true;
-    return false;
-  } finally {
-    await files.close();
-  }
 }

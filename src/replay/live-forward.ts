@@ -6,6 +6,7 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import { pipeline } from 'node:stream/promises';
 import { request } from 'undici';
+import { type ForkPlace, writeForkTags } from '../domain/fork-tags.ts';
 import { asObject } from '../providers/json-reading.ts';
 import { parseExact } from '../std/exact-json.ts';
 import type { AskedRequest } from './request-match.ts';
@@ -16,6 +17,8 @@ export interface LiveTarget {
   base_url: string;
   /** Name of the new run in the gateway. */
   run_id: string;
+  /** The captured run that it continues, and from where; tags of the new run say so. */
+  fork_of: ForkPlace;
   /** Replaces the recorded model; null keeps the agent's own. */
   model: string | null;
 }
@@ -38,7 +41,7 @@ export async function forwardLive(
   incoming: IncomingMessage,
   asked: AskedRequest,
   response: ServerResponse,
-  { base_url, run_id, model }: LiveTarget,
+  { base_url, run_id, fork_of, model }: LiveTarget,
 ): Promise<number> {
   const headers: string[] = [];
   for (let i = 0; i < incoming.rawHeaders.length; i += 2) {
@@ -46,6 +49,8 @@ export async function forwardLive(
     if (!OF_THE_CONNECTION.has(name.toLowerCase())) headers.push(name, incoming.rawHeaders[i + 1]!);
   }
   headers.push('x-svc-run', run_id);
+  const tags = writeForkTags(fork_of);
+  if (tags !== null) headers.push('x-svc-tags', tags);
   const body = model === null ? asked.body : replaceModel(asked.body, model);
   const path = model === null ? asked.path : asked.path.replace(/(\/models?\/)[^/:?]+/, `$1${model}`);
   const answer = await request(`${base_url.replace(/\/$/, '')}${path}`, {

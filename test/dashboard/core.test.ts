@@ -167,6 +167,30 @@ it('finds where two runs first differ, ids of calls and failed attempts aside', 
   ]);
 });
 
+it('compares a fork with its original from the turn on at which it begins', () => {
+  const say = (...texts: string[]) => ({
+    messages_added: texts.map((text) => ({ role: 'user', content: [{ type: 'text', text }] })),
+  });
+  const original = [
+    makeTurn(1, 0, say('one')),
+    makeTurn(2, 1, { ...say('two'), failed: true }),
+    makeTurn(3, 2, say('three')),
+    makeTurn(4, 3, say('four')),
+  ];
+  const fork = [makeTurn(7, 9, say('one', 'two', 'three')), makeTurn(8, 10, say('five'))];
+  const told = compareTurns(original, fork, { side: 'b', turn: 3 });
+  expect(told).toMatchObject({ same: 1, left_out: 0 });
+  expect(told.pairs.map(({ a, b, asks_differ }) => [a?.exchange_id, b?.exchange_id, asks_differ])).toEqual([
+    [3, 7, false],
+    [4, 8, true],
+  ]);
+  const turned = compareTurns(fork, original, { side: 'a', turn: 3 });
+  expect(turned.pairs.map(({ a, b }) => [a?.exchange_id, b?.exchange_id])).toEqual([
+    [7, 3],
+    [8, 4],
+  ]);
+});
+
 it.each([
   ['conversations', {}, 'is:captured'],
   ['conversations', { q: 'cost:>1', golden: 'no', own: 'yes' }, 'cost:>1 is:captured -is:golden -is:child'],

@@ -9,8 +9,12 @@ import { GoogleGenAI } from '@google/genai';
 import OpenAI from 'openai';
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
 import { CaptureFiles } from '../../src/captures/capture-files.ts';
+import { readForkTags } from '../../src/domain/fork-tags.ts';
+import { readMarks } from '../../src/domain/run-mark.ts';
 import { RecordedRun } from '../../src/replay/recorded-run.ts';
 import { type ReplayEvent, type ReplayOptions, ReplayServer } from '../../src/replay/replay-server.ts';
+import { findRunMarks } from '../../src/storage/accounts/run-marks.ts';
+import { databasePaths, openMain } from '../../src/storage/lmdb/stores.ts';
 import { CliChild } from '../cli/child.ts';
 import {
   CANARY_KEY,
@@ -212,7 +216,12 @@ describe('a fork', () => {
   it('asks a live provider from a turn on, with another model, as a new run', async () => {
     const { server, events } = await replay('work', {
       from_turn: 2,
-      live: { base_url: bench.gateway_url, run_id: 'forked', model: 'claude-demo-small' },
+      live: {
+        base_url: bench.gateway_url,
+        run_id: 'forked',
+        fork_of: { run_id: 'work', turn: 2 },
+        model: 'claude-demo-small',
+      },
     });
     const client = messages(server.url);
     expect(((await rejection(client.messages.create(ask('fail 429')))) as RateLimitError).status).toBe(429);
@@ -229,7 +238,8 @@ describe('a fork', () => {
   });
 
   it('says that the live provider does not answer', async () => {
-    const live = { base_url: 'http://127.0.0.1:1', run_id: 'forked', model: null };
+    const fork_of = { run_id: 'work', turn: 1 };
+    const live = { base_url: 'http://127.0.0.1:1', run_id: 'forked', fork_of, model: null };
     const { server } = await replay('work', { from_turn: 1, live });
     const error = await rejection(messages(server.url).messages.create(ask('think')));
     expect(error.message).toContain('http://127.0.0.1:1 does not answer');
@@ -276,6 +286,43 @@ describe('understudy replay', () => {
       code: 7,
       stdout: 'agent got 400\n0 of 1 exchanges served, 1 differed, 1 not asked for\n',
     });
+  });
+
+  it('keeps the verdict on a fork with its run, and says where both are compared', async () => {
+    const script = join(bench.dir, 'agent.mjs');
+    writeFileSync(script, agent);
+    const data_dir = join(bench.dir, 'verdicts');
+    const flags = ['--db', bench.db, '--speed', '0', '--from', '1', '--to', bench.gateway_url];
+    const fork = (run: string, verify: string): CliChild =>
+      new CliChild(
+        [
+          'replay',
+          'secret',
+          ...flags,
+          ...['--run', run, '--verify', verify],
+          ...['--', process.execPath, script, 'Something else'],
+        ],
+        { env: { DATA_DIR: data_dir, PORT: '8123' } },
+      );
+    await using passed = fork('fork-1', 'true');
+    expect(await passed.ended).toMatchObject({
+      code: 0,
+      stdout: expect.stringContaining('compare both: http://127.0.0.1:8123/#/compare?a=secret&b=fork-1\n'),
+    });
+    await using failed = fork('fork-2', 'exit 3');
+    expect((await failed.ended).code).toBe(3);
+    const main = openMain(databasePaths(data_dir, null));
+    onTestFinished(() => main.close());
+    const marksOf = (run_id: string) => readMarks(findRunMarks(main, { run_id, org_id: '' }));
+    expect(marksOf('fork-1')).toMatchObject({ tags: ['verify:passed'], mark: null });
+    expect(marksOf('fork-2')).toMatchObject({
+      tags: ['verify:failed'],
+      note: 'exit 3: exit status 3; fork of secret from turn 1',
+    });
+    const fresh = await CaptureFiles.open(bench.db, { data_key: null });
+    onTestFinished(() => fresh.close());
+    const [exchange] = fresh.summaries({ run_id: 'fork-1' });
+    expect(readForkTags(exchange!.tags ?? [])).toEqual({ run_id: 'secret', turn: 1 });
   });
 
   it('says which run is missing', async () => {

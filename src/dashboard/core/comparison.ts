@@ -22,13 +22,27 @@ interface Comparison {
   left_out: number;
 }
 
-export function compareTurns(a: readonly CapturedTurn[], b: readonly CapturedTurn[]): Comparison {
-  const [left, right] = [answered(a), answered(b)];
-  const pairs = Array.from({ length: Math.max(left.length, right.length) }, (_, at) =>
-    comparePair(left[at] ?? null, right[at] ?? null),
-  );
+/** That one of both runs continues the other from a model turn on, counted from 1. */
+export interface Fork {
+  side: 'a' | 'b';
+  turn: number;
+}
+
+/** @param fork what is before its turn was replayed, so that only the original has it; null: neither run is a fork */
+export function compareTurns(
+  a: readonly CapturedTurn[],
+  b: readonly CapturedTurn[],
+  fork: Fork | null = null,
+): Comparison {
+  const ofA = fork?.side === 'b' ? turnsFrom(a, fork.turn) : a;
+  const ofB = fork?.side === 'a' ? turnsFrom(b, fork.turn) : b;
+  const [left, right] = [answered(ofA), answered(ofB)];
+  const pairs = Array.from({ length: Math.max(left.length, right.length) }, (_, at) => {
+    const pair = comparePair(left[at] ?? null, right[at] ?? null);
+    return fork !== null && at === 0 ? compareForkPoint(pair) : pair;
+  });
   const first = pairs.findIndex(({ asks_differ, answers_differ }) => asks_differ || answers_differ);
-  const left_out = a.length + b.length - left.length - right.length;
+  const left_out = ofA.length + ofB.length - left.length - right.length;
   return { pairs, same: first === -1 ? pairs.length : first, left_out };
 }
 
@@ -42,13 +56,30 @@ function comparePair(a: CapturedTurn | null, b: CapturedTurn | null): ComparedTu
   };
 }
 
+/** The first request of a fork repeats all that was said before: only its end is new. */
+function compareForkPoint({ a, b, ...differ }: ComparedTurns): ComparedTurns {
+  if (a === null || b === null) return { a, b, ...differ };
+  const count = Math.min(a.messages_added.length, b.messages_added.length);
+  const endOf = ({ messages_added }: CapturedTurn) => writeMessages(messages_added.slice(-count));
+  return { ...differ, a, b, asks_differ: endOf(a) !== endOf(b) };
+}
+
+function turnsFrom(turns: readonly CapturedTurn[], turn: number): readonly CapturedTurn[] {
+  let seen = 0;
+  const at = turns.findIndex(({ kind }) => kind === 'turn' && ++seen === turn);
+  return at === -1 ? [] : turns.slice(at);
+}
+
 function answered(turns: readonly CapturedTurn[]): CapturedTurn[] {
   return turns.filter(({ kind, failed, aborted }) => kind === 'turn' && !failed && !aborted);
 }
 
 function writeAsk({ system, tools, messages_added }: CapturedTurn): string {
-  const said = messages_added.map(({ role, content }: Message) => [role, writeBlocks(content)]);
-  return JSON.stringify([system === null ? null : writeBlocks(system), tools, said]);
+  return JSON.stringify([system === null ? null : writeBlocks(system), tools, writeMessages(messages_added)]);
+}
+
+function writeMessages(messages: readonly Message[]): string {
+  return JSON.stringify(messages.map(({ role, content }) => [role, writeBlocks(content)]));
 }
 
 /** Ids of calls and signatures of thinking are different in each answer. */

@@ -4,10 +4,11 @@
  */
 import type { Signal } from '@preact/signals';
 import { useMemo, useState } from 'preact/hooks';
+import { readForkTags, VERIFY_TAGS } from '../../domain/fork-tags.ts';
 import { filterOf, setFilters } from '../core/address.ts';
 import { call } from '../core/api.ts';
 import { type CapturedRun, type CapturedTurn, findCalls, findResults, tokensIn } from '../core/captured.ts';
-import { type ComparedTurns, compareTurns } from '../core/comparison.ts';
+import { type ComparedTurns, compareTurns, type Fork } from '../core/comparison.ts';
 import { ConversationReader, type ReadConversation } from '../core/conversation-reader.ts';
 import { countOf, formatNumber, formatShort, formatSpan } from '../core/format.ts';
 import { hrefOfCaptured } from '../core/listed-runs.ts';
@@ -154,6 +155,7 @@ const FIGURES: readonly {
   say?: (difference: number) => string;
 }[] = [
   { title: 'Status', show: ({ status, status_words }) => <span title={status_words}>{status}</span> },
+  { title: 'Verified', show: (run) => <Verdict run={run} /> },
   { title: 'Models', show: ({ models }) => models.join(', ') || '–' },
   { title: 'Began', show: ({ started_at }) => <Time at={started_at} /> },
   { title: 'Turns', show: ({ turns }) => formatNumber(turns), value: ({ turns }) => turns },
@@ -183,7 +185,15 @@ const FIGURES: readonly {
   },
   { title: 'Cost', show: (run) => <Cost of={run} />, value: ({ cost_usd }) => cost_usd, say: formatUsd },
   { title: 'Errors', show: ({ errors }) => formatNumber(errors), value: ({ errors }) => errors },
+  { title: 'Note', show: ({ note }) => <span dir="auto">{note || '–'}</span> },
 ];
+
+/** What `understudy replay --verify` said of a run. */
+function Verdict({ run: { tags } }: { run: CapturedRun }) {
+  if (tags.includes(VERIFY_TAGS.passed)) return <Badge tone="good">passed</Badge>;
+  if (tags.includes(VERIFY_TAGS.failed)) return <Badge tone="bad">failed</Badge>;
+  return <>–</>;
+}
 
 function Figures({ a, b }: { a: CapturedRun; b: CapturedRun }) {
   return (
@@ -227,15 +237,20 @@ function sayDifference(a: number | null, b: number | null, say: (size: number) =
 }
 
 function Turns({ a, b }: { a: ReadConversation; b: ReadConversation }) {
-  const { pairs, same, left_out } = useMemo(() => compareTurns(a.turns, b.turns), [a, b]);
+  const fork = findFork(a.run, b.run);
+  const { pairs, same, left_out } = useMemo(() => compareTurns(a.turns, b.turns, fork), [a, b]);
+  const before = fork === null ? 0 : fork.turn - 1;
   const [shown, setShown] = useState(SHOWN_PAIRS);
   const left = useMemo(() => contextOf(a), [a]);
   const right = useMemo(() => contextOf(b), [b]);
   const different = pairs.slice(same);
   return (
     <section class="compared-turns">
-      <h2>{same === pairs.length ? 'The turns are the same' : `They differ from turn ${same + 1} on`}</h2>
+      <h2>
+        {same === pairs.length ? 'The turns are the same' : `They differ from turn ${before + same + 1} on`}
+      </h2>
       <p class="faint">
+        {fork === null ? '' : `A fork from turn ${fork.turn} on; the turns before it were replayed. `}
         {same === 0
           ? 'No turn before it is the same.'
           : `${countOf(same, 'turn')} at the beginning ${same === 1 ? 'is' : 'are'} the same, ids of calls aside.`}
@@ -248,7 +263,7 @@ function Turns({ a, b }: { a: ReadConversation; b: ReadConversation }) {
         {different.slice(0, shown).map((pair, at) => (
           <li key={same + at} class="compared-pair">
             <h3>
-              Turn {same + at + 1} <Differences pair={pair} />
+              Turn {before + same + at + 1} <Differences pair={pair} />
             </h3>
             <div class="sides">
               <Side turn={pair.a} at={same + at} context={left} label="First run" />
@@ -264,6 +279,13 @@ function Turns({ a, b }: { a: ReadConversation; b: ReadConversation }) {
       ) : null}
     </section>
   );
+}
+
+/** One run may continue the other. */
+function findFork(a: CapturedRun, b: CapturedRun): Fork | null {
+  const [ofA, ofB] = [readForkTags(a.request_tags), readForkTags(b.request_tags)];
+  if (ofB?.run_id === a.run_id) return { side: 'b', turn: ofB.turn };
+  return ofA?.run_id === b.run_id ? { side: 'a', turn: ofA.turn } : null;
 }
 
 function Differences({ pair: { a, b, asks_differ, answers_differ } }: { pair: ComparedTurns }) {

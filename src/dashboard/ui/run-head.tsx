@@ -1,5 +1,6 @@
 /** The head of a run's page: its task, its outcome, and its captured and reported figures. Browser. */
 
+import { readForkTags } from '../../domain/fork-tags.ts';
 import { titleOfMonitor } from '../../domain/monitors/names.ts';
 import { hrefOf } from '../core/address.ts';
 import { call } from '../core/api.ts';
@@ -36,9 +37,7 @@ export function RunHead({ refresh, ...parts }: WholeRun & { refresh: () => void 
         {conversation === null ? null : (
           <div class="actions">
             <MarkButtons run={run} refresh={refresh} />
-            <a class="button plain small" href={hrefOf('compare', null, { a: run.run_id })}>
-              Compare with…
-            </a>
+            <CompareLink run={run} />
             <CopyButton text={() => writeMarkdown(run, conversation.turns)} label="Copy as Markdown" />
             <button type="button" class="plain small" onClick={() => exportAll(run.run_id)}>
               Export JSON
@@ -69,6 +68,17 @@ export function RunHead({ refresh, ...parts }: WholeRun & { refresh: () => void 
         </>
       )}
     </header>
+  );
+}
+
+/** A fork is compared with the run that it continues; any other run with one that the reader chooses. */
+function CompareLink({ run: { run_id, request_tags } }: { run: CapturedRun }) {
+  const fork = readForkTags(request_tags);
+  const runs: Record<string, string> = fork === null ? { a: run_id } : { a: fork.run_id, b: run_id };
+  return (
+    <a class="button plain small" href={hrefOf('compare', null, runs)}>
+      {fork === null ? 'Compare with…' : 'Compare with its original'}
+    </a>
   );
 }
 

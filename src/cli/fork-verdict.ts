@@ -1,0 +1,75 @@
+/**
+ * What becomes of a fork once its agent has ended: where the dashboard compares it with the run that it continues, and what `--verify`
+ * said, kept as a tag and a note of the new run. Main thread of the command line.
+ */
+import { loadConfig } from '../config.ts';
+import { VERIFY_TAGS } from '../domain/fork-tags.ts';
+import { maskSecrets } from '../domain/patterns/text.ts';
+import { RUN_NOTE_CHARACTERS, type RunMarkChange } from '../domain/run-mark.ts';
+import { markRun } from '../storage/accounts/run-marks.ts';
+import { databasePaths, openMain } from '../storage/lmdb/stores.ts';
+import { OPERATOR } from './keys.ts';
+import { findMarkedRun } from './marked-run.ts';
+
+/** How long the gateway may take to store what it has captured. */
+const FLUSH_MS = 5_000;
+
+interface Fork {
+  /** The captured run, and the one that continues it. */
+  run_id: string;
+  new_run: string;
+  db: string;
+  /** Where the live part went; the new run is captured there. */
+  gateway: string;
+  /** For the note. */
+  how: string;
+  /** null: the result was not judged. */
+  judged: { command: string; status: number } | null;
+}
+
+export interface KeptFork {
+  /** Of the page that compares both. */
+  address: string;
+  /** Why the verdict could not be kept; '' if it was, and without a verdict. */
+  problem: string;
+}
+
+export async function keepForkVerdict(fork: Fork): Promise<KeptFork> {
+  const config = loadConfig({ listener: 'gateway', db: fork.db });
+  const page = config.api.public_url ?? `http://127.0.0.1:${config.api.port}`;
+  const runs = new URLSearchParams({ a: fork.run_id, b: fork.new_run });
+  const address = `${page.replace(/\/$/, '')}/#/compare?${runs}`;
+  if (fork.judged === null) return { address, problem: '' };
+  await flush(fork.gateway);
+  const run = await findMarkedRun(config, fork.new_run);
+  if (run === null)
+    return {
+      address,
+      problem: `the verdict is not kept: ${fork.db} has no run ${fork.new_run}, as another gateway captured it`,
+    };
+  const main = openMain(databasePaths(config.data_dir, config.data_key));
+  try {
+    const about = { ...run, log_org: run.org_id };
+    await main.transact((tx) => markRun(tx, OPERATOR, Date.now(), about, sayVerdict(fork.judged!, fork.how)));
+    return { address, problem: '' };
+  } finally {
+    await main.close();
+  }
+}
+
+function sayVerdict({ command, status }: NonNullable<Fork['judged']>, how: string): RunMarkChange {
+  const [is, isNot] = status === 0 ? (['passed', 'failed'] as const) : (['failed', 'passed'] as const);
+  const note = maskSecrets(`${command}: exit status ${status}; ${how}`).slice(0, RUN_NOTE_CHARACTERS);
+  return { add_tags: [VERIFY_TAGS[is]], remove_tags: [VERIFY_TAGS[isNot]], note };
+}
+
+/** Has the gateway store what it holds. One that does not answer may be another program. */
+async function flush(gateway: string): Promise<void> {
+  try {
+    const signal = AbortSignal.timeout(FLUSH_MS);
+    const answer = await fetch(new URL('/__gw/flush', gateway), { method: 'POST', signal });
+    await answer.body?.cancel();
+  } catch {
+    // Then the run is there already, or it is missed below.
+  }
+}

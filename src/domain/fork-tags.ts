@@ -1,0 +1,32 @@
+/**
+ * The tags of a fork (`understudy replay --from`): which run it continues from which turn, and what `--verify` said of it. Pure; any
+ * thread, browser.
+ */
+
+/** Tags of a fork that was judged. */
+export const VERIFY_TAGS = { passed: 'verify:passed', failed: 'verify:failed' } as const;
+
+const RUN_PREFIX = 'fork-of:';
+const TURN_PREFIX = 'fork-turn:';
+
+/** What a fork continues. */
+export interface ForkPlace {
+  /** The run that it continues. */
+  run_id: string;
+  /** The model turn from which it is another run, from 1 on. */
+  turn: number;
+}
+
+/** As `x-svc-tags` has them; null for an id that no header can hold. */
+export function writeForkTags({ run_id, turn }: ForkPlace): string | null {
+  if (!/^[\x21-\x7e]+$/.test(run_id) || run_id.includes(',')) return null;
+  return `${RUN_PREFIX}${run_id},${TURN_PREFIX}${turn}`;
+}
+
+/** @returns null: the tags are not those of a fork */
+export function readForkTags(tags: readonly string[]): ForkPlace | null {
+  const readTag = (prefix: string) => tags.find((tag) => tag.startsWith(prefix))?.slice(prefix.length);
+  const run_id = readTag(RUN_PREFIX);
+  const turn = Number(readTag(TURN_PREFIX));
+  return run_id === undefined || !Number.isInteger(turn) || turn < 1 ? null : { run_id, turn };
+}
