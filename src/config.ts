@@ -150,6 +150,23 @@ export function loadAgentConnection(
 }
 
 /**
+ * Where an operator's command finds the API, and its credential: SVC_API_KEY, or null where none is set.
+ * @param url what `--url` said; without it and SVC_BASE_URL the service of this machine
+ * @throws ConfigError at a value that is not allowed
+ */
+export function loadOperatorConnection(
+  url: string | undefined,
+  config: Config,
+  env: NodeJS.ProcessEnv = process.env,
+): { base_url: string; api_key: string | null } {
+  const { api } = config;
+  const own = `http${api.tls === null ? '' : 's'}://127.0.0.1:${api.port}`;
+  const key = env.SVC_API_KEY || null;
+  const found = readAgentConnection(url ?? (env.SVC_BASE_URL || own), { ...env, SVC_API_KEY: key ?? 'none' });
+  return { base_url: found.base_url, api_key: key === null ? null : found.api_key };
+}
+
+/**
  * The environment of a program that a command starts.
  * @param variables win over those of this process
  * @param defaults are for what this process has not set

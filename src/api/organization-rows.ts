@@ -1,10 +1,11 @@
 /**
  * Removes the control plane's rows of a deleted organization or account: keys, invitations, projects, profiles,
- * feedback. Counts, payments and the audit log stay. Server threads.
+ * alerts, feedback. Counts, payments and the audit log stay. Server threads.
  */
 import { FINDINGS_CODEBASES } from '../../actors/findings-index/client.ts';
 import { API_KEYS_OF_ORG, removeKey } from '../auth/key-store.ts';
 import type { Feedback, Invitation, Project } from '../domain/account.ts';
+import { ALERT_EVENTS, ALERT_OUTBOX, ALERT_STATES, ALERTS, type AlertDelivery } from '../domain/alert.ts';
 import { RUN_MARKS_BY_ORG } from '../domain/run-mark.ts';
 import { FEEDBACK, forgetFeedback } from '../storage/accounts/feedback.ts';
 import { forgetInvitation, INVITATIONS } from '../storage/accounts/invitations.ts';
@@ -29,6 +30,8 @@ export async function removeOrganizationRows(main: Tables, org_id: string): Prom
     removeRunMarks(tx, { org_id, run_id: String(row[1]) }),
   );
   await removeRows(main, PROFILES_TABLE, [org_id], all);
+  for (const table of [ALERTS, ALERT_STATES, ALERT_EVENTS]) await removeRows(main, table, [org_id], all);
+  await removeRows<AlertDelivery>(main, ALERT_OUTBOX, [], ({ value }) => value.org_id === org_id);
   await removeRows(main, FINDINGS_CODEBASES, [org_id], all);
 }
 

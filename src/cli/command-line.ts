@@ -59,6 +59,10 @@ const COMMANDS: Record<string, Command> = {
     is_guarded: true,
     run: async (argv, io) => (await import('./runs.ts')).runRuns(argv, io),
   },
+  alerts: {
+    summary: 'list, make, test, switch and delete alerts of a running service',
+    run: async (argv, io) => (await import('./alerts.ts')).runAlerts(argv, io),
+  },
   distill: {
     summary: 'make patterns and a student of the golden runs in a capture database',
     is_guarded: true,

@@ -1,14 +1,12 @@
 /** `understudy token`: makes a token for a user, signed by this service. Main thread. */
 
-import { loadEmbeddedSecret } from '../auth/embedded-secret.ts';
 import { OWNER } from '../auth/owner.ts';
 import { OWNER_TOKEN_HOURS, signUserToken } from '../auth/sign-token.ts';
-import { type Config, loadConfig } from '../config.ts';
+import { loadConfig } from '../config.ts';
 import { findEmailFault } from '../contract/email.ts';
-import { databasePaths } from '../storage/lmdb/stores.ts';
-import { refuseHalfRestored } from '../storage/restore-marker.ts';
 import { readFlags } from './flags.ts';
 import { type CliIo, EXIT, UsageError } from './io.ts';
+import { secretOf } from './token-secret.ts';
 
 /** How long a token is valid that this service signs. */
 const TOKEN_HOURS_DEFAULT = 720;
@@ -78,14 +76,4 @@ function readPerson({ email, name }: Named): { email: string; name: string | nul
   const fault = findEmailFault(email);
   if (fault !== null) throw new UsageError(`--email: ${fault}`);
   return { email, name: name ?? null };
-}
-
-/**
- * AUTH_JWT_SECRET, else the embedded secret, created when missing.
- * @throws Error while a restore is not complete
- */
-function secretOf({ auth, data_dir }: Config): string {
-  if (auth.jwt_secret !== null) return auth.jwt_secret;
-  refuseHalfRestored(databasePaths(data_dir).main);
-  return loadEmbeddedSecret(data_dir);
 }

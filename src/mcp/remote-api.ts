@@ -1,4 +1,4 @@
-/** How the tools reach an API that runs elsewhere: over HTTP, one request a call. Command line. */
+/** How tools and commands reach an API that runs elsewhere: over HTTP, one request a call. Command line. */
 import { type Answer, Transport } from '../client/transport.ts';
 import { pathParameters } from '../contract/endpoint.ts';
 import { type CallApi, UnreachableApi } from './tool-answer.ts';
@@ -11,27 +11,36 @@ export interface RemoteApiOptions {
   tenant: { org_id?: string; project_id?: string };
   /** An answer that takes longer is given up. */
   timeout_ms: number;
+  /** What calls it; the MCP server where left out. */
+  user_agent?: string;
 }
 
-export function remoteApi({ base_url, api_key, tenant, timeout_ms }: RemoteApiOptions): CallApi {
+export function remoteApi({
+  base_url,
+  api_key,
+  tenant,
+  timeout_ms,
+  user_agent = 'understudy-mcp',
+}: RemoteApiOptions): CallApi {
   const base = new URL(base_url);
   const prefix = base.pathname.replace(/\/+$/, '');
   const transport = new Transport(base, {
     authorization: `Bearer ${api_key}`,
-    'user-agent': 'understudy-mcp',
+    'user-agent': user_agent,
   });
   return async ({ path, method }, params, input) => {
     let place = path;
     for (const name of pathParameters(path))
       place = place.replace(`{${name}}`, () => encodeURIComponent(params[name]!));
     // A static key reads the tenant in the body of a POST, and otherwise in the query, as a JWT does.
-    const query = new URLSearchParams({ ...tenant, ...(method === 'GET' ? toTexts(input) : {}) }).toString();
+    const hasBody = method !== 'GET' && method !== 'DELETE';
+    const query = new URLSearchParams({ ...tenant, ...(hasBody ? {} : toTexts(input)) }).toString();
     let answer: Answer;
     try {
       answer = await transport.send({
         method,
         target: `${prefix}${place}${query === '' ? '' : `?${query}`}`,
-        body: method === 'GET' ? undefined : JSON.stringify({ ...tenant, ...input }),
+        body: hasBody ? JSON.stringify({ ...tenant, ...input }) : undefined,
         timeoutMs: timeout_ms,
         isBackground: false,
       });

@@ -17,7 +17,7 @@ export interface ApiAnswer {
 
 /**
  * Calls an endpoint of the API.
- * @param input the body, or the query of a GET
+ * @param input the body, or the query of a GET or DELETE
  * @throws UnreachableApi when there is no answer
  */
 export type CallApi = (

@@ -10,6 +10,7 @@ import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { AlertSender } from '../../src/alerts/alert-outbox.ts';
 import { AlertTargets } from '../../src/alerts/alert-targets.ts';
 import { AlertWatch } from '../../src/alerts/alert-watch.ts';
+import { removeOrganizationRows } from '../../src/api/organization-rows.ts';
 import { ALERT_BOUNDS, type AlertDestination, type AlertRow, type Measured } from '../../src/domain/alert.ts';
 import { createManualClock } from '../../src/std/clock.ts';
 import {
@@ -67,10 +68,10 @@ function alertWith(destinations: AlertDestination[], over: Partial<AlertRow> = {
   };
 }
 
-function watchWith(sender: AlertSender): AlertWatch {
+function watchWith(sender: AlertSender, org_id = ''): AlertWatch {
   return new AlertWatch({
     main: stores.main,
-    org_id: '',
+    org_id,
     measures: { begin: async () => {}, measure: async () => found },
     sender,
     report: (thrown) => {
@@ -209,6 +210,30 @@ describe('a webhook', () => {
     clock.advance(10_000);
     await watch.deliverDue();
     expect(hook.received).toHaveLength(1);
+  });
+});
+
+describe('the alerts of an organization', () => {
+  it('are looked at for it alone, and go with it', async () => {
+    const [first, second] = ['org_1', 'org_2'].map((org_id) => alertWith([webhook()], { org_id }));
+    await put(first!);
+    await put(second!);
+    found = { value: 3, problem: '' };
+    hook.status = 500;
+    for (const { org_id } of [first!, second!]) {
+      await watchWith(new AlertSender(settings()), org_id).look();
+      expect(listOutbox(stores.main).at(-1)).toMatchObject({ org_id });
+    }
+    expect([eventsOf(first!).length, eventsOf(second!).length]).toEqual([1, 1]);
+    await removeOrganizationRows(stores.main, 'org_1');
+    expect(listAlerts(stores.main, 'org_1')).toEqual([]);
+    expect(eventsOf(first!)).toEqual([]);
+    expect(readAlertState(stores.main, first!)).toBeNull();
+    expect(listOutbox(stores.main)).toMatchObject([{ org_id: 'org_2' }]);
+    expect(listAlerts(stores.main, 'org_2')).toEqual([second]);
+    expect(eventsOf(second!)).toHaveLength(1);
+    await removeOrganizationRows(stores.main, 'org_2');
+    expect(listOutbox(stores.main)).toEqual([]);
   });
 });
 

@@ -1,12 +1,13 @@
 /** `/alerts` of the real service: who gets in, what it answers and keeps secret, the test button, and what outlives a kill. */
 import { createHmac } from 'node:crypto';
-import { mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs';
+import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { ALERT_ROUTES } from '../../src/contract/alerts.ts';
 import type { Endpoint } from '../../src/contract/endpoint.ts';
 import { checkReply } from '../api/check-reply.ts';
+import { runHere } from '../cli/here.ts';
 import { SmtpReceiver } from '../fixtures/smtp-receiver.ts';
 import { WebhookReceiver } from '../fixtures/webhook-receiver.ts';
 import { WholeService } from '../fixtures/whole-service.ts';
@@ -148,6 +149,53 @@ describe('/alerts', () => {
       ] as const)
         expect((await ask(credential, method, path)).status, `${method} ${path}`).toBe(404);
     await call(ALERT_ROUTES.deleteAlert, `/alerts/${id}`);
+  });
+
+  it('are made, tested, switched and deleted by the command line', async () => {
+    const alerts = (...argv: string[]) =>
+      runHere(['alerts', ...argv, '--url', service.api], { SVC_API_KEY: KEY, DATA_DIR: dir });
+    const file = join(dir, 'alert.json');
+    const destinations = [{ kind: 'webhook', url: hook.url, secret: SECRET }];
+    writeFileSync(file, JSON.stringify({ name: 'by file', measure: 'runs', threshold: 2, destinations }));
+    const { stdout } = await alerts('create', file);
+    const id = stdout.trim();
+    expect(id).toMatch(/^alr_/);
+    expect((await alerts('list')).stdout).toMatch(
+      /by file +not looked at yet +- +runs above 2 \(last 3600 s\)/,
+    );
+    hook.received.length = 0;
+    expect(await alerts('test', 'by file')).toMatchObject({
+      code: 0,
+      stdout: `127.0.0.1:${hook.port}: delivered\n`,
+    });
+    expect(hook.received).toHaveLength(1);
+    hook.status = 500;
+    expect(await alerts('test', id)).toMatchObject({
+      code: 1,
+      stdout: expect.stringContaining('answered 500'),
+    });
+    hook.status = 200;
+    expect((await alerts('off', id)).stdout).toBe('by file is off\n');
+    expect(JSON.parse((await alerts('show', id, '--json')).stdout)).toMatchObject({
+      is_on: false,
+      events: [{ type: 'test' }, { type: 'test' }],
+    });
+    writeFileSync(file, JSON.stringify({ name: 'x', measure: 'rums', threshold: 2, destinations }));
+    expect(await alerts('create', file)).toMatchObject({
+      code: 1,
+      stderr: expect.stringContaining('measure: '),
+    });
+    expect((await alerts('show', 'unknown')).stderr).toContain('there is no alert "unknown"');
+    // Without a key it signs in as the owner.
+    const own = await runHere(['alerts', 'delete', id, '--url', service.api], {
+      DATA_DIR: dir,
+      AUTH_DB_URL: 'embedded:',
+    });
+    expect(own).toMatchObject({ code: 0, stdout: 'by file is deleted\n' });
+    told.push((await alerts('list')).stdout, stdout);
+    expect(told.at(-2)).toMatch(/^No alerts yet|^NAME/);
+    const nowhere = await runHere(['alerts', 'list', '--url', 'http://127.0.0.1:1'], { SVC_API_KEY: KEY });
+    expect(nowhere).toMatchObject({ code: 1, stderr: expect.stringContaining('does not answer') });
   });
 
   it('sends a test to each destination at once, and says how that went', async () => {

@@ -2,6 +2,7 @@
 
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
+import { runAlerts } from '../../src/cli/alerts.ts';
 import { runBackup } from '../../src/cli/backup.ts';
 import { runDistill } from '../../src/cli/distill.ts';
 import { readFlags, readFlagsAndWords, refuseWords } from '../../src/cli/flags.ts';
@@ -50,6 +51,7 @@ const COMMANDS: Record<string, Entry> = {
   'keys list': { run: (argv) => runKeys(argv, io), text: '--org', words: ['list', 'extra'] },
   'keys create': { run: (argv) => runKeys(argv, io), text: '--name', words: ['create', 'extra'] },
   'keys revoke': { run: (argv) => runKeys(argv, io), text: '--org', words: ['revoke', 'key_1', 'extra'] },
+  alerts: { run: (argv) => runAlerts(argv, io), text: '--url', words: ['list', 'extra'] },
   feedback: { run: (argv) => runFeedback(argv, io), text: '--limit', words: ['extra'] },
   patterns: { run: (argv) => runPatterns(argv, io), text: '--tier', words: ['export', 'file', 'extra'] },
   backup: { run: (argv) => runBackup('backup', argv, io), text: '--out', words: ['extra'] },

@@ -35,6 +35,9 @@ const KINDS: readonly [Destination['kind'], string][] = [
   ['webhook', 'Signed webhook'],
   ['email', 'Mail'],
 ];
+/** What is counted over a window, and what over runs. */
+const OF_RUNS = ['runs', 'share', 'cost_usd'];
+const OF_WINDOW = [...OF_RUNS, 'dropped_copies'];
 const SHARES: ReadonlySet<string> = new Set(['share', 'quota_left', 'disk_left']);
 
 export function AlertsPage() {
@@ -99,7 +102,7 @@ function State({ alert: { is_on, state } }: { alert: Alert }) {
 function sayRule({ measure, query, of_query, provider, fires, threshold, window_s }: Alert): string {
   const words = MEASURES.find(([name]) => name === measure)![1];
   const of = measure === 'share' ? `, of ${of_query || 'all'}` : '';
-  const isOfRuns = measure === 'runs' || measure === 'share' || measure === 'cost_usd';
+  const isOfRuns = OF_RUNS.includes(measure);
   const about = isOfRuns ? ` (${query || 'all'}${of}; last ${formatSpan(window_s * 1_000)})` : '';
   const ofProvider = measure === 'quota_left' && provider !== '' ? ` of ${provider}` : '';
   return `${words}${ofProvider} ${fires} ${formatFigure(measure, threshold)}${about}`;
@@ -316,15 +319,25 @@ function ruleFields(alert: Alert | null): Field[] {
       name: 'query',
       label: 'Query',
       value: alert?.query ?? 'status:failed,error',
-      hint: 'Of runs: which ones count; empty: all',
+      hint: 'The runs that count; empty: all',
+      when: ['measure', OF_RUNS],
       maxlength: 2_000,
     },
     {
       name: 'of_query',
-      label: 'Share of',
+      label: 'As a share of',
       value: alert?.of_query ?? '',
-      hint: 'Of a share: the runs that they are a share of; empty: all',
+      hint: 'A query, too; empty: all runs',
+      when: ['measure', ['share']],
       maxlength: 2_000,
+    },
+    {
+      name: 'provider',
+      label: 'Provider',
+      value: alert?.provider ?? '',
+      hint: 'Empty: the least of all providers',
+      maxlength: 64,
+      when: ['measure', ['quota_left']],
     },
     {
       name: 'fires',
@@ -341,9 +354,14 @@ function ruleFields(alert: Alert | null): Field[] {
       label: 'Threshold',
       required: true,
       value: String(alert?.threshold ?? 0),
-      hint: 'Shares from 0 to 1',
+      hint: 'Shares are from 0 to 1',
     },
-    { name: 'window', label: 'Window, in minutes', value: String((alert?.window_s ?? 3_600) / 60) },
+    {
+      name: 'window',
+      label: 'Window, in minutes',
+      value: String((alert?.window_s ?? 3_600) / 60),
+      when: ['measure', OF_WINDOW],
+    },
     {
       name: 'interval',
       label: 'Tells of a crossing at most every … minutes',
@@ -379,6 +397,7 @@ function destinationFields(hasMail: boolean): Field[] {
       placeholder: 'https://hooks.slack.com/services/…',
       maxlength: 2_000,
       hint: 'Kept secret: only its host is shown',
+      when: ['kind', ['slack', 'webhook']],
     },
     {
       name: 'secret',
@@ -386,19 +405,27 @@ function destinationFields(hasMail: boolean): Field[] {
       type: 'password',
       maxlength: 200,
       hint: '16 characters or more',
+      when: ['kind', ['webhook']],
     },
-    { name: 'to', label: 'Receivers of mail, with commas', placeholder: 'ops@example.com' },
+    {
+      name: 'to',
+      label: 'Receivers of mail, with commas',
+      placeholder: 'ops@example.com',
+      when: ['kind', ['email']],
+    },
   ];
 }
 
 function readRule(values: FieldValues): Omit<Rule, 'destinations'> {
-  const { name = '', measure, query = '', of_query = '', fires, threshold = '', quiet = '' } = values;
+  const { name = '', measure, query = '', of_query = '', provider = '' } = values;
+  const { fires, threshold = '', quiet = '' } = values;
   const [from = '', to = ''] = quiet.split(/\s*[-–]\s*/);
   return {
     name,
     measure: measure as Alert['measure'],
     query,
     of_query,
+    provider,
     fires: fires as Alert['fires'],
     // The API explains what is wrong with a text that is not a number.
     threshold: threshold as unknown as number,
@@ -408,9 +435,11 @@ function readRule(values: FieldValues): Omit<Rule, 'destinations'> {
   };
 }
 
+/** The API says what is wrong with a text that is no number. */
 function inSeconds(minutes = ''): number {
+  if (minutes.trim() === '') return 3_600;
   const seconds = Math.round(Number(minutes) * 60);
-  return minutes.trim() === '' || Number.isNaN(seconds) ? 3_600 : seconds;
+  return Number.isNaN(seconds) ? (minutes as unknown as number) : seconds;
 }
 
 function readDestination({ kind, url = '', secret = '', to = '' }: FieldValues): Destination {

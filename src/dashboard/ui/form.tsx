@@ -16,11 +16,13 @@ export interface Field {
   hint?: string;
   /** Text that the reader must type exactly. */
   exactly?: string;
+  /** Shown only while that select has one of these values. */
+  when?: readonly [select: string, values: readonly string[]];
 }
 
 export type FieldValues = Record<string, string>;
 
-function FieldInput({ field }: { field: Field }) {
+function FieldInput({ field, choose }: { field: Field; choose: (value: string) => void }) {
   const {
     name,
     label,
@@ -39,7 +41,7 @@ function FieldInput({ field }: { field: Field }) {
     <label class="field">
       <span>{label}</span>
       {type === 'select' ? (
-        <select name={name}>
+        <select name={name} onChange={({ currentTarget }) => choose(currentTarget.value)}>
           {options.map(([of, words]) => (
             <option key={of} value={of} selected={of === value}>
               {words}
@@ -88,6 +90,12 @@ export function Form({
   clears?: boolean;
 }) {
   const [isBusy, setBusy] = useState(false);
+  const [chosen, setChosen] = useState<FieldValues>({});
+  const chosenIn = (name: string): string => {
+    const field = fields.find((known) => known.name === name);
+    return chosen[name] ?? field?.value ?? field?.options?.[0]?.[0] ?? '';
+  };
+  const shown = fields.filter(({ when }) => when === undefined || when[1].includes(chosenIn(when[0])));
   const onSubmit = async (event: SubmitEvent) => {
     event.preventDefault();
     const form = event.currentTarget as HTMLFormElement;
@@ -104,8 +112,12 @@ export function Form({
   };
   return (
     <form class="form" onSubmit={onSubmit}>
-      {fields.map((field) => (
-        <FieldInput key={field.name} field={field} />
+      {shown.map((field) => (
+        <FieldInput
+          key={field.name}
+          field={field}
+          choose={(value) => setChosen((before) => ({ ...before, [field.name]: value }))}
+        />
       ))}
       <div class="form-actions">
         {children}
