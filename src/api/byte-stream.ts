@@ -7,28 +7,50 @@ import { setImmediate as nextTurn } from 'node:timers/promises';
 import type { EventSink, EventStream } from '../contract/handler.ts';
 import { CatalogueError } from '../errors.ts';
 
-/** Concurrent byte streams of one server thread. */
-const BYTE_STREAMS = 8;
-/** A reader that accepts nothing for this long counts as disconnected. */
+/** Byte streams of one server thread at a time, and those of one organization, so that it leaves some to the others. */
+const BYTE_STREAMS = { all: 8, own: 3 } as const;
+/** A reader that takes nothing for so long has left. */
 const STALLED_MS = 60_000;
 
-let open = 0;
+/** How many each organization has; '' is the operator. */
+const open = new Map<string, number>();
 
-/** @throws CatalogueError `unavailable` if too many are open */
-export function checkByteStreams(): void {
-  if (open >= BYTE_STREAMS)
-    throw new CatalogueError('unavailable', 'Too many exports are running; try again later');
+function count(owner: string, by: 1 | -1): void {
+  const now = (open.get(owner) ?? 0) + by;
+  if (now === 0) open.delete(owner);
+  else open.set(owner, now);
 }
 
-/** @param pieces an empty piece sends nothing, but stops the iteration if the reader has disconnected */
-export function streamBytes(pieces: AsyncGenerator<Uint8Array>): EventStream {
+/**
+ * Begins what will be a byte stream, which counts as one meanwhile.
+ * @param owner the organization that asks; '': the operator
+ * @throws CatalogueError `unavailable` when too many are open, and what `begin` throws
+ */
+export async function beginByteStream<Begun>(owner: string, begin: () => Promise<Begun>): Promise<Begun> {
+  if ((open.get(owner) ?? 0) >= BYTE_STREAMS.own)
+    throw new CatalogueError(
+      'unavailable',
+      `You have ${BYTE_STREAMS.own} exports under way: wait until one has ended`,
+    );
+  let all = 0;
+  for (const own of open.values()) all += own;
+  if (all >= BYTE_STREAMS.all)
+    throw new CatalogueError('unavailable', 'Too many exports at once: try again later');
+  count(owner, 1);
+  try {
+    return await begin();
+  } finally {
+    count(owner, -1);
+  }
+}
+
+/** @param pieces an empty one sends nothing: there the making ends when the reader has left */
+export function streamBytes(owner: string, pieces: AsyncGenerator<Uint8Array>): EventStream {
   return {
     open: (sink) => {
       const sender = new ByteSender(sink);
-      open += 1;
-      void sender.send(pieces).finally(() => {
-        open -= 1;
-      });
+      count(owner, 1);
+      void sender.send(pieces).finally(() => count(owner, -1));
       return () => sender.leave();
     },
   };

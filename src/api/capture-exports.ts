@@ -9,13 +9,15 @@ import { CatalogueError } from '../errors.ts';
 import { columnsIn, type ExportColumn, type ExportRow } from '../export/columns.ts';
 import { type Clock, systemClock } from '../std/clock.ts';
 import { readFigureQuestion, readListQuery } from './captures.ts';
-import { type ExportPage, type FileToSend, readPages, sendFile, sendList } from './exports.ts';
+import { type ExportPage, type FileToSend, sendFile, sendList } from './exports.ts';
 import type { OperatorHandlersOf } from './operator-guard.ts';
 import { readRunPlace } from './run-query.ts';
 
 /** Runs per page. Each page is a pass over the whole list. */
 const PAGE_RUNS = 1_000;
-/** Turns per page, because turns contain whole texts. */
+/** Captures are the operator's. */
+const owner = '';
+/** Turns of one page, which holds all that was said. */
 const PAGE_TURNS = 50;
 
 export function captureExportHandlers(
@@ -33,22 +35,25 @@ export function captureExportHandlers(
     exportCapturedRuns: async ({ query: { format, ...query }, request }) => {
       const read = readRuns(readListQuery(query));
       if (format !== 'otlp')
-        return toReply(await sendList('runs', format, columns('listCapturedRuns', 'runs'), read, request));
-      const pages = await readPages(read, request);
-      return toReply(sendFile('runs.otlp.jsonl', writeSpans(pages, ask)));
+        return toReply(
+          await sendList('runs', format, columns('listCapturedRuns', 'runs'), read, { request, owner }),
+        );
+      const write = (pages: AsyncIterable<readonly ExportRow[]>) => writeSpans(pages, ask);
+      return toReply(await sendFile('runs.otlp.jsonl', read, write, { request, owner }));
     },
     exportCapturedTurns: async ({ params: { id }, query: { format }, request }) => {
       const read = async (cursor: string | null) => {
         const after = cursor === null ? null : Number(cursor);
         return toPage(await ask({ name: 'run', run_id: id, limit: PAGE_TURNS, after }), 'turns');
       };
-      return toReply(await sendList('turns', format, columns('readCapturedRun', 'turns'), read, request));
+      const shown = columns('readCapturedRun', 'turns');
+      return toReply(await sendList('turns', format, shown, read, { request, owner }));
     },
     exportTrafficFigures: async ({ query: { format, ...query }, request }) => {
       const question: FigureQuestion = readFigureQuestion(query, clock.wallMs());
       const read = async () => toPage(await ask({ name: 'figures', question }), 'rows');
-      const file = await sendList('figures', format, columns('readTrafficFigures', 'rows'), read, request);
-      return toReply(file);
+      const shown = columns('readTrafficFigures', 'rows');
+      return toReply(await sendList('figures', format, shown, read, { request, owner }));
     },
   };
 }

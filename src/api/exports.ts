@@ -2,8 +2,8 @@
  * Handlers of `contract/exports.ts`: a list as a file. They request page after page from the list's handler,
  * so a file has the same content and permissions as the list. Server threads.
  *
- * Bound: one page of rows or one row group of Parquet per export; byte-stream.ts bounds the number of
- * exports.
+ * Bound: one page of rows, or one row group of Parquet, for each export, and a number of exports, of which one organization has
+ * some (byte-stream.ts).
  */
 import type { Endpoint } from '../contract/endpoint.ts';
 import type { EXPORTS, FINDINGS_EXPORT } from '../contract/exports.ts';
@@ -16,7 +16,7 @@ import { RUN_RECORDS } from '../contract/run-records.ts';
 import { TRACES } from '../contract/traces.ts';
 import { columnsIn, type ExportColumn, type ExportRow } from '../export/columns.ts';
 import { type ExportFormat, exportRows } from '../export/export-rows.ts';
-import { checkByteStreams, streamBytes } from './byte-stream.ts';
+import { beginByteStream, streamBytes } from './byte-stream.ts';
 
 /** A page of a list, and the beginning of the next one. */
 export interface ExportPage {
@@ -32,47 +32,59 @@ export interface FileToSend {
   stream: NonNullable<ApiReply['stream']>;
 }
 
+/** What is asked for, and by whom. */
+interface ExportRequest {
+  request: Pick<ApiRequest, 'method'>;
+  /** The organization that asks; '': the operator. */
+  owner: string;
+}
+
 /**
  * Begins a file. The first page is read before the answer begins, so that an invalid request gets its error
  * status.
  * @throws errors of the list's handler
  */
-export async function sendList(
+export function sendList(
   name: string,
   format: ExportFormat,
   columns: readonly ExportColumn[],
   read: ReadPage,
-  request: ApiRequest,
+  asked: ExportRequest,
 ): Promise<FileToSend> {
-  return sendFile(`${name}.${format}`, exportRows(format, columns, await readPages(read, request)));
+  return sendFile(`${name}.${format}`, read, (pages) => exportRows(format, columns, pages), asked);
 }
 
-/** @throws CatalogueError `unavailable` if too many exports are running */
-export function sendFile(name: string, pieces: AsyncGenerator<Uint8Array>): FileToSend {
-  checkByteStreams();
-  return {
-    headers: [
-      ['content-type', 'application/octet-stream'],
-      ['content-disposition', `attachment; filename="understudy-${name}"`],
-      ['x-content-type-options', 'nosniff'],
-      ['cache-control', 'no-store'],
-    ],
-    stream: streamBytes(pieces),
-  };
+/**
+ * Begins a file of the pages of a list; the first one is read at once.
+ * @throws what the list throws; CatalogueError `unavailable` when too many are sent
+ */
+export function sendFile(
+  name: string,
+  read: ReadPage,
+  write: (pages: AsyncIterable<readonly ExportRow[]>) => AsyncGenerator<Uint8Array>,
+  { request: { method }, owner }: ExportRequest,
+): Promise<FileToSend> {
+  return beginByteStream(owner, async () => {
+    const first = method === 'HEAD' ? { rows: [], next: null } : await read(null);
+    return {
+      headers: [
+        ['content-type', 'application/octet-stream'],
+        ['content-disposition', `attachment; filename="understudy-${name}"`],
+        ['x-content-type-options', 'nosniff'],
+        ['cache-control', 'no-store'],
+      ],
+      stream: streamBytes(owner, write(pagesFrom(first, read))),
+    };
+  });
 }
 
-/** The pages of a list; the first one is read at once. */
-export async function readPages(read: ReadPage, { method }: ApiRequest) {
-  checkByteStreams();
-  const first = method === 'HEAD' ? { rows: [], next: null } : await read(null);
-  return (async function* pages(): AsyncGenerator<readonly ExportRow[]> {
-    yield first.rows;
-    for (let { next } = first; next !== null; ) {
-      const page = await read(next);
-      yield page.rows;
-      next = page.next;
-    }
-  })();
+async function* pagesFrom(first: ExportPage, read: ReadPage): AsyncGenerator<readonly ExportRow[]> {
+  yield first.rows;
+  for (let { next } = first; next !== null; ) {
+    const page = await read(next);
+    yield page.rows;
+    next = page.next;
+  }
 }
 
 export interface ExportedLists {
@@ -111,7 +123,7 @@ function exporter<Own extends Endpoint, List extends Endpoint>(
       const reply = await handler(asked as unknown as Parameters<Handler<List>>[0]);
       return readReply(reply, field);
     };
-    return sendList(field, format, columns, read, call.request);
+    return sendList(field, format, columns, read, { request: call.request, owner: call.tenant.org_id });
   };
 }
 

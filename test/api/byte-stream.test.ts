@@ -1,6 +1,6 @@
 /** Bytes that are sent as they are made: what a reader who leaves, and a failure on the way, end. */
 import { expect, it } from 'vitest';
-import { streamBytes } from '../../src/api/byte-stream.ts';
+import { beginByteStream, streamBytes } from '../../src/api/byte-stream.ts';
 import type { EventSink } from '../../src/contract/handler.ts';
 import { createDeferred } from '../../src/std/deferred.ts';
 
@@ -30,6 +30,7 @@ class TestSink implements EventSink {
 it('sends each piece, and an empty one not at all', async () => {
   const sink = new TestSink();
   streamBytes(
+    'org',
     (async function* pieces() {
       yield Buffer.from('a');
       yield Buffer.from('');
@@ -45,6 +46,7 @@ it('ends the making when the reader has left, also while there is nothing to sen
   const stopped = createDeferred<void>();
   const sink = new TestSink();
   const leave = streamBytes(
+    'org',
     (async function* pieces() {
       try {
         for (;;) {
@@ -71,6 +73,7 @@ it('ends the making when the reader leaves before it has taken a piece', async (
     }
   }
   const leave = streamBytes(
+    'org',
     (async function* pieces() {
       try {
         yield Buffer.from('a');
@@ -88,10 +91,42 @@ it('ends the making when the reader leaves before it has taken a piece', async (
 it('cuts the connection after a failure on the way', async () => {
   const sink = new TestSink();
   streamBytes(
+    'org',
     (async function* pieces() {
       yield Buffer.from('a');
       throw new Error('the disk is gone');
     })(),
   ).open(sink);
   expect(await sink.ended.promise).toBe('aborted');
+});
+
+it('lets one organization have some of the streams, and leaves others to the rest', async () => {
+  const ends = createDeferred<void>();
+  const openOne = (owner: string) => {
+    const sink = new TestSink();
+    streamBytes(
+      owner,
+      (async function* pieces() {
+        yield Buffer.from('a');
+        await ends.promise;
+      })(),
+    ).open(sink);
+    return sink.ended.promise;
+  };
+  const begin = (owner: string) => beginByteStream(owner, async () => owner);
+  const open = [openOne('one'), openOne('one'), openOne('one')];
+  await expect(begin('one')).rejects.toMatchObject({ code: 'unavailable', message: /You have 3 exports/ });
+  expect(await begin('two')).toBe('two');
+  // What is being begun counts, too.
+  const waits = createDeferred<void>();
+  const begun = [1, 2, 3].map(() => beginByteStream('two', () => waits.promise));
+  await expect(begin('two')).rejects.toMatchObject({ code: 'unavailable' });
+  open.push(openOne('three'), openOne('three'));
+  await expect(begin('four')).rejects.toMatchObject({ message: /Too many exports at once/ });
+  waits.resolve();
+  await Promise.all(begun);
+  expect(await begin('four')).toBe('four');
+  ends.resolve();
+  await Promise.all(open);
+  expect(await begin('one')).toBe('one');
 });
