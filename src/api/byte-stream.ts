@@ -7,9 +7,9 @@ import { setImmediate as nextTurn } from 'node:timers/promises';
 import type { EventSink, EventStream } from '../contract/handler.ts';
 import { CatalogueError } from '../errors.ts';
 
-/** Byte streams of one server thread at a time, and those of one organization, so that it leaves some to the others. */
+/** Concurrent byte streams of one server thread, and those of one organization, so that others can export too. */
 const BYTE_STREAMS = { all: 8, own: 3 } as const;
-/** A reader that takes nothing for so long has left. */
+/** A reader that accepts nothing for this long counts as disconnected. */
 const STALLED_MS = 60_000;
 
 /** How many each organization has; '' is the operator. */
@@ -44,7 +44,7 @@ export async function beginByteStream<Begun>(owner: string, begin: () => Promise
   }
 }
 
-/** @param pieces an empty one sends nothing: there the making ends when the reader has left */
+/** @param pieces an empty piece sends nothing, but stops the iteration if the reader has disconnected */
 export function streamBytes(owner: string, pieces: AsyncGenerator<Uint8Array>): EventStream {
   return {
     open: (sink) => {

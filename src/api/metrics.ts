@@ -6,6 +6,7 @@
 import { AggregatorRegistry, Counter, collectDefaultMetrics, Gauge, Registry } from 'prom-client';
 import { CAPTURE_REASONS, CAPTURE_STATUSES, type CaptureHealth } from '../domain/capture-health.ts';
 import type { LedgerTotal } from '../domain/student-ledger.ts';
+import type { TrafficFigures } from '../domain/traffic-figures.ts';
 import type { ConnectionCounts } from '../http/connection-watch.ts';
 import type { HostStats } from '../runtime/host-stats.ts';
 import type { Answered } from './dispatch.ts';
@@ -186,6 +187,8 @@ interface MetricsSources {
   capture(): Promise<object> | null;
   /** Results of judging captured runs; absent: runs are not judged. */
   verdicts?(): { differing_runs: number };
+  /** Figures of the captured traffic of this UTC day; null: not known now. Left out: nothing is captured. */
+  today?(): Promise<TrafficFigures | null>;
 }
 
 /** Kind of a number: a counter only grows while the process lives, a gauge goes up and down. */
@@ -342,11 +345,12 @@ export class ProcessMetrics {
   }
 
   async #render(): Promise<string> {
-    const { servers, actors, capture, connections, verdicts, framing_guard } = this.#sources;
-    const [requests, hosts, stats] = await Promise.all([
+    const { servers, actors, capture, connections, verdicts, framing_guard, today } = this.#sources;
+    const [requests, hosts, stats, figures] = await Promise.all([
       Promise.allSettled(servers()),
       actors().catch((): null[] => []),
       capture()?.catch(() => null) ?? null,
+      today?.().catch(() => null) ?? null,
     ]);
     for (const [at, answer] of requests.entries())
       if (answer.status === 'fulfilled') this.#counted[at] = answer.value;
@@ -361,6 +365,7 @@ export class ProcessMetrics {
       describeActors(answered),
       describeCapture(captured),
       ...(verdicts === undefined ? [] : [describeVerdicts(verdicts())]),
+      ...(figures === null ? [] : [describeToday(figures)]),
     ];
     return (await Promise.all(parts.map((part) => part.metrics()))).join('\n');
   }
@@ -371,6 +376,39 @@ function listCaptureWaits(stats: Record<string, Record<string, unknown>> | null)
   const expired = stats?.db?.expired as { waits_for_confirmation?: boolean } | null | undefined;
   const waits = expired?.waits_for_confirmation;
   return waits === undefined ? [] : [describeWaits('captures', waits)];
+}
+
+const TODAY_NUMBERS = [
+  'exchanges',
+  'turns',
+  'student_turns',
+  'errors',
+  'input_tokens',
+  'output_tokens',
+  'cache_read_tokens',
+  'cache_write_tokens',
+  'unpriced_turns',
+  'estimated_turns',
+] as const;
+
+/** What Costs says of one day. A cost that is not known has no series: 0 would be a claim. */
+function describeToday(figures: TrafficFigures): Registry {
+  const registry = new Registry();
+  const registers = [registry];
+  const gauge = new Gauge({
+    name: 'understudy_today',
+    help: 'Captured traffic that began on this UTC day, as GET /capture/figures?days=1 has it',
+    labelNames: ['of'],
+    registers,
+  });
+  for (const name of TODAY_NUMBERS) gauge.set({ of: name }, figures[name]);
+  if (figures.cost_usd === null) return registry;
+  new Gauge({
+    name: 'understudy_today_cost_usd',
+    help: 'Dollars for its turns of upstreams, as far as prices are known',
+    registers,
+  }).set(figures.cost_usd);
+  return registry;
 }
 
 function describeVerdicts({ differing_runs }: { differing_runs: number }): Registry {

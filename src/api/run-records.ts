@@ -214,7 +214,7 @@ function readReportedQuery(q: string | null | undefined): RunQuery {
 }
 
 /**
- * The query of a list: its text, and the parameters that narrow it.
+ * The query of a list: its text, and the filter parameters.
  * @throws SchemaViolation
  */
 function readListQuery(query: ListQuery): RunQuery {

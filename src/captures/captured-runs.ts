@@ -535,7 +535,7 @@ export class CapturedRuns {
     return { values, is_whole: is_whole && this.#loadedTo === 0 && not_before === 0 };
   }
 
-  /** Adds up the runs of a window, from the newest on. What it costs does not grow with what is kept. */
+  /** Sums the runs of a window, from the newest on. Its cost does not depend on the number of stored runs. */
   sumWindow(source: ExchangeSource, question: WindowQuestion, hasTime: HasTime): WindowSums {
     const { from_ms, now_ms, query, of_query, not_before = 0 } = question;
     const search = this.#startSearch(query, now_ms);
@@ -614,7 +614,7 @@ export class CapturedRuns {
     return page;
   }
 
-  /** @param take gets one object for all runs: 100,000 of them would cost as much as a search */
+  /** @param take gets one object for all runs, because 100,000 objects would cost as much as the search */
   #visit(not_before: number, take: (entry: RunEntry) => void): void {
     const entry: RunEntry = { listed: null, reported: null };
     const search = ++this.#searches;

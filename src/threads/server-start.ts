@@ -2,15 +2,18 @@
  * The start of the servers: the student, the server threads (the main thread's first), and the proxy. Part of the
  * composition root; main thread.
  */
+import { setTimeout as pause } from 'node:timers/promises';
 import type { CaptureWriterClient } from '../../actors/capture-writer/client.ts';
 import { type MetricsData, ProcessMetrics } from '../api/metrics.ts';
 import type { Config } from '../config.ts';
+import type { FigureQuestion, FigureReport, TrafficFigures } from '../domain/traffic-figures.ts';
 import { allocateArrivals } from '../gateway/capture/arrival-counter.ts';
 import { CaptureControl, type ThreadCapture } from '../gateway/capture/capture-control.ts';
 import { QueuePlaces } from '../gateway/capture/queue-places.ts';
 import { ConnectionWatch, type FramingGuard, findFramingGuard } from '../http/connection-watch.ts';
 import { holdPort } from '../http/port.ts';
 import { TunnelCounts } from '../proxy/tunnel-counts.ts';
+import { systemClock } from '../std/clock.ts';
 import type { StartedActors, Starting } from './actor-start.ts';
 import { type CaptureReaderProcess, openCaptureReader } from './capture-reader-process.ts';
 import type { OtelExportProcess } from './otel-export-process.ts';
@@ -164,6 +167,7 @@ function serverServices(
       framing_guard: guard,
       capture: () => (writer === null && student === null ? null : admin.stats()),
       verdicts: () => ({ differing_runs: reader.differing_runs }),
+      ...(writer === null ? {} : { today: () => readToday(reader, systemClock.wallMs()) }),
     },
     config.version,
   );
@@ -258,4 +262,18 @@ async function holdPorts(config: Config, parts: Parts): Promise<{ config: Config
       held.gateway?.release();
     },
   };
+}
+
+/** How long a scrape of the metrics waits for these figures. */
+const TODAY_MS = 2_000;
+
+/** Figures of this UTC day; null while older exchanges of it are read, and when the reader is busy. */
+async function readToday(reader: CaptureReaderProcess, nowMs: number): Promise<TrafficFigures | null> {
+  const day = new Date(nowMs).toISOString().slice(0, 10);
+  const question: FigureQuestion = { by: 'day', from_day: day, to_day: day, where: {} };
+  const asked = reader.ask({ name: 'figures', question }).catch(() => null);
+  const answer = await Promise.race([asked, pause(TODAY_MS, null, { ref: false })]);
+  if (answer?.type !== 'json') return null;
+  const { total, is_whole } = JSON.parse(Buffer.from(answer.json).toString()) as FigureReport;
+  return is_whole ? total : null;
 }

@@ -14,8 +14,13 @@ import { isOperator, organization, seesCaptures } from './session.ts';
 /** Captured runs with their reported parts, or the reported runs of an organization. */
 export type RunScope = 'captures' | 'organization';
 
-/** A row of the list. For a reported run, the known facts are in the same fields. */
-export type ListedRun = CapturedRun;
+type FoundText = Reply<'GET /capture/runs'>['found'][number];
+
+/** A row of the list. A reported run has what is known of it in the same fields. */
+export type ListedRun = CapturedRun & {
+  /** Where a text of the query stands first in the run, as far as that was read. */
+  found?: FoundText;
+};
 
 export interface RunPageRows extends CursorPage<ListedRun> {
   /** Number of matching runs on all pages; null: not counted. */
@@ -56,7 +61,11 @@ export async function readRuns(
 ): Promise<RunPageRows> {
   if (scope === 'captures') {
     const page = await call('GET /capture/runs', { query: { q, limit, cursor }, signal });
-    return { rows: page.runs, next_cursor: page.next_cursor, matched: page.matched_runs, captures: page };
+    const rows = page.runs.map((run): ListedRun => {
+      const found = page.found.find(({ run_id }) => run_id === run.run_id);
+      return found === undefined ? run : { ...run, found };
+    });
+    return { rows, next_cursor: page.next_cursor, matched: page.matched_runs, captures: page };
   }
   const org_id = organization.value!.id;
   const page = await call('GET /v1/monitor/runs', { query: { org_id, q, limit, cursor }, signal });

@@ -24,6 +24,7 @@ const DIMENSIONS: readonly [name: Figures['by'], title: string][] = [
   ['model', 'Model'],
   ['agent', 'Agent'],
   ['tool', 'Tool'],
+  ['tag', 'Tag'],
   ['provider', 'Provider'],
   ['note', 'Note'],
   ['credential', 'Credential'],

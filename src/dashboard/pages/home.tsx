@@ -10,7 +10,7 @@ import { useResource } from '../core/resource.ts';
 import { isOperator, organization } from '../core/session.ts';
 import { Badge, PageHead, Panel, Stat, Time } from '../ui/basics.tsx';
 import { DayBars, LineChart } from '../ui/chart.tsx';
-import { Cost } from '../ui/cost.tsx';
+import { Cost, sayCost } from '../ui/cost.tsx';
 import { FirstSteps } from '../ui/first-steps.tsx';
 import { MonthMeter } from '../ui/month-meter.tsx';
 import { Loaded } from '../ui/states.tsx';
@@ -132,7 +132,7 @@ function GatewayStats({
       <Stat
         value={<Cost of={activity} />}
         label="Cost"
-        sub={activity.cost_usd === null && activity.unpriced_turns > 0 ? 'GW_PRICES tells prices' : undefined}
+        sub={sayCost(activity, 0)}
         href={leadTo('sort:cost')}
       />
       <Stat

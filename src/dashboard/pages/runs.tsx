@@ -112,7 +112,9 @@ function useModels(scope: RunScope, org_id: string, list: PagedList<RunPageRows>
   return useMemo(() => [...new Set(names.split('\n'))].filter((name) => name !== '').sort(), [names]);
 }
 
-/** `j` and `k` reach the list from anywhere on the page; within it they go on. */
+/**
+ * `j` and `k` move the focus into the list from anywhere on the page, and within the list from row to row.
+ */
 function useFirstRowKey(): void {
   useEffect(() => {
     const onKey = (event: KeyboardEvent) => {

@@ -19,7 +19,8 @@ export function Cost({ of: { cost_usd, unpriced_turns, estimated_turns, turns } 
         no price
       </span>
     );
-  return <span title={why}>{`${about}${formatUsd(cost_usd)} +`}</span>;
+  // At least so much: some turns have no price.
+  return <span title={why}>{`≥ ${about}${formatUsd(cost_usd)}`}</span>;
 }
 
 /** The same in words, for places with more room. */

@@ -19,7 +19,7 @@ import { organization } from '../core/session.ts';
 
 const PAUSE_MS = 300;
 const MATCHES_MS = 30_000;
-/** As long as the API takes. */
+/** Maximum length that the API accepts. */
 const QUERY_CHARACTERS = 2_000;
 
 /** Why the query cannot be read; '' if it can be read. */

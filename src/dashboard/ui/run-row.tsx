@@ -52,14 +52,24 @@ function Sort({ q, field, title }: { q: string; field: SortField; title: string 
 export const RunRow = memo(({ run }: { run: ListedRun }) => {
   const { run_id, reported, models, agent } = run;
   const isPart = run.parent_run_id !== null;
+  // A text that was found leads to the turn that holds it.
+  const place: Record<string, string> =
+    run.found === undefined ? {} : { turn: String(run.found.exchange_id) };
   return (
-    <a class={`run-row ${isPart ? 'part' : ''}`} href={hrefOf('runs', run_id, scopeFilters())}>
+    <a
+      class={`run-row ${isPart ? 'part' : ''}`}
+      href={hrefOf('runs', run_id, { ...scopeFilters(), ...place })}
+    >
       <span class="run-task">
         <b dir="auto">{sayTask(run)}</b>
-        <span class="faint">
-          <SourceMark run={run} />
-          <span class="run-model-beside">{models.join(', ')}</span> {describe(run)}
-        </span>
+        {run.found === undefined ? (
+          <span class="faint">
+            <SourceMark run={run} />
+            <span class="run-model-beside">{models.join(', ')}</span> {describe(run)}
+          </span>
+        ) : (
+          <FoundText found={run.found} />
+        )}
       </span>
       <span class="run-model">
         <span>{models.join(', ') || '–'}</span>
@@ -92,6 +102,20 @@ export const RunRow = memo(({ run }: { run: ListedRun }) => {
     </a>
   );
 });
+
+/** Characters before a match: with more of them, the match would stand outside the column. */
+const BEFORE_CHARACTERS = 40;
+
+function FoundText({ found: { place, before, match, after } }: { found: NonNullable<ListedRun['found']> }) {
+  const cut = before.length > BEFORE_CHARACTERS;
+  return (
+    <span class="faint" dir="auto">
+      {place.replaceAll('_', ' ')}: {cut ? `…${before.slice(-BEFORE_CHARACTERS)}` : before}
+      <mark>{match}</mark>
+      {after}
+    </span>
+  );
+}
 
 function sayTask({ task, run_id, is_captured }: ListedRun) {
   if (task === null) return <i class="faint">not read yet</i>;

@@ -48,7 +48,7 @@ const EXAMPLES: Readonly<Record<string, readonly [text: string, describes: strin
 
 /**
  * @param caret offset in the text
- * @param valuesOf what the runs of the list hold in a field, such as the models that answered; null: not known
+ * @param valuesOf values of a field in the list, such as the models that answered; null: not known
  */
 export function completeRunQuery(
   text: string,
