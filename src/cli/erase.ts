@@ -18,14 +18,13 @@ import { type CliIo, EXIT, UsageError } from './io.ts';
 import { Progress } from './progress.ts';
 import { makeHarmlessLine } from './terminal-text.ts';
 
-const HELP = `Erases captured exchanges from the capture database: from the live file, the sealed files, and the attachments that no
-other exchange has. Each file that held something of them is written anew, so nothing stays in free pages.
+const HELP = `Erases captured exchanges from the capture database: from the live file, the sealed files, the full-text index, and the
+attachments that no other exchange has. Their bytes are overwritten in each file that held them.
 
-The gateway must be stopped. The command writes beside what is there first, which takes the room of those files again, and
-then puts all of it in place at once: whatever ends the command, the next start or erase undoes or finishes it. The ids of
-other exchanges stay; an erased one leaves its id and its time. A later request that repeats an erased one's words is a
-separate exchange: erase its run. Runs and traces of the API have a DELETE, and backups are yours to remove. What the old
-files held stays on the disk until the system overwrites it, as with every file that is removed.
+The gateway may run meanwhile: it carries out the erasure beside its traffic. The erasure covers what is stored when the
+command begins. Once it has begun, it is always finished: after a kill, by the next start of the gateway or the next erase.
+The ids of other exchanges stay; an erased one leaves its id and its time. A later request that repeats an erased one's words
+is a separate exchange: erase its run. Runs and traces of the API have a DELETE, and backups are yours to remove.
 
 Usage: understudy erase (--run ID | --before TIME | --credential FILE) [--dry-run] [--db FILE]
 
@@ -146,7 +145,7 @@ function describe(report: ErasureReport, isDry: boolean): string {
     ? `${countOf(exchanges, 'exchange')} would be erased.\n`
     : exchanges === 0
       ? 'There is nothing to erase.\n'
-      : `Erased ${countOf(exchanges, 'exchange')} and ${countOf(attachments, 'attachment')}; ${countOf(files, 'file')} written anew.\n`;
+      : `Erased ${countOf(exchanges, 'exchange')} and ${countOf(attachments, 'attachment')}; ${countOf(files, 'file')} changed.\n`;
   const lost =
     unreadable === 0
       ? ''

@@ -52,6 +52,12 @@ export class RecentMap<K, V> {
     this.#old.delete(key);
   }
 
+  /** Of all entries. Those that were seen may be deleted meanwhile. */
+  *keys(): Generator<K> {
+    yield* this.#old.keys();
+    yield* this.#young.keys();
+  }
+
   clear(): void {
     this.#young.clear();
     this.#old.clear();

@@ -5,13 +5,14 @@
  * which takes a while. So the copy of the live file is valid only if the list of renamed and sealed files is the same
  * before and after it. A file that is not sealed yet is copied as a database.
  */
-import { rmSync } from 'node:fs';
+import { rmSync, statSync } from 'node:fs';
 import { extname, join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import { countOf } from '../std/count-of.ts';
 import { isThere } from '../std/file-place.ts';
 import { type CopiedDatabase, copyDatabase, copyPlain } from './backup-copy.ts';
 import { BackupError, CAPTURE, type FileEntry } from './backup-manifest.ts';
+import { hasOrder } from './capture/erase-order.ts';
 import { listSealed, rawFolder, type SealedFile, sealedPath } from './capture/layout.ts';
 import { repackAll } from './capture/repacking.ts';
 
@@ -68,7 +69,10 @@ export class CaptureCopy {
     const sealed = sealedPath(this.#db, first_id, last_id, false);
     for (let attempt = 1; ; attempt++) {
       try {
-        if (isThere(sealed)) return { name, kind: 'sealed', ...copyPlain(sealed, join(this.#folder, name)) };
+        if (isThere(sealed)) {
+          const copied = await this.#copySealed(sealed, name);
+          if (copied !== null) return { name, kind: 'sealed', ...copied };
+        }
         if (!isThere(path)) return null;
         const copied = await this.#copyOpen(path, name);
         if (!isThere(path)) rmSync(`${path}-lock`, { force: true });
@@ -79,6 +83,18 @@ export class CaptureCopy {
       }
       rmSync(join(this.#folder, name), { force: true });
     }
+  }
+
+  /** Copies a sealed file, also while exchanges are erased from it. @returns null if the copy must be repeated */
+  async #copySealed(path: string, name: string): Promise<CopiedDatabase | null> {
+    const copy = join(this.#folder, name);
+    const before = statSync(path).mtimeMs;
+    if (!hasOrder(this.#db)) {
+      const copied = copyPlain(path, copy);
+      if (!hasOrder(this.#db) && statSync(path).mtimeMs === before) return copied;
+      rmSync(copy, { force: true });
+    }
+    return this.#copyOpen(path, name);
   }
 
   /** Copies a file that the gateway may be writing. @returns null if the copy must be repeated */

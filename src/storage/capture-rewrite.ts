@@ -1,5 +1,5 @@
 /**
- * Writes a new copy of a capture file beside it, for a change of key and for an erasure. `rekey-plan.ts` then
+ * Writes a new copy of a capture file beside it, for a change of key. `rekey-plan.ts` then
  * replaces the files. Main thread of the command line.
  */
 import { rmSync } from 'node:fs';

@@ -1,51 +1,37 @@
 /**
- * Erases captured exchanges permanently: from the live file, the sealed files and the attachments. Each file that
- * contains them is rewritten beside the original, so that no free page keeps a trace; then all new files replace the
- * originals together (rekey-plan.ts). Main thread of the command line.
- *
- * Ids have no gaps, so an erased exchange leaves an empty exchange with its time. A conversation is stored as
- * differences: an exchange whose base is erased is stored again relative to the nearest earlier exchange that stays,
- * and a block whose dictionary contains an erased exchange is packed without a dictionary. All others are copied
- * unchanged.
+ * Erases captured exchanges permanently: from the live file, the sealed files, the full-text index and the attachments.
+ * Finds out which exchanges are meant, and gives an order (capture/erase-order.ts) to the process that writes the
+ * captures, which goes on storing meanwhile. Without such a process, carries the order out itself. Main thread of the
+ * command line.
  */
 import { existsSync, readdirSync, statSync } from 'node:fs';
 import { basename, dirname, join } from 'node:path';
+import { setTimeout as pause } from 'node:timers/promises';
 import { packNeedles } from '../../native/byte-engine.ts';
 import { credentialForms } from '../redaction/credentials.ts';
 import { findAny } from '../redaction/needles.ts';
-import { openDataKey } from '../std/data-key.ts';
 import { isThere } from '../std/file-place.ts';
-import { nameAttachment, PLACEHOLDER_HEAD_BYTES } from './capture/attachments.ts';
-import { closeBlock, openBlock } from './capture/block-sealing.ts';
+import { listDigests } from './capture/attachments.ts';
 import { BlockReader } from './capture/blocks.ts';
 import {
-  cutBlock,
-  decodeRecord,
-  draftRecord,
-  encodeBlock,
-  joinBlock,
-  type RecordDraft,
-  readBlockCount,
-  readBlockHead,
-} from './capture/codec.ts';
-import { makeDelta } from './capture/delta.ts';
-import { ExchangeIndex } from './capture/exchange-index.ts';
-import {
-  attachmentsFolder,
-  type CaptureEnv,
-  isDamagedName,
-  listSealed,
-  openCaptureEnv,
-} from './capture/layout.ts';
+  acceptedOrderPath,
+  type EraseOrder,
+  givenOrderPath,
+  giveOrder,
+  hasOrder,
+  readFailure,
+  toRanges,
+  withdrawOrder,
+} from './capture/erase-order.ts';
+import { ERASED } from './capture/file-erasure.ts';
+import { CaptureFileError, isDamagedName, listSealed, openCaptureEnv } from './capture/layout.ts';
 import { CaptureLog } from './capture/log.ts';
+import { holdsTurns } from './capture/log-erasure.ts';
 import { CaptureReader } from './capture/reader.ts';
-import { decodeMeta } from './capture/record.ts';
-import { listRunIndexFiles } from './capture/run-index.ts';
+import type { ExchangeSummary } from './capture/record.ts';
 import type { DecodeExchange } from './capture/stored-copy.ts';
-import { rewriteCaptureFile } from './capture-rewrite.ts';
-import { finishPlan, type RekeyPlan, settlePlan, writePlan } from './rekey-plan.ts';
+import { settlePlan } from './rekey-plan.ts';
 import { refuseHalfRestored } from './restore-marker.ts';
-import { listSegmentFiles } from './text-index/segment-files.ts';
 import { claimWriter, type WriterClaim, WriterClaimedError } from './writer-claim.ts';
 
 /** Nothing can be erased now. The message is one line for the user. */
@@ -74,13 +60,15 @@ interface ErasureOptions {
   target: ErasureTarget;
   /** Reports what would be erased, and changes nothing. */
   is_dry: boolean;
+  /** How long the process that writes may take to accept the order; default ACCEPT_MS. */
+  accept_ms?: number;
 }
 
 export interface ErasureReport {
   exchanges: number;
   /** The erased runs: the one of the target, and its child runs. */
   run_ids: string[];
-  /** Number of rewritten files. */
+  /** Number of changed files. */
   files: number;
   attachments: number;
   /** Damaged exchanges. They cannot be checked against the target, and are not erased. */
@@ -92,75 +80,195 @@ export interface ErasureReport {
 /** Called for each file as it is processed. */
 type ErasureProgress = (name: string, doneBytes: number, ofBytes: number) => void;
 
-const PART = '.erase';
 const CACHE_BYTES = 32 << 20;
-const BATCH_BLOCKS = 200;
-const INDEX_BATCH = 256;
-/** The provider of an erased exchange. */
-const ERASED = 'erased';
-/** Offset of the digest in a placeholder, after the head and the variant. */
-const DIGEST_AT = PLACEHOLDER_HEAD_BYTES.length + 1;
-const DIGEST_CHARACTERS = 64;
+/** Exchanges that are read before the read transaction is renewed. */
+const RENEW_AFTER = 256;
+/** How often to look whether the writing process has done something, and whether it still runs. */
+const LOOK_MS = 50;
+const LOOKS_PER_CLAIM = 20;
+const ACCEPT_MS = 20_000;
+/** Attempts to read the files while they are rotated. */
+const READ_TRIES = 5;
 
 /**
- * @throws ErasureError when a process writes to the database or it is missing; CaptureFileError for a file that cannot
- *   be read; DataKeyError; Error of the file system. Nothing has changed then.
+ * @throws ErasureError when the database is missing, or the process that writes to it does not carry out the order;
+ *   CaptureFileError for a file that cannot be read; DataKeyError; Error of the file system
  */
 export async function eraseCaptured(
   options: ErasureOptions,
   progress: ErasureProgress,
 ): Promise<ErasureReport> {
   const { data_dir, capture_db } = options;
-  let claim: WriterClaim | null = null;
+  let claim: WriterClaim;
   try {
     claim = await claimWriter(capture_db, { patience_ms: 0 });
+  } catch (thrown) {
+    if (!(thrown instanceof WriterClaimedError)) throw thrown;
+    return await eraseBeside(options, progress, thrown.holder);
+  }
+  try {
     refuseHalfRestored(capture_db);
     await settlePlan({ data_dir, capture_db }, [capture_db]);
-    return await new Erasure(options, progress).run();
-  } catch (thrown) {
-    if (thrown instanceof WriterClaimedError)
-      throw new ErasureError(
-        `${thrown.holder} writes to ${capture_db}: stop it first (SIGTERM), and start it again afterwards`,
-      );
-    throw thrown;
+    return await eraseAlone(options, progress);
   } finally {
-    await claim?.release();
+    await claim.release();
+  }
+}
+
+/** No other process writes. */
+async function eraseAlone(options: ErasureOptions, progress: ErasureProgress): Promise<ErasureReport> {
+  const { capture_db: path, data_key, decode, is_dry } = options;
+  if (!isThere(path) && listSealed(path).length === 0)
+    throw new ErasureError(`${path}: no such capture database`);
+  const log = await CaptureLog.open({ path, redact: true, decode, data_key, has_text_index: true });
+  try {
+    await log.eraseOrdered();
+    while ((await log.packSome(1_000)) > 0) progress(path, 0, 0);
+    // The selection finds runs through the index.
+    while ((await log.indexSome(decode, 1_000)) > 0) progress(path, 0, 0);
+    const { order, report } = await new Selection(options, progress).find();
+    if (order === null || is_dry) return report;
+    if (!giveOrder(path, order, data_key))
+      throw new ErasureError(`${path}: another erasure has begun; try again`);
+    await log.eraseOrdered();
+    return report;
+  } finally {
+    await log.close();
+  }
+}
+
+/** Another process writes, and carries out the order. */
+async function eraseBeside(
+  options: ErasureOptions,
+  progress: ErasureProgress,
+  holder: string,
+): Promise<ErasureReport> {
+  const { capture_db, data_key, is_dry } = options;
+  refuseHalfRestored(capture_db);
+  for (;;) {
+    await awaitEnd(options, progress, holder);
+    await awaitIndex(options, progress);
+    const { order, report } = await new Selection(options, progress).find();
+    if (order === null || is_dry) return report;
+    if (!giveOrder(capture_db, order, data_key)) continue;
+    await awaitEnd(options, progress, holder);
+    return report;
+  }
+}
+
+/** Waits until the writing process has indexed what is stored now: the selection finds runs through the index. */
+async function awaitIndex(
+  { capture_db, data_key }: ErasureOptions,
+  progress: ErasureProgress,
+): Promise<void> {
+  if (!isThere(capture_db)) return;
+  const reader = CaptureReader.open(capture_db, { data_key, skipped: () => {} });
+  try {
+    const { first_id, last_id } = reader.range();
+    for (;;) {
+      const { indexed_id } = reader.range();
+      if (indexed_id >= last_id) return;
+      progress(`${capture_db}: waiting for its index`, indexed_id - first_id + 1, last_id - first_id + 1);
+      await pause(LOOK_MS);
+    }
+  } finally {
+    await reader.close();
+  }
+}
+
+/** Waits until there is no order any more. @throws ErasureError */
+async function awaitEnd(options: ErasureOptions, progress: ErasureProgress, holder: string): Promise<void> {
+  const { capture_db, accept_ms = ACCEPT_MS } = options;
+  const acceptedUntil = performance.now() + accept_ms;
+  for (let look = 1; hasOrder(capture_db); look++) {
+    progress(`${capture_db}: ${holder} erases`, 0, 0);
+    await pause(LOOK_MS);
+    if (look % LOOKS_PER_CLAIM === 0 && (await finishAlone(options))) return;
+    const failure = existsSync(acceptedOrderPath(capture_db)) ? readFailure(capture_db) : null;
+    if (failure !== null)
+      throw new ErasureError(`${holder} cannot erase now (${failure}); it tries again by itself`);
+    if (performance.now() < acceptedUntil || !existsSync(givenOrderPath(capture_db))) continue;
+    if (withdrawOrder(capture_db))
+      throw new ErasureError(
+        `${holder} writes to ${capture_db} and takes no order to erase: stop it first (SIGTERM), and start it again afterwards`,
+      );
+  }
+}
+
+/** Carries out the order of a process that has ended meanwhile. @returns false: it has not ended */
+async function finishAlone({ capture_db: path, data_key, decode }: ErasureOptions): Promise<boolean> {
+  let claim: WriterClaim;
+  try {
+    claim = await claimWriter(path, { patience_ms: 0 });
+  } catch (thrown) {
+    if (thrown instanceof WriterClaimedError) return false;
+    throw thrown;
+  }
+  try {
+    const log = await CaptureLog.open({ path, redact: true, decode, data_key, has_text_index: true });
+    try {
+      await log.eraseOrdered();
+    } finally {
+      await log.close();
+    }
+    return true;
+  } finally {
+    await claim.release();
   }
 }
 
 /** The exchanges of a file that are to be erased. */
 interface FilePlan {
   path: string;
-  is_sealed: boolean;
   erased: Set<number>;
+  /** The first of them. */
+  mark: EraseOrder['marks'];
 }
 
-class Erasure {
+/** Finds what is meant. Changes nothing. */
+class Selection {
   readonly #options: ErasureOptions;
   readonly #progress: ErasureProgress;
   #done = 0;
   #of = 0;
   #unreadable = 0;
+  #lastId = 0;
+  readonly #runIds = new Set<string>();
+  readonly #otherRuns = new Set<string>();
+  /** Turns that stay and continue an erased one, or one that was stored later. */
+  readonly #followers: { id: number; follows: number }[] = [];
 
   constructor(options: ErasureOptions, progress: ErasureProgress) {
     this.#options = options;
     this.#progress = progress;
   }
 
-  async run(): Promise<ErasureReport> {
-    const { data_dir, capture_db, is_dry } = this.#options;
-    await this.#settle();
+  /** @returns order: null if nothing is meant */
+  async find(): Promise<{ order: EraseOrder | null; report: ErasureReport }> {
+    for (let tries = 1; ; tries++) {
+      try {
+        return await this.#find();
+      } catch (thrown) {
+        // A rotation has renamed a file since the list was read.
+        const isMoved = thrown instanceof CaptureFileError && thrown.code === 'missing';
+        if (!isMoved || tries === READ_TRIES) throw thrown;
+      }
+    }
+  }
+
+  async #find(): Promise<{ order: EraseOrder | null; report: ErasureReport }> {
+    const { capture_db, target, data_key } = this.#options;
+    this.#begin();
     const paths = [...listSealed(capture_db).map(({ path }) => path), ...[capture_db].filter(isThere)];
     if (paths.length === 0) throw new ErasureError(`${capture_db}: no such capture database`);
     this.#of = paths.reduce((sum, path) => sum + statSync(path).size, 0);
-    const { target } = this.#options;
     const runs = 'run_id' in target ? await this.#listFamily(paths, target.run_id) : new Set<string>();
     const files: FilePlan[] = [];
+    const all = new Set<number>();
     for (const path of paths) {
-      files.push({ path, is_sealed: path !== capture_db, erased: await this.#select(path, runs) });
+      files.push({ path, ...(await this.#select(path, runs, all)) });
       this.#tell(path, statSync(path).size);
     }
-    const all = new Set(files.flatMap(({ erased }) => [...erased]));
     const report = {
       exchanges: all.size,
       run_ids: [...runs],
@@ -169,52 +277,34 @@ class Erasure {
       unreadable: this.#unreadable,
       set_aside: this.#listSetAside(),
     };
-    if (all.size === 0 || is_dry) return report;
-    const meant = files.filter(
-      (file) => file.erased.size > 0 || holdsTails(file.path, all, this.#options.data_key),
-    );
+    if (all.size === 0) return { order: null, report };
+    for (const { path, erased } of files)
+      if (erased.size > 0 || (await holdsTurns(path, data_key, all))) report.files++;
     const attachments = await this.#findOrphans(files);
-    const plan: RekeyPlan = {
-      format: 'understudy_rekey_v1',
-      state: 'writing',
-      key_id: openDataKey(this.#options.data_key)?.id ?? null,
-      claims: [capture_db],
-      moves: meant.map(({ path }) => ({ from: `${path}${PART}`, to: path })),
-      removals: [
-        ...meant.map(({ path }) => `${path}-lock`),
-        ...attachments,
-        // The run index contains first words of runs; it is rebuilt from the remaining exchanges.
-        ...listRunIndexFiles(capture_db),
-        // The gateway rebuilds the segments of the remaining exchanges.
-        ...meant.flatMap(({ path, erased }) => (erased.size > 0 ? this.#listSegments(path) : [])),
-      ],
+    const order: EraseOrder = {
+      format: 'understudy_erase_v1',
+      ranges: toRanges([...all].sort((a, b) => a - b)),
+      followers: this.#followers.filter(({ follows }) => all.has(follows)).map(({ id }) => id),
+      run_ids: [...new Set([...runs, ...this.#runIds])],
+      is_partial: [...this.#runIds].some((id) => this.#otherRuns.has(id)),
+      attachments,
+      marks: files.flatMap(({ mark }) => mark),
+      last_id: this.#lastId,
     };
-    this.#done = 0;
-    this.#of = meant.reduce((sum, { path }) => sum + statSync(path).size, 0);
-    writePlan({ data_dir, capture_db }, plan);
-    try {
-      for (const file of meant) await this.#rewrite(file, all);
-      writePlan({ data_dir, capture_db }, { ...plan, state: 'written' });
-    } catch (thrown) {
-      await settlePlan({ data_dir, capture_db }, [capture_db]);
-      throw thrown;
-    }
-    finishPlan({ data_dir, capture_db }, plan, () => {});
-    return { ...report, files: meant.length, attachments: attachments.length };
+    const is_dry = this.#options.is_dry;
+    return {
+      order,
+      report: is_dry ? { ...report, files: 0 } : { ...report, attachments: attachments.length },
+    };
   }
 
-  /** Packs the blocks in raw files, and finishes a rotation that was interrupted. */
-  async #settle(): Promise<void> {
-    const { capture_db: path, data_key, decode } = this.#options;
-    if (!isThere(path) && listSealed(path).length === 0) return;
-    const log = await CaptureLog.open({ path, redact: true, decode, data_key });
-    try {
-      while ((await log.packSome(1_000)) > 0) this.#tell(path, 0);
-      // The selection finds runs through the index.
-      while ((await log.indexSome(decode, 1_000)) > 0) this.#tell(path, 0);
-    } finally {
-      await log.close();
-    }
+  #begin(): void {
+    this.#done = 0;
+    this.#unreadable = 0;
+    this.#lastId = 0;
+    this.#runIds.clear();
+    this.#otherRuns.clear();
+    this.#followers.length = 0;
   }
 
   #tell(path: string, bytes: number): void {
@@ -247,38 +337,35 @@ class Erasure {
     return family;
   }
 
-  /** The exchanges of a file that match the target. */
-  async #select(path: string, runs: ReadonlySet<string>): Promise<Set<number>> {
+  /** The exchanges of a file that match the target. @param all takes them */
+  async #select(path: string, runs: ReadonlySet<string>, all: Set<number>): Promise<Omit<FilePlan, 'path'>> {
     const { target, data_key } = this.#options;
     const skipped = () => {
       this.#unreadable++;
     };
     const reader = CaptureReader.open(path, { data_key, skipped });
     const found = new Set<number>();
+    const mark: EraseOrder['marks'] = [];
     const needles = 'credential' in target ? packForms(target.credential) : null;
     try {
-      for (const { id, provider, started_at, run_id } of reader.summaries({})) {
-        if (provider === ERASED) continue;
-        if ('run_id' in target && (run_id === null || !runs.has(run_id))) continue;
-        if ('before_ms' in target && Date.parse(started_at) >= target.before_ms) continue;
-        if (needles !== null && !holds(reader, id, needles)) continue;
-        found.add(id);
+      for (const summary of reader.summaries({})) {
+        const { id, run_id, follows } = summary;
+        this.#lastId = Math.max(this.#lastId, id);
+        if (summary.provider === ERASED) continue;
+        if (isMeant(target, summary, runs) && (needles === null || holds(reader, id, needles))) {
+          if (found.size === 0) mark.push({ id, started_at: summary.started_at });
+          found.add(id);
+          all.add(id);
+          if (run_id !== null) this.#runIds.add(run_id);
+          continue;
+        }
+        if (run_id !== null) this.#otherRuns.add(run_id);
+        if (follows !== undefined && (all.has(follows) || follows > id))
+          this.#followers.push({ id, follows });
       }
-      return found;
+      return { erased: found, mark };
     } finally {
       await reader.close();
-    }
-  }
-
-  /** The segments of the full-text index that were made from a file. */
-  #listSegments(path: string): string[] {
-    const { capture_db, data_key } = this.#options;
-    const env = openCaptureEnv(path, 'read', data_key);
-    try {
-      const blocks = new BlockReader(env, path, CACHE_BYTES);
-      return listSegmentFiles(capture_db, blocks.readFirstId(), blocks.readLastId());
-    } finally {
-      void env.root.close();
     }
   }
 
@@ -292,35 +379,37 @@ class Erasure {
       .map((name) => join(folder, name));
   }
 
-  /** Paths of attachments to which only erased exchanges refer. */
+  /** SHA-256 of the attachments to which only erased exchanges refer. */
   async #findOrphans(files: readonly FilePlan[]): Promise<string[]> {
-    const { capture_db, data_key } = this.#options;
     const named = new Set<string>();
     for (const { path, erased } of files)
       if (erased.size > 0)
-        this.#eachAttachment(
+        await this.#eachAttachment(
           path,
           (id) => erased.has(id),
           (sha256) => named.add(sha256),
         );
     if (named.size === 0) return [];
     for (const { path, erased } of files)
-      this.#eachAttachment(
+      await this.#eachAttachment(
         path,
         (id) => !erased.has(id),
         (sha256) => named.delete(sha256),
       );
-    const key = openDataKey(data_key);
-    const folder = attachmentsFolder(capture_db);
-    return [...named].map((sha256) => join(folder, nameAttachment(sha256, key)));
+    return [...named];
   }
 
-  #eachAttachment(path: string, isMeant: (id: number) => boolean, tell: (sha256: string) => void): void {
+  async #eachAttachment(
+    path: string,
+    isMeant: (id: number) => boolean,
+    tell: (sha256: string) => void,
+  ): Promise<void> {
     const env = openCaptureEnv(path, 'read', this.#options.data_key);
     try {
       const blocks = new BlockReader(env, path, CACHE_BYTES);
-      const last = blocks.readLastId();
+      const last = Math.min(blocks.readLastId(), this.#lastId);
       for (let id = blocks.readFirstId(); id <= last; id++) {
+        if (id % RENEW_AFTER === 0) env.root.resetReadTxn();
         if (!isMeant(id)) continue;
         const meta = readOrNull(() => blocks.readMeta(id));
         if (meta == null || !(meta.request_has_files || meta.response_has_files)) continue;
@@ -330,179 +419,19 @@ class Erasure {
           for (const sha256 of listDigests(body)) tell(sha256);
       }
     } finally {
-      void env.root.close();
+      await env.root.close();
     }
   }
-
-  async #rewrite({ path, is_sealed, erased }: FilePlan, all: ReadonlySet<number>): Promise<void> {
-    const copy = `${path}${PART}`;
-    const { data_key, decode } = this.#options;
-    await rewriteCaptureFile({ path, copy, from: data_key, to: data_key, is_sealed }, (source, target) => {
-      const blocks = new BlockReader(source, path, CACHE_BYTES);
-      const firstId = blocks.readFirstId();
-      const meta = [...source.meta.getRange({})].filter(({ key }) => key !== 'indexed');
-      const tails = [...source.tails.getRange({ end: firstId })].filter(({ key }) => !all.has(key));
-      target.root.transactionSync(() => {
-        for (const { key, value } of meta) target.meta.putSync(key, value);
-        for (const { key, value } of tails) target.tails.putSync(key, value);
-      });
-      this.#copyBlocks(source, target, blocks, erased, path);
-      const index = new ExchangeIndex(target, new BlockReader(target, path, CACHE_BYTES), decode);
-      indexAll(index, decode);
-    });
-  }
-
-  #copyBlocks(
-    source: CaptureEnv,
-    target: CaptureEnv,
-    blocks: BlockReader,
-    erased: ReadonlySet<number>,
-    path: string,
-  ): void {
-    /** Exchanges whose record has changed. */
-    const changed = new Set<number>(erased);
-    let nextPiece = 1;
-    let batch: { key: number; value: Buffer; pieces: { key: number; value: Buffer }[] }[] = [];
-    const write = () => {
-      target.root.transactionSync(() => {
-        for (const { key, value, pieces } of batch) {
-          for (const piece of pieces) target.pieces.putSync(piece.key, piece.value);
-          target.blocks.putSync(key, value);
-        }
-      });
-      batch = [];
-    };
-    for (const { key, value } of source.blocks.getRange({})) {
-      let cut: { value: Buffer; pieces: Buffer[] };
-      try {
-        const block = this.#convertBlock(source, target, blocks, key, value, erased, changed);
-        cut = cutBlock(block, nextPiece);
-      } catch (thrown) {
-        for (let id = key; id < key + readBlockCount(value); id++) if (erased.has(id)) throw thrown;
-        // The block was already damaged: copy it unchanged under its ids.
-        cut = { value, pieces: [] };
-      }
-      const pieces = cut.pieces.map((piece) => ({ key: nextPiece++, value: piece }));
-      batch.push({ key, value: cut.value, pieces });
-      if (batch.length < BATCH_BLOCKS) continue;
-      write();
-      this.#tell(path, 0);
-    }
-    write();
-    this.#tell(path, statSync(path).size);
-  }
-
-  /**
-   * Returns the block without erased exchanges; unchanged if neither the block nor anything it refers to has changed.
-   */
-  #convertBlock(
-    source: CaptureEnv,
-    target: CaptureEnv,
-    blocks: BlockReader,
-    key: number,
-    value: Buffer,
-    erased: ReadonlySet<number>,
-    changed: Set<number>,
-  ): Buffer {
-    const joined = joinBlock(
-      value,
-      (number) => source.pieces.get(number),
-      () => {
-        throw new RangeError('a piece of the block could not be read');
-      },
-    );
-    const opened = openBlock(joined, key, source.sealing);
-    const head = readBlockHead(opened);
-    const count = readBlockCount(value);
-    const drafts: RecordDraft[] = [];
-    let isAnother = head.dictionary_distance > 0 && changed.has(key - head.dictionary_distance);
-    for (let id = key; id < key + count; id++) {
-      const draft = draftKept(blocks, id, erased);
-      if (draft.is_another) {
-        changed.add(id);
-        isAnother = true;
-      }
-      drafts.push(draft.record);
-    }
-    const block = isAnother ? encodeBlock(drafts, null, 'patient') : opened;
-    return closeBlock(block, key, target.sealing);
-  }
 }
 
-/** The new record of an exchange. @throws CaptureFileError, RangeError for a damaged record */
-function draftKept(
-  blocks: BlockReader,
-  id: number,
-  erased: ReadonlySet<number>,
-): { record: RecordDraft; is_another: boolean } {
-  const bytes = blocks.readRecord(id)!;
-  const { base_distance, meta } = decodeRecord(bytes);
-  if (erased.has(id)) return { record: draftErased(id, meta), is_another: true };
-  if (base_distance === 0 || !erased.has(id - base_distance))
-    return { record: { parts: [bytes], bytes: bytes.length }, is_another: false };
-  let base = id - base_distance;
-  while (base > 0 && erased.has(base)) {
-    const { base_distance: further } = decodeRecord(blocks.readRecord(base)!);
-    base = further === 0 ? 0 : base - further;
-  }
-  const { request, response } = blocks.readStored(id)!;
-  if (base === 0) return { record: draftRecord(0, [], [request], [], [response], meta), is_another: true };
-  const against = blocks.readStored(base)!;
-  const asked = diff(against.request, request);
-  const answered = diff(against.response, response);
-  const distance = asked.ops.length === 0 && answered.ops.length === 0 ? 0 : id - base;
-  return {
-    record: draftRecord(distance, asked.ops, asked.literals, answered.ops, answered.literals, meta),
-    is_another: true,
-  };
-}
-
-/** An empty exchange that keeps only its time. */
-function draftErased(id: number, meta: Buffer): RecordDraft {
-  const { started_at } = decodeMeta(id, meta).record;
-  const left = [
-    null,
-    null,
-    '',
-    ERASED,
-    null,
-    '',
-    '',
-    '',
-    'upstream',
-    0,
-    0,
-    '',
-    '',
-    0,
-    0,
-    Date.parse(started_at),
-    null,
-    0,
-  ];
-  return draftRecord(0, [], [], [], [], Buffer.from(JSON.stringify(left)));
-}
-
-function diff(base: Buffer, body: Buffer): { ops: number[]; literals: Buffer[] } {
-  if (base.length === 0 || body.length === 0) return { ops: [], literals: [body] };
-  const delta = makeDelta(base, body);
-  return delta.literal_bytes * 10 < body.length * 9 ? delta : { ops: [], literals: [body] };
-}
-
-function indexAll(index: ExchangeIndex, decode: DecodeExchange): void {
-  while (index.indexNext(decode)) if (index.pending >= INDEX_BATCH) index.store();
-  index.store();
-}
-
-/** Whether a file holds turns of earlier files that are erased. */
-function holdsTails(path: string, erased: ReadonlySet<number>, dataKey: Uint8Array | null): boolean {
-  const env = openCaptureEnv(path, 'read', dataKey);
-  try {
-    for (const key of env.tails.getKeys({})) if (erased.has(key as number)) return true;
-    return false;
-  } finally {
-    void env.root.close();
-  }
+/** Whether the exchange matches the target, as far as its summary tells. */
+function isMeant(
+  target: ErasureTarget,
+  { run_id, started_at }: ExchangeSummary,
+  runs: ReadonlySet<string>,
+): boolean {
+  if ('run_id' in target) return run_id !== null && runs.has(run_id);
+  return !('before_ms' in target) || Date.parse(started_at) < target.before_ms;
 }
 
 function packForms(credential: string): Uint8Array {
@@ -521,16 +450,6 @@ function holds(reader: CaptureReader, id: number, needles: Uint8Array): boolean 
 }
 
 const NOTHING = new Uint8Array(0);
-
-/** The digests of the attachments that a stored body names. */
-function* listDigests(body: Buffer): Iterable<string> {
-  for (
-    let at = body.indexOf(PLACEHOLDER_HEAD_BYTES);
-    at >= 0;
-    at = body.indexOf(PLACEHOLDER_HEAD_BYTES, at + 1)
-  )
-    yield body.toString('latin1', at + DIGEST_AT, at + DIGEST_AT + DIGEST_CHARACTERS);
-}
 
 /** Returns null when the data is damaged. */
 function readOrNull<Value>(read: () => Value): Value | null {

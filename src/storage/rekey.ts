@@ -17,6 +17,7 @@ import { syncPath } from '../std/synced-path.ts';
 import { nameAttachment, openAttachment, sealAttachment } from './capture/attachments.ts';
 import { closeBlock, openBlock } from './capture/block-sealing.ts';
 import { cutBlock, isInPieces, joinBlock, readRawPlace } from './capture/codec.ts';
+import { hasOrder } from './capture/erase-order.ts';
 import { attachmentsFolder, type CaptureEnv, listSealed, rawFolder } from './capture/layout.ts';
 import { CaptureLog } from './capture/log.ts';
 import { listRunIndexFiles } from './capture/run-index.ts';
@@ -75,6 +76,10 @@ export async function rekeyData(options: RekeyOptions, progress: RekeyProgress):
   try {
     for (const path of [main, capture_db]) claims.push(await claimWriter(path, { patience_ms: 0 }));
     for (const path of [main, capture_db]) refuseHalfRestored(path);
+    if (hasOrder(capture_db))
+      throw new RekeyError(
+        `${capture_db}: an erasure is not finished: start the service or understudy erase first`,
+      );
     const toId = openDataKey(to)?.id ?? null;
     const settled = await settlePlan({ data_dir, capture_db }, [main, capture_db], () =>
       progress('rekey.json', 0, 0),

@@ -92,6 +92,7 @@ export class CaptureList {
   /** Whether older reported runs remain to be read. */
   #isReportedMore = false;
   #firstId = 1;
+  #erasures = 0;
   #lastId = 0;
   #unsaved = 0;
 
@@ -154,6 +155,10 @@ export class CaptureList {
     if (!this.#isOpened && this.#lastId > 0) this.#open();
     else if (this.#lastId < this.#runs.last_id || firstId < this.#firstId) {
       // Another database lies there now.
+      this.#dropIndex();
+      isSame = false;
+    } else if (this.#files.erasures !== this.#erasures) {
+      this.#erasures = this.#files.erasures;
       this.#dropIndex();
       isSame = false;
     } else if (firstId > this.#firstId || this.#index?.isThere() === false)

@@ -35,6 +35,7 @@ import {
   setLiveAside,
   setSealingAside,
 } from '../storage/capture/damage.ts';
+import { hasOrder, noteFailure } from '../storage/capture/erase-order.ts';
 import { CaptureExpiry, noteTouching } from '../storage/capture/expiry.ts';
 import { LastIdFile, readLastId } from '../storage/capture/last-id.ts';
 import { sealWhenDue } from '../storage/capture/live-sealing.ts';
@@ -48,6 +49,10 @@ const END_MS = 60_000;
 
 /** Interval of the checks of the live file's size and age. */
 const SEAL_LOOK_MS = 60_000;
+
+/** Interval of the checks for an order to erase, and the pause after one that failed. */
+const ERASE_LOOK_MS = 250;
+const ERASE_AGAIN_MS = 30_000;
 
 /** The log and its related parts. */
 class Capture {
@@ -63,6 +68,7 @@ class Capture {
   #expiring: Promise<void> = Promise.resolve();
   #timer: NodeJS.Timeout | null = null;
   #sealTimer: NodeJS.Timeout | null = null;
+  #eraseTimer: NodeJS.Timeout | null = null;
   /** Slabs and cells of the next append that were received over the channel. */
   #bodies: Uint8Array[] = [];
 
@@ -96,6 +102,7 @@ class Capture {
     this.#noteTouching();
     this.#expire(this.#log);
     this.#sealInTime(this.#log);
+    this.#eraseOrdered(this.#log);
     const reply = { last_id: this.#log.stats().last_id };
     this.#lastId.note(reply.last_id);
     return reply;
@@ -160,6 +167,35 @@ class Capture {
           isLooking = false;
         });
     }, SEAL_LOOK_MS).unref();
+  }
+
+  /** Carries out orders to erase, also one that an earlier process has left. */
+  #eraseOrdered(log: CaptureLog): void {
+    if (this.#eraseTimer !== null) return;
+    const { db } = this.#options;
+    let isErasing = false;
+    let notBefore = 0;
+    const look = () => {
+      if (isErasing || performance.now() < notBefore || !hasOrder(db)) return;
+      isErasing = true;
+      const started = performance.now();
+      log
+        .eraseOrdered()
+        .then(() => {
+          const milliseconds = Math.round(performance.now() - started);
+          this.#logger.info({ db, milliseconds }, 'exchanges were erased, as understudy erase ordered');
+        })
+        .catch((err: unknown) => {
+          notBefore = performance.now() + ERASE_AGAIN_MS;
+          noteFailure(db, describeRefusal(err) ?? (err as Error).message);
+          this.#logger.error({ err, db }, 'exchanges cannot be erased now; it is tried again');
+        })
+        .finally(() => {
+          isErasing = false;
+        });
+    };
+    look();
+    this.#eraseTimer = setInterval(look, ERASE_LOOK_MS).unref();
   }
 
   /** The ids of a file that replaces a damaged one continue after this id. */
@@ -252,6 +288,7 @@ class Capture {
   async close(): Promise<null> {
     if (this.#timer !== null) clearInterval(this.#timer);
     if (this.#sealTimer !== null) clearInterval(this.#sealTimer);
+    if (this.#eraseTimer !== null) clearInterval(this.#eraseTimer);
     await this.#expiring;
     if (this.#log !== null) await this.#adapter.close();
     this.#lastId.close();

@@ -1,6 +1,7 @@
 /** Makes captured exchanges for the storage tests. Used in tests and in the process that they kill. */
 import { readdirSync, readFileSync, statSync } from 'node:fs';
 import { join } from 'node:path';
+import { zstdDecompressSync } from 'node:zlib';
 
 import type { CapturedExchange } from '../../src/domain/exchange.ts';
 
@@ -41,4 +42,25 @@ export function readAllFiles(folder: string): { path: string; bytes: Buffer }[] 
     .map((name) => join(folder, name))
     .filter((path) => statSync(path).isFile())
     .map((path) => ({ path, bytes: readFileSync(path) }));
+}
+
+/** Where the words stand in any file: as they are, or in what a frame of zstd there unpacks to. */
+export function findAnywhere(folder: string, words: string): string[] {
+  const found: string[] = [];
+  const magic = Buffer.from([0x28, 0xb5, 0x2f, 0xfd]);
+  for (const { path, bytes } of readAllFiles(folder)) {
+    if (bytes.includes(words) || path.includes(words)) found.push(path);
+    for (let at = bytes.indexOf(magic); at >= 0; at = bytes.indexOf(magic, at + 1)) {
+      // What lies behind the frame, in its page, is no part of it.
+      for (const end of [bytes.length, at + 8_192, at + 2_048]) {
+        try {
+          if (zstdDecompressSync(bytes.subarray(at, end)).includes(words)) found.push(`${path} in a frame`);
+          break;
+        } catch {
+          // No frame, or one that needs a dictionary: the reader looks at those.
+        }
+      }
+    }
+  }
+  return found;
 }

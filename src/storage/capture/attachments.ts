@@ -147,6 +147,20 @@ export function openAttachment(name: string, sealed: Uint8Array, key: DataKey): 
   return key.sealer(PURPOSE).open(sealed, Buffer.from(name));
 }
 
+/** Offset of the digest in a placeholder, after the head and the variant. */
+const DIGEST_AT = PLACEHOLDER_HEAD_BYTES.length + 1;
+const DIGEST_CHARACTERS = 64;
+
+/** The digests of the attachments that a stored body names. */
+export function* listDigests(body: Buffer): Iterable<string> {
+  for (
+    let at = body.indexOf(PLACEHOLDER_HEAD_BYTES);
+    at >= 0;
+    at = body.indexOf(PLACEHOLDER_HEAD_BYTES, at + 1)
+  )
+    yield body.toString('latin1', at + DIGEST_AT, at + DIGEST_AT + DIGEST_CHARACTERS);
+}
+
 /** The files beside a capture database. */
 export class AttachmentStore {
   readonly #folder: string;

@@ -94,6 +94,14 @@ export class BaseCache {
     this.#maxBytes = maxBytes;
   }
 
+  /** Drops some entries: what is stored of them has changed. */
+  forget(ids: ReadonlySet<number>): void {
+    for (const id of ids) {
+      const entry = this.#entries.peek(id);
+      if (entry !== undefined) this.#drop(entry);
+    }
+  }
+
   /** Bytes of everything in memory. */
   get bytes(): number {
     return this.#bytes + this.#freeBytes;

@@ -424,6 +424,15 @@ export function joinBlock(
   return Buffer.concat(parts);
 }
 
+/** The numbers of the pieces of a value in `blocks`. @throws {RangeError} if the value is cut off */
+export function listPieces(value: Buffer): number[] {
+  if (!isInPieces(value)) return [];
+  const cursor = new ByteCursor(value, 1);
+  cursor.readVarint();
+  const first = cursor.readVarint();
+  return Array.from({ length: cursor.readVarint() }, (_, i) => first + i);
+}
+
 /** Whether a value in `blocks` is only the remainder of a block in pieces. */
 export function isInPieces(value: Buffer): boolean {
   return value[0] === IN_PIECES;

@@ -72,6 +72,11 @@ export class ExchangeEncoder {
     this.#bases.clear();
   }
 
+  /** Later exchanges are not stored against these: what is stored of them has changed. */
+  forgetSome(ids: ReadonlySet<number>): void {
+    this.#bases.forget(ids);
+  }
+
   /**
    * Encodes a block of one exchange, with its base as dictionary.
    * @throws the storage's error

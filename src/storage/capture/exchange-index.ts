@@ -294,6 +294,16 @@ export class ExchangeIndex {
     return { moves, forgotten_to: forgotten.at(-1)?.at ?? forgotten_to };
   }
 
+  /** Stored rows were changed: forgets what it remembers of them. Nothing may be pending. */
+  forgetRows(): void {
+    this.#table.forget();
+  }
+
+  /** Turns were removed from `tails`: reads them again when they are needed. Nothing may be pending. */
+  forgetTurns(): void {
+    this.#links.forget(this.#stored);
+  }
+
   /** The latest turns with their runs, for `tails` in the next file. */
   listCarriedTurns(): TurnRow[] {
     return this.#links.listCarried();

@@ -46,6 +46,9 @@ export class FollowedFiles {
   /** Open sealed files by path, the most recently used last. */
   readonly #open = new Map<string, CaptureReader>();
   #epoch = 0;
+  /** As the live file counts them. */
+  #liveErasures = 0;
+  #erasures = 0;
 
   /**
    * @param db path of the live file, which need not exist yet
@@ -60,6 +63,11 @@ export class FollowedFiles {
     return this.#epoch;
   }
 
+  /** Changes when exchanges were erased: what was kept of them must be read again. */
+  get erasures(): number {
+    return this.#erasures;
+  }
+
   /**
    * Finds out which files and exchanges exist now.
    * @returns the last listed id; 0 without any
@@ -72,8 +80,18 @@ export class FollowedFiles {
     const isGone = oldest !== undefined && oldest !== this.#db && !existsSync(oldest);
     const isSealing = this.#parts.some(({ is_sealing }) => is_sealing);
     if (this.#live === null || inode !== this.#liveInode || isGone || isSealing) this.#reopen();
-    else this.#addLive(this.#live);
+    else {
+      this.#addLive(this.#live);
+      this.#noteErasures(this.#live);
+    }
     return this.#listedId();
+  }
+
+  #noteErasures({ erasures }: CaptureReader): void {
+    if (erasures === this.#liveErasures) return;
+    this.#liveErasures = erasures;
+    this.#erasures += 1;
+    this.#epoch += 1;
   }
 
   /** Stored exchanges that are not listed yet, as of the last `refresh`. */
@@ -195,6 +213,7 @@ export class FollowedFiles {
       this.#liveInode = inode;
       for (const file of sealed) this.#addSealed(file);
       if (live !== null) this.#addLive(live);
+      this.#liveErasures = live?.erasures ?? 0;
       return;
     }
   }

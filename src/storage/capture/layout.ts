@@ -8,6 +8,7 @@
  *   capture.damaged-<time>.mdb       set aside because it is damaged (damage.ts)
  *   capture.mdb.last-id              the last id that was given (last-id.ts)
  *   capture.mdb.retention-clock      the clock of the last pass of deletion by age (../retention-clock.ts)
+ *   capture.mdb.erasing              exchanges that are being erased (erase-order.ts)
  *   capture.mdb-safe                 the state to which a power cut throws the live file back (lmdb/checkpoint.ts)
  *   capture.mdb.files/<sha256>       attachments, shared by live and sealed files
  *   capture.mdb.text/<ids>.seg       the full-text index (../text-index/segment-files.ts)

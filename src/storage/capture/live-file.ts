@@ -9,8 +9,10 @@ import { makeFolder } from '../../std/folder.ts';
 import type { FileSealing } from '../lmdb/sealed-table.ts';
 import type { CutBlock, WritePosition } from './block-builder.ts';
 import { BlockReader } from './blocks.ts';
+import type { EraseOrder } from './erase-order.ts';
 import type { ExchangeFacts } from './exchange-facts.ts';
 import { ExchangeIndex, type TellIndexed } from './exchange-index.ts';
+import { ERASURES, FileErasure, listAttachments, readErasures } from './file-erasure.ts';
 import {
   appendRow,
   type CaptureEnv,
@@ -47,6 +49,7 @@ type WriterIndex = Pick<
   | 'listCarriedTurns'
   | 'readAgain'
   | 'readSummary'
+  | 'forgetTurns'
 >;
 
 /** A row for the index of a new file. */
@@ -205,6 +208,38 @@ export class LiveFile implements WritePosition {
     if (pieces === null) return false;
     file.next_piece += pieces;
     return true;
+  }
+
+  /** Prepares to erase exchanges, of all files. Reopening the file ends the erasure. */
+  openErasure(erased: ReadonlySet<number>, marks: EraseOrder['marks']): FileErasure {
+    return new FileErasure(this.#file.env, this.path, erased, marks);
+  }
+
+  /**
+   * Erases some exchanges.
+   * @returns false: none is left
+   * @throws the storage's error; then the caller must give the file up
+   */
+  eraseSome(erasure: FileErasure): boolean {
+    const file = this.#file;
+    refuseWithoutRoom(this.path, 0);
+    file.index.store();
+    const next = erasure.eraseSome(file.next_piece);
+    if (next === null) return false;
+    file.next_piece = next;
+    file.index.forgetRows();
+    return true;
+  }
+
+  /** Exchanges of this or of other files were erased. Readers that follow the file begin again. */
+  countErasure(): void {
+    const { env } = this.#file;
+    env.root.transactionSync(() => env.meta.putSync(ERASURES, Buffer.from(String(readErasures(env) + 1))));
+  }
+
+  /** Whether a body of an exchange contains one of these attachments. @returns those that it contains */
+  listAttachments(id: number, wanted: ReadonlySet<string>): string[] {
+    return listAttachments(new BlockReader(this.#file.env, this.path, INDEX_CACHE_BYTES), id, wanted);
   }
 
   /** The first id that the file contains or will contain. */

@@ -20,11 +20,13 @@ import { makeFolder } from '../../std/folder.ts';
 import { TextIndex, type TextIndexState } from '../text-index/text-index.ts';
 import { AttachmentStore } from './attachments.ts';
 import { BatchEncoder, type EncodedBatch } from './batch-encoder.ts';
+import { hasOrder } from './erase-order.ts';
 import { ExchangeEncoder } from './exchange-encoder.ts';
 import { IndexBacklog } from './index-backlog.ts';
 import { attachmentsFolder, ensureCaptureFile, rawFolder } from './layout.ts';
 import { LiveFile } from './live-file.ts';
 import { LoadMeter } from './load-meter.ts';
+import { LogErasure } from './log-erasure.ts';
 import { PackingQueue } from './packing-queue.ts';
 import {
   chooseTidyShare,
@@ -58,6 +60,8 @@ const FLUSH_TEXT_MS = 1_000;
 const ROTATE_BACKLOG = 500;
 const ROTATE_SLICE_MS = 50;
 const ROTATE_INDEX_MS = 30_000;
+/** Longest time that an erasure packs or indexes before other calls get their turn. */
+const ERASE_SLICE_MS = 20;
 /**
  * Longest time that a rotation lets new exchanges wait for the rest of the index. What is missing then stays
  * unindexed in the sealed file.
@@ -65,7 +69,7 @@ const ROTATE_INDEX_MS = 30_000;
 const SEAL_INDEX_MS = 2_000;
 
 /** Points where a test can make a write fail. */
-type FaultPoint = 'attachment' | 'commit' | 'encode' | 'index' | 'seal' | 'sync';
+type FaultPoint = 'attachment' | 'commit' | 'encode' | 'erase' | 'index' | 'seal' | 'sync';
 
 export interface CaptureLogOptions {
   /** The live file, `DATA_DIR/capture.mdb`. The file and its folder are created if missing. */
@@ -153,6 +157,10 @@ export class CaptureLog {
    * does.
    */
   #syncFailure: Error | null = null;
+  /** Rotations and erasures, one after the other. */
+  #fileWork: Promise<unknown> = Promise.resolve();
+  /** Ends an erasure. */
+  readonly #ending = new AbortController();
   /** The end of the queue of calls. */
   #tail: Promise<unknown> = Promise.resolve();
 
@@ -462,7 +470,80 @@ export class CaptureLog {
    * @returns the sealed file, compacted and read-only, and the live one; sealed is null when there was nothing to seal
    * @throws the storage's error; the log continues in any case
    */
-  async rotate(): Promise<{ sealed: string | null; opened: string }> {
+  rotate(): Promise<{ sealed: string | null; opened: string }> {
+    return this.#alone(() => this.#rotate());
+  }
+
+  /** Runs work that must not meet another rotation or erasure. */
+  #alone<Value>(work: () => Promise<Value>): Promise<Value> {
+    const done = this.#fileWork.then(work);
+    this.#fileWork = done.catch(() => undefined);
+    return done;
+  }
+
+  /**
+   * Carries out the order to erase exchanges, if there is one (erase-order.ts), while exchanges are stored.
+   * @returns whether there was one
+   * @throws Error if it cannot be carried out now: the order stays
+   */
+  async eraseOrdered(): Promise<boolean> {
+    const { path, data_key = null } = this.#options;
+    if (!hasOrder(path)) return false;
+    return this.#alone(async () => {
+      await this.#enqueue(() => this.#makeReady());
+      const erasure = LogErasure.accept({
+        path,
+        data_key,
+        live: this.#live,
+        text: this.#text,
+        hold: (work) => this.#hold(work),
+        flush: () => this.#flush(),
+        settle: (lastId) => this.#settleTo(lastId),
+        forgetBases: (ids) => this.#encoder.forgetSome(ids),
+        forgetAttachments: () => this.#files.forget(),
+        closeSealed: async () => this.#textSources?.close(),
+        reopenLive: () => this.#live.reopen(this.#sealed.last_id),
+      });
+      await erasure?.run();
+      return erasure !== null;
+    });
+  }
+
+  /** Runs a part of an erasure while nothing is stored. */
+  #hold<Value>(work: () => Value | Promise<Value>): Promise<Value> {
+    return this.#enqueue(async () => {
+      this.#ending.signal.throwIfAborted();
+      await this.#makeReady();
+      try {
+        this.#options.fault?.('erase');
+        return await work();
+      } catch (error) {
+        // LMDB refuses to continue after some errors.
+        this.#encoder.forget();
+        this.#live.giveUp();
+        this.#text?.forget();
+        throw error;
+      }
+    });
+  }
+
+  /** Packs and indexes everything up to an exchange. */
+  async #settleTo(lastId: number): Promise<void> {
+    const { decode } = this.#options;
+    await this.#sealed.settle();
+    // No further block goes into the raw file that is open.
+    await this.#hold(() => this.#rawFiles.abandon());
+    while ((this.#queue.oldest_key ?? Number.POSITIVE_INFINITY) <= lastId) {
+      this.#ending.signal.throwIfAborted();
+      if ((await this.packSome(ERASE_SLICE_MS)) === 0 && this.#syncFailure !== null) throw this.#syncFailure;
+    }
+    while (decode !== undefined && this.#live.index.stored < lastId) {
+      this.#ending.signal.throwIfAborted();
+      if ((await this.indexSome(decode, ERASE_SLICE_MS)) === 0) break;
+    }
+  }
+
+  async #rotate(): Promise<{ sealed: string | null; opened: string }> {
     const opened = this.#options.path;
     if (this.#isIndexBehind()) await this.#indexAhead();
     const rotated = await this.#enqueue(() => this.#beginFile());
@@ -494,7 +575,7 @@ export class CaptureLog {
     const { decode } = this.#options;
     if (decode === undefined) return;
     const deadline = performance.now() + ROTATE_INDEX_MS;
-    while (this.#isIndexBehind() && performance.now() < deadline) {
+    while (this.#isIndexBehind() && performance.now() < deadline && !this.#ending.signal.aborted) {
       if ((await this.indexSome(decode, ROTATE_SLICE_MS)) === 0) break;
     }
   }
@@ -594,8 +675,10 @@ export class CaptureLog {
     this.#textSources?.close();
   }
 
-  /** Flushes and ends the log, after the calls made before. A second call does nothing. */
-  close(): Promise<void> {
+  /** Flushes and ends the log, after the calls made before. A second call does nothing. An erasure is broken off. */
+  async close(): Promise<void> {
+    this.#ending.abort(new Error('the capture log is being closed'));
+    await this.#fileWork;
     return this.#enqueue(async () => {
       if (this.#closed) return;
       try {

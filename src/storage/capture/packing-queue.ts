@@ -35,6 +35,11 @@ export class PackingQueue {
     return this.#blocks.map(({ file }) => file);
   }
 
+  /** The first exchange of the oldest block; null if nothing waits. */
+  get oldest_key(): number | null {
+    return this.#blocks[0]?.key ?? null;
+  }
+
   /** The number and the bytes of the waiting blocks. */
   get backlog(): Omit<TidyBacklog, 'unindexed' | 'unindexed_s' | 'unsearched'> {
     const oldest = this.#blocks[0];

@@ -8,6 +8,7 @@
  */
 import type { ExchangeRecord } from '../../domain/exchange.ts';
 import { BlockReader } from './blocks.ts';
+import { readChanges, readErasures } from './file-erasure.ts';
 import { type CaptureEnv, nameDamage, openCaptureEnv } from './layout.ts';
 import { completeRecord, type ExchangeSummary, summarize } from './record.ts';
 import { makeStoredCopy, type StoredCopy } from './stored-copy.ts';
@@ -48,6 +49,8 @@ export class CaptureReader {
   readonly #blocks: BlockReader;
   readonly #table: SummaryTable;
   readonly #skipped: ReaderOptions['skipped'];
+  /** Changes of stored exchanges that it knows of. */
+  #changes: number;
 
   /**
    * @param path a capture file, live or sealed
@@ -70,6 +73,7 @@ export class CaptureReader {
     this.#skipped = options.skipped;
     this.#blocks = new BlockReader(env, path, options.cache_bytes ?? CAPTURE_READER_CACHE_BYTES);
     this.#table = new SummaryTable(env, this.#blocks.readFirstId());
+    this.#changes = readChanges(env);
   }
 
   /** Reads the latest committed state. @throws {import('./layout.ts').CaptureFileError} damaged */
@@ -78,11 +82,26 @@ export class CaptureReader {
       this.#env.root.resetReadTxn();
       try {
         this.#table.refresh();
+        this.#forgetChanged();
         return read();
       } finally {
         this.#env.root.resetReadTxn();
       }
     });
+  }
+
+  /** Forgets what it remembers if stored exchanges were erased since. */
+  #forgetChanged(): void {
+    const changes = readChanges(this.#env);
+    if (changes === this.#changes) return;
+    this.#changes = changes;
+    this.#blocks.clear();
+    this.#table.forget();
+  }
+
+  /** Completed erasures since this live file began. */
+  get erasures(): number {
+    return this.#read(() => readErasures(this.#env));
   }
 
   /**

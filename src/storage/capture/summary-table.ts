@@ -78,6 +78,11 @@ export class SummaryTable {
     this.#indexed = indexed;
   }
 
+  /** Rows were changed: reads them again. */
+  forget(): void {
+    this.#block = null;
+  }
+
   #readIndexed(): number {
     return readMetaNumber(this.#env, 'indexed', this.#firstId - 1);
   }

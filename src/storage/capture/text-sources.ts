@@ -82,9 +82,10 @@ export class CaptureTextSources implements TextSources {
   }
 
   /** Closes the last file that was read. */
-  close(): void {
-    void this.#open?.reader.close();
+  async close(): Promise<void> {
+    const open = this.#open;
     this.#open = null;
+    await open?.reader.close();
   }
 
   #readSealed(id: number): TextExchange | null {
@@ -101,7 +102,7 @@ export class CaptureTextSources implements TextSources {
     const file = listSealed(this.#path).find(({ first_id, last_id }) => first_id <= id && last_id >= id);
     if (file === undefined || file.sealing) return null;
     if (this.#open?.path === file.path) return this.#open.reader;
-    this.close();
+    void this.close();
     return this.#openReader(file);
   }
 

@@ -93,7 +93,7 @@ export class TurnLinks {
   readonly #tails: ValueTable<number>;
   readonly #summaries: LinkedSummaries;
   /** The first use reads `tails` up to this turn. */
-  readonly #stored: number;
+  #stored: number;
   #turnMap: TurnMap | null = null;
   #added: Turn[] = [];
   readonly #changed = new Set<Turn>();
@@ -121,6 +121,15 @@ export class TurnLinks {
     this.#added = [];
     this.#changed.clear();
     this.#moves = [];
+  }
+
+  /**
+   * Turns were removed from `tails`, which is read again at the next use.
+   * @param stored the last indexed exchange of the file
+   */
+  forget(stored: number): void {
+    this.#turnMap = null;
+    this.#stored = stored;
   }
 
   /** Links the next turn. @returns its run, and the turn of the run that it continues; 0 for none */

@@ -21,6 +21,7 @@ import { type Database, open, type RootDatabase } from 'lmdb';
 import { hasMark, openMarks, removeMark } from './deletion-mark.ts';
 import type { Durability } from './environment.ts';
 import { type FileHead, readHeads } from './file-head.ts';
+import { listSnapshots } from './snapshots.ts';
 import { DamagedTreeError, walkUsedPages } from './used-pages.ts';
 
 /** Duration of a slice of work, and of the pause after it. */
@@ -232,12 +233,6 @@ export class PageWipe {
     const [newest, older] = readHeads(this.#file, this.#path);
     return newest.txn === this.#heads[0].txn && older.txn === this.#heads[1].txn;
   }
-}
-
-/** The transactions whose snapshots readers of any process have open. */
-function listSnapshots(root: RootDatabase<Buffer, Buffer>): number[] {
-  // After a title, one line for each reader: process, thread and transaction ("-" without one).
-  return [...root.readerList().matchAll(/^ *\d+ +[0-9a-f]+ +(\d+)$/gm)].map((line) => Number(line[1]));
 }
 
 function writeAll(file: number, at: number, bytes: number): void {

@@ -1,10 +1,11 @@
 /**
- * Files that do not change, in a place of points: sealed capture files, secrets and attachments. Each is stored once, under
+ * Files that rarely change, in a place of points: sealed capture files, secrets and attachments. Each is stored once, under
  * its digest, however many points have it. Command line.
  */
-import { readdirSync, readFileSync } from 'node:fs';
+import { readdirSync, readFileSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import { isThere } from '../../std/file-place.ts';
+import { BackupError } from '../backup-manifest.ts';
 import type { ObjectStore } from '../bucket/object-store.ts';
 import type { SealedObjects } from '../bucket/sealed-objects.ts';
 import { LayerWriter } from './page-layer.ts';
@@ -42,6 +43,7 @@ export class Blobs {
     const known = new Map<string, { stamp: string; entry: PointFile }>();
     const entries: PointFile[] = [];
     for (const { path, name, kind } of files) {
+      const { mtimeMs } = statSync(path);
       const source = openPlainPages(path, nowMs);
       try {
         const before = this.#known.get(path);
@@ -49,6 +51,9 @@ export class Blobs {
           before !== undefined && before.stamp === source.stamp
             ? before.entry
             : await this.#add({ name, kind }, source, stop);
+        // An erasure changes sealed files in place.
+        if (statSync(path).mtimeMs !== mtimeMs)
+          throw new BackupError(`${path} was changed while it was read: the next point has it`);
         if (source.stamp !== null) known.set(path, { stamp: source.stamp, entry });
         entries.push(entry);
       } finally {

@@ -12,6 +12,7 @@ import { isThere } from '../../std/file-place.ts';
 import { BackupError, type BackupSource, DATABASES, isBackupName } from '../backup-manifest.ts';
 import type { ObjectStore } from '../bucket/object-store.ts';
 import { SealedObjects } from '../bucket/sealed-objects.ts';
+import { hasOrder } from '../capture/erase-order.ts';
 import { attachmentsFolder, listSealed } from '../capture/layout.ts';
 import { databasePaths, findRedoLogs } from '../lmdb/stores.ts';
 import { describePlan, planPath } from '../plan-file.ts';
@@ -162,6 +163,8 @@ export class Follower {
     const { data_dir, capture_db, data_key = null } = this.#source;
     for (const path of [join(data_dir, DATABASES[0]), capture_db]) refuseHalfRestored(path);
     if (existsSync(planPath(data_dir))) throw new BackupError(describePlan(data_dir));
+    if (hasOrder(capture_db))
+      throw new BackupError(`${capture_db}: exchanges are being erased; the next point follows afterwards`);
     const fromMs = now();
     const files = new Map<string, LayeredFile>();
     const entries: PointFile[] = [];

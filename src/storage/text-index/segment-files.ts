@@ -73,13 +73,3 @@ export function removeSegments(db: string, files: readonly SegmentFile[]): void 
 export function isSegmentName(name: string): boolean {
   return /^\d+-\d+\.seg(\.part|\.damaged)?$/.test(name);
 }
-
-/** The files of segments that cover exchanges of a range, and all incomplete files. */
-export function listSegmentFiles(db: string, firstId: number, lastId: number): string[] {
-  const { segments, covered } = listSegments(db);
-  const files = [...segments, ...covered].filter(
-    ({ first_id, last_id }) => first_id <= lastId && last_id >= firstId,
-  );
-  const parts = listNames(db).filter((name) => name.endsWith('.part'));
-  return [...files.map(({ path }) => path), ...parts.map((name) => join(textIndexFolder(db), name))];
-}

@@ -46,6 +46,10 @@ interface MergeOptions {
   path: string;
   key: DataKey | null;
   level: number;
+  /** Exchanges that were erased: left out. */
+  without?: ReadonlySet<number>;
+  /** Marks of the first and the last exchange, if they have changed. */
+  marks?: readonly [string, string];
 }
 
 /**
@@ -56,7 +60,7 @@ interface MergeOptions {
  */
 export function* mergeSegments(
   sources: readonly SegmentReader[],
-  { path, key, level }: MergeOptions,
+  { path, key, level, without = new Set(), marks }: MergeOptions,
 ): Generator<void, SegmentContents> {
   const first = sources[0]!.contents;
   const last = sources.at(-1)!.contents;
@@ -66,20 +70,22 @@ export function* mergeSegments(
     level,
     first_id: first.first_id,
     last_id: last.last_id,
-    marks: [first.marks[0], last.marks[1]],
+    marks: marks ?? [first.marks[0], last.marks[1]],
     cut: sources.reduce((sum, { contents }) => sum + contents.cut, 0),
   });
   let isWhole = false;
   try {
-    yield* mergeWords(sources, writer);
+    yield* mergeWords(sources, writer, without);
     for (const source of sources) {
       const { first_id, last_id } = source.contents;
       for (let id = first_id; id <= last_id; id += RUN_BLOCK) {
-        for (const key of source.runsFrom(id).keys) writer.addRun(key);
+        for (const [at, key] of source.runsFrom(id).keys.entries())
+          writer.addRun(without.has(id + at) ? 0 : key);
         yield;
       }
     }
-    const contents = writer.finish(last.last_id - first.first_id >= SYNCED_EXCHANGES);
+    const isSynced = without.size > 0 || last.last_id - first.first_id >= SYNCED_EXCHANGES;
+    const contents = writer.finish(isSynced);
     isWhole = true;
     return contents;
   } finally {
@@ -87,7 +93,11 @@ export function* mergeSegments(
   }
 }
 
-function* mergeWords(sources: readonly SegmentReader[], writer: SegmentWriter): Generator<void> {
+function* mergeWords(
+  sources: readonly SegmentReader[],
+  writer: SegmentWriter,
+  without: ReadonlySet<number>,
+): Generator<void> {
   const rests = sources.map((source) => source.words());
   const heads: (WordList | null)[] = rests.map(nextOf);
   for (let done = 1; ; done++) {
@@ -97,10 +107,10 @@ function* mergeWords(sources: readonly SegmentReader[], writer: SegmentWriter): 
     const ids: number[] = [];
     for (const [at, head] of heads.entries()) {
       if (head?.word !== word) continue;
-      for (const id of head.ids) ids.push(id);
+      for (const id of head.ids) if (!without.has(id)) ids.push(id);
       heads[at] = nextOf(rests[at]!);
     }
-    writer.add(word, ids);
+    if (ids.length > 0) writer.add(word, ids);
     if (done % WORDS_AT_ONCE === 0) yield;
   }
 }

@@ -47,6 +47,7 @@ export class SegmentReader {
   readonly contents: SegmentContents;
   /** Path of the file. */
   readonly bytes: number;
+  readonly inode: number;
   readonly #file: number;
   readonly #codec: BlockCodec;
   readonly #cache: BlockCache;
@@ -67,7 +68,9 @@ export class SegmentReader {
     this.#file = file;
     this.#cache = cache;
     this.#codec = new BlockCodec(key);
-    this.bytes = fstatSync(file).size;
+    const { size, ino } = fstatSync(file);
+    this.bytes = size;
+    this.inode = ino;
     const tail = this.#readAt(this.bytes - TAIL_BYTES, TAIL_BYTES);
     const magic = this.#readAt(0, SEGMENT_MAGIC.length);
     if (!magic.equals(SEGMENT_MAGIC) || tail.readUInt16LE(14) !== SEGMENT_VERSION)

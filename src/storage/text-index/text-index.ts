@@ -15,6 +15,7 @@ import { mkdirSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import type { ExchangeTexts } from '../../domain/placed-text.ts';
 import { openDataKey } from '../../std/data-key.ts';
+import { syncPath } from '../../std/synced-path.ts';
 import { KnownMessages, type TextEntry } from './known-messages.ts';
 import { runKey } from './run-key.ts';
 import { type CollectedExchange, SegmentBuilder, TEXT_CHARS } from './segment-builder.ts';
@@ -141,6 +142,8 @@ export class TextIndex {
   #isTrimmed = false;
   /** The last check found nothing to read again. */
   #isComplete = false;
+  /** Exchanges are being erased: nothing else is done. */
+  #isErasing = false;
 
   /**
    * Opens the index. Segments that are damaged, or belong to another key or other captures, are removed.
@@ -215,12 +218,73 @@ export class TextIndex {
   }
 
   /**
+   * Removes exchanges that were erased, one segment after the other. Until the end, nothing else is written.
+   * @param runIds of the erased exchanges
+   * @param isPartial some of these runs have other exchanges. Those repeat messages that the index has with erased
+   *   ones, so the segments are made anew
+   * @throws Error of the file system
+   */
+  *erase(
+    erased: ReadonlySet<number>,
+    runIds: ReadonlySet<string>,
+    isPartial: boolean,
+  ): Generator<void, void, void> {
+    this.#stopWriting();
+    this.#stopMerge();
+    this.#stopCheck();
+    this.#backfill = null;
+    this.#queue = [];
+    this.#queuedAt = 0;
+    this.#queuedChars = 0;
+    this.#newest = null;
+    this.#known.forgetRuns(new Set([...runIds].map(runKey)));
+    this.#isErasing = true;
+    try {
+      for (const segment of [...this.#segments]) {
+        const { first_id, last_id } = segment;
+        if (![...erased].some((id) => id >= first_id && id <= last_id)) continue;
+        if (isPartial) this.#remove([segment]);
+        else yield* this.#rewriteWithout(segment, erased);
+        yield;
+      }
+    } finally {
+      this.#isErasing = false;
+      this.#isStale = true;
+    }
+  }
+
+  *#rewriteWithout(segment: KeptSegment, without: ReadonlySet<number>): Generator<void, void, void> {
+    const { path, first_id, last_id } = segment;
+    let reader: SegmentReader | null = null;
+    try {
+      reader = this.#openSegment(path);
+      const [first, last] = reader.contents.marks;
+      const marks = [this.#sources.markOf(first_id) ?? first, this.#sources.markOf(last_id) ?? last] as const;
+      yield* mergeSegments([reader], {
+        path,
+        key: openDataKey(this.#dataKey),
+        level: ZSTD_LEVEL,
+        without,
+        marks,
+      });
+      syncPath(textIndexFolder(this.#db));
+    } catch (thrown) {
+      const isGone = (thrown as NodeJS.ErrnoException).code === 'ENOENT';
+      if (!isGone && !(thrown instanceof SegmentDamage)) throw thrown;
+      this.#remove([segment]);
+    } finally {
+      reader?.close();
+    }
+  }
+
+  /**
    * Works for about this long.
    * @param isIdle no other work waits, so collected exchanges are written immediately
    * @returns the number of steps; 0 if nothing is left to do
    * @throws Error of the file system
    */
   tidySome(budgetMs: number, isIdle: boolean): number {
+    if (this.#isErasing) return 0;
     const until = performance.now() + budgetMs;
     if (this.#isStale) this.reconcile();
     let done = 0;
@@ -233,6 +297,7 @@ export class TextIndex {
 
   /** Writes accepted exchanges, for about this long. @throws Error of the file system */
   flush(budgetMs: number): void {
+    if (this.#isErasing) return;
     const until = performance.now() + budgetMs;
     if (this.#isStale) this.reconcile();
     while (performance.now() < until && (this.#goOnWriting() || this.#absorb() || this.#closeNewest()));

@@ -9,7 +9,7 @@
  * Memory: 16 bytes for each exchange with a word of the query, while matches are used; 4 bytes for each
  * exchange and some 60 for each run that was ever found.
  */
-import { writeFileSync } from 'node:fs';
+import { statSync, writeFileSync } from 'node:fs';
 import type { DataKey } from '../../std/data-key.ts';
 import { runKey } from './run-key.ts';
 import { damagePath, listSegments, type SegmentFile } from './segment-files.ts';
@@ -77,7 +77,8 @@ export class TextSearch {
     const { segments } = listSegments(this.#db);
     const names = new Set(segments.map(({ path }) => path));
     for (const [path, { reader }] of this.#open) {
-      if (names.has(path)) continue;
+      // An erasure replaces a segment by one of the same name.
+      if (names.has(path) && statSync(path, { throwIfNoEntry: false })?.ino === reader.inode) continue;
       reader.close();
       this.#open.delete(path);
     }

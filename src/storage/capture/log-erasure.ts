@@ -1,0 +1,265 @@
+/**
+ * Carries out an order to erase exchanges (erase-order.ts) while exchanges are stored: in the live file, in the sealed
+ * files, in the full-text index, and the attachments. Work that must not meet a write holds up the log for a few
+ * milliseconds at a time. Each step can be repeated; the order ends after the last one. Capture process; the command
+ * line while no other process writes.
+ *
+ * Files are changed in place, so the cost depends on what is erased and not on what is stored: each file with erased
+ * exchanges is looked through once for what was stored against them, and its unused bytes are overwritten.
+ */
+import { chmodSync, existsSync, rmSync } from 'node:fs';
+import { join } from 'node:path';
+import { setTimeout as pause } from 'node:timers/promises';
+import { openDataKey } from '../../std/data-key.ts';
+import { syncPath } from '../../std/synced-path.ts';
+import { removeCheckpoint } from '../lmdb/checkpoint.ts';
+import { wipeUnusedBytes } from '../lmdb/unused-bytes.ts';
+import type { TextIndex } from '../text-index/text-index.ts';
+import { nameAttachment } from './attachments.ts';
+import { BlockReader } from './blocks.ts';
+import { acceptOrder, type EraseOrder, endOrder, listIds } from './erase-order.ts';
+import { FileErasure } from './file-erasure.ts';
+import {
+  attachmentsFolder,
+  type CaptureEnv,
+  CaptureFileError,
+  closeEnv,
+  listSealed,
+  makeReadOnly,
+  openCaptureEnv,
+  type SealedFile,
+} from './layout.ts';
+import type { LiveFile } from './live-file.ts';
+import { removeRunIndex } from './run-index.ts';
+
+/** Longest time that the log is held up for work that comes in slices, and the pause after it. */
+const SLICE_MS = 10;
+const PAUSE_MS = 15;
+/** Memory for what is read of a sealed file. */
+const CACHE_BYTES = 4 << 20;
+
+/** The log, as an erasure needs it. */
+interface ErasableLog {
+  readonly path: string;
+  readonly data_key: Uint8Array | null;
+  readonly live: LiveFile;
+  readonly text: TextIndex | null;
+  /**
+   * Runs work while nothing is stored. The live file is open then.
+   * @throws if the log is being closed
+   */
+  hold<Value>(work: () => Value | Promise<Value>): Promise<Value>;
+  /** Within `hold`: makes everything stored survive a power failure. */
+  flush(): Promise<void>;
+  /** Packs and indexes everything up to an exchange. */
+  settle(lastId: number): Promise<void>;
+  /** Within `hold`: exchanges were erased or stored anew, so none must be stored against them. */
+  forgetBases(ids: ReadonlySet<number>): void;
+  /** Within `hold`: attachments may have been removed. */
+  forgetAttachments(): void;
+  /** Within `hold`: closes the sealed files that the log reads. */
+  closeSealed(): Promise<void>;
+  /** Within `hold`: opens the live file anew. */
+  reopenLive(): Promise<void>;
+}
+
+export class LogErasure {
+  readonly #log: ErasableLog;
+  readonly #order: EraseOrder;
+  readonly #ids: ReadonlySet<number>;
+  readonly #runs: ReadonlySet<string>;
+  /** The last exchange that was looked at: a later one may continue an erased one. */
+  readonly #lastId: number;
+
+  /**
+   * @returns null without an order
+   * @throws Error if the order cannot be read
+   */
+  static accept(log: ErasableLog): LogErasure | null {
+    const order = acceptOrder(log.path, log.data_key);
+    return order === null ? null : new LogErasure(log, order);
+  }
+
+  private constructor(log: ErasableLog, order: EraseOrder) {
+    this.#log = log;
+    this.#order = order;
+    this.#runs = new Set(order.run_ids);
+    this.#lastId = Math.min(order.last_id, log.live.next_id - 1);
+    const ranges = order.ranges.map(([first, last]): [number, number] => [
+      first,
+      Math.min(last, this.#lastId),
+    ]);
+    this.#ids = listIds({ ranges });
+  }
+
+  /** @throws CaptureFileError, EarlierReaderError, the storage's error; then the order stays, and can be repeated */
+  async run(): Promise<void> {
+    const { path } = this.#log;
+    await this.#log.settle(this.#lastId);
+    await this.#eraseLive();
+    for (const file of listSealed(path)) await this.#eraseSealed(file);
+    await this.#eraseTexts();
+    await this.#log.hold(async () => {
+      this.#removeAttachments();
+      // A reader that has the run index open sees the count, and makes the index anew.
+      this.#log.live.countErasure();
+      removeRunIndex(path);
+      await this.#log.flush();
+      endOrder(path);
+    });
+  }
+
+  async #eraseLive(): Promise<void> {
+    const log = this.#log;
+    const { live } = log;
+    const erasure = await log.hold(() => {
+      live.index.store();
+      const begun = live.openErasure(this.#ids, this.#order.marks);
+      begun.eraseTurns();
+      begun.eraseMoves(this.#runs);
+      live.index.forgetTurns();
+      log.forgetBases(begun.listChanged());
+      return begun;
+    });
+    for (const _ of erasure.findDependents()) await pause(0);
+    for (let isMore = erasure.hasAny; isMore; await pause(PAUSE_MS))
+      isMore = await log.hold(() => {
+        // Until now, exchanges could still be stored against some of them.
+        for (const _ of erasure.findDependents());
+        log.forgetBases(erasure.listChanged());
+        return live.eraseSome(erasure);
+      });
+    await log.hold(async () => {
+      live.index.store();
+      erasure.unlink(this.#listFollowers());
+      erasure.settle();
+      await log.flush();
+      await log.reopenLive();
+    });
+    await wipeUnusedBytes(live.path, (work) =>
+      log.hold(async () => {
+        await log.flush();
+        return work();
+      }),
+    );
+  }
+
+  /** Turns that continue an erased one, also those that were indexed meanwhile. */
+  #listFollowers(): number[] {
+    const { index, next_id } = this.#log.live;
+    const followers = [...this.#order.followers];
+    for (let id = Math.max(this.#lastId + 1, index.first_id); id < next_id; id++) {
+      const follows = index.readSummary(id)?.follows;
+      if (follows !== undefined && this.#ids.has(follows)) followers.push(id);
+    }
+    return followers;
+  }
+
+  async #eraseSealed(file: SealedFile): Promise<void> {
+    const { path, first_id, last_id, sealing } = file;
+    const log = this.#log;
+    if (last_id < this.#first) return;
+    if (sealing)
+      throw new CaptureFileError('unreadable', path, 'it is not sealed yet: rotate, then erase again');
+    if (!existsSync(path)) return;
+    const isMeant = await log.hold(async () => {
+      await log.closeSealed();
+      return this.#hasAny(first_id, last_id) || (await holdsTurns(path, log.data_key, this.#ids));
+    });
+    if (!isMeant) return;
+    chmodSync(path, 0o600);
+    const env = await log.hold(() => openCaptureEnv(path, 'write', log.data_key));
+    try {
+      await this.#eraseEnv(env, path);
+    } finally {
+      await closeEnv(env);
+    }
+    // LMDB's buffers go with the environment.
+    const again = await log.hold(() => openCaptureEnv(path, 'write', log.data_key));
+    try {
+      await wipeUnusedBytes(path, (work) => log.hold(work));
+    } finally {
+      await closeEnv(again);
+    }
+    syncPath(path);
+    removeCheckpoint(path);
+    makeReadOnly(path);
+  }
+
+  async #eraseEnv(env: CaptureEnv, path: string): Promise<void> {
+    const erasure = new FileErasure(env, path, this.#ids, this.#order.marks);
+    erasure.eraseTurns();
+    erasure.eraseMoves(this.#runs);
+    for (const _ of erasure.findDependents()) await this.#log.hold(() => undefined);
+    let next: number | null = new BlockReader(env, path, CACHE_BYTES).readNextPiece();
+    while (next !== null) {
+      next = erasure.eraseSome(next);
+      await this.#log.hold(() => undefined);
+    }
+    erasure.unlink(this.#order.followers);
+    erasure.settle();
+    await env.checkpoints!.write();
+  }
+
+  get #first(): number {
+    return this.#order.ranges[0]?.[0] ?? Number.POSITIVE_INFINITY;
+  }
+
+  #hasAny(first: number, last: number): boolean {
+    return this.#order.ranges.some(([from, to]) => from <= last && to >= first);
+  }
+
+  async #eraseTexts(): Promise<void> {
+    const { text } = this.#log;
+    if (text === null) return;
+    const work = await this.#log.hold(() => text.erase(this.#ids, this.#runs, this.#order.is_partial));
+    try {
+      for (let isDone = false; !isDone; await pause(PAUSE_MS))
+        isDone = await this.#log.hold(() => {
+          const until = performance.now() + SLICE_MS;
+          while (performance.now() < until) if (work.next().done === true) return true;
+          return false;
+        });
+    } finally {
+      work.return();
+    }
+  }
+
+  /** Removes those that no later exchange has. */
+  #removeAttachments(): void {
+    const { path, data_key, live } = this.#log;
+    const gone = new Set(this.#order.attachments);
+    for (let id = Math.max(this.#lastId + 1, live.index.first_id); id < live.next_id && gone.size > 0; id++)
+      for (const sha256 of readOr(() => live.listAttachments(id, gone), [])) gone.delete(sha256);
+    if (gone.size === 0) return;
+    const key = openDataKey(data_key);
+    const folder = attachmentsFolder(path);
+    for (const sha256 of gone) rmSync(join(folder, nameAttachment(sha256, key)), { force: true });
+    if (existsSync(folder)) syncPath(folder);
+    this.#log.forgetAttachments();
+  }
+}
+
+/** Whether a sealed file has turns of erased exchanges of earlier files. */
+export async function holdsTurns(
+  path: string,
+  dataKey: Uint8Array | null,
+  ids: ReadonlySet<number>,
+): Promise<boolean> {
+  const env = openCaptureEnv(path, 'read', dataKey);
+  try {
+    for (const key of env.tails.getKeys({ snapshot: false })) if (ids.has(key)) return true;
+    return false;
+  } finally {
+    await env.root.close();
+  }
+}
+
+function readOr<Value>(read: () => Value, otherwise: Value): Value {
+  try {
+    return read();
+  } catch (thrown) {
+    if (thrown instanceof CaptureFileError) return otherwise;
+    throw thrown;
+  }
+}

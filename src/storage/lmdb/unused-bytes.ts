@@ -1,0 +1,187 @@
+/**
+ * Overwrites the unused bytes of a database file to which this process alone writes: free pages, the free space of
+ * pages in use, and the bytes after a long value on its last page. LMDB leaves removed content there. Unlike
+ * page-wipe.ts it needs no quiet time, because the caller can hold up its own writes for a moment.
+ *   1. hold a snapshot, so that LMDB does not reuse its pages, and walk them: zeros over their unused bytes
+ *   2. hold up the writes for some milliseconds: zeros over the pages that neither that snapshot nor a later commit uses
+ *   3. sync the file
+ * What was removed must be removed in both heads of the file and in its checkpoint, and the file must have been closed
+ * since: LMDB fills the free space of new pages with what its buffers held before. No reader may have an earlier
+ * snapshot open; the work waits for that.
+ * Memory: one byte for each page of the file. Capture process, command line.
+ */
+import { closeSync, constants, fdatasyncSync, fstatSync, openSync, readSync, writeSync } from 'node:fs';
+import { setTimeout as pause } from 'node:timers/promises';
+import { open, type RootDatabase } from 'lmdb';
+import { type FileHead, readHeads } from './file-head.ts';
+import { listSnapshots } from './snapshots.ts';
+import { walkUsedPages } from './used-pages.ts';
+
+/** Duration of a slice of work, and of the pause after it. */
+const SLICE_MS = 5;
+const PAUSE_MS = 10;
+/** How long to wait for readers of earlier snapshots. */
+const READERS_MS = 60_000;
+const READERS_LOOK_MS = 50;
+/** The pages of the two heads. */
+const HEAD_PAGES = 2;
+/** Bytes that are read at once. */
+const BYTES_AT_ONCE = 256 << 10;
+const ZEROS = Buffer.alloc(BYTES_AT_ONCE);
+
+/** Runs work while nothing is committed to the file, and its checkpoint is that of the last commit. */
+type Hold = <Value>(work: () => Value) => Promise<Value>;
+
+/** A reader keeps an earlier snapshot open. */
+class EarlierReaderError extends Error {
+  override readonly name = 'EarlierReaderError';
+  readonly code = 'EBUSY';
+}
+
+/**
+ * @param path of a file that this process has open for writing
+ * @throws EarlierReaderError; DamagedTreeError; Error of the file system or of LMDB. It can be repeated.
+ */
+export async function wipeUnusedBytes(path: string, hold: Hold): Promise<void> {
+  const file = openSync(path, constants.O_RDWR);
+  let root: RootDatabase<Buffer, Buffer> | null = null;
+  try {
+    root = open<Buffer, Buffer>({
+      path,
+      noSubdir: true,
+      encoding: 'binary',
+      cache: false,
+      overlappingSync: false,
+      noSync: true,
+    });
+    await new UnusedBytes(path, file, root, hold).wipe();
+  } finally {
+    closeSync(file);
+    await root?.close();
+  }
+}
+
+class UnusedBytes {
+  readonly #path: string;
+  readonly #file: number;
+  /** A separate handle: other reads on the same handle would share the snapshot. */
+  readonly #root: RootDatabase<Buffer, Buffer>;
+  readonly #hold: Hold;
+  /** For each page: 1 if the snapshot uses it. */
+  #used = new Uint8Array(0);
+
+  constructor(path: string, file: number, root: RootDatabase<Buffer, Buffer>, hold: Hold) {
+    this.#path = path;
+    this.#file = file;
+    this.#root = root;
+    this.#hold = hold;
+  }
+
+  async wipe(): Promise<void> {
+    const { snapshot, head } = await this.#hold(() => ({
+      snapshot: this.#root.useReadTransaction(),
+      head: this.#readHeads()[0],
+    }));
+    try {
+      await this.#wipePages(head);
+      for (let from = HEAD_PAGES; from < this.#used.length; ) from = await this.#wipeFree(from, head);
+      fdatasyncSync(this.#file);
+    } finally {
+      snapshot.done();
+    }
+  }
+
+  /** The unused bytes of the snapshot's pages. */
+  async #wipePages(head: FileHead): Promise<void> {
+    const { page_size } = head;
+    this.#used = new Uint8Array(Math.floor(fstatSync(this.#file).size / page_size));
+    this.#used.fill(1, 0, HEAD_PAGES);
+    const page = Buffer.alloc(page_size);
+    let until = performance.now() + SLICE_MS;
+    for (const { first, count, unused_from, unused_to } of walkUsedPages(this.#file, head, () => true)) {
+      this.#used.fill(1, first, first + count);
+      for (let at = unused_from; at < unused_to; at += page_size)
+        this.#zero(first * page_size + at, page.subarray(0, Math.min(page_size, unused_to - at)));
+      if (performance.now() < until) continue;
+      await pause(PAUSE_MS);
+      until = performance.now() + SLICE_MS;
+    }
+  }
+
+  /**
+   * A part of the pages that nothing uses.
+   * @param from number of the first page
+   * @returns the page to go on with
+   */
+  async #wipeFree(from: number, { page_size, txn }: FileHead): Promise<number> {
+    const until = performance.now() + READERS_MS;
+    for (;;) {
+      const end = await this.#hold(() => {
+        const heads = this.#readHeads();
+        // The snapshot itself keeps its pages from being overwritten.
+        if (this.#listSnapshots().some((reader) => reader !== txn && reader < heads[1].txn)) return null;
+        return this.#zeroFree(from, page_size, this.#findNewPages(heads));
+      });
+      if (end !== null) {
+        await pause(PAUSE_MS);
+        return end;
+      }
+      if (performance.now() > until)
+        throw new EarlierReaderError(
+          `${this.#path}: another process has been reading an earlier state of it for ${READERS_MS / 1_000} s`,
+        );
+      await pause(READERS_LOOK_MS);
+    }
+  }
+
+  /** The pages that commits since the snapshot use. */
+  #findNewPages(heads: readonly FileHead[]): ReadonlySet<number> {
+    const found = new Set<number>();
+    const isNew = (page: number) => this.#used[page] !== 1 && !found.has(page);
+    for (const head of heads)
+      for (const { first, count } of walkUsedPages(this.#file, head, isNew))
+        for (let page = first; page < first + count; page++) found.add(page);
+    return found;
+  }
+
+  #zeroFree(from: number, pageSize: number, newPages: ReadonlySet<number>): number {
+    const buffer = Buffer.alloc(BYTES_AT_ONCE);
+    const most = BYTES_AT_ONCE / pageSize;
+    const until = performance.now() + SLICE_MS;
+    const isFree = (page: number) => this.#used[page] === 0 && !newPages.has(page);
+    let at = from;
+    while (at < this.#used.length && performance.now() < until) {
+      let end = at;
+      while (end < this.#used.length && end - at < most && isFree(end)) end++;
+      if (end === at) at = this.#nextFree(at, isFree);
+      else {
+        this.#zero(at * pageSize, buffer.subarray(0, (end - at) * pageSize));
+        at = end;
+      }
+    }
+    return at;
+  }
+
+  #nextFree(from: number, isFree: (page: number) => boolean): number {
+    let at = from;
+    while (at < this.#used.length && !isFree(at)) at++;
+    return at;
+  }
+
+  /** Writes zeros, unless they are there. @param buffer of the length, for what is there */
+  #zero(at: number, buffer: Buffer): void {
+    const read = readSync(this.#file, buffer, 0, buffer.length, at);
+    if (buffer.compare(ZEROS, 0, read, 0, read) === 0) return;
+    for (let done = 0; done < read; ) done += writeSync(this.#file, ZEROS, 0, read - done, at + done);
+  }
+
+  #readHeads(): [FileHead, FileHead] {
+    return readHeads(this.#file, this.#path);
+  }
+
+  /** The transactions whose snapshots readers of any process have open. */
+  #listSnapshots(): number[] {
+    this.#root.readerCheck();
+    return listSnapshots(this.#root);
+  }
+}

@@ -1,0 +1,50 @@
+/**
+ * A writer process for the tests of erasures beside traffic: appends without end, and carries out orders to erase. It says
+ * what it does, a line each: `append LAST_ID`, `erased STEPS` or `failed WHY`. Own process; arguments: the database's path, its
+ * key in hex or `-`, and the step of an erasure at which it kills itself (0: never).
+ */
+import { writeSync } from 'node:fs';
+import { setImmediate as nextTick } from 'node:timers/promises';
+import { decodeExchange } from '../../src/providers/decode.ts';
+import { hasOrder } from '../../src/storage/capture/erase-order.ts';
+import { CaptureLog } from '../../src/storage/capture/log.ts';
+import { claimWriter } from '../../src/storage/writer-claim.ts';
+import { makeExchange } from './captured.ts';
+
+const [, , path, key, killAt] = process.argv;
+let steps = 0;
+await claimWriter(path!, { patience_ms: 5_000 });
+const log = await CaptureLog.open({
+  path: path!,
+  redact: true,
+  data_key: key === '-' ? null : Buffer.from(key!, 'hex'),
+  decode: decodeExchange,
+  has_text_index: true,
+  fault: (point) => {
+    if (point === 'erase' && ++steps === Number(killAt)) process.kill(process.pid, 'SIGKILL');
+  },
+});
+const say = (line: string) => writeSync(1, `${line}\n`);
+let isErasing = false;
+for (let turn = log.stats().last_id + 1; ; ) {
+  const messages = [{ role: 'user', content: `said at turn ${turn} ${'lorem ipsum '.repeat(turn % 60)}` }];
+  const body = Buffer.from(JSON.stringify({ model: 'm', system: 'be brief '.repeat(50), messages }));
+  const exchange = makeExchange({ run_id: `live-${turn % 3}`, seq: turn, request_body: body });
+  const { last_id } = await log.append([exchange]);
+  say(`append ${last_id}`);
+  turn = last_id + 1;
+  await log.tidySome(decodeExchange, 5);
+  if (!isErasing && hasOrder(path!)) {
+    isErasing = true;
+    log
+      .eraseOrdered()
+      .then(
+        () => say(`erased ${steps}`),
+        (thrown: Error) => say(`failed ${thrown.message}`),
+      )
+      .finally(() => {
+        isErasing = false;
+      });
+  }
+  await nextTick();
+}
