@@ -39,6 +39,7 @@ import { percent } from '../teaching/taught-student.ts';
 import { readFlagsAndWords, refuseWords } from './flags.ts';
 import { type CliIo, EXIT, UsageError } from './io.ts';
 import { showLedger } from './student-ledger.ts';
+import { isSharingFailure, runSharing } from './student-sharing.ts';
 import { choosePalette, formatJson, layOutTable, makeHarmlessLine, type Palette } from './terminal-text.ts';
 
 const HELP = `Shows and steers the student in a directory that distill or loop has made. A gateway that runs follows within seconds.
@@ -52,6 +53,8 @@ Usage: understudy student list                               the versions that a
        understudy student suspend AGENT [--kind KIND]        sends its requests to the upstream until it is resumed
        understudy student resume AGENT [--kind KIND]         undoes a suspension, also one by an audit
        understudy student rename AGENT [NAME]                names an agent variant, for people; without NAME its name goes
+       understudy student share --place PLACE                brings what serves, and your orders, to PLACE until a signal comes
+       understudy student follow --place PLACE               makes DIR serve what is shared in PLACE, until a signal comes
 
   --dir DIR       the directory; default: SVC_DISTILL_DIR
   --share S       share of the runs to serve, 0 to 1; default 1. Other runs go to the upstream; a run does not switch
@@ -59,7 +62,8 @@ Usage: understudy student list                               the versions that a
   --to VERSION    the version to return to; default: the one before the serving version
   --kind KIND     one kind of answer, as show names it: the names of the tools called, or text
   --all           with suspend and resume, in place of AGENT: every agent variant
-  --json          as JSON
+  --place PLACE   with share and follow: a folder, or a bucket as in backup --help. One DIR shares, any number follow
+  --json          as JSON; with share and follow, a line for each change
 
 AGENT is the id of an agent variant that show prints, or so much of its beginning as no other has, or its name. After a rollback rounds go on, and keep
 what they make: publish ends the hold. To stop the whole student: suspend --all, or remove DIR/manifest.json.
@@ -81,6 +85,7 @@ const FLAGS = {
   kind: 'text',
   all: 'switch',
   days: 'switch',
+  place: 'text',
   json: 'switch',
 } as const;
 
@@ -96,6 +101,8 @@ const ACTIONS: Readonly<Record<string, readonly (keyof typeof FLAGS)[]>> = {
   suspend: ['kind', 'all'],
   resume: ['kind', 'all'],
   rename: [],
+  share: ['place'],
+  follow: ['place'],
 };
 
 /** What a command works on. */
@@ -125,11 +132,14 @@ export async function runStudent(argv: string[], io: CliIo): Promise<number> {
   for (const name of Object.keys(values) as (keyof typeof FLAGS)[])
     if (name !== 'dir' && name !== 'json' && !allowed.includes(name))
       throw new UsageError(`--${name} goes with ${listActions(name)}`);
-  refuseWords(rest.slice(action === 'list' || action === 'ledger' ? 0 : action === 'rename' ? 2 : 1));
+  refuseWords(rest.slice(countWords(action)));
   if (action === 'ledger') return showLedger(readLedgerFlags(values), io);
   const place = findPlace(values, io);
   try {
     switch (action) {
+      case 'share':
+      case 'follow':
+        return await share(place, action, values.place);
       case 'list':
         return await listAll(place);
       case 'show':
@@ -150,6 +160,24 @@ export async function runStudent(argv: string[], io: CliIo): Promise<number> {
   }
 }
 
+/** The words that an action takes. */
+function countWords(action: string): number {
+  if (['list', 'ledger', 'share', 'follow'].includes(action)) return 0;
+  return action === 'rename' ? 2 : 1;
+}
+
+/** Runs until a signal comes. */
+async function share(
+  { directory, is_json, io }: Place,
+  action: 'share' | 'follow',
+  place: string | boolean | undefined,
+): Promise<number> {
+  if (typeof place !== 'string' || place === '')
+    throw new UsageError('name the folder or bucket with --place');
+  await runSharing({ action, directory, place, is_json }, loadConfig({ listener: 'gateway' }), io);
+  return EXIT.done;
+}
+
 function readLedgerFlags({ days, json, dir }: Values) {
   return {
     by_day: days === true,
@@ -163,7 +191,10 @@ class OrderError extends Error {}
 
 function isExpected(error: unknown): error is Error {
   return (
-    error instanceof StudentDirectoryError || error instanceof OrderError || error instanceof OrdersError
+    error instanceof StudentDirectoryError ||
+    error instanceof OrderError ||
+    error instanceof OrdersError ||
+    isSharingFailure(error)
   );
 }
 

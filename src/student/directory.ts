@@ -134,7 +134,7 @@ export async function readStudentManifest(directory: string): Promise<StudentMan
  * Reads one file that a manifest names.
  * @throws StudentDirectoryError when it is missing or does not match the manifest
  */
-async function readStudentFile(directory: string, file: StudentFile): Promise<Buffer> {
+export async function readStudentFile(directory: string, file: StudentFile): Promise<Buffer> {
   const path = join(directory, file.name);
   const bytes = await readBounded(path, STUDENT_BOUNDS.file_bytes);
   if (bytes === null)
@@ -289,6 +289,49 @@ export async function serveVersion(directory: string, version: number): Promise<
   return manifest;
 }
 
+/**
+ * Makes a directory serve what another directory serves. Readers get the previous version until this one is complete.
+ * @param manifest null: no version serves
+ * @param fetchFile brings a file that the manifest names; called for files that are not there
+ * @returns whether another version serves now
+ * @throws StudentDirectoryError, also when a file is not what the manifest says; what `fetchFile` throws
+ */
+export async function adoptStudent(
+  directory: string,
+  manifest: StudentManifest | null,
+  fetchFile: (file: StudentFile) => Promise<Buffer>,
+): Promise<boolean> {
+  const before = await openForPublishing(directory);
+  if (manifest === null) {
+    await rm(join(directory, MANIFEST_NAME), { force: true });
+    return before !== null;
+  }
+  if (before !== null && formatManifest(before) === formatManifest(manifest)) return false;
+  for (const file of [manifest.files.steps, manifest.files.measured]) {
+    if (file === undefined || (await isWhole(directory, file))) continue;
+    const bytes = await fetchFile(file);
+    const path = join(directory, file.name);
+    if (bytes.byteLength !== file.bytes || hashOf(bytes) !== file.sha256)
+      throw new StudentDirectoryError('damaged', path, 'what was shared is not what its manifest says');
+    await replaceFile(path, bytes);
+  }
+  await keepVersion(directory, manifest);
+  await replaceFile(join(directory, MANIFEST_NAME), Buffer.from(formatManifest(manifest)));
+  syncPath(directory);
+  await removeOld(directory, [manifest, before]);
+  return true;
+}
+
+async function isWhole(directory: string, file: StudentFile): Promise<boolean> {
+  try {
+    await readStudentFile(directory, file);
+    return true;
+  } catch (error) {
+    if (error instanceof StudentDirectoryError && error.code === 'damaged') return false;
+    throw error;
+  }
+}
+
 /** A version that a directory keeps. */
 export interface KeptVersion {
   version: number;
@@ -362,7 +405,12 @@ function formatManifest(manifest: StudentManifest): string {
   return `${JSON.stringify(manifest, null, 2)}\n`;
 }
 
-async function findManifest(directory: string): Promise<StudentManifest | null> {
+/**
+ * Reads the manifest of the version that serves.
+ * @returns null when no version serves
+ * @throws StudentDirectoryError, also when the directory is missing
+ */
+export async function findManifest(directory: string): Promise<StudentManifest | null> {
   const manifest = await readManifestAt(join(directory, MANIFEST_NAME));
   // Throws if something is wrong with the directory itself.
   if (manifest === null) await listNames(directory);

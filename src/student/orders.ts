@@ -63,11 +63,23 @@ export async function readOrders(directory: string): Promise<Orders> {
     throw new OrdersError(describeRefusal(error) ?? (error as Error).message, { cause: error });
   }
   if (value === null) return NO_ORDERS;
-  const parsed = schema.safeParse(value);
-  if (!parsed.success)
+  const orders = parseOrders(value);
+  if (orders === null)
     throw new OrdersError(`${path}: damaged, or of another version; remove the file to withdraw all orders`);
+  return orders;
+}
+
+/** @returns null for anything but orders of this version */
+export function parseOrders(value: unknown): Orders | null {
+  const parsed = schema.safeParse(value);
+  if (!parsed.success) return null;
   const { format: _, ...orders } = parsed.data;
   return orders;
+}
+
+/** Orders as the file and other gateways have them. */
+export function formatOrders(orders: Orders): z.output<typeof schema> {
+  return { format: FORMAT, ...orders };
 }
 
 /**
@@ -75,10 +87,7 @@ export async function readOrders(directory: string): Promise<Orders> {
  * @throws the system's error
  */
 export async function writeOrders(directory: string, orders: Orders): Promise<void> {
-  await writeWhole(
-    join(directory, ORDERS_NAME),
-    `${JSON.stringify({ format: FORMAT, ...orders }, null, 2)}\n`,
-  );
+  await writeWhole(join(directory, ORDERS_NAME), `${JSON.stringify(formatOrders(orders), null, 2)}\n`);
 }
 
 /**

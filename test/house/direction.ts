@@ -240,6 +240,8 @@ const MAY_IMPORT_TYPES: Partial<Record<Room, readonly Room[]>> = {
   alerts: ['storage'],
   captures: [],
   teaching: [],
+  // A place outside the machine, where several gateways get a student.
+  'student directory': ['storage'],
   // Storage implements the journal that the runtime asks for.
   storage: ['runtime'],
   accounts: ['storage', 'runtime'],

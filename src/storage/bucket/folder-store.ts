@@ -1,7 +1,7 @@
 /**
  * A folder as a place for objects, for example on another disk or a mounted share. Command line.
  */
-import { readdirSync, readFileSync, renameSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import { readdirSync, readFileSync, renameSync, rmdirSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { describeRefusal, isThere, namePlace } from '../../std/file-place.ts';
 import { makeFolder, syncFolder } from '../../std/folder.ts';
@@ -65,6 +65,19 @@ export class FolderStore implements ObjectStore {
     for (const name of names) {
       const path = join(this.name, name);
       await this.#try(path, () => rmSync(path, { force: true }));
+      this.#removeEmpty(dirname(path));
+    }
+  }
+
+  /** Removes a folder without objects, and those above it: each layer of a point has one. */
+  #removeEmpty(folder: string): void {
+    try {
+      for (let at = folder; at.length > this.name.length; at = dirname(at)) {
+        rmdirSync(at);
+        this.#made.delete(at);
+      }
+    } catch {
+      // It has other objects, or does not exist.
     }
   }
 

@@ -5,7 +5,7 @@
  * objects without a point, which pruning removes.
  */
 import { createHash, randomBytes } from 'node:crypto';
-import { existsSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { existsSync, readdirSync } from 'node:fs';
 import { basename, join } from 'node:path';
 import { type DataKey, openDataKey } from '../../std/data-key.ts';
 import { isThere } from '../../std/file-place.ts';
@@ -17,6 +17,7 @@ import { attachmentsFolder, listSealed } from '../capture/layout.ts';
 import { databasePaths, findRedoLogs } from '../lmdb/stores.ts';
 import { describePlan, planPath } from '../plan-file.ts';
 import { refuseHalfRestored } from '../restore-marker.ts';
+import { readSourceId } from '../source-id.ts';
 import { claimWriter, type WriterClaim, WriterClaimedError } from '../writer-claim.ts';
 import { Blobs } from './blobs.ts';
 import { closeAll, type OpenedFile, openCaptures } from './capture-pages.ts';
@@ -258,14 +259,6 @@ async function takePlace(dataDir: string, store: ObjectStore, key: DataKey | nul
     throw new BackupError(`${store.name} has the points of another DATA_DIR: name another place`);
   else if (about.key !== own.key)
     throw new BackupError(`${store.name} has points under another data key: name another place`);
-}
-
-/** Tells this DATA_DIR from others. It is in no backup, so a restored one is another one. */
-function readSourceId(dataDir: string): string {
-  const path = join(dataDir, 'backup-source');
-  if (!isThere(path))
-    writeFileSync(path, `${randomBytes(16).toString('hex')}\n`, { mode: 0o600, flush: true, flag: 'wx' });
-  return readFileSync(path, 'utf8').trim();
 }
 
 function findSecrets(dataDir: string): { name: string; kind: 'secret'; path: string }[] {

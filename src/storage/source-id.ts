@@ -1,0 +1,21 @@
+/**
+ * Tells a DATA_DIR from others, for places outside the machine that take one of them. Command line.
+ */
+import { randomBytes } from 'node:crypto';
+import { readFileSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { isThere } from '../std/file-place.ts';
+import { makeFolder } from '../std/folder.ts';
+
+/**
+ * It is in no backup, so a restored DATA_DIR is another one.
+ * @throws Error of the file system
+ */
+export function readSourceId(dataDir: string): string {
+  const path = join(dataDir, 'backup-source');
+  if (!isThere(path)) {
+    makeFolder(dataDir, 0o700);
+    writeFileSync(path, `${randomBytes(16).toString('hex')}\n`, { mode: 0o600, flush: true, flag: 'wx' });
+  }
+  return readFileSync(path, 'utf8').trim();
+}
