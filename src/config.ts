@@ -60,18 +60,18 @@ export interface Config extends ServiceConfig, TeachingConfig, EnginesConfig {
   readonly distill_model: DistillModelConfig | null;
   readonly embedding: EmbeddingConfig;
   readonly gateway: GatewayConfig;
-  /** For `HTTPS_PROXY`; null: there is no proxy. */
+  /** The proxy for `HTTPS_PROXY`; null: no proxy. */
   readonly proxy: ProxyConfig | null;
   readonly capture: CaptureConfig;
-  /** Where captured turns go as spans; null: nowhere. */
+  /** The collector for captured turns as spans; null: none. */
   readonly otel: OtelConfig | null;
   /** Secrets: never print. */
   readonly alerts: AlertsConfig;
-  /** Who may answer in the upstream's place; null: relegation is off. */
+  /** The student that may answer instead of the upstream; null: relegation is off. */
   readonly relegation: RelegationConfig | null;
 }
 
-/** Flags that stand in for a variable. A flag wins over the environment. */
+/** Flags that replace a variable. A flag takes precedence over the environment. */
 export interface ConfigFlags {
   /** The listener that `--host` and `--port` name. `proxy` also gives the proxy its default port. */
   listener: 'api' | 'gateway' | 'proxy';
@@ -99,7 +99,7 @@ const VARIABLES = {
 
 type VariableName = keyof typeof VARIABLES;
 
-/** Every variable of the service, with the text that stands for it when it is unset; null: nothing does. */
+/** Every variable of the service with its default as text; null: no default. */
 export const VARIABLE_DEFAULTS: ReadonlyMap<string, string | null> = new Map(
   Object.entries(VARIABLES).map(([name, [, unset]]) => [name, unset ?? null]),
 );
@@ -108,14 +108,15 @@ type Variables = Values<typeof VARIABLES>;
 
 const LISTENER_PREFIXES = { api: '', gateway: 'GW_', proxy: 'GW_PROXY_' } as const;
 
-/** Of `understudy proxy`. */
+/** Default port of `understudy proxy`. */
 const PROXY_PORT = 8788;
 
 /**
- * Reads the operator's decisions. An empty variable counts as unset, as in a compose file that passes one through.
- * @param flags what the command line said; each stands in for its variable
- * @param env the environment; the process's own unless a test passes another
- * @throws ConfigError at the first value that is not allowed
+ * Reads the operator's settings. An empty variable counts as unset, as in a compose file that passes it
+ * through.
+ * @param flags from the command line; each replaces its variable
+ * @param env the environment; default: that of the process
+ * @throws ConfigError for the first invalid value
  */
 export function loadConfig(flags: ConfigFlags, env: NodeJS.ProcessEnv = process.env): Config {
   const prefix = LISTENER_PREFIXES[flags.listener];
@@ -139,8 +140,8 @@ export function loadConfig(flags: ConfigFlags, env: NodeJS.ProcessEnv = process.
 
 /**
  * Reads the connection of commands that call the API from an agent's side.
- * @param url what `--url` said
- * @throws ConfigError at a value that is not allowed, or without a key
+ * @param url value of `--url`
+ * @throws ConfigError for an invalid value, or without a key
  */
 export function loadAgentConnection(
   url: string | undefined,
@@ -219,8 +220,8 @@ export function readVersion(): string {
 }
 
 /**
- * uWebSockets.js reads its head limit from the environment when it loads, and from nowhere else. To be called before
- * the first import of `src/http`; threads started later inherit it. A larger value that is there already stays.
+ * Sets the head limit of uWebSockets.js, which reads it only from the environment when it loads. Call it
+ * before the first import of `src/http`; threads started later inherit it. A larger existing value stays.
  */
 export function raiseParserHeadLimit(): void {
   const present = Number(process.env.UWS_HTTP_MAX_HEADERS_SIZE);

@@ -6,9 +6,9 @@
 
 interface CatalogueEntry {
   status: number;
-  /** What the caller reads unless the place that throws knows better. */
+  /** The text for the caller, unless the code that throws gives a more specific one. */
   detail: string;
-  /** The same request, sent again later, may succeed. */
+  /** Whether the same request may succeed later. */
   retryable: boolean;
 }
 
@@ -73,7 +73,7 @@ export class CatalogueError extends Error {
 
   /**
    * @param code an entry of {@link ERRORS}
-   * @param detail what the caller should read instead of the catalogue's words; never holds a secret
+   * @param detail text for the caller instead of the catalogue's; never contains a secret
    */
   constructor(code: ErrorCode, detail?: string, options?: ErrorOptions) {
     super(detail ?? ERRORS[code].detail, options);
@@ -92,9 +92,9 @@ export class CatalogueError extends Error {
 }
 
 /**
- * @param thrown anything that was caught
- * @returns the same error when it is of the catalogue; `unavailable` for one of the actor runtime that says that trying
- *   again makes sense; else `internal`. The thrown value is the cause.
+ * @param thrown any caught value
+ * @returns a catalogue error unchanged; `unavailable` for an error of the actor runtime that may be retried;
+ *   else `internal`. The thrown value is the cause.
  */
 export function toCatalogueError(thrown: unknown): CatalogueError {
   if (thrown instanceof CatalogueError) return thrown;

@@ -64,7 +64,7 @@ export const MODEL_CHARACTERS = 200;
 /** Beginning of a text that is embedded, in UTF-16 units. */
 export const EMBEDDING_TEXT_CHARACTERS = 4_096;
 
-/** What the dashboard's first page sums up: the newest exchanges, parts of its time span, and runs that are read. */
+/** Bounds of the dashboard's first page: exchanges, parts of the period, and runs that are read. */
 export const CAPTURE_ACTIVITY = { exchanges: 50_000, parts: 48, runs: 5_000, hours_max: 720 } as const;
 
 assert(

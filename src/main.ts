@@ -36,12 +36,12 @@ const WORDS_OF_PLAIN_SERVER =
 const WORDS_OF_FAILED_CHECKPOINT =
   'runs.mdb could not be synced: until the disk is in order and the service was started again, a power cut may cost the file';
 
-/** What runs after a start. */
+/** The running parts after a start. */
 export interface RunningUnderstudy {
   /** Without a trailing slash; null for a listener that was not asked for. */
   api_url: string | null;
   gateway_url: string | null;
-  /** What clients set HTTPS_PROXY to; null without a proxy. */
+  /** The value of HTTPS_PROXY for clients; null without a proxy. */
   proxy_url: string | null;
   framing_guard: FramingGuard;
   server_threads: number;
@@ -80,7 +80,7 @@ export async function startUnderstudy(
   }
 }
 
-/** Settles as the work does, or rejects as soon as it is aborted. */
+/** Settles like the work, or rejects as soon as it is aborted. */
 async function unlessAborted<T>(work: Promise<T>, signal: AbortSignal | undefined): Promise<T> {
   if (signal === undefined) return work;
   const aborted = createDeferred<never>();

@@ -1,4 +1,7 @@
-/** What alerts watch, measured: runs of a window, quotas of providers, and how this service is doing. Server threads. */
+/**
+ * Measures the values that alerts watch: runs of a window, quotas of providers, and the state of this
+ * service. Server threads.
+ */
 import { statfs } from 'node:fs/promises';
 import { ALERT_BOUNDS, type AlertRow, type Measured, RUN_MEASURES } from '../domain/alert.ts';
 import type { CaptureAnswer, CaptureAsker, WindowSums } from '../domain/captured-run.ts';
@@ -8,19 +11,19 @@ interface AlertSources {
   captures: CaptureAsker;
   /** The gateway's stats; null: this process has no gateway. */
   stats: (() => Promise<object>) | null;
-  /** Whether the API says that it is ready. */
+  /** Whether the API is ready. */
   isReady: () => Promise<boolean>;
   data_dir: string;
 }
 
-/** What is read of the gateway's stats. */
+/** The values that are read from the gateway's stats. */
 interface GatewayStats {
   reasons?: readonly unknown[];
   writer?: { indexing_behind?: { seconds?: number } };
   exchanges?: { dropped?: number };
 }
 
-/** What is read of `/capture/limits`. */
+/** The values that are read from `/capture/limits`. */
 interface ToldLimits {
   limits: { provider: string; used_share: number | null; resets_at: string | null }[];
 }
@@ -29,7 +32,10 @@ const NO_GATEWAY: Measured = { value: null, problem: 'this process has no gatewa
 
 export class AlertMeasures {
   readonly #sources: AlertSources;
-  /** Copies dropped since the start of the process, at each look, the oldest first; none older than the longest window. */
+  /**
+   * Dropped copies since the start of the process, as counted at each check, oldest first; checks older than
+   * the longest window are removed.
+   */
   #dropped: { at_ms: number; count: number }[] = [];
 
   constructor(sources: AlertSources) {
@@ -97,7 +103,7 @@ export class AlertMeasures {
     );
     const known = limits.flatMap((limit) => {
       if (limit.used_share === null || (provider !== '' && limit.provider !== provider)) return [];
-      // It has begun anew since the provider said so.
+      // The limit has reset since the provider reported it.
       return limit.resets_at !== null && Date.parse(limit.resets_at) <= nowMs ? [] : [1 - limit.used_share];
     });
     return known.length === 0

@@ -11,11 +11,11 @@ import { AlertTargets } from './alert-targets.ts';
 import { type MailSettings, sendMail } from './send-mail.ts';
 import { type Message, SendError, sendWebhook } from './send-webhook.ts';
 
-/** How long one attempt may take. */
+/** Maximum duration of one attempt. */
 const ATTEMPT_MS = 10_000;
-/** Attempts at once. */
+/** Concurrent attempts. */
 const ATTEMPTS_AT_ONCE = 4;
-/** The outbox is looked through this often, and after each look at the alerts. */
+/** Interval of reading the outbox, which is also read after each check of the alerts. */
 const OUTBOX_EVERY_MS = 5_000;
 
 interface SendSettings {
@@ -121,7 +121,7 @@ export class AlertOutbox {
   async #deliver(delivery: AlertDelivery): Promise<void> {
     const { main, sender, count } = this.#parts;
     const { id, org_id, alert_id, destination_id, news } = delivery;
-    // As it is now: an address may have been corrected since.
+    // The present destination, because its address may have been corrected.
     const alert = findAlert(main, org_id, alert_id);
     const destination = alert?.destinations.find((known) => known.id === destination_id);
     const message = { delivery_id: id, news, sent_ms: this.#clock.wallMs() };

@@ -1,6 +1,6 @@
 /**
- * Looks at every alert at a fixed period, and lets the outbox deliver what the looks have to tell. Server threads; one instance for
- * all: the main thread's.
+ * Checks every alert periodically, and lets the outbox deliver the messages. Server threads; one instance for
+ * all, on the main thread.
  */
 import type { AlertRow, Measured } from '../domain/alert.ts';
 import { type Clock, systemClock } from '../std/clock.ts';
@@ -9,12 +9,12 @@ import type { Tables } from '../storage/tables.ts';
 import type { AlertMeasures } from './alert-measures.ts';
 import { AlertOutbox, type AlertSender } from './alert-outbox.ts';
 
-/** How often the alerts are looked at. */
+/** Interval of checks. */
 const ALERTS_EVERY_MS = 60_000;
 
 interface AlertWatchParts {
   main: Tables;
-  /** The organization whose alerts these are; '': of none. */
+  /** The organization of the alerts; '': no organization. */
   org_id: string;
   measures: Pick<AlertMeasures, 'begin' | 'measure'>;
   sender: Pick<AlertSender, 'send'>;
@@ -90,7 +90,7 @@ export class AlertWatch {
     return this.#outbox.deliverDue();
   }
 
-  /** For `/metrics`; nothing where it does not run. */
+  /** Metrics for `/metrics`; empty if the watch does not run. */
   listMetrics(): object[] {
     if (!this.#isStarted) return [];
     const { main, org_id } = this.#parts;

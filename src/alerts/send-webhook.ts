@@ -1,6 +1,6 @@
 /**
- * Sends one message of an alert to a webhook: as Slack takes it, or as signed JSON. Redirects are not followed, and of the answer
- * only its status is looked at. Server threads.
+ * Sends one message of an alert to a webhook, in Slack's format or as signed JSON. It follows no redirects,
+ * and reads only the status of the answer. Server threads.
  */
 import { createHmac } from 'node:crypto';
 import { request as requestPlain } from 'node:http';
@@ -86,7 +86,7 @@ function post(
   });
 }
 
-/** The code alone: words of an error may name the address. */
+/** Only the code, because the text of an error may contain the address. */
 export function describeFailure(thrown: unknown, signal: AbortSignal): string {
   if (thrown instanceof TargetError) return thrown.message;
   if (signal.aborted) return 'it did not answer in time';

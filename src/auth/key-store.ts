@@ -23,12 +23,12 @@ export interface KeyRecord {
   last4: string;
   created_by: string | null;
   created_at: string;
-  /** It is refused from this time on (a rotated key's overlap); null: never. */
+  /** Time from which it is refused (the end of a rotated key's overlap); null: never. */
   expires_at: string | null;
   revoked_at: string | null;
 }
 
-/** What checking a credential needs. */
+/** The operations for checking a credential. */
 export interface KeyStore {
   /** Reads the present state, including earlier commits of other threads. */
   findByHash(hash: string): KeyRecord | undefined;

@@ -23,7 +23,7 @@ export function subjectOf(email: string): string {
   return `email:${email.toLowerCase()}`;
 }
 
-/** To whom captures belong. */
+/** The owner of the captures. */
 export function readCaptureOwner({ auth, engines, operators }: Config): CaptureOwner {
   // The terminal's link signs in with a secret of this service. Tokens of an identity provider never identify the
   // owner.

@@ -16,7 +16,7 @@ const HEADER = { alg: 'dir', enc: 'A256GCM' } as const;
 
 /** The credential and the tenant of a ticket. */
 interface TicketClaims {
-  /** As the header. */
+  /** The credential in the form of the header. */
   authorization: string;
   org_id: string;
   project_id: string | null;

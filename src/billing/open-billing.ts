@@ -1,6 +1,6 @@
 /**
- * The payment processor that the operator's configuration names. Its library has hundreds of modules, which are loaded
- * where it is used alone. Server threads.
+ * The payment processor that the operator's configuration names. Its library has hundreds of modules, which
+ * are loaded only when it is used. Server threads.
  */
 import { CatalogueError } from '../errors.ts';
 import type { PaymentProcessor, WebhookVerifier } from './processor.ts';
@@ -8,10 +8,10 @@ import type { PaymentProcessor, WebhookVerifier } from './processor.ts';
 /** What the configuration says about billing; null: not set. */
 interface BillingChoice {
   secret_key: string | null;
-  /** Where the processor's API is; null: its own. */
+  /** Address of the processor's API; null: the default. */
   api_base: string | null;
   webhook_secret: string | null;
-  /** Of thin events; null: the same secret. */
+  /** Secret of thin events; null: the same secret. */
   webhook_thin_secret: string | null;
 }
 
@@ -27,7 +27,7 @@ const NO_WEBHOOKS: WebhookVerifier = {
   },
 };
 
-/** @param return_url where a person goes after the processor's pages */
+/** @param return_url address to which people return from the processor's pages */
 export async function openBilling(choice: BillingChoice, return_url: string): Promise<Billing> {
   const { secret_key, api_base, webhook_secret, webhook_thin_secret } = choice;
   if (secret_key === null && webhook_secret === null && webhook_thin_secret === null)

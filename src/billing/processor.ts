@@ -1,6 +1,6 @@
-/** What the control plane needs of a payment processor. Types; server threads. */
+/** The control plane's interface to a payment processor. Types; server threads. */
 
-/** An event of a webhook whose signature holds. */
+/** A webhook event with a valid signature. */
 export interface ProcessorEvent {
   id: string;
   type: string;
@@ -28,12 +28,15 @@ export interface PaymentProcessor {
   createCheckout(request: CheckoutRequest): Promise<{ url: string; session_id: string }>;
   /** A page on which a customer manages what it has. @throws CatalogueError `unavailable` */
   createPortal(customer: string): Promise<{ url: string }>;
-  /** Ends a subscription at once; one that has ended or is unknown is left alone. @throws CatalogueError `unavailable` */
+  /**
+   * Ends a subscription immediately; has no effect on an ended or unknown one. @throws CatalogueError
+   * `unavailable`
+   */
   cancelSubscription(id: string): Promise<void>;
   /**
-   * The object of a thin event as it is now.
-   * @returns null when the processor has no such object
-   * @throws CatalogueError `unavailable` when it does not answer: the event may come again
+   * The present object of a thin event.
+   * @returns null if the processor has no such object
+   * @throws CatalogueError `unavailable` if it does not answer, so that the event is sent again
    */
   fetchObject(type: string, id: string): Promise<Readonly<Record<string, unknown>> | null>;
 }
@@ -41,10 +44,10 @@ export interface PaymentProcessor {
 /** Checks signatures; needs no connection. */
 export interface WebhookVerifier {
   /**
-   * @param body as it arrived, byte for byte
-   * @param kind which of the two routes it came on
-   * @throws CatalogueError `malformed_request` for a bad or missing signature, an old one, a body that is no event, or an
-   *   event of the other kind
+   * @param body as received, byte for byte
+   * @param kind the route on which it arrived
+   * @throws CatalogueError `malformed_request` for an invalid, missing or old signature, for a body that is
+   *   not an event, and for an event of the other kind
    */
   verify(body: Uint8Array, signature: string | undefined, kind: 'full' | 'thin'): ProcessorEvent;
 }

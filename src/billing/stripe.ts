@@ -12,9 +12,9 @@ const WEBHOOK_TOLERANCE_S = 300;
 
 interface StripeOptions {
   secret_key: string;
-  /** Where the API is; null: Stripe's own. */
+  /** Address of the API; null: Stripe's. */
   api_base: string | null;
-  /** Where a person goes after the processor's pages. */
+  /** Address to which people return from the processor's pages. */
   return_url: string;
   /** Until a request of ours is given up. */
   request_ms?: number;
@@ -115,8 +115,8 @@ export class StripeProcessor implements PaymentProcessor {
   }
 
   /**
-   * The processor's failures in our words: its own may hold parts of the key. Its library tries again by itself, so the
-   * whole has a separate deadline; a later answer is dropped.
+   * Rewords the processor's failures, whose own texts may contain parts of the key. Its library retries by
+   * itself, so there is a separate deadline for the whole call; later answers are dropped.
    */
   async #call<Value>(work: () => Promise<Value>): Promise<Value> {
     let timer: NodeJS.Timeout | undefined;
@@ -141,7 +141,7 @@ function isMissing(thrown: unknown): boolean {
   return thrown.statusCode === 404 || (thrown.code === 'resource_missing' && thrown.param === 'customer');
 }
 
-/** For the log: kinds and codes, none of the processor's words. */
+/** For the log: kinds and codes, but no texts of the processor. */
 function describeFailure(thrown: unknown): string {
   if (!(thrown instanceof Stripe.errors.StripeError)) return 'no answer in time';
   const { type, statusCode, code, param } = thrown;
@@ -163,7 +163,7 @@ export class StripeWebhooks implements WebhookVerifier {
       if (signature === undefined || signature === '') throw new Error('missing');
       Stripe.webhooks.signature!.verifyHeader(text, signature, secret, WEBHOOK_TOLERANCE_S);
     } catch {
-      throw new CatalogueError('malformed_request', 'The Stripe-Signature is missing or does not hold');
+      throw new CatalogueError('malformed_request', 'The Stripe-Signature is missing or invalid');
     }
     const event = readEvent(text);
     if (event === null) throw new CatalogueError('malformed_request', 'The body is not an event');

@@ -1,7 +1,7 @@
 /**
- * The v1 API as functions, with the wire's names: `api.startRun({ body: { run_id } })`. They resolve with the answer's
- * body or reject with an `UnderstudyError`. They repeat a request where that is safe, within the call's time limit. Any
- * thread.
+ * The v1 API as functions, with the wire's names: `api.startRun({ body: { run_id } })`. They resolve with the
+ * answer's body or reject with an `UnderstudyError`. They repeat a request if that is safe, within the call's
+ * time limit. Any thread.
  */
 import { Circuit } from './circuit.ts';
 import {
@@ -58,7 +58,7 @@ interface AnyRequest {
   body?: Record<string, unknown>;
 }
 
-/** How one call is made. */
+/** Options of one call. */
 export interface CallManner extends CallOptions {
   /** Whether the process may end while the call is in progress. */
   isBackground?: boolean;

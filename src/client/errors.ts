@@ -16,7 +16,7 @@ export class UnderstudyError extends Error {
 /** The connection failed, or broke before the answer was complete. */
 export class ConnectionError extends UnderstudyError {
   override name = 'ConnectionError';
-  /** Nothing of the request reached the service, so sending it again repeats nothing. */
+  /** No part of the request reached the service, so sending it again is safe. */
   readonly unsent: boolean;
 
   constructor(message: string, unsent: boolean, options?: ErrorOptions) {
@@ -67,7 +67,7 @@ interface ApiErrorFacts {
   requestId: string | null;
 }
 
-/** An answer that is no success. */
+/** An unsuccessful answer. */
 export class ApiError extends UnderstudyError {
   override name = 'ApiError';
   readonly status: number;

@@ -88,7 +88,7 @@ export class FindingsClient {
    * @param finding its content, or an object with the content and the options. `content` is cut to 8,000 characters, `filePath`
    *   to 512, `findingType` (default `note`) to 64
    * @returns the finding's id, or null
-   * @throws TypeError for a content that is no text
+   * @throws TypeError for a content that is not a text
    */
   async store(finding: string | NewFinding, options: StoreOptions = {}): Promise<string | null> {
     const isObject = typeof finding === 'object' && finding !== null && !Array.isArray(finding);

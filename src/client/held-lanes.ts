@@ -36,7 +36,7 @@ export class HeldLanes {
     return true;
   }
 
-  /** The wait begins anew. */
+  /** Restarts the wait. */
   renew(lane: RunLane): void {
     this.#timers.get(lane)?.refresh();
   }

@@ -4,7 +4,7 @@
  */
 import type { Run } from './run.ts';
 
-/** As `src/label/scope.ts` keeps it. */
+/** In the form of `src/label/scope.ts`. */
 interface Labels {
   enter<Result>(run: string, isOver: () => boolean, work: () => Result): Result;
 }

@@ -6,7 +6,7 @@
  */
 import { Worker } from 'node:worker_threads';
 
-/** What a client has left. */
+/** The remaining requests of a client. */
 export interface LastRequests {
   /** The service's scheme, host and port. */
   origin: string;

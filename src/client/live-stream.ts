@@ -27,23 +27,24 @@ export interface SubscribeOptions {
   signal?: AbortSignal;
 }
 
-/** How long things take. */
+/** Time limits and delays. */
 interface LiveStreamPace {
-  /** Of the head of an answer. */
+  /** Time limit for the head of an answer. */
   timeoutMs: number;
   /** A connection silent for this long counts as dead: the service sends something every 15 s. */
   silenceMs: number;
 }
 
 export const SILENCE_MS = 45_000;
-/** Unless the service says how long. */
+/** Default, unless the service gives a delay. */
 const RETRY_MS = 3_000;
 const RETRY_MAX_MS = 30_000;
 
 /**
  * @param closed ends the iteration without an error
- * @throws UnderstudyError where the service refuses (401, 403, 422), where it has no stream at the first attempt (503), and where
- *   something else answers; the reason of the caller's own signal. Whatever else fails is tried again
+ * @throws UnderstudyError where the service refuses (401, 403, 422), where it has no stream at the first
+ *   attempt (503), and where something else answers; the reason of the caller's own signal. Any other failure
+ *   is retried
  */
 export async function* readLiveEvents(
   caller: Caller,

@@ -2,7 +2,10 @@
  * A tool's result or error as text for the monitors. Pure; any thread.
  */
 
-/** Parts in the formats of providers and frameworks: text as it is, anything else (an image, a file) by its type alone. */
+/**
+ * Parts in the formats of providers and frameworks: text unchanged, anything else (an image, a file) only by
+ * its type.
+ */
 export function textOfParts(content: unknown): string {
   if (typeof content === 'string') return content;
   if (!Array.isArray(content)) return '';

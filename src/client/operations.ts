@@ -1,6 +1,7 @@
 /**
- * The operations of document 2 as the client needs them: method, path, and whether the same request may be sent twice. What
- * they take and answer is in operation-types.ts, which names no schema: an agent's project needs no validator. Any thread.
+ * The operations of document 2 for the client: method, path, and whether the same request may be sent twice.
+ * Their inputs and answers are in operation-types.ts, without schemas, so that an agent's project needs no
+ * validator. Any thread.
  */
 import type { Operations } from './operation-types.ts';
 
@@ -18,7 +19,10 @@ function operation(method: Operation['method'], path: string, isRepeatable: bool
   return { method, path, isRepeatable };
 }
 
-/** Held against the contract by a test. The live stream is no call: `subscribe` reads it (live-stream.ts). */
+/**
+ * A test compares this list with the contract. The live stream is missing, because `subscribe` reads it
+ * (live-stream.ts).
+ */
 export const OPERATIONS: Readonly<Record<OperationName, Operation>> = {
   health: operation('GET', '/health', true),
   // Each request that finds something counts as an intervention.
@@ -66,5 +70,5 @@ export const OPERATIONS: Readonly<Record<OperationName, Operation>> = {
 /** The parts of an operation's request. */
 export type RequestOf<Name extends OperationName> = Operations[Name]['request'];
 
-/** What it answers. */
+/** Its answer. */
 export type AnswerOf<Name extends OperationName> = Operations[Name]['answer'];

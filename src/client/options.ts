@@ -141,7 +141,7 @@ function readKey(key: unknown): string {
   if (typeof key !== 'string' || key.trim() === '') {
     throw new TypeError('apiKey is required, as an option or in the variable SVC_API_KEY');
   }
-  if (!/^[\x21-\x7e]+$/.test(key.trim())) throw new TypeError('apiKey holds what no key holds');
+  if (!/^[\x21-\x7e]+$/.test(key.trim())) throw new TypeError('apiKey has characters that no key has');
   return key.trim();
 }
 

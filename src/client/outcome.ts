@@ -3,7 +3,7 @@
  */
 import { cutText } from './step.ts';
 
-/** As the service has it. */
+/** The service's limit. */
 const OUTCOME_UNITS = 200;
 
 /**

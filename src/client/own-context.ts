@@ -4,7 +4,7 @@
  */
 import { AsyncResource } from 'node:async_hooks';
 
-/** A timer that can begin anew. */
+/** A timer that can be restarted. */
 export type Timer = NodeJS.Timeout;
 
 /**
@@ -15,7 +15,7 @@ export function keepContext(): <Result>(work: () => Result) => Result {
   return (work) => context.runInAsyncScope(work);
 }
 
-/** Does not hold the process. */
+/** Does not keep the process alive. */
 export function startTimer(work: () => void, ms: number): Timer {
   return setTimeout(work, ms).unref();
 }

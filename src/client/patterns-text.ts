@@ -5,7 +5,7 @@ import type { AnswerOf } from './operations.ts';
 
 export type Pattern = AnswerOf<'retrievePatterns'>['traces'][number];
 
-/** What is searched for, and how much of it is returned. */
+/** The query of a retrieval, and the size of its result. */
 export interface RetrieveOptions {
   /** Most tokens of the text. Default 1,000. */
   maxTokens?: number;

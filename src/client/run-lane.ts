@@ -10,7 +10,7 @@ import type { StepBody } from './step.ts';
 export type RunStartBody = RequestOf<'startRun'>['body'];
 export type Evaluation = AnswerOf<'evaluate'>;
 
-/** What is sent next. */
+/** The next event to send. */
 export type LaneEvent =
   | { kind: 'run_start'; body: RunStartBody }
   | { kind: 'step'; body: StepBody; bytes: number }
@@ -40,7 +40,9 @@ export class RunLane {
   #isEnding = false;
   /** The service has forgotten the run once already. */
   #isRestarted = false;
-  /** Marks that wait, of so many calls, as one event. It is in none of the counts of events. null: none. */
+  /**
+   * Waiting marks as one event, with the number of their calls. No count of events includes it. null: none.
+   */
   #marks: { body: MarkBody; calls: number } | null = null;
 
   /** @param isFrameworkOpen an integration may name the framework */
@@ -194,7 +196,7 @@ export class RunLane {
 
   #settleMarks({ body, calls }: { body: MarkBody; calls: number }): void {
     if (this.#marks === null) return;
-    // What came meanwhile was added to what was sent; to send that again changes nothing.
+    // Marks that arrived meanwhile were added to the sent ones; sending those again changes nothing.
     const isAll = this.#marks.body === body;
     this.#marks = isAll ? null : { body: this.#marks.body, calls: this.#marks.calls - calls };
   }

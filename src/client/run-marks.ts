@@ -1,4 +1,7 @@
-/** What the agent's side says of a run: good or bad, tags, a note, a score, as the service takes it. Pure; any thread. */
+/**
+ * The marks that an agent gives a run: good or bad, tags, a note, a score, within the service's limits. Pure;
+ * any thread.
+ */
 import type { RequestOf } from './operations.ts';
 import { cutText } from './step.ts';
 
@@ -7,16 +10,16 @@ export interface RunMarks {
   mark?: 'good' | 'bad';
   /** Added to those of the run, of which there are 32 at most: 1 to 64 visible characters each, without commas. */
   tags?: readonly string[];
-  /** Free text, in place of the one before. It is cut at 4,000 characters. */
+  /** Free text; replaces the previous one. It is cut at 4,000 characters. */
   note?: string;
-  /** What a user thought of it, from 0 to 1. */
+  /** Score from a user, 0 to 1. */
   feedbackScore?: number;
 }
 
-/** As it is sent. */
+/** The sent form. */
 export type MarkBody = RequestOf<'markRun'>['body'];
 
-/** As the service has them. */
+/** The service's values and limits. */
 const MARKS: readonly unknown[] = ['good', 'bad'];
 const TAGS_MAX = 32;
 const TAG_CHARACTERS = 64;
@@ -45,7 +48,7 @@ export function boundMarks(said: RunMarks, leaveOut: (what: string) => void): Ma
   return Object.keys(body).length === 0 ? null : body;
 }
 
-/** What was said first, and what was said later: that counts, and tags are added. */
+/** Merges earlier and later marks: later values replace earlier ones, and tags are added. */
 export function joinMarks(first: MarkBody, later: MarkBody, leaveOut: (what: string) => void): MarkBody {
   const tags = keepTags([...(first.add_tags ?? []), ...(later.add_tags ?? [])], leaveOut);
   return { ...first, ...later, ...(tags.length === 0 ? {} : { add_tags: tags }) };

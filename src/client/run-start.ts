@@ -35,15 +35,15 @@ export interface RunOptions {
 const NAME_UNITS = 200;
 const TASK_UNITS = 65_536;
 const ID_UNITS = 128;
-/** Of metadata as JSON. */
+/** Maximum characters of metadata as JSON. */
 const METADATA_UNITS = 65_536;
 /** As the service has them. */
 const METADATA_DEPTH = 32;
 const METADATA_VALUES = 10_000;
 
 /**
- * @param parentRunId the enclosing run; otherwise null
- * @param warn called about everything that was left out
+ * @param parentRunId the enclosing run, or null
+ * @param warn called for everything that is left out
  */
 export function toRunStart(
   options: RunOptions,

@@ -1,6 +1,6 @@
 /**
- * One task of an agent, as the library sees it: what is known before it begins, its steps, what it should be told, how hard it
- * looks. No function of a run throws, and only `patterns` waits, for an answer that the agent asked for. Any thread.
+ * One task of an agent: the facts before it begins, its steps, interventions, and its difficulty. No method
+ * of a run throws, and only `patterns` waits, for an answer that the agent has requested. Any thread.
  */
 import { DifficultyMachine, type DifficultyState } from './difficulty/machine.ts';
 import { routeModel } from './difficulty/model-routing.ts';
@@ -16,7 +16,7 @@ import { boundMarks, type RunMarks } from './run-marks.ts';
 import type { Sender } from './sender.ts';
 import { boundStep, type Step } from './step.ts';
 
-/** What the agent should be told before its next model call. */
+/** The intervention for the agent before its next model call. */
 export interface Intervention {
   /** A system message for the model. */
   text: string;
@@ -26,7 +26,7 @@ export interface Intervention {
   level: 'nudge' | 'stop';
 }
 
-/** How hard the next step looks. */
+/** The estimated difficulty of the next step. */
 export interface Difficulty {
   /** From 0 to 1. */
   score: number;
@@ -35,7 +35,7 @@ export interface Difficulty {
   model: string | null;
 }
 
-/** What a run needs from its client. */
+/** The interface of a run's client. */
 interface RunParts {
   settings: Settings;
   /** null: nothing is streamed. */
@@ -103,8 +103,8 @@ export class Run implements AsyncDisposable {
   }
 
   /**
-   * What earlier runs learned about this task, as text for the system prompt.
-   * @returns '' if there is nothing, if patterns are disabled, or if the service does not answer; never rejects
+   * Patterns of earlier runs for this task, as text for the system prompt.
+   * @returns '' without patterns, if patterns are disabled, or if the service does not answer; never rejects
    */
   async patterns(options: RetrieveOptions = {}): Promise<string> {
     if (this.arm === 'off') return '';
@@ -122,8 +122,9 @@ export class Run implements AsyncDisposable {
   }
 
   /**
-   * Says how the run went: good or bad, tags, a note, a score, during the run or after it. What is left out stays as it was.
-   * Returns at once and never throws. What the service would refuse is left out, with a warning.
+   * Marks the run: good or bad, tags, a note, a score, during the run or after it. Absent fields stay
+   * unchanged. Returns at once and never throws. Values that the service would refuse are left out, with a
+   * warning.
    */
   mark(mark: 'good' | 'bad' | RunMarks, more: RunMarks = {}): void {
     const { sender, counts, warn } = this.#parts;
@@ -166,7 +167,7 @@ export class Run implements AsyncDisposable {
     return { spent: this.#budget.spent, isBudgetReached: this.#budget.is_reached };
   }
 
-  /** null while the run goes on. */
+  /** null while the run is running. */
   get outcome(): string | null {
     return this.#outcome;
   }

@@ -43,7 +43,7 @@ const TIMER_MAX_MS = 2 ** 31 - 1;
 type DropCause = 'queue_full' | 'refused' | 'failed' | 'unauthorized' | 'closed';
 
 interface SenderBounds {
-  /** Of one request. */
+  /** Time limit of one request. */
   timeoutMs: number;
   /** How long a last flush keeps the process alive. */
   exitFlushMs: number;
@@ -346,7 +346,7 @@ export class Sender {
     return this.#caller.prepare(...toCall(lane, event));
   }
 
-  /** Asks the service what the agent should be told; it gives the same answer for the same step. */
+  /** Asks the service for an intervention; it gives the same answer for the same step. */
   async #evaluate(lane: RunLane): Promise<void> {
     const manner = { isBackground: true, isRepeatable: true, timeoutMs: this.#bounds.timeoutMs };
     const evaluation = await this.#caller

@@ -4,16 +4,16 @@
 import type { RequestOf } from './operations.ts';
 import { writeJson } from './wire-json.ts';
 
-/** As it is sent. */
+/** The sent form. */
 export type StepBody = RequestOf<'logStep'>['body'];
 
-/** What the agent did. Texts are sent unchanged; anything else as JSON. */
+/** The agent's action. Texts are sent unchanged, anything else as JSON. */
 export interface Step {
   /** The tool's name, or another name of the action. */
   action?: string;
   actionInput?: unknown;
   thought?: string;
-  /** What came back. */
+  /** The result. */
   observation?: unknown;
   isError?: boolean;
   /** Tokens that the step took. */
@@ -25,7 +25,7 @@ export interface Step {
  * the monitors read far less.
  */
 const STEP_TEXT_UNITS = 131_072;
-/** As the service has it. */
+/** The service's limit. */
 const TOKENS_MAX = 100_000_000;
 /** Memory of a step besides its texts. */
 const STEP_BYTES = 300;
@@ -34,7 +34,7 @@ interface BoundedStep {
   body: StepBody;
   /** About, in memory. */
   bytes: number;
-  /** What was cut, in words. */
+  /** The cut parts, in words. */
   truncated: string[];
 }
 

@@ -92,7 +92,7 @@ export interface ClientStats {
 }
 
 const ambient = new Ambient<Run>();
-/** Whose a run is. */
+/** The client of a run. */
 const owners = new WeakMap<Run, Understudy>();
 
 /** How long `flush` and `close` wait unless told otherwise. */
@@ -195,10 +195,12 @@ export class Understudy implements AsyncDisposable {
   }
 
   /**
-   * What happens in the organization, as it happens: `for await (const event of understudy.subscribe())`. A connection that ends
-   * is opened again and goes on behind the last event; `reset` tells that some are lost. `break`, the signal and `close` end it.
-   * It is apart from `liveStreamingEnabled`, which is about what this client sends.
-   * @throws within the iteration: UnderstudyError where the service refuses or has no stream, the signal's reason
+   * The organization's events as they happen: `for await (const event of understudy.subscribe())`. A broken
+   * connection is reopened and continues after the last event; `reset` means that some events were lost.
+   * `break`, the signal and `close` end it. It is independent of `liveStreamingEnabled`, which concerns what
+   * this client sends.
+   * @throws within the iteration: UnderstudyError if the service refuses or has no stream; the signal's
+   *   reason
    */
   subscribe(options: SubscribeOptions = {}): AsyncGenerator<LiveEvent, void, undefined> {
     const pace = { timeoutMs: this.#settings.timeoutMs, silenceMs: SILENCE_MS };
@@ -274,5 +276,5 @@ export class Understudy implements AsyncDisposable {
   }
 }
 
-/** Of what is searched for, as the service has it. */
+/** Maximum characters of a query; the service's limit. */
 const CONTEXT_UNITS = 65_536;

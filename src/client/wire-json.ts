@@ -5,7 +5,7 @@
 
 import { digitsOf, exactNumber } from '../std/exact-json.ts';
 
-/** What stands for half a character. */
+/** Replaces half a surrogate pair. */
 const REPLACEMENT = '\ufffd';
 
 function stringify(value: unknown): string | undefined {

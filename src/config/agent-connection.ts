@@ -1,11 +1,14 @@
-/** Where commands of an agent's side find the API, and their credential. They may run without the service's package. Main thread. */
+/**
+ * The API's address and the credential for commands on an agent's machine, which may run without the
+ * service's package. Main thread.
+ */
 import { ConfigError } from './config-error.ts';
 import { base, headerKey, parseText } from './values.ts';
 
-/** Where the API listens, and its clients look for it, when nothing else is said. */
+/** Default port of the API, which its clients use, too. */
 export const API_PORT = '8000';
 
-/** Where an agent's side finds the API, and its credential. */
+/** The API's address and the credential of an agent. */
 export interface AgentConnection {
   /** No trailing slash. */
   readonly base_url: string;
@@ -14,8 +17,8 @@ export interface AgentConnection {
 }
 
 /**
- * @param url what `--url` said
- * @throws ConfigError at a value that is not allowed, or without a key
+ * @param url value of `--url`
+ * @throws ConfigError for an invalid value, or without a key
  */
 export function readAgentConnection(
   url: string | undefined,

@@ -1,4 +1,4 @@
-/** Where messages of alerts may go, and the server for mail. Main thread. */
+/** The allowed destinations of alert messages, and the mail server. Main thread. */
 import { isIP } from 'node:net';
 import { z } from 'zod';
 import { splitList, type Values, type VariableTable } from './values.ts';

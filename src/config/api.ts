@@ -22,7 +22,7 @@ import {
 /** Origins in CORS_ALLOWED_ORIGINS. */
 const CORS_ORIGINS_MAX = 1_000;
 
-/** What `CORS_ALLOW_DEV_ORIGINS` adds (decisions, CORS). */
+/** Origins that `CORS_ALLOW_DEV_ORIGINS` adds (decisions, CORS). */
 const DEV_ORIGINS: readonly string[] = ['localhost', '127.0.0.1'].flatMap((name) =>
   [3000, 5173, 8000].map((devPort) => `http://${name}:${devPort}`),
 );
@@ -34,7 +34,7 @@ export interface ApiConfig {
   /** null: without TLS. */
   readonly tls: CertificateFiles | null;
   readonly max_body_bytes: number;
-  /** How long a server thread busy-polls after an answer before it sleeps; 0: not at all. */
+  /** How long a server thread busy-polls after an answer before it sleeps; 0: no polling. */
   readonly busy_poll_us: number;
   readonly rate_limit_per_sec: number;
   readonly rate_limit_burst: number;

@@ -16,11 +16,11 @@ export interface AuthConfig {
   readonly static_keys: readonly string[];
   /** HS256, as UTF-8 bytes; null: unset. */
   readonly jwt_secret: string | null;
-  /** Where the identity provider publishes its keys; null: unset. Takes precedence over `jwt_secret`. */
+  /** Address of the identity provider's public keys; null: unset. Takes precedence over `jwt_secret`. */
   readonly jwks_url: string | null;
   /**
-   * What a token must name; null: anything. With `jwks_url` it is null only where the operator wrote `any`: the publisher also
-   * signs tokens of other applications with its keys.
+   * Required issuer or audience of a token; null: any. With `jwks_url` it is null only if the operator wrote
+   * `any`, because the publisher also signs tokens of other applications with its keys.
    */
   readonly jwt_issuer: string | null;
   readonly jwt_audience: string | null;
@@ -30,7 +30,7 @@ export interface AuthConfig {
 export interface OperatorsConfig {
   /** In the form of `foldEmail`. */
   readonly emails: readonly string[];
-  /** The organization whose owners and admins may; null: none. */
+  /** The organization whose owners and admins may read captures; null: none. */
   readonly org: string | null;
 }
 
@@ -50,7 +50,7 @@ const operators = z
   .refine((list) => list.length <= OPERATORS_MAX && list.every(isAddress))
   .describe(`allowed are up to ${OPERATORS_MAX} e-mail addresses, separated by commas`);
 
-/** Checks the form alone: an address without an account makes no operator. */
+/** Checks only the form. An address without an account has no effect. */
 function isAddress(text: string): boolean {
   return text.length <= 254 && /^[^\s@,]+@[^\s@,]+$/.test(text);
 }

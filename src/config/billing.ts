@@ -11,7 +11,7 @@ export interface BillingConfig {
   readonly webhook_thin_secret: string | null;
   /** null: the processor's own. */
   readonly api_base: string | null;
-  /** Interventions a month by plan; null is no cap. */
+  /** Interventions per month by plan; null: no cap. */
   readonly plan_caps: PlanCaps;
 }
 

@@ -1,4 +1,4 @@
-/** What is captured, and what of it is kept. Main thread. */
+/** Settings for capture and storage. Main thread. */
 import { strict as assert } from 'node:assert';
 import { z } from 'zod';
 import { isRunHeader } from '../domain/client-run.ts';
@@ -29,11 +29,11 @@ const RUN_HEADERS_MAX = 16;
 assert(DEFAULTS.GW_MAX_CAPTURE_BYTES <= CAPTURE_BYTES_MAX, 'the default body cap is inside its own range');
 
 export interface CaptureConfig {
-  /** false: forward only. For measuring what capture costs. */
+  /** false: only forward, to measure the cost of capture. */
   readonly enabled: boolean;
   /** Absolute path of the capture database. */
   readonly db: string;
-  /** '' for none. */
+  /** '': no note. */
   readonly note: string;
   /** Headers that name a request's run where x-svc-run does not; lower case. */
   readonly run_headers: readonly string[];
@@ -41,7 +41,7 @@ export interface CaptureConfig {
   readonly redact: boolean;
   readonly max_queue: number;
   readonly max_queue_bytes: number;
-  /** Of each body. */
+  /** Maximum bytes of each body. */
   readonly max_capture_bytes: number;
   /** Dollars per million tokens, by model; null: the cost of conversations is not reported. */
   readonly prices: Prices | null;

@@ -2,11 +2,11 @@
 import { z } from 'zod';
 import { headerKey, type Values, type VariableTable } from './values.ts';
 
-/** Keys for engines outside this process; the built-in one takes none. */
+/** Keys for engines outside this process; the built-in engine needs none. */
 const ENGINE_KEYS = ['VECTOR_STORE_API_KEY', 'AUTH_DB_SERVICE_KEY'] as const;
 
 export interface EnginesConfig {
-  /** What each engine runs on; null: it is off. */
+  /** The implementation of each engine; null: it is off. */
   readonly engines: {
     readonly vector_store: 'embedded:' | null;
     readonly accounts: 'embedded:' | null;

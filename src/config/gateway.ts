@@ -16,7 +16,10 @@ export interface GatewayConfig {
   readonly port: number;
   /** null: without TLS. */
   readonly tls: CertificateFiles | null;
-  /** No trailing slash; the client's path is appended unchanged. The same holds for the other two bases. */
+  /**
+   * Without a trailing slash; the client's path is appended unchanged. The same applies to the other two
+   * bases.
+   */
   readonly upstream_base: string;
   /** Label of the default upstream's exchanges. */
   readonly provider: string;
@@ -71,8 +74,8 @@ export function readGateway(v: Values<typeof GATEWAY_VARIABLES>): GatewayConfig 
 }
 
 /**
- * Upstreams under their own prefixes, written in the variable or in a file that it names.
- * @throws ConfigError that says what is wrong, and shows no value
+ * Upstreams with their prefixes, from the variable itself or from a file that it names.
+ * @throws ConfigError that describes the error without showing a value
  */
 function readRoutes(text: string | null): UpstreamRoute[] {
   if (text === null) return [];

@@ -13,19 +13,19 @@ export interface DistillModelConfig {
   /** No trailing slash. */
   readonly url: string;
   readonly model: string;
-  /** Secret, '' for none: never print. */
+  /** Secret, never print; '' for none. */
   readonly key: string;
 }
 
 export interface EmbeddingConfig {
   /** Folder of an ONNX export, absolute; null: the model that ships. */
   readonly model_dir: string | null;
-  /** An OpenAI-compatible service in the model's place; null: none. */
+  /** An OpenAI-compatible service instead of the model; null: none. */
   readonly remote: {
     /** No trailing slash. */
     readonly url: string;
     readonly model: string;
-    /** Secret, '' for none: never print. */
+    /** Secret, never print; '' for none. */
     readonly key: string;
   } | null;
 }

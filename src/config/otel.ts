@@ -11,7 +11,7 @@ export interface OtelConfig {
   readonly headers: Readonly<Record<string, string>>;
   readonly timeout_ms: number;
   readonly compresses: boolean;
-  /** Of the resource. */
+  /** Attributes of the resource. */
   readonly attributes: Readonly<Record<string, string>>;
   readonly has_content: boolean;
 }

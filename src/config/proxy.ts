@@ -10,9 +10,9 @@ export interface ProxyConfig {
   readonly port: number;
   /** Hosts whose tunnels are decrypted. */
   readonly hosts: readonly ProxyHost[];
-  /** A client must send one of them; none: the proxy is open. Secret: never print. */
+  /** A client must send one of these keys; empty: the proxy is open. Secret, never print. */
   readonly keys: readonly string[];
-  /** Where all other tunnels may lead. */
+  /** Allowed destinations of all other tunnels. */
   readonly blind: 'all' | 'public' | 'off';
 }
 

@@ -1,4 +1,4 @@
-/** Who answers in the upstream's place, and whose steps teach it. Main thread. */
+/** Settings of relegation: the student, and the steps from which it learns. Main thread. */
 import { join, resolve } from 'node:path';
 import { z } from 'zod';
 import { RELEGATION_WIRES, type RelegationWire } from '../domain/exchange.ts';
@@ -17,9 +17,12 @@ import {
 const STUDENT_TIMEOUT_MAX_MS = 600_000;
 
 export interface TeachingConfig {
-  /** For the service behind a student of kind `http`, also while it is distilled; secret, '' for none: never print. */
+  /**
+   * Key for the service behind a student of kind `http`, also during a round. Secret, never print; ''
+   * for none.
+   */
   readonly student_key: string;
-  /** Whose steps are relegated and taught. */
+  /** Wire formats whose steps are relegated and taught. */
   readonly relegation_wires: readonly RelegationWire[];
 }
 
@@ -28,13 +31,13 @@ export interface RelegationConfig {
   readonly directory: string;
   /** `shadow`: the student is asked, and the upstream serves. */
   readonly mode: 'on' | 'shadow';
-  /** For the service behind a student of kind `http`; secret, '' for none: never print. */
+  /** Key for the service behind a student of kind `http`. Secret, never print; '' for none. */
   readonly key: string;
   /** Clients' credentials that the student may serve before the upstream has accepted them; secret: never print. */
   readonly client_keys: readonly string[];
   /** Share of covered steps that the upstream serves nevertheless, for comparison. */
   readonly audit_share: number;
-  /** A run stays with the upstream once it has served a step of it. */
+  /** Whether a run stays with the upstream after the upstream has served a step of it. */
   readonly sticky: boolean;
   /** Absolute; the file of the watch over the student. */
   readonly watch_path: string;

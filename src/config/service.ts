@@ -1,4 +1,4 @@
-/** What the whole process uses: its data, threads and connections. Main thread. */
+/** Settings of the whole process: data, threads and connections. Main thread. */
 import { resolve } from 'node:path';
 import { z } from 'zod';
 import { DEFAULTS } from '../limits.ts';
@@ -30,14 +30,14 @@ const RETENTION_DAYS_MAX = 36_500;
 /** Names in ALLOWED_HOSTS. */
 const ALLOWED_HOSTS_MAX = 1_000;
 
-/** What serves HTTP: uWebSockets.js, or Node's own server where that has no binary. */
+/** The HTTP server: uWebSockets.js, or Node's own server on platforms for which that has no binary. */
 const HTTP_SERVERS = ['auto', 'uwebsockets', 'node'] as const;
 
 const LOG_LEVELS = ['trace', 'debug', 'info', 'warn', 'error', 'fatal', 'silent'] as const;
 
 export interface ServiceConfig {
   readonly log_level: (typeof LOG_LEVELS)[number];
-  /** `auto`: uWebSockets.js where it has a binary. */
+  /** `auto`: uWebSockets.js if it has a binary for the platform. */
   readonly http_server: (typeof HTTP_SERVERS)[number];
   /** Absolute. */
   readonly data_dir: string;
@@ -51,19 +51,19 @@ export interface ServiceConfig {
     readonly live_events: number | null;
     readonly captures: number | null;
   };
-  /** That the process may use. */
+  /** Cores that the process may use. */
   readonly cores: number;
   readonly actor_threads: number;
   readonly server_threads: number;
-  /** Of the pool that embeds; they start when something is to be embedded. */
+  /** Threads of the embedding pool; they start with the first text. */
   readonly compute_threads: number;
-  /** Of both ports together. */
+  /** Maximum for both ports together. */
   readonly connections: {
     /** 0: no cap; null: what the descriptors are enough for. */
     readonly total: number | null;
-    /** 0: no cap; null: a default for public addresses alone. */
+    /** 0: no cap; null: a default, only for public addresses. */
     readonly by_address: number | null;
-    /** What of a request's body has to come; 0: nothing. */
+    /** Minimum rate of a request's body; 0: no minimum. */
     readonly min_upload_bytes_per_sec: number;
   };
 }
@@ -103,7 +103,7 @@ export const SERVICE_VARIABLES = {
   RETENTION_DAYS_CAPTURES: [days, undefined],
   ACTOR_THREADS: [threads, 'auto'],
   SERVER_THREADS: [threads, undefined],
-  // The same by its former name, as the documents have it.
+  // The former name of the same variable, which the documents use.
   FRONT_THREADS: [threads, 'auto'],
   COMPUTE_THREADS: [threads, 'auto'],
   ALLOWED_HOSTS: [hostNames, undefined],
@@ -143,12 +143,12 @@ export function readService(v: Values<typeof SERVICE_VARIABLES>): ServiceConfig 
   };
 }
 
-/** What `auto` stands for. @param cores usable ones, ≥ 1 */
+/** The threads that `auto` means. @param cores usable cores, ≥ 1 */
 export function chooseThreads(cores: number): { server: number; actor: number; compute: number } {
   return THREADS_BY_CORES.findLast((row) => row.cores <= cores)!;
 }
 
-/** @throws ConfigError when the file is no key, or others may read it */
+/** @throws ConfigError if the file is not a key, or if other users may read it */
 function readDataKey(file: string | null): Uint8Array | null {
   if (file === null) return null;
   try {

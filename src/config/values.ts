@@ -1,15 +1,15 @@
 /**
- * Schemas of values that several sections of the configuration share. The description of a schema says what is allowed; an error
- * quotes it. Main thread.
+ * Schemas of values that several sections of the configuration share. The description of a schema says which
+ * values are allowed; errors quote it. Main thread.
  */
 import { isIP } from 'node:net';
 import { z } from 'zod';
 import { ConfigError } from './config-error.ts';
 
-/** The variables of a section: the schema of each, and the text that stands for it when it is unset (undefined: none). */
+/** The variables of a section: the schema of each, and its default as text (undefined: none). */
 export type VariableTable = Record<string, readonly [schema: z.ZodType, unset: string | undefined]>;
 
-/** The values of a section's variables; null for one that is unset. */
+/** The values of a section's variables; null for an unset one. */
 export type Values<Table extends VariableTable> = {
   [Name in keyof Table]: z.output<Table[Name][0]> | (Table[Name][1] extends undefined ? null : never);
 };
@@ -70,7 +70,7 @@ export const wordFlag = z
 
 export const secret = z.string().min(1).max(4_096).describe('allowed are up to 4096 characters');
 
-/** Goes into a header as it is. */
+/** A value that is sent unchanged in a header. */
 export const headerKey = z
   .string()
   .regex(/^[\x21-\x7e]{1,1000}$/)
@@ -94,8 +94,8 @@ const BASE_RULE =
   'allowed is an http:// or https:// address, with a path or without, but no credentials, query or #';
 
 /**
- * An upstream's address; `{region}` may stand in it where `placeholder` says so. The text is kept as the operator wrote
- * it but for a trailing slash: the client's path begins with one.
+ * An upstream's address, with `{region}` if `placeholder` allows it. The operator's text is kept, except for
+ * a trailing slash, because the client's path begins with one.
  */
 export function base(placeholder = false) {
   return z
@@ -128,7 +128,7 @@ export function splitList(text: string): string[] {
     .filter((part) => part !== '');
 }
 
-/** @returns undefined for what is no JSON */
+/** @returns undefined for text that is not JSON */
 export function parseJson(text: string): unknown {
   try {
     return JSON.parse(text);

@@ -77,7 +77,7 @@ const ruleFields = {
     .describe('For `share`: a query that selects the runs of which the share is taken; empty: all runs'),
   provider: text({ max: 64 })
     .optional()
-    .describe('For `quota_left`: the credential whose limits are watched; empty: all credentials'),
+    .describe('For `quota_left`: the provider whose limits are watched; empty: all providers'),
   fires: literal(ALERT_SIDES)
     .optional()
     .describe('The side of the threshold that raises the alert; default `above`'),
@@ -119,7 +119,7 @@ const alert = z
     of_query: z
       .string()
       .describe('A query that selects the runs of which the share is taken; empty: all runs'),
-    provider: z.string().describe('The credential whose limits are watched; empty: all credentials'),
+    provider: z.string().describe('The provider whose limits are watched; empty: all providers'),
     fires: z.enum(ALERT_SIDES).describe('The side of the threshold that raises the alert'),
     threshold: z.number().describe('The figure that must be crossed'),
     window_s: z.int().describe('Length of the window before each check, in seconds'),

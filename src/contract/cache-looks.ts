@@ -61,7 +61,7 @@ const cacheReport = z
     cost_usd: dollars.describe('Additional cost in dollars; null: no price is known'),
     unpriced_misses: z.int().describe('Misses that `cost_usd` leaves out'),
     is_estimate: z.boolean().describe('Some of the tokens are estimated'),
-    days: z.number().describe('Milliseconds from the first to the last of the turns'),
+    days: z.number().describe('Days from the first to the last of the turns'),
     causes: z
       .array(
         z.object({

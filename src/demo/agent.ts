@@ -11,9 +11,9 @@ const SYSTEM =
 /** An agent that would not stop is stopped here. */
 const MAX_TURNS = 20;
 
-/** What the agent needs. */
+/** Inputs of the agent. */
 interface AgentOptions {
-  /** Where requests go: the gateway. */
+  /** Address for requests: the gateway. */
   base_url: string;
   /** Sent as `x-svc-run` with every call. */
   run_id: string;
@@ -23,7 +23,7 @@ interface AgentOptions {
   report: (line: string) => void;
 }
 
-/** What came of it. */
+/** The outcome. */
 interface AgentOutcome {
   turns: number;
   final_text: string;
@@ -36,8 +36,8 @@ function brief(text: string): string {
 }
 
 /**
- * Works on the task until the model has nothing left to do.
- * @throws what the SDK throws when a call fails for good, Error when the model does not come to an end
+ * Works on the task until the model ends.
+ * @throws the SDK's error if a call fails permanently; Error if the model does not end
  */
 export async function runAgent(options: AgentOptions): Promise<AgentOutcome> {
   const client = new Anthropic({

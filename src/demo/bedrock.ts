@@ -72,7 +72,7 @@ function padding(position: number): string {
   return 'abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789'.slice(0, 4 + ((position * 7) % 40));
 }
 
-/** What a script needs to know of a request; model and operation stand in the path. */
+/** The parts of a request for a script; model and operation are in the path. */
 export function readBedrock(
   body: JsonObject,
   model: string,

@@ -1,7 +1,7 @@
 /**
- * A model provider on loopback that needs no key and no network: one HTTP server speaking the wire formats of four
- * providers, answering what a script tells it, the same bytes for the same request. The demo runs it on the main
- * thread; tests point the official SDKs at it, directly and through the gateway.
+ * A model provider on loopback that needs no key and no network: one HTTP server with the wire formats of
+ * four providers. A script determines its answers; the same request gets the same bytes. The demo runs it on
+ * the main thread; tests use it with the official SDKs, directly and through the gateway.
  */
 import { once } from 'node:events';
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
@@ -48,7 +48,7 @@ export interface ArrivedRequest {
   /** Flat [name, value, …] in wire order, names as sent. */
   raw_headers: string[];
   body: Buffer;
-  /** How it ended: answered whole, or the client went away before that. */
+  /** How it ended: answered completely, or aborted by the client. */
   ended: Promise<'answered' | 'aborted'>;
 }
 
@@ -56,7 +56,7 @@ export interface ArrivedRequest {
 export interface FakeProvider {
   /** `http://127.0.0.1:PORT`, for every one of its APIs. */
   url: string;
-  /** What arrived, oldest first. */
+  /** Received requests, oldest first. */
   requests: ArrivedRequest[];
   close(): Promise<void>;
 }
@@ -77,7 +77,7 @@ const BEDROCK_PATH =
 const GEMINI_PATH =
   /^\/v1(?:beta|alpha)?\/models\/([^/:]+):(generateContent|streamGenerateContent|countTokens)$/;
 
-/** Checks what every API checks first; null when the request may go on. */
+/** The first checks of every API; null if the request passes. */
 function refuse(
   call: Call,
   credential: string,
@@ -149,7 +149,7 @@ function route(call: Call): ProviderReply {
     case 'POST /v1/responses':
       return routeOpenai(call);
     case 'GET /v1/models':
-      // Two of the APIs list their models under the same path; the version header tells them apart.
+      // Two of the APIs list their models under the same path; the version header distinguishes them.
       return call.header('anthropic-version') === '' ? routeOpenai(call) : routeMessages(call);
     default:
       return messagesError({ status: 404, message: `no such route: ${call.method} ${call.path}` }, call.body);
@@ -167,14 +167,15 @@ async function readBody(request: IncomingMessage): Promise<Buffer | null> {
   return Buffer.concat(parts);
 }
 
-/** Writes an answer, waiting where the client is slower; gives up silently when the client goes away. */
+/** Writes an answer at the client's pace; ends silently if the client disconnects. */
 async function send(reply: ProviderReply, acceptEncoding: string, response: ServerResponse): Promise<void> {
   const headers = reply.headers.flat();
   const gone = new AbortController();
   response.once('close', () => gone.abort());
   if (reply.frames === undefined) {
     const body = reply.body ?? Buffer.alloc(0);
-    // As the real ones do: JSON comes compressed and chunked to clients that take gzip, errors come as they are.
+    // Like real providers: clients that accept gzip get JSON compressed and chunked; errors are not
+    // compressed.
     if (reply.status === 200 && /\bgzip\b/.test(acceptEncoding)) {
       response.writeHead(reply.status, [...headers, 'content-encoding', 'gzip']);
       response.write(gzipSync(body));
@@ -200,7 +201,7 @@ async function send(reply: ProviderReply, acceptEncoding: string, response: Serv
   response.end();
 }
 
-/** Starts a provider on an ephemeral port of loopback. Without a script it repeats what it is told (`echoScript`). */
+/** Starts a provider on a free port of loopback. Without a script it repeats its input (`echoScript`). */
 export async function startFakeProvider(options: { script?: Script } = {}): Promise<FakeProvider> {
   const script = options.script ?? echoScript;
   const requests: ArrivedRequest[] = [];

@@ -30,7 +30,7 @@ const STATUS_NAMES: Record<number, string> = {
   503: 'UNAVAILABLE',
 };
 
-/** What a script needs to know of a request; model and streaming stand in the path. */
+/** The parts of a request for a script; model and streaming are in the path. */
 export function readGemini(
   body: JsonObject,
   model: string,

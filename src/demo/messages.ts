@@ -38,7 +38,7 @@ function textOf(content: unknown): string {
     .join('\n');
 }
 
-/** What a script needs to know of a messages request; also the body of a model-runtime invoke. */
+/** The parts of a messages request for a script; also for the body of a model-runtime invoke. */
 export function readMessages(body: JsonObject): Omit<ScriptRequest, 'shape' | 'calls_before'> {
   const messages = asObjects(body.messages);
   const last = messages.at(-1) ?? {};

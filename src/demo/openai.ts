@@ -30,7 +30,7 @@ function partsText(content: unknown): string {
     .join('\n');
 }
 
-/** What a script needs to know of a chat-completions request. */
+/** The parts of a chat-completions request for a script. */
 export function readChat(body: JsonObject): Omit<ScriptRequest, 'shape' | 'calls_before'> {
   const messages = asObjects(body.messages);
   const results: string[] = [];
@@ -47,7 +47,7 @@ export function readChat(body: JsonObject): Omit<ScriptRequest, 'shape' | 'calls
   };
 }
 
-/** What a script needs to know of a responses request. */
+/** The parts of a responses request for a script. */
 export function readResponses(body: JsonObject): Omit<ScriptRequest, 'shape' | 'calls_before'> {
   const items =
     typeof body.input === 'string' ? [{ role: 'user', content: body.input }] : asObjects(body.input);

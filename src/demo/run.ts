@@ -16,13 +16,13 @@ import { startFakeProvider } from './fake-provider.ts';
 import { createStory, TASK } from './story.ts';
 import { Workspace } from './workspace.ts';
 
-/** How the run is called in the capture database. */
+/** Name of the run in the capture database. */
 const RUN_ID = 'demo';
 
-/** What was started, to be stopped in reverse. */
+/** The started parts, which are stopped in reverse order. */
 type Stop = () => Promise<unknown>;
 
-/** Where the demo's database goes: beside the operator's own data, never into it. */
+/** Path of the demo's database: beside the operator's data, never in it. */
 async function makeDatabasePath(): Promise<string> {
   const dir = join(loadConfig({ listener: 'gateway' }).data_dir, 'demo');
   await rm(dir, { recursive: true, force: true });
@@ -122,7 +122,7 @@ async function showRun(db: string, io: CliIo): Promise<void> {
   await understudy.stop();
 }
 
-// As the command line has it.
+// The same file permissions as in the command line.
 process.umask(0o077);
 const io = openProcessIo();
 try {

@@ -1,6 +1,6 @@
 /**
- * What the fake provider is asked and what it is told to answer, the same for every provider's wire format: a script
- * is a function from one to the other. Pure; runs wherever the fake provider runs (the demo's main thread, tests).
+ * Requests to the fake provider and its answers, in one form for all wire formats. A script is a function
+ * from a request to an answer. Pure; runs wherever the fake provider runs (the demo's main thread, tests).
  */
 import { createHash } from 'node:crypto';
 
@@ -20,11 +20,11 @@ export interface ScriptRequest {
   streaming: boolean;
   /** Names of the tools that were declared. */
   tools: string[];
-  /** Text of the last message, tool results left out. */
+  /** Text of the last message, without tool results. */
   text: string;
-  /** What the tools said, in order, when the last message brings their results. */
+  /** Tool results in the last message, in order. */
   tool_results: string[];
-  /** How many messages the conversation has so far. */
+  /** Number of messages in the conversation so far. */
   messages: number;
   /** Calls of the script before this one. */
   calls_before: number;
@@ -34,7 +34,7 @@ export interface ScriptRequest {
 export interface ScriptedToolCall {
   name: string;
   input: Record<string, unknown>;
-  /** Of a tool that was declared in one; the responses-style API alone has them. */
+  /** Namespace of a tool that was declared in one; only in the responses-style API. */
   namespace?: string;
 }
 
@@ -47,7 +47,7 @@ export interface ScriptedError {
   retry_after_s?: number;
 }
 
-/** What to answer. The order on the wire: thinking, text, tool calls. */
+/** The answer. Its order on the wire: thinking, text, tool calls. */
 export interface ScriptedAnswer {
   thinking?: string;
   text?: string;
@@ -55,7 +55,7 @@ export interface ScriptedAnswer {
   usage?: { input: number; output: number; cache_read?: number; cache_write?: number };
   /** Instead of all the above. */
   error?: ScriptedError;
-  /** Streams only: after that many frames nothing more comes until the client goes away. */
+  /** Only for streams: after this many frames, the stream stalls until the client disconnects. */
   hold_after_frames?: number;
   /** Streams only: the stream ends with the provider's own error event instead of its proper end. */
   stream_error?: string;
@@ -73,7 +73,7 @@ export interface ProviderReply {
   hold_after_frames?: number;
 }
 
-/** A JSON object of which nothing is known yet. */
+/** A JSON object with unknown content. */
 export type JsonObject = Record<string, unknown>;
 
 /** The value as an object; an empty one when it is something else. */
@@ -164,8 +164,8 @@ export function retryHeaders(error: ScriptedError): [string, string][] {
 }
 
 /**
- * The answers of a provider without a script: calls the first declared tool once with a question about the text, says
- * what the tools said, or else repeats what it was told.
+ * The answers of a provider without a script: it calls the first declared tool once with a question about the
+ * text, reports tool results, or repeats its input.
  */
 export const echoScript: Script = (request) => {
   if (request.tool_results.length > 0) {

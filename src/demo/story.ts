@@ -1,13 +1,14 @@
 /**
- * What the model says in the demo: an agent finds a failing test, tries a change that does not apply, corrects itself,
- * and tells at the end what it did. The provider is overloaded once on the way; this is the only state. Pure otherwise.
+ * The model's answers in the demo: an agent finds a failing test, tries a change that does not apply,
+ * corrects itself, and reports what it did. The provider is overloaded once; this is the only state.
+ * Otherwise pure.
  */
 import type { Script, ScriptedAnswer } from './script.ts';
 
 /** The first message of the conversation. */
 export const TASK = 'The tests of this project fail. Find out why and mend it.';
 
-/** The answers by turn. The conversation grows by two messages a turn, so its length tells the turn. */
+/** The answers by turn. The conversation grows by two messages per turn, so its length gives the turn. */
 const ANSWERS: ScriptedAnswer[] = [
   { text: 'I run the tests first, to see what fails.', tool_calls: [{ name: 'run_tests', input: {} }] },
   {

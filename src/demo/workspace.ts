@@ -7,7 +7,7 @@ import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { basename, join } from 'node:path';
 
-/** What a tool came to. */
+/** The result of a tool. */
 interface ToolOutcome {
   text: string;
   is_error: boolean;
@@ -34,7 +34,7 @@ assert.equal(total([{ price: 250, count: 2 }, { price: 100, count: 1 }]), 600, '
 console.log('2 checks passed');
 `;
 
-/** What the tools take, as JSON schemas that go out with every request. */
+/** The inputs of the tools, as JSON schemas that every request contains. */
 export const TOOLS = [
   {
     name: 'run_tests',
@@ -76,7 +76,7 @@ export class Workspace {
     await rm(this.#dir, { recursive: true, force: true });
   }
 
-  /** Runs a tool. Whatever goes wrong is an outcome for the model to read, never a throw. */
+  /** Runs a tool. Never throws: every failure is a result for the model. */
   async runTool(name: string, input: Record<string, unknown>): Promise<ToolOutcome> {
     try {
       if (name === 'run_tests') return await this.#runTests();
@@ -113,7 +113,7 @@ export class Workspace {
       const options = { cwd: this.#dir, timeout: TEST_LIMIT_MS };
       execFile(process.execPath, ['cart.test.mjs'], options, (error, stdout, stderr) => {
         const printed = `${stdout}${stderr}`.replaceAll(this.#dir, '.');
-        // Of a failed assertion the first lines tell it; the rest is the runtime's own stack.
+        // The first lines of a failed assertion are enough; the rest is the runtime's stack.
         const said = /AssertionError[^\n]*/.exec(printed)?.[0] ?? printed.trim();
         resolve({ text: said, is_error: error !== null });
       });

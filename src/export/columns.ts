@@ -9,7 +9,7 @@ export interface ExportColumn {
   kind: ColumnKind;
 }
 
-/** A row by the names of its columns. Further fields are left out of tables. */
+/** A row by column name. Tables leave out further fields. */
 export type ExportRow = Readonly<Record<string, unknown>>;
 
 /** A part of JSON Schema. */

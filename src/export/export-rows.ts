@@ -1,6 +1,6 @@
 /**
- * A list in a file's format, piece by piece: memory holds one page of rows, or one row group of Parquet. Server threads, command
- * line.
+ * Converts a list to a file's format, piece by piece. Only one page of rows, or one row group of Parquet, is
+ * in memory. Server threads, command line.
  */
 import type { ExportColumn, ExportRow } from './columns.ts';
 import { writeCsvHead, writeCsvRow } from './csv.ts';

@@ -1,6 +1,6 @@
 /**
- * Rows as Parquet, a row group at a time: what is in memory are the rows of one group, and what the file's end says of each.
- * Server threads, command line.
+ * Writes rows as Parquet, one row group at a time. Only the rows of one group, and the metadata of all groups
+ * for the file's end, are in memory. Server threads, command line.
  */
 import { type ByteWriter, ParquetWriter } from 'hyparquet-writer';
 import { type ColumnKind, type ExportColumn, type ExportRow, textOf } from './columns.ts';

@@ -24,7 +24,7 @@ export interface HookRun {
 }
 
 export type HookEvent =
-  /** Nothing to report; a good moment to clean up. */
+  /** An event without a report, at which the hook cleans up. */
   | { kind: 'session' }
   | { kind: 'task'; run: HookRun; task: string }
   /**
@@ -42,7 +42,7 @@ export type HookEvent =
     }
   | { kind: 'end'; run: HookRun; outcome: string };
 
-/** As the service has it. */
+/** The service's limit. */
 const RUN_ID_UNITS = 128;
 /** Length of a key: more than 128 bits. */
 const KEY_UNITS = 24;

@@ -12,7 +12,7 @@ interface JsonNode {
 }
 
 interface JsonMember {
-  /** Of the key, or of a list's value. */
+  /** Start of the key, or of a list's value. */
   start: number;
   /** null in a list. */
   key: string | null;
@@ -103,7 +103,7 @@ export function addMember(
   return `${text.slice(0, start + 1)}${before}${written}${after}${text.slice(end - 1)}`;
 }
 
-/** @param before what stands before it: with a line's end in it, it goes over several lines itself */
+/** @param before the text before it; if it contains a line end, the value is written on several lines, too */
 function write(key: string | null, value: unknown, before: string, unit: string): string {
   const lines = before.includes('\n') ? unit : '';
   const colon = lines === '' ? ':' : ': ';

@@ -53,7 +53,7 @@ export class RunJournal {
     this.#append('started');
   }
 
-  /** The service must be told of the run again. */
+  /** The run must be reported to the service again. */
   noteResumed(): void {
     this.#append('resumed');
   }

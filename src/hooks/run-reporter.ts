@@ -17,7 +17,7 @@ interface ReporterOptions {
   folder?: string;
 }
 
-/** As the service has it. */
+/** The service's limit. */
 const TASK_UNITS = 65_536;
 /** Statuses of a service that is running but refuses this user's requests: it is not called again for a while. */
 const REFUSALS = new Set([401, 403, 429]);

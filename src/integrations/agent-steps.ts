@@ -1,17 +1,18 @@
 /**
- * Steps of a run, from the answers of models and the results of tools that an integration sees. It also keeps an intervention
- * until a model has got it. Any thread.
+ * Makes steps of a run from the model answers and tool results that an integration sees. It also keeps an
+ * intervention until a model has received it. Any thread.
  *
- * A step is one tool call, with what the model said before it and what came back, or an answer without a tool call (`respond`).
- * A step is logged as soon as its result is there, so calls that run side by side are logged in the order in which they end.
- * The tokens of an answer go with the answer's own calls, so an agent that is a tool of another keeps its tokens apart.
+ * A step is one tool call with the model's text before it and the result, or an answer without a tool call
+ * (`respond`). A step is logged when its result arrives, so parallel calls are logged in the order in which
+ * they end. The tokens of an answer belong to the answer's own calls, so an agent that is a tool of another
+ * agent has separate tokens.
  */
 import type { Intervention, Run } from '../client/run.ts';
 
 /** The part of a run that an integration uses. */
 export type WatchedRun = Pick<Run, 'step' | 'intervention'>;
 
-/** What runs of the client have beyond that. */
+/** Additional members of the client's runs. */
 type RunParts = WatchedRun & Partial<Pick<Run, 'nameFramework' | 'expect'>>;
 
 /** A tool call as the model asked for it. */
@@ -27,15 +28,15 @@ export interface ModelAnswer {
   /** Its reasoning, where the provider shows it. */
   thinking: string;
   calls: readonly AskedCall[];
-  /** Of the request and the answer together. */
+  /** Tokens of the request and the answer together. */
   tokens: number;
 }
 
-/** What came back of a tool call. */
+/** The result of a tool call. */
 export interface ToolResult {
-  /** '' where the framework names none. */
+  /** '' if the framework gives none. */
   id: string;
-  /** Of a call that no answer asked for; otherwise those of the answer stand. */
+  /** For a call that no answer contains; otherwise the values of the answer are used. */
   name?: string;
   input?: unknown;
   observation: unknown;
@@ -46,7 +47,7 @@ export interface ToolResult {
 interface PendingCall {
   call: AskedCall;
   thought: string;
-  /** Of the answer that asked for it, together with the answer's other calls. The first of them that ends takes the tokens. */
+  /** Shared by the calls of one answer. The first call that ends gets the answer's tokens. */
   answer: { tokens: number };
 }
 
@@ -60,9 +61,12 @@ export class AgentSteps {
   /** By id. Several calls can have one id: then their results count in the order of the calls. */
   readonly #calls = new Map<string, PendingCall[]>();
   #callCount = 0;
-  /** Of answers that have no step: without a text and a call, or with calls that never end. The next step takes them. */
+  /**
+   * Tokens of answers without a step: without text and calls, or with calls that never end. The next step
+   * gets them.
+   */
   #tokens = 0;
-  /** Of a model call that failed. */
+  /** The intervention of a failed model call, for the next one. */
   #returned: Intervention | null = null;
   #isFrameworkNamed = false;
 
@@ -108,7 +112,8 @@ export class AgentSteps {
       this.#run.step({ action: 'respond', actionInput: text, thought: thinking, tokens: this.#takeTokens() });
       return;
     }
-    // What the agent says beside its calls is shorter and clearer than its reasoning. It goes with the first call.
+    // The agent's text beside its calls is shorter and clearer than its reasoning. It belongs to the first
+    // call.
     let thought = text === '' ? thinking : text;
     // A call that an earlier answer asked for under the same id gets no result any more.
     for (const { id } of calls) while (this.#forget(id));
@@ -128,7 +133,7 @@ export class AgentSteps {
     return this.#calls.has(id);
   }
 
-  /** The same of a call of the tool, where the framework names no id. */
+  /** The same for a call that is known only by its tool, because the framework gives no id. */
   awaitsTool(name: string): boolean {
     for (const waiting of this.#calls.values())
       if (waiting.some(({ call }) => call.name === name)) return true;
@@ -153,7 +158,7 @@ export class AgentSteps {
     });
   }
 
-  /** @returns what the next call of a model should be told, once; null: nothing */
+  /** @returns the intervention for the next model call, once; null: none */
   takeIntervention(): Intervention | null {
     const returned = this.#returned;
     this.#returned = null;
@@ -175,7 +180,7 @@ export class AgentSteps {
     return pending;
   }
 
-  /** Its tokens are not lost. @returns false: there is no such call */
+  /** Drops a call but keeps its tokens. @returns false if there is no such call */
   #forget(id: string): boolean {
     const pending = this.#take(id);
     if (pending === undefined) return false;

@@ -1,13 +1,13 @@
 /**
- * The AI SDK 5 and 6, whose telemetry tells no steps: they are read from the calls of the model that pass a language-model
- * middleware. The results of tools are in the prompt that brings them to the model. Any thread.
+ * Reads steps for the AI SDK 5 and 6, whose telemetry has no steps, from model calls that pass a
+ * language-model middleware. Tool results are in the prompt that passes them to the model. Any thread.
  */
 import { textOfParts } from '../client/observation.ts';
 import { parseExact } from '../std/exact-json.ts';
 import type { AgentSteps, AskedCall } from './agent-steps.ts';
 import { type Integration, reading } from './watched-run.ts';
 
-/** As far as it is read; the versions differ in `usage`. */
+/** The parts that are read; the versions differ in `usage`. */
 interface Part {
   type: string;
   text?: string;
@@ -31,13 +31,13 @@ interface Message {
   content: unknown;
 }
 
-/** What a tool gave back, as the prompt has it. */
+/** The result of a tool in the form of the prompt. */
 interface Output {
   type: string;
   value?: unknown;
 }
 
-/** Calls of streamed answers that wait for their results: till then the generation, and so the run, goes on. */
+/** Calls of streamed answers that wait for their results. Until then, the generation and the run continue. */
 const openCalls = new WeakMap<AgentSteps, Map<string, () => void>>();
 
 /** Open calls of a run; with more, the oldest is forgotten. */
@@ -69,7 +69,7 @@ export function readAnswer(steps: AgentSteps, content: readonly Part[], usage: U
   );
   const [text, thinking] = [textsOf('text').join(''), textsOf('reasoning').join('\n')];
   steps.answered({ text, thinking, calls, tokens: tokensOf(usage) });
-  // Of tools that the provider itself has called.
+  // Results of tools that the provider itself has called.
   for (const { type, toolCallId: id = '', result, isError = false } of content)
     if (type === 'tool-result') steps.returned({ id, observation: result, isError });
 }

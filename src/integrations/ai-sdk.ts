@@ -87,8 +87,9 @@ function readTool(steps: AgentSteps, { toolCall, toolOutput }: EventOf<'onToolEx
 }
 
 /**
- * Adds what the run should be told to the system prompt of the next call of the model, of that call alone:
- * `wrapLanguageModel({ model, middleware: understudyMiddleware() })`. With `ai` 5 and 6 it also logs the steps.
+ * Adds an intervention to the system prompt of the next model call, and only of that call:
+ * `wrapLanguageModel({ model, middleware: understudyMiddleware() })`. With `ai` 5 and 6 it also logs the
+ * steps.
  */
 export function understudyMiddleware(options: WatchOptions = {}): LanguageModelMiddleware {
   return {
@@ -158,7 +159,7 @@ function readCall(steps: AgentSteps, { content, usage }: EventOf<'onLanguageMode
     calls: calls.map(({ toolCallId, toolName, input }) => ({ id: toolCallId, name: toolName, input })),
     tokens: usage?.totalTokens ?? 0,
   });
-  // No tool is called with wrong arguments, and none that does not exist.
+  // Calls with invalid arguments, or of unknown tools, reach no tool.
   for (const { toolCallId: id, invalid, error } of calls)
     if (invalid === true) steps.returned({ id, observation: textOfError(error), isError: true });
   // Tools that the provider itself has called.

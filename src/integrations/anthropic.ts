@@ -1,9 +1,11 @@
 /**
- * `@understudy-gateway/anthropic`: agents written with the Anthropic SDK itself (`@anthropic-ai/sdk`), its tool runner included. One middleware
- * of the client sees what is asked and what is answered, and brings interventions to the next call of the model. Any thread.
+ * `@understudy-gateway/anthropic`: for agents written with the Anthropic SDK itself (`@anthropic-ai/sdk`),
+ * including its tool runner. One middleware of the client sees requests and answers, and adds interventions
+ * to the next model call. Any thread.
  *
- * Results of tools are seen in the request that brings them to the model. A whole answer is read from a copy; a stream's bytes
- * are looked at as they pass. (A reader that leaves one of two copies of a stream early waits for the end of the other.)
+ * Tool results are read from the request that passes them to the model. A complete answer is read from a
+ * copy; the bytes of a stream are read while they pass. (With two copies of a stream, a reader that leaves
+ * one early would wait for the end of the other.)
  */
 
 import type { Middleware } from '@anthropic-ai/sdk';
@@ -29,8 +31,8 @@ const INTEGRATION: Integration = { name: '@understudy-gateway/anthropic', framew
 requirePeer(INTEGRATION, '@anthropic-ai/sdk', '>=0.30.0 <2');
 
 /**
- * `new Anthropic({ middleware: [understudyMiddleware()] })`, which the SDK has since 0.101. Of several middlewares it must be the
- * last one, next to the network.
+ * For `new Anthropic({ middleware: [understudyMiddleware()] })`, which the SDK supports since 0.101. It must
+ * be the last middleware, next to the network.
  */
 export function understudyMiddleware(options: WatchOptions = {}): Middleware {
   return async (request, next, ctx) => {
@@ -89,7 +91,7 @@ async function watchCall(
     end();
     return response;
   }
-  // Of the run in which the call was made, wherever its stream is read.
+  // The run in which the call was made, wherever its stream is read.
   const onAnswer = (answer: ModelAnswer) => reading(INTEGRATION, () => steps.answered(answer));
   if (isStream) return tap(response, onAnswer, end);
   // A reader of the response itself gets the same error.
@@ -109,7 +111,7 @@ function isMessagesCall({ method, url }: APIRequest): boolean {
   return method?.toUpperCase() === 'POST' && /\/v1\/messages(\?|$)/.test(url);
 }
 
-/** Of the results only those that came back since the model's last answer. */
+/** Only results since the model's last answer. */
 function settleResults(steps: AgentSteps, { messages = [] }: Params): void {
   const last = messages.findLastIndex(({ role }) => role === 'assistant');
   for (const { content } of messages.slice(last + 1)) settleBlocks(steps, content);
@@ -127,7 +129,7 @@ function settleBlocks(steps: AgentSteps, content: MessageParam['content']): void
   }
 }
 
-/** Sends the request, with what the run should be told where there is something. */
+/** Sends the request, with an intervention if there is one. */
 async function tell(
   steps: AgentSteps,
   request: APIRequest,
@@ -150,7 +152,7 @@ async function tell(
 function addText(request: APIRequest, text: string): APIRequest | null {
   try {
     const params = parseExact(String(request.body)) as MessageCreateParamsBase & { thread?: unknown };
-    // A thread keeps the system prompt that it is sent for the turns that follow: there it is said in the turn.
+    // A thread keeps its system prompt for later turns, so the intervention is added to the turn instead.
     const told = params.thread ? addToTurn(params, text) : addToSystem(params, text);
     return { ...request, body: JSON.stringify(told) };
   } catch {
@@ -185,7 +187,7 @@ function tap(response: Response, onAnswer: (answer: ModelAnswer) => void, onEnd:
     events.end();
     onEnd();
   };
-  // `cancel` is newer than the types: an agent may leave behind the last event that it needs.
+  // `cancel` is newer than the types. An agent may leave after the last event that it needs.
   const passer = {
     transform: (
       bytes: Uint8Array<ArrayBuffer>,
@@ -198,14 +200,14 @@ function tap(response: Response, onAnswer: (answer: ModelAnswer) => void, onEnd:
     cancel: end,
   };
   const tapped = new Response(response.body.pipeThrough(new TransformStream(passer)), response);
-  // What a new response lacks.
+  // Properties that a new response lacks.
   return Object.defineProperty(tapped, 'url', { value: response.url });
 }
 
-/** Longer events of a stream than this are no events of a model. */
+/** Maximum length of a stream's event; no event of a model is longer. */
 const EVENT_UNITS_MAX = 32 * 1024 * 1024;
 
-/** The events of a message out of the bytes of a stream. What is no stream of events is passed on all the same. */
+/** Reads the events of a message from the bytes of a stream. Other bytes are passed on, too. */
 class MessageEvents {
   readonly #answer: StreamedAnswer;
   readonly #lines = new EventLines('', EVENT_UNITS_MAX);
@@ -236,7 +238,7 @@ class MessageEvents {
     this.#answer.take(event);
   }
 
-  /** Nothing more is read. */
+  /** Reading has ended. */
   end(): void {
     if (this.#isLost) return;
     try {
@@ -247,19 +249,22 @@ class MessageEvents {
   }
 }
 
-/** Whether an event may hold arguments as a value, whose numbers keep their digits. */
+/** Whether an event may contain arguments as a value, whose numbers must keep their digits. */
 function holdsInput(event: RawMessageStreamEvent): boolean {
   if (event.type === 'content_block_start') return true;
   if (event.type !== 'content_block_delta' || event.delta.type !== 'input_json_delta') return false;
   return typeof event.delta.partial_json !== 'string';
 }
 
-/** A message from its events. It is whole at `message_stop`: tokens may be told as late as that. */
+/**
+ * Builds a message from its events. It is complete at `message_stop`, because token counts may arrive as late
+ * as that.
+ */
 class StreamedAnswer {
   readonly #onAnswer: (answer: ModelAnswer) => void;
   readonly #inputs = new Map<number, string>();
   #message: Message | null = null;
-  /** The model has said why it stopped. */
+  /** The model has reported why it stopped. */
   #hasStopped = false;
 
   constructor(onAnswer: (answer: ModelAnswer) => void) {
@@ -278,7 +283,7 @@ class StreamedAnswer {
     } else if (event.type === 'message_stop') this.end();
   }
 
-  /** Nothing more comes: the answer counts if it was whole. */
+  /** The stream has ended; the answer counts if it is complete. */
   end(): void {
     const message = this.#message;
     this.#message = null;
@@ -289,7 +294,10 @@ class StreamedAnswer {
   }
 }
 
-/** Counts that a later event tells hold; a 0 there is often a field that the server does not fill. */
+/**
+ * Counts of a later event replace earlier ones, except for 0, which often means that the server does not fill
+ * the field.
+ */
 function laterUsage(before: Usage | undefined, told: MessageDeltaUsage | undefined): Usage {
   const later = Object.entries(told ?? {}).filter(([, value]) => value !== null && value !== 0);
   return { ...before, ...Object.fromEntries(later) } as Usage;

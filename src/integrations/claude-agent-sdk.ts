@@ -1,8 +1,9 @@
 /**
- * `@understudy-gateway/claude-agent-sdk`: the Claude Agent SDK (`@anthropic-ai/claude-agent-sdk`). Hooks log the steps, and what they give
- * back brings interventions. They wait for nothing. Any thread.
+ * `@understudy-gateway/claude-agent-sdk`: the Claude Agent SDK (`@anthropic-ai/claude-agent-sdk`). Hooks log
+ * the steps, and their return values contain interventions. They wait for nothing. Any thread.
  *
- * The package brings a client of far over 100 MB, so what is used of its types stands here; they have the same names there.
+ * The package contains a client of far over 100 MB, so the used parts of its types are repeated here, with
+ * the same names.
  */
 
 import { textOfParts } from '../client/observation.ts';
@@ -19,7 +20,7 @@ requirePeer(INTEGRATION, '@anthropic-ai/claude-agent-sdk', '>=0.2.74 <1');
 type ToolEvent = 'PostToolUse' | 'PostToolUseFailure';
 type StopEvent = 'Stop' | 'SubagentStop';
 
-/** What hooks get, as far as they read it. */
+/** The parts of the hooks' input that they read. */
 interface HookInput {
   hook_event_name: string;
   tool_name?: string;
@@ -36,13 +37,14 @@ interface ToolHookOutput {
 
 type Hook<Output> = (input: HookInput) => Promise<Output>;
 
-/** As `query` takes them: add your own to the lists. */
+/** Hooks in the form of `query`; you can add your own to the lists. */
 export type UnderstudyHooks = Record<ToolEvent, { hooks: Hook<ToolHookOutput>[] }[]> &
   Record<StopEvent, { hooks: Hook<Record<string, never>>[] }[]>;
 
 /**
- * `query({ prompt, options: { hooks: understudyHooks() } })`. A call of a tool is a step, and so is the last message of an agent
- * or of the agent's. An intervention reaches the agent beside a tool's result; no agent is kept from stopping.
+ * For `query({ prompt, options: { hooks: understudyHooks() } })`. Each tool call is a step, and so is the
+ * last message of an agent or sub-agent. An intervention reaches the agent with a tool's result; it never
+ * keeps an agent from stopping.
  */
 export function understudyHooks(options: WatchOptions = {}): UnderstudyHooks {
   // Hooks are called from wherever the SDK reads its client's output.
@@ -75,7 +77,10 @@ function takeStop(options: WatchOptions, { last_assistant_message: text = '' }: 
   return {};
 }
 
-/** Of a shell's result what a person would have seen, of a server's tool the text of its parts; of any other all. */
+/**
+ * For a shell, the output that a person would have seen; for a server's tool, the text of its parts; for any
+ * other tool, everything.
+ */
 function readResponse(response: unknown): unknown {
   if (Array.isArray(response)) return textOfParts(response);
   const { stdout, stderr } = (response ?? {}) as { stdout?: unknown; stderr?: unknown };

@@ -1,8 +1,9 @@
 /**
- * `@understudy-gateway/langchain/middleware`: brings interventions to agents of `createAgent`, which langchain 1 has. Any thread.
+ * `@understudy-gateway/langchain/middleware`: adds interventions for agents of langchain 1's `createAgent`.
+ * Any thread.
  *
- * The middleware wraps model calls alone. With a `wrapToolCall`, whatever it does, LangChain no longer hands a tool's error to
- * the model and ends the agent instead.
+ * The middleware wraps only model calls. With any `wrapToolCall`, LangChain would no longer pass a tool's
+ * error to the model, but end the agent.
  */
 import * as langchain from 'langchain';
 import { addText, INTEGRATION } from './langchain.ts';
@@ -12,8 +13,9 @@ import { stepsAround, type WatchOptions } from './watched-run.ts';
 requirePeer(INTEGRATION, 'langchain', '>=1.0.1 <2');
 
 /**
- * Adds what the run should be told to the system prompt of the next call of the model, of that call alone:
- * `createAgent({ model, tools, middleware: [understudyMiddleware()] })`. A model's error leaves the agent as the same object.
+ * Adds an intervention to the system prompt of the next model call, and only of that call: `createAgent({
+ * model, tools, middleware: [understudyMiddleware()] })`. The agent throws a model's error as the same
+ * object.
  */
 export function understudyMiddleware(options: WatchOptions = {}): langchain.AgentMiddleware {
   return langchain.createMiddleware({
@@ -57,8 +59,8 @@ function keepObject(thrown: unknown): void {
 }
 
 /**
- * @param own the property as it is, which is there again after the first reading or writing
- * @param answer what a reader gets
+ * @param own the original property, which is restored after the first reading or writing
+ * @param answer the value for the reader
  */
 function answerOnce(
   thrown: Error,

@@ -22,7 +22,7 @@ const NAME = 'understudy';
 export const INTEGRATION: Integration = { name: '@understudy-gateway/langchain', framework: 'langchain' };
 requirePeer(INTEGRATION, '@langchain/core', '>=0.3.29 <2');
 
-/** Runs of LangChain's own that are under way at once. With more, the one that began first is forgotten. */
+/** Maximum number of concurrent runs of LangChain. With more, the oldest one is forgotten. */
 const UNDER_WAY_MAX = 10_000;
 
 interface ToolAtWork {
@@ -33,16 +33,17 @@ interface ToolAtWork {
 
 /** A run of LangChain's own: a chain, a model call or a tool call. */
 interface UnderWay {
-  /** Of the run in which its outermost run began, wherever a stream is read. */
+  /** The run in which its outermost run began, wherever a stream is read. */
   steps: AgentSteps | null;
   tool: ToolAtWork | null;
-  /** Of the outermost run. */
+  /** Ends the watch of the outermost run. */
   end: () => void;
 }
 
 /**
- * Logs the steps of everything that it is a callback of: `agent.invoke(input, { callbacks: [new UnderstudyHandler()] })`.
- * LangChain calls it at once, and does not put it into its queue: a step is logged before the model is called again.
+ * Logs the steps of everything for which it is a callback: `agent.invoke(input, { callbacks: [new
+ * UnderstudyHandler()] })`. LangChain calls it immediately, not through its queue, so that a step is logged
+ * before the next model call.
  */
 export class UnderstudyHandler extends BaseCallbackHandler {
   override name = NAME;
@@ -66,7 +67,7 @@ export class UnderstudyHandler extends BaseCallbackHandler {
     reading(INTEGRATION, () => this.#end(runId));
   }
 
-  /** Logs results that no tool told of: of calls with wrong arguments, and of tools that do not exist. */
+  /** Logs results without a tool event: of calls with invalid arguments, and of unknown tools. */
   override handleChatModelStart(
     _model: unknown,
     conversations: BaseMessage[][],
@@ -132,7 +133,7 @@ export class UnderstudyHandler extends BaseCallbackHandler {
   override handleToolError(error: unknown, runId: string): void {
     reading(INTEGRATION, () =>
       this.#end(runId, (steps, tool) => {
-        // An interrupt for a human, or a hand-over to another agent: the call goes on later.
+        // An interrupt for a human, or a hand-over to another agent. The call continues later.
         if ((error as { is_bubble_up?: unknown } | null)?.is_bubble_up === true) return;
         // LangChain 0.3 does not say which call it was. The message for the model does, before the next call.
         if (tool.id === '' && steps.awaitsTool(tool.name)) return;
@@ -160,9 +161,10 @@ export class UnderstudyHandler extends BaseCallbackHandler {
 }
 
 /**
- * Adds what the run should be told to the system prompt of one model call, for a graph's own nodes:
- * `model.invoke(withIntervention(state.messages))`. Agents of `createAgent` have a middleware for it (`/middleware`).
- * @returns the messages as they are when there is nothing to be told
+ * Adds an intervention to the system prompt of one model call, for nodes of your own graph:
+ * `model.invoke(withIntervention(state.messages))`. Agents of `createAgent` use the middleware instead
+ * (`/middleware`).
+ * @returns the messages unchanged if there is no intervention
  */
 export function withIntervention(messages: BaseMessage[], options: WatchOptions = {}): BaseMessage[] {
   const said = stepsAround(INTEGRATION, options)?.takeIntervention() ?? null;

@@ -1,9 +1,11 @@
 /**
- * `@understudy-gateway/openai-agents`: the OpenAI Agents SDK (`@openai/agents`). Events of a runner tell how its tools ended, and what the
- * runner is about to send to the model tells the rest; there interventions are added too. Any thread.
+ * `@understudy-gateway/openai-agents`: for the OpenAI Agents SDK (`@openai/agents`). A runner's events show
+ * how its tools ended. Everything else is read from the runner's next input to the model, to which
+ * interventions are added, too. Any thread.
  *
- * No trace processor: the SDK calls processors one after another and waits for each, so one behind an exporter hears of an
- * answer when the exporter's network lets it, and of nothing where tracing is off. A user's processors are left as they are.
+ * It is not a trace processor. The SDK calls processors one after another and waits for each, so a processor
+ * after a network exporter would be delayed, and without tracing it would get nothing. A user's processors
+ * stay unchanged.
  */
 import {
   type AgentInputItem,
@@ -28,12 +30,12 @@ type ToolCall = RunToolCallItem['rawItem'];
 const INTEGRATION: Integration = { name: '@understudy-gateway/openai-agents', framework: 'openai-agents' };
 requirePeer(INTEGRATION, '@openai/agents', '>=0.3.0 <1');
 
-/** How the SDK words what a tool has thrown; older versions add the error. */
+/** The SDK's text for an exception of a tool; older versions add the error. */
 const FAILED = 'An error occurred while running the tool. Please try again.';
 
 /**
- * Logs the steps of whatever the runner runs, and adds what the run should be told to the instructions of the next call of the
- * model, of that call alone. A `callModelInputFilter` of the runner goes on to work.
+ * Logs the steps of everything that the runner runs, and adds interventions to the instructions of the next
+ * model call, and only of that call. A `callModelInputFilter` of the runner keeps working.
  * @returns the same runner
  */
 export function watchRunner(runner: Runner, options: WatchOptions = {}): Runner {
@@ -84,7 +86,7 @@ export function understudyInputFilter(
     watch(INTEGRATION, options, (steps) => Turns.of(steps).read(args.modelData.input));
     const data = own === undefined ? args.modelData : await own(args);
     const steps = stepsAround(INTEGRATION, options);
-    // What is no list of items is an error that the SDK itself speaks of.
+    // For anything but a list of items, the SDK itself reports an error.
     const said = steps !== null && Array.isArray(data?.input) ? Turns.of(steps).takeIntervention() : null;
     if (said === null) return data;
     const instructions = data.instructions ?? args.modelData.instructions;
@@ -102,11 +104,14 @@ interface EndedCall {
   result: ToolResult;
 }
 
-/** What a model is being told. */
+/** An intervention in a running model call. */
 interface Told {
   said: Intervention;
   trace: ReturnType<typeof getCurrentTrace>;
-  /** Of the turn. It ends when the turn does, well or not; null or without an end where tracing is off. */
+  /**
+   * The span of the turn. It ends with the turn, successful or not; without tracing, it is null or has no
+   * end.
+   */
   span: ReturnType<typeof getCurrentSpan>;
 }
 
@@ -116,18 +121,18 @@ const KEPT_MAX = 1_000;
 const turnsOfRuns = new WeakMap<AgentSteps, Turns>();
 
 /**
- * What the agents of one run are at. A call is logged when the model is called again, with what the model said before it, or when
- * the agent has ended.
+ * The state of the agents of one run. A call is logged at the next model call, with the model's text before
+ * it, or when the agent has ended.
  */
 class Turns {
   readonly #steps: AgentSteps;
   readonly #ended = new Map<string, EndedCall>();
   /** Calls of conversations from before the run. */
   readonly #former = new Set<string>();
-  /** Of runs of the SDK: tokens that went into steps. */
+  /** By run of the SDK: tokens that were assigned to steps. */
   readonly #tokens = new WeakMap<Context, number>();
   readonly #handedOver = new WeakSet<Context>();
-  /** What the calls that hand over to other agents give back. */
+  /** Results of calls that hand over to other agents. */
   readonly #transfers = new Set<string>();
   #told: Told[] = [];
 
@@ -145,7 +150,7 @@ class Turns {
 
   /** @param input what the agent is started with */
   began(context: Context, input: readonly AgentInputItem[]): void {
-    // The one that has been handed over to goes on where the other was.
+    // The new agent continues where the previous one ended.
     if (this.#handedOver.delete(context)) return;
     for (const { callId } of lastTurn(input).results) {
       this.#former.add(callId);
@@ -187,7 +192,7 @@ class Turns {
   read(input: readonly AgentInputItem[]): void {
     const { results, calls, text, thinking } = lastTurn(input);
     const ids = new Set(results.map(({ callId }) => callId));
-    // Where the arguments are wrong, events keep them to themselves.
+    // Events of calls with invalid arguments do not contain these.
     const ended = [...this.#ended.values()]
       .filter(({ call }) => ids.has(call.id))
       .map((entry) => ({
@@ -196,7 +201,8 @@ class Turns {
       }));
     for (const { callId: id, name, output } of results) {
       if (this.#ended.has(id) || this.#former.has(id)) continue;
-      // No tool got the call: its arguments are wrong, there is no such tool, or a human has said no. Or it hands over.
+      // No tool received the call: its arguments are invalid, the tool does not exist, a human has refused
+      // it, or it hands over.
       const observation = textOfParts(Array.isArray(output) ? output : [output]);
       const isError = !this.#transfers.has(observation);
       const call = calls.get(id) ?? { id, name, input: undefined };
@@ -209,7 +215,7 @@ class Turns {
     this.#log(ended, text, thinking);
   }
 
-  /** @returns what the call that is being made should be told, once; null: nothing */
+  /** @returns the intervention for the present model call, once; null: none */
   takeIntervention(): Intervention | null {
     const unheard = this.#told.find(({ span }) => span !== null && span.endedAt !== null);
     const said = unheard?.said ?? this.#steps.takeIntervention();
@@ -280,7 +286,7 @@ function parseArguments(json: string | undefined): unknown {
   }
 }
 
-/** The tool's span knows; without tracing, only the SDK's own words tell. */
+/** The tool's span has the error; without tracing, only the SDK's text shows it. */
 function hasFailed(observation: string): boolean {
   const span = getCurrentSpan();
   return observation.startsWith(FAILED) || (span?.spanData.type === 'function' && span.error !== null);

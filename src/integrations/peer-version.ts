@@ -1,6 +1,6 @@
 /**
- * Whether the framework beside an integration has a version that the integration works with. It is checked when the integration
- * is imported, where the error can name both versions. Any thread.
+ * Checks whether the installed framework has a version that the integration supports. The check runs when the
+ * integration is imported, so that the error can name both versions. Any thread.
  */
 import { existsSync, readFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';

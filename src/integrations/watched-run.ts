@@ -1,4 +1,6 @@
-/** Which run an integration watches: the one that it is given, else the one around the call. Any thread. */
+/**
+ * Determines the run that an integration watches: the given one, else the run around the call. Any thread.
+ */
 import { currentRun } from '../client/understudy.ts';
 import { AgentSteps, type WatchedRun } from './agent-steps.ts';
 
@@ -7,7 +9,7 @@ export interface WatchOptions {
   run?: WatchedRun;
 }
 
-/** What an integration is called. */
+/** Name of an integration. */
 export interface Integration {
   /** Its package. */
   name: string;
@@ -26,7 +28,7 @@ export function stepsAround({ framework }: Integration, { run }: WatchOptions): 
 
 const warned = new Set<string>();
 
-/** Reads what a framework tells, if there is a run to log it to. */
+/** Reads a framework's event if there is a run for its steps. */
 export function watch(
   integration: Integration,
   options: WatchOptions,
@@ -39,8 +41,8 @@ export function watch(
 }
 
 /**
- * A shape that the integration does not know never reaches the agent. For the first one of an integration there is a process
- * warning.
+ * An error about an unknown form never reaches the agent. For the first one of each integration, there is a
+ * process warning.
  */
 export function reading({ name }: Integration, read: () => void): void {
   try {

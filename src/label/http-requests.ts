@@ -80,7 +80,7 @@ function labelHead(request: ClientRequest, headers: HeadSource): HeadSource {
   return headers;
 }
 
-/** As it stands in an address. */
+/** The host in the form of an address. */
 function bracket(host: string): string {
   return host.includes(':') && !host.startsWith('[') ? `[${host}]` : host;
 }

@@ -26,7 +26,7 @@ export class RunNumbers {
   readonly #used: Int32Array;
   /** One lock per set, followed by the clock. */
   readonly #locks: Int32Array;
-  /** Of this thread's own requests. */
+  /** Runs of this thread's own requests. */
   readonly #returned = new Map<bigint, number[]>();
 
   /** Memory for `new RunNumbers`, which can be shared with other threads. */

@@ -1,6 +1,7 @@
 /**
- * The protocol over HTTP without sessions: a message in, its answer out, a server for each. The pipeline has already checked who may
- * send, and how often. Server threads, which load it with the first message, since most serve none.
+ * The protocol over HTTP without sessions: each message gets an answer from a separate server object. The
+ * pipeline has already checked credential and rate. Server threads, which load it with the first message,
+ * because most services get none.
  */
 import {
   createMcpHandler,
@@ -25,7 +26,7 @@ const PROTOCOL_HEADERS = [
 
 export interface McpRequest {
   headers: { get(name: string): string | undefined };
-  /** The parsed body; undefined for none. */
+  /** The parsed body; undefined without a body. */
   message: unknown;
 }
 
@@ -61,7 +62,7 @@ export async function answerMcp(
   return {
     status: reply.status,
     is_event_stream: reply.headers.get('content-type')?.startsWith('text/event-stream') === true,
-    // Every answer ends by itself: there is nothing to subscribe to.
+    // Every answer ends by itself, because there are no subscriptions.
     body: blameSender(await reply.text()),
   };
 }
@@ -82,7 +83,10 @@ function widenAccept(accept: string | undefined): string {
   return takesJson ? BOTH_TYPES : accept;
 }
 
-/** Revisions up to 2025-11-25, which begin with a handshake that is not looked at here. Answered as JSON, not as events. */
+/**
+ * Revisions up to 2025-11-25, which begin with a handshake that is not checked here. Answers are JSON, not
+ * events.
+ */
 async function answerLegacy(request: Request, message: unknown, server: McpServer): Promise<Response> {
   const transport = new WebStandardStreamableHTTPServerTransport({ enableJsonResponse: true });
   await server.connect(transport);

@@ -1,4 +1,4 @@
-/** How tools and commands reach an API that runs elsewhere: over HTTP, one request a call. Command line. */
+/** Lets tools and commands call an API in another process over HTTP, one request per call. Command line. */
 import { type Answer, Transport } from '../client/transport.ts';
 import { pathParameters } from '../contract/endpoint.ts';
 import { type CallApi, UnreachableApi } from './tool-answer.ts';
@@ -7,11 +7,11 @@ export interface RemoteApiOptions {
   /** No trailing slash. */
   base_url: string;
   api_key: string;
-  /** The tenant, where the credential belongs to none. */
+  /** The tenant, if the credential does not determine it. */
   tenant: { org_id?: string; project_id?: string };
   /** An answer that takes longer is given up. */
   timeout_ms: number;
-  /** What calls it; the MCP server where left out. */
+  /** The calling program; default: the MCP server. */
   user_agent?: string;
 }
 

@@ -1,8 +1,9 @@
 /**
- * The tools that look runs up. An operator's credential reads captured runs with the reported ones; any other one reads
- * what its organization has reported. Any thread.
+ * The tools that find and read runs. An operator's credential reads captured and reported runs; any other
+ * credential reads the reported runs of its organization. Any thread.
  *
- * Bound: a result holds at most RESULT_CHARACTERS of a run's texts, each text cut; the cursor goes on behind them.
+ * Bound: a result contains at most RESULT_CHARACTERS of a run's texts, and each text is cut; the cursor
+ * continues after them.
  */
 import type { CallToolResult } from '@modelcontextprotocol/server';
 import { z } from 'zod';
@@ -16,7 +17,7 @@ import { type ApiAnswer, answer, type CallApi, type Tool } from './tool-answer.t
 
 /** Runs of one result. */
 const RUNS = { most: 50, usual: 10 } as const;
-/** Turns or steps that are asked for at once. */
+/** Turns or steps per request. */
 const PAGE_TURNS = 50;
 const RESULT_CHARACTERS = 24_000;
 const TEXT_CHARACTERS = 800;
@@ -121,7 +122,7 @@ export function readRun(call: CallApi): Tool {
   };
 }
 
-/** The caller is no operator, or nothing was captured that can be read. */
+/** The caller is not an operator, or there are no readable captures. */
 function hasNoCaptures({ status }: ApiAnswer): boolean {
   return status === 404 || status === 503;
 }
@@ -207,7 +208,10 @@ function tellConversation({ run, turns, next_cursor }: Conversation) {
   };
 }
 
-/** The first parts, as many as a result may hold, and where to go on. @param placeOf the cursor behind a part */
+/**
+ * The first parts, as many as fit into a result, and the cursor for the next ones. @param placeOf the cursor
+ * after a part
+ */
 function cutParts(
   parts: readonly string[],
   next: string | null,
@@ -223,7 +227,7 @@ function cutParts(
   return { parts: parts.slice(0, count), next_cursor: count < parts.length ? placeOf(count - 1) : next };
 }
 
-/** As the API's cursor of steps is written. */
+/** In the form of the API's cursor of steps. */
 function writePlace({ step_index }: StepPage['steps'][number]): string {
   return Buffer.from(JSON.stringify([step_index])).toString('base64url');
 }
@@ -240,7 +244,7 @@ function tellTurn(turn: Conversation['turns'][number]): string {
   return cut(lines.join('\n'), RESULT_CHARACTERS);
 }
 
-/** A block is open in the contract: what is not known is shown as JSON. */
+/** The contract leaves the form of blocks open; unknown ones are shown as JSON. */
 function tellBlock(block: Record<string, unknown> & { type: string }): string {
   const { type, text, name, input, content, is_error } = block;
   if (typeof text === 'string') return type === 'text' ? cut(text) : `(${type}) ${cut(text)}`;

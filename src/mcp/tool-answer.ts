@@ -1,17 +1,17 @@
 /**
- * What tools are made of: how they call the API, and how the API's answers become results of tools. A failure tells the model
- * what to do. Any thread.
+ * Common parts of tools: calls of the API, and the conversion of its answers to tool results. A failure tells
+ * the model what to do. Any thread.
  */
 import type { CallToolResult, ToolAnnotations } from '@modelcontextprotocol/server';
 import { z } from 'zod';
 import type { Endpoint } from '../contract/endpoint.ts';
 
-/** What the API answered. */
+/** An answer of the API. */
 export interface ApiAnswer {
   status: number;
-  /** The JSON of it; undefined where it was none. */
+  /** Its JSON; undefined if it is not JSON. */
   body: unknown;
-  /** Seconds after which to try again, where the API says so. */
+  /** Seconds to wait before the next attempt, if the API says so. */
   retry_after_s: number | null;
 }
 
@@ -65,7 +65,7 @@ function fail(text: string): CallToolResult {
 
 const GO_ON = 'Go on without it.';
 
-/** What the model should do about an answer that is no success. */
+/** Instructions for the model after a failed call. */
 function describeRefusal({ status, body, retry_after_s }: ApiAnswer): string {
   const words = readDetail(body) ?? `HTTP ${status}`;
   switch (status) {
@@ -92,7 +92,7 @@ const violations = z.object({
   detail: z.array(z.object({ loc: z.array(z.union([z.string(), z.number()])), msg: z.string() })),
 });
 
-/** @returns null for an answer that is not in the API's words: something else stands on the way */
+/** @returns null for an answer that is not from the API, such as one from a proxy in between */
 function readDetail(body: unknown): string | null {
   const text = textDetail.safeParse(body);
   if (text.success) return text.data.detail;

@@ -18,11 +18,11 @@ import { answer, type CallApi, type Tool } from './tool-answer.ts';
 
 export interface ToolOptions {
   call: CallApi;
-  /** The code base of calls that name none; null: calls must name one. */
+  /** Default code base; null: each call must name one. */
   codebase_id: string | null;
 }
 
-/** What a client may put into the model's system prompt. */
+/** Instructions that a client may put into the model's system prompt. */
 export const INSTRUCTIONS =
   'Understudy remembers what earlier agents learned. When you begin a task, or when you are stuck, call retrieve_patterns ' +
   'with the task in a sentence. Before you explore a code base, call recall_findings with your question. When you have found ' +

@@ -30,7 +30,7 @@ export interface RecordedExchange {
   model: string | null;
   first_byte_ms: number;
   duration_ms: number;
-  /** One side broke the exchange off. */
+  /** One side aborted the exchange. */
   aborted: boolean;
   /** Why it cannot be replayed; '' if it can. */
   problem: string;
@@ -87,7 +87,7 @@ export class RecordedRun {
     return readRequestText(this.#source, id);
   }
 
-  /** What the prompt is read from. */
+  /** The source of the prompt. */
   copy({ id }: RecordedExchange): ReturnType<ExchangeSource['copy']> {
     return this.#source.copy(id);
   }

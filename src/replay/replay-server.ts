@@ -30,7 +30,7 @@ export interface ReplayOptions {
   pause?: (ms: number) => Promise<unknown>;
 }
 
-/** What became of a request. */
+/** The outcome of a request. */
 export type ReplayEvent =
   | { type: 'served'; exchange: RecordedExchange; is_again: boolean }
   /** `is_served`: the next exchange was served anyway. */
@@ -39,7 +39,7 @@ export type ReplayEvent =
   | { type: 'unplayable'; exchange: RecordedExchange }
   | { type: 'live'; turn: number; status: number | null; problem: string };
 
-/** What was served and what was not. */
+/** Served and unserved requests. */
 interface ReplayResult {
   exchanges: number;
   served: number;
@@ -170,7 +170,7 @@ export class ReplayServer {
   }
 }
 
-/** What a request should repeat, and where it differs. */
+/** The recorded request that a request should repeat, and the first difference. */
 export function describeDifference({ id, turn }: RecordedExchange, where: string): string {
   const name = turn === null ? `exchange ${id}` : `turn ${turn} (exchange ${id})`;
   return `the request does not repeat ${name}: ${where}`;

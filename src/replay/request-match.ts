@@ -22,7 +22,7 @@ export interface AskedRequest {
   body: Uint8Array;
 }
 
-/** What a request repeats. */
+/** The recorded exchange that a request repeats. */
 type Match =
   | { type: 'found'; exchange: RecordedExchange; is_again: boolean }
   /** Another request was recorded for this path; `exchange` is the next one. */

@@ -166,7 +166,7 @@ describe('findings', () => {
 describe('options', () => {
   it.each([
     [{}, 'apiKey is required'],
-    [{ apiKey: 'two words' }, 'apiKey holds what no key holds'],
+    [{ apiKey: 'two words' }, 'apiKey has characters that no key has'],
     [{ apiKey: 'k', baseUrl: 'ftp://x' }, 'baseUrl must be'],
     [{ apiKey: 'k', tokenBudget: 0 }, 'tokenBudget'],
     [{ apiKey: 'k', fsmThresholds: { slow: 1 } }, 'fsmThresholds.slow'],

@@ -1,9 +1,10 @@
 /**
- * How difficult a step looks from its text alone (document 2, Difficulty score): four signals, weighted and mapped to
- * (0, 1). The Python client says the same to 1e-9; `clients/cases/difficulty.json` holds both to it. Pure; any thread.
+ * How difficult a step looks from its text alone (document 2, Difficulty score): four signals, weighted and
+ * mapped to (0, 1). The Python client computes the same to 1e-9; `clients/cases/difficulty.json` tests both.
+ * Pure; any thread.
  *
- * The patterns know ASCII letters alone and no class that the two languages read differently (`\s`, `\w` of Unicode). They
- * have no nested repetition, so their cost is linear in the text.
+ * The patterns use only ASCII letters, and no character class that the two languages define differently
+ * (`\s`, `\w` of Unicode). They have no nested repetition, so their cost is linear in the text.
  */
 
 /** The four signals of a text, each in [0, 1]. */
@@ -31,7 +32,7 @@ const ENTITIES_MAX = 10;
 const WORDS_A_HIT = 20;
 /** Only this many code points of the beginning are judged, because the score is computed while the agent waits. */
 const CHARACTERS_MAX = 32_768;
-/** Of a text without a word. */
+/** Score of a text without words. */
 const UNKNOWN_SCORE = 0.5;
 
 /** Word separators: white space as both languages define it, listed explicitly. */

@@ -8,7 +8,7 @@ export interface FsmThresholds {
   slowThreshold: number;
   /** SKIP begins when the mean of the last `skipWindow` difficulties is at most this. */
   skipThreshold: number;
-  /** How far beyond the threshold by which it began a mean must be for a state to end. */
+  /** A state ends when the mean is this far on the other side of the threshold at which the state began. */
   hysteresisMargin: number;
   fastWindow: number;
   slowWindow: number;

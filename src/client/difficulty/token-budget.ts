@@ -16,10 +16,10 @@ export class TokenBudget {
   #spent = 0;
 
   /**
-   * @param budget tokens; undefined: none
-   * @param tell called once, when the sum of the steps' tokens reaches the budget. What it throws or rejects with is dropped:
-   *   it runs inside the agent's own step
-   * @throws RangeError for a budget that is no whole number above 0
+   * @param budget tokens; undefined: no budget
+   * @param tell called once, when the sum of the steps' tokens reaches the budget. Its errors are dropped,
+   *   because it runs inside the agent's step
+   * @throws RangeError for a budget that is not a positive whole number
    */
   constructor(budget?: number, tell?: (reached: TokenBudgetReached) => unknown) {
     if (budget !== undefined && !(Number.isSafeInteger(budget) && budget > 0))
@@ -51,7 +51,7 @@ export class TokenBudget {
       const said = this.#tell?.({ budget, spent: this.#spent });
       if (said instanceof Promise) said.catch(() => {});
     } catch {
-      // The agent's step goes on.
+      // The agent's step continues.
     }
   }
 }

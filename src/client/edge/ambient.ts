@@ -1,6 +1,7 @@
 /**
- * As src/client/ambient.ts. Where the platform has a global AsyncLocalStorage (Vercel), a run is ambient through every await.
- * Elsewhere only code that runs before the first await finds it: pass the run on by hand. Edge functions; any thread.
+ * Replaces src/client/ambient.ts. On platforms with a global AsyncLocalStorage (Vercel), a run is ambient
+ * through every await. On others, only code before the first await finds it; pass the run explicitly. Edge
+ * functions; any thread.
  */
 
 /** A run, with the runs around it. */

@@ -1,4 +1,7 @@
-/** As src/client/environment.ts: the variables are those of the platform's `process.env`, if there is one. Edge functions; any thread. */
+/**
+ * Replaces src/client/environment.ts: reads the platform's `process.env`, if there is one. Edge functions;
+ * any thread.
+ */
 
 interface ClientEnvironment {
   apiKey: string | undefined;

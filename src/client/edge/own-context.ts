@@ -1,6 +1,6 @@
-/** As src/client/own-context.ts, with what every platform has. Edge functions; any thread. */
+/** Replaces src/client/own-context.ts, with functions that every platform has. Edge functions; any thread. */
 
-/** A timer that can begin anew. */
+/** A timer that can be restarted. */
 export interface Timer {
   refresh(): Timer;
   stop(): void;

@@ -1,6 +1,6 @@
 /**
- * As src/client/process-end.ts, where no process ends: the platform stops a function when its answer is there. Call
- * `context.waitUntil(understudy.flush())` before. Edge functions; any thread.
+ * Replaces src/client/process-end.ts. The platform stops a function after its answer, without an end of a
+ * process. Call `context.waitUntil(understudy.flush())` before that. Edge functions; any thread.
  */
 
 /** @returns does nothing */

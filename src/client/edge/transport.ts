@@ -1,4 +1,4 @@
-/** As src/client/transport.ts, by `fetch` alone. Edge functions; any thread. */
+/** Replaces src/client/transport.ts, using only `fetch`. Edge functions; any thread. */
 import { ConnectionError, TimeoutError, UnexpectedAnswerError } from '../errors.ts';
 import type { Answer, OpenAnswer, Request } from '../transport.ts';
 
@@ -88,7 +88,7 @@ export class Transport {
       if (signal?.aborted) throw signal.reason;
       if (thrown instanceof UnexpectedAnswerError) throw thrown;
       const words = `Cannot reach ${this.#base.origin}: ${String((thrown as Error)?.message)}`;
-      // `fetch` does not tell whether the request was sent.
+      // `fetch` does not report whether the request was sent.
       throw new ConnectionError(words, false, { cause: thrown });
     } finally {
       clearTimeout(timer);

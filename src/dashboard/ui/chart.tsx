@@ -89,7 +89,7 @@ interface PlotOptions {
   lines: readonly Line[];
   height_px: number;
   is_time: boolean;
-  /** Format of the values; absent: unchanged. */
+  /** Range of the values; undefined: from the data. */
   range: readonly [number, number] | undefined;
   format: (value: number) => string;
 }
