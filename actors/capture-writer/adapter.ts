@@ -37,9 +37,9 @@ export interface ExchangeLog {
 /** Longest time of one pass: an arriving batch waits at most this long. */
 const TIDY_BUDGET_MS = 20;
 
-/** What the log tells the operator. */
+/** Messages of the log for the operator. */
 export type WriterEvent =
-  /** Nothing is stored any more, or the reason has changed. */
+  /** Storing has stopped, or the reason has changed. */
   | { type: 'failing'; cause: PlaceCause; reason: string }
   | { type: 'stored_again' }
   | { type: 'set_apart'; exchanges: readonly [SetApart, ...SetApart[]] };

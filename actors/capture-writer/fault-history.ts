@@ -60,7 +60,7 @@ export class FaultHistory {
     this.#damagesInARow = 0;
   }
 
-  /** What the process should set aside before it opens a database. */
+  /** The files that the process should set aside before it opens a database. */
   get due(): SetAside {
     return this.#due;
   }

@@ -73,7 +73,7 @@ function mapInto(
     const from = memoryEngine.mapMemory(descriptor, new Uint8Array(buffer), mayWrite);
     return from < 0 ? null : { buffer, from };
   } catch {
-    // So much is not there.
+    // The machine does not have that much memory.
     return null;
   }
 }

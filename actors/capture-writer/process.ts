@@ -62,7 +62,7 @@ const SILENCE_MS = 1_000;
 const CLOSE_MS = 60_000;
 const EXIT_MS = 5_000;
 
-/** Until it has told of itself. */
+/** Unknown until its first report. */
 const NOTHING_TOLD: FileState = {
   bytes: 0,
   sealed: 0,
@@ -112,7 +112,7 @@ const CAPTURE_PROCESS_FLAGS = [
   '--v8-pool-size=1',
 ];
 
-/** One life of it. */
+/** One life of the process. */
 class CaptureChild {
   readonly #child: ChildProcess;
   readonly #waiting = new Map<number, Deferred<unknown>>();

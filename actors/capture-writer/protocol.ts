@@ -6,7 +6,7 @@ import type { WithheldCause } from '../../src/domain/exchange.ts';
 
 export const CAPTURE_WRITER_KIND = 'capture-writer';
 
-/** Where the files stand. */
+/** The state of the files. */
 export interface LogState {
   /** Size of the live file. */
   bytes: number;
@@ -15,7 +15,7 @@ export interface LogState {
   packing: PackingState;
   /** Bodies that were withheld because they could not be searched, since the files were opened. */
   withheld: Record<WithheldCause, number>;
-  /** How far the full-text index is; null without one. */
+  /** Progress of the full-text index; null without one. */
   text: TextIndexState | null;
 }
 
@@ -55,11 +55,11 @@ interface ProcessState {
   restarts: number;
   /** For how long a request has been unanswered; 0 if the process answers. */
   silent_ms: number;
-  /** Resident memory, as it told last. */
+  /** Resident memory, as last reported. */
   memory_bytes: number;
 }
 
-/** What has gone by age. */
+/** Data removed by age. */
 export interface ExpiredCaptures {
   files: number;
   exchanges: number;
@@ -78,7 +78,7 @@ export interface WriterState extends LogState {
   process?: ProcessState;
 }
 
-/** What became of a batch. */
+/** The outcome of a batch. */
 export interface Appended {
   /** Range of the ids stored by this append; if nothing was stored, last_id is first_id minus one. */
   first_id: number;

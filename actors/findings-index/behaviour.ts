@@ -377,7 +377,7 @@ function emptyIndex(): Index {
   };
 }
 
-/** What is read from the rows. */
+/** The facts that are read from the rows. */
 function emptyContents(): Omit<Index, 'storing' | 'is_exclusive' | 'waiting' | 'evicting'> {
   return {
     embedder: null,

@@ -35,7 +35,7 @@ interface CodebaseFacts {
 /** Loading a full code base takes a fraction of this. */
 const DEADLINE_MS = 15_000;
 
-/** Where a request looks. */
+/** The scope of a request. */
 export interface FindingsScope extends Codebase {
   /** null: every project's. */
   project_id: string | null;
@@ -43,7 +43,7 @@ export interface FindingsScope extends Codebase {
   hidden?: ReadonlySet<string>;
 }
 
-/** As messages have it. */
+/** The form in messages. */
 function sightOf({ project_id, hidden }: FindingsScope): { project_id: string | null; hidden?: string[] } {
   return hidden === undefined || hidden.size === 0 ? { project_id } : { project_id, hidden: [...hidden] };
 }

@@ -146,7 +146,7 @@ export function codebaseRow({ org_id, codebase_id }: Codebase): RowKey {
   return [org_id, codebase_id];
 }
 
-/** Of both rows of a finding. */
+/** Key of both rows of a finding. */
 export function findingRow({ org_id, codebase_id }: Codebase, seq: number): RowKey {
   return [org_id, codebase_id, seq];
 }

@@ -49,7 +49,7 @@ export interface AddedPattern extends NewPattern {
   source_trace_id: string | null;
 }
 
-/** What became of one pattern. */
+/** The outcome for one pattern. */
 export interface MergedPattern {
   pattern_id: string;
   /** false: it was merged into an existing pattern, whose support count increased. */
@@ -64,7 +64,7 @@ export interface RemoveRequest {
   audit: AuditEntry | null;
 }
 
-/** How the index stands. */
+/** The state of the index. */
 export interface IndexState {
   /** Every stored pattern has been read. */
   is_loaded: boolean;

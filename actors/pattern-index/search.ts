@@ -7,11 +7,11 @@ import type { Scope } from './scopes.ts';
 /** The vectors of a query; null if the embedder is not available or not needed. */
 export interface QueryVectors {
   present: Float32Array | null;
-  /** For patterns without a vector of the current embedder. */
+  /** Vector for patterns without a vector of the current embedder. */
   former: Float32Array | null;
 }
 
-/** What was found in one scope. */
+/** The matches in one scope. */
 export interface Candidate {
   scope: PatternScope;
   pattern_id: string;

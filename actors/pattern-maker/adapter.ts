@@ -19,7 +19,7 @@ import { unpackTrace } from './trace-body.ts';
 /** Traces that one thread works on at a time. */
 export const TRACES_READ_AT_ONCE = 2;
 
-/** Of the thread's time at once. */
+/** Duration of one slice of the thread's time. */
 const TURN_MS = 4;
 
 /** The scope of a pattern: tier e1 for a project, otherwise the organization's e2. */
@@ -28,7 +28,7 @@ export interface PatternScope {
   project_id: string | null;
 }
 
-/** What became of one pattern. */
+/** The outcome for one pattern. */
 export interface MergedPattern {
   pattern_id: string;
   /** false: it was merged into an existing pattern, whose support count increased. */

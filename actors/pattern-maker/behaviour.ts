@@ -84,7 +84,7 @@ interface PatternMakerInternal {
   waited: { token: ReplyToken };
 }
 
-/** Whose work has an outcome. */
+/** Identifies the attempt to which an outcome belongs. */
 interface Attempt {
   token: ReplyToken | null;
   /** Identifies the submission: the trace may have been deleted and submitted again since the attempt began. */

@@ -157,7 +157,7 @@ function describeStretch(candidate: PatternCandidate, trace: Trace): string {
 /** Describes the failure by its type only, because messages of parsers and schemas quote the text. */
 function describeFailure(thrown: unknown): string {
   if (thrown instanceof z.ZodError) return 'its answer has not the asked form';
-  if (thrown instanceof SyntaxError) return 'its answer is no JSON';
+  if (thrown instanceof SyntaxError) return 'its answer is not JSON';
   if (thrown instanceof Error)
     return thrown.name === 'TimeoutError' ? 'no answer in time' : thrown.message.slice(0, 200);
   return 'unknown';

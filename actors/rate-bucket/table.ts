@@ -113,7 +113,7 @@ export class RateTable {
   }
 }
 
-/** Memory for so many buckets. */
+/** Memory for this many buckets. */
 export function allocateRateTable(slots: number): SharedArrayBuffer {
   return new SharedArrayBuffer(Math.ceil(slots / 2) * 2 * BYTES_PER_SLOT);
 }

@@ -12,7 +12,7 @@ import type { StepMessage } from './step-message.ts';
 
 export const RUN_KIND = 'run';
 
-/** What a run refuses with. */
+/** The refusals of a run. */
 export const RUN_REFUSALS = {
   run_not_found: 'Run not found',
   run_conflict: 'A run with this run_id exists with another start',

@@ -8,7 +8,7 @@ import type { UsageCounts } from '../../src/domain/usage.ts';
 export const USAGE_METER_KIND = 'usage-meter';
 
 interface InterveneRequest {
-  /** Of the counters' row. */
+  /** Key of the counters' row. */
   project_id: string;
   /** Most interventions of both kinds in this UTC month; null: no cap. */
   cap: number | null;

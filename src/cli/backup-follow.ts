@@ -9,9 +9,9 @@ import { Follower } from '../storage/points/follower.ts';
 import type { CliIo } from './io.ts';
 import { makeHarmlessLine } from './terminal-text.ts';
 
-/** How often old points are removed. */
+/** Interval of removing old points. */
 const PRUNE_MS = 600_000;
-/** How often a failure that lasts is told again. */
+/** Interval of reporting a lasting failure again. */
 const TELL_AGAIN_MS = 600_000;
 
 interface FollowOptions {
@@ -23,8 +23,8 @@ interface FollowOptions {
 
 /**
  * Runs until SIGTERM or SIGINT.
- * @throws BackupError, StoreError, or an error of the file system, if the first point cannot be made. Later failures are
- *   told, and tried again
+ * @throws BackupError, StoreError, or an error of the file system, if the first point cannot be made. Later
+ *   failures are reported and retried
  */
 export async function followBackup(source: BackupSource, options: FollowOptions, io: CliIo): Promise<void> {
   io.outliveReader?.();
@@ -53,7 +53,7 @@ class FollowRun {
   readonly #place: string;
   readonly #options: FollowOptions;
   readonly #io: CliIo;
-  /** All that was acknowledged before is in the place; null before the first point. */
+  /** Time before which all acknowledged data is in the backup; null before the first point. */
   #fromMs: number | null = null;
   #prunedMs = performance.now();
   #toldMs: number | null = null;

@@ -1,4 +1,4 @@
-/** What the terminal shows when the process has started: addresses and next steps. Pure; main thread. */
+/** The text on the terminal after a start: addresses and next steps. Pure; main thread. */
 
 import { relative, resolve } from 'node:path';
 import { styleText } from 'node:util';
@@ -8,7 +8,9 @@ import { quoteForShell } from '../std/shell-word.ts';
 
 /** Where the started parts listen; null for one that was not started. */
 interface StartedAddresses {
-  /** What checks the framing of requests: native, or js where the native code does not run. */
+  /**
+   * The implementation that checks the framing of requests: native, or js if the native code does not run.
+   */
   framing_guard?: string;
   api_url: string | null;
   gateway_url: string | null;
@@ -19,7 +21,10 @@ interface StartedAddresses {
 }
 
 interface BannerSurroundings {
-  /** The output goes to a person: elsewhere it is kept, in a container's log for example, where no token belongs. */
+  /**
+   * Whether the output goes to a person. Otherwise it may be stored, for example in a container's log, which
+   * must not contain a token.
+   */
   is_terminal: boolean;
   /** Headings are coloured. */
   has_color: boolean;

@@ -1,6 +1,6 @@
 /**
- * `understudy completion`: a script with which a shell completes commands and options. It is made of what the commands' `--help`
- * prints, so that both say the same. Main thread.
+ * `understudy completion`: a script with which a shell completes commands and options. It is derived from the
+ * commands' `--help`, so that both agree. Main thread.
  */
 
 import { readFlagsAndWords, refuseWords } from './flags.ts';
@@ -19,7 +19,7 @@ Examples:
   understudy completion fish > ~/.config/fish/completions/understudy.fish
 `;
 
-/** A command, and what its help says. */
+/** A command, with the facts from its help. */
 interface CommandHelp {
   name: string;
   summary: string;
@@ -36,7 +36,7 @@ interface Option {
 interface Completion {
   name: string;
   summary: string;
-  /** That follow the command's name: `list` of keys. */
+  /** Words that follow the command's name: `list` for keys. */
   words: string[];
   options: Option[];
 }

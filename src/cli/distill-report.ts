@@ -345,7 +345,7 @@ const NOT_EXPORTED: Record<LeftOut, string> = {
   no_answer: 'have no answer to teach',
 };
 
-/** For a person: where the lines are, and how to try a model that was taught them. */
+/** For a person: where the lines are, and how to try a model that was fine-tuned with them. */
 export function describeExport(report: ExportReport, width: number, palette: Palette): string {
   const { out, files, golden, runs, held_out, left_out } = report;
   const table = layOutTable(

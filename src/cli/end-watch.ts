@@ -1,7 +1,7 @@
 /**
- * Makes sure that a service ends after it was told to. Here, a timer ends a stop that exceeds its grace period. If the
- * main thread no longer runs code, for example while the system waits for a thread that never ends, a small separate
- * process kills the service. Main thread of the command line.
+ * Makes sure that a service ends after a stop was requested. Here, a timer ends a stop that exceeds its grace
+ * period. If the main thread no longer runs code, for example while the system waits for a thread that never
+ * ends, a small separate process kills the service. Main thread of the command line.
  */
 import { spawn } from 'node:child_process';
 

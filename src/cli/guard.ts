@@ -11,12 +11,12 @@ import { type CliIo, EXIT } from './io.ts';
 /** First argument of the process that does the work: its standard error is a pipe to this one, which knows whether to show progress. */
 export const IN_PROCESS = { quiet: '--in-process', progress: '--in-process-with-progress' } as const;
 
-/** What LMDB prints on standard error at a damaged page. */
+/** The text that LMDB prints on standard error for a damaged page. */
 const NATIVE_NOISE = /^(?:internal error, index points|page \d+ not found error|mdb_|\S*mdb\.c:\d+)/;
 
 const FORWARDED = ['SIGINT', 'SIGTERM', 'SIGHUP'] as const;
 
-/** What follows when a signal ends the process. */
+/** The consequence if a signal ends the process. */
 export interface GuardedEnd {
   /** Printed when we forwarded the signal, and the process has not printed it itself. */
   interrupted?: string | undefined;

@@ -14,7 +14,7 @@ import { formatJson, makeHarmlessLine } from './terminal-text.ts';
 
 /**
  * Shows the turns of one run.
- * @returns the exit status: 1 when there is no such run
+ * @returns the exit status: 1 for an unknown run
  */
 export async function showRunCache(view: InspectView, runId: string): Promise<number> {
   const sum = new CacheSum();

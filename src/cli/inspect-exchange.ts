@@ -13,7 +13,7 @@ import { formatJson, makeHarmless, makeHarmlessLine, measureWidth } from './term
 
 /**
  * Shows one exchange.
- * @returns the exit status: 1 when there is no such exchange, or its body is not stored
+ * @returns the exit status: 1 for an unknown exchange, or if its body is not stored
  */
 export async function showExchange(view: InspectView, id: number): Promise<number> {
   const { raw } = view.flags;

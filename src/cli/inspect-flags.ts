@@ -8,7 +8,7 @@ import { type FlagValues, readFlagsAndWords, refuseWords } from './flags.ts';
 import { UsageError } from './io.ts';
 import { formatJson } from './terminal-text.ts';
 
-/** What was asked for. */
+/** The requested page. */
 export interface InspectFlags extends RunFilter {
   db: string | undefined;
   /** Words of the query language; '' without a query. */
@@ -21,13 +21,13 @@ export interface InspectFlags extends RunFilter {
   raw: BodySide | null;
   json: boolean;
   full: boolean;
-  /** How the turns used the provider's cache, instead of the turns. */
+  /** Shows how the turns used the provider's cache, instead of the turns. */
   cache: boolean;
-  /** What is left of providers' limits. */
+  /** Shows the remaining limits of providers. */
   limits: boolean;
   /** The format of a file with the runs, on standard output; null: a table or JSON. */
   format: InspectExport | null;
-  /** What figures are split by, instead of runs. */
+  /** Shows figures grouped by this dimension, instead of runs. */
   by: FigureDimension | null;
   limit?: number;
 }
@@ -105,7 +105,7 @@ export function readInspectFlags(argv: string[], nowMs: number): InspectFlags | 
     for (const name of ['run', 'exchange', 'step', 'cache', 'limits', 'by', 'json', 'full'] as const)
       if (values[name] !== undefined) throw new UsageError(`--export and --${name} do not go together`);
   checkTogether(values);
-  // What is selected by another flag takes no query.
+  // A page that is selected by another flag takes no query.
   const selected = values.run ?? values.exchange ?? values.step ?? values.cache ?? values.limits ?? values.by;
   if (selected !== undefined) refuseWords([...words, ...negated]);
   return {

@@ -145,7 +145,7 @@ async function writeTable(view: InspectView, judged: JudgedRuns): Promise<number
   return EXIT.done;
 }
 
-/** What a command leaves out because only the writer of the captures indexes. */
+/** A note about exchanges that a command leaves out because only the writer of the captures indexes. */
 export function describeNotIndexed(exchanges: number): string {
   return `${countOf(exchanges, 'exchange')} not indexed yet, and in no run: the running service indexes them, or its next start.`;
 }

@@ -28,7 +28,7 @@ import { formatCount, formatMs, type InspectView, nameAll } from './inspect-view
 import { EXIT, UsageError } from './io.ts';
 import { type Cell, formatJson, layOutTable, makeHarmlessLine } from './terminal-text.ts';
 
-/** Runs taken out of the list at once. */
+/** Runs that are taken from the list at once. */
 const PAGE_RUNS = 500;
 /** Columns of first words on a wide terminal. */
 const TASK_COLUMNS = 60;
@@ -67,9 +67,9 @@ export function openTexts(source: ExchangeSource, db: string, dataKey: Uint8Arra
 }
 
 /**
- * Shows the runs that match.
- * @param said what was said of runs; read to its end
- * @param texts what `said` searches texts with
+ * Shows the matching runs.
+ * @param said external statements about runs; read to the end
+ * @param texts the text search for `said`
  * @returns the exit status
  */
 export async function showQuery(
@@ -176,7 +176,7 @@ async function* writeSpans({ source }: InspectView, pages: AsyncIterable<readonl
 
 interface FoundRows {
   rows: CapturedRunRow[];
-  /** All that match; where not all were read to the end, those that may. */
+  /** All matching runs, including runs that may match but were not read to the end. */
   matched: number;
   not_indexed: number;
   left_out_runs: number;

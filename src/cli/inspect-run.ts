@@ -57,7 +57,7 @@ const ADVICE: Record<GoldenCode, string> = {
 
 /**
  * Shows one run, step by step.
- * @returns the exit status: 1 when there is no such run
+ * @returns the exit status: 1 for an unknown run
  */
 export async function showRun(view: InspectView, runId: string, findWords: FindWords): Promise<number> {
   const words = await findWords({ find: (id) => (id === runId ? id : undefined) });

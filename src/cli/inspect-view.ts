@@ -79,7 +79,7 @@ export function formatCount(n: number | null): string {
   return n === null ? '-' : n.toLocaleString('en-US');
 }
 
-/** `$0.0042`, or `~$0.0042 (guessed price)` where it is an estimate. */
+/** `$0.0042`, or `~$0.0042 (guessed price)` for an estimate. */
 function formatCost(usd: number, basis: CostBasis | null): string {
   if (basis === 'guessed_price') return `~${formatDollars(usd)} (guessed price)`;
   return basis === 'estimated_tokens' ? `~${formatDollars(usd)} (estimated tokens)` : formatDollars(usd);

@@ -22,9 +22,9 @@ export function dieOf(signal: NodeJS.Signals): void {
 }
 
 /**
- * Does some work; a signal ends the process meanwhile.
- * @param describe finishes what must not stay unfinished, and says what was and was not done
- * @returns the result of the work when no signal came
+ * Does some work, during which a signal ends the process.
+ * @param describe completes work that must not stay incomplete, and reports what was and was not done
+ * @returns the result of the work if there was no signal
  */
 export async function endingOnSignals<T>(
   io: CliIo,

@@ -1,6 +1,6 @@
 /**
- * Verdicts that the service has kept beside the captures (storage/capture/run-index.ts), so that a command that lists
- * runs need not read their bodies again. Command line; reads only.
+ * Reads verdicts that the service has stored beside the captures (storage/capture/run-index.ts), so that a
+ * command that lists runs need not read their bodies again. Command line; reads only.
  */
 
 import type { KeptVerdict, RunTally } from '../captures/inspect.ts';
@@ -19,7 +19,7 @@ export class KeptVerdicts {
     this.#index = RunIndex.open(db, { data_key, version: indexVersion(version), mode: 'read' });
   }
 
-  /** For a run with the same exchanges; null when none is kept. */
+  /** The verdict on a run with the same exchanges; null if none is stored. */
   readonly find: KeptVerdict = ({ summary, first_id, last_id, first_ms, last_ms }: RunTally) => {
     try {
       const bytes = summary.run_id === null ? undefined : this.#index?.find(summary.run_id);

@@ -1,5 +1,5 @@
 /**
- * `understudy loop`: runs rounds repeatedly, or once, and publishes what is better. Main thread.
+ * `understudy loop`: runs rounds repeatedly, or once, and publishes better students. Main thread.
  *
  * With an interval, each round is a separate process. Its memory is returned when it ends, a crash ends only that
  * round, and the command reacts to a signal at once, however busy the round is.
@@ -45,7 +45,7 @@ const ROUND_OUTPUT_CHARACTERS = 4 * 1024 * 1024;
 export interface RoundEnd {
   /** null when a signal ended it, or it could not be started. */
   status: number | null;
-  /** What it printed. */
+  /** Its output. */
   out: string;
   /** Its last message, on one line. */
   error: string;

@@ -11,7 +11,7 @@ import { makeHarmlessLine } from './terminal-text.ts';
 /** How long a tool waits for the API. The agent waits with it. */
 const MCP_CALL_MS = 20_000;
 
-/** What differs between the service's command and the package. */
+/** The differences between the service's command and the package. */
 interface McpHost {
   /** The command as its users type it. */
   readonly name: string;

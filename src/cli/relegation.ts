@@ -30,9 +30,9 @@ const FLAGS = { db: 'text', dir: 'text', json: 'switch' } as const;
 
 /**
  * Runs the command.
- * @param argv what follows `understudy relegation`
- * @returns the exit status; failures are told on `io.err`
- * @throws UsageError on wrong use
+ * @param argv arguments after `understudy relegation`
+ * @returns the exit status; failures are reported on `io.err`
+ * @throws UsageError for invalid arguments
  */
 export async function runRelegation(argv: string[], io: CliIo): Promise<number> {
   const { values, words } = readFlagsAndWords(argv, FLAGS);

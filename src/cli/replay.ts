@@ -293,5 +293,5 @@ function runChild(
   });
 }
 
-/** SDKs refuse to start without a key. Nothing here looks at it. */
+/** SDKs refuse to start without a key. The replay does not read it. */
 const AGENT_KEYS = { ANTHROPIC_API_KEY: 'replay', OPENAI_API_KEY: 'replay', GEMINI_API_KEY: 'replay' };

@@ -1,5 +1,5 @@
 /**
- * `understudy runs`: records what a person says of a run. It is kept in DATA_DIR/main.mdb; the service may run meanwhile.
+ * `understudy runs`: stores a person's marks of a run in DATA_DIR/main.mdb; the service may run meanwhile.
  * Main thread of the command line.
  */
 import { loadConfig } from '../config.ts';

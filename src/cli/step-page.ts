@@ -23,9 +23,9 @@ import { formatJson, makeHarmless, makeHarmlessLine } from './terminal-text.ts';
 
 /**
  * Explains a step.
- * @param directory of the student; null to ask none
+ * @param directory of the student; null: no student is asked
  * @param wires on which a student is asked
- * @returns the exit status: 1 when there is no such exchange, or no readable student
+ * @returns the exit status: 1 for an unknown exchange, or without a readable student
  */
 export async function showStep(
   view: InspectView,
@@ -142,7 +142,7 @@ const DOUBTS: readonly [keyof NonNullable<StudentOpinion['doubts']>, string][] =
   ['slots', 'values of the answer are little tested'],
 ];
 
-/** What the score is made of, the largest part first. */
+/** The parts of the score, largest first. */
 function describeDoubts(doubts: NonNullable<StudentOpinion['doubts']>): string {
   const parts = DOUBTS.filter(([name]) => doubts[name] >= 0.000_5)
     .toSorted(([a], [b]) => doubts[b] - doubts[a])

@@ -105,7 +105,7 @@ const ACTIONS: Readonly<Record<string, readonly (keyof typeof FLAGS)[]>> = {
   follow: ['place'],
 };
 
-/** What a command works on. */
+/** The student on which a command works. */
 interface Place {
   directory: string;
   /** Where a gateway of this DATA_DIR keeps the audits' results. */
@@ -116,9 +116,9 @@ interface Place {
 
 /**
  * Runs the command.
- * @param argv what follows `understudy student`
- * @returns the exit status; failures are told on `io.err`
- * @throws UsageError on wrong use
+ * @param argv arguments after `understudy student`
+ * @returns the exit status; failures are reported on `io.err`
+ * @throws UsageError for invalid arguments
  */
 export async function runStudent(argv: string[], io: CliIo): Promise<number> {
   const { values, words } = readFlagsAndWords(argv, FLAGS);
@@ -213,7 +213,7 @@ function findPlace(values: Values, io: CliIo): Place {
   return { directory, watch_path, is_json: values.json === true, io };
 }
 
-/** @returns null when none is named */
+/** @returns null if none is named */
 function readVersion(word: string | boolean | undefined): number | null {
   if (word === undefined) return null;
   const version = /^v?(\d{1,9})$/.exec(String(word))?.[1];
@@ -229,7 +229,7 @@ function readShare(word: string | boolean | undefined): number {
   return share;
 }
 
-/** The manifest of the serving version; null when none serves. */
+/** The manifest of the serving version; null if no version serves. */
 async function findServing(directory: string): Promise<StudentManifest | null> {
   try {
     return await readStudentManifest(directory);
@@ -379,7 +379,7 @@ function describeRefusals(agents: StudentReport['agents']): string {
   return text;
 }
 
-/** What the gateway of this DATA_DIR knows; empty if it has never run. */
+/** The knowledge of the gateway of this DATA_DIR; empty if it has never run. */
 async function readWatched({ watch_path, io }: Place, orders: Orders): Promise<WatchedAgentReport[]> {
   try {
     return reportWatched(await readWatchFile(watch_path), orders);
@@ -527,7 +527,7 @@ async function rename(place: Place, word: string | undefined, wanted: string | n
   return tell(place, { agent, name }, name === null ? `${agent} has no name` : `${agent} is called ${name}`);
 }
 
-/** What operators call agent variants; empty where that cannot be read, with a warning. */
+/** The operators' names of agent variants; empty, with a warning, if they cannot be read. */
 async function readNames({ directory, io }: Place): Promise<AgentNames> {
   try {
     return await readAgentNames(directory);

@@ -219,7 +219,7 @@ function describe({ runs, turns, golden }: Totals, out: string): string {
   return `${countOf(runs, 'run')}, ${countOf(turns, 'turn')}, ${golden.toLocaleString('en-US')} golden: ${makeHarmlessLine(out)}\n`;
 }
 
-/** What is remembered about a written line. */
+/** The stored facts about a written line. */
 interface LineEnd {
   golden: boolean;
   turns: number;

@@ -23,7 +23,7 @@ export class AllowedHosts {
   readonly #isAny: boolean;
   readonly #known = new Map<string, boolean>();
 
-  /** @param names further names, lower case, without a port; `*` stands for any */
+  /** @param names further names, lower case, without a port; `*` stands for any name */
   constructor(names: readonly string[]) {
     this.#names = new Set(names.map(trimDot));
     this.#isAny = this.#names.has('*');

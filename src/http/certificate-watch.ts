@@ -19,7 +19,7 @@ export class CertificateWatch {
   readonly #renew: () => Promise<void>;
   readonly #tell: (outcome: CertificateOutcome) => void;
   readonly #timer: NodeJS.Timeout;
-  /** The pair in use, or one that was not valid. */
+  /** The pair in use, or an invalid one. */
   #mark: string;
   /**
    * A pair that was seen once. It is used if the next check finds it unchanged, because the two files are written one

@@ -11,7 +11,7 @@ const REQUEST_HEADERS =
   'authorization, content-type, last-event-id, mcp-method, mcp-name, mcp-protocol-version, x-request-id';
 const REPLY_HEADERS =
   'ratelimit, ratelimit-policy, retry-after, x-request-id, x-svc-retrieval, x-svc-warning, x-total-count';
-/** What a refused page reads. */
+/** The error text for a refused page. */
 export const FOREIGN_ORIGIN = 'This origin is not allowed';
 /** How long a browser may remember a preflight's answer. */
 const PREFLIGHT_FRESH_S = 600;
@@ -20,7 +20,7 @@ export class CorsPolicy {
   readonly #origins: ReadonlySet<string>;
   readonly #vary: Headers;
 
-  /** @param origins as browsers send them, in lower case; none: no page may call */
+  /** @param origins as browsers send them, in lower case; empty: no page may call */
   constructor(origins: readonly string[]) {
     this.#origins = new Set(origins);
     this.#vary = origins.length === 0 ? [] : [['vary', 'Origin']];

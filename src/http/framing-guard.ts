@@ -8,7 +8,7 @@
 /** The answer to a request that the addon withheld from the library. */
 interface FramingRefusal {
   status: 400 | 431 | 505;
-  /** For the client. */
+  /** The error text for the client. */
   words: string;
 }
 

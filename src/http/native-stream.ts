@@ -336,7 +336,7 @@ export class NativeStream extends HttpStream {
   #writeHeadLines(status: string, headerLines: string): void {
     if (!this.#statusSent) {
       this.#statusSent = true;
-      // What the library writes itself, before the first header.
+      // The bytes that the library writes itself before the first header.
       if (status !== '200 OK') this.#res.writeStatus(toWire(status));
       if (headerLines !== '') this.#writeRaw(headerLines.slice(0, -2));
     } else {

@@ -4,9 +4,12 @@
 
 /** To a connection beyond the caps. */
 export const TOO_MANY = 'Too many connections; try again later';
-/** For a body that arrives too slowly. */
+/** Answer to a body that arrives too slowly. */
 export const TOO_SLOW = 'The request body came too slowly';
-/** For a request that arrives while the service stops. */
+/** Answer to a request that arrives while the service stops. */
 export const SHUTTING_DOWN = 'The server is shutting down';
-/** For a TLS client beyond the limits, before the handshake: a fatal alert, internal error (RFC 8446, 6.2). */
+/**
+ * Answer to a TLS client beyond the limits, before the handshake: a fatal alert, internal error (RFC 8446,
+ * 6.2).
+ */
 export const TOO_MANY_ALERT = '\x15\x03\x03\x00\x02\x02\x50';

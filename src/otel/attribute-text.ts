@@ -7,7 +7,7 @@ import { isRawNumber, parseExact } from '../std/exact-json.ts';
 import { OTLP_BOUNDS } from './limits.ts';
 import type { Attributes, AttributeValue } from './records.ts';
 
-/** What instrumentations send in place of content. */
+/** Values that instrumentations send instead of content. */
 const PLACEHOLDER = /^(?:<redacted>|\[redacted\]|__redacted__|redacted)$/i;
 
 /** A value as a step has it: a text unchanged, all else as JSON; '' when absent. */

@@ -40,7 +40,7 @@ export const GENERAL = {
   SERVICE_INSTANCE_ID: 'service.instance.id',
 } as const;
 
-/** Our names where the conventions have none. */
+/** Our names for attributes that the conventions lack. */
 export const OWN = {
   RUN_ID: 'understudy.run.id',
   PARENT_RUN_ID: 'understudy.run.parent_id',

@@ -4,7 +4,7 @@
 export const GIVEN_UP_CAUSES = ['refused', 'rejected', 'unreadable', 'behind'] as const;
 export type GivenUpCause = (typeof GIVEN_UP_CAUSES)[number];
 
-/** What happened since the last report. */
+/** Events since the last report. */
 export interface ExportProgress {
   /** Everything up to this exchange is finished. */
   position: number;

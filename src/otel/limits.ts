@@ -1,9 +1,9 @@
 /** Bounds of what OpenTelemetry's protocol carries, in and out. Constants only; any thread. */
 
 /**
- * What is read of one OTLP request, besides the bound of its body, which holds before and after gzip: spans or log records,
- * values of attributes, their depth, tool calls that become steps, how many of these are under way at once, and the length of
- * a step's key.
+ * Bounds of one OTLP request, besides the size of its body, which is bounded before and after gzip: spans or
+ * log records, values of attributes, their depth, tool calls that become steps, how many of these are handled
+ * concurrently, and the length of a step's key.
  */
 export const OTLP_BOUNDS = {
   records: 20_000,
@@ -17,11 +17,11 @@ export const OTLP_BOUNDS = {
 } as const;
 /** The export of captured turns over OTLP. */
 export const OTEL_EXPORT = {
-  /** Last turns of a run among which the one that asked for a tool call is looked for. */
+  /** Number of last turns of a run that are searched for the turn with a tool call. */
   turns_per_run: 8,
-  /** How often it looks for new turns. */
+  /** Interval of searching for new turns. */
   look_ms: 1_000,
-  /** What one request holds. */
+  /** Bounds of one request. */
   batch_exchanges: 64,
   batch_bytes: 2 << 20,
   /** Exchanges that may wait. Beyond, the oldest are given up. */

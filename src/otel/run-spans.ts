@@ -4,7 +4,7 @@ import type { NormalTurn } from '../domain/turn.ts';
 import { TurnSpans } from './turn-spans.ts';
 import { type WrittenSpan, writeSpansJson } from './write-spans.ts';
 
-/** A stored turn. `turn` is null where it cannot be read. */
+/** A stored turn. `turn` is null if it cannot be read. */
 interface StoredTurn {
   record: ExchangeRecord;
   turn: NormalTurn | null;

@@ -103,7 +103,7 @@ export class SpanExport {
     await this.#collector.close();
   }
 
-  /** What is stored by now is still sent, unless the collector fails. */
+  /** Turns that are stored by now are still sent, unless the collector fails. */
   stop(): void {
     this.#stopping.abort();
   }
@@ -251,7 +251,7 @@ export class SpanExport {
   }
 }
 
-/** @returns null when there is no readable one */
+/** @returns null without a readable one */
 function readPosition(path: string): Position | null {
   try {
     const kept = JSON.parse(readFileSync(path, 'utf8')) as Position;

@@ -1,7 +1,7 @@
 /** W3C trace context as a client sent it, and ids derived from names. Pure; any thread. */
 import { hash } from 'node:crypto';
 
-/** What the client's own span is. */
+/** The client's own span. */
 interface TraceParent {
   trace_id: string;
   span_id: string;
@@ -23,7 +23,7 @@ export function readTraceParent(
   for (const [name, value] of headers) {
     const lower = name.toLowerCase();
     if (lower === 'traceparent') {
-      // Two of them count as none.
+      // Several of them count as absent.
       if (parent !== null) return null;
       parent = value.trim();
     } else if (lower === 'tracestate') states.push(value.trim());

@@ -25,7 +25,7 @@ export interface ServerPlace {
 }
 
 interface TurnSpansOptions {
-  /** Of this capture database: its exchanges are numbered as those of others are. */
+  /** Id of this capture database, because other databases have the same exchange ids. */
   instance: string;
   /** Include the texts of messages and tools. */
   has_content: boolean;
@@ -33,7 +33,7 @@ interface TurnSpansOptions {
   servers: readonly ServerPlace[];
 }
 
-/** What is remembered of a turn, for the tool calls that a later request answers. */
+/** The part of a turn that is kept for tool calls whose results are in a later request. */
 interface AskingTurn {
   trace_id: string;
   span_id: string;
@@ -53,7 +53,7 @@ export class TurnSpans {
   readonly #options: TurnSpansOptions;
   /** By run, the newest last. */
   readonly #turns = new RecentMap<string, readonly AskingTurn[]>(OTEL_EXPORT.runs);
-  /** The same, as it was before what is not settled. */
+  /** The turns of a run before its unsettled ones. */
   readonly #before = new Map<string, readonly AskingTurn[] | undefined>();
 
   constructor(options: TurnSpansOptions) {
@@ -361,7 +361,7 @@ function describeBlock(block: TurnBlock): object {
   }
 }
 
-/** As JSON; the last items that fit. */
+/** The last items that fit, as JSON. */
 function boundList(list: readonly object[]): string {
   const kept: string[] = [];
   let characters = 0;

@@ -8,12 +8,12 @@ import { EventStreamCodec } from '@smithy/core/event-streams';
 import { createParser } from 'eventsource-parser';
 import { asObject, asText, parseJson } from './json-reading.ts';
 
-/** How an answer was framed. */
+/** The framing of an answer. */
 type Framing = 'json' | 'events' | 'event_stream' | 'empty';
 
-/** How reading went. */
+/** The result of reading. */
 interface FramesRead {
-  /** '' or, in words, the first thing that could not be read. */
+  /** The first unreadable part in words; '' if all was readable. */
   problem: string;
   /** A JSON array of chunks is truncated. */
   is_cut_off: boolean;

@@ -45,9 +45,10 @@ export function normalizeTurn(exchange: StoredExchange): NormalTurn | null {
 }
 
 /**
- * What a turn is read for. `content` leaves out the fingerprints of its conversation, which cost a hash over it.
- * `index` reads numbers as doubles: no figure of the index and no fingerprint needs more, and checking for digits that
- * a double would lose costs a fifth of the whole. `all` has the fingerprints and the digits.
+ * The purpose of reading a turn. `content` leaves out the fingerprints of its conversation, which cost a hash
+ * over it. `index` reads numbers as doubles: no figure of the index and no fingerprint needs more, and
+ * checking for digits that a double would lose costs a fifth of the whole. `all` has the fingerprints and the
+ * digits.
  */
 type ReadPurpose = 'all' | 'content' | 'index';
 

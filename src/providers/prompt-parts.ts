@@ -24,7 +24,10 @@ export interface PromptPart {
   name: string;
   /** The name of a tool or a setting; '' for other parts. */
   label: string;
-  /** What the model reads: a text as it is, anything else as JSON with its keys in the request's order. */
+  /**
+   * The text that the model reads: text unchanged, anything else as JSON with its keys in the request's
+   * order.
+   */
   text: string;
   /** Everything up to here may be cached by request.  */
   is_cache_point: boolean;

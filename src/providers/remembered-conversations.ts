@@ -16,7 +16,7 @@ const CANDIDATES = 8;
 /** Last messages after which the hash state is kept: clients change these when they move a cache marker. */
 export const KEPT_STATES = 8;
 
-/** The hash behind a message. */
+/** The hash after a message. */
 export interface HashState {
   hash: Hash;
   /** The running role and kind (conversation.ts). */
@@ -34,18 +34,18 @@ interface HashedMessage {
 interface Remembered {
   key: string;
   messages: readonly HashedMessage[];
-  /** One behind each message. */
+  /** One hash after each message. */
   prefixes: readonly string[];
   /** Behind the last messages; null before. */
   states: readonly (HashState | null)[];
   chars: number;
 }
 
-/** Where a conversation goes on. */
+/** The place where a conversation continues. */
 interface Resumed {
   /** Messages that need not be hashed. */
   count: number;
-  /** Of those. */
+  /** Hashes of those messages. */
   prefixes: readonly string[];
   state: HashState;
   from: Remembered;

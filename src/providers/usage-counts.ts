@@ -12,7 +12,7 @@ export function laterCount(told: unknown, before: number | null): number | null 
   return count === null || (count === 0 && before !== null) ? before : count;
 }
 
-/** What an answer's counts say. */
+/** The counts of an answer. */
 interface ToldCounts {
   input: number;
   output: number;

@@ -18,11 +18,11 @@ export interface WireRequest {
   is_kept: boolean;
   /** The conversation in which the provider keeps the answer; null if absent. */
   kept_in: string | null;
-  /** It asks for an embedding: the same path serves both, and an embedding is no turn. */
+  /** The request is for an embedding, which is not a turn, although the path is the same. */
   embeds: boolean;
 }
 
-/** An answer. All null and empty when there was none. */
+/** An answer. All fields are null or empty without an answer. */
 export interface WireAnswer {
   id: string | null;
   model: string | null;
@@ -33,7 +33,7 @@ export interface WireAnswer {
   usage: TokenUsage;
   /** The provider's error in words, from an error answer or from within the answer; else null. */
   error: string | null;
-  /** It is an embedding. */
+  /** The answer is an embedding. */
   embeds: boolean;
 }
 
@@ -45,7 +45,7 @@ export interface AnswerReader extends FrameSink {
 
 /** Which requests of a route are turns in this format. */
 interface WirePaths {
-  /** `bedrock`: plain words, which count under Bedrock's own route and under prefixes of GW_ROUTES alone. */
+  /** `bedrock`: plain words, which count only under Bedrock's own route and under prefixes of GW_ROUTES. */
   routes: 'all' | 'bedrock';
   /**
    * Whether a POST to this path is a turn, or `other`: no turn, but read for its model and usage. Called on server
@@ -80,7 +80,7 @@ export interface PromptLayout {
   kept_by: string | null;
 }
 
-/** What the student needs to answer steps of a wire; src/student/serving writes the answers. */
+/** The parts of a wire that the student needs to answer its steps; src/student/serving writes the answers. */
 interface ServedForm {
   /** How the path of a step ends, raw; on the default upstream it is the whole path. */
   step_path: string;

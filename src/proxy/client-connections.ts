@@ -15,7 +15,7 @@ export const PROXY_HEADS_PER_ADDRESS = 64;
 interface Client {
   /** All open connections. */
   open: number;
-  /** Those without a tunnel, the oldest first. */
+  /** Connections without a tunnel, oldest first. */
   waiting: Set<Socket>;
 }
 

@@ -10,7 +10,7 @@ export const PROXY_HANDSHAKE_MS = 10_000;
 /** How long a client may take the rest of an answer whose connection has ended. */
 const PROXY_LINGER_MS = 30_000;
 
-/** What the client and the proxy speak with each other once they have agreed. */
+/** The protocols between client and proxy after the handshake. */
 type TunnelProtocol = 'http/1.1' | 'h2';
 
 const LOOPBACK = '127.0.0.1';

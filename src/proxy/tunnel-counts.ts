@@ -34,7 +34,7 @@ export type TunnelRefusal =
   | 'heads'
   | 'connections';
 
-/** As the gateway's stats have it. */
+/** The form in the gateway's stats. */
 interface ProxyCounts {
   /** Tunnels that are open now. */
   open: Record<TunnelKind, number>;

@@ -74,7 +74,10 @@ function judgeWords(words: string[]): boolean {
   return false;
 }
 
-/** A single token is a credential unless its name says otherwise; several tokens are only if their kind says so. */
+/**
+ * The name `token` in the singular means a credential unless its context says otherwise; `tokens` does only
+ * with a word for a credential before it.
+ */
 function isCredentialToken(last: string, before: readonly string[]): boolean {
   const glued = last.replace(/tokens?$/, '');
   const kinds = glued === '' ? before : [...before, glued];

@@ -8,7 +8,7 @@ import { findKeyShapes } from './key-search.ts';
 import { findAny, findNeedles } from './needles.ts';
 import type { Work } from './work.ts';
 
-/** What to search for. */
+/** The secrets to search for. */
 export interface Wanted {
   readonly needles: readonly Uint8Array[];
   /** The needles in the byte engine's form. */

@@ -77,7 +77,7 @@ export class ShapeMatch {
   #plainFrom = 0;
   #plainTo = 0;
   #plainMost = 0;
-  /** Of the last match. */
+  /** Result of the last match. */
   start = 0;
   end = 0;
 

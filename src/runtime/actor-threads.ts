@@ -95,7 +95,7 @@ export class ActorThreads {
   readonly #timers = new Set<NodeJS.Timeout>();
   readonly #watchTimer: NodeJS.Timeout;
   #stopped: Deferred<void> | null = null;
-  /** Of those who wait in `openClient`. */
+  /** Callers that wait in `openClient`. */
   readonly #opening = new Set<Deferred<never>>();
 
   constructor(options: ActorThreadsOptions) {

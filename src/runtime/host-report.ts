@@ -12,7 +12,7 @@ export interface HostReport {
   /** The message, `activate`, or `commit`. */
   during: string;
   error: string;
-  /** What follows. */
+  /** The consequence. */
   outcome: 'restart' | 'stop' | 'lost';
 }
 

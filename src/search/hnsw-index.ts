@@ -44,7 +44,10 @@ const MARGINS = [0.03, 0.015] as const;
 const GRAPH_DIMENSIONS = 1_536;
 /** Largest error of a projected cosine: three times its usual error. */
 const PROJECTION_ERROR = 3 / Math.sqrt(GRAPH_DIMENSIONS);
-/** The same for one that is only quantized, times the root of the dimensions: some four times its usual error. */
+/**
+ * The same for a vector that is only quantized, times the root of the dimensions: some four times its usual
+ * error.
+ */
 const ROW_ERROR = 0.4;
 /** Seed of the graph's random levels: the same points in the same order give the same graph. */
 const SEED = 100;
@@ -386,7 +389,7 @@ function markRemoved(engine: GraphEngine, graph: Graph, label: number): void {
   try {
     engine.markRemoved(graph, label);
   } catch {
-    // As it should be.
+    // It is marked already.
   }
 }
 

@@ -28,13 +28,13 @@ interface SharedMatch {
 /** An index, and the vectors that it must have. */
 interface SharedQuery {
   name: string;
-  /** Of length 1. */
+  /** A vector of length 1. */
   vector: Float32Array;
   k: number;
   min_similarity: number;
   /** null: any. */
   kind: string | null;
-  /** Empty: none. */
+  /** Empty: no filter. */
   family: string;
 }
 
@@ -64,7 +64,7 @@ export class IndexCatalog {
     this.#engine.serveCatalog(this.#handle, vectorsId);
   }
 
-  /** From now on none does. */
+  /** From now on, no thread uses it. */
   close(): void {
     this.#engine.closeCatalog(this.#handle);
   }

@@ -31,7 +31,7 @@ export class MergedRuns {
     });
   }
 
-  /** After whatever else has arrived. */
+  /** Runs after everything else that has arrived. */
   #start(): void {
     this.#isRunning = true;
     setImmediate(() => void this.#run());

@@ -297,7 +297,7 @@ function readJson(dir: string, name: string): Record<string, unknown> {
       return value as Record<string, unknown>;
     }
   } catch {
-    // The line below says it.
+    // The next line reports it.
   }
   throw new Error(`${name} is not a JSON object`);
 }

@@ -6,7 +6,7 @@ import type { Embedder } from './embedder.ts';
 import { OnnxEmbedder, type RunCompute } from './onnx-embedder.ts';
 import { RemoteEmbedder } from './remote-embedder.ts';
 
-/** What the configuration says about embeddings. */
+/** The configuration of embeddings. */
 export interface EmbeddingChoice {
   /** Absolute folder of an ONNX export; null: the model that ships. */
   model_dir: string | null;

@@ -203,7 +203,7 @@ export class RemoteEmbedder implements Embedder {
         throw badAnswer('no vector of an acceptable length');
       }
       if (!values.every((x) => typeof x === 'number' && Number.isFinite(x))) {
-        throw badAnswer('something that is no number');
+        throw badAnswer('something that is not a number');
       }
       if (this.#dimensions === 0) this.#dimensions = values.length;
       if (values.length !== this.#dimensions) throw badAnswer('vectors of another length than before');

@@ -4,7 +4,7 @@
  */
 import { type Graph, type GraphEngine, NO_SHARED_ID, type SharedHandle } from '../../native/graph-engine.ts';
 
-/** What a search filters by and returns. */
+/** The fields by which a search filters, and that it returns. */
 interface SharedLabel {
   name: string;
   kind: string;
@@ -33,7 +33,7 @@ export class SharedIndex {
     }
   }
 
-  /** Memory beside vectors and graph. */
+  /** Memory besides vectors and graph. */
   get bytes(): number {
     return this.#engine.measureShared(this.#handle);
   }

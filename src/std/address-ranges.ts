@@ -8,7 +8,7 @@ import { BlockList, isIP } from 'node:net';
 const NEVER = listRanges([
   ...['0.0.0.0/8', '169.254.0.0/16', '224.0.0.0/4', '255.255.255.255/32', '100.100.100.200/32'],
   ...['::/128', 'fe80::/10', 'ff00::/8', 'fd00:ec2::254/128'],
-  // The same through address translation (RFC 6052, 7915) and in tunnels (RFC 3056, 4291).
+  // The same ranges through address translation (RFC 6052, 7915) and in tunnels (RFC 3056, 4291).
   ...['64:ff9b::a9fe:0/112', '64:ff9b::6464:64c8/128', '::ffff:0:0:0/96'],
   ...['2002:a9fe::/32', '2002:6464:64c8::/48', '::a9fe:0/112', '::6464:64c8/128'],
 ]);
@@ -33,7 +33,7 @@ export function listRanges(subnets: readonly string[]): BlockList {
 /** `never`: link-local, multicast or a cloud's credentials; `private`: this machine or a private network. */
 type AddressReach = 'public' | 'private' | 'never';
 
-/** @returns null for what is no IP address */
+/** @returns null for anything but an IP address */
 export function reachOf(address: string): AddressReach | null {
   const version = isIP(address);
   if (version === 0) return null;

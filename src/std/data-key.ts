@@ -22,7 +22,7 @@ export const DATA_KEY_BYTES = 32;
 const SALT_BYTES = 12;
 const HEAD_BYTES = SALT_BYTES + 4;
 const TAG_BYTES = 16;
-/** How many bytes sealing adds. */
+/** Number of bytes that sealing adds. */
 export const SEAL_BYTES = HEAD_BYTES + TAG_BYTES;
 const ALGORITHM = 'aes-256-gcm';
 const NUMBERS = 2 ** 32;
@@ -82,7 +82,7 @@ export function openDataKey(bytes: Uint8Array | null): DataKey | null {
 export class Sealer {
   readonly #key: Buffer;
   readonly #known = new RecentMap<string, KeyObject>(KNOWN_SALTS);
-  /** Of what this one seals. */
+  /** Salt of everything that this key seals. */
   #salt = Buffer.alloc(0);
   #own: KeyObject | null = null;
   #number = 0;

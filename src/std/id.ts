@@ -54,7 +54,7 @@ export function createUlidSource(
       lastMs++;
       timePart = encodeTime(lastMs);
     } else if (random[LAST]! > 0) {
-      // Nothing was carried.
+      // There was no carry.
       return stem + ALPHABET[random[LAST]!];
     }
     stem = timePart;

@@ -1,4 +1,7 @@
-/** Reports frequent things rarely: the first at once, then at most once a minute with their number. Any thread. */
+/**
+ * Reports frequent events rarely: the first one immediately, then their number at most once a minute. Any
+ * thread.
+ */
 
 const QUIET_MS = 60_000;
 

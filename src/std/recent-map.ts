@@ -11,7 +11,7 @@ export class RecentMap<K, V> {
   #weight = 0;
 
   /**
-   * @param max most entries, or most weight; at least the last half of it is kept
+   * @param max maximum number of entries, or maximum weight; at least the last half of it is kept
    */
   constructor(max: number) {
     this.#half = Math.max(1, max >>> 1);

@@ -6,7 +6,7 @@
 export class TickQueue {
   readonly #waiting: (() => void)[] = [];
   readonly #turns: number;
-  /** Who has had this tick. */
+  /** Turns given in this tick. */
   #taken = 0;
 
   /** @param turns pieces a tick */

@@ -500,7 +500,7 @@ interface Measurement {
   coverage: number;
   error: number;
   fallbacks: Partial<Record<string, number>>;
-  /** Output tokens of the golden answers: of all steps, and of the served steps. */
+  /** Tokens of the golden answers: of all steps, and of the served steps. */
   input_tokens: number;
   output_tokens: number;
   served_input_tokens: number;

@@ -91,7 +91,7 @@ export interface RoundOptions {
 }
 
 interface RoundPatterns {
-  /** The written patterns, with near-duplicates merged. */
+  /** Number of written patterns, with near-duplicates merged. */
   count: number;
   /** The number found in the golden runs. */
   found: number;

@@ -34,7 +34,7 @@ export interface Starting {
   /** The listeners that were asked for. */
   parts: Parts;
   shared: ReturnType<typeof allocateShared>;
-  /** For captured exchanges; null without capture, or where the capture process cannot map it. */
+  /** Memory for captured exchanges; null without capture, or if the capture process cannot map it. */
   memory: MappedMemory | null;
   log: Log;
   /** The parts that run so far. */

@@ -56,9 +56,9 @@ export interface HostOptions {
     db: string;
     redact: boolean;
     max_decoded_bytes: number;
-    /** Age after which captured exchanges are removed; null or left out: never. */
+    /** Age after which captured exchanges are removed; null or absent: never. */
     retention_days?: number | null;
-    /** Encrypts captured exchanges; null or left out: they are stored in the clear. Secret. */
+    /** Encrypts captured exchanges; null or absent: they are not encrypted. Secret. */
     data_key?: Uint8Array | null;
     /** Credentials that the gateway adds to requests; left out: none. Secret. */
     operator_secrets?: readonly string[];

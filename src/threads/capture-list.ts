@@ -31,8 +31,8 @@ import { RunWordsError, StoredRunWords } from '../storage/run-words.ts';
 import type { CaptureReaderStart } from './capture-reader-protocol.ts';
 
 /**
- * How long a question waits while new exchanges are read. Then the answer covers the newest ones, and says how far
- * that is.
+ * How long a request waits while new exchanges are read. After that, the answer covers what was read, and
+ * says so.
  */
 const CAPTURE_CATCH_UP_MS = 150;
 /** How the list of runs is read and saved. */
@@ -53,16 +53,16 @@ const CAPTURE_LIST = {
   settled_ms: 60_000,
 } as const;
 
-/** What the index says of itself. */
+/** The state that the index stores about itself. */
 interface IndexState extends KeptState {
-  /** By which its costs were found. */
+  /** Identifies the prices of its costs. */
   prices: string;
   first_id: number;
   /** An exchange in the list that identifies the captures. */
   mark: { id: number; started_at: string };
 }
 
-/** The newest runs alone. */
+/** Only the newest runs. */
 interface NewestRuns {
   runs: CapturedRuns;
   /** Runs that began with an earlier exchange may have begun before the exchanges that were read. */
@@ -125,7 +125,7 @@ export class CaptureList {
     this.#begin(null);
   }
 
-  /** The last exchange that is there. */
+  /** The last existing exchange. */
   get last_id(): number {
     return this.#lastId;
   }
@@ -142,7 +142,7 @@ export class CaptureList {
     return this.#current.runs.without_run;
   }
 
-  /** How many exchanges have been read; null: all. */
+  /** Number of exchanges read so far; null: all. */
   get being_read(): { exchanges: number; of: number } | null {
     return this.#newest === null ? null : { exchanges: this.#runs.last_id, of: this.#lastId };
   }

@@ -295,7 +295,7 @@ class CaptureLibrary {
     return toJson(readRunCache(this.#files, place, this.#prices, startTime(CAPTURE_CACHE_READING_MS)));
   }
 
-  /** Of a part of the run; a call whose result comes in the next part has no span. */
+  /** Spans of a part of the run. A call whose result is in the next part has no span. */
   #writeSpans({ run_id, after }: Question<'run_spans'>): CaptureAnswer {
     const range = this.#list.listOf(run_id).rangeOf(run_id);
     if (range === undefined) return toJson({ otlp: null, next: null });

@@ -29,7 +29,7 @@ export class ExplainingStudents {
   }
 
   /**
-   * @param version to load; null, or a version that no longer exists: the one that serves
+   * @param version to load; null, or a version that no longer exists: the serving version
    */
   async find(version: number | null): Promise<FoundStudent> {
     if (this.#directory === null) return { student: null, problem: '' };
@@ -41,7 +41,7 @@ export class ExplainingStudents {
     }
   }
 
-  /** What operators call an agent variant; null without a name. */
+  /** The operator's name for an agent variant; null without a name. */
   async nameOf(agent: string): Promise<string | null> {
     if (this.#directory === null) return null;
     const names = await readAgentNames(this.#directory).catch(() => null);

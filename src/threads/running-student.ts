@@ -180,7 +180,7 @@ export function describeFailure(thrown: unknown): Record<'error' | 'code' | 'rea
   };
 }
 
-/** What a student promises. */
+/** The promises of a student. */
 export function readTerms({ version, made_at, valid_until, coverage }: StudentManifest): StudentTerms {
   return {
     version,

@@ -130,7 +130,7 @@ export async function startServers(
   return { first, proxy: opened };
 }
 
-/** What the server threads of this process share. */
+/** The shared parts of the server threads of this process. */
 interface Shared extends Capture {
   /** With the ports on which all of them listen. */
   config: Config;

@@ -22,13 +22,13 @@ export interface ServerThreadTask {
   config: Config;
   parts: Parts;
   placement: Placement;
-  /** Number of this thread's host of actors, where there is an API. */
+  /** Number of this thread's host of actors, if there is an API. */
   host: number;
   shared: SharedMemory;
   /** Orders exchanges across server threads (gateway/capture/arrival-counter.ts). */
   arrivals: SharedArrayBuffer;
   queue_places: SharedArrayBuffer;
-  /** For captured exchanges; null without capture, or where the capture process cannot map it. */
+  /** Memory for captured exchanges; null without capture, or if the capture process cannot map it. */
   memory: MappedMemory | null;
   control: MessagePort;
   /** Leads to the main thread's RemoteServices. */

@@ -24,7 +24,7 @@ export interface ServerThreadServices
   extends GatewayServices,
     Pick<ApiServices, 'captures' | 'probes' | 'asker' | 'shared' | 'renderMetrics'> {
   parts: Parts;
-  /** null where there is no API. */
+  /** null without an API. */
   compute: ComputeTask | null;
 }
 

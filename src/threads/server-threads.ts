@@ -34,13 +34,13 @@ interface ServerThreadsOptions {
   shared: SharedMemory;
   arrivals: SharedArrayBuffer;
   queue_places: SharedArrayBuffer;
-  /** For captured exchanges; null without capture, or where the capture process cannot map it. */
+  /** Memory for captured exchanges; null without capture, or if the capture process cannot map it. */
   memory: MappedMemory | null;
   actors: ActorThreads;
   admin: CaptureAdmin;
   captures: CaptureAsker;
   isReady: () => Promise<boolean>;
-  /** null where there is no API. */
+  /** null without an API. */
   compute: ComputeTask | null;
   renderMetrics: () => Promise<string>;
   /** Called when a server thread failed. */

@@ -117,18 +117,18 @@ interface Seat {
 
 export class StudentThread implements RelegationState {
   readonly #options: StudentThreadOptions;
-  /** All seats with a thread: one serves, one is being loaded, one finishes. */
+  /** All seats with a thread: one serves, one loads, one finishes. */
   readonly #seats = new Set<Seat>();
   readonly #seekers: StudentSeeker[] = [];
   #current: Seat | null = null;
-  /** The one that is being read. */
+  /** The seat whose student is being loaded. */
   #next: Seat | null = null;
   #isOpening = false;
   /** No student can be loaded, so servers need not wait for one. */
   #isAbsent = false;
   /** Stamp of the last manifest that was loaded or tried; '' without a manifest. */
   #stamp = '';
-  /** Stamp of the last orders that the thread was told to obey. */
+  /** Stamp of the last orders that were sent to the thread. */
   #ordersStamp = '';
   #told = '';
   #restartMs: number = STUDENT_RESTART_MS.first;
@@ -196,7 +196,7 @@ export class StudentThread implements RelegationState {
     await Promise.all([...this.#seats].map((seat) => seat.abort()));
   }
 
-  /** Loads the student that is in the directory now. It then takes over from the one that serves. */
+  /** Loads the present student of the directory. It then takes over from the serving one. */
   async #open(): Promise<void> {
     if (this.#isOpening || this.#isClosed) return;
     if (this.#seats.size >= SEATS_MAX) return this.#openLater();

@@ -64,7 +64,7 @@ export class ResponseParser {
     this.#chunks = new ChunkedDecoder((chunk) => this.#sink.onBody(chunk));
   }
 
-  /** Value of the last answer; null if absent. */
+  /** Trailers of the last answer; null if absent. */
   get trailers(): Fields | null {
     return this.#chunks.trailers;
   }

@@ -8,7 +8,7 @@
 import { readBedrockModel } from '../bedrock-converse/request.ts';
 import { asArray, asCount, asObject, asText, type JsonObject, parseJson } from '../json-reading.ts';
 
-/** In which maker's form a body is. */
+/** The form of a body, by the model's maker. */
 type InvokeBody = 'messages' | 'converse' | 'chat_completions' | 'text' | 'embedding';
 
 /** The form of a request body, by its fields and the model's name. */
@@ -52,7 +52,7 @@ export function readInvokeChunk(event: unknown): JsonObject | null {
   return encoded === null ? null : asObject(parseJson(Buffer.from(encoded, 'base64').toString('utf8')));
 }
 
-/** What a text family's request says, or what an embedding is asked of. */
+/** The text of a text family's request, or the text to embed. */
 interface TextRequest {
   prompt: string | null;
   max_output_tokens: number | null;
@@ -70,7 +70,7 @@ export function readTextRequest(body: JsonObject): TextRequest {
   };
 }
 
-/** What a text family's answer says, or a chunk of it. */
+/** The text of a text family's answer or of a chunk. */
 interface TextAnswer {
   text: string;
   stop_reason: string | null;

@@ -16,7 +16,7 @@ interface Row {
   path: readonly string[];
 }
 
-/** Where the object with the counts is in a body, a chunk or a choice. */
+/** The place of the object with the counts in a body, a chunk or a choice. */
 const USAGE_PLACES: readonly Row[] = [
   { server: 'OpenAI', source: 'API reference, chat completion object', path: ['usage'] },
   { server: 'Groq', source: 'groq-python, XGroq of chat_completion_chunk', path: ['x_groq', 'usage'] },

@@ -40,7 +40,7 @@ export const gemini: Wire<'gemini'> = {
     malformed_response: 'error',
   },
   usage: { includes_cache: true },
-  // Older models give none.
+  // Older models give no ids.
   prompt: {
     caching: 'automatic',
     tools: ['tools'],

@@ -10,7 +10,7 @@ import type { Link } from '../link.ts';
 import type { ActorAddress, AnyBehaviour, Effect, ReplyToken } from '../protocol.ts';
 import type { KindPolicy, RestartHistory } from '../supervision.ts';
 
-/** Where an answer goes. */
+/** The destination of an answer. */
 export interface ReplyTo {
   link: Link;
   id: number;
@@ -52,15 +52,15 @@ export interface Cell {
   restart_due: boolean;
   touched_at_ms: number;
 
-  // What it is to handle (mailboxes.ts).
+  // Its messages (mailboxes.ts).
   mailbox: RingQueue<Delivery>;
   mailbox_bytes: number;
   /** Timers and outcomes; bounded by the limits on timers and io. */
   internal: RingQueue<Delivery>;
-  /** It stands among the ready actors. */
+  /** Whether it is among the ready actors. */
   queued: boolean;
 
-  // What it has recorded (host-journal.ts).
+  // Its recorded events (host-journal.ts).
   /** Number of the last event recorded. */
   seq: number;
   events_since_snapshot: number;
@@ -69,7 +69,7 @@ export interface Cell {
   /** Ticket of the last batch with an event of this actor. */
   gate_ticket: number;
 
-  // What it has decided (dispatch.ts, output-gate.ts).
+  // Its pending effects (dispatch.ts, output-gate.ts).
   /** Outputs that wait for the commit with their ticket, in order. */
   held: RingQueue<{ ticket: number; output: Output }>;
   io_in_flight: number;
@@ -91,7 +91,7 @@ export interface Kind {
 }
 
 export const NO_BODIES: readonly Uint8Array[] = Object.freeze([]);
-/** Of queues that other limits bound. */
+/** Maximum length of queues that other limits bound. */
 export const UNBOUNDED = 2 ** 30;
 /**
  * Shared by actors without timers or replies, which are the majority: a map for each would cost as much as a small

@@ -145,7 +145,7 @@ export class Dispatch {
   }
 }
 
-/** Where the answer with this token is sent; each token is used once. */
+/** The destination of the answer with this token; each token is used once. */
 function claimReply(
   cell: Cell,
   token: ReplyToken,

@@ -27,7 +27,7 @@ export interface EffectPerformers {
   performCompute(task: string, input: unknown, done: (error: unknown, value: unknown) => void): void;
 }
 
-/** A tell on its way. */
+/** A tell that is not delivered yet. */
 export type Tell = Extract<Effect, { type: 'tell' }>;
 
 /** The functions of the host that the gate needs. */

@@ -44,7 +44,7 @@ export class Tenure {
     this.#parts = parts;
   }
 
-  /** An actor comes to memory. */
+  /** An actor is loaded into memory. */
   begin(to: ActorAddress): void {
     const { placement, placer } = this.#parts;
     if (!placer.isMoving(to.kind)) return;

@@ -45,7 +45,7 @@ export interface WordList {
 export class SegmentReader {
   readonly path: string;
   readonly contents: SegmentContents;
-  /** Path of the file. */
+  /** Size of the file. */
   readonly bytes: number;
   readonly inode: number;
   readonly #file: number;

@@ -65,7 +65,7 @@ export class SegmentWriter {
     this.#write(SEGMENT_MAGIC);
   }
 
-  /** The written segment. */
+  /** Bytes written so far. */
   get bytes(): number {
     return this.#at;
   }
