@@ -40,6 +40,7 @@ import { CaptureExpiry, noteTouching } from '../storage/capture/expiry.ts';
 import { LastIdFile, readLastId } from '../storage/capture/last-id.ts';
 import { sealWhenDue } from '../storage/capture/live-sealing.ts';
 import { CaptureLog } from '../storage/capture/log.ts';
+import { ReadWatch } from '../storage/capture/read-watch.ts';
 import { needsRestore } from '../storage/lmdb/checkpoint.ts';
 import { capturesNotePath, RetentionClock } from '../storage/retention-clock.ts';
 import { claimWriter, type WriterClaim } from '../storage/writer-claim.ts';
@@ -53,6 +54,9 @@ const SEAL_LOOK_MS = 60_000;
 /** Interval of the checks for an order to erase, and the pause after one that failed. */
 const ERASE_LOOK_MS = 250;
 const ERASE_AGAIN_MS = 30_000;
+
+/** Interval of the checks for read transactions that are too old. */
+const READ_LOOK_MS = 10_000;
 
 /** The log and its related parts. */
 class Capture {
@@ -69,6 +73,7 @@ class Capture {
   #timer: NodeJS.Timeout | null = null;
   #sealTimer: NodeJS.Timeout | null = null;
   #eraseTimer: NodeJS.Timeout | null = null;
+  #readTimer: NodeJS.Timeout | null = null;
   /** Slabs and cells of the next append that were received over the channel. */
   #bodies: Uint8Array[] = [];
 
@@ -103,6 +108,7 @@ class Capture {
     this.#expire(this.#log);
     this.#sealInTime(this.#log);
     this.#eraseOrdered(this.#log);
+    this.#watchReads(this.#log);
     const reply = { last_id: this.#log.stats().last_id };
     this.#lastId.note(reply.last_id);
     return reply;
@@ -198,6 +204,24 @@ class Capture {
     this.#eraseTimer = setInterval(look, ERASE_LOOK_MS).unref();
   }
 
+  /** Ends processes that read the live file in one transaction for too long. */
+  #watchReads(log: CaptureLog): void {
+    if (this.#readTimer !== null) return;
+    const { db } = this.#options;
+    const words = {
+      told: 'a process has been reading the captures in one transaction: until it ends, the file grows with each write',
+      asked:
+        'a process was reading the captures in one transaction for too long: it was asked to end (SIGTERM)',
+      killed: 'a process was reading the captures in one transaction for too long: it was killed (SIGKILL)',
+    };
+    const watch = new ReadWatch({
+      path: db,
+      listReads: () => log.listReads(),
+      tell: ({ pid, seconds, done }) => this.#logger.warn({ db, pid, seconds }, words[done]),
+    });
+    this.#readTimer = setInterval(() => watch.look(), READ_LOOK_MS).unref();
+  }
+
   /** The ids of a file that replaces a damaged one continue after this id. */
   #openLog(known: number): Promise<CaptureLog> {
     const {
@@ -289,6 +313,7 @@ class Capture {
     if (this.#timer !== null) clearInterval(this.#timer);
     if (this.#sealTimer !== null) clearInterval(this.#sealTimer);
     if (this.#eraseTimer !== null) clearInterval(this.#eraseTimer);
+    if (this.#readTimer !== null) clearInterval(this.#readTimer);
     await this.#expiring;
     if (this.#log !== null) await this.#adapter.close();
     this.#lastId.close();

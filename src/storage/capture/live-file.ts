@@ -7,6 +7,7 @@ import { dirname } from 'node:path';
 import { refuseWithoutRoom } from '../../std/file-place.ts';
 import { makeFolder } from '../../std/folder.ts';
 import type { FileSealing } from '../lmdb/sealed-table.ts';
+import { listReads, type OpenSnapshot } from '../lmdb/snapshots.ts';
 import type { CutBlock, WritePosition } from './block-builder.ts';
 import { BlockReader } from './blocks.ts';
 import type { EraseOrder } from './erase-order.ts';
@@ -240,6 +241,13 @@ export class LiveFile implements WritePosition {
   /** Whether a body of an exchange contains one of these attachments. @returns those that it contains */
   listAttachments(id: number, wanted: ReadonlySet<string>): string[] {
     return listAttachments(new BlockReader(this.#file.env, this.path, INDEX_CACHE_BYTES), id, wanted);
+  }
+
+  /** The read transactions of all processes. */
+  listReads(): OpenSnapshot[] {
+    const { root } = this.#file.env;
+    root.readerCheck();
+    return listReads(root);
   }
 
   /** The first id that the file contains or will contain. */

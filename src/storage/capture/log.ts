@@ -17,6 +17,7 @@ import { type CapturedExchange, WITHHELD_CAUSES, type WithheldCause } from '../.
 import { openDataKey } from '../../std/data-key.ts';
 import { namePlace } from '../../std/file-place.ts';
 import { makeFolder } from '../../std/folder.ts';
+import type { OpenSnapshot } from '../lmdb/snapshots.ts';
 import { TextIndex, type TextIndexState } from '../text-index/text-index.ts';
 import { AttachmentStore } from './attachments.ts';
 import { BatchEncoder, type EncodedBatch } from './batch-encoder.ts';
@@ -643,6 +644,11 @@ export class CaptureLog {
     this.#sealed.forget();
     this.#textSources?.close();
     this.#text?.reconcile();
+  }
+
+  /** The read transactions of all processes in the live file; none while it is reopened. */
+  listReads(): OpenSnapshot[] {
+    return this.#closed || this.#live.isGivenUp ? [] : this.#live.listReads();
   }
 
   /** Current state of the log; cheap. */

@@ -1,0 +1,96 @@
+/**
+ * Ends processes that read the live file in one transaction for too long. Such a transaction keeps LMDB from using the pages
+ * again that were freed since, so the file grows with each write and never shrinks. The commands and the capture reader
+ * renew their transactions with each call; a copy for a backup is one transaction. Capture process.
+ * A process is ended only if the system says that it maps the file (Linux), because its id may come from another container
+ * that shares the file.
+ */
+import { readFileSync, realpathSync } from 'node:fs';
+import { type Clock, systemClock } from '../../std/clock.ts';
+import type { OpenSnapshot } from '../lmdb/snapshots.ts';
+
+/** Ages of a read transaction: from which the process is named, asked to end, and killed. */
+const READ_AGES = { told_ms: 60_000, asked_ms: 900_000, killed_ms: 960_000 };
+type ReadAges = typeof READ_AGES;
+
+/** A read transaction that is too old. */
+export interface OldRead {
+  pid: number;
+  seconds: number;
+  /** `told`: it is only named. */
+  done: 'told' | 'asked' | 'killed';
+}
+
+interface ReadWatchOptions {
+  path: string;
+  /** The read transactions of all processes. */
+  listReads: () => OpenSnapshot[];
+  /** Called once for each step. */
+  tell: (read: OldRead) => void;
+  ages?: ReadAges;
+  clock?: Pick<Clock, 'monotonicMs'>;
+}
+
+interface WatchedRead {
+  since_ms: number;
+  done: OldRead['done'] | null;
+}
+
+export class ReadWatch {
+  readonly #options: ReadWatchOptions;
+  readonly #ages: ReadAges;
+  readonly #clock: Pick<Clock, 'monotonicMs'>;
+  /** The transactions of the last look; LMDB has room for a bounded number of them. */
+  #reads = new Map<string, WatchedRead>();
+
+  constructor(options: ReadWatchOptions) {
+    this.#options = options;
+    this.#ages = options.ages ?? READ_AGES;
+    this.#clock = options.clock ?? systemClock;
+  }
+
+  /** Looks once. */
+  look(): void {
+    const now = this.#clock.monotonicMs();
+    const reads = new Map<string, WatchedRead>();
+    for (const { pid, thread, txn } of this.#options.listReads()) {
+      // The writer holds the snapshot of its last checkpoint.
+      if (pid === process.pid) continue;
+      const key = `${pid} ${thread} ${txn}`;
+      const read = this.#reads.get(key) ?? { since_ms: now, done: null };
+      reads.set(key, read);
+      this.#act(pid, read, now - read.since_ms);
+    }
+    this.#reads = reads;
+  }
+
+  #act(pid: number, read: WatchedRead, ageMs: number): void {
+    const { told_ms, asked_ms, killed_ms } = this.#ages;
+    const due =
+      ageMs >= killed_ms ? 'killed' : ageMs >= asked_ms ? 'asked' : ageMs >= told_ms ? 'told' : null;
+    if (due === null || due === read.done) return;
+    const isEnded = due !== 'told' && this.#end(pid, due === 'killed' ? 'SIGKILL' : 'SIGTERM');
+    if (due !== 'told' && !isEnded && read.done !== null) return;
+    read.done = isEnded ? due : 'told';
+    this.#options.tell({ pid, seconds: Math.round(ageMs / 1_000), done: read.done });
+  }
+
+  #end(pid: number, signal: 'SIGTERM' | 'SIGKILL'): boolean {
+    if (!maps(pid, this.#options.path)) return false;
+    try {
+      return process.kill(pid, signal);
+    } catch {
+      // It has ended, or belongs to another user.
+      return false;
+    }
+  }
+}
+
+/** Whether a process of this machine maps the file; false where that cannot be found out. */
+function maps(pid: number, path: string): boolean {
+  try {
+    return readFileSync(`/proc/${pid}/maps`, 'latin1').includes(` ${realpathSync(path)}\n`);
+  } catch {
+    return false;
+  }
+}

@@ -1,0 +1,121 @@
+/**
+ * A process that reads the live file in one transaction for too long is named, then ended; a process that does not have the file
+ * open is left alone, and so is one that renews its transactions. Without such a process, the file does not grow while it is read.
+ */
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { statSync } from 'node:fs';
+import { join } from 'node:path';
+import { describe, expect, it, onTestFinished } from 'vitest';
+import { decodeExchange } from '../../src/providers/decode.ts';
+import { createManualClock } from '../../src/std/clock.ts';
+import { openCaptureEnv } from '../../src/storage/capture/layout.ts';
+import { CaptureLog } from '../../src/storage/capture/log.ts';
+import { type OldRead, ReadWatch } from '../../src/storage/capture/read-watch.ts';
+import { CaptureReader } from '../../src/storage/capture/reader.ts';
+import { makeExchange } from './captured.ts';
+import { makeFolder } from './folder.ts';
+
+const AGES = { told_ms: 10, asked_ms: 100, killed_ms: 200 };
+
+async function openLog(): Promise<{ path: string; log: CaptureLog }> {
+  const path = join(makeFolder(), 'capture.mdb');
+  const log = await CaptureLog.open({ path, redact: true, decode: decodeExchange });
+  onTestFinished(() => log.close());
+  return { path, log };
+}
+
+const say = (n: number) =>
+  makeExchange({
+    run_id: `r${n % 5}`,
+    request_body: Buffer.from(`{"messages":[{"role":"user","content":"${n}"}]}`),
+  });
+
+describe('the watch over reads', () => {
+  it('names a process that reads for long, then ends it', async () => {
+    const { path, log } = await openLog();
+    await log.append([say(1)]);
+    const holder = spawn(process.execPath, [join(import.meta.dirname, 'read-holder.ts'), path], {
+      stdio: ['ignore', 'pipe', 'inherit'],
+    });
+    const ended = once(holder, 'close');
+    await once(holder.stdout!, 'data');
+    const clock = createManualClock(0);
+    const told: OldRead[] = [];
+    const watch = new ReadWatch({
+      path,
+      listReads: () => log.listReads(),
+      tell: (read) => told.push(read),
+      ages: AGES,
+      clock,
+    });
+    for (const ms of [0, 50, 20, 20]) {
+      clock.advance(ms);
+      watch.look();
+    }
+    expect(told).toEqual([{ pid: holder.pid, seconds: 0, done: 'told' }]);
+    clock.advance(20);
+    watch.look();
+    expect(told.at(-1)).toMatchObject({ pid: holder.pid, done: 'asked' });
+    expect((await ended)[1]).toBe('SIGTERM');
+    expect(log.listReads().filter(({ pid }) => pid === holder.pid)).toEqual([]);
+  });
+
+  it('ends no process that does not have the file open, and none whose transactions are new', async () => {
+    const { path } = await openLog();
+    const clock = createManualClock(0);
+    const told: OldRead[] = [];
+    let txn = 1;
+    // As a process of another container has it: the id belongs to another process here.
+    const stranger = spawn(process.execPath, ['-e', 'setInterval(() => {}, 1e6)'], { stdio: 'ignore' });
+    await once(stranger, 'spawn');
+    const ended = once(stranger, 'close');
+    const watch = new ReadWatch({
+      path,
+      listReads: () => [
+        { pid: stranger.pid!, thread: 'a', txn: 1 },
+        { pid: stranger.pid!, thread: 'b', txn: txn++ },
+      ],
+      tell: (read) => told.push(read),
+      ages: AGES,
+      clock,
+    });
+    for (let look = 0; look < 10; look++) {
+      watch.look();
+      clock.advance(50);
+    }
+    expect(told).toEqual([{ pid: stranger.pid, seconds: 0, done: 'told' }]);
+    stranger.kill('SIGKILL');
+    expect((await ended)[1]).toBe('SIGKILL');
+  });
+});
+
+describe('a long scan beside writes', () => {
+  /** Writes 150 times, each time between two exchanges of a scan. @returns the size of the file */
+  async function writeBeside(kind: 'none' | 'reader' | 'one transaction'): Promise<number> {
+    const { path, log } = await openLog();
+    await log.append(Array.from({ length: 150 }, (_, n) => say(n)));
+    await log.flush();
+    const reader = CaptureReader.open(path);
+    const held = openCaptureEnv(path, 'read');
+    const read = kind === 'one transaction' ? held.root.useReadTransaction() : null;
+    const scan =
+      kind === 'reader' ? reader.summaries() : Array.from({ length: 150 }, (_, at) => ({ id: at + 1 }));
+    for (const { id } of scan) {
+      if (kind === 'reader') reader.body(id, 'request');
+      await log.append([say(id)]);
+      await log.flush();
+    }
+    read?.done();
+    await reader.close();
+    await held.root.close();
+    return statSync(path).size;
+  }
+
+  it('lets the file grow no more than without it', async () => {
+    const alone = await writeBeside('none');
+    expect(await writeBeside('reader')).toBeLessThan(1.1 * alone);
+    // What a single transaction would cost.
+    expect(await writeBeside('one transaction')).toBeGreaterThan(2 * alone);
+  });
+});
