@@ -24,7 +24,8 @@ export function formatSpan(ms: number | null): string {
   if (seconds < 3_600)
     return `${Math.floor(seconds / 60)} min${seconds % 60 === 0 ? '' : ` ${seconds % 60} s`}`;
   const minutes = Math.round(seconds / 60);
-  if (minutes < 2_880) return `${Math.floor(minutes / 60)} h ${minutes % 60} min`;
+  if (minutes < 2_880)
+    return `${Math.floor(minutes / 60)} h${minutes % 60 === 0 ? '' : ` ${minutes % 60} min`}`;
   return `${Math.round(minutes / 1_440)} days`;
 }
 

@@ -85,7 +85,7 @@ function AlertList() {
 }
 
 const COLUMNS: readonly Column<Alert>[] = [
-  { title: 'Name', show: ({ id, name }) => <a href={hrefOf('alerts', id)}>{name}</a>, kind: 'wide' },
+  { title: 'Name', show: ({ id, name }) => <a href={hrefOf('alerts', id)}>{name}</a>, kind: 'name' },
   { title: 'State', show: (alert) => <State alert={alert} /> },
   { title: 'Fires', show: sayRule, kind: 'wide' },
   { title: 'Now', show: ({ measure, state }) => formatFigure(measure, state?.value ?? null), kind: 'number' },
@@ -181,8 +181,8 @@ function AlertPanels({ alert, refresh }: { alert: Alert; refresh: () => void }) 
           <p class="faint">It was not looked at yet.</p>
         ) : (
           <p>
-            {formatFigure(alert.measure, state.value)}, looked at <Time at={state.looked_at} />; so since{' '}
-            <Time at={state.since} />.{' '}
+            {formatFigure(alert.measure, state.value)}, looked at <Time at={state.looked_at} />;{' '}
+            {state.is_firing ? 'over the threshold' : 'within the threshold'} since <Time at={state.since} />.{' '}
             {state.problem === '' ? null : <span class="faint">{state.problem}</span>}
           </p>
         )}
@@ -364,7 +364,7 @@ function ruleFields(alert: Alert | null): Field[] {
     },
     {
       name: 'interval',
-      label: 'Tells of a crossing at most every … minutes',
+      label: 'Minutes between messages',
       value: String((alert?.interval_s ?? 3_600) / 60),
     },
     {
@@ -376,7 +376,7 @@ function ruleFields(alert: Alert | null): Field[] {
     },
     {
       name: 'time_zone',
-      label: 'Time zone of the quiet hours',
+      label: 'Their time zone',
       value: quiet?.time_zone ?? Intl.DateTimeFormat().resolvedOptions().timeZone,
     },
   ];

@@ -50,7 +50,7 @@ export function ComparePage() {
 function Choice({ side, other }: { side: 'a' | 'b'; other: string }) {
   const [q, setQ] = useState('');
   const found = useResource(`choice ${q}`, (signal) =>
-    call('GET /capture/runs', { query: { q, limit: OFFERED_RUNS }, signal }),
+    call('GET /capture/runs', { query: { q: `is:captured ${q}`.trim(), limit: OFFERED_RUNS }, signal }),
   );
   return (
     <>
@@ -75,7 +75,7 @@ function Choice({ side, other }: { side: 'a' | 'b'; other: string }) {
       </form>
       <Loaded from={found} lines={6}>
         {({ runs }) => {
-          const offered = runs.filter(({ is_captured, run_id }) => is_captured && run_id !== other);
+          const offered = runs.filter(({ run_id }) => run_id !== other);
           return offered.length === 0 ? (
             <Empty title="No other captured run matches." />
           ) : (
@@ -252,7 +252,9 @@ function Turns({ a, b }: { a: ReadConversation; b: ReadConversation }) {
       <p class="faint">
         {fork === null ? '' : `A fork from turn ${fork.turn} on; the turns before it were replayed. `}
         {same === 0
-          ? 'No turn before it is the same.'
+          ? fork === null
+            ? 'No turn before it is the same.'
+            : ''
           : `${countOf(same, 'turn')} at the beginning ${same === 1 ? 'is' : 'are'} the same, ids of calls aside.`}
         {left_out === 0
           ? ''
@@ -266,8 +268,18 @@ function Turns({ a, b }: { a: ReadConversation; b: ReadConversation }) {
               Turn {before + same + at + 1} <Differences pair={pair} />
             </h3>
             <div class="sides">
-              <Side turn={pair.a} at={same + at} context={left} label="First run" />
-              <Side turn={pair.b} at={same + at} context={right} label="Second run" />
+              <Side
+                turn={pair.a}
+                at={(fork?.side === 'a' ? 0 : before) + same + at}
+                context={left}
+                label="First run"
+              />
+              <Side
+                turn={pair.b}
+                at={(fork?.side === 'b' ? 0 : before) + same + at}
+                context={right}
+                label="Second run"
+              />
             </div>
           </li>
         ))}

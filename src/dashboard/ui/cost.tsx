@@ -28,11 +28,14 @@ export function sayCost(
   { cost_usd, unpriced_turns, estimated_turns }: Costs,
   student_turns: number,
 ): string | undefined {
-  const uncertain = sayUncertain(unpriced_turns, estimated_turns);
+  const uncertain = [
+    unpriced_turns === 0 ? undefined : `${countOf(unpriced_turns, 'turn')} not priced`,
+    estimated_turns === 0 ? undefined : `${countOf(estimated_turns, 'turn')} estimated`,
+  ];
   if (cost_usd === null && unpriced_turns > 0) return 'GW_PRICES tells prices';
   const free =
     student_turns === 0 ? undefined : `${countOf(student_turns, 'turn')} by the student, not charged`;
-  return [uncertain, free].filter((note) => note !== undefined).join('; ') || undefined;
+  return [...uncertain, free].filter((note) => note !== undefined).join('; ') || undefined;
 }
 
 /** The cost of one turn; an estimate comes with its reason. */

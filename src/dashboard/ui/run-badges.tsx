@@ -8,6 +8,8 @@ import { Badge, type Tone } from './basics.tsx';
 /** Maximum number of tags beside a run in a list. */
 const SHOWN_TAGS = 3;
 
+const BADGE_CHARACTERS = 40;
+
 const STATUS_TONES: Record<CapturedRun['status'], Tone> = {
   failed: 'bad',
   error: 'bad',
@@ -30,7 +32,7 @@ export function RunBadges({ run, isShort = false }: { run: CapturedRun; isShort?
   const why = run.reasons.map(({ words }) => words).join('; ');
   return (
     <>
-      <StatusBadge run={run} />
+      <StatusBadge run={run} isShort={isShort} />
       {run.mark !== null ? (
         <Badge tone={run.mark === 'good' ? 'good' : 'bad'} title={sayMark(run)}>
           marked {run.mark}
@@ -64,8 +66,19 @@ export function RunBadges({ run, isShort = false }: { run: CapturedRun; isShort?
 }
 
 /** The state of a run: the reported outcome if it is neither success nor failure, else the status. */
-function StatusBadge({ run: { status, status_words, outcome } }: { run: CapturedRun }) {
-  const isTold = outcome !== null && outcome !== '' && !/^(?:success|failure)$/i.test(outcome);
+function StatusBadge({
+  run: { status, status_words, outcome },
+  isShort,
+}: {
+  run: CapturedRun;
+  isShort: boolean;
+}) {
+  // On the page of a run, a long outcome stands below.
+  const isTold =
+    outcome !== null &&
+    outcome !== '' &&
+    !/^(?:success|failure)$/i.test(outcome) &&
+    (isShort || outcome.length <= BADGE_CHARACTERS);
   return (
     <Badge tone={STATUS_TONES[status]} title={isTold ? outcome : status_words}>
       {isTold ? outcome : status}

@@ -55,7 +55,7 @@ export function RunHead({ refresh, ...parts }: WholeRun & { refresh: () => void 
       </p>
       <RunNotes run={run} refresh={conversation === null ? null : refresh} />
       <RunEnd run={run} turns={conversation?.turns ?? []} />
-      {outcome.length > 40 ? (
+      {outcome.length > LONG_OUTCOME && !run.status_words.includes(outcome) ? (
         <p class="outcome" dir="auto">
           {outcome}
         </p>
@@ -70,6 +70,9 @@ export function RunHead({ refresh, ...parts }: WholeRun & { refresh: () => void 
     </header>
   );
 }
+
+/** A longer outcome stands in a paragraph. */
+const LONG_OUTCOME = 40;
 
 /** A fork is compared with the run that it continues; any other run with one that the reader chooses. */
 function CompareLink({ run: { run_id, request_tags } }: { run: CapturedRun }) {

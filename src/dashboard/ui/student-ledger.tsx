@@ -19,11 +19,11 @@ interface Day extends Saved {
   tokens: number;
 }
 
-/** Estimated dollars: `~` marks a guessed price, `+` steps without one. */
+/** Estimated dollars: `~` marks a guessed price, `≥` steps without one. */
 export function SavedUsd({ of }: { of: Saved }) {
   const { saved_usd, unpriced, guessed } = of;
   if (saved_usd === null) return <>–</>;
-  const dollars = `${guessed > 0 ? '~' : ''}${formatUsd(saved_usd)}${unpriced > 0 ? ' +' : ''}`;
+  const dollars = `${unpriced > 0 ? '≥ ' : ''}${guessed > 0 ? '~' : ''}${formatUsd(saved_usd)}`;
   return <span title={sayUncertain(of)}>{dollars}</span>;
 }
 

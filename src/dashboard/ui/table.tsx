@@ -9,7 +9,8 @@ import { Empty, Loaded } from './states.tsx';
 export interface Column<One> {
   title: string;
   show: (row: One) => ComponentChildren;
-  kind?: 'number' | 'wide' | 'acts';
+  /** `name`: as wide as its words, up to a third of the table. `wide`: takes what is left. */
+  kind?: 'number' | 'name' | 'wide' | 'acts';
 }
 
 export function Table<One>({
