@@ -22,6 +22,11 @@ const LISTS = [
   '/capture/runs?limit=100&own=false',
   '/capture/runs?limit=100&q=no+run+says+that',
   '/capture/runs?limit=100&served_by=student',
+  '/capture/runs?limit=100&q=sort:cost',
+  '/capture/runs?limit=100&q=status:failed,error',
+  '/capture/run-values?field=model',
+  '/capture/run-values?field=tool&q=has:error',
+  '/capture/figures?by=model&days=90',
   '/capture/activity?hours=24',
   '/capture/activity?hours=720',
   '/capture/steps?limit=100',
@@ -30,11 +35,15 @@ const LISTS = [
 
 /** A screen, and what is there when its first rows are. */
 const SCREENS = [
-  ['conversations', 'a.run-row'],
-  ['conversations?golden=no', 'a.run-row'],
+  ['runs', 'a.run-row'],
+  ['runs?q=-is:golden', 'a.run-row'],
+  ['runs?q=sort:cost', 'a.run-row'],
   ['', '.stat-value'],
+  ['costs', '.stat-value'],
+  ['alerts', 'form'],
   ['student', '.big-line'],
-  ['conversations/RUN', '.turn'],
+  ['runs/RUN', '.turn'],
+  ['compare?a=RUN&b=RUN', '.compared-figures'],
 ] as const;
 
 /** In the page: when what is looked for was there and a frame was painted, since the navigation. */
@@ -110,7 +119,7 @@ async function timeScreens(at: Product, run_id: string): Promise<void> {
     for (const [screen, selector] of SCREENS) {
       const took: number[] = [];
       for (let time = 0; time < times; time++)
-        took.push(await openScreen(context, `${base}/#/${screen.replace('RUN', run_id)}`, selector));
+        took.push(await openScreen(context, `${base}/#/${screen.replaceAll('RUN', run_id)}`, selector));
       tell(`#/${screen}`, took);
     }
   } finally {

@@ -417,7 +417,7 @@ describe.skipIf(findChromium() === null)('an account', () => {
       await page.getByText('Your account is deleted').waitFor();
       await page.goto('about:blank');
       await page.goto(`${service.api}/#token=${token}`);
-      await page.getByText('This link does not sign in any more').waitFor();
+      await page.getByText('This link is no longer valid').waitFor();
       const known = await fetch(`${service.api}/auth/me`, { headers: { authorization: `Bearer ${token}` } });
       expect(known.status).toBe(401);
     } finally {

@@ -150,7 +150,7 @@ it('of the same user is used without a question', async () => {
 
 it('that has ended leaves the session alone, and is told to a reader without one', async () => {
   await (await openLink(`${tokens.ann}x`)).done;
-  expect(page.signInReason.value).toContain('This link does not sign in any more');
+  expect(page.signInReason.value).toContain('This link is no longer valid');
   await (await openLink(tokens.ann!)).done;
   await (await openLink('a.b.c')).done;
   expect([emailNow(), page.offeredSession.value]).toEqual(['ann@example.com', null]);
