@@ -28,6 +28,7 @@ interface FollowOptions {
  */
 export async function followBackup(source: BackupSource, options: FollowOptions, io: CliIo): Promise<void> {
   io.outliveReader?.();
+  const parent = process.ppid;
   const stopping = new AbortController();
   const stop = (): void => stopping.abort();
   process.on('SIGTERM', stop);
@@ -38,7 +39,8 @@ export async function followBackup(source: BackupSource, options: FollowOptions,
     follower = await Follower.open(source, store, options.keep_ms, Date.now());
     const run = new FollowRun(follower, store.name, options, io);
     await run.pass(stopping.signal, true);
-    while (!stopping.signal.aborted) await run.pass(stopping.signal, false);
+    // The process that started this one forwards signals, and may be killed itself.
+    while (!stopping.signal.aborted && process.ppid === parent) await run.pass(stopping.signal, false);
     await run.tellEnd();
   } finally {
     process.off('SIGTERM', stop);

@@ -10,6 +10,7 @@ import { BackupError, type BackupManifest, type BackupSource } from '../storage/
 import { isBucketPlace } from '../storage/bucket/bucket-place.ts';
 import { StoreError } from '../storage/bucket/object-store.ts';
 import { openStore } from '../storage/bucket/open-store.ts';
+import { listPoints } from '../storage/points/point.ts';
 import { fetchFolder, isPointPlace, restorePoint } from '../storage/points/point-restore.ts';
 import { restoreBackup, undoRestore } from '../storage/restore.ts';
 import { followBackup } from './backup-follow.ts';
@@ -28,7 +29,7 @@ export type BackupCommand = 'backup' | 'restore';
 
 const FLAGS = {
   backup: { out: 'text', db: 'text', json: 'switch', follow: 'switch', every: 'text', keep: 'text' },
-  restore: { from: 'text', to: 'text', db: 'text', json: 'switch' },
+  restore: { from: 'text', to: 'text', list: 'switch', db: 'text', json: 'switch' },
 } as const;
 
 const HELP: Record<BackupCommand, string> = {
@@ -60,6 +61,7 @@ Usage: understudy restore --from PLACE [--to TIME] [--db FILE] [--json]
   --from PLACE a folder that understudy backup made, or the folder or bucket that it follows to
   --to TIME    the state at this time, or the last point before it: 2026-03-01T12:00:00Z; the newest when not given.
                Only from a place that backup --follow fills
+  --list       restores nothing, and prints the times of the points that such a place has
   --db FILE    where the capture database goes; DATA_DIR/capture.mdb when not given
   --json       what was restored, as JSON
 
@@ -104,7 +106,8 @@ export async function runBackup(command: BackupCommand, argv: string[], io: CliI
       );
       return EXIT.done;
     }
-    await copyOnce(command, folder, values, places, io);
+    if (values.list) await listTimes(folder, values.json === true, io);
+    else await copyOnce(command, folder, values, places, io);
     return EXIT.done;
   } catch (thrown) {
     if (!(thrown instanceof BackupError || thrown instanceof StoreError)) throw thrown;
@@ -132,6 +135,18 @@ function readTo({ to }: Values): number | null {
       `--to ${makeHarmlessLine(to)}: allowed is a time like 2026-01-31 or 2026-01-31T12:00:00Z`,
     );
   return ms;
+}
+
+/** Prints the times that a restore can go back to, the oldest first. @throws BackupError, StoreError */
+async function listTimes(place: string, isJson: boolean, io: CliIo): Promise<void> {
+  if (!isPointPlace(place)) throw new BackupError(`${place} has no points in time`);
+  const store = await openStore(place);
+  try {
+    const times = (await listPoints(store)).map(({ at_ms }) => new Date(at_ms).toISOString());
+    await io.out(isJson ? `${JSON.stringify(times)}\n` : times.map((time) => `${time}\n`).join(''));
+  } finally {
+    store.close();
+  }
 }
 
 /** A whole backup, or a restore. @throws BackupError, StoreError, UsageError */

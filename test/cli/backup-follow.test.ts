@@ -42,6 +42,8 @@ it('makes points until a signal ends it, and a restore brings back the time that
   };
   expect(await restore('newest')).toBe('second');
   expect(await restore('earlier', '--to', second.from)).toBe('first');
+  const listed = await runHere(['restore', '--from', place, '--list'], { DATA_DIR: join(folder, 'none') });
+  expect(listed).toMatchObject({ code: 0, stdout: expect.stringMatching(/^(?:20\S+Z\n){2}$/) });
   const early = await runHere(['restore', '--from', place, '--to', '2020-01-01'], {
     DATA_DIR: join(folder, 'early'),
   });
@@ -81,6 +83,10 @@ describe('it is refused in one line', () => {
     expect(await runHere(['restore', '--from', folder, '--to', '2026-01-01'], env)).toMatchObject({
       code: 1,
       stderr: expect.stringContaining('leave out --to'),
+    });
+    expect(await runHere(['restore', '--from', folder, '--list'], env)).toMatchObject({
+      code: 1,
+      stderr: expect.stringContaining('has no points in time'),
     });
   });
 });

@@ -77,7 +77,7 @@ export class Blobs {
     });
     const digest = table.digest(bytes);
     const layer = `blobs/${this.#objects.nameOf(digest)}`;
-    const pieces = (await this.#readDone(layer)) ?? (await this.#send(layer, source, stop));
+    const pieces = (await this.#readDone(layer)) ?? (await this.#send(layer, digest, source, stop));
     return { ...file, bytes, page_bytes, digest, layers: [{ name: layer, pieces }] };
   }
 
@@ -88,7 +88,7 @@ export class Blobs {
     return Number.isSafeInteger(pieces) && pieces >= 0 ? pieces : null;
   }
 
-  async #send(layer: string, source: PageSource, stop: AbortSignal): Promise<number> {
+  async #send(layer: string, digest: string, source: PageSource, stop: AbortSignal): Promise<number> {
     const there = new Set<string>();
     for await (const { name } of this.#store.list(`${layer}/`)) there.add(name);
     let pieces = 0;
@@ -98,13 +98,20 @@ export class Blobs {
       // Each piece has the same pages each time: an interrupted upload continues.
       if (!there.has(name)) await this.#store.put(name, this.#objects.seal(name, piece));
     });
+    const table = new PageTable(source.page_bytes, Math.ceil(source.bytes / source.page_bytes));
     const each: EachPage = async (page, content) => {
+      table.note(page, content);
       const whole = Buffer.alloc(source.page_bytes);
       content.copy(whole);
-      if (whole.some((byte) => byte !== 0)) await writer.add(page, whole);
+      if (!table.isZeroPage(page)) await writer.add(page, whole);
     };
     await source.read(each);
     await writer.finish();
+    if (table.digest(source.bytes) !== digest) {
+      // The file was changed since its digest was made.
+      await this.#store.remove(Array.from({ length: pieces }, (_, piece) => `${layer}/${piece}`));
+      throw new BackupError('a file was changed while it was read: the next point has it');
+    }
     await this.#store.put(`${layer}/done`, Buffer.from(String(pieces)));
     return pieces;
   }
