@@ -216,6 +216,7 @@ describe.skipIf(findChromium() === null)('at three in the morning', () => {
       async ({ page }) => {
         const row = page.getByRole('table', { name: 'Limits of providers' }).getByRole('row').nth(1);
         expect(await row.textContent()).toMatch(/92 %.*8,000 of 100K/);
+        expect(await row.getByRole('link').first().textContent()).toBe('night-dear');
       },
     ],
     [

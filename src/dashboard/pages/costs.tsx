@@ -234,6 +234,9 @@ function CachePanel({ days }: { days: number }) {
   );
 }
 
+/** Runs that used most of a limit, in its row. */
+const NAMED_RUNS = 3;
+
 const LIMIT_COLUMNS: Column<Limit>[] = [
   { title: 'Limit', show: ({ name }) => name },
   { title: 'Provider', show: ({ provider }) => provider },
@@ -258,6 +261,22 @@ const LIMIT_COLUMNS: Column<Limit>[] = [
   { title: 'Resets', show: ({ resets_at }) => <Time at={resets_at} never="not told" /> },
   { title: 'Runs out', show: ({ runs_out_at }) => <Time at={runs_out_at} never="not before" /> },
   { title: 'Told', show: ({ read_at }) => <Time at={read_at} /> },
+  {
+    title: 'Used by',
+    show: ({ runs, credential }) => (
+      <>
+        {runs.slice(0, NAMED_RUNS).map(({ run_id, tokens }) => (
+          <div key={run_id}>
+            <a href={hrefOfCaptured(run_id)}>{run_id}</a> <span class="faint">{formatShort(tokens)}</span>
+          </div>
+        ))}
+        {runs.length > NAMED_RUNS ? (
+          <a href={hrefOfCaptured(null, { q: `key:=${credential} since:24h sort:tokens` })}>all</a>
+        ) : null}
+      </>
+    ),
+    kind: 'wide',
+  },
 ];
 
 function LimitsPanel() {
