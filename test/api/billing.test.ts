@@ -230,7 +230,7 @@ describe('a subscription without a known organization', () => {
   it('counts once an event says whose it is, whichever comes first', async () => {
     const payer = await newPerson();
     const { org_id } = payer;
-    // As a link for payments leaves it: the subscription itself names nobody.
+    // As a link for payments leaves it: the subscription itself names no organization.
     const bare = { ...subscription(org_id), metadata: {} };
     expect((await send(fullEvent('customer.subscription.created', bare, NOW_S - 9))).body.handled).toBe(
       false,
@@ -343,7 +343,7 @@ describe('a webhook', () => {
     const unsigned = await fetch(`${api.url}/billing/webhook`, { method: 'POST', body: payload });
     expect(unsigned.status).toBe(400);
     expect((await send('{"a":')).status).toBe(400);
-    // Signed, but too long ago: somebody sends again what they once saw.
+    // Signed, but too long ago: a client repeats a request that it once saw.
     const timestamp = Math.floor(Date.now() / 1_000) - 301;
     const old = Stripe.webhooks.generateTestHeaderString({ payload, secret: SECRET, timestamp });
     const replayed = await fetch(`${api.url}/billing/webhook`, {

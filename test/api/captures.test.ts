@@ -114,7 +114,7 @@ beforeAll(async () => {
   others.set("another organization's owner", stranger);
   others.set('an operator whose address is not verified', await signUnverified('op@example.com'));
   others.set('the owner whose address is not verified', await signUnverified('owner@understudy.local'));
-  others.set('nobody', '');
+  others.set('stranger', '');
   others.set('a wrong key', 'nonsense');
   operators.set("the organization's owner", boss);
   operators.set('an address of OPERATORS', await tokenOf('OP'));
@@ -477,10 +477,15 @@ describe('what operators read', () => {
     expect(body.run.run_id).toBe('run-two');
     expect(body.next_cursor).toBeNull();
     expect(body.turns).toHaveLength(2);
-    const [one, two] = body.turns;
-    expect(one).toMatchObject({ link: 'starts', conversation: 1, follows: null, failed: false });
-    expect(one.content).toEqual([{ type: 'text', text: 'You said write the docs' }]);
-    expect(two).toMatchObject({ link: 'continues', conversation: 1, follows: one.exchange_id, system: null });
+    const [first, two] = body.turns;
+    expect(first).toMatchObject({ link: 'starts', conversation: 1, follows: null, failed: false });
+    expect(first.content).toEqual([{ type: 'text', text: 'You said write the docs' }]);
+    expect(two).toMatchObject({
+      link: 'continues',
+      conversation: 1,
+      follows: first.exchange_id,
+      system: null,
+    });
     const [added] = two.messages_added;
     expect(two.messages_added).toHaveLength(1);
     expect(added.content[0]).toMatchObject({ type: 'media', source: 'file', media_type: 'image/png' });
@@ -489,7 +494,7 @@ describe('what operators read', () => {
     expect(two.latency_ms).toBeGreaterThan(0);
     expect(two.usage).toMatchObject({ input_tokens: 1, output_tokens: 1 });
     const page = await read(CAPTURES.readCapturedRun, '/capture/runs/run-two?limit=1');
-    expect(page.body.turns).toEqual([one]);
+    expect(page.body.turns).toEqual([first]);
     const rest = await read(
       CAPTURES.readCapturedRun,
       `/capture/runs/run-two?limit=1&cursor=${page.body.next_cursor}`,
@@ -729,7 +734,7 @@ describe('what operators read', () => {
   });
 });
 
-/** The reading process of the service; null while there is none. */
+/** The reading process of the service; null without one. */
 function findReader(): number | null {
   for (const name of readdirSync('/proc')) {
     if (!/^\d+$/.test(name)) continue;

@@ -53,7 +53,7 @@ describe('a provider that publishes its keys', { tags: 'long' }, () => {
     const [first, second, stranger] = [await newKey('one'), await newKey('two'), await newKey('three')];
     const me = async (token: string) => api.call(token, 'GET', '/auth/me');
 
-    // While it cannot be asked at all nobody can be told from anybody: that is not the token's fault.
+    // While it cannot be asked, no user can be identified, which is not the token's fault.
     isDown = true;
     const before = await me(await first.sign('ann'));
     expect(before.status).toBe(503);
@@ -68,7 +68,7 @@ describe('a provider that publishes its keys', { tags: 'long' }, () => {
     expect(ann).toMatch(/^usr_/);
     expect(asked).toBe(1);
 
-    // A flood of keys that nobody published asks the provider no further.
+    // A flood of keys that were never published causes no further requests to the provider.
     const flood = await Promise.all(
       Array.from({ length: 50 }, (_, at) => stranger.sign('ann', `unknown-${at}`)),
     );
@@ -96,7 +96,7 @@ describe('a provider that publishes its keys', { tags: 'long' }, () => {
   }, 400_000);
 });
 
-/** Of the tests below, but for those with a limit of their own. */
+/** For the tests below, except those with a separate limit. */
 const api = new ControlPlaneChild({ CORS_ALLOWED_ORIGINS: 'https://dash.example', SERVER_THREADS: '2' });
 beforeAll(() => api.start());
 afterAll(() => api[Symbol.asyncDispose]());
@@ -152,22 +152,19 @@ describe('an address', () => {
     ['no text', 5],
     ['far too long', `${'x'.repeat(5_000)}@example.com`],
     ['half a character', '\ud800@example.com'],
-  ])(
-    'that is %s lets nobody sign in for the first time, and somebody who is known go on',
-    async (name, email) => {
-      const odd = await signToken(`nobody ${name}`, { claims: { email } });
-      const refused = await api.call(odd, 'GET', '/auth/me');
-      expect(refused.status).toBe(401);
-      expect(refused.body.detail).toContain('e-mail address');
-      expect((await api.call(odd, 'GET', '/organizations/')).status).toBe(401);
-      const person = await api.person(`nobody ${name}`);
-      expect(person.id).toMatch(/^usr_/);
-      expect((await api.call(odd, 'GET', '/auth/me')).body).toMatchObject({
-        id: person.id,
-        email: person.email,
-      });
-    },
-  );
+  ])('that is %s refuses a first sign-in, and lets known users continue', async (name, email) => {
+    const odd = await signToken(`stranger ${name}`, { claims: { email } });
+    const refused = await api.call(odd, 'GET', '/auth/me');
+    expect(refused.status).toBe(401);
+    expect(refused.body.detail).toContain('e-mail address');
+    expect((await api.call(odd, 'GET', '/organizations/')).status).toBe(401);
+    const person = await api.person(`stranger ${name}`);
+    expect(person.id).toMatch(/^usr_/);
+    expect((await api.call(odd, 'GET', '/auth/me')).body).toMatchObject({
+      id: person.id,
+      email: person.email,
+    });
+  });
 
   it('and names of any letters go in and come out', async () => {
     const { token, org_id } = await api.person('letters');
@@ -290,7 +287,7 @@ describe('several server threads', () => {
     const { token } = await api.person('changer');
     const names = async () =>
       (await api.call(token, 'GET', '/auth/bootstrap')).body.organizations.map(
-        (one: { name: string }) => one.name,
+        (entry: { name: string }) => entry.name,
       );
     await many(names);
     for (const name of ['second', 'third']) {

@@ -118,7 +118,7 @@ describe('an invitation', () => {
     });
     expect((await invite(guest.email)).text).toBe(invited.text);
     const shown = (await api.call(guest.token, 'GET', '/auth/bootstrap')).body.invitations;
-    expect(shown.map((one: { id: string }) => one.id)).toEqual([invited.body.id]);
+    expect(shown.map((invitation: { id: string }) => invitation.id)).toEqual([invited.body.id]);
 
     const accept = `/organizations/invitations/${invited.body.id}/accept`;
     expect((await api.call(owner.token, 'POST', accept)).status).toBe(404);
@@ -226,7 +226,7 @@ describe('a key', () => {
       prefix: made.body.raw_key.slice(0, 12),
       last4: made.body.raw_key.slice(-4),
     });
-    expect((await start(made.body.raw_key, { org_id: 'somebody-else' })).status).toBe(200);
+    expect((await start(made.body.raw_key, { org_id: 'another-org' })).status).toBe(200);
     // The use is noted beside the request, not before its answer.
     const listed = await vi.waitFor(async () => {
       const answer = await api.call(owner.token, 'GET', '/api-keys/');
@@ -289,8 +289,8 @@ describe('a key', () => {
       .body;
     const listed = async () => (await api.call(owner.token, 'GET', `/projects?org_id=${owner.org_id}`)).body;
     expect(await listed()).toEqual([{ ...project, key_count: 1 }]);
-    const one = await api.call(owner.token, 'GET', `/projects/${project.id}`);
-    expect(one.body).toEqual({ ...project, key_count: 1 });
+    const answer = await api.call(owner.token, 'GET', `/projects/${project.id}`);
+    expect(answer.body).toEqual({ ...project, key_count: 1 });
     expect((await start(key.raw_key)).status).toBe(200);
     expect((await api.call(owner.token, 'DELETE', `/projects/${project.id}`)).body).toEqual({
       deleted: true,
@@ -343,7 +343,7 @@ describe('lists', () => {
       await api.call(owner.token, 'POST', `/projects/?org_id=${owner.org_id}`, { name });
     const list = async (query: string) =>
       api.call(owner.token, 'GET', `/projects/?org_id=${owner.org_id}&${query}`);
-    const shown = async (query: string) => (await list(query)).body.map((one: { name: string }) => one.name);
+    const shown = async (query: string) => (await list(query)).body.map((key: { name: string }) => key.name);
     expect(await shown('limit=3')).toEqual(['p6', 'p5', 'p4']);
     expect(await shown('limit=3&offset=5')).toEqual(['p1', 'p0']);
     expect(await shown('limit=0')).toEqual(['p6']);
@@ -521,7 +521,7 @@ describe('every route', () => {
     const encode = (part: object) => Buffer.from(JSON.stringify(part)).toString('base64url');
     const unsigned = `${encode({ alg: 'none' })}.${encode({ sub: `sub-${owner.name}`, exp: 4e9 })}.`;
     for (const [name, credential] of [
-      ['nobody', ''],
+      ['anonymous', ''],
       ['nonsense', 'nonsense'],
       ['a forged token', await signToken(owner.name, { secret: 'another' })],
       ['an expired token', await signToken(owner.name, { expires_in_s: -1 })],
@@ -595,7 +595,7 @@ describe('every route', () => {
       for (const [role, { token }] of members) {
         const [method, path, body] = await request();
         const { status } = await api.call(token, method, path, body);
-        // Billing is not configured here: whoever may, is told so.
+        // Billing is not configured here: permitted callers are told so.
         const done = permission === 'billing.change' ? 503 : permission === 'organization.delete' ? 204 : 200;
         expect(status, `${name} as ${role}`).toBe(isAllowed(role, permission) ? done : 403);
       }
@@ -608,28 +608,28 @@ describe('every route', () => {
     const project = there.body[0].id as string;
     const [key] = (await api.call(owner.token, 'GET', `/api-keys/?org_id=${owner.org_id}`)).body;
     const pairs: [method: string, path: (id: string) => string, known: string, body?: unknown][] = [
-      ['PATCH', (one) => `/organizations/${one}`, owner.org_id, { name: 'x' }],
-      ['GET', (one) => `/organizations/${one}`, owner.org_id],
-      ['DELETE', (one) => `/organizations/${one}`, owner.org_id],
-      ['GET', (one) => `/organizations/${one}/members`, owner.org_id],
-      ['GET', (one) => `/organizations/${one}/audit-log`, owner.org_id],
-      ['POST', (one) => `/organizations/${one}/invite`, owner.org_id, { email: 'a@b.co' }],
-      ['GET', (one) => `/projects/?org_id=${one}`, owner.org_id],
-      ['POST', (one) => `/projects/?org_id=${one}`, owner.org_id, { name: 'x' }],
-      ['GET', (one) => `/projects/${one}`, project],
-      ['PATCH', (one) => `/projects/${one}`, project, { name: 'x' }],
-      ['DELETE', (one) => `/projects/${one}`, project],
-      ['DELETE', (one) => `/api-keys/${one}`, key.id],
-      ['POST', (one) => `/api-keys/${one}/rotate`, key.id, {}],
-      ['GET', (one) => `/api-keys/?org_id=${one}`, owner.org_id],
-      ['GET', (one) => `/api-keys/?project_id=${one}`, project],
-      ['GET', (one) => `/usage/?org_id=${one}`, owner.org_id],
-      ['GET', (one) => `/usage/?project_id=${one}`, project],
-      ['GET', (one) => `/usage/keys?org_id=${one}`, owner.org_id],
-      ['GET', (one) => `/usage/keys?project_id=${one}`, project],
-      ['GET', (one) => `/usage/stats?project_id=${one}`, project],
-      ['GET', (one) => `/billing/subscription?org_id=${one}`, owner.org_id],
-      ['DELETE', (one) => `/organizations/${owner.org_id}/members/${one}`, owner.id],
+      ['PATCH', (id) => `/organizations/${id}`, owner.org_id, { name: 'x' }],
+      ['GET', (id) => `/organizations/${id}`, owner.org_id],
+      ['DELETE', (id) => `/organizations/${id}`, owner.org_id],
+      ['GET', (id) => `/organizations/${id}/members`, owner.org_id],
+      ['GET', (id) => `/organizations/${id}/audit-log`, owner.org_id],
+      ['POST', (id) => `/organizations/${id}/invite`, owner.org_id, { email: 'a@b.co' }],
+      ['GET', (id) => `/projects/?org_id=${id}`, owner.org_id],
+      ['POST', (id) => `/projects/?org_id=${id}`, owner.org_id, { name: 'x' }],
+      ['GET', (id) => `/projects/${id}`, project],
+      ['PATCH', (id) => `/projects/${id}`, project, { name: 'x' }],
+      ['DELETE', (id) => `/projects/${id}`, project],
+      ['DELETE', (id) => `/api-keys/${id}`, key.id],
+      ['POST', (id) => `/api-keys/${id}/rotate`, key.id, {}],
+      ['GET', (id) => `/api-keys/?org_id=${id}`, owner.org_id],
+      ['GET', (id) => `/api-keys/?project_id=${id}`, project],
+      ['GET', (id) => `/usage/?org_id=${id}`, owner.org_id],
+      ['GET', (id) => `/usage/?project_id=${id}`, project],
+      ['GET', (id) => `/usage/keys?org_id=${id}`, owner.org_id],
+      ['GET', (id) => `/usage/keys?project_id=${id}`, project],
+      ['GET', (id) => `/usage/stats?project_id=${id}`, project],
+      ['GET', (id) => `/billing/subscription?org_id=${id}`, owner.org_id],
+      ['DELETE', (id) => `/organizations/${owner.org_id}/members/${id}`, owner.id],
     ];
     const readable = ({ status, text, headers }: Answer) => ({
       status,
@@ -698,10 +698,10 @@ describe.skipIf(!CASES.is_there)(`the recorded validation cases ${CASES.needed}`
       }
       expect(response.status, what).toBe(status);
       if (!Array.isArray(detail)) continue;
-      const shape = (one: { type: string; loc: unknown; ctx?: object }) => ({
-        type: one.type,
-        loc: one.loc,
-        ctx: one.ctx && Object.keys(one.ctx),
+      const shape = (violation: { type: string; loc: unknown; ctx?: object }) => ({
+        type: violation.type,
+        loc: violation.loc,
+        ctx: violation.ctx && Object.keys(violation.ctx),
       });
       expect(answer.detail.map(shape), what).toEqual(detail.map(shape));
     }

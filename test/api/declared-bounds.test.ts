@@ -1,5 +1,5 @@
 /**
- * Every declared endpoint, whoever wrote it: each field at its bound and one past it, values of every wrong kind, and
+ * Every declared endpoint: each field at its bound and one past it, values of every wrong kind, and
  * random ones. A request is taken or refused with 422; nothing else happens, and what is echoed is bounded.
  */
 import fc from 'fast-check';

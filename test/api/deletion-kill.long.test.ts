@@ -68,7 +68,7 @@ it('leaves nothing half gone, and usage and the audit log as they were answered'
     const traces = ids.map((id) => `t-${id}`);
     for (const trace_id of traces)
       expect(await send('POST', '/v1/traces', { trace_id, outcome: 'success', steps: [] })).toBe(200);
-    // An agent that goes on beside it, in a run that nobody deletes.
+    // Another agent continues in a run that is not deleted.
     const busy = `busy-${round}`;
     await writeRun(busy, 1);
     counted++;
@@ -107,7 +107,7 @@ it('leaves nothing half gone, and usage and the audit log as they were answered'
         expect(body.steps, path).toBe(path.endsWith('-0') ? LONG_STEPS : STEPS);
     }
   }
-  // What nobody saw from the first moment is gone from the tables, too: its name is free.
+  // What was hidden from the first moment is removed from the tables, too: its name is free.
   for (const path of asked) {
     const { status } = await read(path);
     if (status !== 404) expect(await send('DELETE', path), path).toBe(204);

@@ -1,5 +1,5 @@
 /**
- * Every route of `/v1` that deletes one thing, tried with every kind of credential, in a process of its own: who may delete it,
+ * Every route of `/v1` that deletes one thing, tried with every kind of credential, in a separate process: who may delete it,
  * what a stranger is told, what the audit log has of it, and that what is deleted can be made anew.
  */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
@@ -127,7 +127,7 @@ beforeAll(async () => {
   const [there, home] = [`org_id=${org_id}&project_id=${project}`, `org_id=${stranger.org_id}`];
   const add = (who: string, credential: string, query: string, status: Caller['status']) =>
     callers.set(who, { credential, query, status });
-  add('nobody', '', '', 401);
+  add('stranger', '', '', 401);
   add('nonsense', 'nonsense', '', 401);
   add('a forged token', await signToken(owner.name, { secret: 'another' }), there, 401);
   add('an expired token', await signToken(owner.name, { expires_in_s: -1 }), there, 401);

@@ -1,4 +1,4 @@
-/** The API's table without a server: what each route answers, and what is answered where there is none. */
+/** The API's table without a server: the answer of each route, and of paths without a route. */
 
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
@@ -10,13 +10,20 @@ import { type ApiRoute, jsonReply } from '../../src/contract/route.ts';
 import { CatalogueError } from '../../src/errors.ts';
 import { apiServices } from '../fixtures/api-services.ts';
 
-const noBody = new Uint8Array();
+const emptyBody = new Uint8Array();
 const services = apiServices();
 
 function dispatcher(routes: readonly ApiRoute[], reported: unknown[] = []) {
   const dispatch = compileDispatch(routes, { report: (error) => void reported.push(error.cause) });
   return async (method: string, path: string) => {
-    const reply = await dispatch({ method, path, query: '', headers: new Map(), body: noBody, address: '' });
+    const reply = await dispatch({
+      method,
+      path,
+      query: '',
+      headers: new Map(),
+      body: emptyBody,
+      address: '',
+    });
     const type = new Map(reply.headers).get('content-type');
     const body: unknown = type === 'application/json' ? JSON.parse(String(reply.body)) : String(reply.body);
     return { status: reply.status, headers: new Map(reply.headers), body };

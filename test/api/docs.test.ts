@@ -185,7 +185,7 @@ describe('its script', () => {
       'FormData',
       class {
         *[Symbol.iterator]() {
-          yield ['path:id', 'nobody'];
+          yield ['path:id', 'unknown'];
         }
       },
     );
@@ -206,7 +206,7 @@ describe('its script', () => {
       timeout: PATIENCE_MS,
     });
     const shown = form.querySelector('output').textContent;
-    expect(shown).toMatch(/^GET \/v1\/monitor\/runs\/nobody\n404 /);
+    expect(shown).toMatch(/^GET \/v1\/monitor\/runs\/unknown\n404 /);
     expect(shown).toContain('"detail": "Run not found"');
     expect(shown).not.toContain(CHILD_KEY);
     key.value = '';

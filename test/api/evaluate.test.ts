@@ -218,7 +218,7 @@ describe('evaluation', () => {
     // Handed out already: again only if it has escalated.
     if (later.inject) expect(later.intervention_text).not.toBe(own.body.intervention_text);
     else expect(later).toMatchObject({ intervention_text: '', failure_type: '' });
-    expect((await api.post(EVALUATE, { run_id: 'nobody' })).status).toBe(404);
+    expect((await api.post(EVALUATE, { run_id: 'unknown' })).status).toBe(404);
   });
 
   it.each([

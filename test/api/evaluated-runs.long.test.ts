@@ -4,7 +4,7 @@ import { databasePaths } from '../../src/storage/lmdb/stores.ts';
 import { LmdbTables } from '../../src/storage/lmdb/tables.ts';
 import { ApiChild } from '../fixtures/api-child.ts';
 
-/** A connection of its own each time, which the kernel gives to one of the listeners. */
+/** A new connection each time, which the kernel gives to one of the listeners. */
 const APART = { connection: 'close' };
 
 function evaluate(child: ApiChild, calls: number) {

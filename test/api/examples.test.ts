@@ -53,14 +53,14 @@ afterAll(() => api[Symbol.asyncDispose]());
 const FREE = new Set(['before', 'after', 'metadata']);
 
 /** Where two values are not of one shape; null may stand for anything, and lists are compared by their first items. */
-function differences(one: unknown, other: unknown, at: string): string[] {
-  if (one === null || other === null) return [];
-  if (Array.isArray(one) && Array.isArray(other)) {
-    return one.length === 0 || other.length === 0 ? [] : differences(one[0], other[0], `${at}[]`);
+function differences(left: unknown, other: unknown, at: string): string[] {
+  if (left === null || other === null) return [];
+  if (Array.isArray(left) && Array.isArray(other)) {
+    return left.length === 0 || other.length === 0 ? [] : differences(left[0], other[0], `${at}[]`);
   }
-  if (typeof one !== typeof other || Array.isArray(one) !== Array.isArray(other)) return [at];
-  if (typeof one !== 'object') return [];
-  const [a, b] = [one as Json, other as Json];
+  if (typeof left !== typeof other || Array.isArray(left) !== Array.isArray(other)) return [at];
+  if (typeof left !== 'object') return [];
+  const [a, b] = [left as Json, other as Json];
   return [...new Set([...Object.keys(a), ...Object.keys(b)])].flatMap((name) => {
     if (FREE.has(name)) return [];
     if (Object.hasOwn(a, name) !== Object.hasOwn(b, name)) return [`${at}.${name}`];

@@ -1,6 +1,6 @@
 /**
  * Credentials that are tried one after the other: refused beyond a burst by address, over all server threads and on every
- * route, while whoever has a valid one notices nothing.
+ * route, while a caller with a valid one notices nothing.
  */
 import { SignJWT } from 'jose';
 import { Agent, fetch as undiciFetch } from 'undici';
@@ -20,7 +20,7 @@ const LOOK = '/v1/monitor/experiments/x/report';
 
 /** Wrong credentials of every kind, a new one each time. */
 const WRONG: readonly ((at: number) => Promise<string | null> | string | null)[] = [
-  (at) => `static-key-of-nobody-${at}`,
+  (at) => `unknown-static-key-${at}`,
   () => makeApiKey('live').raw,
   (at) =>
     new SignJWT({ email: 'ann@example.com' })
@@ -64,7 +64,7 @@ describe('thousands of wrong credentials from one address', () => {
       Array.from({ length: CONNECTIONS }, async () => {
         while (next < TRIES) {
           const at = next++;
-          // Every hundredth is somebody who may.
+          // Every hundredth caller is permitted.
           const isValid = at % 100 === 99;
           const credential = isValid ? valid[(at / 100) & 1]! : await WRONG[at % WRONG.length]!(at);
           const answer = await look(credential);
@@ -105,7 +105,7 @@ describe('every route that asks for a credential', () => {
     const wrong = { authorization: 'Bearer wrong', 'content-type': 'application/json' };
     const usedUp = async () => {
       for (let at = 0; at < 1_000; at++) if ((await use('GET', LOOK, wrong)).status === 429) return;
-      throw new Error('nobody was ever limited');
+      throw new Error('no caller was ever limited');
     };
     const guarded = (await loadDeclaredEndpoints()).filter(
       ({ auth }) => auth === 'bearer' || auth === 'user',
@@ -123,7 +123,7 @@ describe('every route that asks for a credential', () => {
       }
     }
     await usedUp();
-    // Not from this machine, says the header; so a key is needed, and this one is none.
+    // Not from this machine, says the header; so a key is needed, and this is not a key.
     const metrics = await use('GET', '/metrics', { ...wrong, 'x-forwarded-for': '192.0.2.1' });
     expect([metrics.status, metrics.headers.get('retry-after')]).toEqual([429, '1']);
     expect((await use('GET', '/metrics', {})).status).toBe(200);
@@ -158,14 +158,14 @@ describe('an address', () => {
 
   it('shares its burst with its neighbours in a /64 and with no other, on every thread', () => {
     const shared = memory();
-    const [one, other] = [new FailedSignIns(shared, 1), new FailedSignIns(shared, 1)];
+    const [first, other] = [new FailedSignIns(shared, 1), new FailedSignIns(shared, 1)];
     for (let at = 0; at < FAILED_SIGN_INS.burst; at++) {
       const address = `2001:0db8:0000:0001:0000:0000:0000:${at.toString(16).padStart(4, '0')}`;
-      expect((at % 2 === 0 ? one : other).take(address)).toBe(true);
+      expect((at % 2 === 0 ? first : other).take(address)).toBe(true);
     }
-    expect(one.take('2001:0db8:0000:0001:abcd:0000:0000:0001')).toBe(false);
+    expect(first.take('2001:0db8:0000:0001:abcd:0000:0000:0001')).toBe(false);
     expect(other.take('2001:0db8:0000:0001:abcd:0000:0000:0002')).toBe(false);
-    expect(one.take('2001:0db8:0000:0002:0000:0000:0000:0001')).toBe(true);
+    expect(first.take('2001:0db8:0000:0002:0000:0000:0000:0001')).toBe(true);
   });
 
   it('has a burst that holds a full second at least', () => {

@@ -501,7 +501,7 @@ describe('tenants', () => {
     const action = fc.record({
       key: fc.constantFrom(...keys),
       codebase: fc.constantFrom(...codebases),
-      /** What the body names: it counts for keys that have no scope of their own. */
+      /** What the body names: it counts for keys without a scope. */
       org_id: fc.constantFrom(undefined, 'a', 'b'),
       project_id: fc.constantFrom(undefined, 'p', 'q'),
       act: fc.constantFrom('store', 'store', 'store', 'invalidate', 'clear', 'look'),

@@ -107,8 +107,8 @@ describe('a text', () => {
     onTestFinished(() => rmSync(folder, { recursive: true, force: true }));
     writeFileSync(join(folder, 'one.md'), markdown);
     writeFileSync(join(folder, 'two.md'), '# Two & <more>');
-    const [one] = guideRoutes(pathToFileURL(`${folder}/`));
-    return String((one!.handle as unknown as () => { body: unknown })().body);
+    const [guide] = guideRoutes(pathToFileURL(`${folder}/`));
+    return String((guide!.handle as unknown as () => { body: unknown })().body);
   }
 
   it('that looks like HTML stays text', () => {

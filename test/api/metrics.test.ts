@@ -62,7 +62,7 @@ async function read(): Promise<string> {
 
 /** A series' value. */
 function seriesValue(text: string, series: string): number {
-  const line = text.split('\n').find((one) => one.startsWith(`${series} `));
+  const line = text.split('\n').find((candidate) => candidate.startsWith(`${series} `));
   expect(line, series).toBeDefined();
   return Number(line!.slice(series.length + 1));
 }
@@ -194,7 +194,7 @@ describe('the counters', () => {
     const due = MONITOR_NAMES.map((name) =>
       seriesValue(text, `understudy_interventions_total{monitor="${name}"}`),
     );
-    expect(due.reduce((sum, one) => sum + one)).toBe(interventions);
+    expect(due.reduce((sum, count) => sum + count)).toBe(interventions);
     expect(text).not.toContain('acme-secret-name');
   });
 

@@ -298,7 +298,7 @@ describe('a linter', () => {
       rules: {
         // Document 1 writes some paths so.
         'no-path-trailing-slash': 'off',
-        // They refuse nobody.
+        // They refuse no request.
         'operation-4xx-response': 'off',
         'no-invalid-media-type-examples': { severity: 'error' },
         'no-invalid-schema-examples': 'error',

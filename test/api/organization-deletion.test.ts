@@ -1,5 +1,5 @@
 /**
- * A deleted organization and a deleted account: nothing of them answers from the answer on, whoever asks; their rows go from the
+ * A deleted organization and a deleted account: from the answer on, no caller gets their data; their rows go from the
  * disk, with a kill in between too; what was counted stays, and so does everybody else's.
  */
 

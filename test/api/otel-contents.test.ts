@@ -38,7 +38,7 @@ interface MadeSpan {
 
 const AT = 1_795_834_534_000n;
 
-/** A span of its own trace unless it has a parent, of the conversation `session`. */
+/** A span in a separate trace unless it has a parent, of the conversation `session`. */
 function makeSpan(
   session: string,
   { name = 'span', at, id, parent, attributes, events = [], status }: MadeSpan,
@@ -167,7 +167,7 @@ describe('reported', () => {
   const turns = sharedFile('reported/otlp-i4-ids-begin-anew-each-turn.json');
   it.skipIf(!turns.is_there)(`ids that begin anew each turn ${turns.needed}`, async () => {
     const first = readFileSync(turns.path, 'utf8');
-    // The second turn: the same ids of calls, in spans of its own.
+    // The second turn: the same ids of calls, in separate spans.
     const second = first
       .replace(/"spanId": *"0000000000000013"/, '"spanId":"0000000000000015"')
       .replace(/"spanId": *"0000000000000014"/, '"spanId":"0000000000000016"');

@@ -1,6 +1,6 @@
 /**
  * Telemetry of agents over real sockets: OpenTelemetry's own exporters send what each instrumentation sends, and its tool calls are
- * steps of runs; then bodies that nobody should send.
+ * steps of runs; then invalid bodies.
  */
 
 import { createRequire } from 'node:module';
@@ -373,11 +373,11 @@ it('keeps tenants apart, and takes nothing of who may not write', async () => {
     [viewerToken, `?org_id=${org}`, 403],
   ] as const) {
     const body = JSON.stringify({
-      resourceLogs: [{ scopeLogs: [{ logRecords: [eventAsJson('nobody', 't')] }] }],
+      resourceLogs: [{ scopeLogs: [{ logRecords: [eventAsJson('unknown', 't')] }] }],
     });
     expect((await post(`/otel/v1/logs${query}`, body, {}, credential)).status).toBe(status);
   }
-  expect((await readRun('nobody')).status).toBe(404);
+  expect((await readRun('unknown')).status).toBe(404);
 });
 
 function eventAsJson(session: string, call: string) {

@@ -124,7 +124,7 @@ it('takes a change from its own page where the browser says only the origin', as
 
 it('goes before nothing: a credential in the header counts alone', async () => {
   const cookie = await openCookie();
-  expect((await me({ ...OWN_PAGE, cookie, authorization: 'Bearer nobody' })).status).toBe(401);
+  expect((await me({ ...OWN_PAGE, cookie, authorization: 'Bearer unknown' })).status).toBe(401);
 });
 
 it('ends', async () => {
@@ -137,7 +137,7 @@ it('ends', async () => {
 });
 
 it('refuses what is no user’s token', async () => {
-  expect((await signIn({ token: 'nobody' })).status).toBe(401);
+  expect((await signIn({ token: 'unknown' })).status).toBe(401);
   expect((await signIn({ token: 'static-key-of-the-child' })).status).toBe(403);
   expect((await signIn({})).status).toBe(422);
   expect((await signIn({ token, more: 1 })).status).toBe(422);

@@ -1,5 +1,5 @@
 /**
- * Patterns of a service with three server threads, asked over connections that the kernel gives to any of them: whoever has been
+ * Patterns of a service with three server threads, asked over connections that the kernel gives to any of them: a caller that has been
  * answered that a pattern is stored, or gone, sees just that on each thread, while others import, delete and ask; also after the thread
  * of the pattern index has failed.
  */
@@ -66,7 +66,7 @@ async function find(org_id: string, situation: string): Promise<string[] | null>
     expect(status).toBe(503);
     return null;
   }
-  // Its own and nobody else's.
+  // Only its own.
   for (const { fields } of body.traces) expect(fields.unlock).toBe(`read the log of ${org_id}`);
   return body.traces.map((trace: { pattern_id: string }) => trace.pattern_id);
 }

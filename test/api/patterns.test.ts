@@ -22,9 +22,9 @@ describe('importing patterns', () => {
     expect(first.body).toMatchObject({ created: 3, merged: 0 });
     const again = await post('/v1/patterns', { tier: 'e1', patterns: manySituations(4) }, 'alice-web');
     expect(again.body).toMatchObject({ created: 1, merged: 3 });
-    expect(again.body.patterns.slice(0, 3).map((one: { pattern_id: string }) => one.pattern_id)).toEqual(
-      first.body.patterns.map((one: { pattern_id: string }) => one.pattern_id),
-    );
+    expect(
+      again.body.patterns.slice(0, 3).map((pattern: { pattern_id: string }) => pattern.pattern_id),
+    ).toEqual(first.body.patterns.map((pattern: { pattern_id: string }) => pattern.pattern_id));
     expect((await post('/patterns', { tier: 'e1', patterns: [] }, 'alice-web')).body).toEqual({
       created: 0,
       merged: 0,

@@ -190,7 +190,7 @@ describe('the order of checks', () => {
   it.each([
     [413, { oversized: true, as: null }],
     [401, { as: null, bytes: notJson }],
-    [401, { as: 'nobody', bytes: notJson }],
+    [401, { as: 'anonymous', bytes: notJson }],
     [400, { bytes: notJson }],
     [422, { as: 'stranger', query: 'org_id=acme', body: {} }],
     [404, { as: 'stranger', query: 'org_id=acme', body: { title: 'a' } }],
@@ -212,7 +212,7 @@ describe('the order of checks', () => {
         'ratelimit-policy': '"default";q=400;w=2',
       });
     }
-    expect((await limited('POST', note('n'), { as: 'nobody', bytes: notJson })).status).toBe(401);
+    expect((await limited('POST', note('n'), { as: 'anonymous', bytes: notJson })).status).toBe(401);
   });
 
   it('tells of the rate on every answer of a limited route, and of the scheme on a 401', async () => {
@@ -253,7 +253,7 @@ describe('the order of checks', () => {
       },
     };
     const guarded = createCaller(checks);
-    expect((await guarded('GET', '/v1/notes', { as: 'nobody' })).status).toBe(401);
+    expect((await guarded('GET', '/v1/notes', { as: 'anonymous' })).status).toBe(401);
     expect((await guarded('GET', '/v1/notes', { as: null })).status).toBe(429);
     expect((await guarded('GET', '/v1/notes')).status).toBe(200);
     expect(seen).toEqual(['::1', '::1']);
@@ -423,7 +423,7 @@ describe('requests that are wrong', () => {
         json: { detail: 'Bodies with a Content-Encoding are not accepted; send it as it is' },
       });
       expect(told).toMatchObject({ 'accept-encoding': 'identity', ratelimit: '"default";r=7;t=2' });
-      // Whoever has no credential learns nothing, and what has no body has none that is encoded.
+      // A caller without a credential learns nothing, and a request without a body has no encoded body.
       expect((await call('POST', note('n'), { as: null, bytes, headers })).status).toBe(401);
       expect((await call('GET', '/v1/notes', { headers })).status).toBe(200);
       expect((await call('POST', note('n'), { headers })).status).toBe(422);

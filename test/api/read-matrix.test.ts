@@ -71,26 +71,30 @@ beforeAll(async () => {
   });
   const { finding_id } = await write(inside.raw_key, `/v1/findings/base-${MARK}`, { content: MARK });
   await write(inside.raw_key, '/v1/monitor/profiles', { name: `profile-${MARK}`, weights: {} });
-  const one = (id: string, path: Attempt['path'], known: string, unknown_is: 404 | 200 = 404) =>
+  const single = (id: string, path: Attempt['path'], known: string, unknown_is: 404 | 200 = 404) =>
     attempts.push({ id, path, known, unknown_is });
-  const list = (id: string, path: string) => one(id, () => path, '', 200);
+  const list = (id: string, path: string) => single(id, () => path, '', 200);
   list('listRuns', '/v1/monitor/runs');
   list('listRunValues', '/v1/monitor/run-values?field=experiment');
-  one('readRun', (run) => `/v1/monitor/runs/${run}`, `run-${MARK}`);
-  one('listRunSteps', (run) => `/v1/monitor/runs/${run}/steps`, `run-${MARK}`);
-  one('readRunMarks', (run) => `/v1/runs/${run}/marks`, `run-${MARK}`);
+  single('readRun', (run) => `/v1/monitor/runs/${run}`, `run-${MARK}`);
+  single('listRunSteps', (run) => `/v1/monitor/runs/${run}/steps`, `run-${MARK}`);
+  single('readRunMarks', (run) => `/v1/runs/${run}/marks`, `run-${MARK}`);
   list('listTraces', '/v1/traces');
-  one('readTrace', (trace) => `/v1/traces/${trace}`, `trace-${MARK}`);
+  single('readTrace', (trace) => `/v1/traces/${trace}`, `trace-${MARK}`);
   list('list_patterns', `/v1/patterns?tier=e1&project_id=${project}`);
-  one('read_pattern', (pattern) => `/v1/patterns/${pattern}?project_id=${project}`, patterns[0].pattern_id);
+  single(
+    'read_pattern',
+    (pattern) => `/v1/patterns/${pattern}?project_id=${project}`,
+    patterns[0].pattern_id,
+  );
   list('listExperiments', '/v1/monitor/experiments');
-  one('reportExperiment', (known) => `/v1/monitor/experiments/${known}/report`, `exp-${MARK}`, 200);
+  single('reportExperiment', (known) => `/v1/monitor/experiments/${known}/report`, `exp-${MARK}`, 200);
   list('list_codebases', '/v1/findings');
-  one('list_findings', (known) => `/v1/findings/${known}`, `base-${MARK}`, 200);
+  single('list_findings', (known) => `/v1/findings/${known}`, `base-${MARK}`, 200);
   list('exportRuns', '/v1/export/runs?format=jsonl');
   list('exportTraces', '/v1/export/traces?format=jsonl');
   list('exportPatterns', `/v1/export/patterns?format=jsonl&tier=e1&project_id=${project}`);
-  one('exportFindings', (known) => `/v1/export/findings/${known}?format=jsonl`, `base-${MARK}`, 200);
+  single('exportFindings', (known) => `/v1/export/findings/${known}?format=jsonl`, `base-${MARK}`, 200);
   attempts.push({
     id: 'listProfiles',
     path: () => '/v1/monitor/profiles',
@@ -98,7 +102,7 @@ beforeAll(async () => {
     unknown_is: 200,
     is_shared: true,
   });
-  one('read_finding', (finding) => `/v1/findings/base-${MARK}/${finding}`, finding_id);
+  single('read_finding', (finding) => `/v1/findings/base-${MARK}/${finding}`, finding_id);
 
   const revoked = await newKey();
   await api.call(owner.token, 'DELETE', `/api-keys/${revoked.id}`);
@@ -112,7 +116,7 @@ beforeAll(async () => {
     sees: 'ours',
   });
   for (const [name, caller] of Object.entries<Caller>({
-    nobody: { credential: '', sees: 401 },
+    stranger: { credential: '', sees: 401 },
     nonsense: { credential: 'nonsense', sees: 401 },
     'a forged token': { credential: await signToken(owner.name, { secret: 'another' }), sees: 401 },
     'an expired token': { credential: await signToken(owner.name, { expires_in_s: -1 }), sees: 401 },
@@ -165,7 +169,7 @@ describe('every route of /v1 that reads', () => {
       ({ auth, method, path, hidden }) =>
         auth === 'bearer' && method === 'GET' && path.startsWith('/v1/') && hidden !== true,
     );
-    // The stream has tests of its own: test/api/stream-credentials.test.ts.
+    // The stream has separate tests: test/api/stream-credentials.test.ts.
     const ids = declared.map(({ id }) => id).filter((id) => id !== 'live_stream');
     expect(attempts.map(({ id }) => id).sort()).toEqual(ids.sort());
   });
@@ -267,8 +271,8 @@ describe('lists of several tenants', () => {
                 ...(kind === 'experiment' ? { experiment_id: id, arm: 'on' } : {}),
               });
             // A run and a finding of no project are of the one that is called `default`.
-            const its = kind === 'trace' ? project : (project ?? 'default');
-            made.push({ org: orgs[org]!, project: its, kind, id });
+            const projectId = kind === 'trace' ? project : (project ?? 'default');
+            made.push({ org: orgs[org]!, project: projectId, kind, id });
           }
           made.reverse();
           for (const org of orgs) {
@@ -276,8 +280,8 @@ describe('lists of several tenants', () => {
               const query = `?org_id=${org}${project === undefined ? '' : `&project_id=${project}`}`;
               const mine = (...kinds: string[]) =>
                 made
-                  .filter((one) => one.org === org && kinds.includes(one.kind))
-                  .filter((one) => project === undefined || one.project === project)
+                  .filter((record) => record.org === org && kinds.includes(record.kind))
+                  .filter((record) => project === undefined || record.project === project)
                   .map(({ id }) => id);
               const ids = (items: Record<string, string>[], name: string) => items.map((item) => item[name]);
               const runs = await readAll(`/v1/monitor/runs${query}`, 'runs', limit);
@@ -299,7 +303,7 @@ describe('lists of several tenants', () => {
               }
               const profiles = await readAll(`/v1/monitor/profiles?org_id=${org}`, 'profiles', limit);
               const own = profiles.filter(({ is_built_in }) => !is_built_in);
-              const named = made.filter((one) => one.org === org && one.kind === 'profile');
+              const named = made.filter((record) => record.org === org && record.kind === 'profile');
               expect(ids(own, 'name')).toEqual(named.map(({ id }) => id).sort());
               // A moment cuts each list in two, of which neither has what the other has.
               const cut =
@@ -322,7 +326,7 @@ describe('lists of several tenants', () => {
             }
           }
           // Where one tenant's page ended is no way into another's list.
-          const [mine, theirs] = orgs;
+          const [mine, foreign] = orgs;
           for (const [path, field, name] of [
             ['/v1/monitor/runs', 'runs', 'run_id'],
             ['/v1/traces', 'traces', 'trace_id'],
@@ -333,9 +337,9 @@ describe('lists of several tenants', () => {
             const first = await api.call(CHILD_KEY, 'GET', `${path}?org_id=${mine}&limit=1`);
             const cursor = first.body.next_cursor;
             if (cursor === null) continue;
-            const answer = await api.call(CHILD_KEY, 'GET', `${path}?org_id=${theirs}&cursor=${cursor}`);
+            const answer = await api.call(CHILD_KEY, 'GET', `${path}?org_id=${foreign}&cursor=${cursor}`);
             expect(answer.status).toBe(200);
-            const own = await readAll(`${path}?org_id=${theirs}`, field, 50);
+            const own = await readAll(`${path}?org_id=${foreign}`, field, 50);
             const known = new Set(own.map((item) => JSON.stringify(item)));
             for (const item of answer.body[field])
               expect(known.has(JSON.stringify(item)), `${path} ${item[name]}`).toBe(true);

@@ -123,7 +123,9 @@ describe('experiments', () => {
     ])
       await api.post('/v1/monitor/runs', { run_id, experiment_id, project_id, arm: 'on' });
     const list = async (query: string) =>
-      (await readAll('/v1/monitor/experiments', 'experiments', query)).map((one) => one.experiment_id);
+      (await readAll('/v1/monitor/experiments', 'experiments', query)).map(
+        (experiment) => experiment.experiment_id,
+      );
     for (const limit of [1, 2, 3])
       expect(await list(`limit=${limit}`)).toEqual(['2026-03-third', '2026-02-second', '2026-01-first']);
     expect(await list('project_id=p2&limit=1')).toEqual(['2026-03-third', '2026-01-first']);
@@ -181,7 +183,7 @@ describe('a cursor that no page has given', () => {
     ['/v1/findings', ['shop', -1.5]],
     ['/v1/findings/shop', [-1.5]],
     ['/v1/monitor/profiles', [1, 'x'.repeat(128)]],
-    ['/v1/monitor/profiles', [0, 'nobody']],
+    ['/v1/monitor/profiles', [0, 'unknown']],
     ['/v1/patterns', ['e1', 'x'.repeat(128)]],
   ])('is a page or a refusal in words, at %s', async (path, place) => {
     // A key holds the longest identifiers beside it.

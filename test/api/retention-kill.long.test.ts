@@ -134,7 +134,7 @@ it('leaves nothing half gone, and what is young as it was answered', async () =>
   expect(steps).toBeGreaterThanOrEqual(counted);
   expect(steps).toBeLessThanOrEqual(counted + 4 * KILLS);
   expect(traces).toBe(OLD);
-  // Of each kind no more is told than there was; a portion whose entry a kill cut off is told of by nobody.
+  // No more of a kind is reported than existed; a portion whose entry a kill cut off is not reported.
   const told: Record<string, number> = {};
   for (let offset = 0; ; offset += 100) {
     const path = `/organizations/${owner.org_id}/audit-log?limit=100&offset=${offset}`;

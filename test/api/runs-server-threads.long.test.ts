@@ -8,7 +8,7 @@ const RUNS = 24;
 const STEPS = 6;
 const APART = { connection: 'close' };
 
-/** A connection of its own each time, which the kernel gives to one of the listeners. */
+/** A new connection each time, which the kernel gives to one of the listeners. */
 function logStep(child: ApiChild, run: number, step_index: number): Promise<ApiAnswer> {
   return child.post(`/v1/monitor/runs/r${run}/steps`, { step_index, action: 'read', tokens: 10 }, APART);
 }

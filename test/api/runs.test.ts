@@ -88,8 +88,8 @@ describe('a run over HTTP', () => {
   it('refuses what its state forbids', async () => {
     const run = await startRun();
     expect((await api.post(RUNS, { run_id: run, task: 'another' })).status).toBe(409);
-    expect((await logStep('nobody', 0)).status).toBe(404);
-    expect((await finishRun('nobody', 'success')).status).toBe(404);
+    expect((await logStep('unknown', 0)).status).toBe(404);
+    expect((await finishRun('unknown', 'success')).status).toBe(404);
     await logStep(run, 4);
     expect((await finishRun(run, 'success')).status).toBe(200);
     expect((await finishRun(run, 'failure')).status).toBe(409);

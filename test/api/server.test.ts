@@ -53,7 +53,7 @@ interface Got {
   text: string;
 }
 
-/** Each request on a connection of its own, which the kernel spreads over the threads. */
+/** Each request on a new connection, which the kernel spreads over the threads. */
 function send(
   method: string,
   path: string,
@@ -275,11 +275,9 @@ describe('a client that waits to be told to go on', () => {
 describe('the rate', () => {
   it('is one for both threads, to the request', async () => {
     const answers = await Promise.all(
-      Array.from({ length: BURST + 20 }, () =>
-        send('GET', '/v1/monitor/runs-of-nobody', { key: 'busy-key' }),
-      ),
+      Array.from({ length: BURST + 20 }, () => send('GET', '/v1/monitor/unknown-runs', { key: 'busy-key' })),
     );
-    // Where there is no route nobody counts.
+    // Requests without a route are not counted.
     expect(answers.every(({ status }) => status === 404)).toBe(true);
     const startedMs = performance.now();
     const counted = await Promise.all(

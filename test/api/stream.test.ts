@@ -109,7 +109,7 @@ async function firstRunOf(source: EventSource): Promise<{ run_id: string; org_id
 }
 
 describe('GET /v1/monitor/stream', () => {
-  /** Of the tests that need nothing of their own; the last one ends it. */
+  /** For the tests without special needs; the last one ends it. */
   let service: Awaited<ReturnType<typeof start>>;
   const folder = mkdtempSync(join(tmpdir(), 'understudy-stream-'));
   beforeAll(async () => {
@@ -236,11 +236,11 @@ describe('GET /v1/monitor/stream', () => {
     const watcher = await Reader.join(`${first.url}/v1/monitor/stream`);
     for (const run_id of ['1', '2', '3']) await post(`${first.url}/v1/monitor/runs`, { run_id });
     await until(() => expect(watcher.events).toHaveLength(3));
-    const [one] = watcher.events;
+    const [event] = watcher.events;
     const resumed = [
-      await Reader.open(`${first.url}/v1/monitor/stream`, { 'last-event-id': one!.id! }),
-      await Reader.open(`${first.url}/v1/monitor/stream?last_event_id=${one!.id}`),
-      await Reader.open(`${first.url}/v1/monitor/stream?last_event_id=999`, { 'last-event-id': one!.id! }),
+      await Reader.open(`${first.url}/v1/monitor/stream`, { 'last-event-id': event!.id! }),
+      await Reader.open(`${first.url}/v1/monitor/stream?last_event_id=${event!.id}`),
+      await Reader.open(`${first.url}/v1/monitor/stream?last_event_id=999`, { 'last-event-id': event!.id! }),
     ];
     for (const reader of resumed) {
       await until(() => expect(reader.events.map(({ data }) => data.run_id)).toEqual(['2', '3']));

@@ -1,6 +1,6 @@
 /**
  * Several people in several organizations, doing whatever they like to whatever they know of: each attempt succeeds or
- * fails as a model of the rules says, and nobody ever sees what is not theirs. Then many of them at once, in a thousand
+ * fails as a model of the rules says, and no one ever sees data of others. Then many of them at once, in a thousand
  * orders.
  */
 import fc from 'fast-check';
@@ -50,7 +50,7 @@ class Model {
     for (const owned of [...this.projects, ...this.keys]) if (owned.org === org) owned.isGone = true;
   }
 
-  /** What somebody is answered who tries something there. */
+  /** The answer to a user who tries something there. */
   verdict(who: string, org: Org | undefined, permission: Permission): 200 | 403 | 404 {
     const role = org && this.roleOf(who, org);
     if (role === undefined) return 404;
@@ -154,7 +154,7 @@ class Session {
         return;
       }
       case 'accept': {
-        // Also somebody else's invitation, whose id may have been seen.
+        // Also an invitation of another user, whose id may have been seen.
         const invitation = org.invited.get(whom);
         const id = invitation?.id ?? 'inv_none';
         const expected = invitation !== undefined && who === whom ? 200 : 404;
@@ -189,7 +189,7 @@ class Session {
         if (expected === 200 && present === undefined) expected = 404;
         const touchesOwner = present === 'owner' || (what === 'role' && role === 'owner');
         if (expected === 200 && touchesOwner && own !== 'owner') expected = 403;
-        const owners = [...org.roles.values()].filter((one) => one === 'owner').length;
+        const owners = [...org.roles.values()].filter((role) => role === 'owner').length;
         const unmakes = present === 'owner' && (what === 'remove' || role !== 'owner');
         if (expected === 200 && unmakes && owners === 1) expected = 409;
         const path = `/organizations/${org.id}/members/${model.users.get(whom)}`;
@@ -276,17 +276,17 @@ class Session {
         return;
       }
       case 'delete me': {
-        const mine = model.orgs.filter((one) => one.roles.has(who));
+        const mine = model.orgs.filter((candidate) => candidate.roles.has(who));
         const isKept = mine.some(({ roles }) => {
-          const owners = [...roles].filter(([, its]) => its === 'owner').map(([person]) => person);
+          const owners = [...roles].filter(([, role]) => role === 'owner').map(([person]) => person);
           return roles.size > 1 && owners.length === 1 && owners[0] === who;
         });
         await expectStatus(isKept ? 409 : 204, 'DELETE', '/auth/me');
         if (isKept) return;
-        for (const one of mine) {
-          if (one.roles.size === 1) model.forget(one);
-          else one.audited++;
-          one.roles.delete(who);
+        for (const joined of mine) {
+          if (joined.roles.size === 1) model.forget(joined);
+          else joined.audited++;
+          joined.roles.delete(who);
         }
         await expectStatus(401, 'GET', '/auth/me');
         model.tokens.set(who, `${who}@${Math.ceil(Date.now() / 1_000) + 2 * model.count}`);
@@ -297,7 +297,7 @@ class Session {
     }
   }
 
-  /** Everything that somebody can read of an organization is what the model has of it, or nothing. */
+  /** Everything that a user can read of an organization equals the model, or is empty. */
   async look(who: string, org: Org) {
     const { model } = this;
     const read = async (path: string) => this.call(who, 'GET', path);
@@ -306,7 +306,7 @@ class Session {
       [
         `/organizations/${org.id}/members?limit=200`,
         'members.read',
-        [...org.roles].map(([person, its]) => `${model.users.get(person)} ${its}`),
+        [...org.roles].map(([person, role]) => `${model.users.get(person)} ${role}`),
       ],
       [
         `/projects/?org_id=${org.id}&limit=200`,
@@ -362,9 +362,9 @@ class Session {
       expect(answer.status, project.id).toBe(verdict);
       if (verdict === 200) expect(answer.body).toMatchObject({ name: project.name, org_id: project.org.id });
     }
-    const one = await read(`/organizations/${org.id}`);
-    expect(one.status).toBe(model.verdict(who, org, 'organization.read'));
-    if (one.status === 200) expect(one.body).toMatchObject({ id: org.id, name: org.name });
+    const shown = await read(`/organizations/${org.id}`);
+    expect(shown.status).toBe(model.verdict(who, org, 'organization.read'));
+    if (shown.status === 200) expect(shown.body).toMatchObject({ id: org.id, name: org.name });
     const log = await read(`/organizations/${org.id}/audit-log?limit=200`);
     expect(log.status).toBe(model.verdict(who, org, 'audit.read'));
     if (log.status === 200) {
@@ -379,16 +379,16 @@ class Session {
         key_count: model.keys.filter((key) => key.org === org && !key.isGone).length,
       });
     }
-    const mine = (await read('/organizations/')).body.map((one: { id: string; name: string }) => one.id);
+    const mine = (await read('/organizations/')).body.map((row: { id: string; name: string }) => row.id);
     expect(mine.sort()).toEqual(
       model.orgs
-        .filter((one) => one.roles.has(who))
+        .filter((candidate) => candidate.roles.has(who))
         .map(({ id }) => id)
         .sort(),
     );
     const { invitations } = (await read('/auth/bootstrap')).body;
     for (const { id } of invitations) {
-      // It may be ten seconds old: what somebody else ended meanwhile may still stand there, what is foreign never.
+      // It may be ten seconds old: what another user ended meanwhile may still be there, but never data of others.
       expect(id).toMatch(/^inv_/);
     }
     for (const { email } of invitations) expect(email.toLowerCase()).toBe(emailOf(who));
@@ -401,7 +401,7 @@ describe('people of several organizations', () => {
       fc.asyncProperty(fc.array(step, { minLength: 30, maxLength: 80 }), async (steps) => {
         const session = new Session();
         await session.begin();
-        for (const one of steps) await session.take(one);
+        for (const step of steps) await session.take(step);
         for (const who of PEOPLE) for (const org of session.model.orgs) await session.look(who, org);
         expect(session.api.failures).toEqual([]);
       }),
@@ -491,7 +491,7 @@ describe('in any order', () => {
           .map(({ value }) => value)
           .filter(({ status }) => status === 'pending');
         expect(pending.length).toBe(new Set(pending.map(({ email }) => email)).size);
-        // Whoever is in it finds it, and whoever is not does not.
+        // Its members find it, and others do not.
         for (const who of PEOPLE) {
           const isIn = members.some(({ value }) => value.user_id === user[who]);
           expect(
@@ -598,8 +598,8 @@ describe('in any order', () => {
           },
         });
         const events = [event('e1', 1, 'incomplete'), event('e2', 2, 'active'), event('e3', 3, 'past_due')];
-        const sent = [...events, ...events, ...events].map((one) =>
-          api.call('', 'POST', '/billing/webhook', one),
+        const sent = [...events, ...events, ...events].map((event) =>
+          api.call('', 'POST', '/billing/webhook', event),
         );
         await scheduler.waitFor(Promise.all(sent));
         const answers = await Promise.all(sent);

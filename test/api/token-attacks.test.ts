@@ -86,7 +86,7 @@ describe('a service with an issuer and an audience', () => {
     ['of several others', { aud: ['payroll', 'billing'] }],
     ['of an application that only begins alike', { aud: `${AUDIENCE}-staging` }],
     ['for any', { aud: 'any' }],
-    ['for nobody', { aud: undefined }],
+    ['for no audience', { aud: undefined }],
     ['for an empty list', { aud: [] }],
     ['with an audience that is no text', { aud: { [AUDIENCE]: true } }],
     ['of another issuer', { iss: 'https://evil.example/' }],
@@ -176,16 +176,16 @@ describe('a service with an issuer and an audience', () => {
       ['null', null],
       ['a list', [true]],
       ['an object', { value: true }],
-    ])('is not shown to, nor accepted by, somebody whose email_verified is %s', async (what, claim) => {
+    ])('is not shown to, nor accepted by, a user whose email_verified is %s', async (what, claim) => {
       const sub = `thief-${what.replaceAll(/\W/g, '-')}`;
       const email = `victim-of-${sub}@example.com`;
       const id = await invite(email);
       const thief = await provider.sign(sub, { email, email_verified: claim });
       expect(await shown(thief)).toEqual([]);
       expect(await accept(thief, id)).toBe(404);
-      // Whoever proves the address still can.
+      // A user who proves the address still can.
       const victim = await provider.sign(`true-${sub}`, { email });
-      expect((await shown(victim)).map((one) => one.id)).toEqual([id]);
+      expect((await shown(victim)).map((row) => row.id)).toEqual([id]);
       expect(await accept(victim, id)).toBe(200);
     });
 

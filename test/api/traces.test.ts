@@ -442,7 +442,7 @@ describe.each([
     expect((await lost)[0]).toBe(503);
     expect(await process.send('POST', '/v1/traces', LEGACY)).toEqual([
       200,
-      // Made by the life before, which nobody heard of.
+      // Made before the restart, without an answer.
       { trace_id: 't-1', status: 'accepted', patterns_created: 0 },
     ]);
   });

@@ -73,7 +73,7 @@ describe('what an exchange costs', () => {
     ['nothing for a refusal', { status: 529, stop_reason: null, usage: usage(null, null) }, null],
     ['a model without a price', { model: 'other' }, 'unknown'],
     ['no model', { model: null }, 'unknown'],
-    ['tokens that nobody told', { usage: usage(null, null) }, 'unknown'],
+    ['tokens that were not reported', { usage: usage(null, null) }, 'unknown'],
   ])('%s', (_, over, cost) => {
     const found = costOfExchange(exchange(over), PRICES);
     if (typeof cost === 'number') expect(found).toBeCloseTo(cost, 12);

@@ -50,7 +50,7 @@ it('in a trace, a conversation and inspect --json', () => {
   expect([...traceRun(made, chains, run, { words: NO_WORDS, hasFile: () => false })].join('')).toContain(
     EXACT,
   );
-  const told = [...tellConversation(made, 'r')].map((one) => JSON.stringify(one)).join('\n');
+  const told = [...tellConversation(made, 'r')].map((turn) => JSON.stringify(turn)).join('\n');
   expect(told).toContain(EXACT);
   const shown = [...readRun(made, 'r')].map(({ turn }) => formatJson(turn?.answer, 0)).join('\n');
   expect(shown).toContain(EXACT);

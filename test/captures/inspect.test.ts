@@ -91,7 +91,7 @@ describe('summarizeRuns', () => {
   it('does not call an unlabelled run golden when a turn of it is missing', async () => {
     const source = new MadeSource();
     addToolLoop(source, 'found', false);
-    // Neither the failed call nor its repetition was captured: the last request holds an answer that nobody saw.
+    // Neither the failed call nor its repetition was captured: the last request holds an answer that was not captured.
     source.records.splice(1, 2);
     const [run] = (await summarizeRuns(source)).runs;
     expect(run?.golden).toBe(false);

@@ -82,7 +82,7 @@ export class MadeSource implements ExchangeSource {
   }
 
   copy(id: number): StoredExchange | undefined {
-    const record = this.records.find((one) => one.id === id);
+    const record = this.records.find((candidate) => candidate.id === id);
     if (record === undefined) return undefined;
     return {
       shape: record.shape,

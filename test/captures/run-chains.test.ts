@@ -41,7 +41,7 @@ describe('chains of runs', () => {
         last_id: ids.at(-1),
         finished_ms: ids.at(-1)! + 1,
       });
-    expect(chains.find('nobody')).toBeUndefined();
+    expect(chains.find('unknown')).toBeUndefined();
     const ends = [...chains.newest].map(({ last_id }) => last_id);
     expect(ends).toEqual(ends.toSorted((a, b) => b - a));
     expect([...chains.youngest]).toEqual([...chains.runs].reverse());

@@ -49,8 +49,8 @@ describe('traceRun', () => {
         ' ',
       ),
     );
-    for (const one of line.turns) {
-      expect(Object.keys(one)).toEqual(
+    for (const turn of line.turns) {
+      expect(Object.keys(turn)).toEqual(
         'seq exchange_id system messages_added tools content stop_reason usage latency_ms served_by'.split(
           ' ',
         ),
@@ -77,7 +77,7 @@ describe('traceRun', () => {
     const source = new MadeSource();
     addToolLoop(source, 'mend-1', true);
     const [{ turns, provenance }] = traceAll(source);
-    expect(turns.map((one: { exchange_id: number }) => one.exchange_id)).toEqual([1, 3, 4]);
+    expect(turns.map((turn: { exchange_id: number }) => turn.exchange_id)).toEqual([1, 3, 4]);
     expect(turns[0].messages_added).toEqual([
       { role: 'user', content: [{ type: 'text', text: 'Mend the parser.' }] },
     ]);
@@ -97,7 +97,7 @@ describe('traceRun', () => {
     ]);
     expect(turns[2].messages_added).toHaveLength(1);
     expect(turns[2].messages_added[0].content[0]).toMatchObject({ call_id: 'toolu_2', is_error: true });
-    expect(turns.map((one: { system: unknown }) => one.system)).toEqual([
+    expect(turns.map((turn: { system: unknown }) => turn.system)).toEqual([
       [{ type: 'text', text: 'You mend code.' }],
       null,
       null,
@@ -261,7 +261,7 @@ describe('traceRun', () => {
     source.add(turn(null, [user('a')], said('one')));
     source.add(turn(null, [user('a'), assistant('one'), user('b')], said('two')));
     expect(traceAll(source)[0].provenance.supports_universal_claims).toBe(true);
-    // A conversation of its own within the run: whose turns are all there, nobody can tell.
+    // A separate conversation within the run: it is unknown whether all its turns are there.
     source.add(turn(null, [user('sub-agent')], said('three')));
     const { turns, provenance } = traceAll(source)[0];
     expect(turns[2].messages_added).toEqual([

@@ -1,5 +1,5 @@
 /**
- * Sequential agents without labels, each request on a connection of its own, so that several server threads take the turns
+ * Sequential agents without labels, each request on a new connection, so that several server threads take the turns
  * of one run: every run comes out complete and golden, however quick the upstream is.
  */
 import { mkdtempSync, rmSync } from 'node:fs';

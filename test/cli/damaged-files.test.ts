@@ -1,4 +1,4 @@
-/** `inspect` and `trace` on files that are none, are cut off or damaged: one clear line and exit 1, whatever is wrong. */
+/** `inspect` and `trace` on files of another kind, cut off or damaged: one clear line and exit 1, whatever is wrong. */
 import { randomBytes } from 'node:crypto';
 import {
   chmodSync,

@@ -61,7 +61,7 @@ it('leaves nothing on the disk of what it was given, in no file and at no moment
   const names = readdirSync(service.dir, { recursive: true, encoding: 'utf8' });
   for (const name of [/^main\.mdb$/, /^runs\.1\.redo$/, /^capture\.\d+-\d+\.mdb$/, /\.files\/[0-9a-f]{64}$/])
     expect(
-      names.some((one) => name.test(one)),
+      names.some((entry) => name.test(entry)),
       String(name),
     ).toBe(true);
   expect(names.some((name) => name.startsWith('pattern-graphs'))).toBe(false);
@@ -126,7 +126,7 @@ it('is refused by every command under another key, under none, and where nothing
       [sealed.dir, {}, /^understudy: .*\.mdb is encrypted: DATA_KEY_FILE must name the file of its key/],
       [plain.dir, other, /^understudy: .*\.mdb is not encrypted, and DATA_KEY_FILE is set: understudy rekey/],
     ] as const) {
-      // Of each kind, a start and a guarded command, one is asked as a process of its own.
+      // Of each kind, a start and a guarded command, one runs as a separate process.
       const isProcess = env === other && dir === sealed.dir && ['up', 'inspect'].includes(command[0]!);
       const run = isProcess ? runCli : runHere;
       const ended = await run(command, { DATA_DIR: dir, PORT: '0', ...env });

@@ -1,6 +1,6 @@
 /**
  * From captured runs to a student that serves: a gateway captures agents at work, `loop` distils, and a gateway that has
- * the student asks the provider far less. Processes of their own throughout.
+ * the student asks the provider far less. Every command is a separate process.
  */
 import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, truncateSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -208,7 +208,7 @@ describe('a student from captured runs', () => {
     expect(relegation.served).toBe(answers - asked);
     await stopGateway(serving);
 
-    // What the student served is captured as such, and teaches nobody.
+    // What the student served is captured as such, and is not taught.
     const next = JSON.parse((await loop('--once', '--json')).stdout);
     expect(next.untaught.served_by_student).toBe(answers - asked);
     expect(next.golden).toBe(155);

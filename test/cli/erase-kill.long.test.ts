@@ -18,7 +18,7 @@ const root = mkdtempSync(join(tmpdir(), 'understudy-erase-kill-'));
 afterAll(() => rmSync(root, { recursive: true, force: true }));
 const prng = createPrng(Number(process.env.SEED ?? 5));
 
-const SECRET = `what-nobody-may-find-${randomBytes(12).toString('hex')}`;
+const SECRET = `never-to-be-found-${randomBytes(12).toString('hex')}`;
 const ROUNDS = 10;
 const RUNS = ['keep-a', 'gone', 'keep-b'];
 
@@ -72,7 +72,7 @@ it('erases all or nothing, and leaves the rest as it came', async () => {
     clearTimeout(timer);
     if (signal === 'SIGKILL') killed++;
     // The next process undoes or finishes what it finds: here a second erasure of something that is not there.
-    const settled = new CliChild(['erase', '--run', 'nobody'], { env: { DATA_DIR: at } });
+    const settled = new CliChild(['erase', '--run', 'unknown'], { env: { DATA_DIR: at } });
     expect((await settled.ended).code).toBe(0);
     const stored = await readCaptured(join(at, 'capture.mdb'));
     expect(stored.map(({ record }) => record.id)).toEqual([...made.keys()]);

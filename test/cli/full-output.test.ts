@@ -71,7 +71,7 @@ describe('a place that takes no more is named', () => {
       const env = { DATA_DIR: data };
       const { code, stdout, stderr } = await new CliChild(argv, { env, file_bytes_max: bytesMax }).ended;
       expect({ code, stdout }, stderr).toEqual({ code: 1, stdout: '' });
-      // LMDB writes lines of its own.
+      // LMDB writes lines itself.
       return stderr.trimEnd().split('\n').at(-1);
     };
     const other = `put that right, or set another DATA_DIR (${DATA_DIR} now)`;

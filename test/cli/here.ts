@@ -1,5 +1,5 @@
 /**
- * The command line in the test's own process, for tests that need no process of its own: what it refuses, and with
+ * The command line in the test's own process, for tests that need no separate process: what it refuses, and with
  * which words. One at a time, because the environment is the process's. A guarded command also runs here, so it is not for
  * files that may be damaged.
  */

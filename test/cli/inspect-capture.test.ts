@@ -107,8 +107,8 @@ describe('inspect on a capture file', () => {
     const table = JSON.parse((await inspect('--db', file, '--json')).out.toString());
     expect(table).toMatchObject({ runs: [], without_run: null, not_indexed: 4 });
     expect((await inspect('--db', file)).out.toString()).toContain('4 exchanges not indexed yet');
-    const one = JSON.parse((await inspect('--db', file, '--exchange', '1', '--json')).out.toString());
-    expect(one).toMatchObject({ id: 1, run_id: 'mend-1', model: null, not_indexed: true });
+    const record = JSON.parse((await inspect('--db', file, '--exchange', '1', '--json')).out.toString());
+    expect(record).toMatchObject({ id: 1, run_id: 'mend-1', model: null, not_indexed: true });
   });
 
   it('does not call a run golden that lost an exchange on the way to the disk', async () => {

@@ -17,7 +17,7 @@ const LARGE_BYTES = 8 * 1024 * 1024;
 
 let folder = '';
 let db = '';
-/** A model that is asked and never answers: whoever asks it is in the middle of something. */
+/** A model that never answers, so that a command that asks it is interrupted in the middle. */
 let model: Server;
 beforeAll(async () => {
   folder = mkdtempSync(join(tmpdir(), 'interruption-'));

@@ -1,6 +1,6 @@
 /**
  * `understudy loop` and `distill` where things go wrong, at an interval, and with a cheaper model: databases made without a
- * gateway, one command of each kind as a process of its own.
+ * gateway, one command of each kind as a separate process.
  */
 import {
   existsSync,
@@ -44,7 +44,7 @@ beforeAll(async () => {
 afterAll(() => rmSync(folder, { recursive: true, force: true }));
 
 /**
- * Runs of the order agent, as a gateway would have captured them. In one batch: whoever reads meanwhile finds all of them
+ * Runs of the order agent, as a gateway would have captured them. In one batch: a concurrent reader finds all of them
  * or none.
  */
 async function captureOrders(
@@ -313,7 +313,7 @@ describe('a database that was made anew at the same path', () => {
     await capture('');
     expect(await round()).toMatchObject({ outcome: 'published', golden: 30, read: 30 });
     expect(await round()).toMatchObject({ outcome: 'kept', golden: 30, read: 0 });
-    for (const name of readdirSync(folder).filter((one) => one.startsWith('anew.mdb')))
+    for (const name of readdirSync(folder).filter((file) => file.startsWith('anew.mdb')))
       rmSync(join(folder, name), { recursive: true });
     await capture('Quickly.');
     expect(await round()).toMatchObject({ golden: 30, read: 30 });

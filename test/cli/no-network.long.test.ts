@@ -1,4 +1,4 @@
-/** That a first start, the embedded engines and the demo reach for nobody: in a network that has nothing but loopback. */
+/** A first start, the embedded engines and the demo need no network: they run in one with only loopback. */
 import { spawnSync } from 'node:child_process';
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';

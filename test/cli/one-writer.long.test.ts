@@ -145,7 +145,7 @@ describe('a DATA_DIR that another process serves from', () => {
       const { code, stderr } = await runCli(argv, { DATA_DIR: folder, AUTH_DB_URL: 'embedded:' });
       expect({ argv, code, stderr }).toEqual({ argv, code: 0, stderr: '' });
     }
-    // The capture database is another file: a gateway of its own writes to it.
+    // The capture database is another file: a separate gateway writes to it.
     await findUrl(startGateway(folder, 'http://127.0.0.1:9'));
     await first.kill();
     await start('serve', folder).waitForOutput(API);

@@ -107,7 +107,7 @@ describe('a start that cannot be', () => {
     const reasons = {
       [file]: `${file} is not a folder`,
       [join(file, 'below')]: `${file} is not a folder`,
-      // Nobody makes folders there, whatever rights the user has.
+      // No user can make folders there, whatever their rights.
       '/proc/understudy': 'nothing can be made in /proc',
       '/proc/understudy/data': 'nothing can be made in /proc',
     };
@@ -201,7 +201,7 @@ describe('a start that cannot be', () => {
       [cut]: /cut off/,
       [pipe]: /not a file/,
       [join(file, 'below.mdb')]: /notes\.txt is not a folder/,
-      // Nobody makes files there, whatever rights the user has.
+      // No user can make files there, whatever their rights.
       '/proc/capture.mdb': /nothing can be written beside it/,
       '/proc/understudy/capture.mdb': /nothing can be made in \/proc\./,
     };

@@ -45,7 +45,7 @@ it('serves from both and counts as one', async () => {
   const port = Number(new URL(running.gateway_url!).port);
   const body = Buffer.from('{"model":"m","messages":[{"role":"user","content":"hello"}]}');
   const request = messageBytes('POST /v1/messages HTTP/1.1', [['host', 'gw']], body);
-  // Each on a connection of its own, which the kernel spreads over the listeners.
+  // Each on a new connection, which the kernel spreads over the listeners.
   await Promise.all(Array.from({ length: EXCHANGES }, () => rawRequest(port, request)));
   const admin = async (path: string, method = 'GET') =>
     (await (

@@ -95,7 +95,7 @@ describe('versions', () => {
     expect((await run('show')).stdout).toMatch(/triage\.0 +serving/);
   });
 
-  it('are told of in one line where there is none, or a broken one', async () => {
+  it('are reported in one line if there is no student, or a broken one', async () => {
     await refuse(1, 'no such directory', 'list');
     await refuse(1, 'no such directory', 'suspend', '--all');
     expect(existsSync(directory)).toBe(false);
@@ -141,7 +141,7 @@ describe('versions', () => {
       { name: 'triage.0', mark: 'one', limit: 0.1 },
     ]);
     expect(manifest.golden.fingerprint).not.toBe(first.golden.fingerprint);
-    await refuse(1, 'there is no agent nobody', 'rollback', 'nobody');
+    await refuse(1, 'there is no agent unknown', 'rollback', 'unknown');
   });
 });
 

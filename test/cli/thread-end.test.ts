@@ -1,4 +1,4 @@
-/** What a server thread says when it ends and nobody asked for that. In a process of its own, whose log is read. */
+/** The log of a server thread that ends unasked. In a separate process, whose log is read. */
 import { fileURLToPath } from 'node:url';
 import { expect, it } from 'vitest';
 import { KEY } from '../fixtures/ending-thread.ts';

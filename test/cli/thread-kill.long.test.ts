@@ -28,7 +28,7 @@ const service = new WholeService(join(folder, 'data'), {
   NODE_OPTIONS: `--import=${pathToFileURL(join(import.meta.dirname, '../fixtures/thread-killer.mjs')).href}`,
 });
 
-/** A connection of its own, which the kernel gives to any of the server threads. */
+/** A new connection, which the kernel gives to any of the server threads. */
 async function post(path: string, body: object): Promise<{ status: number; text: string }> {
   const response = await fetch(service.api + path, {
     method: 'POST',

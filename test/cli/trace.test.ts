@@ -171,7 +171,7 @@ describe('trace of what a gateway captured', () => {
       await runTask(gateway, 'plain task', { run: 'labelled' });
       await runTask(gateway, 'overloaded at first', { run: 'retried' });
       await runTask(gateway, 'gap', { run: 'gappy', seqs: (turn) => (turn > 1 ? turn + 2 : turn) });
-      await Promise.all([runTask(gateway, 'nobody labelled me'), runTask(gateway, 'nor me')]);
+      await Promise.all([runTask(gateway, 'unlabelled'), runTask(gateway, 'nor me')]);
       const client = new Anthropic({ baseURL: gateway.url, apiKey: 'none', maxRetries: 0 });
       const headers = { 'x-svc-run': 'aborted', 'x-svc-seq': '1' };
       const hanging = client.messages.stream(
@@ -222,7 +222,7 @@ describe('trace of what a gateway captured', () => {
       expect(byTask.get('overloaded at first').turns).toHaveLength(3);
       expect(byTask.get('gap').provenance).toMatchObject({ gaps: [[2, 3]], complete: false });
       expect(codesOf(byTask.get('gap'))).toEqual(['seq_gap']);
-      for (const task of ['nobody labelled me', 'nor me']) {
+      for (const task of ['unlabelled', 'nor me']) {
         expect(byTask.get(task).provenance).toMatchObject({
           exchanges: 3,
           first_seq: null,
@@ -239,11 +239,11 @@ describe('trace of what a gateway captured', () => {
       const again = await trace(['--db', db]);
       expect(again.lines.slice(0, 6)).toEqual(lines);
       expect(again.lines.map((line) => line.run_id).at(-1)).toBe('later');
-      const one = await trace(['--db', db, '--run', 'retried']);
-      expect(one.lines).toEqual([byTask.get('overloaded at first')]);
-      const none = await trace(['--db', db, '--run', 'nobody']);
+      const retried = await trace(['--db', db, '--run', 'retried']);
+      expect(retried.lines).toEqual([byTask.get('overloaded at first')]);
+      const none = await trace(['--db', db, '--run', 'unknown']);
       expect(none).toMatchObject({ status: 1, out: '' });
-      expect(none.err).toContain('has no run "nobody"');
+      expect(none.err).toContain('has no run "unknown"');
     } finally {
       await gateway.close();
     }
