@@ -100,7 +100,7 @@ const thresholds: fc.Arbitrary<FsmThresholds> = fc
 
 function follow(given: Partial<FsmThresholds>, scores: readonly number[]): DifficultyState[] {
   const machine = new DifficultyMachine(given);
-  return scores.map((one) => machine.observe(one));
+  return scores.map((score) => machine.observe(score));
 }
 
 describe('the difficulty machine', () => {

@@ -1,6 +1,6 @@
 /**
  * A watched agent does what it does unwatched, whatever happens to the service: the same output, the same exit code,
- * and no uncaught error. Each case runs the same agent in a process of its own, over real sockets.
+ * and no uncaught error. Each case runs the same agent in a separate process, over real sockets.
  */
 import { execFile } from 'node:child_process';
 import { createServer, type RequestListener, type Server } from 'node:http';

@@ -1,5 +1,5 @@
 /**
- * Agents that log a million steps of their own text each, a gigabyte in all, while the service does not answer or cannot keep up:
+ * Agents that log a million steps with different texts each, a gigabyte in all, while the service does not answer or cannot keep up:
  * what the library keeps of it is bounded, and the agent does what it does alone.
  */
 import { execFile, spawnSync } from 'node:child_process';

@@ -41,7 +41,8 @@ const connect = (baseUrl: string, options: UnderstudyOptions = {}) =>
   new Understudy({ apiKey: 'k', baseUrl, timeoutMs: PATIENCE_MS, ...options });
 
 /** One event, after which the reader need not stay away. */
-const one = (id: number) => `retry: 1\nid: ${id}\nevent: step\ndata: {"run_id":"r","step_index":${id}}\n\n`;
+const eventText = (id: number) =>
+  `retry: 1\nid: ${id}\nevent: step\ndata: {"run_id":"r","step_index":${id}}\n\n`;
 const tell = (text: string) => (response: ServerResponse) => void response.writeHead(200, EVENTS).write(text);
 const tellAndEnd = (text: string) => (response: ServerResponse) =>
   void response.writeHead(200, EVENTS).end(text);
@@ -55,19 +56,19 @@ describe('the lines of a stream', () => {
     events: { kind: string; id: string; data: object }[];
     last_id: string;
   }
-  it.each(readCases<StreamCase[]>('event-streams'))('hold $name, however they are cut', async (one) => {
-    const bytes = Buffer.from(one.text);
+  it.each(readCases<StreamCase[]>('event-streams'))('hold $name, however they are cut', async (testCase) => {
+    const bytes = Buffer.from(testCase.text);
     for (const size of [bytes.length, 7, 1]) {
       const lines = new EventLines();
       for (let at = 0; at < bytes.length; at += size) [...lines.read(bytes.subarray(at, at + size))];
-      expect(lines.lastId).toBe(one.last_id);
+      expect(lines.lastId).toBe(testCase.last_id);
       const { url } = await serve((response) => {
         response.writeHead(200, EVENTS).write('retry: 1\n\n');
         for (let at = 0; at < bytes.length; at += size) response.write(bytes.subarray(at, at + size));
         response.end();
       }, tell('id: last\nevent: the_end\ndata: {}\n\n'));
-      const heard = await hear(connect(url).subscribe(), one.events.length + 1);
-      expect(heard).toEqual([...one.events, { kind: 'the_end', id: 'last', data: {} }]);
+      const heard = await hear(connect(url).subscribe(), testCase.events.length + 1);
+      expect(heard).toEqual([...testCase.events, { kind: 'the_end', id: 'last', data: {} }]);
     }
   });
 
@@ -91,13 +92,13 @@ describe('a subscription', () => {
 
   it('hears of the runs of the organization, and goes on behind what it has heard', async () => {
     await understudy.run({ runId: 'heard', projectId: 'p' } as never, (run) => {
-      run.step({ action: 'look', thought: 'nobody hears this', tokens: 3 });
+      run.step({ action: 'look', thought: 'this stays private', tokens: 3 });
     });
     expect(await understudy.flush({ timeoutMs: PATIENCE_MS })).toBe(true);
     const heard = await hear(understudy.subscribe({ lastEventId: '0' }), 3);
     expect(heard.map(({ kind }) => kind)).toEqual(['run_start', 'step', 'run_finish']);
     expect(heard[1]).toMatchObject({ data: { run_id: 'heard', step_index: 0, action: 'look', tokens: 3 } });
-    expect(JSON.stringify(heard)).not.toContain('nobody');
+    expect(JSON.stringify(heard)).not.toContain('stays private');
     const behind = understudy.subscribe({ lastEventId: heard[0]!.id });
     expect(await hear(behind, 2)).toEqual(heard.slice(1));
   });
@@ -132,15 +133,15 @@ describe('a subscription whose service fails', () => {
     tags: 'long',
   }, async () => {
     const { url, asked } = await serve(
-      tellAndEnd(one(1)),
+      tellAndEnd(eventText(1)),
       (response) => {
         response.writeHead(200, EVENTS);
-        response.write(`${one(2)}id: 3\nevent: step\ndata: {}\n`, () => response.destroy());
+        response.write(`${eventText(2)}id: 3\nevent: step\ndata: {}\n`, () => response.destroy());
       },
       refuse(500),
       (response) => response.destroy(),
       refuse(503),
-      tell(one(3)),
+      tell(eventText(3)),
     );
     const heard = await hear(connect(url).subscribe(), 3);
     expect(heard.map(({ id }) => id)).toEqual(['1', '2', '3']);
@@ -150,7 +151,7 @@ describe('a subscription whose service fails', () => {
   });
 
   it('comes again where the stream falls silent', async () => {
-    const { url, asked } = await serve(tell(one(1)), tell(one(2)));
+    const { url, asked } = await serve(tell(eventText(1)), tell(eventText(2)));
     const settings = { baseUrl: new URL(url), apiKey: 'k', timeoutMs: PATIENCE_MS, userAgent: 'test' };
     const pace = { timeoutMs: PATIENCE_MS, silenceMs: 200 };
     const caller = new Caller({ ...settings, orgId: 'acme' });
@@ -177,7 +178,7 @@ describe('a subscription whose service fails', () => {
   it('ends with the reason of the signal: before, within and between connections', async () => {
     const reason = new Error('enough');
     const before = AbortSignal.abort(reason);
-    const { url, asked } = await serve(tell(one(1)));
+    const { url, asked } = await serve(tell(eventText(1)));
     const listen = (options: SubscribeOptions) => hear(connect(url).subscribe(options), 2);
     await expect(listen({ signal: before })).rejects.toBe(reason);
     expect(asked).toEqual([]);

@@ -31,10 +31,10 @@ describe('the service is told', () => {
     [
       ['an uncaught exception', 'timer', 'failure: TypeError', 1],
       ['an unhandled rejection', 'rejection', 'failure: TypeError', 1],
-      ['an exception after which a listener of its own exits', 'caught', 'failure: TypeError', 7],
+      ['an exception after which an own listener exits', 'caught', 'failure: TypeError', 7],
       ['an exception that leaves the run, and process.exit', 'thrown', 'failure: TypeError', 4],
       ['process.exit within the run', 'exit', 'failure: ProcessExit', 3],
-      ['an exception that a listener of its own survives', 'survived', 'success', 0],
+      ['an exception that an own listener survives', 'survived', 'success', 0],
     ] as const
   ).entries()) {
     it(`of ${what}`, longFrom(at, 1), async () => {
@@ -64,7 +64,7 @@ describe('the service is told', () => {
 });
 
 it(
-  'ends as it would alone where the service does not answer, and where there is none',
+  'ends as it would alone if the service does not answer, and without a service',
   longFrom(1, 1),
   async () => {
     const silent = createServer(() => {}).listen(0, '127.0.0.1');

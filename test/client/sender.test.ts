@@ -34,9 +34,9 @@ async function serve(
     let text = '';
     request.on('data', (part) => (text += part));
     request.on('end', () => {
-      const one = { path: request.url!, body: JSON.parse(text) };
-      asked.push(one);
-      const status = answer(one, asked.length);
+      const received = { path: request.url!, body: JSON.parse(text) };
+      asked.push(received);
+      const status = answer(received, asked.length);
       if (status !== null)
         response.writeHead(status, headers).end('{"fired":[],"detail":"as the test says"}');
     });

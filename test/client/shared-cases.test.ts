@@ -1,4 +1,4 @@
-/** The cases of both languages (`clients/cases`), checked with the TypeScript client; the scores and the machine have a file of their own. */
+/** The cases of both languages (`clients/cases`), checked with the TypeScript client; the scores and the machine have another file. */
 
 import { describe, expect, it } from 'vitest';
 import { textOfParts } from '../../src/client/observation.ts';
@@ -228,7 +228,7 @@ describe('marks', () => {
       expect(await understudy.close({ timeoutMs: PATIENCE_MS })).toBe(true);
       const sent = service.asked.filter(({ path }) => path === '/v1/runs/r/marks');
       const kept = kept_note && { note: join(kept_note) };
-      expect(sent.map((one) => one.body)).toEqual(body === null ? [] : [{ ...body, ...kept }]);
+      expect(sent.map((request) => request.body)).toEqual(body === null ? [] : [{ ...body, ...kept }]);
       expect(warned).toEqual(left_out === true ? ['unfit_mark'] : []);
       const counts = body === null ? { sent: 0, dropped: 1 } : { sent: 1, dropped: 0 };
       expect(understudy.stats().marks).toEqual({ said: 1, ...counts });
@@ -250,21 +250,21 @@ describe('patterns', () => {
   const fields = { situation: 's', dead_ends: '', unlock: 'u' };
   const answer = { traces: [{ tier: 'e2', pattern_id: 'p', similarity: 1, fields }] };
 
-  it.each(readCases<RetrievalCase[]>('retrievals'))('are retrieved $name', async (one) => {
+  it.each(readCases<RetrievalCase[]>('retrievals'))('are retrieved $name', async (testCase) => {
     const service = await startService(200, answer);
     const understudy = new Understudy({
       apiKey: 'k',
       baseUrl: service.url,
       timeoutMs: PATIENCE_MS,
       liveStreamingEnabled: false,
-      ...(camelCased(one.options) as UnderstudyOptions),
+      ...(camelCased(testCase.options) as UnderstudyOptions),
     });
-    const run = understudy.start(camelCased(one.run) as RunOptions);
-    const context = one.parts && { context: join(one.parts) };
-    const text = await run.patterns({ ...camelCased(one.wanted), ...context });
-    expect(text.slice(0, 5)).toBe(one.text);
-    const kept = one.kept && { context: join(one.kept) };
-    const expected = one.body === null ? [] : [{ ...one.body, ...kept }];
+    const run = understudy.start(camelCased(testCase.run) as RunOptions);
+    const context = testCase.parts && { context: join(testCase.parts) };
+    const text = await run.patterns({ ...camelCased(testCase.wanted), ...context });
+    expect(text.slice(0, 5)).toBe(testCase.text);
+    const kept = testCase.kept && { context: join(testCase.kept) };
+    const expected = testCase.body === null ? [] : [{ ...testCase.body, ...kept }];
     expect(service.asked.map(({ body }) => body)).toEqual(expected);
   });
 });
@@ -325,24 +325,24 @@ describe('findings', () => {
     expect(service.asked).toEqual([]);
   });
 
-  it.each(cases)('are asked by $call', async (one) => {
-    const service = await startService(200, one.answer);
+  it.each(cases)('are asked by $call', async (testCase) => {
+    const service = await startService(200, testCase.answer);
     const understudy = new Understudy({ apiKey: 'k', baseUrl: service.url });
-    expect(await call(understudy.findings('my code/base'), one)).toEqual(one.result);
-    if (one.method === undefined) return expect(service.asked).toEqual([]);
-    const more = Object.entries(one.body_parts ?? {}).map(([name, parts]) => [name, join(parts)]);
-    const body = one.body === null ? null : { ...one.body, ...Object.fromEntries(more) };
-    const defaults = one.call === 'store' ? DEFAULTS : {};
+    expect(await call(understudy.findings('my code/base'), testCase)).toEqual(testCase.result);
+    if (testCase.method === undefined) return expect(service.asked).toEqual([]);
+    const more = Object.entries(testCase.body_parts ?? {}).map(([name, parts]) => [name, join(parts)]);
+    const body = testCase.body === null ? null : { ...testCase.body, ...Object.fromEntries(more) };
+    const defaults = testCase.call === 'store' ? DEFAULTS : {};
     const asked = service.asked.map(({ body, ...rest }) => ({
       ...rest,
       body: body && { ...defaults, ...body },
     }));
-    expect(asked).toEqual([{ method: one.method, path: one.path, body }]);
+    expect(asked).toEqual([{ method: testCase.method, path: testCase.path, body }]);
   });
 
-  it.each(cases)('are empty where $call is refused', async (one) => {
+  it.each(cases)('are empty where $call is refused', async (testCase) => {
     const service = await startService(401, { detail: 'no' });
     const understudy = new Understudy({ apiKey: 'k', baseUrl: service.url });
-    expect(await call(understudy.findings('my code/base'), one)).toEqual(one.failed);
+    expect(await call(understudy.findings('my code/base'), testCase)).toEqual(testCase.failed);
   });
 });

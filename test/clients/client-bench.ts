@@ -1,6 +1,6 @@
 /**
  * The two ways to the fake provider that the client tests compare: straight, and through a gateway that runs as a
- * process of its own with a capture database in a temporary directory. Test thread.
+ * separate process with a capture database in a temporary directory. Test thread.
  */
 import { mkdtemp, readdir, readFile, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';

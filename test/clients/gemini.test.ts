@@ -115,7 +115,7 @@ describe('the generative-content SDK', () => {
       expect(streamed).toBeInstanceOf(ApiError);
       return [describeError(plain), describeError(streamed)];
     });
-    for (const one of thrown) expect(one).toMatchObject({ status });
+    for (const error of thrown) expect(error).toMatchObject({ status });
     await bench.expectCaptured([
       { kind: 'turn', status, model },
       { kind: 'turn', status, model },

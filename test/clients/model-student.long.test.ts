@@ -144,7 +144,7 @@ function converse(wire: RelegationWire, at: number): Conversation {
         by = serverOf(whole.response);
       }
       input.push(...(data.output as OpenAI.Responses.ResponseInputItem[]));
-      const calls = data.output.filter((one) => one.type === 'function_call');
+      const calls = data.output.filter((item) => item.type === 'function_call');
       for (const { call_id, name } of calls)
         input.push({ type: 'function_call_output', call_id, output: resultOf(id, name) });
       const said = {

@@ -159,8 +159,8 @@ function plain(value: unknown): unknown {
 }
 
 /** What the provider's answer has, with the same value; the student's may have more of the API's fields. */
-const holdsAll = (mine: unknown, theirs: unknown) =>
-  expect(plain(mine)).toMatchObject(plain(theirs) as object);
+const holdsAll = (mine: unknown, direct: unknown) =>
+  expect(plain(mine)).toMatchObject(plain(direct) as object);
 
 async function servedBy<T>(asked: { withResponse(): Promise<{ data: T; response: Response }> }) {
   const { data, response } = await asked.withResponse();
@@ -178,9 +178,9 @@ describe('a student of chat-completions', () => {
     let steps = 0;
     for (let isOver = false; !isOver; steps++) {
       const body = chatBody(messages);
-      const theirs = await client('direct').chat.completions.create(body);
+      const direct = await client('direct').chat.completions.create(body);
       const mine = await servedBy(client('gateway').chat.completions.create(body));
-      holdsAll(mine, theirs);
+      holdsAll(mine, direct);
       expect(mine.id).toMatch(/^chatcmpl-\w+$/);
       const asked = { ...body, stream_options: { include_usage: true } };
       const streamed = client('gateway').chat.completions.stream(asked);
@@ -230,10 +230,10 @@ describe('a student of responses', () => {
     let steps = 0;
     for (let isOver = false; !isOver; steps++) {
       const body = responseBody(input);
-      const theirs = await client('direct').responses.create(body);
+      const direct = await client('direct').responses.create(body);
       const mine = await servedBy(client('gateway').responses.create(body));
-      holdsAll(mine, theirs);
-      expect(mine.output_text).toBe(theirs.output_text);
+      holdsAll(mine, direct);
+      expect(mine.output_text).toBe(direct.output_text);
       expect(mine.id).toMatch(/^resp_\w+$/);
       const stream = async (way: Way) => {
         const events = client(way).responses.stream(body);

@@ -46,7 +46,7 @@ function apply(events: readonly ReturnType<typeof readBillingEvent>[]) {
 }
 
 describe('a subscription', () => {
-  it('is none before anything was bought', () => {
+  it('is missing before anything was bought', () => {
     expect(effectiveSubscription([])).toEqual({
       plan: 'free',
       status: 'none',
@@ -165,7 +165,7 @@ describe('a subscription', () => {
     expect(apply([subscriptionEvent('created', 10, { status: 'trialing' }), paid]).status).toBe('trialing');
   });
 
-  it('has the plan of its own price, not of what an invoice takes back', () => {
+  it('has the plan of the subscription’s price, not of what an invoice takes back', () => {
     const object = {
       customer: 'cus_1',
       subscription: 'sub_1',

@@ -41,7 +41,7 @@ describe('a client run', () => {
       });
   });
 
-  it('is the thread of Codex, whose agents have threads of their own', () => {
+  it('is the thread of Codex, whose agents have separate threads', () => {
     const thread = '01a208e9-bdbf-70c2-9efa-6514c0ea14f3';
     expect(read({ 'session-id': SESSION, 'thread-id': SESSION })).toMatchObject({
       run_id: SESSION,

@@ -301,9 +301,9 @@ describe.skipIf(!haveRecordings)('recorded conversations (../shared/recordings)'
 
   it('agree with every reading', { tags: 'long' }, () => {
     let compared = 0;
-    for (const one of checked(() => null)) {
-      compared += one.compared;
-      expect(one.difference, one.source).toBeNull();
+    for (const run of checked(() => null)) {
+      compared += run.compared;
+      expect(run.difference, run.source).toBeNull();
     }
     expect(compared).toBeGreaterThan(700);
   });

@@ -282,7 +282,7 @@ describe('sample ratio mismatch', () => {
 
   it('is called below 0.001, and says where too few units are expected in an arm', () => {
     expect(srmOf(40, 8)).toMatchObject({ flagged: true, verdict: 'mismatch' });
-    // Nobody at all in an arm that should have twenty.
+    // No unit in an arm that should have twenty.
     expect(srmOf(40, 0)).toMatchObject({ flagged: true, verdict: 'mismatch', units: { on: 40, off: 0 } });
     expect(srmOf(15, 0)).toMatchObject({ flagged: false, verdict: 'too_few_units', observed_on: 1 });
     expect(srmOf(16, 0)).toMatchObject({ flagged: true, verdict: 'mismatch' });
@@ -335,8 +335,8 @@ describe('whatever the runs', () => {
           const runs = list.map(({ arm, success, unit, version }) =>
             run(arm, success, { assignment_unit: unit, svc_version: version }),
           );
-          for (const one of runs) forward.add(one);
-          for (const one of runs.toReversed()) backward.add(one);
+          for (const run of runs) forward.add(run);
+          for (const run of runs.toReversed()) backward.add(run);
           const report = forward.report('exp', share);
           const numbers = JSON.stringify(report, (_, value) =>
             typeof value === 'number' ? Number(value.toFixed(9)) : value,

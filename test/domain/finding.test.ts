@@ -90,9 +90,9 @@ describe('two findings', () => {
   const stored = (more: object = {}, project_id = 'p') => ({ project_id, ...prepareFinding(note(more)) });
 
   it('are one when they say the same, in whatever order', () => {
-    const one = stored({ metadata: { a: 1, b: { c: [1, 2], d: 'x' } } });
+    const finding = stored({ metadata: { a: 1, b: { c: [1, 2], d: 'x' } } });
     const other = stored({ metadata: { b: { d: 'x', c: [1, 2] }, a: 1 } });
-    expect(hashFinding(one)).toBe(hashFinding(other));
+    expect(hashFinding(finding)).toBe(hashFinding(other));
   });
 
   it('are two when anything differs', () => {
@@ -156,11 +156,11 @@ describe('coverage', () => {
     );
     fc.assert(
       fc.property(paths, paths, (found, asked) => {
-        const expected = asked.filter((one) =>
-          found.some((other) => other === one || other.endsWith(`/${one}`)),
+        const expected = asked.filter((path) =>
+          found.some((other) => other === path || other.endsWith(`/${path}`)),
         );
         const cover = new PathCover(found);
-        expect(asked.filter((one) => cover.covers(one))).toEqual(expected);
+        expect(asked.filter((path) => cover.covers(path))).toEqual(expected);
       }),
       { numRuns: 500 },
     );

@@ -47,7 +47,7 @@ const words = (exchanges: GoldenExchange[], links: (TurnLink | null)[] = []): st
   judge(exchanges, links).reasons.map((reason) => `${reason.code}: ${reason.words}`);
 
 const unlabelled = (exchanges: GoldenExchange[]): GoldenExchange[] =>
-  exchanges.map((one) => ({ ...one, seq: null }));
+  exchanges.map((exchange) => ({ ...exchange, seq: null }));
 
 describe('a golden run', () => {
   it.each([
@@ -233,9 +233,9 @@ describe('bounds', () => {
     const failing = Array.from({ length: MAX_FAILED_CALLS + 1 }, (_, i) =>
       turn(i + 1, { path: `/${i}`, status: 500 }),
     );
-    expect(words(failing).some((one) => one.includes(`more than ${MAX_FAILED_CALLS} different calls`))).toBe(
-      true,
-    );
+    expect(
+      words(failing).some((reason) => reason.includes(`more than ${MAX_FAILED_CALLS} different calls`)),
+    ).toBe(true);
   });
 
   it('finds exactly the numbers that are missing, in whatever order they come', () => {

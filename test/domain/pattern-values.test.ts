@@ -92,57 +92,59 @@ const planted: fc.Arbitrary<Planted> = fc
   }));
 
 /** Everything that must not be in a pattern: the values and the words of the names. */
-function secretsOf(one: Planted): string[] {
-  const { first, last, city, ...others } = one;
+function secretsOf(customer: Planted): string[] {
+  const { first, last, city, ...others } = customer;
   const words = [first, last, city].flatMap((name) => [name, ...name.split(/[\s-]+/)]);
   return [...words, ...Object.values(others)].filter((word) => word.length > 1);
 }
 
 /** A run that was refused and got through, with the values in results, arguments, thoughts and the user's words. */
-function customerRun(one: Planted, outcome: string, isTold: boolean): Trace {
+function customerRun(customer: Planted, outcome: string, isTold: boolean): Trace {
   const profile = {
-    name: { first_name: one.first, last_name: one.last },
-    address: { address1: one.street, city: one.city, zip: one.zip },
-    email: one.email,
-    phone: one.phone,
-    dob: one.date,
-    payment_methods: { [one.card]: { id: one.card, source: 'credit_card', amount: Number(one.amount) } },
-    orders: [one.order],
+    name: { first_name: customer.first, last_name: customer.last },
+    address: { address1: customer.street, city: customer.city, zip: customer.zip },
+    email: customer.email,
+    phone: customer.phone,
+    dob: customer.date,
+    payment_methods: {
+      [customer.card]: { id: customer.card, source: 'credit_card', amount: Number(customer.amount) },
+    },
+    orders: [customer.order],
   };
   const said = isTold
-    ? `My name is ${one.first} ${one.last}, I live at ${one.street} in ${one.city} (${one.zip}), my mail is ${one.email}.`
+    ? `My name is ${customer.first} ${customer.last}, I live at ${customer.street} in ${customer.city} (${customer.zip}), my mail is ${customer.email}.`
     : '';
   const call = (payment: string) =>
     JSON.stringify({
-      order_id: one.order,
-      item_ids: [one.item],
+      order_id: customer.order,
+      item_ids: [customer.item],
       payment_method_id: payment,
-      note: `for ${one.first} ${one.last}`,
+      note: `for ${customer.first} ${customer.last}`,
     });
   return readLegacyTrace(
-    { ...HEAD, task: `I want to pay order ${one.order} with another card. ${said}`, outcome },
+    { ...HEAD, task: `I want to pay order ${customer.order} with another card. ${said}`, outcome },
     [
       {
-        thought: `${one.first} ${one.last} wants to pay ${one.amount} dollars by ${one.date}.`,
+        thought: `${customer.first} ${customer.last} wants to pay ${customer.amount} dollars by ${customer.date}.`,
         action: 'pay_order',
-        action_input: call(one.other),
-        observation: `Error: payment method ${one.other} of ${one.first} ${one.last} not found for ${one.amount}`,
+        action_input: call(customer.other),
+        observation: `Error: payment method ${customer.other} of ${customer.first} ${customer.last} not found for ${customer.amount}`,
         is_error: true,
         tokens_used: 1,
       },
       {
         thought: '',
         action: 'get_user_details',
-        action_input: JSON.stringify({ user_id: one.user }),
+        action_input: JSON.stringify({ user_id: customer.user }),
         observation: JSON.stringify(profile),
         is_error: false,
         tokens_used: 1,
       },
       {
-        thought: `The profile of ${one.first} lists ${one.card}, so the payment should use that card instead.`,
+        thought: `The profile of ${customer.first} lists ${customer.card}, so the payment should use that card instead.`,
         action: 'pay_order',
-        action_input: call(one.card),
-        observation: `Paid ${one.amount} for ${one.last} on ${one.date}; receipt sent to ${one.email} and ${one.phone}`,
+        action_input: call(customer.card),
+        observation: `Paid ${customer.amount} for ${customer.last} on ${customer.date}; receipt sent to ${customer.email} and ${customer.phone}`,
         is_error: false,
         tokens_used: 1,
       },
@@ -170,10 +172,10 @@ describe('a pattern', () => {
         planted,
         fc.constantFrom('success', 'failure', ''),
         fc.boolean(),
-        (one, outcome, isTold) => {
-          const patterns = keepDistinct(findPatterns(customerRun(one, outcome, isTold)), null);
+        (customer, outcome, isTold) => {
+          const patterns = keepDistinct(findPatterns(customerRun(customer, outcome, isTold)), null);
           if (outcome === 'success') expect(patterns).toHaveLength(1);
-          for (const pattern of patterns) expectNone(textOf(pattern), secretsOf(one));
+          for (const pattern of patterns) expectNone(textOf(pattern), secretsOf(customer));
         },
       ),
       { numRuns: 120 },
@@ -182,19 +184,19 @@ describe('a pattern', () => {
 
   it('is the same for two customers with the same problem', () => {
     fc.assert(
-      fc.property(planted, planted, (one, other) => {
-        const [mine] = findPatterns(customerRun(one, 'success', false));
-        const [theirs] = findPatterns(customerRun(other, 'success', false));
+      fc.property(planted, planted, (customer, other) => {
+        const [mine] = findPatterns(customerRun(customer, 'success', false));
+        const [second] = findPatterns(customerRun(other, 'success', false));
         // What a script without capitals says is left out, so the reason may be told shorter.
-        expect(mine!.unlock.split('What worked')[1]).toBe(theirs!.unlock.split('What worked')[1]);
+        expect(mine!.unlock.split('What worked')[1]).toBe(second!.unlock.split('What worked')[1]);
       }),
       { numRuns: 50 },
     );
   });
 
   it('names the source of a value', () => {
-    const one = fc.sample(planted, { numRuns: 1, seed: 7 })[0]!;
-    const [pattern] = findPatterns(customerRun(one, 'success', false));
+    const customer = fc.sample(planted, { numRuns: 1, seed: 7 })[0]!;
+    const [pattern] = findPatterns(customerRun(customer, 'success', false));
     expect(pattern!.unlock).toContain('the payment method listed by get_user_details');
     expect(pattern!.dead_ends).toContain('order_id=the order id named in the task');
     expect(pattern!.dead_ends).toContain('payment_method_id=a payment method id');
@@ -203,8 +205,8 @@ describe('a pattern', () => {
 
   it('comes out of a second check unchanged', () => {
     fc.assert(
-      fc.property(planted, (one) => {
-        for (const pattern of findPatterns(customerRun(one, 'success', true)))
+      fc.property(planted, (customer) => {
+        for (const pattern of findPatterns(customerRun(customer, 'success', true)))
           expect(generalizePattern(pattern)).toEqual(pattern);
       }),
       { numRuns: 100 },
@@ -212,8 +214,8 @@ describe('a pattern', () => {
   });
 
   it('of a run that failed holds its dead ends and no way out', () => {
-    const one = fc.sample(planted, { numRuns: 1, seed: 8 })[0]!;
-    const [pattern, ...others] = findPatterns(customerRun(one, 'failure: WrongRefund', false));
+    const customer = fc.sample(planted, { numRuns: 1, seed: 8 })[0]!;
+    const [pattern, ...others] = findPatterns(customerRun(customer, 'failure: WrongRefund', false));
     expect(others).toEqual([]);
     expect(pattern!.dead_ends).toContain('payment method');
     expect(pattern!.unlock).toBe('Not known yet: only runs that failed have met this.');

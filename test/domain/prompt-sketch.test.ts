@@ -7,8 +7,8 @@ const RULES =
   'You mend code in a repository that the user has open. Read a file before you change it, change as little as you ' +
   'can, and run the tests when you are done. Say what you did in one paragraph. Never push to a remote branch.';
 const prompt = (...lines: string[]): string[] => [[...lines, RULES].join('\n')];
-const similarity = (one: string[], other: string[]): number =>
-  compareSketches(sketchPrompt(one), sketchPrompt(other));
+const similarity = (left: string[], other: string[]): number =>
+  compareSketches(sketchPrompt(left), sketchPrompt(other));
 
 describe('a sketch', () => {
   it.each([
@@ -22,8 +22,8 @@ describe('a sketch', () => {
     ['a budget', '<budget>tokens left: 183211</budget>', '<budget>tokens left: 9</budget>'],
     ['a name', 'The user is called Alice Liddell.', 'The user is called Bob.'],
     ['a listing', 'M src/parser.ts\nM src/lexer.ts\n?? notes.md', 'nothing to commit, working tree clean'],
-  ])('does not mind %s', (_name, one, other) => {
-    expect(similarity(prompt(one), prompt(other))).toBeGreaterThan(ALIKE);
+  ])('does not mind %s', (_name, left, other) => {
+    expect(similarity(prompt(left), prompt(other))).toBeGreaterThan(ALIKE);
   });
 
   it.each([
@@ -34,8 +34,8 @@ describe('a sketch', () => {
     ],
     ['no prompt', prompt(), []],
     ['another script', ['你是一个修理代码的助手。先读文件。'], ['あなたは会話に題名を付けます。']],
-  ])('tells apart: %s', (_name, one, other) => {
-    expect(similarity(one, other)).toBeLessThan(ALIKE);
+  ])('tells apart: %s', (_name, left, other) => {
+    expect(similarity(left, other)).toBeLessThan(ALIKE);
   });
 
   it('is nearer to the same agent than to one whose prompt begins alike', () => {
@@ -53,11 +53,11 @@ describe('a sketch', () => {
   it('is one string of known length for whatever prompt, the same for the same, and told from any other', () => {
     const blocks = fc.array(fc.string({ unit: 'binary', maxLength: 60 }), { maxLength: 5 });
     fc.assert(
-      fc.property(blocks, blocks, (one, other) => {
-        const sketch = sketchPrompt(one);
-        expect(sketch.length).toBe(one.join('') === '' ? 0 : SKETCH_CHARS);
+      fc.property(blocks, blocks, (left, other) => {
+        const sketch = sketchPrompt(left);
+        expect(sketch.length).toBe(left.join('') === '' ? 0 : SKETCH_CHARS);
         expect(Buffer.from(sketch, 'latin1').toString('latin1')).toBe(sketch);
-        expect(sketchPrompt([...one])).toBe(sketch);
+        expect(sketchPrompt([...left])).toBe(sketch);
         const alike = compareSketches(sketch, sketchPrompt(other));
         expect(alike).toBe(compareSketches(sketchPrompt(other), sketch));
         expect(alike).toBeGreaterThanOrEqual(0);

@@ -77,9 +77,9 @@ it('counts each call once, in any order of the reports, with unique ids, with fe
           ),
         );
         const shuffled = reports
-          .map((one) => ({ one, at: order.next().value as number }))
+          .map((report) => ({ report, at: order.next().value as number }))
           .sort((a, b) => a.at - b.at)
-          .map(({ one }) => one);
+          .map(({ report }) => report);
         expect(countCalls(shuffled)).toBe(calls.length);
       },
     ),

@@ -34,7 +34,7 @@ describe('the order of a run', () => {
         fc.shuffledSubarray([...Array(24).keys()], { minLength: 1 }),
         fc.boolean(),
         (places, odd) => {
-          const ids = places.map((one) => one + 1);
+          const ids = places.map((place) => place + 1);
           const sent = ids.map((id, at) => place(id, prove(at, ids)));
           const stored = [...sent].sort((a, b) => (odd ? a.id - b.id : b.id - a.id));
           expect(idsOf(orderRun(stored))).toEqual(ids);

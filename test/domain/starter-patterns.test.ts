@@ -30,9 +30,9 @@ describe('starter patterns', () => {
       ({ situation }) => new Set(situation.toLowerCase().match(/\p{L}{4,}/gu)),
     );
     for (const [index, mine] of words.entries()) {
-      for (const theirs of words.slice(index + 1)) {
-        const common = [...mine].filter((word) => theirs.has(word)).length;
-        expect(common / Math.min(mine.size, theirs.size)).toBeLessThan(0.6);
+      for (const others of words.slice(index + 1)) {
+        const common = [...mine].filter((word) => others.has(word)).length;
+        expect(common / Math.min(mine.size, others.size)).toBeLessThan(0.6);
       }
     }
   });

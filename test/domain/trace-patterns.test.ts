@@ -241,7 +241,7 @@ describe('a recovery', () => {
       { action: 'tar', action_input: 'xzf data/archive.tgz', observation: 'a.csv' },
     ];
     expect(distil(steps)[0]!.unlock).toBe('What worked: `tar xzf a .tgz file`. Result: a .csv file.');
-    // Where the run failed, or nobody says how it ended, another tool proves nothing.
+    // If the run failed, or its end is unknown, another tool proves nothing.
     expect(distil(steps, { outcome: 'failure: Timeout' })).toEqual([]);
     expect(distil(steps, { outcome: '' })).toEqual([]);
   });
@@ -400,8 +400,8 @@ describe('of many', () => {
   });
 
   it('equal situations are one without vectors too', () => {
-    const one: PatternCandidate = { ...distil(stretches(1))[0]! };
-    expect(keepDistinct([one, { ...one, at: 5 }], null)).toHaveLength(1);
+    const candidate: PatternCandidate = { ...distil(stretches(1))[0]! };
+    expect(keepDistinct([candidate, { ...candidate, at: 5 }], null)).toHaveLength(1);
   });
 });
 
@@ -533,7 +533,7 @@ describe('calls', () => {
   });
 
   it('that the harness marks as failures are failed steps', () => {
-    const one = read(
+    const parsed = read(
       [
         {
           is_error: true,
@@ -563,8 +563,8 @@ describe('calls', () => {
       ],
       { task: 'Load the file.' },
     );
-    expect(one.steps.map(({ is_error }) => is_error)).toEqual([true, false, false]);
-    expect(findPatterns(one)[0]!.unlock).toContain('`quote` = "\\"" added');
+    expect(parsed.steps.map(({ is_error }) => is_error)).toEqual([true, false, false]);
+    expect(findPatterns(parsed)[0]!.unlock).toContain('`quote` = "\\"" added');
   });
 
   it('in any order are read by their number', () => {
@@ -690,9 +690,9 @@ describe('whatever a trace holds', () => {
         anyText,
         fc.constantFrom('success', 'failure', ''),
         (steps, task, outcome) => {
-          const one = trace(steps, { task, outcome });
-          const candidates = findPatterns(one);
-          expect(findPatterns(structuredClone(one))).toEqual(candidates);
+          const made = trace(steps, { task, outcome });
+          const candidates = findPatterns(made);
+          expect(findPatterns(structuredClone(made))).toEqual(candidates);
           const kept = keepDistinct(candidates, null);
           expect(kept.length).toBeLessThanOrEqual(PATTERN_BOUNDS.per_trace);
           for (const { situation, dead_ends, unlock, at, until } of candidates) {
@@ -723,11 +723,11 @@ describe('whatever a trace holds', () => {
         observation: long,
       })),
     );
-    for (const one of big.steps) {
-      expect(one.thought.length).toBeLessThanOrEqual(TRACE_BOUNDS.thought);
-      expect(one.action.length).toBeLessThanOrEqual(TRACE_BOUNDS.action);
-      expect(one.action_input.length).toBeLessThanOrEqual(TRACE_BOUNDS.action_input);
-      expect(one.observation.length).toBeLessThan(
+    for (const step of big.steps) {
+      expect(step.thought.length).toBeLessThanOrEqual(TRACE_BOUNDS.thought);
+      expect(step.action.length).toBeLessThanOrEqual(TRACE_BOUNDS.action);
+      expect(step.action_input.length).toBeLessThanOrEqual(TRACE_BOUNDS.action_input);
+      expect(step.observation.length).toBeLessThan(
         TRACE_BOUNDS.observation_head + TRACE_BOUNDS.observation_tail + 50,
       );
     }
@@ -804,8 +804,11 @@ describe.skipIf(!RUNS.is_there)(`real runs ${RUNS.needed}`, () => {
   const learnt = runs.map((run) => {
     const steps = run.steps.map(({ tokens, ...rest }) => ({ ...rest, tokens_used: tokens }));
     const { outcome } = run.labels;
-    const one = readLegacyTrace({ ...HEAD, task: run.task, task_profile: run.task_profile, outcome }, steps);
-    return { run, patterns: keepDistinct(findPatterns(one), null) };
+    const parsed = readLegacyTrace(
+      { ...HEAD, task: run.task, task_profile: run.task_profile, outcome },
+      steps,
+    );
+    return { run, patterns: keepDistinct(findPatterns(parsed), null) };
   });
 
   it('give patterns where something failed and was overcome, and only there', () => {
@@ -814,7 +817,7 @@ describe.skipIf(!RUNS.is_there)(`real runs ${RUNS.needed}`, () => {
     expect(withPattern.length).toBeLessThan(runs.length / 4);
     // Coding demonstrations all succeed; eight of them have flagged errors on the way, and each is learnt from.
     const flagged = learnt.filter(
-      ({ run }) => run.source.startsWith('SWE-agent/') && run.steps.some((one) => one.is_error),
+      ({ run }) => run.source.startsWith('SWE-agent/') && run.steps.some((step) => step.is_error),
     );
     for (const { patterns } of flagged) expect(patterns.length).toBeGreaterThan(0);
     // Questions that were answered wrongly teach nothing, though something was found on the way.
@@ -870,9 +873,9 @@ describe.skipIf(!RECORDINGS.is_there)(`real calls ${RECORDINGS.needed}`, () => {
     let steps = 0;
     for (const calls of bySource.values()) {
       const records = calls.map((call, seq) => ({ seq, model: '', is_error: false, ...call }));
-      const one = readCallTrace({ ...HEAD, task: '' }, records);
-      steps += one.steps.length;
-      unlocks.push(...findPatterns(one).map(({ unlock }) => unlock));
+      const parsed = readCallTrace({ ...HEAD, task: '' }, records);
+      steps += parsed.steps.length;
+      unlocks.push(...findPatterns(parsed).map(({ unlock }) => unlock));
     }
     expect(steps).toBeGreaterThan(300);
     expect(unlocks.some((unlock) => /`\w+` left out .* and `\w+` = .* added/.test(unlock))).toBe(true);

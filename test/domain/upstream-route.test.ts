@@ -53,7 +53,7 @@ describe('routes', () => {
     [{ '/__gw/x': 'openai' }, 'a prefix is one to four segments'],
     [{ '/gemini': 'openai' }, '/gemini is the gateway'],
     [{ '/bedrock/mine': 'openai' }, '/bedrock is the gateway'],
-    [{ '/a': 'nobody' }, 'there is no such preset'],
+    [{ '/a': 'unknown' }, 'there is no such preset'],
     [{ '/a': 'constructor' }, 'there is no such preset'],
     [{ '/a': 7 }, 'a route is the name of a preset'],
     [{ '/a': {} }, 'it needs a base'],
@@ -86,9 +86,9 @@ describe('routes', () => {
         preset: 'openai',
         headers: { authorization: `Bearer ${secret}`, 'openai-organization': 'org-x' },
       },
-      '/b': { preset: 'openai', headers: { 'x-own': 'a long value of its own' } },
+      '/b': { preset: 'openai', headers: { 'x-own': 'a long private value' } },
     });
-    expect(listRouteSecrets(routes)).toEqual([secret, `Bearer ${secret}`, 'a long value of its own']);
+    expect(listRouteSecrets(routes)).toEqual([secret, `Bearer ${secret}`, 'a long private value']);
   });
 
   it('count no ordinary words among them', () => {

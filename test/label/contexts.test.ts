@@ -170,7 +170,7 @@ describe('node:http', () => {
     await makeCalls((body) => {
       const request = http.request(url, { method: 'POST', headers: { 'content-length': body.length } });
       const answered = once(request, 'response').then(([response]) => once(response.resume(), 'end'));
-      // The connection, and with it what is read of it, is in the scope of nobody.
+      // The connection, and with it what is read of it, is in no scope.
       runScopeless(() =>
         connect(port, '127.0.0.1', function (this: NodeJS.WritableStream) {
           this.write(body);
@@ -183,7 +183,7 @@ describe('node:http', () => {
   });
 });
 
-/** In no scope, whoever calls. */
+/** In no scope, whatever the caller's scope. */
 const runScopeless = AsyncLocalStorage.snapshot();
 
 describe('what never left', () => {

@@ -93,7 +93,7 @@ const forms = {
         }),
       ),
     ),
-  'fetch, a label of its own': async () => read(await fetch(url, post({ headers: { 'X-Svc-Run': 'mine' } }))),
+  'fetch, an own label': async () => read(await fetch(url, post({ headers: { 'X-Svc-Run': 'mine' } }))),
   'fetch, streamed body': async () => {
     const stream = new ReadableStream({
       start(controller) {
@@ -173,8 +173,8 @@ const forms = {
       }),
     ),
   'http, odd headers': () => take(http.request(url, { headers: ['Host', 'me', 'A'] })),
-  'http, a label of its own': () => take(http.request(url, { headers: { 'X-SVC-SEQ': '7' } })),
-  'http, a label of its own, flat': () =>
+  'http, an own label': () => take(http.request(url, { headers: { 'X-SVC-SEQ': '7' } })),
+  'http, an own label, flat': () =>
     take(http.request(url, { headers: ['Host', 'me', 'X-SVC-RUN', '7', 'Connection', 'close'] })),
   'http, expecting': () =>
     take(
@@ -262,7 +262,7 @@ for (const name of versions) {
     [`${name}, request`]: async () => text(await undici.request(url, post())),
     [`${name}, request, headers as pairs`]: async () =>
       text(await undici.request(url, { ...post(), headers: ['a', '1', 'a', '2'] })),
-    [`${name}, request, a label of its own`]: async () =>
+    [`${name}, request, an own label`]: async () =>
       text(await undici.request(url, { ...post(), headers: ['X-SVC-RUN', 'mine'] })),
     [`${name}, fetch`]: async () => read(await undici.fetch(url, post())),
     [`${name}, stream`]: async () => {

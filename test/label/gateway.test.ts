@@ -134,8 +134,8 @@ async function readCapture(): Promise<Captured[]> {
 
 const numbersOf = (all: Captured[], run: string) =>
   all
-    .filter((one) => one.run_id === run)
-    .map((one) => one.seq!)
+    .filter((exchange) => exchange.run_id === run)
+    .map((exchange) => exchange.seq!)
     .sort((a, b) => a - b);
 const upTo = (count: number) => Array.from({ length: count }, (_, at) => at + 1);
 
@@ -163,7 +163,7 @@ describe('the SDKs in run scopes', () => {
     const retried = calls.filter(([name]) => !RETRIES_SLOWLY.test(name)).length;
     for (const run of runs) {
       expect(numbersOf(all, run)).toEqual(upTo(calls.length + retried));
-      const mine = all.filter((one) => one.run_id === run);
+      const mine = all.filter((exchange) => exchange.run_id === run);
       expect(mine.filter(({ status }) => status === 503)).toHaveLength(retried);
       for (const { body } of mine) expect(body).toContain(`<${run}>`);
     }
@@ -255,15 +255,15 @@ describe('the SDKs in run scopes', () => {
       });
       await CALLS.chat!('outer 2');
     });
-    await CALLS.messages!('nobody 1');
-    await CALLS.bedrock!('nobody 2');
+    await CALLS.messages!('unlabelled 1');
+    await CALLS.bedrock!('unlabelled 2');
     await runScope('outer', () => CALLS.messages!('outer 3'));
     const all = await readCapture();
     expect(numbersOf(all, 'outer')).toEqual(upTo(3));
     expect(numbersOf(all, 'inner')).toEqual(upTo(2));
-    for (const one of all.filter(({ body }) => body.includes('nobody'))) {
-      expect(one.run_id).toMatch(/^conv_/);
-      expect(one.seq).toBeNull();
+    for (const exchange of all.filter(({ body }) => body.includes('unlabelled'))) {
+      expect(exchange.run_id).toMatch(/^conv_/);
+      expect(exchange.seq).toBeNull();
     }
   });
 

@@ -41,7 +41,7 @@ describe('paths of model calls', () => {
     '/model/m/count-tokens',
     '/model/invoke',
     '/v1/monitor/runs',
-  ])('%s is none', (path) => expect(isModelCall(path)).toBe(false));
+  ])('%s is not one', (path) => expect(isModelCall(path)).toBe(false));
 });
 
 describe('hosts', () => {

@@ -29,7 +29,7 @@ export const isLabelLine = (line: string) => /^x-svc-(run|seq):/i.test(line);
 
 /** @returns the value of a header, or null */
 export function headerOf(request: Recorded, name: string): string | null {
-  const line = request.lines.find((one) => one.toLowerCase().startsWith(`${name}:`));
+  const line = request.lines.find((candidate) => candidate.toLowerCase().startsWith(`${name}:`));
   return line === undefined ? null : line.slice(name.length + 1).trim();
 }
 
@@ -45,7 +45,7 @@ export async function startRecorder(options: { tls?: boolean } = {}): Promise<Re
     let bytes = '';
     socket.setEncoding('latin1').on('data', (chunk: string) => {
       bytes += chunk;
-      // Somebody begins to speak TLS.
+      // A client begins to speak TLS.
       if (bytes.startsWith('\x16')) socket.destroy();
       for (;;) {
         const taken = takeRequest(bytes);

@@ -15,7 +15,7 @@ const SOURCES = join(import.meta.dirname, '../../src/label');
 export function buildShim(): { folder: string; [Symbol.dispose](): void } {
   const folder = mkdtempSync(join(tmpdir(), 'understudy-label-'));
   writeFileSync(join(folder, 'package.json'), '{"type":"module"}');
-  for (const name of readdirSync(SOURCES).filter((one) => one.endsWith('.ts'))) {
+  for (const name of readdirSync(SOURCES).filter((file) => file.endsWith('.ts'))) {
     const script = stripTypeScriptTypes(readFileSync(join(SOURCES, name), 'utf8'));
     writeFileSync(
       join(folder, name.replace(/\.ts$/, '.js')),

@@ -68,7 +68,7 @@ async function startDisposable(options: { tls?: boolean } = {}) {
 }
 
 const unlabel = (requests: Recorded[]) =>
-  requests.map((one) => ({ ...one, lines: one.lines.filter((line) => !isLabelLine(line)) }));
+  requests.map((request) => ({ ...request, lines: request.lines.filter((line) => !isLabelLine(line)) }));
 
 describe.each(findNodes())('on Node %s', (_version, program) => {
   let without: Played;
@@ -92,26 +92,29 @@ describe.each(findNodes())('on Node %s', (_version, program) => {
 
   it('labels each model call on its hosts once, without a gap, and nothing else', () => {
     const all = [...labelled.requests, ...labelled.tls_requests];
-    const isOwn = (one: Recorded) =>
-      /^(127\.0\.0\.1|localhost|models\.example\.org|me)\b/.test(headerOf(one, 'host') ?? 'localhost');
-    const isAbsolute = (one: Recorded) => one.target.includes('http://');
-    const carriesOwn = (one: Recorded) =>
-      one.lines.some((line) => isLabelLine(line) && !line.startsWith('x-svc-'));
+    const isOwn = (request: Recorded) =>
+      /^(127\.0\.0\.1|localhost|models\.example\.org|me)\b/.test(headerOf(request, 'host') ?? 'localhost');
+    const isAbsolute = (request: Recorded) => request.target.includes('http://');
+    const carriesOwn = (request: Recorded) =>
+      request.lines.some((line) => isLabelLine(line) && !line.startsWith('x-svc-'));
     const due = all.filter(
-      (one) =>
-        /\/v1\/(messages|responses)$/.test(one.target) && isOwn(one) && !isAbsolute(one) && !carriesOwn(one),
+      (request) =>
+        /\/v1\/(messages|responses)$/.test(request.target) &&
+        isOwn(request) &&
+        !isAbsolute(request) &&
+        !carriesOwn(request),
     );
-    for (const one of all.filter((other) => !due.includes(other)))
-      expect(one.lines.filter((line) => isLabelLine(line)).length, one.target).toBeLessThanOrEqual(
-        carriesOwn(one) ? 1 : 0,
+    for (const request of all.filter((other) => !due.includes(other)))
+      expect(request.lines.filter((line) => isLabelLine(line)).length, request.target).toBeLessThanOrEqual(
+        carriesOwn(request) ? 1 : 0,
       );
-    for (const one of due)
+    for (const request of due)
       expect(
-        one.lines.filter((line) => isLabelLine(line)),
-        JSON.stringify(one),
+        request.lines.filter((line) => isLabelLine(line)),
+        JSON.stringify(request),
       ).toHaveLength(2);
-    expect(new Set(due.map((one) => headerOf(one, 'x-svc-run')))).toEqual(new Set(['every form']));
-    const numbers = due.map((one) => Number(headerOf(one, 'x-svc-seq')));
+    expect(new Set(due.map((request) => headerOf(request, 'x-svc-run')))).toEqual(new Set(['every form']));
+    const numbers = due.map((request) => Number(headerOf(request, 'x-svc-seq')));
     expect(numbers.sort((a, b) => a - b)).toEqual(numbers.map((_, at) => at + 1));
   });
 

@@ -1,4 +1,4 @@
-/** The authority: made once, for some hosts alone, whoever starts first, and renewed before it runs out. Real files. */
+/** The authority: made once by the first process, for some hosts alone, and renewed before it runs out. Real files. */
 import { X509Certificate } from 'node:crypto';
 import { once } from 'node:events';
 import { chmodSync, mkdtempSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
@@ -71,7 +71,7 @@ it('gets a new certificate of the same key for other hosts and before it runs ou
   const wider = await openAuthority(dir, [...DOMAINS, 'llm.example.com'], NOW);
   expect(wider.cert).not.toBe(first.cert);
   expect(key(wider)).toBe(key(first));
-  // Somebody in another shell changes nothing.
+  // A command in another shell changes nothing.
   expect((await showAuthority(dir, DOMAINS, NOW)).cert).toBe(wider.cert);
   const later = NOW + 611 * DAY_MS;
   const renewed = await openAuthority(dir, [...DOMAINS, 'llm.example.com'], later);

@@ -35,7 +35,7 @@ const hasPython = await run('python3', ['-c', 'import ssl']).then(
   () => false,
 );
 
-const KEY = 'sk-ant-api03-proxied-client-key-which-nobody-stores-0123456789';
+const KEY = 'sk-ant-api03-proxied-client-key-which-is-never-stored-0123456789';
 const service = new ProxiedService();
 let upstream: SecureUpstream;
 /** Not named: its tunnels are blind. */

@@ -35,7 +35,7 @@ beforeAll(async () => {
   const [expired, unknown, misnamed] = await Promise.all([
     issueCertificate('expired', [-9, -2]),
     issueCertificate('unknown'),
-    issueCertificate('misnamed', [-1, 30], 'somebody.example'),
+    issueCertificate('misnamed', [-1, 30], 'another.example'),
   ]);
   for (const [at, given] of [undefined, expired, unknown, misnamed].entries())
     upstreams[names[at]!] = await openSecureUpstream(answer, given);
@@ -102,7 +102,7 @@ it('a request for another host than that of the tunnel is refused, and what two 
 it.each([
   ['another name', { servername: 'api.openai.com' }],
   ['no name', { servername: '' }],
-  ['a protocol that nobody speaks', { ALPNProtocols: ['smtp'] }],
+  ['a protocol that is not spoken here', { ALPNProtocols: ['smtp'] }],
 ])('a handshake with %s comes to nothing', async (_what, options) => {
   const { handshake } = await refusals();
   const { socket, status } = await askForTunnel(service.port, good());
@@ -202,10 +202,10 @@ it('nor to the service’s own ports, by whatever name', async () => {
 });
 
 it('a blind tunnel to a closed port gets 502, and one side that ends lets the other finish', async () => {
-  const nobody = createServer().listen(0, '127.0.0.1');
-  await once(nobody, 'listening');
-  const { port } = nobody.address() as { port: number };
-  await new Promise((resolve) => nobody.close(resolve));
+  const closed = createServer().listen(0, '127.0.0.1');
+  await once(closed, 'listening');
+  const { port } = closed.address() as { port: number };
+  await new Promise((resolve) => closed.close(resolve));
   const refused = await askForTunnel(service.port, `127.0.0.1:${port}`);
   expect(refused.status).toBe(502);
   expect(refused.text).toContain('ECONNREFUSED');
@@ -294,7 +294,7 @@ it('an answer that is under way when the service stops comes whole', { tags: 'lo
     });
     await expect.poll(() => text).toContain('first,');
     const stopped = leaving.stop();
-    // It takes nobody new by then.
+    // It accepts no new client by then.
     await expect
       .poll(async () => (await askForTunnel(leaving.port, '/', 'GET / HTTP/1.1\r\nHost: x\r\n\r\n')).status)
       .toBe(0);

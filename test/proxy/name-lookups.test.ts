@@ -26,8 +26,8 @@ it('asks the system for one name at a time, and once for all that want it', asyn
   answers[2]!(null);
   await expect(found[0]).resolves.toEqual([{ address: 'of slow', family: 4 }]);
   await expect(found[2]).resolves.toEqual([{ address: 'of slow', family: 4 }]);
-  for (const one of [found[1], found[3], late])
-    await expect(one).rejects.toMatchObject({ code: 'ENOTFOUND' });
+  for (const lookup of [found[1], found[3], late])
+    await expect(lookup).rejects.toMatchObject({ code: 'ENOTFOUND' });
   await expect(found[4]).resolves.toEqual([{ address: 'of last', family: 4 }]);
   void lookups.find('slow', staying);
   expect(asked).toHaveLength(4);

@@ -80,7 +80,7 @@ describe.skipIf(process.platform !== 'linux')('a client of the proxy', () => {
     const { status, socket } = await askForTunnel(service.port, authority(), undefined, '127.0.0.5');
     expect(status).toBe(200);
     socket.destroy();
-    for (const one of lingering) one.destroy();
+    for (const socket of lingering) socket.destroy();
   });
 
   it('has no more connections than MAX_CONNECTIONS_PER_ADDRESS, and gets 503 for a further one', async () => {

@@ -1,5 +1,5 @@
 /**
- * One session of a client without a terminal: the real program in a home and a folder of its own, against a fake provider on loopback,
+ * One session of a client without a terminal: the real program in a separate home and folder, against a fake provider on loopback,
  * with no way to any other host.
  */
 import { spawn } from 'node:child_process';
@@ -38,14 +38,14 @@ export function clientEnvironment({ home }: ClientPlace): Record<string, string>
   return {
     PATH: `${dirname(process.execPath)}:${process.env.PATH}`,
     HOME: home,
-    // What is not on loopback ends where nobody listens.
+    // Requests to other hosts than loopback end at a closed port.
     HTTPS_PROXY: 'http://127.0.0.1:9',
     HTTP_PROXY: 'http://127.0.0.1:9',
     NO_PROXY: '127.0.0.1,localhost',
   };
 }
 
-/** Has Claude Code, also that of its SDK, ask nobody but its model, and wait for what is slow on a busy machine. */
+/** Has Claude Code, also that of its SDK, contact only its model, and wait for what is slow on a busy machine. */
 export const CLAUDE_SETTINGS = {
   CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC: '1',
   DISABLE_AUTOUPDATER: '1',

@@ -1,6 +1,6 @@
 /**
  * Whole clients through the gateway by base URL: they do their work, every exchange is captured, and the runs are those that the
- * clients name. The model is played, the gateway is a process of its own.
+ * clients name. The model is played, the gateway is a separate process.
  */
 import { rmSync } from 'node:fs';
 import { join } from 'node:path';
@@ -101,7 +101,7 @@ for (const client of clients) {
 
 const claude = clients[0]!;
 describe.skipIf(claude.installed.entry === null)(`claude-code ${claude.installed.needed}`, () => {
-  it('has an agent of its own as a child run, which can be golden by itself', async () => {
+  it('has a sub-agent as a child run, which can be golden by itself', async () => {
     const agent = { description: 'Looks', prompt: 'Look for it.', subagent_type: 'general-purpose' };
     const asked = [
       { name: 'Agent', input: { ...agent, run_in_background: false } },

@@ -148,7 +148,7 @@ describe.skipIf(claude.installed.entry === null)(`claude-code ${claude.installed
     ]);
   });
 
-  it('has what it hands to an agent of its own as a run of its own', async () => {
+  it('has the work of a sub-agent as a separate run', async () => {
     const home = makeHome();
     await installHooks(claude, home);
     const agent = { description: 'Looks', prompt: 'Look for it.', subagent_type: 'general-purpose' };

@@ -93,7 +93,7 @@ async function install(folder: ClientFolder, name: string): Promise<string> {
 
 /** A binary for another machine, or none at all, is found here and not in the middle of a test. */
 async function expectStart(folder: ClientFolder, entry: string, version: string): Promise<void> {
-  // The SDK starts a client of its own, which lies beside it; the oldest has it as a file for Node.
+  // The SDK starts its own client, which lies beside it; the oldest has it as a file for Node.
   if (folder === 'claude-agent-sdk-oldest') entry = join(dirname(entry), 'cli.js');
   const words = folder === 'claude-agent-sdk' || folder === 'opencode' ? [] : [entry];
   const program =
@@ -108,6 +108,6 @@ async function expectStart(folder: ClientFolder, entry: string, version: string)
 function findBinaryOf(entry: string): string {
   const packages = dirname(dirname(entry));
   const [name] = readdirSync(packages).filter((name) => name.startsWith('claude-agent-sdk-'));
-  if (name === undefined) throw new Error('there is none for this machine');
+  if (name === undefined) throw new Error('there is no client for this machine');
   return join(packages, name, 'claude');
 }

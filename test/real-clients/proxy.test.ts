@@ -1,6 +1,6 @@
 /**
  * Whole clients through the proxy: they know nothing but `HTTPS_PROXY` and whom to trust, speak to their providers' own addresses, do
- * their work and are captured. The model is played behind TLS; the service is a process of its own, in which these
+ * their work and are captured. The model is played behind TLS; the service is a separate process, in which these
  * addresses lead to it.
  */
 import { once } from 'node:events';
@@ -48,7 +48,9 @@ beforeAll(async () => {
     script: ({ tools, tool_results }) => {
       if (tools.length === 0) return { text: 'Where it is' };
       if (tool_results.length > 0) return { text: 'It is here.' };
-      const name = ['Bash', 'exec_command', 'run_shell_command', 'bash'].find((one) => tools.includes(one))!;
+      const name = ['Bash', 'exec_command', 'run_shell_command', 'bash'].find((tool) =>
+        tools.includes(tool),
+      )!;
       const command = 'echo found';
       const input = name === 'exec_command' ? { cmd: command } : { command, description: 'Runs it.' };
       return { text: 'Let me look.', tool_calls: [{ name, input }] };

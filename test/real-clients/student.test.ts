@@ -1,7 +1,7 @@
 /**
  * Claude Code and Codex themselves with a student: sessions that do seven kinds of tasks are captured, a round of the command
  * line learns from them, and new sessions are served as that round has promised. The model is played by one that knows the
- * tasks, and is the oracle of each answer that the student gives; the gateway is a process of its own.
+ * tasks, and is the oracle of each answer that the student gives; the gateway is a separate process.
  */
 import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -118,7 +118,7 @@ class TaughtClient {
     this.url = url;
   }
 
-  /** A session in a folder of its own, at one home; it must end as its task wants. */
+  /** A session in a new folder, at one home; it must end as its task wants. */
   async work(nth: number, more: readonly string[] = []): Promise<void> {
     const task = makeTask(nth);
     const work = join(this.home.work, `session-${nth}`);
@@ -214,7 +214,7 @@ for (const client of await Promise.all([claudeCode(), codex()])) {
       }
       // The ledger, the stats and what was captured say the same.
       expect(given).toBe(served);
-      expect(ledger.reduce((sum, one) => sum + one.served, 0)).toBe(served);
+      expect(ledger.reduce((sum, day) => sum + day.served, 0)).toBe(served);
       const [reported, live] = [measured.served / measured.steps, served / (served + asked)];
       const deviation = Math.sqrt(reported * (1 - reported) * (1 / measured.steps + 1 / (served + asked)));
       const figures = `${served} of ${served + asked} live, ${measured.served} of ${measured.steps} reported, ${JSON.stringify(fallbacks)}\n${report}`;

@@ -1,4 +1,4 @@
-/** A student's directory: whole or not there, whoever reads it and whenever. */
+/** A student's directory: complete or missing for each reader at any time. */
 import { execFileSync } from 'node:child_process';
 import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync, utimesSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
@@ -135,7 +135,7 @@ describe('a student directory', () => {
     const directory = makeFolder();
     const name = `steps-${'0'.repeat(16)}.bin`;
     const partial = `${name}.${'0'.repeat(8)}-0000-4000-8000-${'0'.repeat(12)}.partial`;
-    writeFileSync(join(directory, name), 'of nobody');
+    writeFileSync(join(directory, name), 'of no student');
     writeFileSync(join(directory, partial), 'half');
     expect(await checkForPublishing(directory)).toBeNull();
     await publish(directory);

@@ -27,7 +27,7 @@ const order = (agent: string | null, kind: string | null = null, at_ms = 5): Ord
 });
 
 describe('orders', () => {
-  it('are none without a file, and come back as they were written', async () => {
+  it('are empty without a file, and come back as they were written', async () => {
     const folder = makeFolder();
     expect(await readOrders(folder)).toEqual(NO_ORDERS);
     const orders = orderShare(suspend({ ...NO_ORDERS, held: true }, order('a', 'text')), 3, 0.1);

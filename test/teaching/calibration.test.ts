@@ -73,7 +73,7 @@ describe('a threshold', () => {
     for (const over of [{ score: null }, { is_right: false }])
       expect(
         thresholdOf(
-          right(200).map((one) => ({ ...one, ...over })),
+          right(200).map((step) => ({ ...step, ...over })),
           0.05,
         ),
       ).toBe(-1);
@@ -81,8 +81,8 @@ describe('a threshold', () => {
 
   it('says with which confidence it stands, a higher one where it was chosen by the errors', () => {
     expect(chooseThreshold(right(40), 0.05)).toEqual({ threshold: 0.5, confidence: 0.95 });
-    const wrongAbove = right(60).map((one, i) => ({
-      ...one,
+    const wrongAbove = right(60).map((step, i) => ({
+      ...step,
       score: i < 50 ? 0.1 : 0.4,
       is_right: i < 50,
     }));
@@ -95,7 +95,7 @@ describe('a threshold', () => {
         const scored = draw(createPrng(seed), 60);
         const threshold = thresholdOf(scored, 0.1);
         expect(thresholdOf(scored, 0.2)).toBeGreaterThanOrEqual(threshold);
-        const worse = scored.map((one, i) => (i === 0 ? { ...one, is_right: false } : one));
+        const worse = scored.map((step, i) => (i === 0 ? { ...step, is_right: false } : step));
         expect(thresholdOf(worse, 0.1)).toBeLessThanOrEqual(threshold);
       }),
       { numRuns: 50 },
@@ -119,7 +119,9 @@ describe('thresholds of kinds of answers', () => {
     ];
     const { agents, threshold } = calibrateScores(all, 0.05);
     const kindOf = (agent: string, kind: string) =>
-      agents.find((its) => its.agent === agent)!.kinds.find((its) => its.kind === kind)!;
+      agents
+        .find((candidate) => candidate.agent === agent)!
+        .kinds.find((candidate) => candidate.kind === kind)!;
     expect(kindOf('one', 'look')).toMatchObject({ threshold: 0.5, refused: null, errors: 0 });
     expect(kindOf('one', 'book')).toMatchObject({ threshold: -1, refused: 'too_wrong', errors: 200 });
     expect(kindOf('one', 'text').refused).toBeNull();
@@ -169,7 +171,7 @@ describe('thresholds of kinds of answers', () => {
     ]);
   });
 
-  it('are none for what an operator has excepted, beside others or alone', () => {
+  it('are missing for what an operator has excepted, beside others or alone', () => {
     const all = ['book', 'look + book', 'look'].flatMap((kind) => scores('one', kind, 400, 1));
     const { agents } = calibrateScores(all, 0.05, { never_serve: ['book'] });
     expect(agents[0]!.kinds.map(({ kind, refused }) => [kind, refused])).toEqual([
@@ -229,8 +231,8 @@ describe('calibration', () => {
 
   it('serves nothing where answers are drawn by lot', () => {
     const random = createPrng(5);
-    const lots = steps.map((one) => ({
-      ...one,
+    const lots = steps.map((step) => ({
+      ...step,
       answer: callAnswer(random.chance(0.5) ? 'refund' : 'cancel', {}),
     }));
     const calibration = calibrateStudent(lots, { makeIndex });
@@ -239,10 +241,12 @@ describe('calibration', () => {
   });
 
   it('never lets a run vouch for itself', () => {
-    // Each run has an answer of its own: known only to who was taught by that run.
+    // Each run has a different answer, which only a student taught by that run knows.
     const own = steps
       .slice(0, 40)
-      .flatMap((one) => [one, one].map((its) => ({ ...its, answer: callAnswer(`tool_${its.run_id}`, {}) })));
+      .flatMap((step) =>
+        [step, step].map((copy) => ({ ...copy, answer: callAnswer(`tool_${copy.run_id}`, {}) })),
+      );
     const scored = scoreCrossFitted(own, 5, { makeIndex, support_min: 1 });
     expect(scored).toHaveLength(80);
     expect(scored.some(({ is_right }) => is_right)).toBe(false);

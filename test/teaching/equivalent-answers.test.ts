@@ -35,7 +35,7 @@ function makeStudent(steps: readonly LearnedStep[]): Student {
 const range = (count: number): number[] => Array.from({ length: count }, (_, i) => i);
 const REASONS = [
   'Customer was unhappy with the item',
-  'The item did please nobody at home',
+  'The item did please few at home',
   'Came back within the return window',
   'Wanted the money back for it',
 ];
@@ -67,7 +67,7 @@ describe('an argument that nothing reads', () => {
     expect(findFreeArguments(steps)).toEqual([['refund', 'reason']]);
   });
 
-  it('is none when the result depends on it, when it is a value, or when it is code', () => {
+  it('is missing when the result depends on it, when it is a value, or when it is code', () => {
     const steps = range(20).flatMap((i) => {
       const order = orderOf(i);
       const words = REASONS[i % 4]!;

@@ -1,4 +1,4 @@
-/** Which tools nobody looks behind any more. */
+/** Tools whose calls no lookup follows. */
 import { describe, expect, it } from 'vitest';
 import type { LearnedStep } from '../../src/student/model/learned-step.ts';
 import { findFinalTools } from '../../src/teaching/final-tools.ts';
@@ -27,8 +27,8 @@ describe('tools whose results are not checked', () => {
 
   it('are not the only tool of an agent that looks with it, too', () => {
     const calls = (inputs: string[][]): LearnedStep[] =>
-      inputs.flatMap((its, run) =>
-        its.map((command) => ({
+      inputs.flatMap((commands, run) =>
+        commands.map((command) => ({
           ...makeOrderStep(run),
           run_id: `r${run}`,
           answer: callAnswer('shell', { command }),

@@ -134,12 +134,12 @@ describe('runs that a round knows of', () => {
 it('has the steps of a run in the order in which they were asked, however their copies were written', () => {
   const steps = [{ exchange_id: 1 }, { exchange_id: 2 }, { exchange_id: 3 }];
   const order = (seqs: (number | null)[], starts: number[]): number[] => {
-    const its = [...steps];
+    const own = [...steps];
     const places = new Map(
       steps.map(({ exchange_id }, at) => [exchange_id, { seq: seqs[at]!, started_ms: starts[at]! }]),
     );
-    sortSteps(its, places);
-    return its.map(({ exchange_id }) => exchange_id);
+    sortSteps(own, places);
+    return own.map(({ exchange_id }) => exchange_id);
   };
   expect(order([1, 3, 2], [5, 5, 5])).toEqual([1, 3, 2]);
   expect(order([null, null, null], [10, 30, 20])).toEqual([1, 3, 2]);

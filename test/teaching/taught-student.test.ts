@@ -70,7 +70,7 @@ describe('runs held out', () => {
         expect(whole.held_out.length).toBeGreaterThanOrEqual(HELD_OUT.runs_min);
         expect(whole.held_out_below).toBeGreaterThanOrEqual(HELD_OUT.share);
         for (const { run_id } of whole.held_out) expect(placeOf(run_id)).toBeLessThan(whole.held_out_below);
-        // Among fewer runs, whoever is below the share is held out all the same.
+        // Among fewer runs, those below the share are held out, too.
         const fewer = splitRuns(runs.slice(cut % runs.length));
         for (const { run_id } of fewer.teaching)
           expect(placeOf(run_id)).toBeGreaterThanOrEqual(HELD_OUT.share);
@@ -123,13 +123,13 @@ describe('a student of a repetitive agent', () => {
 
   it('comes out the same from the same runs, and another from others', async () => {
     const runs = makeRuns(40);
-    const [one, two] = [await teach(runs), await teach(runs)];
-    expect(two.model).toEqual(one.model);
-    expect(two.draft).toEqual(one.draft);
+    const [first, two] = [await teach(runs), await teach(runs)];
+    expect(two.model).toEqual(first.model);
+    expect(two.draft).toEqual(first.draft);
     const options = { target_error: 0.05, student: exemplar };
     const print = (taught: GoldenRun[], more = {}) =>
       fingerprintMaterial(makeMaterial(taught), { ...options, ...more });
-    expect(print(runs)).toBe(one.draft.golden.fingerprint);
+    expect(print(runs)).toBe(first.draft.golden.fingerprint);
     expect(new Set([print(runs), print(runs.slice(1)), print(runs, { target_error: 0.1 })]).size).toBe(3);
   });
 
@@ -154,10 +154,10 @@ describe('a student of a repetitive agent', () => {
     const said = runs.flatMap(({ steps }) =>
       steps.map(({ step }) => student.decide(step, excepted.threshold)),
     );
-    expect(said.some((one) => one.covered)).toBe(true);
-    const called = said.flatMap((one) => (one.covered ? one.answer!.content : []));
+    expect(said.some((decision) => decision.covered)).toBe(true);
+    const called = said.flatMap((decision) => (decision.covered ? decision.answer!.content : []));
     expect(called.some((block) => block.type === 'tool_call' && block.name === 'get_order')).toBe(false);
-    expect(said.some((one) => !one.covered && one.reason === 'unproven')).toBe(true);
+    expect(said.some((decision) => !decision.covered && decision.reason === 'unproven')).toBe(true);
     expect(fingerprintMaterial(material, { ...options, never_serve: ['get_order'] })).not.toBe(
       fingerprintMaterial(material, options),
     );
@@ -170,16 +170,16 @@ describe('a student of a repetitive agent', () => {
     const bad = makeRuns(60).map((run) => ({
       ...run,
       run_id: `bad-${run.run_id}`,
-      steps: run.steps.map((one) => ({ ...one, step: { ...one.step, scope: 'another' } })),
+      steps: run.steps.map((step) => ({ ...step, step: { ...step.step, scope: 'another' } })),
     }));
     const seen = splitRuns([...good, ...bad]);
     const kept = new Set(seen.held_out.map(({ run_id }) => run_id));
     // Like the others while it is taught; when it is measured, something has changed.
     for (const run of bad)
       if (kept.has(run.run_id))
-        for (const one of run.steps)
-          one.answer = {
-            ...one.answer!,
+        for (const step of run.steps)
+          step.answer = {
+            ...step.answer!,
             content: [{ type: 'text', text: 'Closed.' }],
             stop_reason: 'end_turn',
           };
@@ -201,7 +201,7 @@ describe('a student of a repetitive agent', () => {
       for (const step of run.steps)
         step.answer = {
           ...step.answer!,
-          content: [{ type: 'text', text: `Nobody knows ${at * 7919}.` }],
+          content: [{ type: 'text', text: `Few know ${at * 7919}.` }],
           stop_reason: 'end_turn',
         };
     }
@@ -244,7 +244,7 @@ describe('agents with few golden runs', () => {
     const rare = makeRuns(20, 11).map((run) => ({
       ...run,
       run_id: `rare ${run.run_id}`,
-      steps: run.steps.map((one) => ({ ...one, step: { ...one.step, scope: `rare ${one.step.scope}` } })),
+      steps: run.steps.map((step) => ({ ...step, step: { ...step.step, scope: `rare ${step.step.scope}` } })),
     }));
     const taught = await teach([...busy, ...rare]);
     expect(taught.draft.measured.of?.students).toBe(4);

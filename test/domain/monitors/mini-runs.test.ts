@@ -315,7 +315,7 @@ const TOLD: Record<MonitorName, Case[]> = {
       ],
     },
     {
-      name: 'a file opened whose name nobody gave',
+      name: 'a file opened whose name was never given',
       task: 'What does the second report say about exports?',
       steps: [
         call('list_files', {}, 'report-1.pdf'),

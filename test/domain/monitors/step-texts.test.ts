@@ -73,10 +73,10 @@ describe.skipIf(addon === null)('the addon beside its fallback', () => {
   it('counts the same', () => {
     fc.assert(
       fc.property(fc.tuple(text, text, text), (texts) => {
-        const one = measure(native, texts);
+        const measured = measure(native, texts);
         const other = measure(fallback, texts);
-        expect(one.features).toBe(other.features);
-        expect(one.counts.slice(0, TRIGGERS_FROM)).toEqual(other.counts.slice(0, TRIGGERS_FROM));
+        expect(measured.features).toBe(other.features);
+        expect(measured.counts.slice(0, TRIGGERS_FROM)).toEqual(other.counts.slice(0, TRIGGERS_FROM));
       }),
       { numRuns: 2_000 },
     );
@@ -89,9 +89,9 @@ describe.skipIf(addon === null)('the addon beside its fallback', () => {
         .join(' ')
         .slice(0, 6_145);
       const texts = [words, words, words] as const;
-      const [one, other] = [measure(native, texts), measure(fallback, texts)];
-      expect(one.features).toBe(other.features);
-      expect(one.counts.slice(0, TRIGGERS_FROM)).toEqual(other.counts.slice(0, TRIGGERS_FROM));
+      const [measured, other] = [measure(native, texts), measure(fallback, texts)];
+      expect(measured.features).toBe(other.features);
+      expect(measured.counts.slice(0, TRIGGERS_FROM)).toEqual(other.counts.slice(0, TRIGGERS_FROM));
     }
   });
 

@@ -1,4 +1,4 @@
-/** Runs as working agents make them, which look like a failure and are none, beside the failure that they look like. */
+/** Runs of working agents that only look like a failure, beside the failure that they look like. */
 import { describe, expect, it } from 'vitest';
 import type { MonitorStep } from '../../../src/domain/monitors/masked-step.ts';
 import { firedIn, firesAt, judgeRun, repeat } from './script.ts';

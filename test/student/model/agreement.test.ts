@@ -8,15 +8,17 @@ const agree = (a: string, b: string): boolean => answersAgree(textAnswer(a), tex
 
 describe('agreement', () => {
   it('of calls: the same tools in the same order with the same JSON', () => {
-    const one = callAnswer('refund', { a: 1, b: { c: [1, 'x'] } });
-    expect(answersAgree(one, callAnswer('refund', { b: { c: [1, 'x'] }, a: 1 }))).toBe(true);
-    expect(answersAgree(one, callAnswer('refund', { b: { c: ['x', 1] }, a: 1 }))).toBe(false);
-    expect(answersAgree(one, callAnswer('refund', { a: '1', b: { c: [1, 'x'] } }))).toBe(false);
-    expect(answersAgree(one, callAnswer('cancel', { a: 1, b: { c: [1, 'x'] } }))).toBe(false);
-    const two = { content: [...one.content, ...callAnswer('cancel', {}).content] };
-    expect(answersAgree(one, two)).toBe(false);
-    expect(answersAgree({ content: [...textAnswer('I will.').content, ...one.content] }, one)).toBe(true);
-    expect(answersAgree(one, textAnswer('refund'))).toBe(false);
+    const answer = callAnswer('refund', { a: 1, b: { c: [1, 'x'] } });
+    expect(answersAgree(answer, callAnswer('refund', { b: { c: [1, 'x'] }, a: 1 }))).toBe(true);
+    expect(answersAgree(answer, callAnswer('refund', { b: { c: ['x', 1] }, a: 1 }))).toBe(false);
+    expect(answersAgree(answer, callAnswer('refund', { a: '1', b: { c: [1, 'x'] } }))).toBe(false);
+    expect(answersAgree(answer, callAnswer('cancel', { a: 1, b: { c: [1, 'x'] } }))).toBe(false);
+    const two = { content: [...answer.content, ...callAnswer('cancel', {}).content] };
+    expect(answersAgree(answer, two)).toBe(false);
+    expect(answersAgree({ content: [...textAnswer('I will.').content, ...answer.content] }, answer)).toBe(
+      true,
+    );
+    expect(answersAgree(answer, textAnswer('refund'))).toBe(false);
   });
 
   it('of texts: the same facts in close wording', () => {

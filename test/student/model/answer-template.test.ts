@@ -80,7 +80,7 @@ describe('templates', () => {
         fc.array(record, { minLength: 3, maxLength: 7 }),
         fc.constantFrom(...ANSWERS),
         (made, answerOf) => {
-          const examples = made.map((one, i) => example(i, stepOf(one), answerOf(one)));
+          const examples = made.map((order, i) => example(i, stepOf(order), answerOf(order)));
           for (const { template, members } of synthesizeAnswers(examples, 2)) {
             for (const i of members) {
               const filled = fillTemplate(template, examples[i]!.context);
@@ -96,9 +96,9 @@ describe('templates', () => {
   });
 
   it('explain all of them with one template when each value can be found', () => {
-    const made = ['Ada Lovelace', 'Alan Turing', 'Grace Hopper', 'Edsger Dijkstra'].map((its, i) => ({
+    const made = ['Ada Lovelace', 'Alan Turing', 'Grace Hopper', 'Edsger Dijkstra'].map((name, i) => ({
       id: `ORD-${4_410 + 37 * i}`,
-      name: its,
+      name,
       total: 12.5 + 31 * i,
       when: `2026-0${i + 1}-1${i}`,
       note: ['red', 'green', 'blue', 'grey'][i]!,
@@ -106,7 +106,7 @@ describe('templates', () => {
     }));
     for (const answerOf of ANSWERS) {
       const classes = synthesizeAnswers(
-        made.map((one, i) => example(i, stepOf(one), answerOf(one))),
+        made.map((order, i) => example(i, stepOf(order), answerOf(order))),
         2,
       );
       expect(classes.map(({ members }) => members.length)).toEqual([4]);
@@ -133,9 +133,9 @@ describe('templates', () => {
         fc.constantFrom(...ANSWERS),
         (made, live, answerOf) => {
           // Several runs of the same order, as by chance: still a value of theirs.
-          const shared = made.map((one) => ({ ...one, id: made[0]!.id, total: made[0]!.total }));
+          const shared = made.map((order) => ({ ...order, id: made[0]!.id, total: made[0]!.total }));
           fc.pre(live.id !== made[0]!.id);
-          const examples = shared.map((one, i) => example(i, stepOf(one), answerOf(one)));
+          const examples = shared.map((order, i) => example(i, stepOf(order), answerOf(order)));
           for (const { template } of synthesizeAnswers(examples, 2)) {
             const filled = fillTemplate(template, new StepContext(stepOf(live)));
             if (typeof filled === 'string') continue;

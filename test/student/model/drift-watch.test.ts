@@ -14,7 +14,7 @@ const make = (share = 0.05, at = 5_000) => {
   );
 };
 const kindOf = (watch: DriftWatch, kind: string) =>
-  watch.report().flatMap((agent) => agent.kinds.filter((its) => its.kind === kind))[0];
+  watch.report().flatMap((agent) => agent.kinds.filter((entry) => entry.kind === kind))[0];
 const shareAudited = (watch: DriftWatch, kind: string) => {
   let audited = 0;
   for (let at = 0; at < 4_000; at++) if (watch.judge('a', kind) === 'audit') audited++;

@@ -95,12 +95,12 @@ describe('texts', () => {
 
   it('are not when the words are those of another answer, or of none', () => {
     expect(saysTheSame(GOLDEN[0]!, 'I have refunded order ORD-7 to the warehouse.')).toBe(false);
-    expect(saysTheSame(GOLDEN[0]!, 'Somebody else should quickly look into ORD-7 tomorrow morning.')).toBe(
+    expect(saysTheSame(GOLDEN[0]!, 'Another person should quickly look into ORD-7 tomorrow morning.')).toBe(
       false,
     );
   });
 
-  it('are not when a word that texts take from steps is none of this step', () => {
+  it('are not when a word that texts take from steps is not in this step', () => {
     const wordings = known('', [
       'The refund for ORD-7 is for a lamp.',
       'For ORD-7 a teapot was sent: refund.',

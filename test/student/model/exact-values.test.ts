@@ -40,7 +40,7 @@ function learn(made: Made, runs = 40): Student {
   return new Student(model, (dimensions) => new ExactIndex(dimensions));
 }
 
-/** @returns the answer as it would stand on the wire, or why there is none */
+/** @returns the answer as it would stand on the wire, or why there is no answer */
 function ask(student: Student, made: Made, i: number): string {
   const decision = student.decide(stepOf(made, i), 0.5);
   if (!decision.covered) return decision.reason;
@@ -165,8 +165,8 @@ describe('an answer', () => {
 });
 
 describe('agreement', () => {
-  const agree = (one: string, other: string): boolean =>
-    answersAgree(call('refund', one), call('refund', other));
+  const agree = (left: string, other: string): boolean =>
+    answersAgree(call('refund', left), call('refund', other));
 
   it('compares numbers by their digits, not as they are written', () => {
     expect(agree('{"id":2512292042121000001}', '{"id":2512292042121000002}')).toBe(false);

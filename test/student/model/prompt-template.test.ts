@@ -239,13 +239,13 @@ describe.each(Object.entries(AGENTS))('a prompt in which %s changes', (_, { gold
       const changed = `${prompt.slice(0, index)}never${prompt.slice(index + word.length)}`;
       if (word !== 'never') expect(ask(student, changed), changed).not.toBe('covered');
     }
-    for (const [one, other] of [
+    for (const [left, other] of [
       ['50', '500'],
       ['200', '2000'],
       ['Never', 'Always'],
       ['never', 'always'],
     ] as const)
-      if (prompt.includes(one)) expect(ask(student, prompt.replace(one, other))).not.toBe('covered');
+      if (prompt.includes(left)) expect(ask(student, prompt.replace(left, other))).not.toBe('covered');
   });
 });
 

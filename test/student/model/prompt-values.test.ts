@@ -146,7 +146,7 @@ describe('a value in the fixed wording of the task', () => {
     expect(ask(student, { task: task(500, 7_777) })).toBe('other_value');
   });
 
-  it('is none while few golden runs have that wording', () => {
+  it('is not learned while few golden runs have that wording', () => {
     const task = (i: number, nights: number) => (i % 3 === 0 ? `Stay for ${nights} nights.\n` : '');
     const student = learn(12, (i) => ({ task: task(i, 2) }));
     expect(ask(student, { task: task(0, 3) })).not.toBe('other_value');
@@ -155,5 +155,5 @@ describe('a value in the fixed wording of the task', () => {
 
 it('does not take words for dates', () => {
   expect(findDates('You may refund it. Sum up the rest, then mark it as done.')).toEqual([]);
-  expect(findDates('Nobody marches in 2026, and nobody sat down.')).toEqual([]);
+  expect(findDates('The band marches in 2026, and the cat sat down.')).toEqual([]);
 });

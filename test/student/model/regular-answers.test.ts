@@ -110,9 +110,9 @@ describe('one call for each element of a list', () => {
     };
     const adding = learn(30, step);
     for (const i of [100, 101, 102]) {
-      const one = step(i);
-      const decision = adding.decide(one.step, 0.5);
-      expect(decision).toMatchObject({ covered: true, answer: { content: one.answer.content } });
+      const current = step(i);
+      const decision = adding.decide(current.step, 0.5);
+      expect(decision).toMatchObject({ covered: true, answer: { content: current.answer.content } });
     }
   });
 });
@@ -187,7 +187,7 @@ describe('a comparison of two numbers', () => {
   it('sees a sum over a list beside a total', () => {
     const make = (seed: number, isRight: boolean) => {
       const lines = makeLines(seed, 3).map(({ amount }) => ({ amount, quantity: 1 + (seed % 3) }));
-      const sum = Math.round(100 * lines.reduce((all, one) => all + one.amount * one.quantity, 0)) / 100;
+      const sum = Math.round(100 * lines.reduce((all, line) => all + line.amount * line.quantity, 0)) / 100;
       const total = isRight ? sum : Math.round(100 * (sum + 5 + (seed % 17))) / 100;
       return { lines, total };
     };
@@ -209,7 +209,7 @@ describe('a number beyond all golden ones', () => {
     expect(ask(student, { value: 5_900.25 })).toBe('too_far');
   });
 
-  it('is none where numbers grow from run to run', () => {
+  it('is missing where numbers grow from run to run', () => {
     const student = learn(60, (i) => ({
       step: stepOf({ counter: 1_000.5 + 10 * i }),
       answer: callAnswer('approve', {}),
@@ -281,7 +281,7 @@ describe('a command made of values of tasks in several wordings', () => {
       ]);
   });
 
-  it('is none where the wording is new', () => {
+  it('is missing where the wording is new', () => {
     const { answer } = student.propose(digest([user('mail-view should go out.')], { tools }));
     expect(answer).toBeNull();
   });

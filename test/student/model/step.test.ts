@@ -14,7 +14,7 @@ import { called, digest, tool, user } from './made-steps.ts';
 
 const readMessages = (body: unknown, headers: string[]) => readStep(WIRES.messages, body, headers);
 
-const text = (its: string): TurnBlock => ({ type: 'text', text: its });
+const text = (content: string): TurnBlock => ({ type: 'text', text: content });
 
 function answer(content: TurnBlock[], over: Partial<NormalAnswer> = {}): NormalAnswer {
   return {
@@ -34,15 +34,15 @@ function answer(content: TurnBlock[], over: Partial<NormalAnswer> = {}): NormalA
   };
 }
 
-/** A word of its own, without digits. */
+/** A different word for each number, without digits. */
 const wordOf = (i: number) => [...String(i)].map((digit) => 'abcdefghij'[Number(digit)]).join('');
 
 describe('a digest of a step', () => {
   it('does not see dates, ids and numbers of the system prompt, but does see its words', () => {
     const of = (system: string) => digest([user('Hi')], { system: [text(system)] }).system;
-    const one = of('You help.\nToday is Monday, 2026-03-04.\nSession 8f3a-11');
-    expect(of('You help.\nToday is Friday, 2027-11-30.\nSession 77bc-90')).toEqual(one);
-    expect(of('You never help.\nToday is Monday, 2026-03-04.\nSession 8f3a-11')).not.toEqual(one);
+    const original = of('You help.\nToday is Monday, 2026-03-04.\nSession 8f3a-11');
+    expect(of('You help.\nToday is Friday, 2027-11-30.\nSession 77bc-90')).toEqual(original);
+    expect(of('You never help.\nToday is Monday, 2026-03-04.\nSession 8f3a-11')).not.toEqual(original);
   });
 
   it('is the same whichever side gave the answers before it', () => {
@@ -269,9 +269,9 @@ describe('a digest of a step', () => {
   it('takes several messages of the user in a row for one, as the API does', () => {
     const call = called('get_order', {}, '{}');
     for (const behind of [[], call, [...call, user('Go on.')]]) {
-      const one = digest([user('Refund it.'), user('No, stop.'), ...behind]);
-      expect(one).toEqual(digest([user('Refund it.\nNo, stop.'), ...behind]));
-      expect(one).not.toEqual(digest([user('Refund it.'), ...behind]));
+      const joined = digest([user('Refund it.'), user('No, stop.'), ...behind]);
+      expect(joined).toEqual(digest([user('Refund it.\nNo, stop.'), ...behind]));
+      expect(joined).not.toEqual(digest([user('Refund it.'), ...behind]));
     }
   });
 
@@ -332,12 +332,12 @@ describe('a digest of a step', () => {
       '/'.repeat(50_000),
       `${'a@'.repeat(20_000)}b`,
     ];
-    for (const its of hostile) {
+    for (const bad of hostile) {
       const step = digest(
-        [user(its), ...called(its.slice(0, 300), { [its.slice(0, 200)]: its.slice(0, 100_000) }, its)],
+        [user(bad), ...called(bad.slice(0, 300), { [bad.slice(0, 200)]: bad.slice(0, 100_000) }, bad)],
         {
-          system: [text(its)],
-          tools: [tool(its.slice(0, 100))],
+          system: [text(bad)],
+          tools: [tool(bad.slice(0, 100))],
         },
       );
       const { prompt = [], ...rest } = step;
@@ -375,9 +375,9 @@ describe('a digest of a step', () => {
       { requiredKeys: [] },
     );
     fc.assert(
-      fc.property(body, (its) => {
-        const read = readMessages(its, ['anthropic-beta', 'b, a']);
-        expect(readMessages(structuredClone(its), ['Anthropic-Beta', 'a,b'])).toEqual(read);
+      fc.property(body, (request) => {
+        const read = readMessages(request, ['anthropic-beta', 'b, a']);
+        expect(readMessages(structuredClone(request), ['Anthropic-Beta', 'a,b'])).toEqual(read);
       }),
       { numRuns: 300 },
     );
@@ -425,7 +425,8 @@ describe('a digest of an answer', () => {
 
 describe('tokens', () => {
   it('keep identifiers, numbers, addresses and paths whole', () => {
-    const words = (its: string) => readTokens(its, 100).map(({ start, end }) => its.slice(start, end));
+    const words = (source: string) =>
+      readTokens(source, 100).map(({ start, end }) => source.slice(start, end));
     expect(words('Order ORD-12/7, $1,204.50 to a.b@c.org; see /srv/x-1/y.py:12 (v1.2.3).')).toEqual([
       'Order',
       'ORD-12/7',
@@ -448,14 +449,14 @@ describe('tokens', () => {
 
   it('cover the text in order, whatever it is', () => {
     fc.assert(
-      fc.property(fc.string({ unit: 'binary', maxLength: 300 }), (its) => {
+      fc.property(fc.string({ unit: 'binary', maxLength: 300 }), (source) => {
         let end = 0;
-        for (const token of readTokens(its, 1_000)) {
+        for (const token of readTokens(source, 1_000)) {
           expect(token.start).toBeGreaterThanOrEqual(end);
           expect(token.end).toBeGreaterThan(token.start);
           end = token.end;
         }
-        expect(end).toBeLessThanOrEqual(its.length);
+        expect(end).toBeLessThanOrEqual(source.length);
       }),
     );
   });

@@ -306,11 +306,11 @@ describe('the student', () => {
       const best = rowsOf(i).reduce((a, b) => (b.price < a.price ? b : a));
       steps.push({ run_id: `r${i}`, step: stepOf(i, 3), answer: callAnswer('pick', { ref: best.ref }) });
     }
-    const one = learn(
-      steps.map((its) => ({ ...its, step: { ...its.step, callable: ['write_row', 'pick'] } })),
+    const learned = learn(
+      steps.map((taught) => ({ ...taught, step: { ...taught.step, callable: ['write_row', 'pick'] } })),
     );
     const ask = (done: number) => {
-      const proposal = one.propose({ ...stepOf(55, done), callable: ['write_row', 'pick'] });
+      const proposal = learned.propose({ ...stepOf(55, done), callable: ['write_row', 'pick'] });
       return proposal.answer?.content;
     };
     expect(ask(0)).toMatchObject([{ name: 'write_row', input: { ref: rowsOf(55)[0]!.ref } }]);
@@ -336,9 +336,9 @@ describe('the student', () => {
             step: digest([user(said), ...called('get_order', { input }, JSON.stringify(result) ?? '')]),
             answer: callAnswer('refund', { input }),
           }));
-          const one = learn(steps);
+          const learned = learn(steps);
           for (const { step } of steps) {
-            const { score } = one.propose(step);
+            const { score } = learned.propose(step);
             if (score !== null) expect(score >= 0 && score <= 1).toBe(true);
           }
         },
@@ -461,7 +461,7 @@ describe('the student', () => {
 
   it('takes what golden requests taught that the upstream takes, and nothing that is new beside it', () => {
     const { step } = makeOrderStep(101);
-    const taught = ORDERS.map((one) => ({ ...one, step: { ...one.step, breaches: ['role system'] } }));
+    const taught = ORDERS.map((step) => ({ ...step, step: { ...step.step, breaches: ['role system'] } }));
     const decide = (golden: typeof ORDERS, breaches: string[]) =>
       new Student(fitStudent(golden), makeIndex).decide({ ...step, breaches }, THRESHOLD);
     expect(decide(taught, ['role system']).covered).toBe(true);

@@ -44,8 +44,8 @@ describe('two readings', () => {
     [[call('look', '{"a":"1"}')], [call('look', '{"a":1}')]],
     [[text('Done.')], [text('Not done.')]],
     [[text('Done.')], [call('look', '{}')]],
-  ])('differ: %j and %j', (one, other) => {
-    expect(readingsDiffer(one, other)).toBe(true);
+  ])('differ: %j and %j', (left, other) => {
+    expect(readingsDiffer(left, other)).toBe(true);
   });
 });
 
@@ -89,7 +89,7 @@ describe('the bytes of an answer', () => {
     ]);
   });
 
-  it('are none of a wire, or not all text and calls', () => {
+  it('are not of a wire, or not all text and calls', () => {
     for (const wire of RELEGATION_WIRES)
       for (const body of ['', '{}', '[]', 'x', 'data: x\n\n', '{"error":{"message":"no"}}'])
         expect([body, read(wire, body)]).toEqual([body, null]);

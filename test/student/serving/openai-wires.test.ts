@@ -170,11 +170,12 @@ describe('an answer on the wire', () => {
   it.each(['chat_completions', 'responses'] as const)(
     'reads the same as events and as one body: %s',
     (name) => {
-      const withoutIds = (blocks: object[]) => blocks.map((one) => ('id' in one ? { ...one, id: '' } : one));
+      const withoutIds = (blocks: object[]) =>
+        blocks.map((block) => ('id' in block ? { ...block, id: '' } : block));
       fc.assert(
         fc.property(fc.array(block, { minLength: 1, maxLength: 4 }), fc.nat(20_000), (content, size) => {
-          const longer = content.map((one) =>
-            one.type === 'text' ? { ...one, text: one.text + 'x'.repeat(size) } : one,
+          const longer = content.map((block) =>
+            block.type === 'text' ? { ...block, text: block.text + 'x'.repeat(size) } : block,
           );
           const answer = {
             content: longer,

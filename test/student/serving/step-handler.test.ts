@@ -17,7 +17,7 @@ describe('the last result’s id', () => {
     expect(find(body, 2)).toBe('toolu_2');
   });
 
-  it('is not found where there is none, nor within a text', () => {
+  it('is not found where it is missing, nor within a text', () => {
     expect(find({ messages: [] })).toBeNull();
     expect(find({ text: '{"tool_use_id":"toolu_1"}' })).toBeNull();
     expect(find({ tool_use_id: 5 })).toBeNull();
