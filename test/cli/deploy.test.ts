@@ -81,14 +81,21 @@ it.skipIf(!hasCaddy)('deploy/Caddyfile is what Caddy takes, where the machine ha
   expect(status, stderr).toBe(0);
 });
 
-const UNITS = ['understudy.service', 'understudy-backup.service', 'understudy-backup.timer'];
+const UNITS = [
+  'understudy.service',
+  'understudy-backup.service',
+  'understudy-backup.timer',
+  'understudy-follow.service',
+];
 
 describe('the units', () => {
   it('set variables that exist', () => {
     for (const unit of UNITS)
       for (const [, assignments = ''] of read(join('deploy', unit)).matchAll(/^Environment=(.+)$/gm))
         for (const [, name = ''] of assignments.matchAll(/(\w+)=/g))
-          expect(VARIABLE_DEFAULTS.has(name) || ['NODE_ENV', 'BACKUPS'].includes(name), name).toBe(true);
+          expect(VARIABLE_DEFAULTS.has(name) || ['NODE_ENV', 'BACKUPS', 'PLACE'].includes(name), name).toBe(
+            true,
+          );
   });
 
   const hasSystemd = spawnSync('systemd-analyze', ['--version']).status === 0;

@@ -191,10 +191,16 @@ export class Follower {
     // Nothing that comes later is in the point, except for attachments and secrets that nothing refers to.
     const atMs = Math.max(now(), this.#lastAtMs + 1);
     this.#lastAtMs = atMs;
+    const open = [...captures.changing];
     try {
-      for (const file of captures.changing) await add(file);
+      for (let file = open[0]; file !== undefined; file = open[0]) {
+        await add(file);
+        open.shift();
+        // A read transaction keeps the file from using freed pages again.
+        await file.source.close();
+      }
     } finally {
-      await closeAll(captures.changing);
+      await closeAll(open);
     }
     if (entries.length === 0 && captures.sealed.length === 0)
       throw new BackupError(`${data_dir} holds nothing to copy`);
