@@ -20,6 +20,7 @@ OPERATIONS: Dict[str, Tuple[str, str, bool]] = {
     "finish_run": ("POST", "/v1/monitor/runs/{id}/finish", True),
     "stream_ticket": ("POST", "/v1/monitor/stream/tickets", True),
     "list_runs": ("GET", "/v1/monitor/runs", True),
+    "list_run_values": ("GET", "/v1/monitor/run-values", True),
     "read_run": ("GET", "/v1/monitor/runs/{id}", True),
     "list_run_steps": ("GET", "/v1/monitor/runs/{id}/steps", True),
     # A second deletion could delete a run that was started in between, or answer 404.
