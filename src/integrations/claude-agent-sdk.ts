@@ -15,7 +15,7 @@ const INTEGRATION: Integration = {
   name: '@understudy-gateway/claude-agent-sdk',
   framework: 'claude-agent-sdk',
 };
-requirePeer(INTEGRATION, '@anthropic-ai/claude-agent-sdk', '>=0.2.74 <1');
+requirePeer(INTEGRATION, '@anthropic-ai/claude-agent-sdk', '>=0.2.63 <1');
 
 type ToolEvent = 'PostToolUse' | 'PostToolUseFailure';
 type StopEvent = 'Stop' | 'SubagentStop';
