@@ -39,6 +39,7 @@ function hasDependencies() {
 function sayCommand() {
   const script = (process.env.npm_lifecycle_event || '').replace(/^pre(?=start$|demo$)/, '');
   if (script === 'prepare') return 'npm ci';
+  if (script === 'prepack') return 'npm pack --workspaces';
   if (script === 'start' || script === 'test') return `npm ${script}`;
   if (script !== '' && script !== 'npx') return `npm run ${script}`;
   const [, file = '', ...words] = process.argv;

@@ -8,15 +8,19 @@ import { fileURLToPath } from 'node:url';
 import { expect, it } from 'vitest';
 
 const root = fileURLToPath(new URL('../../', import.meta.url));
-const { scripts } = JSON.parse(readFileSync(`${root}package.json`, 'utf8')) as {
+interface Manifest {
   scripts: Record<string, string>;
-};
+  workspaces: string[];
+}
+const readManifest = (folder: string) =>
+  JSON.parse(readFileSync(join(root, folder, 'package.json'), 'utf8')) as Manifest;
+const { scripts, workspaces } = readManifest('.');
 /** What the process sees of itself. It still runs on this Node: the entries must refuse before they read a file with types. */
 const OLD = `data:text/javascript,Object.defineProperty(process,'versions',{value:{...process.versions,node:'20.20.2'}})`;
 
-function runOnOldNode(words: string[], script = '') {
+function runOnOldNode(words: string[], script = '', folder = '.') {
   const { status, stdout, stderr } = spawnSync(process.execPath, ['--import', OLD, ...words], {
-    cwd: root,
+    cwd: join(root, folder),
     env: { PATH: process.env.PATH, ...(script === '' ? {} : { npm_lifecycle_event: script }) },
     encoding: 'utf8',
   });
@@ -38,9 +42,19 @@ it.each([
   });
 });
 
+it.each(workspaces)('refuses in the npm script prepack of %s', (folder) => {
+  const words = readManifest(folder).scripts.prepack!.split(' ').slice(1);
+  expect(runOnOldNode(words, 'prepack', folder)).toEqual({
+    status: 1,
+    stdout: '',
+    stderr: `understudy needs Node 22.18 or newer, and this is ${process.version}. This brings one for one command:  npx -y -p node@22 npm pack --workspaces\n`,
+  });
+});
+
 it('leaves no npm script that hands a file with types to Node itself', () => {
-  for (const [name, line] of Object.entries(scripts))
-    expect(line.split('&&')[0], name).not.toMatch(/node (-\S+ )*\S+\.ts\b|^vitest/);
+  for (const folder of ['.', ...workspaces])
+    for (const [name, line] of Object.entries(readManifest(folder).scripts))
+      expect(line.split('&&')[0], name).not.toMatch(/node (-\S+ )*\S+\.ts\b|^vitest/);
 });
 
 it.each([
