@@ -8,6 +8,7 @@ import tempfile
 import unittest
 
 from provider import INPUT_TOKENS, Provider
+from support import PATIENCE_S, Service, understudy_gateway
 from trial import TOKENS, Place, Trial, search, searches
 
 try:
@@ -114,6 +115,15 @@ class ClaudeAgentSdk(Trial):
         self.assertEqual((good["observation"], good["thought"]), ("found a", "Let me look."))
         self.assertEqual((good["is_error"], bad["is_error"]), (False, True))
         self.assertEqual(logged.tokens, 2 * TOKENS)
+
+    def test_names_the_framework_before_a_client_is_connected(self):
+        with Service() as events:
+            u = understudy_gateway.Understudy("k", events.url, timeout=PATIENCE_S)
+            self.addCleanup(u.close, 0)
+            with u.run(run_id="r"):
+                understudy_hooks()
+                self.assertTrue(u.flush(PATIENCE_S))
+            self.assertEqual(events.requests[0].body["framework"], self.framework)
 
     def test_logs_each_turn_of_a_client(self):
         logged = self.compare(lambda turn: {"text": "Here."}, self.run_client)

@@ -66,6 +66,9 @@ def understudy_hooks(run: Optional[WatchedRun] = None, own: Optional[Mapping[Any
     """
     # The SDK calls hooks from the task that reads its client, so the run is the one around this call.
     watched = current_run() if run is None else run
+    # A client may take longer to connect than the start of the run waits for the framework's name.
+    with reading(_NAME):
+        steps_around(watched, _FRAMEWORK)
 
     async def tell(given: Any, tool_use_id: Optional[str], context: Any) -> Any:
         with reading(_NAME):
