@@ -275,7 +275,7 @@ const LIMIT_COLUMNS: Column<Limit>[] = [
         ) : null}
       </>
     ),
-    kind: 'wide',
+    kind: 'name',
   },
 ];
 

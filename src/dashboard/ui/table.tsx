@@ -9,7 +9,7 @@ import { Empty, Loaded } from './states.tsx';
 export interface Column<One> {
   title: string;
   show: (row: One) => ComponentChildren;
-  /** `name`: as wide as its words, up to a third of the table. `wide`: takes what is left. */
+  /** `wide` and `name` break within words; a `name` stays readable beside a wide column. */
   kind?: 'number' | 'name' | 'wide' | 'acts';
 }
 
