@@ -189,6 +189,8 @@ interface MetricsSources {
   verdicts?(): { differing_runs: number };
   /** Figures of the captured traffic of this UTC day; null: not known now. Left out: nothing is captured. */
   today?(): Promise<TrafficFigures | null>;
+  /** What the last point of each place has that `backup --follow` fills. */
+  points?(): { place: string; from_ms: number }[];
 }
 
 /** Kind of a number: a counter only grows while the process lives, a gauge goes up and down. */
@@ -345,7 +347,7 @@ export class ProcessMetrics {
   }
 
   async #render(): Promise<string> {
-    const { servers, actors, capture, connections, verdicts, framing_guard, today } = this.#sources;
+    const { servers, actors, capture, connections, verdicts, framing_guard, today, points } = this.#sources;
     const [requests, hosts, stats, figures] = await Promise.all([
       Promise.allSettled(servers()),
       actors().catch((): null[] => []),
@@ -366,6 +368,7 @@ export class ProcessMetrics {
       describeCapture(captured),
       ...(verdicts === undefined ? [] : [describeVerdicts(verdicts())]),
       ...(figures === null ? [] : [describeToday(figures)]),
+      ...(points === undefined ? [] : [describePoints(points())]),
     ];
     return (await Promise.all(parts.map((part) => part.metrics()))).join('\n');
   }
@@ -408,6 +411,19 @@ function describeToday(figures: TrafficFigures): Registry {
     help: 'Dollars for its turns of upstreams, as far as prices are known',
     registers,
   }).set(figures.cost_usd);
+  return registry;
+}
+
+function describePoints(points: readonly { place: string; from_ms: number }[]): Registry {
+  const registry = new Registry();
+  if (points.length === 0) return registry;
+  const gauge = new Gauge({
+    name: 'understudy_backup_point_timestamp_seconds',
+    help: 'Time before which everything acknowledged is in the place that backup --follow fills',
+    labelNames: ['place'],
+    registers: [registry],
+  });
+  for (const { place, from_ms } of points) gauge.set({ place }, from_ms / 1_000);
   return registry;
 }
 

@@ -14,6 +14,7 @@ import { ConnectionWatch, type FramingGuard, findFramingGuard } from '../http/co
 import { holdPort } from '../http/port.ts';
 import { TunnelCounts } from '../proxy/tunnel-counts.ts';
 import { systemClock } from '../std/clock.ts';
+import { readPointNotes } from '../storage/points/point-note.ts';
 import type { StartedActors, Starting } from './actor-start.ts';
 import { type CaptureReaderProcess, openCaptureReader } from './capture-reader-process.ts';
 import type { OtelExportProcess } from './otel-export-process.ts';
@@ -167,6 +168,7 @@ function serverServices(
       framing_guard: guard,
       capture: () => (writer === null && student === null ? null : admin.stats()),
       verdicts: () => ({ differing_runs: reader.differing_runs }),
+      points: () => readPointNotes(config.data_dir),
       ...(writer === null ? {} : { today: () => readToday(reader, systemClock.wallMs()) }),
     },
     config.version,

@@ -12,6 +12,7 @@ import { publishOrderStudent } from '../../bench/order-agent.ts';
 import { loadConfig, raiseParserHeadLimit } from '../../src/config.ts';
 import { MONITOR_NAMES } from '../../src/domain/monitors/names.ts';
 import type { RunningUnderstudy } from '../../src/main.ts';
+import { readPointNotes, writePointNote } from '../../src/storage/points/point-note.ts';
 
 const KEY = 'a-static-key';
 const DEPLOY = join(import.meta.dirname, '../../deploy');
@@ -39,6 +40,7 @@ beforeAll(async () => {
     LOG_LEVEL: 'silent',
   };
   running = await startUnderstudy(loadConfig({ listener: 'gateway' }, env), { api: true, gateway: true });
+  writePointNote(env.DATA_DIR, { place: 's3://bucket/"a"', from_ms: 1_700_000_000_500 });
 });
 afterAll(async () => {
   await running.stop();
@@ -132,6 +134,12 @@ function everyExpression(): Asked[] {
     ),
   ];
 }
+
+it('the age of a backup is shown for each place, and not where no place is filled', async () => {
+  const name = 'understudy_backup_point_timestamp_seconds';
+  expect(seriesValue(await read(), `${name}{place="s3://bucket/\\"a\\""}`)).toBe(1_700_000_000.5);
+  expect(readPointNotes(join(folder, 'student'))).toEqual([]);
+});
 
 describe('the counters', () => {
   it('count what agents and their operators did, once each, and name no tenant', async () => {

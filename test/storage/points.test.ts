@@ -17,6 +17,7 @@ import { addLayer, type LayeredFile } from '../../src/storage/points/layered-fil
 import { readPiece } from '../../src/storage/points/page-layer.ts';
 import { memoryPages } from '../../src/storage/points/page-source.ts';
 import { listPoints, readPoint } from '../../src/storage/points/point.ts';
+import { readPointNotes } from '../../src/storage/points/point-note.ts';
 import { choosePruned } from '../../src/storage/points/point-pruning.ts';
 import { STRIPPED_FLAGS } from '../fixtures/strip-types.ts';
 import { makeExchange, readAllFiles } from './captured.ts';
@@ -161,6 +162,9 @@ describe('a point', () => {
     expect(change).toBeGreaterThan(0);
     expect(change).toBeLessThan(whole / 5);
     expect(await listPoints(followed.store)).toHaveLength(2);
+    const { from_ms } = await follower.pass(now, NEVER);
+    // Also without a new point the place has everything until now.
+    expect(readPointNotes(followed.source.data_dir)).toEqual([{ place: followed.store.name, from_ms }]);
     await follower.close();
     await main.close();
   });

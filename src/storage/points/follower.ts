@@ -34,6 +34,7 @@ import {
   pointName,
   readAbout,
 } from './point.ts';
+import { writePointNote } from './point-note.ts';
 import { PointPruning, writeRemoval } from './point-pruning.ts';
 import { Spool } from './spool.ts';
 
@@ -145,6 +146,7 @@ export class Follower {
     this.#pending = null;
     this.#files = files;
     this.#lastFiles = described;
+    writePointNote(this.#source.data_dir, { place: this.#store.name, from_ms });
     return { from_ms, point: isNew ? name : null, bytes };
   }
 

@@ -1,0 +1,44 @@
+/**
+ * What the last point of each place has, noted in DATA_DIR for the service's metrics: `backup-point.<place's digest>`. The
+ * command line writes it, the main thread reads it.
+ */
+import { createHash } from 'node:crypto';
+import { readdirSync, readFileSync, renameSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { z } from 'zod';
+
+/** Notes that are read; a DATA_DIR is followed to one place, or to two. */
+const NOTES_MAX = 16;
+const NAME = /^backup-point\.[0-9a-f]{16}$/;
+
+const noteSchema = z.object({ place: z.string().max(500), from_ms: z.number() });
+type PointNote = z.output<typeof noteSchema>;
+
+/** @throws Error of the file system */
+export function writePointNote(dataDir: string, note: PointNote): void {
+  const digest = createHash('sha256').update(note.place).digest('hex').slice(0, 16);
+  const path = join(dataDir, `backup-point.${digest}`);
+  writeFileSync(`${path}.partial`, JSON.stringify(note), { mode: 0o600 });
+  renameSync(`${path}.partial`, path);
+}
+
+/** The notes of DATA_DIR; those that cannot be read are left out. */
+export function readPointNotes(dataDir: string): PointNote[] {
+  try {
+    const names = readdirSync(dataDir).filter((name) => NAME.test(name));
+    return names.slice(0, NOTES_MAX).flatMap((name) => {
+      const parsed = noteSchema.safeParse(parse(readFileSync(join(dataDir, name), 'utf8')));
+      return parsed.success ? [parsed.data] : [];
+    });
+  } catch {
+    return [];
+  }
+}
+
+function parse(text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return undefined;
+  }
+}
