@@ -11,7 +11,12 @@ import { isBucketPlace } from '../storage/bucket/bucket-place.ts';
 import { StoreError } from '../storage/bucket/object-store.ts';
 import { openStore } from '../storage/bucket/open-store.ts';
 import { listPoints } from '../storage/points/point.ts';
-import { fetchFolder, isPointPlace, restorePoint } from '../storage/points/point-restore.ts';
+import {
+  fetchFolder,
+  isPointPlace,
+  type PointChoice,
+  restorePoint,
+} from '../storage/points/point-restore.ts';
 import { restoreBackup, undoRestore } from '../storage/restore.ts';
 import { followBackup } from './backup-follow.ts';
 import { type FlagValues, readFlags } from './flags.ts';
@@ -29,7 +34,7 @@ export type BackupCommand = 'backup' | 'restore';
 
 const FLAGS = {
   backup: { out: 'text', db: 'text', json: 'switch', follow: 'switch', every: 'text', keep: 'text' },
-  restore: { from: 'text', to: 'text', list: 'switch', db: 'text', json: 'switch' },
+  restore: { from: 'text', to: 'text', captures: 'switch', list: 'switch', db: 'text', json: 'switch' },
 } as const;
 
 const HELP: Record<BackupCommand, string> = {
@@ -56,11 +61,14 @@ Examples:
 `,
   restore: `Puts a backup into DATA_DIR, which must hold no databases, and checks every file by reading it.
 
-Usage: understudy restore --from PLACE [--to TIME] [--db FILE] [--json]
+Usage: understudy restore --from PLACE [--to TIME] [--captures] [--db FILE] [--json]
+       understudy restore --from PLACE --list [--json]
 
   --from PLACE a folder that understudy backup made, or the folder or bucket that it follows to
   --to TIME    the state at this time, or the last point before it: 2026-03-01T12:00:00Z; the newest when not given.
                Only from a place that backup --follow fills
+  --captures   captured exchanges alone, without accounts, keys and secrets: for a machine that only looks at them.
+               Only from such a place
   --list       restores nothing, and prints the times of the points that such a place has
   --db FILE    where the capture database goes; DATA_DIR/capture.mdb when not given
   --json       what was restored, as JSON
@@ -161,13 +169,13 @@ async function copyOnce(
   const progress = (name: string, done: number, of: number) =>
     shown.announce(`${done + 1} of ${of}: ${name}`);
   try {
-    const toMs = readTo(values);
+    const choice = { to_ms: readTo(values), only_captures: values.captures === true };
     const { manifest, more } =
       command === 'backup'
         ? { manifest: await writeBackup(places, resolve(folder), progress, Date.now()), more: '' }
         : isPointPlace(folder)
-          ? await restoreFromPlace(folder, places, toMs, progress)
-          : await restorePlain(folder, places, toMs, progress);
+          ? await restoreFromPlace(folder, places, choice, progress)
+          : await restorePlain(folder, places, choice, progress);
     shown.clear();
     await io.out(
       values.json
@@ -182,22 +190,23 @@ async function copyOnce(
 async function restorePlain(
   folder: string,
   places: BackupSource,
-  toMs: number | null,
+  { to_ms, only_captures }: PointChoice,
   progress: BackupProgress,
 ): Promise<{ manifest: BackupManifest; more: string }> {
-  if (toMs !== null) throw new BackupError(`${folder} is a backup as of one time: leave out --to`);
+  if (to_ms !== null || only_captures)
+    throw new BackupError(`${folder} is a backup as of one time: leave out --to and --captures`);
   return { manifest: await restoreBackup(resolve(folder), places, progress), more: '' };
 }
 
 async function restoreFromPlace(
   place: string,
   places: BackupSource,
-  toMs: number | null,
+  choice: PointChoice,
   progress: BackupProgress,
 ): Promise<{ manifest: BackupManifest; more: string }> {
   const store = await openStore(place);
   try {
-    const { manifest, point, lost_blocks } = await restorePoint(store, places, toMs, progress);
+    const { manifest, point, lost_blocks } = await restorePoint(store, places, choice, progress);
     const lost =
       lost_blocks === 0
         ? ''

@@ -1,7 +1,7 @@
 /** `backup --follow` and `restore --to`: points of databases, captures and files that change meanwhile. */
 import { spawnSync } from 'node:child_process';
 import { randomBytes } from 'node:crypto';
-import { existsSync, mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
@@ -261,6 +261,10 @@ describe('a place', () => {
     await expect(openFollower(keyed)).rejects.toThrow('under another data key');
     await expect(restoreTo(other, null)).rejects.toThrow('has no points');
     await expect(restoreTo(followed, null)).rejects.toThrow('has no complete point yet');
+    const again = await openFollower(followed);
+    await pass(followed, again);
+    await again.close();
+    await expect(restoreTo(followed, null, null, true)).rejects.toThrow('has no captures');
   });
 
   it('that was away gets the same point later', async () => {
@@ -351,6 +355,13 @@ describe('a place', () => {
     expect(await listNames(followed.store, 'attachments/')).toHaveLength(2);
     const { capture_db } = await restoreTo(followed, first);
     expect(readFileSync(join(`${capture_db}.files`, left!), 'utf8')).toBe(`picture ${left}`);
+    const captures = await restoreTo(followed, first, null, true);
+    expect(
+      readdirSync(captures.data_dir)
+        .filter((name) => !name.endsWith('-lock'))
+        .sort(),
+    ).toEqual(['capture.mdb', 'capture.mdb.files']);
+    expect(readdirSync(`${captures.capture_db}.files`)).toHaveLength(2);
     followed.clock.ms += 2 * DAY_MS;
     await putRows(main, 't', [[0, 'two days later']]);
     await pass(followed, follower);

@@ -45,10 +45,12 @@ export async function restoreTo(
   { store, source }: Followed,
   toMs: number | null,
   data_key = source.data_key,
+  only_captures = false,
 ): Promise<{ data_dir: string; capture_db: string; lost_blocks: number }> {
   const data_dir = join(makeFolder(), 'again');
   const into = { data_dir, capture_db: join(data_dir, 'capture.mdb') };
-  const { lost_blocks } = await restorePoint(store, { ...into, data_key }, toMs, () => {});
+  const choice = { to_ms: toMs, only_captures };
+  const { lost_blocks } = await restorePoint(store, { ...into, data_key }, choice, () => {});
   return { ...into, lost_blocks };
 }
 

@@ -51,16 +51,25 @@ export function fetchFolder(dataDir: string): string {
   return `${dataDir.replace(/[/\\]+$/, '')}.fetched`;
 }
 
+/** What a machine needs that only looks at captures: nothing of accounts, and no secret. */
+const CAPTURE_KINDS: ReadonlySet<PointFile['kind']> = new Set(['capture', 'sealed', 'raw', 'attachments']);
+
+export interface PointChoice {
+  /** The newest point at or before this time; null: the newest one. */
+  to_ms: number | null;
+  /** Nothing but captured exchanges. */
+  only_captures: boolean;
+}
+
 /**
- * Restores the newest point at or before a time. What an earlier restore left is removed first.
- * @param toMs null: the newest point
+ * Restores a point. What an earlier restore left is removed first.
  * @throws BackupError if there is no such point, it is damaged, or the destination contains data; StoreError; Error of the
  *   file system
  */
 export async function restorePoint(
   store: ObjectStore,
   into: BackupSource,
-  toMs: number | null,
+  { to_ms, only_captures }: PointChoice,
   progress: BackupProgress,
 ): Promise<RestoredPoint> {
   const key = openDataKey(into.data_key ?? null);
@@ -74,7 +83,11 @@ export async function restorePoint(
     );
   refuseOccupied(into);
   const objects = new SealedObjects(key);
-  const point = await findPoint(store, objects, toMs);
+  const whole = await findPoint(store, objects, to_ms);
+  const point = only_captures
+    ? { ...whole, files: whole.files.filter(({ kind }) => CAPTURE_KINDS.has(kind)) }
+    : whole;
+  if (point.files.length === 0) throw new BackupError(`${store.name} has no captures`);
   const folder = fetchFolder(into.data_dir);
   rmSync(folder, { recursive: true, force: true });
   makeFolder(folder, 0o700);
