@@ -15,7 +15,7 @@ import { CaptureReader } from '../../src/storage/capture/reader.ts';
 import { LmdbTables } from '../../src/storage/lmdb/tables.ts';
 import { addLayer, type LayeredFile } from '../../src/storage/points/layered-file.ts';
 import { readPiece } from '../../src/storage/points/page-layer.ts';
-import { memoryPages } from '../../src/storage/points/page-source.ts';
+import { memoryPages, openDatabasePages } from '../../src/storage/points/page-source.ts';
 import { listPoints, readPoint } from '../../src/storage/points/point.ts';
 import { readPointNotes } from '../../src/storage/points/point-note.ts';
 import { choosePruned } from '../../src/storage/points/point-pruning.ts';
@@ -167,6 +167,39 @@ describe('a point', () => {
     expect(readPointNotes(followed.source.data_dir)).toEqual([{ place: followed.store.name, from_ms }]);
     await follower.close();
     await main.close();
+  });
+
+  it.each([
+    ['in the clear', null],
+    ['under a data key', randomBytes(32)],
+  ])('has a database as of one moment, whatever is written while it is read, %s', async (_, key) => {
+    const followed = makeFollowed(key);
+    const main = await fill(followed);
+    const source = openDatabasePages(join(followed.source.data_dir, 'main.mdb'), key);
+    const rewrite = (round: number) =>
+      putRows(
+        main,
+        't',
+        Array.from({ length: 2_000 }, (_, n) => [n, `round ${round} ${textOf(n)}`] as const),
+      );
+    for (let round = 0; round < 4; round++) await rewrite(round);
+    const written = new Map<string, Uint8Array>();
+    const put = async (name: string, bytes: Uint8Array): Promise<void> => void written.set(name, bytes);
+    const layered = addLayer(
+      null,
+      source,
+      { name: 'main.mdb', kind: 'database' },
+      { layer: 'a', put },
+      false,
+    );
+    for (let round = 4; round < 8; round++) await rewrite(round);
+    const { entry } = await layered;
+    await source.close();
+    await main.close();
+    const again = join(followed.folder, 'again');
+    mkdirSync(again);
+    writeFileSync(join(again, 'main.mdb'), readLayers(await layered, written, entry.bytes));
+    expect(await readRows(again, 't', key)).toEqual(Array.from({ length: 2_000 }, (_, n) => textOf(n)));
   });
 
   it('has nothing that was deleted before it', async () => {
@@ -430,7 +463,7 @@ describe('the layers of a file', () => {
 
 /** What a restore makes of the layers. */
 function readLayers({ entry }: LayeredFile, written: ReadonlyMap<string, Uint8Array>, bytes: number): Buffer {
-  const made = Buffer.alloc(500 * PAGE);
+  const made = Buffer.alloc(Math.max(bytes, 500 * PAGE));
   for (const { name, pieces } of entry.layers)
     for (let piece = 0; piece < pieces; piece++)
       readPiece(Buffer.from(written.get(`${name}/${piece}`)!), PAGE, (page, content) => {

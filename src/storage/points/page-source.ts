@@ -10,6 +10,7 @@ import { open, type RootDatabase } from 'lmdb';
 import { openDataKey } from '../../std/data-key.ts';
 import { copyNewestHead, HEAD_AT, type HeadCopy, readRoots } from '../lmdb/file-head.ts';
 import { checkSealing } from '../lmdb/sealed-table.ts';
+import { listReads } from '../lmdb/snapshots.ts';
 import { checkDatabase } from '../lmdb/stores.ts';
 import { walkUsedPages } from '../lmdb/used-pages.ts';
 
@@ -58,7 +59,7 @@ export function openDatabasePages(path: string, dataKey: Uint8Array | null): Pag
     if (statSync(path).ino !== ino) throw new Error(`${path} is being replaced`);
     checkSealing(root, path, openDataKey(dataKey));
     const held = root.useReadTransaction() as { done(): void };
-    return new DatabasePages(file, root, held, ino);
+    return new DatabasePages(file, root, held, ino, path);
   } catch (thrown) {
     void root?.close();
     closeSync(file);
@@ -73,10 +74,18 @@ class DatabasePages implements PageSource {
   readonly #file: number;
   readonly #root: RootDatabase<Buffer, Buffer>;
   readonly #held: { done(): void };
-  readonly #head: HeadCopy;
+  readonly #head: HeadCopy & { txn: number };
+  readonly #path: string;
 
   /** The read transaction comes first: then the head that is read belongs to the same commit or a later one. */
-  constructor(file: number, root: RootDatabase<Buffer, Buffer>, held: { done(): void }, inode: number) {
+  constructor(
+    file: number,
+    root: RootDatabase<Buffer, Buffer>,
+    held: { done(): void },
+    inode: number,
+    path: string,
+  ) {
+    this.#path = path;
     this.#file = file;
     this.#root = root;
     this.#held = held;
@@ -111,6 +120,14 @@ class DatabasePages implements PageSource {
       turn = 0;
       await nextTick();
     }
+    this.#checkHeld();
+  }
+
+  /** Without the read transaction, pages of the head would have been used again. @throws Error */
+  #checkHeld(): void {
+    const reads = listReads(this.#root).filter(({ pid }) => pid === process.pid);
+    if (reads.some(({ txn }) => txn <= this.#head.txn)) return;
+    throw new Error(`${this.#path}: the read transaction ended before the file was read`);
   }
 
   async close(): Promise<void> {
