@@ -28,9 +28,9 @@ import { STUDENT_CORE } from '../student/model/limits.ts';
 import { CHANCE, type MarkColumn } from '../student/model/relevance.ts';
 import { MARK } from '../student/model/step-marks.ts';
 import { SYSTEM_KIND } from '../student/model/student-model.ts';
-import { readTokens } from '../student/model/text-tokens.ts';
 import type { AnswerClass, AnswerExample } from './answer-synthesis.ts';
 import { isSplit, type NumberColumn } from './number-splits.ts';
+import { listStepTokens } from './step-tokens.ts';
 
 /** Golden steps of one stage with their answers. */
 interface StageAnswers {
@@ -701,9 +701,8 @@ function isTested(columns: readonly MarkColumn[], a: number, b: number): boolean
   return Math.min(a, b) >= TESTED && 2 * whole >= 1.5 * (CHANCE + 2 * Math.log(Math.max(1, columns.length)));
 }
 
-/** Texts, and tokens of steps, that the search for words of style looks at. */
+/** Texts, and different tokens of steps, that the search for words of style looks at. */
 const STYLE_TEXTS = 300;
-const STEP_TOKENS = 1_500;
 const TOKEN_COLUMNS = 3_000;
 const TOKEN_KIND = 99;
 
@@ -745,15 +744,7 @@ function readTokenColumns(examples: readonly AnswerExample[]): MarkColumn[] {
       column.has[i] = 1;
     };
     for (const difference of listDifferences(context)) add(difference);
-    let before = '';
-    const sources = context.step.sources.filter(({ name }) => name !== 'progress').map(({ value }) => value);
-    const text = JSON.stringify(sources);
-    for (const { kind, key, start, end } of readTokens(text, STEP_TOKENS)) {
-      // Adjacent signs have a common meaning: `<=`, `+=`.
-      const token = kind === 'sign' ? before + text.slice(start, end) : kind === 'word' ? key : '';
-      before = kind === 'sign' ? text.slice(start, end) : '';
-      if (token !== '') add(token);
-    }
+    for (const token of listStepTokens(context.step)) add(token);
   }
   return [...columns.values()].filter(({ count }) => count >= 3 && count <= examples.length - 3);
 }

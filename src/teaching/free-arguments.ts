@@ -4,6 +4,7 @@
  * equal (equivalence.ts). In doubt, an argument is not free. Pure; teaching.
  */
 
+import { hash } from 'node:crypto';
 import type { FreeArguments } from '../student/model/equivalence.ts';
 import { Ground } from '../student/model/equivalence.ts';
 import { isObject } from '../student/model/json-values.ts';
@@ -37,6 +38,9 @@ interface SeenArgument {
   results: Map<string, number>;
 }
 
+/** By a step: the hash of its first result without values, and the step before it, which determines the values. */
+const levels = new WeakMap<object, { before: object; result: string }>();
+
 /** @param steps of one agent, those of a run in order */
 export function findFreeArguments(steps: readonly LearnedStep[]): FreeArguments {
   const seen = new Map<string, SeenArgument>();
@@ -50,11 +54,14 @@ export function findFreeArguments(steps: readonly LearnedStep[]): FreeArguments 
       (entry): entry is [string, string] => typeof entry[1] === 'string' && !READ_KEYS.test(entry[0]),
     );
     if (texts.length === 0) continue;
-    const result = levelResult(
-      next,
-      call.name,
-      new Ground({ sources: [...step.sources, { name: 'call', value: call.input }] }),
-    );
+    // A round looks at the same steps once for each part of them.
+    let level = levels.get(next.step);
+    if (level?.before !== step) {
+      const ground = new Ground({ sources: [...step.sources, { name: 'call', value: call.input }] });
+      level = { before: step, result: hash('sha256', levelResult(next, call.name, ground), 'base64') };
+      levels.set(next.step, level);
+    }
+    const { result } = level;
     for (const [key, value] of texts) {
       const id = `${call.name}\n${key}`;
       let argument = seen.get(id);

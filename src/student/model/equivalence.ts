@@ -14,6 +14,7 @@
  * answers.
  */
 
+import { RecentMap } from '../../std/recent-map.ts';
 import {
   answersAgree,
   type FactKind,
@@ -90,6 +91,10 @@ export function readWording(content: readonly StudentBlock[], free: FreeArgument
 export class Ground {
   readonly #step: Pick<StepDigest, 'sources'>;
   #text: string | null = null;
+  /** The words of each value, once many values have been looked for: then scanning the text each time costs more. */
+  #words: ReadonlySet<string>[] | null = null;
+  #values: string[] = [];
+  #scans = 0;
 
   constructor(step: Pick<StepDigest, 'sources'>) {
     this.#step = step;
@@ -102,6 +107,7 @@ export class Ground {
       for (const { name, value: source } of this.#step.sources)
         if (name !== 'progress') collectValues(source, values);
       this.#text = values.join('\n').toLowerCase();
+      this.#values = values;
     }
     const written = value.toLowerCase();
     if (this.#has(written)) return true;
@@ -110,11 +116,38 @@ export class Ground {
   }
 
   #has(value: string): boolean {
+    // A value that consists of commas alone.
+    if (value === '') return false;
     const text = this.#text!;
+    if (this.#scans++ >= SCANS) {
+      this.#words ??= this.#values.map(listWords);
+      const parts = value.match(WORDS) ?? [];
+      if (!parts.every((part) => this.#words!.some((words) => words.has(part)))) return false;
+      if (parts[0] === value) return true;
+    }
     for (let at = text.indexOf(value); at >= 0; at = text.indexOf(value, at + 1))
       if (!isWordCharacter(text[at - 1]) && !isWordCharacter(text[at + value.length])) return true;
     return false;
   }
+}
+
+/** Searches through the text, after which its words are listed. */
+const SCANS = 24;
+/** As `isWordCharacter` tells them: characters of two UTF-16 units divide words. */
+const WORDS = /[[\p{L}\p{N}]&&[\u0000-\uffff]]+/gv;
+/** Words of the longest values, which the steps of an agent usually share. */
+const SHARED_CHARACTERS = 1_000;
+const sharedWords = new RecentMap<string, ReadonlySet<string>>(16);
+
+/** The words of a value, in lower case. */
+function listWords(value: string): ReadonlySet<string> {
+  if (value.length < SHARED_CHARACTERS) return new Set(value.toLowerCase().match(WORDS));
+  let words = sharedWords.get(value);
+  if (words === undefined) {
+    words = new Set(value.toLowerCase().match(WORDS));
+    sharedWords.set(value, words);
+  }
+  return words;
 }
 
 /** Values alone: the name of a field says nothing about this step. */

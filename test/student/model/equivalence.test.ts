@@ -1,5 +1,6 @@
 /** When two answers to one step are equivalent: what may be worded differently, and what never may. */
 
+import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { readFacts } from '../../../src/student/model/agreement.ts';
 import type { StudentBlock } from '../../../src/student/model/decision.ts';
@@ -170,5 +171,33 @@ describe('amounts, recipients, ids and code', () => {
         GROUND,
       ),
     ).toBe(false);
+  });
+});
+
+describe('what a step holds', () => {
+  const text = fc
+    .array(
+      fc.constantFrom('a', 'B', 'ab', 'é', '7', '12', '.', ',', ' ', '\n', '-', '\u{1d49c}', 'Σ', '中'),
+      { maxLength: 12 },
+    )
+    .map((parts) => parts.join(''))
+    .filter((value) => value !== '');
+
+  it('is the same whether its text is searched or its words are listed', () => {
+    fc.assert(
+      fc.property(text, text, fc.array(text, { minLength: 1, maxLength: 6 }), (task, result, values) => {
+        const step = {
+          sources: [
+            { name: 'task', value: task },
+            { name: 'result:a', value: { result } },
+          ],
+        };
+        const searched = values.map((value) => new Ground(step).holds(value));
+        const listed = new Ground(step);
+        for (let n = 0; n < 40; n++) listed.holds(`other ${n}`);
+        expect(values.map((value) => listed.holds(value))).toEqual(searched);
+      }),
+      { numRuns: 1_000 },
+    );
   });
 });

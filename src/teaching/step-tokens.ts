@@ -1,0 +1,52 @@
+/**
+ * The words and signs of a step, for columns that may explain how an answer is worded. A round reads each step many times,
+ * once for each part of the answers, so a step's tokens are kept as long as the step. Pure; the round's thread.
+ */
+import { RecentMap } from '../std/recent-map.ts';
+import type { StepDigest } from '../student/model/step.ts';
+import { readTokens } from '../student/model/text-tokens.ts';
+
+/** Tokens of a step that are looked at, from its beginning. */
+const STEP_TOKENS = 1_500;
+/** Steps share the strings of so many tokens. Others are kept with their steps. */
+const SHARED_TOKENS = 50_000;
+/** V8 cuts a longer string from the text in which it stands, and keeps that text. */
+const CUT_CHARACTERS = 13;
+
+const kept = new WeakMap<object, readonly string[]>();
+const shared = new RecentMap<string, string>(SHARED_TOKENS);
+
+/**
+ * The different tokens of the JSON of a step's sources, in the order of their first places. Adjacent signs have a common
+ * meaning (`<=`, `+=`), so a sign comes with the one before it.
+ */
+export function listStepTokens(step: Pick<StepDigest, 'sources'>): readonly string[] {
+  let tokens = kept.get(step);
+  if (tokens === undefined) {
+    tokens = readStepTokens(step);
+    kept.set(step, tokens);
+  }
+  return tokens;
+}
+
+function readStepTokens({ sources }: Pick<StepDigest, 'sources'>): string[] {
+  const values = sources.filter(({ name }) => name !== 'progress').map(({ value }) => value);
+  const text = JSON.stringify(values);
+  const found = new Set<string>();
+  let before = '';
+  for (const { kind, key, start, end } of readTokens(text, STEP_TOKENS)) {
+    const token = kind === 'sign' ? before + text.slice(start, end) : kind === 'word' ? key : '';
+    before = kind === 'sign' ? text.slice(start, end) : '';
+    if (token !== '') found.add(token);
+  }
+  return Array.from(found, shareToken);
+}
+
+function shareToken(token: string): string {
+  let own = shared.get(token);
+  if (own === undefined) {
+    own = token.length < CUT_CHARACTERS ? token : Buffer.from(token).toString();
+    shared.set(own, own);
+  }
+  return own;
+}

@@ -1,0 +1,26 @@
+/** A step's tokens for the columns that may explain wordings: in their order, once each, with adjacent signs together. */
+import { expect, it } from 'vitest';
+import { listStepTokens } from '../../src/teaching/step-tokens.ts';
+
+it('lists the words and signs of all sources but the progress', () => {
+  const step = {
+    sources: [
+      { name: 'task', value: 'Is a <= b, or a += b' },
+      { name: 'progress', value: 'hidden' },
+      { name: 'result:count', value: { ordered: true } },
+    ],
+  };
+  const tokens = listStepTokens(step);
+  expect(tokens).toContain('<=');
+  expect(tokens).toContain('+=');
+  expect(tokens).toContain('ordered');
+  expect(tokens).not.toContain('hidden');
+  expect(new Set(tokens).size).toBe(tokens.length);
+  expect(tokens.indexOf('is')).toBeLessThan(tokens.indexOf('ordered'));
+  expect(listStepTokens(step)).toBe(tokens);
+});
+
+it('looks only at the beginning of a long step', () => {
+  const value = `${Array.from({ length: 2_000 }, () => 'word').join(' ')} behind`;
+  expect(listStepTokens({ sources: [{ name: 'task', value }] })).not.toContain('behind');
+});
