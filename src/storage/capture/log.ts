@@ -158,8 +158,8 @@ export class CaptureLog {
    * does.
    */
   #syncFailure: Error | null = null;
-  /** Rotations and erasures, one after the other. */
-  #fileWork: Promise<unknown> = Promise.resolve();
+  /** The end of the rotations and erasures, which run one after the other; null while there is none. */
+  #fileWork: Promise<void> | null = null;
   /** Ends an erasure. */
   readonly #ending = new AbortController();
   /** The end of the queue of calls. */
@@ -477,8 +477,12 @@ export class CaptureLog {
 
   /** Runs work that must not meet another rotation or erasure. */
   #alone<Value>(work: () => Promise<Value>): Promise<Value> {
-    const done = this.#fileWork.then(work);
-    this.#fileWork = done.catch(() => undefined);
+    // It begins in this call where it can, so that calls made after it come after it.
+    const done = this.#fileWork === null ? work() : this.#fileWork.then(work);
+    const ended = done.then(ignore, ignore).then(() => {
+      if (this.#fileWork === ended) this.#fileWork = null;
+    });
+    this.#fileWork = ended;
     return done;
   }
 
@@ -705,3 +709,5 @@ function countBodyBytes(batch: readonly CapturedExchange[]): number {
   for (const { request_body, response_body } of batch) bytes += request_body.length + response_body.length;
   return bytes;
 }
+
+function ignore(): void {}
