@@ -186,7 +186,9 @@ describe.skipIf(findChromium() === null)('at three in the morning', () => {
       'why did the prompt cache miss?',
       (visit) => [
         menu(visit, 'Costs'),
-        visit.page.getByRole('link', { name: 'night-cache' }),
+        visit.page
+          .getByRole('table', { name: 'Causes of missed caches' })
+          .getByRole('link', { name: 'night-cache' }),
         visit.page.getByText(/Cache missed: /).first(),
       ],
       async ({ page }) => {

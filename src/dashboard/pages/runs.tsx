@@ -69,7 +69,7 @@ function RunList() {
         )}
         {has_stream ? <LiveBadge org_id={org_id} scope={scope} list={list} changed={changed} /> : null}
       </PageHead>
-      <QueryBar value={q} scope={scope} />
+      <QueryBar value={q} scope={scope} isListed={list.data.value !== null} />
       <RunFilters q={q} scope={scope} models={models} />
       <Loaded from={list} lines={10}>
         {({ rows, has_more, head }) =>
@@ -106,7 +106,9 @@ function mix(rows: ListedRun[], inHead: number, changed: ChangedRuns): ListedRun
 /** The models of all runs as they were when the page opened, and those of the runs that are shown. */
 function useModels(scope: RunScope, org_id: string, list: PagedList<RunPageRows>): readonly string[] {
   const asked = useMemo(() => ({ field: 'model', contains: '', rest: '' }), [scope, org_id]);
-  const counted = useFieldValues(scope, asked)?.values ?? [];
+  // The list comes first.
+  const isListed = list.data.value !== null;
+  const counted = useFieldValues(scope, isListed ? asked : null)?.values ?? [];
   const shown = useComputed(() => (list.data.value?.rows ?? []).flatMap(({ models }) => models).join('\n'));
   const names = `${shown.value}\n${counted.map(({ value }) => value).join('\n')}`;
   return useMemo(() => [...new Set(names.split('\n'))].filter((name) => name !== '').sort(), [names]);

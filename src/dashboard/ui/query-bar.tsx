@@ -33,8 +33,11 @@ function check(text: string): string {
   }
 }
 
-/** @param scope whose runs have the values that are offered */
-export function QueryBar({ value, scope }: { value: string; scope: RunScope }) {
+/**
+ * @param scope whose runs have the values that are offered
+ * @param isListed the list was read: what else is asked must not delay it
+ */
+export function QueryBar({ value, scope, isListed }: { value: string; scope: RunScope; isListed: boolean }) {
   const { typed, type, problem } = useTyped(value);
   const input = useRef<HTMLInputElement>(null);
   const [caret, setCaret] = useState<number | null>(null);
@@ -108,7 +111,7 @@ export function QueryBar({ value, scope }: { value: string; scope: RunScope }) {
         />
         <CompletionList id={id} items={items} chosen={chosen} accept={accept} />
       </div>
-      <Views value={value} scope={scope} />
+      <Views value={value} scope={scope} isListed={isListed} />
       <p id={`${id}-problem`} class="query-problem" role="status">
         {problem}
       </p>
@@ -206,11 +209,11 @@ const VIEWS: readonly (View & { of_captures?: true })[] = [
 ];
 
 /** Queries one click away: those that everyone needs, and those that the reader saved, with how many runs match. */
-function Views({ value, scope }: { value: string; scope: RunScope }) {
+function Views({ value, scope, isListed }: { value: string; scope: RunScope; isListed: boolean }) {
   const [saved, setSaved] = useState(listQueries);
   const usual = VIEWS.filter(({ of_captures }) => of_captures !== true || scope === 'captures');
   const own = saved.filter((query) => !VIEWS.some((view) => view.query === query));
-  const counts = useMatches(scope, [...usual.map(({ query }) => query), ...own]);
+  const counts = useMatches(scope, isListed ? [...usual.map(({ query }) => query), ...own] : []);
   const isKnown = value === '' || own.includes(value) || usual.some(({ query }) => query === value);
   const show = ({ query, title }: View) => (
     <button
