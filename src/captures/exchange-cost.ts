@@ -28,9 +28,3 @@ export function priceExchange(exchange: ListedExchange, prices: Prices): Exchang
   const basis = price.guessed ? 'guessed_price' : usage.estimated ? 'estimated_tokens' : 'told';
   return { usd, basis, is_unknown: false };
 }
-
-/** @returns dollars; null when nothing is charged; `unknown` when the model has no price or the tokens are unknown */
-export function costOfExchange(exchange: ListedExchange, prices: Prices): number | 'unknown' | null {
-  const { usd, is_unknown } = priceExchange(exchange, prices);
-  return is_unknown ? 'unknown' : usd;
-}

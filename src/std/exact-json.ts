@@ -257,8 +257,3 @@ export function canonicalJson(value: unknown): string {
     .sort();
   return `{${names.map((name) => `${JSON.stringify(name)}:${canonicalJson(fields[name])}`).join(',')}}`;
 }
-
-/** Whether two parsed values mean the same: the order of keys does not count, the digits of numbers do. */
-export function sameJson(left: unknown, right: unknown): boolean {
-  return left === right || canonicalJson(left) === canonicalJson(right);
-}

@@ -1,7 +1,7 @@
 /** What known exchanges add up to: counts, tokens, latency, money, in all and in parts of the span. */
 import { describe, expect, it } from 'vitest';
 import { RecentExchanges } from '../../src/captures/captured-activity.ts';
-import { costOfExchange } from '../../src/captures/exchange-cost.ts';
+import { priceExchange } from '../../src/captures/exchange-cost.ts';
 import type { ListedExchange } from '../../src/captures/exchange-source.ts';
 import type { TokenUsage } from '../../src/domain/exchange.ts';
 
@@ -75,7 +75,8 @@ describe('what an exchange costs', () => {
     ['no model', { model: null }, 'unknown'],
     ['tokens that were not reported', { usage: usage(null, null) }, 'unknown'],
   ])('%s', (_, over, cost) => {
-    const found = costOfExchange(exchange(over), PRICES);
+    const { usd, is_unknown } = priceExchange(exchange(over), PRICES);
+    const found = is_unknown ? 'unknown' : usd;
     if (typeof cost === 'number') expect(found).toBeCloseTo(cost, 12);
     else expect(found).toBe(cost);
   });

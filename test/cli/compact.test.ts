@@ -4,11 +4,11 @@
  */
 import { cpSync } from 'node:fs';
 import { join } from 'node:path';
-import { expect, it, vi } from 'vitest';
+import { expect, it } from 'vitest';
 import { claimWriter } from '../../src/storage/writer-claim.ts';
 import { WholeService } from '../fixtures/whole-service.ts';
 import { makeFolder } from '../storage/folder.ts';
-import { CANARY, Caller, distilled, filesWithCanary, fill, holdSnapshots, KEPT } from './deleted-content.ts';
+import { Caller, filesWithCanary, fillService, holdSnapshots, KEPT } from './deleted-content.ts';
 import { runHere } from './here.ts';
 
 it('what was deleted is in no file after the next start, and after understudy compact', {
@@ -18,30 +18,7 @@ it('what was deleted is in no file after the next start, and after understudy co
   const copy = makeFolder();
   await using service = new WholeService(folder);
   await service.start();
-  const token = (await service.run('token', '--email', 'ann@example.com')).trim();
-  const ann = new Caller(service, token);
-  const newKey = async (body: object) =>
-    new Caller(
-      service,
-      (await ann.send('POST', '/api-keys/', { name: 'k', ...body })).raw_key as unknown as string,
-    );
-  const key = await newKey({});
-  await fill(key, 'kept', KEPT);
-  const { pattern, finding } = await fill(key, 'gone', CANARY);
-  const { id: org_id } = await ann.send('POST', '/organizations/', { name: 'doomed' });
-  const doomed = await newKey({ org_id });
-  await fill(doomed, 'lost', CANARY);
-  await doomed.send('POST', '/v1/traces', {
-    trace_id: 'taught',
-    outcome: 'success',
-    task: CANARY,
-    steps: distilled,
-  });
-
-  await vi.waitFor(async () => {
-    expect(await doomed.send('GET', '/v1/traces/taught')).toMatchObject({ status: 'done' });
-  }, 20_000);
-
+  const { token, ann, org_id, key, pattern, finding } = await fillService(service);
   const held = holdSnapshots(folder);
   await key.send('DELETE', '/v1/monitor/runs/gone');
   await key.send('DELETE', '/v1/traces/gone');

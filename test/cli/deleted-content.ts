@@ -3,7 +3,7 @@
  */
 import { basename, join } from 'node:path';
 import { open } from 'lmdb';
-import { expect } from 'vitest';
+import { expect, vi } from 'vitest';
 import type { WholeService } from '../fixtures/whole-service.ts';
 import { readAllFiles } from '../storage/captured.ts';
 
@@ -51,11 +51,7 @@ export class Caller {
 }
 
 /** One of each kind with the words in it. @returns the ids that are not given here */
-export async function fill(
-  api: Caller,
-  name: string,
-  words: string,
-): Promise<{ pattern: string; finding: string }> {
+async function fill(api: Caller, name: string, words: string): Promise<{ pattern: string; finding: string }> {
   await api.send('POST', '/v1/monitor/runs', { run_id: name, task: words });
   for (let step_index = 0; step_index < 4; step_index++)
     await api.send('POST', `/v1/monitor/runs/${name}/steps`, {
@@ -74,7 +70,7 @@ export async function fill(
 }
 
 /** Steps from which a pattern is made. */
-export const distilled = [
+const distilled = [
   { action: 'run_tests', action_input: CANARY, observation: `Error: ${CANARY} is wrong`, is_error: true },
   { action: 'edit', action_input: `${CANARY}: add a day`, observation: 'edited' },
   { action: 'run_tests', action_input: CANARY, observation: `Error: ${CANARY} is off`, is_error: true },
@@ -98,4 +94,40 @@ export function holdSnapshots(folder: string): { release(): Promise<void> } {
       }
     },
   };
+}
+
+/** Stores {@link KEPT}, and {@link CANARY} under the name `gone` and in an organization of its own. */
+export async function fillService(service: WholeService): Promise<{
+  token: string;
+  ann: Caller;
+  key: Caller;
+  org_id: string;
+  pattern: string;
+  finding: string;
+}> {
+  const token = (await service.run('token', '--email', 'ann@example.com')).trim();
+  const ann = new Caller(service, token);
+  const newKey = async (body: object) => {
+    const { raw_key } = await ann.send('POST', '/api-keys/', { name: 'k', ...body });
+    return new Caller(service, raw_key as unknown as string);
+  };
+  const key = await newKey({});
+  await fill(key, 'kept', KEPT);
+  const { pattern, finding } = await fill(key, 'gone', CANARY);
+  const { id: org_id } = await ann.send('POST', '/organizations/', { name: 'doomed' });
+  const doomed = await newKey({ org_id });
+  await fill(doomed, 'lost', CANARY);
+  await doomed.send('POST', '/v1/traces', {
+    trace_id: 'taught',
+    outcome: 'success',
+    task: CANARY,
+    steps: distilled,
+  });
+  await vi.waitFor(
+    async () => {
+      expect(await doomed.send('GET', '/v1/traces/taught')).toMatchObject({ status: 'done' });
+    },
+    { timeout: 60_000, interval: 200 },
+  );
+  return { token, ann, key, org_id: String(org_id), pattern, finding };
 }

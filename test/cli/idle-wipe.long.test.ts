@@ -5,7 +5,7 @@
 import { expect, it, vi } from 'vitest';
 import { WholeService } from '../fixtures/whole-service.ts';
 import { makeFolder } from '../storage/folder.ts';
-import { CANARY, Caller, distilled, filesWithCanary, fill, KEPT } from './deleted-content.ts';
+import { filesWithCanary, fillService, KEPT } from './deleted-content.ts';
 
 const PATIENCE = { timeout: 60_000, interval: 200 };
 const countWipes = (service: WholeService, file: string) =>
@@ -17,28 +17,7 @@ it('what was deleted is in no file of an idle service', async () => {
   const folder = makeFolder();
   await using service = new WholeService(folder);
   await service.start();
-  const token = (await service.run('token', '--email', 'ann@example.com')).trim();
-  const ann = new Caller(service, token);
-  const newKey = async (body: object) =>
-    new Caller(
-      service,
-      (await ann.send('POST', '/api-keys/', { name: 'k', ...body })).raw_key as unknown as string,
-    );
-  const key = await newKey({});
-  await fill(key, 'kept', KEPT);
-  const { pattern, finding } = await fill(key, 'gone', CANARY);
-  const { id: org_id } = await ann.send('POST', '/organizations/', { name: 'doomed' });
-  const doomed = await newKey({ org_id });
-  await fill(doomed, 'lost', CANARY);
-  await doomed.send('POST', '/v1/traces', {
-    trace_id: 'taught',
-    outcome: 'success',
-    task: CANARY,
-    steps: distilled,
-  });
-  await vi.waitFor(async () => {
-    expect(await doomed.send('GET', '/v1/traces/taught')).toMatchObject({ status: 'done' });
-  }, PATIENCE);
+  const { ann, org_id, key, pattern, finding } = await fillService(service);
   expect(filesWithCanary(folder)).toEqual(expect.arrayContaining(['main.mdb', 'runs.mdb']));
 
   await key.send('DELETE', '/v1/monitor/runs/gone');

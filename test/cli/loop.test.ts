@@ -28,7 +28,7 @@ import { CaptureLog } from '../../src/storage/capture/log.ts';
 import { readStudentManifest } from '../../src/student/directory.ts';
 import { readOrders } from '../../src/student/orders.ts';
 import type { RoundJson } from '../../src/teaching/round-json.ts';
-import { basketExchanges, captureExchanges } from '../fixtures/basket-agent.ts';
+import { basketExchanges, captureExchanges, messagesExchange } from '../fixtures/basket-agent.ts';
 import { CliChild, type RunCommand, runCli } from './child.ts';
 import { runHere } from './here.ts';
 
@@ -60,7 +60,7 @@ async function captureOrders(
     for (let seq = 1, isOver = false; !isOver; seq += 1) {
       const body = run.body();
       const content = answer(body.messages, `toolu_${at}_${seq}`);
-      exchanges.push(makeExchange(`run-${at}`, seq, change(body), content));
+      exchanges.push(messagesExchange(`run-${at}`, seq, change(body), content));
       isOver = run.take(content);
     }
   }
@@ -83,45 +83,6 @@ function answer(messages: OrderRun['messages'], id: string): Parameters<OrderRun
     ...(said === undefined ? [] : [{ type: 'text' as const, text: said }]),
     ...calls.map((call, at) => ({ type: 'tool_use' as const, id: `${id}_${at}`, ...call })),
   ];
-}
-
-function makeExchange(
-  run: string,
-  seq: number,
-  body: object,
-  content: readonly { type: string }[],
-): CapturedExchange {
-  const request = Buffer.from(JSON.stringify(body));
-  const calls = content.some(({ type }) => type === 'tool_use');
-  const usage = { input_tokens: 900, output_tokens: 40 };
-  const stop_reason = calls ? 'tool_use' : 'end_turn';
-  const head = { id: `msg_${run}_${seq}`, type: 'message', role: 'assistant', model: 'claude-demo-large' };
-  const response = Buffer.from(JSON.stringify({ ...head, content, stop_reason, stop_sequence: null, usage }));
-  const json = ['content-type', 'application/json'];
-  return {
-    run_id: run,
-    seq,
-    note: '',
-    provider: 'anthropic',
-    kind: 'turn',
-    shape: 'messages',
-    method: 'POST',
-    path: '/v1/messages',
-    query: '',
-    status: 200,
-    started_at_ms: 1_770_000_000_000,
-    first_byte_ms: 100,
-    duration_ms: 300,
-    aborted: false,
-    truncated: false,
-    served_by: 'upstream',
-    request_headers: [...json, 'anthropic-version', '2023-06-01'],
-    response_headers: json,
-    request_bytes: request.length,
-    response_bytes: response.length,
-    request_body: request,
-    response_body: response,
-  };
 }
 
 /** One line on the error output, exit 1, nothing on the other. */

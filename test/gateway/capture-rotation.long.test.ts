@@ -1,11 +1,11 @@
 /** Files that are sealed while traffic goes on: nothing is lost, and other processes read meanwhile. */
 import { statSync } from 'node:fs';
 import { join } from 'node:path';
-import { afterAll, beforeAll, beforeEach, expect, it, onTestFinished } from 'vitest';
+import { afterAll, beforeAll, beforeEach, expect, it } from 'vitest';
 import { listSealed } from '../../src/storage/capture/layout.ts';
 import { CliChild } from '../cli/child.ts';
 import { readCaptured } from '../fixtures/capture-files.ts';
-import { flush, readStats } from '../fixtures/capture-gateway.ts';
+import { flush, readStats, startGatewayProcess } from '../fixtures/capture-gateway.ts';
 import {
   answerCall,
   driveRuns,
@@ -32,20 +32,7 @@ beforeEach(() => {
   db = join(folder, 'capture.mdb');
 });
 
-/** A gateway in a separate process. */
-async function start(...flags: string[]): Promise<{ child: CliChild; url: string; port: number }> {
-  const child = new CliChild(['gateway', '--port', '0', '--db', db, ...flags], {
-    env: {
-      GW_UPSTREAM_BASE: upstream.url,
-      GW_GEMINI_BASE: upstream.url,
-      GW_BEDROCK_BASE: `${upstream.url}/{region}`,
-      DATA_DIR: folder,
-    },
-  });
-  onTestFinished(() => child[Symbol.asyncDispose]());
-  const [, url = ''] = await child.waitForOutput(/^ {2}Gateway +(http:\/\/\S+) {2}->/m);
-  return { child, url, port: Number(new URL(url).port) };
-}
+const start = (...flags: string[]) => startGatewayProcess(upstream.url, folder, flags);
 
 it('rotation under load: nothing lost, ids go on, sealed files read-only; inspect reads meanwhile', async () => {
   upstream.script = { onRequest: answerCall };

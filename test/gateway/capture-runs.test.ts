@@ -2,10 +2,9 @@
 import { createHash, randomBytes } from 'node:crypto';
 import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { afterAll, beforeAll, beforeEach, expect, it, onTestFinished } from 'vitest';
-import { CliChild } from '../cli/child.ts';
+import { afterAll, beforeAll, beforeEach, expect, it } from 'vitest';
 import { readCaptured } from '../fixtures/capture-files.ts';
-import { flush, waitForStats } from '../fixtures/capture-gateway.ts';
+import { flush, startGatewayProcess, waitForStats } from '../fixtures/capture-gateway.ts';
 import { openRawClient, rawRequest } from '../fixtures/raw-client.ts';
 import { chunkBytes, messageBytes } from '../fixtures/raw-message.ts';
 import { type RawUpstream, startRawUpstream } from '../fixtures/raw-upstream.ts';
@@ -25,20 +24,7 @@ beforeEach(() => {
   db = join(folder, 'capture.mdb');
 });
 
-/** A gateway in a separate process. */
-async function start(...flags: string[]): Promise<{ child: CliChild; url: string; port: number }> {
-  const child = new CliChild(['gateway', '--port', '0', '--db', db, ...flags], {
-    env: {
-      GW_UPSTREAM_BASE: upstream.url,
-      GW_GEMINI_BASE: upstream.url,
-      GW_BEDROCK_BASE: `${upstream.url}/{region}`,
-      DATA_DIR: folder,
-    },
-  });
-  onTestFinished(() => child[Symbol.asyncDispose]());
-  const [, url = ''] = await child.waitForOutput(/^ {2}Gateway +(http:\/\/\S+) {2}->/m);
-  return { child, url, port: Number(new URL(url).port) };
-}
+const start = (...flags: string[]) => startGatewayProcess(upstream.url, folder, flags);
 
 const json = (value: unknown): Buffer => Buffer.from(JSON.stringify(value));
 const post = (path: string, body: Buffer, headers: [string, string][] = []): Buffer =>

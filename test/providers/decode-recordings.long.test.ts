@@ -14,32 +14,16 @@ import { describe, expect, it } from 'vitest';
 import type { TurnBlock } from '../../src/domain/turn.ts';
 import { decodeExchange } from '../../src/providers/decode.ts';
 import { type ReadTurn, readTurn } from '../../src/providers/normal-turn.ts';
-import { haveRecordings, type Recording, readRecordings, sumIterations } from './recordings.ts';
-
-const FILES = ['mirascope', 'pydantic-ai'] as const;
-
-function header(recording: Recording, name: string): string {
-  return recording.line.response.headers.find(([key]) => key.toLowerCase() === name)?.[1] ?? '';
-}
-
-function isStream(recording: Recording): boolean {
-  return header(recording, 'content-type').includes('event');
-}
-
-/** A fetch that answers with the recorded bytes, whatever is asked. */
-function answering(recording: Recording): typeof fetch {
-  return async () => {
-    const headers = new Headers({ 'content-type': header(recording, 'content-type') });
-    const body = recording.stored.response_body;
-    // fetch decodes what the network coded: a fake one has to do it itself.
-    const gzip = body[0] === 0x1f && body[1] === 0x8b;
-    const stream = new Blob([body as Uint8Array<ArrayBuffer>]).stream();
-    return new Response(gzip ? stream.pipeThrough(new DecompressionStream('gzip')) : stream, {
-      status: recording.stored.status,
-      headers,
-    });
-  };
-}
+import {
+  answering,
+  haveRecordings,
+  header,
+  isStream,
+  RECORDED_LIBRARIES,
+  type Recording,
+  readRecordings,
+  sumIterations,
+} from './recordings.ts';
 
 const textOf = (blocks: TurnBlock[]): string =>
   blocks.map((block) => (block.type === 'text' || block.type === 'refusal' ? block.text : '')).join('');
@@ -61,7 +45,7 @@ async function collect<T>(source: AsyncIterable<T>): Promise<T[]> {
 }
 
 function* turns(shape: string, stream: boolean): Generator<{ recording: Recording; turn: ReadTurn }> {
-  for (const file of FILES) {
+  for (const file of RECORDED_LIBRARIES) {
     for (const recording of readRecordings(file)) {
       if (
         recording.stored.shape !== shape ||
@@ -78,7 +62,7 @@ describe.skipIf(!haveRecordings)('decodeExchange on recorded traffic (../shared/
   it('reads every exchange; flags only the one whose recorded request is broken', () => {
     const counts = { turns: 0, others: 0, answered: 0, errors: 0 };
     const flagged: string[] = [];
-    for (const file of FILES) {
+    for (const file of RECORDED_LIBRARIES) {
       for (const recording of readRecordings(file)) {
         const entry = decodeExchange(recording.stored);
         if (entry.undecodable) flagged.push(`${recording.line.source}: ${entry.reason}`);

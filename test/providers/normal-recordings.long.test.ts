@@ -16,39 +16,23 @@ import { describe, expect, it } from 'vitest';
 import type { ApiShape } from '../../src/domain/exchange.ts';
 import type { NormalTurn, TurnBlock } from '../../src/domain/turn.ts';
 import { normalizeTurn, readTurn } from '../../src/providers/normal-turn.ts';
-import { haveRecordings, type Recording, readRecordings, sumIterations } from './recordings.ts';
+import {
+  answering,
+  haveRecordings,
+  header,
+  isStream,
+  RECORDED_LIBRARIES,
+  type Recording,
+  readRecordings,
+  sumIterations,
+} from './recordings.ts';
 
 /** The recordings hold beta blocks too. */
 type BetaBlock = Anthropic.Beta.BetaContentBlock;
 
-const FILES = ['mirascope', 'pydantic-ai'] as const;
-
-function header(recording: Recording, name: string): string {
-  return recording.line.response.headers.find(([key]) => key.toLowerCase() === name)?.[1] ?? '';
-}
-
-function isStream(recording: Recording): boolean {
-  return header(recording, 'content-type').includes('event');
-}
-
-/** A fetch that answers with the recorded bytes, whatever is asked. */
-function answering(recording: Recording): typeof fetch {
-  return async () => {
-    const headers = new Headers({ 'content-type': header(recording, 'content-type') });
-    const body = recording.stored.response_body;
-    // fetch decodes what the network coded: a fake one has to do it itself.
-    const gzip = body[0] === 0x1f && body[1] === 0x8b;
-    const stream = new Blob([body as Uint8Array<ArrayBuffer>]).stream();
-    return new Response(gzip ? stream.pipeThrough(new DecompressionStream('gzip')) : stream, {
-      status: recording.stored.status,
-      headers,
-    });
-  };
-}
-
 /** Recorded turns of a shape that were answered. */
 function* turns(shape: ApiShape, stream: boolean): Generator<{ recording: Recording; turn: NormalTurn }> {
-  for (const file of FILES) {
+  for (const file of RECORDED_LIBRARIES) {
     for (const recording of readRecordings(file)) {
       const { stored } = recording;
       if (stored.shape !== shape || stored.status !== 200 || isStream(recording) !== stream) continue;
@@ -84,7 +68,7 @@ describe.skipIf(!haveRecordings)('the normal form of recorded traffic (../shared
     const counts = { turns: 0, embeddings: 0, results: 0, tools: 0 };
     const flagged: string[] = [];
     const unpaired: string[] = [];
-    for (const file of FILES) {
+    for (const file of RECORDED_LIBRARIES) {
       for (const recording of readRecordings(file)) {
         const turn = normalizeTurn(recording.stored);
         const decoded = readTurn(recording.stored);

@@ -10,6 +10,8 @@ const FILES = {
   'pydantic-ai': sharedFile('recordings/pydantic-ai.jsonl.gz'),
 };
 
+export const RECORDED_LIBRARIES = ['mirascope', 'pydantic-ai'] as const;
+
 export const haveRecordings = Object.values(FILES).every(({ is_there }) => is_there);
 
 interface RecordedBody {
@@ -79,4 +81,27 @@ export function sumIterations(
   const { iterations = inStream } = usage as { iterations?: Record<typeof name, number>[] | null };
   const rounds = iterations?.length ? iterations : [usage as Record<typeof name, number>];
   return rounds.reduce((sum, round) => sum + round[name], 0);
+}
+
+export function header(recording: Recording, name: string): string {
+  return recording.line.response.headers.find(([key]) => key.toLowerCase() === name)?.[1] ?? '';
+}
+
+export function isStream(recording: Recording): boolean {
+  return header(recording, 'content-type').includes('event');
+}
+
+/** A fetch that answers with the recorded bytes, whatever is asked. */
+export function answering(recording: Recording): typeof fetch {
+  return async () => {
+    const headers = new Headers({ 'content-type': header(recording, 'content-type') });
+    const body = recording.stored.response_body;
+    // fetch decodes what the network coded: a fake one has to do it itself.
+    const gzip = body[0] === 0x1f && body[1] === 0x8b;
+    const stream = new Blob([body as Uint8Array<ArrayBuffer>]).stream();
+    return new Response(gzip ? stream.pipeThrough(new DecompressionStream('gzip')) : stream, {
+      status: recording.stored.status,
+      headers,
+    });
+  };
 }
