@@ -28,7 +28,7 @@ except ImportError as missing:
     raise ImportError("understudy_gateway.openai_agents needs openai-agents: pip install openai-agents") from missing
 
 from ._agent_steps import AgentSteps, AskedCall, ToolResult, WatchedRun, joined, text_of_parts
-from ._run import BaseRun, Intervention, current_run, run_for_late_step
+from ._run import BaseRun, Intervention, run_for_late_step
 from ._watch import reading, steps_around
 
 __all__ = ["UnderstudyHooks", "understudy_run_config", "watch"]
@@ -142,10 +142,10 @@ def watch(streamed: _Streamed, run: Optional[WatchedRun] = None) -> _Streamed:
     run: the run to log to, as the hooks have it; default: the run around this call.
     """
     with reading(_NAME):
-        watched = current_run() if run is None else run
+        steps = steps_around(run, _FRAMEWORK)
         task = getattr(streamed, "run_loop_task", None)
-        if watched is not None and task is not None and not task.done():
-            end = AgentSteps.of(watched).expect_stream()
+        if steps is not None and task is not None and not task.done():
+            end = steps.expect_stream()
             task.add_done_callback(lambda _: end())
     return streamed
 
