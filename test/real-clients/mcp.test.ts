@@ -9,6 +9,8 @@ import { ClientHome } from './client-session.ts';
 import { claudeCode, codex, type KnownClient } from './known-client.ts';
 
 const command = fileURLToPath(new URL('../../src/cli/understudy.mjs', import.meta.url));
+/** The package's command, which runs the sources here. */
+const packaged = fileURLToPath(new URL('../../clients/mcp/understudy-mcp.mjs', import.meta.url));
 const service = new McpService();
 beforeAll(() => service.start());
 afterAll(() => service[Symbol.asyncDispose]());
@@ -26,6 +28,7 @@ function wordsOf(line: string): string[] {
     .replace(/\$SVC_API_KEY|svc_live_\.\.\./, service.key)
     .replace('http://127.0.0.1:8000', service.api.url)
     .replace('/opt/understudy/src/cli/understudy.mjs', command)
+    .replace(' -- understudy-mcp ', ` -- ${packaged} `)
     .replace(' -- ', ` --env SVC_BASE_URL=${service.api.url} -- `)
     .match(/"[^"]*"|\S+/g)!
     .map((word) => word.replaceAll('"', ''))
@@ -41,7 +44,7 @@ function makeProject(): ClientHome {
 
 for (const client of await Promise.all([claudeCode(), codex()])) {
   const lines = ['README.md', 'docs/mcp.md'].flatMap((document) => linesFor(client, document));
-  it(`three lines are for ${client.name}`, () => expect(lines).toHaveLength(3));
+  it(`four lines are for ${client.name}`, () => expect(lines).toHaveLength(4));
 
   describe.skipIf(client.installed.entry === null)(`${client.name} ${client.installed.needed}`, () => {
     it.each(lines)('calls the tools by %s', async (line) => {
