@@ -17,7 +17,7 @@ constexpr uint8_t kData = 23;
 /** An alert of TLS 1.3 looks like data: two bytes, the true type, and the authentication tag. */
 constexpr size_t kHiddenAlertBytes = 2 + 1 + 16;
 
-/** The position within a connection's records. */
+/** The position within the sequence of TLS records of a connection. */
 class Walker {
  public:
   /** Moves over bytes that have been read. */
@@ -60,7 +60,7 @@ class Walker {
 
   uint8_t head_[kHeadBytes] = {};
   size_t head_count_ = 0;
-  /** Of the record that has begun. */
+  /** Bytes of the current record that are still to come. */
   size_t left_ = 0;
 };
 

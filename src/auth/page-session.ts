@@ -48,7 +48,7 @@ export function refuseForeignPage(request: Asked): void {
 }
 
 function crossSite(): CatalogueError {
-  return new CatalogueError('cross_site', 'Only this very page may use its session');
+  return new CatalogueError('cross_site', "Only the dashboard's own page may use its session");
 }
 
 /**

@@ -10,7 +10,7 @@ const SUMMED_CAUSES = 1_024;
 const NAMED_RUNS = 3;
 const DAY_MS = 24 * 3_600_000;
 
-/** The cost of one cause for one agent. */
+/** The cost of one cause for one agent, at one place. */
 interface CauseSum {
   cause: MissCause;
   words: string;
@@ -21,7 +21,7 @@ interface CauseSum {
   lost_tokens: number;
   /** Dollars; null: no price is known. */
   cost_usd: number | null;
-  /** Some runs in which it happened. */
+  /** Some runs with such misses, at most NAMED_RUNS. */
   runs: string[];
 }
 

@@ -15,8 +15,9 @@ export interface InspectFlags extends RunFilter {
   query: string;
   run: string | null;
   exchange: number | null;
-  /** An exchange whose step is explained, and the student's directory if it was named. */
+  /** Id of the exchange whose step is explained. */
   step: number | null;
+  /** The student's directory; null: not given. */
   student: string | null;
   raw: BodySide | null;
   json: boolean;
@@ -150,7 +151,7 @@ function checkTogether(values: FlagValues<typeof FLAGS>): void {
       if (values[name] !== undefined) throw new UsageError(`--cache and --${name} do not go together`);
   }
   if (values.golden === true && values['not-golden'] === true)
-    throw new UsageError('--golden and --not-golden leave nothing together');
+    throw new UsageError('--golden and --not-golden together match no run');
   for (const name of ['since', 'golden', 'not-golden', 'limit'] as const) {
     const isOfOne = values.run ?? values.exchange ?? values.step;
     if (values[name] !== undefined && isOfOne !== undefined)

@@ -16,10 +16,12 @@ export interface EnginesConfig {
   readonly unused_keys: readonly string[];
 }
 
-/** An address of another engine must not start this one in its place: its data would not be there. */
+/** The address of an external engine is an error: the built-in engine, started in its place, would lack its data. */
 const engine = z
   .literal('embedded:')
-  .describe('allowed is embedded: (the built-in engine, there is no other yet), or unset for none');
+  .describe(
+    'allowed is embedded: for the built-in engine, the only one so far; leave it unset for no engine',
+  );
 
 export const ENGINE_VARIABLES = {
   VECTOR_STORE_URL: [engine, undefined],

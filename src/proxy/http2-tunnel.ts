@@ -20,7 +20,7 @@ const PROXY_STREAMS_MAX = 100;
 const PROXY_SESSION_IDLE_MS = 60_000;
 
 const { NGHTTP2_CANCEL, NGHTTP2_INTERNAL_ERROR, NGHTTP2_PROTOCOL_ERROR } = constants;
-/** HTTP/1.1 headers of one connection, which HTTP/2 forbids (RFC 9113, 8.2.2). */
+/** Connection-specific headers of HTTP/1.1, which HTTP/2 forbids (RFC 9113, 8.2.2). */
 const CONNECTION_OWN = new Set([
   ...['connection', 'keep-alive', 'proxy-connection', 'transfer-encoding', 'upgrade', 'http2-settings', 'te'],
 ]);
@@ -113,7 +113,10 @@ function passOn(
   else sent.end();
 }
 
-/** Flat pairs in the order received, with HTTP/1.1's fields in place of HTTP/2's own. */
+/**
+ * @returns the headers for HTTP/1.1, as a flat list of names and values in the order received: `host` in place of
+ *   HTTP/2's pseudo-headers, cookies joined, and chunked framing for a body of unknown length
+ */
 function toLines(rawHeaders: readonly string[], host: string, hasBody: boolean): string[] {
   const lines = ['host', host];
   let isFramed = false;

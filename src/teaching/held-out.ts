@@ -3,7 +3,7 @@
 import { createHash } from 'node:crypto';
 import { HELD_OUT } from './limits.ts';
 
-/** Runs held out for a service of an agent with few golden runs, and their largest share of all its runs. */
+/** For a service: runs to hold out of each agent, and the largest share of runs that is held out for this. */
 const SERVICE_HELD_OUT = { runs_min: 45, share_most: 0.6 } as const;
 
 /** Runs that teach, and runs that are held out. */
@@ -29,8 +29,9 @@ export function splitRuns<Run extends { run_id: string }>(runs: readonly Run[]):
 }
 
 /**
- * The same for a service, which is calibrated only on held-out runs and so needs enough of each agent.
- * @param share chosen by an operator; null for HELD_OUT.share, and more for agents with few runs
+ * Splits the runs for a service: another model, which is calibrated only on held-out runs. So each agent needs enough
+ * of them.
+ * @param share chosen by an operator; null: HELD_OUT.share, or more if an agent has few runs
  */
 export function splitForService<Run extends { run_id: string }>(
   runs: readonly Run[],
@@ -54,7 +55,7 @@ export function splitForService<Run extends { run_id: string }>(
   return splitAt(runs, Math.min(share_most, Math.max(HELD_OUT.share, ...lines)));
 }
 
-/** Between the last position that must be held out and the next. */
+/** @returns the middle between the last position that must be held out and the next position */
 function lineBehind(places: readonly number[], count: number): number {
   return ((places[count - 1] ?? 1) + (places[count] ?? 1)) / 2;
 }

@@ -103,13 +103,13 @@ export interface RoundReport {
   outcome: 'published' | 'kept' | 'nothing' | 'evaluated';
   /** Why nothing new was published; '' if a student was published. */
   reason: string;
-  /** Version of the student that the directory serves now; null if absent. */
+  /** Version of the student that the directory serves now; null if it has no student. */
   version: number | null;
   material: Omit<GoldenMaterial, 'taught' | 'patterns'>;
   /** Golden runs with steps to teach. */
   taught_runs: number;
   patterns: RoundPatterns;
-  /** null when the round ended before that. */
+  /** null when the round ended before it made a student. */
   student: TaughtStudent | null;
   manifest: StudentManifest | null;
 }
@@ -197,7 +197,7 @@ function describeWaiting(version: number): string {
   return `version ${version} is made and kept, and an operator holds the one that serves: understudy student publish ${version}`;
 }
 
-/** @returns why a student of the same runs is not made again; null when it would differ */
+/** @returns the reason to make no new student: one of the same material exists; null if there is no such student */
 async function findSame(
   out: string,
   before: StudentManifest | null,
@@ -209,7 +209,7 @@ async function findSame(
   return kept === undefined ? null : `nothing new: ${describeWaiting(kept.version)}`;
 }
 
-/** Opens the database from which golden requests are read again and, for kind `http`, the service. */
+/** Opens the database, from which golden requests are read again. For kind `http` it also opens the service. */
 async function withRequests<Result>(
   { student, student_key, db, data_key = null }: RoundOptions,
   work: (asked: { isFit: JudgeFit; service: StudentAsker | null }) => Promise<Result>,

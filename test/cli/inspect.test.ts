@@ -470,7 +470,7 @@ describe('mistakes', () => {
     [['--limit', 'x'], /--limit takes a number of runs/],
     [['--since', 'yesterday'], /--since takes 90m/],
     [['--since', '2026-13-45'], /--since takes 90m/],
-    [['--golden', '--not-golden'], /leave nothing/],
+    [['--golden', '--not-golden'], /together match no run/],
     [['--run', 'a', '--limit', '3'], /--limit chooses among runs/],
     [['--nonsense'], /nonsense/],
     [['surplus', '--run', 'a'], /surplus belongs to no option/],

@@ -10,11 +10,11 @@ export const CUT_BODY_BYTES = 16 << 20;
 
 /** Bytes that all open and queued exchanges of a server thread hold together. */
 export interface ByteBudget {
-  /** From this size on, the budget keeps track of a copy. */
+  /** Copies of at least this size are enlisted, and may be given up. */
   readonly large_bytes: number;
   /**
-   * Reserves bytes for this exchange. The largest of the large ones has to make room.
-   * @returns false when there is no room; nothing is reserved then
+   * Reserves bytes for this exchange. While there is too little room, capture gives up the largest open exchange.
+   * @returns false, without a reservation, when that one is this exchange or no large exchange is open
    */
   reserve(bytes: number, tee: Tee): boolean;
   release(bytes: number): void;
@@ -30,7 +30,7 @@ export interface BodyMemory {
   take(bytes: number): Uint8Array;
   /** A fast `into.set(from, at)`. */
   copy(from: Uint8Array, into: Uint8Array, at: number): void;
-  /** The same, when this thread does not read the copy. */
+  /** Like `copy`, for a copy that this thread does not read. */
   copyAside(from: Uint8Array, into: Uint8Array, at: number): void;
   give(cell: Uint8Array): void;
 }
@@ -61,7 +61,7 @@ class BodyCopy {
   kept_bytes = 0;
   /** Its announced length; 0 when not announced. */
   announced_bytes = 0;
-  /** There is one cell, with room for the announced length. */
+  /** Whether the copy is in one cell, with room for the announced length. */
   #isWhole = false;
 
   /** Copies bytes. */

@@ -218,7 +218,7 @@ function readZip(archive: Buffer): string[] {
     const start = local + 30 + archive.readUInt16LE(local + 26) + archive.readUInt16LE(local + 28);
     const packed = archive.subarray(start, start + archive.readUInt32LE(at + 20));
     const isPlain = archive.readUInt16LE(at + 10) === 0;
-    // Data tables of the language are not text.
+    // Modules of Python's standard library that hold only data tables are left out.
     if (name.endsWith('.py') && !/encodings\/|pydoc_data\/|_sysconfig/.test(name)) {
       files.push((isPlain ? packed : inflateRawSync(packed)).toString('utf8'));
     }

@@ -158,7 +158,7 @@ export class CaptureLog {
    * does.
    */
   #syncFailure: Error | null = null;
-  /** The end of the rotations and erasures, which run one after the other; null while there is none. */
+  /** The end of the rotations and erasures, which run one after the other; null while no such work runs. */
   #fileWork: Promise<void> | null = null;
   /** Ends an erasure. */
   readonly #ending = new AbortController();

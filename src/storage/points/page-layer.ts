@@ -6,12 +6,12 @@
 import { constants } from 'node:zlib';
 import { compressZstd, decompressZstd } from '../../std/zstd.ts';
 
-/** Pages of a piece, before compression. A piece is in memory as a whole. */
+/** Bytes of pages in a piece, before compression. The whole piece is in memory. */
 const PIECE_BYTES = 8 << 20;
-/** Pages of zeros cost four bytes each. */
+/** Bounds a piece of zero pages, which take only four bytes each. */
 const PIECE_PAGES = 1 << 16;
 const ZERO_PAGE = 0x8000_0000;
-/** What captures hold is compressed already; LMDB's pages have gaps. */
+/** The fastest level is enough: captures are already compressed, and the gaps in LMDB's pages compress easily. */
 const OPTIONS = { params: { [constants.ZSTD_c_compressionLevel]: 1 } };
 
 /** Collects the pages of a layer, and hands on each piece that is full. */

@@ -19,7 +19,7 @@ interface PlaceMemory {
   absence: number;
 }
 
-/** Which words were used. */
+/** The words that golden steps used at one place. */
 interface WordMemory {
   kind: number;
   place: number;
@@ -37,15 +37,15 @@ export interface NoveltyMemory {
   new_place: Record<string, number>;
 }
 
-/** A place with more different values holds values, not states. */
+/** A place with more different values than this is free text or data, not a state. */
 const STATES = 64;
 const WORDS = 4_000;
-/** Surprise of a single new word where golden runs hardly ever had one. */
+/** Surprise of a single new word at a place where golden runs almost never had a new word. */
 const SINGLE_WORD = 0.6;
 /** A share of new words this far above the largest golden share is a full surprise. */
 const WORD_SLACK = 0.04;
 const WORD_RANGE = 0.25;
-/** Old results matter less than those that the step answers. */
+/** Weight of a surprise, by kind. Earlier results count less than the results that this step answers. */
 const KIND_WEIGHT: Record<number, number> = {
   [MARK.fresh]: 1,
   [MARK.past]: 0.7,
@@ -225,7 +225,7 @@ export class NoveltyIndex {
     return found.sort((a, b) => b.surprise - a.surprise);
   }
 
-  /** 0 (nothing new that matters) … 1. */
+  /** @returns how surprising the step is, from 0 (nothing new that matters) to 1 */
   measure(marks: readonly number[]): number {
     let known = 1;
     const placesSeen = new Set<number>();

@@ -161,7 +161,7 @@ function writeAnswer(answer: StudentAnswer, body: JsonObject): WireAnswer {
   };
 }
 
-/** The fields of a request that the API repeats, with its defaults. */
+/** Makes the response object. Like the API, it echoes the request's settings and fills in the API's defaults. */
 function makeResponse(
   { input_tokens, output_tokens }: StudentAnswer,
   body: JsonObject,

@@ -48,7 +48,7 @@ const STYLES = {
 /** Abort reason for a step whose deadline has passed. Other aborts say nothing about the service. */
 export const TOO_LATE = 'too late';
 
-/** Statuses that blame the one request and not the service. */
+/** Statuses that blame a single request, not the service. */
 const OF_THE_REQUEST = new Set([400, 413, 422]);
 
 /** What is wrong with the service's answer, in our own words; it quotes no part of the answer or of a request. */
@@ -106,13 +106,13 @@ export class StudentService {
 
   /**
    * @param signal aborted when the answer is no longer wanted
-   * @throws UntranslatableStep for a step that cannot be translated for it; ServiceFailure, or another Error, when it
-   * fails or gives anything but a whole answer. The request's own rules are not checked here.
+   * @throws UntranslatableStep for a step that cannot be translated for the service; ServiceFailure or another Error
+   *   when the service fails or its answer is incomplete. The rules that the request sets are not checked here.
    */
   async ask(step: ServiceStep, signal: AbortSignal): Promise<StudentAnswer> {
     const asked = JSON.stringify(writeServiceRequest(this.#student, step));
     if (this.#clock.monotonicMs() < this.#restUntilMs)
-      throw new ServiceFailure("the student's service rests after failures");
+      throw new ServiceFailure("requests to the student's service are paused after failures");
     try {
       const answer = await this.#send(asked, signal);
       this.#failures = 0;
@@ -144,10 +144,11 @@ export class StudentService {
     if (read === null) throw new ServiceFailure("the student's service gave no whole answer");
     // A model that loops may still stop by itself.
     const said = JSON.stringify(read.content);
-    if (said.length > SERVICE_CONTENT_BYTES) throw new ServiceFailure("the student's service said too much");
+    if (said.length > SERVICE_CONTENT_BYTES)
+      throw new ServiceFailure("the answer of the student's service is too long");
     // Clients must never see it.
     if (this.#key !== '' && said.includes(this.#key))
-      throw new ServiceFailure("the student's service repeated its key");
+      throw new ServiceFailure("the answer of the student's service contains the service's key");
     return read;
   }
 

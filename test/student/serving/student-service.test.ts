@@ -68,7 +68,7 @@ it('rests after failures in a row, and is asked again after a while', async () =
     for (let at = 0; at < SERVICE_FAILURES_MAX; at++) {
       const left = new AbortController();
       left.abort('left');
-      expect(await ask(left.signal)).not.toContain('rests');
+      expect(await ask(left.signal)).not.toContain('paused');
     }
     status = 503;
     for (let at = 0; at < SERVICE_FAILURES_MAX - 1; at++) expect(await ask()).toContain('answered 503');
@@ -78,13 +78,13 @@ it('rests after failures in a row, and is asked again after a while', async () =
     await ask(late.signal);
     status = 200;
     const before = asked;
-    expect(await ask()).toContain('rests');
+    expect(await ask()).toContain('paused');
     expect(asked).toBe(before);
     nowMs += SERVICE_REST_MS;
     status = 500;
     expect(await ask()).toContain('answered 500');
     status = 200;
-    expect(await ask()).toContain('rests');
+    expect(await ask()).toContain('paused');
     nowMs += SERVICE_REST_MS;
     expect(await ask()).toBe('answered');
     expect(await ask()).toBe('answered');
