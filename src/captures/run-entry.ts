@@ -13,6 +13,7 @@ import { isUnmarked, type RunMarks, type RunWords } from '../domain/run-mark.ts'
 import type { RunReader } from '../domain/run-query/match.ts';
 import type { NameValue } from '../domain/run-query/run-query.ts';
 import { type ToldStatus, tellStatus } from '../domain/run-status.ts';
+import type { RunStatus } from '../domain/run-status-name.ts';
 import { classifyOutcome } from '../domain/run-summary.ts';
 import type { StoredRunWords } from '../storage/run-words.ts';
 import type { ListedRun } from './listed-run.ts';
@@ -228,6 +229,17 @@ function makeChoices(
   nowMs: number,
 ): RunReader<RunEntry>['choices'] {
   const markOf = (run: RunEntry) => marksOf(run, said).mark;
+  // A query asks for several statuses of one run, one after the other.
+  let tally: unknown;
+  let reported: unknown;
+  let status: RunStatus = 'unknown';
+  const statusOf = (run: RunEntry): RunStatus => {
+    const own = run.listed?.tally ?? null;
+    if (own === tally && run.reported === reported) return status;
+    [tally, reported] = [own, run.reported];
+    status = tellEntryStatus(run, quickWordsOf(run, said), nowMs).status;
+    return status;
+  };
   const is: Record<string, (run: RunEntry) => boolean | null> = {
     golden: (run) => weigh(run).golden,
     captured: ({ listed }) => listed !== null,
@@ -252,7 +264,7 @@ function makeChoices(
     child: ({ listed }) => (listed?.children.length ?? 0) > 0,
   };
   return {
-    status: (run, value) => tellEntryStatus(run, quickWordsOf(run, said), nowMs).status === value,
+    status: (run, value) => statusOf(run) === value,
     is: (run, value) => is[value]!(run),
     has: (run, value) => has[value]!(run),
     kind: ({ listed }, value) => (listed?.tally.summary.kind ?? 'agent') === value,
