@@ -52,7 +52,7 @@ export const liveHub: LiveHub = {
         at_ms,
         data,
       };
-      // Before the ring changes, because after a failed commit the actor restarts with an empty ring.
+      // Persists before the ring changes: if the commit fails, the actor restarts with an empty ring.
       if (id > reserved_to) context.persist({ reserved_to: previous_id + ID_BLOCK });
       ring.push(publication);
       context.publish(liveTopic(context.self.key), publication);

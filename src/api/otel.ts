@@ -186,8 +186,8 @@ class Intake {
   }
 
   /**
-   * @returns true, also when a concurrent request started the run first @throws CatalogueError for a run that cannot be
-   *   started
+   * @returns true, also when a concurrent request started the run first. Throws a CatalogueError for a run
+   *   that cannot be started
    */
   async #start(tenant: Tenant, run: ToldRun): Promise<true> {
     const { start, profile } = this.#describe(tenant, run);

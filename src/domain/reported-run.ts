@@ -77,7 +77,7 @@ export function toReportedRun(
   };
 }
 
-/** A name as a list of names, which is empty for ''. */
+/** @returns a list with the name; an empty list for '' or undefined */
 export function listName(name: string | undefined): readonly string[] {
   return name === undefined || name === '' ? [] : [name];
 }

@@ -307,7 +307,8 @@ export class NativeStream extends HttpStream {
   }
 
   #flushBodyless(framing: { bytes: number | null; chunked: boolean }): void {
-    // The length is a header line: the library would wait for a body of the length that `endWithoutBody` names.
+    // Writes the length as a header line. If `endWithoutBody` got the length, the library would wait for a
+    // body of that length.
     if (framing.chunked) this.#headLines += 'Transfer-Encoding: chunked\r\n';
     else if (framing.bytes !== null) this.#headLines += `Content-Length: ${framing.bytes}\r\n`;
     this.#sendHead();

@@ -13,7 +13,7 @@ const LF = 10;
 const CR = 13;
 const SEMICOLON = 59;
 
-/** More digits would not be exact as a number, or are superfluous zeros. */
+/** Longer sizes could not be represented exactly, or begin with superfluous zeros. */
 const SIZE_DIGITS_MAX = 13;
 
 /** The value of each hexadecimal digit, 255 for any other byte. */
