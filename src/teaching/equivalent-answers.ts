@@ -7,7 +7,7 @@
  * in addition, the runs of one make the other's call later, and both calls are followed by lookups.
  */
 
-import { comparablesAgree, readComparable } from '../student/model/agreement.ts';
+import { comparablesAgree, readComparable, stemWord } from '../student/model/agreement.ts';
 import { type AnswerTemplate, fillTemplate } from '../student/model/answer-template.ts';
 import type { StudentBlock } from '../student/model/decision.ts';
 import {
@@ -31,9 +31,12 @@ import { SYSTEM_KIND } from '../student/model/student-model.ts';
 import type { AnswerClass, AnswerExample } from './answer-synthesis.ts';
 import { isSplit, type NumberColumn } from './number-splits.ts';
 import { listStepTokens } from './step-tokens.ts';
+import { findSituations, type SituatedText, type Situation } from './text-situations.ts';
 
 /** Golden steps of one stage with their answers. */
 interface StageAnswers {
+  /** What the steps answer, as `StepDigest` names it. */
+  stage: string;
   examples: readonly AnswerExample[];
   classes: readonly AnswerClass[];
   free: FreeArguments;
@@ -83,6 +86,8 @@ const OPTIONS =
   /^(?:(?:max|num|page)_?)?(?:limit|lines|results|rows|page_?size|per_page|top_?k?|verbose|context_?lines)$/i;
 /** Words and constants kept for one label and place. */
 const WORDS_KEPT = 600;
+/** More than a label's texts say: a word that is left out would count as never affirmed. */
+const AFFIRMED_KEPT = 5_000;
 /** Least share of a word's uses in which the step contains it, for a word that texts take from steps. */
 const GROUNDED = 0.9;
 const NO_WORDS: ReadonlySet<number> = new Set();
@@ -103,6 +108,10 @@ class Labelling {
   /** By place. */
   #constants: ReadonlyMap<string, ReadonlySet<number>> = new Map();
   #grounded: ReadonlyMap<string, ReadonlySet<number>> = new Map();
+  readonly #situations = new Map<string, readonly Situation[]>();
+  /** By place and step. */
+  readonly #situated = new Map<string, ReadonlySet<number>>();
+  readonly #affirmed = new Map<string, ReadonlySet<number>>();
   #style: ReadonlyMap<string, ReadonlySet<number>> = new Map();
 
   constructor(stage: StageAnswers) {
@@ -118,6 +127,7 @@ class Labelling {
     this.#constants = this.#findConstants();
     this.#grounded = this.#findGrounded();
     this.#style = this.#findStyle();
+    this.#findSituations();
     const { labels, paths } = this.#joinClasses(ofStep);
     const wordings = this.#listWordings(ofStep, labels);
     this.#assignWordings(ofStep, labels, wordings);
@@ -203,7 +213,7 @@ class Labelling {
 
   /** Stems whose use no mark, number or token of the step explains, if there are enough texts to show it. */
   #findStyle(): Map<string, Set<number>> {
-    const texts = this.#listTexts();
+    const texts = this.#listTexts(() => true);
     const style = new Map<string, Set<number>>();
     if (texts.size === 0) return style;
     const columns = [...this.#stage.columns, ...readTokenColumns(this.#stage.examples)];
@@ -221,17 +231,70 @@ class Labelling {
     return style;
   }
 
-  /** Some texts of each place, with their stems. */
-  #listTexts(): Map<string, { step: number; words: ReadonlySet<string> }[]> {
-    const texts = new Map<string, { step: number; words: ReadonlySet<string> }[]>();
+  /** Divides the texts of each place, with marks and tokens of their steps. */
+  #findSituations(): void {
+    const texts = this.#listTexts((place, word) => !this.#isGrounded(place, word));
+    if (texts.size === 0) return;
+    const columns = [...this.#stage.columns, ...readTokenColumns(this.#stage.examples)];
+    for (const [place, ofPlace] of texts) {
+      const situations = findSituations(ofPlace, columns, this.#stage.numbers);
+      this.#situations.set(place, situations);
+      const grounded = this.#grounded.get(place) ?? NO_WORDS;
+      for (const situation of situations) {
+        if (!this.#isReport(place)) continue;
+        const free = [...situation.style, ...situation.common].map((stem) => hashString(stem));
+        const situated = new Set([...grounded, ...free]);
+        const affirmed = this.#listAffirmed(
+          place,
+          situation.texts.map(({ step }) => step),
+        );
+        for (const { step } of situation.texts) {
+          this.#situated.set(`${place} ${step}`, situated);
+          this.#affirmed.set(`${place} ${step}`, affirmed);
+        }
+      }
+    }
+  }
+
+  /** Some texts of each place, with the stems of those words. */
+  #listTexts(isTaken: (place: string, word: string) => boolean): Map<string, SituatedText[]> {
+    const texts = new Map<string, SituatedText[]>();
     for (const [step, worded] of this.#worded.entries())
       for (const { place, facts } of worded?.texts ?? []) {
-        const text = { step, words: new Set(facts.words.keys()) };
-        const ofPlace = texts.get(place);
-        if (ofPlace === undefined) texts.set(place, [text]);
-        else if (ofPlace.length < STYLE_TEXTS) ofPlace.push(text);
+        const ofPlace = texts.get(place) ?? [];
+        texts.set(place, ofPlace);
+        if (ofPlace.length >= STYLE_TEXTS) continue;
+        const taken = [...facts.plain].filter((word) => isTaken(place, word));
+        ofPlace.push({ step, words: new Set(taken.map(stemWord)) });
       }
     return texts;
+  }
+
+  #isGrounded(place: string, word: string): boolean {
+    return this.#grounded.get(place)?.has(hashString(word)) === true;
+  }
+
+  /** Words that say nothing at a step, because its situation does not explain them. */
+  #situatedAt(place: string, i: number): ReadonlySet<number> {
+    return this.#situated.get(`${place} ${i}`) ?? NO_WORDS;
+  }
+
+  /** Stems that golden texts of the step's situation affirm; undefined where texts answer a question. */
+  #affirmedAt(place: string, i: number): ReadonlySet<number> | undefined {
+    return this.#affirmed.get(`${place} ${i}`);
+  }
+
+  /** Whether a text tells what was done: it is part of a call, or follows one that does not only look. */
+  #isReport(place: string): boolean {
+    return place !== '' || this.#stage.stage.split(' ').some((name) => !isLookOrTask(name));
+  }
+
+  #listAffirmed(place: string, steps: readonly number[]): Set<number> {
+    const affirmed = new Set<number>();
+    for (const i of steps)
+      for (const text of this.#worded[i]?.texts ?? [])
+        if (text.place === place) for (const stem of text.facts.affirmed) affirmed.add(hashString(stem));
+    return affirmed;
   }
 
   /** Whether a class's answer at a step has the step's own values and fixed parts. */
@@ -247,8 +310,14 @@ class Labelling {
       return (
         other.place === place &&
         areGrounded(facts, other.facts, this.#grounds[i]!, this.#grounded.get(place) ?? NO_WORDS) &&
-        valuesMatch(facts, other.facts, this.#grounds[i]!, this.#constants.get(place)) &&
-        !haveOtherMeanings(facts, other.facts, this.#style.get(place) ?? NO_WORDS)
+        valuesMatch(
+          facts,
+          other.facts,
+          this.#grounds[i]!,
+          this.#constants.get(place),
+          this.#affirmedAt(place, i),
+        ) &&
+        !haveOtherMeanings(facts, other.facts, this.#style.get(place) ?? NO_WORDS, this.#situatedAt(place, i))
       );
     });
   }
@@ -366,15 +435,52 @@ class Labelling {
    * additional calls are harmless: the main way's runs make them later, or they are looks.
    */
   #isOtherWay(main: readonly number[], other: readonly number[], members: readonly number[][]): boolean {
-    if (!this.#hasCalls(main) || !this.#hasCalls(other) || this.#isFinal(main) || this.#isFinal(other))
-      return false;
+    if (!this.#hasCalls(main) || !this.#hasCalls(other) || this.#isFinal(main)) return false;
     const [ofMain, ofOther] = [membersOf(main, members), membersOf(other, members)];
     if (this.#countRuns(ofOther) < OTHER_RUNS || this.#countRuns(ofMain) < this.#countRuns(ofOther))
       return false;
-    const isSame = this.#haveOtherOptions(main, other, members);
-    if (!isSame && this.#shareMade(main, ofOther) < OTHER_WAY) return false;
-    if (!isSame && !this.#leavesLooksOut(main, other, members)) return false;
+    const isWay =
+      this.#looksFirst(main, other, ofMain) ||
+      (!this.#isFinal(other) &&
+        (this.#haveOtherOptions(main, other, members) ||
+          this.#areOtherLooks(main, other, members) ||
+          (this.#shareMade(main, ofOther) >= OTHER_WAY && this.#leavesLooksOut(main, other, members))));
+    if (!isWay) return false;
     return !this.#areSeparated(ofMain, ofOther);
+  }
+
+  /** Whether the main way only looks, and then makes the calls that the other way makes at once. */
+  #looksFirst(main: readonly number[], other: readonly number[], ofMain: readonly number[]): boolean {
+    return this.#isLook(main) && this.#shareMadeLater([other], ofMain) >= PATH_LATER;
+  }
+
+  /** Whether both ways look with other tools, enough runs go either way, and go on alike. */
+  #areOtherLooks(main: readonly number[], other: readonly number[], members: readonly number[][]): boolean {
+    const [ofMain, ofOther] = [membersOf(main, members), membersOf(other, members)];
+    const tools = new Set(this.#toolsOf(main));
+    if (!this.#isLook(main) || !this.#isLook(other)) return false;
+    if (this.#toolsOf(other).some((name) => tools.has(name)) || this.#countRuns(ofOther) < PATH_RUNS)
+      return false;
+    return !isSeparated(this.#readLaterTools(), ofMain, ofOther);
+  }
+
+  /** The tools that do not only look, by whether a step's run calls them later. */
+  #readLaterTools(): MarkColumn[] {
+    const columns = new Map<string, MarkColumn>();
+    for (let i = 0; i < this.#stage.examples.length; i++)
+      for (const name of new Set([...this.#stage.later(i)].map(toolOfCall))) {
+        if (LOOKS.test(name)) continue;
+        const column = columns.get(name) ?? {
+          key: 0,
+          kind: MARK.past,
+          has: new Uint8Array(this.#stage.examples.length),
+          count: 0,
+        };
+        columns.set(name, column);
+        column.has[i] = 1;
+        column.count++;
+      }
+    return [...columns.values()];
   }
 
   /** The share of steps whose runs make the calls of a group there or later. */
@@ -546,25 +652,44 @@ class Labelling {
   }
 
   #listWordings(ofStep: Int16Array, labels: readonly number[]): Wording[] {
-    const found = new Map<string, { label: number; place: string; words: Set<number> }>();
+    const found = new Map<string, { label: number; place: string; words: Set<number>; steps: number[] }>();
     for (const [i, worded] of this.#worded.entries()) {
       if (ofStep[i]! < 0) continue;
       const label = labels[ofStep[i]!]!;
       for (const { place, facts } of worded?.texts ?? []) {
-        const wording = found.get(`${label} ${place}`) ?? { label, place, words: new Set() };
+        const wording = found.get(`${label} ${place}`) ?? { label, place, words: new Set(), steps: [] };
         found.set(`${label} ${place}`, wording);
+        wording.steps.push(i);
         for (const word of facts.words.keys())
           if (wording.words.size < WORDS_KEPT) wording.words.add(hashString(word));
       }
     }
-    return [...found.values()].map(({ label, place, words }) => ({
+    return [...found.values()].map(({ label, place, words, steps }) => ({
       label,
       place,
       words: [...words],
       constants: [...(this.#constants.get(place) ?? [])].slice(0, WORDS_KEPT),
       grounded: [...(this.#grounded.get(place) ?? [])].slice(0, WORDS_KEPT),
       style: [...(this.#style.get(place) ?? [])].slice(0, WORDS_KEPT),
+      ...(this.#isReport(place)
+        ? {
+            situated: this.#listSituated(place, steps).slice(0, WORDS_KEPT),
+            affirmed: [...this.#listAffirmed(place, steps)].slice(0, AFFIRMED_KEPT),
+          }
+        : {}),
     }));
+  }
+
+  /** Words that say nothing in any situation of these steps, but for rare ones. */
+  #listSituated(place: string, steps: readonly number[]): number[] {
+    const own = new Set(steps);
+    const situations = (this.#situations.get(place) ?? []).filter(
+      ({ texts }) => texts.filter(({ step }) => own.has(step)).length >= SITUATION_SHARE * steps.length,
+    );
+    const stems = new Set(situations.flatMap(({ style, common }) => [...style, ...common]));
+    return [...stems]
+      .filter((stem) => situations.every(({ style, common }) => style.has(stem) || common.has(stem)))
+      .map((stem) => hashString(stem));
   }
 
   /** Assigns answers whose wording no template has to a class with the same values and familiar words. */
@@ -598,9 +723,20 @@ function looksBeside(calls: readonly string[], content: readonly StudentBlock[])
   return own.size > 0 || calls.length === 0 ? null : beside;
 }
 
+/** Whether a step behind this part of a stage answers the user, or what a tool found. */
+function isLookOrTask(name: string): boolean {
+  const tool = name.replace(/[!×]+$/, '');
+  return tool === 'task' || tool === 'said' || LOOKS.test(tool) || READS.test(tool);
+}
+
 /** The calls of an answer in the form in which runs are compared. */
 function callsOf(content: readonly StudentBlock[]): string[] {
   return content.flatMap((block) => (block.type === 'tool_call' ? [canonicalCall(block)] : []));
+}
+
+/** The name of the tool that a call in canonical form calls. */
+function toolOfCall(call: string): string {
+  return /^"((?:[^"\\]|\\.)*)"/.exec(call)?.[1] ?? '';
 }
 
 /** The calls of an answer without options. */
@@ -701,7 +837,9 @@ function isTested(columns: readonly MarkColumn[], a: number, b: number): boolean
   return Math.min(a, b) >= TESTED && 2 * whole >= 1.5 * (CHANCE + 2 * Math.log(Math.max(1, columns.length)));
 }
 
-/** Texts, and different tokens of steps, that the search for words of style looks at. */
+/** Of a label's steps, the least share in a situation whose style counts. */
+const SITUATION_SHARE = 0.1;
+/** Texts, and tokens of steps, that the search for situations looks at. */
 const STYLE_TEXTS = 300;
 const TOKEN_COLUMNS = 3_000;
 const TOKEN_KIND = 99;

@@ -7,7 +7,7 @@
 import { hash } from 'node:crypto';
 import type { FreeArguments } from '../student/model/equivalence.ts';
 import { Ground } from '../student/model/equivalence.ts';
-import { isObject } from '../student/model/json-values.ts';
+import { isObject, isPrimitive, textOfPrimitive } from '../student/model/json-values.ts';
 import type { LearnedStep } from '../student/model/learned-step.ts';
 import { readTokens } from '../student/model/text-tokens.ts';
 
@@ -112,15 +112,28 @@ function countProse(text: string): number {
 
 const LITERALS: ReadonlySet<string> = new Set(['true', 'false', 'null']);
 
-/** A result without ids and without the values of the call or the step. */
+/** What a result says, without ids and without the values that the call or the step had. Names of fields stay. */
 function levelResult({ step }: LearnedStep, tool: string, ground: Ground): string {
   const value = step.sources.find(({ name }) => name === `result:${tool}`)?.value;
-  const text = (typeof value === 'string' ? value : (JSON.stringify(value) ?? '')).slice(
-    0,
-    RESULT_CHARACTERS,
-  );
   let level = '';
-  let before = '';
+  const visit = (at: unknown, key: string): void => {
+    if (level.length > RESULT_CHARACTERS) return;
+    if (Array.isArray(at)) for (const item of at) visit(item, key);
+    else if (isObject(at))
+      for (const name of Object.keys(at)) {
+        level += ` ${name}:`;
+        visit(at[name], name);
+      }
+    else if (isPrimitive(at)) level += levelText(textOfPrimitive(at), ground, key);
+  };
+  visit(value, '');
+  return level;
+}
+
+function levelText(whole: string, ground: Ground, key: string): string {
+  const text = whole.slice(0, RESULT_CHARACTERS);
+  let level = '';
+  let before = key;
   for (const { kind, start, end } of readTokens(text, 400)) {
     if (kind === 'sign' || kind === 'break') continue;
     const raw = text.slice(start, end);

@@ -317,6 +317,7 @@ function classifyAnswers(
     free,
   ).map((found) => ({ ...found, members: found.members.map((place) => sampled[place]!) }));
   const found = labelAnswers({
+    stage: steps[0]!.step.stage,
     examples,
     classes,
     free,

@@ -39,7 +39,7 @@ import {
 } from './student-measures.ts';
 
 /** Version of the result: raise it when the same runs would give another student. */
-const DISTILL_CODE = 'distill-14';
+const DISTILL_CODE = 'distill-15';
 
 /** Why there is nothing to teach; null if there is something. */
 export function describeShortage({ taught, golden, runs, looked_at }: GoldenMaterial): string | null {

@@ -67,6 +67,20 @@ describe('an argument that nothing reads', () => {
     expect(findFreeArguments(steps)).toEqual([['refund', 'reason']]);
   });
 
+  it('is free whatever words the step has that name a field of the result', () => {
+    const steps = range(20).flatMap((i) =>
+      makeRun(`run-${i}`, i % 2 === 0 ? `Has ${orderOf(i)} closed?` : `Look at ${orderOf(i)}.`, [
+        {
+          name: 'note',
+          input: { order_id: orderOf(i), text: REASONS[(i * 7) % 4]! },
+          result: { closed: true },
+        },
+        'Done.',
+      ]),
+    );
+    expect(findFreeArguments(steps)).toEqual([['note', 'text']]);
+  });
+
   it('is missing when the result depends on it, when it is a value, or when it is code', () => {
     const steps = range(20).flatMap((i) => {
       const order = orderOf(i);
@@ -349,6 +363,28 @@ describe('another way that few runs go', () => {
       search({ limit: 20, id: orderOf(1) }),
     ]);
     expect(agrees).toEqual([true, true, true, false]);
+  });
+
+  it('is the same answer when few runs leave out a look', () => {
+    const makeLook = (i: number): LearnedStep[] =>
+      makeParallel(i, [...(i % 12 === 5 ? [] : [[of(i, 'get_order')]]), [of(i, 'note')], [of(i, 'search')]]);
+    const looks = judge(makeLook, [both('note'), both('refund')]);
+    expect(looks.content).toMatchObject([{ name: 'get_order' }]);
+    expect(looks.agrees).toEqual([true, false]);
+  });
+
+  it('is the same answer when it looks with another tool and goes on alike, and another when it does not', () => {
+    const makeOne = (isAlike: boolean) => (i: number) => {
+      const isOther = (i * 5) % 12 < 3;
+      const end = isAlike || !isOther ? 'note' : 'refund';
+      return makeParallel(i, [
+        [of(i, isOther ? 'get_customer' : 'get_order')],
+        [of(i, end)],
+        [of(i, 'search', { of: end })],
+      ]);
+    };
+    expect(judge(makeOne(true), [both('get_order'), both('get_customer')]).agrees).toEqual([true, true]);
+    expect(judge(makeOne(false), [both('get_order'), both('get_customer')]).agrees).toEqual([true, false]);
   });
 
   it('is another answer when an amount differs, and when the tool does more than look', () => {

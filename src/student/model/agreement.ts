@@ -112,6 +112,11 @@ export interface TextFacts {
   /** The words themselves. */
   plain: Set<string>;
   denials: number;
+  /** Stems that a `no` or `not` denies, up to the next sign; and those that nothing denies. */
+  denied: Set<string>;
+  affirmed: Set<string>;
+  /** Whether a word that denies by itself (failed, declined) occurs. */
+  is_refusal: boolean;
   /** Groups of {@link OUTCOMES} that the text has a word of. */
   outcomes: Set<number>;
 }
@@ -191,7 +196,7 @@ export function readFacts(whole: string): TextFacts {
   const allWords = new Set<string>();
   let isInside = false;
   let size = 0;
-  let denials = 0;
+  const denying = new DenialReader();
   const add = (fact: string, kind: FactKind, written: string): void => {
     facts.set(fact, { kind, text: written });
   };
@@ -208,6 +213,7 @@ export function readFacts(whole: string): TextFacts {
   for (const token of tokens) {
     const raw = text.slice(token.start, token.end);
     if (token.kind === 'sign') {
+      if (CLAUSE_ENDS.has(raw)) denying.endClause();
       if (raw === '"' || raw === '`' || raw === '“' || raw === '”') {
         if (quote >= 0 && raw !== '“') {
           const quoted = text.slice(quote, token.start).trim().toLowerCase();
@@ -222,6 +228,7 @@ export function readFacts(whole: string): TextFacts {
     if (token.kind === 'break') {
       quote = -1;
       isInside = false;
+      denying.endClause();
       closeStatement();
       continue;
     }
@@ -247,19 +254,50 @@ export function readFacts(whole: string): TextFacts {
       if (raw === raw.toUpperCase()) codes.add(word);
     }
     if (DENIALS.has(word)) {
-      denials++;
       isDenied = true;
+      denying.deny(word);
     } else if (!FUNCTION_WORDS.has(word)) {
       plain.add(word);
       const stem = stemWord(word);
       words.set(stem, (words.get(stem) ?? 0) + 1);
+      denying.read(stem);
       size++;
     }
   }
   closeStatement();
-  return { facts, names, codes, said: allWords, words, size, plain, denials, outcomes };
+  return { facts, names, codes, said: allWords, words, size, plain, outcomes, ...denying.facts };
 }
 
+/** Reads what a text denies. */
+class DenialReader {
+  readonly facts = {
+    denials: 0,
+    denied: new Set<string>(),
+    affirmed: new Set<string>(),
+    is_refusal: false,
+  };
+  #isNegated = false;
+
+  endClause(): void {
+    this.#isNegated = false;
+  }
+
+  /** @param word of {@link DENIALS} */
+  deny(word: string): void {
+    this.facts.denials++;
+    if (NEGATIONS.test(word)) this.#isNegated = true;
+    else this.facts.is_refusal = true;
+  }
+
+  /** @param stem of another word */
+  read(stem: string): void {
+    (this.#isNegated ? this.facts.denied : this.facts.affirmed).add(stem);
+  }
+}
+
+/** Of the words that deny, those that deny what follows. */
+const NEGATIONS = /^(?:no|not|never|nothing|none|cannot|without|neither|nor)$|n't$/;
+const CLAUSE_ENDS = new Set(['.', '!', '?', ',', ';', ':']);
 const STATEMENT_ENDS = new Set(['.', '!', '?']);
 const SENTENCE_ENDS = new Set(['.', '!', '?', ':', '"', '“', '*', '#', '-', '(']);
 const CURRENCIES = '$€£¥';

@@ -3,7 +3,7 @@
  * step's own values. answer-synthesis.ts makes templates. Pure; the student's thread.
  */
 
-import { exactNumber, isRawNumber, type RawNumber } from '../../std/exact-json.ts';
+import { canonicalNumber, exactNumber, isRawNumber, type RawNumber } from '../../std/exact-json.ts';
 import type { StudentBlock } from './decision.ts';
 import { contextOfItem, type EachItem, takeItems } from './each-item.ts';
 import {
@@ -72,7 +72,7 @@ export function fillTemplate(
   const content: StudentBlock[] = [];
   let doubt = 0;
   if (template.text !== null) {
-    const text = fillNode(template.text, context);
+    const text = fillNode(template.text, context, true);
     if (typeof text === 'string') {
       if (template.calls.length === 0) return text;
     } else if (
@@ -110,7 +110,8 @@ export function fillTemplate(
 
 const NO_ITEM = Symbol('no element');
 
-function fillNode(node: TemplateNode, context: StepContext): Filled<unknown> | Unfilled {
+/** @param isProse part of a text that people read: `12.5` and `12.50` are the same number there */
+function fillNode(node: TemplateNode, context: StepContext, isProse = false): Filled<unknown> | Unfilled {
   switch (node.is) {
     case 'constant': {
       const value = node.digits === undefined ? node.value : exactNumber(node.digits);
@@ -121,12 +122,12 @@ function fillNode(node: TemplateNode, context: StepContext): Filled<unknown> | U
       return { value, doubt: 0 };
     }
     case 'slot':
-      return fillSlot(node.rules, context);
+      return fillSlot(node.rules, context, isProse);
     case 'text': {
       let text = '';
       let doubt = 0;
       for (const part of node.parts) {
-        const filled = fillNode(part, context);
+        const filled = fillNode(part, context, isProse);
         if (typeof filled === 'string') return filled;
         if (!isPrimitive(filled.value)) return 'missing_value';
         text += textOfPrimitive(filled.value);
@@ -174,7 +175,11 @@ function fillNode(node: TemplateNode, context: StepContext): Filled<unknown> | U
 /** Doubt when one of the rules that found a value in every golden step finds nothing. */
 const SILENT = 0.2;
 
-function fillSlot(rules: readonly ProvenRule[], context: StepContext): Filled<unknown> | Unfilled {
+function fillSlot(
+  rules: readonly ProvenRule[],
+  context: StepContext,
+  isProse: boolean,
+): Filled<unknown> | Unfilled {
   let chosen: unknown;
   let evidence = 0;
   let against = 0;
@@ -188,7 +193,8 @@ function fillSlot(rules: readonly ProvenRule[], context: StepContext): Filled<un
     if (chosen === undefined) {
       chosen = value;
       evidence = runs;
-    } else if (sameValue(value, chosen)) evidence = Math.max(evidence, runs);
+    } else if (sameValue(value, chosen) || (isProse && isSameNumber(value, chosen)))
+      evidence = Math.max(evidence, runs);
     else against = Math.max(against, runs);
   }
   if (chosen === undefined) return 'missing_value';
@@ -197,4 +203,12 @@ function fillSlot(rules: readonly ProvenRule[], context: StepContext): Filled<un
     silent >= evidence && evidence >= 8 ? Math.max(SILENT, 1 / (evidence + 2)) : 1 / (evidence + 2);
   const contradicted = 0.15 + 0.7 * (against / (evidence + against));
   return { value: chosen, doubt: against === 0 ? unsure : Math.max(unsure, contradicted) };
+}
+
+const NUMBER = /^-?\d{1,40}(?:\.\d{1,20})?$/;
+
+function isSameNumber(a: unknown, b: unknown): boolean {
+  if (!isPrimitive(a) || !isPrimitive(b)) return false;
+  const [left, right] = [textOfPrimitive(a), textOfPrimitive(b)];
+  return NUMBER.test(left) && NUMBER.test(right) && canonicalNumber(left) === canonicalNumber(right);
 }

@@ -41,6 +41,10 @@ export interface Wording {
   grounded: number[];
   /** Hashes of stems whose use does not depend on the step: a matter of style. */
   style: number[];
+  /** The same in the situations of this label: nothing there explains them, or nearly all texts have them; absent in older models. */
+  situated?: number[];
+  /** Stems that golden texts affirm, where texts report what was done; left out where they answer a question. */
+  affirmed?: number[];
 }
 
 /** Read-only tools that golden runs sometimes call beside an answer with this label. */
@@ -169,14 +173,26 @@ export function valuesMatch(
   b: TextFacts,
   ground: Ground,
   constants: ReadonlySet<number> = NO_CONSTANTS,
+  affirmed?: ReadonlySet<number>,
 ): boolean {
-  if (a.denials > 0 !== b.denials > 0 || haveOtherOutcomes(a, b)) return false;
+  if (haveOtherOutcomes(a, b)) return false;
+  if (a.denials > 0 !== b.denials > 0 && !denyNothingSaid(a, b, affirmed)) return false;
   const onlyA = listOthers(a, b, constants);
   const onlyB = listOthers(b, a, constants);
   for (const kind of onlyA.keys()) if (onlyB.has(kind)) return false;
   return [...onlyA.values(), ...onlyB.values()].every((values) =>
     values.every((value) => ground.holds(value)),
   );
+}
+
+/**
+ * Whether the one text that denies something denies only what neither the other one nor a golden text here affirms (`no
+ * action`, `does not answer`): a way to say the same.
+ */
+function denyNothingSaid(a: TextFacts, b: TextFacts, affirmed: ReadonlySet<number> | undefined): boolean {
+  const [denying, other] = a.denials > 0 ? [a, b] : [b, a];
+  if (affirmed === undefined || denying.is_refusal || denying.denied.size === 0) return false;
+  return [...denying.denied].every((stem) => !other.words.has(stem) && !affirmed.has(hashString(stem)));
 }
 
 type ValueKind = FactKind | 'name' | 'code';
@@ -201,6 +217,8 @@ const KNOWN_WORDS = 0.6;
 
 interface KnownWording {
   style: Set<number>;
+  situated: Set<number>;
+  affirmed: Set<number> | undefined;
   words: Set<number>;
   constants: Set<number>;
   grounded: Set<number>;
@@ -226,16 +244,24 @@ function isHeld(word: string, ground: Ground, grounded: ReadonlySet<number>): bo
 }
 
 /**
- * Whether each of two texts has a word that the other one lacks and that is not a matter of style. Such words
- * may give different reasons or results.
+ * Whether two texts may tell different reasons or results: each has a word that the other lacks and that is no matter of
+ * style. Where the situation is known, words that it does not explain say nothing, as long as neither text has another one.
+ * @param situated words that say nothing in this situation
  */
-export function haveOtherMeanings(a: TextFacts, b: TextFacts, style: ReadonlySet<number>): boolean {
-  const hasOwn = (text: TextFacts, other: TextFacts): boolean =>
+export function haveOtherMeanings(
+  a: TextFacts,
+  b: TextFacts,
+  style: ReadonlySet<number>,
+  situated: ReadonlySet<number>,
+): boolean {
+  const hasOwn = (text: TextFacts, other: TextFacts, free: ReadonlySet<number>): boolean =>
     [...text.plain].some((word) => {
       const stem = stemWord(word);
-      return !text.names.has(word) && !other.words.has(stem) && !style.has(hashString(stem));
+      const isSaid = text.names.has(word) || other.words.has(stem);
+      return !isSaid && !free.has(hashString(stem)) && !free.has(hashString(word));
     });
-  return hasOwn(a, b) && hasOwn(b, a);
+  if (!hasOwn(a, b, style) || !hasOwn(b, a, style)) return false;
+  return hasOwn(a, b, situated) || hasOwn(b, a, situated);
 }
 
 /** Whether an answer has an equal call. */
@@ -255,7 +281,7 @@ export class KnownWordings {
   constructor(wordings: readonly Wording[], free: FreeArguments, looks: readonly LooksBeside[] = []) {
     this.#free = free;
     this.#looks = new Map(looks);
-    for (const { label, place, words, constants, grounded, style } of wordings) {
+    for (const { label, place, words, constants, grounded, style, situated, affirmed } of wordings) {
       const own = new Set(words);
       const others = new Set(
         wordings
@@ -267,6 +293,8 @@ export class KnownWordings {
         constants: new Set(constants),
         grounded: new Set(grounded),
         style: new Set(style),
+        situated: new Set([...(situated ?? []), ...grounded]),
+        affirmed: affirmed === undefined ? undefined : new Set(affirmed),
         others,
       });
     }
@@ -279,19 +307,43 @@ export class KnownWordings {
     other: readonly StudentBlock[],
     ground: Ground,
   ): boolean {
+    return this.#compare(label, given, other, (place, a, b) => this.#isWording(label, place, a, b, ground));
+  }
+
+  /** Whether two answers with this label have the same values, in whatever words. */
+  haveSameValues(
+    label: number,
+    given: readonly StudentBlock[],
+    other: readonly StudentBlock[],
+    ground: Ground,
+  ): boolean {
+    return this.#compare(label, given, other, (place, a, b) => {
+      const known = this.#known.get(`${label} ${place}`);
+      return known === undefined
+        ? textsAgree(a, b)
+        : valuesMatch(a, b, ground, known.constants, known.affirmed);
+    });
+  }
+
+  #compare(
+    label: number,
+    given: readonly StudentBlock[],
+    other: readonly StudentBlock[],
+    isText: (place: string, a: TextFacts, b: TextFacts) => boolean,
+  ): boolean {
     const content = (blocks: readonly StudentBlock[]) => ({ content: blocks as StudentBlock[] });
     if (answersAgree(content(given), content(other))) return true;
     const looks = this.#looks.get(label) ?? [];
     const called = other.filter(
       (block) => block.type === 'text' || !looks.includes(block.name) || isAmong(block, given),
     );
-    if (called.length < other.length) return this.isSame(label, given, called, ground);
+    if (called.length < other.length) return this.#compare(label, given, called, isText);
     const a = readWording(given, this.#free);
     const b = readWording(other, this.#free);
     if (a === null || b === null || a.fixed !== b.fixed || a.texts.length !== b.texts.length) return false;
     return a.texts.every(({ place, facts }, i) => {
       const others = b.texts[i]!;
-      return others.place === place && this.#isWording(label, place, facts, others.facts, ground);
+      return others.place === place && isText(place, facts, others.facts);
     });
   }
 
@@ -299,12 +351,13 @@ export class KnownWordings {
     const known = this.#known.get(`${label} ${place}`);
     if (known !== undefined && !areGrounded(given, other, ground, known.grounded)) return false;
     if (textsAgree(given, other)) return true;
-    if (known === undefined || !valuesMatch(given, other, ground, known.constants)) return false;
-    if (haveOtherMeanings(given, other, known.style)) return false;
+    if (known === undefined) return false;
+    if (!valuesMatch(given, other, ground, known.constants, known.affirmed)) return false;
+    if (haveOtherMeanings(given, other, known.style, known.situated)) return false;
     let familiar = 0;
     for (const word of other.plain) {
       const key = hashString(stemWord(word));
-      if (known.words.has(key)) familiar++;
+      if (known.words.has(key) || known.situated.has(key)) familiar++;
       else if (ground.holds(word)) familiar++;
       else if (known.others.has(key)) return false;
     }

@@ -482,8 +482,8 @@ interface Votes {
   /** Its votes, and those of all labels. */
   weight: number;
   all: number;
-  /** Its classes, the one with most votes first. */
-  classes: number[];
+  /** Its classes with their votes, the one with most first. */
+  classes: [number, number][];
 }
 
 /** @returns null if answers that no template explains have the most votes */
@@ -511,33 +511,39 @@ function countVotes(near: PlacedStep['near'], { classes }: StageMemory): Votes |
   const ofLabel = [...byClass]
     .filter(([c]) => c >= 0 && classes[c]!.label === label)
     .sort((a, b) => b[1] - a[1] || a[0] - b[0]);
-  return { label, weight, all, classes: ofLabel.map(([c]) => c) };
+  return { label, weight, all, classes: ofLabel };
 }
 
 /** Classes whose templates are filled for one answer. */
 const CLASSES_FILLED = 4;
+/** Least votes of another class, as a share of the chosen one's, with which it is compared. */
+const COMPARED_SHARE = 0.25;
 
 /**
  * The answer of the first class whose template can be filled.
  * @returns why none can be, if so
  */
 function fillAnswer(
-  classes: readonly number[],
+  classes: readonly (readonly [number, number])[],
   { group, wordings }: ReadyStage,
   context: StepContext,
 ): { content: StudentBlock[]; chosen: number; doubt: number } | UncoveredReason {
   let answer: { content: StudentBlock[]; chosen: number; doubt: number } | null = null;
   let failed: UncoveredReason = 'missing_value';
   const ground = new Ground(context.step);
-  for (const c of classes.slice(0, CLASSES_FILLED)) {
+  let most = 0;
+  for (const [c, weight] of classes.slice(0, CLASSES_FILLED)) {
     const { template, label, path } = group.classes[c]!;
     const filled = fillTemplate(template, context);
     if (typeof filled === 'string') failed = filled;
     else if (!wordings.isGrounded(label, filled.value, ground)) continue;
-    else if (answer === null) answer = { content: filled.value, chosen: c, doubt: filled.doubt };
-    else if (
+    else if (answer === null) {
+      answer = { content: filled.value, chosen: c, doubt: filled.doubt };
+      most = weight;
+    } else if (
+      weight >= COMPARED_SHARE * most &&
       path === group.classes[answer.chosen]!.path &&
-      !wordings.isSame(label, answer.content, filled.value, ground)
+      !wordings.haveSameValues(label, answer.content, filled.value, ground)
     ) {
       // Two templates that agreed on golden steps disagree on this one.
       answer.doubt = Math.max(answer.doubt, 0.5);

@@ -94,6 +94,38 @@ describe('texts', () => {
     expect(saysTheSame(GOLDEN[0]!, 'I have cancelled order ORD-7, your 45.20 EUR order.')).toBe(false);
   });
 
+  it('are when one denies what no golden report affirms, and only where texts report', () => {
+    const reports = [
+      'Refunded ORD-7, no action is left.',
+      'Refunded ORD-7.',
+      'The refund for ORD-7 was sent.',
+    ];
+    const facts = reports.map(readFacts);
+    const wording: Wording = {
+      label: 0,
+      place: '',
+      words: facts.flatMap(({ words }) => [...words.keys()]).map((word) => hashString(word)),
+      constants: [],
+      grounded: [],
+      style: [],
+      situated: ['action', 'left', 'sent', 'refund', 'complain'].map((word) => hashString(word)),
+      affirmed: facts.flatMap(({ affirmed }) => [...affirmed]).map((word) => hashString(word)),
+    };
+    const same = (of: Wording, other: string): boolean =>
+      new KnownWordings([of], []).isSame(
+        0,
+        textAnswer('Refunded ORD-7.').content,
+        textAnswer(other).content,
+        GROUND,
+      );
+    expect(same(wording, 'Refunded ORD-7, no action is left.')).toBe(true);
+    expect(same(wording, 'ORD-7: the refund was not sent.')).toBe(false);
+    expect(same(wording, 'Refunded ORD-7, no.')).toBe(false);
+    expect(same(wording, 'ORD-7 failed, refund.')).toBe(false);
+    const { affirmed: _, ...answering } = wording;
+    expect(same(answering, 'Refunded ORD-7, no action is left.')).toBe(false);
+  });
+
   it('are not when the words are those of another answer, or of none', () => {
     expect(saysTheSame(GOLDEN[0]!, 'I have refunded order ORD-7 to the warehouse.')).toBe(false);
     expect(saysTheSame(GOLDEN[0]!, 'Another person should quickly look into ORD-7 tomorrow morning.')).toBe(

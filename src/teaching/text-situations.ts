@@ -1,0 +1,153 @@
+/**
+ * Divides golden texts into situations: a mark or a number of the step that tells which words follow makes two of them.
+ * Within a situation nothing in the step explains the words, so those that enough texts tested are a matter of style.
+ * Pure; teaching.
+ */
+
+import { CHANCE, type MarkColumn } from '../student/model/relevance.ts';
+import { type NumberColumn, splitNumbers } from './number-splits.ts';
+
+/** A golden text, with the index of its step and the stems of its words. */
+export interface SituatedText {
+  step: number;
+  words: ReadonlySet<string>;
+}
+
+/** Texts between which the step does not choose. */
+export interface Situation {
+  texts: readonly SituatedText[];
+  /** Stems whose use nothing in the step explains, although enough texts would show it. */
+  style: ReadonlySet<string>;
+  /** Stems that nearly all of the texts have. */
+  common: ReadonlySet<string>;
+}
+
+/** Fewer texts on one side show nothing. */
+const TESTED = 5;
+const DEPTH = 6;
+/** Stems of one situation that are compared with the step, those that divide the texts best. */
+const STEMS = 60;
+/** How far the largest possible gain must lie above that of chance. */
+const POWER = 1.25;
+const COMMON = 0.8;
+
+/** @param columns of all steps */
+export function findSituations(
+  texts: readonly SituatedText[],
+  columns: readonly MarkColumn[],
+  numbers: readonly NumberColumn[],
+  depth = 0,
+): Situation[] {
+  const stems = countStems(texts);
+  const telling = keepTelling(texts, columns);
+  const least = CHANCE + 2 * Math.log(Math.max(1, telling.length));
+  const tested = [...stems]
+    .filter(([, count]) => Math.min(count, texts.length - count) >= TESTED)
+    .filter(([, count]) => gainOf(texts.length, count) >= POWER * least)
+    .map(([stem]) => stem);
+  const divided = depth < DEPTH ? divide(texts, tested.slice(0, STEMS), telling, least, numbers) : null;
+  if (divided !== null) return divided.flatMap((part) => findSituations(part, telling, numbers, depth + 1));
+  const common = [...stems].filter(([, count]) => count >= COMMON * texts.length).map(([stem]) => stem);
+  return [{ texts, style: new Set(depth < DEPTH ? tested : []), common: new Set(common) }];
+}
+
+/** Stems with the number of texts, the most evenly used first. */
+function countStems(texts: readonly SituatedText[]): Map<string, number> {
+  const counts = new Map<string, number>();
+  for (const { words } of texts) for (const stem of words) counts.set(stem, (counts.get(stem) ?? 0) + 1);
+  const unevenness = (count: number): number => Math.abs(2 * count - texts.length);
+  return new Map(
+    [...counts].sort(([a, of], [b, other]) => unevenness(of) - unevenness(other) || (a < b ? -1 : 1)),
+  );
+}
+
+/** Columns that differ within these texts, each pattern once. */
+function keepTelling(texts: readonly SituatedText[], columns: readonly MarkColumn[]): MarkColumn[] {
+  const kept = new Map<string, MarkColumn>();
+  for (const column of columns) {
+    let count = 0;
+    for (const { step } of texts) count += column.has[step]!;
+    if (count < 2 || count > texts.length - 2) continue;
+    const flip = column.has[texts[0]!.step]!;
+    let pattern = '';
+    for (const { step } of texts) pattern += column.has[step]! === flip ? '1' : '0';
+    if (!kept.has(pattern)) kept.set(pattern, column);
+  }
+  return [...kept.values()];
+}
+
+/** The texts on both sides of the column that explains most words; null when none explains any more often than chance. */
+function divide(
+  texts: readonly SituatedText[],
+  stems: readonly string[],
+  columns: readonly MarkColumn[],
+  least: number,
+  numbers: readonly NumberColumn[],
+): [SituatedText[], SituatedText[]] | null {
+  const used = stems.map((stem) => texts.map(({ words }) => words.has(stem)));
+  let best: Uint8Array | null = null;
+  let bestGain = 0;
+  for (const { has } of columns) {
+    let sum = 0;
+    let most = 0;
+    for (const uses of used) {
+      const gain = gainBetween(texts, uses, has);
+      if (gain <= least) continue;
+      sum += gain;
+      most = Math.max(most, gain);
+    }
+    if (most > least && sum > bestGain) [best, bestGain] = [has, sum];
+  }
+  best ??= findNumber(texts, used, numbers);
+  if (best === null) return null;
+  const chosen = best;
+  return [texts.filter(({ step }) => chosen[step] === 1), texts.filter(({ step }) => chosen[step] !== 1)];
+}
+
+/** A threshold in a number that explains a word. */
+function findNumber(
+  texts: readonly SituatedText[],
+  used: readonly (readonly boolean[])[],
+  numbers: readonly NumberColumn[],
+): Uint8Array | null {
+  const own = new Set(texts.map(({ step }) => step));
+  const columns = numbers.map((column) => ({
+    ...column,
+    values: column.values.filter(([, i]) => own.has(i)),
+  }));
+  const steps = Math.max(-1, ...own) + 1;
+  for (const uses of used) {
+    const targets = new Uint16Array(steps);
+    for (const [at, { step }] of texts.entries()) targets[step] = uses[at]! ? 1 : 0;
+    const [first] = splitNumbers(columns, targets, 2);
+    if (first === undefined) continue;
+    const above = texts.filter(({ step }) => first.has[step] === 1).length;
+    if (above > 0 && above < texts.length) return first.has;
+  }
+  return null;
+}
+
+/** The most that a mark could explain of a word that this many texts use. */
+function gainOf(all: number, count: number): number {
+  return 2 * (xLogX(all) - xLogX(count) - xLogX(all - count));
+}
+
+function gainBetween(texts: readonly SituatedText[], uses: readonly boolean[], has: Uint8Array): number {
+  let [both, usedOnly, hasOnly] = [0, 0, 0];
+  for (const [at, { step }] of texts.entries())
+    if (uses[at]!) has[step] === 1 ? both++ : usedOnly++;
+    else if (has[step] === 1) hasOnly++;
+  const n = texts.length;
+  const neither = n - both - usedOnly - hasOnly;
+  const whole = xLogX(n) - xLogX(both + usedOnly) - xLogX(n - both - usedOnly);
+  const parts =
+    xLogX(both + hasOnly) -
+    xLogX(both) -
+    xLogX(hasOnly) +
+    (xLogX(usedOnly + neither) - xLogX(usedOnly) - xLogX(neither));
+  return 2 * (whole - parts);
+}
+
+function xLogX(x: number): number {
+  return x > 1 ? x * Math.log(x) : 0;
+}
