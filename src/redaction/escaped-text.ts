@@ -15,7 +15,10 @@ const LINE_END = 0x0a;
 
 /** The bytes before a stretch are read unchanged: a label, a scheme. */
 const CONTEXT_BYTES = 64;
-/** Stretches are searched together up to this many bytes; none may be longer than the second number. */
+/**
+ * Escaped stretches are decoded and searched together, up to WINDOW_BYTES; a single one may have up to
+ * STRETCH_BYTES_MAX.
+ */
 const WINDOW_BYTES = 256 << 10;
 const STRETCH_BYTES_MAX = 32 << 20;
 

@@ -96,7 +96,7 @@ export function holdSnapshots(folder: string): { release(): Promise<void> } {
   };
 }
 
-/** Stores {@link KEPT}, and {@link CANARY} under the name `gone` and in an organization of its own. */
+/** Stores {@link KEPT}, and {@link CANARY} under the name `gone` and in a separate organization. */
 export async function fillService(service: WholeService): Promise<{
   token: string;
   ann: Caller;
