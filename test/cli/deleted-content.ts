@@ -7,7 +7,7 @@ import { expect, vi } from 'vitest';
 import type { WholeService } from '../fixtures/whole-service.ts';
 import { readAllFiles } from '../storage/captured.ts';
 
-export const CANARY = 'zebrawoodcanary4711';
+const CANARY = 'zebrawoodcanary4711';
 export const KEPT = 'petrifiedlimestone';
 
 /** The canary as it is, in UTF-16, and in base64 at each of the three places of a group. */
