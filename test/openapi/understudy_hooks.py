@@ -83,6 +83,9 @@ def map_case(context, case):
             if isinstance(part, dict):
                 names = REAL if "/alerts" in case.path else REAL.keys() - {"query", "of_query"}
                 part.update({name: REAL[name] for name in names if isinstance(part.get(name), str)})
+        if case.path == "/capture/student/names" and isinstance(case.body.get("name"), str):
+            # A name is seen.
+            case.body["name"] = "Code fixer"
         if case.path.endswith(("/mark", "/marks")) and not MARKS & case.body.keys():
             case.body["mark"] = "good"
         if isinstance(case.body.get("destinations"), list):
