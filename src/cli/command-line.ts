@@ -244,7 +244,7 @@ function reportFailure(thrown: unknown, name: string, argv: readonly string[], i
   return EXIT.failed;
 }
 
-/** Advice about a bad place: a user who has not named it may not know where it comes from. */
+/** @returns advice about a bad path. A user who did not name the path may not know that it is in DATA_DIR. */
 function adviseOn(path: string | undefined, argv: readonly string[]): string {
   if (path === undefined) return '';
   const full = resolve(path);

@@ -8,7 +8,7 @@ import { spawn } from 'node:child_process';
 import { dieOf, INTERRUPTED } from './interruption.ts';
 import { type CliIo, EXIT } from './io.ts';
 
-/** First argument of the process that does the work: its standard error is a pipe to this one, which knows whether to show progress. */
+/** First argument of the child process. Its standard error is a pipe, so only the parent knows whether to show progress. */
 export const IN_PROCESS = { quiet: '--in-process', progress: '--in-process-with-progress' } as const;
 
 /** The text that LMDB prints on standard error for a damaged page. */
@@ -18,7 +18,7 @@ const FORWARDED = ['SIGINT', 'SIGTERM', 'SIGHUP'] as const;
 
 /** The consequence if a signal ends the process. */
 export interface GuardedEnd {
-  /** Printed when we forwarded the signal, and the process has not printed it itself. */
+  /** Printed after a signal that we forwarded, unless the process printed its own message. */
   interrupted?: string | undefined;
   /** What to do about the file at which the process ended. */
   advice?: string | undefined;
@@ -31,7 +31,7 @@ const ADVICE = 'Take it from a backup (understudy restore)';
 /**
  * Runs a command in a separate process.
  * @param argv of the command, its name first
- * @param what it reads, for the line that reports damage
+ * @param what the files that it reads, for the line that reports damage
  * @param entry the script that runs `argv` after IN_PROCESS
  * @returns the command's exit status; 1, with a line on `io.err`, when a signal ended it that we did not send
  */
@@ -65,7 +65,7 @@ export function runGuarded(
       filter.finish();
       if (signal === null) return resolve(code ?? EXIT.failed);
       await undo().catch((error: Error) => io.err(`understudy: ${error.message}\n`));
-      // Ended as requested: end in the same way.
+      // The process ended by the signal that we forwarded, so this one ends by the same signal.
       if (signal === sent) {
         if (!hasSaid) io.err(`${INTERRUPTED} ${signal}: ${interrupted}\n`);
         return dieOf(signal);
@@ -76,7 +76,7 @@ export function runGuarded(
   });
 }
 
-/** What a signal that we did not send means for a file: an ordinary kill by another process means nothing. */
+/** Describes what a signal that we did not send says about a file. An ordinary kill by another process is no damage. */
 export function tellSignal(signal: NodeJS.Signals, advice: string = ADVICE): string {
   if (signal === 'SIGKILL') return 'reading it was killed, perhaps for want of memory';
   if ((FORWARDED as readonly string[]).includes(signal)) return `reading it was ended by ${signal}`;

@@ -1,4 +1,4 @@
-/** The options of a run, and the start that they make: bounded as the service wants it, and fixed from then on. Any thread. */
+/** The options of a run, and the start message made from them, which keeps the service's limits. Any thread. */
 import { parseExact } from '../std/exact-json.ts';
 import { type Arm, assignArm } from './experiment-arm.ts';
 import type { Settings } from './options.ts';
@@ -31,13 +31,13 @@ export interface RunOptions {
   svcVersion?: string;
 }
 
-/** As the service has them. */
+/** The service's limits of texts, in UTF-16 code units. */
 const NAME_UNITS = 200;
 const TASK_UNITS = 65_536;
 const ID_UNITS = 128;
-/** Maximum characters of metadata as JSON. */
+/** Maximum length of metadata as JSON, in UTF-16 code units. */
 const METADATA_UNITS = 65_536;
-/** As the service has them. */
+/** The service's limits of metadata: levels of nesting, and values. */
 const METADATA_DEPTH = 32;
 const METADATA_VALUES = 10_000;
 

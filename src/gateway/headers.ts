@@ -41,7 +41,7 @@ const REQUEST_OWN = new Set([
  */
 const READ_VARYING = new Set(['content-length', 'x-svc-run', 'x-svc-seq', 'x-svc-tags']);
 
-/** Headers that differ, too, but are forwarded. They contain no credentials, which have separate headers. */
+/** Headers whose values also differ, but which are forwarded. They contain no credentials. */
 const PASSED_VARYING = new Set([
   'x-request-id',
   'x-correlation-id',
@@ -78,7 +78,7 @@ interface KnownHeaders extends RequestForm {
   passed: readonly number[];
 }
 
-/** Indexed by a number made from the values' lengths; a later entry replaces an earlier one. */
+/** A direct-mapped cache: the index is a hash of the values' lengths, and a later entry replaces an earlier one. */
 const known: (KnownHeaders | undefined)[] = new Array(256).fill(undefined);
 const KNOWN_CHARACTERS = 8_192;
 
@@ -130,7 +130,7 @@ function readHeaders(headers: readonly string[]): KnownHeaders {
   return { headers, varying, pieces: areFieldLines(pieces.join('')) ? pieces : null, passed };
 }
 
-/** @returns the forwarded lines, or null */
+/** @returns the forwarded lines; null if another parser could read them differently */
 function makeLines({ pieces, passed }: KnownHeaders, headers: readonly string[]): string | null {
   if (pieces === null) return null;
   let lines = pieces[0]!;

@@ -31,7 +31,7 @@ export interface Scope {
 /** A scope, with the scopes around it. */
 interface Entered {
   readonly scope: Scope;
-  /** Whether it labels nothing any more. */
+  /** Whether the scope has ended, so that it labels no more requests. */
   readonly isOver: () => boolean;
   readonly outer: Entered | undefined;
 }
@@ -45,8 +45,8 @@ export interface Label {
 interface State {
   readonly storage: AsyncLocalStorage<Entered>;
   /**
-   * Runs a function as the run; a name that cannot be a header's value labels nothing. For the client
-   * (labelled-run.ts).
+   * Runs a function within the scope of a run. Requests stay unlabelled if the run's name cannot be a header's value.
+   * For the client (labelled-run.ts).
    */
   enter<Result>(run: string, isOver: () => boolean, work: () => Result): Result;
   readonly numbers: RunNumbers;
@@ -54,7 +54,7 @@ interface State {
   /** The labelled transports, as `installedTransports` returns them. */
   readonly transports: Set<string>;
   is_installed: boolean;
-  /** The scope of code outside every scope; otherwise null. */
+  /** The scope of code that no other scope encloses; null: such code has no run. */
   process_scope: Scope | null;
 }
 

@@ -18,9 +18,9 @@ import type { SpanAttributes, WrittenSpan } from './write-spans.ts';
 /** The destination of a prefix's requests. */
 export interface ServerPlace {
   prefix: string;
-  /** Label of its answers. */
+  /** The provider's label on captured exchanges. */
   provider: string;
-  /** With `{region}` where the path has the region. */
+  /** Base address; `{region}` stands for the region in the request's path. */
   base: string;
 }
 
@@ -33,7 +33,7 @@ interface TurnSpansOptions {
   servers: readonly ServerPlace[];
 }
 
-/** The part of a turn that is kept for tool calls whose results are in a later request. */
+/** What is kept of a turn whose tool calls may have their results in a later request. */
 interface AskingTurn {
   trace_id: string;
   span_id: string;
@@ -53,7 +53,7 @@ export class TurnSpans {
   readonly #options: TurnSpansOptions;
   /** By run, the newest last. */
   readonly #turns = new RecentMap<string, readonly AskingTurn[]>(OTEL_EXPORT.runs);
-  /** The turns of a run before its unsettled ones. */
+  /** By run: its turns before the unsettled ones. */
   readonly #before = new Map<string, readonly AskingTurn[] | undefined>();
 
   constructor(options: TurnSpansOptions) {
@@ -101,12 +101,12 @@ export class TurnSpans {
     return [...this.#describeTools(record, turn, asking, start_ms, name), span];
   }
 
-  /** Everything made since the last call is finished. */
+  /** Accepts all spans made so far: a later `undo` keeps them. */
   settle(): void {
     this.#before.clear();
   }
 
-  /** Discards everything made since the last call, which will be made again. */
+  /** Discards the spans made since the last `settle` or `undo`. They will be made again. */
   undo(): void {
     for (const [run_id, before] of this.#before) {
       if (before === undefined) this.#turns.delete(run_id);

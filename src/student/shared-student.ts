@@ -1,6 +1,6 @@
 /**
- * A student in a place outside the machine, from which several gateways get it: the directory where rounds publish shares what
- * serves and an operator's orders, and the directories of gateways follow. Command line.
+ * Shares a student with several gateways through a bucket or folder outside the machine. The directory where rounds
+ * publish writes the serving version and the operator's orders there, and the gateways' directories follow. Command line.
  *
  *   serving.json              what serves, and the orders; the only object that changes, written last
  *   manifests/<sha256>.json   a version's manifest
@@ -19,13 +19,13 @@ import { formatOrders, type Orders, parseOrders, readOrders, writeOrders } from 
 
 const SERVING = 'serving.json';
 const FORMAT = 'svc_shared_student_v1';
-/** A student's file may be larger than an object. */
+/** Files are stored in pieces of this size, because a student's file may exceed the largest object. */
 const PIECE_BYTES = 16 << 20;
 
 const digest = z.string().regex(/^[0-9a-f]{64}$/);
 const servingSchema = z.object({
   format: z.literal(FORMAT),
-  /** Of the DATA_DIR that shares. */
+  /** Id of the DATA_DIR that shares the student. */
   source: z.string(),
   /** The manifest's digest; null: no version serves. */
   manifest: digest.nullable(),
@@ -37,19 +37,19 @@ export interface StudentPlace {
   objects: SealedObjects;
 }
 
-/** What is shared cannot be used, or must not be replaced. The message is one line for the operator. */
+/** The shared student is unusable, or must not be replaced. The message is one line for the operator. */
 export class SharedStudentError extends Error {
   override readonly name = 'SharedStudentError';
 }
 
-/** Brings what a directory serves to a place. */
+/** Writes the version that a directory serves to the shared place. */
 export class StudentSharing {
   readonly #directory: string;
   readonly #place: StudentPlace;
   readonly #source: string;
-  /** The content of the object that changes; null before the first look. */
+  /** The content of serving.json; null before the first look. */
   #shared: string | null = null;
-  /** The digest of the manifest in it. */
+  /** The digest of the manifest that serving.json names. */
   #manifest: string | null = null;
 
   constructor(directory: string, place: StudentPlace, source: string) {

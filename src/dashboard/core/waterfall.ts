@@ -34,12 +34,11 @@ export interface WaterfallRow extends Span {
 interface Waterfall {
   rows: WaterfallRow[];
   scale: TimeScale;
-  /**
-   * Time during which a provider worked, a tool worked (without a provider), or nothing worked (also no
-   * sub-agent).
-   */
+  /** Time during which a provider worked. */
   waiting_ms: number;
+  /** Time during which a tool worked, and no provider. */
   tools_ms: number;
+  /** Time during which no provider, tool or sub-agent worked. */
   own_ms: number;
 }
 

@@ -7,7 +7,7 @@ import { describeRefusal, isThere, namePlace } from '../../std/file-place.ts';
 import { makeFolder, syncFolder } from '../../std/folder.ts';
 import { OBJECT_BYTES_MAX, type ObjectStore, type StoredObject, StoreError } from './object-store.ts';
 
-/** Ends the name of an object that is not complete. */
+/** Suffix of an object that is still being written. */
 const PARTIAL = '.partial';
 
 export class FolderStore implements ObjectStore {
@@ -69,7 +69,7 @@ export class FolderStore implements ObjectStore {
     }
   }
 
-  /** Removes a folder without objects, and those above it: each layer of a point has one. */
+  /** Removes an empty folder, and parent folders that are then empty: each layer of a point has its folder. */
   #removeEmpty(folder: string): void {
     try {
       for (let at = folder; at.length > this.name.length; at = dirname(at)) {
