@@ -14,7 +14,7 @@ import {
 } from './protocol.ts';
 import { EventRing } from './ring.ts';
 
-/** Most events and bytes of an organization that a hub keeps. The oldest are dropped. */
+/** Maximum events and bytes that a hub keeps for its organization. Beyond either, it drops the oldest events. */
 export const LIVE_RING_EVENTS = 10_000;
 const LIVE_RING_BYTES = 16 << 20;
 

@@ -261,9 +261,9 @@ class RowSpace : public hnswlib::SpaceInterface<float> {
   }
 
   /**
-   * Fifteen steps that reach the largest number would be too coarse for the others. So the largest numbers are
-   * clipped, at the candidate that changes the vector's direction least.
-   * @returns the scale (the value of 1), with which the product of the row and its vector is exact
+   * Quantises the numbers to fifteen levels. If the largest number set the scale, the levels would be too coarse for
+   * the others. So the largest numbers are clipped, at the candidate bound that changes the vector's direction least.
+   * @returns the scale (the value of level 1) that makes the dot product of the row and its vector exact
    */
   float QuantiseRow(const std::vector<float>& numbers, std::vector<int8_t>* into) const {
     const float greatest = GreatestOf(numbers);

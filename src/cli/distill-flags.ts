@@ -23,7 +23,7 @@ export const DISTILL_FLAGS_HELP = `  --db FILE            capture database; DATA
   --out DIR            where the student lives: new, empty, or one that was made by this command
   --target-error E     share of served steps that may be wrong, 0.001 to 0.5; ${TARGET_ERROR_DEFAULT} when not given
   --min-served N       held-out steps that it must serve before its error rate counts; ${SERVED_MIN_DEFAULT}
-  --never-serve NAME   a tool whose calls are never served; repeatable, or with commas
+  --never-serve NAME   a tool whose calls are never served; repeatable, or separated by commas
   --tier TIER          e1, e2 or e3: named in the line that says how to import the patterns; e2
   --share S            share of the runs that a new version serves, 0 to 1; 1. See understudy student publish --share
   --student KIND       exemplar (default): answers from golden steps itself. http: the gateway asks a cheaper model, for
@@ -135,7 +135,7 @@ function readWhole(name: string, text: string | undefined, unset: number, min: n
 function readNames(flag: string, text: string | undefined): string[] {
   if (text === undefined) return [];
   const names = [...new Set(text.split(',').map((name) => name.trim()))];
-  if (names.includes('')) throw new UsageError(`${flag} takes names of tools, with commas between them`);
+  if (names.includes('')) throw new UsageError(`${flag} takes names of tools, separated by commas`);
   if (names.some((name) => name.length > NEVER_SERVE.characters))
     throw new UsageError(`${flag} takes names of at most ${NEVER_SERVE.characters} characters`);
   if (names.length > NEVER_SERVE.names)

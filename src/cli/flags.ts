@@ -7,7 +7,7 @@ import { makeHarmlessLine } from './terminal-text.ts';
 
 /**
  * The flags of a command by name, without `help`, which every command has. `switch`: takes no value; `list`:
- * repeatable, returned as one text with commas.
+ * repeatable, returned as one text, separated by commas.
  */
 export type FlagKinds = Readonly<Record<string, 'text' | 'list' | 'switch'>>;
 

@@ -62,20 +62,20 @@ const GATEWAY_VARIABLES = `  GW_UPSTREAM_BASE      where requests go            
   GW_BEDROCK_BASE       behind /bedrock/{region}     https://bedrock-runtime.{region}.amazonaws.com
   GW_ROUTES             more upstreams by prefix: {"/openai": "openai", "/own": {"base": "http://…"}}, or a file
   GW_HOST, GW_PORT      where it listens             127.0.0.1, 8787
-  GW_UPSTREAM_CA        PEM file of authorities that upstreams may have besides the usual ones   none
+  GW_UPSTREAM_CA        PEM file of certificate authorities for upstreams, besides the usual ones   none
   GW_PROXY_PORT         a proxy for HTTPS_PROXY, too (understudy proxy --help)   none
   GW_PROXY_HOST         where that listens; beyond loopback it needs keys   127.0.0.1
-  GW_PROXY_HOSTS        whose tunnels it opens up: names, *.names, default, by comma   default
-  GW_PROXY_KEYS         of which its clients must show one, by comma   none
+  GW_PROXY_HOSTS        hosts whose tunnels it decrypts, comma-separated: names, *.names, default   default
+  GW_PROXY_KEYS         comma-separated; each of its clients must send one   none
   GW_PROXY_BLIND        where all other tunnels may lead: all, public, off   all; beyond loopback public
   GW_TLS_CERT, GW_TLS_KEY  PEM files: it listens over TLS, and reads them again when they change   none
   GW_NOTE               tag on what is captured      none
   SVC_RUN_HEADERS       headers of your own that name runs, beside those of known clients   none
   GW_CAPTURE            off: forward only            on
   OTEL_EXPORTER_OTLP_ENDPOINT         sends captured turns as spans to a collector      none
-  OTEL_EXPORTER_OTLP_TRACES_ENDPOINT  the same, the whole address                       none
+  OTEL_EXPORTER_OTLP_TRACES_ENDPOINT  the same, a complete address                      none
   OTEL_EXPORTER_OTLP_PROTOCOL         http/protobuf or http/json                        http/protobuf
-  OTEL_EXPORTER_OTLP_HEADERS          name=value, by comma                              none
+  OTEL_EXPORTER_OTLP_HEADERS          name=value, comma-separated                       none
   OTEL_EXPORTER_OTLP_TIMEOUT          of one request, in milliseconds                   10000
   OTEL_EXPORTER_OTLP_COMPRESSION      gzip or none                                      none
   OTEL_SERVICE_NAME, OTEL_RESOURCE_ATTRIBUTES   what the spans say of their source      understudy, none
@@ -91,7 +91,7 @@ const GATEWAY_VARIABLES = `  GW_UPSTREAM_BASE      where requests go            
   GW_RELEGATION_STICKY  on: a run stays with the provider once it has served a step of it   off
   GW_RELEGATION_WIRES   whose steps it serves: messages, chat_completions, responses       messages
   SVC_STUDENT_KEY       for the service of a student of kind http                         none
-  SVC_STUDENT_KEYS      clients' keys that it answers before the provider has taken them, by comma   none
+  SVC_STUDENT_KEYS      clients' keys that it answers before the provider has taken them, comma-separated   none
   GW_STUDENT_TIMEOUT_MS how long a step waits for the student      ${STUDENT_TIMEOUT_MS.exemplar}, with a service ${STUDENT_TIMEOUT_MS.http}
   GW_PRICES             dollars a million tokens: {"model": {"input": 3, "output": 15}}   none
 `;
@@ -105,10 +105,10 @@ const API_VARIABLES = `  HOST, PORT            where the API listens        127.
   AUTH_DB_URL           embedded: for accounts       unset: static keys alone
   AUTH_DB_CONN_URL      embedded: for the stream     unset: the live stream is off
   VECTOR_STORE_API_KEY, AUTH_DB_SERVICE_KEY          unused: embedded: takes no key
-  SVC_KEYS              static API keys, by comma    none
-  OPERATORS             e-mail addresses that may read captures at /capture/, by comma   none
+  SVC_KEYS              static API keys, comma-separated   none
+  OPERATORS             e-mail addresses that may read captures at /capture/, comma-separated   none
   GW_ORG                organization whose owners and admins may   none
-  ALERT_PRIVATE_TARGETS private networks that webhooks of alerts may be in, by comma; all   none
+  ALERT_PRIVATE_TARGETS private networks that webhooks of alerts may be in, comma-separated; all   none
   ALERT_SMTP_URL        sends mail of alerts: smtp://USER:PASSWORD@HOST:PORT, or smtps://   none
   ALERT_MAIL_FROM       who that mail is from        understudy@localhost
   AUTH_JWT_SECRET       verifies tokens (HS256)      made and kept in DATA_DIR/secrets
@@ -119,7 +119,7 @@ const API_VARIABLES = `  HOST, PORT            where the API listens        127.
   RETENTION_DAYS        runs, traces, findings, live events, captures older than this go; 0: kept     0
   RETENTION_DAYS_RUNS, RETENTION_DAYS_TRACES         the same of one kind: RETENTION_DAYS
   RETENTION_DAYS_FINDINGS, RETENTION_DAYS_LIVE_EVENTS, RETENTION_DAYS_CAPTURES
-  CORS_ALLOWED_ORIGINS  pages that may call, by comma   none
+  CORS_ALLOWED_ORIGINS  pages that may call, comma-separated   none
   CORS_ALLOW_DEV_ORIGINS  true: localhost pages too  false
   PLAN_CAPS             interventions a month        {"free":50000,"pro":500000,"enterprise":null}
   STRIPE_SECRET_KEY     turns billing on             none
@@ -135,7 +135,7 @@ const COMMON_VARIABLES = `  DATA_DIR              where data is kept           .
   DATA_KEY_FILE         32 random bytes under which it is encrypted   none: it is not
   SERVER_THREADS, ACTOR_THREADS, COMPUTE_THREADS     auto: by the cores that the process may use
   HTTP_SERVER           uwebsockets, or node (slower, on one thread)   auto: node where the other has no binary
-  ALLOWED_HOSTS         further names to answer under without a credential, by comma   PUBLIC_URL's
+  ALLOWED_HOSTS         further names to answer under without a credential, comma-separated   PUBLIC_URL's
   MAX_CONNECTIONS       of both ports; 0: no cap     half the descriptors (ulimit -n) that are left
   MAX_CONNECTIONS_PER_ADDRESS   0: no cap            1000 of a public address, no cap for others
   MIN_UPLOAD_BYTES_PER_SEC      over a minute; slower bodies get 408; 0: none   64

@@ -31,16 +31,14 @@ const otlpHeaders = z
     ),
   )
   .transform((pairs) => Object.fromEntries((pairs ?? []).map(([name, value]) => [name.toLowerCase(), value])))
-  .describe('allowed are headers as name=value with commas between them, values percent-encoded');
+  .describe('allowed are headers as name=value, separated by commas, values percent-encoded');
 
 const otlpAttributes = z
   .string()
   .transform((text) => readPairs(text))
   .refine((pairs) => pairs !== null && pairs.length <= 128)
   .transform((pairs) => Object.fromEntries(pairs ?? []))
-  .describe(
-    'allowed are up to 128 attributes as name=value with commas between them, values percent-encoded',
-  );
+  .describe('allowed are up to 128 attributes as name=value, separated by commas, values percent-encoded');
 
 export const OTEL_VARIABLES = {
   OTEL_EXPORTER_OTLP_ENDPOINT: [otlpUrl, undefined],

@@ -3,7 +3,7 @@
  * Pure; main thread, at startup.
  */
 
-/** Pairs `name=value` with commas between them, values percent-encoded. @returns null for other text */
+/** Pairs `name=value`, separated by commas, values percent-encoded. @returns null for other text */
 export function readPairs(text: string): [name: string, value: string][] | null {
   const pairs: [string, string][] = [];
   for (const part of text.split(',')) {

@@ -29,7 +29,7 @@ const DEFAULT_THRESHOLDS: Readonly<FsmThresholds> = {
   skipWindow: 4,
 };
 
-/** Most difficulties that a machine stores. */
+/** Maximum number of difficulty scores that the state machine keeps. */
 const WINDOW_MAX = 1_000;
 
 /**

@@ -409,7 +409,7 @@ function destinationFields(hasMail: boolean): Field[] {
     },
     {
       name: 'to',
-      label: 'Receivers of mail, with commas',
+      label: 'Receivers of mail, separated by commas',
       placeholder: 'ops@example.com',
       when: ['kind', ['email']],
     },

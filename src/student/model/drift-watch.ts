@@ -226,7 +226,7 @@ export class DriftWatch {
     return watched;
   }
 
-  /** Kinds beyond the bound are watched together. */
+  /** @returns the name under which the kind is watched: OTHER_KINDS for all kinds beyond the bound */
   #nameOf(watched: WatchedAgent | undefined, kind: string): string {
     if (watched === undefined || watched.kinds.has(kind) || watched.kinds.size < DRIFT.kinds - 1) return kind;
     return OTHER_KINDS;
