@@ -246,7 +246,7 @@ export class Run implements AsyncDisposable {
   }
 
   #dropLate(): void {
-    this.#parts.sender!.drop(1, 'closed');
+    if (!this.#parts.sender!.drop(1, 'closed')) return;
     this.#parts.warn(
       'closed',
       `Run ${this.runId} has ended, and its later steps are lost. Read a stream within its run, or at most ` +

@@ -183,9 +183,13 @@ export class Sender {
     this.#held.release(lane);
   }
 
-  /** Counts steps that were never added to a lane. */
-  drop(steps: number, cause: DropCause): void {
-    this.#drop(steps, cause);
+  /**
+   * Counts steps that were never added to a lane.
+   * @returns false if the sender has stopped, and has warned of the reason
+   */
+  drop(steps: number, cause: DropCause): boolean {
+    this.#drop(steps, this.#stoppedBy ?? cause);
+    return !this.#isStopped;
   }
 
   /**

@@ -236,6 +236,19 @@ describe('the sender', () => {
     expect(client.stats().steps).toMatchObject({ sent: 1, dropped: 1 });
   });
 
+  it('warns of a refused key once, also when a step comes after the end of its run', async () => {
+    const { url } = await serve(() => 401);
+    const { client, warned } = connect(url);
+    const run = await client.run({ runId: 'r' }, (run) => {
+      run.step({ action: 'a' });
+      return run;
+    });
+    await client.flush(LONG);
+    run.step({ action: 'late' });
+    expect(warned.map(({ cause }) => cause)).toEqual(['unauthorized']);
+    expect(client.stats().steps).toMatchObject({ logged: 2, sent: 0, dropped: 2 });
+  });
+
   it('sends again what the service failed at', async () => {
     const { url, asked } = await serve((_, count) => (count % 2 === 1 ? 500 : 200));
     const { client } = connect(url);

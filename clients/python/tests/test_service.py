@@ -209,7 +209,7 @@ class TheService(unittest.TestCase):
         run.step(action="late")
         stats = u.stats()["steps"]
         self.assertEqual((stats["logged"], stats["sent"], stats["queued"], stats["dropped"]), (11, 0, 0, 11))
-        self.assertEqual([warning.cause for warning in self.warnings], ["unauthorized", "closed"])
+        self.assertEqual([warning.cause for warning in self.warnings], ["unauthorized"])
         self.assertNotIn("svc_live_wrong", self.warnings[0].message)
         with self.assertRaises(understudy_gateway.AuthenticationError) as caught:
             u.api.read_trace(trace_id="t")
