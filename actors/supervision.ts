@@ -11,7 +11,7 @@ import { PATTERN_INDEX_KIND } from './pattern-index/protocol.ts';
 import { RUN_KIND } from './run/protocol.ts';
 import { USAGE_METER_KIND } from './usage-meter/protocol.ts';
 
-/** Most traces queued on one thread. A further one is refused until there is room. */
+/** Maximum number of traces queued on one thread. A further one is refused until there is room. */
 const QUEUED_TRACES = 2_000;
 
 /**

@@ -35,7 +35,7 @@ export const CAPTURE_FREE_SLABS = 6;
 /** Offset of the numbers (`writeNumbers`), after eight lengths and counts. */
 const NUMBERS_AT = 32;
 const FIXED_BYTES = NUMBERS_AT + 64;
-/** Most UTF-8 bytes of a UTF-16 unit. */
+/** Maximum UTF-8 bytes of a UTF-16 unit. */
 const CHARACTER_BYTES_MAX = 3;
 /** Bodies from this size on stay in their cells. */
 const CELL_BODY_BYTES = 24 << 10;

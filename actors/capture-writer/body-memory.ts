@@ -7,7 +7,7 @@
 import { byteEngine } from '../../native/byte-engine.ts';
 import type { MemoryPart } from './mapped-memory.ts';
 
-/** Most bytes of free cells that a server thread keeps. Others are dropped. */
+/** Maximum bytes of free cells that a server thread keeps. Others are dropped. */
 export const CAPTURE_FREE_CELL_BYTES = 256 << 20;
 
 /**

@@ -9,8 +9,8 @@ import type { Codebase, Finding, FindingFilter } from '../../src/domain/finding.
 import type { ActorAddress, RowKey } from '../../src/runtime/protocol.ts';
 
 /**
- * Most findings of one code base. A further one replaces the longest unused one. Their vectors are in memory while
- * the code base is in use.
+ * Maximum number of findings of one code base. A further one replaces the longest unused one. The vectors of all
+ * findings are in memory while the code base is in use.
  */
 export const FINDINGS_PER_CODEBASE = 10_000;
 

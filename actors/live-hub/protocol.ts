@@ -55,7 +55,7 @@ export interface ReplayRequest {
   after_id: number | null;
   /** Return only events of this project; null: of all projects. */
   project_id: string | null;
-  /** Most events in the answer. */
+  /** Maximum number of events in the answer. */
   limit: number;
 }
 

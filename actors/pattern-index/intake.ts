@@ -39,7 +39,7 @@ import type { Entry, PatternScopes, Scope } from './scopes.ts';
 import { nextTick, STRETCH_MS } from './store-lifecycle.ts';
 import type { StoreParts } from './store-parts.ts';
 
-/** Most source traces kept per pattern; the oldest are dropped first. */
+/** Maximum number of source traces kept per pattern; the oldest are dropped first. */
 export const PATTERN_SOURCES_KEPT = 20;
 
 /** A created or merged pattern that is not on disk yet. */
@@ -51,7 +51,7 @@ interface Draft {
 
 /** How many similar patterns are compared; the nearest one with the same lesson is taken. */
 const TWIN_CANDIDATES = 8;
-/** Most situations embedded in one call. */
+/** Maximum number of situations embedded in one call. */
 export const EMBED_TEXTS = 32;
 /**
  * With more vectors than this outside the graph, an import helps to build the graph, so that its search for duplicates

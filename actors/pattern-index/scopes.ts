@@ -15,7 +15,7 @@ import type { VectorIndex } from '../../src/search/vector-index.ts';
 import type { RetrieveRequest } from './protocol.ts';
 import { groupOf, namedScopes, nameScope } from './scope-names.ts';
 
-/** Most patterns of all scopes together. One more is refused. */
+/** Maximum number of patterns of all scopes together. One more is refused. */
 const PATTERNS_MAX = 500_000;
 
 /** A pattern in memory. Its position in the list is its id in the index. */

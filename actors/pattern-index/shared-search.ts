@@ -15,7 +15,7 @@ import type { FoundMatches, RetrieveRequest } from './protocol.ts';
 import { groupOf, namedScopes, nameScope, parseScope } from './scope-names.ts';
 import { type Candidate, lookOf, rankFound } from './search.ts';
 
-/** Most scopes that are searched on the request's thread. Beyond that, the pattern index searches. */
+/** Maximum number of scopes that are searched on the request's thread. Beyond that, the pattern index searches. */
 const SHARED_SEARCH_SCOPES = 16;
 /** Searches on a thread before it handles its sockets again, about 0.2 ms each. */
 const SHARED_SEARCHES_A_TICK = 4;

@@ -10,7 +10,7 @@
  */
 import type { RateLimit } from './protocol.ts';
 
-/** Most keys that are counted in shared memory at once. Actors count the others. */
+/** Maximum number of keys that are counted in shared memory at once. Actors count the others. */
 export const RATE_SLOTS = 65_536;
 
 /** One take's outcome. */

@@ -61,7 +61,8 @@ import { deletionMark, deletionRows, projectRun, stepKeyRow, stepRows, sweepRows
 import { packStep, projectOf, type RecordableStep, stepIndexOf, unpackStep } from './step-message.ts';
 
 /**
- * Most steps that one transaction deletes. A longer run needs several transactions, and is invisible after the first.
+ * Maximum number of steps that one transaction deletes. A longer run needs several transactions, and is invisible after
+ * the first.
  */
 export const RUN_DELETE_STEPS = 1_000;
 

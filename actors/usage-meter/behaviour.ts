@@ -20,7 +20,7 @@ import { usageWrites } from '../../src/domain/usage.ts';
 import type { Behaviour } from '../../src/runtime/protocol.ts';
 import { USAGE_METER_KIND, type UsageMeterProtocol } from './protocol.ts';
 
-/** Most interventions of an organization whose names the meter remembers, so that each counts once. */
+/** Maximum number of interventions of an organization whose names the meter remembers, so that each counts once. */
 export const USAGE_ONCE_NAMES = 256;
 
 interface Meter {

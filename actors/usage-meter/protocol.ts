@@ -10,7 +10,7 @@ export const USAGE_METER_KIND = 'usage-meter';
 interface InterveneRequest {
   /** Key of the counters' row. */
   project_id: string;
-  /** Most interventions of both kinds in this UTC month; null: no cap. */
+  /** Maximum number of interventions of both kinds in this UTC month; null: no cap. */
   cap: number | null;
   /** Number of patterns found, which are served if it is allowed. */
   patterns: number;

@@ -9,7 +9,7 @@ import type { Stores } from '../storage/stores.ts';
 import { DeletedContent, type DeletedContentParts } from './deleted-content.ts';
 import { removeAccountRows } from './organization-rows.ts';
 
-/** Most deleted accounts resumed in one pass; the next pass resumes more. */
+/** Maximum number of deleted accounts resumed in one pass; the next pass resumes more. */
 const DELETED_ACCOUNTS_RESUMED = 100;
 
 export class UnfinishedDeletions {

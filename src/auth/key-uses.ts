@@ -5,7 +5,7 @@
 import { type Clock, systemClock } from '../std/clock.ts';
 import type { TableReader, Tables } from '../storage/tables.ts';
 
-/** Interval of the writes, and most keys whose uses wait. */
+/** Interval of the writes, and maximum number of keys whose uses wait. */
 const KEY_USES_EVERY_MS = 2_000;
 const KEY_USES_WAITING = 10_000;
 

@@ -36,7 +36,7 @@ const PUBLIC_ALGORITHMS = [
   ...['ES256', 'ES384', 'ES512', 'EdDSA', 'Ed25519'],
 ];
 const JWT = /^[\w-]{1,1024}\.[\w-]+\.[\w-]+$/;
-/** Most characters of claims that are kept. */
+/** Maximum characters of claims that are kept. */
 const CLAIM_CHARACTERS = 255;
 /** Deadline for the provider's answer. */
 const JWKS_TIMEOUT_MS = 5_000;

@@ -40,12 +40,12 @@ const JUDGED_EXCHANGES = 16_384;
 /** Exchanges in one pass: their summaries are listed first, and then the relevant ones are read. */
 const LISTED_EXCHANGES = 512;
 
-/** Most models, notes and providers listed for one run. */
+/** Maximum number of models, notes and providers listed for one run. */
 const MAX_NAMES = 8;
-/** Most tags of requests, and most credentials, listed for one run. */
+/** Maximum numbers of requests' tags and of credentials listed for one run. */
 const MAX_TAGS = 32;
 const MAX_CREDENTIALS = 16;
-/** Most tools listed for one run. */
+/** Maximum number of tools listed for one run. */
 const MAX_TOOLS = 64;
 
 /** One line of the table of runs. */

@@ -16,7 +16,7 @@ import { GOLDEN_WIRES } from '../providers/golden-wires.ts';
 import type { ReadTurn } from '../providers/normal-turn.ts';
 import type { ListedExchange } from './exchange-source.ts';
 
-/** Most differences between answers and their echoes that a verdict shows; it gives the number of the rest. */
+/** Maximum number of differences between answers and their echoes that a verdict shows. It counts the rest. */
 const MAX_DIFFERENCES = 3;
 
 /** What the judge needs to know about an exchange and its position in the run. */

@@ -169,7 +169,7 @@ interface Provenance {
   ended?: { exchange_id: number; end_cause: EndCause }[];
 }
 
-/** Most failed exchanges that a trace lists. */
+/** Maximum number of failed exchanges that a trace lists. */
 const TOLD_ENDS = 64;
 
 /** Codes for something missing in the run, as opposed to how it went. */

@@ -57,7 +57,7 @@ const UNCOVERED: Record<UncoveredReason, string> = {
   invalid: 'the answer would be invalid',
 };
 
-/** Most kinds of answers with a line in the table; kinds with errors are listed in any case. */
+/** Maximum number of kinds of answers with a line in the table; kinds with errors are listed in any case. */
 const KINDS_SHOWN = 12;
 
 /** For a person: first what would be served, then the material behind it. */
@@ -242,7 +242,7 @@ function describeNeed({ threshold, evidence, runs, kinds = [] }: Agent): string 
     : 'not served: no golden step is like another; would be served if golden runs repeated a task';
 }
 
-/** Most lines for a model's kinds of answers; kinds with errors are listed in any case. */
+/** Maximum number of lines for a model's kinds of answers; kinds with errors are listed in any case. */
 const SERVICE_KINDS_SHOWN = 40;
 
 /** What a model would serve for each agent, with its error rate. */
@@ -279,7 +279,7 @@ function layOutKinds(agents: readonly Agent[], width: number, palette: Palette):
   return table + tellRest(all.length - shown.length);
 }
 
-/** Most kinds of answers in an agent's table; those with errors come first. */
+/** Maximum number of kinds of answers in an agent's table; those with errors come first. */
 const REFUSED_SHOWN = 4;
 
 function describeRefused(kinds: NonNullable<Agent['kinds']>): string {

@@ -26,7 +26,7 @@ import { type Cell, formatJson, layOutLines, makeHarmlessLine } from './terminal
 /** The table is written in pieces of this many characters. */
 const OUTPUT_CHARS = 65_536;
 
-/** Most columns of a name that a client made up; an id that the API accepts fits. `--json` has all of it. */
+/** Maximum number of columns of a name that a client chose. An id that the API accepts fits. `--json` has whole names. */
 const NAME_COLUMNS = ID_CHARACTERS;
 
 /** Runs that a terminal shows without --limit. */

@@ -38,7 +38,7 @@ Exit status: 0 published or kept (--once), ended by a signal (--every); 1 failed
 `;
 
 const EVERY_MAX_DAYS = 20;
-/** Most characters that a round's process may print. */
+/** Maximum characters that a round's process may print. */
 const ROUND_OUTPUT_CHARACTERS = 4 * 1024 * 1024;
 
 /** How a round's process ended. */

@@ -62,7 +62,7 @@ interface AnyRequest {
 export interface CallManner extends CallOptions {
   /** Whether the process may end while the call is in progress. */
   isBackground?: boolean;
-  /** Most requests of the call; 1: no repetition. Default 3. */
+  /** Maximum number of requests of the call; 1: no repetition. Default 3. */
   attempts?: number;
   /** Overrides the operation's default. */
   isRepeatable?: boolean;

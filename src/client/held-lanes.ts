@@ -5,7 +5,7 @@
 import { startTimer, stopTimer, type Timer } from './own-context.ts';
 import type { RunLane } from './run-lane.ts';
 
-/** Most runs that wait at the same time. Further runs do not wait. */
+/** Maximum number of runs that wait at the same time. Further runs do not wait. */
 const HELD_MAX = 1_000;
 
 export class HeldLanes {

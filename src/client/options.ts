@@ -35,7 +35,7 @@ export interface UnderstudyOptions {
   timeoutMs?: number;
   /** How long the end of the process waits for unsent events. Default 2,000. */
   exitFlushMs?: number;
-  /** Most steps waiting to be sent; further steps are dropped. Default 10,000. */
+  /** Maximum number of steps waiting to be sent; further steps are dropped. Default 10,000. */
   maxQueuedSteps?: number;
   /** Approximate memory of the waiting steps, in bytes. Default 32 MiB. */
   maxQueuedBytes?: number;

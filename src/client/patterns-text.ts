@@ -7,9 +7,9 @@ export type Pattern = AnswerOf<'retrievePatterns'>['traces'][number];
 
 /** The query of a retrieval, and the size of its result. */
 export interface RetrieveOptions {
-  /** Most tokens of the text. Default 1,000. */
+  /** Maximum tokens of the text. Default 1,000. */
   maxTokens?: number;
-  /** Most patterns, 1 to 50. Default 5. */
+  /** Maximum number of patterns, 1 to 50. Default 5. */
   topK?: number;
   /** `e1`: the project's, `e2`: the organization's, `e3`: universal. Default: all of them. */
   tier?: 'e1' | 'e2' | 'e3';

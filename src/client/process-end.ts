@@ -24,7 +24,7 @@ interface OpenRun {
   fail(thrown: unknown): void;
 }
 
-/** Most open runs that a crash ends. Beyond that, the oldest is forgotten: it stays `running` after a crash. */
+/** Maximum number of open runs that a crash ends. Beyond it, the oldest is forgotten and stays `running`. */
 const OPEN_RUNS_MAX = 10_000;
 
 const leavers = new Set<Leaver>();

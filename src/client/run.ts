@@ -55,7 +55,7 @@ export interface RunCounts {
   interventionsHandedOver: number;
 }
 
-/** Most interventions waiting to be read; the service sends two per streak. */
+/** Maximum number of interventions waiting to be read; the service sends two per streak. */
 const INTERVENTIONS_MAX = 16;
 /** How long the start waits for an integration to name the framework, unless another event of the run comes first. */
 const FRAMEWORK_WAIT_MS = 2_000;

@@ -14,11 +14,11 @@ import type { LaneEvent, RunLane } from './run-lane.ts';
 import type { MarkBody } from './run-marks.ts';
 import type { StepBody } from './step.ts';
 
-/** Most runs with unsent events; steps of further runs are dropped. */
+/** Maximum number of runs with unsent events; steps of further runs are dropped. */
 const LANES_MAX = 1_000;
 /**
- * Most runs that send at the same time, each over one connection; the remaining connections are for the agent's own
- * requests.
+ * Maximum number of runs that send at the same time, each over one connection; the remaining connections are for the
+ * agent's own requests.
  */
 const LANES_BUSY_MAX = 12;
 /** Events that a run may send in its turn while others wait. */

@@ -9,7 +9,7 @@ import { ConnectionError, TimeoutError, UnexpectedAnswerError } from './errors.t
 
 /** Longest answer that is read; the service's longest answers are pages of findings. */
 const ANSWER_BYTES_MAX = 64 * 1024 * 1024;
-/** Most concurrent connections; further requests wait for one, within their time limit. */
+/** Maximum number of concurrent connections; further requests wait for one, within their time limit. */
 const CONNECTIONS_MAX = 16;
 /** Shorter than the service's idle timeout (10 s), so that no request meets a closing connection. */
 const IDLE_CONNECTION_MS = 5_000;

@@ -26,7 +26,7 @@ export const firedCounts = z
   .object(Object.fromEntries(MONITOR_NAMES.map((monitor) => [monitor, z.int()])))
   .describe('Steps at which each monitor fired');
 
-/** Most values of one answer. */
+/** Maximum number of values of one answer. */
 const VALUES = { usual: 20, most: 100 } as const;
 
 /** What a list of the values of a field takes. */

@@ -36,7 +36,7 @@ export interface EchoDifference {
 
 /** Answers of a run whose echo may still follow. */
 const OPEN_ANSWERS = 64;
-/** Most characters of texts and arguments in an answer that is compared. */
+/** Maximum characters of texts and arguments in an answer that is compared. */
 const ANSWER_CHARACTERS = 1_000_000;
 /** Characters shown of each side, and how many of them precede the difference. */
 const SHOWN_CHARACTERS = 400;

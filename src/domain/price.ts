@@ -37,7 +37,7 @@ export type CostBasis = (typeof COST_BASES)[number];
 
 /** Found prices by model, for each price table. */
 const found = new WeakMap<Prices, Map<string, FoundPrice | null>>();
-/** Most models remembered per table; when exceeded, the table's models are forgotten. */
+/** Maximum number of models remembered per table; when exceeded, the table's models are forgotten. */
 const REMEMBERED_MODELS = 1_024;
 
 /**

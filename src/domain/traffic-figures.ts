@@ -32,7 +32,7 @@ export interface FigureQuestion {
 /** Days of the longest answer. */
 export const FIGURE_DAYS_MAX = 366;
 
-/** Most rows of one answer; the others are summed in one row. */
+/** Maximum number of rows of one answer; the others are summed in one row. */
 export const FIGURE_ROWS = 200;
 
 /** Figures of some exchanges. */

@@ -51,7 +51,7 @@ interface ApiListenerOptions {
    * they have sent everything, and a closed connection would hide it from them.
    */
   max_body_bytes: number;
-  /** Most bytes of incomplete bodies together. Beyond it, the oldest body is dropped. */
+  /** Maximum bytes of incomplete bodies together. Beyond it, the oldest body is dropped. */
   open_bodies_bytes?: number;
   /** Busy-polls for a moment after an answer. */
   busyPoll?: BusyPoll;

@@ -7,7 +7,7 @@ import { PUBLIC_ADDRESS_CONNECTIONS } from '../limits.ts';
 import { plainConnections } from './plain-connections.ts';
 import { loadedServer } from './server.ts';
 
-/** Most connections if the operator sets no limit. */
+/** Maximum number of connections if the operator sets no limit. */
 const CONNECTIONS_MAX = 100_000;
 /** Descriptors that are reserved for other purposes than connections and their upstreams. */
 const DESCRIPTORS_KEPT = 256;

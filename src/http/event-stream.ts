@@ -9,7 +9,7 @@
 import type { EventSink, EventStream } from '../contract/handler.ts';
 import type { HttpStream, StreamEvents } from './http-stream.ts';
 
-/** Most unsent bytes of one reader, and of all readers of a server thread. Beyond either, a reader is dropped. */
+/** Maximum unsent bytes of one reader, and of all readers of a server thread. Beyond either, a reader is dropped. */
 export const LIVE_BUFFERED_BYTES = 256 << 10;
 const LIVE_BUFFERED_TOTAL_BYTES = 128 << 20;
 

@@ -5,7 +5,7 @@
 
 import { BlockList, isIP } from 'node:net';
 
-/** Most hosts, and most origins, in the cache; when exceeded, it is cleared. */
+/** Maximum number of hosts in one cache, and of origins in the other. A full cache is cleared. */
 const REMEMBERED_HOSTS_MAX = 1_000;
 
 /**

@@ -16,7 +16,7 @@ const BYTES = SLOTS * 16 + (SETS + 1) * 4;
  */
 const LOCK_WAIT_MS = 1_000;
 
-/** Most runs with returned numbers, and most returned numbers per run; beyond that a run has a gap. */
+/** Maximum numbers of runs with returned numbers, and of returned numbers per run. Beyond either, a run has a gap. */
 const RETURNED_RUNS_MAX = 1_000;
 const RETURNED_NUMBERS_MAX = 1_000;
 

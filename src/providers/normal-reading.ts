@@ -14,7 +14,7 @@ import type {
 } from '../domain/turn.ts';
 import { asArray, asCount, asObject, asText, type JsonObject } from './json-reading.ts';
 
-/** Most blocks, tools and stream events of one turn's normal form. A larger turn is marked undecodable. */
+/** Maximum number of blocks, tools and stream events of one turn's normal form. A larger turn is marked undecodable. */
 const NORMAL_TURN_ITEMS = 200_000;
 
 /** One turn being read, with the number of items that it may still take. */

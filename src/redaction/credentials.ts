@@ -10,13 +10,13 @@ import { isSecretQueryName, splitQuery } from './query.ts';
 
 /** Shorter values are not searched for elsewhere: they would mask ordinary words. */
 export const MIN_CREDENTIAL_LENGTH = 8;
-/** Most distinct secrets of one request; a request with more (hundreds of cookies) keeps the longest. */
+/** Maximum number of distinct secrets of one request; a request with more (hundreds of cookies) keeps the longest. */
 const MAX_CREDENTIALS = 64;
 /** Longer values get fewer forms: real credentials are not that long. */
 const FORMS_CHARACTERS = 8_192;
 /**
- * Most forms of all secrets of one request together. The shortest are kept, including the secrets as received; those of
- * the operator's own credentials are added on top.
+ * Maximum number of forms of all secrets of one request together. The shortest are kept, including the secrets as
+ * received; those of the operator's own credentials are added on top.
  */
 export const MAX_FORMS = 1_024;
 

@@ -27,7 +27,7 @@ export interface AskOptions {
 
 /** Bounds of a client. */
 interface ActorClientLimits {
-  /** Most unanswered asks; further ones are refused with `too_many_asks`. */
+  /** Maximum number of unanswered asks; further ones are refused with `too_many_asks`. */
   max_pending_asks: number;
 }
 

@@ -18,7 +18,7 @@ interface ComputePoolOptions {
   threads: number;
   /** Plain data for the threads' composition root, in piscina's `workerData`. */
   options: unknown;
-  /** Most calls that wait for a thread; one more is refused. */
+  /** Maximum number of calls that wait for a thread; one more is refused. */
   queue_calls_max: number;
   /** A call that takes longer fails; its thread is ended and replaced. */
   call_deadline_ms: number;

@@ -9,7 +9,7 @@ import type { MessagePort } from 'node:worker_threads';
 import type { ComputeTask } from './actor-thread.ts';
 import { describeError } from './error.ts';
 
-/** Most calls that wait for a compute thread, and the longest time of a call. */
+/** Maximum number of calls that wait for a compute thread, and maximum duration of a call. */
 export const COMPUTE_QUEUE_CALLS = 256;
 export const COMPUTE_DEADLINE_MS = 60_000;
 
@@ -35,7 +35,7 @@ interface Waiting {
 interface DirectChannelOptions {
   /** A call that takes longer fails. */
   call_deadline_ms: number;
-  /** Most running calls on the channel; one more is refused. */
+  /** Maximum number of running calls on the channel; one more is refused. */
   calls_max: number;
 }
 

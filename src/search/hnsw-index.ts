@@ -40,7 +40,7 @@ const FILTERED_MIN = 128;
 const FILTERED_FACTOR = 8;
 /** A walk is repeated wider if its last candidate is less than this below the last result. */
 const MARGINS = [0.03, 0.015] as const;
-/** Most dimensions of the graph. */
+/** Maximum number of dimensions of the graph. */
 const GRAPH_DIMENSIONS = 1_536;
 /** Largest error of a projected cosine: three times its usual error. */
 const PROJECTION_ERROR = 3 / Math.sqrt(GRAPH_DIMENSIONS);

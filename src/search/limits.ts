@@ -2,7 +2,7 @@
 
 import { strict as assert } from 'node:assert';
 
-/** Most tokens of a text that are embedded, whatever the model. */
+/** Maximum tokens of a text that are embedded, whatever the model. */
 export const EMBEDDING_TOKENS_MAX = 2_048;
 /** One run of the model: texts, and tokens including padding. */
 export const EMBEDDING_BATCH_TEXTS = 32;

@@ -3,7 +3,7 @@
  * table keeps its items alive until the old generation is collected. Here slots are reused. Any thread.
  */
 
-/** Most items in the table at once. */
+/** Maximum number of items in the table at once. */
 const PLACES = 2 ** 20;
 /** After this many items, a number may be used again. */
 const SERIALS = 2 ** 32;

@@ -11,7 +11,7 @@ import { readWholeJson, writeWhole } from './whole-file.ts';
 
 export const NAMES_NAME = 'names.json';
 
-/** Most named variants; one more removes the oldest name. */
+/** Maximum number of named variants; one more removes the oldest name. */
 const NAMES_MAX = 500;
 
 const FORMAT = 'svc_student_names_v1';

@@ -364,7 +364,7 @@ function groupCalls(blocks: readonly CallBlock[]): CallBlock[][] {
   return groups;
 }
 
-/** Most list elements examined, over all lists together. */
+/** Maximum number of list elements examined, over all lists together. */
 const EACH_EXAMPLES = 400;
 
 /** Values that occur once per element of a list in each example's context. */
@@ -487,7 +487,7 @@ interface Beginnings {
   lengths: number[];
 }
 
-/** Most wordings of one task, each with its own rule. */
+/** Maximum number of wordings of one task, each with its own rule. */
 const WORDED = 5;
 
 /**
@@ -675,7 +675,7 @@ function movesWithDay(text: string, contexts: readonly StepContext[]): boolean {
 
 const MOVING_CHARACTERS = 400;
 
-/** Most guards kept for a constant. Only plain rules count, because the others hold by chance too often. */
+/** Maximum number of guards kept for a constant. Only plain rules count, because the others hold by chance too often. */
 const GUARDS = 3;
 const GUARD_RANK = 1.7;
 

@@ -218,7 +218,7 @@ export function calibrateScores(
 /** Golden runs that a kind of answer needs, all without an error, before it is served at a target of 5 %. */
 export const KIND_RUNS_MIN = 11;
 
-/** Most runs that {@link countNeeded} returns. */
+/** Maximum number of runs that {@link countNeeded} returns. */
 const RUNS_TRIED = 1 << 16;
 
 /** Golden runs with which a kind of answer passes its first test when the student makes no further error. */

@@ -22,7 +22,7 @@ import { placeOf, type SplitRuns } from './held-out.ts';
 import { fitStudent, nameAgents } from './student-fit.ts';
 import { askAbout, type MeasuredStep } from './student-measures.ts';
 
-/** Most held-out golden steps that the service is asked about, for all agents together, and how many at a time. */
+/** Maximum numbers of held-out golden steps that the service is asked about: for all agents together, and at a time. */
 const SERVICE_STEPS_ASKED = 1_000;
 const SERVICE_ASKED_AT_ONCE = 4;
 

@@ -339,7 +339,7 @@ interface AgentStory {
   final: ReadonlySet<string>;
 }
 
-/** Most steps of a run whose later calls are remembered. */
+/** Maximum number of steps of a run whose later calls are remembered. */
 const STORY_STEPS = 60;
 
 /** @param members of one agent, those of a run in order */

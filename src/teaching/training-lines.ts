@@ -118,7 +118,7 @@ function findUnteachable(content: readonly TurnBlock[]): LeftOut | null {
   return null;
 }
 
-/** Most tools that the fine-tuning of chat-completions accepts. */
+/** Maximum number of tools that the fine-tuning of chat-completions accepts. */
 const CHAT_TOOLS_MAX = 128;
 
 function toChatLine(

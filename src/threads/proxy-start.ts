@@ -7,8 +7,8 @@ import { resolveModuleUrl } from '../std/module-url.ts';
 import { ProxyThread, type ProxyThreadOptions } from './proxy-thread.ts';
 
 /**
- * Most tunnels of both kinds at once; a further CONNECT gets 503. If descriptors are few, tunnels get a share of
- * them.
+ * Maximum number of tunnels of both kinds at once; a further CONNECT gets 503. If descriptors are few, tunnels get a
+ * share of them.
  */
 const PROXY_TUNNELS_MAX = 1_024;
 /**

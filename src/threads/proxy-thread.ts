@@ -11,7 +11,7 @@ import type { TunnelCounts } from '../proxy/tunnel-counts.ts';
 import { OwnThread } from '../std/own-thread.ts';
 import type { ProxyControl, ProxyServices, ProxyTask } from './proxy-thread-entry.ts';
 
-/** Most hosts with a listener of the gateway. Wildcards allow any number of hosts. */
+/** Maximum number of hosts with a listener of the gateway. Wildcards allow any number of hosts. */
 const PROXY_ROUTES_MAX = 256;
 /** V8 heap of the thread. Forwarded bytes are outside the heap. */
 const PROXY_HEAP_MB = 256;

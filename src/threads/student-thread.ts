@@ -45,7 +45,7 @@ const STUDENT_START_MS = 5_000;
 const STUDENT_WATCH_MS = 500;
 /** V8 heap of the thread. Beyond it the thread ends, and the process continues. */
 const STUDENT_HEAP_MB = 2_048;
-/** Most threads at once. A further student waits until one has ended. */
+/** Maximum number of threads at once. A further student waits until one has ended. */
 const SEATS_MAX = 3;
 /** Delay before the thread restarts. It doubles from the first value to the last. */
 const STUDENT_RESTART_MS = { first: 200, last: 30_000 } as const;

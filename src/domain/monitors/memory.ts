@@ -14,7 +14,7 @@ const SLOTS = 12;
 export const CALLS = 32;
 /** Words of the task. */
 const TASK_WORDS = 64;
-/** Most names, numbers and quoted words kept of the task, which a step must not lose sight of. */
+/** Maximum number of names, numbers and quoted words kept of the task, which a step must not lose sight of. */
 const TASK_NAMES = 24;
 /** Characters of the task that are read. */
 const TASK_CHARACTERS = 8192;

@@ -26,9 +26,9 @@ type Piece =
 
 type Role = 'system' | 'user' | 'assistant';
 
-/** Most characters taken from a message; later code decides which of them are kept. */
+/** Maximum characters taken from a message; later code decides which of them are kept. */
 const PIECE_CHARACTERS = 256 * 1024;
-/** Most pieces of one message. */
+/** Maximum number of pieces of one message. */
 const PIECES = 4_096;
 
 /**

@@ -14,7 +14,7 @@ import { renderJson } from './text.ts';
 
 /** Values kept of a run, the first ones. Further values are recognized only by their form. */
 const VALUES = 8_000;
-/** Most values read from one text, and most characters read of a text that is not JSON. */
+/** Maximum number of values read from one text, and maximum characters read of a text that is not JSON. */
 const VALUES_A_TEXT = 400;
 const TEXT_CHARACTERS = 16_000;
 /** Longer strings are sentences, which are generalized word by word. */

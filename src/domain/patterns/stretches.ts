@@ -23,13 +23,13 @@ export interface Stretch {
   way: 'retry' | 'detour' | 'loop' | 'dead_end';
 }
 
-/** Most steps between a failure and its recovery. */
+/** Maximum number of steps between a failure and its recovery. */
 const REACH = 40;
-/** Most steps between the last failure and the start of a detour. */
+/** Maximum number of steps between the last failure and the start of a detour. */
 const DETOUR_REACH = 6;
-/** Most stretches of a run. */
+/** Maximum number of stretches of a run. */
 const STRETCHES = 16;
-/** Most pairs of steps compared in one run, so that a hostile run costs no more than a long one. */
+/** Maximum number of pairs of steps compared in one run, so that a hostile run costs no more than a long one. */
 const COMPARISONS = 50_000;
 /** Number of equal calls with equal answers that make a loop. */
 const SAME_CALLS = 3;

@@ -25,16 +25,16 @@ interface Wording extends PatternTexts {
 }
 
 const DEAD_ENDS = 5;
-/** Most attempts named before a failed check. */
+/** Maximum number of attempts named before a failed check. */
 const ATTEMPTS = 2;
-/** Most steps between the first failure and the attempt that it checks. */
+/** Maximum number of steps between the first failure and the attempt that it checks. */
 const FIRST_ATTEMPT_REACH = 4;
 /** Tools whose changes are checked later. */
 const EDIT =
   /^(?:(?:multi_?|str_replace_|file_)?edit|apply|write|patch|replace|insert|update|create|modify|set)/i;
 /**
- * Most characters of the goal and of the error in a situation. The task must remain the larger part, because searches
- * match it.
+ * Maximum characters of the goal and of the error in a situation. The task must remain the larger part, because
+ * searches match it.
  */
 const GOAL_CHARACTERS = 140;
 const CALL_CHARACTERS = 240;

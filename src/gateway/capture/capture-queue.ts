@@ -54,9 +54,9 @@ export interface CaptureWriter<B extends ExchangeBatch = ExchangeBatch> {
 }
 
 export interface CaptureQueueOptions {
-  /** Most finished exchanges that wait for the writer. */
+  /** Maximum number of finished exchanges that wait for the writer. */
   max_queue: number;
-  /** Most bytes of bodies that open and waiting exchanges hold together. */
+  /** Maximum bytes of bodies that open and waiting exchanges hold together. */
   max_queue_bytes: number;
   /** Bytes kept of one body. */
   max_capture_bytes: number;

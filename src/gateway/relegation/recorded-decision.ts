@@ -3,7 +3,7 @@
 import type { RecordedDecision } from '../../domain/exchange.ts';
 import type { FallbackReason, StepFinding } from '../../student/serving/protocol.ts';
 
-/** Most characters recorded of relegation's decision. A student's answer that does not fit is left out. */
+/** Maximum characters recorded of relegation's decision. A student's answer that does not fit is left out. */
 const DECISION_CHARACTERS = 32_768;
 
 /** Cache of decisions without a finding, which are mostly the same few. */

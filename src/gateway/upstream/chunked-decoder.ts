@@ -6,7 +6,7 @@ import { UPSTREAM_HEAD_BYTES } from '../../limits.ts';
 import { badAnswer } from './answer-error.ts';
 import { type Fields, parseFields, SectionReader, TEXT } from './field-section.ts';
 
-/** Most bytes of a chunk's extension. No provider is known to send any. */
+/** Maximum bytes of a chunk's extension. No provider is known to send any. */
 export const UPSTREAM_CHUNK_LINE_BYTES = 4 << 10;
 
 const LF = 10;

@@ -61,9 +61,9 @@ export interface ConnectionOwner {
   onGone(connection: UpstreamConnection): void;
 }
 
-/** Most bytes of one read of a plain socket. */
+/** Maximum bytes of one read of a plain socket. */
 const READ_BYTES = 64 * 1024;
-/** Most bytes of one read of a TLS socket: a record. */
+/** Maximum bytes of one read of a TLS socket: a record. */
 const TLS_READ_BYTES = 16 * 1024;
 /** Request body bytes that wait for a slow upstream before the client is paused. */
 const UPLOAD_BUFFER_BYTES = 256 * 1024;

@@ -124,9 +124,9 @@ export function createKind(behaviour: AnyBehaviour, policy: KindPolicy): Kind {
   };
 }
 
-/** Most labels of a counter, and most counters of a kind. */
+/** Maximum number of labels of a counter, and of counters of a kind. */
 const COUNTS_MAX = 100;
-/** Stands for all beyond. */
+/** The label that counts everything beyond the maximum. */
 const OTHERS = 'others';
 
 /** Adds to a kind's counters. Bounded whatever a behaviour passes. */

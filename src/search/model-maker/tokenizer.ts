@@ -4,7 +4,7 @@
  */
 import { INNER_ID, PAD_ID, START_ID, UNKNOWN_ID } from './features.ts';
 
-/** Most tokens per text; later ones are cut off. */
+/** Maximum tokens per text; later ones are cut off. */
 const TOKENS_MAX = 2_048;
 
 /** Printable substitutes for the 256 bytes in a byte-level tokenizer (as in GPT-2). */

@@ -25,9 +25,9 @@ import { applyEdits, type Edit, NO_FILES, type PreparedBody, plainBody } from '.
 import { type SecretSet, wantedOf } from './secret-set.ts';
 import { findSplitSecrets } from './stream-secrets.ts';
 
-/** Most masks in one body. A body that needs more is withheld. */
+/** Maximum number of masks in one body. A body that needs more is withheld. */
 export const MASKS_PER_BODY = 100_000;
-/** Most images and documents that are stored separately per body. Further ones stay in the body. */
+/** Maximum number of images and documents that are stored separately per body. Further ones stay in the body. */
 const FILES_PER_BODY = 1_000;
 
 const MASK_BYTES = Buffer.from(MASK, 'latin1');

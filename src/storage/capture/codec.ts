@@ -48,7 +48,7 @@ export interface RecordParts {
   response_literals: Buffer;
 }
 
-/** Most bytes of a base's record that serve as dictionary. */
+/** Maximum bytes of a base's record that serve as dictionary. */
 export const DICTIONARY_BYTES = 16 << 10;
 
 function varintSize(value: number): number {
@@ -188,7 +188,7 @@ export function decodeRecord(bytes: Buffer): RecordParts {
   };
 }
 
-/** Most bytes of a base's request that serve as dictionary. */
+/** Maximum bytes of a base's request that serve as dictionary. */
 const DICTIONARY_REQUEST_BYTES = 112 << 10;
 
 /** The parts of a base that a dictionary uses. */

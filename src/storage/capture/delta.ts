@@ -33,7 +33,7 @@ const RESYNC_FROM_BYTES = 4_096;
 const ANCHOR_BYTES = 32;
 /** Describing a shorter copy would take more bytes than it saves. */
 const MIN_COPY_BYTES = 64;
-/** Most bytes of the base in which anchors are looked up, for one body: a few milliseconds at most. */
+/** Maximum bytes of the base in which anchors are looked up, for one body: a few milliseconds at most. */
 const RESYNC_SCAN_BYTES = 16 << 20;
 
 /**

@@ -184,7 +184,7 @@ async function decodeStream(body: Buffer, coding: Coding, max: number): Promise<
   return Buffer.concat(parts);
 }
 
-/** Most pieces for a damaged body. Each piece takes a turn of the event loop. */
+/** Maximum number of pieces for a damaged body. Each piece takes a turn of the event loop. */
 const PIECES_MAX = 512;
 const PIECE_BYTES_MIN = 256;
 

@@ -77,7 +77,7 @@ export interface CaptureLogOptions {
   path: string;
   /** SVC_REDACT: mask key shapes in the stored copy; false keeps bodies byte for byte as they were on the wire. */
   redact: boolean;
-  /** Most bytes of a body without its content-encoding; 64 MiB when not given. */
+  /** Maximum bytes of a body without its content-encoding; 64 MiB when not given. */
   max_decoded_bytes?: number;
   /** Key that encrypts the stored data; null or omitted: no encryption. Secret. */
   data_key?: Uint8Array | null;

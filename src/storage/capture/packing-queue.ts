@@ -5,7 +5,7 @@
 import type { TidyBacklog } from './packing-share.ts';
 import type { WaitingBlock } from './repacking.ts';
 
-/** Most raw blocks that wait to be packed, and most bytes of them. Further blocks are compressed at once. */
+/** Maximum number and bytes of the raw blocks that wait to be packed. Further blocks are compressed at once. */
 const RAW_BLOCKS_MAX = 65_536;
 const RAW_BLOCKS_BYTES_MAX = 2 ** 35;
 

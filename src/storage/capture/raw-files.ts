@@ -48,7 +48,7 @@ const DIRECT_BYTES = 32 << 10;
 /** Limits of one write: total bytes, and copied bytes. */
 const WRITE_BYTES = 2 << 20;
 const COPIED_BYTES = 1 << 20;
-/** Most concurrent writes. A disk is faster when the next write is already queued. */
+/** Maximum number of concurrent writes. A disk is faster when the next write is already queued. */
 const WRITES_MAX = 3;
 /** Larger blocks, and blocks that need more copying, go to the database instead. */
 const BLOCK_BYTES_MAX = 64 << 20;

@@ -16,7 +16,7 @@ import { markChecksums, openCodec, SEALING, SealedTable, type ValueCodec } from 
 
 const MAX_NAMED = 128;
 const BYTES = { encoding: 'binary', keyEncoding: 'binary', cache: false } as const;
-/** Most rows and bytes in one transaction of a copy. */
+/** Maximum number of rows and bytes in one transaction of a copy. */
 const BATCH_ROWS = 10_000;
 const BATCH_BYTES = 16 << 20;
 

@@ -563,7 +563,7 @@ function spansAt(text: string, tokens: readonly TextToken[], from: number, to: n
   return spans;
 }
 
-/** Longest text that is cut as a whole, and most tokens of prose that are cut. */
+/** Longest text that is cut as a whole, and maximum tokens of prose that are cut. */
 const CUT_CHARACTERS = 400;
 const CUT_TOKENS = 3;
 

@@ -12,7 +12,7 @@ import { EACH_ITEM, type NumberPlace, type NumberRelation } from './student-mode
 /** The kind of a relation's key, beside the kinds of marks. */
 export const RELATION_KIND = 14;
 
-/** Most places that are compared with each other, and the share of steps that must have a place. */
+/** Maximum number of places that are compared with each other, and minimum share of steps that have a place. */
 const PLACES = 12;
 const PRESENT = 0.6;
 /** Golden steps needed before an unchanging relation is relied on. */

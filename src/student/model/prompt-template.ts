@@ -40,7 +40,7 @@ export interface TemplateSentence {
   gaps?: number[];
   /** Every golden prompt had it. */
   needed?: true;
-  /** Most occurrences in one prompt. */
+  /** Maximum number of occurrences in one prompt. */
   most: number;
 }
 

@@ -42,7 +42,7 @@ export interface StepDigest {
   callable: string[] | null;
   /** A tool must be called. */
   must_call: boolean;
-  /** Most calls in one answer. */
+  /** Maximum number of calls in one answer. */
   calls_max: number;
   /** null when there is no limit. */
   max_output_tokens: number | null;

@@ -11,7 +11,7 @@ export interface Piece {
   isOccasional: boolean;
 }
 
-/** Most pieces of a text that is compared: alignment takes quadratic time. */
+/** Maximum number of pieces of a compared text. The reason: alignment takes quadratic time. */
 export const TEXT_PIECES = 400;
 
 /** @returns null for a text with more pieces */

@@ -11,7 +11,7 @@ import type { StudentAnswer, StudentBlock } from '../model/decision.ts';
 import { type PlainMessage, writeChatMessages, writeChatTools } from './plain-conversation.ts';
 import { type ServiceStep, UntranslatableStep } from './service-step.ts';
 
-/** Most stop words that these services accept. */
+/** Maximum number of stop words that these services accept. */
 const STOPS_MAX = 4;
 
 /** @throws UntranslatableStep for anything that chat-completions cannot express */
