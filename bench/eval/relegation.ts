@@ -26,7 +26,9 @@ import { FAMILY_NAMES, startRun } from './agent-families.ts';
 import type { MessagesAnswer, MessagesRequest, WireBlock } from './agent-family.ts';
 import { evaluateDrift } from './drift.ts';
 import { evaluateAgentDrift } from './drift-agents.ts';
-import { evaluateHeldBack, readHeldBackFlags } from './held-back/held-back.ts';
+import { evaluateHeldBack } from './held-back/held-back.ts';
+import { readLiveFlags, readOfflineFlags } from './held-back/held-back-options.ts';
+import { evaluateOffline } from './held-back/offline.ts';
 import { evaluateModelStudents } from './model-students.ts';
 import { ExactCache, SemanticCache } from './relegation-baselines.ts';
 import { type RecordedStep, readAnswer, readStep, recordRuns } from './relegation-runs.ts';
@@ -106,10 +108,14 @@ const makeIndex = (dimensions: number): StudentIndex => new ExactIndex(dimension
  * Prints and stores the evaluation.
  * @param args `--seeds N`, `--first-seed N`, `--runs N`, `--before DIR` (a checkout of another version), `--no-learning`, `--no-drift`,
  *   `--no-trajectories`, `--no-models`, `--no-varied`, `--models-alone` (the models behind students, and nothing else), `--no-held-back`,
- *   `--no-save`; or `--held-back` (the held-back agents, and nothing else) with the flags of `readHeldBackFlags`
+ *   `--no-save`; or `--held-back` (the held-back agents, and nothing else) with the flags of `readLiveFlags`,
+ *   or with `--offline` (the same agents without a gateway) those of `readOfflineFlags`
  */
 export async function evaluateRelegation(...args: string[]): Promise<void> {
-  if (args.includes('--held-back')) return evaluateHeldBack(readHeldBackFlags(args));
+  if (args.includes('--held-back'))
+    return args.includes('--offline')
+      ? evaluateOffline(readOfflineFlags(args))
+      : evaluateHeldBack(readLiveFlags(args));
   const { values } = parseArgs({
     args,
     options: {

@@ -1,10 +1,9 @@
 /** The held-back trial as lines of text. Pure; bench process. */
 
+import { percent, row, sumFigures, tellReasons } from './figure-table.ts';
 import type { HeldBackResult, HeldBackStage, Return, SilentChange } from './held-back-result.ts';
 import type { TrialFigures } from './trial-figures.ts';
 
-const NAME_WIDTH = 18;
-const CELL_WIDTH = 11;
 /** Of what was served before a silent change, the share that counts as back. */
 const BACK_SHARE = 0.8;
 /** Share of a kind of answer that may be wrong. */
@@ -25,8 +24,8 @@ export function describeHeldBack(result: HeldBackResult): string[] {
 function describeStage(stage: HeldBackStage): string[] {
   const { golden_runs, round_cpu_s, is_published, live, restricted } = stage;
   const title = `Held-back agents, ${golden_runs} golden runs of each; the round took ${round_cpu_s.toFixed(0)} s of processor time`;
-  const all = sum(Object.values(live));
-  const limited = sum(Object.values(restricted));
+  const all = sumFigures(Object.values(live));
+  const limited = sumFigures(Object.values(restricted));
   return [
     '',
     title,
@@ -56,13 +55,6 @@ function cells({ steps, served, wrong, audited, refused, runs, runs_served }: Tr
     percent(refused.without, steps),
     `${runs_served} of ${runs}`,
   ];
-}
-
-function tellReasons({ reasons }: TrialFigures): string {
-  return Object.entries(reasons)
-    .toSorted(([, a], [, b]) => b.right - a.right)
-    .map(([reason, { right, wrong, without }]) => `${reason} ${right} + ${wrong} + ${without}`)
-    .join(', ');
 }
 
 /** Wrong of served, for each agent's kinds of answers that were wrong. */
@@ -117,41 +109,4 @@ function tellBack(before: number, returns: readonly Return[]): string {
     ({ steps, served, wrong }) => wrong === 0 && served / steps >= BACK_SHARE * before,
   );
   return back === undefined ? 'no' : String(back.new_runs);
-}
-
-function row(label: string, columns: readonly string[]): string {
-  return `  ${label.padEnd(NAME_WIDTH)}${columns.map((cell) => cell.padStart(CELL_WIDTH)).join('')}`.trimEnd();
-}
-
-function percent(part: number, whole: number): string {
-  return whole === 0 ? '-' : `${((100 * part) / whole).toFixed(1)} %`;
-}
-
-/** The figures of several agents together. */
-function sum(list: readonly TrialFigures[]): TrialFigures {
-  const add = <K extends keyof TrialFigures>(key: K): number =>
-    list.reduce((total, figures) => total + (figures[key] as number), 0);
-  const reasons: TrialFigures['reasons'] = {};
-  const refused = { right: 0, wrong: 0, without: 0 };
-  for (const figures of list)
-    for (const [reason, each] of Object.entries(figures.reasons))
-      for (const verdict of ['right', 'wrong', 'without'] as const) {
-        reasons[reason] ??= { right: 0, wrong: 0, without: 0 };
-        reasons[reason][verdict] += each[verdict];
-        refused[verdict] += each[verdict];
-      }
-  return {
-    runs: add('runs'),
-    steps: add('steps'),
-    served: add('served'),
-    wrong: add('wrong'),
-    audited: add('audited'),
-    audited_wrong: add('audited_wrong'),
-    refused,
-    reasons,
-    runs_served: add('runs_served'),
-    runs_covered: add('runs_covered'),
-    kinds: {},
-    examples: [],
-  };
 }

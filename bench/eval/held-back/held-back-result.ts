@@ -1,4 +1,4 @@
-/** What a held-back trial found out. Types; bench process. */
+/** What the held-back trials found out. Types; bench process. */
 
 import type { TrialFigures } from './trial-figures.ts';
 
@@ -46,4 +46,13 @@ export interface HeldBackResult {
   silent_change: SilentChange | null;
   /** Processor time of everything, this process and the services included. */
   cpu_s: number;
+}
+
+/** What one agent's student would serve after so many golden runs, without a gateway. */
+export interface OfflineResult {
+  agent: string;
+  golden_runs: number;
+  round_cpu_s: number;
+  usual: TrialFigures;
+  restricted: TrialFigures;
 }

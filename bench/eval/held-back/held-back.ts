@@ -5,65 +5,25 @@
 
 import { cpSync, mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
-import { join, resolve } from 'node:path';
-import { parseArgs } from 'node:util';
+import { join } from 'node:path';
 import { saveResult, takeProvenance } from '../../results.ts';
-import { HELD_BACK_AGENTS, STUDIED_AGENTS } from './agents.ts';
-import type { HeldBackAgent, RunKind } from './held-back-agent.ts';
+import type { HeldBackAgent } from './held-back-agent.ts';
+import { LIVE_DEFAULTS, type LiveOptions } from './held-back-options.ts';
 import { describeHeldBack } from './held-back-report.ts';
 import type { ByAgent, HeldBackResult, HeldBackStage, Return, SilentChange } from './held-back-result.ts';
+import { type RunSeries, Seeds, worldOf } from './seeds.ts';
 import { addUp, type TrialFigures } from './trial-figures.ts';
 import { TrialDriver, TrialProvider, type TrialRun } from './trial-run.ts';
 import { readAllCpu, runRound, startTrialService, type TrialService } from './trial-service.ts';
 
-const GOLDEN_STAGES = [40, 150] as const;
-const LIVE_RUNS = 20;
-const RESTRICTED_RUNS = 6;
-/** After the silent change, before each round. */
-const CHANGED_RUNS = [30, 60] as const;
-/** After such a round. */
-const RETURNED_RUNS = 10;
-
-/** Seeds of one kind of runs begin so far from those of another. */
-const SEED_RANGE = 1_000_000;
-
-interface HeldBackOptions {
-  agents?: readonly HeldBackAgent[];
-  seed?: number;
-  /** Golden runs of each agent before each round, rising. */
-  golden?: readonly number[];
-  live?: number;
-  restricted?: number;
-  /** Runs after the silent change, before each round, rising; empty: no silent change. */
-  changed?: readonly number[];
-  returned?: number;
-  /** Whose service and rounds are judged; this one. */
-  checkout?: string;
-  say?: (what: string) => void;
-}
-
-/** Seeds that no other kind of runs has. */
-class Seeds {
-  readonly #base: number;
-
-  constructor(seed: number) {
-    this.#base = seed * 100 * SEED_RANGE;
-  }
-
-  of(kind: 'golden' | RunKind | 'returned', agent: number, run: number): number {
-    const at = ['golden', 'usual', 'restricted', 'changed', 'returned'].indexOf(kind);
-    return this.#base + at * SEED_RANGE + agent * 10_000 + run;
-  }
-}
-
 class Trial {
   readonly #agents: readonly HeldBackAgent[];
   readonly #seeds: Seeds;
-  readonly #options: Required<HeldBackOptions>;
+  readonly #options: LiveOptions;
   readonly #folder: string;
   readonly #provider: TrialProvider;
 
-  constructor(options: Required<HeldBackOptions>, folder: string, provider: TrialProvider) {
+  constructor(options: LiveOptions, folder: string, provider: TrialProvider) {
     this.#options = options;
     this.#agents = options.agents;
     this.#seeds = new Seeds(options.seed);
@@ -180,10 +140,9 @@ class Trial {
     const service = await startTrialService(data, this.#provider.url, student, this.#options.checkout);
     try {
       const driver = new TrialDriver(service.url, this.#provider);
-      const drive: Drive = (agent, kind, at, mayGiveUp = false) => {
-        const seed = this.#seeds.of(kind, HELD_BACK_AGENTS.indexOf(agent) + 1, at);
-        const world = kind === 'golden' ? 'usual' : kind === 'returned' ? 'changed' : kind;
-        return driver.drive(agent, seed, world, mayGiveUp);
+      const drive: Drive = (agent, series, at, mayGiveUp = false) => {
+        const seed = this.#seeds.of(series, agent, at);
+        return driver.drive(agent, seed, worldOf(series), mayGiveUp);
       };
       const done = await work(drive, service);
       await service.flush();
@@ -195,13 +154,13 @@ class Trial {
 
   async #runAll(
     drive: Drive,
-    kind: RunKind | 'returned',
+    series: RunSeries,
     runs: number,
     from = 0,
   ): Promise<ReadonlyMap<string, TrialRun[]>> {
     const all = new Map<string, TrialRun[]>(this.#agents.map(({ name }) => [name, []]));
     for (let at = from; at < from + runs; at++)
-      for (const agent of this.#agents) all.get(agent.name)!.push(await drive(agent, kind, at));
+      for (const agent of this.#agents) all.get(agent.name)!.push(await drive(agent, series, at));
     return all;
   }
 
@@ -222,32 +181,15 @@ function countServed(runs: readonly TrialRun[]): { steps: number; served: number
   };
 }
 
-type Drive = (
-  agent: HeldBackAgent,
-  kind: 'golden' | RunKind | 'returned',
-  at: number,
-  mayGiveUp?: boolean,
-) => Promise<TrialRun>;
+type Drive = (agent: HeldBackAgent, series: RunSeries, at: number, mayGiveUp?: boolean) => Promise<TrialRun>;
 
 /** Runs the trial in a new folder below the temporary directory, and removes the folder. */
-async function runHeldBackTrial(options: HeldBackOptions = {}): Promise<HeldBackResult> {
+async function runHeldBackTrial(options: Partial<LiveOptions>): Promise<HeldBackResult> {
   const folder = mkdtempSync(join(tmpdir(), 'understudy-held-back-'));
   const from = readAllCpu();
   const provider = await TrialProvider.start();
-  const chosen: Required<HeldBackOptions> = {
-    agents: HELD_BACK_AGENTS.filter((agent) => !STUDIED_AGENTS.includes(agent)),
-    seed: 1,
-    golden: GOLDEN_STAGES,
-    live: LIVE_RUNS,
-    restricted: RESTRICTED_RUNS,
-    changed: CHANGED_RUNS,
-    returned: RETURNED_RUNS,
-    checkout: join(import.meta.dirname, '../../..'),
-    say: () => {},
-    ...options,
-  };
   try {
-    const result = await new Trial(chosen, folder, provider).run();
+    const result = await new Trial({ ...LIVE_DEFAULTS, ...options }, folder, provider).run();
     return { ...result, cpu_s: readAllCpu() - from };
   } finally {
     await provider.close();
@@ -259,69 +201,10 @@ async function runHeldBackTrial(options: HeldBackOptions = {}): Promise<HeldBack
 export async function evaluateHeldBack({
   is_saved,
   ...options
-}: HeldBackOptions & { is_saved: boolean }): Promise<void> {
+}: Partial<LiveOptions> & { is_saved: boolean }): Promise<void> {
   const provenance = takeProvenance();
   const say = (what: string): void => console.error(`held back: ${what}`);
   const result = await runHeldBackTrial({ say, ...options });
   console.log(describeHeldBack(result).join('\n'));
   if (is_saved) console.log(`\n${saveResult({ ...provenance, suite: 'held-back', ...result })}`);
-}
-
-/**
- * @param args `--held-back` with `--seed N`, `--golden N,N` (golden runs of each agent before each round), `--live N`,
- *   `--restricted N`, `--changed N,N` (runs after the silent change before each round; `--changed=`: no change), `--agents NAME,NAME`, `--checkout DIR` (another version, on the same
- *   runs), `--no-save`. Neither chosen agents nor another version are stored
- * @throws Error for an unknown agent or flag
- */
-export function readHeldBackFlags(args: readonly string[]): HeldBackOptions & { is_saved: boolean } {
-  const text = { type: 'string' } as const;
-  const { values } = parseArgs({
-    args: [...args],
-    options: {
-      'held-back': { type: 'boolean' },
-      seed: text,
-      golden: text,
-      live: text,
-      restricted: text,
-      changed: text,
-      agents: text,
-      checkout: text,
-      'no-save': { type: 'boolean' },
-    },
-  });
-  const count = (name: 'seed' | 'live' | 'restricted') =>
-    values[name] === undefined ? {} : { [name]: readCount(name, values[name]) };
-  const counts = (name: 'golden' | 'changed') =>
-    values[name] === undefined
-      ? {}
-      : {
-          [name]: values[name]
-            .split(',')
-            .filter(Boolean)
-            .map((each) => readCount(name, each)),
-        };
-  const agents = values.agents?.split(',').map(findAgent);
-  return {
-    ...count('seed'),
-    ...count('live'),
-    ...count('restricted'),
-    ...counts('golden'),
-    ...counts('changed'),
-    ...(agents === undefined ? {} : { agents }),
-    ...(values.checkout === undefined ? {} : { checkout: resolve(values.checkout) }),
-    is_saved: values['no-save'] !== true && agents === undefined && values.checkout === undefined,
-  };
-}
-
-function readCount(name: string, text: string): number {
-  const count = Number(text);
-  if (!Number.isSafeInteger(count) || count < 0) throw new Error(`--${name} is a number of runs: ${text}`);
-  return count;
-}
-
-function findAgent(name: string): HeldBackAgent {
-  const found = HELD_BACK_AGENTS.find((agent) => agent.name === name);
-  if (found === undefined)
-    throw new Error(`no agent ${name}: ${HELD_BACK_AGENTS.map((agent) => agent.name).join(', ')}`);
-  return found;
 }

@@ -38,13 +38,10 @@ export interface TrialFigures {
   examples: string[];
 }
 
-/** @param explain what the gateway decided about an exchange, and what the student would have said */
-export async function addUp(
-  runs: readonly TrialRun[],
-  explain: (exchange: number) => Promise<Explanation | null>,
-): Promise<TrialFigures> {
-  const figures: TrialFigures = {
-    runs: runs.length,
+/** Figures of runs whose steps are still to be counted. */
+export function startFigures(runs: number): TrialFigures {
+  return {
+    runs,
     steps: 0,
     served: 0,
     wrong: 0,
@@ -57,6 +54,14 @@ export async function addUp(
     kinds: {},
     examples: [],
   };
+}
+
+/** @param explain what the gateway decided about an exchange, and what the student would have said */
+export async function addUp(
+  runs: readonly TrialRun[],
+  explain: (exchange: number) => Promise<Explanation | null>,
+): Promise<TrialFigures> {
+  const figures = startFigures(runs.length);
   for (const { steps } of runs) {
     let covered = 0;
     for (const step of steps) {
@@ -71,7 +76,11 @@ export async function addUp(
   return figures;
 }
 
-function addServed(figures: TrialFigures, { answer, fault }: TrialStep): void {
+/** Counts a step that the student serves. @param fault why the answer is wrong; null: it is right */
+export function addServed(
+  figures: TrialFigures,
+  { answer, fault }: Pick<TrialStep, 'answer' | 'fault'>,
+): void {
   const names = answer.calls.map(({ name }) => name).toSorted();
   const kind = names.length === 0 ? 'text' : [...new Set(names)].join(' + ');
   figures.kinds[kind] ??= { served: 0, wrong: 0 };
@@ -97,10 +106,15 @@ async function addRefused(
     if (verdict === 'wrong') figures.audited_wrong++;
     return true;
   }
+  addRefusal(figures, reason, verdict);
+  return false;
+}
+
+/** Counts a step that the student does not serve. @param verdict on the answer that it would have given */
+export function addRefusal(figures: TrialFigures, reason: string, verdict: keyof Refusals): void {
   figures.refused[verdict]++;
   figures.reasons[reason] ??= { right: 0, wrong: 0, without: 0 };
   figures.reasons[reason][verdict]++;
-  return false;
 }
 
 function judgeProposal(step: TrialStep, explanation: Explanation | null): keyof Refusals {

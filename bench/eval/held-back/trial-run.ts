@@ -4,7 +4,11 @@
  * A run in which the student served a wrong answer ends there.
  */
 
-import { type FakeProvider, startFakeProvider } from '../../../src/demo/fake-provider.ts';
+import {
+  type ArrivedRequest,
+  type FakeProvider,
+  startFakeProvider,
+} from '../../../src/demo/fake-provider.ts';
 import { createPrng } from '../../../src/std/prng.ts';
 import { type AgentClient, openClient } from './agent-client.ts';
 import { answerStep, movesNow } from './frontier.ts';
@@ -69,6 +73,11 @@ export class TrialProvider {
   /** What the next request is answered. Requests come one after the other. */
   expect(answer: () => Answer): void {
     this.#asked.answer = answer;
+  }
+
+  /** The last requests that arrived, oldest first. */
+  lastRequests(count: number): ArrivedRequest[] {
+    return this.#fake.requests.slice(-count);
   }
 
   close(): Promise<void> {

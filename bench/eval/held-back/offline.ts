@@ -1,0 +1,95 @@
+/**
+ * `npm run eval -- relegation --held-back --offline`: which steps of the held-back agents a student would serve, and whether
+ * rightly, without a gateway (README.md of this folder). Bench process.
+ *
+ * Each agent's golden runs and judged runs are recorded once. A round over the golden runs teaches a student, which is asked
+ * about every step of the judged runs with the frontier model's context. It serves no client, so there are no audits.
+ */
+
+import { movesNow } from './frontier.ts';
+import type { HeldBackAgent } from './held-back-agent.ts';
+import type { OfflineOptions } from './held-back-options.ts';
+import type { OfflineResult } from './held-back-result.ts';
+import { describeOffline } from './offline-report.ts';
+import { type RecordedRun, type RecordedStep, RunRecorder } from './offline-runs.ts';
+import { loadStudentCode, type OfflineStudent, type StudentCode, teachOffline } from './offline-student.ts';
+import { addRefusal, addServed, startFigures, type TrialFigures } from './trial-figures.ts';
+import { judgeAnswer } from './truth.ts';
+
+/** Prints the measurement; nothing is stored. */
+export async function evaluateOffline(options: OfflineOptions): Promise<void> {
+  const results = await measureOffline(options, (what) => console.error(`held back, offline: ${what}`));
+  console.log(describeOffline(results, options.seed).join('\n'));
+}
+
+/** @returns each agent's results, one for each number of golden runs */
+export async function measureOffline(
+  options: OfflineOptions,
+  say: (what: string) => void,
+): Promise<OfflineResult[]> {
+  const code = loadStudentCode(options.checkout);
+  const recorder = await RunRecorder.start(options.seed);
+  const results: OfflineResult[] = [];
+  try {
+    for (const agent of options.agents) {
+      say(agent.name);
+      results.push(...(await measureAgent(agent, options, code, recorder)));
+    }
+  } finally {
+    await recorder.close();
+  }
+  return results;
+}
+
+/** The agent has its own student, since agents share nothing. */
+async function measureAgent(
+  agent: HeldBackAgent,
+  { golden, runs, restricted }: OfflineOptions,
+  code: StudentCode,
+  recorder: RunRecorder,
+): Promise<OfflineResult[]> {
+  const usual = await recorder.record(agent, 'usual', 0, runs);
+  const limited = await recorder.record(agent, 'restricted', 0, restricted);
+  const taught: RecordedRun[] = [];
+  const results: OfflineResult[] = [];
+  let from = 0;
+  for (const golden_runs of golden) {
+    taught.push(...(await recorder.record(agent, 'golden', from, golden_runs)));
+    from = golden_runs;
+    const student = await teachOffline(code, agent, taught);
+    results.push({
+      agent: agent.name,
+      golden_runs,
+      round_cpu_s: student.round_cpu_s,
+      usual: judgeRuns(student, usual),
+      restricted: judgeRuns(student, limited),
+    });
+  }
+  return results;
+}
+
+/** Asks the student about every step, and judges what it says by the agent's world. */
+export function judgeRuns(student: OfflineStudent, runs: readonly RecordedRun[]): TrialFigures {
+  const figures = startFigures(runs.length);
+  for (const { steps } of runs) {
+    const right = steps.filter((step) => judgeStep(figures, student, step)).length;
+    figures.steps += steps.length;
+    if (right === steps.length) figures.runs_served++;
+  }
+  // Without audits the same.
+  figures.runs_covered = figures.runs_served;
+  return figures;
+}
+
+/** @returns whether it is served rightly */
+function judgeStep(figures: TrialFigures, student: OfflineStudent, step: RecordedStep): boolean {
+  const { agent, run, turns } = step;
+  const { is_served, reason, answer } = student.ask(step);
+  const fault = answer === null ? null : judgeAnswer(agent, run, movesNow(run, turns), answer);
+  if (is_served && answer !== null) {
+    addServed(figures, { answer, fault });
+    return fault === null;
+  }
+  addRefusal(figures, reason, answer === null ? 'without' : fault === null ? 'right' : 'wrong');
+  return false;
+}

@@ -1,0 +1,33 @@
+/** The seeds of the held-back agents' runs, the same whether a trial is live or offline. Pure; bench process. */
+
+import { HELD_BACK_AGENTS } from './agents.ts';
+import type { HeldBackAgent, RunKind } from './held-back-agent.ts';
+
+/** Runs of one purpose; no two series share a run. */
+export type RunSeries = 'golden' | RunKind | 'returned';
+
+const SERIES: readonly RunSeries[] = ['golden', 'usual', 'restricted', 'changed', 'returned'];
+/** Seeds of one series begin so far from those of another. */
+const SERIES_RANGE = 1_000_000;
+const AGENT_RANGE = 10_000;
+
+export class Seeds {
+  readonly #base: number;
+
+  constructor(seed: number) {
+    this.#base = seed * 100 * SERIES_RANGE;
+  }
+
+  /** @throws Error for a run whose seed the next agent has */
+  of(series: RunSeries, agent: HeldBackAgent, run: number): number {
+    if (run >= AGENT_RANGE) throw new Error(`an agent has at most ${AGENT_RANGE} runs of a series`);
+    const place = HELD_BACK_AGENTS.indexOf(agent) + 1;
+    return this.#base + SERIES.indexOf(series) * SERIES_RANGE + place * AGENT_RANGE + run;
+  }
+}
+
+/** The kind of world in which the runs of a series take place. */
+export function worldOf(series: RunSeries): RunKind {
+  if (series === 'golden') return 'usual';
+  return series === 'returned' ? 'changed' : series;
+}
